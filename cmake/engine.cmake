@@ -1,0 +1,37 @@
+# The engine: one object library per folder of csrc/ (those that exist), and `mithril_engine`, which
+# is all of them.
+set(MITHRIL_FOLDERS core tile infer ir ops model passes reference select plan emit runtime backends)
+set(MITHRIL_OBJECTS "")
+
+function(mithril_folder name)
+  if(NOT ARGN)
+    return()
+  endif()
+  add_library(mithril_${name} OBJECT ${ARGN})
+  target_include_directories(mithril_${name} PRIVATE ${CMAKE_SOURCE_DIR}/csrc)
+  target_link_libraries(mithril_${name} PRIVATE fmt::fmt)
+  set(MITHRIL_OBJECTS ${MITHRIL_OBJECTS} mithril_${name} PARENT_SCOPE)
+endfunction()
+
+foreach(folder ${MITHRIL_FOLDERS})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.cc
+       ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.c)
+  list(FILTER sources EXCLUDE REGEX "/backends/cpu/isa/")
+  mithril_folder(${folder} ${sources})
+endforeach()
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/*.cc)
+mithril_folder(root ${sources})
+
+# Kernels gain from the full optimiser, the rest builds faster without it.
+foreach(kernels mithril_reference mithril_backends)
+  if(TARGET ${kernels})
+    target_compile_options(${kernels} PRIVATE $<$<CONFIG:Release>:-O3>)
+  endif()
+endforeach()
+
+add_library(mithril_engine INTERFACE)
+target_include_directories(mithril_engine INTERFACE ${CMAKE_SOURCE_DIR}/csrc)
+foreach(objects ${MITHRIL_OBJECTS} ${MITHRIL_ISA_OBJECTS})
+  target_sources(mithril_engine INTERFACE $<TARGET_OBJECTS:${objects}>)
+endforeach()
+target_link_libraries(mithril_engine INTERFACE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})

@@ -1,0 +1,65 @@
+# The package as Python sees it, completed in MITHRIL_PYTHON_DIR: sources (copied, unless that is
+# python/ of the source tree), the extension mithril._core, OpenBLAS, and generated Python.
+file(GLOB binding_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/bindings/*.cc)
+if(NOT binding_sources)
+  return()
+endif()
+set(MITHRIL_PACKAGE_DIR ${MITHRIL_PYTHON_DIR}/mithril)
+
+find_package(Python 3.10 COMPONENTS Interpreter Development.Module)
+if(NOT Python_Development.Module_FOUND)
+  message(FATAL_ERROR "mithril needs the header <Python.h> of ${Python_EXECUTABLE}: "
+                      "apt-get install python3-dev")
+endif()
+execute_process(COMMAND ${Python_EXECUTABLE} -m pybind11 --cmakedir
+                OUTPUT_VARIABLE pybind11_DIR OUTPUT_STRIP_TRAILING_WHITESPACE
+                RESULT_VARIABLE pybind11_missing ERROR_QUIET)
+if(pybind11_missing)
+  message(FATAL_ERROR "mithril needs the Python package pybind11 to build: "
+                      "${Python_EXECUTABLE} -m pip install 'pybind11>=3'")
+endif()
+set(PYBIND11_FINDPYTHON ON)
+find_package(pybind11 3 CONFIG REQUIRED)
+
+pybind11_add_module(_core MODULE NO_EXTRAS ${binding_sources})
+target_link_libraries(_core PRIVATE mithril_engine)
+set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${MITHRIL_PACKAGE_DIR})
+include(openblas)
+
+# Sources, when the package is completed elsewhere than in the source tree.
+set(staged "")
+if(NOT MITHRIL_PYTHON_DIR STREQUAL CMAKE_SOURCE_DIR/python)
+  file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/python
+       ${CMAKE_SOURCE_DIR}/python/mithril/*.py ${CMAKE_SOURCE_DIR}/python/mithril/*.pyi
+       ${CMAKE_SOURCE_DIR}/python/mithril/py.typed)
+  list(FILTER python_sources EXCLUDE REGEX "/_generated/")
+  foreach(source ${python_sources})
+    set(copy ${MITHRIL_PYTHON_DIR}/${source})
+    add_custom_command(OUTPUT ${copy} DEPENDS ${CMAKE_SOURCE_DIR}/python/${source}
+                       COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/python/${source}
+                               ${copy})
+    list(APPEND staged ${copy})
+  endforeach()
+  add_custom_target(mithril_python_sources ALL DEPENDS ${staged})
+  add_dependencies(_core mithril_python_sources)
+endif()
+
+# Python made from the op registry: `_generate.py` writes it under mithril/models/_generated/.
+file(GLOB generator CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/mithril/_generate.py)
+if(generator)
+  set(stamp ${CMAKE_BINARY_DIR}/generated_python.stamp)
+  set(sanitizer_run_time "")
+  if(MITHRIL_SANITIZE MATCHES "address")
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libasan.so
+                    OUTPUT_VARIABLE asan_library OUTPUT_STRIP_TRAILING_WHITESPACE)
+    set(sanitizer_run_time LD_PRELOAD=${asan_library} ASAN_OPTIONS=detect_leaks=0)
+  endif()
+  add_custom_command(
+    OUTPUT ${stamp} DEPENDS _core ${generator} ${staged}
+    COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${MITHRIL_PYTHON_DIR} ${sanitizer_run_time}
+            ${Python_EXECUTABLE} ${MITHRIL_PACKAGE_DIR}/_generate.py
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp})
+  add_custom_target(mithril_generated_python ALL DEPENDS ${stamp})
+endif()
+
+install(DIRECTORY ${MITHRIL_PACKAGE_DIR} DESTINATION . PATTERN "__pycache__" EXCLUDE)

@@ -1,0 +1,11 @@
+# tests/cpp/**/*.cc is one binary, `mithril_tests`; files that do not end in _test.cc are support.
+enable_testing()
+file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/cpp/*.cc)
+add_executable(mithril_tests ${test_sources})
+target_include_directories(mithril_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests/cpp)
+target_compile_definitions(mithril_tests PRIVATE
+                           MITHRIL_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/cpp")
+target_link_libraries(mithril_tests PRIVATE mithril_engine GTest::gtest_main GTest::gmock)
+# The build for Python users leaves it out of `all`; ask for the target by name.
+set_target_properties(mithril_tests PROPERTIES EXCLUDE_FROM_ALL ${MITHRIL_PYTHON})
+add_test(NAME mithril_tests COMMAND mithril_tests)
