@@ -31,7 +31,11 @@ endforeach()
 
 add_library(mithril_engine INTERFACE)
 target_include_directories(mithril_engine INTERFACE ${CMAKE_SOURCE_DIR}/csrc)
-foreach(objects ${MITHRIL_OBJECTS} ${MITHRIL_ISA_OBJECTS})
+foreach(objects ${MITHRIL_OBJECTS})
   target_sources(mithril_engine INTERFACE $<TARGET_OBJECTS:${objects}>)
+endforeach()
+# As libraries, not sources: they stand after every other object on the linker's line.
+foreach(objects ${MITHRIL_ISA_OBJECTS})
+  target_link_libraries(mithril_engine INTERFACE $<TARGET_OBJECTS:${objects}>)
 endforeach()
 target_link_libraries(mithril_engine INTERFACE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})

@@ -28,7 +28,7 @@ include(openblas)
 
 # Sources, when the package is completed elsewhere than in the source tree.
 set(staged "")
-if(NOT MITHRIL_PYTHON_DIR STREQUAL CMAKE_SOURCE_DIR/python)
+if(NOT MITHRIL_PYTHON_DIR STREQUAL "${CMAKE_SOURCE_DIR}/python")
   file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/python
        ${CMAKE_SOURCE_DIR}/python/mithril/*.py ${CMAKE_SOURCE_DIR}/python/mithril/*.pyi
        ${CMAKE_SOURCE_DIR}/python/mithril/py.typed)
