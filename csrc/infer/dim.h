@@ -1,0 +1,208 @@
+// Sizes: a known number or a hash-consed expression over symbols. Stands alone: a graph owns a
+// DimTable, the solver owns one. Equal normal forms are equal ids.
+#pragma once
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+
+namespace mithril::infer {
+
+/// A size (>= 0), or the id of an expression in somebody's DimTable. 8 bytes, copied freely.
+/// A negative integer is an expression too: only tables make it (DimTable::constant).
+class Dim {
+ public:
+  constexpr Dim() = default;
+  constexpr Dim(int64_t size) : rep_(size) {}  // NOLINT: sizes are dims; size must be >= 0
+  static constexpr Dim expression(uint32_t id) { return Dim(~static_cast<int64_t>(id), 0); }
+
+  constexpr bool known() const { return rep_ >= 0; }
+  constexpr int64_t value() const { return rep_; }                      // if known()
+  constexpr uint32_t id() const { return static_cast<uint32_t>(~rep_); }  // if !known()
+  constexpr int64_t bits() const { return rep_; }
+  constexpr bool operator==(const Dim&) const = default;
+  constexpr auto operator<=>(const Dim&) const = default;  // arbitrary but deterministic
+
+ private:
+  constexpr Dim(int64_t rep, int) : rep_(rep) {}
+  int64_t rep_ = 0;
+};
+
+/// a * x + b with x a plain symbol.
+struct LinearForm {
+  int64_t a = 0;
+  Dim x;
+  int64_t b = 0;
+};
+
+/// Expressions: polynomials with integer coefficients over atoms. An atom is a symbol,
+/// floor(e/f), or broadcast(e, f) (the size that NumPy's rule gives two sizes which may be 1).
+/// All operations return normal forms, so equality of Dims is equality of normal forms.
+/// An expression whose coefficients do not fit 64 bits becomes `overflow()`, which absorbs and
+/// evaluates to nothing. Not thread-safe; symbols are unique by name.
+class DimTable {
+ public:
+  DimTable();
+
+  /// The symbol of that name, made at the first call.
+  Dim symbol(std::string_view name);
+  /// A new symbol without a name; prints as "u<k>" (k counts the unnamed ones).
+  Dim fresh();
+  /// The symbol of that name if it exists.
+  std::optional<Dim> find_symbol(std::string_view name) const;
+  /// Gives a name to a fresh symbol. False when the name is taken.
+  bool set_name(Dim symbol, std::string_view name);
+  Dim constant(int64_t value);
+  Dim overflow() const { return overflow_; }
+
+  Dim add(Dim a, Dim b);
+  Dim sub(Dim a, Dim b);
+  Dim mul(Dim a, Dim b);
+  /// floor(a / b); b known and 0 gives overflow() ("no value").
+  Dim floor_div(Dim a, Dim b);
+  Dim ceil_div(Dim a, Dim b);
+  /// The size that a and b broadcast to. Known sizes that clash give overflow().
+  Dim broadcast(Dim a, Dim b);
+  /// a / b where that is a polynomial with integer coefficients (H*W / W), b being one term;
+  /// nullopt otherwise. Takes b != 0 for granted.
+  std::optional<Dim> divide_exact(Dim a, Dim b);
+  Dim product(std::span<const Dim> dims);
+
+  /// Replaces symbols; those not in the map stay.
+  Dim substitute(Dim dim, std::span<const std::pair<Dim, Dim>> map);
+  /// Replaces every symbol by what the function gives (the symbol itself to keep it).
+  Dim substitute(Dim dim, const std::function<Dim(Dim symbol)>& map);
+
+  /// The value, `values(symbol_index)` giving that of each symbol; nullopt on overflow, division
+  /// by zero, sizes that do not broadcast, or where a symbol has none.
+  std::optional<int64_t> evaluate(
+      Dim dim, const std::function<std::optional<int64_t>(uint32_t symbol)>& values) const;
+  /// The same with values by symbol index (a negative entry or a missing one is "no value").
+  std::optional<int64_t> evaluate(Dim dim, std::span<const int64_t> values) const;
+
+  /// The integer, also a negative one, when the dim is one.
+  std::optional<int64_t> constant_of(Dim dim) const;
+  bool is_symbol(Dim dim) const;
+  /// Dense index of a symbol, 0 .. symbol_count()-1, in order of creation.
+  uint32_t symbol_index(Dim symbol) const;
+  Dim symbol_at(uint32_t index) const;
+  uint32_t symbol_count() const;
+  /// Its name; "u<k>" for an unnamed one.
+  std::string name_of(Dim symbol) const;
+  bool is_named(Dim symbol) const;
+  /// Symbols in an expression (also inside floor and broadcast), ascending by index, no doubles.
+  std::vector<Dim> symbols_of(Dim dim) const;
+  bool contains(Dim dim, Dim symbol) const;
+
+  std::optional<LinearForm> linear(Dim dim) const;
+  /// Solves a·x + b = value for the one symbol of `dim`: nullopt when dim is not of that form;
+  /// `exact` false when no integer solves it.
+  struct Solution {
+    Dim symbol;
+    int64_t value = 0;
+    bool exact = false;
+  };
+  std::optional<Solution> solve(Dim dim, int64_t value) const;
+  /// A symbol s and expression e with (expr == 0) <=> (s == e), where one exists: s occurs once,
+  /// linearly, and its coefficient divides the others. The newest symbol that qualifies.
+  std::optional<std::pair<Dim, Dim>> isolate(Dim expr);
+  /// floor(e/c) with c known, times a, plus b, and nothing else.
+  struct FloorForm {
+    int64_t a = 0;
+    Dim numerator;
+    int64_t divisor = 1;
+    int64_t b = 0;
+  };
+  std::optional<FloorForm> floor_form(Dim dim) const;
+
+  /// "N+1", "2*N", "H*W", "floor(N/2)", "broadcast(a, b)".
+  std::string print(Dim dim) const;
+  /// Python source over the given names: "(n + 1)//2", broadcast as "max(a, b)"-free call
+  /// "broadcast(a, b)".
+  std::string print_python(Dim dim, const std::function<std::string(Dim symbol)>& name) const;
+  /// Prints with other names for the symbols, else like print.
+  std::string print(Dim dim, const std::function<std::string(Dim symbol)>& name) const;
+  /// Reads what print writes (also parentheses and spaces); makes symbols that are new.
+  core::Result<Dim> parse(std::string_view text);
+
+  /// For undo: everything made after `size()` returned this is dropped.
+  struct Size {
+    uint32_t expressions = 0, atoms = 0, symbols = 0, unnamed = 0, names = 0;
+    uint32_t terms = 0, factors = 0;
+    bool operator==(const Size&) const = default;
+  };
+  Size size() const;
+  void truncate(const Size& size);
+
+ private:
+  friend class PolynomialBuilder;
+  enum class AtomKind : uint8_t { kSymbol, kFloor, kBroadcast, kOverflow };
+  struct Atom {
+    AtomKind kind;
+    uint32_t symbol;  // index of a symbol
+    Dim a, b;         // operands of floor and broadcast
+    uint32_t self;    // expression that is this atom alone
+  };
+  struct Factor {
+    uint32_t atom;
+    uint32_t power;
+    bool operator==(const Factor&) const = default;
+    auto operator<=>(const Factor&) const = default;
+  };
+  struct Term {
+    int64_t coefficient;
+    uint32_t factors_begin;
+    uint32_t factor_count;
+  };
+  struct Expression {
+    uint32_t terms_begin;
+    uint32_t term_count;
+    uint32_t hash;
+  };
+  struct Symbol {
+    uint32_t atom;
+    std::string name;  // empty: unnamed
+    uint32_t number;   // of an unnamed one
+  };
+  /// A polynomial being built: terms with own factor lists.
+  struct Polynomial;
+
+  Polynomial unpack(Dim dim) const;
+  Dim intern(Polynomial& polynomial);
+  Dim atom_dim(AtomKind kind, Dim a, Dim b);
+  std::span<const Term> terms(Dim dim) const;
+  std::span<const Factor> factors(const Term& term) const;
+  uint32_t make_atom(const Atom& atom);
+  Dim add_scaled(Dim a, Dim b, int64_t scale);
+  int compare(std::span<const Factor> a, std::span<const Factor> b) const;
+  std::string print_with(Dim dim, bool python,
+                         const std::function<std::string(Dim)>& name) const;
+
+  std::vector<Expression> expressions_;
+  std::vector<Term> terms_;
+  std::vector<Factor> factors_;
+  std::vector<Atom> atoms_;
+  std::vector<Symbol> symbols_;
+  uint32_t unnamed_ = 0;
+  std::vector<std::pair<uint32_t, std::string>> names_;  // order of naming, for truncate
+  std::vector<uint32_t> buckets_;                        // open addressing over expressions
+  Dim overflow_;
+
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+  };
+  std::vector<uint32_t> name_buckets_;  // open addressing over symbols_ by name
+  void insert_bucket(uint32_t id);
+  void rehash();
+};
+
+}  // namespace mithril::infer
