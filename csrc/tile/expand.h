@@ -1,0 +1,16 @@
+// Rewrites programs into fewer kinds of instructions, with equal results bit for bit.
+#pragma once
+#include "tile/program.h"
+
+namespace mithril::tile {
+
+/// Computes float16 and bfloat16 in float32, rounding after every instruction by casts; what only
+/// moves or compares bits (load, store, select, neg, abs, bitcast) stays. Reductions of them become
+/// float32 reductions of cast values, rounded once at the end.
+Program widen_halves(const Program& program);
+
+/// Macro instructions in basic and extern ones, by the formulas of tile/math.h. Implies
+/// widen_halves.
+Program expand(const Program& program);
+
+}  // namespace mithril::tile
