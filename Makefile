@@ -1,0 +1,90 @@
+# Every command does its own set-up (system packages, .venv, build) and is quick the second time.
+# Stamps under build/stamps/ note what is done; they are renewed when their prerequisites change.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# The folder whose documents' code blocks are run by `make test`.
+DOCUMENTS ?= ../shared/mission
+JOBS ?= $(shell nproc)
+PYTHON ?= python3
+PY := .venv/bin/python
+STAMPS := build/stamps
+
+export DOCUMENTS JOBS
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONPATH := $(CURDIR)/python
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
+.PHONY: help setup demo demo-all test check bench lint format extension cpp-tests
+
+help:
+	@echo "make setup     packages, .venv and the extension"
+	@echo "make demo      train a small network on the CPU engine (make demo-all: on every backend)"
+	@echo "make test      all tests, with seconds per group"
+	@echo "make check     the tests under sanitizers"
+	@echo "make bench     benchmarks against other frameworks"
+	@echo "make lint      formatting, naming, types (make format: formats)"
+
+setup: extension
+	@scripts/enter_hint.sh
+
+demo: extension $(STAMPS)/python-demo
+	$(PY) examples/digits.py
+
+demo-all: extension $(STAMPS)/python-demo $(STAMPS)/python-torch $(STAMPS)/python-jax
+	$(PY) examples/digits.py
+
+test:
+	@$(PYTHON) scripts/run_tests.py test </dev/null
+
+check:
+	@$(PYTHON) scripts/run_tests.py check </dev/null
+
+bench: extension $(STAMPS)/python-test
+	$(PY) -m benchmarks
+
+lint: $(STAMPS)/system-lint $(STAMPS)/python-dev build/debug/build.ninja
+	scripts/cpp_files.sh | xargs clang-format --dry-run -Werror
+	$(PY) scripts/tidy.py --jobs $(JOBS)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(STAMPS)/system-lint $(STAMPS)/python-dev
+	scripts/cpp_files.sh | xargs clang-format -i
+	$(PY) -m ruff check --fix-only -q .
+	$(PY) -m ruff format -q .
+
+# The extension as Python users have it (release), inside python/mithril.
+extension: build/release/build.ninja
+	@cmake --build --preset release -j$(JOBS)
+
+# What `scripts/run_tests.py` asks for, group by group.
+setup-test: $(STAMPS)/system-build $(STAMPS)/python-build $(STAMPS)/python-test
+setup-check: setup-test $(STAMPS)/system-check
+cpp-%: build/%/build.ninja
+	@cmake --build --preset $* -j$(JOBS)
+
+build/%/build.ninja: CMakePresets.json $(STAMPS)/system-build $(STAMPS)/python-build
+	cmake --preset $* >build/configure-$*.log || { cat build/configure-$*.log; exit 1; }
+	@touch $@
+build/tsan/build.ninja: $(STAMPS)/system-check
+
+$(STAMPS)/system-%: scripts/system_packages.sh
+	@mkdir -p $(@D)
+	scripts/system_packages.sh $* </dev/null
+	@touch $@
+
+.venv/pyvenv.cfg: | $(STAMPS)/system-build
+	$(PYTHON) -m venv .venv
+
+$(STAMPS)/python-%: pyproject.toml scripts/install_requirements.py .venv/pyvenv.cfg
+	@mkdir -p $(@D)
+	$(PY) scripts/install_requirements.py $*
+	@touch $@
+
+.PRECIOUS: $(STAMPS)/% build/%/build.ninja
+.PHONY: setup-test setup-check

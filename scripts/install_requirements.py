@@ -1,0 +1,41 @@
+"""Installs what pyproject.toml lists: `build` (and run time) requirements, or an extra by name."""
+
+import subprocess
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TORCH_CPU = "https://download.pytorch.org/whl/cpu"
+
+
+def requirements(name: str) -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    if name == "build":
+        return project["build-system"]["requires"] + project["project"]["dependencies"]
+    return project["project"]["optional-dependencies"][name]
+
+
+def reachable(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url + "/torch/", timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def main() -> int:
+    wanted = requirements(sys.argv[1])
+    command = [sys.executable, "-m", "pip", "install", "-q", *wanted]
+    # PyPI's PyTorch for Linux brings gigabytes of CUDA; its own index has the CPU build.
+    needs_torch = any(item.startswith("torch") for item in wanted)
+    if needs_torch and sys.platform == "linux" and reachable(TORCH_CPU):
+        command += ["--extra-index-url", TORCH_CPU]
+    print("installing into .venv:", *wanted, flush=True)
+    return subprocess.call(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""`make test` and `make check`: runs every group to its end, then prints seconds per group.
+
+Uses nothing but the standard library: it runs before the virtual environment exists.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PY = str(ROOT / ".venv" / "bin" / "python")
+NO_TESTS = 5  # pytest's status when nothing was collected
+
+
+@dataclass
+class Group:
+    name: str
+    command: list
+    env: dict = field(default_factory=dict)
+    needed: bool = False  # nothing after it makes sense when it fails
+
+
+def make(*targets):
+    return ["make", "--no-print-directory", *targets]
+
+
+def pytest(group, *options):
+    documents = os.environ.get("DOCUMENTS", "../shared/mission")
+    wanted = ["--group=" + group, "--documents=" + documents]
+    return [PY, "-m", "pytest", "-q", *wanted, *options, "tests/python"]
+
+
+def test_groups():
+    verify = {"MITHRIL_VERIFY": "1"}
+    return [
+        Group("set-up", make("setup-test"), needed=True),
+        Group("build release", make("extension"), needed=True),
+        Group("build debug", make("cpp-debug"), needed=True),
+        Group("c++", ["build/debug/mithril_tests", "--gtest_brief=1"]),
+        *(
+            Group("python " + name, pytest(name), verify)
+            for name in ("pure", "device", "frameworks", "documents")
+        ),
+    ]
+
+
+def compiler_file(name):
+    return subprocess.check_output(["g++", "-print-file-name=" + name], text=True).strip()
+
+
+def check_groups():
+    asan = {
+        "LD_PRELOAD": compiler_file("libasan.so") + " " + compiler_file("libstdc++.so"),
+        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # CPython keeps memory at exit
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        "PYTHONPATH": str(ROOT / "build" / "asan-python" / "python"),
+        "MITHRIL_VERIFY": "1",
+    }
+    return [
+        Group("set-up", make("setup-check"), needed=True),
+        Group("build asan", make("cpp-asan"), needed=True),
+        Group("c++ asan", ["build/asan/mithril_tests", "--gtest_brief=1"]),
+        Group("build asan-python", make("cpp-asan-python")),
+        Group("python pure asan", pytest("pure"), asan),
+        Group("python device asan", pytest("device", "--backends=cpu"), asan),
+        Group("build tsan", make("cpp-tsan")),
+        Group("c++ tsan", ["build/tsan/mithril_tests", "--gtest_brief=1"]),
+    ]
+
+
+def run(group):
+    print(f"\n== {group.name}", flush=True)
+    start = time.monotonic()
+    try:
+        status = subprocess.call(group.command, cwd=ROOT, env={**os.environ, **group.env})
+    except FileNotFoundError as error:
+        print(error)
+        status = 127
+    return status, time.monotonic() - start
+
+
+def outcome(group, status):
+    if status == NO_TESTS and "pytest" in group.command:
+        return "no tests"
+    return "ok" if status == 0 else f"FAILED ({status})"
+
+
+def main():
+    rows = []
+    for group in {"test": test_groups, "check": check_groups}[sys.argv[1]]():
+        status, seconds = run(group)
+        rows.append((group.name, seconds, outcome(group, status)))
+        if group.needed and status != 0:
+            break
+    print(f"\n{'group':<20} {'seconds':>8}")
+    for name, seconds, text in rows:
+        print(f"{name:<20} {seconds:>8.1f}  {text}")
+    print(f"{'all':<20} {sum(row[1] for row in rows):>8.1f}")
+    return any(row[2].startswith("FAILED") for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

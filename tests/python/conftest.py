@@ -1,0 +1,82 @@
+"""Options and groups of the Python tests.
+
+A test belongs to one group: `frameworks` or `documents` by its folder or marker, `device` by its
+marker, `pure` otherwise. `--group` runs one of them, and folders of other groups are not even
+imported, so no framework is in the process unless it is asked for. A test that takes `backend_name`
+runs once for every backend of `--backends`.
+"""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+GROUPS = ("pure", "device", "frameworks", "documents")
+NATIVE = ("cpu", "numpy")
+FRAMEWORKS = ("torch", "jax")
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+def pytest_addoption(parser):
+    parser.addoption("--group", choices=GROUPS, help="run this group only")
+    parser.addoption(
+        "--backends", default=",".join(NATIVE + FRAMEWORKS), help="backends to run, by comma"
+    )
+    parser.addoption(
+        "--documents",
+        default=os.environ.get("MITHRIL_DOCUMENTS", str(ROOT.parent / "shared" / "mission")),
+        help="folder of the documents whose blocks are run",
+    )
+
+
+def folder_group(path: Path) -> str | None:
+    """The group that a file's folder fixes, if it does."""
+    parts = path.relative_to(HERE).parts if path.is_relative_to(HERE) else ()
+    return parts[0] if parts and parts[0] in GROUPS else None
+
+
+def group_of(item) -> str:
+    fixed = folder_group(item.path)
+    if fixed:
+        return fixed
+    marked = {mark.name for mark in item.iter_markers()}
+    return next((group for group in ("documents", "frameworks", "device") if group in marked), "pure")
+
+
+def pytest_ignore_collect(collection_path, config):
+    wanted = config.getoption("--group")
+    fixed = folder_group(collection_path)
+    return True if wanted and fixed and fixed != wanted else None
+
+
+def pytest_collection_modifyitems(config, items):
+    wanted = config.getoption("--group")
+    if not wanted:
+        return
+    chosen = [item for item in items if group_of(item) == wanted]
+    config.hook.pytest_deselected(items=[item for item in items if group_of(item) != wanted])
+    items[:] = chosen
+
+
+def backend_param(name: str):
+    marks = [pytest.mark.frameworks if name in FRAMEWORKS else pytest.mark.device]
+    if name in FRAMEWORKS and importlib.util.find_spec(name) is None:
+        marks.append(pytest.mark.skip(reason=f"{name} is not installed"))
+    return pytest.param(name, marks=marks)
+
+
+def pytest_generate_tests(metafunc):
+    if "backend_name" in metafunc.fixturenames:
+        names = metafunc.config.getoption("--backends").split(",")
+        metafunc.parametrize("backend_name", [backend_param(name) for name in names])
+
+
+@pytest.fixture(scope="session")
+def documents(request) -> Path:
+    """The folder of documents; the test is skipped where there is none."""
+    folder = Path(request.config.getoption("--documents"))
+    if not folder.is_dir():
+        pytest.skip(f"no documents at {folder}")
+    return folder

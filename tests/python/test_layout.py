@@ -1,0 +1,198 @@
+"""The tree itself: who may include whom, every source has its test, the environment has one reader."""
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CSRC = ROOT / "csrc"
+PACKAGE = ROOT / "python" / "mithril"
+LONGEST_FILE = 600
+
+# The include rule of docs/architecture.md, section 3; a folder may always include itself.
+MAY_INCLUDE = {
+    "core": set(),
+    "tile": {"core"},
+    "infer": {"core"},
+    "ir": {"core", "tile", "infer"},
+    "ops": {"core", "tile", "infer", "ir"},
+    "model": {"core", "tile", "infer", "ir"},
+    "passes": {"core", "tile", "infer", "ir"},
+    "reference": set(),
+    "plan": {"core", "tile", "ir"},
+    "select": {"core", "tile", "ir", "plan"},
+    "emit": {"core", "tile", "ir", "plan", "reference"},
+    "runtime": {"core", "plan"},
+    "backends": {"core", "tile", "ir", "plan", "select", "runtime", "reference", "emit/c_like"},
+}
+EVERYTHING = {"compile", "bindings"}  # these may include all of it
+VENDOR_HEADERS = {
+    "pybind11": {"bindings"},
+    "Python": {"bindings"},
+    "xbyak": {"backends/cpu"},
+    "CL": {"backends/opencl"},
+    "cuda": {"backends/cuda"},
+    "cblas": {"backends/cpu"},
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def cpp_files(*roots: Path) -> list[Path]:
+    return sorted(p for root in roots for p in root.rglob("*") if p.suffix in {".h", ".cc", ".c"})
+
+
+def python_files(*roots: Path) -> list[Path]:
+    return sorted(
+        p for root in roots for p in root.rglob("*.py") if "_generated" not in p.parts
+    )
+
+
+def includes(path: Path) -> list[tuple[str, str]]:
+    return INCLUDE.findall(path.read_text())
+
+
+def folder(path: Path) -> str:
+    return path.parts[0] if len(path.parts) > 1 else path.stem
+
+
+def may_include(source: Path, target: Path) -> bool:
+    """Both relative to csrc/."""
+    own, other = folder(source), folder(target)
+    if own in EVERYTHING:
+        return True
+    if own == "backends" and other == "backends":
+        return source.parts[1] == target.parts[1]
+    if own == other:
+        return True
+    allowed = MAY_INCLUDE[own]
+    stem = target.with_suffix("").as_posix()
+    return other in allowed or any("/" in a and stem.startswith(a) for a in allowed)
+
+
+def vendor_owners(header: str) -> set[str] | None:
+    name = re.split(r"[/.]", header)[0]
+    return VENDOR_HEADERS.get(name)
+
+
+def test_every_folder_has_a_rule():
+    folders = {path.name for path in CSRC.iterdir() if path.is_dir()}
+    assert folders <= set(MAY_INCLUDE) | EVERYTHING
+
+
+def test_includes_follow_the_rule():
+    broken = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in cpp_files(CSRC)
+        for mark, name in includes(path)
+        if mark == '"' and not may_include(path.relative_to(CSRC), Path(name))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_own_headers_are_named_from_csrc():
+    broken = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in cpp_files(CSRC)
+        for mark, name in includes(path)
+        if mark == '"' and not (CSRC / name).is_file()
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_vendor_headers_stay_in_their_folder():
+    broken = []
+    for path in cpp_files(CSRC):
+        inside = path.relative_to(CSRC).as_posix()
+        for _, name in includes(path):
+            owners = vendor_owners(name)
+            if owners and not any(inside.startswith(owner + "/") for owner in owners):
+                broken.append(f"{inside}: {name}")
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "allowed"),
+    [
+        ("core/dtype.cc", "core/dtype.h", True),
+        ("core/dtype.cc", "ir/graph.h", False),
+        ("ops/conv.cc", "passes/fuse.h", False),
+        ("reference/matmul.c", "core/dtype.h", False),
+        ("backends/cpu/gemm.cc", "backends/cpu/gemm.h", True),
+        ("backends/cpu/gemm.cc", "backends/opencl/queue.h", False),
+        ("backends/cpu/gemm.cc", "emit/c_like.h", True),
+        ("backends/cpu/gemm.cc", "emit/python.h", False),
+        ("backends/cpu/gemm.cc", "reference/matmul.h", True),
+        ("compile.cc", "emit/python.h", True),
+        ("bindings/module.cc", "model/model.h", True),
+    ],
+)
+def test_the_rule_itself(source, target, allowed):
+    assert may_include(Path(source), Path(target)) is allowed
+
+
+def needs_cpp_test(path: Path) -> bool:
+    """Sources but the ops (the matrix tests them) and the bindings (Python does)."""
+    return path.suffix != ".h" and path.parts[0] not in {"ops", "bindings"}
+
+
+def cpp_test_of(path: Path) -> Path:
+    return ROOT / "tests" / "cpp" / path.parent / f"{path.stem}_test.cc"
+
+
+# Sources that another file's test covers, with that test. Empty is how it should stay.
+TESTED_ELSEWHERE: dict[str, str] = {}
+
+
+def test_every_cpp_source_has_its_test():
+    sources = [path.relative_to(CSRC) for path in cpp_files(CSRC)]
+    missing = [
+        path.as_posix()
+        for path in sources
+        if needs_cpp_test(path)
+        and path.as_posix() not in TESTED_ELSEWHERE
+        and not cpp_test_of(path).is_file()
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_every_cpp_test_has_its_source():
+    tests = ROOT / "tests" / "cpp"
+    orphans = []
+    for path in tests.rglob("*_test.cc"):
+        inside = path.relative_to(tests)
+        stem = inside.name.removesuffix("_test.cc")
+        names = [CSRC / inside.parent / (stem + ending) for ending in (".cc", ".c", ".h")]
+        if not any(name.is_file() for name in names):
+            orphans.append(inside.as_posix())
+    assert not orphans, "\n".join(orphans)
+
+
+def test_every_python_module_has_its_test():
+    tests = {path.name for path in (ROOT / "tests" / "python").rglob("test_*.py")}
+    missing = [
+        path.name
+        for path in PACKAGE.glob("*.py")
+        if not path.name.startswith("_") and f"test_{path.name}" not in tests
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_environment_has_one_reader():
+    reader = CSRC / "core" / "env.cc"
+    pattern = re.compile(r"\b(secure_)?getenv\b")
+    broken = [p for p in cpp_files(CSRC) if p != reader and pattern.search(p.read_text())]
+    python = re.compile(r"\bos\.(environ|getenv)\b|\bfrom os import .*\b(environ|getenv)\b")
+    broken += [p for p in python_files(PACKAGE) if python.search(p.read_text())]
+    assert not broken, "\n".join(str(p.relative_to(ROOT)) for p in broken)
+
+
+def test_long_files_are_reported():
+    """Sizes are to feel, not to obey: a long file is shown, not refused."""
+    roots = [CSRC, ROOT / "tests" / "cpp"]
+    files = cpp_files(*roots) + python_files(PACKAGE, ROOT / "tests" / "python")
+    for path in files:
+        lines = path.read_text().count("\n")
+        if lines > LONGEST_FILE:
+            warnings.warn(f"{path.relative_to(ROOT)} has {lines} lines", stacklevel=1)
