@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -143,13 +144,12 @@ class DimTable {
   void truncate(const Size& size);
 
  private:
-  friend class PolynomialBuilder;
   enum class AtomKind : uint8_t { kSymbol, kFloor, kBroadcast, kOverflow };
   struct Atom {
     AtomKind kind;
     uint32_t symbol;  // index of a symbol
     Dim a, b;         // operands of floor and broadcast
-    uint32_t self;    // expression that is this atom alone
+    uint32_t self;    // the expression that is this atom alone
   };
   struct Factor {
     uint32_t atom;
@@ -172,37 +172,51 @@ class DimTable {
     std::string name;  // empty: unnamed
     uint32_t number;   // of an unnamed one
   };
-  /// A polynomial being built: terms with own factor lists.
-  struct Polynomial;
+  /// A polynomial being built: terms over its own factors.
+  struct Polynomial {
+    std::vector<Term> terms;
+    std::vector<Factor> factors;
+    bool overflow = false;
+  };
 
-  Polynomial unpack(Dim dim) const;
-  Dim intern(Polynomial& polynomial);
-  Dim atom_dim(AtomKind kind, Dim a, Dim b);
-  std::span<const Term> terms(Dim dim) const;
-  std::span<const Factor> factors(const Term& term) const;
-  uint32_t make_atom(const Atom& atom);
-  Dim add_scaled(Dim a, Dim b, int64_t scale);
-  int compare(std::span<const Factor> a, std::span<const Factor> b) const;
-  std::string print_with(Dim dim, bool python,
-                         const std::function<std::string(Dim)>& name) const;
+  std::span<const Term> terms_of(Dim dim) const;  // of an expression
+  std::span<const Factor> factors_of(const Term& term) const {
+    return {factors_.data() + term.factors_begin, term.factor_count};
+  }
+  void append(Polynomial& out, Dim dim, int64_t scale) const;
+  void append_product(Polynomial& out, const Term& a, const Term& b) const;
+  void normalize(Polynomial& p) const;
+  Dim intern(Polynomial& p);
+  Dim atom(AtomKind kind, Dim a, Dim b);
+  uint32_t new_atom(AtomKind kind, uint32_t symbol, Dim a, Dim b);
+  uint32_t new_expression(std::span<const Term> terms, const std::vector<Factor>& factors,
+                          uint32_t hash);
+  uint32_t find_or_add(const Polynomial& p);
+  uint32_t new_symbol(std::string_view name);
+  void insert_bucket(uint32_t expression);
+  void rehash();
+  bool is_atom(Dim dim, AtomKind kind) const;
+  const Atom& atom_of(Dim dim) const;
+  std::vector<uint32_t> reachable_atoms(Dim dim) const;  // ascending: operands first
+  std::string print_terms(Dim dim, bool python, const std::vector<std::string>& names,
+                          const std::vector<uint32_t>& atoms) const;
+  std::string print_with(Dim dim, bool python, const std::function<std::string(Dim)>& name) const;
 
   std::vector<Expression> expressions_;
   std::vector<Term> terms_;
   std::vector<Factor> factors_;
   std::vector<Atom> atoms_;
   std::vector<Symbol> symbols_;
-  uint32_t unnamed_ = 0;
-  std::vector<std::pair<uint32_t, std::string>> names_;  // order of naming, for truncate
-  std::vector<uint32_t> buckets_;                        // open addressing over expressions
-  Dim overflow_;
-
+  std::vector<uint32_t> named_;    // symbols in order of naming, for truncate
+  std::vector<uint32_t> numbered_;  // symbols by the number of unnamed ones
+  std::vector<uint32_t> buckets_;  // open addressing over expressions_; UINT32_MAX is empty
   struct NameHash {
     using is_transparent = void;
     size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
   };
-  std::vector<uint32_t> name_buckets_;  // open addressing over symbols_ by name
-  void insert_bucket(uint32_t id);
-  void rehash();
+  std::unordered_map<std::string, uint32_t, NameHash, std::equal_to<>> names_;
+  std::unordered_multimap<uint64_t, uint32_t> atom_index_;  // floor and broadcast by operands
+  Dim overflow_;
 };
 
 }  // namespace mithril::infer
