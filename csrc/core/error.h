@@ -12,22 +12,22 @@ namespace mithril::core {
 
 /// Decides the Python class (python/mithril/errors.py has the same names).
 enum class ErrorKind : uint8_t {
-  kShape,      // ShapeError(ValueError)
-  kDType,      // DTypeError(TypeError): element kinds, dtypes, kinds of value
-  kValue,      // ArgumentError(ValueError): a value that no rule of shape or dtype covers
-  kKey,        // KeyNotFound(KeyError): unknown or missing names
-  kName,       // NameError_(KeyError, ValueError): names taken, reserved or malformed
-  kFrozen,     // FrozenModelError(AttributeError)
-  kCycle,      // CycleError(KeyError, ValueError)
-  kMultiWrite, // MultiWriteError(ValueError, KeyError)
-  kParse,      // ParseError(ValueError)
-  kIndex,      // IndexError_(IndexError): an index out of bounds in data
-  kOverflow,   // OverflowError_(OverflowError)
-  kMemory,     // MemoryError
-  kUnsupported,// UnsupportedError(NotImplementedError)
-  kDevice,     // DeviceNotAvailable(RuntimeError)
-  kInterrupted,// KeyboardInterrupt
-  kInternal,   // InternalError(RuntimeError): a bug in mithril
+  kShape,        // ShapeError(ValueError)
+  kDType,        // DTypeError(TypeError): element kinds, dtypes, kinds of value
+  kValue,        // ArgumentError(ValueError): a value that no rule of shape or dtype covers
+  kKey,          // KeyNotFound(KeyError): unknown or missing names
+  kName,         // NameError_(KeyError, ValueError): names taken, reserved or malformed
+  kFrozen,       // FrozenModelError(AttributeError)
+  kCycle,        // CycleError(KeyError, ValueError)
+  kMultiWrite,   // MultiWriteError(ValueError, KeyError)
+  kParse,        // ParseError(ValueError)
+  kIndex,        // IndexError_(IndexError): an index out of bounds in data
+  kOverflow,     // OverflowError_(OverflowError)
+  kMemory,       // MemoryError
+  kUnsupported,  // UnsupportedError(NotImplementedError)
+  kDevice,       // DeviceNotAvailable(RuntimeError)
+  kInterrupted,  // KeyboardInterrupt
+  kInternal,     // InternalError(RuntimeError): a bug in mithril
 };
 
 /// One row per error that a user can meet. Numbers are public (`MTH101`) and never reused.
@@ -64,7 +64,7 @@ enum class Code : uint16_t {
   kOverflow = 702,           // sizes or values that do not fit
   kOutOfMemory = 703,
   kInterrupted = 704,
-  kUnsupported = 801,        // the target cannot do this
+  kUnsupported = 801,  // the target cannot do this
   kDevice = 802,
   kInternal = 901,
 };
@@ -72,15 +72,15 @@ enum class Code : uint16_t {
 /// A typed error with everything that a message shows.
 struct Error {
   struct Fact {
-    std::string text;    // "features : [N, 512]"
-    Location location;   // where it came from
+    std::string text;   // "features : [N, 512]"
+    Location location;  // where it came from
   };
   ErrorKind kind = ErrorKind::kInternal;
   Code code = Code::kInternal;
-  std::string message;       // "matmul: inner dimensions must be equal, got ..."
-  Location location;         // the user's call
-  std::vector<Fact> facts;   // both sides of a clash, in the order found
-  std::string hint;          // without "help:"
+  std::string message;      // "matmul: inner dimensions must be equal, got ..."
+  Location location;        // the user's call
+  std::vector<Fact> facts;  // both sides of a clash, in the order found
+  std::string hint;         // without "help:"
 
   /// The text that the user reads: message, "in model ..." line, facts, hint.
   std::string text() const;

@@ -1,10 +1,10 @@
 #include "core/host_value.h"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
+
+#include <fmt/format.h>
 
 namespace mithril::core {
 
@@ -158,8 +158,8 @@ std::string print_element(DType dtype, const std::byte* at) {
 }
 
 std::string print_tensor(const TensorData& data) {
-  std::string out = fmt::format("tensor<{}[{}]>(", short_name(data.dtype),
-                                fmt::join(data.shape, ", "));
+  std::string out =
+      fmt::format("tensor<{}[{}]>(", short_name(data.dtype), fmt::join(data.shape, ", "));
   const bool abstract = is_abstract(data.dtype);
   const size_t size = abstract ? sizeof(int64_t) : size_of(data.dtype);
   for (size_t at = 0; at < data.bytes.size(); at += size) {

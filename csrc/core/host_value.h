@@ -57,18 +57,18 @@ class HostValue {
                                std::shared_ptr<const TensorData>, Opaque>;
 
   HostValue() = default;
-  HostValue(bool v) : v_(v) {}                               // NOLINT
-  HostValue(int v) : v_(static_cast<int64_t>(v)) {}          // NOLINT
-  HostValue(int64_t v) : v_(v) {}                            // NOLINT
-  HostValue(double v) : v_(v) {}                             // NOLINT
-  HostValue(const char* v) : v_(std::string(v)) {}           // NOLINT
-  HostValue(std::string v) : v_(std::move(v)) {}             // NOLINT
-  HostValue(DType v) : v_(v) {}                              // NOLINT
-  HostValue(SymbolicInt v) : v_(v) {}                        // NOLINT
-  HostValue(EllipsisValue v) : v_(v) {}                      // NOLINT
-  HostValue(Slice v);                                        // NOLINT
+  HostValue(bool v) : v_(v) {}                                          // NOLINT
+  HostValue(int v) : v_(static_cast<int64_t>(v)) {}                     // NOLINT
+  HostValue(int64_t v) : v_(v) {}                                       // NOLINT
+  HostValue(double v) : v_(v) {}                                        // NOLINT
+  HostValue(const char* v) : v_(std::string(v)) {}                      // NOLINT
+  HostValue(std::string v) : v_(std::move(v)) {}                        // NOLINT
+  HostValue(DType v) : v_(v) {}                                         // NOLINT
+  HostValue(SymbolicInt v) : v_(v) {}                                   // NOLINT
+  HostValue(EllipsisValue v) : v_(v) {}                                 // NOLINT
+  HostValue(Slice v);                                                   // NOLINT
   HostValue(std::shared_ptr<const TensorData> v) : v_(std::move(v)) {}  // NOLINT
-  HostValue(Opaque v) : v_(std::move(v)) {}                  // NOLINT
+  HostValue(Opaque v) : v_(std::move(v)) {}                             // NOLINT
   static HostValue tuple(Tuple items);
   static HostValue list(Tuple items);
   static HostValue ints(const std::vector<int64_t>& items);

@@ -11,11 +11,11 @@ namespace mithril::plan {
 /// it into a typed error. Written once: later reports are dropped.
 struct ErrorSlot {
   std::atomic<int32_t> set{0};
-  int32_t step = -1;      // which step of the plan
-  int32_t operand = -1;   // which buffer of that step
-  int64_t position = 0;   // row-major element index in that operand
-  int64_t value = 0;      // what stood there
-  int64_t bound = 0;      // the size that it must be below
+  int32_t step = -1;     // which step of the plan
+  int32_t operand = -1;  // which buffer of that step
+  int64_t position = 0;  // row-major element index in that operand
+  int64_t value = 0;     // what stood there
+  int64_t bound = 0;     // the size that it must be below
 
   void report(int32_t at_operand, int64_t at_position, int64_t bad_value, int64_t at_bound) {
     if (set.exchange(1) != 0) return;
@@ -28,12 +28,12 @@ struct ErrorSlot {
 
 /// One call of a kernel. All pointers outlive the call; sizes and strides are in elements.
 struct KernelArgs {
-  void* const* buffers;           // operands: inputs, then outputs, in the kernel's own order
-  const int64_t* params;          // extents, strides, flags: layout fixed by who made the step
-  const double* scalars;          // run-time scalars in the kernel's own order, or null
-  const void* data;               // the kernel's constant data (a program); lives with the step
-  void* scratch;                  // this worker's `scratch_bytes`, 64-byte aligned, or null
-  int32_t worker;                 // 0 is the calling thread
+  void* const* buffers;   // operands: inputs, then outputs, in the kernel's own order
+  const int64_t* params;  // extents, strides, flags: layout fixed by who made the step
+  const double* scalars;  // run-time scalars in the kernel's own order, or null
+  const void* data;       // the kernel's constant data (a program); lives with the step
+  void* scratch;          // this worker's `scratch_bytes`, 64-byte aligned, or null
+  int32_t worker;         // 0 is the calling thread
   ErrorSlot* error;
   const std::atomic<bool>* cancel;  // looked at at least every 20 ms
 };

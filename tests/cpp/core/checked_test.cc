@@ -1,12 +1,12 @@
 #include "core/checked.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace mithril::core {
 namespace {

@@ -1,10 +1,10 @@
 #include "core/dtype.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace mithril::core {
 namespace {
@@ -15,13 +15,13 @@ const std::vector<std::string_view> kNames = {"bool",  "uint8",   "int8",     "i
 // Written by hand from the promotion rule (bool < integers < floats; same kind: the wider;
 // uint8 with int8: int16; float16 with bfloat16: float32). Rows and columns in kNames' order.
 const std::vector<std::vector<std::string_view>> kPromotion = {
-    {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},   // bool
-    {"u8", "u8", "i16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},    // uint8
-    {"i8", "i16", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},    // int8
-    {"i16", "i16", "i16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},  // int16
-    {"i32", "i32", "i32", "i32", "i32", "i64", "f16", "bf16", "f32", "f64"},  // int32
-    {"i64", "i64", "i64", "i64", "i64", "i64", "f16", "bf16", "f32", "f64"},  // int64
-    {"f16", "f16", "f16", "f16", "f16", "f16", "f16", "f32", "f32", "f64"},   // float16
+    {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},         // bool
+    {"u8", "u8", "i16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},          // uint8
+    {"i8", "i16", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},          // int8
+    {"i16", "i16", "i16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},        // int16
+    {"i32", "i32", "i32", "i32", "i32", "i64", "f16", "bf16", "f32", "f64"},        // int32
+    {"i64", "i64", "i64", "i64", "i64", "i64", "f16", "bf16", "f32", "f64"},        // int64
+    {"f16", "f16", "f16", "f16", "f16", "f16", "f16", "f32", "f32", "f64"},         // float16
     {"bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "f32", "bf16", "f32", "f64"},  // bfloat16
     {"f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f64"},         // float32
     {"f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64"},         // float64

@@ -1,9 +1,9 @@
 #include "core/error.h"
 
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace mithril::core {
 namespace {

@@ -1,9 +1,9 @@
 #include "core/status.h"
 
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
+
+#include <gtest/gtest.h>
 
 namespace mithril::core {
 namespace {
