@@ -53,9 +53,18 @@ def tidy(source):
     if mark.exists():
         return None
     run = subprocess.run(
-        ["clang-tidy", "-p", str(DATABASE.parent), "--quiet",
-         "--extra-arg=-Wno-unknown-warning-option", str(source)],
-        capture_output=True, text=True, cwd=ROOT, check=False,
+        [
+            "clang-tidy",
+            "-p",
+            str(DATABASE.parent),
+            "--quiet",
+            "--extra-arg=-Wno-unknown-warning-option",
+            str(source),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
     )
     if run.returncode == 0:
         mark.touch()

@@ -42,7 +42,9 @@ def group_of(item) -> str:
     if fixed:
         return fixed
     marked = {mark.name for mark in item.iter_markers()}
-    return next((group for group in ("documents", "frameworks", "device") if group in marked), "pure")
+    return next(
+        (group for group in ("documents", "frameworks", "device") if group in marked), "pure"
+    )
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -1,4 +1,4 @@
-"""The tree itself: who may include whom, every source has its test, the environment has one reader."""
+"""The tree itself: who may include whom, a test for every source, one reader of the environment."""
 
 import re
 import warnings
@@ -44,9 +44,7 @@ def cpp_files(*roots: Path) -> list[Path]:
 
 
 def python_files(*roots: Path) -> list[Path]:
-    return sorted(
-        p for root in roots for p in root.rglob("*.py") if "_generated" not in p.parts
-    )
+    return sorted(p for root in roots for p in root.rglob("*.py") if "_generated" not in p.parts)
 
 
 def includes(path: Path) -> list[tuple[str, str]]:
