@@ -1,10 +1,12 @@
 #include "core/host_value.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <bit>
 #include <cmath>
-#include <cstring>
 
-#include <fmt/format.h>
+#include "core/tensor_data.h"
 
 namespace mithril::core {
 
@@ -97,7 +99,8 @@ namespace {
 
 using PrintSymbol = std::function<std::string(SymbolicInt)>;
 
-std::string print_double(double value) {
+template <class T>
+std::string print_real(T value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::string text = fmt::format("{}", value);
@@ -121,50 +124,16 @@ std::string print_string(const std::string& value) {
   return out + "\"";
 }
 
-// Elements print by their bits for f16/bf16 widened to double, so text reads back exactly.
-double half_to_double(uint16_t bits, bool bfloat) {
-  if (bfloat) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-  const int exponent = (bits >> 10) & 31;
-  const int fraction = bits & 1023;
-  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
-  if (exponent == 31) return fraction != 0 ? std::nan("") : sign * INFINITY;
-  if (exponent == 0) return sign * std::ldexp(fraction, -24);
-  return sign * std::ldexp(1024 + fraction, exponent - 25);
-}
-
-template <class T>
-T read(const std::byte* at) {
-  T out;
-  std::memcpy(&out, at, sizeof out);
-  return out;
-}
-
-std::string print_element(DType dtype, const std::byte* at) {
-  switch (dtype) {
-    case DType::kBool: return read<uint8_t>(at) != 0 ? "true" : "false";
-    case DType::kUInt8: return fmt::format("{}", read<uint8_t>(at));
-    case DType::kInt8: return fmt::format("{}", read<int8_t>(at));
-    case DType::kInt16: return fmt::format("{}", read<int16_t>(at));
-    case DType::kInt32: return fmt::format("{}", read<int32_t>(at));
-    case DType::kInt64:
-    case DType::kAnyInt: return fmt::format("{}", read<int64_t>(at));
-    case DType::kFloat16: return print_double(half_to_double(read<uint16_t>(at), false));
-    case DType::kBFloat16: return print_double(half_to_double(read<uint16_t>(at), true));
-    case DType::kFloat32: return print_double(read<float>(at));
-    case DType::kFloat64:
-    case DType::kAnyFloat: return print_double(read<double>(at));
-  }
-  return "?";
-}
-
 std::string print_tensor(const TensorData& data) {
   std::string out =
       fmt::format("tensor<{}[{}]>(", short_name(data.dtype), fmt::join(data.shape, ", "));
-  const bool abstract = is_abstract(data.dtype);
-  const size_t size = abstract ? sizeof(int64_t) : size_of(data.dtype);
-  for (size_t at = 0; at < data.bytes.size(); at += size) {
-    if (at != 0) out += ", ";
-    out += print_element(data.dtype, data.bytes.data() + at);
+  const size_t count = data.bytes.size() / literal_size(data.dtype);
+  for (size_t i = 0; i < count; ++i) {
+    if (i != 0) out += ", ";
+    // A float prints with its own shortest digits, so 0.1f is 0.1.
+    out += data.dtype == DType::kFloat32
+               ? print_real(static_cast<float>(element(data, i).as_double()))
+               : to_string(element(data, i));
   }
   return out + ")";
 }
@@ -194,7 +163,7 @@ std::string print(const HostValue& value, const PrintSymbol& symbol) {
   if (value.is_none()) return "none";
   if (value.is_bool()) return value.as_bool() ? "true" : "false";
   if (value.is_int()) return fmt::format("{}", value.as_int());
-  if (value.is_double()) return print_double(value.as_double());
+  if (value.is_double()) return print_real(value.as_double());
   if (value.is_string()) return print_string(value.as_string());
   if (value.is_dtype()) return std::string(short_name(value.as_dtype()));
   if (value.is_symbolic()) {

@@ -1,0 +1,23 @@
+// Filling tensor literals element by element.
+#pragma once
+#include "core/host_value.h"
+
+namespace mithril::core {
+
+/// Bytes that one element of a literal takes: abstract types are stored as int64 and float64.
+size_t literal_size(DType dtype);
+
+/// Appends a bool, int or double, converted as a cast does (rounded to nearest even; integers
+/// wrap; NaN to 0).
+void append_element(TensorData& data, const HostValue& number);
+
+/// Element `index` as int or double (bool for bool tensors).
+HostValue element(const TensorData& data, size_t index);
+
+/// Conversions between float32 and the two 16-bit formats, to nearest even.
+uint16_t to_float16(double value);
+uint16_t to_bfloat16(double value);
+double from_float16(uint16_t bits);
+double from_bfloat16(uint16_t bits);
+
+}  // namespace mithril::core

@@ -1,0 +1,331 @@
+#include "ir/builder.h"
+
+#include <algorithm>
+
+#include "ir/infer_types.h"
+
+namespace mithril::ir {
+
+using core::Code;
+using core::ErrorKind;
+
+const Type& Value::type() const {
+  static const Type kNone = Type::host_value({});
+  return id == kNoValue ? kNone : builder->graph().type(id);
+}
+
+void Builder::fail(core::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+Value Builder::input(std::string name, Type type, Role role) {
+  return {this, graph_->add_input(std::move(name), std::move(type), role)};
+}
+
+void Builder::output(std::string name, Value value) {
+  graph_->outputs.push_back({std::move(name), value.id});
+}
+
+Value Builder::call(std::string_view op, std::initializer_list<Operand> operands, Attrs attrs) {
+  return call(op, std::vector<Operand>(operands), std::move(attrs));
+}
+
+Value Builder::call(std::string_view op, std::vector<Operand> operands, Attrs attrs) {
+  auto found = Registry::global().lookup(op);
+  if (!found.ok()) {
+    fail(std::move(found).status());
+    return {};
+  }
+  const auto results = call_all(**found, std::move(operands), std::move(attrs));
+  return results.empty() ? Value{} : results.front();
+}
+
+std::vector<Value> Builder::call_all(const OpDef& op, std::vector<Operand> operands, Attrs attrs) {
+  if (!status_.ok()) return std::vector<Value>(op.outputs.size());
+  auto results = try_call(op, operands, attrs);
+  if (results.ok()) return std::move(*results);
+  core::Status status = std::move(results).status();
+  if (!status.error().location.known()) {
+    status.error().location = graph_->locations[static_cast<size_t>(location_)];
+  }
+  fail(std::move(status));
+  return std::vector<Value>(op.outputs.size());
+}
+
+namespace {
+
+// Known host operands become attributes: `reshape(x, shape(y))` needs no wire. A variadic input
+// keeps its operands as they are.
+void fold_host_operands(const OpDef& op, const Graph& graph, std::vector<Operand>& operands,
+                        Attrs& attrs) {
+  for (size_t i = 0; i < op.inputs.size() && i < operands.size(); ++i) {
+    if (op.inputs[i].variadic) break;
+    Operand& operand = operands[i];
+    if (operand.value) {
+      const ValueInfo& info = graph.value(operand.value.id);
+      if (info.type.is_tensor || !info.host) continue;
+      operand.host = info.host;
+      operand.value = {};
+    }
+    if (!operand.host) continue;
+    attrs.set(op.inputs[i].name, *operand.host);
+    operand.host.reset();
+  }
+}
+
+core::Status fill_defaults(const OpDef& op, const std::vector<Operand>& operands, Attrs& attrs) {
+  const auto given = [&](size_t i) { return i < operands.size() && operands[i].value; };
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const InputDef& input = op.inputs[i];
+    if (given(i) || attrs.find(input.name) != nullptr || input.optional || input.variadic) {
+      continue;
+    }
+    if (!input.default_value) {
+      return core::fail(ErrorKind::kKey, Code::kKeyMissing, "{}: operand '{}' is missing", op.name,
+                        input.name);
+    }
+    attrs.set(input.name, *input.default_value);
+  }
+  for (const AttrDef& attr : op.attrs) {
+    if (attrs.find(attr.name) != nullptr) continue;
+    if (!attr.default_value) {
+      return core::fail(ErrorKind::kKey, Code::kKeyMissing, "{}: attribute '{}' is missing",
+                        op.name, attr.name);
+    }
+    attrs.set(attr.name, *attr.default_value);
+  }
+  return {};
+}
+
+core::Status check_attr_names(const OpDef& op, const Attrs& attrs) {
+  for (const auto& [name, value] : attrs) {
+    const bool input = op.input_index(name) >= 0;
+    if (input || op.has_attr(name)) continue;
+    std::vector<std::string> known;
+    for (const AttrDef& attr : op.attrs) known.push_back(attr.name);
+    for (const InputDef& def : op.inputs) known.push_back(def.name);
+    return core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{}: no attribute named '{}'{}", op.name,
+                      name, core::suggestion(name, known));
+  }
+  return {};
+}
+
+bool is_number(const HostValue& value) {
+  return value.is_bool() || value.is_int() || value.is_double() || value.is_symbolic();
+}
+
+// Attributes in declared order, so that equal nodes have equal attributes.
+Attrs in_declared_order(const OpDef& op, const Attrs& attrs) {
+  Attrs out;
+  for (const InputDef& input : op.inputs) {
+    if (const HostValue* value = attrs.find(input.name)) out.set(input.name, *value);
+  }
+  for (const AttrDef& attr : op.attrs) {
+    if (const HostValue* value = attrs.find(attr.name)) out.set(attr.name, *value);
+  }
+  return out;
+}
+
+}  // namespace
+
+core::Result<std::vector<Value>> Builder::try_call(const OpDef& op,
+                                                   std::vector<Operand>& operands, Attrs& attrs) {
+  const bool variadic = !op.inputs.empty() && op.inputs.back().variadic;
+  if (operands.size() > op.inputs.size() && !variadic) {
+    return core::fail(ErrorKind::kValue, Code::kValueArgument, "{} takes {} operands, got {}",
+                      op.name, op.inputs.size(), operands.size());
+  }
+  fold_host_operands(op, *graph_, operands, attrs);
+  MITHRIL_RETURN_IF_ERROR(fill_defaults(op, operands, attrs));
+  MITHRIL_RETURN_IF_ERROR(check_attr_names(op, attrs));
+  attrs = in_declared_order(op, attrs);
+
+  std::vector<ValueId> ids;
+  for (const Operand& operand : operands) ids.push_back(operand.value.id);
+  if (!variadic) ids.resize(op.inputs.size(), kNoValue);
+
+  if (graph_->is_concrete()) {
+    // Weak scalars become constants and promoted operands get the compute type, here and only
+    // here: bodies and gradient rules never think about it.
+    bool any_tensor = false;
+    for (const ValueId id : ids) any_tensor |= id != kNoValue && graph_->type(id).is_tensor;
+    const DType compute = compute_type(op, *graph_, ids, attrs);
+    const int32_t here = location_;
+    for (size_t i = 0; i < ids.size() && any_tensor; ++i) {
+      const InputDef& input = op.inputs[std::min(i, op.inputs.size() - 1)];
+      if (!is_promoted(op, input)) continue;
+      const HostValue* weak = ids[i] == kNoValue ? attrs.find(input.name) : nullptr;
+      if (weak != nullptr && is_number(*weak)) {
+        ids[i] = call("constant", std::vector<Operand>{},
+                      {{"value", *weak}, {"dtype", HostValue(compute)}})
+                     .id;
+        attrs.erase(input.name);
+      } else if (ids[i] != kNoValue && graph_->type(ids[i]).is_tensor &&
+                 graph_->type(ids[i]).dtype != compute) {
+        ids[i] = cast({this, ids[i]}, compute).id;
+      }
+    }
+    location_ = here;
+    if (!status_.ok()) return core::Status(status_.error());
+  }
+
+  MITHRIL_ASSIGN(Inferred inferred, infer_types(op, *graph_, ids, attrs));
+  const NodeId node = graph_->add_node(op.id, std::move(ids), std::move(attrs),
+                                       std::move(inferred.types), location_);
+  std::vector<Value> out;
+  for (size_t i = 0; i < graph_->node(node).results.size(); ++i) {
+    const ValueId id = graph_->node(node).results[i];
+    graph_->value(id).host = std::move(inferred.hosts[i]);
+    out.push_back({this, id});
+  }
+  return out;
+}
+
+Value Builder::scalar(double value, DType dtype) {
+  const bool integral = !core::is_float(dtype);
+  const HostValue literal = dtype == DType::kBool ? HostValue(value != 0.0)
+                            : integral ? HostValue(static_cast<int64_t>(value))
+                                       : HostValue(value);
+  return call("constant", {}, {{"value", literal}, {"dtype", HostValue(dtype)}});
+}
+
+Value Builder::integer(int64_t value, DType dtype) {
+  return call("constant", {}, {{"value", HostValue(value)}, {"dtype", HostValue(dtype)}});
+}
+
+Value Builder::constant(std::shared_ptr<const core::TensorData> data) {
+  return call("constant", {}, {{"value", HostValue(std::move(data))}});
+}
+
+void Builder::enter(const OpDef& op, const Node& node) {
+  op_ = &op;
+  node_ = &node;
+}
+
+Value Builder::in(std::string_view name) const {
+  const int index = op_->input_index(name);
+  MITHRIL_CHECK(index >= 0, "op {} has no input '{}'", op_->name, name);
+  const auto at = static_cast<size_t>(index);
+  if (at >= node_->operands.size()) return {};
+  return {const_cast<Builder*>(this), node_->operands[at]};
+}
+
+const HostValue& Builder::attr(std::string_view name) const {
+  static const HostValue kNone;
+  const HostValue* value = node_->attrs.find(name);
+  return value == nullptr ? kNone : *value;
+}
+
+GradBuilder::GradBuilder(Builder& builder, const OpDef& op, const Node& node,
+                         std::vector<Value> result_cotangents)
+    : builder_(&builder),
+      op_(&op),
+      node_(&node),
+      result_cotangents_(std::move(result_cotangents)),
+      operand_cotangents_(node.operands.size()) {
+  builder_->enter(op, node);
+}
+
+Value GradBuilder::out(std::string_view name) const {
+  const int index = op_->output_index(name);
+  MITHRIL_CHECK(index >= 0, "op {} has no output '{}'", op_->name, name);
+  return {builder_, node_->results[static_cast<size_t>(index)]};
+}
+
+bool GradBuilder::has_dout(std::string_view name) const {
+  return static_cast<bool>(result_cotangents_[static_cast<size_t>(op_->output_index(name))]);
+}
+
+Value GradBuilder::dout(std::string_view name) {
+  Value& cotangent = result_cotangents_[static_cast<size_t>(op_->output_index(name))];
+  if (!cotangent) cotangent = zeros_like(out(name));
+  return cotangent;
+}
+
+bool GradBuilder::wants(std::string_view input) const {
+  const auto at = static_cast<size_t>(op_->input_index(input));
+  if (at >= node_->operands.size() || node_->operands[at] == kNoValue) return false;
+  return wanted_.empty() || wanted_[at];
+}
+
+Value& GradBuilder::d(std::string_view input) {
+  return operand_cotangents_[static_cast<size_t>(op_->input_index(input))];
+}
+
+size_t GradBuilder::count(std::string_view input) const {
+  const auto first = static_cast<size_t>(op_->input_index(input));
+  return node_->operands.size() > first ? node_->operands.size() - first : 0;
+}
+
+Value GradBuilder::in(std::string_view name, size_t item) const {
+  return {builder_, node_->operands[static_cast<size_t>(op_->input_index(name)) + item]};
+}
+
+Value& GradBuilder::d(std::string_view input, size_t item) {
+  return operand_cotangents_[static_cast<size_t>(op_->input_index(input)) + item];
+}
+
+Value apply(std::string_view op, std::initializer_list<Operand> operands, Attrs attrs) {
+  std::vector<Operand> list(operands);
+  Value first;
+  for (const Operand& operand : list) {
+    if (operand.value && (!first || first.dtype() == DType::kBool)) first = operand.value;
+  }
+  if (!first) return {};  // a failed operand: the builder has the error
+  for (Operand& operand : list) {
+    if (!operand.host || !is_number(*operand.host)) continue;
+    operand.value = first.builder->scalar(operand.host->as_number(), first.dtype());
+    operand.host.reset();
+  }
+  return first.builder->call(op, std::move(list), std::move(attrs));
+}
+
+Value operator-(Value a) { return apply("negate", {a}); }
+
+Value where(Value condition, Operand a, Operand b) { return apply("where", {condition, a, b}); }
+
+Value cast(Value x, DType dtype) {
+  if (!x || x.dtype() == dtype) return x;
+  return x.builder->call("cast", {x}, {{"dtype", HostValue(dtype)}});
+}
+
+namespace {
+Value reduce(std::string_view op, Value x, HostValue axis, bool keepdim) {
+  if (!x) return {};
+  return x.builder->call(op, {x}, {{"axis", std::move(axis)}, {"keepdim", HostValue(keepdim)}});
+}
+}  // namespace
+
+Value sum(Value x, HostValue axis, bool keepdim) { return reduce("sum", x, axis, keepdim); }
+Value mean(Value x, HostValue axis, bool keepdim) { return reduce("mean", x, axis, keepdim); }
+Value max(Value x, HostValue axis, bool keepdim) { return reduce("max", x, axis, keepdim); }
+
+Value sum_to(Value g, Value like) {
+  if (!g || g.shape() == like.shape()) return g;
+  return apply("sum_to", {g, like});
+}
+
+Value transpose(Value x, HostValue axes) {
+  if (!x) return {};
+  return x.builder->call("transpose", {x}, {{"axes", std::move(axes)}});
+}
+
+Value reshape(Value x, HostValue shape) {
+  if (!x) return {};
+  return x.builder->call("reshape", {x}, {{"shape", std::move(shape)}});
+}
+
+Value reshape_like(Value x, Value like) {
+  if (!x || x.shape() == like.shape()) return x;
+  HostValue::Tuple dims;
+  for (const Dim dim : like.shape()) {
+    dims.push_back(dim.known() ? HostValue(dim.value())
+                                  : HostValue(core::SymbolicInt{dim.id()}));
+  }
+  return reshape(x, HostValue::tuple(std::move(dims)));
+}
+
+Value zeros_like(Value x) { return apply("zeros_like", {x}); }
+Value ones_like(Value x) { return apply("ones_like", {x}); }
+
+}  // namespace mithril::ir

@@ -1,0 +1,30 @@
+// Types of a node's results, forward, from one op and the types of its operands.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/status.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+
+namespace mithril::ir {
+
+struct Inferred {
+  std::vector<Type> types;
+  std::vector<std::optional<HostValue>> hosts;  // known host results
+};
+
+/// The type in which the promoted operands are combined; kBool when the op combines none.
+/// Host numbers among `attrs` count as weak scalars.
+DType compute_type(const OpDef& op, const Graph& graph, std::span<const ValueId> operands,
+                   const Attrs& attrs);
+
+/// Whether `input` is cast to the compute type.
+bool is_promoted(const OpDef& op, const InputDef& input);
+
+/// New symbols are added to `graph.dims` only. Errors name the op, shapes and dtypes.
+core::Result<Inferred> infer_types(const OpDef& op, Graph& graph,
+                                   std::span<const ValueId> operands, const Attrs& attrs);
+
+}  // namespace mithril::ir

@@ -1,0 +1,240 @@
+// What an op is: one block declares everything, and every other part of the engine reads it here.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/host_value.h"
+#include "core/status.h"
+#include "infer/kind.h"
+#include "infer/rule.h"
+#include "ir/graph.h"
+#include "tile/builder.h"
+
+namespace mithril::ir {
+
+class Builder;
+class GradBuilder;
+struct Value;
+struct OpDef;
+
+/// How the element types of operands and results follow from the operands' types. Operands that
+/// take part in the computation are cast to one *compute type* by assign_dtypes.
+struct DTypeRule {
+  enum class Compute : uint8_t {
+    kKeep,          // operands stay as they are
+    kPromote,       // all promoted operands get their common type
+    kPromoteFloat,  // as kPromote; bool and integers become the backend's float type
+    kPromoteInt,    // as kPromote; bool and integers become the target's default integer (sums)
+  };
+  enum class Result : uint8_t {
+    kCompute,       // the compute type
+    kSameAs,        // the type of one operand
+    kBool,
+    kDefaultInt,    // indices and sizes
+    kDefaultFloat,
+    kAttr,          // a dtype attribute; none: `fallback`
+    kHost,          // the result is a host value
+  };
+  Result result = Result::kCompute;
+  std::string name;                            // kSameAs: operand; kAttr: attribute
+  Result fallback = Result::kDefaultFloat;     // kAttr without a value
+};
+
+/// Shorthands for `.output(name, rule)`.
+DTypeRule same_as(std::string_view input);
+DTypeRule computed();
+DTypeRule boolean();
+DTypeRule default_int();
+DTypeRule default_float();
+DTypeRule dtype_attr(std::string_view attr, DTypeRule::Result fallback);
+DTypeRule host_result();
+
+/// Initial values of a trainable input.
+struct Init {
+  enum class Kind : uint8_t { kNone, kUniformFanIn, kNormal, kZeros, kOnes };
+  Kind kind = Kind::kNone;
+  /// kUniformFanIn: U(±1/sqrt(fan_in)), fan_in = product of these dims of `fan_in_of`.
+  std::string fan_in_of;       // the input whose shape counts ("" = this one)
+  std::vector<int> fan_in_dims;
+};
+
+struct InputDef {
+  std::string name;
+  infer::KindSet kinds;
+  bool is_key = false;        // `.key`: a host default; attribute when known, operand when wired
+  bool variadic = false;      // a list or tuple of operands; the last input
+  bool optional = false;      // may be absent
+  bool trainable = false;
+  std::optional<HostValue> default_value;
+  Init init;
+  // For the test matrix: element range, and points that are always included.
+  double low = -2.0, high = 2.0;
+};
+
+struct AttrDef {
+  std::string name;
+  std::optional<HostValue> default_value;  // none: required
+};
+
+struct OutputDef {
+  std::string name;
+  DTypeRule dtype;
+};
+
+/// A case of the test matrix: shapes of tensor inputs and values of keys and attributes.
+struct Sample {
+  std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
+  Attrs attrs;
+};
+
+/// Operands that must be refused: text that the error contains.
+struct ErrorSample {
+  Sample sample;
+  std::string message;
+};
+
+enum class BodyKind : uint8_t {
+  kNone,       // built into the engine: constant, call, cotangent plumbing
+  kCompose,    // a graph of other ops
+  kPointwise,  // tile expression, one lane
+  kRow,        // tile program with reductions along a row
+  kKernel,     // a structured op with a canonical reference
+  kHost,       // host values only
+};
+
+/// What `.host` functions see: operands and attributes as values, sizes as expressions.
+struct HostCall {
+  std::span<const HostValue> operands;  // none where absent
+  const Attrs& attrs;
+  DimTable& dims;
+  std::span<const Type> types;          // of the operands (shape of x needs no value of x)
+};
+
+using ComposeFn = std::function<std::vector<Value>(Builder&)>;
+/// What a tile body sees: the operands of one lane, attributes, the type of the result.
+struct PointwiseCall {
+  std::span<const tile::Reg> in;
+  const Attrs& attrs;
+  DType result;
+};
+using PointwiseFn = std::function<tile::Reg(tile::Builder&, const PointwiseCall&)>;
+using GradientFn = std::function<void(GradBuilder&)>;
+using HostFn = std::function<core::Result<HostValue>(const HostCall&)>;
+
+struct OpDef {
+  OpId id = -1;
+  std::string name;                  // "log1p": graphs, backends
+  std::string python_name;           // "Log1p"; "" = no class
+  std::vector<std::string> aliases;         // further function names: "reduce_sum"
+  std::vector<std::string> python_aliases;  // further class names
+  std::string family;                // file of the block: "activation"
+  std::string doc, formula;
+  std::vector<InputDef> inputs;
+  std::vector<AttrDef> attrs;
+  std::vector<OutputDef> outputs;
+  std::vector<std::string> key_order;      // wires in order of `$n` numbering; default: inputs
+  std::vector<std::string> connect_order;  // default: inputs, outputs
+  std::vector<std::string> canonical_inputs;
+  DTypeRule::Compute compute = DTypeRule::Compute::kKeep;
+  std::vector<std::string> promoted;       // which inputs; empty = all tensor inputs
+  infer::Rule shape_rule;                  // empty: elementwise broadcast of all tensor inputs
+  infer::Rule full_rule;                   // made by the registry: kinds, then shape_rule
+  BodyKind body = BodyKind::kNone;
+  std::string kernel;                      // kKernel: name in reference/
+  ComposeFn compose;
+  PointwiseFn pointwise;
+  HostFn host;                             // also beside another body: folding of host operands
+  GradientFn gradient;
+  bool differentiable = true;
+  bool has_kinks = false;
+  bool commutative = false;
+  bool random = false;                     // never merged, never folded
+  std::vector<std::pair<double, double>> kinks;  // unary: (input, gradient there)
+  std::vector<double> points;              // unary samples that are always included
+  std::vector<Sample> samples;
+  std::vector<ErrorSample> error_samples;
+
+  int input_index(std::string_view name) const;   // -1 if absent
+  int output_index(std::string_view name) const;
+  bool has_attr(std::string_view name) const;     // attribute or key
+  const InputDef* find_input(std::string_view name) const;
+  bool is_elementwise() const { return body == BodyKind::kPointwise; }
+};
+
+/// Fluent declaration; see architecture section 4. Registered by the destructor of the full
+/// expression: `ops.def("relu").python("Relu")…;`
+class OpDefBuilder {
+ public:
+  OpDefBuilder(class OpFamily& family, std::string name);
+  ~OpDefBuilder();
+  OpDefBuilder(const OpDefBuilder&) = delete;
+  OpDefBuilder& operator=(const OpDefBuilder&) = delete;
+
+  OpDefBuilder& python(std::string name, std::initializer_list<const char*> aliases = {});
+  OpDefBuilder& alias(std::initializer_list<const char*> names);
+  OpDefBuilder& doc(std::string text);
+  OpDefBuilder& formula(std::string latex);
+  OpDefBuilder& input(std::string name, infer::KindSet kinds);
+  OpDefBuilder& variadic(std::string name, infer::KindSet kinds);
+  OpDefBuilder& optional(std::string name, infer::KindSet kinds);
+  /// An input with a host default: a key of the model, an attribute where its value is known.
+  OpDefBuilder& key(std::string name, HostValue default_value);
+  OpDefBuilder& key(std::string name);  // no default: must be given
+  OpDefBuilder& attr(std::string name, HostValue default_value);
+  OpDefBuilder& attr(std::string name);
+  OpDefBuilder& output(std::string name, DTypeRule rule);
+  OpDefBuilder& trainable(std::string_view input, Init init);
+  OpDefBuilder& keys(std::initializer_list<const char*> order);
+  OpDefBuilder& connect(std::initializer_list<const char*> order);
+  OpDefBuilder& cin(std::initializer_list<const char*> names);
+  OpDefBuilder& promote(std::initializer_list<const char*> inputs = {});
+  OpDefBuilder& promote_float(std::initializer_list<const char*> inputs = {});
+  OpDefBuilder& promote_int(std::initializer_list<const char*> inputs = {});
+  OpDefBuilder& rule(infer::Rule rule);
+  OpDefBuilder& compose(std::function<Value(Builder&)> body);
+  OpDefBuilder& compose_many(ComposeFn body);
+  OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg)> body);
+  OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg, tile::Reg)> body);
+  OpDefBuilder& pointwise(
+      std::function<tile::Reg(tile::Builder&, tile::Reg, tile::Reg, tile::Reg)> body);
+  OpDefBuilder& pointwise(PointwiseFn body);
+  /// A reduction over the axes that the key `axis` names: the body turns a lane into a row value.
+  OpDefBuilder& row(PointwiseFn body);
+  OpDefBuilder& kernel(std::string name);
+  OpDefBuilder& builtin();
+  OpDefBuilder& host(HostFn fn);
+  OpDefBuilder& gradient(GradientFn fn);
+  OpDefBuilder& not_differentiable();
+  OpDefBuilder& kinks();  // the function has kinks that its gradient rule knows
+  OpDefBuilder& kink(double input, double gradient);
+  OpDefBuilder& commutative();
+  OpDefBuilder& random();
+  OpDefBuilder& sample(std::string_view input, double low, double high);
+  OpDefBuilder& points(std::initializer_list<double> values);
+  OpDefBuilder& with(Sample sample);
+  OpDefBuilder& rejects(Sample sample, std::string message);
+
+ private:
+  class OpFamily& family_;
+  OpDef def_;
+};
+
+/// `void define_activation(OpFamily ops)` of each file in ops/ gets one.
+class OpFamily {
+ public:
+  OpFamily(class Registry& registry, std::string name) : registry_(registry), name_(name) {}
+  OpDefBuilder def(std::string name) { return OpDefBuilder(*this, std::move(name)); }
+  class Registry& registry() { return registry_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  class Registry& registry_;
+  std::string name_;
+};
+
+}  // namespace mithril::ir

@@ -1,0 +1,25 @@
+// The text form of graphs: printed for people, parsed by tests; print ∘ parse is the identity.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+#include "ir/graph.h"
+
+namespace mithril::ir {
+
+std::string print(const Graph& graph);
+
+/// The one way that user text reaches a comment of emitted or printed text: [A-Za-z0-9_.] kept,
+/// every other byte as %XX, at most 120 characters.
+std::string escape_comment(std::string_view text);
+
+/// Never reads past `text` and never recurses deeper than HostValue::kMaxDepth. Types are
+/// checked against what the ops infer.
+core::Result<Graph> parse(std::string_view text);
+
+/// Every invariant: topological order, operand counts, types equal to what the ops infer,
+/// outputs defined. Cheap enough to run after each pass in debug builds.
+core::Status verify(const Graph& graph);
+
+}  // namespace mithril::ir
