@@ -1,0 +1,96 @@
+// The invariants of a graph.
+#include "ir/infer_types.h"
+#include "ir/registry.h"
+#include "ir/text.h"
+
+namespace mithril::ir {
+namespace {
+
+using core::Code;
+using core::ErrorKind;
+using core::Status;
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph), scratch_(graph) {}
+
+  Status run() {
+    std::vector<bool> defined(graph_.values.size(), false);
+    for (const ValueId id : graph_.inputs) defined[static_cast<size_t>(id)] = true;
+    for (size_t at = 0; at < graph_.nodes.size(); ++at) {
+      const Node& node = graph_.nodes[at];
+      for (const ValueId id : node.operands) {
+        if (id == kNoValue) continue;
+        const bool in_range = id >= 0 && static_cast<size_t>(id) < defined.size();
+        if (!in_range || !defined[static_cast<size_t>(id)]) {
+          return broken(node, fmt::format("operand {} is not defined before it", id));
+        }
+      }
+      MITHRIL_RETURN_IF_ERROR(check_node(static_cast<NodeId>(at)));
+      for (const ValueId id : node.results) defined[static_cast<size_t>(id)] = true;
+    }
+    for (const Output& output : graph_.outputs) {
+      const bool known = output.value >= 0 && static_cast<size_t>(output.value) < defined.size() &&
+                         defined[static_cast<size_t>(output.value)];
+      if (!known) {
+        return core::fail(ErrorKind::kInternal, Code::kInternal, "output '{}' is not defined",
+                          output.name);
+      }
+    }
+    return {};
+  }
+
+ private:
+  Status broken(const Node& node, const std::string& what) const {
+    return core::fail(ErrorKind::kInternal, Code::kInternal, "{} in graph {}: {}",
+                      Registry::global().get(node.op).name, graph_.name, what);
+  }
+
+  Status check_node(NodeId id) {
+    const Node& node = graph_.node(id);
+    const OpDef& op = Registry::global().get(node.op);
+    if (node.results.size() != op.outputs.size()) return broken(node, "wrong number of results");
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const ValueInfo& info = graph_.value(node.results[i]);
+      if (info.node != id || info.result != static_cast<int32_t>(i)) {
+        return broken(node, "a result does not point back");
+      }
+      const bool abstract = info.type.is_tensor && core::is_abstract(info.type.dtype);
+      if (graph_.is_concrete() && abstract) return broken(node, "an abstract dtype is left");
+    }
+    auto inferred = infer_types(op, scratch_, node.operands, node.attrs);
+    if (!inferred.ok()) return std::move(inferred).status();
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const Type& written = graph_.type(node.results[i]);
+      if (!agrees(inferred->types[i], written)) {
+        return broken(node, fmt::format("result {} is {}, the op infers {}", i,
+                                        to_string(written, graph_.dims),
+                                        to_string(inferred->types[i], scratch_.dims)));
+      }
+    }
+    return {};
+  }
+
+  // A size that inference leaves open may have any name.
+  bool agrees(const Type& inferred, const Type& written) const {
+    if (inferred.is_tensor != written.is_tensor) return false;
+    if (!inferred.is_tensor) return true;
+    if (inferred.dtype != written.dtype || inferred.rank() != written.rank()) return false;
+    for (size_t i = 0; i < written.rank(); ++i) {
+      const Dim dim = inferred.shape[i];
+      const bool open = !dim.known() && scratch_.dims.is_symbol(dim) &&
+                        !scratch_.dims.is_named(dim);
+      if (!open && dim != written.shape[i]) return false;
+    }
+    return true;
+  }
+
+  const Graph& graph_;
+  Graph scratch_;  // inference may add symbols to its table
+};
+
+}  // namespace
+
+Status verify(const Graph& graph) { return Verifier(graph).run(); }
+
+}  // namespace mithril::ir
