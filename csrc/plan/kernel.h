@@ -38,7 +38,13 @@ struct KernelArgs {
   const std::atomic<bool>* cancel;  // looked at at least every 20 ms
 };
 
-enum class KernelStatus : int32_t { kOk = 0, kBadData = 1, kCancelled = 2 };
+enum class KernelStatus : int32_t {
+  kOk = 0,
+  kBadData = 1,  // the error slot says what and where
+  kCancelled = 2,
+  kNoMemory = 3,  // scratch could not be had; kernels themselves never allocate
+  kFailed = 4,    // an exception where none may be: a bug in mithril
+};
 
 /// Does the units [begin, end) of the step's work. A unit is what may run on another thread:
 /// results never depend on how units are split.

@@ -1,0 +1,107 @@
+#include "core/env.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+namespace mithril::core {
+
+namespace {
+
+int parse_int(std::string_view text, int lowest, int highest) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return 0;
+  return value < lowest || value > highest ? 0 : value;
+}
+
+bool parse_bool(std::string_view text) { return text == "1" || text == "true" || text == "on"; }
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> items;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma != 0) items.push_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return items;
+}
+
+void parse_passes(std::string_view text, Env& env) {
+  for (std::string_view item : split(text)) {
+    const bool off = item.front() == '-';
+    if (off || item.front() == '+') item.remove_prefix(1);
+    if (!item.empty()) env.passes.push_back({std::string(item), !off});
+  }
+}
+
+void parse_log(std::string_view text, Env& env) {
+  for (const std::string_view item : split(text)) {
+    const size_t colon = item.find(':');
+    if (colon == 0) continue;
+    const bool bare = colon == std::string_view::npos;
+    env.log.push_back(
+        {std::string(item.substr(0, colon)), bare ? "info" : std::string(item.substr(colon + 1))});
+  }
+}
+
+struct Row {
+  EnvVariable variable;
+  void (*parse)(std::string_view, Env&);
+};
+
+constexpr std::array kRows = {
+    Row{{"MITHRIL_DEBUG", "1..5",
+         "1 chosen backend and time per stage; 2 each pass, changed or not; 3 graph after changed "
+         "passes; 4 generated source; 5 plan, buffers, every rewrite"},
+        [](std::string_view text, Env& env) { env.debug = parse_int(text, 1, 5); }},
+    Row{{"MITHRIL_DUMP", "folder", "write every stage of a compile into this folder"},
+        [](std::string_view text, Env& env) { env.dump = text; }},
+    Row{{"MITHRIL_PASSES", "-fuse,…", "switch passes off (-) or on (+) by name"}, parse_passes},
+    Row{{"MITHRIL_VERIFY", "1", "check the graph after every pass (always on in debug builds)"},
+        [](std::string_view text, Env& env) { env.verify = parse_bool(text); }},
+    Row{{"MITHRIL_PROFILE", "1", "table of kernels: count, time, bytes"},
+        [](std::string_view text, Env& env) { env.profile = parse_bool(text); }},
+    Row{{"MITHRIL_CPU_ISA", "generic | avx2 | avx512", "force a code path"},
+        [](std::string_view text, Env& env) { env.cpu_isa = text; }},
+    Row{{"MITHRIL_THREADS", "1..1024", "threads of the CPU backend, the calling one included"},
+        [](std::string_view text, Env& env) { env.threads = parse_int(text, 1, 1024); }},
+    Row{{"MITHRIL_POISON", "1", "fill arenas with NaN before each run"},
+        [](std::string_view text, Env& env) { env.poison = parse_bool(text); }},
+    Row{{"MITHRIL_LOG", "topic:level,…",
+         "what goes to the `mithril` logger: passes, memory, codegen, recompile, kernels"},
+        parse_log},
+    Row{{"MITHRIL_GGML_LIB", "path", "which ggml library to open"},
+        [](std::string_view text, Env& env) { env.ggml_lib = text; }},
+    Row{{"MITHRIL_DISABLE_PLUGINS", "1", "ignore entry points"},
+        [](std::string_view text, Env& env) { env.disable_plugins = parse_bool(text); }},
+    Row{{"MITHRIL_FULL_TRACEBACK", "1", "show internal frames"},
+        [](std::string_view text, Env& env) { env.full_traceback = parse_bool(text); }},
+};
+
+constexpr auto kVariables = [] {
+  std::array<EnvVariable, kRows.size()> out;
+  for (size_t i = 0; i < kRows.size(); ++i) out[i] = kRows[i].variable;
+  return out;
+}();
+
+}  // namespace
+
+std::span<const EnvVariable> env_table() { return kVariables; }
+
+Env parse_env(const std::function<const char*(const char*)>& lookup) {
+  Env env;
+  for (const Row& row : kRows) {
+    const char* text = lookup(row.variable.name.data());  // literals: they end with NUL
+    if (text != nullptr) row.parse(text, env);
+  }
+  return env;
+}
+
+const Env& env() {
+  static const Env parsed = parse_env([](const char* name) { return std::getenv(name); });
+  return parsed;
+}
+
+}  // namespace mithril::core
