@@ -6,18 +6,8 @@ if(NOT binding_sources)
 endif()
 set(MITHRIL_PACKAGE_DIR ${MITHRIL_PYTHON_DIR}/mithril)
 
-find_package(Python 3.10 COMPONENTS Interpreter Development.Module)
-if(NOT Python_Development.Module_FOUND)
-  message(FATAL_ERROR "mithril needs the header <Python.h> of ${Python_EXECUTABLE}: "
-                      "apt-get install python3-dev")
-endif()
 execute_process(COMMAND ${Python_EXECUTABLE} -m pybind11 --cmakedir
-                OUTPUT_VARIABLE pybind11_DIR OUTPUT_STRIP_TRAILING_WHITESPACE
-                RESULT_VARIABLE pybind11_missing ERROR_QUIET)
-if(pybind11_missing)
-  message(FATAL_ERROR "mithril needs the Python package pybind11 to build: "
-                      "${Python_EXECUTABLE} -m pip install 'pybind11>=3'")
-endif()
+                OUTPUT_VARIABLE pybind11_DIR OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(PYBIND11_FINDPYTHON ON)
 find_package(pybind11 3 CONFIG REQUIRED)
 

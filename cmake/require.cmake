@@ -1,22 +1,42 @@
-# What must be on the machine, each named with the line that installs it.
+# What must be on the machine. MITHRIL_MISSING collects what is not, each with the line that
+# installs it; CMakeLists.txt stops when it is not empty.
 include(CheckIncludeFileCXX)
+set(MITHRIL_MISSING "")
 
-# Stops the build with one sentence when `header` is not found.
 function(mithril_require_header header package)
   string(MAKE_C_IDENTIFIER "MITHRIL_HAS_${header}" found)
   set(CMAKE_REQUIRED_QUIET ON)
   check_include_file_cxx(${header} ${found})
   if(NOT ${found})
     unset(${found} CACHE)  # looked for again once it is installed
-    message(FATAL_ERROR "mithril needs the header <${header}>: apt-get install ${package}")
+    string(APPEND MITHRIL_MISSING "\n  the header <${header}>: apt-get install ${package}")
+    set(MITHRIL_MISSING "${MITHRIL_MISSING}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(mithril_require_python module requirement)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u, sys
+sys.exit(u.find_spec('${module}') is None)" RESULT_VARIABLE absent ERROR_QUIET)
+  if(absent)
+    string(APPEND MITHRIL_MISSING
+           "\n  the Python package ${module}: ${Python_EXECUTABLE} -m pip install '${requirement}'")
+    set(MITHRIL_MISSING "${MITHRIL_MISSING}" PARENT_SCOPE)
   endif()
 endfunction()
 
 mithril_require_header(fmt/format.h libfmt-dev)
-find_package(fmt REQUIRED)
+find_package(fmt QUIET)
 find_package(Threads REQUIRED)
 if(MITHRIL_TESTS)
   mithril_require_header(gtest/gtest.h libgtest-dev)
   mithril_require_header(gmock/gmock.h libgmock-dev)
-  find_package(GTest REQUIRED)
+  find_package(GTest QUIET)
+endif()
+if(MITHRIL_PYTHON)
+  find_package(Python 3.11 COMPONENTS Interpreter Development.Module)
+  if(NOT Python_Development.Module_FOUND)
+    string(APPEND MITHRIL_MISSING "\n  the header <Python.h>: apt-get install python3-dev")
+  endif()
+  mithril_require_python(pybind11 "pybind11>=3")
+  mithril_require_python(scipy_openblas32 scipy-openblas32)
 endif()
