@@ -1,0 +1,158 @@
+"""Runs emitted source: the one road from a graph's text to arrays of NumPy, PyTorch or JAX.
+
+What lives here is the loading of the text and the cache of gradient functions; how a framework
+differentiates and compiles is in its `Backend` subclass (`_call`, `_make_vjp`, `_jit`).
+
+For a physical model::
+
+    forward = EmittedExecutable(backend, text, constants, jit=False, file_path=None)
+    outputs = forward.run(inputs)                                  # list → list
+
+`text` defines ``evaluate(v0, v1, …) -> tuple``: one parameter for each input of the graph and one
+item for each output, both in graph order. Names do not occur in it; the caller keeps its own tuple
+of keys and turns dictionaries into lists. `constants` are the values that the text calls ``C[i]``:
+NumPy arrays or strings. `inputs` are arrays of the backend in the dtypes of the graph (host inputs
+are Python values).
+
+``autodiff="framework"``: compile the forward graph, and ask the framework::
+
+    outputs, gradients = forward.run_vjp(inputs, cotangents, wrt)
+
+`wrt` are positions of inputs; `gradients` has one array for each, zeros where nothing depends on
+it. `cotangents` has an entry for each output: an array of its shape and dtype, or None where no
+gradient flows from; or it is a function from the list of outputs to such a list. Outputs are
+detached, plain arrays.
+
+``autodiff="engine"``: emit the gradient graph, make a second executable of it and `run` that; its
+cotangents are ordinary inputs and its gradients ordinary outputs.
+
+`forward.function` is the pure function ``function(*inputs) -> tuple`` for `pm.as_function()`: the
+framework can trace, compile and differentiate it. Executables may be used by many threads.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import host
+
+__all__ = ["EmittedExecutable", "load_source"]
+
+_serial = itertools.count(1)
+
+
+class _SourceLoader:
+    """Lets `linecache`, and with it tracebacks and debuggers, show text that is in no file."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def get_source(self, _name: str) -> str:
+        return self.text
+
+
+def _globals(backend: Any, constants: Sequence[Any]) -> dict[str, Any]:
+    values = tuple(backend._constant(c) for c in constants)
+    return {
+        "ops": backend.ops,
+        "host": host,
+        "C": values,
+        "inf": math.inf,
+        "nan": math.nan,
+        "broadcast": host.broadcast_size,
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    """Replaces the file as a whole, or leaves it as it was."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder of file_path does not exist: {path.parent}")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load_source(
+    backend: Any, text: str, constants: Sequence[Any] = (), file_path: str | None = None
+) -> Callable[..., tuple[Any, ...]]:
+    """Executes `text` and returns its function `evaluate`.
+
+    With `file_path` (a name that ends in ``.py``) the text is written there first and runs as that
+    file, so that debuggers can step through it.
+    """
+    bound = _globals(backend, constants)
+    if file_path is None:
+        name = f"mithril_emitted_{next(_serial)}.py"
+        bound |= {"__name__": name, "__loader__": _SourceLoader(text)}
+        exec(compile(text, name, "exec"), bound)
+        return bound["evaluate"]
+    path = Path(file_path)
+    if path.suffix != ".py":
+        raise ValueError(f"file_path: a name that ends in .py is required, got {path.name!r}")
+    _write(path, text)
+    spec = importlib.util.spec_from_file_location(f"mithril_emitted_{next(_serial)}", path)
+    assert spec is not None and spec.loader is not None
+    module: ModuleType = importlib.util.module_from_spec(spec)
+    vars(module).update(bound)
+    exec(compile(text, str(path), "exec"), vars(module))
+    return module.evaluate
+
+
+class EmittedExecutable:
+    """One emitted function on one backend; the head of this file says how it is used."""
+
+    def __init__(
+        self,
+        backend: Any,
+        source: str,
+        constants: Sequence[Any] = (),
+        *,
+        jit: bool = False,
+        jit_options: dict[str, Any] | None = None,
+        file_path: str | None = None,
+    ) -> None:
+        self.backend = backend
+        self.source = source
+        self.jit = jit
+        self.function = load_source(backend, source, constants, file_path)
+        self._jit_options = jit_options or {}
+        self._forward = self._compiled(self.function)
+        self._vjps: dict[tuple[tuple[int, ...], tuple[bool, ...]], Callable[..., Any]] = {}
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.backend._jit(function, **self._jit_options) if self.jit else function
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs, as plain arrays that share no memory with `inputs`."""
+        return self.backend._call(self._forward, inputs)
+
+    def run_vjp(
+        self,
+        inputs: Sequence[Any],
+        cotangents: Sequence[Any] | Callable[[list[Any]], Sequence[Any]],
+        wrt: Sequence[int],
+    ) -> tuple[list[Any], list[Any]]:
+        """The outputs, and the gradient of each input whose position is in `wrt`."""
+        if callable(cotangents):
+            cotangents = cotangents(self.run(inputs))
+        key = (tuple(wrt), tuple(c is not None for c in cotangents))
+        vjp = self._vjps.get(key)
+        if vjp is None:
+            vjp = self.backend._make_vjp(self, *key)
+            self._vjps[key] = vjp
+        return vjp(inputs, [c for c in cotangents if c is not None])
