@@ -1,5 +1,5 @@
-# The engine: one object library per folder of csrc/ (those that exist), and `mithril_engine`, which
-# is all of them.
+# The engine: one object library per folder of csrc/ (those that exist), and the archive
+# `mithril_engine` of all of them.
 set(MITHRIL_FOLDERS core tile infer ir ops model passes reference select plan emit runtime backends)
 set(MITHRIL_OBJECTS "")
 
@@ -29,13 +29,10 @@ foreach(kernels mithril_reference mithril_backends)
   endif()
 endforeach()
 
-add_library(mithril_engine INTERFACE)
+# One archive, so that a binary takes what it refers to. The instruction sets stand last in it.
+add_library(mithril_engine STATIC)
 target_include_directories(mithril_engine INTERFACE ${CMAKE_SOURCE_DIR}/csrc)
-foreach(objects ${MITHRIL_OBJECTS})
-  target_sources(mithril_engine INTERFACE $<TARGET_OBJECTS:${objects}>)
+foreach(objects ${MITHRIL_OBJECTS} ${MITHRIL_ISA_OBJECTS})
+  target_sources(mithril_engine PRIVATE $<TARGET_OBJECTS:${objects}>)
 endforeach()
-# As libraries, not sources: they stand after every other object on the linker's line.
-foreach(objects ${MITHRIL_ISA_OBJECTS})
-  target_link_libraries(mithril_engine INTERFACE $<TARGET_OBJECTS:${objects}>)
-endforeach()
-target_link_libraries(mithril_engine INTERFACE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(mithril_engine PUBLIC fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})

@@ -2,8 +2,9 @@
 # MITHRIL_ISA naming the namespace that the file opens (generic, avx2, avx512).
 #
 # Inline functions and templates that such a file shares with the rest of the engine exist once in
-# the binary: the linker keeps the first copy that it meets. So these objects are linked last and in
-# rising order, and no code of a newer set is ever reached on an older CPU by that way.
+# the binary: the linker keeps the first copy that it meets. So these objects stand last in the
+# engine's archive and in rising order, and no code of a newer set is reached on an older CPU by that
+# way.
 set(MITHRIL_ISA_OBJECTS "")
 
 function(mithril_isa_objects isa)
