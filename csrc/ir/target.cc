@@ -1,0 +1,11 @@
+#include "ir/target.h"
+
+#include "ir/op_def.h"
+
+namespace mithril::ir {
+
+bool Target::keeps(const OpDef& op) const {
+  return !decompose_all && keeps_whole.contains(op.name);
+}
+
+}  // namespace mithril::ir

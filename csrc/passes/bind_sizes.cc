@@ -1,0 +1,134 @@
+#include "passes/bind_sizes.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace mithril::passes {
+
+using core::Code;
+using core::ErrorKind;
+using core::HostValue;
+using core::Status;
+using infer::Dim;
+
+namespace {
+
+Status clash(const ir::Graph& graph, ir::ValueId input, const std::vector<int64_t>& sizes) {
+  const ir::ValueInfo& info = graph.value(input);
+  return core::fail(ErrorKind::kShape, Code::kShapeData,
+                    "'{}' must have shape {}, got [{}]", info.name,
+                    ir::to_string(info.type.shape, graph.dims), fmt::join(sizes, ", "));
+}
+
+// Sizes that are a plain a·x + b give x; the others are checked when every symbol is known.
+Status solve_input(const ir::Graph& graph, ir::ValueId input, const std::vector<int64_t>& sizes,
+                   std::vector<int64_t>& symbols) {
+  const ir::Shape& shape = graph.type(input).shape;
+  if (shape.size() != sizes.size()) return clash(graph, input, sizes);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i].known()) {
+      if (shape[i].value() != sizes[i]) return clash(graph, input, sizes);
+      continue;
+    }
+    const auto solution = graph.dims.solve(shape[i], sizes[i]);
+    if (!solution) continue;
+    if (!solution->exact || solution->value < 0) return clash(graph, input, sizes);
+    int64_t& symbol = symbols[graph.dims.symbol_index(solution->symbol)];
+    if (symbol >= 0 && symbol != solution->value) return clash(graph, input, sizes);
+    symbol = solution->value;
+  }
+  return {};
+}
+
+Status check_input(const ir::Graph& graph, ir::ValueId input, const std::vector<int64_t>& sizes,
+                   const std::vector<int64_t>& symbols) {
+  const ir::Shape& shape = graph.type(input).shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const auto size = graph.dims.evaluate(shape[i], symbols);
+    if (size && *size != sizes[i]) return clash(graph, input, sizes);
+  }
+  return {};
+}
+
+class Binder {
+ public:
+  Binder(const ir::Graph& graph, std::span<const int64_t> symbols)
+      : from_(graph), symbols_(symbols) {}
+
+  core::Result<ir::Graph> run() {
+    ir::Graph out = from_;
+    for (ir::ValueInfo& info : out.values) {
+      for (Dim& dim : info.type.shape) MITHRIL_RETURN_IF_ERROR(bind(dim, info));
+      if (info.host) info.host = bind(*info.host, 0);
+    }
+    for (ir::Node& node : out.nodes) {
+      ir::Attrs attrs;
+      for (const auto& [name, value] : node.attrs) attrs.set(name, bind(value, 0));
+      node.attrs = std::move(attrs);
+    }
+    MITHRIL_RETURN_IF_ERROR(std::move(status_));
+    return out;
+  }
+
+ private:
+  Status bind(Dim& dim, const ir::ValueInfo& info) {
+    if (dim.known()) return {};
+    const auto size = from_.dims.evaluate(dim, symbols_);
+    if (!size || *size < 0) return unknown(dim, info.name);
+    dim = Dim(*size);
+    return {};
+  }
+
+  Status unknown(Dim dim, const std::string& where) const {
+    return core::fail(ErrorKind::kShape, Code::kShapeUnknown,
+                      "the size '{}'{} has no valid value for these inputs",
+                      from_.dims.print(dim), where.empty() ? "" : " of '" + where + "'");
+  }
+
+  // Depth is bounded by HostValue::kMaxDepth.
+  HostValue bind(const HostValue& value, int depth) {
+    if (value.is_symbolic()) {
+      const Dim dim = Dim::expression(value.as_symbolic().expr);
+      const auto size = from_.dims.evaluate(dim, symbols_);
+      if (size) return HostValue(*size);
+      if (status_.ok()) status_ = unknown(dim, "");
+      return value;
+    }
+    if (value.is_slice()) {
+      const core::Slice& s = value.as_slice();
+      return HostValue(core::Slice{bind(s.start, depth + 1), bind(s.stop, depth + 1),
+                                   bind(s.step, depth + 1)});
+    }
+    if (!value.is_sequence()) return value;
+    HostValue::Tuple items;
+    for (const HostValue& item : value.items()) items.push_back(bind(item, depth + 1));
+    return value.is_list() ? HostValue::list(std::move(items)) : HostValue::tuple(std::move(items));
+  }
+
+  const ir::Graph& from_;
+  std::span<const int64_t> symbols_;
+  Status status_;
+};
+
+}  // namespace
+
+core::Result<std::vector<int64_t>> solve_symbols(
+    const ir::Graph& graph, std::span<const std::vector<int64_t>> sizes) {
+  std::vector<int64_t> symbols(graph.dims.symbol_count(), -1);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (!graph.type(graph.inputs[i]).is_tensor) continue;
+    MITHRIL_RETURN_IF_ERROR(solve_input(graph, graph.inputs[i], sizes[i], symbols));
+  }
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (!graph.type(graph.inputs[i]).is_tensor) continue;
+    MITHRIL_RETURN_IF_ERROR(check_input(graph, graph.inputs[i], sizes[i], symbols));
+  }
+  return symbols;
+}
+
+core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
+  return Binder(graph, symbols).run();
+}
+
+}  // namespace mithril::passes

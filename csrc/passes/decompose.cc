@@ -1,0 +1,68 @@
+#include "passes/decompose.h"
+
+#include <algorithm>
+
+#include "ir/registry.h"
+#include "passes/rewriter.h"
+
+namespace mithril::passes {
+
+using ir::BodyKind;
+using ir::Node;
+using ir::OpDef;
+
+namespace {
+
+bool is_expandable(const OpDef& op, const std::function<bool(const OpDef&)>& expand) {
+  return op.body == BodyKind::kCompose && expand(op);
+}
+
+void expand_node(Rewriter& rewriter, const OpDef& op, const Node& node) {
+  const Node mapped = rewriter.mapped(node);  // the body reads it: a copy that stays
+  ir::Builder& builder = rewriter.builder();
+  builder.set_location(node.location);
+  builder.enter(op, mapped);
+  const std::vector<ir::Value> results = op.compose(builder);
+  if (!builder.status().ok()) return;
+  MITHRIL_CHECK(results.size() == node.results.size(), "the body of {} has {} results, not {}",
+                op.name, results.size(), node.results.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    MITHRIL_CHECK(static_cast<bool>(results[i]), "the body of {} gives no '{}'", op.name,
+                  op.outputs[i].name);
+    rewriter.map(node.results[i], results[i]);
+  }
+}
+
+}  // namespace
+
+core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
+                                     const std::function<bool(const OpDef&)>& expand) {
+  constexpr int kMostRounds = 64;  // nesting of bodies
+  ir::Graph current = graph;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const ir::Registry& registry = ir::Registry::global();
+    const bool any = std::any_of(current.nodes.begin(), current.nodes.end(), [&](const Node& n) {
+      return is_expandable(registry.get(n.op), expand);
+    });
+    if (!any) return current;
+    Rewriter rewriter(current);
+    for (const Node& node : current.nodes) {
+      const OpDef& op = registry.get(node.op);
+      if (is_expandable(op, expand)) {
+        expand_node(rewriter, op, node);
+      } else {
+        rewriter.copy(node);
+      }
+    }
+    MITHRIL_ASSIGN(ir::Graph next, rewriter.finish());
+    current = std::move(next);
+  }
+  return core::fail(core::ErrorKind::kInternal, core::Code::kInternal,
+                    "bodies of ops are nested more than {} deep", kMostRounds);
+}
+
+core::Result<ir::Graph> decompose(const ir::Graph& graph, const ir::Target& target) {
+  return decompose_if(graph, [&](const OpDef& op) { return !target.keeps(op); });
+}
+
+}  // namespace mithril::passes

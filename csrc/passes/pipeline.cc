@@ -1,0 +1,99 @@
+#include "passes/pipeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "ir/text.h"
+#include "passes/bind_sizes.h"
+#include "passes/canonicalize.h"
+#include "passes/decompose.h"
+#include "passes/merge_common.h"
+#include "passes/remove_dead.h"
+
+namespace mithril::passes {
+namespace {
+
+using core::Status;
+
+class Pipeline {
+ public:
+  Pipeline(const ir::Graph& graph, const PipelineOptions& options)
+      : graph_(graph), options_(options) {}
+
+  using Pass = std::function<core::Result<ir::Graph>(const ir::Graph&)>;
+
+  /// A pass that the meaning of the program needs.
+  Pipeline& run(std::string_view name, const Pass& pass) {
+    if (!status_.ok()) return *this;
+    const auto start = std::chrono::steady_clock::now();
+    auto result = pass(graph_);
+    if (!result.ok()) {
+      status_ = std::move(result).status();
+      return *this;
+    }
+    record(name, start, *result);
+    graph_ = std::move(*result);
+    if (options_.verify) check(name);
+    return *this;
+  }
+
+  /// A pass that may be switched off.
+  Pipeline& optimize(std::string_view name, const Pass& pass) {
+    const auto& off = options_.off;
+    if (std::find(off.begin(), off.end(), name) != off.end()) return *this;
+    return run(name, pass);
+  }
+
+  core::Result<ir::Graph> finish() {
+    if (!status_.ok()) return std::move(status_);
+    return std::move(graph_);
+  }
+
+ private:
+  void record(std::string_view name, std::chrono::steady_clock::time_point start,
+              const ir::Graph& result) {
+    if (options_.records == nullptr) return;
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    options_.records->push_back(
+        {std::string(name), time.count(), print(result) != print(graph_)});
+  }
+
+  void check(std::string_view name) {
+    Status status = ir::verify(graph_);
+    if (status.ok()) return;
+    status.error().message = fmt::format("after {}: {}", name, status.error().message);
+    status_ = std::move(status);
+  }
+
+  ir::Graph graph_;
+  const PipelineOptions& options_;
+  Status status_;
+};
+
+}  // namespace
+
+core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
+                                 const PipelineOptions& options) {
+  return Pipeline(graph, options)
+      .run("decompose", [&](const ir::Graph& g) { return decompose(g, target); })
+      .optimize("canonicalize", canonicalize)
+      .optimize("merge_common", merge_common)
+      .run("remove_dead", remove_dead)
+      .finish();
+}
+
+core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
+                                   const PipelineOptions& options) {
+  // canonicalize resolves sum_to and broadcast_like here, so it cannot be switched off; it runs
+  // once more because resolving makes casts and reshapes that may be the identity.
+  return Pipeline(graph, options)
+      .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
+      .run("resolve", canonicalize)
+      .optimize("canonicalize", canonicalize)
+      .optimize("merge_common", merge_common)
+      .run("remove_dead", remove_dead)
+      .finish();
+}
+
+}  // namespace mithril::passes

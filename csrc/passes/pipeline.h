@@ -1,0 +1,35 @@
+// The passes in their order: the engine's table of contents.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "ir/graph.h"
+#include "ir/target.h"
+
+namespace mithril::passes {
+
+/// What one pass did: for MITHRIL_DEBUG, explain() and tests.
+struct PassRecord {
+  std::string name;
+  double seconds = 0.0;
+  bool changed = false;
+};
+
+struct PipelineOptions {
+  /// Optimising passes that do not run: "canonicalize", "merge_common" … (MITHRIL_PASSES=-fuse).
+  std::vector<std::string> off;
+  bool verify = false;  // check the graph after every pass
+  std::vector<PassRecord>* records = nullptr;
+};
+
+/// Once per compile, after assign_dtypes and differentiate: sizes may be symbols.
+core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
+                                 const PipelineOptions& options = {});
+
+/// Per concrete sizes: all symbols get their values, sum_to and broadcasts are resolved.
+core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
+                                   const PipelineOptions& options = {});
+
+}  // namespace mithril::passes

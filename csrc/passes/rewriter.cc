@@ -1,0 +1,72 @@
+#include "passes/rewriter.h"
+
+#include "ir/registry.h"
+
+namespace mithril::passes {
+
+using ir::kNoValue;
+using ir::Node;
+using ir::ValueId;
+
+Rewriter::Rewriter(const ir::Graph& from)
+    : from_(from), builder_(to_), map_(from.values.size(), kNoValue) {
+  to_.name = from.name;
+  to_.dims = from.dims;
+  to_.locations = from.locations;
+  to_.default_float = from.default_float;
+  to_.default_int = from.default_int;
+  for (const ValueId id : from.inputs) {
+    const ir::ValueInfo& info = from.value(id);
+    const ValueId made = to_.add_input(info.name, info.type, info.role);
+    to_.value(made).host = info.host;
+    map_[static_cast<size_t>(id)] = made;
+  }
+}
+
+Node Rewriter::mapped(const Node& node) const {
+  Node out = node;
+  for (ValueId& id : out.operands) {
+    if (id != kNoValue) id = map_[static_cast<size_t>(id)];
+  }
+  out.results.clear();
+  return out;
+}
+
+void Rewriter::copy(const Node& node) {
+  Node made = mapped(node);
+  std::vector<ir::Type> types;
+  for (const ValueId id : node.results) types.push_back(from_.type(id));
+  const ir::NodeId at = to_.add_node(node.op, std::move(made.operands), std::move(made.attrs),
+                                     std::move(types), node.location);
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    const ValueId result = to_.node(at).results[i];
+    to_.value(result).host = from_.value(node.results[i]).host;
+    map_[static_cast<size_t>(node.results[i])] = result;
+  }
+}
+
+void Rewriter::emit_again(const Node& node) {
+  builder_.set_location(node.location);
+  std::vector<ir::Operand> operands;
+  for (const ValueId id : node.operands) {
+    operands.emplace_back(id == kNoValue ? ir::Value{} : mapped(id));
+  }
+  const auto results = builder_.call_all(ir::Registry::global().get(node.op),
+                                         std::move(operands), node.attrs);
+  if (!builder_.status().ok()) return;
+  for (size_t i = 0; i < node.results.size(); ++i) map(node.results[i], results[i]);
+}
+
+core::Result<ir::Graph> Rewriter::finish() {
+  MITHRIL_RETURN_IF_ERROR(builder_.take_status());
+  for (const ir::Output& output : from_.outputs) {
+    to_.outputs.push_back({output.name, map_[static_cast<size_t>(output.value)]});
+  }
+  for (const ir::StateBinding& state : from_.states) {
+    to_.states.push_back({map_[static_cast<size_t>(state.input)],
+                          map_[static_cast<size_t>(state.output)], state.initial});
+  }
+  return std::move(to_);
+}
+
+}  // namespace mithril::passes
