@@ -73,7 +73,7 @@ TEST(HostValuePrint, AsksTheOwnerForSymbols) {
 
 TEST(HostValuePrint, WritesTensorsByType) {
   EXPECT_EQ(to_string(tensor<float>(DType::kFloat32, {2}, {1.0F, 0.1F})),
-            "tensor<f32[2]>(1.0, 0.10000000149011612)");
+            "tensor<f32[2]>(1.0, 0.1)");
   EXPECT_EQ(to_string(tensor<int8_t>(DType::kInt8, {1, 2}, {-128, 127})),
             "tensor<i8[1, 2]>(-128, 127)");
   EXPECT_EQ(to_string(tensor<uint8_t>(DType::kUInt8, {1}, {255})), "tensor<u8[1]>(255)");
