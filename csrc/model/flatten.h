@@ -1,0 +1,70 @@
+// From a nested model to a flat typed graph, and what compile needs to know of the keys.
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "model/model.h"
+
+namespace mithril::model {
+
+enum class Mode : uint8_t { kEval, kTrain };
+
+struct FlattenOptions {
+  std::vector<KeyRef> data_keys, trainable_keys, discard_keys;
+  Config<HostValue> constants;      // constant_keys with their values
+  Config<ShapeTemplate> shapes;     // symbols are shared
+  Config<KindSet> kinds;            // types=
+  Mode mode = Mode::kEval;
+  bool inference = false;           // no gradients will be asked for
+  bool strict = false;              // unknown data_keys are an error instead of a warning
+  bool safe_names = true;           // unnamed run-time data keys are an error
+  bool short_names = true;          // weight_0; else linear_0_weight
+  Location where;
+};
+
+struct Warning {
+  /// "UnusedKeyWarning", "EmptyModelWarning" …: names of Python classes.
+  std::string category;
+  std::string text;
+};
+
+/// A key that evaluate takes.
+struct FlatKey {
+  std::string name;
+  ir::Role role = ir::Role::kData;
+  bool trainable = false;               // params: gradients exist for these
+  KindSet kinds;
+  ir::ValueId value = ir::kNoValue;     // in the graph; none when the graph is deferred
+  std::optional<infer::Dim> fan_in;     // product of the dims that the initialiser counts
+  ir::Init init;
+  std::optional<HostValue> initial;     // set_values(initial=True); first value of a state
+  bool rank_known = false;
+  ir::Shape shape;                      // when rank_known; dims of `FlatGraph::graph.dims`
+  std::string shape_text;               // "[N, (V1, ...), 3]", for messages
+  std::string path;                     // dotted path of the leaf key: seeds of initial values
+};
+
+struct FlatGraph {
+  ir::Graph graph;
+  std::vector<FlatKey> keys;            // inputs of the graph, in the model's input order
+  std::vector<std::string> outputs;
+  std::vector<bool> output_differentiable;
+  std::vector<std::string> ignored_keys;  // data_keys that the model lacks: passed through (K11)
+  std::vector<Warning> warnings;
+  /// Keys whose rank must be known before the graph can be made. Not empty: `graph` holds no
+  /// nodes; flatten again with `shapes` of the data.
+  std::vector<std::string> unknown_ranks;
+  bool deferred() const { return !unknown_ranks.empty(); }
+};
+
+/// Never changes the model. The order of nodes is that of dependence, then of insertion; only what
+/// outputs and states need is in the graph. Outputs: the exposed wires, else the canonical outputs
+/// under their names or key origins. Undecided wires become tensors of floats, in input order.
+core::Result<FlatGraph> flatten(const Model& model, const FlattenOptions& options = {});
+
+}  // namespace mithril::model
