@@ -29,7 +29,7 @@ help:
 	@echo "make lint      formatting, naming, types (make format: formats)"
 
 setup: extension
-	@scripts/enter_hint.sh
+	@echo "ready; to use it from a shell: . .venv/bin/activate"
 
 demo: extension $(STAMPS)/python-demo
 	$(PY) examples/digits.py
@@ -47,11 +47,7 @@ bench: extension $(STAMPS)/python-test
 	$(PY) -m benchmarks
 
 lint: $(STAMPS)/system-lint $(STAMPS)/python-dev build/debug/build.ninja
-	scripts/cpp_files.sh | xargs clang-format --dry-run -Werror
-	$(PY) scripts/tidy.py --jobs $(JOBS)
-	$(PY) -m ruff check .
-	$(PY) -m ruff format --check .
-	$(PY) -m mypy
+	@scripts/lint.sh
 
 format: $(STAMPS)/system-lint $(STAMPS)/python-dev
 	scripts/cpp_files.sh | xargs clang-format -i
@@ -80,6 +76,7 @@ $(STAMPS)/system-%: scripts/system_packages.sh
 
 .venv/pyvenv.cfg: | $(STAMPS)/system-build
 	$(PYTHON) -m venv .venv
+	@echo "$(CURDIR)/python" >"$$(.venv/bin/python -c 'import sysconfig as s; print(s.get_path("purelib"))')/mithril.pth"
 
 $(STAMPS)/python-%: pyproject.toml scripts/install_requirements.py .venv/pyvenv.cfg
 	@mkdir -p $(@D)
