@@ -40,9 +40,14 @@ if(generator)
   set(stamp ${CMAKE_BINARY_DIR}/generated_python.stamp)
   set(sanitizer_run_time "")
   if(MITHRIL_SANITIZE MATCHES "address")
-    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libasan.so
-                    OUTPUT_VARIABLE asan_library OUTPUT_STRIP_TRAILING_WHITESPACE)
-    set(sanitizer_run_time LD_PRELOAD=${asan_library} ASAN_OPTIONS=detect_leaks=0)
+    # Python is linked with neither: the sanitizer and, to see exceptions, the C++ run time.
+    foreach(library libasan.so libstdc++.so)
+      execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${library}
+                      OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE)
+      list(APPEND preload ${file})
+    endforeach()
+    list(JOIN preload ":" preload)
+    set(sanitizer_run_time LD_PRELOAD=${preload} ASAN_OPTIONS=detect_leaks=0)
   endif()
   add_custom_command(
     OUTPUT ${stamp} DEPENDS _core ${generator} ${staged}

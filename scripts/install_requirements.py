@@ -28,7 +28,7 @@ def reachable(url: str) -> bool:
 
 def main() -> int:
     wanted = requirements(sys.argv[1])
-    command = [sys.executable, "-m", "pip", "install", "-q", *wanted]
+    command = [sys.executable, "-m", "pip", "install", "-qq", *wanted]
     # PyPI's PyTorch for Linux brings gigabytes of CUDA; its own index has the CPU build.
     needs_torch = any(item.startswith("torch") for item in wanted)
     if needs_torch and sys.platform == "linux" and reachable(TORCH_CPU):

@@ -53,7 +53,7 @@ def compiler_file(name):
 
 def check_groups():
     asan = {
-        "LD_PRELOAD": compiler_file("libasan.so") + " " + compiler_file("libstdc++.so"),
+        "LD_PRELOAD": compiler_file("libasan.so") + ":" + compiler_file("libstdc++.so"),
         "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # CPython keeps memory at exit
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         "PYTHONPATH": str(ROOT / "build" / "asan-python" / "python"),
