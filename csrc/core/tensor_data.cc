@@ -106,4 +106,15 @@ HostValue element(const TensorData& data, size_t i) {
   return {};
 }
 
+std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData> data,
+                                               DType dtype) {
+  if (data->dtype == dtype) return data;
+  auto out = std::make_shared<TensorData>();
+  out->dtype = dtype;
+  out->shape = data->shape;
+  const size_t count = data->bytes.size() / literal_size(data->dtype);
+  for (size_t i = 0; i < count; ++i) append_element(*out, element(*data, i));
+  return out;
+}
+
 }  // namespace mithril::core

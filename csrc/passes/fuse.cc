@@ -1,0 +1,232 @@
+#include "passes/fuse.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/registry.h"
+
+namespace mithril::passes {
+
+using core::HostValue;
+using ir::BodyKind;
+using ir::kNoValue;
+using ir::Node;
+using ir::NodeId;
+using ir::OpDef;
+using ir::ValueId;
+
+std::vector<int64_t> reduced_axes(const Node& node, size_t rank) {
+  std::vector<int64_t> out;
+  const HostValue* axis = node.attrs.find("axis");
+  const auto add = [&](const HostValue& value) {
+    const int64_t at = value.as_int();
+    out.push_back(at < 0 ? at + static_cast<int64_t>(rank) : at);
+  };
+  if (axis != nullptr && axis->is_int()) {
+    add(*axis);
+  } else if (axis != nullptr && axis->is_sequence()) {
+    for (const HostValue& item : axis->items()) add(item);
+  } else {
+    for (size_t i = 0; i < rank; ++i) out.push_back(static_cast<int64_t>(i));
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+namespace {
+
+/// A lane section after a reduction runs on the thread that has the row: rows longer than this
+/// are cheaper as loops of their own.
+constexpr int64_t kLongestReread = 1 << 16;
+
+class Fuser {
+ public:
+  Fuser(const ir::Graph& graph, bool enabled) : graph_(graph), enabled_(enabled) {
+    out_.group_of.assign(graph.nodes.size(), -1);
+    out_.spread.assign(graph.values.size(), Spread::kOutside);
+  }
+
+  Fusion run() {
+    for (size_t at = 0; at < graph_.nodes.size(); ++at) place(static_cast<NodeId>(at));
+    find_outputs();
+    return std::move(out_);
+  }
+
+ private:
+  std::vector<int64_t> dims(ValueId id) const { return ir::static_dims(graph_.type(id).shape); }
+  Spread spread(ValueId id) const { return out_.spread[static_cast<size_t>(id)]; }
+
+  int32_t group_of(ValueId id) const {
+    const NodeId node = graph_.value(id).node;
+    return node == ir::kNoNode ? -1 : out_.group_of[static_cast<size_t>(node)];
+  }
+
+  int32_t last_group(const Node& node) const {
+    int32_t last = -1;
+    for (const ValueId id : node.operands) {
+      if (id != kNoValue) last = std::max(last, group_of(id));
+    }
+    return last;
+  }
+
+  void place(NodeId id) {
+    const Node& node = graph_.node(id);
+    const OpDef& op = ir::Registry::global().get(node.op);
+    const bool loop = (op.body == BodyKind::kPointwise || op.body == BodyKind::kRow) &&
+                      graph_.type(node.results[0]).is_tensor;
+    if (loop && enabled_) {
+      const int32_t last = last_group(node);
+      if (last >= 0 && join(last, id, node, op)) return;
+    }
+    start(id, node, op, loop);
+  }
+
+  void start(NodeId id, const Node& node, const OpDef& op, bool loop) {
+    Group group;
+    group.is_loop = loop;
+    group.nodes.push_back(id);
+    if (loop && op.body == BodyKind::kRow) {
+      group.shape = dims(node.operands[0]);
+      group.reduced = reduced_axes(node, group.shape.size());
+    } else if (loop) {
+      group.shape = dims(node.results[0]);
+    }
+    out_.group_of[static_cast<size_t>(id)] = static_cast<int32_t>(out_.groups.size());
+    out_.groups.push_back(std::move(group));
+    if (loop) set_spread(node, op.body == BodyKind::kRow ? Spread::kRow : Spread::kLane);
+  }
+
+  void set_spread(const Node& node, Spread spread) {
+    for (const ValueId id : node.results) out_.spread[static_cast<size_t>(id)] = spread;
+  }
+
+  bool join(int32_t at, NodeId id, const Node& node, const OpDef& op) {
+    Group& group = out_.groups[static_cast<size_t>(at)];
+    if (!group.is_loop) return false;
+    const std::optional<Spread> spread = op.body == BodyKind::kRow ? fit_reduction(group, at, node)
+                                                                   : fit_pointwise(group, at, id);
+    if (!spread) return false;
+    if (op.body == BodyKind::kRow && group.reduced.empty()) {
+      group.reduced = reduced_axes(node, group.shape.size());
+    }
+    group.nodes.push_back(id);
+    out_.group_of[static_cast<size_t>(id)] = at;
+    set_spread(node, *spread);
+    return true;
+  }
+
+  // A reduction over the whole domain of the group, or over its reduced axes.
+  std::optional<Spread> fit_reduction(const Group& group, int32_t at, const Node& node) const {
+    const ValueId operand = node.operands[0];
+    if (dims(operand) != group.shape) return std::nullopt;
+    if (group_of(operand) == at && spread(operand) != Spread::kLane) return std::nullopt;
+    const auto axes = reduced_axes(node, group.shape.size());
+    if (counts_positions(group) && !is_trailing(axes, group.shape.size())) return std::nullopt;
+    if (group.reduced.empty()) {
+      // What the group computed so far must stay lane values: it does, all of it is.
+      return axes.empty() ? std::nullopt : std::optional(Spread::kRow);
+    }
+    if (axes != group.reduced || rereads_too_much(group)) return std::nullopt;
+    return Spread::kRow;
+  }
+
+  // Random numbers and ranges count the points of the domain in row-major order, kept axes first:
+  // that is the value's own order only when the reduced axes are the last ones.
+  bool counts_positions(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return ir::Registry::global().get(node.op).random ||
+           std::all_of(node.operands.begin(), node.operands.end(),
+                       [&](ValueId v) { return v == kNoValue || !graph_.type(v).is_tensor; });
+  }
+  bool counts_positions(const Group& group) const {
+    return std::any_of(group.nodes.begin(), group.nodes.end(),
+                       [&](NodeId id) { return counts_positions(id); });
+  }
+
+  static bool is_trailing(const std::vector<int64_t>& axes, size_t rank) {
+    return axes.empty() || axes.front() == static_cast<int64_t>(rank - axes.size());
+  }
+
+  std::optional<Spread> fit_pointwise(const Group& group, int32_t at, NodeId id) const {
+    const Node& node = graph_.node(id);
+    const auto shape = dims(node.results[0]);
+    if (!is_trailing(group.reduced, group.shape.size()) && counts_positions(id)) {
+      return std::nullopt;
+    }
+    if (shape == group.shape && is_lane(group, at, node)) return Spread::kLane;
+    if (!group.reduced.empty() && shape == kept_shape(group) && is_row(group, at, node)) {
+      return Spread::kRow;
+    }
+    return std::nullopt;
+  }
+
+  // Row values enter a lane expression only with their reduced axes kept as 1.
+  bool is_lane(const Group& group, int32_t at, const Node& node) const {
+    bool reads_row = false;
+    for (const ValueId id : node.operands) {
+      if (id == kNoValue || group_of(id) != at) continue;
+      if (spread(id) == Spread::kRow) {
+        if (dims(id) != kept_shape(group)) return false;
+        reads_row = true;
+      } else if (dims(id) != group.shape) {
+        return false;
+      }
+    }
+    return !reads_row || !rereads_too_much(group);
+  }
+
+  bool is_row(const Group& group, int32_t at, const Node& node) const {
+    for (const ValueId id : node.operands) {
+      if (id == kNoValue || group_of(id) != at) continue;
+      if (spread(id) != Spread::kRow || dims(id) != kept_shape(group)) return false;
+    }
+    return true;
+  }
+
+  // The domain with its reduced axes as 1.
+  static std::vector<int64_t> kept_shape(const Group& group) {
+    std::vector<int64_t> out = group.shape;
+    for (const int64_t axis : group.reduced) out[static_cast<size_t>(axis)] = 1;
+    return out;
+  }
+
+  static bool rereads_too_much(const Group& group) {
+    int64_t row = 1;
+    for (const int64_t axis : group.reduced) row *= group.shape[static_cast<size_t>(axis)];
+    return row > kLongestReread;
+  }
+
+  void find_outputs() {
+    std::vector<bool> read_outside(graph_.values.size(), false);
+    for (size_t at = 0; at < graph_.nodes.size(); ++at) {
+      for (const ValueId id : graph_.nodes[at].operands) {
+        if (id != kNoValue && group_of(id) != out_.group_of[at]) {
+          read_outside[static_cast<size_t>(id)] = true;
+        }
+      }
+    }
+    for (const ir::Output& output : graph_.outputs) {
+      read_outside[static_cast<size_t>(output.value)] = true;
+    }
+    for (const ir::StateBinding& state : graph_.states) {
+      read_outside[static_cast<size_t>(state.output)] = true;
+    }
+    for (Group& group : out_.groups) {
+      for (const NodeId node : group.nodes) {
+        for (const ValueId id : graph_.node(node).results) {
+          if (read_outside[static_cast<size_t>(id)]) group.outputs.push_back(id);
+        }
+      }
+    }
+  }
+
+  const ir::Graph& graph_;
+  bool enabled_;
+  Fusion out_;
+};
+
+}  // namespace
+
+Fusion fuse(const ir::Graph& graph, bool enabled) { return Fuser(graph, enabled).run(); }
+
+}  // namespace mithril::passes

@@ -1,0 +1,206 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "core/checked.h"
+
+namespace mithril::plan {
+namespace {
+
+using core::Code;
+using core::ErrorKind;
+
+constexpr int64_t kAlignment = 64;
+
+struct Lifetime {
+  int32_t first = -1;  // step that writes it first
+  int32_t last = -1;   // step that reads or writes it last
+};
+
+std::vector<Lifetime> lifetimes(const Steps& steps) {
+  std::vector<Lifetime> out(steps.buffers.size());
+  for (size_t at = 0; at < steps.steps.size(); ++at) {
+    for (const Use& use : steps.steps[at].operands) {
+      Lifetime& life = out[static_cast<size_t>(use.buffer)];
+      if (life.first < 0) life.first = static_cast<int32_t>(at);
+      life.last = static_cast<int32_t>(at);
+    }
+  }
+  return out;
+}
+
+/// Free bytes of the arena, best fit; grows at the end.
+class Arena {
+ public:
+  std::optional<int64_t> take(int64_t bytes) {
+    const auto rounded = core::checked_add(std::max<int64_t>(bytes, 1), kAlignment - 1);
+    if (!rounded) return std::nullopt;
+    const int64_t size = *rounded / kAlignment * kAlignment;
+    auto best = holes_.end();
+    for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
+      if (hole->second < size) continue;
+      if (best == holes_.end() || hole->second < best->second) best = hole;
+    }
+    if (best != holes_.end()) {
+      const auto [offset, room] = *best;
+      holes_.erase(best);
+      if (room > size) holes_[offset + size] = room - size;
+      return offset;
+    }
+    // A hole at the end is grown rather than skipped.
+    int64_t offset = end_;
+    if (!holes_.empty()) {
+      const auto last = std::prev(holes_.end());
+      if (last->first + last->second == end_) {
+        offset = last->first;
+        holes_.erase(last);
+      }
+    }
+    const auto end = core::checked_add(offset, size);
+    if (!end) return std::nullopt;
+    end_ = std::max(end_, *end);
+    return offset;
+  }
+
+  void give_back(int64_t offset, int64_t bytes) {
+    int64_t size = (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    auto next = holes_.lower_bound(offset);
+    if (next != holes_.end() && offset + size == next->first) {
+      size += next->second;
+      next = holes_.erase(next);
+    }
+    if (next != holes_.begin()) {
+      const auto previous = std::prev(next);
+      if (previous->first + previous->second == offset) {
+        previous->second += size;
+        return;
+      }
+    }
+    holes_[offset] = size;
+  }
+
+  int64_t size() const { return end_; }
+
+ private:
+  std::map<int64_t, int64_t> holes_;  // offset → bytes
+  int64_t end_ = 0;
+};
+
+class Planner {
+ public:
+  explicit Planner(Steps steps)
+      : steps_(std::move(steps)), lives_(lifetimes(steps_)), offsets_(steps_.buffers.size(), -1) {}
+
+  core::Result<Plan> run() {
+    count_bases();
+    for (size_t at = 0; at < steps_.steps.size(); ++at) {
+      MITHRIL_RETURN_IF_ERROR(place_outputs(static_cast<int32_t>(at)));
+      release_dying(static_cast<int32_t>(at));
+    }
+    plan_.arena_bytes = arena_.size();
+    for (Step& step : steps_.steps) plan_.steps.push_back(address(std::move(step)));
+    plan_.constants = std::move(steps_.constants);
+    return std::move(plan_);
+  }
+
+ private:
+  const Buffer& buffer(BufferId id) const { return steps_.buffers[static_cast<size_t>(id)]; }
+  const Lifetime& life(BufferId id) const { return lives_[static_cast<size_t>(id)]; }
+  int64_t& offset(BufferId id) { return offsets_[static_cast<size_t>(id)]; }
+  bool is_temporary(BufferId id) const { return buffer(id).kind == Buffer::Kind::kTemporary; }
+
+  void count_bases() {
+    for (const Buffer& buffer : steps_.buffers) {
+      if (buffer.kind == Buffer::Kind::kInput) {
+        plan_.input_count = std::max(plan_.input_count, buffer.index + 1);
+      } else if (buffer.kind == Buffer::Kind::kOutput) {
+        plan_.output_count = std::max(plan_.output_count, buffer.index + 1);
+      }
+    }
+  }
+
+  core::Status place_outputs(int32_t at) {
+    const Step& step = steps_.steps[static_cast<size_t>(at)];
+    for (const Use& use : step.operands) {
+      if (!use.write || !is_temporary(use.buffer) || offset(use.buffer) >= 0) continue;
+      if (take_over(step, at, use.buffer)) continue;
+      const auto place = arena_.take(buffer(use.buffer).bytes);
+      if (!place) {
+        return core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
+                          "the intermediate results of this model do not fit an address space");
+      }
+      offset(use.buffer) = *place;
+    }
+    return {};
+  }
+
+  // The first output gets the bytes of an operand that dies here.
+  bool take_over(const Step& step, int32_t at, BufferId output) {
+    if (!taken_over_.empty()) return false;
+    for (const int32_t candidate : step.inplace) {
+      const Use& victim = step.operands[static_cast<size_t>(candidate)];
+      const bool dies = is_temporary(victim.buffer) && life(victim.buffer).last == at;
+      const bool fits = victim.offset == 0 && buffer(victim.buffer).bytes == buffer(output).bytes;
+      if (!dies || !fits || offset(victim.buffer) < 0) continue;
+      offset(output) = offset(victim.buffer);
+      taken_over_.push_back(victim.buffer);
+      return true;
+    }
+    return false;
+  }
+
+  void release_dying(int32_t at) {
+    std::vector<BufferId> dying;
+    for (const Use& use : steps_.steps[static_cast<size_t>(at)].operands) {
+      const bool again = std::find(dying.begin(), dying.end(), use.buffer) != dying.end();
+      if (is_temporary(use.buffer) && life(use.buffer).last == at && !again) {
+        dying.push_back(use.buffer);
+      }
+    }
+    for (const BufferId id : dying) {
+      const bool taken = std::find(taken_over_.begin(), taken_over_.end(), id) !=
+                         taken_over_.end();
+      if (!taken && offset(id) >= 0) arena_.give_back(offset(id), buffer(id).bytes);
+    }
+    taken_over_.clear();
+  }
+
+  PlannedStep address(Step step) {
+    PlannedStep out;
+    for (const Use& use : step.operands) {
+      const Buffer& target = buffer(use.buffer);
+      switch (target.kind) {
+        case Buffer::Kind::kInput:
+          out.operands.push_back({plan_.input_base(target.index), use.offset});
+          break;
+        case Buffer::Kind::kOutput:
+          out.operands.push_back({plan_.output_base(target.index), use.offset});
+          break;
+        case Buffer::Kind::kConstant:
+          out.operands.push_back({plan_.constant_base(target.index), use.offset});
+          break;
+        case Buffer::Kind::kTemporary:
+          out.operands.push_back({Plan::kArena, offset(use.buffer) + use.offset});
+          break;
+      }
+    }
+    plan_.scratch_bytes = std::max(plan_.scratch_bytes, step.scratch_bytes);
+    out.step = std::move(step);
+    return out;
+  }
+
+  Steps steps_;
+  std::vector<Lifetime> lives_;
+  std::vector<int64_t> offsets_;
+  std::vector<BufferId> taken_over_;
+  Arena arena_;
+  Plan plan_;
+};
+
+}  // namespace
+
+core::Result<Plan> make_plan(Steps steps) { return Planner(std::move(steps)).run(); }
+
+}  // namespace mithril::plan

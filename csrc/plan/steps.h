@@ -1,0 +1,54 @@
+// What select hands to planning: steps over virtual buffers, in order of execution.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/host_value.h"
+#include "core/location.h"
+#include "plan/kernel.h"
+
+namespace mithril::plan {
+
+using BufferId = int32_t;
+
+/// Memory of one value, contiguous and row-major.
+struct Buffer {
+  enum class Kind : uint8_t { kInput, kOutput, kConstant, kTemporary };
+  Kind kind = Kind::kTemporary;
+  int32_t index = 0;   // which input, output or constant
+  int64_t bytes = 0;
+};
+
+/// An operand of a step: a place inside a buffer. Views of a value differ in the offset only;
+/// their strides are among the step's params.
+struct Use {
+  BufferId buffer = -1;
+  int64_t offset = 0;  // bytes
+  bool write = false;
+};
+
+/// One call of a kernel over `units` units.
+struct Step {
+  KernelFn kernel = nullptr;
+  std::vector<Use> operands;      // inputs, then outputs, in the kernel's order
+  std::vector<int64_t> params;
+  std::vector<double> scalars;
+  std::shared_ptr<const void> data;
+  int64_t units = 1;
+  int64_t grain = 1;              // units of one chunk
+  size_t scratch_bytes = 0;
+  /// Operands that the first output may overwrite, element by element.
+  std::vector<int32_t> inplace;
+  std::string label;              // kernel and ops, for people
+  core::Location location;
+};
+
+struct Steps {
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<std::shared_ptr<const core::TensorData>> constants;
+};
+
+}  // namespace mithril::plan
