@@ -1,0 +1,39 @@
+// Runs a plan: pointers in, pointers out, nothing else known.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "core/status.h"
+#include "plan/plan.h"
+#include "runtime/thread_pool.h"
+
+namespace mithril::runtime {
+
+/// What a run may be told.
+struct RunControl {
+  const std::atomic<bool>* cancel = nullptr;
+  void (*poll)(void*) = nullptr;  // called by the calling thread at least every 50 ms
+  void* poll_context = nullptr;
+  ThreadPool* pool = nullptr;     // null: the process's
+};
+
+/// Immutable; any number of threads may run it at once, each with an arena of its own.
+class Executable {
+ public:
+  explicit Executable(plan::Plan plan) : plan_(std::move(plan)) {}
+  const plan::Plan& plan() const { return plan_; }
+
+  /// `inputs[i]` and `outputs[i]` belong to the graph's inputs and outputs (null for host values);
+  /// outputs must not overlap anything. On failure outputs hold unspecified numbers.
+  core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                   const RunControl& control = {}) const;
+
+ private:
+  core::Status failure(plan::KernelStatus status, size_t step,
+                       const plan::ErrorSlot& slot) const;
+  plan::Plan plan_;
+};
+
+}  // namespace mithril::runtime

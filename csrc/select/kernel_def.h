@@ -1,0 +1,45 @@
+// What a backend declares of each structured kernel, and what the kernel is told of a node.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "plan/steps.h"
+
+namespace mithril::select {
+
+/// Whether results equal reference/ bit for bit.
+enum class OrderClass : uint8_t { kCanonical, kOther };
+
+/// An operand in memory: strides in elements of `dtype`; use.buffer -1 = absent.
+struct Operand {
+  plan::Use use;
+  core::DType dtype = core::DType::kFloat32;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+  bool present() const { return use.buffer >= 0; }
+};
+
+/// One node for which a kernel is wanted. Outputs are contiguous.
+struct KernelRequest {
+  const ir::Node& node;
+  const ir::OpDef& op;
+  std::span<const Operand> inputs;
+  std::span<const Operand> outputs;
+};
+
+struct KernelDef {
+  const char* op;            // which op it computes
+  const char* name;          // for people: plans, profiles
+  OrderClass order = OrderClass::kCanonical;
+  bool contiguous = true;    // inputs that are strided views are copied first
+  bool (*matches)(const KernelRequest&) = nullptr;  // null: always
+  /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
+  /// outputs).
+  core::Result<plan::Step> (*make)(const KernelRequest&) = nullptr;
+};
+
+}  // namespace mithril::select

@@ -1,0 +1,114 @@
+#include "select/tile_lowering.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ir/registry.h"
+#include "tile/builder.h"
+
+namespace mithril::select {
+
+using core::HostValue;
+using ir::kNoValue;
+using ir::Node;
+using ir::NodeId;
+using ir::OpDef;
+using ir::ValueId;
+using passes::Spread;
+
+const HostValue* scalar_constant(const ir::Graph& graph, ValueId value) {
+  const Node* node = graph.producer(value);
+  if (node == nullptr || graph.type(value).rank() != 0) return nullptr;
+  if (ir::Registry::global().get(node->op).name != "constant") return nullptr;
+  const HostValue* number = node->attrs.find("value");
+  return number != nullptr && !number->is_tensor() ? number : nullptr;
+}
+
+void split_axes(const passes::Group& group, const std::vector<int64_t>& per_axis,
+                std::vector<int64_t>& kept, std::vector<int64_t>& reduced) {
+  for (size_t axis = 0; axis < per_axis.size(); ++axis) {
+    const bool is_reduced = std::binary_search(group.reduced.begin(), group.reduced.end(),
+                                               static_cast<int64_t>(axis));
+    (is_reduced ? reduced : kept).push_back(per_axis[axis]);
+  }
+}
+
+namespace {
+
+class Lowering {
+ public:
+  Lowering(const ir::Graph& graph, const passes::Fusion& fusion, const passes::Group& group)
+      : graph_(graph), fusion_(fusion), group_(group) {}
+
+  core::Result<LoopProgram> run() {
+    for (const NodeId id : group_.nodes) lower(graph_.node(id));
+    for (const ValueId id : group_.outputs) tile_.store(registers_.at(id));
+    out_.program = tile_.finish();
+    set_orders();
+    split_axes(group_, group_.shape, out_.kept, out_.reduced);
+    return std::move(out_);
+  }
+
+ private:
+  Spread spread(ValueId id) const { return fusion_.spread[static_cast<size_t>(id)]; }
+
+  void lower(const Node& node) {
+    const OpDef& op = ir::Registry::global().get(node.op);
+    const bool on_rows = op.body == ir::BodyKind::kPointwise &&
+                         spread(node.results[0]) == Spread::kRow;
+    std::vector<tile::Reg> operands;
+    for (const ValueId id : node.operands) {
+      if (id != kNoValue && graph_.type(id).is_tensor) operands.push_back(read(id, on_rows));
+    }
+    const core::DType result = graph_.type(node.results[0]).dtype;
+    const tile::Reg value = op.pointwise(tile_, {operands, node.attrs, result});
+    MITHRIL_CHECK(value.dtype() == result, "the body of {} gives {}, its type is {}", op.name,
+                  core::name(value.dtype()), core::name(result));
+    registers_[node.results[0]] = value;
+  }
+
+  tile::Reg read(ValueId id, bool on_rows) {
+    const auto inside = registers_.find(id);
+    if (inside != registers_.end()) return inside->second;
+    const core::DType dtype = graph_.type(id).dtype;
+    if (const HostValue* number = scalar_constant(graph_, id)) {
+      return core::is_float(dtype) || number->is_double()
+                 ? tile_.constant(dtype, number->as_number())
+                 : tile_.constant_int(dtype, number->is_bool() ? (number->as_bool() ? 1 : 0)
+                                                               : number->as_int());
+    }
+    auto& loaded = on_rows ? row_loads_ : lane_loads_;
+    const auto at = loaded.find(id);
+    if (at != loaded.end()) return at->second;
+    const tile::Reg value = on_rows ? tile_.load_row(dtype) : tile_.load(dtype);
+    loaded.emplace(id, value);
+    out_.loads.push_back({id, on_rows});
+    return value;
+  }
+
+  void set_orders() {
+    const auto last = static_cast<int64_t>(group_.shape.size()) - 1;
+    const bool lanes = !group_.reduced.empty() && group_.reduced.back() == last;
+    for (tile::Instruction& instruction : out_.program.code) {
+      if (tile::info(instruction.opcode).family == tile::Family::kReduce) {
+        instruction.order = lanes ? tile::Order::kLanes : tile::Order::kRows;
+      }
+    }
+  }
+
+  const ir::Graph& graph_;
+  const passes::Fusion& fusion_;
+  const passes::Group& group_;
+  tile::Builder tile_;
+  std::map<ValueId, tile::Reg> registers_, lane_loads_, row_loads_;
+  LoopProgram out_;
+};
+
+}  // namespace
+
+core::Result<LoopProgram> lower_group(const ir::Graph& graph, const passes::Fusion& fusion,
+                                      const passes::Group& group) {
+  return Lowering(graph, fusion, group).run();
+}
+
+}  // namespace mithril::select

@@ -1,0 +1,35 @@
+// From a fused group of nodes to one tile program and the operands that it reads and writes.
+#pragma once
+#include <vector>
+
+#include "core/status.h"
+#include "ir/graph.h"
+#include "passes/fuse.h"
+#include "tile/program.h"
+
+namespace mithril::select {
+
+/// Program inputs are `loads` in order, program outputs are the group's outputs in order.
+struct LoopProgram {
+  struct Load {
+    ir::ValueId value;
+    bool is_row;  // read once per kept index
+  };
+  tile::Program program;
+  std::vector<Load> loads;
+  std::vector<int64_t> kept, reduced;  // sizes of the domain
+};
+
+/// The order of reductions follows from the domain's axes (architecture 7): lanes when the last
+/// axis is reduced, else rows. Constants of rank 0 become immediates.
+core::Result<LoopProgram> lower_group(const ir::Graph& graph, const passes::Fusion& fusion,
+                                      const passes::Group& group);
+
+/// Splits per-axis numbers of a domain into those of kept and of reduced axes.
+void split_axes(const passes::Group& group, const std::vector<int64_t>& per_axis,
+                std::vector<int64_t>& kept, std::vector<int64_t>& reduced);
+
+/// The number of a constant node without shape; null for any other value.
+const core::HostValue* scalar_constant(const ir::Graph& graph, ir::ValueId value);
+
+}  // namespace mithril::select
