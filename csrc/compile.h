@@ -1,0 +1,36 @@
+// From a model to programs: the engine in one short function.
+#pragma once
+#include <memory>
+
+#include "core/status.h"
+#include "ir/graph.h"
+#include "ir/target.h"
+#include "model/flatten.h"
+#include "passes/autodiff.h"
+#include "passes/pipeline.h"
+
+namespace mithril {
+
+struct CompileOptions {
+  model::FlattenOptions flatten;
+  ir::Target target;
+  passes::PipelineOptions passes;
+};
+
+/// What the once-per-compile phase gives. Immutable. When `interface.deferred()` (a rank is not
+/// known yet) the graphs are empty: compile again with `flatten.shapes` of the data.
+struct Compiled {
+  model::FlatGraph interface;  // keys, outputs, warnings; graph as flattened
+  ir::Graph typed;             // concrete dtypes, not optimised: what is differentiated
+  ir::Graph forward;           // optimised for the target
+  CompileOptions options;
+
+  /// The gradient program, optimised: outputs as asked, then grad.<key> for each of `wrt`.
+  core::Result<ir::Graph> gradient(const passes::DifferentiateOptions& options) const;
+};
+
+/// Never changes the model.
+core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
+                                                      CompileOptions options);
+
+}  // namespace mithril
