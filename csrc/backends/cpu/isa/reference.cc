@@ -1,0 +1,64 @@
+// The reference kernels, compiled here for one instruction set: their C text is included in a
+// namespace of its own, once for each float type.
+#include "backends/cpu/reference.h"
+
+#include <cmath>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace mithril::cpu::MITHRIL_ISA {
+namespace {
+
+// As builtins they become one instruction where the set has it.
+inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+#define FMA fused
+
+namespace f32 {
+#define REAL float
+#define NAMED(name) name
+#include "reference/conv2d.c"
+#include "reference/conv2d_dw.c"
+#include "reference/conv2d_dx.c"
+#include "reference/gather_grad.c"
+#include "reference/matmul.c"
+#include "reference/pool2d.c"
+#undef REAL
+}  // namespace f32
+
+namespace f64 {
+#define REAL double
+#include "reference/conv2d.c"
+#include "reference/conv2d_dw.c"
+#include "reference/conv2d_dx.c"
+#include "reference/gather_grad.c"
+#include "reference/matmul.c"
+#include "reference/pool2d.c"
+#undef NAMED
+#undef REAL
+}  // namespace f64
+
+namespace bytes {
+#include "reference/copy.c"
+#include "reference/gather.c"
+#include "reference/matmul_integer.c"
+}  // namespace bytes
+
+#define MITHRIL_REAL_KERNELS(space)                                                        \
+  {                                                                                        \
+    space::ref_matmul, space::ref_conv2d, space::ref_conv2d_dx, space::ref_conv2d_dw,      \
+        space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,          \
+        space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64 \
+  }
+
+}  // namespace
+
+const ReferenceKernels kReference = {
+    MITHRIL_REAL_KERNELS(f32), MITHRIL_REAL_KERNELS(f64), bytes::ref_matmul_i32,
+    bytes::ref_matmul_i64,     bytes::ref_gather_i32,     bytes::ref_gather_i64,
+    bytes::ref_copy,           bytes::ref_copy_units,
+};
+
+}  // namespace mithril::cpu::MITHRIL_ISA

@@ -1,0 +1,54 @@
+// The reference kernels as compiled for each instruction set; all give the same bits.
+#pragma once
+#include "backends/cpu/cpuid.h"
+#include "reference/reference.h"
+
+namespace mithril::cpu {
+
+/// The functions of reference/reference.h for one instruction set, REAL being T.
+template <class T>
+struct RealKernels {
+  void (*matmul)(const ref_matmul_dims*, const T*, const T*, T*, int64_t, int64_t);
+  void (*conv2d)(const ref_conv2d_dims*, const T*, const T*, T*, int64_t, int64_t);
+  void (*conv2d_dx)(const ref_conv2d_dims*, const T*, const T*, T*, int64_t, int64_t);
+  void (*conv2d_dw)(const ref_conv2d_dims*, const T*, const T*, T*, int64_t, int64_t);
+  void (*max_pool2d)(const ref_pool2d_dims*, const T*, T*, int64_t, int64_t);
+  void (*max_pool2d_grad)(const ref_pool2d_dims*, const T*, const T*, T*, int64_t, int64_t);
+  void (*avg_pool2d)(const ref_pool2d_dims*, const T*, T*, int64_t, int64_t);
+  void (*avg_pool2d_grad)(const ref_pool2d_dims*, const T*, T*, int64_t, int64_t);
+  int64_t (*gather_grad_i32)(const ref_gather_dims*, const int32_t*, const T*, T*, int64_t,
+                             int64_t);
+  int64_t (*gather_grad_i64)(const ref_gather_dims*, const int64_t*, const T*, T*, int64_t,
+                             int64_t);
+};
+
+struct ReferenceKernels {
+  RealKernels<float> f32;
+  RealKernels<double> f64;
+  void (*matmul_i32)(const ref_matmul_dims*, const int32_t*, const int32_t*, int32_t*, int64_t,
+                     int64_t);
+  void (*matmul_i64)(const ref_matmul_dims*, const int64_t*, const int64_t*, int64_t*, int64_t,
+                     int64_t);
+  int64_t (*gather_i32)(const ref_gather_dims*, int64_t, const void*, const int32_t*, void*,
+                        int64_t, int64_t);
+  int64_t (*gather_i64)(const ref_gather_dims*, int64_t, const void*, const int64_t*, void*,
+                        int64_t, int64_t);
+  void (*copy)(const ref_copy_dims*, int64_t, const void*, void*, int64_t, int64_t);
+  int64_t (*copy_units)(const ref_copy_dims*);
+};
+
+namespace generic {
+extern const ReferenceKernels kReference;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const ReferenceKernels kReference;
+}
+namespace avx512 {
+extern const ReferenceKernels kReference;
+}
+#endif
+
+const ReferenceKernels& reference_kernels(Isa isa);
+
+}  // namespace mithril::cpu

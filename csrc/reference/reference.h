@@ -1,0 +1,126 @@
+/* The structured ops in canonical order, in plain C99: the meaning of each op to the last bit, the
+ * fallback of every native backend, and the text that exported C carries. Each file states one op
+ * for the element type REAL; whoever compiles it may set REAL, FMA and NAMED (default: float).
+ *
+ * All functions do the units [begin, end) of their work and may be called for different units at
+ * the same time; results do not depend on how units are split. Sizes and strides are in elements;
+ * every size may be zero. Canonical order of a sum over k: blocks of 256 in rising order; in a
+ * block sequential fma from +0; the first block's sum is stored, the others are added to it. An
+ * empty sum is +0. */
+#ifndef MITHRIL_REFERENCE_H_
+#define MITHRIL_REFERENCE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef __cplusplus
+#define REF_RESTRICT restrict
+#else
+#define REF_RESTRICT __restrict__
+extern "C" {
+#endif
+
+#define REF_BLOCK 256
+#define REF_MAX_RANK 16
+
+/* C[batch, i, j] = sum over p of A[batch, i, p] * B[batch, p, j]. Batch strides may be 0. */
+typedef struct {
+  int64_t batch_rank; /* at most REF_MAX_RANK */
+  int64_t batch[REF_MAX_RANK];
+  int64_t a_batch[REF_MAX_RANK], b_batch[REF_MAX_RANK], c_batch[REF_MAX_RANK];
+  int64_t m, n, k;
+  int64_t a_row, a_col, b_row, b_col, c_row, c_col;
+} ref_matmul_dims;
+
+/* Dense NCHW input and output, OIHW weights; padding below and on the right follows from h_out and
+ * w_out. Input channels = groups * c_in, output channels = groups * c_out. */
+typedef struct {
+  int64_t batch, groups, c_in, h_in, w_in, c_out, h_out, w_out, kh, kw;
+  int64_t stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+} ref_conv2d_dims;
+
+/* Dense planes (all leading dimensions as one). */
+typedef struct {
+  int64_t planes, h_in, w_in, h_out, w_out, kh, kw;
+  int64_t stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+} ref_pool2d_dims;
+
+/* Dense x[outer, bound, inner], index[count] -> y[outer, count, inner]. Indices from `lowest` (0,
+ * or -bound when they may count from the end) to bound - 1 are good. */
+typedef struct {
+  int64_t outer, bound, inner, count, lowest;
+} ref_gather_dims;
+
+/* Strides may be zero (source) or negative. */
+typedef struct {
+  int64_t rank; /* at most REF_MAX_RANK */
+  int64_t size[REF_MAX_RANK], from[REF_MAX_RANK], to[REF_MAX_RANK];
+} ref_copy_dims;
+
+#define REF_DECLARE_REAL(REAL, S)                                                                 \
+  /* Units: rows, batch * m. */                                                                   \
+  void ref_matmul_##S(const ref_matmul_dims* d, const REAL* a, const REAL* b, REAL* c,            \
+                      int64_t begin, int64_t end);                                                \
+  /* Units: output rows, batch * groups * c_out * h_out. k = (c, kh, kw); taps in the padding     \
+   * are products with +0. */                                                                     \
+  void ref_conv2d_##S(const ref_conv2d_dims* d, const REAL* x, const REAL* w, REAL* y,            \
+                      int64_t begin, int64_t end);                                                \
+  /* Gradient with respect to x. Units: input rows, batch * groups * c_in * h_in. k = (o, kh,     \
+   * kw) over those taps that meet the grid of the output (the position is a multiple of the      \
+   * stride); taps beyond the output's edge are products with +0. */                              \
+  void ref_conv2d_dx_##S(const ref_conv2d_dims* d, const REAL* dy, const REAL* w, REAL* dx,       \
+                         int64_t begin, int64_t end);                                             \
+  /* Gradient with respect to w. Units: ref_conv2d_dw_units(d). k = (n, oh, ow); taps in the      \
+   * padding are products with +0. */                                                             \
+  void ref_conv2d_dw_##S(const ref_conv2d_dims* d, const REAL* x, const REAL* dy, REAL* dw,       \
+                         int64_t begin, int64_t end);                                             \
+  /* Units: planes. The first maximum of a window in row-major order (NaN counts as largest);     \
+   * padding never wins; a window of padding alone gives -inf. */                                 \
+  void ref_max_pool2d_##S(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,        \
+                          int64_t end);                                                           \
+  /* Units: planes. Each cotangent goes to the element that its window chose, windows in          \
+   * row-major order, added from +0. */                                                           \
+  void ref_max_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* x, const REAL* dy, REAL* dx, \
+                               int64_t begin, int64_t end);                                       \
+  /* Units: planes. Sum in row-major order from +0, divided by kh * kw (padding counts). */       \
+  void ref_avg_pool2d_##S(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,        \
+                          int64_t end);                                                           \
+  /* Units: planes. dy / (kh * kw), windows in row-major order, added from +0. */                 \
+  void ref_avg_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin, \
+                               int64_t end);                                                      \
+  /* dx = 0, then dx[o, index[j], i] += dy[o, j, i] with j rising. Units: columns, outer *        \
+   * inner. Returns the first j whose index is bad (it is left out), or -1. */                    \
+  int64_t ref_gather_grad_i32_##S(const ref_gather_dims* d, const int32_t* index, const REAL* dy, \
+                                  REAL* dx, int64_t begin, int64_t end);                          \
+  int64_t ref_gather_grad_i64_##S(const ref_gather_dims* d, const int64_t* index, const REAL* dy, \
+                                  REAL* dx, int64_t begin, int64_t end);
+
+REF_DECLARE_REAL(float, f32)
+REF_DECLARE_REAL(double, f64)
+
+/* Integer products wrap. Units as above. */
+void ref_matmul_i32(const ref_matmul_dims* d, const int32_t* a, const int32_t* b, int32_t* c,
+                    int64_t begin, int64_t end);
+void ref_matmul_i64(const ref_matmul_dims* d, const int64_t* a, const int64_t* b, int64_t* c,
+                    int64_t begin, int64_t end);
+
+/* y[o, j, :] = x[o, index[j], :] for elements of `size` bytes. Units: outer * count. Returns the
+ * smallest bad j among its units (its output is set to zero bytes), or -1. */
+int64_t ref_gather_i32(const ref_gather_dims* d, int64_t size, const void* x, const int32_t* index,
+                       void* y, int64_t begin, int64_t end);
+int64_t ref_gather_i64(const ref_gather_dims* d, int64_t size, const void* x, const int64_t* index,
+                       void* y, int64_t begin, int64_t end);
+
+/* Strided copy of elements of `size` bytes: slices, transposes, broadcasts, parts of a concat.
+ * `from` and `to` do not overlap. Units: ref_copy_units(d), rows along the last axis. */
+void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to, int64_t begin,
+              int64_t end);
+int64_t ref_copy_units(const ref_copy_dims* d);
+
+int64_t ref_conv2d_dw_units(const ref_conv2d_dims* d);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
