@@ -31,8 +31,8 @@ Level result_level(Opcode opcode, std::span<const Reg> operands) {
 
 void check_types(Opcode opcode, std::span<const Reg> operands) {
   const OpcodeInfo& op = info(opcode);
-  MITHRIL_CHECK(operands.size() == op.arity, "tile {} takes {} operands, got {}", op.text,
-                op.arity, operands.size());
+  MITHRIL_CHECK(operands.size() == op.arity, "tile {} takes {} operands, got {}", op.text, op.arity,
+                operands.size());
   const size_t first = op.rule == Rule::kSelect ? 1 : 0;
   for (size_t k = first; k < operands.size(); ++k) {
     const DType dtype = operands[k].dtype();
@@ -64,8 +64,7 @@ RegId Builder::own(Reg reg) const {
 }
 
 Reg Builder::intern(const Instruction& instruction) {
-  const auto [at, fresh] =
-      seen_.try_emplace(instruction, static_cast<RegId>(program_.code.size()));
+  const auto [at, fresh] = seen_.try_emplace(instruction, static_cast<RegId>(program_.code.size()));
   if (fresh) program_.code.push_back(instruction);
   return Reg(this, at->second);
 }
@@ -192,8 +191,9 @@ Reg Builder::uniform(DType dtype, Reg key0, Reg key1, Reg counter) {
     // A narrower type keeps its leading bits only: 1 must not appear.
     const double bits = dtype == DType::kFloat16 ? 11 : dtype == DType::kBFloat16 ? 8 : 24;
     const Reg top = shift_right_logical(word0, 32 - bits);
-    const double unit = dtype == DType::kFloat16 ? 0x1p-11 : dtype == DType::kBFloat16 ? 0x1p-8
-                                                                                        : 0x1p-24;
+    const double unit = dtype == DType::kFloat16    ? 0x1p-11
+                        : dtype == DType::kBFloat16 ? 0x1p-8
+                                                    : 0x1p-24;
     return cast(cast(top, DType::kFloat32) * unit, dtype);
   }
   const Reg word1 = threefry(key0, key1, counter, 1);

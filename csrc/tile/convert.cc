@@ -25,7 +25,8 @@ uint64_t bits_of_double(DType dtype, double value) {
 static double int_to_double_odd(int64_t value) {
   const auto near = static_cast<double>(value);
   if (value > -(int64_t{1} << 53) && value < (int64_t{1} << 53)) return near;
-  const uint64_t magnitude = value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  const uint64_t magnitude =
+      value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
   const uint64_t kept = (magnitude >> 10) | ((magnitude & 0x3ff) != 0 ? 1 : 0);
   const double odd = static_cast<double>(kept) * 1024.0;
   return value < 0 ? -odd : odd;

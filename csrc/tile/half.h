@@ -22,7 +22,8 @@ inline float half_to_float(uint16_t h) {
   const uint32_t rest = static_cast<uint32_t>(h & 0x7fffu) << 13;
   // Exponent 31 means inf or NaN; everything else is a rescaling, exact also for subnormals.
   const float scaled = std::bit_cast<float>(rest) * 0x1p112f;
-  const uint32_t bits = rest >= (0x1fu << 23) ? (rest | 0x7f800000u) : std::bit_cast<uint32_t>(scaled);
+  const uint32_t bits =
+      rest >= (0x1fu << 23) ? (rest | 0x7f800000u) : std::bit_cast<uint32_t>(scaled);
   return std::bit_cast<float>(bits | sign);
 }
 
@@ -31,7 +32,8 @@ inline uint16_t float_to_half(float x) {
   const uint32_t sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   // Normal results: rebias, round the 13 dropped bits to nearest even; overflow carries into inf.
   const uint32_t normal = (a - (112u << 23) + 0xfffu + ((a >> 13) & 1u)) >> 13;
-  // Subnormal results: adding 0.5 leaves the result, rounded to multiples of 2^-24, in the low bits.
+  // Subnormal results: adding 0.5 leaves the result, rounded to multiples of 2^-24, in the low
+  // bits.
   const uint32_t small =
       std::bit_cast<uint32_t>(std::bit_cast<float>(a) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
   uint32_t h = a < (113u << 23) ? small : normal;

@@ -13,10 +13,10 @@ enum class Family : uint8_t {
   kLeaf,       // no operands: a load, a constant, a position
   kStore,      // defines no register
   kPointwise,  // basic: every target has it, one or a few machine instructions
-  kMacro,      // pointwise, defined by the formulas of tile/math.h; expand() writes it in basic ones
-  kExtern,     // pointwise, a scalar function of tile/extern_lane.h
-  kReduce,     // lane value → row value
-  kScan,       // lane value → lane value, in rising reduced position
+  kMacro,   // pointwise, defined by the formulas of tile/math.h; expand() writes it in basic ones
+  kExtern,  // pointwise, a scalar function of tile/extern_lane.h
+  kReduce,  // lane value → row value
+  kScan,    // lane value → lane value, in rising reduced position
 };
 
 /// How the result's type follows from the operands'.

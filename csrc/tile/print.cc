@@ -1,9 +1,9 @@
 // Programs as text.
-#include <fmt/format.h>
-
 #include <bit>
 #include <cmath>
 #include <iterator>
+
+#include <fmt/format.h>
 
 #include "tile/half.h"
 #include "tile/program.h"
@@ -21,7 +21,8 @@ std::string constant_text(core::DType dtype, uint64_t bits) {
     case DType::kInt32: return fmt::format("{}", static_cast<int32_t>(bits));
     case DType::kFloat16: return fmt::format("{}", half_to_float(static_cast<uint16_t>(bits)));
     case DType::kBFloat16: return fmt::format("{}", bfloat_to_float(static_cast<uint16_t>(bits)));
-    case DType::kFloat32: return fmt::format("{}", std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    case DType::kFloat32:
+      return fmt::format("{}", std::bit_cast<float>(static_cast<uint32_t>(bits)));
     case DType::kFloat64: return fmt::format("{}", std::bit_cast<double>(bits));
     default: return fmt::format("{}", static_cast<int64_t>(bits));
   }

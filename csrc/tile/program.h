@@ -36,9 +36,9 @@ struct Instruction {
 /// Immutable once built; plain arrays, copied and compared freely.
 struct Program {
   std::vector<Instruction> code;
-  std::vector<core::DType> inputs;   // element types in memory, also of the registers loaded
+  std::vector<core::DType> inputs;  // element types in memory, also of the registers loaded
   std::vector<core::DType> outputs;
-  uint32_t scalars = 0;              // run-time scalars (KernelArgs::scalars) that it reads
+  uint32_t scalars = 0;  // run-time scalars (KernelArgs::scalars) that it reads
   bool operator==(const Program&) const = default;
 };
 
@@ -65,8 +65,8 @@ std::string print(const Program& program);
 struct Statistics {
   int64_t lane_operations = 0;
   int64_t row_operations = 0;
-  int64_t loads = 0;   // lane loads
-  int64_t stores = 0;  // lane stores
+  int64_t loads = 0;        // lane loads
+  int64_t stores = 0;       // lane stores
   int64_t load_bytes = 0;   // per point
   int64_t store_bytes = 0;  // per point
 };

@@ -1,7 +1,7 @@
 // The rules of well-formed programs.
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "tile/program.h"
 
@@ -28,8 +28,8 @@ class Verifier {
  private:
   template <class... Args>
   core::Status bad(fmt::format_string<Args...> format, Args&&... args) const {
-    return core::fail(core::ErrorKind::kInternal, core::Code::kInternal,
-                      "tile program: %{} {}: {}", at_,
+    return core::fail(core::ErrorKind::kInternal, core::Code::kInternal, "tile program: %{} {}: {}",
+                      at_,
                       at_ < program_.code.size() ? info(program_.code[at_].opcode).text : "end",
                       fmt::format(format, std::forward<Args>(args)...));
   }
@@ -130,7 +130,8 @@ class Verifier {
       case Opcode::kPosition:
       case Opcode::kReducedPosition:
         return i.level == Level::kLane ? core::Status{} : bad("wrong level");
-      case Opcode::kRowPosition: return i.level == Level::kRow ? core::Status{} : bad("wrong level");
+      case Opcode::kRowPosition:
+        return i.level == Level::kRow ? core::Status{} : bad("wrong level");
       default: return i.level != Level::kUniform ? core::Status{} : bad("wrong level");
     }
   }

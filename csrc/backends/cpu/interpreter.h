@@ -24,6 +24,9 @@ class TileKernel {
   plan::KernelFn function() const { return function_; }
   const tile::Program& program() const { return program_; }
   Isa isa() const { return isa_; }
+  /// Whether that output may lie on that input (same type, same strides): false where that input is
+  /// read again after the output has been written.
+  bool can_alias(uint32_t input, uint32_t output) const;
 
   struct Code;  // the interpreter's own
   const Code& code() const { return *code_; }
@@ -45,8 +48,8 @@ struct OperandStrides {
 
 /// What a call needs beside buffers: KernelArgs::params, the number of units, scratch per worker.
 /// Buffers are the program's inputs, then its outputs; each points at the element of index 0.
-/// An output may lie exactly on an input of the same type and strides (in place), no other
-/// overlap is allowed. Units may run in any order on any worker: results never depend on it.
+/// An output may lie exactly on an input of the same type and strides where can_alias says so; no
+/// other overlap is allowed. Units may run in any order on any worker: results never depend on it.
 struct Loop {
   std::vector<int64_t> params;
   int64_t units = 0;

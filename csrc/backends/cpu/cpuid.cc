@@ -1,0 +1,68 @@
+#include "backends/cpu/cpuid.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace mithril::cpu {
+
+std::string_view name(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    default: return "generic";
+  }
+}
+
+std::optional<Isa> parse_isa(std::string_view text) {
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+    if (name(isa) == text) return isa;
+  }
+  return std::nullopt;
+}
+
+#if defined(__x86_64__)
+namespace {
+
+struct Registers {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+};
+
+Registers cpuid(unsigned leaf) {
+  Registers r;
+  if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+
+bool has(unsigned word, unsigned bits) { return (word & bits) == bits; }
+
+/// Which register states the operating system saves (XCR0).
+unsigned saved_states() {
+  unsigned low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+Isa detect() {
+  const Registers one = cpuid(1), seven = cpuid(7);
+  constexpr unsigned xmm_ymm = 0x6, zmm = 0xe6;
+  if (!has(one.c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C) || !has(seven.b, bit_AVX2)) {
+    return Isa::kGeneric;
+  }
+  const unsigned saved = saved_states();
+  if (!has(saved, xmm_ymm)) return Isa::kGeneric;
+  constexpr unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+  return has(seven.b, avx512) && has(saved, zmm) ? Isa::kAvx512 : Isa::kAvx2;
+}
+
+}  // namespace
+
+Isa detect_isa() {
+  static const Isa isa = detect();
+  return isa;
+}
+#else
+Isa detect_isa() { return Isa::kGeneric; }
+#endif
+
+}  // namespace mithril::cpu

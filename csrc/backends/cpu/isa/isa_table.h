@@ -1,0 +1,61 @@
+// What each instruction-set build offers to the interpreter: functions over blocks of elements.
+#pragma once
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "plan/kernel.h"
+#include "tile/instruction.h"
+
+namespace mithril::cpu {
+
+/// One instruction over `n` elements. `out` may be one of the operands (same element size).
+using LaneFn = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n);
+
+/// Reduces `n` > 0 elements, at most one block of Order::kLanes (or 64 blocks of kRows), to one.
+using RowReduceFn = void (*)(void* out, const void* x, int64_t n, tile::Order order);
+
+/// Takes n_r further elements of each of n_rows rows into the running extremes and their indices;
+/// r0 is the index of the first; at r0 == 0 the state is begun.
+struct ExtremeArgs {
+  void* values;
+  int64_t* indices;
+  const void* x;
+  int64_t rows, count, row_stride, r_stride, r0;
+};
+using ExtremeFn = void (*)(const ExtremeArgs& args);
+
+/// Running sums over r of each of `rows` rows; `carry` holds the last sum of each row.
+struct ScanArgs {
+  void* out;
+  void* carry;
+  const void* x;
+  int64_t rows, count, row_stride, r_stride, r0;
+};
+using ScanFn = void (*)(const ScanArgs& args);
+
+/// Which operand of a two-operand instruction is a single element.
+enum class Shape : uint8_t { kBoth, kFirstSingle, kSecondSingle };
+
+/// Null where there is no such function. float16 and bfloat16 occur in casts only (the interpreter
+/// runs widened programs).
+struct IsaTable {
+  /// `from` is the type of the (last) operand.
+  LaneFn (*lane)(tile::Opcode opcode, core::DType result, core::DType from, uint32_t word,
+                 Shape shape);
+  RowReduceFn (*row_reduce)(tile::Opcode opcode, core::DType dtype);
+  ExtremeFn (*extreme)(tile::Opcode opcode, core::DType dtype);
+  ScanFn (*scan)(core::DType dtype);
+  plan::KernelFn run;
+};
+
+namespace generic {
+const IsaTable& isa_table();
+}
+namespace avx2 {
+const IsaTable& isa_table();
+}
+namespace avx512 {
+const IsaTable& isa_table();
+}
+
+}  // namespace mithril::cpu

@@ -1,0 +1,92 @@
+// The elementary functions as single instructions of the interpreter: tile/math.h on vector lanes.
+#include "backends/cpu/isa/lanes.h"
+#include "backends/cpu/isa/tables.h"
+
+namespace mithril::cpu::MITHRIL_ISA {
+namespace {
+
+namespace math = tile::math;
+using tile::Opcode;
+
+constexpr int64_t kPadded = 16;  // elements; no lane type is wider
+
+/// Whole vectors in place, the rest through a padded copy.
+template <class V, class F>
+MITHRIL_TILE_INLINE void map(void* out, const void* in, int64_t n, F f) {
+  using T = typename V::T;
+  auto* y = static_cast<T*>(out);
+  const auto* x = static_cast<const T*>(in);
+  int64_t i = 0;
+  for (; i + V::width <= n; i += V::width) f(V::load(x + i)).store(y + i);
+  if (i == n) return;
+  alignas(64) T rest[kPadded] = {};
+  for (int64_t k = i; k < n; ++k) rest[k - i] = x[k];
+  f(V::load(rest)).store(rest);
+  for (int64_t k = i; k < n; ++k) y[k] = rest[k - i];
+}
+
+#define MITHRIL_MACROS(F)                                                               \
+  F(kExp, exp)                                                                          \
+  F(kExpm1, expm1)                                                                      \
+  F(kExp2, exp2) F(kLog, log) F(kLog1p, log1p) F(kLog2, log2) F(kSin, sin) F(kCos, cos) \
+      F(kTanh, tanh) F(kSigmoid, sigmoid) F(kErf, erf) F(kErfc, erfc) F(kGelu, gelu)    \
+          F(kGeluTanh, gelu_tanh) F(kSilu, silu) F(kSoftplus, softplus) F(kRsqrt, rsqrt)
+
+#define MITHRIL_MACRO_FUNCTION(opcode, function)                                          \
+  template <class V>                                                                      \
+  void run_##function(void* out, const void* a, const void*, const void*, int64_t n) {    \
+    map<V>(                                                                               \
+        out, a, n, [](V x) __attribute__((always_inline)) { return math::function(x); }); \
+  }
+MITHRIL_MACROS(MITHRIL_MACRO_FUNCTION)
+
+// float32 powers are computed in float64 lanes and rounded once.
+template <int step_a, int step_b>
+void run_pow_f32(void* out, const void* a, const void* b, const void*, int64_t n) {
+  using V = DoubleLane;
+  auto* z = static_cast<float*>(out);
+  const auto* x = static_cast<const float*>(a);
+  const auto* y = static_cast<const float*>(b);
+  for (int64_t i = 0; i < n; i += kPadded) {
+    alignas(64) double base[kPadded] = {}, exponent[kPadded] = {};
+    const int64_t m = n - i < kPadded ? n - i : kPadded;
+    for (int64_t k = 0; k < m; ++k) base[k] = static_cast<double>(x[(i + k) * step_a]);
+    for (int64_t k = 0; k < m; ++k) exponent[k] = static_cast<double>(y[(i + k) * step_b]);
+    for (int64_t k = 0; k < kPadded; k += V::width) {
+      math::pow_f32(V::load(base + k), V::load(exponent + k)).store(base + k);
+    }
+    for (int64_t k = 0; k < m; ++k) z[i + k] = static_cast<float>(base[k]);
+  }
+}
+
+template <int step_a, int step_b>
+void run_pow_f64(void* out, const void* a, const void* b, const void*, int64_t n) {
+  auto* z = static_cast<double*>(out);
+  const auto* x = static_cast<const double*>(a);
+  const auto* y = static_cast<const double*>(b);
+  for (int64_t i = 0; i < n; ++i) z[i] = tile::pow_lane(x[i * step_a], y[i * step_b]);
+}
+
+LaneFn find_pow(core::DType dtype, Shape shape) {
+  const bool f32 = dtype == core::DType::kFloat32;
+  switch (shape) {
+    case Shape::kFirstSingle: return f32 ? run_pow_f32<0, 1> : run_pow_f64<0, 1>;
+    case Shape::kSecondSingle: return f32 ? run_pow_f32<1, 0> : run_pow_f64<1, 0>;
+    default: return f32 ? run_pow_f32<1, 1> : run_pow_f64<1, 1>;
+  }
+}
+
+}  // namespace
+
+LaneFn find_macro(Opcode opcode, core::DType dtype, Shape shape) {
+  const bool f32 = dtype == core::DType::kFloat32;
+  switch (opcode) {
+#define MITHRIL_MACRO_CASE(code, function) \
+  case Opcode::code: return f32 ? run_##function<FloatLane> : run_##function<DoubleLane>;
+    MITHRIL_MACROS(MITHRIL_MACRO_CASE)
+    case Opcode::kPow: return find_pow(dtype, shape);
+    default: return nullptr;
+  }
+}
+
+}  // namespace mithril::cpu::MITHRIL_ISA

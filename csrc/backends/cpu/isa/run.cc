@@ -1,0 +1,503 @@
+// The interpreter's loop: walks the domain in tiles and runs a schedule's steps on each.
+#include <cstring>
+
+#include "backends/cpu/isa/tables.h"
+#include "backends/cpu/tile_code.h"
+
+namespace mithril::cpu::MITHRIL_ISA {
+namespace {
+
+using tile::Level;
+
+struct Space {
+  const int64_t* dims;
+  const int64_t* strides;
+  int64_t count;  // of dims
+};
+
+constexpr int64_t kMaxDims = 64;  // as NumPy
+
+// Calls f(offset, stride, n) for runs along the last dim that cover the row-major positions
+// [begin, begin + count).
+template <class F>
+inline void for_runs(const Space& space, int64_t begin, int64_t count, const F& f) {
+  if (space.count == 0) return f(0, 0, count);
+  const int64_t last = space.count - 1;
+  const int64_t stride = space.strides[last];
+  if (last == 0) return f(begin * stride, stride, count);
+  int64_t index[kMaxDims];
+  int64_t offset = 0, rest = begin;
+  for (int64_t d = last; d >= 0; --d) {
+    index[d] = rest % space.dims[d];
+    rest /= space.dims[d];
+    offset += index[d] * space.strides[d];
+  }
+  while (count > 0) {
+    const int64_t left = space.dims[last] - index[last];
+    const int64_t n = left < count ? left : count;
+    f(offset, stride, n);
+    count -= n;
+    // Only the first run may begin inside a row.
+    offset -= index[last] * stride;
+    index[last] = 0;
+    for (int64_t d = last - 1; d >= 0; --d) {
+      offset += space.strides[d];
+      if (++index[d] < space.dims[d]) break;
+      offset -= space.dims[d] * space.strides[d];
+      index[d] = 0;
+    }
+  }
+}
+
+inline int64_t offset_at(const Space& space, int64_t position) {
+  if (space.count == 1) return position * space.strides[0];
+  int64_t offset = 0;
+  for (int64_t d = space.count - 1; d >= 0; --d) {
+    offset += position % space.dims[d] * space.strides[d];
+    position /= space.dims[d];
+  }
+  return offset;
+}
+
+template <class T>
+inline T* copy_in(T* to, const T* from, int64_t stride, int64_t n) {
+  if (stride == 1) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  } else if (stride == 0) {
+    const T value = *from;
+    for (int64_t i = 0; i < n; ++i) to[i] = value;
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i * stride];
+  }
+  return to + n;
+}
+
+template <class T>
+inline const T* copy_out(T* to, const T* from, int64_t stride, int64_t n) {
+  if (stride == 1) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i * stride] = from[i];
+  }
+  return from + n;
+}
+
+template <class T>
+void fill(void* to, const void* value, int64_t n) {
+  T one;
+  std::memcpy(&one, value, sizeof one);
+  T* out = static_cast<T*>(to);
+  for (int64_t i = 0; i < n; ++i) out[i] = one;
+}
+
+void fill_bytes(void* to, const void* value, int64_t n, int32_t size) {
+  switch (size) {
+    case 1: return fill<uint8_t>(to, value, n);
+    case 2: return fill<uint16_t>(to, value, n);
+    case 4: return fill<uint32_t>(to, value, n);
+    default: return fill<uint64_t>(to, value, n);
+  }
+}
+
+/// What a tile covers: rows of the kept domain, and positions of the reduced one (pointwise: one
+/// "row", and positions of the kept domain).
+struct Tile {
+  int64_t row0, rows, r0, count;
+  int64_t points() const { return rows * count; }
+};
+
+class Runner {
+ public:
+  Runner(const plan::KernelArgs& args)
+      : args_(args),
+        code_(static_cast<const TileKernel*>(args.data)->code()),
+        header_(*reinterpret_cast<const LoopHeader*>(args.params)),
+        plan_(header_.recompute != 0 ? code_.chunked : code_.whole),
+        layout_(static_cast<Layout>(header_.layout)),
+        inputs_(static_cast<int32_t>(code_.program.inputs.size())),
+        buffers_(inputs_ + static_cast<int32_t>(code_.program.outputs.size())) {
+    kept_dims_ = args.params + kHeaderWords;
+    reduced_dims_ = kept_dims_ + header_.kept_dims;
+    operands_ = reduced_dims_ + header_.reduced_dims;
+    operand_words_ = 1 + header_.kept_dims + header_.reduced_dims;
+    offsets_ = operands_ + header_.operands * operand_words_;
+    scratch_ = static_cast<char*>(args.scratch);
+    pointers_ = static_cast<void**>(args.scratch);
+    state_bytes_ = 64 + (header_.depth + 1) * row_bytes();
+    for (size_t s = 0; s < plan_.slots.size(); ++s) pointers_[s] = scratch_ + offsets_[s];
+  }
+
+  plan::KernelStatus run(int64_t begin, int64_t end) {
+    for (int32_t s = plan_.setup.begin; s < plan_.setup.end; ++s) setup(plan_.steps.data()[s]);
+    for (size_t s = 0; s < plan_.sections.size(); ++s) {
+      fill_singles(plan_.sections.data()[s].rows);
+      fill_singles(plan_.sections.data()[s].lanes);
+    }
+    for (int64_t unit = begin; unit < end; ++unit) {
+      if (args_.cancel != nullptr && args_.cancel->load(std::memory_order_relaxed)) {
+        return plan::KernelStatus::kCancelled;
+      }
+      const int64_t from = unit * header_.unit;
+      const int64_t to = from + header_.unit < header_.kept ? from + header_.unit : header_.kept;
+      layout_ == Layout::kPointwise ? run_points(from, to) : run_rows(from, to);
+    }
+    return plan::KernelStatus::kOk;
+  }
+
+ private:
+  // ---- operands
+
+  int64_t flags(int32_t operand) const { return operands_[operand * operand_words_]; }
+  Space kept(int32_t operand) const {
+    return {kept_dims_, operands_ + operand * operand_words_ + 1, header_.kept_dims};
+  }
+  Space reduced(int32_t operand) const {
+    return {reduced_dims_, operands_ + operand * operand_words_ + 1 + header_.kept_dims,
+            header_.reduced_dims};
+  }
+
+  /// The two loops of a lane operand over the tile, outer first.
+  template <class F>
+  void for_lanes(int32_t operand, const Tile& tile, const F& f) const {
+    const Space kept_space = kept(operand), reduced_space = reduced(operand);
+    if (layout_ == Layout::kPointwise) return for_runs(kept_space, tile.r0, tile.count, f);
+    const bool across = layout_ == Layout::kRowAcross;
+    const Space& outer = across ? reduced_space : kept_space;
+    const Space& inner = across ? kept_space : reduced_space;
+    const int64_t o0 = across ? tile.r0 : tile.row0, outers = across ? tile.count : tile.rows;
+    const int64_t i0 = across ? tile.row0 : tile.r0, inners = across ? tile.rows : tile.count;
+    for_runs(outer, o0, outers, [&](int64_t base, int64_t step, int64_t n) {
+      for (int64_t k = 0; k < n; ++k, base += step) {
+        for_runs(inner, i0, inners,
+                 [&](int64_t offset, int64_t stride, int64_t m) { f(base + offset, stride, m); });
+      }
+    });
+  }
+
+  template <class F>
+  void for_elements(int32_t operand, Level level, const Tile& tile, const F& f) const {
+    if (level == Level::kLane) return for_lanes(operand, tile, f);
+    for_runs(kept(operand), tile.row0, tile.rows, f);
+  }
+
+  /// Offset of the tile's first element where its elements lie side by side in tile order, else -1.
+  int64_t direct_offset(int32_t operand, Level level, const Tile& tile) const {
+    const int64_t flag = flags(operand);
+    if (level == Level::kRow) {
+      return (flag & kKeptContiguous) != 0 ? tile.row0 : -1;
+    }
+    if ((flag & kInnerContiguous) == 0) return -1;
+    if (layout_ == Layout::kPointwise) return tile.r0;
+    const bool across = layout_ == Layout::kRowAcross;
+    const int64_t outers = across ? tile.count : tile.rows;
+    const int64_t inners = across ? tile.rows : tile.count;
+    const int64_t length = across ? header_.kept : header_.reduced;
+    if (outers != 1 && ((flag & kOuterChained) == 0 || inners != length)) return -1;
+    const int64_t inner0 = across ? tile.row0 : tile.r0;
+    const Space outer = across ? reduced(operand) : kept(operand);
+    const int64_t outer0 = across ? tile.r0 : tile.row0;
+    return inner0 + offset_at(outer, outer0);
+  }
+
+  void fetch(const Step& step, const Tile& tile) {
+    if (step.index >= buffers_) return positions(step, tile);
+    char* const base = static_cast<char*>(args_.buffers[step.index]);
+    if ((flags(step.index) & kSingle) != 0) return;  // filled by setup
+    const int64_t direct = direct_offset(step.index, step.level, tile);
+    if (direct >= 0) {
+      pointers_[step.out] = base + direct * step.size;
+      return;
+    }
+    pointers_[step.out] = scratch_ + offsets_[step.out];
+    switch (step.size) {
+      case 1: return gather<uint8_t>(step, base, tile);
+      case 2: return gather<uint16_t>(step, base, tile);
+      case 4: return gather<uint32_t>(step, base, tile);
+      default: return gather<uint64_t>(step, base, tile);
+    }
+  }
+
+  // One element for the whole domain: its block is filled once.
+  void fill_singles(const StepRange& range) {
+    for (int32_t s = range.begin; s < range.end; ++s) {
+      const Step& step = plan_.steps.data()[s];
+      const bool single = step.kind == StepKind::kFetch && step.index < buffers_ &&
+                          (flags(step.index) & kSingle) != 0;
+      if (!single) continue;
+      const void* value = args_.buffers[step.index];
+      fill_bytes(pointers_[step.out], value, block_points(step.level), step.size);
+    }
+  }
+
+  int64_t block_points(Level level) const {
+    if (level == Level::kRow) return header_.tile_rows;
+    return header_.capacity;
+  }
+
+  template <class T>
+  void gather(const Step& step, const char* base, const Tile& tile) {
+    T* to = static_cast<T*>(pointers_[step.out]);
+    const T* from = reinterpret_cast<const T*>(base);
+    for_elements(step.index, step.level, tile, [&](int64_t offset, int64_t stride, int64_t n) {
+      to = copy_in(to, from + offset, stride, n);
+    });
+  }
+
+  void positions(const Step& step, const Tile& tile) {
+    auto* to = static_cast<int64_t*>(pointers_[step.out]);
+    for_elements(step.index, step.level, tile, [&](int64_t offset, int64_t stride, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) to[i] = offset + i * stride;
+      to += n;
+    });
+  }
+
+  void bind(const Step& step, const Tile& tile) {
+    char* const base = static_cast<char*>(args_.buffers[step.index]);
+    const int64_t direct = direct_offset(step.index, step.level, tile);
+    bool safe = direct >= 0;
+    for (int32_t h = 0; h < step.hazard_count; ++h) {
+      const int32_t input = plan_.hazards.data()[step.partner + h];
+      safe = safe && args_.buffers[input] != args_.buffers[step.index];
+    }
+    pointers_[step.out] = safe ? base + direct * step.size : scratch_ + offsets_[step.out];
+  }
+
+  void store(const Step& step, const Tile& tile) {
+    char* const base = static_cast<char*>(args_.buffers[step.index]);
+    const int64_t direct = direct_offset(step.index, step.level, tile);
+    const void* from = pointers_[step.a];
+    if (direct >= 0) {
+      char* const to = base + direct * step.size;
+      const int64_t n = step.level == Level::kRow ? tile.rows : tile.points();
+      if (to != from) std::memcpy(to, from, static_cast<size_t>(n * step.size));
+      return;
+    }
+    switch (step.size) {
+      case 1: return scatter<uint8_t>(step, base, tile);
+      case 2: return scatter<uint16_t>(step, base, tile);
+      case 4: return scatter<uint32_t>(step, base, tile);
+      default: return scatter<uint64_t>(step, base, tile);
+    }
+  }
+
+  template <class T>
+  void scatter(const Step& step, char* base, const Tile& tile) {
+    const T* from = static_cast<const T*>(pointers_[step.a]);
+    T* to = reinterpret_cast<T*>(base);
+    for_elements(step.index, step.level, tile, [&](int64_t offset, int64_t stride, int64_t n) {
+      from = copy_out(to + offset, from, stride, n);
+    });
+  }
+
+  // ---- steps
+
+  void setup(const Step& step) {
+    switch (step.kind) {
+      case StepKind::kConstant: std::memcpy(pointers_[step.out], &step.bits, 8); break;
+      case StepKind::kScalar: {
+        const double* value = args_.scalars + step.index;
+        if (step.fn == nullptr) {
+          std::memcpy(pointers_[step.out], value, sizeof *value);
+        } else {
+          step.fn(pointers_[step.out], value, nullptr, nullptr, 1);
+        }
+        break;
+      }
+      case StepKind::kFill:
+        fill_bytes(pointers_[step.out], pointers_[step.a], block_points(step.level), step.size);
+        break;
+      default: call(step, 1);
+    }
+  }
+
+  void call(const Step& step, int64_t n) {
+    const void* a = step.a >= 0 ? pointers_[step.a] : nullptr;
+    const void* b = step.b >= 0 ? pointers_[step.b] : nullptr;
+    const void* c = step.c >= 0 ? pointers_[step.c] : nullptr;
+    step.fn(pointers_[step.out], a, b, c, n);
+  }
+
+  void steps(const StepRange& range, const Tile& tile) {
+    for (int32_t s = range.begin; s < range.end; ++s) {
+      const Step& step = plan_.steps.data()[s];
+      switch (step.kind) {
+        case StepKind::kCall:
+          call(step, step.level == Level::kRow ? tile.rows : tile.points());
+          break;
+        case StepKind::kFetch: fetch(step, tile); break;
+        case StepKind::kBind: bind(step, tile); break;
+        case StepKind::kStore: store(step, tile); break;
+        case StepKind::kExpand: expand(step, tile); break;
+        case StepKind::kReduce: reduce(step, tile); break;
+        case StepKind::kScan: scan(step, tile); break;
+        default: break;
+      }
+    }
+  }
+
+  void expand(const Step& step, const Tile& tile) {
+    auto* to = static_cast<char*>(pointers_[step.out]);
+    const auto* from = static_cast<const char*>(pointers_[step.a]);
+    const int64_t size = step.size;
+    if (layout_ == Layout::kRowAcross) {
+      for (int64_t r = 0; r < tile.count; ++r) {
+        std::memcpy(to + r * tile.rows * size, from, static_cast<size_t>(tile.rows * size));
+      }
+      return;
+    }
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      fill_bytes(to + row * tile.count * size, from + row * size, tile.count, step.size);
+    }
+  }
+
+  // ---- reductions
+
+  int64_t row_bytes() const { return (header_.tile_rows * 8 + 63) / 64 * 64; }
+
+  /// Running state of one reduction for the rows of the tile.
+  struct State {
+    int64_t* in_block;  // elements taken into the running value (kRowAcross)
+    int64_t* blocks;    // finished blocks
+    char* value;
+    char* stack;  // finished partial results, the largest first
+  };
+  State state(int32_t reduction) const {
+    char* at = scratch_ + header_.state_offset + reduction * state_bytes_;
+    auto* counters = reinterpret_cast<int64_t*>(at);
+    return {counters, counters + 1, at + 64, at + 64 + row_bytes()};
+  }
+
+  static int64_t height(int64_t blocks) {
+    return __builtin_popcountll(static_cast<uint64_t>(blocks));
+  }
+
+  // A finished block joins those before it as in binary counting: that is the pairwise tree.
+  void push(const Reduction& reduction, const State& s, int64_t rows) {
+    int64_t top = height(*s.blocks);
+    for (int64_t b = *s.blocks; (b & 1) != 0; b >>= 1) {
+      --top;
+      reduction.combine(s.value, s.stack + top * row_bytes(), s.value, nullptr, rows);
+    }
+    std::memcpy(s.stack + top * row_bytes(), s.value, static_cast<size_t>(rows * reduction.size));
+    ++*s.blocks;
+    *s.in_block = 0;
+  }
+
+  void begin(int32_t index) {
+    const State s = state(index);
+    *s.in_block = 0;
+    *s.blocks = 0;
+  }
+
+  void reduce(const Step& step, const Tile& tile) {
+    const Reduction& reduction = plan_.reductions.data()[step.index];
+    const State s = state(step.index);
+    if (tile.count == 0) return;
+    if (reduction.extreme != nullptr) {
+      return reduction.extreme({s.value, static_cast<int64_t*>(pointers_[reduction.out]),
+                                pointers_[step.a], tile.rows, tile.count, row_stride(tile),
+                                r_stride(tile), tile.r0});
+    }
+    if (layout_ == Layout::kRowAcross) return reduce_across(reduction, s, step, tile);
+    const auto* x = static_cast<const char*>(pointers_[step.a]);
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      reduction.row_reduce(s.value + row * reduction.size, x + row * tile.count * reduction.size,
+                           tile.count, reduction.order);
+    }
+    push(reduction, s, tile.rows);
+  }
+
+  void reduce_across(const Reduction& reduction, const State& s, const Step& step,
+                     const Tile& tile) {
+    const auto* x = static_cast<const char*>(pointers_[step.a]);
+    const int64_t bytes = tile.rows * reduction.size;
+    for (int64_t r = 0; r < tile.count; ++r, x += bytes) {
+      if (*s.in_block == 0) {
+        std::memcpy(s.value, x, static_cast<size_t>(bytes));
+      } else {
+        reduction.combine(s.value, s.value, x, nullptr, tile.rows);
+      }
+      if (++*s.in_block == tile::kRowsBlock) push(reduction, s, tile.rows);
+    }
+  }
+
+  void finish(int32_t index, const Tile& tile) {
+    const Reduction& reduction = plan_.reductions.data()[index];
+    if (reduction.scan != nullptr) return;
+    void* const out = pointers_[reduction.out];
+    if (header_.reduced == 0) {
+      const bool is_index = reduction.extreme != nullptr;
+      const uint64_t value = is_index ? 0 : reduction.identity;
+      return fill_bytes(out, &value, tile.rows, is_index ? 8 : reduction.size);
+    }
+    if (reduction.extreme != nullptr) return;
+    const State s = state(index);
+    if (*s.in_block > 0) push(reduction, s, tile.rows);
+    int64_t top = height(*s.blocks) - 1;
+    std::memcpy(out, s.stack + top * row_bytes(), static_cast<size_t>(tile.rows * reduction.size));
+    while (--top >= 0) reduction.combine(out, s.stack + top * row_bytes(), out, nullptr, tile.rows);
+  }
+
+  int64_t row_stride(const Tile& tile) const {
+    return layout_ == Layout::kRowAcross ? 1 : tile.count;
+  }
+  int64_t r_stride(const Tile& tile) const { return layout_ == Layout::kRowAcross ? tile.rows : 1; }
+
+  void scan(const Step& step, const Tile& tile) {
+    const Reduction& reduction = plan_.reductions.data()[step.index];
+    reduction.scan({pointers_[step.out], state(step.index).value, pointers_[step.a], tile.rows,
+                    tile.count, row_stride(tile), r_stride(tile), tile.r0});
+  }
+
+  // ---- the domain
+
+  void run_points(int64_t from, int64_t to) {
+    const StepRange& lanes = plan_.sections.data()[0].lanes;
+    for (int64_t at = from; at < to; at += header_.tile_r) {
+      const int64_t n = to - at < header_.tile_r ? to - at : header_.tile_r;
+      steps(lanes, {0, 1, at, n});
+    }
+  }
+
+  void run_rows(int64_t from, int64_t to) {
+    for (int64_t row = from; row < to; row += header_.tile_rows) {
+      const int64_t rows = to - row < header_.tile_rows ? to - row : header_.tile_rows;
+      const int64_t count = static_cast<int64_t>(plan_.sections.size());
+      for (int64_t s = 0; s < count; ++s) section(plan_.sections.data()[s], row, rows);
+    }
+  }
+
+  void section(const Section& section, int64_t row, int64_t rows) {
+    steps(section.rows, {row, rows, 0, 0});
+    for (int32_t k = section.reductions.begin; k < section.reductions.end; ++k) begin(k);
+    if (section.lanes.begin < section.lanes.end) {
+      for (int64_t r = 0; r < header_.reduced; r += header_.tile_r) {
+        const int64_t left = header_.reduced - r;
+        const int64_t n = left < header_.tile_r ? left : header_.tile_r;
+        steps(section.lanes, {row, rows, r, n});
+      }
+    }
+    for (int32_t k = section.reductions.begin; k < section.reductions.end; ++k) {
+      finish(k, {row, rows, 0, 0});
+    }
+  }
+
+  const plan::KernelArgs& args_;
+  const TileKernel::Code& code_;
+  const LoopHeader& header_;
+  const Schedule& plan_;
+  const Layout layout_;
+  const int32_t inputs_, buffers_;
+  const int64_t *kept_dims_, *reduced_dims_, *operands_, *offsets_;
+  int64_t operand_words_, state_bytes_;
+  char* scratch_;
+  void** pointers_;
+};
+
+}  // namespace
+
+plan::KernelStatus run(const plan::KernelArgs& args, int64_t begin, int64_t end) {
+  return Runner(args).run(begin, end);
+}
+
+}  // namespace mithril::cpu::MITHRIL_ISA

@@ -1,0 +1,117 @@
+// A tile program in the order in which the interpreter runs it: sections, steps, slots. Shared with
+// the instruction-set builds, so it is plain data.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/isa/isa_table.h"
+#include "tile/program.h"
+
+namespace mithril::cpu {
+
+/// A buffer of scratch that holds one value: one element, one per row of the tile, or one per
+/// point.
+struct Slot {
+  tile::Level level = tile::Level::kLane;
+  int32_t size = 4;  // bytes an element
+};
+
+enum class StepKind : uint8_t {
+  kConstant,  // a constant's bits into a uniform slot
+  kScalar,    // run-time scalar into a uniform slot (as double; a cast follows)
+  kFill,      // uniform slot over a row or lane slot
+  kFetch,     // an operand's elements: in place where they lie side by side, else copied
+  kExpand,    // row slot over a lane slot
+  kCall,      // an instruction
+  kBind,      // lets the producer of an output write to it directly where that is possible
+  kStore,     // a slot to an operand
+  kReduce,    // a lane slot into the running state of a reduction
+  kScan,
+};
+
+struct Step {
+  StepKind kind = StepKind::kCall;
+  tile::Level level = tile::Level::kLane;
+  int32_t size = 0;                          // bytes an element of `out` (of the stored value)
+  int32_t out = -1, a = -1, b = -1, c = -1;  // slots
+  int32_t index = 0;                         // operand, scalar, or reduction
+  int32_t partner =
+      -1;  // kBind: position of the first hazard in `hazards`; kStore: same slot bound
+  int32_t hazard_count = 0;
+  LaneFn fn = nullptr;
+  uint64_t bits = 0;
+};
+
+/// A reduction or scan: how elements join the state, and where the result goes.
+struct Reduction {
+  LaneFn combine = nullptr;  // two elements; null for arg* and scans
+  RowReduceFn row_reduce = nullptr;
+  ExtremeFn extreme = nullptr;
+  ScanFn scan = nullptr;
+  tile::Order order = tile::Order::kLanes;
+  int32_t size = 4;  // bytes an element
+  int32_t out = -1;  // row slot of the result (scan: lane slot)
+  uint64_t identity = 0;
+};
+
+struct StepRange {
+  int32_t begin = 0, end = 0;
+};
+
+/// Row values first, then the lane values of each chunk, then the reductions are finished.
+struct Section {
+  StepRange rows, lanes, reductions;  // reductions: indices into Schedule::reductions
+};
+
+struct Schedule {
+  std::vector<Slot> slots;
+  std::vector<Step> steps;
+  std::vector<Section> sections;
+  std::vector<Reduction> reductions;
+  std::vector<int32_t> hazards;  // input operands
+  StepRange setup;               // once per call
+};
+
+/// `recompute`: lane values do not outlive their section (a row is visited in several chunks, once
+/// per section); else they do (whole rows fit the tile).
+Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute);
+
+/// Section of every instruction: the number of reductions on the longest path to it.
+std::vector<int32_t> sections_of(const tile::Program& program);
+
+/// Layout of KernelArgs::params, then dims and operands.
+enum class Layout : int64_t {
+  kPointwise,  // a tile is a run of the kept domain
+  kRowInside,  // a tile is rows × r, r innermost
+  kRowAcross,  // a tile is r × rows, rows innermost
+};
+struct LoopHeader {
+  int64_t layout, recompute;
+  int64_t kept, reduced;      // points
+  int64_t tile_rows, tile_r;  // most of a tile; pointwise: tile_rows 1, tile_r the block
+  int64_t unit;               // rows (pointwise: points) a unit
+  int64_t kept_dims, reduced_dims;
+  int64_t capacity;      // points of a tile
+  int64_t depth;         // of the stacks of partial results
+  int64_t state_offset;  // bytes of scratch before the reductions' states
+  int64_t operands;
+};
+inline constexpr int64_t kHeaderWords = sizeof(LoopHeader) / sizeof(int64_t);
+
+/// Per operand: flags, kept strides, reduced strides. After the operands: byte offset of each slot.
+enum OperandFlag : int64_t {
+  kInnerContiguous = 1,  // the inner dims lie row-major with unit stride
+  kOuterChained = 2,     // … and the outer ones continue them
+  kKeptContiguous = 4,   // the kept dims lie row-major with unit stride
+  kSingle = 8,           // all strides are zero
+};
+
+/// Pseudo operands after inputs and outputs.
+enum Pseudo : int32_t {
+  kPositionOperand,
+  kRowPositionOperand,
+  kReducedPositionOperand,
+  kPseudoCount
+};
+
+}  // namespace mithril::cpu

@@ -1,0 +1,152 @@
+#include "backends/cpu/run_program.h"
+
+#include <cmath>
+#include <unistd.h>
+
+#include <sys/mman.h>
+
+#include "core/checked.h"
+#include "tile/half.h"
+
+namespace mithril::cpu::testing {
+namespace {
+
+/// A copy whose last byte ends a page; both neighbours of the mapping cannot be touched.
+class Guarded {
+ public:
+  explicit Guarded(const Bytes& bytes) : size_(bytes.size()) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    inner_ = (size_ + page - 1) / page * page;
+    mapped_ = inner_ + 2 * page;
+    void* at = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    base_ = static_cast<char*>(at);
+    if (inner_ > 0) mprotect(base_ + page, inner_, PROT_READ | PROT_WRITE);
+    data_ = base_ + page + inner_ - size_;
+    if (size_ > 0) std::memcpy(data_, bytes.data(), size_);
+  }
+  ~Guarded() { munmap(base_, mapped_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  char* data() const { return data_; }
+  Bytes bytes() const {
+    const auto* from = reinterpret_cast<const std::byte*>(data_);
+    return Bytes(from, from + size_);
+  }
+
+ private:
+  size_t size_, inner_ = 0, mapped_ = 0;
+  char* base_ = nullptr;
+  char* data_ = nullptr;
+};
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+
+bool is_nan(core::DType dtype, const std::byte* at) {
+  switch (dtype) {
+    case core::DType::kFloat16:
+    case core::DType::kBFloat16: {
+      uint16_t h;
+      std::memcpy(&h, at, 2);
+      return std::isnan(dtype == core::DType::kFloat16 ? tile::half_to_float(h)
+                                                       : tile::bfloat_to_float(h));
+    }
+    case core::DType::kFloat32: {
+      float f;
+      std::memcpy(&f, at, 4);
+      return std::isnan(f);
+    }
+    case core::DType::kFloat64: {
+      double d;
+      std::memcpy(&d, at, 8);
+      return std::isnan(d);
+    }
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::vector<Isa> isas() {
+  std::vector<Isa> out;
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+    if (supports(isa)) out.push_back(isa);
+  }
+  return out;
+}
+
+int64_t Domain::kept_points() const { return *core::element_count(kept); }
+int64_t Domain::reduced_points() const { return *core::element_count(reduced); }
+
+Strides dense(const Domain& domain, bool row) {
+  Strides out{domain.kept, domain.reduced};
+  int64_t step = 1;
+  for (size_t d = domain.reduced.size(); d-- > 0; step *= row ? 1 : domain.reduced[d]) {
+    out.reduced[d] = row ? 0 : step;
+  }
+  for (size_t d = domain.kept.size(); d-- > 0; step *= domain.kept[d]) out.kept[d] = step;
+  return out;
+}
+
+std::vector<Bytes> run(const tile::Program& program, Isa isa, const Domain& domain,
+                       const std::vector<Bytes>& inputs, const std::vector<double>& scalars) {
+  std::vector<Strides> strides;
+  for (uint32_t k = 0; k < program.inputs.size(); ++k) {
+    strides.push_back(dense(domain, input_level(program, k) == tile::Level::kRow));
+  }
+  return run_strided(program, isa, domain, inputs, strides, std::vector<int64_t>(inputs.size(), 0),
+                     scalars);
+}
+
+std::vector<Bytes> run_strided(const tile::Program& program, Isa isa, const Domain& domain,
+                               const std::vector<Bytes>& inputs,
+                               const std::vector<Strides>& input_strides,
+                               const std::vector<int64_t>& base,
+                               const std::vector<double>& scalars) {
+  const auto kernel = TileKernel::make(program, isa).or_throw();
+  std::vector<Strides> strides = input_strides;
+  std::vector<std::unique_ptr<Guarded>> arrays;
+  std::vector<void*> buffers;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    arrays.push_back(std::make_unique<Guarded>(inputs[k]));
+    const auto size = static_cast<int64_t>(core::size_of(program.inputs[k]));
+    buffers.push_back(arrays.back()->data() + base[k] * size);
+  }
+  for (uint32_t k = 0; k < program.outputs.size(); ++k) {
+    const bool row = output_level(program, k) == tile::Level::kRow;
+    strides.push_back(dense(domain, row));
+    const int64_t points = domain.kept_points() * (row ? 1 : domain.reduced_points());
+    const size_t size = static_cast<size_t>(points) * core::size_of(program.outputs[k]);
+    arrays.push_back(std::make_unique<Guarded>(Bytes(size, std::byte{0xee})));
+    buffers.push_back(arrays.back()->data());
+  }
+  std::vector<OperandStrides> operands;
+  for (const Strides& s : strides) operands.push_back({s.kept, s.reduced});
+  const Loop loop = make_loop(*kernel, domain.kept, domain.reduced, operands);
+  const size_t scratch_bytes = (loop.scratch_bytes + 63) / 64 * 64;
+  const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, scratch_bytes + 64));
+  std::memset(scratch.get(), 0xee, scratch_bytes);
+  plan::ErrorSlot error;
+  plan::KernelArgs args{
+      buffers.data(), loop.params.data(), scalars.data(), kernel.get(), scratch.get(), 0, &error,
+      nullptr};
+  const FloatEnvironment environment;
+  for (int64_t unit = loop.units; unit-- > 0;) kernel->function()(args, unit, unit + 1);
+  std::vector<Bytes> out;
+  for (size_t k = inputs.size(); k < arrays.size(); ++k) out.push_back(arrays[k]->bytes());
+  return out;
+}
+
+int64_t first_difference(core::DType dtype, const Bytes& a, const Bytes& b) {
+  const size_t size = core::size_of(dtype);
+  if (a.size() != b.size()) return static_cast<int64_t>(std::min(a.size(), b.size()) / size);
+  for (size_t at = 0; at < a.size(); at += size) {
+    if (std::memcmp(&a[at], &b[at], size) == 0) continue;
+    if (is_nan(dtype, &a[at]) && is_nan(dtype, &b[at])) continue;
+    return static_cast<int64_t>(at / size);
+  }
+  return -1;
+}
+
+}  // namespace mithril::cpu::testing

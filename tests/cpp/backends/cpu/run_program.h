@@ -1,0 +1,61 @@
+// Runs a tile program through the interpreter on arrays of bytes, for tests.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/float_env.h"
+#include "backends/cpu/interpreter.h"
+#include "tile/program.h"
+
+namespace mithril::cpu::testing {
+
+using Bytes = std::vector<std::byte>;
+
+template <class T>
+Bytes bytes_of(const std::vector<T>& values) {
+  Bytes out(values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(out.data(), values.data(), out.size());
+  return out;
+}
+
+template <class T>
+std::vector<T> values_of(const Bytes& bytes) {
+  std::vector<T> out(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+/// Every instruction set that this machine has.
+std::vector<Isa> isas();
+
+struct Domain {
+  std::vector<int64_t> kept, reduced;
+  int64_t kept_points() const;
+  int64_t reduced_points() const;
+};
+
+/// Row-major strides of a full (or row) operand over the domain.
+struct Strides {
+  std::vector<int64_t> kept, reduced;
+};
+Strides dense(const Domain& domain, bool row);
+
+/// Dense inputs and outputs, units run one by one in falling order. Reads and writes outside the
+/// arrays fault (guard pages).
+std::vector<Bytes> run(const tile::Program& program, Isa isa, const Domain& domain,
+                       const std::vector<Bytes>& inputs, const std::vector<double>& scalars = {});
+
+/// The same with inputs at given strides; `base[k]` is the index of element 0 in inputs[k].
+std::vector<Bytes> run_strided(const tile::Program& program, Isa isa, const Domain& domain,
+                               const std::vector<Bytes>& inputs,
+                               const std::vector<Strides>& strides,
+                               const std::vector<int64_t>& base,
+                               const std::vector<double>& scalars = {});
+
+/// Equal bytes, all NaNs of a float type counting as equal; -1, or the first differing element.
+int64_t first_difference(core::DType dtype, const Bytes& a, const Bytes& b);
+
+}  // namespace mithril::cpu::testing
