@@ -56,6 +56,7 @@ void result_kind(const OpDef& op, const OutputDef& output, RuleBuilder& rule) {
     case DTypeRule::Result::kSameAs:
       if (rule.has(output.dtype.name)) rule.same_kind(out, rule.in(output.dtype.name));
       return;
+    case DTypeRule::Result::kOfValue:
     case DTypeRule::Result::kAttr: rule.kind(out, infer::kTensor); return;
     case DTypeRule::Result::kHost: rule.kind(out, infer::kHost); return;
   }

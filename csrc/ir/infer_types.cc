@@ -59,10 +59,35 @@ DType compute_type(const OpDef& op, const Graph& graph, std::span<const ValueId>
   const bool is_float = core::is_float(*joined);
   if (op.compute == DTypeRule::Compute::kPromoteFloat && !is_float) return graph.default_float;
   if (op.compute == DTypeRule::Compute::kPromoteInt && !is_float) return graph.default_int;
+  const bool as_number = op.compute == DTypeRule::Compute::kPromoteNumber;
+  if (as_number && *joined == DType::kBool) return graph.default_int;
   return *joined;
 }
 
 namespace {
+
+// The abstract types of a host value in the types of the graph.
+DType concrete(const Graph& graph, DType dtype) {
+  if (dtype == DType::kAnyFloat) return graph.default_float;
+  if (dtype == DType::kAnyInt) return graph.default_int;
+  return dtype;
+}
+
+// Numbers nested in lists: the largest kind among them. Depth is at most HostValue::kMaxDepth.
+Kind kind_in(const HostValue& value) {
+  if (!value.is_sequence()) return weak_kind(value).value_or(Kind::kFloat);
+  Kind kind = value.items().empty() ? Kind::kFloat : Kind::kBool;
+  for (const HostValue& item : value.items()) kind = std::max(kind, kind_in(item));
+  return kind;
+}
+
+DType type_of_literal(const Graph& graph, const Attrs& attrs) {
+  const HostValue* value = attrs.find("value");
+  if (value == nullptr) value = attrs.find("input");
+  if (value == nullptr) return graph.default_float;
+  if (value->is_tensor()) return concrete(graph, value->as_tensor()->dtype);
+  return default_of(graph, kind_in(*value));
+}
 
 DType result_type(const OpDef& op, const DTypeRule& rule, const Graph& graph,
                   std::span<const ValueId> operands, const Attrs& attrs, DType compute) {
@@ -72,6 +97,7 @@ DType result_type(const OpDef& op, const DTypeRule& rule, const Graph& graph,
     case DTypeRule::Result::kDefaultInt: return graph.default_int;
     case DTypeRule::Result::kDefaultFloat: return graph.default_float;
     case DTypeRule::Result::kHost: return DType::kBool;
+    case DTypeRule::Result::kOfValue: return type_of_literal(graph, attrs);
     case DTypeRule::Result::kSameAs: {
       const int index = op.input_index(rule.name);
       MITHRIL_CHECK(index >= 0, "{}: result of the type of unknown operand '{}'", op.name,
@@ -85,7 +111,7 @@ DType result_type(const OpDef& op, const DTypeRule& rule, const Graph& graph,
     }
     case DTypeRule::Result::kAttr: {
       const HostValue* dtype = attrs.find(rule.name);
-      if (dtype != nullptr && dtype->is_dtype()) return dtype->as_dtype();
+      if (dtype != nullptr && dtype->is_dtype()) return concrete(graph, dtype->as_dtype());
       DTypeRule fallback = rule;
       fallback.result = rule.fallback;
       return result_type(op, fallback, graph, operands, attrs, compute);
@@ -147,8 +173,11 @@ core::Result<std::optional<HostValue>> host_result_value(const OpDef& op, Graph&
     types.push_back(Type::host_value(type_of(values.back())));
   }
   const HostCall call{values, attrs, graph.dims, types};
-  MITHRIL_ASSIGN(HostValue value, op.host(call));
-  return std::optional<HostValue>(std::move(value));
+  auto value = op.host(call);
+  if (value.ok()) return std::optional<HostValue>(std::move(*value));
+  // A number that depends on a size in a way that no expression states: known when sizes are.
+  if (value.error().code == Code::kShapeUnknown) return std::optional<HostValue>();
+  return std::move(value).status();
 }
 
 bool has_tensor_operand(const Graph& graph, std::span<const ValueId> operands) {
@@ -261,7 +290,8 @@ core::Result<Inferred> infer_types(const OpDef& op, Graph& graph,
     }
   }
   const DType compute = compute_type(op, graph, operands, attrs);
-  if (op.body == BodyKind::kPointwise) {
+  // Without tensors the rule says what the result is: a number, or a shape that a key gives.
+  if (op.body == BodyKind::kPointwise && (tensors || !op.shape_rule)) {
     MITHRIL_ASSIGN(Shape shape, broadcast_shapes(op, graph, operands));
     for (const OutputDef& output : op.outputs) {
       const DType dtype = result_type(op, output.dtype, graph, operands, attrs, compute);

@@ -99,6 +99,13 @@ OpDefBuilder& OpDefBuilder::input(std::string name, infer::KindSet kinds) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::input(std::string name, infer::KindSet kinds,
+                                  HostValue default_value) {
+  input(std::move(name), kinds);
+  def_.inputs.back().default_value = std::move(default_value);
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::variadic(std::string name, infer::KindSet kinds) {
   input(std::move(name), kinds);
   def_.inputs.back().variadic = true;
@@ -108,6 +115,12 @@ OpDefBuilder& OpDefBuilder::variadic(std::string name, infer::KindSet kinds) {
 OpDefBuilder& OpDefBuilder::optional(std::string name, infer::KindSet kinds) {
   input(std::move(name), kinds);
   def_.inputs.back().optional = true;
+  return *this;
+}
+
+OpDefBuilder& OpDefBuilder::optional(std::string name, infer::KindSet kinds, std::string when) {
+  optional(std::move(name), kinds);
+  def_.inputs.back().when = std::move(when);
   return *this;
 }
 
@@ -175,6 +188,12 @@ OpDefBuilder& OpDefBuilder::promote_float(std::initializer_list<const char*> inp
 OpDefBuilder& OpDefBuilder::promote_int(std::initializer_list<const char*> inputs) {
   promote(inputs);
   def_.compute = DTypeRule::Compute::kPromoteInt;
+  return *this;
+}
+
+OpDefBuilder& OpDefBuilder::promote_number(std::initializer_list<const char*> inputs) {
+  promote(inputs);
+  def_.compute = DTypeRule::Compute::kPromoteNumber;
   return *this;
 }
 

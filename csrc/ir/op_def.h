@@ -30,6 +30,7 @@ struct DTypeRule {
     kPromote,       // all promoted operands get their common type
     kPromoteFloat,  // as kPromote; bool and integers become the backend's float type
     kPromoteInt,    // as kPromote; bool and integers become the target's default integer (sums)
+    kPromoteNumber,  // as kPromote; bool becomes the target's default integer (// ** << >>)
   };
   enum class Result : uint8_t {
     kCompute,       // the compute type
@@ -39,6 +40,8 @@ struct DTypeRule {
     kDefaultFloat,
     kAttr,          // a dtype attribute; none: `fallback`
     kHost,          // the result is a host value
+    kOfValue,       // the type of the host value `value` or `input`: literals have one, numbers
+                    // the default one of their kind
   };
   Result result = Result::kCompute;
   std::string name;                            // kSameAs: operand; kAttr: attribute
@@ -69,6 +72,7 @@ struct InputDef {
   bool is_key = false;        // `.key`: a host default; attribute when known, operand when wired
   bool variadic = false;      // a list or tuple of operands; the last input
   bool optional = false;      // may be absent
+  std::string when;           // optional: the bool attribute that says whether it exists
   bool trainable = false;
   std::optional<HostValue> default_value;
   Init init;
@@ -121,6 +125,7 @@ struct PointwiseCall {
   std::span<const tile::Reg> in;
   const Attrs& attrs;
   DType result;
+  tile::Order order = tile::Order::kLanes;  // row bodies: of the node's sums and products
 };
 using PointwiseFn = std::function<tile::Reg(tile::Builder&, const PointwiseCall&)>;
 using GradientFn = std::function<void(GradBuilder&)>;
@@ -180,8 +185,12 @@ class OpDefBuilder {
   OpDefBuilder& doc(std::string text);
   OpDefBuilder& formula(std::string latex);
   OpDefBuilder& input(std::string name, infer::KindSet kinds);
+  /// With the value that it has when nothing is given: a weak scalar that takes part in promotion.
+  OpDefBuilder& input(std::string name, infer::KindSet kinds, HostValue default_value);
   OpDefBuilder& variadic(std::string name, infer::KindSet kinds);
   OpDefBuilder& optional(std::string name, infer::KindSet kinds);
+  /// Exists in a model when the attribute `when` is true ("use_bias").
+  OpDefBuilder& optional(std::string name, infer::KindSet kinds, std::string when);
   /// An input with a host default: a key of the model, an attribute where its value is known.
   OpDefBuilder& key(std::string name, HostValue default_value);
   OpDefBuilder& key(std::string name);  // no default: must be given
@@ -195,6 +204,7 @@ class OpDefBuilder {
   OpDefBuilder& promote(std::initializer_list<const char*> inputs = {});
   OpDefBuilder& promote_float(std::initializer_list<const char*> inputs = {});
   OpDefBuilder& promote_int(std::initializer_list<const char*> inputs = {});
+  OpDefBuilder& promote_number(std::initializer_list<const char*> inputs = {});
   OpDefBuilder& rule(infer::Rule rule);
   OpDefBuilder& compose(std::function<Value(Builder&)> body);
   OpDefBuilder& compose_many(ComposeFn body);
