@@ -1,0 +1,107 @@
+#include "ops/block.h"
+
+namespace mithril::ops {
+
+OpDefBuilder& unary_cases(OpDefBuilder& block, const Attrs& attrs) {
+  return block.with(at({{"input", {2, 3}}}, attrs))
+      .with(at({{"input", {}}}, attrs))
+      .with(at({{"input", {3, 0}}}, attrs))
+      .with(at({{"input", {2, 1, 17}}}, attrs));
+}
+
+OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const std::string& right) {
+  return block.with(at({{left, {2, 3}}, {right, {2, 3}}}))
+      .with(at({{left, {2, 3}}, {right, {3}}}))
+      .with(at({{left, {4, 1}}, {right, {2, 1, 3}}}))
+      .with(at({{left, {}}, {right, {5}}}))
+      .with(at({{left, {0, 3}}, {right, {1, 3}}}))
+      .rejects(at({{left, {2, 3}}, {right, {4}}}), "operands must broadcast together");
+}
+
+HostValue size_value(infer::Dim dim) {
+  return dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()});
+}
+
+HostValue shape_value(const Shape& shape) {
+  HostValue::Tuple dims;
+  for (const infer::Dim dim : shape) dims.push_back(size_value(dim));
+  return HostValue::tuple(std::move(dims));
+}
+
+std::vector<int64_t> axes_of(const HostValue& axis, size_t rank) {
+  const auto from_start = [&](int64_t a) { return a < 0 ? a + static_cast<int64_t>(rank) : a; };
+  std::vector<int64_t> out;
+  if (axis.is_int()) {
+    out.push_back(from_start(axis.as_int()));
+  } else if (axis.is_sequence()) {
+    for (const HostValue& item : axis.items()) out.push_back(from_start(item.as_int()));
+  } else {
+    for (size_t i = 0; i < rank; ++i) out.push_back(static_cast<int64_t>(i));
+  }
+  return out;
+}
+
+bool needs_known_axis(Builder& b) {
+  if (!b.has("axis")) return false;
+  unsupported(b, b.op().name + ": the axis must be known when the model is compiled");
+  return true;
+}
+
+Operand given(const Builder& b, std::string_view name) {
+  if (b.has(name)) return b.in(name);
+  return b.attr(name);
+}
+
+Value reduce(std::string_view op, Value x, Operand axis, Operand keepdim) {
+  if (!x) return {};
+  return x.builder->call(op, {x, std::move(axis), std::move(keepdim)});
+}
+
+Value broadcast_like(Value x, Value like) {
+  if (!x || x.shape() == like.shape()) return x;
+  return ir::apply("broadcast_like", {x, like});
+}
+
+Value swap_axes(Value x, int64_t axis1, int64_t axis2) {
+  return ir::apply("swapaxes", {x}, {{"axis1", HostValue(axis1)}, {"axis2", HostValue(axis2)}});
+}
+
+Value expand_dims(Value x, HostValue axis) {
+  return ir::apply("expand_dims", {x}, {{"axis", std::move(axis)}});
+}
+
+Value count(Value x, const HostValue& axis) {
+  if (!x) return {};
+  infer::DimTable& dims = x.builder->graph().dims;
+  infer::Dim product = 1;
+  for (const int64_t a : axes_of(axis, x.rank())) {
+    product = dims.mul(product, x.shape()[static_cast<size_t>(a)]);
+  }
+  return x.builder->call("constant", {},
+                         {{"value", size_value(product)}, {"dtype", HostValue(x.dtype())}});
+}
+
+Value full(Builder& b, HostValue shape, double value, DType dtype) {
+  return b.call(
+      "full", {},
+      {{"shape", std::move(shape)},
+       {"value", core::is_float(dtype) ? HostValue(value) : HostValue(static_cast<int64_t>(value))},
+       {"dtype", HostValue(dtype)}});
+}
+
+Value with_reduced_axes(GradBuilder& g, Value reduced) {
+  const Value x = g.in("input");
+  if (!reduced || reduced.rank() == x.rank()) return reduced;
+  if (needs_known_axis(g.builder())) return {};
+  Shape shape = x.shape();
+  for (const int64_t axis : axes_of(g.attr("axis"), x.rank())) {
+    shape[static_cast<size_t>(axis)] = infer::Dim(1);
+  }
+  return reshape(reduced, shape_value(shape));
+}
+
+void unsupported(Builder& b, const std::string& message) {
+  b.fail(core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported, "{}", message));
+}
+
+}  // namespace mithril::ops

@@ -1,0 +1,90 @@
+// What every file of blocks uses: the names of the block language and shorthands for its formulas.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "infer/kind.h"
+#include "infer/rule.h"
+#include "ir/builder.h"
+#include "ir/op_def.h"
+#include "ops/families.h"
+
+namespace mithril::ops {
+
+using core::DType;
+using core::HostValue;
+using infer::IntOp;
+using infer::kFloating;
+using infer::kHost;
+using infer::kIntegral;
+using infer::kIntegralNum;
+using infer::kNum;
+using infer::kNumeric;
+using infer::kTensor;
+using infer::kTensorBool;
+using infer::kTensorInt;
+using infer::RuleBuilder;
+using infer::Term;
+using ir::Attrs;
+using ir::boolean;
+using ir::Builder;
+using ir::computed;
+using ir::default_float;
+using ir::default_int;
+using ir::dtype_attr;
+using ir::DTypeRule;
+using ir::GradBuilder;
+using ir::host_result;
+using ir::Init;
+using ir::OpDefBuilder;
+using ir::Operand;
+using ir::OpFamily;
+using ir::PointwiseCall;
+using ir::same_as;
+using ir::Sample;
+using ir::Shape;
+using ir::Value;
+using ResultType = DTypeRule::Result;
+
+using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+/// A case of the test matrix.
+inline Sample at(Shapes shapes, Attrs attrs = {}) { return {std::move(shapes), std::move(attrs)}; }
+
+/// The shapes that every one-operand elementwise op is tested on.
+OpDefBuilder& unary_cases(OpDefBuilder& block, const Attrs& attrs = {});
+/// The same for two operands: equal, broadcast both ways, rank 0, no elements; and a clash.
+OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const std::string& right);
+
+/// A size or a shape as a host value.
+HostValue size_value(infer::Dim dim);
+HostValue shape_value(const Shape& shape);
+/// Ints as written by a user: an int is one axis, none is all; negative ones count from the end.
+std::vector<int64_t> axes_of(const HostValue& axis, size_t rank);
+
+/// An input of a body as a call takes it: the wire where there is one, else the known value.
+Operand given(const Builder& b, std::string_view name);
+/// `op` over the axes of x, which may be wired.
+Value reduce(std::string_view op, Value x, Operand axis, Operand keepdim);
+/// x with the shape of `like`, repeated along axes of size 1.
+Value broadcast_like(Value x, Value like);
+/// x with two axes exchanged.
+Value swap_axes(Value x, int64_t axis1, int64_t axis2);
+/// x with axes of size 1 put in at `axis` (positions in the result).
+Value expand_dims(Value x, HostValue axis);
+/// How many elements x has along `axis`, as a tensor of rank 0 in the type of x.
+Value count(Value x, const HostValue& axis);
+/// A tensor of that shape, filled.
+Value full(Builder& b, HostValue shape, double value, DType dtype);
+
+/// In the gradient of a reduction: `reduced` (shaped like the result) with the reduced axes put
+/// back as 1, so that it broadcasts against the input.
+Value with_reduced_axes(GradBuilder& g, Value reduced);
+
+/// Whether the axis is wired: the body has failed then, because it needs its value.
+bool needs_known_axis(Builder& b);
+/// Fails a body or a rule with a typed error.
+void unsupported(Builder& b, const std::string& message);
+
+}  // namespace mithril::ops

@@ -1,0 +1,17 @@
+// One function per file of blocks; register.cc calls them.
+#pragma once
+#include "ir/op_def.h"
+
+namespace mithril::ops {
+
+void define_elementwise(ir::OpFamily& ops);
+void define_activation(ir::OpFamily& ops);
+void define_reduce(ir::OpFamily& ops);
+void define_movement(ir::OpFamily& ops);
+void define_index(ir::OpFamily& ops);
+void define_matmul(ir::OpFamily& ops);
+void define_creation(ir::OpFamily& ops);
+void define_host(ir::OpFamily& ops);
+void define_loss(ir::OpFamily& ops);
+
+}  // namespace mithril::ops

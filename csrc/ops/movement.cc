@@ -1,0 +1,275 @@
+// Ops that move or repeat elements and compute nothing: views, joins, paddings.
+#include "ops/block.h"
+
+namespace mithril::ops {
+namespace {
+
+// The cotangent has the elements of the result: give them the input's shape back.
+void reshape_back(GradBuilder& g) { g.d("input") = reshape_like(g.dout(), g.in("input")); }
+
+OpDefBuilder& view(OpDefBuilder& block) {
+  return block.output("output", same_as("input")).builtin();
+}
+
+void define_axes(OpFamily& ops) {
+  view(ops.def("transpose")
+           .python("Transpose")
+           .alias({"permute"})
+           .doc("Axes in another order; none reverses them.")
+           .input("input", kTensor)
+           .key("axes", HostValue()))
+      .rule([](RuleBuilder& r) { r.permute(r.out(), r.in("input"), r.in("axes")); })
+      .gradient([](GradBuilder& g) {
+        if (g.has("axes")) {
+          return unsupported(g.builder(), "transpose: the gradient needs known axes");
+        }
+        const HostValue& axes = g.attr("axes");
+        if (axes.is_none()) {
+          g.d("input") = transpose(g.dout());
+          return;
+        }
+        const std::vector<int64_t> order = axes_of(axes, g.in("input").rank());
+        std::vector<int64_t> inverse(order.size());
+        for (size_t i = 0; i < order.size(); ++i) {
+          inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+        }
+        g.d("input") = transpose(g.dout(), HostValue::ints(inverse));
+      })
+      .with(at({{"input", {2, 3}}}))
+      .with(at({{"input", {2, 3, 4}}}, {{"axes", HostValue::ints({1, 2, 0})}}))
+      .with(at({{"input", {2, 0, 4}}}, {{"axes", HostValue::ints({-1, 0, 1})}}))
+      .with(at({{"input", {}}}))
+      .rejects(at({{"input", {2, 3}}}, {{"axes", HostValue::ints({0, 0})}}), "transpose");
+
+  view(ops.def("swapaxes")
+           .python("SwapAxes")
+           .doc("Two axes exchanged.")
+           .input("input", kTensor)
+           .key("axis1")
+           .key("axis2"))
+      .rule(
+          [](RuleBuilder& r) { r.swap_axes(r.out(), r.in("input"), r.in("axis1"), r.in("axis2")); })
+      .gradient([](GradBuilder& g) {
+        const Operand axis1 = given(g.builder(), "axis1");
+        const Operand axis2 = given(g.builder(), "axis2");
+        g.d("input") = g.builder().call("swapaxes", {g.dout(), axis1, axis2});
+      })
+      .with(at({{"input", {2, 3}}}, {{"axis1", 0}, {"axis2", 1}}))
+      .with(at({{"input", {2, 3, 4}}}, {{"axis1", 0}, {"axis2", -1}}))
+      .rejects(at({{"input", {2, 3}}}, {{"axis1", 0}, {"axis2", 2}}), "swapaxes");
+}
+
+void define_shapes(OpFamily& ops) {
+  view(ops.def("reshape")
+           .python("Reshape")
+           .doc("The elements, in row-major order, in another shape; one size may be -1.")
+           .input("input", kTensor)
+           .key("shape"))
+      .rule([](RuleBuilder& r) { r.reshape(r.out(), r.in("input"), r.in("shape")); })
+      .gradient(reshape_back)
+      .with(at({{"input", {2, 6}}}, {{"shape", HostValue::ints({3, 4})}}))
+      .with(at({{"input", {2, 6}}}, {{"shape", HostValue::ints({-1, 3})}}))
+      .with(at({{"input", {1}}}, {{"shape", HostValue::ints({})}}))
+      .with(at({{"input", {0, 3}}}, {{"shape", HostValue::ints({3, 0})}}))
+      .rejects(at({{"input", {2, 6}}}, {{"shape", HostValue::ints({5, 2})}}), "reshape");
+
+  view(ops.def("flatten")
+           .python("Flatten")
+           .doc("Axes start_dim to end_dim merged into one; by default all but the first.")
+           .input("input", kTensor)
+           .key("start_dim", 1)
+           .key("end_dim", -1))
+      .rule([](RuleBuilder& r) {
+        r.flatten(r.out(), r.in("input"), r.in("start_dim"), r.in("end_dim"));
+      })
+      .gradient(reshape_back)
+      .with(at({{"input", {2, 3, 4}}}))
+      .with(at({{"input", {2, 3, 4}}}, {{"start_dim", 0}}))
+      .with(at({{"input", {2, 3, 4}}}, {{"start_dim", 0}, {"end_dim", 1}}))
+      .with(at({{"input", {0, 3, 4}}}));
+
+  view(ops.def("squeeze")
+           .python("Squeeze")
+           .doc("Axes of size 1 dropped: all of them, or those that axis names.")
+           .input("input", kTensor)
+           .attr("axis", HostValue()))
+      .rule([](RuleBuilder& r) { r.squeeze(r.out(), r.in("input"), r.attr("axis")); })
+      .gradient(reshape_back)
+      .with(at({{"input", {2, 1, 3, 1}}}))
+      .with(at({{"input", {2, 1, 3, 1}}}, {{"axis", 1}}))
+      .rejects(at({{"input", {2, 3}}}, {{"axis", 1}}), "squeeze");
+
+  view(ops.def("expand_dims")
+           .python("ExpandDims")
+           .alias({"unsqueeze"})
+           .doc("Axes of size 1 put in at the positions that axis names in the result.")
+           .input("input", kTensor)
+           .key("axis"))
+      .rule([](RuleBuilder& r) { r.expand_dims(r.out(), r.in("input"), r.in("axis")); })
+      .gradient(reshape_back)
+      .with(at({{"input", {2, 3}}}, {{"axis", 0}}))
+      .with(at({{"input", {2, 3}}}, {{"axis", -1}}))
+      .with(at({{"input", {2, 3}}}, {{"axis", HostValue::ints({0, 2})}}));
+}
+
+void define_broadcasts(OpFamily& ops) {
+  view(ops.def("broadcast_to")
+           .python("BroadcastTo")
+           .doc("The operand repeated along axes of size 1 and new leading axes.")
+           .input("input", kTensor)
+           .key("shape"))
+      .rule([](RuleBuilder& r) { r.broadcast_to(r.out(), r.in("input"), r.in("shape")); })
+      .gradient([](GradBuilder& g) { g.d("input") = g.dout(); })
+      .with(at({{"input", {3}}}, {{"shape", HostValue::ints({2, 3})}}))
+      .with(at({{"input", {2, 1}}}, {{"shape", HostValue::ints({4, 2, 3})}}))
+      .with(at({{"input", {}}}, {{"shape", HostValue::ints({0, 2})}}))
+      .rejects(at({{"input", {3}}}, {{"shape", HostValue::ints({2, 4})}}), "broadcast_to");
+
+  view(ops.def("broadcast_like")
+           .doc("The operand repeated to the shape of another one.")
+           .input("input", kTensor)
+           .input("like", kTensor))
+      .rule([](RuleBuilder& r) {
+        r.same_shape(r.out(), r.in("like"));
+        r.broadcast(r.out(), {r.in("input"), r.in("like")});
+      })
+      .gradient([](GradBuilder& g) { g.d("input") = g.dout(); })
+      .with(at({{"input", {3}}, {"like", {2, 3}}}))
+      .with(at({{"input", {2, 1}}, {"like", {2, 3}}}));
+
+  view(ops.def("sum_to")
+           .doc("Undoes broadcasting: the sum over the axes along which another operand of that "
+                "shape would be repeated.")
+           .input("input", kTensor)
+           .input("like", kTensor))
+      .rule([](RuleBuilder& r) {
+        r.same_shape(r.out(), r.in("like"));
+        r.broadcast(r.in("input"), {r.in("like"), r.in("input")});
+      })
+      .gradient([](GradBuilder& g) { g.d("input") = broadcast_like(g.dout(), g.in("input")); })
+      .with(at({{"input", {2, 3}}, {"like", {3}}}))
+      .with(at({{"input", {4, 2, 3}}, {"like", {2, 1}}}))
+      .with(at({{"input", {2, 3}}, {"like", {2, 3}}}));
+}
+
+// A part of x along one axis, from `start` up to `stop`.
+Value part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
+  if (!x) return {};
+  HostValue::Tuple index(x.rank(), HostValue(core::Slice{}));
+  index[static_cast<size_t>(axis)] =
+      HostValue(core::Slice{size_value(start), size_value(stop), HostValue()});
+  return ir::apply("index", {x}, {{"index", HostValue::tuple(std::move(index))}});
+}
+
+infer::Dim element_count(Value x) {
+  const Shape& shape = x.shape();
+  return x.builder->graph().dims.product(std::span(shape.data(), shape.size()));
+}
+
+void concat_gradient(GradBuilder& g) {
+  if (needs_known_axis(g.builder())) return;
+  const HostValue& key = g.attr("axis");
+  infer::DimTable& dims = g.builder().graph().dims;
+  const bool flat = key.is_none();
+  const int64_t axis = flat ? 0 : axes_of(key, g.out().rank())[0];
+  infer::Dim start = 0;
+  for (size_t i = 0; i < g.count("input"); ++i) {
+    const Value x = g.in("input", i);
+    const infer::Dim size = flat ? element_count(x) : x.shape()[static_cast<size_t>(axis)];
+    const infer::Dim stop = dims.add(start, size);
+    const Value piece = part(g.dout(), axis, start, stop);
+    g.d("input", i) = flat ? reshape_like(piece, x) : piece;
+    start = stop;
+  }
+}
+
+// Equal pieces along an axis, one result each.
+std::vector<Value> pieces(Builder& b) {
+  const Value x = b.in("input");
+  const int64_t number = b.integer_attr("split_size");
+  const int64_t axis = axes_of(b.attr("axis"), x.rank())[0];
+  infer::DimTable& dims = b.graph().dims;
+  const infer::Dim size = dims.floor_div(x.shape()[static_cast<size_t>(axis)], number);
+  std::vector<Value> out;
+  for (int64_t i = 0; i < number; ++i) {
+    out.push_back(part(x, axis, dims.mul(size, i), dims.mul(size, i + 1)));
+  }
+  return out;
+}
+
+void define_joins(OpFamily& ops) {
+  ops.def("concat")
+      .python("Concat")
+      .alias({"concatenate"})
+      .doc("Operands one after the other along the axis; none joins them flattened.")
+      .key("axis", 0)
+      .variadic("input", kTensor)
+      .output("output", computed())
+      .promote()
+      .keys({"input", "axis"})
+      .connect({"input", "axis", "output"})
+      .rule([](RuleBuilder& r) { r.concat(r.out(), r.in("input"), r.in("axis")); })
+      .kernel("concat")
+      .gradient(concat_gradient)
+      .with(at({{"input", {2, 3}}, {"input", {4, 3}}}))
+      .with(at({{"input", {2, 3}}, {"input", {2, 1}}, {"input", {2, 0}}}, {{"axis", -1}}))
+      .with(at({{"input", {2, 3}}, {"input", {4}}}, {{"axis", HostValue()}}))
+      .rejects(at({{"input", {2, 3}}, {"input", {4, 5}}}), "concat");
+
+  ops.def("split")
+      .python("Split")
+      .doc("A list of split_size equal pieces along the axis.")
+      .input("input", kTensor)
+      .attr("split_size")
+      .attr("axis", 0)
+      .output("output", host_result())
+      .rule([](RuleBuilder& r) {
+        r.split(r.out(), r.in("input"), r.attr("split_size"), r.attr("axis"));
+      })
+      .compose_many(pieces)
+      .with(at({{"input", {4, 3}}}, {{"split_size", 2}}))
+      .with(at({{"input", {2, 6}}}, {{"split_size", 3}, {"axis", -1}}));
+
+  view(ops.def("pad")
+           .python("Pad")
+           .doc("Zeros around the operand: pad_width has (low, high) for each axis.")
+           .input("input", kTensor)
+           .key("pad_width"))
+      .kernel("pad")
+      .rule([](RuleBuilder& r) { r.pad(r.out(), r.in("input"), r.in("pad_width")); })
+      .gradient([](GradBuilder& g) {
+        const HostValue& widths = g.attr("pad_width");
+        if (!widths.is_sequence()) {
+          return unsupported(g.builder(), "pad: the gradient needs known widths");
+        }
+        infer::DimTable& dims = g.builder().graph().dims;
+        const Shape& shape = g.in("input").shape();
+        const bool pairs = widths.items().empty() || widths.items()[0].is_sequence();
+        HostValue::Tuple index;
+        for (size_t i = 0; i < shape.size(); ++i) {
+          const HostValue::Tuple& pair = pairs ? widths.items()[i].items() : widths.items();
+          const int64_t low = pair[0].as_int();
+          index.emplace_back(
+              core::Slice{HostValue(low), size_value(dims.add(shape[i], low)), HostValue()});
+        }
+        g.d("input") =
+            ir::apply("index", {g.dout()}, {{"index", HostValue::tuple(std::move(index))}});
+      })
+      .with(
+          at({{"input", {2, 3}}},
+             {{"pad_width", HostValue::tuple({HostValue::ints({1, 0}), HostValue::ints({0, 2})})}}))
+      .with(at(
+          {{"input", {0, 2}}},
+          {{"pad_width", HostValue::tuple({HostValue::ints({1, 1}), HostValue::ints({0, 0})})}}));
+}
+
+}  // namespace
+
+void define_movement(OpFamily& ops) {
+  define_axes(ops);
+  define_shapes(ops);
+  define_broadcasts(ops);
+  define_joins(ops);
+}
+
+}  // namespace mithril::ops

@@ -1,0 +1,260 @@
+// Reductions over axes, and scans along one.
+#include "ops/block.h"
+
+namespace mithril::ops {
+namespace {
+
+using tile::Opcode;
+using tile::Reg;
+
+void reduce_rule(RuleBuilder& r) {
+  r.reduce(r.out(), r.in("input"), r.in("axis"), r.in("keepdim"));
+}
+
+OpDefBuilder& over_axes(OpDefBuilder& block) {
+  return block.input("input", kTensor)
+      .key("axis", HostValue())
+      .key("keepdim", false)
+      .rule(reduce_rule)
+      .with(at({{"input", {2, 5}}}))
+      .with(at({{"input", {3, 4, 2}}}, {{"axis", 1}}))
+      .with(at({{"input", {3, 4, 2}}}, {{"axis", HostValue::ints({0, -1})}, {"keepdim", true}}))
+      .with(at({{"input", {5, 70}}}, {{"axis", 0}}))
+      .with(at({{"input", {2, 5000}}}, {{"axis", -1}}))
+      .with(at({{"input", {}}}))
+      .rejects(at({{"input", {2, 3}}}, {{"axis", 2}}), "axis");
+}
+
+// Sums and the like have a value for no elements, the largest element has not.
+OpDefBuilder& with_identity(OpDefBuilder& block) {
+  return block.with(at({{"input", {0, 3}}}, {{"axis", 0}}))
+      .with(at({{"input", {0, 3}}}, {{"axis", 1}}));
+}
+
+ir::PointwiseFn row(Opcode opcode) {
+  return [opcode](tile::Builder& t, const PointwiseCall& c) {
+    return t.reduce(opcode, c.in[0], c.order);
+  };
+}
+
+void define_sums(OpFamily& ops) {
+  with_identity(over_axes(ops.def("sum")
+                              .python("Sum")
+                              .alias({"reduce_sum"})
+                              .doc("Sum over the axes (none: all); no elements give 0.")
+                              .formula("\\sum_i x_i"))
+                    .output("output", computed())
+                    .promote_int()
+                    .row(row(Opcode::kReduceSum))
+                    .gradient([](GradBuilder& g) {
+                      g.d("input") = broadcast_like(with_reduced_axes(g, g.dout()), g.in("input"));
+                    }));
+
+  over_axes(ops.def("mean")
+                .python("Mean")
+                .alias({"reduce_mean"})
+                .doc("Arithmetic mean over the axes (none: all); no elements give NaN.")
+                .formula("\\frac{1}{n} \\sum_i x_i"))
+      .output("output", computed())
+      .promote_float()
+      .compose([](Builder& b) {
+        if (needs_known_axis(b)) return Value();
+        // Narrow floats are summed in f32: their sum may not fit where their mean does.
+        const Value x = b.in("input");
+        const bool narrow = x && (x.dtype() == DType::kFloat16 || x.dtype() == DType::kBFloat16);
+        const Value wide = narrow ? cast(x, DType::kFloat32) : x;
+        const Value total = reduce("sum", wide, given(b, "axis"), given(b, "keepdim"));
+        const Value result = total / count(wide, b.attr("axis"));
+        return narrow ? cast(result, x.dtype()) : result;
+      })
+      .gradient([](GradBuilder& g) {
+        const Value x = g.in("input");
+        const Value share = with_reduced_axes(g, g.dout()) / count(x, g.attr("axis"));
+        g.d("input") = broadcast_like(share, x);
+      });
+
+  with_identity(over_axes(ops.def("prod")
+                              .python("Prod")
+                              .alias({"reduce_prod"})
+                              .doc("Product over the axes (none: all); no elements give 1.")
+                              .formula("\\prod_i x_i"))
+                    .output("output", computed())
+                    .promote_int()
+                    .row(row(Opcode::kReduceProd))
+                    .gradient([](GradBuilder& g) {
+                      // The product of the others, without dividing by zeros. With one zero it is
+                      // the product of the rest there, and elsewhere that zero times a slope:
+                      // written as `zeros` (which is 0) so that the second derivative is right as
+                      // well.
+                      const Value x = g.in("input");
+                      const HostValue& axis = g.attr("axis");
+                      const Value zero = equal(x, 0.0);
+                      const Value safe = where(zero, 1.0, x);
+                      const Value rest = reduce("prod", safe, axis, HostValue(true)) / safe;
+                      const Value zeros = sum(where(zero, x, 0.0), axis, true);
+                      const Value number = sum(cast(zero, x.dtype()), axis, true);
+                      const Value at_zero =
+                          where(equal(number, 1.0), 1.0, where(equal(number, 2.0), zeros - x, 0.0));
+                      const Value elsewhere =
+                          where(equal(number, 0.0), 1.0, where(equal(number, 1.0), zeros, 0.0));
+                      const Value others = where(zero, at_zero, elsewhere);
+                      g.d("input") = with_reduced_axes(g, g.dout()) * rest * others;
+                    })
+                    .points({0.0}));
+
+  over_axes(ops.def("variance")
+                .python("Variance")
+                .alias({"var"})
+                .doc("Mean squared distance from the mean over the axes (none: all), divided by "
+                     "n - correction.")
+                .formula("\\frac{1}{n - correction} \\sum_i (x_i - \\bar x)^2"))
+      .key("correction", 0.0)
+      .output("output", computed())
+      .promote_float()
+      .compose([](Builder& b) {
+        if (needs_known_axis(b)) return Value();
+        const Value x = b.in("input");
+        const HostValue& axis = b.attr("axis");
+        const Value centred = x - reduce("mean", x, given(b, "axis"), HostValue(true));
+        const Value total = reduce("sum", square(centred), given(b, "axis"), given(b, "keepdim"));
+        return total / ir::apply("subtract", {count(x, axis), given(b, "correction")});
+      })
+      .gradient([](GradBuilder& g) {
+        const Value x = g.in("input");
+        const HostValue& axis = g.attr("axis");
+        const Value freedom =
+            ir::apply("subtract", {count(x, axis), given(g.builder(), "correction")});
+        const Value centred = x - mean(x, axis, true);
+        g.d("input") = with_reduced_axes(g, g.dout()) * centred * 2.0 / freedom;
+      })
+      .with(at({{"input", {4, 3}}}, {{"axis", 0}, {"correction", 1.0}}));
+}
+
+// Equal extreme elements share the gradient.
+void shared_by_ties(GradBuilder& g) {
+  const Value x = g.in("input");
+  const Value wins = equal(x, with_reduced_axes(g, g.out()));
+  const Value ties = sum(cast(wins, x.dtype()), g.attr("axis"), true);
+  g.d("input") = where(wins, with_reduced_axes(g, g.dout()) / ties, 0.0);
+}
+
+void define_extrema(OpFamily& ops) {
+  over_axes(
+      ops.def("max")
+          .python("Max")
+          .alias({"reduce_max"})
+          .doc("Largest element over the axes (none: all); NaN wins, ties share the gradient.")
+          .formula("\\max_i x_i"))
+      .output("output", same_as("input"))
+      .row([](tile::Builder& t, const PointwiseCall& c) {
+        const bool logical = c.in[0].dtype() == DType::kBool;
+        return t.reduce(logical ? Opcode::kReduceAny : Opcode::kReduceMax, c.in[0]);
+      })
+      .gradient(shared_by_ties)
+      .kinks();
+
+  over_axes(ops.def("min")
+                .python("Min")
+                .alias({"reduce_min"})
+                .doc("Smallest element over the axes (none: all); NaN wins, ties share the "
+                     "gradient.")
+                .formula("\\min_i x_i"))
+      .output("output", same_as("input"))
+      .row([](tile::Builder& t, const PointwiseCall& c) {
+        const bool logical = c.in[0].dtype() == DType::kBool;
+        return t.reduce(logical ? Opcode::kReduceAll : Opcode::kReduceMin, c.in[0]);
+      })
+      .gradient(shared_by_ties)
+      .kinks();
+
+  const auto position = [](Opcode opcode) {
+    return [opcode](tile::Builder& t, const PointwiseCall& c) {
+      const bool logical = c.in[0].dtype() == DType::kBool;
+      const Reg x = logical ? t.cast(c.in[0], DType::kInt8) : c.in[0];
+      return t.cast(t.reduce(opcode, x), c.result);
+    };
+  };
+  over_axes(ops.def("argmax")
+                .python("ArgMax")
+                .alias({"reduce_argmax"})
+                .doc("Position of the first largest element along the axis (none: of all elements "
+                     "in row-major order); the first NaN wins."))
+      .output("output", default_int())
+      .row(position(Opcode::kReduceArgMax))
+      .not_differentiable();
+
+  over_axes(ops.def("argmin")
+                .python("ArgMin")
+                .alias({"reduce_argmin"})
+                .doc("Position of the first smallest element along the axis (none: of all elements "
+                     "in row-major order); the first NaN wins."))
+      .output("output", default_int())
+      .row(position(Opcode::kReduceArgMin))
+      .not_differentiable();
+}
+
+void define_logical(OpFamily& ops) {
+  const auto truth = [](Opcode opcode) {
+    return [opcode](tile::Builder& t, const PointwiseCall& c) {
+      return t.reduce(opcode, t.cast(c.in[0], DType::kBool));
+    };
+  };
+  with_identity(over_axes(ops.def("any")
+                              .python("Any")
+                              .alias({"reduce_any"})
+                              .doc("Whether any element over the axes is not zero."))
+                    .output("output", boolean())
+                    .row(truth(Opcode::kReduceAny))
+                    .not_differentiable());
+  with_identity(over_axes(ops.def("all")
+                              .python("All")
+                              .alias({"reduce_all"})
+                              .doc("Whether every element over the axes is not zero."))
+                    .output("output", boolean())
+                    .row(truth(Opcode::kReduceAll))
+                    .not_differentiable());
+}
+
+// x with the order of one axis turned around.
+Value reversed(Value x, int64_t axis) {
+  HostValue::Tuple index(x.rank(), HostValue(core::Slice{}));
+  index[static_cast<size_t>(axes_of(HostValue(axis), x.rank())[0])] =
+      HostValue(core::Slice{HostValue(), HostValue(), HostValue(-1)});
+  return ir::apply("index", {x}, {{"index", HostValue::tuple(std::move(index))}});
+}
+
+void define_scans(OpFamily& ops) {
+  ops.def("cumsum")
+      .python("CumSum")
+      .doc("Running sums along the axis.")
+      .formula("y_i = \\sum_{j \\le i} x_j")
+      .input("input", kTensor)
+      .key("axis", -1)
+      .output("output", computed())
+      .promote_int()
+      .rule([](RuleBuilder& r) {
+        r.same_shape(r.out(), r.in("input"));
+        r.reduce(r.fresh(kTensor), r.in("input"), r.in("axis"), r.constant(false));
+      })
+      .row([](tile::Builder& t, const PointwiseCall& c) { return t.cumsum(c.in[0]); })
+      .gradient([](GradBuilder& g) {
+        if (needs_known_axis(g.builder())) return;
+        const int64_t axis = g.attr("axis").as_int();
+        const Value back = reversed(g.dout(), axis);
+        g.d("input") = reversed(ir::apply("cumsum", {back}, {{"axis", HostValue(axis)}}), axis);
+      })
+      .with(at({{"input", {2, 5}}}))
+      .with(at({{"input", {3, 4, 2}}}, {{"axis", 1}}))
+      .with(at({{"input", {0, 4}}}));
+}
+
+}  // namespace
+
+void define_reduce(OpFamily& ops) {
+  define_sums(ops);
+  define_extrema(ops);
+  define_logical(ops);
+  define_scans(ops);
+}
+
+}  // namespace mithril::ops

@@ -1,0 +1,25 @@
+// The order of families is the order of the op list in documentation and stubs.
+#include "ir/registry.h"
+#include "ops/families.h"
+
+namespace mithril::ir {
+
+void define_builtin_ops(Registry& registry) {
+  constexpr std::pair<const char*, void (*)(OpFamily&)> kFamilies[] = {
+      {"elementwise", ops::define_elementwise},
+      {"activation", ops::define_activation},
+      {"reduce", ops::define_reduce},
+      {"movement", ops::define_movement},
+      {"index", ops::define_index},
+      {"matmul", ops::define_matmul},
+      {"creation", ops::define_creation},
+      {"host", ops::define_host},
+      {"loss", ops::define_loss},
+  };
+  for (const auto& [name, define] : kFamilies) {
+    OpFamily family(registry, name);
+    define(family);
+  }
+}
+
+}  // namespace mithril::ir
