@@ -10,7 +10,12 @@ import importlib.util
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# The same examples in every run; the examples of one test may take as long as they need together.
+hypothesis.settings.register_profile("mithril", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("mithril")
 
 GROUPS = ("pure", "device", "frameworks", "documents")
 NATIVE = ("cpu", "numpy")
