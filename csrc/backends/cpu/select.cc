@@ -205,7 +205,7 @@ class Selector {
     step.grain = kUnitsPerChunk;
     step.scratch_bytes = loop.scratch_bytes;
     step.data = *kernel;
-    if (group.reduced.empty()) step.inplace = overwritable(group, lowered, uses, strides);
+    step.inplace = overwritable(**kernel, group, lowered, uses, strides);
     step.operands = std::move(uses);
     for (const ir::NodeId id : group.nodes) {
       if (!step.label.empty()) step.label += '+';
@@ -217,7 +217,8 @@ class Selector {
   }
 
   // Operands that lie exactly like the first output and are read there only.
-  std::vector<int32_t> overwritable(const Group& group, const select::LoopProgram& lowered,
+  std::vector<int32_t> overwritable(const TileKernel& kernel, const Group& group,
+                                    const select::LoopProgram& lowered,
                                     const std::vector<plan::Use>& uses,
                                     const std::vector<std::vector<int64_t>>& strides) const {
     std::vector<int32_t> out;
@@ -229,7 +230,8 @@ class Selector {
       const bool once = std::count_if(uses.begin(), uses.end(), same_buffer) == 1;
       const bool alike = strides[i] == strides[output] && uses[i].offset == 0 &&
                          dtype(id) == dtype(group.outputs[0]);
-      if (once && alike) out.push_back(static_cast<int32_t>(i));
+      const bool safe = kernel.can_alias(static_cast<uint32_t>(i), 0);
+      if (once && alike && safe) out.push_back(static_cast<int32_t>(i));
     }
     return out;
   }
