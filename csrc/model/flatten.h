@@ -16,14 +16,14 @@ enum class Mode : uint8_t { kEval, kTrain };
 
 struct FlattenOptions {
   std::vector<KeyRef> data_keys, trainable_keys, discard_keys;
-  Config<HostValue> constants;      // constant_keys with their values
-  Config<ShapeTemplate> shapes;     // symbols are shared
-  Config<KindSet> kinds;            // types=
+  Config<HostValue> constants;   // constant_keys with their values
+  Config<ShapeTemplate> shapes;  // symbols are shared
+  Config<KindSet> kinds;         // types=
   Mode mode = Mode::kEval;
-  bool inference = false;           // no gradients will be asked for
-  bool strict = false;              // unknown data_keys are an error instead of a warning
-  bool safe_names = true;           // unnamed run-time data keys are an error
-  bool short_names = true;          // weight_0; else linear_0_weight
+  bool inference = false;   // no gradients will be asked for
+  bool strict = false;      // unknown data_keys are an error instead of a warning
+  bool safe_names = true;   // unnamed run-time data keys are an error
+  bool short_names = true;  // weight_0; else linear_0_weight
   Location where;
 };
 
@@ -37,21 +37,21 @@ struct Warning {
 struct FlatKey {
   std::string name;
   ir::Role role = ir::Role::kData;
-  bool trainable = false;               // params: gradients exist for these
+  bool trainable = false;  // params: gradients exist for these
   KindSet kinds;
-  ir::ValueId value = ir::kNoValue;     // in the graph; none when the graph is deferred
-  std::optional<infer::Dim> fan_in;     // product of the dims that the initialiser counts
+  ir::ValueId value = ir::kNoValue;  // in the graph; none when the graph is deferred
+  std::optional<infer::Dim> fan_in;  // product of the dims that the initialiser counts
   ir::Init init;
-  std::optional<HostValue> initial;     // set_values(initial=True); first value of a state
+  std::optional<HostValue> initial;  // set_values(initial=True); first value of a state
   bool rank_known = false;
-  ir::Shape shape;                      // when rank_known; dims of `FlatGraph::graph.dims`
-  std::string shape_text;               // "[N, (V1, ...), 3]", for messages
-  std::string path;                     // dotted path of the leaf key: seeds of initial values
+  ir::Shape shape;         // when rank_known; dims of `FlatGraph::graph.dims`
+  std::string shape_text;  // "[N, (V1, ...), 3]", for messages
+  std::string path;        // dotted path of the leaf key: seeds of initial values
 };
 
 struct FlatGraph {
   ir::Graph graph;
-  std::vector<FlatKey> keys;            // inputs of the graph, in the model's input order
+  std::vector<FlatKey> keys;  // inputs of the graph, in the model's input order
   std::vector<std::string> outputs;
   std::vector<bool> output_differentiable;
   std::vector<std::string> ignored_keys;  // data_keys that the model lacks: passed through (K11)

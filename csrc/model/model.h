@@ -36,12 +36,12 @@ enum class KeyKind : uint8_t { kInput, kLatentInput, kOutput, kLatentOutput, kIn
 
 /// Facts about a key that a user states when he makes it (IOKey, Tensor, constructor arguments).
 struct KeySpec {
-  std::string name;                      // "" = unnamed
-  std::optional<HostValue> value;        // host value, or tensor literal
-  bool initial = false;                  // the value is only where training starts
-  std::optional<ShapeTemplate> shape;    // makes it a tensor
+  std::string name;                    // "" = unnamed
+  std::optional<HostValue> value;      // host value, or tensor literal
+  bool initial = false;                // the value is only where training starts
+  std::optional<ShapeTemplate> shape;  // makes it a tensor
   std::optional<KindSet> kinds;
-  std::optional<bool> differentiable;    // true makes it a float tensor
+  std::optional<bool> differentiable;  // true makes it a float tensor
 };
 
 /// A handle to a wire; copies are the same handle. Three states: an unattached key (made by
@@ -106,8 +106,8 @@ using Connections = std::vector<std::pair<std::string, Argument>>;
 /// How a setter names a wire: by key, or by connection.
 struct KeyRef {
   KeyRef(std::string key) : name(std::move(key)) {}  // NOLINT
-  KeyRef(const char* key) : name(key) {}               // NOLINT
-  KeyRef(Connection key) : wire(std::move(key)) {}     // NOLINT
+  KeyRef(const char* key) : name(key) {}             // NOLINT
+  KeyRef(Connection key) : wire(std::move(key)) {}   // NOLINT
   std::string name;
   std::optional<Connection> wire;
 };
@@ -116,11 +116,11 @@ using Config = std::vector<std::pair<KeyRef, T>>;
 
 /// Constructor arguments of a model that is one op.
 struct LeafSpec {
-  std::string name;                                       // submodel name; "" = from the class
-  std::vector<std::pair<std::string, HostValue>> attrs;   // `.attr` arguments
-  std::vector<std::pair<std::string, KeySpec>> keys;      // facts of inputs, keys and outputs
-  std::vector<std::string> open;                          // TBD: keys whose default is not taken
-  std::vector<std::string> absent;                        // optional inputs that do not exist
+  std::string name;                                      // submodel name; "" = from the class
+  std::vector<std::pair<std::string, HostValue>> attrs;  // `.attr` arguments
+  std::vector<std::pair<std::string, KeySpec>> keys;     // facts of inputs, keys and outputs
+  std::vector<std::string> open;                         // TBD: keys whose default is not taken
+  std::vector<std::string> absent;                       // optional inputs that do not exist
   /// Ops with a variadic input: this many keys `input1 … inputN`. Without it the variadic input is
   /// one key that takes a list.
   std::optional<size_t> count;
@@ -160,8 +160,8 @@ class Model {
   /// Puts `child` in. Canonical: the one canonical input that `connections` leave open is wired
   /// to this model's single canonical output; none left open, or an empty model: as plain; two or
   /// more: an error that names them (K13).
-  void extend(const Model& child, const Connections& connections = {},
-              Chain chain = Chain::kPlain, Location where = {});
+  void extend(const Model& child, const Connections& connections = {}, Chain chain = Chain::kPlain,
+              Location where = {});
   /// Checks keys of `connections` against the child's (unknown names with suggestion); what
   /// `.connect(...)` does before any parent is known.
   static void check_connections(const Model& child, const Connections& connections,
@@ -223,12 +223,12 @@ class Model {
 
   std::vector<Connection> cins() const;
   std::vector<Connection> couts() const;
-  Connection cin() const;   // throws kCanonical unless there is exactly one
+  Connection cin() const;  // throws kCanonical unless there is exactly one
   Connection cout() const;
 
   // --- what is known of a wire (a key of this model, or any connection of the tree) ----------
   KindSet kinds(const KeyRef& key) const;
-  bool is_valued(const KeyRef& key) const;   // given by the user, at whatever level
+  bool is_valued(const KeyRef& key) const;                  // given by the user, at whatever level
   std::optional<HostValue> value(const KeyRef& key) const;  // complete and without symbols
   std::string print_value(const KeyRef& key) const;
   std::optional<bool> differentiable(const KeyRef& key) const;
@@ -241,16 +241,16 @@ class Model {
   std::vector<infer::Reason> why(const KeyRef& key) const;
 
   // --- the tree -----------------------------------------------------------------------------
-  const std::string& name() const;        // as given, or ""
+  const std::string& name() const;  // as given, or ""
   const std::string& class_name() const;
   bool is_leaf() const;
   bool is_frozen() const;
   /// True from the moment that a model or a call has taken it.
   bool is_submodel() const;
-  const ir::OpDef* op() const;            // leaf only
+  const ir::OpDef* op() const;  // leaf only
   std::optional<Model> parent() const;
   Model outermost() const;
-  std::vector<Model> submodels() const;   // in the order of insertion
+  std::vector<Model> submodels() const;  // in the order of insertion
   size_t submodel_count() const;
   std::vector<Model> topological_submodels() const;
   /// Unique names in the order of submodels(): as given; the class name when it is the only one
@@ -266,9 +266,8 @@ class Model {
 
   // --- names (reference 2.11) ----------------------------------------------------------------
   /// Unnamed keys -> generated names ("$1" -> "$weight_0"), in the order of all_keys().
-  std::vector<std::pair<std::string, std::string>> generate_keys(bool include_internals = true,
-                                                                 bool include_outputs = false)
-      const;
+  std::vector<std::pair<std::string, std::string>> generate_keys(
+      bool include_internals = true, bool include_outputs = false) const;
 
   bool operator==(const Model& other) const;
   /// A number that the binding may leave here (the place of its own object); 0 at first.

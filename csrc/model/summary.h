@@ -10,10 +10,10 @@ namespace mithril::model {
 struct SummaryOptions {
   bool shapes = true;
   bool types = false;
-  bool symbolic = false;            // u1 and (V1, ...) instead of None and ...
+  bool symbolic = false;  // u1 and (V1, ...) instead of None and ...
   bool alternative_shapes = false;
-  int depth = 0;                    // levels of submodels with tables of their own
-  std::string title;                // "" = name or class of the model
+  int depth = 0;      // levels of submodels with tables of their own
+  std::string title;  // "" = name or class of the model
 };
 
 struct SummaryRow {
@@ -21,12 +21,12 @@ struct SummaryRow {
   bool is_output = false;
   std::vector<std::vector<std::string>> shapes;  // one per representation; empty = no tensor
   std::string type;
-  std::vector<std::string> connections;          // "'x'", "'$weight'", "Linear_0.output", a value
+  std::vector<std::string> connections;  // "'x'", "'$weight'", "Linear_0.output", a value
 };
 
 struct SummaryBlock {
-  std::string name;                 // unique name of the submodel
-  std::vector<SummaryRow> rows;     // inputs, then outputs
+  std::string name;              // unique name of the submodel
+  std::vector<SummaryRow> rows;  // inputs, then outputs
 };
 
 struct SummaryTable {

@@ -1,0 +1,247 @@
+// Facts of wires: stated, checked against each other, logged, and played into the solver.
+#include <algorithm>
+
+#include "infer/rule.h"
+#include "model/tree.h"
+
+namespace mithril::model {
+
+using core::Code;
+using core::ErrorKind;
+
+namespace {
+Entry entry_of(Entry::Type type, uint32_t id, uint32_t fact) {
+  Entry entry;
+  entry.type = type;
+  entry.id = id;
+  entry.fact = fact;
+  return entry;
+}
+
+// What a value says of a wire whose value is not fixed: its kind, and the shape of a literal.
+KindSet kinds_of_initial(const HostValue& value) { return infer::kind_of(value); }
+
+// What comes out is what goes in next time, except for its value.
+const infer::Rule kStateRule = [](infer::RuleBuilder& rule) {
+  rule.same(rule.in("input"), rule.out("output"));
+};
+}  // namespace
+
+void Arena::state_kinds(ConnId conn, KindSet kinds, uint32_t fact) {
+  Entry entry = entry_of(Entry::Type::kKinds, root(conns[conn].edge), fact);
+  entry.kinds = kinds;
+  log.push_back(std::move(entry));
+}
+
+void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact) {
+  const auto variadic = [](const infer::TemplateItem& item) {
+    return item.type == infer::TemplateItem::Type::kVariadic;
+  };
+  if (std::count_if(shape.begin(), shape.end(), variadic) > 1) {
+    raise(core::fail(ErrorKind::kShape, Code::kShapeTemplate,
+                     "shape of '{}': at most one variadic is allowed in a template", key(conn)));
+  }
+  for (const infer::TemplateItem& item : shape) {
+    if (item.type != infer::TemplateItem::Type::kSize || item.size >= 0) continue;
+    raise(core::fail(ErrorKind::kShape, Code::kShapeTemplate,
+                     "shape of '{}': sizes must not be negative, got {}", key(conn), item.size));
+  }
+  Entry entry = entry_of(Entry::Type::kShape, root(conns[conn].edge), fact);
+  entry.other = scope;
+  entry.shape = std::make_shared<const ShapeTemplate>(shape);
+  log.push_back(std::move(entry));
+}
+
+void Arena::state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
+  const EdgeId at = root(conns[conn].edge);
+  if (edges[at].value) {
+    if (*edges[at].value == value && edges[at].initial == initial) return;
+    raise(core::fail(ErrorKind::kValue, Code::kValueConflict,
+                     "'{}' has the value {} already and cannot be set to {}", key(conn),
+                     to_string(*edges[at].value), to_string(value)));
+  }
+  Edge& edge = edit_edge(at);
+  edge.value = value;
+  edge.initial = initial;
+  if (!initial) {
+    Entry entry = entry_of(Entry::Type::kValue, at, fact);
+    entry.value = std::make_shared<const HostValue>(value);
+    log.push_back(std::move(entry));
+    return;
+  }
+  state_kinds(conn, kinds_of_initial(value), fact);
+  if (!value.is_tensor()) return;
+  ShapeTemplate shape;
+  for (const int64_t size : value.as_tensor()->shape) {
+    shape.push_back(infer::TemplateItem::of(size));
+  }
+  state_shape(conn, shape, new_scope(), fact);
+}
+
+void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact) {
+  const EdgeId at = root(conns[conn].edge);
+  const Edge& edge = edges[at];
+  if (edge.differentiable && *edge.differentiable != differentiable) {
+    raise(core::fail(ErrorKind::kValue, Code::kDifferentiability,
+                     "'{}' is stated {}differentiable already", key(conn),
+                     *edge.differentiable ? "" : "not "));
+  }
+  if (differentiable && edge.value && !edge.initial) {
+    raise(core::fail(ErrorKind::kValue, Code::kDifferentiability,
+                     "'{}' has a fixed value and cannot be differentiable", key(conn)));
+  }
+  edit_edge(at).differentiable = differentiable;
+  if (differentiable) state_kinds(conn, infer::kFloating, fact);
+}
+
+void Arena::state_rule(NodeId leaf, uint32_t fact) {
+  log.push_back(entry_of(Entry::Type::kRule, leaf, fact));
+}
+
+infer::CellId Arena::cell(EdgeId edge) {
+  const EdgeId at = root(edge);
+  if (!edges[at].cell.valid()) {
+    const infer::CellId made = solver->new_cell(infer::kAny, edges[at].label);
+    edit_edge(at).cell = made;
+  }
+  return edges[at].cell;
+}
+
+infer::FactId Arena::fact_id(uint32_t fact) {
+  Fact& f = facts[fact];
+  if (!f.id.valid()) f.id = solver->new_fact(f.where, f.text);
+  return f.id;
+}
+
+std::string item_key(const ir::InputDef& input, size_t number) {
+  return fmt::format("{}{}", input.name, number);
+}
+
+// The solver keeps names by reference: these live as long as the arena.
+std::string_view Arena::item_name(const ir::InputDef& input, size_t number) {
+  auto found = std::find_if(item_names_.begin(), item_names_.end(),
+                            [&](const auto& names) { return names.first == &input; });
+  if (found == item_names_.end()) {
+    item_names_.emplace_back();
+    found = item_names_.end() - 1;
+    found->first = &input;
+  }
+  while (found->second.size() < number) {
+    found->second.push_back(
+        std::make_unique<std::string>(item_key(input, found->second.size() + 1)));
+  }
+  return *found->second[number - 1];
+}
+
+core::Status Arena::play_rule(const Entry& entry) {
+  const Node& leaf = nodes[entry.id];
+  std::vector<infer::Binding> bindings;
+  size_t items = 0;
+  for (const ConnId c : leaf.conns) {
+    const std::string& name = conns[c].name;
+    const infer::CellId at = cell(conns[c].edge);
+    const int input = leaf.op->input_index(name);
+    const int output = leaf.op->output_index(name);
+    if (input >= 0) {
+      bindings.push_back({leaf.op->inputs[static_cast<size_t>(input)].name, at, nullptr});
+    } else if (output >= 0) {
+      bindings.push_back({leaf.op->outputs[static_cast<size_t>(output)].name, at, nullptr});
+    } else {
+      bindings.push_back({item_name(leaf.op->inputs.back(), ++items), at, nullptr});
+    }
+  }
+  for (const ir::AttrDef& attr : leaf.op->attrs) {
+    const HostValue* value = leaf.attrs.find(attr.name);
+    if (value != nullptr) bindings.push_back({attr.name, {}, value});
+  }
+  return solver->add_rule(leaf.op->name, leaf.op->full_rule, bindings, fact_id(entry.fact));
+}
+
+core::Status Arena::play(const Entry& entry) {
+  switch (entry.type) {
+    case Entry::Type::kRule: return play_rule(entry);
+    case Entry::Type::kKinds:
+      return solver->assert_kind(cell(entry.id), entry.kinds, fact_id(entry.fact));
+    case Entry::Type::kShape: {
+      infer::ScopeId& scope = scopes[entry.other];
+      if (!scope.valid()) scope = solver->new_scope();
+      return solver->assert_shape(cell(entry.id), *entry.shape, scope, fact_id(entry.fact));
+    }
+    case Entry::Type::kValue:
+      return solver->assert_value(cell(entry.id), *entry.value, fact_id(entry.fact));
+    case Entry::Type::kUnify: {
+      // Only where both wires had cells when they were merged; a rebuilt solver has one.
+      const infer::CellId a = edges[entry.id].cell, b = edges[entry.other].cell;
+      if (!a.valid() || !b.valid()) return {};
+      return solver->unify(a, b, fact_id(entry.fact));
+    }
+    case Entry::Type::kSame: {
+      const infer::Binding bindings[] = {{"input", cell(entry.id), nullptr},
+                                         {"output", cell(entry.other), nullptr}};
+      return solver->add_rule("state", kStateRule, bindings, fact_id(entry.fact));
+    }
+  }
+  return {};
+}
+
+core::Status Arena::infer() {
+  if (!solver) {
+    solver = std::make_unique<infer::Solver>();
+  } else if (recording_ && had_solver_ && !mark_) {
+    mark_ = solver->mark();
+  }
+  for (const EdgeId edge : relabelled_) {
+    const EdgeId at = root(edge);
+    if (edges[at].cell.valid()) solver->set_name(edges[at].cell, edges[at].label);
+  }
+  relabelled_.clear();
+  for (; played < log.size(); ++played) MITHRIL_RETURN_IF_ERROR(play(log[played]));
+  return solver->propagate();
+}
+
+// --- specs
+// --------------------------------------------------------------------------------------------
+
+void check_spec(const KeySpec& spec, const Location& where) {
+  const bool scalar_value = spec.value && !spec.value->is_tensor();
+  if (scalar_value && spec.shape) {
+    raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                     "key '{}': the value {} is no tensor and has no shape", spec.name,
+                     to_string(*spec.value)),
+          where);
+  }
+  if (scalar_value && spec.differentiable.value_or(false)) {
+    raise(core::fail(ErrorKind::kValue, Code::kDifferentiability,
+                     "key '{}': the value {} is no tensor and cannot be differentiable", spec.name,
+                     to_string(*spec.value)),
+          where);
+  }
+  if (spec.kinds && spec.shape && !spec.kinds->may_be_tensor()) {
+    raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
+                     "key '{}': a shape makes it a tensor, and its type is {}", spec.name,
+                     infer::to_string(*spec.kinds)),
+          where);
+  }
+  if (spec.kinds && spec.differentiable.value_or(false) &&
+      !spec.kinds->has(infer::ValueKind::kTensorFloat)) {
+    raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
+                     "key '{}': only float tensors are differentiable, and its type is {}",
+                     spec.name, infer::to_string(*spec.kinds)),
+          where);
+  }
+  if (spec.kinds && spec.value && !spec.kinds->meets(infer::kind_of(*spec.value))) {
+    raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
+                     "key '{}': the value {} is not of type {}", spec.name, to_string(*spec.value),
+                     infer::to_string(*spec.kinds)),
+          where);
+  }
+}
+
+void state_spec(Arena& arena, ConnId conn, const KeySpec& spec, uint32_t fact) {
+  if (spec.kinds) arena.state_kinds(conn, *spec.kinds, fact);
+  if (spec.shape) arena.state_shape(conn, *spec.shape, arena.new_scope(), fact);
+  if (spec.value) arena.state_value(conn, *spec.value, spec.initial, fact);
+  if (spec.differentiable) arena.state_differentiable(conn, *spec.differentiable, fact);
+}
+
+}  // namespace mithril::model

@@ -1,0 +1,617 @@
+// Handles: making models, composing them, looking things up.
+#include "model/model.h"
+
+#include <algorithm>
+
+#include "model/extend.h"
+#include "model/tree.h"
+
+namespace mithril::model {
+
+using core::Code;
+using core::ErrorKind;
+
+// --- errors
+// -----------------------------------------------------------------------------------------
+
+void raise(core::Error error, const Location& where) {
+  if (!error.location.known()) {
+    std::string path = std::move(error.location.path);
+    error.location = where;
+    if (!path.empty()) error.location.path = std::move(path);
+  }
+  throw core::ErrorException(std::move(error));
+}
+
+void check(core::Status status, const Location& where, const std::string& path) {
+  if (status.ok()) return;
+  core::Error error = status.take();
+  if (error.location.path.empty()) error.location.path = path;
+  raise(std::move(error), where);
+}
+
+std::string title(const Node& node) {
+  return node.name.empty() ? node.class_name : fmt::format("{} '{}'", node.class_name, node.name);
+}
+
+void unknown_key(const Arena& arena, NodeId node, std::string_view key, const Location& where) {
+  raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{} has no key '{}'{}",
+                   title(arena.node(node)), key, core::suggestion(key, arena.key_names(node))),
+        where);
+}
+
+void check_name(const std::string& name, const Location& where) {
+  if (!name.empty() && name[0] != '$') return;
+  raise(core::fail(ErrorKind::kName, Code::kNameReserved,
+                   "'{}' cannot be the name of a key: names beginning with '$' are generated ones",
+                   name),
+        where);
+}
+
+// --- access
+// -----------------------------------------------------------------------------------------
+
+Access::At Access::at(const Model& model) {
+  At out{model.home_, model.node_};
+  while (out.home->forward) {
+    out.node += out.home->offsets.nodes;
+    out.home = out.home->forward;
+  }
+  return out;
+}
+
+Connection Access::connection(std::shared_ptr<Home> home, ConnId conn) {
+  auto state = std::make_shared<WireState>();
+  state->type = WireState::Type::kAttached;
+  state->home = std::move(home);
+  state->conn = conn;
+  return Connection(std::move(state));
+}
+
+std::pair<std::shared_ptr<Home>, ConnId> Access::locate(const WireState& state) {
+  std::shared_ptr<Home> home = state.home;
+  ConnId conn = state.conn;
+  while (home->forward) {
+    conn += home->offsets.conns;
+    home = home->forward;
+  }
+  return {home, home->arena->surviving(conn)};
+}
+
+ConnId resolve(const Access::At& at, const KeyRef& key, const Location& where) {
+  if (!key.wire) {
+    const ConnId found = at.arena().find(at.node, key.name);
+    if (found == kNone) unknown_key(at.arena(), at.node, key.name, where);
+    return found;
+  }
+  const ConnId found = at.arena().visible(resolve_anywhere(at, key, where), at.node);
+  if (found == kNone) {
+    raise(core::fail(ErrorKind::kKey, Code::kForeign, "connection '{}' is not visible in {}",
+                     key.wire->key(), title(at.get())),
+          where);
+  }
+  return found;
+}
+
+ConnId resolve_anywhere(const Access::At& at, const KeyRef& key, const Location& where) {
+  if (!key.wire) return resolve(at, key, where);
+  const WireState& state = *Access::state(*key.wire);
+  if (state.type == WireState::Type::kAttached) {
+    const auto [home, conn] = Access::locate(state);
+    if (home == at.home) return conn;
+  }
+  if (state.type == WireState::Type::kKey && !state.spec.name.empty()) {
+    return resolve(at, KeyRef(state.spec.name), where);
+  }
+  raise(core::fail(ErrorKind::kKey, Code::kForeign, "connection '{}' does not belong to {}",
+                   key.wire->key(), title(at.get())),
+        where);
+}
+
+// --- pending calls
+// ------------------------------------------------------------------------------------
+
+PendingCall::~PendingCall() {
+  std::vector<Connections> work;
+  work.push_back(std::move(connections));
+  while (!work.empty()) {
+    Connections level = std::move(work.back());
+    work.pop_back();
+    for (auto& [key, argument] : level) {
+      auto state = Access::state(argument.wire);  // the handle's share and this one
+      const bool last = state.use_count() == 2 && state->call && state->call.use_count() == 1;
+      if (last) work.push_back(std::move(state->call->connections));
+    }
+  }
+}
+
+// --- Connection
+// -----------------------------------------------------------------------------------------
+
+Connection::Connection() : state_(std::make_shared<WireState>()) {}
+
+Connection Connection::key(KeySpec spec, Location location) {
+  check_spec(spec, location);
+  auto state = std::make_shared<WireState>();
+  state->spec = std::move(spec);
+  state->where = std::move(location);
+  return Connection(std::move(state));
+}
+
+bool Connection::attached() const { return state_->type == WireState::Type::kAttached; }
+bool Connection::pending() const { return state_->type == WireState::Type::kPending; }
+
+std::string Connection::key() const {
+  if (!attached()) return state_->spec.name;
+  const auto [home, conn] = Access::locate(*state_);
+  return home->arena->key(conn);
+}
+
+bool Connection::is_autogenerated() const {
+  if (!attached()) return state_->spec.name.empty();
+  const auto [home, conn] = Access::locate(*state_);
+  return home->arena->conn(conn).name.empty();
+}
+
+bool Connection::is_exposed() const {
+  if (!attached()) return false;
+  const auto [home, conn] = Access::locate(*state_);
+  return home->arena->conn(conn).exposed;
+}
+
+std::optional<Model> Connection::model() const {
+  if (!attached()) return std::nullopt;
+  const auto [home, conn] = Access::locate(*state_);
+  return Access::model(home, home->arena->conn(conn).node);
+}
+
+const KeySpec& Connection::spec() const { return state_->spec; }
+
+void Connection::set_spec(KeySpec spec) {
+  MITHRIL_CHECK(state_->type == WireState::Type::kKey,
+                "facts of an attached wire are set by its model");
+  check_spec(spec, state_->where);
+  state_->spec = std::move(spec);
+}
+
+bool Connection::same_wire(const Connection& other) const {
+  if (state_ == other.state_) return true;
+  if (!attached() || !other.attached()) return false;
+  const auto [home, conn] = Access::locate(*state_);
+  const auto [other_home, other_conn] = Access::locate(*other.state_);
+  if (home != other_home) return false;
+  const Arena& arena = *home->arena;
+  return arena.root(arena.conn(conn).edge) == arena.root(arena.conn(other_conn).edge);
+}
+
+// --- Argument
+// -------------------------------------------------------------------------------------------
+
+Argument Argument::named(std::string name) {
+  Argument out;
+  out.kind = Kind::kName;
+  out.name = std::move(name);
+  return out;
+}
+
+Argument Argument::of(Connection wire) {
+  Argument out;
+  out.kind = Kind::kWire;
+  out.wire = std::move(wire);
+  return out;
+}
+
+Argument Argument::of(HostValue value) {
+  Argument out;
+  out.kind = Kind::kValue;
+  out.value = std::move(value);
+  return out;
+}
+
+Argument Argument::sequence(std::vector<Argument> items, bool is_list) {
+  Argument out;
+  out.kind = is_list ? Kind::kList : Kind::kTuple;
+  out.items = std::move(items);
+  return out;
+}
+
+// --- making models
+// ----------------------------------------------------------------------------------------
+
+namespace {
+std::shared_ptr<Home> new_home() {
+  auto home = std::make_shared<Home>();
+  home->arena = std::make_unique<Arena>();
+  return home;
+}
+}  // namespace
+
+Model::Model(std::string name, std::string class_name) : home_(new_home()) {
+  Node& node = home_->arena->node(home_->arena->new_node());
+  node.name = std::move(name);
+  node.class_name = std::move(class_name);
+}
+
+Model Model::create(const std::vector<Connection>& outputs,
+                    const std::vector<std::pair<std::string, Connection>>& named, std::string name,
+                    Location where) {
+  Connections roots;
+  for (const Connection& c : outputs) roots.emplace_back("", Argument::of(c));
+  for (const auto& [key, c] : named) roots.emplace_back(key, Argument::of(c));
+  const auto calls = needed_calls(roots);
+  std::vector<Model> children;
+  for (const auto& call : calls) children.push_back(call->child);
+  Model model(std::move(name));
+  Extension extension(model, children, where);
+  for (const auto& call : calls) extension.place_call(call);
+  Arena& arena = extension.arena();
+  const NodeId node = extension.parent();
+  while (arena.node(node).couts.size() != 0) {
+    arena.remove_cout(arena.node(node).couts.begin()->second);
+  }
+  for (const auto& [key, argument] : roots) {
+    const ConnId wire = extension.wire_of(argument.wire);
+    if (!key.empty() && arena.conn(wire).name != key) {
+      check_name(key, where);
+      if (arena.find(node, key) != kNone) {
+        raise(core::fail(ErrorKind::kName, Code::kNameTaken, "the key '{}' exists already", key),
+              where);
+      }
+      arena.set_name(wire, key);
+    }
+    if (!arena.conn(wire).produced()) continue;
+    if (!key.empty()) arena.expose(wire);
+    arena.add_cout(wire);
+  }
+  arena.freeze(node);
+  extension.finish();
+  return model;
+}
+
+void Model::freeze() {
+  const Access::At at = Access::at(*this);
+  Transaction transaction(at.arena());
+  at.arena().freeze(at.node);
+  transaction.commit();
+}
+
+// --- composing
+// ----------------------------------------------------------------------------------------------
+
+namespace {
+
+void refuse_child(const Access::At& child, const Location& where) {
+  const Node& node = child.get();
+  if (node.parent == kNone && !node.claimed) return;
+  raise(core::fail(ErrorKind::kFrozen, Code::kModelFrozen,
+                   "{} is a submodel already and can be used once only", title(node)),
+        where);
+}
+
+void refuse_parent(const Access::At& parent, const Location& where) {
+  const Node& node = parent.get();
+  if (node.parent != kNone || node.claimed) {
+    raise(core::fail(ErrorKind::kFrozen, Code::kModelFrozen,
+                     "{} is a submodel and cannot be extended", title(node)),
+          where);
+  }
+  if (!node.frozen) return;
+  raise(core::fail(ErrorKind::kFrozen, Code::kModelFrozen, "{} is frozen and cannot be extended",
+                   title(node)),
+        where);
+}
+
+}  // namespace
+
+void Model::extend(const Model& child, const Connections& connections, Chain chain,
+                   Location where) {
+  const Access::At own = Access::at(*this), other = Access::at(child);
+  if (own.home == other.home && own.node == other.node) {
+    raise(core::fail(ErrorKind::kName, Code::kModelFrozen, "{} cannot be extended with itself",
+                     title(own.get())),
+          where);
+  }
+  refuse_child(other, where);
+  refuse_parent(own, where);
+  const Connections arguments = normalize(connections, where);
+  const auto calls = needed_calls(arguments);
+  std::vector<Model> children;
+  for (const auto& call : calls) children.push_back(call->child);
+  children.push_back(child);
+  Extension extension(*this, children, where);
+  for (const auto& call : calls) extension.place_call(call);
+  extension.place(child, arguments, chain, false, where);
+  extension.finish();
+}
+
+void Model::check_connections(const Model& child, const Connections& connections, Location where) {
+  const Access::At at = Access::at(child);
+  for (const auto& [key, argument] : connections) {
+    const ConnId conn = at.arena().find(at.node, key);
+    const bool reachable =
+        conn != kNone &&
+        (at.arena().kind(conn) == KeyKind::kInput || at.arena().kind(conn) == KeyKind::kOutput ||
+         at.arena().conn(conn).cin != kNone || at.arena().conn(conn).cout != kNone);
+    if (!reachable) unknown_key(at.arena(), at.node, key, where);
+  }
+}
+
+namespace {
+
+// The model that an operand belongs to, if that model may still grow.
+std::optional<Access::At> open_model(const Connection& wire) {
+  const WireState* state = Access::state(wire).get();
+  if (state->type != WireState::Type::kAttached) return std::nullopt;
+  const auto [home, conn] = Access::locate(*state);
+  const NodeId top = home->arena->outermost(home->arena->conn(conn).node);
+  if (home->arena->node(top).frozen) return std::nullopt;
+  return Access::At{home, top};
+}
+
+void refuse_two_models(const Connections& connections, const Location& where) {
+  std::optional<Access::At> first;
+  for (const auto& [key, argument] : connections) {
+    if (argument.kind != Argument::Kind::kWire) continue;
+    const auto at = open_model(argument.wire);
+    if (!at) continue;
+    if (!first) first = at;
+    if (first->home == at->home) continue;
+    raise(core::fail(ErrorKind::kValue, Code::kForeign, "operands belong to two models, {} and {}",
+                     title(first->get()), title(at->get())),
+          where);
+  }
+}
+
+}  // namespace
+
+std::vector<Connection> Model::call(const Model& child, const Connections& connections,
+                                    Location where) {
+  const Access::At at = Access::at(child);
+  refuse_child(at, where);
+  check_connections(child, connections, where);
+  Connections arguments = normalize(connections, where);
+  refuse_two_models(arguments, where);
+  Transaction transaction(at.arena());
+  at.arena().save_node(at.node);
+  at.arena().freeze(at.node);
+  at.get().claimed = true;
+  auto call = std::make_shared<PendingCall>(child, std::move(arguments), where);
+  std::vector<Connection> out;
+  for (size_t i = 0; i < at.get().outputs.size(); ++i) {
+    auto state = std::make_shared<WireState>();
+    state->type = WireState::Type::kPending;
+    state->where = where;
+    state->call = call;
+    state->result = i;
+    call->results.push_back(state);
+    out.push_back(Access::connection(std::move(state)));
+  }
+  transaction.commit();
+  return out;
+}
+
+Connection Model::call(const ir::OpDef& op, const std::vector<Argument>& operands, LeafSpec spec,
+                       Location where) {
+  const Model child = leaf(op, std::move(spec), where);
+  const std::vector<std::string> keys = child.connect_order();
+  if (operands.size() > keys.size()) {
+    raise(core::fail(ErrorKind::kValue, Code::kValueArgument, "{} takes {} operands, got {}",
+                     op.name, keys.size(), operands.size()),
+          where);
+  }
+  Connections connections;
+  for (size_t i = 0; i < operands.size(); ++i) connections.emplace_back(keys[i], operands[i]);
+  return call(child, connections, where).front();
+}
+
+// --- look-up
+// ------------------------------------------------------------------------------------------------
+
+std::optional<Connection> Model::find_connection(std::string_view key) const {
+  const Access::At at = Access::at(*this);
+  const ConnId conn = at.arena().find(at.node, key);
+  if (conn == kNone) return std::nullopt;
+  return Access::connection(at.home, conn);
+}
+
+Connection Model::connection(std::string_view key) const {
+  auto found = find_connection(key);
+  if (!found) {
+    const Access::At at = Access::at(*this);
+    unknown_key(at.arena(), at.node, key, {});
+  }
+  return *found;
+}
+
+std::optional<Connection> Model::find_connection(const Connection& wire) const {
+  if (!wire.attached()) return std::nullopt;
+  const Access::At at = Access::at(*this);
+  const auto [home, conn] = Access::locate(*Access::state(wire));
+  if (home != at.home) return std::nullopt;
+  const ConnId found = at.arena().visible(conn, at.node);
+  if (found == kNone) return std::nullopt;
+  return Access::connection(at.home, found);
+}
+
+namespace {
+std::vector<std::string> keys_of_kind(const Access::At& at, std::initializer_list<KeyKind> kinds) {
+  std::vector<std::string> out;
+  for (const ConnId c : at.get().conns) {
+    if (at.arena().conn(c).merged != kNone) continue;
+    const bool wanted = std::find(kinds.begin(), kinds.end(), at.arena().kind(c)) != kinds.end();
+    if (wanted) out.push_back(at.arena().key(c));
+  }
+  return out;
+}
+}  // namespace
+
+std::vector<std::string> Model::input_keys() const {
+  return keys_of_kind(Access::at(*this), {KeyKind::kInput});
+}
+
+std::vector<std::string> Model::output_keys() const {
+  const Access::At at = Access::at(*this);
+  std::vector<std::string> out;
+  for (const ConnId c : at.get().outputs) out.push_back(at.arena().key(c));
+  return out;
+}
+
+std::vector<std::string> Model::external_keys() const {
+  std::vector<std::string> out = input_keys();
+  for (std::string& key : output_keys()) out.push_back(std::move(key));
+  return out;
+}
+
+std::vector<std::string> Model::internal_keys() const {
+  return keys_of_kind(Access::at(*this), {KeyKind::kInternal});
+}
+
+std::vector<std::string> Model::latent_input_keys() const {
+  return keys_of_kind(Access::at(*this), {KeyKind::kLatentInput});
+}
+
+std::vector<std::string> Model::latent_output_keys() const {
+  return keys_of_kind(Access::at(*this), {KeyKind::kLatentOutput});
+}
+
+std::vector<std::string> Model::all_keys() const {
+  return keys_of_kind(Access::at(*this), {KeyKind::kInput, KeyKind::kLatentInput, KeyKind::kOutput,
+                                          KeyKind::kLatentOutput, KeyKind::kInternal});
+}
+
+std::vector<std::string> Model::connect_order() const {
+  const Access::At at = Access::at(*this);
+  const Node& node = at.get();
+  std::vector<std::string> out;
+  if (node.op == nullptr) {
+    for (const ConnId c : node.conns) {
+      const Conn& conn = at.arena().conn(c);
+      if (conn.merged != kNone || at.arena().kind(c) != KeyKind::kInput) continue;
+      if (!at.arena().is_valued(c)) out.push_back(at.arena().key(c));
+    }
+    return out;
+  }
+  const auto add = [&](const std::string& key) {
+    const ConnId c = at.arena().find(at.node, key);
+    if (c == kNone || at.arena().conn(c).produced()) return;
+    if (std::find(out.begin(), out.end(), key) == out.end()) out.push_back(key);
+  };
+  for (const std::string& key : node.op->connect_order) add(key);
+  for (const ConnId c : node.conns) add(at.arena().conn(c).name);
+  return out;
+}
+
+KeyKind Model::kind(const KeyRef& key) const {
+  const Access::At at = Access::at(*this);
+  return at.arena().kind(resolve(at, key, {}));
+}
+
+std::string Model::key_origin(const KeyRef& key) const {
+  const Access::At at = Access::at(*this);
+  return at.arena().conn(resolve(at, key, {})).origin;
+}
+
+std::vector<Connection> Model::cins() const {
+  const Access::At at = Access::at(*this);
+  std::vector<Connection> out;
+  for (const auto& [sequence, c] : at.get().cins) out.push_back(Access::connection(at.home, c));
+  return out;
+}
+
+std::vector<Connection> Model::couts() const {
+  const Access::At at = Access::at(*this);
+  std::vector<Connection> out;
+  for (const auto& [sequence, c] : at.get().couts) out.push_back(Access::connection(at.home, c));
+  return out;
+}
+
+namespace {
+Connection only(const Model& model, std::vector<Connection> set, std::string_view what) {
+  if (set.size() == 1) return set.front();
+  raise(core::fail(ErrorKind::kKey, Code::kCanonical, "{} has {} canonical {}s, not one",
+                   title(Access::at(model).get()), set.size(), what));
+}
+}  // namespace
+
+Connection Model::cin() const { return only(*this, cins(), "input"); }
+Connection Model::cout() const { return only(*this, couts(), "output"); }
+
+// --- the tree
+// -----------------------------------------------------------------------------------------------
+
+const std::string& Model::name() const { return Access::at(*this).get().name; }
+const std::string& Model::class_name() const { return Access::at(*this).get().class_name; }
+bool Model::is_leaf() const { return op() != nullptr; }
+bool Model::is_frozen() const { return Access::at(*this).get().frozen; }
+const ir::OpDef* Model::op() const { return Access::at(*this).get().op; }
+
+bool Model::is_submodel() const {
+  const Access::At at = Access::at(*this);
+  return at.get().parent != kNone || at.get().claimed;
+}
+
+std::optional<Model> Model::parent() const {
+  const Access::At at = Access::at(*this);
+  if (at.get().parent == kNone) return std::nullopt;
+  return Model(at.home, at.get().parent);
+}
+
+Model Model::outermost() const {
+  const Access::At at = Access::at(*this);
+  return Model(at.home, at.arena().outermost(at.node));
+}
+
+std::vector<Model> Model::submodels() const {
+  const Access::At at = Access::at(*this);
+  std::vector<Model> out;
+  for (const NodeId c : at.get().children) out.push_back(Model(at.home, c));
+  return out;
+}
+
+size_t Model::submodel_count() const { return Access::at(*this).get().children.size(); }
+
+std::vector<Model> Model::topological_submodels() const {
+  const Access::At at = Access::at(*this);
+  std::vector<Model> out;
+  for (const NodeId c : at.arena().topological(at.node)) out.push_back(Model(at.home, c));
+  return out;
+}
+
+std::vector<std::string> Model::submodel_names() const {
+  const Access::At at = Access::at(*this);
+  return at.arena().child_names(at.node);
+}
+
+std::vector<std::pair<std::string, Connection>> Model::wiring(const Model& submodel) const {
+  const Access::At at = Access::at(*this), child = Access::at(submodel);
+  std::vector<std::pair<std::string, Connection>> out;
+  if (child.home != at.home || child.get().parent != at.node) return out;
+  for (const ConnId c : child.get().conns) {
+    const ConnId outer = at.arena().surviving(at.arena().conn(c).outer);
+    if (outer != kNone) {
+      out.emplace_back(at.arena().key(c), Access::connection(at.home, outer));
+    }
+  }
+  return out;
+}
+
+std::vector<Model::StateBinding> Model::states() const {
+  const Access::At at = Access::at(*this);
+  std::vector<StateBinding> out;
+  for (const State& state : at.get().states) {
+    out.push_back({at.arena().key(at.arena().surviving(state.input)),
+                   at.arena().key(at.arena().surviving(state.output)), state.initial});
+  }
+  return out;
+}
+
+bool Model::operator==(const Model& other) const {
+  const Access::At at = Access::at(*this), to = Access::at(other);
+  return at.home == to.home && at.node == to.node;
+}
+
+uint64_t Model::tag() const { return Access::at(*this).get().tag; }
+void Model::set_tag(uint64_t tag) { Access::at(*this).get().tag = tag; }
+std::string Model::dump() const { return Access::at(*this).arena().dump(); }
+
+}  // namespace mithril::model

@@ -1,0 +1,152 @@
+#include "model/naming.h"
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_set>
+
+namespace mithril::model {
+
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// Names of one model: the user's are taken, generated ones avoid them and each other.
+class Generator {
+ public:
+  Generator(const Arena& arena, NodeId node) : arena_(arena), node_(arena.node(node)) {
+    for (const ConnId c : node_.conns) {
+      if (arena_.conn(c).merged == kNone && !arena_.conn(c).name.empty()) {
+        taken_.insert(arena_.conn(c).name);
+      }
+    }
+    single_cin_ = node_.cins.size() == 1 ? node_.cins.begin()->second : kNone;
+    if (taken_.count("input") != 0) single_cin_ = kNone;
+    for (const ConnId c : node_.conns) {
+      if (is_plain_input(c)) ++repeats_[arena_.conn(c).origin];
+    }
+    const std::vector<NodeId> order = arena_.topological(node);
+    for (size_t i = 0; i < order.size(); ++i) index_[order[i]] = i;
+  }
+
+  bool is_unnamed(ConnId c) const {
+    return arena_.conn(c).merged == kNone && arena_.conn(c).name.empty();
+  }
+
+  std::string input(ConnId c) {
+    if (c == single_cin_) return "input";
+    const std::string& origin = arena_.conn(c).origin;
+    std::string name =
+        repeats_[origin] > 1 ? fmt::format("{}_{}", origin, next_[origin]++) : origin;
+    while (name == "input" || taken_.count(name) != 0) name.insert(0, 1, '_');
+    taken_.insert(name);
+    return name;
+  }
+
+  std::string internal(ConnId c) const {
+    const Conn& conn = arena_.conn(c);
+    const Conn& key = arena_.conn(conn.produced() ? conn.producer : conn.first_consumer);
+    const auto found = index_.find(key.node);
+    return fmt::format("_{}_{}_{}", arena_.node(key.node).class_name,
+                       found == index_.end() ? 0 : found->second, key.origin);
+  }
+
+ private:
+  bool is_plain_input(ConnId c) const {
+    return is_unnamed(c) && arena_.kind(c) == KeyKind::kInput && c != single_cin_;
+  }
+
+  const Arena& arena_;
+  const Node& node_;
+  ConnId single_cin_ = kNone;
+  std::unordered_set<std::string> taken_;
+  std::unordered_map<std::string, int> repeats_, next_;
+  std::unordered_map<NodeId, size_t> index_;
+};
+
+}  // namespace
+
+std::vector<std::pair<ConnId, std::string>> generated_names(const Arena& arena, NodeId node,
+                                                            bool internals, bool outputs) {
+  std::vector<std::pair<ConnId, std::string>> out;
+  if (arena.node(node).op != nullptr) return out;
+  Generator generator(arena, node);
+  for (const ConnId c : arena.node(node).conns) {
+    if (!generator.is_unnamed(c)) continue;
+    const KeyKind kind = arena.kind(c);
+    const bool is_output = kind == KeyKind::kOutput || kind == KeyKind::kLatentOutput;
+    if (kind == KeyKind::kInput) {
+      out.emplace_back(c, generator.input(c));
+    } else if (is_output ? outputs : internals) {
+      out.emplace_back(c, generator.internal(c));
+    }
+  }
+  return out;
+}
+
+ConnId leaf_key(const Arena& arena, ConnId wire) {
+  while (arena.node(arena.conn(wire).node).op == nullptr) {
+    const Conn& c = arena.conn(wire);
+    const ConnId next = c.first_consumer != kNone ? c.first_consumer : c.producer;
+    if (next == kNone) break;
+    wire = arena.surviving(next);
+  }
+  return wire;
+}
+
+const std::string& Paths::segment(NodeId node) {
+  const auto found = segments_.find(node);
+  if (found != segments_.end()) return found->second;
+  const NodeId parent = arena_.node(node).parent;
+  if (parent == kNone) return segments_[node] = arena_.node(node).name;
+  const std::vector<std::string> names = arena_.child_names(parent);
+  const std::vector<NodeId>& children = arena_.node(parent).children;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool given = !arena_.node(children[i]).name.empty();
+    segments_[children[i]] = given ? names[i] : lower(names[i]);
+  }
+  return segments_[node];
+}
+
+std::string Paths::path(NodeId node) {
+  constexpr size_t kEnds = 16;
+  std::vector<const std::string*> names;
+  for (NodeId at = node; at != kNone; at = arena_.node(at).parent) {
+    // Of very deep nests only both ends are shown: the middle would cost the square of the depth.
+    names.push_back(names.size() < kEnds || arena_.node(at).parent == kNone ? &segment(at)
+                                                                            : nullptr);
+  }
+  std::string out;
+  bool skipped = false;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (*name == nullptr) {
+      if (!skipped) out += "...";
+      skipped = true;
+      continue;
+    }
+    if ((*name)->empty()) continue;
+    if (!out.empty() && !out.ends_with("...")) out += '.';
+    out += **name;
+  }
+  return out;
+}
+
+std::string Paths::long_name(ConnId wire) {
+  const ConnId key = leaf_key(arena_, wire);
+  std::string name;
+  std::vector<std::string> parts{arena_.conn(key).origin};
+  for (NodeId at = arena_.conn(key).node; arena_.node(at).parent != kNone;
+       at = arena_.node(at).parent) {
+    parts.push_back(segment(at));
+  }
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (!name.empty()) name += '_';
+    name += lower(*part);
+  }
+  return name;
+}
+
+}  // namespace mithril::model

@@ -1,0 +1,619 @@
+// Arena: reading, writing under a journal, appending one tree to another.
+#include "model/tree.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace mithril::model {
+
+using core::Code;
+using core::ErrorKind;
+
+// --- ConnSet ------------------------------------------------------------------------------------
+
+namespace {
+bool before(const std::pair<uint32_t, ConnId>& item, uint32_t sequence) {
+  return item.first < sequence;
+}
+}  // namespace
+
+void ConnSet::insert(uint32_t sequence, ConnId conn) {
+  if (items_.empty() || items_.back().first < sequence) {
+    items_.emplace_back(sequence, conn);
+    return;
+  }
+  items_.insert(std::lower_bound(items_.begin(), items_.end(), sequence, before), {sequence, conn});
+}
+
+void ConnSet::erase(uint32_t sequence) {
+  items_.erase(std::lower_bound(items_.begin(), items_.end(), sequence, before));
+}
+
+void ConnSet::shift(uint32_t conns) {
+  for (auto& [sequence, conn] : items_) conn += conns;
+}
+
+// --- reading
+// --------------------------------------------------------------------------------------
+
+EdgeId Arena::root(EdgeId edge) const {
+  while (edges[edge].parent != kNone) edge = edges[edge].parent;
+  return edge;
+}
+
+ConnId Arena::surviving(ConnId conn) const {
+  while (conn != kNone && conns[conn].merged != kNone) conn = conns[conn].merged;
+  return conn;
+}
+
+NodeId Arena::outermost(NodeId id) const {
+  while (nodes[id].parent != kNone) id = nodes[id].parent;
+  return id;
+}
+
+KeyKind Arena::kind(ConnId id) const {
+  const Conn& c = conns[id];
+  if (!c.produced()) return c.latent ? KeyKind::kLatentInput : KeyKind::kInput;
+  if (c.exposed) return KeyKind::kOutput;
+  return c.consumers > 0 ? KeyKind::kInternal : KeyKind::kLatentOutput;
+}
+
+std::string Arena::key(ConnId id) const {
+  const Conn& c = conns[id];
+  return c.name.empty() ? fmt::format("${}", c.number) : c.name;
+}
+
+namespace {
+// The n of "$n"; 0 when it is none.
+uint32_t number_of(std::string_view key) {
+  if (key.size() < 2 || key[0] != '$') return 0;
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(key.data() + 1, key.data() + key.size(), number);
+  return error == std::errc() && end == key.data() + key.size() ? number : 0;
+}
+}  // namespace
+
+ConnId Arena::find(NodeId id, std::string_view key) const {
+  const Node& n = nodes[id];
+  if (n.op != nullptr) {
+    for (const ConnId c : n.conns) {
+      if (conns[c].name == key) return c;
+    }
+    return kNone;
+  }
+  if (const uint32_t number = number_of(key); number != 0) {
+    if (number > n.numbered.size()) return kNone;
+    const ConnId c = n.numbered[number - 1];
+    const bool stands = conns[c].merged == kNone && conns[c].name.empty();
+    return stands ? c : kNone;
+  }
+  const auto found = n.names.find(std::string(key));
+  return found == n.names.end() ? kNone : found->second;
+}
+
+ConnId Arena::visible(ConnId conn, NodeId node) const {
+  conn = surviving(conn);
+  while (conn != kNone && conns[conn].node != node) conn = surviving(conns[conn].outer);
+  return conn;
+}
+
+bool Arena::is_valued(ConnId conn) const {
+  const Edge& edge = edge_of(conn);
+  return edge.value && !edge.initial;
+}
+
+std::vector<ConnId> Arena::externals(NodeId id) const {
+  const Node& n = nodes[id];
+  std::vector<ConnId> out;
+  for (const ConnId c : n.conns) {
+    if (conns[c].merged == kNone && kind(c) == KeyKind::kInput) out.push_back(c);
+  }
+  out.insert(out.end(), n.outputs.begin(), n.outputs.end());
+  for (const auto& [sequence, c] : n.couts) {
+    if (!conns[c].exposed) out.push_back(c);
+  }
+  return out;
+}
+
+std::vector<std::string> Arena::key_names(NodeId id) const {
+  std::vector<std::string> out;
+  for (const ConnId c : nodes[id].conns) {
+    if (conns[c].merged == kNone) out.push_back(key(c));
+  }
+  return out;
+}
+
+std::vector<std::string> Arena::child_names(NodeId id) const {
+  const Node& n = nodes[id];
+  std::unordered_map<std::string_view, uint32_t> count, next;
+  for (const NodeId c : n.children) {
+    if (nodes[c].name.empty()) ++count[nodes[c].class_name];
+  }
+  const auto taken = [&](const std::string& name) { return n.child_names.count(name) != 0; };
+  std::vector<std::string> out;
+  for (const NodeId c : n.children) {
+    const Node& child = nodes[c];
+    if (!child.name.empty()) {
+      out.push_back(child.name);
+    } else if (count[child.class_name] == 1 && !taken(child.class_name)) {
+      out.push_back(child.class_name);
+    } else {
+      std::string name;
+      do {
+        name = fmt::format("{}_{}", child.class_name, next[child.class_name]++);
+      } while (taken(name));
+      out.push_back(std::move(name));
+    }
+  }
+  return out;
+}
+
+std::string Arena::path(NodeId id) const {
+  std::vector<std::string> names;
+  while (nodes[id].parent != kNone) {
+    const NodeId parent = nodes[id].parent;
+    const auto& siblings = nodes[parent].children;
+    const auto at = std::find(siblings.begin(), siblings.end(), id) - siblings.begin();
+    std::string name = child_names(parent)[static_cast<size_t>(at)];
+    if (nodes[id].name.empty()) {
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    }
+    names.push_back(std::move(name));
+    id = parent;
+  }
+  std::string out = nodes[id].name;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (!out.empty()) out += '.';
+    out += *name;
+  }
+  return out;
+}
+
+std::vector<NodeId> Arena::topological(NodeId id) const {
+  // Depth first over producers, in the order of insertion: that order itself where it is legal.
+  const Node& n = nodes[id];
+  std::unordered_map<NodeId, uint8_t> state;
+  std::vector<NodeId> out, stack;
+  for (const NodeId start : n.children) {
+    stack.push_back(start);
+    while (!stack.empty()) {
+      const NodeId at = stack.back();
+      uint8_t& seen = state[at];
+      if (seen != 0) {
+        if (seen == 1) {
+          seen = 2;
+          out.push_back(at);
+        }
+        stack.pop_back();
+        continue;
+      }
+      seen = 1;
+      const size_t first = stack.size();
+      for (const ConnId c : nodes[at].conns) {
+        if (conns[c].produced()) continue;
+        const ConnId outer = surviving(conns[c].outer);
+        if (outer == kNone || !conns[outer].produced()) continue;
+        const NodeId producer = conns[conns[outer].producer].node;
+        if (state[producer] == 0) stack.push_back(producer);
+      }
+      std::reverse(stack.begin() + static_cast<ptrdiff_t>(first), stack.end());
+    }
+  }
+  return out;
+}
+
+// --- writing
+// --------------------------------------------------------------------------------------
+
+void Arena::record(Undo::Type type, NodeId node, uint32_t a, uint32_t b, std::string text) {
+  if (is_old_node(node)) undo_.push_back({type, node, a, b, std::move(text)});
+}
+
+Conn& Arena::edit(ConnId id) {
+  Conn& c = conns[id];
+  if (recording_ && id < start_conns_ && c.stamp != stamp_) {
+    c.stamp = stamp_;
+    undo_.push_back({Undo::Type::kConn, kNone, id, static_cast<uint32_t>(saved_conns_.size()), {}});
+    saved_conns_.push_back(c);
+  }
+  return c;
+}
+
+Edge& Arena::edit_edge(EdgeId id) {
+  Edge& e = edges[id];
+  if (recording_ && id < start_edges_ && e.stamp != stamp_) {
+    e.stamp = stamp_;
+    undo_.push_back({Undo::Type::kEdge, kNone, id, static_cast<uint32_t>(saved_edges_.size()), {}});
+    saved_edges_.push_back(e);
+  }
+  return e;
+}
+
+void Arena::save_node(NodeId id) {
+  if (!is_old_node(id)) return;
+  undo_.push_back({Undo::Type::kNode, id, static_cast<uint32_t>(saved_nodes_.size()), kNone, {}});
+  saved_nodes_.push_back(nodes[id]);
+}
+
+NodeId Arena::new_node() {
+  nodes.emplace_back();
+  return static_cast<NodeId>(nodes.size() - 1);
+}
+
+EdgeId Arena::new_edge() {
+  edges.emplace_back();
+  return static_cast<EdgeId>(edges.size() - 1);
+}
+
+void Arena::label(EdgeId edge, const std::string& name) {
+  Edge& e = edit_edge(edge);
+  if (e.label == name) return;
+  e.label = name;
+  if (e.cell.valid()) relabelled_.push_back(edge);
+}
+
+ConnId Arena::new_conn(NodeId id, EdgeId edge, std::string name, std::string origin) {
+  const auto conn = static_cast<ConnId>(conns.size());
+  Conn& c = conns.emplace_back();
+  c.node = id;
+  c.edge = edge;
+  c.origin = std::move(origin);
+  Node& n = nodes[id];
+  n.conns.push_back(conn);
+  record(Undo::Type::kPopConn, id);
+  if (n.op != nullptr) {
+    label(root(edge), name);
+    c.name = std::move(name);
+  } else if (name.empty()) {
+    n.numbered.push_back(conn);
+    c.number = static_cast<uint32_t>(n.numbered.size());
+    record(Undo::Type::kPopNumber, id);
+  } else {
+    set_name(conn, std::move(name));
+  }
+  return conn;
+}
+
+void Arena::set_name(ConnId conn, std::string name) {
+  Conn& c = edit(conn);
+  Node& n = nodes[c.node];
+  if (!c.name.empty()) {
+    record(Undo::Type::kInsertName, c.node, conn, kNone, c.name);
+    n.names.erase(c.name);
+  }
+  if (n.parent == kNone) label(root(c.edge), name);
+  record(Undo::Type::kEraseName, c.node, kNone, kNone, name);
+  n.names.emplace(name, conn);
+  c.name = std::move(name);
+}
+
+void Arena::add_cin(ConnId conn) {
+  if (conns[conn].cin != kNone) return;
+  Conn& c = edit(conn);
+  c.cin = nodes[c.node].next_sequence++;
+  nodes[c.node].cins.insert(c.cin, conn);
+  record(Undo::Type::kEraseCin, c.node, c.cin);
+}
+
+void Arena::add_cout(ConnId conn) {
+  if (conns[conn].cout != kNone) return;
+  Conn& c = edit(conn);
+  c.cout = nodes[c.node].next_sequence++;
+  nodes[c.node].couts.insert(c.cout, conn);
+  record(Undo::Type::kEraseCout, c.node, c.cout);
+}
+
+void Arena::remove_cin(ConnId conn) {
+  if (conns[conn].cin == kNone) return;
+  Conn& c = edit(conn);
+  nodes[c.node].cins.erase(c.cin);
+  record(Undo::Type::kInsertCin, c.node, c.cin, conn);
+  c.cin = kNone;
+}
+
+void Arena::remove_cout(ConnId conn) {
+  if (conns[conn].cout == kNone) return;
+  Conn& c = edit(conn);
+  nodes[c.node].couts.erase(c.cout);
+  record(Undo::Type::kInsertCout, c.node, c.cout, conn);
+  c.cout = kNone;
+}
+
+void Arena::expose(ConnId conn) {
+  if (conns[conn].exposed) return;
+  Conn& c = edit(conn);
+  c.exposed = true;
+  nodes[c.node].outputs.push_back(conn);
+  record(Undo::Type::kPopOutput, c.node);
+}
+
+void Arena::add_child(NodeId parent, NodeId child) {
+  save_node(child);
+  nodes[child].parent = parent;
+  nodes[parent].children.push_back(child);
+  record(Undo::Type::kPopChild, parent);
+  if (nodes[child].name.empty()) return;
+  nodes[parent].child_names.emplace(nodes[child].name, child);
+  record(Undo::Type::kEraseChildName, parent, kNone, kNone, nodes[child].name);
+}
+
+void Arena::freeze(NodeId id) {
+  if (nodes[id].frozen) return;
+  save_node(id);
+  nodes[id].frozen = true;
+  std::vector<ConnId> couts;
+  for (const auto& [sequence, c] : nodes[id].couts) couts.push_back(c);
+  for (const ConnId c : couts) expose(c);
+}
+
+uint32_t Arena::new_fact(Location where, std::string text) {
+  facts.push_back({std::move(where), std::move(text), {}});
+  return static_cast<uint32_t>(facts.size() - 1);
+}
+
+uint32_t Arena::new_scope() {
+  scopes.emplace_back();
+  return static_cast<uint32_t>(scopes.size() - 1);
+}
+
+EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what) {
+  a = root(a);
+  b = root(b);
+  if (a == b) return a;
+  const Edge& left = edges[a];
+  const Edge& right = edges[b];
+  if (left.value && right.value && !(*left.value == *right.value)) {
+    raise(core::fail(ErrorKind::kValue, Code::kValueConflict,
+                     "'{}' would have two values: {} and {}", what, to_string(*left.value),
+                     to_string(*right.value)));
+  }
+  if (left.differentiable && right.differentiable && left.differentiable != right.differentiable) {
+    raise(core::fail(ErrorKind::kValue, Code::kDifferentiability,
+                     "'{}' is stated differentiable on one side and not on the other", what));
+  }
+  const bool keep_a = left.size >= right.size;
+  const EdgeId top = keep_a ? a : b, low = keep_a ? b : a;
+  Edge& to = edit_edge(top);
+  Edge& from = edit_edge(low);
+  if (to.cell.valid() && from.cell.valid()) {
+    Entry entry;
+    entry.type = Entry::Type::kUnify;
+    entry.id = top;
+    entry.other = low;
+    entry.fact = facts.empty() ? new_fact({}, "") : static_cast<uint32_t>(facts.size() - 1);
+    log.push_back(std::move(entry));
+  } else if (from.cell.valid()) {
+    to.cell = from.cell;
+  }
+  from.parent = top;
+  to.size += from.size;
+  if (!to.value && from.value) {
+    to.value = from.value;
+    to.initial = from.initial;
+  }
+  to.trainable |= from.trainable;
+  if (!to.differentiable) to.differentiable = from.differentiable;
+  return top;
+}
+
+// --- appending
+// --------------------------------------------------------------------------------------
+
+namespace {
+void shift(uint32_t& id, uint32_t offset) {
+  if (id != kNone) id += offset;
+}
+void shift_all(std::vector<uint32_t>& ids, uint32_t offset) {
+  for (uint32_t& id : ids) id += offset;
+}
+}  // namespace
+
+Offsets Arena::append(const Arena& other) {
+  const Offsets at{static_cast<uint32_t>(nodes.size()), static_cast<uint32_t>(conns.size()),
+                   static_cast<uint32_t>(edges.size())};
+  const auto fact_offset = static_cast<uint32_t>(facts.size());
+  const auto scope_offset = static_cast<uint32_t>(scopes.size());
+  for (const Node& from : other.nodes) {
+    Node& n = nodes.emplace_back(from);
+    shift(n.parent, at.nodes);
+    shift_all(n.children, at.nodes);
+    shift_all(n.conns, at.conns);
+    shift_all(n.outputs, at.conns);
+    shift_all(n.numbered, at.conns);
+    n.cins.shift(at.conns);
+    n.couts.shift(at.conns);
+    for (auto& [name, c] : n.names) c += at.conns;
+    for (auto& [name, c] : n.child_names) c += at.nodes;
+    for (State& state : n.states) {
+      state.input += at.conns;
+      state.output += at.conns;
+    }
+  }
+  for (const Conn& from : other.conns) {
+    Conn& c = conns.emplace_back(from);
+    c.node += at.nodes;
+    c.edge += at.edges;
+    shift(c.outer, at.conns);
+    shift(c.merged, at.conns);
+    shift(c.producer, at.conns);
+    shift(c.first_consumer, at.conns);
+    c.stamp = 0;
+  }
+  for (const Edge& from : other.edges) {
+    Edge& e = edges.emplace_back(from);
+    shift(e.parent, at.edges);
+    e.cell = {};
+    e.stamp = 0;
+  }
+  for (const Fact& from : other.facts) facts.push_back({from.where, from.text, {}});
+  scopes.resize(scopes.size() + other.scopes.size());
+  for (const Entry& from : other.log) {
+    Entry& e = log.emplace_back(from);
+    e.id += e.type == Entry::Type::kRule ? at.nodes : at.edges;
+    if (e.type == Entry::Type::kShape) shift(e.other, scope_offset);
+    if (e.type == Entry::Type::kUnify || e.type == Entry::Type::kSame) shift(e.other, at.edges);
+    e.fact += fact_offset;
+  }
+  return at;
+}
+
+// --- transactions
+// -------------------------------------------------------------------------------------
+
+Transaction::Transaction(Arena& arena) : arena_(arena) {
+  MITHRIL_CHECK(!arena.recording_, "a model is changed while it is being changed");
+  arena.start();
+}
+
+Transaction::~Transaction() {
+  if (done_) return;
+  arena_.undo_to_start();
+  arena_.finish();
+}
+
+void Transaction::commit() {
+  if (arena_.mark_) arena_.solver->release(*arena_.mark_);
+  arena_.finish();
+  done_ = true;
+}
+
+void Arena::start() {
+  recording_ = true;
+  ++stamp_;
+  start_nodes_ = nodes.size();
+  start_conns_ = conns.size();
+  start_edges_ = edges.size();
+  start_facts_ = facts.size();
+  start_scopes_ = scopes.size();
+  start_log_ = log.size();
+  start_played_ = played;
+  had_solver_ = solver != nullptr;
+}
+
+void Arena::finish() {
+  recording_ = false;
+  undo_.clear();
+  saved_conns_.clear();
+  saved_edges_.clear();
+  saved_nodes_.clear();
+  relabelled_.clear();
+  mark_.reset();
+}
+
+void Arena::undo_to_start() {
+  if (mark_) solver->undo(*mark_);
+  for (auto entry = undo_.rbegin(); entry != undo_.rend(); ++entry) undo(*entry);
+  nodes.resize(start_nodes_);
+  conns.resize(start_conns_);
+  edges.resize(start_edges_);
+  facts.resize(start_facts_);
+  scopes.resize(start_scopes_);
+  log.resize(start_log_);
+  played = start_played_;
+  if (had_solver_) return;
+  solver.reset();
+  for (Fact& fact : facts) fact.id = {};
+  for (infer::ScopeId& scope : scopes) scope = {};
+}
+
+void Arena::undo(const Undo& entry) {
+  using Type = Undo::Type;
+  switch (entry.type) {
+    case Type::kConn: conns[entry.a] = std::move(saved_conns_[entry.b]); return;
+    case Type::kEdge: edges[entry.a] = std::move(saved_edges_[entry.b]); return;
+    default: break;
+  }
+  Node& n = nodes[entry.node];
+  switch (entry.type) {
+    case Type::kConn:
+    case Type::kEdge: return;
+    case Type::kNode: n = std::move(saved_nodes_[entry.a]); return;
+    case Type::kPopConn: n.conns.pop_back(); return;
+    case Type::kPopNumber: n.numbered.pop_back(); return;
+    case Type::kPopChild: n.children.pop_back(); return;
+    case Type::kPopOutput: n.outputs.pop_back(); return;
+    case Type::kEraseName: n.names.erase(entry.text); return;
+    case Type::kInsertName: n.names.emplace(entry.text, entry.a); return;
+    case Type::kEraseChildName: n.child_names.erase(entry.text); return;
+    case Type::kEraseCin:
+      n.cins.erase(entry.a);
+      n.next_sequence = entry.a;
+      return;
+    case Type::kInsertCin: n.cins.insert(entry.a, entry.b); return;
+    case Type::kEraseCout:
+      n.couts.erase(entry.a);
+      n.next_sequence = entry.a;
+      return;
+    case Type::kInsertCout: n.couts.insert(entry.a, entry.b); return;
+  }
+}
+
+// --- dump
+// -------------------------------------------------------------------------------------------
+
+namespace {
+std::string id_text(uint32_t id) { return id == kNone ? "-" : std::to_string(id); }
+
+template <class Ids>
+std::string list_text(const Ids& ids) {
+  std::string out;
+  for (const uint32_t id : ids) out += id_text(id) + ' ';
+  return out;
+}
+
+std::string set_text(const ConnSet& set) {
+  std::string out;
+  for (const auto& [sequence, conn] : set) out += fmt::format("{}:{} ", sequence, conn);
+  return out;
+}
+
+template <class Map>
+std::string map_text(const Map& map) {
+  std::vector<std::pair<std::string, uint32_t>> items(map.begin(), map.end());
+  std::sort(items.begin(), items.end());
+  std::string out;
+  for (const auto& [name, id] : items) out += fmt::format("{}:{} ", name, id);
+  return out;
+}
+}  // namespace
+
+std::string Arena::dump() const {
+  std::string out;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& n = nodes[i];
+    out += fmt::format(
+        "node {} parent {} {} '{}' frozen {} claimed {} children {}conns {}outputs {}cins {}couts "
+        "{}next {} numbered {}names {}submodels {}states {} tag {} at {}\n",
+        i, id_text(n.parent), n.class_name, n.name, n.frozen, n.claimed, list_text(n.children),
+        list_text(n.conns), list_text(n.outputs), set_text(n.cins), set_text(n.couts),
+        n.next_sequence, list_text(n.numbered), map_text(n.names), map_text(n.child_names),
+        n.states.size(), n.tag, core::to_string(n.where));
+  }
+  for (size_t i = 0; i < conns.size(); ++i) {
+    const Conn& c = conns[i];
+    out += fmt::format(
+        "conn {} node {} edge {} outer {} merged {} '{}' {} origin {} producer {} consumer {} {} "
+        "exposed {} latent {} cin {} cout {}\n",
+        i, c.node, c.edge, id_text(c.outer), id_text(c.merged), c.name, c.number, c.origin,
+        id_text(c.producer), id_text(c.first_consumer), c.consumers, c.exposed, c.latent,
+        id_text(c.cin), id_text(c.cout));
+  }
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const Edge& e = edges[i];
+    out += fmt::format("edge {} parent {} size {} cell {} '{}' value {} {} trainable {} diff {}\n",
+                       i, id_text(e.parent), e.size, id_text(e.cell.index), e.label,
+                       e.value ? to_string(*e.value) : "-", e.initial, e.trainable,
+                       e.differentiable ? (*e.differentiable ? "yes" : "no") : "-");
+  }
+  out += fmt::format("facts {} scopes {} log {} played {}\n", facts.size(), scopes.size(),
+                     log.size(), played);
+  for (const Entry& e : log) {
+    out += fmt::format("entry {} {} {} {}\n", static_cast<int>(e.type), e.id, id_text(e.other),
+                       e.fact);
+  }
+  if (solver) out += solver->dump();
+  return out;
+}
+
+}  // namespace mithril::model

@@ -1,0 +1,339 @@
+// What a model tree is made of: one arena for all nodes, wires and facts below an outermost
+// model, its solver, and the journal that takes back what a failed call did. Internal to model/.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/host_value.h"
+#include "core/location.h"
+#include "core/status.h"
+#include "infer/solver.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "model/model.h"
+
+namespace mithril::model {
+
+using NodeId = uint32_t;  // a model
+using ConnId = uint32_t;  // a wire as one model sees it
+using EdgeId = uint32_t;  // a wire through all levels
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+/// The wire itself, shared by every level that sees it. Facts count at the root of the union.
+struct Edge {
+  EdgeId parent = kNone;
+  uint32_t size = 1;
+  infer::CellId cell;              // of a root; invalid until a fact about it was played
+  std::string label;               // what errors call it: the user's name, else the op's key
+  std::optional<HostValue> value;  // given by a user or a default
+  bool initial = false;            // the value is only where training starts
+  bool trainable = false;          // the op says so; a stated `false` wins
+  std::optional<bool> differentiable;
+  uint32_t stamp = 0;  // transaction that saved it
+};
+
+/// A wire as one model sees it. Kinds of keys follow from producer, consumers and flags. The
+/// conns of an outermost model stand for distinct edges.
+struct Conn {
+  NodeId node = kNone;
+  EdgeId edge = kNone;
+  ConnId outer = kNone;   // the parent's wire that this key is connected to
+  ConnId merged = kNone;  // merged into that one: this one is gone
+  std::string name;       // the user's; "" = `$number`
+  uint32_t number = 0;
+  std::string origin;       // innermost key name
+  ConnId producer = kNone;  // key of a submodel; of a leaf's output: itself
+  ConnId first_consumer = kNone;
+  uint32_t consumers = 0;  // keys of submodels that read it
+  bool exposed = false;
+  bool latent = false;                 // an input that was valued before, or bound to state
+  uint32_t cin = kNone, cout = kNone;  // place in the ordered sets of its node
+  uint32_t stamp = 0;
+
+  bool produced() const { return producer != kNone; }
+};
+
+/// Insertion-ordered set of conns; a conn knows its own sequence number.
+class ConnSet {
+ public:
+  void insert(uint32_t sequence, ConnId conn);  // puts an undone removal back in its place
+  void erase(uint32_t sequence);
+  size_t size() const { return items_.size(); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+  void shift(uint32_t conns);  // after an append
+
+ private:
+  std::vector<std::pair<uint32_t, ConnId>> items_;  // ascending sequence
+};
+
+struct State {
+  ConnId input = kNone, output = kNone;
+  std::optional<HostValue> initial;
+};
+
+struct Node {
+  NodeId parent = kNone;
+  const ir::OpDef* op = nullptr;  // leaf
+  std::string name, class_name;
+  ir::Attrs attrs;        // leaf: every `.attr`
+  int32_t variadic = -1;  // leaf: number of items given as keys of their own
+  bool frozen = false;
+  bool claimed = false;  // taken by a functional call
+  std::vector<NodeId> children;
+  std::vector<ConnId> conns;    // in the order of creation
+  std::vector<ConnId> outputs;  // exposed ones, in the order of exposure
+  ConnSet cins, couts;
+  uint32_t next_sequence = 0;
+  std::vector<ConnId> numbered;                         // `$n` is at n - 1
+  std::unordered_map<std::string, ConnId> names;        // not of leaves: they are few
+  std::unordered_map<std::string, NodeId> child_names;  // explicit ones
+  std::vector<State> states;
+  Location where;  // of the constructor, then of the extend that took it in
+  uint64_t tag = 0;
+};
+
+/// Something the user said.
+struct Fact {
+  Location where;
+  std::string text;
+  infer::FactId id;  // in the arena's solver; invalid until played
+};
+
+/// One entry of the ordered log of facts: what the solver is (re)built from.
+struct Entry {
+  enum class Type : uint8_t { kRule, kKinds, kShape, kValue, kUnify, kSame };
+  Type type = Type::kRule;
+  uint32_t id = kNone;     // node of a rule, else edge
+  uint32_t other = kNone;  // second edge of kUnify and kSame (equal but for the value); scope
+  uint32_t fact = kNone;
+  KindSet kinds;
+  std::shared_ptr<const ShapeTemplate> shape;
+  std::shared_ptr<const HostValue> value;
+};
+
+/// Where arrays of an appended arena begin.
+struct Offsets {
+  uint32_t nodes = 0, conns = 0, edges = 0;
+};
+
+/// A model tree. Not a transaction by itself: Transaction below opens one at a time.
+class Arena {
+ public:
+  std::vector<Node> nodes;
+  std::vector<Conn> conns;
+  std::vector<Edge> edges;
+  std::vector<Fact> facts;
+  std::vector<infer::ScopeId> scopes;  // invalid until played
+  std::vector<Entry> log;
+  size_t played = 0;  // entries that the solver has seen
+  std::unique_ptr<infer::Solver> solver;
+
+  Node& node(NodeId id) { return nodes[id]; }
+  const Node& node(NodeId id) const { return nodes[id]; }
+  const Conn& conn(ConnId id) const { return conns[id]; }
+  size_t weight() const { return nodes.size() + conns.size(); }
+
+  // --- reading ------------------------------------------------------------------------------
+  EdgeId root(EdgeId edge) const;
+  const Edge& edge_of(ConnId conn) const { return edges[root(conns[conn].edge)]; }
+  ConnId surviving(ConnId conn) const;  // follows merges
+  NodeId outermost(NodeId node) const;
+  KeyKind kind(ConnId conn) const;
+  std::string key(ConnId conn) const;                    // "h" or "$3"
+  ConnId find(NodeId node, std::string_view key) const;  // kNone if absent
+  /// The wire of `node` that `conn` of a model below it is connected to; kNone if none.
+  ConnId visible(ConnId conn, NodeId node) const;
+  bool is_valued(ConnId conn) const;  // a value that is not just initial
+  /// Keys of a child in the order in which an extend visits them: inputs, outputs, other couts.
+  std::vector<ConnId> externals(NodeId node) const;
+  std::vector<std::string> key_names(NodeId node) const;  // for suggestions
+  std::vector<std::string> child_names(NodeId node) const;
+  /// "mlp.linear_1": names from the outermost model down to the node.
+  std::string path(NodeId node) const;
+  std::vector<NodeId> topological(NodeId node) const;
+  std::string dump() const;
+
+  // --- writing (inside a transaction) ---------------------------------------------------------
+  Offsets append(const Arena& other);
+  Conn& edit(ConnId conn);
+  Edge& edit_edge(EdgeId root);
+  NodeId new_node();
+  EdgeId new_edge();
+  /// A new wire of `node`; name "" gives it the next number (unless the node is a leaf).
+  ConnId new_conn(NodeId node, EdgeId edge, std::string name, std::string origin);
+  void set_name(ConnId conn, std::string name);
+  void add_cin(ConnId conn);
+  void add_cout(ConnId conn);
+  void remove_cin(ConnId conn);
+  void remove_cout(ConnId conn);
+  void expose(ConnId conn);
+  void add_child(NodeId parent, NodeId child);
+  void freeze(NodeId node);
+  /// Keeps the whole node for the undo; for rare changes of a node's lists.
+  void save_node(NodeId node);
+  uint32_t new_fact(Location where, std::string text);
+  uint32_t new_scope();
+  /// One wire from now on; throws on clashing values or differentiability.
+  EdgeId unite(EdgeId a, EdgeId b, std::string_view what);
+
+  // --- facts: checked against each other, logged ------------------------------------------------
+  void state_kinds(ConnId conn, KindSet kinds, uint32_t fact);
+  void state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact);
+  void state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
+  void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
+  void state_rule(NodeId leaf, uint32_t fact);
+
+  // --- inference
+  // ----------------------------------------------------------------------------------
+  /// Makes the solver, plays the log's new entries and propagates.
+  core::Status infer();
+  infer::CellId cell(EdgeId edge);
+
+ private:
+  friend class Transaction;
+  struct Undo {
+    enum class Type : uint8_t {
+      kConn,
+      kEdge,
+      kNode,
+      kPopConn,
+      kPopNumber,
+      kPopChild,
+      kPopOutput,
+      kEraseName,
+      kInsertName,
+      kEraseChildName,
+      kEraseCin,
+      kInsertCin,
+      kEraseCout,
+      kInsertCout,
+    };
+    Type type;
+    uint32_t node = kNone, a = kNone, b = kNone;
+    std::string text;
+  };
+  bool is_old_node(NodeId id) const { return recording_ && id < start_nodes_; }
+  void record(Undo::Type type, NodeId node, uint32_t a = kNone, uint32_t b = kNone,
+              std::string text = {});
+  void label(EdgeId root, const std::string& name);
+  void start();
+  void finish();
+  void undo(const Undo& undo);
+  void undo_to_start();
+  core::Status play(const Entry& entry);
+  core::Status play_rule(const Entry& entry);
+  std::string_view item_name(const ir::InputDef& input, size_t number);
+  infer::FactId fact_id(uint32_t fact);
+
+  std::deque<std::pair<const ir::InputDef*, std::vector<std::unique_ptr<std::string>>>> item_names_;
+  bool recording_ = false;
+  uint32_t stamp_ = 0;
+  std::vector<Undo> undo_;
+  std::vector<Conn> saved_conns_;
+  std::vector<Edge> saved_edges_;
+  std::vector<Node> saved_nodes_;
+  size_t start_nodes_ = 0, start_conns_ = 0, start_edges_ = 0, start_facts_ = 0, start_scopes_ = 0,
+         start_log_ = 0, start_played_ = 0;
+  bool had_solver_ = false;
+  std::vector<EdgeId> relabelled_;  // cells that must get their new name
+  std::optional<infer::Mark> mark_;
+};
+
+/// Everything done to an arena until commit() is taken back by the destructor.
+class Transaction {
+ public:
+  explicit Transaction(Arena& arena);
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  void commit();
+
+ private:
+  Arena& arena_;
+  bool done_ = false;
+};
+
+/// Where a tree is now: its own arena, or a place in another's.
+struct Home {
+  std::unique_ptr<Arena> arena;
+  std::shared_ptr<Home> forward;
+  Offsets offsets;  // in `forward`
+};
+
+/// A functional call that no model has taken in yet.
+struct PendingCall {
+  Model child;
+  Connections connections;
+  Location where;
+  std::vector<std::weak_ptr<WireState>> results;  // by output key of the child
+
+  PendingCall(Model c, Connections cs, Location w)
+      : child(std::move(c)), connections(std::move(cs)), where(std::move(w)) {}
+  ~PendingCall();  // a chain of 10^5 calls dies without recursion
+  PendingCall(const PendingCall&) = delete;
+  PendingCall& operator=(const PendingCall&) = delete;
+};
+
+struct WireState {
+  enum class Type : uint8_t { kKey, kPending, kAttached };
+  Type type = Type::kKey;
+  KeySpec spec;  // kKey
+  Location where;
+  std::shared_ptr<PendingCall> call;  // kPending
+  size_t result = 0;
+  std::shared_ptr<Home> home;  // kAttached
+  ConnId conn = kNone;         // as of when it was attached
+};
+
+/// Handles to ids: the only way through.
+struct Access {
+  struct At {
+    std::shared_ptr<Home> home;  // holds the arena
+    NodeId node = kNone;
+    Arena& arena() const { return *home->arena; }
+    Node& get() const { return home->arena->node(node); }
+  };
+  static At at(const Model& model);
+  static Model model(std::shared_ptr<Home> home, NodeId node) {
+    return Model(std::move(home), node);
+  }
+  static Connection connection(std::shared_ptr<Home> home, ConnId conn);
+  static Connection connection(std::shared_ptr<WireState> state) {
+    return Connection(std::move(state));
+  }
+  static const std::shared_ptr<WireState>& state(const Connection& c) { return c.state_; }
+  /// Home and conn of an attached connection, merges followed.
+  static std::pair<std::shared_ptr<Home>, ConnId> locate(const WireState& state);
+};
+
+// --- errors
+// ---------------------------------------------------------------------------------------
+[[noreturn]] void raise(core::Error error, const Location& where = {});
+/// Throws a failed status as the user's error: call, path.
+void check(core::Status status, const Location& where, const std::string& path);
+[[noreturn]] void unknown_key(const Arena& arena, NodeId node, std::string_view key,
+                              const Location& where);
+void check_name(const std::string& name, const Location& where);
+std::string title(const Node& node);  // "Linear 'head'" or "Linear"
+
+/// "input3": the key of a variadic input's third item.
+std::string item_key(const ir::InputDef& input, size_t number);
+
+/// The conn of `at` that a key or connection names; throws.
+ConnId resolve(const Access::At& at, const KeyRef& key, const Location& where);
+/// The same; any connection of the tree will do.
+ConnId resolve_anywhere(const Access::At& at, const KeyRef& key, const Location& where);
+/// Checks the facts of a key against each other; throws.
+void check_spec(const KeySpec& spec, const Location& where);
+/// Logs what a key spec says.
+void state_spec(Arena& arena, ConnId conn, const KeySpec& spec, uint32_t fact);
+
+}  // namespace mithril::model
