@@ -201,7 +201,7 @@ struct Ports {
     for (size_t i = fixed; variadic && i < operands.size(); ++i) {
       items.push_back(port(graph, operands[i], op.inputs.back().name));
     }
-    if (variadic) {
+    if (variadic && attrs.find(op.inputs.back().name) == nullptr) {
       infer::Port list;
       list.name = op.inputs.back().name;
       list.items = items;
@@ -290,8 +290,9 @@ core::Result<Inferred> infer_types(const OpDef& op, Graph& graph,
     }
   }
   const DType compute = compute_type(op, graph, operands, attrs);
-  // Without tensors the rule says what the result is: a number, or a shape that a key gives.
-  if (op.body == BodyKind::kPointwise && (tensors || !op.shape_rule)) {
+  // Without tensors the rule says what the result is: a number, or a shape that a key gives. Random
+  // numbers have tensors as keys only.
+  if (op.body == BodyKind::kPointwise && ((tensors && !op.random) || !op.shape_rule)) {
     MITHRIL_ASSIGN(Shape shape, broadcast_shapes(op, graph, operands));
     for (const OutputDef& output : op.outputs) {
       const DType dtype = result_type(op, output.dtype, graph, operands, attrs, compute);

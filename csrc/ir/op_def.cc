@@ -158,6 +158,13 @@ OpDefBuilder& OpDefBuilder::trainable(std::string_view input, Init init) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::state(std::string_view input, std::string next, HostValue first) {
+  InputDef& def = def_.inputs[static_cast<size_t>(def_.input_index(input))];
+  def.next = std::move(next);
+  def.first = std::move(first);
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::keys(std::initializer_list<const char*> order) {
   def_.key_order.assign(order.begin(), order.end());
   return *this;

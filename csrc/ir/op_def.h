@@ -76,6 +76,11 @@ struct InputDef {
   bool trainable = false;
   std::optional<HostValue> default_value;
   Init init;
+  /// State of a model in train mode: the result that is its next value, and its first value (a
+  /// number that fills it, or "key" for random state). In eval mode a parameter without gradient;
+  /// an optional one (a random key) does not exist then.
+  std::string next;
+  HostValue first;
   // For the test matrix: element range, and points that are always included.
   double low = -2.0, high = 2.0;
 };
@@ -198,6 +203,7 @@ class OpDefBuilder {
   OpDefBuilder& attr(std::string name);
   OpDefBuilder& output(std::string name, DTypeRule rule);
   OpDefBuilder& trainable(std::string_view input, Init init);
+  OpDefBuilder& state(std::string_view input, std::string next, HostValue first);
   OpDefBuilder& keys(std::initializer_list<const char*> order);
   OpDefBuilder& connect(std::initializer_list<const char*> order);
   OpDefBuilder& cin(std::initializer_list<const char*> names);

@@ -12,6 +12,12 @@ void define_index(ir::OpFamily& ops);
 void define_matmul(ir::OpFamily& ops);
 void define_creation(ir::OpFamily& ops);
 void define_host(ir::OpFamily& ops);
+void define_conv(ir::OpFamily& ops);
+void define_pool(ir::OpFamily& ops);
+void define_norm(ir::OpFamily& ops);
+void define_attention(ir::OpFamily& ops);
 void define_loss(ir::OpFamily& ops);
+void define_random(ir::OpFamily& ops);
+void define_optimizer(ir::OpFamily& ops);
 
 }  // namespace mithril::ops

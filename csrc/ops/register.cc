@@ -14,7 +14,13 @@ void define_builtin_ops(Registry& registry) {
       {"matmul", ops::define_matmul},
       {"creation", ops::define_creation},
       {"host", ops::define_host},
+      {"conv", ops::define_conv},
+      {"pool", ops::define_pool},
+      {"norm", ops::define_norm},
+      {"attention", ops::define_attention},
       {"loss", ops::define_loss},
+      {"random", ops::define_random},
+      {"optimizer", ops::define_optimizer},
   };
   for (const auto& [name, define] : kFamilies) {
     OpFamily family(registry, name);

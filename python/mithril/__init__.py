@@ -7,17 +7,80 @@ import importlib
 
 __version__ = "0.1.0"
 
-# Public name -> the module that holds it.
-_LAZY: dict[str, str] = {}
+# Public name -> the module that holds it, for everything but models, backends and dtypes.
+_LAZY: dict[str, str] = {
+    **dict.fromkeys(("compile", "Compiled"), "mithril.compile"),
+    **dict.fromkeys(("PhysicalModel", "Uninitialized", "transfer"), "mithril.physical"),
+    **dict.fromkeys(("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.model"),
+    **dict.fromkeys(("get_backend", "register_backend"), "mithril.backends.registry"),
+    "TrainModel": "mithril.train_model",
+}
+_BACKENDS = (
+    "Backend",
+    "CBackend",
+    "CpuBackend",
+    "GGMLBackend",
+    "JaxBackend",
+    "MLXBackend",
+    "MlxBackend",
+    "NumpyBackend",
+    "TorchBackend",
+    "UnavailableBackend",
+)
+_TYPES = (
+    "Constant",
+    "DTypeLike",
+    "Dtype",
+    "NOT_GIVEN",
+    "PaddingType",
+    "TBD",
+    "as_dtype",
+    "epsilon_table",
+    *("uint8", "int8", "int16", "int32", "int64", "short", "int", "long", "half"),
+    *("float16", "bfloat16", "float32", "float64", "float", "double", "bool"),
+)
+_MODULES = (
+    *("backends", "errors", "functional", "inspect", "models", "optim", "testing", "types"),
+    *("cli", "contrib", "compat", "formats", "training"),
+)
+_SHADOWING = {"int", "float", "bool", "compile"}  # of builtins: attributes, but not for `import *`
+
+
+def _find(name: str):
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _TYPES:
+        return getattr(importlib.import_module("mithril.types"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"mithril.{name}")
+    if name in _BACKENDS:
+        return getattr(importlib.import_module("mithril.backends"), name)
+    errors = importlib.import_module("mithril.errors")
+    if name in errors.__all__:
+        return getattr(errors, name)
+    if name == "DataType":
+        return importlib.import_module("mithril.types").Dtype
+    return _find_model(name)
+
+
+def _find_model(name: str):
+    models = importlib.import_module("mithril.models")
+    try:
+        return getattr(models, name)
+    except AttributeError:
+        hint = models.suggestion(name, __dir__())
+        raise AttributeError(f"module 'mithril' has no attribute {name!r}{hint}") from None
 
 
 def __getattr__(name: str):
-    if name not in _LAZY:
+    if name.startswith("__") or name == "_core":
         raise AttributeError(f"module 'mithril' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_LAZY[name]), name)
+    value = _find(name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_LAZY))
+    models = importlib.import_module("mithril.models")
+    names = {*globals(), *_LAZY, *_TYPES, *_MODULES, *_BACKENDS, *dir(models)}
+    return sorted(name for name in names if not name.startswith("_"))

@@ -1,0 +1,20 @@
+// What kernels.cc lists: the rows of each family.
+#pragma once
+#include <algorithm>
+#include <span>
+
+#include "select/kernel_def.h"
+
+namespace mithril::cpu {
+
+std::span<const select::KernelDef> matmul_kernels();
+std::span<const select::KernelDef> movement_kernels();
+std::span<const select::KernelDef> rows_kernels();
+
+/// Units of one chunk so that a chunk does about `kChunkWork` elementary operations.
+inline int64_t grain_of(int64_t work_per_unit) {
+  constexpr int64_t kChunkWork = 1 << 18;
+  return std::max<int64_t>(1, kChunkWork / std::max<int64_t>(work_per_unit, 1));
+}
+
+}  // namespace mithril::cpu

@@ -1,0 +1,36 @@
+// The CPU's table of structured kernels; each family makes its steps in a file of its own.
+#include "backends/cpu/kernels.h"
+
+#include <array>
+#include <span>
+
+#include "backends/cpu/kernel_families.h"
+
+namespace mithril::cpu {
+namespace {
+
+// One span per family, in order of preference within an op.
+const std::array kFamilies = {matmul_kernels, movement_kernels, rows_kernels};
+
+}  // namespace
+
+const select::KernelDef* find_kernel(const select::KernelRequest& request) {
+  for (const auto& family : kFamilies) {
+    for (const select::KernelDef& kernel : family()) {
+      if (request.op.name != kernel.op) continue;
+      if (kernel.matches == nullptr || kernel.matches(request)) return &kernel;
+    }
+  }
+  return nullptr;
+}
+
+bool has_kernel(std::string_view op) {
+  for (const auto& family : kFamilies) {
+    for (const select::KernelDef& kernel : family()) {
+      if (op == kernel.op) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace mithril::cpu

@@ -1,0 +1,130 @@
+// Matrix products: strided operands read in place, batches broadcast by stride 0.
+#include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::DType;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using select::KernelRequest;
+using select::Operand;
+
+template <class T>
+struct Product {
+  ref_matmul_dims dims;
+  void (*run)(const ref_matmul_dims*, const T*, const T*, T*, int64_t, int64_t);
+};
+
+template <class T>
+KernelStatus run_product(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& product = *static_cast<const Product<T>*>(args.data);
+  product.run(&product.dims, static_cast<const T*>(args.buffers[0]),
+              static_cast<const T*>(args.buffers[1]), static_cast<T*>(args.buffers[2]), begin,
+              end);
+  return KernelStatus::kOk;
+}
+
+// Sizes and strides of one operand as [batch…, rows, columns]; rank 1 gets the missing axis.
+struct Matrix {
+  std::vector<int64_t> shape, strides;
+};
+
+Matrix as_matrix(const Operand& operand, bool left) {
+  Matrix out{operand.shape, operand.strides};
+  if (out.shape.size() != 1) return out;
+  const auto at = left ? out.shape.begin() : out.shape.end();
+  const auto stride_at = left ? out.strides.begin() : out.strides.end();
+  out.shape.insert(at, 1);
+  out.strides.insert(stride_at, 0);
+  return out;
+}
+
+// Batch strides of `matrix` along the result's batch axes.
+void batch_strides(const Matrix& matrix, int64_t rank, int64_t* out) {
+  const auto own = static_cast<int64_t>(matrix.shape.size()) - 2;
+  for (int64_t i = 0; i < rank; ++i) {
+    const int64_t axis = i - (rank - own);
+    const bool repeats = axis < 0 || matrix.shape[static_cast<size_t>(axis)] == 1;
+    out[i] = repeats ? 0 : matrix.strides[static_cast<size_t>(axis)];
+  }
+}
+
+ref_matmul_dims matmul_dims(const KernelRequest& request) {
+  const Matrix a = as_matrix(request.inputs[0], true);
+  const Matrix b = as_matrix(request.inputs[1], false);
+  const size_t ar = a.shape.size();
+  const size_t br = b.shape.size();
+  ref_matmul_dims dims{};
+  dims.m = a.shape[ar - 2];
+  dims.k = a.shape[ar - 1];
+  dims.n = b.shape[br - 1];
+  dims.a_row = a.strides[ar - 2];
+  dims.a_col = a.strides[ar - 1];
+  dims.b_row = b.strides[br - 2];
+  dims.b_col = b.strides[br - 1];
+  dims.c_row = dims.n;
+  dims.c_col = 1;
+  dims.batch_rank = static_cast<int64_t>(std::max(ar, br)) - 2;
+  int64_t stride = dims.m * dims.n;
+  for (int64_t i = dims.batch_rank - 1; i >= 0; --i) {
+    const auto size_of = [&](const Matrix& matrix) {
+      const int64_t axis = i - (dims.batch_rank - (static_cast<int64_t>(matrix.shape.size()) - 2));
+      return axis < 0 ? 1 : matrix.shape[static_cast<size_t>(axis)];
+    };
+    const int64_t left = size_of(a);
+    dims.batch[i] = left == 1 ? size_of(b) : left;
+    dims.c_batch[i] = stride;
+    stride *= dims.batch[i];
+  }
+  batch_strides(a, dims.batch_rank, dims.a_batch);
+  batch_strides(b, dims.batch_rank, dims.b_batch);
+  return dims;
+}
+
+template <class T>
+core::Result<plan::Step> make_product(const KernelRequest& request,
+                                      decltype(Product<T>::run) run) {
+  auto product = std::make_shared<Product<T>>();
+  product->dims = matmul_dims(request);
+  product->run = run;
+  const ref_matmul_dims& dims = product->dims;
+  plan::Step step;
+  step.kernel = run_product<T>;
+  step.units = dims.m;
+  for (int64_t i = 0; i < dims.batch_rank; ++i) step.units *= dims.batch[i];
+  step.grain = grain_of(dims.n * dims.k);
+  step.data = std::move(product);
+  return step;
+}
+
+core::Result<plan::Step> make_matmul(const KernelRequest& request) {
+  if (request.inputs[0].shape.size() > REF_MAX_RANK || request.inputs[1].shape.size() > REF_MAX_RANK) {
+    return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                      "matmul on the cpu takes at most {} axes", int{REF_MAX_RANK});
+  }
+  const ReferenceKernels& kernels = reference_kernels(detect_isa());
+  switch (request.outputs[0].dtype) {
+    case DType::kFloat32: return make_product<float>(request, kernels.f32.matmul);
+    case DType::kFloat64: return make_product<double>(request, kernels.f64.matmul);
+    case DType::kInt32: return make_product<int32_t>(request, kernels.matmul_i32);
+    default: return make_product<int64_t>(request, kernels.matmul_i64);
+  }
+}
+
+bool has_type(const KernelRequest& request) {
+  const DType dtype = request.outputs[0].dtype;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kInt32 ||
+         dtype == DType::kInt64;
+}
+
+const select::KernelDef kKernels[] = {
+    {"matmul", "matmul.reference", select::OrderClass::kCanonical, false, has_type, make_matmul},
+};
+
+}  // namespace
+
+std::span<const select::KernelDef> matmul_kernels() { return kKernels; }
+
+}  // namespace mithril::cpu

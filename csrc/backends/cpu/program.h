@@ -1,0 +1,62 @@
+// A graph that the CPU runs: specialised per concrete sizes, kept in a bounded cache.
+#pragma once
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backends/cpu/select.h"
+#include "core/status.h"
+#include "ir/graph.h"
+#include "ir/target.h"
+#include "passes/pipeline.h"
+#include "runtime/executable.h"
+
+namespace mithril::cpu {
+
+struct ProgramOptions {
+  SelectOptions select;
+  passes::PipelineOptions passes;
+  size_t most_specializations = 64;  // the least recently used one goes
+};
+
+/// What the CPU executes for one set of input sizes.
+struct Specialization {
+  runtime::Executable executable;
+  std::vector<std::vector<int64_t>> output_shapes;  // by output; empty for host outputs
+};
+
+/// `graph` is what passes::optimize gives for the CPU's target. Thread-safe.
+class Program {
+ public:
+  explicit Program(ir::Graph graph, ProgramOptions options = {});
+  const ir::Graph& graph() const { return graph_; }
+
+  /// `sizes[i]`: the shape of input i (empty for host inputs). Compiles at the first call for
+  /// these sizes; later calls look up. Errors name the input, its shape and the compiled one.
+  core::Result<std::shared_ptr<const Specialization>> specialize(
+      std::span<const std::vector<int64_t>> sizes);
+
+ private:
+  using Key = std::vector<int64_t>;
+  struct Entry {
+    std::shared_ptr<const Specialization> value;
+    std::list<Key>::iterator age;
+  };
+  core::Result<std::shared_ptr<const Specialization>> make(
+      std::span<const std::vector<int64_t>> sizes) const;
+  std::shared_ptr<const Specialization> find(const Key& key);
+
+  const ir::Graph graph_;
+  const ProgramOptions options_;
+  std::mutex mutex_;
+  std::map<Key, Entry> cache_;
+  std::list<Key> ages_;  // most recent first
+};
+
+/// The CPU as passes see it.
+ir::Target target(core::DType default_float = core::DType::kFloat32);
+
+}  // namespace mithril::cpu

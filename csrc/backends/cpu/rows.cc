@@ -1,0 +1,126 @@
+// Rows by index: gather, and the sum of rows that is its gradient.
+#include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::DType;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using select::KernelRequest;
+using select::Operand;
+
+int64_t product(const std::vector<int64_t>& sizes, size_t from = 0) {
+  int64_t out = 1;
+  for (size_t i = from; i < sizes.size(); ++i) out *= sizes[i];
+  return out;
+}
+
+struct Rows {
+  ref_gather_dims dims;
+  int64_t element;  // bytes
+  Isa isa;
+};
+
+// Notes the first bad index of this chunk.
+template <class Index>
+KernelStatus checked(const KernelArgs& args, const Rows& rows, int32_t operand, int64_t bad) {
+  if (bad < 0) return KernelStatus::kOk;
+  const auto value = static_cast<const Index*>(args.buffers[operand])[bad];
+  args.error->report(operand, bad, static_cast<int64_t>(value), rows.dims.bound);
+  return KernelStatus::kBadData;
+}
+
+template <class Index>
+KernelStatus run_gather(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& rows = *static_cast<const Rows*>(args.data);
+  const auto& kernels = reference_kernels(rows.isa);
+  const auto run = [&] {
+    if constexpr (sizeof(Index) == 4) return kernels.gather_i32;
+    if constexpr (sizeof(Index) == 8) return kernels.gather_i64;
+  }();
+  const int64_t bad = run(&rows.dims, rows.element, args.buffers[0],
+                          static_cast<const Index*>(args.buffers[1]), args.buffers[2], begin, end);
+  return checked<Index>(args, rows, 1, bad);
+}
+
+template <class T, class Index>
+KernelStatus run_scatter(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& rows = *static_cast<const Rows*>(args.data);
+  const auto& all = reference_kernels(rows.isa);
+  const auto& kernels = [&]() -> const RealKernels<T>& {
+    if constexpr (sizeof(T) == 4) return all.f32;
+    if constexpr (sizeof(T) == 8) return all.f64;
+  }();
+  const auto run = [&] {
+    if constexpr (sizeof(Index) == 4) return kernels.gather_grad_i32;
+    if constexpr (sizeof(Index) == 8) return kernels.gather_grad_i64;
+  }();
+  const int64_t bad = run(&rows.dims, static_cast<const Index*>(args.buffers[1]),
+                          static_cast<const T*>(args.buffers[0]),
+                          static_cast<T*>(args.buffers[2]), begin, end);
+  return checked<Index>(args, rows, 1, bad);
+}
+
+std::shared_ptr<Rows> rows_of(const Operand& table, const Operand& indices) {
+  auto out = std::make_shared<Rows>();
+  out->dims.outer = 1;
+  out->dims.bound = table.shape[0];
+  out->dims.lowest = -table.shape[0];
+  out->dims.inner = product(table.shape, 1);
+  out->dims.count = product(indices.shape);
+  out->element = static_cast<int64_t>(core::size_of(table.dtype));
+  out->isa = detect_isa();
+  return out;
+}
+
+core::Result<plan::Step> make_gather(const KernelRequest& request) {
+  auto rows = rows_of(request.inputs[0], request.inputs[1]);
+  plan::Step step;
+  step.kernel = request.inputs[1].dtype == DType::kInt32 ? run_gather<int32_t>
+                                                         : run_gather<int64_t>;
+  step.units = rows->dims.count;
+  step.grain = grain_of(rows->dims.inner);
+  step.data = std::move(rows);
+  return step;
+}
+
+template <class T>
+plan::KernelFn scatter_kernel(DType index) {
+  return index == DType::kInt32 ? run_scatter<T, int32_t> : run_scatter<T, int64_t>;
+}
+
+core::Result<plan::Step> make_scatter(const KernelRequest& request) {
+  auto rows = rows_of(request.outputs[0], request.inputs[1]);
+  const DType index = request.inputs[1].dtype;
+  plan::Step step;
+  step.kernel = request.outputs[0].dtype == DType::kFloat32 ? scatter_kernel<float>(index)
+                                                            : scatter_kernel<double>(index);
+  step.units = rows->dims.inner;  // columns: each runs over all indices in their order
+  step.grain = grain_of(rows->dims.count + rows->dims.bound);
+  step.data = std::move(rows);
+  return step;
+}
+
+bool has_index(const KernelRequest& request) {
+  const DType index = request.inputs[1].dtype;
+  return index == DType::kInt32 || index == DType::kInt64;
+}
+
+bool has_types(const KernelRequest& request) {
+  const DType dtype = request.outputs[0].dtype;
+  return has_index(request) && (dtype == DType::kFloat32 || dtype == DType::kFloat64);
+}
+
+const select::KernelDef kKernels[] = {
+    {"gather", "gather", select::OrderClass::kCanonical, true, has_index, make_gather},
+    {"embedding_grad", "scatter_add", select::OrderClass::kCanonical, true, has_types,
+     make_scatter},
+};
+
+}  // namespace
+
+std::span<const select::KernelDef> rows_kernels() { return kKernels; }
+
+}  // namespace mithril::cpu

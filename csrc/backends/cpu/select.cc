@@ -1,0 +1,360 @@
+#include "backends/cpu/select.h"
+
+#include <algorithm>
+
+#include "backends/cpu/interpreter.h"
+#include "backends/cpu/kernels.h"
+#include "core/checked.h"
+#include "core/tensor_data.h"
+#include "ir/registry.h"
+#include "passes/fuse.h"
+#include "select/tile_lowering.h"
+#include "select/views.h"
+#include "tile/builder.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::Code;
+using core::ErrorKind;
+using core::Status;
+using ir::kNoValue;
+using ir::Node;
+using ir::ValueId;
+using passes::Group;
+using plan::Buffer;
+using plan::BufferId;
+using plan::Step;
+using select::View;
+
+constexpr int64_t kUnitsPerChunk = 1;  // a loop's unit is a chunk already (see make_loop)
+
+class Selector {
+ public:
+  Selector(const ir::Graph& graph, const SelectOptions& options)
+      : graph_(graph),
+        options_(options),
+        fusion_(passes::fuse(graph, options.fuse)),
+        buffers_(graph.values.size(), -1),
+        views_(graph.values.size()) {}
+
+  core::Result<plan::Steps> run() {
+    MITHRIL_RETURN_IF_ERROR(place_inputs());
+    reserve_outputs();
+    for (const Group& group : fusion_.groups) MITHRIL_RETURN_IF_ERROR(emit(group));
+    MITHRIL_RETURN_IF_ERROR(copy_outputs());
+    return std::move(steps_);
+  }
+
+ private:
+  std::vector<int64_t> dims(ValueId id) const { return ir::static_dims(graph_.type(id).shape); }
+  core::DType dtype(ValueId id) const { return graph_.type(id).dtype; }
+  bool is_tensor(ValueId id) const { return id != kNoValue && graph_.type(id).is_tensor; }
+  BufferId& buffer_of(ValueId id) { return buffers_[static_cast<size_t>(id)]; }
+  View& view(ValueId id) { return views_[static_cast<size_t>(id)]; }
+
+  // ---------------------------------------------------------------- buffers
+
+  core::Result<int64_t> byte_size(ValueId id) const {
+    const auto shape = dims(id);
+    const auto count = core::element_count(shape);
+    const auto bytes = count ? core::checked_mul(*count, static_cast<int64_t>(
+                                                             core::size_of(dtype(id))))
+                             : std::nullopt;
+    if (!bytes) {
+      return core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
+                        "a value of type {} does not fit an address space",
+                        to_string(graph_.type(id), graph_.dims));
+    }
+    return *bytes;
+  }
+
+  core::Result<BufferId> add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
+    MITHRIL_ASSIGN(const int64_t bytes, byte_size(id));
+    steps_.buffers.push_back({kind, index, bytes});
+    return static_cast<BufferId>(steps_.buffers.size()) - 1;
+  }
+
+  Status give_buffer(ValueId id, Buffer::Kind kind, int32_t index) {
+    auto made = add_buffer(kind, index, id);
+    if (!made.ok()) return std::move(made).status();
+    buffer_of(id) = *made;
+    view(id) = {id, 0, select::contiguous_strides(dims(id))};
+    return {};
+  }
+
+  Status place_inputs() {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      if (!is_tensor(graph_.inputs[i])) continue;
+      MITHRIL_RETURN_IF_ERROR(
+          give_buffer(graph_.inputs[i], Buffer::Kind::kInput, static_cast<int32_t>(i)));
+    }
+    return {};
+  }
+
+  // The first output that names a value may be the value's own buffer; the others are copies.
+  void reserve_outputs() {
+    output_of_.assign(graph_.values.size(), -1);
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      int32_t& output = output_of_[static_cast<size_t>(graph_.outputs[i].value)];
+      if (output < 0) output = static_cast<int32_t>(i);
+    }
+  }
+
+  // Memory for a value that a step writes.
+  Status materialize(ValueId id) {
+    const int32_t output = output_of_[static_cast<size_t>(id)];
+    return output >= 0 ? give_buffer(id, Buffer::Kind::kOutput, output)
+                       : give_buffer(id, Buffer::Kind::kTemporary, 0);
+  }
+
+  plan::Use read(ValueId id) {
+    const View& at = view(id);
+    return {buffer_of(at.base), at.offset * static_cast<int64_t>(core::size_of(dtype(id))), false};
+  }
+  plan::Use write(ValueId id) { return {buffer_of(id), 0, true}; }
+
+  // ---------------------------------------------------------------- groups
+
+  Status emit(const Group& group) {
+    if (group.is_loop) return emit_loop(group);
+    const Node& node = graph_.node(group.nodes[0]);
+    const ir::OpDef& op = ir::Registry::global().get(node.op);
+    if (!graph_.type(node.results[0]).is_tensor) return {};  // host values are attributes by now
+    if (op.name == "constant") return emit_constant(node);
+    if (!node.operands.empty() && is_tensor(node.operands[0])) {
+      auto window = select::view_of(graph_, node, view(node.operands[0]));
+      if (window) {
+        view(node.results[0]) = std::move(*window);
+        return {};
+      }
+      if (select::is_reshape(op.name)) return emit_reshape_copy(node);
+    }
+    return emit_kernel(node, op);
+  }
+
+  Status emit_constant(const Node& node) {
+    const ValueId id = node.results[0];
+    std::shared_ptr<const core::TensorData> data;
+    if (const core::HostValue* number = select::scalar_constant(graph_, id)) {
+      auto made = std::make_shared<core::TensorData>();
+      made->dtype = dtype(id);
+      core::append_element(*made, *number);
+      data = std::move(made);
+    } else {
+      const core::HostValue* literal = node.attrs.find("value");
+      MITHRIL_CHECK(literal != nullptr && literal->is_tensor(), "a constant without a value");
+      data = core::cast_literal(literal->as_tensor(), dtype(id));
+    }
+    steps_.constants.push_back(std::move(data));
+    return give_buffer(id, Buffer::Kind::kConstant,
+                       static_cast<int32_t>(steps_.constants.size()) - 1);
+  }
+
+  Status emit_loop(const Group& group) {
+    auto lowered = select::lower_group(graph_, fusion_, group);
+    if (!lowered.ok()) return std::move(lowered).status();
+    for (const ValueId id : group.outputs) MITHRIL_RETURN_IF_ERROR(materialize(id));
+    std::vector<plan::Use> uses;
+    std::vector<std::vector<int64_t>> strides;  // along the domain's axes
+    for (const auto& load : lowered->loads) {
+      uses.push_back(read(load.value));
+      strides.push_back(select::broadcast_strides(dims(load.value), view(load.value).strides,
+                                                  group.shape));
+    }
+    for (const ValueId id : group.outputs) {
+      uses.push_back(write(id));
+      strides.push_back(output_strides(group, id));
+    }
+    return add_loop(group, *lowered, std::move(uses), strides);
+  }
+
+  std::vector<int64_t> output_strides(const Group& group, ValueId id) const {
+    const auto shape = dims(id);
+    const auto own = select::contiguous_strides(shape);
+    const bool is_row = fusion_.spread[static_cast<size_t>(id)] == passes::Spread::kRow;
+    if (!is_row || shape.size() == group.shape.size()) {
+      return select::broadcast_strides(shape, own, group.shape);
+    }
+    // Reduced axes are gone from the value: its axes are the kept ones, in order.
+    std::vector<int64_t> out(group.shape.size(), 0);
+    size_t next = 0;
+    for (size_t axis = 0; axis < out.size(); ++axis) {
+      const bool reduced = std::binary_search(group.reduced.begin(), group.reduced.end(),
+                                              static_cast<int64_t>(axis));
+      if (!reduced) out[axis] = own[next++];
+    }
+    return out;
+  }
+
+  Status add_loop(const Group& group, const select::LoopProgram& lowered,
+                  std::vector<plan::Use> uses, const std::vector<std::vector<int64_t>>& strides) {
+    auto kernel = TileKernel::make(lowered.program, options_.isa);
+    if (!kernel.ok()) return std::move(kernel).status();
+    std::vector<std::vector<int64_t>> kept(strides.size()), reduced(strides.size());
+    std::vector<OperandStrides> operands;
+    for (size_t i = 0; i < strides.size(); ++i) {
+      select::split_axes(group, strides[i], kept[i], reduced[i]);
+      operands.push_back({kept[i], reduced[i]});
+    }
+    Loop loop = make_loop(**kernel, lowered.kept, lowered.reduced, operands);
+    Step step;
+    step.kernel = (*kernel)->function();
+    step.params = std::move(loop.params);
+    step.units = loop.units;
+    step.grain = kUnitsPerChunk;
+    step.scratch_bytes = loop.scratch_bytes;
+    step.data = *kernel;
+    step.inplace = overwritable(**kernel, group, lowered, uses, strides);
+    step.operands = std::move(uses);
+    for (const ir::NodeId id : group.nodes) {
+      if (!step.label.empty()) step.label += '+';
+      step.label += ir::Registry::global().get(graph_.node(id).op).name;
+    }
+    step.location = graph_.location_of(graph_.node(group.nodes[0]));
+    steps_.steps.push_back(std::move(step));
+    return {};
+  }
+
+  // Operands that lie exactly like the first output and are read there only.
+  std::vector<int32_t> overwritable(const TileKernel& kernel, const Group& group,
+                                    const select::LoopProgram& lowered,
+                                    const std::vector<plan::Use>& uses,
+                                    const std::vector<std::vector<int64_t>>& strides) const {
+    std::vector<int32_t> out;
+    if (group.outputs.empty()) return out;
+    const size_t output = lowered.loads.size();
+    for (size_t i = 0; i < lowered.loads.size(); ++i) {
+      const ValueId id = lowered.loads[i].value;
+      const auto same_buffer = [&](const plan::Use& use) { return use.buffer == uses[i].buffer; };
+      const bool once = std::count_if(uses.begin(), uses.end(), same_buffer) == 1;
+      const bool alike = strides[i] == strides[output] && uses[i].offset == 0 &&
+                         dtype(id) == dtype(group.outputs[0]);
+      const bool safe = kernel.can_alias(static_cast<uint32_t>(i), 0);
+      if (once && alike && safe) out.push_back(static_cast<int32_t>(i));
+    }
+    return out;
+  }
+
+  // ---------------------------------------------------------------- copies
+
+  // A contiguous copy of what `source` shows, into the buffer of `uses`.
+  Status add_copy(ValueId source, plan::Use target, const char* label) {
+    tile::Builder tile;
+    tile.store(tile.load(dtype(source)));
+    auto kernel = TileKernel::make(tile.finish(), options_.isa);
+    if (!kernel.ok()) return std::move(kernel).status();
+    const auto shape = dims(source);
+    const auto to = select::contiguous_strides(shape);
+    const OperandStrides operands[] = {{view(source).strides, {}}, {to, {}}};
+    Loop loop = make_loop(**kernel, shape, {}, operands);
+    Step step;
+    step.kernel = (*kernel)->function();
+    step.params = std::move(loop.params);
+    step.units = loop.units;
+    step.scratch_bytes = loop.scratch_bytes;
+    step.data = *kernel;
+    step.operands = {read(source), target};
+    step.label = label;
+    steps_.steps.push_back(std::move(step));
+    return {};
+  }
+
+  Status emit_reshape_copy(const Node& node) {
+    MITHRIL_RETURN_IF_ERROR(materialize(node.results[0]));
+    return add_copy(node.operands[0], write(node.results[0]), "copy");
+  }
+
+  Status copy_outputs() {
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ValueId id = graph_.outputs[i].value;
+      if (!is_tensor(id)) continue;
+      const View& at = view(id);
+      const bool own = at.base == id && buffer_of(id) >= 0 &&
+                       steps_.buffers[static_cast<size_t>(buffer_of(id))].kind ==
+                           Buffer::Kind::kOutput &&
+                       steps_.buffers[static_cast<size_t>(buffer_of(id))].index ==
+                           static_cast<int32_t>(i);
+      if (own) continue;
+      auto target = add_buffer(Buffer::Kind::kOutput, static_cast<int32_t>(i), id);
+      if (!target.ok()) return std::move(target).status();
+      MITHRIL_RETURN_IF_ERROR(add_copy(id, {*target, 0, true}, "output"));
+    }
+    return {};
+  }
+
+  // ---------------------------------------------------------------- kernels
+
+  select::Operand operand(ValueId id) {
+    select::Operand out;
+    if (!is_tensor(id)) return out;
+    out.use = read(id);
+    out.dtype = dtype(id);
+    out.shape = dims(id);
+    out.strides = view(id).strides;
+    return out;
+  }
+
+  Status make_contiguous(select::Operand& operand, ValueId id) {
+    if (!operand.present() || select::is_contiguous(operand.shape, operand.strides)) return {};
+    auto copy = add_buffer(Buffer::Kind::kTemporary, 0, id);
+    if (!copy.ok()) return std::move(copy).status();
+    MITHRIL_RETURN_IF_ERROR(add_copy(id, {*copy, 0, true}, "copy"));
+    operand.use = {*copy, 0, false};
+    operand.strides = select::contiguous_strides(operand.shape);
+    return {};
+  }
+
+  Status emit_kernel(const Node& node, const ir::OpDef& op) {
+    std::vector<select::Operand> inputs, outputs;
+    for (const ValueId id : node.operands) inputs.push_back(operand(id));
+    for (const ValueId id : node.results) {
+      MITHRIL_RETURN_IF_ERROR(materialize(id));
+      outputs.push_back(operand(id));
+      outputs.back().use.write = true;
+    }
+    const select::KernelDef* kernel = find_kernel({node, op, inputs, outputs});
+    if (kernel == nullptr) return unsupported(node, op);
+    for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
+      MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], node.operands[i]));
+    }
+    auto step = kernel->make({node, op, inputs, outputs});
+    if (!step.ok()) return std::move(step).status();
+    for (const select::Operand& input : inputs) {
+      if (input.present()) step->operands.push_back(input.use);
+    }
+    for (const select::Operand& output : outputs) step->operands.push_back(output.use);
+    step->label = std::string(kernel->name);
+    step->location = graph_.location_of(node);
+    steps_.steps.push_back(std::move(*step));
+    return {};
+  }
+
+  Status unsupported(const Node& node, const ir::OpDef& op) const {
+    std::string types;
+    for (const ValueId id : node.operands) {
+      if (id == kNoValue) continue;
+      types += (types.empty() ? "" : ", ") + to_string(graph_.type(id), graph_.dims);
+    }
+    core::Error error = core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                                   "the cpu backend has no kernel for {}({})", op.name, types);
+    error.location = graph_.location_of(node);
+    return error;
+  }
+
+  const ir::Graph& graph_;
+  const SelectOptions& options_;
+  passes::Fusion fusion_;
+  plan::Steps steps_;
+  std::vector<BufferId> buffers_;   // by value: of its own memory
+  std::vector<View> views_;         // by value
+  std::vector<int32_t> output_of_;  // by value: the output that it may be written to
+};
+
+}  // namespace
+
+core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options) {
+  return Selector(graph, options).run();
+}
+
+}  // namespace mithril::cpu

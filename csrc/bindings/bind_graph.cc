@@ -1,0 +1,163 @@
+// Graphs as text, and the registry of ops as plain Python values (for `_generate.py`, backends
+// and docs).
+#include "bindings/python.h"
+#include "infer/kind.h"
+#include "ir/registry.h"
+#include "ir/text.h"
+
+namespace mithril::bindings {
+namespace {
+
+using ir::Graph;
+using ir::OpDef;
+
+py::object host_or_missing(const std::optional<core::HostValue>& value) {
+  static const py::handle missing =
+      py::object(py::module_::import("mithril.types").attr("MISSING")).release();
+  return value ? from_host(*value) : py::reinterpret_borrow<py::object>(missing);
+}
+
+py::dict describe_input(const ir::InputDef& input) {
+  py::dict out;
+  out["name"] = input.name;
+  out["kinds"] = input.kinds.bits();
+  out["type"] = infer::to_string(input.kinds);
+  out["is_key"] = input.is_key;
+  out["variadic"] = input.variadic;
+  out["optional"] = input.optional;
+  out["trainable"] = input.trainable;
+  out["when"] = input.when;
+  out["default"] = host_or_missing(input.default_value);
+  out["low"] = input.low;
+  out["high"] = input.high;
+  return out;
+}
+
+py::dict describe_sample(const ir::Sample& sample) {
+  py::list shapes;
+  for (const auto& [name, shape] : sample.shapes) {
+    shapes.append(py::make_tuple(name, py::tuple(py::cast(shape))));
+  }
+  py::dict attrs;
+  for (const auto& [name, value] : sample.attrs) attrs[py::str(name)] = from_host(value);
+  py::dict out;
+  out["shapes"] = shapes;
+  out["attrs"] = attrs;
+  return out;
+}
+
+py::dict describe(const OpDef& op) {
+  py::list inputs, attrs, outputs, samples, errors;
+  for (const ir::InputDef& input : op.inputs) inputs.append(describe_input(input));
+  for (const ir::AttrDef& attr : op.attrs) {
+    attrs.append(py::make_tuple(attr.name, host_or_missing(attr.default_value)));
+  }
+  for (const ir::OutputDef& output : op.outputs) outputs.append(output.name);
+  for (const ir::Sample& sample : op.samples) samples.append(describe_sample(sample));
+  for (const ir::ErrorSample& error : op.error_samples) {
+    errors.append(py::make_tuple(describe_sample(error.sample), error.message));
+  }
+  py::dict out;
+  out["name"] = op.name;
+  out["python_name"] = op.python_name;
+  out["aliases"] = op.aliases;
+  out["python_aliases"] = op.python_aliases;
+  out["family"] = op.family;
+  out["doc"] = op.doc;
+  out["formula"] = op.formula;
+  out["inputs"] = inputs;
+  out["attrs"] = attrs;
+  out["outputs"] = outputs;
+  out["key_order"] = op.key_order;
+  out["connect_order"] = op.connect_order;
+  out["canonical_inputs"] = op.canonical_inputs;
+  out["body"] = static_cast<int>(op.body);
+  out["has_gradient"] = static_cast<bool>(op.gradient) || op.body == ir::BodyKind::kCompose;
+  out["differentiable"] = op.differentiable;
+  out["has_kinks"] = op.has_kinks;
+  out["random"] = op.random;
+  out["kinks"] = op.kinks;
+  out["points"] = op.points;
+  out["samples"] = samples;
+  out["error_samples"] = errors;
+  return out;
+}
+
+py::list ops() {
+  py::list out;
+  for (const OpDef* op : ir::Registry::global().all()) out.append(describe(*op));
+  return out;
+}
+
+py::dict find_op(const std::string& name) {
+  return describe(*ir::Registry::global().lookup(name).or_throw());
+}
+
+py::dict kinds() {
+  static const char* names[] = {
+      "tensor_bool", "tensor_int",   "tensor_float", "bool",     "int",   "float",
+      "none",        "str",          "slice",        "ellipsis", "dtype", "tuple",
+      "list",        "padding_type", "constant",     "dict",     "opaque"};
+  static_assert(std::size(names) == infer::kValueKindCount);
+  py::dict out;
+  for (int i = 0; i < infer::kValueKindCount; ++i) {
+    out[names[i]] = infer::KindSet(static_cast<infer::ValueKind>(i)).bits();
+  }
+  return out;
+}
+
+py::list shape_items(const Graph& graph, const ir::Shape& shape) {
+  py::list out;
+  for (const infer::Dim dim : shape) {
+    const ir::Shape one{dim};
+    if (ir::is_static(one)) {
+      out.append(ir::static_dims(one)[0]);
+    } else {
+      const std::string text = ir::to_string(one, graph.dims);
+      out.append(text.substr(1, text.size() - 2));
+    }
+  }
+  return out;
+}
+
+py::list signature(const Graph& graph) {
+  static const char* roles[] = {"data", "param", "state", "cotangent"};
+  py::list out;
+  for (const ir::ValueId id : graph.inputs) {
+    const ir::ValueInfo& value = graph.value(id);
+    py::object dtype = py::none(), shape = py::none();
+    if (value.type.is_tensor) {
+      dtype = from_dtype(value.type.dtype);
+      shape = shape_items(graph, value.type.shape);
+    }
+    out.append(py::make_tuple(value.name, roles[static_cast<int>(value.role)], dtype, shape));
+  }
+  return out;
+}
+
+}  // namespace
+
+void bind_graph(py::module_& module) {
+  py::class_<Graph>(module, "Graph", "A flat program of ops; its text form is its repr.")
+      .def_static(
+          "parse", [](const std::string& text) { return ir::parse(text).or_throw(); },
+          py::arg("text"))
+      .def("__str__", [](const Graph& graph) { return ir::print(graph); })
+      .def("verify", [](const Graph& graph) { ir::verify(graph).or_throw(); })
+      .def_property_readonly("name", [](const Graph& graph) { return graph.name; })
+      .def_property_readonly("inputs", &signature, "(name, role, dtype, shape) of each input.")
+      .def_property_readonly("outputs",
+                             [](const Graph& graph) {
+                               py::list out;
+                               for (const ir::Output& output : graph.outputs) {
+                                 out.append(output.name);
+                               }
+                               return out;
+                             })
+      .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
+  module.def("kinds", &kinds, "Name -> bit of each kind of content that a wire may have.");
+  module.def("ops", &ops, "Every op of the registry as a dictionary.");
+  module.def("find_op", &find_op, py::arg("name"), "One op by name or alias.");
+}
+
+}  // namespace mithril::bindings

@@ -1,0 +1,107 @@
+// Errors of the engine as Python exceptions, and the user's place that they name.
+#include <string_view>
+
+#include "bindings/python.h"
+
+namespace mithril::bindings {
+namespace {
+
+py::tuple place(const core::Location& location) {
+  return py::make_tuple(location.file, location.line, location.path);
+}
+
+// Text of models may hold any byte; a message must always be printable.
+py::str text(const std::string& bytes) {
+  PyObject* decoded =
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
+}
+
+void raise(const core::Error& error) {
+  py::list facts;
+  for (const core::Error::Fact& fact : error.facts) {
+    facts.append(py::make_tuple(text(fact.text), place(fact.location)));
+  }
+  const py::object exception =
+      py::module_::import("mithril.errors")
+          .attr("from_core")(static_cast<int>(error.kind), static_cast<int>(error.code),
+                             text(error.text()), text(error.hint), place(error.location), facts);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+}
+
+// "/…/mithril/": frames of files below it are ours.
+std::string& package_folder() {
+  static std::string folder;
+  return folder;
+}
+
+bool is_ours(PyCodeObject* code) {
+  Py_ssize_t size = 0;
+  const char* file = PyUnicode_AsUTF8AndSize(code->co_filename, &size);
+  if (file == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  return std::string_view(file, static_cast<size_t>(size)).starts_with(package_folder());
+}
+
+std::string file_name(PyCodeObject* code) {
+  Py_ssize_t size = 0;
+  const char* file = PyUnicode_AsUTF8AndSize(code->co_filename, &size);
+  if (file != nullptr) return {file, static_cast<size_t>(size)};
+  PyErr_Clear();
+  return "";
+}
+
+}  // namespace
+
+core::Location user_location() {
+  core::Location location;
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  while (frame != nullptr) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const bool found = !is_ours(code);
+    if (found) {
+      location.file = file_name(code);
+      location.line = PyFrame_GetLineNumber(frame);
+    }
+    Py_DECREF(code);
+    PyFrameObject* outer = found ? nullptr : PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = outer;
+  }
+  return location;
+}
+
+bool only_our_frames(PyObject* traceback) {
+  for (auto* at = reinterpret_cast<PyTracebackObject*>(traceback);
+       at != nullptr && reinterpret_cast<PyObject*>(at) != Py_None; at = at->tb_next) {
+    PyCodeObject* code = PyFrame_GetCode(at->tb_frame);
+    const bool ours = is_ours(code);
+    Py_DECREF(code);
+    if (!ours) return false;
+  }
+  return true;
+}
+
+void bind_errors(py::module_& module) {
+  const py::list path = py::module_::import("mithril").attr("__path__");
+  package_folder() = path[0].cast<std::string>() + "/";
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const core::ErrorException& exception) {
+      raise(exception.error());
+    }
+  });
+  module.def(
+      "user_location",
+      [] {
+        const core::Location location = user_location();
+        return py::make_tuple(location.file, location.line);
+      },
+      "File and line of the innermost caller outside of mithril.");
+}
+
+}  // namespace mithril::bindings

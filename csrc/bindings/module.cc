@@ -1,0 +1,11 @@
+// The extension module mithril._core.
+#include "bindings/python.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The engine of mithril; its public face is the package around it.";
+  mithril::bindings::bind_errors(module);
+  mithril::bindings::bind_public(module);
+  mithril::bindings::bind_literals(module);
+  mithril::bindings::bind_graph(module);
+  // mithril::bindings::bind_model(module);
+}

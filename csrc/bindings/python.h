@@ -1,0 +1,44 @@
+// What the bindings share: pybind11, the user's place in his code, conversion of host values.
+#pragma once
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "core/error.h"
+#include "core/host_value.h"
+#include "core/location.h"
+#include "ir/graph.h"
+
+namespace mithril::bindings {
+
+namespace py = pybind11;
+
+/// Where the user called from: the innermost Python frame outside of the mithril package.
+core::Location user_location();
+
+/// Whether no frame of a traceback is the user's.
+bool only_our_frames(PyObject* traceback);
+
+/// core::HostValue of a Python object; a typed error that names `what` for anything that no host
+/// value can hold (an int beyond 64 bits, a nest deeper than HostValue::kMaxDepth, an object).
+core::HostValue to_host(py::handle object, const char* what);
+
+py::object from_host(const core::HostValue& value);
+
+/// A tensor literal as Python holds it.
+struct TensorLiteral {
+  std::shared_ptr<const core::TensorData> data;
+};
+
+/// ml.Dtype member for an element type; a string "int" or "float" for the abstract ones.
+py::object from_dtype(core::DType dtype);
+
+/// Makes ErrorException the Python class that its kind names.
+void bind_errors(py::module_& module);
+/// `public(function)`: calls of it leave no frames of ours in the traceback of a MithrilError.
+void bind_public(py::module_& module);
+void bind_literals(py::module_& module);
+void bind_graph(py::module_& module);
+void bind_model(py::module_& module);
+void bind_runtime(py::module_& module);
+
+}  // namespace mithril::bindings

@@ -1,0 +1,252 @@
+"""Errors and warnings. Each error derives from `MithrilError` and from the builtin a user would catch.
+
+The engine raises them through `from_core`; `code` (such as "MTH101") names the error in the docs.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A position in the user's code, with the model path that it belongs to."""
+
+    file: str
+    line: int
+    path: str
+
+
+class Fact(NamedTuple):
+    """One side of a clash, and where it came from."""
+
+    text: str
+    place: Place
+
+
+class MithrilError(Exception):
+    """Base of every error that mithril raises on purpose."""
+
+    code = "MTH000"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str | None = None,
+        hint: str = "",
+        facts: tuple[Fact, ...] = (),
+        place: Place | None = None,
+    ):
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.hint = hint
+        self.facts = tuple(facts)
+        self.place = place
+
+    def __str__(self) -> str:
+        """The message verbatim (KeyError would quote it), with the hint."""
+        if not self.hint or "\n  help: " in self.message:
+            return self.message
+        return f"{self.message}\n  help: {self.hint}"
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self.message, self.code, self.hint, self.facts, self.place)
+
+
+def _rebuild(cls, message, code, hint, facts, place):
+    return cls(message, code=code, hint=hint, facts=facts, place=place)
+
+
+class ShapeError(MithrilError, ValueError):
+    """Shapes that clash, or a shape that an op cannot take."""
+
+    code = "MTH101"
+
+
+class ShapeNotKnown(ShapeError):
+    """A size is needed that no fact gives yet."""
+
+    code = "MTH105"
+
+
+class DTypeError(MithrilError, TypeError):
+    """Element types or kinds of values that clash."""
+
+    code = "MTH201"
+
+
+class ArgumentError(MithrilError, ValueError):
+    """A value that no rule of shape or dtype covers."""
+
+    code = "MTH301"
+
+
+class SignatureError(MithrilError, TypeError):
+    """A call with arguments that the callee does not have."""
+
+    code = "MTH301"
+
+
+class KeyNotFound(MithrilError, KeyError):
+    """An unknown or missing name."""
+
+    code = "MTH401"
+
+
+class WireNameError(MithrilError, KeyError, ValueError):
+    """A name that is taken, reserved or malformed."""
+
+    code = "MTH403"
+
+
+class FrozenModelError(MithrilError, AttributeError):
+    """A model that cannot be extended any more."""
+
+    code = "MTH501"
+
+
+class CycleError(MithrilError, KeyError, ValueError):
+    """Wiring that would feed a model with its own output."""
+
+    code = "MTH502"
+
+
+class MultiWriteError(MithrilError, ValueError, KeyError):
+    """Two writers of one wire."""
+
+    code = "MTH503"
+
+
+class ParseError(MithrilError, ValueError):
+    """Malformed text or file."""
+
+    code = "MTH601"
+
+
+class DataIndexError(MithrilError, IndexError):
+    """An index in data that is out of bounds."""
+
+    code = "MTH701"
+
+
+class DataOverflowError(MithrilError, OverflowError):
+    """A size or value that does not fit."""
+
+    code = "MTH702"
+
+
+class OutOfMemoryError(MithrilError, MemoryError):
+    """Memory that the system refused."""
+
+    code = "MTH703"
+
+
+class UnsupportedError(MithrilError, NotImplementedError):
+    """Something that this target cannot do."""
+
+    code = "MTH801"
+
+
+class DeviceNotAvailable(MithrilError, RuntimeError):
+    """A device or library that is not there."""
+
+    code = "MTH802"
+
+
+class InternalError(MithrilError, RuntimeError):
+    """A bug in mithril."""
+
+    code = "MTH901"
+
+
+# In the order of core::ErrorKind.
+_CLASSES: tuple[type[BaseException], ...] = (
+    ShapeError,
+    DTypeError,
+    ArgumentError,
+    KeyNotFound,
+    WireNameError,
+    FrozenModelError,
+    CycleError,
+    MultiWriteError,
+    ParseError,
+    DataIndexError,
+    DataOverflowError,
+    OutOfMemoryError,
+    UnsupportedError,
+    DeviceNotAvailable,
+    KeyboardInterrupt,
+    InternalError,
+)
+_SHAPE_UNKNOWN = 105
+
+
+def from_core(
+    kind: int,
+    code: int,
+    text: str,
+    hint: str,
+    place: tuple[str, int, str],
+    facts: list[tuple[str, tuple[str, int, str]]],
+) -> BaseException:
+    """The exception for an error of the engine; `text` is complete (facts and hint included)."""
+    cls = ShapeNotKnown if code == _SHAPE_UNKNOWN else _CLASSES[kind]
+    if not issubclass(cls, MithrilError):
+        return cls()
+    return cls(
+        text,
+        code=f"MTH{code}",
+        hint=hint,
+        facts=tuple(Fact(fact, Place(*where)) for fact, where in facts),
+        place=Place(*place),
+    )
+
+
+class MithrilWarning(UserWarning):
+    """Base of every warning that mithril gives."""
+
+
+class InitialParamsWarning(MithrilWarning):
+    """A model with weights ran on its initial parameters."""
+
+
+class UnusedParamsWarning(MithrilWarning):
+    """Parameters were given that the model does not have."""
+
+
+class UnusedKeyWarning(MithrilWarning):
+    """A key was named that the model does not have."""
+
+
+class EmptyModelWarning(MithrilWarning):
+    """A model without outputs was compiled or called."""
+
+
+class DTypeWarning(MithrilWarning):
+    """A parameter changed its dtype and was cast back."""
+
+
+class ModeWarning(MithrilWarning):
+    """Gradients were asked of a model in eval mode that behaves differently in training."""
+
+
+def suggestion(name: str, candidates) -> str:
+    """ ", did you mean 'relu'?" for the nearest candidate, or "". """
+    import difflib
+
+    if not isinstance(name, str) or len(name) > 64:
+        return ""
+    near = difflib.get_close_matches(name, [c for c in candidates if len(c) <= 64], 1, 0.6)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+__all__ = [
+    name
+    for name, value in list(globals().items())
+    if isinstance(value, type)
+    and issubclass(value, (MithrilError, MithrilWarning, builtins.tuple))
+    and not name.startswith("_")
+]

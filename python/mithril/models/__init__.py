@@ -1,0 +1,57 @@
+"""Models by name: `Linear`, `Relu` … The classes of ops are made at build time, family by family.
+
+A family is imported when one of its classes is first used.
+"""
+
+import importlib
+
+from mithril.errors import suggestion
+
+# What is written by hand: name -> module.
+_BY_HAND = {
+    "BaseModel": ("mithril.model", "Model"),
+    "LogicalModel": ("mithril.model", "Model"),
+    "TrainModel": ("mithril.train_model", "TrainModel"),
+    "PhysicalModel": ("mithril.physical", "PhysicalModel"),
+    "functional": ("mithril.functional", "functional"),
+} | {
+    name: ("mithril.model", name)
+    for name in (
+        "Connection",
+        "ConnectionType",
+        "ExtendInfo",
+        "IOKey",
+        "Model",
+        "OperatorModel",
+        "TBD",
+        "Tensor",
+    )
+}
+
+
+def _families() -> dict[str, str]:
+    try:
+        from mithril.models import _generated
+    except ImportError:  # a source tree that was not built
+        return {}
+    return _generated.FAMILIES
+
+
+def __getattr__(name: str):
+    if name in _BY_HAND:
+        module, attribute = _BY_HAND[name]
+        value = getattr(importlib.import_module(module), attribute)
+    elif name.startswith("_"):
+        raise AttributeError(f"module 'mithril.models' has no attribute {name!r}")
+    else:
+        family = _families().get(name)
+        if family is None:
+            hint = suggestion(name, [*_BY_HAND, *_families()])
+            raise AttributeError(f"module 'mithril.models' has no attribute {name!r}{hint}")
+        value = getattr(importlib.import_module(f"mithril.models._generated.{family}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_BY_HAND, *_families()})

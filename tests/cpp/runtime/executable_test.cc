@@ -1,0 +1,103 @@
+#include "runtime/executable.h"
+
+#include <gtest/gtest.h>
+
+namespace mithril::runtime {
+namespace {
+
+using plan::Buffer;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using plan::Step;
+using plan::Steps;
+
+// y[i] = a[i] + b[i]; every float is a unit.
+KernelStatus add(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto* a = static_cast<const float*>(args.buffers[0]);
+  const auto* b = static_cast<const float*>(args.buffers[1]);
+  auto* y = static_cast<float*>(args.buffers[2]);
+  for (int64_t i = begin; i < end; ++i) y[i] = a[i] + b[i];
+  return KernelStatus::kOk;
+}
+
+KernelStatus complain(const KernelArgs& args, int64_t, int64_t) {
+  args.error->report(0, 2, 7, 5);
+  return KernelStatus::kBadData;
+}
+
+// (x + x) + constant over `count` floats.
+Steps doubled_plus_constant(int64_t count) {
+  Steps out;
+  const int64_t bytes = count * 4;
+  out.buffers = {{Buffer::Kind::kInput, 0, bytes},
+                 {Buffer::Kind::kTemporary, 0, bytes},
+                 {Buffer::Kind::kConstant, 0, bytes},
+                 {Buffer::Kind::kOutput, 0, bytes}};
+  auto constant = std::make_shared<core::TensorData>();
+  constant->bytes.resize(static_cast<size_t>(bytes));
+  for (int64_t i = 0; i < count; ++i) {
+    reinterpret_cast<float*>(constant->bytes.data())[i] = 0.5F;
+  }
+  out.constants.push_back(constant);
+  Step first, second;
+  first.kernel = second.kernel = add;
+  first.units = second.units = count;
+  first.grain = second.grain = 16;
+  first.operands = {{0, 0, false}, {0, 0, false}, {1, 0, true}};
+  second.operands = {{1, 0, false}, {2, 0, false}, {3, 0, true}};
+  second.label = "add";
+  out.steps = {first, second};
+  return out;
+}
+
+Executable executable(Steps steps) {
+  return Executable(std::move(plan::make_plan(std::move(steps))).or_throw());
+}
+
+TEST(Executable, RunsStepsInOrderOverTheArena) {
+  constexpr int64_t kCount = 1000;
+  const Executable program = executable(doubled_plus_constant(kCount));
+  std::vector<float> x(kCount), y(kCount, -1.0F);
+  for (int64_t i = 0; i < kCount; ++i) x[static_cast<size_t>(i)] = static_cast<float>(i);
+  const void* inputs[] = {x.data()};
+  void* outputs[] = {y.data()};
+  for (const int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    RunControl control;
+    control.pool = &pool;
+    ASSERT_TRUE(program.run(inputs, outputs, control).ok());
+    for (int64_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(y[static_cast<size_t>(i)], 2.0F * static_cast<float>(i) + 0.5F);
+    }
+  }
+}
+
+TEST(Executable, TurnsTheErrorSlotIntoATypedError) {
+  Steps steps = doubled_plus_constant(4);
+  steps.steps[1].kernel = complain;
+  steps.steps[1].label = "gather";
+  const Executable program = executable(std::move(steps));
+  std::vector<float> x(4), y(4);
+  const void* inputs[] = {x.data()};
+  void* outputs[] = {y.data()};
+  const core::Status status = program.run(inputs, outputs);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().kind, core::ErrorKind::kIndex);
+  EXPECT_EQ(status.error().message, "gather: index 7 at position 2 is out of bounds for size 5");
+}
+
+TEST(Executable, StopsWhenCancelled) {
+  const Executable program = executable(doubled_plus_constant(64));
+  std::vector<float> x(64), y(64);
+  const void* inputs[] = {x.data()};
+  void* outputs[] = {y.data()};
+  const std::atomic<bool> cancel{true};
+  RunControl control;
+  control.cancel = &cancel;
+  const core::Status status = program.run(inputs, outputs, control);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().kind, core::ErrorKind::kInterrupted);
+}
+
+}  // namespace
+}  // namespace mithril::runtime

@@ -1,0 +1,45 @@
+"""What importing the package does to a process, and what its top level offers."""
+
+import subprocess
+import sys
+
+import pytest
+
+import mithril as ml
+
+
+def run(code: str) -> str:
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+def test_import_loads_no_array_library():
+    loaded = run(
+        "import sys; before = set(sys.modules); import mithril as ml; ml.float32; ml.Dtype\n"
+        "print(*sorted({m.partition('.')[0] for m in sys.modules} - before))"
+    ).split()
+    assert not {"numpy", "torch", "jax", "ml_dtypes"} & set(loaded)
+
+
+def test_import_leaves_the_process_alone():
+    run(
+        "import os, random, signal, sys, warnings, locale\n"
+        "def state(): return (dict(os.environ), signal.getsignal(2), list(warnings.filters),"
+        " random.getstate(), sys.getrecursionlimit(), locale.setlocale(locale.LC_ALL),"
+        " sys.excepthook, sys.getswitchinterval())\n"
+        "before = state()\n"
+        "import mithril as ml; ml.float32; ml.errors\n"
+        "assert state() == before\n"
+    )
+
+
+def test_unknown_names_get_a_suggestion():
+    with pytest.raises(AttributeError, match="no attribute 'flot32', did you mean 'float32'"):
+        _ = ml.flot32
+
+
+def test_names_of_the_documents():
+    for name in ("errors", "types", "Dtype", "float16", "Constant", "TBD"):
+        assert name in dir(ml)
+        assert getattr(ml, name) is getattr(ml, name)
