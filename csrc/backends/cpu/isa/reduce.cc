@@ -1,5 +1,5 @@
 // Reductions and scans over elements that lie side by side (a row) or at strides (many rows).
-#include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "backends/cpu/isa/tables.h"
@@ -27,29 +27,43 @@ struct Prod {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
-// Sign-aware: +0 is above -0; a NaN stays once it is in.
+// As the instructions max and min: NaN stays, equal numbers differ at most in the sign of a zero.
+template <class T>
+using Pattern = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+template <class T>
+inline Pattern<T> pattern(T x) {
+  Pattern<T> bits;
+  std::memcpy(&bits, &x, sizeof x);
+  return bits;
+}
+template <class T>
+inline T from_pattern(Pattern<T> bits) {
+  T x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
 struct Largest {
   template <class T>
   static T apply(T a, T b) {
+    T r = a > b ? a : b;
     if constexpr (std::is_floating_point_v<T>) {
-      const bool zero_sign = a == b && std::signbit(a);
-      const bool take_b = b > a || b != b || zero_sign;
-      return a == a && take_b ? b : a;
-    } else {
-      return b > a ? b : a;
+      const T both = from_pattern<T>(pattern(a) & pattern(b));
+      r = a == b ? both : r;
+      r = a != a ? a : r;
     }
+    return r;
   }
 };
 struct Smallest {
   template <class T>
   static T apply(T a, T b) {
+    T r = a < b ? a : b;
     if constexpr (std::is_floating_point_v<T>) {
-      const bool zero_sign = a == b && std::signbit(b);
-      const bool take_b = b < a || b != b || zero_sign;
-      return a == a && take_b ? b : a;
-    } else {
-      return b < a ? b : a;
+      const T both = from_pattern<T>(pattern(a) | pattern(b));
+      r = a == b ? both : r;
+      r = a != a ? a : r;
     }
+    return r;
   }
 };
 struct Any {
@@ -61,21 +75,37 @@ struct All {
 
 constexpr int64_t kWidth = tile::kLanesWidth;
 
+// lane[l] takes lane[l + s] for l < s = count / 2, then for half of that; sizes known to the
+// compiler become vector operations.
+template <class Op, int64_t count, class T>
+inline void fold(T* lane) {
+  constexpr int64_t s = count / 2;
+  for (int64_t l = 0; l < s; ++l) lane[l] = Op::apply(lane[l], lane[l + s]);
+  if constexpr (s > 1) fold<Op, s>(lane);
+}
+
+// Less than one lane each: the missing ones are skipped.
+template <class Op, class T>
+T reduce_short(const T* x, int64_t n) {
+  T lane[kWidth];
+  for (int64_t l = 0; l < n; ++l) lane[l] = x[l];
+  for (int64_t s = kWidth / 2; s > 0; s /= 2) {
+    for (int64_t l = 0; l < s && l + s < n; ++l) lane[l] = Op::apply(lane[l], lane[l + s]);
+  }
+  return lane[0];
+}
+
 template <class Op, class T>
 T reduce_lanes(const T* x, int64_t n) {
-  T lane[kWidth] = {};
-  const int64_t filled = n < kWidth ? n : kWidth;
-  for (int64_t l = 0; l < filled; ++l) lane[l] = x[l];
+  if (n < kWidth) return reduce_short<Op>(x, n);
+  T lane[kWidth];
+  for (int64_t l = 0; l < kWidth; ++l) lane[l] = x[l];
   int64_t r = kWidth;
   for (; r + kWidth <= n; r += kWidth) {
     for (int64_t l = 0; l < kWidth; ++l) lane[l] = Op::apply(lane[l], x[r + l]);
   }
   for (int64_t l = 0; r + l < n; ++l) lane[l] = Op::apply(lane[l], x[r + l]);
-  for (int64_t s = kWidth / 2; s > 0; s /= 2) {
-    for (int64_t l = 0; l < s; ++l) {
-      if (l + s < filled) lane[l] = Op::apply(lane[l], lane[l + s]);
-    }
-  }
+  fold<Op, kWidth>(lane);
   return lane[0];
 }
 
@@ -106,20 +136,31 @@ void row_reduce(void* out, const void* x, int64_t n, Order order) {
       order == Order::kLanes ? reduce_lanes<Op>(values, n) : reduce_rows<Op>(values, n);
 }
 
-// Order does not matter: four vectors at a time hide the latency of compare and blend.
+// Order does not matter: four vectors at a time hide the latency of compare and blend, and the last
+// vector may overlap the one before, as every element may count twice.
 template <class Op, class T>
 void row_extreme(void* out, const void* x, int64_t n, Order) {
   constexpr int64_t width = 4 * kWidth;
   const auto* values = static_cast<const T*>(x);
   T lane[width];
-  for (int64_t l = 0; l < width; ++l) lane[l] = values[l < n ? l : 0];
-  int64_t r = width;
-  for (; r + width <= n; r += width) {
-    for (int64_t l = 0; l < width; ++l) lane[l] = Op::apply(lane[l], values[r + l]);
+  if (n < kWidth) {
+    *static_cast<T*>(out) = reduce_short<Op>(values, n);
+    return;
   }
-  for (int64_t l = 0; r + l < n; ++l) lane[l] = Op::apply(lane[l], values[r + l]);
-  for (int64_t s = width / 2; s > 0; s /= 2) {
-    for (int64_t l = 0; l < s; ++l) lane[l] = Op::apply(lane[l], lane[l + s]);
+  if (n < width) {
+    for (int64_t l = 0; l < kWidth; ++l) lane[l] = values[l];
+    for (int64_t r = kWidth; r < n; r += kWidth) {
+      const T* at = values + (r + kWidth <= n ? r : n - kWidth);
+      for (int64_t l = 0; l < kWidth; ++l) lane[l] = Op::apply(lane[l], at[l]);
+    }
+    fold<Op, kWidth>(lane);
+  } else {
+    for (int64_t l = 0; l < width; ++l) lane[l] = values[l];
+    for (int64_t r = width; r < n; r += width) {
+      const T* at = values + (r + width <= n ? r : n - width);
+      for (int64_t l = 0; l < width; ++l) lane[l] = Op::apply(lane[l], at[l]);
+    }
+    fold<Op, width>(lane);
   }
   *static_cast<T*>(out) = lane[0];
 }

@@ -59,10 +59,35 @@ inline int64_t offset_at(const Space& space, int64_t position) {
   return offset;
 }
 
+template <size_t bytes>
+inline void copy_fixed(char* to, const char* from) {
+  __builtin_memcpy(to, from, bytes);
+}
+
+// Short runs are common (broadcast rows): two overlapping moves instead of a call.
+inline void copy_bytes(void* to, const void* from, size_t n) {
+  auto* y = static_cast<char*>(to);
+  const auto* x = static_cast<const char*>(from);
+  if (n > 256) {
+    std::memcpy(y, x, n);
+  } else if (n >= 16) {
+    for (size_t i = 0; i + 16 <= n; i += 16) copy_fixed<16>(y + i, x + i);
+    copy_fixed<16>(y + n - 16, x + n - 16);
+  } else if (n >= 8) {
+    copy_fixed<8>(y, x);
+    copy_fixed<8>(y + n - 8, x + n - 8);
+  } else if (n >= 4) {
+    copy_fixed<4>(y, x);
+    copy_fixed<4>(y + n - 4, x + n - 4);
+  } else {
+    for (size_t i = 0; i < n; ++i) y[i] = x[i];
+  }
+}
+
 template <class T>
 inline T* copy_in(T* to, const T* from, int64_t stride, int64_t n) {
   if (stride == 1) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+    copy_bytes(to, from, static_cast<size_t>(n) * sizeof(T));
   } else if (stride == 0) {
     const T value = *from;
     for (int64_t i = 0; i < n; ++i) to[i] = value;
@@ -75,7 +100,7 @@ inline T* copy_in(T* to, const T* from, int64_t stride, int64_t n) {
 template <class T>
 inline const T* copy_out(T* to, const T* from, int64_t stride, int64_t n) {
   if (stride == 1) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+    copy_bytes(to, from, static_cast<size_t>(n) * sizeof(T));
   } else {
     for (int64_t i = 0; i < n; ++i) to[i * stride] = from[i];
   }
