@@ -68,8 +68,8 @@ class Builder {
   /// Word 0 or 1 of Threefry-2x32-20 under the key (key0, key1), both int32, as int32. An int64
   /// counter gives the low and the high word of the block, an int32 one the low word.
   Reg threefry(Reg key0, Reg key1, Reg counter, uint32_t word);
-  /// Uniform in [0, 1): float32 (and narrower, rounded towards zero): the top 24 bits of word 0
-  /// times 2^-24; float64: word 0's 32 bits then the top 21 bits of word 1, times 2^-53.
+  /// Uniform in [0, 1): float32: the top 24 bits of word 0 (float16: 11, bfloat16: 8)
+  /// times 2^-24; float64: the top 27 bits of word 0, then the top 26 of word 1, times 2^-53.
   Reg uniform(core::DType dtype, Reg key0, Reg key1, Reg counter);
   /// Standard normal by Box and Muller, z = sqrt(-2 ln(1 - u)) cos(2 pi v), computed in float32
   /// (float64: in float64) with u and v from the words of counters 2c and 2c + 1.
@@ -86,20 +86,22 @@ class Builder {
 #define MITHRIL_TILE_UNARY(F)                                                                     \
   F(neg, kNeg)                                                                                    \
   F(abs, kAbs)                                                                                    \
-  F(sign, kSign) F(sqrt, kSqrt) F(floor, kFloor) F(ceil, kCeil) F(round, kRound) F(trunc, kTrunc) \
+  F(sign, kSign)                                                                                  \
+  F(sqrt, kSqrt) F(floor, kFloor) F(ceil, kCeil) F(round, kRound) F(trunc, kTrunc)                \
       F(isnan, kIsNan) F(bit_not, kNot) F(exp, kExp) F(expm1, kExpm1) F(exp2, kExp2) F(log, kLog) \
           F(log1p, kLog1p) F(log2, kLog2) F(sin, kSin) F(cos, kCos) F(tanh, kTanh)                \
               F(sigmoid, kSigmoid) F(erf, kErf) F(erfc, kErfc) F(gelu, kGelu)                     \
                   F(gelu_tanh, kGeluTanh) F(silu, kSilu) F(softplus, kSoftplus) F(rsqrt, kRsqrt)
-#define MITHRIL_TILE_BINARY(F)                                                                  \
-  F(add, kAdd)                                                                                  \
-  F(sub, kSub)                                                                                  \
-  F(mul, kMul) F(div, kDiv) F(floordiv, kFloorDiv) F(mod, kMod) F(min, kMin) F(max, kMax)       \
-      F(at_least, kAtLeast) F(at_most, kAtMost) F(scale, kScale) F(equal, kEqual)               \
-          F(not_equal, kNotEqual) F(less, kLess) F(less_equal, kLessEqual) F(greater, kGreater) \
-              F(greater_equal, kGreaterEqual) F(bit_and, kAnd) F(bit_or, kOr) F(bit_xor, kXor)  \
-                  F(shift_left, kShiftLeft) F(shift_right, kShiftRight)                         \
-                      F(shift_right_logical, kShiftRightLogical) F(pow, kPow)
+#define MITHRIL_TILE_BINARY(F)                                                                     \
+  F(add, kAdd)                                                                                     \
+  F(sub, kSub)                                                                                     \
+  F(mul, kMul)                                                                                     \
+  F(div, kDiv) F(floordiv, kFloorDiv) F(mod, kMod) F(min, kMin) F(max, kMax) F(at_least, kAtLeast) \
+      F(at_most, kAtMost) F(scale, kScale) F(equal, kEqual) F(not_equal, kNotEqual) F(less, kLess) \
+          F(less_equal, kLessEqual) F(greater, kGreater) F(greater_equal, kGreaterEqual)           \
+              F(bit_and, kAnd) F(bit_or, kOr) F(bit_xor, kXor) F(shift_left, kShiftLeft)           \
+                  F(shift_right, kShiftRight) F(shift_right_logical, kShiftRightLogical)           \
+                      F(pow, kPow)
 #define MITHRIL_TILE_TERNARY(F) F(fma, kFma) F(fms, kFms) F(fnma, kFnma) F(select, kSelect)
   MITHRIL_TILE_UNARY(MITHRIL_TILE_METHOD1)
   MITHRIL_TILE_BINARY(MITHRIL_TILE_METHOD2)

@@ -136,7 +136,9 @@ INSTANTIATE_TEST_SUITE_P(All, MathSweep, ::testing::ValuesIn(kFunctions),
 TEST(Math, Float64AgreesWithHighPrecision) {
   for (const GoldenPoint& point : kGolden) {
     const Function& f = find(point.function);
-    EXPECT_LE(ulp_error(f.f64(point.x), point.hi, point.lo), f.bound64)
+    // The low part of a subnormal does not exist: its reference is only the nearest double.
+    const double slack = std::fabs(point.hi) < 0x1p-1022 ? 0.5 : 0;
+    EXPECT_LE(ulp_error(f.f64(point.x), point.hi, point.lo), f.bound64 + slack)
         << point.function << "(" << point.x << ") = " << f.f64(point.x);
   }
 }

@@ -1,12 +1,15 @@
 #include "backends/cpu/interpreter.h"
 
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "backends/cpu/run_program.h"
 #include "tile/builder.h"
+#include "tile/convert.h"
 #include "tile/evaluate.h"
 #include "tile/expand.h"
 
@@ -106,6 +109,434 @@ TEST(Interpreter, ReductionOrders) {
       const auto count = static_cast<size_t>(3 * n);
       check(program, {{3}, {n}}, {bytes_of(random_floats(count, 4))});
     }
+  }
+}
+
+// ---- every instruction on every type
+
+template <class T>
+void add_specials(std::vector<double>& out) {
+  using L = std::numeric_limits<T>;
+  for (const double x : {static_cast<double>(L::max()), static_cast<double>(L::lowest()), 0.0, 1.0,
+                         2.0, 3.0, 5.0, 7.0, 8.0, 15.0, 31.0, 32.0, 33.0, 63.0, 64.0, 100.0}) {
+    out.push_back(x);
+    out.push_back(-x);
+  }
+}
+
+std::vector<double> special_numbers(DType dtype) {
+  std::vector<double> out;
+  switch (dtype) {
+    case DType::kInt8: add_specials<int8_t>(out); break;
+    case DType::kUInt8: add_specials<uint8_t>(out); break;
+    case DType::kInt16: add_specials<int16_t>(out); break;
+    case DType::kInt32: add_specials<int32_t>(out); break;
+    case DType::kInt64: add_specials<int64_t>(out); break;
+    case DType::kFloat64: add_specials<double>(out); break;
+    default: add_specials<float>(out);
+  }
+  if (!core::is_float(dtype)) return out;
+  for (const double x :
+       {0.5,   1.5,    2.5,     -0.5, -1.5, 0.3,  1e-3,         -1e-3,  1e-40, -1e-310, 6e-8,
+        300.7, -127.2, 65504.0, 1e10, -3e9, 1e19, 2147483648.0, 9.3e18, 1e30,  -1e300}) {
+    out.push_back(x);
+  }
+  out.insert(out.end(), {INFINITY, -INFINITY, NAN});
+  return out;
+}
+
+Bytes encode(DType dtype, const std::vector<double>& values) {
+  Bytes out;
+  for (const double x : values) {
+    const uint64_t bits = tile::bits_of_double(dtype, x);
+    const auto* from = reinterpret_cast<const std::byte*>(&bits);
+    out.insert(out.end(), from, from + core::size_of(dtype));
+  }
+  return out;
+}
+
+constexpr DType kAllTypes[] = {DType::kBool,    DType::kUInt8,  DType::kInt8,    DType::kInt16,
+                               DType::kInt32,   DType::kInt64,  DType::kFloat16, DType::kBFloat16,
+                               DType::kFloat32, DType::kFloat64};
+
+/// All pairs of special numbers, as two columns.
+std::pair<Bytes, Bytes> all_pairs(DType dtype) {
+  std::vector<double> a, b;
+  for (const double x : special_numbers(dtype)) {
+    for (const double y : special_numbers(dtype)) {
+      a.push_back(x);
+      b.push_back(y);
+    }
+  }
+  return {encode(dtype, a), encode(dtype, b)};
+}
+
+// In both operand shapes: two columns, and a constant on either side.
+void check_instruction(tile::Opcode opcode, DType dtype) {
+  const auto [a, b] = all_pairs(dtype);
+  const auto n = static_cast<int64_t>(a.size() / core::size_of(dtype));
+  Builder t;
+  const Reg x = t.load(dtype), y = t.load(dtype), three = t.constant(dtype, 3);
+  const size_t arity = info(opcode).arity;
+  if (arity == 1) {
+    t.store(t.emit(opcode, {x}));
+    t.store(t.emit(opcode, {three}));
+  } else if (arity == 2) {
+    t.store(t.emit(opcode, {x, y}));
+    t.store(t.emit(opcode, {x, three}));
+    t.store(t.emit(opcode, {three, y}));
+    t.store(t.emit(opcode, {three, three}));
+  } else if (opcode == tile::Opcode::kSelect) {
+    const Reg c = t.emit(tile::Opcode::kNotEqual, {x, y});
+    t.store(t.select(c, x, y));
+    t.store(t.select(c, three, y));
+    t.store(t.select(c, x, three));
+  } else {
+    t.store(t.emit(opcode, {x, y, y}));
+    t.store(t.emit(opcode, {x, three, y}));
+    t.store(t.emit(opcode, {three, x, three}));
+  }
+  check(t.finish(), {{n}, {}}, {a, b});
+}
+
+TEST(Interpreter, EveryInstructionOnEveryType) {
+  int checked = 0;
+  for (int k = 0; k < tile::kOpcodeCount; ++k) {
+    const auto opcode = static_cast<tile::Opcode>(k);
+    const tile::OpcodeInfo& op = info(opcode);
+    const bool plain = op.family == tile::Family::kPointwise || op.family == tile::Family::kMacro ||
+                       op.family == tile::Family::kExtern;
+    if (!plain || op.rule == tile::Rule::kConvert || op.rule == tile::Rule::kThreefry) continue;
+    for (const DType dtype : kAllTypes) {
+      if (!accepts(op.domain, dtype)) continue;
+      SCOPED_TRACE(std::string(op.text) + " of " + std::string(core::short_name(dtype)));
+      check_instruction(opcode, dtype);
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 300);
+}
+
+TEST(Interpreter, EveryCast) {
+  for (const DType from : kAllTypes) {
+    const Bytes x = encode(from, special_numbers(from));
+    Builder t;
+    const Reg a = t.load(from);
+    for (const DType to : kAllTypes) {
+      t.store(t.cast(a, to));
+      if (core::size_of(to) == core::size_of(from)) t.store(t.bitcast(a, to));
+    }
+    check(t.finish(), {{static_cast<int64_t>(x.size() / core::size_of(from))}, {}}, {x});
+  }
+}
+
+TEST(Interpreter, IntegersOf64BitsRoundOnceToFloats) {
+  std::vector<int64_t> x;
+  for (int shift = 0; shift < 63; ++shift) {
+    for (const int64_t d : {-1, 0, 1}) x.push_back((int64_t{3} << shift) / 2 + d);
+    for (const int64_t d : {-1, 0, 1}) x.push_back(-(int64_t{0x101} << std::max(0, shift - 9)) + d);
+  }
+  Builder t;
+  const Reg a = t.load(DType::kInt64);
+  for (const DType to : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    t.store(t.cast(a, to));
+  }
+  check(t.finish(), {{static_cast<int64_t>(x.size())}, {}}, {bytes_of(x)});
+}
+
+// The instruction sets agree over all exponents; the evaluator runs a part of it.
+TEST(Interpreter, MacrosAgreeAcrossInstructionSets) {
+  std::vector<float> f32;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 65537) {
+    f32.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+  std::vector<double> f64;
+  for (uint64_t k = 0; k < 20000; ++k) f64.push_back(std::bit_cast<double>(k * 922337203685477u));
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    const bool narrow = dtype == DType::kFloat32;
+    const Bytes x = narrow ? bytes_of(f32) : bytes_of(f64);
+    const auto n = static_cast<int64_t>(narrow ? f32.size() : f64.size());
+    Builder t;
+    const Reg a = t.load(dtype);
+    for (int k = 0; k < tile::kOpcodeCount; ++k) {
+      const auto opcode = static_cast<tile::Opcode>(k);
+      if (info(opcode).family != tile::Family::kMacro) continue;
+      t.store(info(opcode).arity == 1 ? t.emit(opcode, {a}) : t.pow(abs(a), 1.7));
+    }
+    const auto program = t.finish();
+    const auto wanted = testing::run(program, Isa::kGeneric, {{n}, {}}, {x});
+    for (const Isa isa : testing::isas()) {
+      expect_equal(program, testing::run(program, isa, {{n}, {}}, {x}), wanted,
+                   std::string(name(isa)));
+    }
+    const int64_t part = 2000;
+    Bytes head(x.begin(), x.begin() + part * static_cast<int64_t>(core::size_of(dtype)));
+    check(program, {{part}, {}}, {head});
+  }
+}
+
+// ---- domains and strides
+
+TEST(Interpreter, ReadsAnyStrides) {
+  Builder t;
+  const Reg a = t.load(DType::kFloat32), b = t.load(DType::kInt16), c = t.load(DType::kFloat64);
+  t.store(a + cast(b, DType::kFloat32));
+  t.store(c * 2.0);
+  t.store(t.position());
+  const auto program = t.finish();
+  const Domain domain{{5, 7, 300}, {}};
+  // a transposed, b broadcast over the middle and reversed along the last, c a single number.
+  const std::vector<testing::Strides> strides{
+      {{1, 5, 35}, {}}, {{300, 0, -1}, {}}, {{0, 0, 0}, {}}};
+  const std::vector<float> x = random_floats(5 * 7 * 300, 5);
+  std::vector<int16_t> y(5 * 300);
+  for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int16_t>(i * 7);
+  for (const Isa isa : testing::isas()) {
+    const auto out = testing::run_strided(program, isa, domain,
+                                          {bytes_of(x), bytes_of(y), bytes_of<double>({1.5})},
+                                          strides, {0, 299, 0});
+    const auto sum = values_of<float>(out[0]);
+    const auto position = values_of<int64_t>(out[2]);
+    size_t at = 0;
+    for (size_t i = 0; i < 5; ++i) {
+      for (size_t j = 0; j < 7; ++j) {
+        for (size_t k = 0; k < 300; ++k, ++at) {
+          ASSERT_EQ(sum[at], x[i + 5 * j + 35 * k] + y[i * 300 + 299 - k]);
+          ASSERT_EQ(position[at], static_cast<int64_t>(at));
+        }
+      }
+    }
+    for (const double v : values_of<double>(out[1])) ASSERT_EQ(v, 3.0);
+  }
+}
+
+TEST(Interpreter, ReducesOverSeveralDimsAtAnyStrides) {
+  // sum over axes 0 and 2 of a [6, 5, 70] array: kept [5], reduced [6, 70].
+  const std::vector<float> x = random_floats(6 * 5 * 70, 6);
+  std::vector<float> moved;
+  for (size_t j = 0; j < 5; ++j) {
+    for (size_t i = 0; i < 6; ++i) {
+      for (size_t k = 0; k < 70; ++k) moved.push_back(x[(i * 5 + j) * 70 + k]);
+    }
+  }
+  for (const auto order : {tile::Order::kLanes, tile::Order::kRows}) {
+    Builder t;
+    const Reg a = t.load(DType::kFloat32), scale = t.load_row(DType::kFloat32);
+    t.store(t.reduce(tile::Opcode::kReduceSum, a * scale, order));
+    t.store(reduce_max(a));
+    t.store(t.reduce(tile::Opcode::kReduceArgMin, a));
+    t.store(a - reduce_max(a));
+    t.store(t.reduced_position() + t.row_position() + t.position());
+    const auto program = t.finish();
+    const Domain domain{{5}, {6, 70}};
+    const Bytes scales = bytes_of<float>({1, 2, 3, 4, 5});
+    const auto wanted = tile::evaluate(program, 5, 420, {bytes_of(moved), scales});
+    for (const Isa isa : testing::isas()) {
+      const auto got = testing::run_strided(program, isa, domain, {bytes_of(x), scales},
+                                            {{{70}, {350, 1}}, {{1}, {0, 0}}}, {0, 0});
+      expect_equal(program, got, wanted, std::string(name(isa)));
+    }
+  }
+}
+
+TEST(Interpreter, ReducesManyRowsAcross) {
+  for (const int64_t rows : {1, 3, 255, 256, 257, 700}) {
+    for (const int64_t r : {0, 1, 2, 63, 64, 65, 129, 4100}) {
+      if (rows * r > 700 * 200) continue;
+      Builder t;
+      const Reg x = t.load(DType::kFloat32);
+      const Reg mean = t.reduce(tile::Opcode::kReduceSum, x, tile::Order::kRows) * 0.01;
+      t.store(t.reduce(tile::Opcode::kReduceSum, (x - mean) * (x - mean), tile::Order::kRows));
+      t.store(x * mean);
+      t.store(t.reduce(tile::Opcode::kReduceArgMax, x));
+      const auto program = t.finish();
+      const std::vector<float> values = random_floats(static_cast<size_t>(rows * r), 8);
+      std::vector<float> across(values.size());
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t k = 0; k < r; ++k) {
+          across[static_cast<size_t>(k * rows + i)] = values[static_cast<size_t>(i * r + k)];
+        }
+      }
+      const auto wanted = tile::evaluate(program, rows, r, {bytes_of(values)});
+      for (const Isa isa : testing::isas()) {
+        const auto got = testing::run_strided(program, isa, {{rows}, {r}}, {bytes_of(across)},
+                                              {{{1}, {rows}}}, {0});
+        expect_equal(program, got, wanted, std::string(name(isa)));
+      }
+    }
+  }
+}
+
+TEST(Interpreter, NormalisesLongAndShortRows) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32), gain = t.load(DType::kFloat32);
+  const Reg mean = reduce_sum(x) * t.scalar(DType::kFloat32, 0);
+  const Reg d = x - mean;
+  const Reg inverse = rsqrt(reduce_sum(d * d) * t.scalar(DType::kFloat32, 0) + 1e-5);
+  t.store(d * inverse * gain);
+  t.store(mean);
+  t.store(inverse);
+  const auto program = t.finish();
+  for (const int64_t n : {1, 3, 768, 5000, 9000}) {
+    const auto count = static_cast<size_t>(5 * n);
+    check(program, {{5}, {n}},
+          {bytes_of(random_floats(count, 9)), bytes_of(random_floats(count, 10))},
+          {1.0 / static_cast<double>(n)});
+  }
+}
+
+TEST(Interpreter, Scans) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt8}) {
+    Builder t;
+    const Reg x = t.cast(t.load(DType::kFloat32), dtype);
+    const Reg sum = t.cumsum(x);
+    t.store(sum);
+    t.store(sum - reduce_max(sum));
+    const auto program = t.finish();
+    for (const int64_t n : {1, 100, 9000}) {
+      check(program, {{3}, {n}}, {bytes_of(random_floats(static_cast<size_t>(3 * n), 11))});
+    }
+  }
+}
+
+// -0, NaN and infinities in every position of short rows.
+TEST(Interpreter, ReducesSpecialNumbers) {
+  const float specials[] = {0.0f, -0.0f, NAN, INFINITY, -INFINITY, 1.0f, -1.0f};
+  std::vector<float> x;
+  int64_t rows = 0;
+  for (const int64_t n : {int64_t{20}}) {
+    for (const float base : specials) {
+      for (const float other : specials) {
+        for (int64_t at = 0; at < n; ++at, ++rows) {
+          for (int64_t r = 0; r < n; ++r) x.push_back(r == at ? other : base);
+        }
+      }
+    }
+  }
+  for (const auto order : {tile::Order::kLanes, tile::Order::kRows}) {
+    Builder t;
+    const Reg a = t.load(DType::kFloat32);
+    for (const auto opcode :
+         {tile::Opcode::kReduceSum, tile::Opcode::kReduceProd, tile::Opcode::kReduceMax,
+          tile::Opcode::kReduceMin, tile::Opcode::kReduceArgMax, tile::Opcode::kReduceArgMin}) {
+      t.store(t.reduce(opcode, a, order));
+      t.store(t.reduce(opcode, t.cast(a, DType::kFloat64), order));
+    }
+    check(t.finish(), {{rows}, {20}}, {bytes_of(x)});
+  }
+}
+
+TEST(Interpreter, ReducesIntegersOfEveryType) {
+  for (const DType dtype :
+       {DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64}) {
+    Builder t;
+    const Reg a = t.cast(t.load(DType::kInt64), dtype);
+    for (const auto opcode :
+         {tile::Opcode::kReduceSum, tile::Opcode::kReduceProd, tile::Opcode::kReduceMax,
+          tile::Opcode::kReduceMin, tile::Opcode::kReduceArgMax, tile::Opcode::kReduceArgMin}) {
+      t.store(t.reduce(opcode, a));
+      t.store(t.reduce(opcode, a, tile::Order::kRows));
+    }
+    const auto program = t.finish();
+    std::mt19937_64 rng(12);
+    for (const int64_t n : {0, 1, 10, 40, 100, 5000}) {
+      std::vector<int64_t> x(static_cast<size_t>(4 * n));
+      for (int64_t& v : x) v = static_cast<int64_t>(rng());
+      check(program, {{4}, {n}}, {bytes_of(x)});
+    }
+  }
+}
+
+// ---- in place
+
+TEST(Interpreter, WritesOverItsInputsWhereThatIsAllowed) {
+  // p and m are updated in place; m's new value is ready before p is read for the last time.
+  Builder t;
+  const Reg p = t.load(DType::kFloat32), m = t.load(DType::kFloat32), g = t.load(DType::kFloat32);
+  const Reg next = m * 0.9 + g;
+  t.store(next);
+  t.store(p - next * 0.1 + m);
+  const auto program = t.finish();
+  const int64_t n = 3000;
+  const auto P = random_floats(3000, 13), M = random_floats(3000, 14), G = random_floats(3000, 15);
+  const auto wanted = tile::evaluate(program, n, 1, {bytes_of(P), bytes_of(M), bytes_of(G)});
+  for (const Isa isa : testing::isas()) {
+    const auto kernel = TileKernel::make(program, isa).or_throw();
+    EXPECT_TRUE(kernel->can_alias(0, 1));
+    EXPECT_TRUE(kernel->can_alias(1, 0));
+    std::vector<float> a = P, b = M, c = G;
+    void* buffers[] = {a.data(), b.data(), c.data(), b.data(), a.data()};
+    const int64_t dims[] = {n}, one[] = {1};
+    const std::vector<OperandStrides> operands(5, OperandStrides{one, {}});
+    const Loop loop = make_loop(*kernel, dims, {}, operands);
+    std::vector<std::max_align_t> scratch(loop.scratch_bytes / sizeof(std::max_align_t) + 8);
+    const plan::KernelArgs args{
+        buffers, loop.params.data(), nullptr, kernel.get(), scratch.data(), 0, nullptr, nullptr};
+    EXPECT_EQ(kernel->function()(args, 0, loop.units), plan::KernelStatus::kOk);
+    expect_equal(program, {bytes_of(b), bytes_of(a)}, wanted, std::string(name(isa)));
+  }
+}
+
+TEST(Interpreter, SaysWhereAnInputIsReadAgain) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32), y = t.load(DType::kFloat32);
+  t.store(x + 1.0);            // section 0
+  t.store(x * reduce_sum(y));  // section 1 reads x again
+  const auto kernel = TileKernel::make(t.finish(), Isa::kGeneric).or_throw();
+  EXPECT_FALSE(kernel->can_alias(0, 0));
+  EXPECT_TRUE(kernel->can_alias(0, 1));
+  EXPECT_TRUE(kernel->can_alias(1, 0));
+}
+
+// ---- random programs
+
+tile::Program random_program(std::mt19937& rng, bool reducing) {
+  Builder t;
+  std::vector<Reg> values{t.load(DType::kFloat32), t.load(DType::kFloat32),
+                          t.constant(DType::kFloat32, 0.7), t.scalar(DType::kFloat32, 0)};
+  if (reducing) values.push_back(t.load_row(DType::kFloat32));
+  const auto pick = [&] { return values[rng() % values.size()]; };
+  const tile::Opcode two[] = {tile::Opcode::kAdd, tile::Opcode::kSub, tile::Opcode::kMul,
+                              tile::Opcode::kMax, tile::Opcode::kMin, tile::Opcode::kDiv};
+  const tile::Opcode one[] = {tile::Opcode::kTanh,    tile::Opcode::kNeg, tile::Opcode::kAbs,
+                              tile::Opcode::kSigmoid, tile::Opcode::kSin, tile::Opcode::kExp};
+  for (int k = 0; k < 20; ++k) {
+    const Reg a = pick(), b = pick(), c = pick();
+    switch (rng() % (reducing ? 7 : 5)) {
+      case 0: values.push_back(t.emit(one[rng() % 6], {a})); break;
+      case 1: values.push_back(t.select(a < b, b, c)); break;
+      case 2: values.push_back(t.fma(a, b, c)); break;
+      case 3:
+        values.push_back(
+            t.cast(t.cast(a, DType::kFloat16) * t.cast(b, DType::kFloat16), DType::kFloat32));
+        break;
+      case 4: values.push_back(t.emit(two[rng() % 6], {a, b})); break;
+      case 5: values.push_back(reduce_sum(a)); break;
+      default: values.push_back(reduce_max(a)); break;
+    }
+  }
+  for (int k = 0; k < 4; ++k) t.store(values[values.size() - 1 - rng() % 12]);
+  return t.finish();
+}
+
+TEST(Interpreter, RandomProgramsEqualTheEvaluator) {
+  std::mt19937 rng(16);
+  for (int round = 0; round < 300; ++round) {
+    const bool reducing = round % 2 == 1;
+    const tile::Program program = random_program(rng, reducing);
+    if (is_reducing(program) != reducing) continue;
+    const int64_t kept = 1 + static_cast<int64_t>(rng() % (reducing ? 9 : 900));
+    const int64_t sizes[] = {1, 7, 16, 130, 600, 4500};
+    const int64_t reduced = reducing ? sizes[rng() % 6] : 1;
+    std::vector<Bytes> inputs;
+    for (uint32_t k = 0; k < program.inputs.size(); ++k) {
+      const bool row = input_level(program, k) == tile::Level::kRow;
+      inputs.push_back(
+          bytes_of(random_floats(static_cast<size_t>(row ? kept : kept * reduced), rng())));
+    }
+    SCOPED_TRACE(round);
+    check(program, {{kept}, reducing ? std::vector<int64_t>{reduced} : std::vector<int64_t>{}},
+          inputs, {1.25});
   }
 }
 
