@@ -232,11 +232,18 @@ class PythonPrinter {
     });
     if (on_host && !graph_.type(node.results[0]).is_tensor) return print_call("host", op, node);
     if (op.name == "constant") return literal(*node.attrs.find("value"));
-    if (target_.keeps_whole.contains(op.name)) return print_function(op, node);
-    if (op.body == BodyKind::kPointwise || op.body == BodyKind::kRow) {
-      return print_tile(op, node, line);
-    }
+    const bool has_tile = op.body == BodyKind::kPointwise || op.body == BodyKind::kRow;
+    const bool has_function = target_.keeps_whole.contains(op.name);
+    // A function with an instruction's name is that instruction: the op may be more (an addition
+    // of bools, a floor that gives integers).
+    if (has_function && !(has_tile && is_instruction(op.name))) return print_function(op, node);
+    if (has_tile) return print_tile(op, node, line);
     return unsupported(node, "it has no function of that name");
+  }
+
+  static bool is_instruction(std::string_view name) {
+    return std::any_of(tile::kOpcodes.begin(), tile::kOpcodes.end(),
+                       [&](const tile::OpcodeInfo& info) { return info.python == name; });
   }
 
   // A call of the function of the op's name, cast if the dtype is the engine's choice.

@@ -1,4 +1,4 @@
-"""Ops on host values (sizes, tuples, slices) in emitted text; called like the ops they stand for."""
+"""Ops on host values (sizes, tuples, slices) in emitted text, called like the ops of `ops`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,32 @@
+"""Backends: what makes arrays and runs compiled models. Names are loaded when first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_LAZY = {
+    "Backend": "backend",
+    "AutogradBackend": "with_autograd.backend",
+    "NumpyBackend": "with_manualgrad.numpy_backend",
+    "CpuBackend": "with_manualgrad.cpu_backend",
+    "TorchBackend": "with_autograd.torch_backend",
+    "JaxBackend": "with_autograd.jax_backend",
+    "available_backends": "registry",
+    "get_backend": "registry",
+    "register_backend": "registry",
+}
+
+__all__ = list(_LAZY)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

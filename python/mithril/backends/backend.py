@@ -1,0 +1,490 @@
+"""The interface of backends. Three methods are enough; everything else has a fall-back here."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from mithril.errors import DTypeError, SignatureError, UnsupportedError, suggestion
+from mithril.types import Dtype, DTypeLike, as_dtype
+
+from .memory import memory_report, process_memory
+from .random import Stream, integers
+
+__all__ = ["Backend"]
+
+# Called as `zeros(2, 3)`, `zeros((2, 3))` and either with a dtype at the end.
+_SHAPED = ("zeros", "ones", "empty", "randn", "rand")
+
+# Spellings of ops as methods beside those of `ops`.
+_ALIASES = {
+    "multiplication": "multiply", "matrix_multiplication": "matmul", "clip": "clamp",
+    "mod": "remainder", "absolute": "abs", "cat": "concat", "logical_and": "bitwise_and",
+    "logical_or": "bitwise_or", "logical_xor": "bitwise_xor", "logical_not": "bitwise_not",
+}  # fmt: skip
+
+# Methods whose operands are brought to one dtype first.
+_PROMOTING = frozenset(
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "floor_divide",
+        "remainder",
+        "power",
+        "minimum",
+        "maximum",
+        "matmul",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ]
+)
+
+
+def shape_and_dtype(arguments: tuple[Any, ...], dtype: DTypeLike | None) -> tuple[Any, Any]:
+    """What the arguments of `zeros` and its like mean: a tuple of ints and a dtype or None."""
+    if arguments and not _is_size(arguments[-1]) and not _is_shape(arguments[-1]):
+        if dtype is not None:
+            raise SignatureError("dtype is given twice, by position and by name")
+        arguments, dtype = arguments[:-1], arguments[-1]
+    if len(arguments) == 1 and _is_shape(arguments[0]):
+        arguments = tuple(arguments[0])
+    sizes = tuple(operator.index(n) for n in arguments)
+    return sizes, None if dtype is None else as_dtype(dtype)
+
+
+def _is_size(value: Any) -> bool:
+    return hasattr(value, "__index__")
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _takes_both_styles(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapper(self: Any, *shape: Any, dtype: DTypeLike | None = None, **options: Any) -> Any:
+        if "shape" in options:
+            shape = (options.pop("shape"), *shape)
+        sizes, dtype = shape_and_dtype(shape, dtype)
+        return method(self, sizes, dtype=dtype, **options)
+
+    wrapper._takes_both_styles = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+class Backend(ABC):
+    """Makes arrays and runs graphs. A subclass defines `tensor`, `zeros` and `ones`.
+
+    `tensor` and `array` are one method under two names: overriding either replaces both.
+    """
+
+    backend_type = ""  # the name in the registry
+    is_manualgrad = True  # gradients are graphs of the engine, not the framework's
+    is_installed = True
+    default_dtype: Dtype = Dtype.float32
+    _ops_module: str | None = None
+
+    def __init__(self, *, dtype: DTypeLike | None = None, seed: int = 0) -> None:
+        if dtype is not None:
+            self.default_dtype = self._float_dtype(dtype)
+        self.seed = seed
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        if "tensor" in own and "array" not in own:
+            cls.array = own["tensor"]
+        elif "array" in own and "tensor" not in own:
+            cls.tensor = own["array"]
+        for name in _SHAPED:
+            method = own.get(name)
+            if callable(method) and not getattr(method, "_takes_both_styles", False):
+                setattr(cls, name, _takes_both_styles(method))
+
+    @staticmethod
+    def _float_dtype(dtype: DTypeLike) -> Dtype:
+        dtype = as_dtype(dtype)
+        if not dtype.is_float:
+            raise DTypeError(f"dtype: a backend computes in a float type, got {dtype}")
+        return dtype
+
+    def __repr__(self) -> str:
+        name, dtype = type(self).__name__, str(self.default_dtype)
+        return f"{name}(device={self.get_device()!r}, dtype={dtype!r})"
+
+    # ------------------------------------------------------------------------------- creation
+
+    @abstractmethod
+    def tensor(self, data: Any, dtype: DTypeLike | None = None) -> Any:
+        """A new array with the values of `data`."""
+
+    @abstractmethod
+    def zeros(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        """An array of zeros: `zeros((2, 3))`, `zeros(2, 3)`, `zeros(2, 3, dtype="int32")`."""
+
+    @abstractmethod
+    def ones(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        """An array of ones; called like `zeros`."""
+
+    def array(self, data: Any, dtype: DTypeLike | None = None) -> Any:
+        """The same as `tensor`."""
+        return self.tensor(data, dtype)
+
+    def _from_host(self, values: np.ndarray, dtype: DTypeLike | None = None) -> Any:
+        """An array with the values of a NumPy array, through the class's own `tensor`."""
+        return self.tensor(values, as_dtype(dtype if dtype is not None else values.dtype))
+
+    @_takes_both_styles
+    def empty(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        """An array of unspecified values; called like `zeros`."""
+        return self.zeros(shape, dtype=dtype)
+
+    def zeros_like(self, input: Any, *, dtype: DTypeLike | None = None) -> Any:
+        return self.zeros(self.shape(input), dtype=self._dtype_or_own(input, dtype))
+
+    def ones_like(self, input: Any, *, dtype: DTypeLike | None = None) -> Any:
+        return self.ones(self.shape(input), dtype=self._dtype_or_own(input, dtype))
+
+    def _dtype_or_own(self, input: Any, dtype: DTypeLike | None) -> Dtype:
+        return self.dtype(input) if dtype is None else as_dtype(dtype)
+
+    def eye(self, rows: int, columns: int | None = None, dtype: DTypeLike | None = None) -> Any:
+        """Ones on the diagonal, zeros elsewhere."""
+        return self._from_host(np.eye(rows, columns, dtype=np.float64), self._or_default(dtype))
+
+    def _or_default(self, dtype: DTypeLike | None) -> Dtype:
+        return self.default_dtype if dtype is None else as_dtype(dtype)
+
+    def arange(self, *bounds: Any, dtype: DTypeLike | None = None) -> Any:
+        """`arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`."""
+        if not 1 <= len(bounds) <= 3:
+            raise SignatureError(f"arange takes 1 to 3 numbers, got {len(bounds)}")
+        if dtype is None:
+            floating = any(isinstance(b, float) for b in bounds)
+            dtype = self.default_dtype if floating else self.default_int
+        return self._from_host(np.arange(*bounds), dtype)
+
+    def linspace(
+        self, start: float, stop: float, steps: int, dtype: DTypeLike | None = None
+    ) -> Any:
+        """`steps` evenly spaced numbers, both ends included."""
+        return self._from_host(np.linspace(start, stop, steps), self._or_default(dtype))
+
+    # --------------------------------------------------------------------------------- random
+
+    @property
+    def _stream(self) -> Stream:
+        # Made when first used: a subclass need not call __init__.
+        stream = self.__dict__.get("_random_stream")
+        if stream is None:
+            stream = self.__dict__["_random_stream"] = Stream(getattr(self, "seed", 0))
+        return stream
+
+    def set_seed(self, seed: int) -> None:
+        """Starts the backend's random numbers over. Equal seeds, equal numbers on any backend."""
+        self.seed = seed
+        self._stream.seed(seed)
+
+    def _draws(self, key: int | None) -> Stream:
+        return self._stream if key is None else Stream(key)
+
+    def _drawn(self, kind: str, shape: Any, dtype: Any, key: int | None) -> np.ndarray:
+        drawn_in = self._or_default(dtype)
+        return getattr(self._draws(key), kind)(shape, drawn_in.numpy())
+
+    @_takes_both_styles
+    def rand(self, shape: Any, dtype: DTypeLike | None = None, key: int | None = None) -> Any:
+        """Uniform in [0, 1)."""
+        return self._from_host(self._drawn("uniform", shape, dtype, key))
+
+    @_takes_both_styles
+    def randn(self, shape: Any, dtype: DTypeLike | None = None, key: int | None = None) -> Any:
+        """Standard normal."""
+        return self._from_host(self._drawn("normal", shape, dtype, key))
+
+    def random_normal(
+        self, shape: Any = (), mean: float = 0.0, stddev: float = 1.0,
+        dtype: DTypeLike | None = None, key: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Normal with the given mean and standard deviation."""
+        sizes, dtype = shape_and_dtype((shape,), dtype)
+        drawn = self._drawn("normal", sizes, dtype, key)
+        return self._from_host((drawn * stddev + mean).astype(drawn.dtype))
+
+    def rand_uniform(
+        self, low: float, high: float, *shape: Any, dtype: DTypeLike | None = None,
+        key: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Uniform in [low, high)."""
+        sizes, dtype = shape_and_dtype(shape, dtype)
+        drawn = self._drawn("uniform", sizes, dtype, key)
+        return self._from_host((drawn * (high - low) + low).astype(drawn.dtype))
+
+    def randint(
+        self, low: int, high: int, *shape: Any, dtype: DTypeLike | None = None,
+        key: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Integers in [low, high)."""
+        sizes, dtype = shape_and_dtype(shape, dtype)
+        drawn = integers(self._draws(key).next_key(), sizes, low, high)
+        return self._from_host(drawn, self.default_int if dtype is None else dtype)
+
+    def multinomial(
+        self, probs: Any, num_samples: int, replacement: bool = False, key: int | None = None
+    ) -> Any:
+        """Indices drawn with the given weights; a row of `num_samples` for each row of weights."""
+        weights = np.asarray(self.to_numpy(probs), np.float64)
+        stream = self._draws(key)
+        if replacement:
+            cumulated = np.cumsum(weights, -1)[..., None, :]
+            drawn = stream.uniform((*weights.shape[:-1], num_samples, 1), np.float64)
+            indices = np.sum(drawn * cumulated[..., -1:] >= cumulated, -1)
+        else:
+            if num_samples > np.count_nonzero(weights, -1).min():
+                raise ValueError("multinomial: more samples than weights that are not 0")
+            # The largest of log(weight) + Gumbel noise are a sample without replacement.
+            noise = -np.log(-np.log1p(-stream.uniform(weights.shape, np.float64)))
+            with np.errstate(divide="ignore"):
+                scores = np.log(weights) + noise
+            indices = np.argsort(-scores, -1, kind="stable")[..., :num_samples]
+        return self._from_host(indices, self.default_int)
+
+    # ----------------------------------------------------------------------------- conversion
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        """The values as a NumPy array, without a copy where possible."""
+        if isinstance(array, np.ndarray):
+            return array
+        for attribute in ("__array__", "__dlpack__", "__buffer__"):
+            if hasattr(array, attribute):
+                return np.asarray(array)
+        raise UnsupportedError(
+            f"{type(self).__name__}: its arrays have no __array__, DLPack or buffer; define "
+            "to_numpy and from_numpy"
+        )
+
+    def from_numpy(self, array: np.ndarray) -> Any:
+        """An array with the values and dtype of a NumPy array, without a copy where possible."""
+        return self._from_host(np.asarray(array))
+
+    def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
+        """`value` in another dtype; None: the backend's own."""
+        return self.tensor(value, dtype)
+
+    def shape(self, array: Any) -> tuple[int, ...]:
+        """The sizes as a tuple of ints."""
+        return tuple(int(n) for n in np.shape(array))
+
+    def dtype(self, array: Any) -> Dtype:
+        """The element type, which equals its name: `backend.dtype(x) == "float32"`."""
+        return as_dtype(array.dtype)
+
+    @property
+    def default_int(self) -> Dtype:
+        """The type of integers that nobody gave a type."""
+        return Dtype.int64
+
+    @property
+    def precision(self) -> int:
+        """Bits of the default dtype."""
+        return self.default_dtype.itemsize * 8
+
+    pi, e, inf, nan = np.pi, np.e, np.inf, np.nan
+
+    # ------------------------------------------------------------------------------- devices
+
+    def get_device(self) -> str:
+        return "cpu"
+
+    @property
+    def device(self) -> Any:
+        return self.get_device()
+
+    @staticmethod
+    def get_available_devices() -> list[str]:
+        return ["cpu"]
+
+    def to_device(self, data: Any, device: str, asynchronous: bool = False) -> Any:
+        """`data` on another device."""
+        if device not in self.get_available_devices():
+            raise UnsupportedError(f"{type(self).__name__} has one device: {self.get_device()}")
+        return data
+
+    def block_until_ready(self, data: Any = None) -> Any:
+        """Waits until `data` (any nest of arrays) is computed, and returns it."""
+        return data
+
+    def empty_cache(self) -> None:  # noqa: B027: nothing is cached here
+        """Gives cached memory of the framework back to the device."""
+
+    def get_memory_info(self) -> dict[str, float]:
+        """Memory `used`, at its `peak`, and its `limit`: in MB, and exactly as `…_bytes`."""
+        return memory_report(*process_memory())
+
+    # ----------------------------------------------------------------------- differentiation
+
+    def _no_autodiff(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"{type(self).__name__} does not differentiate Python functions; compile a model and "
+            "ask for output_gradients, or use JaxBackend or TorchBackend"
+        )
+
+    def grad(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        raise self._no_autodiff()
+
+    def value_and_grad(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        raise self._no_autodiff()
+
+    def vjp(self, fn: Callable[..., Any], primals: Any, **options: Any) -> Any:
+        raise self._no_autodiff()
+
+    def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        raise UnsupportedError(f"{type(self).__name__} has no vmap")
+
+    def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        raise UnsupportedError(f"{type(self).__name__} has no compiler for Python functions")
+
+    # ---------------------------------------------------------------- own functions by name
+
+    @property
+    def _custom(self) -> dict[str, Callable[..., Any]]:
+        return self.__dict__.setdefault("_custom_functions", {})
+
+    def register_function(self, name: str, function: Callable[..., Any]) -> None:
+        """Makes `function` known to `call_custom` (and to `ml.Lambda`) under a name."""
+        self._custom[name] = function
+
+    def call_custom(self, name: str, *arguments: Any, **options: Any) -> Any:
+        if name not in self._custom:
+            raise ValueError(f"Custom function '{name}' not registered")
+        return self._custom[name](*arguments, **options)
+
+    # --------------------------------------------------------------------------- ops as methods
+
+    @property
+    def ops(self) -> Any:
+        """The table of functions that emitted text calls."""
+        if self._ops_module is None:
+            raise UnsupportedError(f"{type(self).__name__} has no table of functions")
+        return importlib.import_module(self._ops_module)
+
+    @functools.cached_property
+    def op_names(self) -> frozenset[str]:
+        """Names of the functions in `ops`: the ops that this backend runs as a whole."""
+        return frozenset(
+            name
+            for name, value in vars(self.ops).items()
+            if callable(value) and not name.startswith("_") and not isinstance(value, type)
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self._ops_module is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        op = _ALIASES.get(name, name.removeprefix("reduce_"))
+        if op not in self.op_names:
+            near = suggestion(name, self.op_names)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{near}")
+        return functools.partial(self._apply, op)
+
+    def __dir__(self) -> list[str]:
+        names = set(super().__dir__())
+        if self._ops_module is not None:
+            names |= self.op_names | set(_ALIASES)
+        return sorted(names)
+
+    def _apply(self, op: str, *operands: Any, **attributes: Any) -> Any:
+        """One op on values: operands become arrays of this backend, of one dtype if they must."""
+        operands = tuple(self._operand(x) for x in operands)
+        if op in _PROMOTING:
+            operands = self._promoted(operands)
+        with self._scope():
+            return self._settled(getattr(self.ops, op)(*operands, **attributes), operands)
+
+    def _operand(self, value: Any) -> Any:
+        is_foreign = isinstance(value, np.ndarray | np.generic) and not self._is_native(value)
+        return self.tensor(value) if is_foreign else value
+
+    def _is_native(self, value: Any) -> bool:
+        return isinstance(value, self.get_backend_array_type())
+
+    def get_backend_array_type(self) -> type:
+        """The type of this backend's arrays."""
+        return np.ndarray
+
+    def _promoted(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        arrays = [x if self._is_native(x) else None for x in operands]
+        if not any(x is not None for x in arrays):
+            return tuple(self.tensor(x) for x in operands)
+        wanted = functools.reduce(promote, (self.dtype(x) for x in arrays if x is not None))
+        numbers = [x for x, array in zip(operands, arrays, strict=True) if array is None]
+        if not wanted.is_float and any(isinstance(x, float) for x in numbers):
+            wanted = self.default_dtype
+        return tuple(
+            x if array is None or self.dtype(array) is wanted else self.cast(array, wanted)
+            for x, array in zip(operands, arrays, strict=True)
+        )
+
+    def _settled(self, result: Any, operands: Sequence[Any]) -> Any:
+        """An array where the framework gave a bare scalar, in no wider float than was given."""
+        if not (self._is_native(result) or isinstance(result, np.generic)):
+            return result
+        result = self._as_array(result)
+        given = {self.dtype(x) for x in operands if self._is_native(x)}
+        widened = self.dtype(result) is Dtype.float64 and Dtype.float64 not in given
+        if widened and self.default_dtype is not Dtype.float64:
+            return self.cast(result, self.default_dtype)
+        return result
+
+    def _as_array(self, result: Any) -> Any:
+        return result
+
+    # ------------------------------------------------ what EmittedExecutable needs of a backend
+
+    def _scope(self) -> Any:
+        """A context in which the framework computes as this backend is configured."""
+        return np.errstate(all="ignore")
+
+    def _constant(self, value: Any) -> Any:
+        """A constant of emitted text: a string stays, an array becomes one of this backend."""
+        return value if isinstance(value, str) else self._from_host(value)
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        with self._scope():
+            return [self._as_array(x) for x in function(*inputs)]
+
+    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+        raise UnsupportedError(
+            f"{type(self).__name__} does not differentiate; compile with autodiff='engine'"
+        )
+
+    def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return function
+
+
+_ORDER = {name: rank for rank, name in enumerate(
+    ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+     "float64")
+)}  # fmt: skip
+
+
+def promote(a: Dtype, b: Dtype) -> Dtype:
+    """The dtype that operands of two dtypes meet in (`docs/numerics.md`)."""
+    if {a, b} == {Dtype.uint8, Dtype.int8}:
+        return Dtype.int16
+    if {a, b} == {Dtype.float16, Dtype.bfloat16}:
+        return Dtype.float32
+    return max(a, b, key=lambda d: _ORDER[d.value])

@@ -1,0 +1,39 @@
+"""Memory figures in one form."""
+
+from __future__ import annotations
+
+_MB = 2.0**20
+
+
+def memory_report(used: int, peak: int, limit: int) -> dict[str, float]:
+    """Bytes as the dictionary that `get_memory_info` returns."""
+    exact = {"used": used, "peak": peak, "limit": limit}
+    return {k: v / _MB for k, v in exact.items()} | {f"{k}_bytes": v for k, v in exact.items()}
+
+
+def process_memory() -> tuple[int, int, int]:
+    """Resident bytes of this process, their peak, and the machine's memory."""
+    import os
+    import resource
+
+    page = os.sysconf("SC_PAGE_SIZE")
+    limit = page * os.sysconf("SC_PHYS_PAGES")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[1]) * page
+    except OSError:  # not Linux
+        used = peak
+    return used, peak, limit
+
+
+def parse_size(size: int | str) -> int:
+    """Bytes of `4 * 1024**3`, "4GB" (decimal) or "512MiB" (binary)."""
+    if isinstance(size, int):
+        return size
+    text = size.strip().lower()
+    for exponent, letter in enumerate("kmgt", start=1):
+        for suffix, base in ((f"{letter}ib", 1024), (f"{letter}b", 1000), (letter, 1024)):
+            if text.endswith(suffix):
+                return int(float(text.removesuffix(suffix)) * base**exponent)
+    return int(text.removesuffix("b"))

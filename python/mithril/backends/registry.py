@@ -1,0 +1,64 @@
+"""Backends by name: built in, registered, or offered by installed packages (entry points)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from importlib import metadata
+from typing import Any
+
+from mithril.errors import KeyNotFound, SignatureError, suggestion
+
+__all__ = ["available_backends", "get_backend", "register_backend"]
+
+_GROUP = "mithril.backends"
+_BUILT_IN = {
+    "numpy": "mithril.backends.with_manualgrad.numpy_backend:NumpyBackend",
+    "torch": "mithril.backends.with_autograd.torch_backend:TorchBackend",
+    "jax": "mithril.backends.with_autograd.jax_backend:JaxBackend",
+    "cpu": "mithril.backends.with_manualgrad.cpu_backend:CpuBackend",
+}
+_registered: dict[str, type] = {}
+
+
+def register_backend(name: str, backend_class: type) -> None:
+    """Makes `get_backend(name)` construct `backend_class`."""
+    from .backend import Backend
+
+    if not (isinstance(backend_class, type) and issubclass(backend_class, Backend)):
+        raise SignatureError(
+            f"register_backend: a subclass of Backend is required, got {backend_class!r}"
+        )
+    _registered[name] = backend_class
+
+
+def get_backend(name: str, **options: Any) -> Any:
+    """An instance of the backend of that name."""
+    return backend_class(name)(**options)
+
+
+def backend_class(name: str) -> type:
+    """The class of the backend of that name."""
+    if name in _registered:
+        return _registered[name]
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    plugins = _plugins()
+    if name in plugins:
+        return plugins[name].load()
+    known = available_backends()
+    raise KeyNotFound(
+        f"no backend named {name!r}{suggestion(name, known)}; known: {', '.join(known)}"
+    )
+
+
+def available_backends() -> list[str]:
+    """All names that `get_backend` knows."""
+    return sorted({*_BUILT_IN, *_registered, *_plugins()})
+
+
+def _plugins() -> dict[str, metadata.EntryPoint]:
+    if os.environ.get("MITHRIL_DISABLE_PLUGINS") == "1":
+        return {}
+    return {point.name: point for point in metadata.entry_points(group=_GROUP)}

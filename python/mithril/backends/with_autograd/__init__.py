@@ -1,0 +1,1 @@
+"""Backends of frameworks that differentiate by themselves."""

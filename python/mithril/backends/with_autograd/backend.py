@@ -1,0 +1,79 @@
+"""What backends with automatic differentiation of their own have in common."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from mithril.backends.backend import Backend
+from mithril.errors import DeviceNotAvailable, SignatureError
+
+__all__ = ["AutogradBackend"]
+
+_log = logging.getLogger("mithril")
+
+
+class AutogradBackend(Backend):
+    """A backend whose framework differentiates Python functions.
+
+    A subclass defines `grad` and `value_and_grad` besides the three methods of `Backend`.
+    """
+
+    is_manualgrad = False
+
+    def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The gradient of a scalar function with respect to its first argument."""
+
+        def gradient(*arguments: Any) -> Any:
+            return self.value_and_grad(function)(*arguments)[1]
+
+        return gradient
+
+    def vjp(
+        self, fn: Callable[..., Any], primals: Any, *, cotangents: Any = None, has_aux: bool = False
+    ) -> tuple[Any, Any, Any]:
+        """Output, gradients (or, without cotangents, the pull-back), and auxiliary output.
+
+        `primals` as a dict: ``fn(primals)``; as a list or tuple: ``fn(*primals)``; else one array.
+        """
+        by_position = isinstance(primals, list | tuple)
+        arguments = tuple(primals) if by_position else (primals,)
+        output, pull_back, aux = self._pull_back(fn, arguments, has_aux)
+        if not has_aux:
+            aux = {} if isinstance(cotangents, dict) else []
+
+        def gradients(cotangent: Any) -> Any:
+            result = pull_back(cotangent)
+            return list(result) if by_position else result[0]
+
+        return output, gradients if cotangents is None else gradients(cotangents), aux
+
+    def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
+        raise NotImplementedError
+
+
+def one_of(**synonyms: Any) -> Any:
+    """The value of an option that has several names; None where none is given."""
+    given = {name: value for name, value in synonyms.items() if value is not None}
+    values = list(given.values())
+    if any(value != values[0] for value in values[1:]):
+        both = " and ".join(f"{name}={value!r}" for name, value in given.items())
+        raise SignatureError(f"{both} are the same option with different values")
+    return values[0] if values else None
+
+
+def require(module: str, title: str, install: str) -> Any:
+    """The framework's module, or an error with the line that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise DeviceNotAvailable(
+            f"{title} is not installed ({error})", hint=f"pip install {install}"
+        ) from error
+
+
+def note(backend: str, option: str, text: str) -> None:
+    """Tells, once a construction, that an option has less effect here than it may elsewhere."""
+    _log.info("%s(%s): %s", backend, option, text)

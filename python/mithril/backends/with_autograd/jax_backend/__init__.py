@@ -1,0 +1,5 @@
+"""JAX."""
+
+from .backend import JaxBackend
+
+__all__ = ["JaxBackend"]

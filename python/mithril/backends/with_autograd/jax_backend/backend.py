@@ -1,0 +1,287 @@
+"""Runs models on JAX arrays: compiled by XLA, or op by op."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from mithril.backends.memory import memory_report
+from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
+from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
+from mithril.errors import ArgumentError, DataOverflowError, DeviceNotAvailable, MithrilWarning
+from mithril.types import Dtype, DTypeLike, as_dtype
+
+from .utils import jit_arrays
+
+__all__ = ["JaxBackend"]
+
+_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
+
+
+class JaxBackend(AutogradBackend):
+    """JAX on any of its platforms.
+
+    Parameters
+    ----------
+    device, platform : "cpu", "gpu", "tpu", "cuda:1" …; default: the device that JAX picks.
+    dtype : float16, bfloat16, float32 (default) or float64. With float64 the backend's own calls
+        run under ``jax.enable_x64``; your own arithmetic on 64-bit arrays needs `enable_x64()`.
+    precision : of products: "float32" (default), "tf32", "bfloat16".
+    jit_compile : default of ``ml.compile(jit=)``.
+    pre_allocate : whether XLA takes most of the device's memory when it starts.
+    device_mesh : sizes of a mesh of devices, kept as `mesh`; this version computes on one device
+        and says so in the log.
+
+    Nothing process-wide is changed, except that `pre_allocate` sets XLA's variable when given.
+    """
+
+    backend_type = "jax"
+    _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
+
+    def __init__(
+        self,
+        device: Any = None,
+        dtype: DTypeLike = Dtype.float32,
+        pre_allocate: bool | None = None,
+        device_mesh: Any = None,
+        *,
+        platform: str | None = None,
+        precision: Any = None,
+        jit_compile: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._jax = require("jax", "JAX", "jax")
+        super().__init__(dtype=dtype, seed=seed)
+        if pre_allocate is not None:
+            _set_pre_allocation(pre_allocate)
+        device = one_of(device=device, platform=platform)
+        self._device = None if device is None else self._find_device(device)
+        self.compute_precision = _checked_precision(precision)
+        self.jit_default = jit_compile
+        self.mesh = None if device_mesh is None else self._make_mesh(device_mesh)
+        if self._is_wide:
+            note("JaxBackend", "dtype=float64", "arithmetic outside the backend: enable_x64()")
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.default_dtype is Dtype.float64
+
+    @property
+    def default_int(self) -> Dtype:
+        return Dtype.int64 if self._is_wide else Dtype.int32
+
+    # ------------------------------------------------------------------------------- devices
+
+    def _find_device(self, device: Any) -> Any:
+        if not isinstance(device, str):
+            return device
+        platform, _, index = device.partition(":")
+        try:
+            return self._jax.devices(platform)[int(index or 0)]
+        except (RuntimeError, IndexError, ValueError) as error:
+            available = ", ".join(self.get_available_devices())
+            raise DeviceNotAvailable(
+                f"JaxBackend: no device {device!r}; available: {available}"
+            ) from error
+
+    def _make_mesh(self, sizes: Any) -> Any:
+        sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        wanted, present = int(np.prod(sizes)), self._jax.device_count()
+        if wanted > present:
+            raise DeviceNotAvailable(
+                f"device_mesh {sizes} needs {wanted} devices, JAX has {present}",
+                hint=f"on CPU: XLA_FLAGS=--xla_force_host_platform_device_count={wanted}",
+            )
+        note("JaxBackend", f"device_mesh={sizes}", "computes on one device")
+        return self._jax.make_mesh(sizes, tuple(f"axis_{i}" for i in range(len(sizes))))
+
+    @staticmethod
+    def get_available_devices() -> list[str]:
+        jax = require("jax", "JAX", "jax")
+        return [f"{d.platform}:{d.id}" for d in jax.devices()]
+
+    @property
+    def device(self) -> Any:
+        return self._device if self._device is not None else self._jax.devices()[0]
+
+    def get_device(self) -> str:
+        return f"{self.device.platform}:{self.device.id}"
+
+    def set_platform(self, platform: str) -> None:
+        """Moves this backend's further arrays and calls to another platform."""
+        self._device = self._find_device(platform)
+
+    def enable_x64(self, enabled: bool = True) -> None:
+        """Switches 64-bit types on in the whole process; `reset` undoes it."""
+        if not hasattr(self, "_was_wide"):
+            self._was_wide = self._jax.config.jax_enable_x64
+        self._jax.config.update("jax_enable_x64", enabled)
+
+    def reset(self) -> None:
+        """Undoes what setters changed in the process."""
+        if hasattr(self, "_was_wide"):
+            self._jax.config.update("jax_enable_x64", self._was_wide)
+            del self._was_wide
+
+    def to_device(self, data: Any, device: Any, asynchronous: bool = True) -> Any:
+        return self._jax.device_put(data, self._find_device(device))
+
+    def block_until_ready(self, data: Any = None) -> Any:
+        return self._jax.block_until_ready(data)
+
+    def get_memory_info(self) -> dict[str, float]:
+        statistics = self.device.memory_stats()
+        if not statistics:
+            return super().get_memory_info()
+        used = statistics["bytes_in_use"]
+        peak, limit = statistics.get("peak_bytes_in_use", used), statistics.get("bytes_limit", 0)
+        return memory_report(used, peak, limit)
+
+    def _scope(self, wide: bool = False) -> Any:
+        stack = contextlib.ExitStack()
+        if wide or self._is_wide:
+            stack.enter_context(self._jax.enable_x64(True))
+        if self._device is not None:
+            stack.enter_context(self._jax.default_device(self._device))
+        stack.enter_context(self._jax.default_matmul_precision(_PRECISIONS[self.compute_precision]))
+        return stack
+
+    # ------------------------------------------------------------------------------- creation
+
+    def get_backend_array_type(self) -> type:
+        return self._jax.Array
+
+    def tensor(self, data: Any, dtype: DTypeLike | None = None) -> Any:
+        if isinstance(data, self._jax.Array):
+            return self._converted(data, dtype)
+        return self._adopt(
+            as_numpy(data, self._narrowed(data, dtype), self.default_dtype, self.default_int)
+        )
+
+    def _converted(self, data: Any, dtype: DTypeLike | None) -> Any:
+        if dtype is None:
+            floating = as_dtype(data.dtype).is_float
+            dtype = self.default_dtype if floating else data.dtype
+        with self._scope(as_dtype(dtype).itemsize == 8):
+            return self._jax.numpy.array(data, as_dtype(dtype).numpy())
+
+    def _narrowed(self, data: Any, dtype: DTypeLike | None) -> DTypeLike | None:
+        """64-bit integers that nobody asked for become the backend's, if they fit."""
+        if dtype is not None or getattr(data, "dtype", None) != np.int64 or self._is_wide:
+            return dtype
+        values, bounds = np.asarray(data), np.iinfo(np.int32)
+        if values.size and (values.min() < bounds.min or values.max() > bounds.max):
+            raise DataOverflowError("array: values do not fit int32; give dtype='int64'")
+        return self.default_int
+
+    def _adopt(self, values: np.ndarray) -> Any:
+        with self._scope(values.dtype.itemsize == 8):
+            return self._jax.device_put(values, self._device)
+
+    def _from_host(self, values: np.ndarray, dtype: DTypeLike | None = None) -> Any:
+        return self.tensor(values, values.dtype if dtype is None else dtype)
+
+    def zeros(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        return self._adopt(np.zeros(shape, self._or_default(dtype).numpy()))
+
+    def ones(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        return self._adopt(np.ones(shape, self._or_default(dtype).numpy()))
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        return np.asarray(array)
+
+    def from_numpy(self, array: np.ndarray) -> Any:
+        return self._adopt(np.asarray(array))
+
+    # -------------------------------------------------------------- differentiation and tracing
+
+    def _scoped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def scoped(*arguments: Any) -> Any:
+            with self._scope():
+                return function(*arguments)
+
+        return scoped
+
+    def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The gradient of a scalar function with respect to its first argument."""
+        return self._scoped(self._jax.grad(function))
+
+    def value_and_grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that gives the value and the gradient for the first argument."""
+        return self._scoped(self._jax.value_and_grad(function))
+
+    def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
+        with self._scope():
+            result = self._jax.vjp(fn, *arguments, has_aux=has_aux)
+        return result if has_aux else (*result, None)
+
+    def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return self._scoped(self._jax.vmap(fn))
+
+    def jacrev(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return self._scoped(self._jax.jacrev(fn))
+
+    def jacfwd(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return self._scoped(self._jax.jacfwd(fn))
+
+    def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return self._scoped(self._jax.jit(fn, **options))
+
+    # ------------------------------------------------------------------------- emitted source
+
+    def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return jit_arrays(self._jax, function, options)
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        with self._scope():
+            return list(function(*inputs))
+
+    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+        jax, forward = self._jax, executable.function
+
+        def forward_and_backward(*arguments: Any) -> tuple[Any, Any]:
+            count = len(arguments) - sum(has_cotangent)
+            inputs, cotangents = list(arguments[:count]), arguments[count:]
+
+            def asked_outputs(*leaves: Any) -> tuple[list[Any], Any]:
+                merged = list(inputs)
+                for i, leaf in zip(wrt, leaves, strict=True):
+                    merged[i] = leaf
+                outputs = forward(*merged)
+                return [o for o, has in zip(outputs, has_cotangent, strict=True) if has], outputs
+
+            leaves = [inputs[i] for i in wrt]
+            _, pull_back, outputs = jax.vjp(asked_outputs, *leaves, has_aux=True)
+            return outputs, pull_back(list(cotangents))
+
+        compiled = executable._compiled(forward_and_backward)
+
+        def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            with self._scope():
+                outputs, gradients = compiled(*inputs, *cotangents)
+            return list(outputs), list(gradients)
+
+        return run
+
+
+def _checked_precision(precision: Any) -> str:
+    name = "float32" if precision is None else str(precision)
+    if name not in _PRECISIONS:
+        raise ArgumentError(
+            f"precision: requires one of {', '.join(_PRECISIONS)}, got {precision!r}"
+        )
+    return name
+
+
+def _set_pre_allocation(enabled: bool) -> None:
+    from jax._src import xla_bridge
+
+    if xla_bridge.backends_are_initialized():
+        warnings.warn(
+            "pre_allocate has no effect: JAX has started already", MithrilWarning, stacklevel=3
+        )
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true" if enabled else "false"

@@ -1,0 +1,489 @@
+"""The functions that emitted text calls on JAX arrays.
+
+Three kinds: instructions of tile programs (`add` … `reduce_all`), ops that have a function here of
+their own name, and what the text itself needs (`scalar`, `drop_axes`, dtypes). Operands of
+pointwise functions may be Python numbers where another operand is an array. Values and gradients
+at kinks are those of `docs/numerics.md`. Without `enable_x64` 64-bit types are 32-bit ones.
+"""
+
+from __future__ import annotations
+
+import builtins as _builtins
+import math as _math
+
+import jax as _jax
+import jax.numpy as _jnp
+import numpy as _np
+
+from ...random import threefry_block as _threefry_block
+from . import windows as _windows
+
+_lax = _jax.lax
+
+bool_ = _np.dtype(bool)
+uint8, int8, int16, int32, int64 = (_np.dtype(t) for t in ("u1", "i1", "i2", "i4", "i8"))
+float16, float32, float64 = (_np.dtype(t) for t in ("f2", "f4", "f8"))
+bfloat16 = _np.dtype(_jnp.bfloat16)
+
+_available = _jax.dtypes.canonicalize_dtype
+
+
+# ---------------------------------------------------------------------------- what text needs
+
+
+def scalar(value, dtype):
+    return _jnp.asarray(value, _available(dtype))
+
+
+def drop_axes(x, axis):
+    return _jnp.squeeze(x, _axes(x, axis))
+
+
+def position(shape):
+    """Row-major index of each element."""
+    return _jnp.arange(_math.prod(shape), dtype=_available(int64)).reshape(shape)
+
+
+def _axes(x, axis):
+    """Axes of a reduction as a tuple; None means all."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    return (axis,) if isinstance(axis, int) else tuple(axis)
+
+
+def _is_narrow(x):
+    return x.dtype.itemsize == 2 and _jnp.issubdtype(x.dtype, _jnp.floating)
+
+
+def _as_compute(x):
+    """float16 and bfloat16 as float32; anything else as it is."""
+    return x.astype(float32) if _is_narrow(x) else x
+
+
+# ------------------------------------------------------------------------ tile instructions
+
+add, subtract, multiply, divide = _jnp.add, _jnp.subtract, _jnp.multiply, _jnp.true_divide
+minimum, maximum, negate, sign = _jnp.minimum, _jnp.maximum, _jnp.negative, _jnp.sign
+sqrt, rsqrt = _jnp.sqrt, _lax.rsqrt
+floor, ceil, round, trunc, isnan = _jnp.floor, _jnp.ceil, _jnp.rint, _jnp.trunc, _jnp.isnan
+equal, not_equal, less, less_equal = _jnp.equal, _jnp.not_equal, _jnp.less, _jnp.less_equal
+greater, greater_equal = _jnp.greater, _jnp.greater_equal
+bitwise_and, bitwise_or, bitwise_xor = _jnp.bitwise_and, _jnp.bitwise_or, _jnp.bitwise_xor
+bitwise_not, where = _jnp.bitwise_not, _jnp.where
+exp, expm1, exp2, log, log1p, log2 = (
+    _jnp.exp, _jnp.expm1, _jnp.exp2, _jnp.log, _jnp.log1p, _jnp.log2
+)  # fmt: skip
+sin, cos, tanh, sigmoid = _jnp.sin, _jnp.cos, _jnp.tanh, _lax.logistic
+erf, erfc, power = _lax.erf, _lax.erfc, _jnp.power
+
+
+@_jax.custom_jvp
+def abs(x):
+    return _jnp.abs(x)
+
+
+@abs.defjvp
+def _abs_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    return abs(x), _jnp.sign(x) * dx  # 0 at 0, where JAX has 1
+
+
+def _is_integral(*operands):
+    kinds = (_jnp.issubdtype(_jnp.result_type(x), _jnp.floating) for x in operands)
+    return not _builtins.any(kinds)
+
+
+def floor_divide(x, y):
+    if _is_integral(x, y):
+        zero = _jnp.equal(y, 0)
+        return _jnp.where(zero, 0, _jnp.floor_divide(x, _jnp.where(zero, 1, y)))
+    rest = remainder(x, y)
+    quotient = _jnp.rint((x - rest) / y)
+    return _jnp.where(_jnp.equal(y, 0), x / y, _jnp.where(quotient == 0, quotient * 0, quotient))
+
+
+def remainder(x, y):
+    if _is_integral(x, y):
+        zero = _jnp.equal(y, 0)
+        return _jnp.where(zero, 0, _jnp.remainder(x, _jnp.where(zero, 1, y)))
+    return _jnp.remainder(x, y)
+
+
+def at_least(x, bound):
+    return _jnp.where(bound > x, bound, x)
+
+
+def at_most(x, bound):
+    return _jnp.where(bound < x, bound, x)
+
+
+def fma(x, y, z):
+    return x * y + z
+
+
+def fms(x, y, z):
+    return x * y - z
+
+
+def fnma(x, y, z):
+    return z - x * y
+
+
+def scale(x, exponent):
+    return _jnp.ldexp(x, _jnp.asarray(exponent).astype(int32))
+
+
+def _bits(x):
+    return x.dtype.itemsize * 8
+
+
+def shift_left(x, count):
+    valid = (count >= 0) & (_jnp.asarray(count) < _bits(x))
+    return _jnp.where(valid, _jnp.left_shift(x, _jnp.where(valid, count, 0)), 0)
+
+
+def shift_right(x, count):
+    beyond = (_jnp.asarray(count) < 0) | (_jnp.asarray(count) >= _bits(x))
+    return _jnp.right_shift(x, _jnp.where(beyond, _bits(x) - 1, count))
+
+
+def shift_right_logical(x, count):
+    valid = (_jnp.asarray(count) >= 0) & (_jnp.asarray(count) < _bits(x))
+    count = _jnp.where(valid, count, 0).astype(x.dtype)
+    return _jnp.where(valid, _lax.shift_right_logical(x, _jnp.broadcast_to(count, x.shape)), 0)
+
+
+def astype(x, dtype):
+    x = _jnp.asarray(x)
+    dtype = _available(dtype)
+    if dtype.kind in "iu" and _jnp.issubdtype(x.dtype, _jnp.floating):
+        return _saturate(x, dtype)
+    return x.astype(dtype)
+
+
+def _saturate(x, dtype):
+    info = _np.iinfo(dtype)
+    # Both bounds are powers of two (or 0), so the comparisons are exact.
+    above = x >= float(info.max) + (info.bits < 53)
+    below = x <= float(info.min)
+    inside = _jnp.where(above | below | (x != x), 0, x).astype(dtype)
+    lowest, highest = _jnp.asarray(info.min, dtype), _jnp.asarray(info.max, dtype)
+    return _jnp.where(above, highest, _jnp.where(below, lowest, inside))
+
+
+def bitcast(x, dtype):
+    return _lax.bitcast_convert_type(x, dtype)
+
+
+def threefry(key0, key1, counter, word):
+    # Counters are int64; without 64-bit types they are int32 with the sign as the high word.
+    high = (counter >> (32 if counter.dtype == int64 else 31)).astype(int32)
+    return _threefry_block(key0, key1, counter.astype(int32), high)[word]
+
+
+def gelu(x):
+    return 0.5 * x * _lax.erfc(x * -_math.sqrt(0.5))
+
+
+def gelu_tanh(x):
+    return x * _lax.logistic(2 * _math.sqrt(2 / _math.pi) * (x + 0.044715 * (x * x * x)))
+
+
+def silu(x):
+    return x * _lax.logistic(x)
+
+
+def softplus(x):
+    return _jnp.logaddexp(x, 0.0)
+
+
+def reduce_sum(x, axis, keepdim):
+    return _jnp.sum(_as_compute(x), _axes(x, axis), keepdims=keepdim).astype(x.dtype)
+
+
+def reduce_prod(x, axis, keepdim):
+    return _jnp.prod(_as_compute(x), _axes(x, axis), keepdims=keepdim).astype(x.dtype)
+
+
+def _identity(x, axes, value):
+    """Only where a reduced axis is empty: a starting value would take its share of gradients."""
+    return {"initial": value} if 0 in (x.shape[a] for a in axes) else {}
+
+
+def _bounds(dtype):
+    if _jnp.issubdtype(dtype, _jnp.floating):
+        return -_math.inf, _math.inf
+    if dtype == bool_:
+        return False, True
+    return _jnp.iinfo(dtype).min, _jnp.iinfo(dtype).max
+
+
+def reduce_max(x, axis, keepdim):
+    axes = _axes(x, axis)
+    return _jnp.max(x, axes, keepdims=keepdim, **_identity(x, axes, _bounds(x.dtype)[0]))
+
+
+def reduce_min(x, axis, keepdim):
+    axes = _axes(x, axis)
+    return _jnp.min(x, axes, keepdims=keepdim, **_identity(x, axes, _bounds(x.dtype)[1]))
+
+
+def _arg_reduce(function, x, axis, keepdim):
+    axes = tuple(sorted(a % x.ndim for a in _axes(x, axis)))
+    kept = tuple(a for a in range(x.ndim) if a not in axes)
+    rows = _jnp.transpose(x, kept + axes)
+    shape = rows.shape[: len(kept)]
+    rows = rows.reshape(*shape, _math.prod(rows.shape[len(kept) :]))
+    dtype = _available(int64)
+    out = function(rows, -1) if rows.shape[-1] else _jnp.zeros(shape, dtype)
+    return (_jnp.expand_dims(out, axes) if keepdim else out).astype(dtype)
+
+
+def reduce_argmax(x, axis, keepdim):
+    return _arg_reduce(_jnp.argmax, x, axis, keepdim)
+
+
+def reduce_argmin(x, axis, keepdim):
+    return _arg_reduce(_jnp.argmin, x, axis, keepdim)
+
+
+def reduce_any(x, axis, keepdim):
+    return _jnp.any(x, _axes(x, axis), keepdims=keepdim)
+
+
+def reduce_all(x, axis, keepdim):
+    return _jnp.all(x, _axes(x, axis), keepdims=keepdim)
+
+
+def cumsum(input, axis=0):
+    return _jnp.cumsum(_as_compute(input), axis).astype(input.dtype)
+
+
+# ------------------------------------------------------------------- ops: activations, softmax
+
+
+def relu(input):
+    return _jnp.where(input > 0, input, _jnp.where(input != input, input, 0))
+
+
+def stop_gradient(input):
+    return _lax.stop_gradient(input)
+
+
+def softmax(input, axis=-1):
+    return _jax.nn.softmax(_as_compute(input), axis).astype(input.dtype)
+
+
+def log_softmax(input, axis=-1):
+    return _jax.nn.log_softmax(_as_compute(input), axis).astype(input.dtype)
+
+
+# ----------------------------------------------------------------------------- ops: reductions
+
+
+def sum(input, axis=None, keepdim=False):
+    return reduce_sum(input, axis, keepdim)
+
+
+def prod(input, axis=None, keepdim=False):
+    return reduce_prod(input, axis, keepdim)
+
+
+def max(input, axis=None, keepdim=False):
+    return reduce_max(input, axis, keepdim)
+
+
+def min(input, axis=None, keepdim=False):
+    return reduce_min(input, axis, keepdim)
+
+
+def any(input, axis=None, keepdim=False):
+    return reduce_any(input, axis, keepdim)
+
+
+def all(input, axis=None, keepdim=False):
+    return reduce_all(input, axis, keepdim)
+
+
+def argmax(input, axis=None, keepdim=False):
+    return reduce_argmax(input, axis, keepdim)
+
+
+def argmin(input, axis=None, keepdim=False):
+    return reduce_argmin(input, axis, keepdim)
+
+
+def mean(input, axis=None, keepdim=False):
+    return _jnp.mean(_as_compute(input), _axes(input, axis), keepdims=keepdim).astype(input.dtype)
+
+
+def sum_to(input, like):
+    """Sums what broadcasting has repeated, so that the result has the shape of `like`."""
+    if input.shape == like.shape:
+        return input
+    extra = input.ndim - like.ndim
+    ones = [i + extra for i, n in enumerate(like.shape) if n == 1 and input.shape[i + extra] != 1]
+    return reduce_sum(input, (*range(extra), *ones), True).reshape(like.shape)
+
+
+# ------------------------------------------------------------------------------ ops: products
+
+
+def matmul(left, right):
+    return _jnp.matmul(left, right)
+
+
+def linear(weight, input, bias=None, dimension=None, use_bias=True):
+    out = _jnp.matmul(input, _jnp.swapaxes(weight, -1, -2))
+    return out if bias is None else out + bias
+
+
+# ------------------------------------------------------------------------------- ops: windows
+
+conv2d, conv2d_dx, conv2d_dw = _windows.conv2d, _windows.conv2d_dx, _windows.conv2d_dw
+max_pool2d, max_pool2d_grad = _windows.max_pool2d, _windows.max_pool2d_grad
+max_pool2d_pick = _windows.max_pool2d_pick
+avg_pool2d, avg_pool2d_grad = _windows.avg_pool2d, _windows.avg_pool2d_grad
+
+
+# ------------------------------------------------------------------------------ ops: movement
+
+
+def transpose(input, axes=None):
+    return _jnp.transpose(input, axes or None)
+
+
+def swapaxes(input, axis1, axis2):
+    return _jnp.swapaxes(input, axis1, axis2)
+
+
+def reshape(input, shape):
+    return _jnp.reshape(input, shape)
+
+
+def flatten(input, start_dim=0, end_dim=-1):
+    shape = _jnp.shape(input)
+    if not shape:
+        return _jnp.reshape(input, (1,))
+    first, last = start_dim % len(shape), end_dim % len(shape)
+    joined = _math.prod(shape[first : last + 1])
+    return _jnp.reshape(input, shape[:first] + (joined,) + shape[last + 1 :])
+
+
+def squeeze(input, axis=None):
+    return _jnp.squeeze(input, axis)
+
+
+def expand_dims(input, axis):
+    return _jnp.expand_dims(input, axis)
+
+
+def broadcast_to(input, shape):
+    return _jnp.broadcast_to(input, shape)
+
+
+def broadcast_like(input, like):
+    return _jnp.broadcast_to(input, like.shape)
+
+
+def concat(input, axis=0):
+    return _jnp.concatenate(input, axis)  # None joins them flattened
+
+
+def pad(input, pad_width):
+    return _jnp.pad(input, pad_width)
+
+
+# ------------------------------------------------------------------------- ops: host and index
+
+
+def shape(input):
+    return _jnp.shape(input)
+
+
+def size(input, dim=None):
+    sizes = _jnp.shape(input)
+    if dim is None:
+        return _math.prod(sizes)
+    return sizes[dim] if isinstance(dim, int) else tuple(sizes[d] for d in dim)
+
+
+def length(input):
+    return len(input)
+
+
+def item(input):
+    return input.item()
+
+
+def buffer(input):
+    return input
+
+
+def tensor_to_list(input):
+    return input.tolist()
+
+
+def to_tensor(input, dtype):
+    return _jnp.asarray(input, _available(dtype))
+
+
+def index(input, items=(), /, *, index=None):
+    return input[_index(items, index)]
+
+
+def index_add(input, value, items=(), /, *, index=None):
+    """A copy of `input` with `value` added where the index points; repeated places add up."""
+    return input.at[_index(items, index)].add(value)
+
+
+def _index(items, index):
+    if len(items) > 0:
+        return items[0] if len(items) == 1 else tuple(items)
+    if isinstance(index, tuple):
+        return tuple(_np.asarray(i) if isinstance(i, list) else i for i in index)
+    return _np.asarray(index) if isinstance(index, list) else index
+
+
+def gather(input, indices):
+    return input[indices]
+
+
+def embedding(input, weight, num_embeddings=None, dim=None):
+    return weight[input]
+
+
+def embedding_grad(value, indices, shape):
+    """Zeros to whose rows the values are added, in the order of the indices."""
+    return _jnp.zeros(shape, value.dtype).at[indices].add(value)
+
+
+# ------------------------------------------------------------------------------ ops: creation
+
+
+def full(shape, value, dtype):
+    return _jnp.full(shape, value, _available(dtype))
+
+
+def zeros(shape, dtype):
+    return _jnp.zeros(shape, _available(dtype))
+
+
+def ones(shape, dtype):
+    return _jnp.ones(shape, _available(dtype))
+
+
+def zeros_like(input):
+    return _jnp.zeros_like(input)
+
+
+def ones_like(input):
+    return _jnp.ones_like(input)
+
+
+def arange(start=0, stop=None, step=1, dtype=None):
+    return _jnp.arange(start, stop, step, _available(dtype))
+
+
+def eye(N, M=None, dtype=None):
+    return _jnp.eye(N, M, dtype=_available(dtype))

@@ -1,0 +1,21 @@
+"""`jax.jit` for functions of which some arguments are Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def jit_arrays(
+    jax: Any, function: Callable[..., Any], options: dict[str, Any]
+) -> Callable[..., Any]:
+    """Compiles `function` for its arrays; other arguments are part of the program."""
+    compiled: dict[tuple[int, ...], Callable[..., Any]] = {}
+
+    def call(*arguments: Any) -> Any:
+        static = tuple(i for i, x in enumerate(arguments) if not isinstance(x, jax.Array))
+        if static not in compiled:
+            compiled[static] = jax.jit(function, static_argnums=static or None, **options)
+        return compiled[static](*arguments)
+
+    return call

@@ -1,0 +1,5 @@
+"""PyTorch."""
+
+from .backend import TorchBackend
+
+__all__ = ["TorchBackend"]

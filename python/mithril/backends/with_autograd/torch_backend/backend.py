@@ -1,0 +1,301 @@
+"""Runs models on PyTorch tensors: eagerly, or through torch.compile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from mithril.backends.memory import memory_report
+from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
+from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
+from mithril.errors import ArgumentError, DeviceNotAvailable
+from mithril.types import Dtype, DTypeLike, as_dtype
+
+__all__ = ["TorchBackend"]
+
+_STRATEGIES = ("data_parallel", "model_parallel", "pipeline_parallel", "mixed")
+
+
+class TorchBackend(AutogradBackend):
+    """PyTorch on any of its devices.
+
+    Parameters
+    ----------
+    device : "cpu" (default), "cuda", "cuda:1", "mps" …
+    dtype : float16, bfloat16, float32 (default) or float64.
+    compile, jit_compile : default of ``ml.compile(jit=)``.
+    cudnn_benchmark : let cuDNN time its algorithms, for this backend's calls only.
+    precision : "float32" (default: IEEE, no TF32), or "tf32" to allow it on CUDA.
+    enable_amp, use_amp, device_mesh, parallel_strategy, devices : accepted; this version computes
+        in `dtype` on one device and says so in the log.
+
+    Nothing process-wide is changed: not the default device, not the random generators.
+    """
+
+    backend_type = "torch"
+    _ops_module = "mithril.backends.with_autograd.torch_backend.ops"
+
+    def __init__(
+        self,
+        device: Any = None,
+        dtype: DTypeLike = Dtype.float32,
+        device_mesh: Any = None,
+        *,
+        compile: bool | None = None,
+        jit_compile: bool | None = None,
+        cudnn_benchmark: bool | None = None,
+        precision: str | None = None,
+        enable_amp: bool | None = None,
+        use_amp: bool | None = None,
+        parallel_strategy: str | None = None,
+        devices: Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._torch = require("torch", "PyTorch", "torch")
+        super().__init__(dtype=dtype, seed=seed)
+        if device is None:
+            device = devices[0] if devices else "cpu"
+        self._device = self._checked_device(device)
+        self.jit_default = one_of(compile=compile, jit_compile=jit_compile)
+        self.cudnn_benchmark = cudnn_benchmark
+        self.allows_tf32 = str(precision) == "tf32"
+        self.enable_amp = bool(one_of(enable_amp=enable_amp, use_amp=use_amp))
+        self.device_mesh = (device_mesh,) if isinstance(device_mesh, int) else device_mesh
+        self.devices = [str(self._checked_device(d)) for d in devices or ()]
+        self.parallel_strategy = self._checked_strategy(parallel_strategy)
+        self._tell_effects()
+
+    def _checked_device(self, device: Any) -> Any:
+        try:
+            found = self._torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise self._no_device(device) from error
+        known = {name.partition(":")[0] for name in self.get_available_devices()}
+        full = str(found) if found.index is not None else found.type
+        if full not in self.get_available_devices() and full not in known:
+            raise self._no_device(device)
+        return found
+
+    def _no_device(self, device: Any) -> DeviceNotAvailable:
+        available = ", ".join(self.get_available_devices())
+        return DeviceNotAvailable(
+            f"TorchBackend: no device {str(device)!r}; available: {available}"
+        )
+
+    @staticmethod
+    def _checked_strategy(strategy: str | None) -> str | None:
+        if strategy is not None and strategy not in _STRATEGIES:
+            raise ArgumentError(
+                f"parallel_strategy: requires one of {', '.join(_STRATEGIES)}, got {strategy!r}"
+            )
+        return strategy
+
+    def _tell_effects(self) -> None:
+        if self.enable_amp:
+            note("TorchBackend", "enable_amp=True", f"computes in {self.default_dtype}")
+        if self.device_mesh is not None or self.parallel_strategy is not None:
+            note("TorchBackend", "device_mesh, parallel_strategy", f"computes on {self._device}")
+        if self.cudnn_benchmark and self._device.type != "cuda":
+            note("TorchBackend", "cudnn_benchmark=True", "no effect without CUDA")
+
+    # ------------------------------------------------------------------------------- devices
+
+    @staticmethod
+    def get_available_devices() -> list[str]:
+        torch = require("torch", "PyTorch", "torch")
+        names = ["cpu", "cpu:0"]
+        names += [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        return names + (["mps", "mps:0"] if torch.backends.mps.is_available() else [])
+
+    def get_device(self) -> str:
+        return str(self._device)
+
+    @property
+    def device(self) -> Any:
+        return self._device
+
+    def set_device(self, device: Any) -> None:
+        """Moves this backend's further arrays and calls to another device."""
+        self._device = self._checked_device(device)
+
+    def to_device(self, data: Any, device: Any, asynchronous: bool = True) -> Any:
+        return data.to(self._checked_device(device), non_blocking=asynchronous)
+
+    def block_until_ready(self, data: Any = None) -> Any:
+        if self._device.type == "cuda":
+            self._torch.cuda.synchronize(self._device)
+        elif self._device.type == "mps":
+            self._torch.mps.synchronize()
+        return data
+
+    def empty_cache(self) -> None:
+        if self._device.type == "cuda":
+            self._torch.cuda.empty_cache()
+
+    def get_memory_info(self) -> dict[str, float]:
+        if self._device.type != "cuda":
+            return super().get_memory_info()
+        cuda = self._torch.cuda
+        limit = cuda.get_device_properties(self._device).total_memory
+        used, peak = cuda.memory_allocated(self._device), cuda.max_memory_allocated(self._device)
+        return memory_report(used, peak, limit)
+
+    def enable_deterministic(self, enabled: bool = True) -> None:
+        """Makes PyTorch use deterministic algorithms, in the whole process; `reset` undoes it."""
+        if not hasattr(self, "_was_deterministic"):
+            self._was_deterministic = self._torch.are_deterministic_algorithms_enabled()
+        self._torch.use_deterministic_algorithms(enabled)
+
+    def reset(self) -> None:
+        """Undoes what setters changed in the process."""
+        if hasattr(self, "_was_deterministic"):
+            self._torch.use_deterministic_algorithms(self._was_deterministic)
+            del self._was_deterministic
+
+    def _scope(self) -> Any:
+        if self._device.type == "cpu":
+            return contextlib.nullcontext()
+        stack = contextlib.ExitStack()
+        stack.enter_context(self._device)  # for the arrays that ops make
+        if self._device.type == "cuda":
+            flags = self._torch.backends.cudnn.flags
+            benchmark = bool(self.cudnn_benchmark)
+            stack.enter_context(
+                flags(enabled=True, benchmark=benchmark, allow_tf32=self.allows_tf32)
+            )
+        return stack
+
+    # ------------------------------------------------------------------------------- creation
+
+    def _native(self, dtype: DTypeLike) -> Any:
+        return getattr(self._torch, as_dtype(dtype).value)
+
+    def get_backend_array_type(self) -> type:
+        return self._torch.Tensor
+
+    def tensor(self, data: Any, dtype: DTypeLike | None = None) -> Any:
+        if isinstance(data, self._torch.Tensor):
+            return data.detach().to(self._device, self._dtype_for(data, dtype), copy=True)
+        return self._adopt(as_numpy(data, dtype, self.default_dtype, self.default_int))
+
+    def _dtype_for(self, data: Any, dtype: DTypeLike | None) -> Any:
+        if dtype is not None:
+            return self._native(dtype)
+        return self._native(self.default_dtype) if data.is_floating_point() else data.dtype
+
+    def _adopt(self, values: np.ndarray) -> Any:
+        """A tensor on the device over (or with a copy of) a NumPy array's memory."""
+        if values.dtype.name == "bfloat16":
+            bits = self._torch.from_numpy(values.view(np.int16))
+            return bits.view(self._torch.bfloat16).to(self._device)
+        return self._torch.from_numpy(values).to(self._device)
+
+    def _from_host(self, values: np.ndarray, dtype: DTypeLike | None = None) -> Any:
+        return self.tensor(values, values.dtype if dtype is None else dtype)
+
+    def zeros(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        dtype = self._native(self._or_default(dtype))
+        return self._torch.zeros(shape, dtype=dtype, device=self._device)
+
+    def ones(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        dtype = self._native(self._or_default(dtype))
+        return self._torch.ones(shape, dtype=dtype, device=self._device)
+
+    def empty(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        dtype = self._native(self._or_default(dtype))
+        return self._torch.empty(shape, dtype=dtype, device=self._device)
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        if not isinstance(array, self._torch.Tensor):
+            return super().to_numpy(array)
+        array = array.detach().cpu().resolve_conj().resolve_neg()
+        if array.dtype == self._torch.bfloat16:
+            return array.view(self._torch.int16).numpy().view(Dtype.bfloat16.numpy())
+        return array.numpy()
+
+    def from_numpy(self, array: np.ndarray) -> Any:
+        array = np.asarray(array)
+        usable = array.flags.writeable and array.dtype.isnative
+        if not usable or min(array.strides, default=0) < 0:
+            array = np.array(array, array.dtype.newbyteorder("="), order="C")
+        return self._adopt(array)
+
+    # -------------------------------------------------------------- differentiation and tracing
+
+    def value_and_grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that gives the value and the gradient for the first argument."""
+        both = self._torch.func.grad_and_value(function)
+
+        def value_and_gradient(*arguments: Any) -> tuple[Any, Any]:
+            gradient, value = both(*arguments)
+            return value, gradient
+
+        return value_and_gradient
+
+    def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
+        result = self._torch.func.vjp(fn, *arguments, has_aux=has_aux)
+        return result if has_aux else (*result, None)
+
+    def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return self._torch.func.vmap(fn)
+
+    def jacrev(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return self._torch.func.jacrev(fn)
+
+    def jacfwd(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return self._torch.func.jacfwd(fn)
+
+    def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return self._torch.compile(fn, **options)
+
+    _jit = jit
+
+    # ------------------------------------------------------------------------- emitted source
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        with self._scope(), self._torch.no_grad():
+            outputs = function(*inputs)
+        return self._own_memory(outputs, inputs)
+
+    def _own_memory(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Plain tensors that share no memory with inputs or with one another."""
+        tensor = self._torch.Tensor
+        taken = {x.untyped_storage().data_ptr() for x in inputs if isinstance(x, tensor)}
+        result = []
+        for output in outputs:
+            if isinstance(output, tensor):
+                output = output.detach()
+                pointer = output.untyped_storage().data_ptr()
+                if pointer in taken or (output.numel() > 1 and 0 in output.stride()):
+                    output = output.clone(memory_format=self._torch.contiguous_format)
+                taken.add(pointer)
+            result.append(output)
+        return result
+
+    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+        torch = self._torch
+        forward = executable._forward
+
+        def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            leaves = list(inputs)
+            for i in wrt:
+                leaves[i] = inputs[i].detach().requires_grad_(True)
+            with self._scope(), torch.enable_grad():
+                outputs = forward(*leaves)
+                asked = [o for o, has in zip(outputs, has_cotangent, strict=True) if has]
+                pairs = [(o, c) for o, c in zip(asked, cotangents, strict=True) if o.requires_grad]
+                gradients = self._gradients(pairs, [leaves[i] for i in wrt])
+            owned = self._own_memory([*outputs, *gradients], [*inputs, *cotangents])
+            return owned[: len(outputs)], owned[len(outputs) :]
+
+        return run
+
+    def _gradients(self, pairs: Sequence[tuple[Any, Any]], leaves: Sequence[Any]) -> Sequence[Any]:
+        if not pairs:
+            return [self._torch.zeros_like(leaf) for leaf in leaves]
+        outputs, cotangents = zip(*pairs, strict=True)
+        return self._torch.autograd.grad(
+            outputs, leaves, cotangents, allow_unused=True, materialize_grads=True
+        )

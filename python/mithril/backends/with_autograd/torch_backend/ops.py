@@ -1,0 +1,563 @@
+"""The functions that emitted text calls on PyTorch tensors.
+
+Three kinds: instructions of tile programs (`add` … `reduce_all`), ops that have a function here of
+their own name, and what the text itself needs (`scalar`, `drop_axes`, dtypes). Operands of
+pointwise functions may be Python numbers where another operand is a tensor. Values and, where
+PyTorch differentiates, gradients at kinks are those of `docs/numerics.md`.
+"""
+
+from __future__ import annotations
+
+import builtins as _builtins
+import math as _math
+import operator as _operator
+
+import torch as _torch
+
+from ...random import threefry_block as _threefry_block
+from . import windows as _windows
+
+bool_ = _torch.bool
+uint8, int8, int16 = _torch.uint8, _torch.int8, _torch.int16
+int32, int64 = _torch.int32, _torch.int64
+float16, bfloat16 = _torch.float16, _torch.bfloat16
+float32, float64 = _torch.float32, _torch.float64
+
+_functional = _torch.nn.functional
+_Tensor = _torch.Tensor
+
+
+# ---------------------------------------------------------------------------- what text needs
+
+
+def scalar(value, dtype):
+    return _torch.tensor(value, dtype=dtype)
+
+
+def drop_axes(x, axis):
+    return _torch.squeeze(x, _axes(x, axis))
+
+
+def position(shape):
+    """Row-major index of each element."""
+    return _torch.arange(_math.prod(shape)).reshape(shape)
+
+
+def _axes(x, axis):
+    """Axes of a reduction as a tuple; None means all."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    return (axis,) if isinstance(axis, int) else tuple(axis)
+
+
+def _like(value, other):
+    """A number as a tensor of rank 0 beside a tensor."""
+    if isinstance(value, _Tensor):
+        return value
+    return _torch.tensor(value, dtype=other.dtype, device=other.device)
+
+
+def _both(x, y):
+    return (_like(x, y), y) if isinstance(y, _Tensor) else (x, _like(y, x))
+
+
+# ------------------------------------------------------------------------ tile instructions
+
+add, subtract, multiply = _operator.add, _operator.sub, _operator.mul
+negate, abs, sqrt = _torch.neg, _torch.abs, _torch.sqrt
+floor, ceil, round, trunc, isnan = (
+    _torch.floor, _torch.ceil, _torch.round, _torch.trunc, _torch.isnan
+)  # fmt: skip
+equal, not_equal, less, less_equal = _operator.eq, _operator.ne, _operator.lt, _operator.le
+greater, greater_equal = _operator.gt, _operator.ge
+bitwise_and, bitwise_or, bitwise_xor = _operator.and_, _operator.or_, _operator.xor
+bitwise_not = _torch.bitwise_not
+where, power = _torch.where, _torch.pow
+exp, expm1, exp2 = _torch.exp, _torch.expm1, _torch.exp2
+log, log1p, log2 = _torch.log, _torch.log1p, _torch.log2
+sin, cos, tanh, sigmoid = _torch.sin, _torch.cos, _torch.tanh, _torch.sigmoid
+erf, erfc, rsqrt = _torch.erf, _torch.erfc, _torch.rsqrt
+
+
+def divide(x, y):
+    # A number divided by a tensor would be a product with the reciprocal: two roundings.
+    return _torch.true_divide(x if isinstance(x, _Tensor) else _like(x, y), y)
+
+
+def _integer_division(x, y):
+    """Operands without the divisors 0 and -1, which trap on some processors, and their masks."""
+    x, y = _both(x, y)
+    zero, minus = y == 0, y == -1
+    return x, _torch.where(zero | minus, 1, y), zero, minus
+
+
+def _is_integral(x):
+    return not x.dtype.is_floating_point if isinstance(x, _Tensor) else isinstance(x, int)
+
+
+def floor_divide(x, y):
+    if _is_integral(x) and _is_integral(y):
+        x, safe, zero, minus = _integer_division(x, y)
+        quotient = _torch.where(minus, -x, _torch.div(x, safe, rounding_mode="floor"))
+        return _torch.where(zero, 0, quotient)
+    return _torch.div(*_both(x, y), rounding_mode="floor")
+
+
+def remainder(x, y):
+    if _is_integral(x) and _is_integral(y):
+        x, safe, zero, minus = _integer_division(x, y)
+        return _torch.where(zero | minus, 0, _torch.remainder(x, safe))
+    return _torch.remainder(*_both(x, y))
+
+
+def minimum(x, y):
+    return _torch.minimum(*_both(x, y))
+
+
+def maximum(x, y):
+    return _torch.maximum(*_both(x, y))
+
+
+def at_least(x, bound):
+    return _torch.where(bound > x, bound, x)
+
+
+def at_most(x, bound):
+    return _torch.where(bound < x, bound, x)
+
+
+def sign(x):
+    return _torch.where(x != x, x, _torch.sign(x)) if x.is_floating_point() else _torch.sign(x)
+
+
+def fma(x, y, z):
+    return x * y + z
+
+
+def fms(x, y, z):
+    return x * y - z
+
+
+def fnma(x, y, z):
+    return z - x * y
+
+
+def scale(x, exponent):
+    return _torch.ldexp(*_both(x, exponent))
+
+
+def _bits(x):
+    return x.element_size() * 8
+
+
+def _shift(function, x, count, beyond):
+    x, count = _both(x, count)
+    valid = (count >= 0) & (count < _bits(x))
+    return _torch.where(valid, function(x, _torch.where(valid, count, 0)), beyond(x))
+
+
+def shift_left(x, count):
+    return _shift(_torch.bitwise_left_shift, x, count, lambda x: 0)
+
+
+def shift_right(x, count):
+    shift = _torch.bitwise_right_shift
+    return _shift(shift, x, count, lambda x: shift(x, _bits(x) - 1))
+
+
+def shift_right_logical(x, count):
+    ones = _torch.full((), -2, dtype=x.dtype)
+    copies = shift_left(ones, _bits(x) - 1 - count)  # where the sign was copied in
+    return _torch.where(_like(count, x) >= _bits(x), 0, shift_right(x, count) & ~copies)
+
+
+def astype(x, dtype):
+    if not isinstance(x, _Tensor):
+        return _torch.tensor(x, dtype=dtype)
+    if x.is_floating_point() and not (dtype.is_floating_point or dtype == _torch.bool):
+        return _saturate(x, dtype)
+    return x.to(dtype)
+
+
+def _saturate(x, dtype):
+    info = _torch.iinfo(dtype)
+    # Both bounds are powers of two (or 0), so the comparisons are exact.
+    above = x >= float(info.max) + (info.bits < 53)
+    below = x <= float(info.min)
+    inside = _torch.where(above | below | (x != x), 0, x).to(dtype)
+    return _torch.where(above, info.max, _torch.where(below, info.min, inside))
+
+
+def bitcast(x, dtype):
+    return x.view(dtype)
+
+
+def threefry(key0, key1, counter, word):
+    wide = counter.dtype == _torch.int64
+    high = (counter >> 32).to(_torch.int32) if wide else _torch.zeros_like(counter)
+    low = (counter << 32 >> 32).to(_torch.int32) if wide else counter
+    return _threefry_block(key0, key1, low, high)[word]
+
+
+gelu, silu = _functional.gelu, _functional.silu
+
+
+def gelu_tanh(x):
+    return _functional.gelu(x, approximate="tanh")
+
+
+def softplus(x):
+    return _functional.softplus(x, 1.0, 50.0)  # its default threshold, 20, would show in float64
+
+
+def reduce_sum(x, axis, keepdim):
+    axes = _axes(x, axis)
+    return _torch.sum(x, axes, keepdim=keepdim, dtype=x.dtype) if axes else x
+
+
+def reduce_prod(x, axis, keepdim):
+    for a in sorted((a % x.ndim for a in _axes(x, axis)), reverse=True):
+        x = _torch.prod(x, a, keepdim=keepdim, dtype=x.dtype)
+    return x
+
+
+def _extremum(function, x, axis, keepdim, identity):
+    axes = _axes(x, axis)
+    if not axes:
+        return x
+    if _is_empty(x, axes):
+        shape = [1 if i in {a % x.ndim for a in axes} else n for i, n in enumerate(x.shape)]
+        out = x.new_full(shape, identity)
+        return out if keepdim else _torch.squeeze(out, axes)
+    return function(x, axes, keepdim=keepdim)
+
+
+def _is_empty(x, axes):
+    return x.numel() == 0 and 0 in (x.shape[a] for a in axes)
+
+
+def _lowest(dtype):
+    return -_math.inf if dtype.is_floating_point else _bounds(dtype)[0]
+
+
+def _highest(dtype):
+    return _math.inf if dtype.is_floating_point else _bounds(dtype)[1]
+
+
+def _bounds(dtype):
+    if dtype == _torch.bool:
+        return False, True
+    info = _torch.iinfo(dtype)
+    return info.min, info.max
+
+
+def reduce_max(x, axis, keepdim):
+    return _extremum(_torch.amax, x, axis, keepdim, _lowest(x.dtype))
+
+
+def reduce_min(x, axis, keepdim):
+    return _extremum(_torch.amin, x, axis, keepdim, _highest(x.dtype))
+
+
+def _arg_reduce(function, x, axis, keepdim):
+    axes = sorted(a % x.ndim for a in _axes(x, axis))
+    kept = [a for a in range(x.ndim) if a not in axes]
+    rows = x.permute(*kept, *axes)
+    shape = rows.shape[: len(kept)]
+    rows = rows.reshape(*shape, _math.prod(rows.shape[len(kept) :]))
+    out = function(rows, -1) if rows.shape[-1] else rows.new_zeros(shape, dtype=_torch.int64)
+    for a in axes if keepdim else ():
+        out = out.unsqueeze(a)
+    return out
+
+
+def reduce_argmax(x, axis, keepdim):
+    return _arg_reduce(_torch.argmax, x, axis, keepdim)
+
+
+def reduce_argmin(x, axis, keepdim):
+    return _arg_reduce(_torch.argmin, x, axis, keepdim)
+
+
+def reduce_any(x, axis, keepdim):
+    axes = _axes(x, axis)
+    return _torch.any(x, axes, keepdim=keepdim) if axes else x
+
+
+def reduce_all(x, axis, keepdim):
+    axes = _axes(x, axis)
+    return _torch.all(x, axes, keepdim=keepdim) if axes else x
+
+
+def cumsum(input, axis=0):
+    return _torch.cumsum(input, axis, dtype=input.dtype)
+
+
+# ------------------------------------------------------------------- ops: activations, softmax
+
+relu = _torch.relu
+stop_gradient = _torch.detach
+
+
+def _along(function, input, axis):
+    if axis is None:
+        return function(input.reshape(-1), 0).reshape(input.shape)
+    if isinstance(axis, int):
+        return function(input, axis)
+    axes = [a % input.ndim for a in axis]
+    order = [a for a in range(input.ndim) if a not in axes] + axes
+    rows = input.permute(order)
+    out = function(rows.flatten(-len(axes)), -1).reshape(rows.shape)
+    return out.permute([order.index(a) for a in range(input.ndim)])
+
+
+def softmax(input, axis=-1):
+    return _along(_torch.softmax, input, axis)
+
+
+def log_softmax(input, axis=-1):
+    return _along(_torch.log_softmax, input, axis)
+
+
+# ----------------------------------------------------------------------------- ops: reductions
+
+
+def sum(input, axis=None, keepdim=False):
+    return reduce_sum(input, axis, keepdim)
+
+
+def prod(input, axis=None, keepdim=False):
+    return reduce_prod(input, axis, keepdim)
+
+
+def max(input, axis=None, keepdim=False):
+    return reduce_max(input, axis, keepdim)
+
+
+def min(input, axis=None, keepdim=False):
+    return reduce_min(input, axis, keepdim)
+
+
+def any(input, axis=None, keepdim=False):
+    return reduce_any(input, axis, keepdim)
+
+
+def all(input, axis=None, keepdim=False):
+    return reduce_all(input, axis, keepdim)
+
+
+def argmax(input, axis=None, keepdim=False):
+    return reduce_argmax(input, axis, keepdim)
+
+
+def argmin(input, axis=None, keepdim=False):
+    return reduce_argmin(input, axis, keepdim)
+
+
+def mean(input, axis=None, keepdim=False):
+    axes = _axes(input, axis)
+    return _torch.mean(input, axes, keepdim=keepdim) if axes else input
+
+
+def sum_to(input, like):
+    """Sums what broadcasting has repeated, so that the result has the shape of `like`."""
+    return input.sum_to_size(like.shape)
+
+
+# ------------------------------------------------------------------------------ ops: products
+
+matmul = _torch.matmul
+
+
+def linear(weight, input, bias=None, dimension=None, use_bias=True):
+    return _functional.linear(input, weight, bias)
+
+
+# ------------------------------------------------------------------------------- ops: windows
+
+conv2d, conv2d_dx, conv2d_dw = _windows.conv2d, _windows.conv2d_dx, _windows.conv2d_dw
+max_pool2d, max_pool2d_grad = _windows.max_pool2d, _windows.max_pool2d_grad
+max_pool2d_pick = _windows.max_pool2d_pick
+avg_pool2d, avg_pool2d_grad = _windows.avg_pool2d, _windows.avg_pool2d_grad
+
+
+# ------------------------------------------------------------------------------ ops: movement
+
+swapaxes = _torch.swapaxes
+reshape = _torch.reshape
+
+
+def transpose(input, axes=None):
+    return input.permute(axes or tuple(range(input.ndim))[::-1])
+
+
+def flatten(input, start_dim=0, end_dim=-1):
+    return _torch.flatten(input, start_dim, end_dim)
+
+
+def squeeze(input, axis=None):
+    return _torch.squeeze(input) if axis is None else _torch.squeeze(input, axis)
+
+
+def expand_dims(input, axis):
+    axes = (axis,) if isinstance(axis, int) else axis
+    rank = input.ndim + len(axes)
+    for a in sorted(a % rank for a in axes):
+        input = input.unsqueeze(a)
+    return input
+
+
+def broadcast_to(input, shape):
+    return _torch.broadcast_to(input, shape)
+
+
+def broadcast_like(input, like):
+    return _torch.broadcast_to(input, like.shape)
+
+
+def concat(input, axis=0):
+    if axis is None:
+        return _torch.cat([x.reshape(-1) for x in input])
+    return _torch.cat(input, axis)
+
+
+def pad(input, pad_width):
+    flat = [side for sides in reversed(pad_width) for side in sides]
+    return _functional.pad(input, flat)
+
+
+# ------------------------------------------------------------------------- ops: host and index
+
+
+def shape(input):
+    return tuple(input.shape)
+
+
+def size(input, dim=None):
+    if dim is None:
+        return input.numel()
+    return input.shape[dim] if isinstance(dim, int) else tuple(input.shape[d] for d in dim)
+
+
+def length(input):
+    return len(input)
+
+
+def item(input):
+    return input.item()
+
+
+def buffer(input):
+    return input
+
+
+def tensor_to_list(input):
+    return input.tolist()
+
+
+def to_tensor(input, dtype):
+    return _torch.tensor(input, dtype=dtype)
+
+
+def index(input, items=(), /, *, index=None):
+    return _indexed(input, _index(items, index))
+
+
+def index_add(input, value, items=(), /, *, index=None):
+    """A copy of `input` with `value` added where the index points; repeated places add up."""
+    places = _torch.arange(input.numel(), device=input.device).reshape(input.shape)
+    places = _indexed(places, _index(items, index))
+    flat = input.reshape(-1)
+    values = _torch.broadcast_to(value, places.shape).reshape(-1)
+    return flat.index_add(0, places.reshape(-1), values).reshape(input.shape)
+
+
+def _index(items, index):
+    if len(items) == 0:
+        return index
+    return items[0] if len(items) == 1 else tuple(items)
+
+
+def _is_advanced(item):
+    return isinstance(item, list | _Tensor)
+
+
+def _indexed(x, index):
+    """NumPy's indexing, where PyTorch's differs."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    backwards = [i for i in items if isinstance(i, slice) and (i.step or 1) < 0]
+    if backwards:
+        x, items = _turned(x, items)
+    if _builtins.any(_is_advanced(i) for i in items):
+        # Beside lists and tensors NumPy takes an int for an array of rank 0.
+        as_array = [_torch.as_tensor(i, device=x.device) if _is_position(i) else i for i in items]
+        return x[tuple(as_array)]
+    return x[tuple(items)]
+
+
+def _is_position(item):
+    return isinstance(item, list) or (isinstance(item, int) and not isinstance(item, bool))
+
+
+def _turned(x, items):
+    """Applies slices with negative steps, which PyTorch lacks, and leaves `:` in their place."""
+    named = _builtins.sum(i is not None and i is not Ellipsis for i in items)
+    axis = 0
+    for k, item in enumerate(items):
+        if item is None:
+            continue
+        if item is Ellipsis:
+            axis += x.ndim - named
+            continue
+        if isinstance(item, slice) and (item.step or 1) < 0:
+            places = _torch.tensor(range(x.shape[axis])[item], dtype=_torch.int64, device=x.device)
+            x, items[k] = x.index_select(axis, places), slice(None)
+        axis += 1
+    return x, items
+
+
+def gather(input, indices):
+    return input[indices.to(_torch.int64)]
+
+
+def embedding(input, weight, num_embeddings=None, dim=None):
+    return weight[input.to(_torch.int64)]
+
+
+def embedding_grad(value, indices, shape):
+    """Zeros to whose rows the values are added, in the order of the indices."""
+    out = value.new_zeros(shape)
+    return out.index_put((indices.to(_torch.int64),), value, accumulate=True)
+
+
+# ------------------------------------------------------------------------------ ops: creation
+
+
+def full(shape, value, dtype):
+    return _torch.full(shape, value, dtype=dtype)
+
+
+def zeros(shape, dtype):
+    return _torch.zeros(shape, dtype=dtype)
+
+
+def ones(shape, dtype):
+    return _torch.ones(shape, dtype=dtype)
+
+
+zeros_like, ones_like = _torch.zeros_like, _torch.ones_like
+
+
+def arange(start=0, stop=None, step=1, dtype=None):
+    if stop is None:
+        start, stop = 0, start
+    count = _builtins.max(0, -((start - stop) // step))
+    return (start + step * _torch.arange(int(count), dtype=_wide(dtype))).to(dtype)
+
+
+def _wide(dtype):
+    return _torch.float64 if dtype.is_floating_point else _torch.int64
+
+
+def eye(N, M=None, dtype=None):
+    return _torch.eye(N, N if M is None else M, dtype=dtype)

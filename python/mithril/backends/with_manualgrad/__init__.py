@@ -1,0 +1,1 @@
+"""Backends whose gradients are graphs that the engine supplies."""

@@ -1,0 +1,5 @@
+"""NumPy: the readable implementation."""
+
+from .backend import NumpyBackend
+
+__all__ = ["NumpyBackend"]

@@ -1,0 +1,104 @@
+"""Runs models on NumPy arrays, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from mithril.backends.backend import Backend
+from mithril.errors import DeviceNotAvailable, DTypeError
+from mithril.types import Dtype, DTypeLike, as_dtype
+
+__all__ = ["NumpyBackend", "as_numpy"]
+
+
+def as_numpy(data: Any, dtype: DTypeLike | None, default_float: Dtype, default_int: Dtype):
+    """A new NumPy array with the values of `data`.
+
+    Without `dtype` floats take the backend's type, Python integers its integer type, and arrays of
+    integers or bools keep their own.
+    """
+    values = np.asarray(data)
+    if dtype is None:
+        dtype = _own_dtype(data, values, default_float, default_int)
+    return np.array(values, as_dtype(dtype).numpy(), order="C")
+
+
+def _own_dtype(data: Any, values: np.ndarray, default_float: Dtype, default_int: Dtype) -> Dtype:
+    kind = values.dtype.kind
+    if kind == "f" or values.dtype.name == "bfloat16":
+        return default_float
+    if kind == "b":
+        return Dtype.bool
+    if kind in "iu":
+        return as_dtype(values.dtype) if hasattr(data, "dtype") else default_int
+    raise DTypeError(f"array: numbers are required, got elements of type {values.dtype}")
+
+
+class NumpyBackend(Backend):
+    """NumPy on the CPU.
+
+    Parameters
+    ----------
+    device : only "cpu".
+    dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in.
+    seed : of the backend's random numbers.
+
+    >>> backend = NumpyBackend(dtype="float64")
+    >>> backend.add(backend.array([1.0, 2.0]), 1)
+    array([2., 3.])
+    """
+
+    backend_type = "numpy"
+    _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
+
+    def __init__(
+        self, device: str = "cpu", dtype: DTypeLike = Dtype.float32, *, seed: int = 0
+    ) -> None:
+        if device not in ("cpu", "cpu:0"):
+            raise DeviceNotAvailable(f"NumpyBackend: no device {device!r}; available: cpu")
+        super().__init__(dtype=dtype, seed=seed)
+
+    def tensor(self, data: Any, dtype: DTypeLike | None = None) -> np.ndarray:
+        return as_numpy(data, dtype, self.default_dtype, self.default_int)
+
+    def _from_host(self, values: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
+        return self.tensor(values, values.dtype if dtype is None else dtype)
+
+    def zeros(self, shape: Any, dtype: DTypeLike | None = None) -> np.ndarray:
+        return np.zeros(shape, self._or_default(dtype).numpy())
+
+    def ones(self, shape: Any, dtype: DTypeLike | None = None) -> np.ndarray:
+        return np.ones(shape, self._or_default(dtype).numpy())
+
+    def empty(self, shape: Any, dtype: DTypeLike | None = None) -> np.ndarray:
+        return np.empty(shape, self._or_default(dtype).numpy())
+
+    def from_numpy(self, array: np.ndarray) -> np.ndarray:
+        return np.asarray(array)
+
+    def _is_native(self, value: Any) -> bool:
+        return isinstance(value, np.ndarray | np.generic)
+
+    def _as_array(self, result: Any) -> Any:
+        return np.asarray(result) if isinstance(result, np.generic) else result
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        with np.errstate(all="ignore"):
+            outputs = function(*inputs)
+        return own_memory(outputs, inputs)
+
+
+def own_memory(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The outputs as arrays that share no memory with inputs or with one another."""
+    taken = {id(x) for x in inputs}
+    result = []
+    for output in outputs:
+        if isinstance(output, np.generic):
+            output = np.asarray(output)
+        elif isinstance(output, np.ndarray) and (output.base is not None or id(output) in taken):
+            output = np.array(output, order="C")
+        taken.add(id(output))
+        result.append(output)
+    return result
