@@ -1,6 +1,7 @@
 // `public`: a callable without a Python frame of its own. When the function in it raises a
 // MithrilError and every frame of the traceback is ours, the traceback is cut there, so that it
 // ends in the user's code. Plain C API: pybind11 has no vectorcall.
+#include <Python.h>
 #include <cstddef>
 #include <structmember.h>
 
@@ -11,7 +12,8 @@ namespace mithril::bindings {
 namespace {
 
 struct Public {
-  PyObject_HEAD PyObject* function;
+  PyObject ob_base;  // what PyObject_HEAD says
+  PyObject* function;
   PyObject* attributes;
   vectorcallfunc vectorcall;
 };
