@@ -273,7 +273,10 @@ class PythonPrinter {
       const ir::InputDef& input = op.inputs[i];
       if (!is_python_name(input.name))
         return unsupported(node, "an input's name is no Python name");
-      if (!input.variadic && (i >= node.operands.size() || node.operands[i] == kNoValue)) {
+      const bool absent = input.variadic
+                              ? node.attrs.find(input.name) != nullptr
+                              : i >= node.operands.size() || node.operands[i] == kNoValue;
+      if (absent) {
         by_position = false;
         continue;
       }

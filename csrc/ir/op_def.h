@@ -99,6 +99,7 @@ struct OutputDef {
 struct Sample {
   std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
   Attrs attrs;
+  std::vector<std::string> integers;  // inputs of any kind that hold integers in this case
 };
 
 /// Operands that must be refused: text that the error contains.

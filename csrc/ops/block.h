@@ -50,7 +50,9 @@ using ResultType = DTypeRule::Result;
 
 using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 /// A case of the test matrix.
-inline Sample at(Shapes shapes, Attrs attrs = {}) { return {std::move(shapes), std::move(attrs)}; }
+inline Sample at(Shapes shapes, Attrs attrs = {}, std::vector<std::string> integers = {}) {
+  return {std::move(shapes), std::move(attrs), std::move(integers)};
+}
 
 /// The shapes that every one-operand elementwise op is tested on.
 OpDefBuilder& unary_cases(OpDefBuilder& block, const Attrs& attrs = {});

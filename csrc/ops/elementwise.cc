@@ -423,7 +423,7 @@ void define_functions(OpFamily& ops) {
       .pointwise([](tile::Builder&, Reg x) { return x; })
       .not_differentiable();
 
-  floating(ops.def("square").python("Square").doc("x times x.").formula("x^2"))
+  floating(ops.def("square").python("Square").doc("Each element times itself.").formula("x^2"))
       .pointwise([](tile::Builder&, Reg x) { return x * x; })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * g.in("input") * 2.0; });
 

@@ -106,6 +106,8 @@ void define_indexing(OpFamily& ops) {
       .with(
           at({{"input", {4, 3, 2}}}, {{"index", HostValue::tuple({all, HostValue::list({2, 0})})}}))
       .with(at({{"input", {0, 3}}}, {{"index", all}}))
+      .with(at({{"input", {4, 3}}, {"index", {2, 5}}}, {}, {"index"}))
+      .sample("index", 0.0, 3.0)
       .rejects(at({{"input", {4, 3}}}, {{"index", 4}}), "index");
 
   ops.def("index_add")
@@ -130,7 +132,9 @@ void define_indexing(OpFamily& ops) {
       })
       .with(at({{"input", {4, 3}}, {"value", {3}}}, {{"index", 1}}))
       .with(at({{"input", {4, 3}}, {"value", {2, 3}}}, {{"index", slice(1, 3)}}))
-      .with(at({{"input", {4, 3}}, {"value", {3, 3}}}, {{"index", HostValue::list({0, 2, 2})}}));
+      .with(at({{"input", {4, 3}}, {"value", {3, 3}}}, {{"index", HostValue::list({0, 2, 2})}}))
+      .with(at({{"input", {4, 3}}, {"value", {5, 3}}, {"index", {5}}}, {}, {"index"}))
+      .sample("index", 0.0, 3.0);
 }
 
 void define_rows(OpFamily& ops) {

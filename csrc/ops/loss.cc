@@ -204,6 +204,12 @@ void cross_entropy_gradient(GradBuilder& g) {
   }
 }
 
+// A case whose target holds class numbers.
+Sample numbered(std::vector<int64_t> input, std::vector<int64_t> target, Attrs attrs = {}) {
+  return at({{"input", std::move(input)}, {"target", std::move(target)}}, std::move(attrs),
+            {"target"});
+}
+
 void define_cross_entropy(OpFamily& ops) {
   OpDefBuilder block = ops.def("cross_entropy");
   block.python("CrossEntropy")
@@ -234,18 +240,18 @@ void define_cross_entropy(OpFamily& ops) {
       })
       .compose(cross_entropy_body)
       .gradient(cross_entropy_gradient)
+      .sample("input", 0.05, 0.95)
       .sample("target", 0.0, 2.0);
   for (const char* type : {"logits", "probs", "log_probs"}) {
-    block.with(at({{"input", {4, 3}}, {"target", {4}}}, {{"input_type", type}}))
+    block.with(numbered({4, 3}, {4}, {{"input_type", type}}))
         .with(at({{"input", {4, 3}}, {"target", {4, 3}}},
                  {{"input_type", type}, {"categorical", false}}));
   }
-  block.with(at({{"input", {2, 3, 4, 5}}, {"target", {2, 4, 5}}}))
-      .with(at({{"input", {4, 3}}, {"target", {4}}}, {{"weights", "auto"}}))
-      .with(
-          at({{"input", {4, 3}}, {"target", {4}}}, {{"weights", HostValue::list({0.5, 1.0, 2.0})}}))
-      .with(at({{"input", {4, 3}}, {"target", {4}}}, {{"input_type", "probs"}, {"robust", true}}))
-      .with(at({{"input", {0, 3}}, {"target", {0}}}));
+  block.with(numbered({2, 3, 4, 5}, {2, 4, 5}))
+      .with(numbered({4, 3}, {4}, {{"weights", "auto"}}))
+      .with(numbered({4, 3}, {4}, {{"weights", HostValue::list({0.5, 1.0, 2.0})}}))
+      .with(numbered({4, 3}, {4}, {{"input_type", "probs"}, {"robust", true}}))
+      .with(numbered({0, 3}, {0}));
 }
 
 // --- binary cross entropy ------------------------------------------------------------------

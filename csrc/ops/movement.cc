@@ -152,9 +152,21 @@ void define_broadcasts(OpFamily& ops) {
       .with(at({{"input", {2, 3}}, {"like", {2, 3}}}));
 }
 
+// The same by reading places start, start + 1 …: the size of the result is stop - start even where
+// that is an expression, which a slice (it may be cut short) does not promise.
+Value gathered_part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
+  const Value places =
+      x.builder->call("arange", {}, {{"start", size_value(start)}, {"stop", size_value(stop)}});
+  const Value front = axis == 0 ? x : swap_axes(x, 0, axis);
+  const Value rows = ir::apply("gather", {front, places});
+  return axis == 0 ? rows : swap_axes(rows, 0, axis);
+}
+
 // A part of x along one axis, from `start` up to `stop`.
 Value part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
   if (!x) return {};
+  const bool known = start.known() && stop.known() && x.shape()[static_cast<size_t>(axis)].known();
+  if (!known) return gathered_part(x, axis, start, stop);
   HostValue::Tuple index(x.rank(), HostValue(core::Slice{}));
   index[static_cast<size_t>(axis)] =
       HostValue(core::Slice{size_value(start), size_value(stop), HostValue()});

@@ -95,7 +95,7 @@ HostValue image_axes() { return HostValue::ints({0, 2, 3}); }
 
 Normalized normalize_channels(Builder& b) {
   const Value x = b.in("input");
-  const Operand eps = given(b, "eps");
+  const Operand eps = b.attr("eps");
   if (is_training(b)) return normalize_along(x, image_axes(), eps);
   const auto stored = [&](const char* name) { return per_channel(cast(b.in(name), x.dtype())); };
   return normalize(x, stored("running_mean"), stored("running_var"), eps);
