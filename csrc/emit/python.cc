@@ -159,6 +159,7 @@ class PythonPrinter {
 
   // A number takes the dtype of a neighbour that is an array of that dtype.
   bool has_strong_neighbour(const Node& node, ValueId id) const {
+    if (graph_.type(id).dtype == DType::kBFloat16) return false;  // NumPy would widen
     return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId other) {
       return other != kNoValue && graph_.type(other).is_tensor && number_of(other) == nullptr &&
              graph_.type(other).dtype == graph_.type(id).dtype;

@@ -113,6 +113,7 @@ class TilePrinter {
   bool stays_weak(const Instruction& instruction, RegId operand) {
     if (!reg(operand).is_number) return true;
     if (instruction.opcode == Opcode::kThreefry) return false;
+    if (code(operand).dtype == DType::kBFloat16) return false;  // NumPy would widen
     for (const RegId other : instruction.operands) {
       if (other == tile::kNoReg || reg(other).is_number) continue;
       if (code(other).dtype == code(operand).dtype) return true;

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+
 from mithril.errors import DTypeError, SignatureError, UnsupportedError, suggestion
 from mithril.types import Dtype, DTypeLike, as_dtype
 
@@ -328,7 +329,7 @@ class Backend(ABC):
         """Waits until `data` (any nest of arrays) is computed, and returns it."""
         return data
 
-    def empty_cache(self) -> None:  # noqa: B027: nothing is cached here
+    def empty_cache(self) -> None:  # noqa: B027
         """Gives cached memory of the framework back to the device."""
 
     def get_memory_info(self) -> dict[str, float]:

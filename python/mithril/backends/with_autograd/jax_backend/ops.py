@@ -74,7 +74,7 @@ exp, expm1, exp2, log, log1p, log2 = (
     _jnp.exp, _jnp.expm1, _jnp.exp2, _jnp.log, _jnp.log1p, _jnp.log2
 )  # fmt: skip
 sin, cos, tanh, sigmoid = _jnp.sin, _jnp.cos, _jnp.tanh, _lax.logistic
-erf, erfc, power = _lax.erf, _lax.erfc, _jnp.power
+erf, erfc = _lax.erf, _lax.erfc
 
 
 @_jax.custom_jvp
@@ -86,6 +86,28 @@ def abs(x):
 def _abs_jvp(primals, tangents):
     (x,), (dx,) = primals, tangents
     return abs(x), _jnp.sign(x) * dx  # 0 at 0, where JAX has 1
+
+
+@_jax.custom_jvp
+def _power(x, y):
+    return _jnp.power(x, y)
+
+
+@_power.defjvp
+def _power_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    out = _power(x, y)
+    # x ** 0 has slope 0 also at 0, and 0 ** y in y; JAX has 0 * inf there.
+    slope = y * _power(_jnp.where(y == 0, 1, x), y - 1)
+    growth = _jnp.where(x == 0, 0, out * _jnp.log(_jnp.where(x == 0, 1, x)))
+    return out, slope * dx + growth * dy
+
+
+def power(x, y):
+    if _is_integral(x, y):
+        return _jnp.power(x, y)
+    dtype = _jnp.result_type(x, y)
+    return _power(_jnp.asarray(x, dtype), _jnp.asarray(y, dtype))
 
 
 def _is_integral(*operands):

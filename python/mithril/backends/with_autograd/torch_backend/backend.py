@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from mithril.backends.memory import memory_report
 from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy

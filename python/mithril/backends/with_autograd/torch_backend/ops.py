@@ -383,8 +383,11 @@ avg_pool2d, avg_pool2d_grad = _windows.avg_pool2d, _windows.avg_pool2d_grad
 
 # ------------------------------------------------------------------------------ ops: movement
 
-swapaxes = _torch.swapaxes
 reshape = _torch.reshape
+
+
+def swapaxes(input, axis1, axis2):
+    return _torch.swapaxes(input, axis1, axis2)
 
 
 def transpose(input, axes=None):
@@ -489,14 +492,15 @@ def _indexed(x, index):
     if backwards:
         x, items = _turned(x, items)
     if _builtins.any(_is_advanced(i) for i in items):
-        # Beside lists and tensors NumPy takes an int for an array of rank 0.
-        as_array = [_torch.as_tensor(i, device=x.device) if _is_position(i) else i for i in items]
-        return x[tuple(as_array)]
+        items = [_places(i, x.device) for i in items]
     return x[tuple(items)]
 
 
-def _is_position(item):
-    return isinstance(item, list) or (isinstance(item, int) and not isinstance(item, bool))
+def _places(item, device):
+    """Beside lists and tensors NumPy takes an int for an array, PyTorch would not."""
+    if isinstance(item, int) and not isinstance(item, bool):
+        return _torch.tensor([item], device=device)
+    return _torch.tensor(item, device=device) if isinstance(item, list) else item
 
 
 def _turned(x, items):

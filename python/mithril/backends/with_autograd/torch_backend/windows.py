@@ -62,8 +62,8 @@ def conv2d_dw(
 
 
 def _images(x):
-    """Leading axes merged: [m, rows, columns]."""
-    return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+    """Leading axes merged: [m, 1, rows, columns]."""
+    return x.reshape(math.prod(x.shape[:-2]), 1, *x.shape[-2:])
 
 
 def _max_pool(input, kernel_size, stride, padding, dilation):
@@ -83,9 +83,8 @@ def max_pool2d_grad(
 ):  # fmt: skip
     _, places = _max_pool(input, kernel_size, stride, padding, dilation)
     padded = _padded_shape(input.shape, padding)
-    images = len(places)
-    flat = cotangent.new_zeros((images, padded[-2] * padded[-1]))
-    flat = flat.scatter_add(1, places.reshape(images, -1), cotangent.reshape(images, -1))
+    flat = cotangent.new_zeros((len(places), padded[-2] * padded[-1]))
+    flat = flat.scatter_add(1, places.flatten(1), _images(cotangent).flatten(1))
     return _crop(flat.reshape(padded), input.shape, padding)
 
 
@@ -106,16 +105,14 @@ def avg_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1
     if dilation == (1, 1):
         out = functional.avg_pool2d(x, kernel_size, stride)
     else:
-        out = functional.conv2d(
-            x[:, None], _mean_filter(x, kernel_size), None, stride, 0, dilation
-        )[:, 0]
+        out = functional.conv2d(x, _mean_filter(x, kernel_size), None, stride, 0, dilation)
     return out.reshape(*input.shape[:-2], *out.shape[-2:])
 
 
 def avg_pool2d_grad(
     cotangent, shape, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)
 ):  # fmt: skip
-    dy = _images(cotangent)[:, None]
+    dy = _images(cotangent)
     padded = _padded_shape(shape, padding)
     out = torch.nn.grad.conv2d_input(
         (len(dy), 1, *padded[-2:]), _mean_filter(dy, kernel_size), dy, stride, 0, dilation

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from mithril.backends.backend import Backend
 from mithril.errors import DeviceNotAvailable, DTypeError
 from mithril.types import Dtype, DTypeLike, as_dtype

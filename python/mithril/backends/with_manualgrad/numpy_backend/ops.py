@@ -9,10 +9,12 @@ floating-point warnings are the caller's to silence.
 
 from __future__ import annotations
 
+import functools as _functools
 import math as _math
 
 import ml_dtypes as _ml_dtypes
 import numpy as _np
+
 from mithril.errors import DataIndexError as _DataIndexError
 
 from ...random import threefry_block as _threefry_block
@@ -126,6 +128,17 @@ def threefry(key0, key1, counter, word):
     return _threefry_block(key0, key1, counter.astype(_np.int32), high)[word]
 
 
+def _in_float32(function):
+    """Computes 16-bit floats in float32, and rounds once."""
+
+    @_functools.wraps(function)
+    def wrapper(x):
+        return function(_as_compute(x)).astype(x.dtype, copy=False)
+
+    return wrapper
+
+
+@_in_float32
 def sigmoid(x):
     small = _np.exp(-_np.abs(x))
     return _np.where(x >= 0, x.dtype.type(1), small) / (1 + small)
@@ -139,22 +152,27 @@ def erfc(x):
     return _erfc(x)
 
 
+@_in_float32
 def gelu(x):
     return 0.5 * x * _erfc(x * -_math.sqrt(0.5))
 
 
+@_in_float32
 def gelu_tanh(x):
     return x * sigmoid(2 * _math.sqrt(2 / _math.pi) * (x + 0.044715 * (x * x * x)))
 
 
+@_in_float32
 def silu(x):
     return x * sigmoid(x)
 
 
+@_in_float32
 def softplus(x):
     return _np.logaddexp(x, 0)
 
 
+@_in_float32
 def rsqrt(x):
     return 1 / _np.sqrt(x)
 
@@ -230,7 +248,7 @@ def cumsum(input, axis=0):
 
 
 def relu(input):
-    return _np.maximum(input, 0)
+    return _np.maximum(input, input.dtype.type(0))
 
 
 def stop_gradient(input):
