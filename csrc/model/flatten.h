@@ -22,6 +22,7 @@ struct FlattenOptions {
   Mode mode = Mode::kEval;
   bool inference = false;   // no gradients will be asked for
   bool strict = false;      // unknown data_keys are an error instead of a warning
+  bool safe_shapes = true;  // losses: input and target of one shape, rank at least 1
   bool safe_names = true;   // unnamed run-time data keys are an error
   bool short_names = true;  // weight_0; else linear_0_weight
   Location where;
@@ -42,7 +43,9 @@ struct FlatKey {
   ir::ValueId value = ir::kNoValue;  // in the graph; none when the graph is deferred
   std::optional<infer::Dim> fan_in;  // product of the dims that the initialiser counts
   ir::Init init;
-  std::optional<HostValue> initial;  // set_values(initial=True); first value of a state
+  /// set_values(initial=True): a value or literal. Running statistics: the number that fills them
+  /// at first. The state `rng_key`: "key".
+  std::optional<HostValue> initial;
   bool rank_known = false;
   ir::Shape shape;         // when rank_known; dims of `FlatGraph::graph.dims`
   std::string shape_text;  // "[N, (V1, ...), 3]", for messages
@@ -62,6 +65,8 @@ struct FlatGraph {
   bool deferred() const { return !unknown_ranks.empty(); }
 };
 
+/// A model with state (running statistics, `rng_key`, bind_state) has state inputs in train mode;
+/// in eval mode running statistics are params that are not trainable and draws use a fixed key.
 /// Never changes the model. The order of nodes is that of dependence, then of insertion; only what
 /// outputs and states need is in the graph. Outputs: the exposed wires, else the canonical outputs
 /// under their names or key origins. Undecided wires become tensors of floats, in input order.

@@ -8,6 +8,15 @@ namespace mithril::model {
 using core::Code;
 using core::ErrorKind;
 
+bool is_random_key(const ir::InputDef& input) {
+  return !input.next.empty() && input.first.is_string();
+}
+
+bool is_next_state(const ir::OpDef& op, std::string_view output) {
+  return std::any_of(op.inputs.begin(), op.inputs.end(),
+                     [&](const ir::InputDef& input) { return input.next == output; });
+}
+
 namespace {
 
 bool contains(const std::vector<std::string>& names, std::string_view name) {
@@ -62,7 +71,7 @@ std::vector<LeafKey> leaf_keys(const ir::OpDef& op, const LeafSpec& spec, const 
   std::vector<LeafKey> out;
   for (const std::string& name : order) {
     const ir::InputDef* input = op.find_input(name);
-    if (input == nullptr) continue;
+    if (input == nullptr || is_random_key(*input)) continue;
     if (input->optional && !input->when.empty()) {
       const HostValue* when = attrs.find(input->when);
       if (when == nullptr || !when->is_bool() || !when->as_bool()) continue;
@@ -100,7 +109,9 @@ void check_key_names(const ir::OpDef& op, const LeafSpec& spec, const std::vecto
                      const Location& where) {
   std::vector<std::string> known;
   for (const LeafKey& key : keys) known.push_back(key.name);
-  for (const ir::OutputDef& output : op.outputs) known.push_back(output.name);
+  for (const ir::OutputDef& output : op.outputs) {
+    if (!is_next_state(op, output.name)) known.push_back(output.name);
+  }
   const auto check_one = [&](const std::string& name) {
     if (contains(known, name)) return;
     raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{} has no key '{}'{}", op.name, name,
@@ -143,6 +154,7 @@ Model Model::leaf(const ir::OpDef& op, LeafSpec spec, Location where) {
     if (conn != kNone && !arena.is_valued(conn)) arena.add_cin(conn);
   }
   for (const ir::OutputDef& output : op.outputs) {
+    if (is_next_state(op, output.name)) continue;
     const ConnId conn = arena.new_conn(0, arena.new_edge(), output.name, output.name);
     arena.edit(conn).producer = conn;
     arena.expose(conn);

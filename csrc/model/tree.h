@@ -324,6 +324,10 @@ void check(core::Status status, const Location& where, const std::string& path);
 void check_name(const std::string& name, const Location& where);
 std::string title(const Node& node);  // "Linear 'head'" or "Linear"
 
+/// State of an op is no wire of a model: flatten makes it. Random keys are all one `rng_key`.
+bool is_random_key(const ir::InputDef& input);
+bool is_next_state(const ir::OpDef& op, std::string_view output);
+
 /// "input3": the key of a variadic input's third item.
 std::string item_key(const ir::InputDef& input, size_t number);
 

@@ -1,0 +1,482 @@
+#include "model/flatten.h"
+
+#include <algorithm>
+
+#include "core/tensor_data.h"
+#include "ir/builder.h"
+#include "model/flatten_keys.h"
+
+namespace mithril::model {
+
+using core::Code;
+using core::ErrorKind;
+
+namespace {
+
+/// What a wire is in the graph. Lists of tensors exist here only: graphs have operands.
+struct Flat {
+  enum class Type : uint8_t { kNone, kValue, kHost, kList };
+  Type type = Type::kNone;
+  ir::Value value;
+  HostValue host;
+  std::vector<Flat> items;
+  bool is_list = false;
+
+  static Flat of(ir::Value value) { return {Type::kValue, value, {}, {}, false}; }
+  static Flat of(HostValue host) { return {Type::kHost, {}, std::move(host), {}, false}; }
+};
+
+ir::HostType host_type(KindSet kinds) {
+  using Tag = ir::HostType::Tag;
+  if (!kinds.single()) return {Tag::kOpaque, {}};
+  switch (kinds.only()) {
+    case infer::ValueKind::kBool: return {Tag::kBool, {}};
+    case infer::ValueKind::kInt: return {Tag::kInt, {}};
+    case infer::ValueKind::kFloat: return {Tag::kFloat, {}};
+    case infer::ValueKind::kStr: return {Tag::kStr, {}};
+    case infer::ValueKind::kDType: return {Tag::kDType, {}};
+    case infer::ValueKind::kSlice: return {Tag::kSlice, {}};
+    default: return {Tag::kOpaque, {}};
+  }
+}
+
+ir::DType abstract_dtype(KindSet kinds) {
+  if (kinds.has(infer::ValueKind::kTensorFloat)) return ir::DType::kAnyFloat;
+  return kinds.has(infer::ValueKind::kTensorInt) ? ir::DType::kAnyInt : ir::DType::kBool;
+}
+
+/// The second half of flatten: nodes.
+class Emitter {
+ public:
+  explicit Emitter(FlatModel& flat)
+      : flat_(flat), graph_(flat.out.graph), builder_(flat.out.graph) {}
+
+  core::Status run();
+
+ private:
+  void find_hosts();
+  void name_symbols();
+  void add_inputs();
+  core::Status emit(const FlatLeaf& leaf);
+  core::Status emit_outputs();
+  void emit_states();
+
+  Flat wire(EdgeId edge);
+  Flat literal(const HostValue& value);
+  std::optional<ir::Operand> operand(const Flat& flat);
+  bool expand(const Flat& list, std::vector<ir::Operand>& operands);
+  std::optional<Flat> dissolve(const Node& leaf, const std::vector<Flat>& items);
+  std::optional<Flat> select(const Node& leaf, const ir::Attrs& attrs,
+                             const std::vector<Flat>& inputs);
+  core::Status emit_pieces(const Node& leaf, std::vector<ir::Operand> operands, ir::Attrs attrs);
+  void set_result(const Node& leaf, NodeId id, size_t output, Flat flat);
+  ir::Value& random_key(NodeId leaf);
+  void follow_states(const FlatLeaf& leaf, const std::vector<ir::Value>& results);
+  void spread_differentiability(const ir::OpDef& op, const std::vector<ir::Operand>& operands,
+                                const std::vector<ir::Value>& results);
+  core::Status unsupported(NodeId leaf, std::string_view what) const;
+
+  FlatModel& flat_;
+  ir::Graph& graph_;
+  ir::Builder builder_;
+  std::unordered_map<EdgeId, Flat> wires_;
+  std::unordered_map<EdgeId, HostValue> hosts_;      // known host values of wires
+  std::unordered_map<EdgeId, ir::Value> new_state_;  // of state keys, as of now
+  ir::Value rng_input_, rng_;                        // first and current random key
+  ir::Value fixed_rng_;                              // of draws whose state is not carried
+  std::vector<bool> differentiable_;                 // by value id
+};
+
+// Sizes that nobody named get u1, u2 …, in the order in which keys show them.
+void Emitter::name_symbols() {
+  infer::DimTable& dims = graph_.dims;
+  int next = 1;
+  const auto name = [&](infer::Dim dim) {
+    if (dim.known()) return;
+    for (const infer::Dim symbol : dims.symbols_of(dim)) {
+      if (dims.is_named(symbol)) continue;
+      while (!dims.set_name(symbol, fmt::format("u{}", next))) ++next;
+      ++next;
+    }
+  };
+  for (const FlatKey& key : flat_.out.keys) {
+    for (const infer::Dim dim : key.shape) name(dim);
+  }
+}
+
+// Before the table of sizes is copied: a value may make new symbols.
+void Emitter::find_hosts() {
+  Arena& arena = flat_.arena();
+  for (const FlatLeaf& leaf : flat_.leaves) {
+    for (const ConnId c : arena.node(leaf.node).conns) {
+      const EdgeId edge = flat_.edge(c);
+      if (hosts_.count(edge) != 0 || flat_.constant(edge) != nullptr) continue;
+      if (flat_.solver().kinds(flat_.cell(edge)).may_be_tensor()) continue;
+      if (auto value = flat_.solver().value(flat_.cell(edge))) hosts_[edge] = std::move(*value);
+    }
+  }
+}
+
+void Emitter::add_inputs() {
+  for (size_t i = 0; i < flat_.out.keys.size(); ++i) {
+    FlatKey& key = flat_.out.keys[i];
+    const EdgeId edge = flat_.key_edges[i];
+    ir::Type type = key.kinds.is_tensor() ? ir::Type::tensor(abstract_dtype(key.kinds), key.shape)
+                                          : ir::Type::host_value(host_type(key.kinds));
+    const ir::Value input = builder_.input(key.name, std::move(type), key.role);
+    key.value = input.id;
+    wires_[edge] = Flat::of(input);
+    differentiable_.resize(graph_.values.size());
+    differentiable_[static_cast<size_t>(input.id)] = key.trainable;
+    if (key.role == ir::Role::kState) new_state_[edge] = input;
+  }
+  if (!flat_.needs_rng) return;
+  FlatKey key;
+  key.name = "rng_key";
+  key.role = ir::Role::kState;
+  key.kinds = infer::kTensorInt;
+  key.shape = {infer::Dim(2)};
+  key.shape_text = "[2]";
+  key.rank_known = true;
+  key.initial = HostValue("key");
+  rng_input_ = rng_ =
+      builder_.input(key.name, ir::Type::tensor(ir::DType::kAnyInt, key.shape), key.role);
+  key.value = rng_input_.id;
+  flat_.out.keys.push_back(std::move(key));
+}
+
+Flat Emitter::literal(const HostValue& value) {
+  if (value.is_tensor()) return Flat::of(builder_.constant(value.as_tensor()));
+  const bool nested =
+      value.is_sequence() &&
+      std::any_of(value.items().begin(), value.items().end(),
+                  [](const HostValue& item) { return item.is_tensor() || item.is_sequence(); });
+  if (!nested) return Flat::of(value);
+  Flat list;
+  list.type = Flat::Type::kList;
+  list.is_list = value.is_list();
+  bool any_tensor = false;
+  for (const HostValue& item : value.items()) {
+    list.items.push_back(literal(item));  // nesting is bounded by HostValue::kMaxDepth
+    any_tensor |= list.items.back().type != Flat::Type::kHost;
+  }
+  return any_tensor ? list : Flat::of(value);
+}
+
+Flat Emitter::wire(EdgeId edge) {
+  const auto known = hosts_.find(edge);
+  if (known != hosts_.end()) return Flat::of(known->second);
+  const auto found = wires_.find(edge);
+  if (found != wires_.end()) return found->second;
+  const HostValue* constant = flat_.constant(edge);
+  if (constant == nullptr) return {};
+  return wires_[edge] = literal(*constant);
+}
+
+std::optional<ir::Operand> Emitter::operand(const Flat& flat) {
+  switch (flat.type) {
+    case Flat::Type::kNone: return ir::Operand();
+    case Flat::Type::kValue: return ir::Operand(flat.value);
+    case Flat::Type::kHost: return ir::Operand(flat.host);
+    case Flat::Type::kList: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// The items of a list as operands; false when one of them is a list again.
+bool Emitter::expand(const Flat& list, std::vector<ir::Operand>& operands) {
+  for (const Flat& item : list.items) {
+    auto one = operand(item);
+    if (!one) return false;
+    operands.push_back(std::move(*one));
+  }
+  return true;
+}
+
+// to_tuple and to_list of tensors are no nodes.
+std::optional<Flat> Emitter::dissolve(const Node& leaf, const std::vector<Flat>& items) {
+  const bool collects =
+      leaf.variadic >= 0 && leaf.op->outputs.front().dtype.result == ir::DTypeRule::Result::kHost;
+  if (!collects) return std::nullopt;
+  const bool any_tensor = std::any_of(items.begin(), items.end(), [](const Flat& item) {
+    return item.type == Flat::Type::kList ||
+           (item.type == Flat::Type::kValue && item.value.type().is_tensor);
+  });
+  if (!any_tensor) return std::nullopt;
+  Flat out;
+  out.type = Flat::Type::kList;
+  out.items = items;
+  return out;
+}
+
+// list[1], list[0:2] where the list holds tensors.
+std::optional<Flat> Emitter::select(const Node& leaf, const ir::Attrs& attrs,
+                                    const std::vector<Flat>& inputs) {
+  const ir::OpDef& op = *leaf.op;
+  const bool indexes = op.host && op.inputs.size() == 2 &&
+                       op.inputs[0].kinds.meets(infer::kSequence) && !inputs.empty() &&
+                       inputs[0].type == Flat::Type::kList;
+  if (!indexes) return std::nullopt;
+  // The op itself says which items: it is asked about a list of their numbers.
+  HostValue::Tuple numbers;
+  for (size_t i = 0; i < inputs[0].items.size(); ++i) numbers.emplace_back(static_cast<int64_t>(i));
+  if (inputs[1].type != Flat::Type::kHost) return std::nullopt;
+  const HostValue operands[] = {HostValue::list(std::move(numbers)), inputs[1].host};
+  ir::Attrs with_index = attrs;
+  with_index.set(op.inputs[1].name, inputs[1].host);
+  const std::vector<ir::Type> types{ir::Type::host_value({}), ir::Type::host_value({})};
+  auto chosen = op.host({operands, with_index, graph_.dims, types});
+  if (!chosen.ok()) {
+    builder_.fail(std::move(chosen).status());
+    return Flat{};
+  }
+  if (chosen->is_int()) return inputs[0].items[static_cast<size_t>(chosen->as_int())];
+  Flat out;
+  out.type = Flat::Type::kList;
+  for (const HostValue& number : chosen->items()) {
+    out.items.push_back(inputs[0].items[static_cast<size_t>(number.as_int())]);
+  }
+  return out;
+}
+
+void Emitter::set_result(const Node& leaf, NodeId id, size_t output, Flat flat) {
+  const ConnId conn = flat_.arena().find(id, leaf.op->outputs[output].name);
+  if (conn != kNone) wires_[flat_.edge(conn)] = std::move(flat);
+}
+
+core::Status Emitter::unsupported(NodeId leaf, std::string_view what) const {
+  core::Error error = core::fail(ErrorKind::kUnsupported, Code::kUnsupported, "{}: {}",
+                                 flat_.arena().node(leaf).op->name, what);
+  error.location = flat_.arena().node(leaf).where;
+  error.location.path = flat_.paths.path(leaf);
+  return error;
+}
+
+// The key that the next draw takes. Without state they start with the same one at every call.
+ir::Value& Emitter::random_key(NodeId leaf) {
+  if (flat_.has_state(leaf)) return rng_;
+  if (fixed_rng_) return fixed_rng_;
+  auto data = std::make_shared<core::TensorData>();
+  data->dtype = ir::DType::kAnyInt;
+  data->shape = {2};
+  for (const int64_t word : {0, 42}) core::append_element(*data, HostValue(word));
+  fixed_rng_ = builder_.constant(std::move(data));
+  return fixed_rng_;
+}
+
+void Emitter::spread_differentiability(const ir::OpDef& op,
+                                       const std::vector<ir::Operand>& operands,
+                                       const std::vector<ir::Value>& results) {
+  differentiable_.resize(graph_.values.size());
+  const bool any = std::any_of(operands.begin(), operands.end(), [&](const ir::Operand& o) {
+    return o.value && differentiable_[static_cast<size_t>(o.value.id)];
+  });
+  if (!any || !op.differentiable) return;
+  for (const ir::Value& result : results) {
+    if (!result || !result.type().is_tensor || !core::is_float(result.dtype())) continue;
+    differentiable_[static_cast<size_t>(result.id)] = true;
+  }
+}
+
+void Emitter::follow_states(const FlatLeaf& leaf, const std::vector<ir::Value>& results) {
+  const ir::OpDef& op = *flat_.arena().node(leaf.node).op;
+  const bool carried = flat_.has_state(leaf.node);
+  for (const ir::InputDef& input : op.inputs) {
+    if (input.next.empty() || (!carried && input.optional)) continue;
+    const ir::Value next = results[static_cast<size_t>(op.output_index(input.next))];
+    if (is_random_key(input)) {
+      random_key(leaf.node) = next;
+      continue;
+    }
+    if (!carried) continue;
+    const ConnId conn = flat_.arena().find(leaf.node, input.name);
+    if (conn == kNone) continue;
+    const EdgeId edge = flat_.edge(conn);
+    // Two layers that share statistics move them one after the other.
+    const auto state = new_state_.find(edge);
+    if (state == new_state_.end()) continue;
+    state->second = next;
+    wires_[edge] = Flat::of(next);
+  }
+}
+
+// An op whose one result is a list: its body gives the pieces.
+core::Status Emitter::emit_pieces(const Node& leaf, std::vector<ir::Operand> operands,
+                                  ir::Attrs attrs) {
+  ir::Node node;
+  node.op = leaf.op->id;
+  for (const ir::Operand& o : operands) node.operands.push_back(o.value.id);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].host) attrs.set(leaf.op->inputs[i].name, *operands[i].host);
+  }
+  node.attrs = std::move(attrs);
+  builder_.enter(*leaf.op, node);
+  const std::vector<ir::Value> pieces = leaf.op->compose(builder_);
+  if (!builder_.status().ok()) return {};
+  spread_differentiability(*leaf.op, operands, pieces);
+  Flat list;
+  list.type = Flat::Type::kList;
+  list.is_list = true;
+  for (const ir::Value& piece : pieces) list.items.push_back(Flat::of(piece));
+  const ConnId first = leaf.conns.back();
+  set_result(leaf, flat_.arena().conn(first).node, 0, std::move(list));
+  return {};
+}
+
+core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
+  const NodeId id = flat_leaf.node;
+  const Node& leaf = flat_.arena().node(id);
+  const ir::OpDef& op = *leaf.op;
+  core::Location location = leaf.where;
+  location.path = flat_.paths.path(id);
+  builder_.set_location(graph_.add_location(std::move(location)));
+
+  ir::Attrs attrs = leaf.attrs;
+  if (!flat_leaf.mode.empty()) attrs.set("mode", HostValue(flat_leaf.mode));
+  std::vector<Flat> inputs;
+  std::vector<ir::Operand> operands;
+  for (const ir::InputDef& input : op.inputs) {
+    if (is_random_key(input)) {
+      const bool absent = input.optional && !flat_.has_state(id);
+      operands.push_back(absent ? ir::Operand() : ir::Operand(random_key(id)));
+      inputs.emplace_back();
+      continue;
+    }
+    if (input.variadic && leaf.variadic >= 0) {
+      for (int32_t i = 1; i <= leaf.variadic; ++i) {
+        const ConnId item = flat_.arena().find(id, item_key(input, static_cast<size_t>(i)));
+        inputs.push_back(wire(flat_.edge(item)));
+      }
+      if (auto list = dissolve(leaf, inputs)) {
+        set_result(leaf, id, 0, std::move(*list));
+        return {};
+      }
+      for (const Flat& item : inputs) operands.push_back(*operand(item));
+      continue;
+    }
+    const ConnId conn = flat_.arena().find(id, input.name);
+    inputs.push_back(conn == kNone ? Flat{} : wire(flat_.edge(conn)));
+    const Flat& given = inputs.back();
+    if (given.type == Flat::Type::kList && input.variadic) {
+      if (!expand(given, operands)) return unsupported(id, "lists of lists cannot be operands");
+      continue;
+    }
+    if (given.type == Flat::Type::kNone && input.variadic) continue;
+    auto one = operand(given);
+    operands.push_back(one ? std::move(*one) : ir::Operand());
+    if (!one && !op.inputs.front().kinds.meets(infer::kSequence) &&
+        op.body != ir::BodyKind::kNone) {
+      return unsupported(id, fmt::format("'{}' is a list of tensors", input.name));
+    }
+  }
+  if (auto chosen = select(leaf, attrs, inputs)) {
+    set_result(leaf, id, 0, std::move(*chosen));
+    return builder_.take_status();
+  }
+  const bool passes_list = !inputs.empty() && inputs[0].type == Flat::Type::kList &&
+                           op.body == ir::BodyKind::kNone && op.inputs.size() == 1;
+  if (passes_list) {  // buffer
+    set_result(leaf, id, 0, inputs[0]);
+    return {};
+  }
+  const bool is_pieces = op.body == ir::BodyKind::kCompose && op.outputs.size() == 1 &&
+                         op.outputs.front().dtype.result == ir::DTypeRule::Result::kHost;
+  if (is_pieces) {
+    MITHRIL_RETURN_IF_ERROR(emit_pieces(leaf, std::move(operands), std::move(attrs)));
+    return builder_.take_status();
+  }
+  const std::vector<ir::Value> results = builder_.call_all(op, operands, std::move(attrs));
+  if (!builder_.status().ok()) return builder_.take_status();
+  spread_differentiability(op, operands, results);
+  for (size_t i = 0; i < results.size(); ++i) set_result(leaf, id, i, Flat::of(results[i]));
+  follow_states(flat_leaf, results);
+  return {};
+}
+
+core::Status Emitter::emit_outputs() {
+  for (const auto& [name, edge] : flat_.outputs) {
+    const auto found = wires_.find(edge);
+    if (found == wires_.end() || found->second.type != Flat::Type::kValue) {
+      core::Error error = core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                                     "output '{}' is a list or tuple of tensors", name);
+      error.hint = "expose its items";
+      error.location = flat_.options.where;
+      return error;
+    }
+    builder_.output(name, found->second.value);
+    flat_.out.outputs.push_back(name);
+    flat_.out.output_differentiable.push_back(
+        differentiable_[static_cast<size_t>(found->second.value.id)]);
+  }
+  return {};
+}
+
+void Emitter::emit_states() {
+  std::unordered_map<EdgeId, EdgeId> bound;
+  for (const auto& binding : flat_.bindings) bound[binding.input] = binding.output;
+  for (size_t i = 0; i < flat_.key_edges.size(); ++i) {
+    const FlatKey& key = flat_.out.keys[i];
+    if (key.role != ir::Role::kState) continue;
+    const EdgeId edge = flat_.key_edges[i];
+    const auto output = bound.find(edge);
+    const ir::ValueId next =
+        output == bound.end() ? new_state_[edge].id : wires_[output->second].value.id;
+    graph_.states.push_back({key.value, next, key.initial.value_or(HostValue(0.0))});
+  }
+  if (rng_input_) graph_.states.push_back({rng_input_.id, rng_.id, HostValue("key")});
+}
+
+core::Status Emitter::run() {
+  find_hosts();
+  graph_.dims = flat_.solver().dims();
+  name_symbols();
+  add_inputs();
+  for (const FlatLeaf& leaf : flat_.leaves) {
+    MITHRIL_RETURN_IF_ERROR(emit(leaf));
+    if (!builder_.status().ok()) return builder_.take_status();
+  }
+  differentiable_.resize(graph_.values.size());
+  MITHRIL_RETURN_IF_ERROR(emit_outputs());
+  emit_states();
+  return {};
+}
+
+core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph& out) {
+  FlatModel flat(at, options, out);
+  out.graph.name = at.get().name;
+  flat.read_options();
+  flat.find_outputs();
+  flat.find_leaves();
+  MITHRIL_RETURN_IF_ERROR(flat.assert_facts());
+  MITHRIL_RETURN_IF_ERROR(flat.decide());
+  flat.name_keys();
+  flat.find_shapes();
+  if (!out.deferred()) return Emitter(flat).run();
+  out.graph.dims = flat.solver().dims();
+  for (const auto& [name, edge] : flat.outputs) out.outputs.push_back(name);
+  return {};
+}
+
+}  // namespace
+
+core::Result<FlatGraph> flatten(const Model& model, const FlattenOptions& options) {
+  try {
+    const Access::At at = Access::at(model);
+    if (at.get().parent != kNone || at.get().claimed) {
+      return core::fail(ErrorKind::kValue, Code::kModelFrozen,
+                        "{} is a submodel and cannot be compiled by itself", title(at.get()));
+    }
+    model.solve();
+    FlatGraph out;
+    core::Status status = fill(at, options, out);
+    if (!status.ok() && !status.error().location.known()) {
+      status.error().location = options.where;
+    }
+    if (!status.ok()) return status;
+    return out;
+  } catch (const core::ErrorException& failure) {
+    return failure.error();
+  }
+}
+
+}  // namespace mithril::model

@@ -1,0 +1,502 @@
+#include "model/flatten_keys.h"
+
+#include <algorithm>
+
+#include "infer/rule.h"
+
+namespace mithril::model {
+
+using core::Code;
+using core::ErrorKind;
+
+FlatModel::FlatModel(Access::At at, const FlattenOptions& flatten_options, FlatGraph& result)
+    : options(flatten_options), out(result), paths(at.arena()), at_(std::move(at)) {
+  solver_ =
+      std::make_unique<infer::Solver>(arena().solver ? arena().solver->clone() : infer::Solver());
+}
+
+// --- options
+// --------------------------------------------------------------------------------------
+
+ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must_exist) {
+  if (key.wire) return resolve(at_, key, options.where);
+  if (key.name.starts_with('$')) {
+    raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown,
+                     "{}: '{}' is a generated name: give the connection, or name the key", what,
+                     key.name),
+          options.where);
+  }
+  ConnId conn = arena().find(node(), key.name);
+  if (conn == kNone) {
+    if (generated_.empty()) {
+      for (auto& [c, name] : generated_names(arena(), node(), false, false)) generated_[name] = c;
+    }
+    const auto found = generated_.find(key.name);
+    if (found != generated_.end()) conn = found->second;
+  }
+  if (conn == kNone && must_exist) {
+    raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{}: the model has no key '{}'{}", what,
+                     key.name, core::suggestion(key.name, arena().key_names(node()))),
+          options.where);
+  }
+  return conn;
+}
+
+std::unordered_set<EdgeId> FlatModel::option_edges(const std::vector<KeyRef>& keys,
+                                                   std::string_view what) {
+  std::unordered_set<EdgeId> edges;
+  for (const KeyRef& key : keys) {
+    const ConnId conn = option_key(key, what, true);
+    if (arena().conn(conn).produced()) {
+      raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{}: '{}' is not an input of the model",
+                       what, arena().key(conn)),
+            options.where);
+    }
+    edges.insert(edge(conn));
+  }
+  return edges;
+}
+
+void FlatModel::refuse_overlap() {
+  const auto clash = [&](EdgeId e, std::string_view a, std::string_view b) {
+    raise(core::fail(ErrorKind::kValue, Code::kValueArgument, "'{}' is in {} and in {}",
+                     arena().edges[e].label, a, b),
+          options.where);
+  };
+  for (const EdgeId e : trainable_) {
+    if (data_.count(e) != 0) clash(e, "trainable_keys", "data_keys");
+    if (constants_.count(e) != 0) clash(e, "trainable_keys", "constant_keys");
+    const Edge& at = arena().edges[e];
+    if (at.value && !at.initial) {
+      raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                       "trainable_keys: '{}' has a fixed value", at.label),
+            options.where);
+    }
+  }
+  for (const auto& [e, value] : constants_) {
+    if (data_.count(e) != 0) clash(e, "constant_keys", "data_keys");
+  }
+}
+
+void FlatModel::read_options() {
+  for (const KeyRef& key : options.data_keys) {
+    const ConnId conn = option_key(key, "data_keys", options.strict);
+    if (conn == kNone) {
+      const std::string hint = core::suggestion(key.name, arena().key_names(node()));
+      out.warnings.push_back(
+          {"UnusedKeyWarning",
+           fmt::format("data_keys: the model has no key '{}'{}", key.name, hint)});
+      out.ignored_keys.push_back(key.name);
+      continue;
+    }
+    data_.merge(option_edges({key}, "data_keys"));
+  }
+  trainable_ = option_edges(options.trainable_keys, "trainable_keys");
+  for (const auto& [key, value] : options.constants) {
+    const EdgeId e = *option_edges({key}, "constant_keys").begin();
+    if (arena().edges[e].value) {
+      raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                       "constant_keys: '{}' has a value already", arena().edges[e].label),
+            options.where);
+    }
+    constants_[e] = value;
+  }
+  for (const KeyRef& key : options.discard_keys) {
+    const ConnId conn = option_key(key, "discard_keys", true);
+    const KeyKind kind = arena().kind(conn);
+    const bool is_cout = arena().conn(conn).cout != kNone;
+    if (kind != KeyKind::kInput && kind != KeyKind::kOutput && !is_cout) {
+      raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown,
+                       "discard_keys: '{}' is neither an input nor an output", arena().key(conn)),
+            options.where);
+    }
+    discard_.insert(edge(conn));
+  }
+  refuse_overlap();
+}
+
+namespace {
+// A loss compares like with like: nothing is broadcast silently.
+const infer::Rule kSafeShapes = [](infer::RuleBuilder& rule) {
+  rule.shape(rule.in("input"), "n ...");
+  rule.same_shape(rule.in("input"), rule.in("target"));
+};
+
+bool wants_safe_shapes(const Node& leaf) {
+  const HostValue* safe = leaf.attrs.find("safe_shapes");
+  return safe != nullptr && safe->is_bool() && safe->as_bool() && leaf.op->is_elementwise();
+}
+}  // namespace
+
+core::Status FlatModel::assert_facts() {
+  const infer::FactId fact = solver_->new_fact(options.where, "compile");
+  const infer::ScopeId scope = solver_->new_scope();
+  for (const auto& [key, shape] : options.shapes) {
+    const ConnId conn = option_key(key, "shapes", true);
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_shape(cell(edge(conn)), shape, scope, fact));
+  }
+  for (const auto& [key, kinds] : options.kinds) {
+    const ConnId conn = option_key(key, "types", true);
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(cell(edge(conn)), kinds, fact));
+  }
+  for (const auto& [key, value] : options.constants) {
+    const ConnId conn = option_key(key, "constant_keys", true);
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_value(cell(edge(conn)), value, fact));
+  }
+  for (const FlatLeaf& leaf : leaves) {
+    const Node& n = arena().node(leaf.node);
+    if (!options.safe_shapes || !wants_safe_shapes(n)) continue;
+    const infer::Binding names[] = {
+        {"input", cell(edge(arena().find(leaf.node, "input"))), nullptr},
+        {"target", cell(edge(arena().find(leaf.node, "target"))), nullptr}};
+    MITHRIL_RETURN_IF_ERROR(solver_->add_rule(n.op->name, kSafeShapes, names, fact));
+  }
+  return solver_->propagate();
+}
+
+// --- what is needed
+// ---------------------------------------------------------------------------------
+
+std::vector<NodeId> FlatModel::all_leaves() const {
+  std::vector<NodeId> leaves_found, stack{node()};
+  while (!stack.empty()) {
+    const NodeId at = stack.back();
+    stack.pop_back();
+    const Node& n = arena().node(at);
+    if (n.op != nullptr) leaves_found.push_back(at);
+    stack.insert(stack.end(), n.children.rbegin(), n.children.rend());
+  }
+  return leaves_found;
+}
+
+void FlatModel::map_producers(const std::vector<NodeId>& all) {
+  for (const NodeId leaf : all) {
+    for (const ConnId c : arena().node(leaf).conns) {
+      if (arena().conn(c).produced()) producer_[edge(c)] = c;
+    }
+  }
+}
+
+// Wires that depend on a discarded input.
+std::unordered_set<EdgeId> FlatModel::spoiled(const std::vector<NodeId>& all) const {
+  std::unordered_set<EdgeId> bad;
+  for (const EdgeId e : discard_) {
+    if (producer_.count(e) == 0) bad.insert(e);
+  }
+  for (size_t before = 0; before != bad.size() && !bad.empty();) {
+    before = bad.size();
+    for (const NodeId leaf : all) {
+      const auto& conns = arena().node(leaf).conns;
+      const bool reads = std::any_of(conns.begin(), conns.end(), [&](ConnId c) {
+        return !arena().conn(c).produced() && bad.count(edge(c)) != 0;
+      });
+      if (!reads) continue;
+      for (const ConnId c : conns) {
+        if (arena().conn(c).produced()) bad.insert(edge(c));
+      }
+    }
+  }
+  return bad;
+}
+
+void FlatModel::find_outputs() {
+  const Node& root = arena().node(node());
+  const std::vector<NodeId> all = all_leaves();
+  map_producers(all);
+  const std::unordered_set<EdgeId> bad = spoiled(all);
+  std::vector<ConnId> wanted = root.outputs;
+  if (wanted.empty()) {
+    for (const auto& [sequence, c] : root.couts) wanted.push_back(c);
+  }
+  std::unordered_set<std::string> taken;
+  for (const ConnId c : root.conns) {
+    if (arena().conn(c).merged == kNone && !arena().conn(c).name.empty()) {
+      taken.insert(arena().conn(c).name);
+    }
+  }
+  for (const ConnId c : wanted) {
+    if (discard_.count(edge(c)) != 0 || bad.count(edge(c)) != 0) continue;
+    std::string name = arena().conn(c).name;
+    if (name.empty()) {
+      name = arena().conn(c).origin;
+      while (taken.count(name) != 0) name.insert(0, 1, '_');
+      taken.insert(name);
+    }
+    outputs.emplace_back(std::move(name), edge(c));
+  }
+  if (!outputs.empty()) return;
+  if (root.children.empty() && root.op == nullptr) {
+    out.warnings.push_back({"EmptyModelWarning", "the model is empty: it has no outputs"});
+    return;
+  }
+  core::Error error = core::fail(ErrorKind::kKey, Code::kKeyMissing,
+                                 "the model has no outputs: nothing is exposed, and there is no "
+                                 "canonical output");
+  error.hint = "expose a key with `expose_keys`, or choose one with `set_cout`";
+  raise(std::move(error), options.where);
+}
+
+const std::string& FlatModel::mode(NodeId leaf) const {
+  static const std::string kNoMode, kTrain = "train", kEval = "eval";
+  const HostValue* given = arena().node(leaf).attrs.find("mode");
+  if (given == nullptr) return kNoMode;
+  if (given->is_string()) return given->as_string() == kTrain ? kTrain : kEval;
+  if (!given->is_none()) return kNoMode;
+  return options.mode == Mode::kTrain ? kTrain : kEval;
+}
+
+bool FlatModel::has_state(NodeId leaf) const {
+  const std::string& own = mode(leaf);
+  return own.empty() ? options.mode == Mode::kTrain : own == "train";
+}
+
+std::unordered_set<NodeId> FlatModel::reachable() const {
+  std::unordered_map<EdgeId, EdgeId> state_of;  // what feeds a state input
+  for (const Binding& binding : bindings) state_of[binding.input] = binding.output;
+  std::unordered_set<NodeId> needed;
+  std::vector<EdgeId> stack;
+  for (const auto& [name, e] : outputs) stack.push_back(e);
+  while (!stack.empty()) {
+    const EdgeId e = stack.back();
+    stack.pop_back();
+    const auto written = producer_.find(e);
+    if (written == producer_.end()) {
+      const auto state = state_of.find(e);
+      if (state != state_of.end()) {
+        stack.push_back(state->second);
+        state_of.erase(state);
+      }
+      continue;
+    }
+    const NodeId leaf = arena().conn(written->second).node;
+    if (!needed.insert(leaf).second) continue;
+    for (const ConnId c : arena().node(leaf).conns) {
+      if (!arena().conn(c).produced()) stack.push_back(edge(c));
+    }
+  }
+  return needed;
+}
+
+void FlatModel::find_leaves() {
+  std::vector<NodeId> stack{node()};
+  while (!stack.empty()) {  // state bindings of all levels
+    const Node& n = arena().node(stack.back());
+    stack.pop_back();
+    for (const State& state : n.states) {
+      bindings.push_back(
+          {edge(arena().surviving(state.input)), edge(arena().surviving(state.output))});
+      if (state.initial) initial_state_[bindings.back().input] = *state.initial;
+    }
+    stack.insert(stack.end(), n.children.rbegin(), n.children.rend());
+  }
+  const std::unordered_set<NodeId> needed = reachable();
+  std::unordered_map<NodeId, uint8_t> seen;
+  for (const NodeId start : all_leaves()) {
+    if (needed.count(start) == 0) continue;
+    stack.push_back(start);
+    while (!stack.empty()) {
+      const NodeId at = stack.back();
+      uint8_t& state = seen[at];
+      if (state != 0) {
+        if (state == 1) leaves.push_back({at, mode(at)});
+        state = 2;
+        stack.pop_back();
+        continue;
+      }
+      state = 1;
+      const size_t first = stack.size();
+      for (const ConnId c : arena().node(at).conns) {
+        if (arena().conn(c).produced()) continue;
+        const auto written = producer_.find(edge(c));
+        if (written == producer_.end()) continue;
+        const NodeId from = arena().conn(written->second).node;
+        if (seen.find(from) == seen.end()) stack.push_back(from);
+      }
+      std::reverse(stack.begin() + static_cast<ptrdiff_t>(first), stack.end());
+    }
+  }
+  for (const FlatLeaf& leaf : leaves) {
+    const Node& n = arena().node(leaf.node);
+    for (const ConnId c : n.conns) {
+      if (arena().conn(c).produced()) continue;
+      const ir::InputDef* input = n.op->find_input(arena().conn(c).name);
+      readers_.emplace(edge(c), Reader{leaf.node, input});
+      // A trainable key tells more than a plain reader that came first.
+      Reader& reader = readers_[edge(c)];
+      const bool says_more = input != nullptr && (input->trainable || !input->next.empty());
+      const bool said =
+          reader.input != nullptr && (reader.input->trainable || !reader.input->next.empty());
+      if (says_more && !said) reader = {leaf.node, input};
+    }
+    for (const ir::InputDef& input : n.op->inputs) {
+      needs_rng |= is_random_key(input) && has_state(leaf.node);
+    }
+  }
+}
+
+// --- deciding what nothing decides
+// --------------------------------------------------------------------
+
+core::Status FlatModel::decide_wire(EdgeId e, infer::FactId fact) {
+  const infer::CellId at = cell(e);
+  KindSet kinds = solver_->kinds(at);
+  if (!kinds.decided()) {
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(at, infer::kTensor, fact));
+    MITHRIL_RETURN_IF_ERROR(solver_->propagate());
+    kinds = solver_->kinds(at);
+  }
+  if (!kinds.is_tensor() || kinds.single()) return {};
+  const KindSet preferred = kinds.meets(infer::kFloating)    ? infer::kFloating
+                            : kinds.meets(infer::kTensorInt) ? infer::kTensorInt
+                                                             : infer::kTensorBool;
+  MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(at, preferred, fact));
+  return solver_->propagate();
+}
+
+core::Status FlatModel::decide() {
+  const infer::FactId fact = solver_->new_fact(options.where, "undecided inputs are float tensors");
+  for (const ConnId c : root_inputs()) {
+    const EdgeId e = edge(c);
+    if (readers_.count(e) == 0 || constant(e) != nullptr) continue;
+    MITHRIL_RETURN_IF_ERROR(decide_wire(e, fact));
+  }
+  return {};
+}
+
+const HostValue* FlatModel::constant(EdgeId e) const {
+  const auto found = constants_.find(e);
+  if (found != constants_.end()) return &found->second;
+  const Edge& at = arena().edges[e];
+  return at.value && !at.initial ? &*at.value : nullptr;
+}
+
+// --- keys
+// ---------------------------------------------------------------------------------------------
+
+std::vector<ConnId> FlatModel::root_inputs() const {
+  std::vector<ConnId> found;
+  for (const ConnId c : arena().node(node()).conns) {
+    if (arena().conn(c).merged == kNone && !arena().conn(c).produced()) found.push_back(c);
+  }
+  return found;
+}
+
+ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) const {
+  const ir::InputDef* input = reader == nullptr ? nullptr : reader->input;
+  const bool is_state = input != nullptr && !input->next.empty();
+  if (initial_state_.count(e) != 0 || std::any_of(bindings.begin(), bindings.end(),
+                                                  [&](const Binding& b) { return b.input == e; })) {
+    const auto initial = initial_state_.find(e);
+    if (initial != initial_state_.end()) key.initial = initial->second;
+    return ir::Role::kState;
+  }
+  if (data_.count(e) != 0) return ir::Role::kData;
+  if (is_state) {
+    key.initial = input->first;
+    return has_state(reader->leaf) ? ir::Role::kState : ir::Role::kParam;
+  }
+  const Edge& at = arena().edges[e];
+  const bool wanted = at.differentiable.value_or(at.trainable) || trainable_.count(e) != 0;
+  if (!wanted || !key.kinds.meets(infer::kFloating)) return ir::Role::kData;
+  key.trainable = true;
+  if (at.value) key.initial = at.value;
+  if (input != nullptr && input->trainable) key.init = input->init;
+  return ir::Role::kParam;
+}
+
+void FlatModel::add_key(EdgeId e, std::string name, bool named) {
+  FlatKey key;
+  key.name = std::move(name);
+  key.kinds = solver_->kinds(cell(e));
+  const auto reader = readers_.find(e);
+  key.role = role(e, reader == readers_.end() ? nullptr : &reader->second, key);
+  if (key.role == ir::Role::kData && !named && options.safe_names && key.name != "input") {
+    core::Error error = core::fail(ErrorKind::kKey, Code::kKeyMissing,
+                                   "the data key '{}' has no name in the model", key.name);
+    error.hint = "name it, or give safe_names=False";
+    raise(std::move(error), options.where);
+  }
+  if (reader != readers_.end()) {
+    key.path = paths.path(reader->second.leaf);
+    if (reader->second.input != nullptr) key.path += "." + reader->second.input->name;
+  }
+  key_of[e] = out.keys.size();
+  key_edges.push_back(e);
+  out.keys.push_back(std::move(key));
+}
+
+void FlatModel::name_keys() {
+  std::unordered_map<ConnId, std::string> generated;
+  for (auto& [c, name] : generated_names(arena(), node(), true, false)) generated[c] = name;
+  std::unordered_set<std::string> taken;
+  for (const ConnId c : root_inputs()) {
+    const EdgeId e = edge(c);
+    if (readers_.count(e) == 0) {
+      if (constants_.count(e) != 0) {
+        raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                         "constant_keys: no output depends on '{}'", arena().key(c)),
+              options.where);
+      }
+      continue;
+    }
+    if (constant(e) != nullptr) continue;
+    const bool named = !arena().conn(c).name.empty();
+    std::string name = named || arena().node(node()).op != nullptr ? arena().conn(c).name
+                       : options.short_names                       ? generated[c]
+                                                                   : paths.long_name(c);
+    while (taken.count(name) != 0) name.insert(0, 1, '_');
+    taken.insert(name);
+    add_key(e, std::move(name), named);
+  }
+  // Inputs that only an inner level sees: states bound there.
+  for (const auto& binding : bindings) {
+    const auto reader = readers_.find(binding.input);
+    if (reader == readers_.end() || key_of.count(binding.input) != 0) continue;
+    std::string name = arena().edges[binding.input].label;
+    while (taken.count(name) != 0) name.insert(0, 1, '_');
+    taken.insert(name);
+    add_key(binding.input, std::move(name), true);
+  }
+}
+
+// --- shapes
+// -----------------------------------------------------------------------------------------
+
+void FlatModel::set_fan_in(FlatKey& key, const Reader& reader) {
+  if (key.init.kind != ir::Init::Kind::kUniformFanIn) return;
+  const std::string& of = key.init.fan_in_of.empty() ? reader.input->name : key.init.fan_in_of;
+  const ConnId counted = arena().find(reader.leaf, of);
+  const auto shape = counted == kNone ? std::nullopt : solver_->shape(cell(edge(counted)));
+  if (!shape) return;
+  infer::Dim product(1);
+  for (const int axis : key.init.fan_in_dims) {
+    if (axis < 0 || static_cast<size_t>(axis) >= shape->size()) return;
+    product = solver_->dims().mul(product, (*shape)[static_cast<size_t>(axis)]);
+  }
+  key.fan_in = product;
+}
+
+void FlatModel::find_shapes() {
+  infer::ShapeNames names;
+  for (size_t i = 0; i < out.keys.size(); ++i) {
+    FlatKey& key = out.keys[i];
+    if (!key.kinds.is_tensor()) {
+      key.rank_known = true;
+      continue;
+    }
+    const infer::CellId at = cell(key_edges[i]);
+    key.shape_text = solver_->print_shape(at, names);
+    if (auto shape = solver_->shape(at)) {
+      key.shape = std::move(*shape);
+      key.rank_known = true;
+    } else {
+      out.unknown_ranks.push_back(key.name);
+    }
+    const auto reader = readers_.find(key_edges[i]);
+    if (reader != readers_.end() && reader->second.input != nullptr) {
+      set_fan_in(key, reader->second);
+    }
+  }
+}
+
+}  // namespace mithril::model
