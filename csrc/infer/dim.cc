@@ -22,8 +22,8 @@ uint32_t mix(uint32_t hash, uint64_t value) {
 }
 
 uint64_t atom_key(int kind, Dim a, Dim b) {
-  return static_cast<uint64_t>(a.bits()) * 0x9E3779B97F4A7C15ull ^
-         static_cast<uint64_t>(b.bits()) ^ (static_cast<uint64_t>(kind) << 60);
+  return static_cast<uint64_t>(a.bits()) * 0x9E3779B97F4A7C15ull ^ static_cast<uint64_t>(b.bits()) ^
+         (static_cast<uint64_t>(kind) << 60);
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ void DimTable::append(Polynomial& out, Dim dim, int64_t scale) const {
   const auto push = [&](int64_t coefficient, std::span<const Factor> factors) {
     int64_t scaled = 0;
     if (__builtin_mul_overflow(coefficient, scale, &scaled)) out.overflow = true;
-    out.terms.push_back({scaled, static_cast<uint32_t>(out.factors.size()),
-                         static_cast<uint32_t>(factors.size())});
+    out.terms.push_back(
+        {scaled, static_cast<uint32_t>(out.factors.size()), static_cast<uint32_t>(factors.size())});
     out.factors.insert(out.factors.end(), factors.begin(), factors.end());
   };
   if (dim.known()) {
@@ -635,7 +635,10 @@ std::optional<std::pair<Dim, Dim>> DimTable::isolate(Dim expr) {
     const Atom a = atoms_[factor.atom];
     if (factor.power != 1 || a.kind != AtomKind::kSymbol) continue;
     const Dim symbol = Dim::expression(a.self);
-    if (best && symbol_index(best->first) > a.symbol) continue;
+    if (best) {
+      const bool named = is_named(symbol), best_named = is_named(best->first);
+      if (named != best_named ? named : symbol_index(best->first) > a.symbol) continue;
+    }
     Polynomial rest;
     bool divides = true;
     for (size_t other = 0; other < count && divides; ++other) {
@@ -655,6 +658,19 @@ std::optional<std::pair<Dim, Dim>> DimTable::isolate(Dim expr) {
     best = {symbol, value};
   }
   return best;
+}
+
+bool DimTable::is_solvable(Dim expr) const {
+  if (expr.known()) return expr.value() == 0;
+  int64_t common = 0, constant = 0;
+  for (const Term& term : terms_of(expr)) {
+    if (term.factor_count == 0) {
+      constant = term.coefficient;
+    } else if (term.coefficient != INT64_MIN) {
+      common = std::gcd(common, term.coefficient);
+    }
+  }
+  return common == 0 ? constant == 0 : constant % common == 0;
 }
 
 std::optional<DimTable::FloorForm> DimTable::floor_form(Dim dim) const {

@@ -26,7 +26,7 @@ class Dim {
   static constexpr Dim expression(uint32_t id) { return Dim(~static_cast<int64_t>(id), 0); }
 
   constexpr bool known() const { return rep_ >= 0; }
-  constexpr int64_t value() const { return rep_; }                      // if known()
+  constexpr int64_t value() const { return rep_; }                        // if known()
   constexpr uint32_t id() const { return static_cast<uint32_t>(~rep_); }  // if !known()
   constexpr int64_t bits() const { return rep_; }
   constexpr bool operator==(const Dim&) const = default;
@@ -113,8 +113,11 @@ class DimTable {
   };
   std::optional<Solution> solve(Dim dim, int64_t value) const;
   /// A symbol s and expression e with (expr == 0) <=> (s == e), where one exists: s occurs once,
-  /// linearly, and its coefficient divides the others. The newest symbol that qualifies.
+  /// linearly, and its coefficient divides the others. Among those that qualify
+  /// an unnamed one, then the newest.
   std::optional<std::pair<Dim, Dim>> isolate(Dim expr);
+  /// False when no integers at all make the expression 0 (2*N - 2*M + 1); true otherwise.
+  bool is_solvable(Dim expr) const;
   /// floor(e/c) with c known, times a, plus b, and nothing else.
   struct FloorForm {
     int64_t a = 0;
@@ -207,9 +210,9 @@ class DimTable {
   std::vector<Factor> factors_;
   std::vector<Atom> atoms_;
   std::vector<Symbol> symbols_;
-  std::vector<uint32_t> named_;    // symbols in order of naming, for truncate
+  std::vector<uint32_t> named_;     // symbols in order of naming, for truncate
   std::vector<uint32_t> numbered_;  // symbols by the number of unnamed ones
-  std::vector<uint32_t> buckets_;  // open addressing over expressions_; UINT32_MAX is empty
+  std::vector<uint32_t> buckets_;   // open addressing over expressions_; UINT32_MAX is empty
   struct NameHash {
     using is_transparent = void;
     size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }

@@ -64,9 +64,8 @@ std::string DimTable::print_with(Dim dim, bool python,
       case AtomKind::kOverflow: names[i] = "overflow"; break;
       case AtomKind::kFloor: {
         const bool plain = a.b.known() || is_symbol(a.b);
-        const std::string divisor =
-            plain ? print_terms(a.b, python, names, atoms)
-                  : "(" + print_terms(a.b, python, names, atoms) + ")";
+        const std::string divisor = plain ? print_terms(a.b, python, names, atoms)
+                                          : "(" + print_terms(a.b, python, names, atoms) + ")";
         if (python) {
           const bool simple = is_symbol(a.a);
           const std::string numerator = print_terms(a.a, python, names, atoms);

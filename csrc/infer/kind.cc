@@ -26,9 +26,9 @@ struct Overload {
 };
 
 constexpr const char* kNames[kValueKindCount] = {
-    "bool tensor", "int tensor", "float tensor", "bool",         "int",      "float",
-    "none",        "str",        "slice",        "ellipsis",     "dtype",    "tuple",
-    "list",        "padding",    "constant",     "dict",         "opaque",
+    "bool tensor", "int tensor", "float tensor", "bool",     "int",    "float",
+    "none",        "str",        "slice",        "ellipsis", "dtype",  "tuple",
+    "list",        "padding",    "constant",     "dict",     "opaque",
 };
 
 }  // namespace

@@ -66,15 +66,15 @@ class KindSet {
 inline constexpr KindSet kNoKind{};
 inline constexpr KindSet kTensorBool = ValueKind::kTensorBool;
 inline constexpr KindSet kTensorInt = ValueKind::kTensorInt;
-inline constexpr KindSet kFloating = ValueKind::kTensorFloat;                 // Tf
-inline constexpr KindSet kNumeric = kTensorInt | kFloating;                   // Tif
-inline constexpr KindSet kIntegral = kTensorBool | kTensorInt;                // Tib
-inline constexpr KindSet kTensor = kTensorBool | kTensorInt | kFloating;      // T
+inline constexpr KindSet kFloating = ValueKind::kTensorFloat;             // Tf
+inline constexpr KindSet kNumeric = kTensorInt | kFloating;               // Tif
+inline constexpr KindSet kIntegral = kTensorBool | kTensorInt;            // Tib
+inline constexpr KindSet kTensor = kTensorBool | kTensorInt | kFloating;  // T
 inline constexpr KindSet kScalarBool = ValueKind::kBool;
 inline constexpr KindSet kScalarInt = ValueKind::kInt;
 inline constexpr KindSet kScalarFloat = ValueKind::kFloat;
 inline constexpr KindSet kScalar = kScalarBool | kScalarInt | kScalarFloat;
-inline constexpr KindSet kNum = kTensor | kScalar;                            // tensor or scalar
+inline constexpr KindSet kNum = kTensor | kScalar;                             // tensor or scalar
 inline constexpr KindSet kIntegralNum = kIntegral | kScalarBool | kScalarInt;  // IB
 inline constexpr KindSet kNoneKind = ValueKind::kNone;
 inline constexpr KindSet kStrKind = ValueKind::kStr;
@@ -93,13 +93,9 @@ inline constexpr KindSet kHost = kAny - kTensor;
 /// The kinds that a host value can be. A string is also a padding type ("same"); a tensor
 /// literal is a tensor of its element kind.
 KindSet kind_of(const core::HostValue& value);
-constexpr KindSet tensor_of(core::Kind kind) {
-  return KindSet(1u << static_cast<int>(kind));
-}
+constexpr KindSet tensor_of(core::Kind kind) { return KindSet(1u << static_cast<int>(kind)); }
 /// The element kinds that a set of tensor and scalar kinds allows, as tensor kinds / scalars.
-constexpr KindSet as_tensor(KindSet set) {
-  return KindSet(((set.bits() >> 3) | set.bits()) & 7u);
-}
+constexpr KindSet as_tensor(KindSet set) { return KindSet(((set.bits() >> 3) | set.bits()) & 7u); }
 constexpr KindSet as_scalar(KindSet set) {
   return KindSet((((set.bits() >> 3) | set.bits()) & 7u) << 3);
 }

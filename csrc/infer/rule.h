@@ -28,8 +28,7 @@ class Rule {
   using Function = std::function<void(RuleBuilder&)>;
   Rule() = default;
   template <class F>
-    requires std::is_invocable_v<F, RuleBuilder&>
-  Rule(F f) : function_(std::move(f)) {}  // NOLINT
+  requires std::is_invocable_v<F, RuleBuilder&> Rule(F f) : function_(std::move(f)) {}  // NOLINT
   explicit operator bool() const { return static_cast<bool>(function_); }
   void operator()(RuleBuilder& builder) const { function_(builder); }
 
@@ -66,14 +65,14 @@ struct ArithTable {
   KindSet result[6][6];
 };
 /// The tables of reference 3.2.
-const ArithTable& add_table();         // + − ×: bool⊕bool tensor → bool, scalars as Python
-const ArithTable& divide_table();      // /: float
-const ArithTable& floor_table();       // // and **: Python-like, bool⊕bool → int
-const ArithTable& matmul_table();      // tensors of numbers, bool refused
-const ArithTable& dominant_table();    // maximum, minimum: bool < int < float, tensors only
-const ArithTable& compare_table();     // bool
-const ArithTable& bitwise_table();     // & | ^
-const ArithTable& shift_table();       // << >>
+const ArithTable& add_table();       // + − ×: bool⊕bool tensor → bool, scalars as Python
+const ArithTable& divide_table();    // /: float
+const ArithTable& floor_table();     // // and **: Python-like, bool⊕bool → int
+const ArithTable& matmul_table();    // tensors of numbers, bool refused
+const ArithTable& dominant_table();  // maximum, minimum: bool < int < float, tensors only
+const ArithTable& compare_table();   // bool
+const ArithTable& bitwise_table();   // & | ^
+const ArithTable& shift_table();     // << >>
 
 /// Computes the value of `out` from known host values (ints, floats, bools, none, tuples …);
 /// nullopt: no value (stays unknown). Never sees tensors.
@@ -87,8 +86,8 @@ struct Window {
   DimTerm kernel, stride, padding_low, padding_high, dilation;
 };
 
-/// What a custom relation sees when it runs: kinds, dims and values as known now. It may only
-/// narrow, must be idempotent, and must not keep state.
+/// What a custom relation sees when it runs (infer/relation.h): kinds, sizes and values as known
+/// now. It may only narrow, must be idempotent, and must not keep state.
 class Relation;
 using RelationFn = core::Status (*)(Relation&);
 
@@ -137,9 +136,6 @@ class RuleBuilder {
   /// rule's variadic (at most one in a template, the same in all templates of the rule), `...v`
   /// a named one, `_...` a fresh one. "" is a scalar tensor. Makes the term a tensor.
   void shape(Term term, std::string_view shape_template);
-  struct Item {
-    DimTerm dim;
-  };
   /// The list form, of full rank.
   void shape(Term term, std::initializer_list<DimTerm> dims);
   void shape(Term term, std::span<const DimTerm> dims);
@@ -148,7 +144,7 @@ class RuleBuilder {
   DimTerm dim(int64_t size);
   /// An integer term as an unknown (its value may be negative).
   DimTerm dim(Term integer);
-  /// Axis of a tensor (negative from the end): waits for the rank where it must.
+  /// Axis of a tensor, negative from the end; the tensor must have it.
   DimTerm dim(Term tensor, int axis);
   void equal(DimTerm a, DimTerm b);
   void equal(DimTerm a, int64_t b) { equal(a, dim(b)); }
@@ -198,9 +194,14 @@ class RuleBuilder {
   /// where the inverse is unique (possible sets where it is not).
   DimTerm window(DimTerm in, const Window& window);
   void conv_dim(DimTerm out, DimTerm in, const Window& window);
-  /// `rank` trailing axes (1 or 2) pooled; the others equal. The arguments are ints or tuples.
+  /// conv_dim for several axes; stride (none: the kernel), padding (int, pairs, "same", "valid")
+  /// and dilation are ints or one for each axis.
+  void windows(std::span<const DimTerm> out, std::span<const DimTerm> in,
+               std::span<const DimTerm> kernel, Term stride, Term padding, Term dilation);
+  /// `rank` trailing axes (1 to 3) pooled; the others equal. The arguments are ints or tuples.
   void pool(Term out, Term in, int rank, Term kernel, Term stride, Term padding, Term dilation);
-  /// input [n, ci, spatial…], weight [co, ci/groups, k…], output [n, co, …], `rank` 1 or 2.
+  /// input [n, ci, spatial…], weight [co, ci/groups, k…], output [n, co, …], `rank` 1 to 3. The
+  /// dims are known to the rule as conv_n, conv_ci, conv_co, conv_cg, conv_k_0 ….
   void conv(Term out, Term in, Term weight, int rank, Term stride, Term padding, Term dilation,
             Term groups);
   /// out: int or tuple pairs from ints, pairs, "same"/"valid" (reference: PaddingConverter).
@@ -263,9 +264,9 @@ struct Port {
   std::string_view name;
   KindSet kinds = kAny;
   bool is_tensor = false;
-  std::span<const Dim> shape;                 // when is_tensor; dims of the caller's table
-  const core::HostValue* value = nullptr;     // known host value; SymbolicInt = its table's ids
-  std::span<const Port> items;                // operands that the op takes as one list
+  std::span<const Dim> shape;              // when is_tensor; dims of the caller's table
+  const core::HostValue* value = nullptr;  // known host value; SymbolicInt = its table's ids
+  std::span<const Port> items;             // operands that the op takes as one list
   bool is_list = false;
 };
 

@@ -184,6 +184,9 @@ class Solver {
 
  private:
   explicit Solver(std::unique_ptr<Store> store);
+  core::Status finish(bool ok, uint32_t cell, std::string_view what);
+  std::string_view own_name(const std::string& name);
+  uint32_t user_symbol(uint32_t scope, const std::string& name, bool named);
   std::unique_ptr<Store> store_;
 };
 

@@ -1,8 +1,8 @@
 #include "infer/dim.h"
 
-#include <gtest/gtest.h>
-
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace mithril::infer {
 namespace {
@@ -18,7 +18,7 @@ TEST_F(DimTest, PrintsNormalForms) {
   EXPECT_EQ(round("N+1"), "N+1");
   EXPECT_EQ(round("1 + N"), "N+1");
   EXPECT_EQ(round("N+N"), "2*N");
-  EXPECT_EQ(round("W*H"), "H*W") << "W first seen first";
+  EXPECT_EQ(round("W*H"), "W*H") << "in order of first appearance";
   EXPECT_EQ(round("floor(N/2)"), "floor(N/2)");
   EXPECT_EQ(round("N-1"), "N-1");
   EXPECT_EQ(round("3-N"), "-N+3");

@@ -1,0 +1,214 @@
+// Concatenation, stacking and splitting.
+#include "infer/propagators/relations.h"
+
+namespace mithril::infer {
+namespace {
+
+/// The sum of some dims as an expression; nullopt while forward does not know one.
+std::optional<Dim> sum_of(Store& s, std::span<const uint32_t> dims) {
+  Dim out(0);
+  for (const uint32_t d : dims) {
+    const auto e = s.expression(d);
+    if (!e) return std::nullopt;
+    out = s.table().add(out, *e);
+  }
+  return out;
+}
+
+std::string describe_items(Store& s, const Propagator& p, std::span<const uint32_t> items) {
+  std::string got;
+  for (const uint32_t item : items) {
+    got += (got.empty() ? "" : ", ") + s.print_shape(item);
+  }
+  return "[" + got + "] for " + s.describe(p.rule, s.arg(p, 0));
+}
+
+Outcome join_conflict(Store& s, const Propagator& p, std::span<const uint32_t> items,
+                      const core::HostValue& axis) {
+  s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                             "shapes must agree but for axis {}, got {}", core::to_string(axis),
+                             describe_items(s, p, items)));
+  return Outcome::kConflict;
+}
+
+Outcome run_concat(Store& s, const Propagator& p) {
+  const uint32_t out_cell = s.arg(p, 0);
+  DimList cells;
+  if (p.data != 0) {
+    for (uint32_t i = 2; i < p.count; ++i) cells.push_back(s.arg(p, i));
+  } else {
+    const auto items = s.items(s.arg(p, 2));
+    if (!items) return Outcome::kWait;
+    cells = *items;
+  }
+  if (cells.empty()) {
+    return s.conflict(core::Code::kValueArgument, "at least one tensor is needed, got none");
+  }
+  DimList shapes;
+  for (const uint32_t cell : cells) {
+    if (!s.narrow(cell, kTensor)) return Outcome::kConflict;
+    shapes.push_back(s.shape(cell));
+  }
+  const auto axis = s.known_value(s.arg(p, 1));
+  if (!axis) return Outcome::kWait;
+  const uint32_t out = s.shape(out_cell);
+  const auto fail = [&] { return join_conflict(s, p, cells, *axis); };
+  if (axis->is_none()) {
+    if (!s.narrow_ranks(out, rank_bit(1))) return fail();
+    DimList all;
+    Dim total(0);
+    for (const uint32_t shape : shapes) {
+      if (!s.rank(shape)) return Outcome::kWait;
+      Dim product(1);
+      for (const uint32_t d : s.fixed_dims(shape)) {
+        const auto e = s.expression(d);
+        if (!e) return Outcome::kWait;
+        product = s.table().mul(product, *e);
+      }
+      total = s.table().add(total, product);
+    }
+    if (!s.define(s.fixed_dims(out)[0], total) || s.failed()) return fail();
+    return s.forward() || total.known() ? Outcome::kDone : Outcome::kWait;
+  }
+  if (!axis->is_int()) {
+    return s.conflict(core::Code::kValueArgument, "axis must be none or an int, got {}",
+                      core::to_string(*axis));
+  }
+  RankMask ranks = s.ranks(out);
+  for (const uint32_t shape : shapes) ranks &= s.ranks(shape);
+  shapes.push_back(out);
+  for (const uint32_t shape : shapes) {
+    if (!s.narrow_ranks(shape, ranks)) return fail();
+  }
+  if (!s.rank(out)) return Outcome::kWait;
+  const int rank = *s.rank(out);
+  const auto at = normal_axis(s, p, "axis", axis->as_int(), rank, out_cell);
+  if (!at) return Outcome::kConflict;
+  const DimList result = s.fixed_dims(out);
+  DimList along;
+  for (size_t i = 0; i + 1 < shapes.size(); ++i) {
+    const DimList dims = s.fixed_dims(shapes[i]);
+    for (size_t k = 0; k < dims.size(); ++k) {
+      if (static_cast<int>(k) == *at) {
+        along.push_back(dims[k]);
+      } else if (!s.unify_dims(dims[k], result[k])) {
+        return fail();
+      }
+    }
+  }
+  const auto sum = sum_of(s, along);
+  if (!sum) return Outcome::kWait;
+  if (!s.define(result[static_cast<size_t>(*at)], *sum) || s.failed()) return fail();
+  if (s.forward()) return Outcome::kDone;
+  for (const uint32_t d : along) {
+    if (!s.is_known(d)) return Outcome::kWait;
+  }
+  return Outcome::kDone;
+}
+
+Outcome run_stack(Store& s, const Propagator& p) {
+  const uint32_t out_cell = s.arg(p, 0);
+  const auto items = s.items(s.arg(p, 2));
+  const auto axis = s.known_value(s.arg(p, 1));
+  if (!items || !axis || !axis->is_int()) return Outcome::kWait;
+  if (items->empty()) {
+    return s.conflict(core::Code::kValueArgument, "at least one tensor is needed, got none");
+  }
+  const auto fail = [&] { return join_conflict(s, p, *items, *axis); };
+  for (const uint32_t item : *items) {
+    if (!s.narrow(item, kTensor)) return Outcome::kConflict;
+    if (!s.unify_shapes(s.shape((*items)[0]), s.shape(item))) return fail();
+  }
+  const uint32_t in = s.shape((*items)[0]), out = s.shape(out_cell);
+  if (!s.narrow_ranks(out, raise(s.ranks(in), 1)) || !s.narrow_ranks(in, lower(s.ranks(out), 1))) {
+    return fail();
+  }
+  if (!s.rank(in)) return Outcome::kWait;
+  Dims dims;
+  dims.prefix = s.fixed_dims(in);
+  const auto at = normal_axis(s, p, "axis", axis->as_int(),
+                              static_cast<int>(dims.prefix.size()) + 1, (*items)[0]);
+  if (!at) return Outcome::kConflict;
+  dims.prefix.insert(static_cast<size_t>(*at), s.new_dim(static_cast<int64_t>(items->size())));
+  return s.constrain(out, dims) && !s.failed() ? Outcome::kDone : fail();
+}
+
+Outcome run_split(Store& s, const Propagator& p) {
+  const uint32_t out = s.arg(p, 0), in_cell = s.arg(p, 1);
+  const auto count = s.known_value(s.arg(p, 2)), axis = s.known_value(s.arg(p, 3));
+  if (!count || !count->is_int()) return Outcome::kWait;
+  if (count->as_int() <= 0 || count->as_int() > (1 << 20)) {
+    return s.conflict(core::Code::kValueArgument, "count must be positive, got {}",
+                      count->as_int());
+  }
+  auto items = s.items(out);
+  if (!items) {
+    items.emplace();
+    for (int64_t i = 0; i < count->as_int(); ++i) items->push_back(s.new_cell(kTensor));
+    if (!s.set_items(out, *items,
+                     !s.kinds(out).meets(kTupleKind) || s.kinds(out).meets(kListKind))) {
+      return Outcome::kConflict;
+    }
+  }
+  if (static_cast<int64_t>(items->size()) != count->as_int()) {
+    return s.conflict(core::Code::kValueConflict, "output must have {} pieces, got {}",
+                      count->as_int(), items->size());
+  }
+  const uint32_t first = s.shape((*items)[0]);
+  for (const uint32_t item : *items) {
+    if (!s.narrow(item, kTensor) || !s.unify_shapes(first, s.shape(item)))
+      return Outcome::kConflict;
+  }
+  const uint32_t in = s.shape(in_cell);
+  if (!s.narrow_ranks(in, s.ranks(first)) || !s.narrow_ranks(first, s.ranks(in))) {
+    return Outcome::kConflict;
+  }
+  if (!axis || !axis->is_int() || !s.rank(in)) return Outcome::kWait;
+  Dims dims;
+  dims.prefix = s.fixed_dims(in);
+  const auto at =
+      normal_axis(s, p, "axis", axis->as_int(), static_cast<int>(dims.prefix.size()), in_cell);
+  if (!at) return Outcome::kConflict;
+  const uint32_t whole = dims.prefix[static_cast<size_t>(*at)];
+  const uint32_t piece = s.new_dim();
+  dims.prefix[static_cast<size_t>(*at)] = piece;
+  const auto size = s.size(whole);
+  bool ok = s.constrain(first, dims);
+  if (ok) post_arithmetic(s, p.rule, whole, piece, s.new_dim(count->as_int()), IntOp::kMul);
+  if (ok && !s.failed()) return Outcome::kDone;
+  s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                             "axis {} of size {} must split into {} equal pieces, got {}",
+                             axis->as_int(), size ? std::to_string(*size) : "?", count->as_int(),
+                             s.describe(p.rule, in_cell)));
+  return Outcome::kConflict;
+}
+
+}  // namespace
+
+void RuleBuilder::concat(Term out, Term list, Term axis) {
+  kind(out, kTensor);
+  kind(list, kSequence);
+  store_->post(rule_.index, run_concat, {out.cell.index, axis.cell.index, list.cell.index});
+}
+
+void RuleBuilder::concat(Term out, Terms operands, Term axis) {
+  kind(out, kTensor);
+  DimList args = {out.cell.index, axis.cell.index};
+  for (const Term& operand : operands) args.push_back(operand.cell.index);
+  store_->post(rule_.index, run_concat, args, false, 1);
+}
+
+void RuleBuilder::stack(Term out, Term list, Term axis) {
+  kind(out, kTensor);
+  kind(list, kSequence);
+  store_->post(rule_.index, run_stack, {out.cell.index, axis.cell.index, list.cell.index});
+}
+
+void RuleBuilder::split(Term out, Term in, Term count, Term axis) {
+  kind(in, kTensor);
+  kind(out, kSequence);
+  store_->post(rule_.index, run_split,
+               {out.cell.index, in.cell.index, count.cell.index, axis.cell.index});
+}
+
+}  // namespace mithril::infer

@@ -1,0 +1,383 @@
+// Reshape, flatten, permutations, and shapes given by values.
+#include "infer/propagators/relations.h"
+
+namespace mithril::infer {
+namespace {
+
+using core::HostValue;
+
+std::optional<Dim> product_of(Store& s, std::span<const uint32_t> dims) {
+  Dim out(1);
+  for (const uint32_t d : dims) {
+    const auto e = s.expression(d);
+    if (!e) return std::nullopt;
+    out = s.table().mul(out, *e);
+  }
+  return out;
+}
+
+bool all_known(Store& s, std::span<const uint32_t> dims) {
+  for (const uint32_t d : dims) {
+    if (!s.is_known(d)) return false;
+  }
+  return true;
+}
+
+// --- reshape ----------------------------------------------------------------------------------
+
+Outcome count_conflict(Store& s, const Propagator& p) {
+  s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeElementCount,
+                             "number of elements must not change, got {} and {}",
+                             s.describe(p.rule, s.arg(p, 1)), s.describe(p.rule, s.arg(p, 2))));
+  return Outcome::kConflict;
+}
+
+Outcome run_reshape(Store& s, const Propagator& p) {
+  const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1), shape_cell = s.arg(p, 2);
+  const auto items = s.items(shape_cell);
+  if (!items) return Outcome::kWait;
+  const uint32_t out = s.shape(out_cell), in = s.shape(in_cell);
+  if (!s.narrow_ranks(out, rank_bit(items->size()))) {
+    s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
+                               "output must have the dimensions of shape, got {} and {}",
+                               s.describe(p.rule, out_cell), s.describe(p.rule, shape_cell)));
+    return Outcome::kConflict;
+  }
+  if (!s.rank(out)) return Outcome::kWait;
+  const DimList to = s.fixed_dims(out);
+  size_t open = items->size();  // the item that is -1
+  bool settled = true;
+  for (size_t i = 0; i < items->size(); ++i) {
+    const uint32_t item = (*items)[i];
+    const KindSet kinds = s.kinds(item);
+    const uint32_t dim = kinds == kScalarInt ? s.int_dim(item) : kNone;
+    const auto size = dim == kNone ? std::nullopt : s.size(dim);
+    if (kinds == kNoneKind || size == -1) {
+      if (open != items->size()) {
+        return s.conflict(core::Code::kValueArgument, "at most one size may be -1, got {}",
+                          s.describe(p.rule, shape_cell));
+      }
+      open = i;
+    } else if (size) {
+      if (*size < 0) {
+        return s.conflict(core::Code::kValueArgument, "sizes must not be negative, got {}",
+                          s.describe(p.rule, shape_cell));
+      }
+      if (!s.assign(to[i], *size)) return count_conflict(s, p);
+    } else if (dim != kNone && s.is_size(dim)) {
+      if (!s.unify_dims(to[i], dim)) return count_conflict(s, p);
+    } else {
+      settled = false;  // may turn out to be -1
+    }
+  }
+  if (!settled || !s.rank(in)) return Outcome::kWait;
+  const DimList from = s.fixed_dims(in);
+  const auto total = product_of(s, from);
+  if (!total) return Outcome::kWait;
+  DimList rest = to;
+  if (open != items->size()) rest.erase(open);
+  const auto others = product_of(s, rest);
+  if (!others) return Outcome::kWait;
+  if (*total == s.table().overflow() || *others == s.table().overflow()) {
+    return s.conflict(core::Code::kOverflow, "the number of elements does not fit 64 bits");
+  }
+  if (open != items->size()) {
+    if (*others == Dim(0)) return count_conflict(s, p);
+    if (const auto exact = s.table().divide_exact(*total, *others)) {
+      if (!s.define(to[open], *exact) || s.failed()) return count_conflict(s, p);
+    } else if (total->known() && others->known()) {
+      return count_conflict(s, p);
+    } else if (s.forward()) {
+      if (!s.define(to[open], s.table().floor_div(*total, *others))) return count_conflict(s, p);
+    }
+  }
+  if (!s.forward() || (total->known() && others->known() && open == items->size())) {
+    const auto product = product_of(s, to);
+    if (product && !s.solve_zero(s.table().sub(*total, *product))) return count_conflict(s, p);
+    if (s.failed()) return count_conflict(s, p);
+  }
+  return s.forward() || (all_known(s, from) && all_known(s, to)) ? Outcome::kDone : Outcome::kWait;
+}
+
+// --- flatten ----------------------------------------------------------------------------------
+
+Outcome flatten_conflict(Store& s, const Propagator& p) {
+  s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeElementCount,
+                             "merged dimensions must keep their product, got {} and {}",
+                             s.describe(p.rule, s.arg(p, 1)), s.describe(p.rule, s.arg(p, 0))));
+  return Outcome::kConflict;
+}
+
+Outcome run_flatten(Store& s, const Propagator& p) {
+  const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1);
+  const auto first = s.known_value(s.arg(p, 2)), last = s.known_value(s.arg(p, 3));
+  if (!first || !last || !first->is_int() || !last->is_int()) return Outcome::kWait;
+  const int64_t start = first->as_int(), end = last->as_int();
+  const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
+  const bool scalar_allowed = (start == 0 || start == -1) && (end == 0 || end == -1);
+  const auto needed = [](int64_t axis) {
+    return static_cast<size_t>(std::min<int64_t>(axis >= 0 ? axis + 1 : -(axis + 1) + 1, 1 << 20));
+  };
+  const size_t least = scalar_allowed ? 0 : std::max(needed(start), needed(end));
+  if (!s.narrow_ranks(in, ranks_from(least)) ||
+      (s.rank(in) && static_cast<size_t>(*s.rank(in)) < least)) {
+    s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
+                               "input must have at least {} dimensions, got {}", least,
+                               s.describe(p.rule, in_cell)));
+    return Outcome::kConflict;
+  }
+  if (start >= 0 && end == -1) {
+    if (!s.narrow_ranks(out, rank_bit(static_cast<size_t>(start) + 1)))
+      return flatten_conflict(s, p);
+    for (size_t i = 0; i < static_cast<size_t>(start); ++i) {
+      const uint32_t a = s.dim_from_left(in, i, true), b = s.dim_from_left(out, i, true);
+      if (a != kNone && b != kNone && !s.unify_dims(a, b)) return flatten_conflict(s, p);
+    }
+  }
+  if (!s.rank(in)) return Outcome::kWait;
+  const DimList from = s.fixed_dims(in);
+  const auto rank = static_cast<int64_t>(from.size());
+  const int64_t lo = rank == 0 ? 0 : start < 0 ? start + rank : start;
+  const int64_t hi = rank == 0 ? -1 : end < 0 ? end + rank : end;
+  if (rank > 0 && hi < lo) {
+    return s.conflict(core::Code::kValueAxis, "start_dim must not be after end_dim, got {} and {}",
+                      start, end);
+  }
+  const size_t merged = static_cast<size_t>(hi - lo + 1);
+  if (!s.narrow_ranks(out, rank_bit(from.size() - merged + 1)) || !s.rank(out)) {
+    return flatten_conflict(s, p);
+  }
+  const DimList to = s.fixed_dims(out);
+  DimList inside;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    if (at >= lo && at <= hi) {
+      inside.push_back(from[i]);
+    } else {
+      const size_t target = at < lo ? i : i - merged + 1;
+      if (!s.unify_dims(from[i], to[target])) return flatten_conflict(s, p);
+    }
+  }
+  const uint32_t result = to[static_cast<size_t>(lo)];
+  const auto product = product_of(s, inside);
+  if (!product) return Outcome::kWait;
+  if (!s.define(result, *product) || s.failed()) return flatten_conflict(s, p);
+  return s.forward() || (s.is_known(result) && all_known(s, inside)) ? Outcome::kDone
+                                                                     : Outcome::kWait;
+}
+
+// --- permutations -----------------------------------------------------------------------------
+
+Outcome permute_conflict(Store& s, const Propagator& p) {
+  s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                             "output must be the permuted input, got {} and {}",
+                             s.describe(p.rule, s.arg(p, 1)), s.describe(p.rule, s.arg(p, 0))));
+  return Outcome::kConflict;
+}
+
+Outcome run_permute(Store& s, const Propagator& p) {
+  const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1);
+  const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
+  if (!s.narrow_ranks(in, s.ranks(out)) || !s.narrow_ranks(out, s.ranks(in))) {
+    return permute_conflict(s, p);
+  }
+  const auto axes = s.known_value(s.arg(p, 2));
+  if (!axes) return Outcome::kWait;
+  Dims dims;
+  if (axes->is_none()) {
+    const auto known = s.rank(in) ? in : s.rank(out) ? out : kNone;
+    if (known == kNone) return Outcome::kWait;
+    const DimList from = s.fixed_dims(known);
+    for (size_t i = from.size(); i-- > 0;) dims.prefix.push_back(from[i]);
+    const bool ok = s.constrain(known == in ? out : in, dims) && !s.failed();
+    return ok ? Outcome::kDone : permute_conflict(s, p);
+  }
+  const auto order = ints_of(*axes);
+  if (!order) {
+    return s.conflict(core::Code::kValueArgument, "axes must be none or ints, got {}",
+                      core::to_string(*axes));
+  }
+  const auto rank = static_cast<int>(order->size());
+  if (!s.narrow_ranks(in, rank_bit(order->size())) || !s.rank(in)) {
+    s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                               "axes must name each dimension once, got axes: {} for {}",
+                               core::to_string(*axes), s.describe(p.rule, in_cell)));
+    return Outcome::kConflict;
+  }
+  const DimList from = s.fixed_dims(in);
+  SmallVector<uint8_t, 16> seen(order->size(), 0);
+  for (const int64_t axis : *order) {
+    const auto at = normal_axis(s, p, "axes", axis, rank, in_cell);
+    if (!at) return Outcome::kConflict;
+    if (seen[static_cast<size_t>(*at)]++) {
+      return s.conflict(core::Code::kValueAxis, "axes must not repeat, got axes: {} for {}",
+                        core::to_string(*axes), s.describe(p.rule, in_cell));
+    }
+    dims.prefix.push_back(from[static_cast<size_t>(*at)]);
+  }
+  return s.constrain(out, dims) && !s.failed() ? Outcome::kDone : permute_conflict(s, p);
+}
+
+Outcome run_swap_axes(Store& s, const Propagator& p) {
+  const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1);
+  const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
+  if (!s.narrow_ranks(in, s.ranks(out)) || !s.narrow_ranks(out, s.ranks(in))) {
+    return permute_conflict(s, p);
+  }
+  const auto first = s.known_value(s.arg(p, 2)), second = s.known_value(s.arg(p, 3));
+  if (!first || !second || !first->is_int() || !second->is_int() || !s.rank(in)) {
+    return Outcome::kWait;
+  }
+  Dims dims;
+  dims.prefix = s.fixed_dims(in);
+  const int rank = static_cast<int>(dims.prefix.size());
+  const auto a = normal_axis(s, p, "axis", first->as_int(), rank, in_cell);
+  if (!a) return Outcome::kConflict;
+  const auto b = normal_axis(s, p, "axis", second->as_int(), rank, in_cell);
+  if (!b) return Outcome::kConflict;
+  std::swap(dims.prefix[static_cast<size_t>(*a)], dims.prefix[static_cast<size_t>(*b)]);
+  return s.constrain(out, dims) && !s.failed() ? Outcome::kDone : permute_conflict(s, p);
+}
+
+// --- shapes as values -------------------------------------------------------------------------
+
+Outcome run_shape_from_value(Store& s, const Propagator& p) {
+  const uint32_t cell = s.arg(p, 0), value = s.arg(p, 1);
+  Dims dims;
+  if (s.kinds(value) == kScalarInt) {
+    dims.prefix.push_back(s.int_dim(value));
+  } else {
+    const auto items = s.items(value);
+    if (!items) return Outcome::kWait;
+    for (const uint32_t item : *items) {
+      if (!s.narrow(item, kScalarInt)) return Outcome::kConflict;
+      dims.prefix.push_back(s.int_dim(item));
+    }
+  }
+  if (s.constrain(s.shape(cell), dims) && !s.failed()) return Outcome::kDone;
+  return s.conflict(core::Code::kShapeConflict, "{} must have the shape that is given, got {}",
+                    s.binding_name(p.rule, cell), s.describe(p.rule, value));
+}
+
+Outcome run_shape_of(Store& s, const Propagator& p) {
+  const uint32_t out = s.arg(p, 0), cell = s.arg(p, 1);
+  const uint32_t shape = s.shape(cell);
+  const auto fail = [&] {
+    s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                               "value must be the input's shape, got {} and {}",
+                               s.describe(p.rule, out), s.describe(p.rule, cell)));
+    return Outcome::kConflict;
+  };
+  auto items = s.items(out);
+  if (items && !s.narrow_ranks(shape, rank_bit(items->size()))) return fail();
+  if (!s.rank(shape)) return Outcome::kWait;
+  const DimList dims = s.fixed_dims(shape);
+  if (items && items->size() != dims.size()) return fail();
+  if (!items) {
+    items.emplace();
+    for (size_t i = 0; i < dims.size(); ++i) items->push_back(s.new_cell(kScalarInt));
+    if (!s.set_items(out, *items, false)) return fail();
+  }
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (!s.set_int((*items)[i], dims[i]) || s.failed()) return fail();
+  }
+  return Outcome::kDone;
+}
+
+Outcome run_size_of(Store& s, const Propagator& p) {
+  const uint32_t out = s.arg(p, 0), cell = s.arg(p, 1);
+  const uint32_t shape = s.shape(cell);
+  const auto axis = s.known_value(s.arg(p, 2));
+  if (!axis || !s.rank(shape)) return Outcome::kWait;
+  const DimList dims = s.fixed_dims(shape);
+  const int rank = static_cast<int>(dims.size());
+  if (axis->is_none()) {
+    if (!s.narrow(out, kScalarInt)) return Outcome::kConflict;
+    const auto product = product_of(s, dims);
+    if (!product) return Outcome::kWait;
+    if (!s.define(s.int_dim(out), *product) || s.failed()) return Outcome::kConflict;
+    return s.forward() || all_known(s, dims) ? Outcome::kDone : Outcome::kWait;
+  }
+  const auto axes = ints_of(*axis);
+  if (!axes)
+    return s.conflict(core::Code::kValueArgument, "axis must be none or ints, got {}",
+                      core::to_string(*axis));
+  DimList items;
+  for (const int64_t a : *axes) {
+    const auto at = normal_axis(s, p, "dim", a, rank, cell);
+    if (!at) return Outcome::kConflict;
+    if (axis->is_int()) {
+      return s.set_int(out, dims[static_cast<size_t>(*at)]) ? Outcome::kDone : Outcome::kConflict;
+    }
+    items.push_back(s.new_cell(kScalarInt));
+    if (!s.set_int(items.back(), dims[static_cast<size_t>(*at)])) return Outcome::kConflict;
+  }
+  return s.set_items(out, items, false) ? Outcome::kDone : Outcome::kConflict;
+}
+
+Outcome run_one_element(Store& s, const Propagator& p) {
+  const uint32_t cell = s.arg(p, 0), shape = s.shape(cell);
+  if (!s.rank(shape)) return Outcome::kWait;
+  for (const uint32_t d : s.fixed_dims(shape)) {
+    if (s.assign(d, 1)) continue;
+    s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                               "{} must have one element, got {}", s.binding_name(p.rule, cell),
+                               s.print_shape(cell)));
+    return Outcome::kConflict;
+  }
+  return Outcome::kDone;
+}
+
+}  // namespace
+
+void RuleBuilder::reshape(Term out, Term in, Term shape) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  kind(shape, kSequence);
+  store_->post(rule_.index, run_reshape, {out.cell.index, in.cell.index, shape.cell.index});
+}
+
+void RuleBuilder::flatten(Term out, Term in, Term start_dim, Term end_dim) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  store_->post(rule_.index, run_flatten,
+               {out.cell.index, in.cell.index, start_dim.cell.index, end_dim.cell.index});
+}
+
+void RuleBuilder::permute(Term out, Term in, Term axes) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  store_->post(rule_.index, run_permute, {out.cell.index, in.cell.index, axes.cell.index});
+}
+
+void RuleBuilder::swap_axes(Term out, Term in, Term axis1, Term axis2) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  store_->post(rule_.index, run_swap_axes,
+               {out.cell.index, in.cell.index, axis1.cell.index, axis2.cell.index});
+}
+
+void RuleBuilder::shape_from_value(Term tensor, Term shape) {
+  kind(tensor, kTensor);
+  kind(shape, kSequence | kScalarInt);
+  store_->post(rule_.index, run_shape_from_value, {tensor.cell.index, shape.cell.index});
+}
+
+void RuleBuilder::shape_of(Term out, Term in) {
+  kind(in, kTensor);
+  kind(out, kTupleKind);
+  store_->post(rule_.index, run_shape_of, {out.cell.index, in.cell.index});
+}
+
+void RuleBuilder::size_of(Term out, Term in, Term axis) {
+  kind(in, kTensor);
+  kind(out, kScalarInt | kTupleKind);
+  store_->post(rule_.index, run_size_of, {out.cell.index, in.cell.index, axis.cell.index});
+}
+
+void RuleBuilder::one_element(Term tensor) {
+  kind(tensor, kTensor);
+  store_->post(rule_.index, run_one_element, {tensor.cell.index});
+}
+
+}  // namespace mithril::infer

@@ -1,0 +1,239 @@
+// Reductions over axes, and the same relation read as squeezing and expanding axes.
+#include "infer/propagators/relations.h"
+
+namespace mithril::infer {
+namespace {
+
+using core::HostValue;
+using Axes = SmallVector<int64_t, 8>;
+
+enum class Mode { kKeep, kDrop, kDropOnes };
+
+std::string print_axes(const HostValue& value) { return core::to_string(value); }
+
+/// Least rank that the axes take, and whether all count from the same end.
+struct AxisSpan {
+  size_t least = 0;
+  bool all_left = true, all_right = true;
+};
+AxisSpan span_of(const Axes& axes) {
+  AxisSpan out;
+  for (const int64_t axis : axes) {
+    const uint64_t needed =
+        axis >= 0 ? static_cast<uint64_t>(axis) + 1 : 0 - static_cast<uint64_t>(axis);
+    out.least = std::max<size_t>(out.least, std::min<uint64_t>(needed, 1u << 20));
+    (axis >= 0 ? out.all_right : out.all_left) = false;
+  }
+  return out;
+}
+
+Outcome axis_conflict(Store& s, const Propagator& p, const HostValue& axis, uint32_t cell) {
+  const uint32_t shape = s.shape_if_any(cell);
+  const auto rank = shape == kNone ? std::nullopt : s.rank(shape);
+  core::Error error = rank ? core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                                        "axis must be in [{}, {}), got axis: {} for {}", -*rank,
+                                        *rank, print_axes(axis), s.describe(p.rule, cell))
+                           : core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                                        "axis is out of range, got axis: {} for {}",
+                                        print_axes(axis), s.describe(p.rule, cell));
+  s.replace_error(std::move(error));
+  return Outcome::kConflict;
+}
+
+Outcome shape_conflict(Store& s, const Propagator& p, const HostValue& axis, uint32_t in,
+                       uint32_t out) {
+  s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                             "{} and {} do not agree over axis: {}", s.describe(p.rule, in),
+                             s.describe(p.rule, out), print_axes(axis)));
+  return Outcome::kConflict;
+}
+
+/// out = in with `axes` kept as 1 or dropped. kDone once both are tied for good.
+Outcome map_axes(Store& s, const Propagator& p, uint32_t in_cell, uint32_t out_cell,
+                 const HostValue& value, const Axes& axes, Mode mode) {
+  const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
+  const AxisSpan reach = span_of(axes);
+  if (!s.narrow_ranks(in, ranks_from(reach.least))) return axis_conflict(s, p, value, in_cell);
+  if (reach.least > kManyRanks) {
+    const auto rank = s.rank(in);
+    if (rank && static_cast<size_t>(*rank) < reach.least) {
+      return axis_conflict(s, p, value, in_cell);
+    }
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const auto rank = s.rank(in);
+      const bool same = axes[i] == axes[j] ||
+                        (rank && (axes[i] - axes[j] == *rank || axes[j] - axes[i] == *rank));
+      if (!same) continue;
+      s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                                 "axis must not repeat, got axis: {} for {}", print_axes(value),
+                                 s.describe(p.rule, in_cell)));
+      return Outcome::kConflict;
+    }
+  }
+  const size_t dropped = mode == Mode::kKeep ? 0 : axes.size();
+  if (!s.narrow_ranks(out, lower(s.ranks(in), dropped)) ||
+      !s.narrow_ranks(in, raise(s.ranks(out), dropped))) {
+    return shape_conflict(s, p, value, in_cell, out_cell);
+  }
+  Dims dims;
+  const auto rank = s.rank(in);
+  if (rank) {
+    dims = s.view(in);
+    dims.prefix = s.fixed_dims(in);
+    dims.suffix.clear();
+    dims.seq = kNone;
+  } else if (!axes.empty() && (reach.all_left || reach.all_right)) {
+    // The axes count from one end: dims on that side are enough, the rest stays unknown.
+    const bool left = reach.all_left;
+    const uint32_t last = left ? s.dim_from_left(in, reach.least - 1, true)
+                               : s.dim_from_right(in, reach.least - 1, true);
+    if (last == kNone) return Outcome::kWait;
+    for (int i = 0; i < s.view_count(in); ++i) {
+      dims = s.view(in, i);
+      if ((left ? dims.prefix : dims.suffix).size() >= reach.least) break;
+    }
+  } else if (axes.empty()) {
+    return s.unify_shapes(in, out) ? Outcome::kDone
+                                   : shape_conflict(s, p, value, in_cell, out_cell);
+  } else {
+    return Outcome::kWait;
+  }
+  DimList& side = rank || reach.all_left ? dims.prefix : dims.suffix;
+  SmallVector<uint8_t, 16> reduced(side.size(), 0);
+  for (const int64_t axis : axes) {
+    const int64_t at = axis < 0 ? axis + static_cast<int64_t>(side.size()) : axis;
+    if (at < 0 || at >= static_cast<int64_t>(side.size())) {
+      return axis_conflict(s, p, value, in_cell);
+    }
+    reduced[static_cast<size_t>(at)] = 1;
+  }
+  DimList kept;
+  for (size_t i = 0; i < side.size(); ++i) {
+    if (!reduced[i]) {
+      kept.push_back(side[i]);
+    } else if (mode == Mode::kKeep) {
+      kept.push_back(s.new_dim(1));
+    } else if (mode == Mode::kDropOnes && !s.assign(side[i], 1)) {
+      s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                                 "size of a squeezed axis must be 1, got axis: {} for {}",
+                                 print_axes(value), s.describe(p.rule, in_cell)));
+      return Outcome::kConflict;
+    }
+  }
+  side = kept;
+  if (!s.constrain(out, dims) || s.failed()) {
+    return shape_conflict(s, p, value, in_cell, out_cell);
+  }
+  return Outcome::kDone;
+}
+
+Outcome run_reduce(Store& s, const Propagator& p) {
+  const uint32_t out = s.arg(p, 0), in = s.arg(p, 1);
+  const auto keep = s.known_value(s.arg(p, 3));
+  if (!keep || !keep->is_bool()) return Outcome::kWait;
+  const auto axis = s.known_value(s.arg(p, 2));
+  const uint32_t a = s.shape(in), b = s.shape(out);
+  if (keep->as_bool() && (!s.narrow_ranks(a, s.ranks(b)) || !s.narrow_ranks(b, s.ranks(a)))) {
+    return shape_conflict(s, p, axis ? *axis : HostValue(), in, out);
+  }
+  if (!axis) return Outcome::kWait;
+  if (axis->is_none()) {
+    if (!keep->as_bool()) {
+      if (s.narrow_ranks(b, rank_bit(0)) && !s.failed()) return Outcome::kDone;
+      return shape_conflict(s, p, *axis, in, out);
+    }
+    if (!s.rank(b)) return Outcome::kWait;
+    for (const uint32_t d : s.fixed_dims(b)) {
+      if (!s.assign(d, 1)) return shape_conflict(s, p, *axis, in, out);
+    }
+    return Outcome::kDone;
+  }
+  const auto axes = ints_of(*axis);
+  if (!axes) {
+    return s.conflict(core::Code::kValueArgument, "axis must be none, an int or ints, got {}",
+                      core::to_string(*axis));
+  }
+  return map_axes(s, p, in, out, *axis, *axes, keep->as_bool() ? Mode::kKeep : Mode::kDrop);
+}
+
+Outcome run_squeeze(Store& s, const Propagator& p) {
+  const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1);
+  HostValue axis;
+  if (p.count > 2) {
+    const auto known = s.known_value(s.arg(p, 2));
+    if (!known) return Outcome::kWait;
+    axis = *known;
+  }
+  if (!axis.is_none()) {
+    const auto axes = ints_of(axis);
+    if (!axes)
+      return s.conflict(core::Code::kValueArgument, "axis must be ints, got {}",
+                        core::to_string(axis));
+    return map_axes(s, p, in_cell, out_cell, axis, *axes, Mode::kDropOnes);
+  }
+  const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
+  const auto fail = [&] { return shape_conflict(s, p, axis, in_cell, out_cell); };
+  if (!s.narrow_ranks(out, ranks_to(static_cast<size_t>(most_rank(s.ranks(in))))) ||
+      !s.narrow_ranks(in, ranks_from(static_cast<size_t>(least_rank(s.ranks(out)))))) {
+    return fail();
+  }
+  if (!s.rank(in)) return Outcome::kWait;
+  Dims kept;
+  DimList open;  // may be 1
+  for (const uint32_t d : s.fixed_dims(in)) {
+    if (s.size(d) == 1) continue;
+    if (s.may_be(d, 1)) {
+      open.push_back(d);
+      kept.suffix.clear();
+    } else if (open.empty()) {
+      kept.prefix.push_back(d);
+    } else {
+      kept.suffix.push_back(d);
+    }
+  }
+  if (open.empty()) return s.constrain(out, kept) && !s.failed() ? Outcome::kDone : fail();
+  size_t certain = 0;
+  for (const uint32_t d : s.fixed_dims(in)) certain += !s.may_be(d, 1);
+  if (!s.narrow_ranks(out, ranks_from(certain) & ranks_to(certain + open.size()))) return fail();
+  for (size_t i = 0; i < kept.prefix.size(); ++i) {
+    const uint32_t d = s.dim_from_left(out, i, true);
+    if (d != kNone && !s.unify_dims(d, kept.prefix[i])) return fail();
+  }
+  for (size_t i = 0; i < kept.suffix.size(); ++i) {
+    const uint32_t d = s.dim_from_right(out, i, true);
+    if (d != kNone && !s.unify_dims(d, kept.suffix[kept.suffix.size() - 1 - i])) return fail();
+  }
+  return s.failed() ? fail() : Outcome::kWait;
+}
+
+}  // namespace
+
+void RuleBuilder::reduce(Term out, Term in, Term axis, Term keepdim) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  kind(keepdim, kScalarBool);
+  store_->post(rule_.index, run_reduce,
+               {out.cell.index, in.cell.index, axis.cell.index, keepdim.cell.index});
+}
+
+void RuleBuilder::squeeze(Term out, Term in) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  store_->post(rule_.index, run_squeeze, {out.cell.index, in.cell.index});
+}
+
+void RuleBuilder::squeeze(Term out, Term in, Term axis) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  store_->post(rule_.index, run_squeeze, {out.cell.index, in.cell.index, axis.cell.index});
+}
+
+void RuleBuilder::expand_dims(Term out, Term in, Term axis) {
+  kind(in, kTensor);
+  kind(out, kTensor);
+  store_->post(rule_.index, run_squeeze, {in.cell.index, out.cell.index, axis.cell.index});
+}
+
+}  // namespace mithril::infer
