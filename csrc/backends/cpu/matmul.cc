@@ -1,6 +1,8 @@
 // Matrix products: strided operands read in place, batches broadcast by stride 0.
+#include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
+#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -99,28 +101,95 @@ core::Result<plan::Step> make_product(const KernelRequest& request,
   return step;
 }
 
-core::Result<plan::Step> make_matmul(const KernelRequest& request) {
-  if (request.inputs[0].shape.size() > REF_MAX_RANK || request.inputs[1].shape.size() > REF_MAX_RANK) {
-    return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
-                      "matmul on the cpu takes at most {} axes", int{REF_MAX_RANK});
-  }
-  const ReferenceKernels& kernels = reference_kernels(detect_isa());
-  switch (request.outputs[0].dtype) {
-    case DType::kFloat32: return make_product<float>(request, kernels.f32.matmul);
-    case DType::kFloat64: return make_product<double>(request, kernels.f64.matmul);
-    case DType::kInt32: return make_product<int32_t>(request, kernels.matmul_i32);
-    default: return make_product<int64_t>(request, kernels.matmul_i64);
-  }
+bool fits_rank(const KernelRequest& request) {
+  return request.inputs[0].shape.size() <= REF_MAX_RANK &&
+         request.inputs[1].shape.size() <= REF_MAX_RANK;
 }
 
-bool has_type(const KernelRequest& request) {
+core::Result<plan::Step> make_integer(const KernelRequest& request) {
+  const ReferenceKernels& kernels = reference_kernels(detect_isa());
+  return request.outputs[0].dtype == DType::kInt32
+             ? make_product<int32_t>(request, kernels.matmul_i32)
+             : make_product<int64_t>(request, kernels.matmul_i64);
+}
+
+// ---------------------------------------------------------------- blocked
+
+template <class T>
+struct BlockedProduct {
+  ref_matmul_dims batches;  // batch sizes and strides
+  GemmDims dims;
+  GemmTiling tiling;
+  GemmFn<T> run;
+};
+
+// Where batch number `batch` of an operand begins.
+int64_t batch_offset(const ref_matmul_dims& dims, const int64_t* strides, int64_t batch) {
+  int64_t offset = 0;
+  for (int64_t i = dims.batch_rank - 1; i >= 0; --i) {
+    offset += batch % dims.batch[i] * strides[i];
+    batch /= dims.batch[i];
+  }
+  return offset;
+}
+
+template <class T>
+KernelStatus run_blocked(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& product = *static_cast<const BlockedProduct<T>*>(args.data);
+  const int64_t units = product.tiling.units();
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const int64_t batch = unit / units;
+    const auto at = [&](const int64_t* strides) {
+      return batch_offset(product.batches, strides, batch);
+    };
+    product.run(product.dims,
+                static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch),
+                static_cast<const T*>(args.buffers[1]) + at(product.batches.b_batch),
+                static_cast<T*>(args.buffers[2]) + at(product.batches.c_batch),
+                product.tiling.range(product.dims, unit % units), {}, args.scratch);
+  }
+  return KernelStatus::kOk;
+}
+
+template <class T>
+core::Result<plan::Step> make_blocked(const KernelRequest& request, GemmFn<T> run) {
+  auto product = std::make_shared<BlockedProduct<T>>();
+  const ref_matmul_dims dims = matmul_dims(request);
+  product->batches = dims;
+  product->dims = {dims.m, dims.n, dims.k, dims.a_row, dims.a_col, dims.b_row, dims.b_col,
+                   dims.c_row};
+  product->tiling = tile_gemm(product->dims, runtime::ThreadPool::shared().thread_count());
+  product->run = run;
+  plan::Step step;
+  step.kernel = run_blocked<T>;
+  step.units = product->tiling.units();
+  for (int64_t i = 0; i < dims.batch_rank; ++i) step.units *= dims.batch[i];
+  const int64_t work = product->tiling.rows * product->tiling.cols * dims.k;
+  step.grain = grain_of(work / 8);  // vectors of at least 8
+  step.scratch_bytes = kGemmScratchBytes;
+  step.data = std::move(product);
+  return step;
+}
+
+core::Result<plan::Step> make_gemm(const KernelRequest& request) {
+  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  return request.outputs[0].dtype == DType::kFloat32 ? make_blocked<float>(request, kernels.f32)
+                                                     : make_blocked<double>(request, kernels.f64);
+}
+
+bool has_gemm(const KernelRequest& request) {
   const DType dtype = request.outputs[0].dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kInt32 ||
-         dtype == DType::kInt64;
+  return fits_rank(request) && (dtype == DType::kFloat32 || dtype == DType::kFloat64);
+}
+
+bool has_integer(const KernelRequest& request) {
+  const DType dtype = request.outputs[0].dtype;
+  return fits_rank(request) && (dtype == DType::kInt32 || dtype == DType::kInt64);
 }
 
 const select::KernelDef kKernels[] = {
-    {"matmul", "matmul.reference", select::OrderClass::kCanonical, false, has_type, make_matmul},
+    {"matmul", "gemm", select::OrderClass::kCanonical, false, has_gemm, make_gemm},
+    {"matmul", "matmul.integer", select::OrderClass::kCanonical, false, has_integer, make_integer},
 };
 
 }  // namespace
