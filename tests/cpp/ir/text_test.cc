@@ -1,0 +1,102 @@
+#include "ir/text.h"
+
+#include <gtest/gtest.h>
+
+namespace mithril::ir {
+namespace {
+
+std::string reprinted(std::string_view text) {
+  return print(std::move(parse(text)).or_throw());
+}
+
+std::string refusal(std::string_view text) {
+  const auto graph = parse(text);
+  return graph.ok() ? "accepted" : graph.error().message;
+}
+
+TEST(GraphText, PrintsWhatItParses) {
+  constexpr const char* kTexts[] = {
+      R"(graph mlp(%x: float[b, 4], %w: float[4, 8] param) {
+  %0 = matmul(%x, %w) : float[b, 8]  # mlp.linear_1
+  %1 = relu(%0) : float[b, 8]  # mlp.relu%201
+  return y=%1
+}
+)",
+      R"(graph m<f32, i64>(%x: f32[2*N, N+1], %s: f32[] state) {
+  %0 = sum(%x, axis=(0, -1), keepdim=true) : f32[1, 1]
+  %1 = constant(value=tensor<f32[2]>(0.1, inf)) : f32[2]
+  %2 = reshape(%x, shape=('2*N*N+2*N',)) : f32[2*N*N+2*N]
+  state %s <- %s = 0.0
+  return "a b"=%0, c=%1, d=%2
+}
+)",
+      R"(graph empty(%"quote\" and \x0a": bool[]) {
+  return
+}
+)"};
+  for (const char* text : kTexts) EXPECT_EQ(reprinted(text), text);
+}
+
+TEST(GraphText, SaysWhatIsWrongAndWhere) {
+  EXPECT_EQ(refusal("graph m(%x: f32[2]) {\n  %0 = rely(%x) : f32[2]\n}"),
+            "graph text, line 2: no op named 'rely', did you mean 'relu'?");
+  EXPECT_EQ(refusal("graph m(%x: f32[2]) {\n  %0 = relu(%y) : f32[2]\n}"),
+            "graph text, line 2: no value named '%y'");
+  EXPECT_EQ(refusal("graph m(%x: f32[2]) {\n  %0 = relu(%x) : f32[3]\n}"),
+            "graph text, line 3: relu infers f32[2], not f32[3]");
+  EXPECT_EQ(refusal("graph m(%x: f23[2]) {}"), "graph text, line 1: no dtype named 'f23'");
+  EXPECT_EQ(refusal("graph m("), "graph text, line 1: expected '%', got ''");
+}
+
+TEST(GraphText, SurvivesEveryTruncationAndByte) {
+  const std::string text = R"(graph m<f32, i64>(%x: f32[b, 3]) {
+  %0 = index(%x, index=(1:2, [0, 1], ..., none)) : f32[1, 2]
+  %1 = constant(value=tensor<i64[2]>(1, -2)) : i64[2]
+  return y=%0
+}
+)";
+  for (size_t size = 0; size < text.size(); ++size) (void)refusal(text.substr(0, size));
+  for (size_t at = 0; at < text.size(); ++at) {
+    for (const char c : {'\0', '(', ')', '"', '%', '\'', '9', '\xff'}) {
+      std::string hostile = text;
+      hostile[at] = c;
+      (void)refusal(hostile);
+    }
+  }
+  EXPECT_NE(refusal("graph m(%x: f32[2]) {\n %0 = relu(%x, axis=" + std::string(100000, '(')),
+            "accepted");
+}
+
+TEST(GraphText, CommentsKeepOnlyPlainCharacters) {
+  EXPECT_EQ(escape_comment("blocks.3.attn_q"), "blocks.3.attn_q");
+  EXPECT_EQ(escape_comment("a\n*/ b"), "a%0A%2A%2F%20b");
+  EXPECT_LE(escape_comment(std::string(1000, '\n')).size(), 120U);
+}
+
+TEST(Verify, FindsWhatIsNotDefinedBeforeItsUse) {
+  Graph graph = std::move(parse(R"(graph m<f32, i64>(%x: f32[2]) {
+  %0 = relu(%x) : f32[2]
+  %1 = exp(%0) : f32[2]
+  return y=%1
+})"))
+                    .or_throw();
+  EXPECT_TRUE(verify(graph).ok());
+  std::swap(graph.nodes[0].operands, graph.nodes[1].operands);
+  EXPECT_FALSE(verify(graph).ok());
+}
+
+TEST(Verify, FindsATypeThatTheOpDoesNotInfer) {
+  Graph graph = std::move(parse(R"(graph m<f32, i64>(%x: f32[2]) {
+  %0 = relu(%x) : f32[2]
+  return y=%0
+})"))
+                    .or_throw();
+  graph.value(graph.outputs[0].value).type.shape = {Dim(3)};
+  const core::Status status = verify(graph);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().message,
+            "relu in graph m: result 0 is f32[3], the op infers f32[2]");
+}
+
+}  // namespace
+}  // namespace mithril::ir

@@ -1,0 +1,94 @@
+#include "passes/fuse.h"
+
+#include "ir/registry.h"
+#include "passes/text_pass.h"
+
+namespace mithril::passes {
+namespace {
+
+// "max+subtract+exp+sum+divide [2, 8]/1 | transpose": loops with domain and reduced axes.
+std::string groups(std::string_view text, bool enabled = true) {
+  const ir::Graph graph = parsed(text);
+  std::string out;
+  for (const Group& group : fuse(graph, enabled).groups) {
+    if (!out.empty()) out += " | ";
+    for (size_t i = 0; i < group.nodes.size(); ++i) {
+      out += (i == 0 ? "" : "+") + ir::Registry::global().get(graph.node(group.nodes[i]).op).name;
+    }
+    if (!group.is_loop) continue;
+    out += " [";
+    for (size_t i = 0; i < group.shape.size(); ++i) {
+      out += (i == 0 ? "" : ", ") + std::to_string(group.shape[i]);
+    }
+    out += "]";
+    for (const int64_t axis : group.reduced) out += "/" + std::to_string(axis);
+  }
+  return out;
+}
+
+constexpr const char* kSoftmax = R"(graph m<f32, i64>(%x: f32[2, 8]) {
+  %0 = max(%x, axis=(1,), keepdim=true) : f32[2, 1]
+  %1 = subtract(%x, %0) : f32[2, 8]
+  %2 = exp(%1) : f32[2, 8]
+  %3 = sum(%2, axis=(1,), keepdim=true) : f32[2, 1]
+  %4 = divide(%2, %3) : f32[2, 8]
+  return y=%4
+}
+)";
+
+TEST(Fuse, MakesSoftmaxOneLoop) {
+  EXPECT_EQ(groups(kSoftmax), "max+subtract+exp+sum+divide [2, 8]/1");
+}
+
+TEST(Fuse, CanBeSwitchedOff) {
+  EXPECT_EQ(groups(kSoftmax, false), "max | subtract | exp | sum | divide");
+}
+
+TEST(Fuse, DoesNotMoveALoopBehindWhatItNeeds) {
+  // tanh needs the product, which needs exp: tanh cannot join exp's loop.
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[4, 4]) {
+  %0 = exp(%x) : f32[4, 4]
+  %1 = matmul(%0, %x) : f32[4, 4]
+  %2 = add(%0, %1) : f32[4, 4]
+  %3 = tanh(%0) : f32[4, 4]
+  return y=%2, z=%3
+}
+)"),
+            "exp+tanh [4, 4] | matmul | add [4, 4]");
+}
+
+TEST(Fuse, KeepsOtherDomainsApart) {
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[4], %y: f32[3, 4]) {
+  %0 = exp(%x) : f32[4]
+  %1 = add(%0, %y) : f32[3, 4]
+  %2 = sum(%1, axis=(0,)) : f32[4]
+  %3 = sum(%1, axis=(1,)) : f32[3]
+  return a=%2, b=%3
+}
+)"),
+            "exp [4] | add+sum [3, 4]/0 | sum [3, 4]/1");
+}
+
+// A long row is read by one thread only: what follows its sum runs as a loop of its own.
+TEST(Fuse, DoesNotReadALongRowTwice) {
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[1000000]) {
+  %0 = sum(%x, keepdim=true) : f32[1]
+  %1 = divide(%x, %0) : f32[1000000]
+  return y=%1
+}
+)"),
+            "sum [1000000]/0 | divide [1000000]");
+}
+
+TEST(Fuse, RowValuesStayRows) {
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[2, 8], %g: f32[2, 1]) {
+  %0 = sum(%x, axis=(1,), keepdim=true) : f32[2, 1]
+  %1 = multiply(%0, %g) : f32[2, 1]
+  return y=%1
+}
+)"),
+            "sum+multiply [2, 8]/1");
+}
+
+}  // namespace
+}  // namespace mithril::passes
