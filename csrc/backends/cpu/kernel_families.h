@@ -10,6 +10,7 @@ namespace mithril::cpu {
 std::span<const select::KernelDef> matmul_kernels();
 std::span<const select::KernelDef> movement_kernels();
 std::span<const select::KernelDef> rows_kernels();
+std::span<const select::KernelDef> window_kernels();
 
 /// Units of one chunk so that a chunk does about `kChunkWork` elementary operations.
 inline int64_t grain_of(int64_t work_per_unit) {

@@ -1,0 +1,217 @@
+// Convolution, pooling and their gradients, on the reference kernels of this instruction set.
+#include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::DType;
+using core::HostValue;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using select::KernelRequest;
+using select::Operand;
+
+int64_t item(const KernelRequest& request, const char* attr, size_t axis) {
+  return request.node.attrs.find(attr)->items()[axis].as_int();
+}
+
+int64_t padding_before(const KernelRequest& request, size_t axis) {
+  return request.node.attrs.find("padding")->items()[axis].items()[0].as_int();
+}
+
+bool has_real_type(const KernelRequest& request) {
+  const DType dtype = request.outputs[0].dtype;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
+// ---------------------------------------------------------------- three operands: convolution
+
+template <class T>
+using ConvFn = void (*)(const ref_conv2d_dims*, const T*, const T*, T*, int64_t, int64_t);
+
+template <class T>
+struct Convolution {
+  ref_conv2d_dims dims;
+  ConvFn<T> run;
+};
+
+template <class T>
+KernelStatus run_convolution(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& conv = *static_cast<const Convolution<T>*>(args.data);
+  conv.run(&conv.dims, static_cast<const T*>(args.buffers[0]),
+           static_cast<const T*>(args.buffers[1]), static_cast<T*>(args.buffers[2]), begin, end);
+  return KernelStatus::kOk;
+}
+
+// x [n, c, h, w], w [o, c / groups, kh, kw], y [n, o, h', w'].
+ref_conv2d_dims conv_dims(const KernelRequest& request, const Operand& x, const Operand& w,
+                          const Operand& y) {
+  const int64_t groups = request.node.attrs.find("groups")->as_int();
+  ref_conv2d_dims d{};
+  d.batch = x.shape[0];
+  d.groups = groups;
+  d.c_in = w.shape[1];
+  d.h_in = x.shape[2];
+  d.w_in = x.shape[3];
+  d.c_out = w.shape[0] / groups;
+  d.h_out = y.shape[2];
+  d.w_out = y.shape[3];
+  d.kh = w.shape[2];
+  d.kw = w.shape[3];
+  d.stride_h = item(request, "stride", 0);
+  d.stride_w = item(request, "stride", 1);
+  d.pad_top = padding_before(request, 0);
+  d.pad_left = padding_before(request, 1);
+  d.dilation_h = item(request, "dilation", 0);
+  d.dilation_w = item(request, "dilation", 1);
+  return d;
+}
+
+template <class T>
+plan::Step convolution_step(const ref_conv2d_dims& dims, ConvFn<T> run, int64_t units,
+                            int64_t work) {
+  plan::Step step;
+  step.kernel = run_convolution<T>;
+  step.units = units;
+  step.grain = grain_of(work);
+  step.data = std::make_shared<const Convolution<T>>(Convolution<T>{dims, run});
+  return step;
+}
+
+// `pick` chooses the function of the kernels of either type.
+template <class Pick>
+plan::Step real_convolution(const KernelRequest& request, const ref_conv2d_dims& dims,
+                            int64_t units, int64_t work, const Pick& pick) {
+  const ReferenceKernels& kernels = reference_kernels(detect_isa());
+  return request.outputs[0].dtype == DType::kFloat32
+             ? convolution_step<float>(dims, pick(kernels.f32), units, work)
+             : convolution_step<double>(dims, pick(kernels.f64), units, work);
+}
+
+core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
+  const auto d = conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]);
+  return real_convolution(request, d, d.batch * d.groups * d.c_out * d.h_out,
+                          d.w_out * d.c_in * d.kh * d.kw,
+                          [](const auto& kernels) { return kernels.conv2d; });
+}
+
+core::Result<plan::Step> make_conv2d_dx(const KernelRequest& request) {
+  const auto d = conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]);
+  return real_convolution(request, d, d.batch * d.groups * d.c_in * d.h_in,
+                          d.w_in * d.c_out * d.kh * d.kw,
+                          [](const auto& kernels) { return kernels.conv2d_dx; });
+}
+
+core::Result<plan::Step> make_conv2d_dw(const KernelRequest& request) {
+  const auto d = conv_dims(request, request.inputs[0], request.outputs[0], request.inputs[1]);
+  const int64_t units = ref_conv2d_dw_units(&d);
+  const int64_t all = d.batch * d.groups * d.c_out * d.c_in * d.kh * d.kw * d.h_out * d.w_out;
+  return real_convolution(request, d, units, all / std::max<int64_t>(units, 1),
+                          [](const auto& kernels) { return kernels.conv2d_dw; });
+}
+
+// ---------------------------------------------------------------- pooling
+
+template <class T>
+struct Pooling {
+  ref_pool2d_dims dims;
+  void (*one)(const ref_pool2d_dims*, const T*, T*, int64_t, int64_t) = nullptr;
+  void (*two)(const ref_pool2d_dims*, const T*, const T*, T*, int64_t, int64_t) = nullptr;
+};
+
+template <class T>
+KernelStatus run_pooling(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& pool = *static_cast<const Pooling<T>*>(args.data);
+  const auto* first = static_cast<const T*>(args.buffers[0]);
+  if (pool.one != nullptr) {
+    pool.one(&pool.dims, first, static_cast<T*>(args.buffers[1]), begin, end);
+  } else {
+    pool.two(&pool.dims, first, static_cast<const T*>(args.buffers[1]),
+             static_cast<T*>(args.buffers[2]), begin, end);
+  }
+  return KernelStatus::kOk;
+}
+
+ref_pool2d_dims pool_dims(const KernelRequest& request, const Operand& x, const Operand& y) {
+  const size_t rank = x.shape.size();
+  ref_pool2d_dims d{};
+  d.planes = 1;
+  for (size_t i = 0; i + 2 < rank; ++i) d.planes *= x.shape[i];
+  d.h_in = x.shape[rank - 2];
+  d.w_in = x.shape[rank - 1];
+  d.h_out = y.shape[rank - 2];
+  d.w_out = y.shape[rank - 1];
+  d.kh = item(request, "kernel_size", 0);
+  d.kw = item(request, "kernel_size", 1);
+  d.stride_h = item(request, "stride", 0);
+  d.stride_w = item(request, "stride", 1);
+  d.pad_top = padding_before(request, 0);
+  d.pad_left = padding_before(request, 1);
+  d.dilation_h = item(request, "dilation", 0);
+  d.dilation_w = item(request, "dilation", 1);
+  return d;
+}
+
+template <class T>
+plan::Step pooling_step(Pooling<T> pooling) {
+  const ref_pool2d_dims& d = pooling.dims;
+  plan::Step step;
+  step.kernel = run_pooling<T>;
+  step.units = d.planes;
+  step.grain = grain_of(d.h_out * d.w_out * d.kh * d.kw + d.h_in * d.w_in);
+  step.data = std::make_shared<const Pooling<T>>(pooling);
+  return step;
+}
+
+// `fill` sets the function of a Pooling from the kernels of its type.
+template <class Fill>
+plan::Step real_pooling(const KernelRequest& request, const ref_pool2d_dims& dims,
+                        const Fill& fill) {
+  const ReferenceKernels& kernels = reference_kernels(detect_isa());
+  if (request.outputs[0].dtype == DType::kFloat32) {
+    Pooling<float> pooling{dims};
+    fill(pooling, kernels.f32);
+    return pooling_step(pooling);
+  }
+  Pooling<double> pooling{dims};
+  fill(pooling, kernels.f64);
+  return pooling_step(pooling);
+}
+
+core::Result<plan::Step> make_max_pool2d(const KernelRequest& request) {
+  return real_pooling(request, pool_dims(request, request.inputs[0], request.outputs[0]),
+                      [](auto& pooling, const auto& k) { pooling.one = k.max_pool2d; });
+}
+
+core::Result<plan::Step> make_max_pool2d_grad(const KernelRequest& request) {
+  return real_pooling(request, pool_dims(request, request.inputs[0], request.inputs[1]),
+                      [](auto& pooling, const auto& k) { pooling.two = k.max_pool2d_grad; });
+}
+
+core::Result<plan::Step> make_avg_pool2d(const KernelRequest& request) {
+  return real_pooling(request, pool_dims(request, request.inputs[0], request.outputs[0]),
+                      [](auto& pooling, const auto& k) { pooling.one = k.avg_pool2d; });
+}
+
+core::Result<plan::Step> make_avg_pool2d_grad(const KernelRequest& request) {
+  return real_pooling(request, pool_dims(request, request.outputs[0], request.inputs[0]),
+                      [](auto& pooling, const auto& k) { pooling.one = k.avg_pool2d_grad; });
+}
+
+constexpr auto kCanonical = select::OrderClass::kCanonical;
+const select::KernelDef kKernels[] = {
+    {"conv2d", "conv2d.reference", kCanonical, true, has_real_type, make_conv2d},
+    {"conv2d_dx", "conv2d_dx.reference", kCanonical, true, has_real_type, make_conv2d_dx},
+    {"conv2d_dw", "conv2d_dw.reference", kCanonical, true, has_real_type, make_conv2d_dw},
+    {"max_pool2d", "max_pool2d", kCanonical, true, has_real_type, make_max_pool2d},
+    {"max_pool2d_grad", "max_pool2d_grad", kCanonical, true, has_real_type, make_max_pool2d_grad},
+    {"avg_pool2d", "avg_pool2d", kCanonical, true, has_real_type, make_avg_pool2d},
+    {"avg_pool2d_grad", "avg_pool2d_grad", kCanonical, true, has_real_type, make_avg_pool2d_grad},
+};
+
+}  // namespace
+
+std::span<const select::KernelDef> window_kernels() { return kKernels; }
+
+}  // namespace mithril::cpu
