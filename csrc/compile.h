@@ -6,6 +6,7 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 #include "model/flatten.h"
+#include "passes/append_optimizer.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
 
@@ -27,6 +28,11 @@ struct Compiled {
 
   /// The gradient program, optimised: outputs as asked, then grad.<key> for each of `wrt`.
   core::Result<ir::Graph> gradient(const passes::DifferentiateOptions& options) const;
+
+  /// One training step as a program (passes::append_optimizer): loss gradients and the update of
+  /// every parameter in `request.wrt`.
+  core::Result<ir::Graph> step(const passes::DifferentiateOptions& request,
+                               const passes::Optimizer& optimizer) const;
 };
 
 /// Never changes the model.

@@ -1,0 +1,151 @@
+#include "backends/cpu/program.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "ir/text.h"
+#include "passes/autodiff.h"
+#include "passes/pipeline.h"
+
+namespace mithril::cpu {
+namespace {
+
+using Sizes = std::vector<std::vector<int64_t>>;
+
+ir::Graph parsed(std::string_view text) { return std::move(ir::parse(text)).or_throw(); }
+
+passes::PipelineOptions verified() {
+  passes::PipelineOptions options;
+  options.verify = true;
+  return options;
+}
+
+Program program(const ir::Graph& graph) {
+  ProgramOptions options;
+  options.passes = verified();
+  return Program(std::move(passes::optimize(graph, target(), verified())).or_throw(), options);
+}
+
+int64_t count(const std::vector<int64_t>& shape) {
+  int64_t out = 1;
+  for (const int64_t size : shape) out *= size;
+  return out;
+}
+
+// Float inputs in, float outputs out.
+std::vector<std::vector<float>> run(Program& program, const Sizes& sizes,
+                                    const std::vector<std::vector<float>>& inputs) {
+  const auto made = std::move(program.specialize(sizes)).or_throw();
+  std::vector<const void*> in;
+  for (const auto& input : inputs) in.push_back(input.data());
+  std::vector<std::vector<float>> out;
+  std::vector<void*> pointers;
+  for (const auto& shape : made->output_shapes) {
+    out.emplace_back(static_cast<size_t>(count(shape)), -77.0F);
+  }
+  for (auto& output : out) pointers.push_back(output.data());
+  made->executable.run(in, pointers).or_throw();
+  return out;
+}
+
+std::vector<float> random_floats(size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
+  std::vector<float> out(count);
+  for (float& x : out) x = uniform(generator);
+  return out;
+}
+
+TEST(Program, RunsAFusedSoftmax) {
+  Program softmax = program(parsed(R"(graph g<f32, i64>(%x: f32[b, n]) {
+  %0 = softmax(%x) : f32[b, n]
+  return y=%0
+})"));
+  const auto x = random_floats(3 * 100, 1);
+  const auto y = run(softmax, {{3, 100}}, {x})[0];
+  for (size_t row = 0; row < 3; ++row) {
+    double sum = 0.0;
+    for (size_t i = 0; i < 100; ++i) sum += std::exp(static_cast<double>(x[row * 100 + i]));
+    for (size_t i = 0; i < 100; ++i) {
+      const double expected = std::exp(static_cast<double>(x[row * 100 + i])) / sum;
+      EXPECT_NEAR(y[row * 100 + i], expected, 1e-8);
+    }
+  }
+  const auto made = std::move(softmax.specialize(Sizes{{3, 100}})).or_throw();
+  EXPECT_EQ(made->executable.plan().steps.size(), 1U);
+}
+
+// y = tanh(x Wᵀ + b), loss = mean(y²): value and gradients against plain loops in double.
+TEST(Program, DifferentiatesALayer) {
+  const ir::Graph forward = parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %w: f32[2, 3] param, %c: f32[2] param) {
+  %0 = linear(%w, %x, %c) : f32[b, 2]
+  %1 = tanh(%0) : f32[b, 2]
+  %2 = square(%1) : f32[b, 2]
+  %3 = mean(%2) : f32[]
+  return y=%1, loss=%3
+})");
+  passes::DifferentiateOptions options;
+  options.unit = {"loss"};
+  options.wrt = {"w", "c", "x"};
+  Program layer = program(std::move(passes::differentiate(forward, options)).or_throw());
+  for (const size_t batch : {1U, 5U}) {
+    const auto x = random_floats(batch * 3, 2);
+    const auto w = random_floats(6, 3);
+    const auto c = random_floats(2, 4);
+    const auto out = run(layer, {{static_cast<int64_t>(batch), 3}, {2, 3}, {2}}, {x, w, c});
+    double loss = 0.0;
+    std::vector<double> dw(6), dc(2), dx(batch * 3);
+    for (size_t row = 0; row < batch; ++row) {
+      for (size_t j = 0; j < 2; ++j) {
+        double z = c[j];
+        for (size_t k = 0; k < 3; ++k) {
+          z += static_cast<double>(x[row * 3 + k]) * static_cast<double>(w[j * 3 + k]);
+        }
+        const double y = std::tanh(z);
+        const double scale = 1.0 / static_cast<double>(batch * 2);
+        loss += y * y * scale;
+        const double dz = 2.0 * y * scale * (1.0 - y * y);
+        dc[j] += dz;
+        for (size_t k = 0; k < 3; ++k) {
+          dw[j * 3 + k] += dz * static_cast<double>(x[row * 3 + k]);
+          dx[row * 3 + k] += dz * static_cast<double>(w[j * 3 + k]);
+        }
+      }
+    }
+    EXPECT_NEAR(out[1][0], loss, 1e-6);
+    for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(out[2][i], dw[i], 1e-6);
+    for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(out[3][i], dc[i], 1e-6);
+    for (size_t i = 0; i < batch * 3; ++i) EXPECT_NEAR(out[4][i], dx[i], 1e-6);
+  }
+}
+
+TEST(Program, RefusesSizesThatDoNotFit) {
+  Program layer = program(parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %y: f32[b]) {
+  %0 = sum(%x, axis=(1,)) : f32[b]
+  %1 = add(%0, %y) : f32[b]
+  return z=%1
+})"));
+  EXPECT_TRUE(layer.specialize(Sizes{{4, 3}, {4}}).ok());
+  const auto wrong = layer.specialize(Sizes{{4, 3}, {5}});
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().message, "'y' must have shape [b], got [5]");
+  EXPECT_FALSE(layer.specialize(Sizes{{4, 2}, {4}}).ok());
+  EXPECT_FALSE(layer.specialize(Sizes{{4}, {4}}).ok());
+}
+
+TEST(Program, CopiesOutputsThatAreInputsOrViews) {
+  Program views = program(parsed(R"(graph g<f32, i64>(%x: f32[2, 3]) {
+  %0 = transpose(%x) : f32[3, 2]
+  return a=%x, b=%0, c=%0
+})"));
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6};
+  const auto out = run(views, {{2, 3}}, {x});
+  EXPECT_EQ(out[0], x);
+  EXPECT_EQ(out[1], (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(out[2], out[1]);
+}
+
+}  // namespace
+}  // namespace mithril::cpu
