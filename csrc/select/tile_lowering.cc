@@ -14,7 +14,7 @@ using ir::Node;
 using ir::NodeId;
 using ir::OpDef;
 using ir::ValueId;
-using passes::Spread;
+
 
 const HostValue* scalar_constant(const ir::Graph& graph, ValueId value) {
   const Node* node = graph.producer(value);
@@ -24,7 +24,7 @@ const HostValue* scalar_constant(const ir::Graph& graph, ValueId value) {
   return number != nullptr && !number->is_tensor() ? number : nullptr;
 }
 
-void split_axes(const passes::Group& group, const std::vector<int64_t>& per_axis,
+void split_axes(const Group& group, const std::vector<int64_t>& per_axis,
                 std::vector<int64_t>& kept, std::vector<int64_t>& reduced) {
   for (size_t axis = 0; axis < per_axis.size(); ++axis) {
     const bool is_reduced = std::binary_search(group.reduced.begin(), group.reduced.end(),
@@ -37,7 +37,7 @@ namespace {
 
 class Lowering {
  public:
-  Lowering(const ir::Graph& graph, const passes::Fusion& fusion, const passes::Group& group)
+  Lowering(const ir::Graph& graph, const Fusion& fusion, const Group& group)
       : graph_(graph), fusion_(fusion), group_(group) {}
 
   core::Result<LoopProgram> run() {
@@ -97,8 +97,8 @@ class Lowering {
   }
 
   const ir::Graph& graph_;
-  const passes::Fusion& fusion_;
-  const passes::Group& group_;
+  const Fusion& fusion_;
+  const Group& group_;
   tile::Builder tile_;
   std::map<ValueId, tile::Reg> registers_, lane_loads_, row_loads_;
   LoopProgram out_;
@@ -106,8 +106,8 @@ class Lowering {
 
 }  // namespace
 
-core::Result<LoopProgram> lower_group(const ir::Graph& graph, const passes::Fusion& fusion,
-                                      const passes::Group& group) {
+core::Result<LoopProgram> lower_group(const ir::Graph& graph, const Fusion& fusion,
+                                      const Group& group) {
   return Lowering(graph, fusion, group).run();
 }
 

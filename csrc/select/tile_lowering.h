@@ -4,7 +4,7 @@
 
 #include "core/status.h"
 #include "ir/graph.h"
-#include "passes/fuse.h"
+#include "select/fuse.h"
 #include "tile/program.h"
 
 namespace mithril::select {
@@ -22,11 +22,11 @@ struct LoopProgram {
 
 /// The order of reductions follows from the domain's axes (architecture 7): lanes when the last
 /// axis is reduced, else rows. Constants of rank 0 become immediates.
-core::Result<LoopProgram> lower_group(const ir::Graph& graph, const passes::Fusion& fusion,
-                                      const passes::Group& group);
+core::Result<LoopProgram> lower_group(const ir::Graph& graph, const Fusion& fusion,
+                                      const Group& group);
 
 /// Splits per-axis numbers of a domain into those of kept and of reduced axes.
-void split_axes(const passes::Group& group, const std::vector<int64_t>& per_axis,
+void split_axes(const Group& group, const std::vector<int64_t>& per_axis,
                 std::vector<int64_t>& kept, std::vector<int64_t>& reduced);
 
 /// The number of a constant node without shape; null for any other value.

@@ -7,7 +7,7 @@
 #include "core/checked.h"
 #include "core/tensor_data.h"
 #include "ir/registry.h"
-#include "passes/fuse.h"
+#include "select/fuse.h"
 #include "select/tile_lowering.h"
 #include "select/views.h"
 #include "tile/builder.h"
@@ -21,7 +21,7 @@ using core::Status;
 using ir::kNoValue;
 using ir::Node;
 using ir::ValueId;
-using passes::Group;
+using select::Group;
 using plan::Buffer;
 using plan::BufferId;
 using plan::Step;
@@ -34,7 +34,7 @@ class Selector {
   Selector(const ir::Graph& graph, const SelectOptions& options)
       : graph_(graph),
         options_(options),
-        fusion_(passes::fuse(graph, options.fuse)),
+        fusion_(select::fuse(graph, options.fuse)),
         buffers_(graph.values.size(), -1),
         views_(graph.values.size()) {}
 
@@ -172,7 +172,7 @@ class Selector {
   std::vector<int64_t> output_strides(const Group& group, ValueId id) const {
     const auto shape = dims(id);
     const auto own = select::contiguous_strides(shape);
-    const bool is_row = fusion_.spread[static_cast<size_t>(id)] == passes::Spread::kRow;
+    const bool is_row = fusion_.spread[static_cast<size_t>(id)] == select::Spread::kRow;
     if (!is_row || shape.size() == group.shape.size()) {
       return select::broadcast_strides(shape, own, group.shape);
     }
@@ -344,7 +344,7 @@ class Selector {
 
   const ir::Graph& graph_;
   const SelectOptions& options_;
-  passes::Fusion fusion_;
+  select::Fusion fusion_;
   plan::Steps steps_;
   std::vector<BufferId> buffers_;   // by value: of its own memory
   std::vector<View> views_;         // by value

@@ -65,7 +65,7 @@ TEST(Canonicalize, SumsToAShapeThatIsKnown) {
 // n may be 1: which axes are summed is not known before the sizes are.
 TEST(Canonicalize, LeavesASumToWhoseSizesAreOpen) {
   expect_unchanged(R"(graph m<f32, i64>(%g: f32[b, 4], %w: f32[n]) {
-  %0 = add(%g, %w) : f32[b, broadcast(4, n)]
+  %0 = add(%g, %w) : f32[b, 4]
   %1 = sum_to(%0, %w) : f32[n]
   return y=%1
 }

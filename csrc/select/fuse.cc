@@ -1,11 +1,11 @@
-#include "passes/fuse.h"
+#include "select/fuse.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "ir/registry.h"
 
-namespace mithril::passes {
+namespace mithril::select {
 
 using core::HostValue;
 using ir::BodyKind;
@@ -229,4 +229,4 @@ class Fuser {
 
 Fusion fuse(const ir::Graph& graph, bool enabled) { return Fuser(graph, enabled).run(); }
 
-}  // namespace mithril::passes
+}  // namespace mithril::select

@@ -1,11 +1,9 @@
-#include "backends/cpu/program.h"
+#include "program.h"
 
-#include "backends/cpu/kernels.h"
-#include "ir/registry.h"
 #include "passes/bind_sizes.h"
 #include "plan/plan.h"
 
-namespace mithril::cpu {
+namespace mithril {
 
 Program::Program(ir::Graph graph, ProgramOptions options)
     : graph_(std::move(graph)), options_(std::move(options)) {}
@@ -43,7 +41,7 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
     std::span<const std::vector<int64_t>> sizes) const {
   MITHRIL_ASSIGN(const auto symbols, passes::solve_symbols(graph_, sizes));
   MITHRIL_ASSIGN(const ir::Graph graph, passes::specialize(graph_, symbols, options_.passes));
-  MITHRIL_ASSIGN(plan::Steps steps, select_steps(graph, options_.select));
+  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, options_.select));
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
@@ -54,17 +52,4 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
       Specialization{runtime::Executable(std::move(plan)), std::move(shapes)});
 }
 
-ir::Target target(core::DType default_float) {
-  ir::Target out;
-  out.name = "cpu";
-  out.default_float = default_float;
-  out.is_native = true;
-  for (const ir::OpDef* op : ir::Registry::global().all()) {
-    if (op->body == ir::BodyKind::kCompose && has_kernel(op->name)) {
-      out.keeps_whole.insert(op->name);
-    }
-  }
-  return out;
-}
-
-}  // namespace mithril::cpu
+}  // namespace mithril

@@ -5,7 +5,7 @@
 
 #include "ir/graph.h"
 
-namespace mithril::passes {
+namespace mithril::select {
 
 /// Nodes that run together, in graph order. A loop group has a domain: `shape`, of which the axes
 /// in `reduced` are summed over (or maximised …). Its values are lane values (one element per
@@ -38,4 +38,4 @@ Fusion fuse(const ir::Graph& graph, bool enabled = true);
 /// Axes of a reduction node as sorted non-negative numbers.
 std::vector<int64_t> reduced_axes(const ir::Node& node, size_t rank);
 
-}  // namespace mithril::passes
+}  // namespace mithril::select

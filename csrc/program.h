@@ -1,4 +1,4 @@
-// A graph that the CPU runs: specialised per concrete sizes, kept in a bounded cache.
+// A graph that the native engine runs: specialised per concrete sizes, kept in a bounded cache.
 #pragma once
 #include <list>
 #include <map>
@@ -10,14 +10,13 @@
 #include "backends/cpu/select.h"
 #include "core/status.h"
 #include "ir/graph.h"
-#include "ir/target.h"
 #include "passes/pipeline.h"
 #include "runtime/executable.h"
 
-namespace mithril::cpu {
+namespace mithril {
 
 struct ProgramOptions {
-  SelectOptions select;
+  cpu::SelectOptions select;
   passes::PipelineOptions passes;
   size_t most_specializations = 64;  // the least recently used one goes
 };
@@ -56,7 +55,4 @@ class Program {
   std::list<Key> ages_;  // most recent first
 };
 
-/// The CPU as passes see it.
-ir::Target target(core::DType default_float = core::DType::kFloat32);
-
-}  // namespace mithril::cpu
+}  // namespace mithril

@@ -1,15 +1,16 @@
-#include "backends/cpu/program.h"
+#include "program.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
+#include "backends/cpu/target.h"
 #include "ir/text.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
 
-namespace mithril::cpu {
+namespace mithril {
 namespace {
 
 using Sizes = std::vector<std::vector<int64_t>>;
@@ -25,7 +26,7 @@ passes::PipelineOptions verified() {
 Program program(const ir::Graph& graph) {
   ProgramOptions options;
   options.passes = verified();
-  return Program(std::move(passes::optimize(graph, target(), verified())).or_throw(), options);
+  return Program(std::move(passes::optimize(graph, cpu::target(), verified())).or_throw(), options);
 }
 
 int64_t count(const std::vector<int64_t>& shape) {
@@ -148,4 +149,4 @@ TEST(Program, CopiesOutputsThatAreInputsOrViews) {
 }
 
 }  // namespace
-}  // namespace mithril::cpu
+}  // namespace mithril
