@@ -30,7 +30,6 @@ bool Store::may_be(uint32_t dim, int64_t value) const {
   const DimRecord& record = dims_[dim_root(dim)];
   if (record.known) return record.value == value;
   if (record.is_size && value < 0) return false;
-  if (forward_ && record.has_definition) return false;
   if (record.possible == kNone) return true;
   const Possible& p = possible_[record.possible];
   return std::find(p.values, p.values + p.count, value) != p.values + p.count;
@@ -151,7 +150,8 @@ bool Store::assign(uint32_t dim, int64_t value) {
     conflict(core::Code::kShapeConflict, "a size must not be negative, got {}", value);
     return false;
   }
-  if (!may_be(root, value)) {
+  // A graph's symbol stands for any size: nothing may be decided about it.
+  if (!may_be(root, value) || (forward_ && dims_[root].has_definition)) {
     failed_ = true;
     return false;
   }
