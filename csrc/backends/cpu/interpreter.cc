@@ -189,13 +189,30 @@ class LoopMaker {
   }
 
   void choose_pointwise() {
-    // Its reduced dims, if any, are all 1 (or 0).
     header_.layout = static_cast<int64_t>(Layout::kPointwise);
     const int64_t most = block(code_.whole);
     header_.tile_rows = 1;
     header_.tile_r = std::min(most, std::max<int64_t>(header_.kept, 1));
+    if (repeats_last_dim() && kept_.sizes.back() <= most) {
+      periodic_ = true;
+      header_.tile_r = std::min(most / kept_.sizes.back() * kept_.sizes.back(), header_.kept);
+    }
     header_.capacity = header_.tile_r;
-    header_.unit = 4 * most;
+    header_.unit = header_.tile_r * std::max<int64_t>(1, 4 * most / header_.tile_r);
+  }
+
+  // A bias: tiles of whole periods make its block the same in each.
+  bool repeats_last_dim() const {
+    if (kept_.sizes.size() < 2 || header_.kept == 0) return false;
+    for (size_t k = 0; k < program_.inputs.size(); ++k) {
+      if (is_periodic(k)) return true;
+    }
+    return false;
+  }
+  bool is_periodic(size_t k) const {
+    const std::vector<int64_t>& strides = kept_.strides[k];
+    return strides.back() != 0 &&
+           std::all_of(strides.begin(), strides.end() - 1, [](int64_t s) { return s == 0; });
   }
 
   void choose_inside() {
@@ -235,8 +252,20 @@ class LoopMaker {
       if (!pointwise && chained) out |= kOuterChained;
     }
     if (kept_.is_contiguous(k)) out |= kKeptContiguous;
-    if (kept_.is_single(k) && reduced_.is_single(k)) out |= kSingle;
+    if (kept_.is_single(k) && reduced_.is_single(k)) {
+      out |= kSingle;
+    } else if (k < program_.inputs.size() && is_invariant(k)) {
+      out |= kInvariant;
+    }
     return out;
+  }
+
+  bool is_invariant(size_t k) const {
+    if (header_.layout == static_cast<int64_t>(Layout::kPointwise))
+      return periodic_ && is_periodic(k);
+    if (header_.layout != static_cast<int64_t>(Layout::kRowInside)) return false;
+    const bool in_place = header_.tile_rows == 1 && reduced_.is_contiguous(k);
+    return header_.recompute == 0 && kept_.is_single(k) && header_.reduced > 0 && !in_place;
   }
 
   // Scratch: pointers of the slots, slots, states.
@@ -261,6 +290,7 @@ class LoopMaker {
   LoopHeader header_{};
   std::vector<std::vector<int64_t>> kept_strides_, reduced_strides_;
   Dims kept_, reduced_;
+  bool periodic_ = false;
 };
 
 bool has_order(const tile::Program& program, tile::Order order) {

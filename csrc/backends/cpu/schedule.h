@@ -104,6 +104,7 @@ enum OperandFlag : int64_t {
   kOuterChained = 2,     // … and the outer ones continue them
   kKeptContiguous = 4,   // the kept dims lie row-major with unit stride
   kSingle = 8,           // all strides are zero
+  kInvariant = 16,       // a tile's block is the same in every tile
 };
 
 /// Pseudo operands after inputs and outputs.

@@ -11,8 +11,9 @@ namespace mithril::cpu {
 /// One instruction over `n` elements. `out` may be one of the operands (same element size).
 using LaneFn = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n);
 
-/// Reduces `n` > 0 elements, at most one block of Order::kLanes (or 64 blocks of kRows), to one.
-using RowReduceFn = void (*)(void* out, const void* x, int64_t n, tile::Order order);
+/// Reduces each of `rows` rows of `n` > 0 elements, which lie one after the other, to one element;
+/// n is at most one block of Order::kLanes (64 blocks of kRows).
+using RowReduceFn = void (*)(void* out, const void* x, int64_t rows, int64_t n, tile::Order order);
 
 /// Takes n_r further elements of each of n_rows rows into the running extremes and their indices;
 /// r0 is the index of the first; at r0 == 0 the state is begun.

@@ -130,23 +130,21 @@ T reduce_rows(const T* x, int64_t n) {
 }
 
 template <class Op, class T>
-void row_reduce(void* out, const void* x, int64_t n, Order order) {
+void row_reduce(void* out, const void* x, int64_t rows, int64_t n, Order order) {
+  auto* y = static_cast<T*>(out);
   const auto* values = static_cast<const T*>(x);
-  *static_cast<T*>(out) =
-      order == Order::kLanes ? reduce_lanes<Op>(values, n) : reduce_rows<Op>(values, n);
+  for (int64_t row = 0; row < rows; ++row, values += n) {
+    y[row] = order == Order::kLanes ? reduce_lanes<Op>(values, n) : reduce_rows<Op>(values, n);
+  }
 }
 
 // Order does not matter: four vectors at a time hide the latency of compare and blend, and the last
 // vector may overlap the one before, as every element may count twice.
 template <class Op, class T>
-void row_extreme(void* out, const void* x, int64_t n, Order) {
+T extreme_of_row(const T* values, int64_t n) {
   constexpr int64_t width = 4 * kWidth;
-  const auto* values = static_cast<const T*>(x);
   T lane[width];
-  if (n < kWidth) {
-    *static_cast<T*>(out) = reduce_short<Op>(values, n);
-    return;
-  }
+  if (n < kWidth) return reduce_short<Op>(values, n);
   if (n < width) {
     for (int64_t l = 0; l < kWidth; ++l) lane[l] = values[l];
     for (int64_t r = kWidth; r < n; r += kWidth) {
@@ -162,7 +160,14 @@ void row_extreme(void* out, const void* x, int64_t n, Order) {
     }
     fold<Op, width>(lane);
   }
-  *static_cast<T*>(out) = lane[0];
+  return lane[0];
+}
+
+template <class Op, class T>
+void row_extreme(void* out, const void* x, int64_t rows, int64_t n, Order) {
+  auto* y = static_cast<T*>(out);
+  const auto* values = static_cast<const T*>(x);
+  for (int64_t row = 0; row < rows; ++row, values += n) y[row] = extreme_of_row<Op>(values, n);
 }
 
 template <class T, bool largest>

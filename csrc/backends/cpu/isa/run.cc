@@ -155,8 +155,8 @@ class Runner {
   plan::KernelStatus run(int64_t begin, int64_t end) {
     for (int32_t s = plan_.setup.begin; s < plan_.setup.end; ++s) setup(plan_.steps.data()[s]);
     for (size_t s = 0; s < plan_.sections.size(); ++s) {
-      fill_singles(plan_.sections.data()[s].rows);
-      fill_singles(plan_.sections.data()[s].lanes);
+      fill_invariants(plan_.sections.data()[s].rows);
+      fill_invariants(plan_.sections.data()[s].lanes);
     }
     for (int64_t unit = begin; unit < end; ++unit) {
       if (args_.cancel != nullptr && args_.cancel->load(std::memory_order_relaxed)) {
@@ -227,13 +227,17 @@ class Runner {
   void fetch(const Step& step, const Tile& tile) {
     if (step.index >= buffers_) return positions(step, tile);
     char* const base = static_cast<char*>(args_.buffers[step.index]);
-    if ((flags(step.index) & kSingle) != 0) return;  // filled by setup
+    if ((flags(step.index) & (kSingle | kInvariant)) != 0) return;  // filled once
     const int64_t direct = direct_offset(step.index, step.level, tile);
     if (direct >= 0) {
       pointers_[step.out] = base + direct * step.size;
       return;
     }
     pointers_[step.out] = scratch_ + offsets_[step.out];
+    gather_bytes(step, base, tile);
+  }
+
+  void gather_bytes(const Step& step, const char* base, const Tile& tile) {
     switch (step.size) {
       case 1: return gather<uint8_t>(step, base, tile);
       case 2: return gather<uint16_t>(step, base, tile);
@@ -242,15 +246,31 @@ class Runner {
     }
   }
 
-  // One element for the whole domain: its block is filled once.
-  void fill_singles(const StepRange& range) {
+  // Blocks that are the same in every tile are filled once.
+  void fill_invariants(const StepRange& range) {
     for (int32_t s = range.begin; s < range.end; ++s) {
       const Step& step = plan_.steps.data()[s];
-      const bool single = step.kind == StepKind::kFetch && step.index < buffers_ &&
-                          (flags(step.index) & kSingle) != 0;
-      if (!single) continue;
-      const void* value = args_.buffers[step.index];
-      fill_bytes(pointers_[step.out], value, block_points(step.level), step.size);
+      if (step.kind != StepKind::kFetch || step.index >= buffers_) continue;
+      const int64_t flag = flags(step.index);
+      const auto* base = static_cast<const char*>(args_.buffers[step.index]);
+      if ((flag & kSingle) != 0) {
+        fill_bytes(pointers_[step.out], base, block_points(step.level), step.size);
+      } else if ((flag & kInvariant) != 0) {
+        repeat(step, base);
+      }
+    }
+  }
+
+  // One period, then its copies, doubling.
+  void repeat(const Step& step, const char* base) {
+    const bool pointwise = layout_ == Layout::kPointwise;
+    const int64_t period = pointwise ? kept_dims_[header_.kept_dims - 1] : header_.reduced;
+    gather_bytes(step, base, {0, 1, 0, period});
+    auto* block = static_cast<char*>(pointers_[step.out]);
+    const int64_t bytes = header_.capacity * step.size;
+    for (int64_t done = period * step.size; done < bytes; done *= 2) {
+      std::memcpy(block + done, block,
+                  static_cast<size_t>(done < bytes - done ? done : bytes - done));
     }
   }
 
@@ -370,8 +390,20 @@ class Runner {
       }
       return;
     }
-    for (int64_t row = 0; row < tile.rows; ++row) {
-      fill_bytes(to + row * tile.count * size, from + row * size, tile.count, step.size);
+    switch (step.size) {
+      case 1: return expand_rows<uint8_t>(to, from, tile);
+      case 2: return expand_rows<uint16_t>(to, from, tile);
+      case 4: return expand_rows<uint32_t>(to, from, tile);
+      default: return expand_rows<uint64_t>(to, from, tile);
+    }
+  }
+
+  template <class T>
+  static void expand_rows(void* to, const void* from, const Tile& tile) {
+    T* out = static_cast<T*>(to);
+    const T* value = static_cast<const T*>(from);
+    for (int64_t row = 0; row < tile.rows; ++row, out += tile.count) {
+      for (int64_t i = 0; i < tile.count; ++i) out[i] = value[row];
     }
   }
 
@@ -424,11 +456,7 @@ class Runner {
                                 r_stride(tile), tile.r0});
     }
     if (layout_ == Layout::kRowAcross) return reduce_across(reduction, s, step, tile);
-    const auto* x = static_cast<const char*>(pointers_[step.a]);
-    for (int64_t row = 0; row < tile.rows; ++row) {
-      reduction.row_reduce(s.value + row * reduction.size, x + row * tile.count * reduction.size,
-                           tile.count, reduction.order);
-    }
+    reduction.row_reduce(s.value, pointers_[step.a], tile.rows, tile.count, reduction.order);
     push(reduction, s, tile.rows);
   }
 

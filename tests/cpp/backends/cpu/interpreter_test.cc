@@ -310,6 +310,44 @@ TEST(Interpreter, ReadsAnyStrides) {
   }
 }
 
+// A bias over rows of every length, read forwards and backwards, in pointwise and row programs.
+TEST(Interpreter, RepeatsOperandsOverRows) {
+  for (const int64_t n : {2, 10, 300, 1024, 1025}) {
+    for (const int64_t step : {1, -1, 3}) {
+      const int64_t rows = 3000 / n + 2;
+      const std::vector<float> x = random_floats(static_cast<size_t>(rows * n), 17);
+      const std::vector<float> bias = random_floats(static_cast<size_t>(3 * n), 18);
+      std::vector<float> repeated;
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t k = 0; k < n; ++k) {
+          repeated.push_back(bias[static_cast<size_t>((step < 0 ? n - 1 : 0) + k * step)]);
+        }
+      }
+      const int64_t base = step < 0 ? n - 1 : 0;
+      Builder t;
+      t.store(t.load(DType::kFloat32) * t.load(DType::kFloat32));
+      const auto product = t.finish();
+      const auto wanted = tile::evaluate(product, rows * n, 1, {bytes_of(x), bytes_of(repeated)});
+      const Reg a = t.load(DType::kFloat32), b = t.load(DType::kFloat32);
+      t.store(reduce_sum(a * b) + a);
+      const auto sum = t.finish();
+      const auto wanted_sum = tile::evaluate(sum, rows, n, {bytes_of(x), bytes_of(repeated)});
+      for (const Isa isa : testing::isas()) {
+        const std::vector<Bytes> inputs{bytes_of(x), bytes_of(bias)};
+        const std::string where(name(isa));
+        expect_equal(product,
+                     testing::run_strided(product, isa, {{rows, n}, {}}, inputs,
+                                          {{{n, 1}, {}}, {{0, step}, {}}}, {0, base}),
+                     wanted, where);
+        expect_equal(sum,
+                     testing::run_strided(sum, isa, {{rows}, {n}}, inputs,
+                                          {{{n}, {1}}, {{0}, {step}}}, {0, base}),
+                     wanted_sum, where);
+      }
+    }
+  }
+}
+
 TEST(Interpreter, ReducesOverSeveralDimsAtAnyStrides) {
   // sum over axes 0 and 2 of a [6, 5, 70] array: kept [5], reduced [6, 70].
   const std::vector<float> x = random_floats(6 * 5 * 70, 6);
