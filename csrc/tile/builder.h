@@ -36,7 +36,9 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  /// The next input of the program, read at each point (or, load_row, once per kept index).
+  /// The next input of the program, read at each point (or, load_row, once per kept index). Inputs
+  /// are numbered in the order of the calls: give each its own statement, because C++ evaluates
+  /// the operands of `t.load(a) - t.load(b)` in either order.
   Reg load(core::DType dtype);
   Reg load_row(core::DType dtype);
   /// Run-time scalar number k, converted from double as cast does.

@@ -348,6 +348,36 @@ TEST(Interpreter, RepeatsOperandsOverRows) {
   }
 }
 
+// Dims merge only where every operand, not just the first, walks through them alike.
+TEST(Interpreter, KeepsApartWhatOneOperandTransposes) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32), y = t.load(DType::kFloat32);
+  t.store(x - y);
+  const auto program = t.finish();
+  const std::vector<float> a = random_floats(20 * 30, 19), b = random_floats(20 * 30, 20);
+  for (const Isa isa : testing::isas()) {
+    const auto out = testing::run_strided(program, isa, {{20, 30}, {}}, {bytes_of(a), bytes_of(b)},
+                                          {{{30, 1}, {}}, {{1, 20}, {}}}, {0, 0});
+    const auto difference = values_of<float>(out[0]);
+    for (size_t i = 0; i < 20; ++i) {
+      for (size_t j = 0; j < 30; ++j) {
+        ASSERT_EQ(difference[i * 30 + j], a[i * 30 + j] - b[j * 20 + i]);
+      }
+    }
+  }
+}
+
+TEST(Interpreter, BothOrdersInOneProgram) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32);
+  t.store(reduce_sum(x, tile::Order::kRows));
+  t.store(reduce_sum(x, tile::Order::kLanes));
+  const auto program = t.finish();
+  for (const int64_t n : {0, 1, 63, 64, 65, 200, 4096, 4097, 13000}) {
+    check(program, {{3}, {n}}, {bytes_of(random_floats(static_cast<size_t>(3 * n), 21))});
+  }
+}
+
 TEST(Interpreter, ReducesOverSeveralDimsAtAnyStrides) {
   // sum over axes 0 and 2 of a [6, 5, 70] array: kept [5], reduced [6, 70].
   const std::vector<float> x = random_floats(6 * 5 * 70, 6);
