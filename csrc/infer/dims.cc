@@ -345,6 +345,14 @@ bool Store::define(uint32_t dim, Dim expression) {
     return dims_[root].has_definition || set_definition(root, e);
   }
   if (table_->is_symbol(e)) return unify_dims(dim, symbol_dim(e));
+  // An unknown that is this very expression: uniting says more than an equation would.
+  const uint32_t owner = owner_of(e);
+  if (owner != kNone && dim_root(owner) != root) {
+    const DimRecord& other = dims_[dim_root(owner)];
+    if (!other.known && other.has_definition && normal_form(other.definition) == e) {
+      return unify_dims(dim, owner);
+    }
+  }
   if (dims_[root].known) {
     return solve_zero(table_->sub(e, table_->constant(dims_[root].value)));
   }

@@ -111,7 +111,7 @@ std::string canonical(World& w) {
 TEST(Transaction, FailedOperationsLeaveTheStoreBitIdentical) {
   std::mt19937 random(11);
   int failures = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     World w;
     make_wires(w);
     for (const Step& step : random_steps(random)) {
@@ -128,7 +128,7 @@ TEST(Transaction, FailedOperationsLeaveTheStoreBitIdentical) {
       ASSERT_EQ(w.solver.dump(), before) << "round " << round;
     }
   }
-  EXPECT_GT(failures, 300) << "the compositions must clash now and then";
+  EXPECT_GT(failures, 100) << "the compositions must clash now and then";
 }
 
 TEST(Transaction, NestedMarksUndoInTurn) {
@@ -154,7 +154,7 @@ TEST(Transaction, NestedMarksUndoInTurn) {
   EXPECT_EQ(w.solver.dump(), first);
 }
 
-TEST(Order, DISABLED_FactsAreEqualForEveryOrderInWhichNoCallFails) {
+TEST(Order, FactsAreEqualForEveryOrderInWhichNoCallFails) {
   std::mt19937 random(5);
   int compared = 0;
   for (int round = 0; round < 1500; ++round) {
