@@ -176,7 +176,9 @@ Outcome run_index(Store& s, const Propagator& p) {
   // --- the items
   std::vector<Item> items;
   DimList cells = {index_cell};
-  if (s.kinds(index_cell) == kTupleKind) {
+  // A list whose items are wires is a tuple of indices: what a variadic input of a node is.
+  const bool wires = s.kinds(index_cell) == kListKind && !s.value(index_cell);
+  if (s.kinds(index_cell) == kTupleKind || wires) {
     const auto parts = s.items(index_cell);
     if (!parts) return Outcome::kWait;
     cells = *parts;
