@@ -514,7 +514,7 @@ void define_functions(OpFamily& ops) {
           .pointwise(
               [](tile::Builder& t, const PointwiseCall& c) { return t.cast(c.in[0], c.result); })
           .gradient([](GradBuilder& g) { g.d("input") = cast(g.dout(), g.in("input").dtype()); }),
-      {{"dtype", HostValue(DType::kFloat32)}});
+      {{"dtype", HostValue(DType::kFloat64)}});
 }
 
 }  // namespace

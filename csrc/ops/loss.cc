@@ -322,7 +322,7 @@ void define_binary_cross_entropy(OpFamily& ops) {
       .with(at({{"input", {4}}, {"target", {4}}}))
       .with(at({{"input", {4, 2}}, {"target", {4, 2}}}, {{"input_type", "probs"}}))
       .with(at({{"input", {4}}, {"target", {4}}}, {{"pos_weight", 2.0}}))
-      .with(at({{"input", {4}}, {"target", {4}}}, {{"pos_weight", "auto"}}))
+      .with(at({{"input", {9}}, {"target", {9}}}, {{"pos_weight", "auto"}}, {"target"}))
       .with(at({{"input", {4}}, {"target", {4}}}, {{"input_type", "probs"}, {"robust", true}}))
       .with(at({{"input", {0}}, {"target", {0}}}));
 }

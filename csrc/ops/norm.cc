@@ -125,6 +125,12 @@ void batch_norm_gradient(GradBuilder& g) {
   }
   if (g.wants("weight")) g.d("weight") = g.dout() * y.value;
   if (g.wants("bias")) g.d("bias") = g.dout();
+  if (is_training(g.builder())) return;
+  const Value by_scale = dy * y.scale;
+  if (g.wants("running_mean")) g.d("running_mean") = -sum(by_scale, image_axes());
+  if (g.wants("running_var")) {
+    g.d("running_var") = sum(by_scale * y.value * y.scale, image_axes()) * -0.5;
+  }
 }
 
 void define_batch_norm(OpFamily& ops) {
