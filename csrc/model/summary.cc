@@ -1,0 +1,276 @@
+#include "model/summary.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "model/naming.h"
+#include "model/tree.h"
+
+namespace mithril::model {
+
+namespace {
+
+// Types as Python writes them: "Tensor[int | float]", "int | None".
+std::string type_text(KindSet kinds) {
+  using infer::ValueKind;
+  static constexpr std::pair<ValueKind, const char*> kTensors[] = {
+      {ValueKind::kTensorInt, "int"},
+      {ValueKind::kTensorFloat, "float"},
+      {ValueKind::kTensorBool, "bool"}};
+  static constexpr std::pair<ValueKind, const char*> kOthers[] = {
+      {ValueKind::kInt, "int"},           {ValueKind::kFloat, "float"},
+      {ValueKind::kBool, "bool"},         {ValueKind::kStr, "str"},
+      {ValueKind::kTuple, "tuple"},       {ValueKind::kList, "list"},
+      {ValueKind::kSlice, "slice"},       {ValueKind::kEllipsis, "..."},
+      {ValueKind::kDType, "Dtype"},       {ValueKind::kPaddingType, "PaddingType"},
+      {ValueKind::kConstant, "Constant"}, {ValueKind::kDict, "dict"},
+      {ValueKind::kOpaque, "object"},     {ValueKind::kNone, "None"}};
+  if (kinds == infer::kAny) return "Any";
+  std::string out;
+  const auto add = [](std::string& text, const char* word) {
+    text += (text.empty() ? "" : " | ") + std::string(word);
+  };
+  std::string elements;
+  for (const auto& [kind, word] : kTensors) {
+    if (kinds.has(kind)) add(elements, word);
+  }
+  if (!elements.empty()) out = "Tensor[" + elements + "]";
+  for (const auto& [kind, word] : kOthers) {
+    if (kinds.has(kind)) add(out, word);
+  }
+  return out;
+}
+
+std::vector<std::string> shape_texts(const std::vector<ShapeItem>& shape, bool symbolic) {
+  std::vector<std::string> out;
+  for (const ShapeItem& item : shape) {
+    switch (item.type) {
+      case ShapeItem::Type::kSize: out.push_back(std::to_string(item.size)); break;
+      case ShapeItem::Type::kSymbol: out.push_back(symbolic ? item.name : "None"); break;
+      case ShapeItem::Type::kVariadic:
+        out.push_back(symbolic ? fmt::format("({}, ...)", item.name) : "...");
+        break;
+    }
+  }
+  return out;
+}
+
+/// Rows of one model's table.
+class Summarizer {
+ public:
+  Summarizer(const Model& model, const SummaryOptions& options, infer::ShapeNames& names)
+      : model_(model), options_(options), shown_(names), at_(Access::at(model)) {
+    const std::vector<std::string> children = arena().child_names(at_.node);
+    for (size_t i = 0; i < children.size(); ++i) {
+      names_[arena().node(at_.node).children[i]] = children[i];
+    }
+    for (auto& [conn, name] : generated_names(arena(), at_.node, true, true)) {
+      generated_[conn] = name;
+    }
+    for (const NodeId child : arena().node(at_.node).children) {
+      for (const ConnId c : arena().node(child).conns) {
+        const ConnId wire = arena().surviving(arena().conn(c).outer);
+        if (wire != kNone && !arena().conn(c).produced()) readers_[wire].push_back(c);
+      }
+    }
+  }
+
+  SummaryTable table(std::string title) {
+    SummaryTable out;
+    out.title = std::move(title);
+    std::vector<NodeId> order = arena().topological(at_.node);
+    if (arena().node(at_.node).op != nullptr) order = {at_.node};
+    for (const NodeId child : order) {
+      SummaryBlock block;
+      block.name = child == at_.node ? out.title : names_[child];
+      for (const ConnId c : arena().externals(child)) block.rows.push_back(row(c));
+      out.blocks.push_back(std::move(block));
+    }
+    return out;
+  }
+
+ private:
+  const Arena& arena() const { return at_.arena(); }
+
+  SummaryRow row(ConnId key) {
+    SummaryRow out;
+    out.key = arena().key(key);
+    out.is_output = arena().conn(key).produced();
+    const KeyRef wire(Access::connection(at_.home, key));
+    const auto shapes = model_.shapes(wire, shown_);
+    for (size_t i = 0; i < shapes.size() && (i == 0 || options_.alternative_shapes); ++i) {
+      out.shapes.push_back(shape_texts(shapes[i], options_.symbolic));
+    }
+    out.type = type_text(model_.kinds(wire));
+    out.connections = connections(key);
+    return out;
+  }
+
+  std::string link(ConnId key) {
+    return names_[arena().conn(key).node] + "." + arena().key(key);
+  }
+
+  std::vector<std::string> connections(ConnId key) {
+    const ConnId wire = arena().surviving(arena().conn(key).outer);
+    if (wire == kNone || key == wire) return {};
+    const Conn& c = arena().conn(wire);
+    std::vector<std::string> out;
+    if (arena().conn(key).produced()) {
+      for (const ConnId reader : readers_[wire]) out.push_back(link(reader));
+      if (out.empty() && !c.name.empty()) out.push_back("'" + c.name + "'");
+      return out;
+    }
+    if (c.produced()) return {link(c.producer)};
+    if (const auto& value = arena().edge_of(wire).value) return {core::to_string(*value)};
+    return {c.name.empty() ? "'$" + generated_[wire] + "'" : "'" + c.name + "'"};
+  }
+
+  const Model& model_;
+  const SummaryOptions& options_;
+  infer::ShapeNames& shown_;
+  Access::At at_;
+  std::unordered_map<NodeId, std::string> names_;
+  std::unordered_map<ConnId, std::string> generated_;
+  std::unordered_map<ConnId, std::vector<ConnId>> readers_;
+};
+
+}  // namespace
+
+std::vector<SummaryTable> summarize(const Model& model, const SummaryOptions& options) {
+  model.solve();
+  infer::ShapeNames names;
+  std::string title = options.title.empty() ? model.name() : options.title;
+  if (title.empty()) title = model.class_name();
+  std::vector<SummaryTable> out{Summarizer(model, options, names).table(std::move(title))};
+  std::vector<Model> level{model};
+  for (int depth = 0; depth < options.depth && !level.empty(); ++depth) {
+    std::vector<Model> next;
+    for (const Model& parent : level) {
+      const std::vector<Model> children = parent.submodels();
+      const std::vector<std::string> child_names = parent.submodel_names();
+      for (size_t i = 0; i < children.size(); ++i) {
+        if (children[i].is_leaf()) continue;
+        out.push_back(Summarizer(children[i], options, names).table(child_names[i]));
+        next.push_back(children[i]);
+      }
+    }
+    level = std::move(next);
+  }
+  return out;
+}
+
+// --- text -------------------------------------------------------------------------------------------
+
+namespace {
+
+// Places of a shape stand below each other, to the right.
+using Widths = std::vector<size_t>;
+
+void widen(Widths& widths, const std::vector<std::string>& shape) {
+  if (widths.size() < shape.size()) widths.resize(shape.size());
+  for (size_t i = 0; i < shape.size(); ++i) widths[i] = std::max(widths[i], shape[i].size());
+}
+
+std::string shape_text(const std::vector<std::string>& shape, const Widths& widths) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    out += fmt::format("{}{:>{}}", i == 0 ? "" : ", ", shape[i], widths[i]);
+  }
+  return out + "]";
+}
+
+/// Columns of text; a row that is one dash is a rule.
+class TextTable {
+ public:
+  explicit TextTable(size_t columns) : widths_(columns) {}
+
+  void add(std::vector<std::string> cells) {
+    for (size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], cells[i].size());
+    rows_.push_back(std::move(cells));
+  }
+  void rule() { rows_.emplace_back(); }
+
+  std::string print(const std::string& title) const {
+    size_t width = 0;
+    for (const size_t w : widths_) width += w + 2;
+    width = std::max(width - 2, title.size());
+    std::string out = fmt::format("{:^{}}", title, width);
+    out.resize(out.find_last_not_of(' ') + 1);
+    out += "\n";
+    for (const auto& row : rows_) {
+      if (row.empty()) {
+        out += std::string(width, '-') + "\n";
+        continue;
+      }
+      std::string line;
+      for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths_[i]);
+      line.resize(line.find_last_not_of(' ') + 1);
+      out += line + "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::vector<size_t> widths_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+void add_rows(TextTable& text, const SummaryBlock& block, const Widths& widths,
+              const SummaryOptions& options) {
+  bool in_outputs = false, first = true;
+  const auto head = [&](const char* word) {
+    std::vector<std::string> cells{first ? block.name : "", word};
+    cells.resize(3 + (options.shapes ? 1 : 0) + (options.types ? 1 : 0));
+    text.add(std::move(cells));
+    first = false;
+  };
+  if (block.rows.empty() || !block.rows.front().is_output) head("Inputs:");
+  for (const SummaryRow& row : block.rows) {
+    if (row.is_output && !in_outputs) head("Outputs:");
+    in_outputs = row.is_output;
+    const size_t lines = std::max<size_t>({1, options.shapes ? row.shapes.size() : 0,
+                                           row.connections.size()});
+    for (size_t i = 0; i < lines; ++i) {
+      std::vector<std::string> cells{"", i == 0 ? "  " + row.key : ""};
+      if (options.shapes) {
+        const bool has_shape = i < row.shapes.size();
+        cells.push_back(has_shape ? shape_text(row.shapes[i], widths) : i == 0 ? "--" : "");
+      }
+      if (options.types) cells.push_back(i == 0 ? row.type : "");
+      const bool linked = i < row.connections.size();
+      cells.push_back(linked ? row.connections[i] : i == 0 ? "--" : "");
+      text.add(std::move(cells));
+    }
+  }
+}
+
+}  // namespace
+
+std::string print_summary(const std::vector<SummaryTable>& tables, const SummaryOptions& options) {
+  std::string out;
+  for (const SummaryTable& table : tables) {
+    Widths widths;
+    for (const SummaryBlock& block : table.blocks) {
+      for (const SummaryRow& row : block.rows) {
+        for (const auto& shape : row.shapes) widen(widths, shape);
+      }
+    }
+    std::vector<std::string> head{"Model Name", "Keys"};
+    if (options.shapes) head.push_back("Shapes");
+    if (options.types) head.push_back("Types");
+    head.push_back("Connections");
+    TextTable text(head.size());
+    text.rule();
+    text.add(std::move(head));
+    for (const SummaryBlock& block : table.blocks) {
+      text.rule();
+      add_rows(text, block, widths, options);
+    }
+    text.rule();
+    if (!out.empty()) out += "\n";
+    out += text.print(table.title);
+  }
+  return out;
+}
+
+}  // namespace mithril::model
