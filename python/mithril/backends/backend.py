@@ -409,7 +409,11 @@ class Backend(ABC):
 
     def _apply(self, op: str, *operands: Any, **attributes: Any) -> Any:
         """One op on values: operands become arrays of this backend, of one dtype if they must."""
-        operands = tuple(self._operand(x) for x in operands)
+        # Lists of numbers are data where data are expected, and attributes (shapes, axes) else.
+        operands = tuple(
+            self.tensor(x) if _is_numbers(x) and (i == 0 or op in _PROMOTING) else self._operand(x)
+            for i, x in enumerate(operands)
+        )
         if op in _PROMOTING:
             operands = self._promoted(operands)
         with self._scope():
@@ -474,6 +478,11 @@ class Backend(ABC):
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return function
+
+
+def _is_numbers(value: Any) -> bool:
+    """A list of numbers (which is data), unlike a list of arrays or a tuple (an attribute)."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], int | float | list)
 
 
 _ORDER = {name: rank for rank, name in enumerate(

@@ -196,7 +196,8 @@ class JaxBackend(AutogradBackend):
         return np.asarray(array)
 
     def from_numpy(self, array: np.ndarray) -> Any:
-        return self._adopt(np.asarray(array))
+        array = np.asarray(array)
+        return self._adopt(array.astype(array.dtype.newbyteorder("="), copy=False))
 
     # -------------------------------------------------------------- differentiation and tracing
 

@@ -1,0 +1,205 @@
+// Graphs as text in, Python text out.
+#include "emit/python.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/tensor_data.h"
+#include "ir/text.h"
+
+namespace mithril::emit {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+ir::Graph graph(std::string_view text) {
+  auto parsed = ir::parse(text);
+  EXPECT_TRUE(parsed.ok()) << parsed.error().text();
+  return parsed.ok() ? std::move(*parsed) : ir::Graph();
+}
+
+ir::Target numpy() {
+  ir::Target out;
+  out.name = "numpy";
+  out.keeps_whole = {"add",    "argmax", "concat",  "full", "linear",
+                     "matmul", "relu",   "reshape", "sum",  "sum_to"};
+  return out;
+}
+
+std::string emitted(const ir::Graph& g) {
+  auto source = python(g, numpy());
+  return source.ok() ? source->text : "error: " + source.error().text();
+}
+
+TEST(Python, PrintsANodeALineWithItsPath) {
+  EXPECT_EQ(emitted(graph(R"(graph mlp<f32, i64>(%x: f32[b, 4], %w: f32[4, 8] param) {
+  %0 = matmul(%x, %w) : f32[b, 8]  # mlp.linear_1
+  %1 = relu(%0) : f32[b, 8]  # mlp.relu_1
+  return y=%1
+})")),
+            R"(def evaluate(v0, v1):
+    v2 = ops.matmul(v0, v1)  # mlp.linear_1
+    v3 = ops.relu(v2); del v2  # mlp.relu_1
+    return (v3,)
+)");
+}
+
+TEST(Python, WritesPointwiseOpsWithoutAFunctionFromTheirExpression) {
+  EXPECT_EQ(emitted(graph(R"(graph m<f32, i64>(%x: f32[b]) {
+  %0 = tanh(%x) : f32[b]
+  %1 = square(%0) : f32[b]
+  %2 = leaky_relu(%1, slope=0.2) : f32[b]
+  return y=%2
+})")),
+            R"(def evaluate(v0):
+    v1 = ops.tanh(v0)
+    v2 = ops.multiply(v1, v1); del v1
+    v4 = ops.where(ops.greater(v2, 0.0), v2, ops.multiply(v2, 0.2)); del v2
+    return (v4,)
+)");
+}
+
+TEST(Python, TakesTheInstructionWhereAFunctionHasItsName) {
+  // The function `add` is the instruction; the op adds bools by "or".
+  EXPECT_THAT(emitted(graph(R"(graph m<f32, i64>(%x: bool[b], %y: bool[b]) {
+  %0 = add(%x, %y) : bool[b]
+  return y=%0
+})")),
+              HasSubstr("v2 = ops.bitwise_or(v0, v1)\n"));
+}
+
+TEST(Python, PassesAttributesByName) {
+  EXPECT_EQ(emitted(graph(R"(graph m<f32, i64>(%x: f32[b, 4]) {
+  %0 = sum(%x, axis=1, keepdim=true) : f32[b, 1]
+  %1 = concat(_, %0, %x, axis=-1) : f32[b, 5]
+  return y=%1
+})")),
+            R"(def evaluate(v0):
+    v1 = ops.sum(v0, axis=1, keepdim=True)
+    v2 = ops.concat(input=[v1, v0], axis=-1); del v1
+    return (v2,)
+)");
+}
+
+TEST(Python, CastsToTheTypeThatTheEngineChose) {
+  EXPECT_THAT(emitted(graph(R"(graph m<f32, i32>(%x: f32[b, 4]) {
+  %0 = argmax(%x, axis=1) : i32[b]
+  return y=%0
+})")),
+              HasSubstr("v1 = ops.astype(ops.argmax(v0, axis=1, keepdim=False), ops.int32)\n"));
+}
+
+TEST(Python, SpellsNumbersWhereTheyAreUsed) {
+  EXPECT_EQ(emitted(graph(R"(graph m<f32, i64>(%x: f32[b]) {
+  %0 = constant(value=0.5, dtype=f32) : f32[]
+  %1 = multiply(%x, %0) : f32[b]
+  %2 = add(%0, %0) : f32[]
+  return y=%1, z=%2, half=%0
+})")),
+            R"(def evaluate(v0):
+    v2 = ops.multiply(v0, 0.5)
+    v3 = ops.add(ops.scalar(0.5, ops.float32), ops.scalar(0.5, ops.float32))
+    return (v2, v3, ops.scalar(0.5, ops.float32),)
+)");
+}
+
+TEST(Python, HandsTensorLiteralsOverBesideTheText) {
+  const ir::Graph g = graph(R"(graph m<f32, i64>(%x: f32[2]) {
+  %0 = constant(value=tensor<f32[2]>(1.0, 2.0)) : f32[2]
+  %1 = add(%x, %0) : f32[2]
+  return y=%1
+})");
+  auto source = python(g, numpy());
+  ASSERT_TRUE(source.ok()) << source.error().text();
+  EXPECT_EQ(source->text, R"(def evaluate(v0):
+    v1 = C[0]
+    v2 = ops.add(v0, v1); del v1
+    return (v2,)
+)");
+  ASSERT_EQ(source->constants.size(), 1U);
+  EXPECT_EQ(source->constants[0].as_tensor()->shape, std::vector<int64_t>{2});
+}
+
+TEST(Python, ReadsSizesFromTheFirstTensorThatShowsThem) {
+  EXPECT_EQ(emitted(graph(R"(graph m<f32, i64>(%x: f32[2*N, 3], %y: f32[N]) {
+  %0 = reshape(%x, shape=('N', 6)) : f32[N, 6]
+  return y=%0
+})")),
+            R"(def evaluate(v0, v1):
+    n0 = v1.shape[0]
+    v2 = ops.reshape(v0, shape=(n0, 6))
+    return (v2,)
+)");
+}
+
+TEST(Python, InvertsLinearSizes) {
+  EXPECT_THAT(emitted(graph(R"(graph m<f32, i64>(%x: f32[2*N + 3, 3]) {
+  %0 = full(shape=('N', 6), value=1.0, dtype=f32) : f32[N, 6]
+  return y=%0
+})")),
+              HasSubstr("n0 = (v0.shape[0] - 3) // 2\n"));
+}
+
+TEST(Python, NamesTheSizeThatNothingShows) {
+  EXPECT_EQ(emitted(graph(R"(graph m<f32, i64>(%x: f32[N*M]) {
+  %0 = reshape(%x, shape=('N', 'M')) : f32[N, M]
+  return y=%0
+})")),
+            "error: reshape: the size N is needed, and no input or earlier result shows it\n"
+            "  help: give it in shapes=");
+}
+
+TEST(Python, ReturnsNewStatesAfterTheOutputs) {
+  EXPECT_THAT(emitted(graph(R"(graph m<f32, i64>(%x: f32[4], %s: f32[4] state) {
+  %0 = add(%x, %s) : f32[4]
+  %1 = tanh(%0) : f32[4]
+  state %s <- %0 = 0.0
+  return y=%1
+})")),
+              HasSubstr("return (v3, v2,)\n"));
+}
+
+TEST(Python, RefusesAnOpThatNothingRuns) {
+  EXPECT_EQ(emitted(graph(R"(graph m<f32, i64>(%x: f32[4, 3], %i: i64[2]) {
+  %0 = gather(%x, %i) : f32[2, 3]
+  return y=%0
+})")),
+            "error: gather: the numpy backend cannot run it: it has no function of that name");
+}
+
+// Names are labels: none of them may reach the text but in a comment, escaped.
+TEST(Python, HostileNamesNeverBecomeCode) {
+  const std::string evil[] = {"x\nimport os",
+                              "\"); raise SystemExit  #",
+                              "'''",
+                              "*/ ?\?/",
+                              std::string("nul\0byte", 8),
+                              "\xe2\x80\xa8line",
+                              "\\",
+                              "v0",
+                              "ops",
+                              "lambda"};
+  ir::Graph g = graph(R"(graph m<f32, i64>(%x: f32[b]) {
+  %0 = relu(%x) : f32[b]
+  return y=%0
+})");
+  const std::string harmless = emitted(g);
+  for (const std::string& name : evil) {
+    g.name = name;
+    g.value(g.inputs[0]).name = name;
+    g.outputs[0].name = name;
+    EXPECT_EQ(emitted(g), harmless);
+    core::Location place;
+    place.path = name;
+    g.nodes[0].location = g.add_location(place);
+    const std::string with_path = emitted(g);
+    EXPECT_THAT(with_path, HasSubstr("# " + ir::escape_comment(name)));
+    EXPECT_EQ(std::count(with_path.begin(), with_path.end(), '\n'), 3);
+    for (const char c : with_path) EXPECT_TRUE(c == '\n' || (c >= ' ' && c < 127));
+    g.nodes[0].location = 0;
+  }
+}
+
+}  // namespace
+}  // namespace mithril::emit
