@@ -1,0 +1,1 @@
+"""Checking models and backends against an independent oracle."""

@@ -1,0 +1,513 @@
+"""The oracle for gradients: the text of a graph, run eagerly by PyTorch in float64.
+
+Forward functions are PyTorch's own; what has no gradient is left to `oracle_ops.py`. Gradients at
+kinks are part of an op's definition (relu and abs 0, clamp on a limit 1, ties shared, leaky_relu
+the slope, x ** 0 at 0 0, sqrt inf, the first maximum of a pooling window). PyTorch's rule is the
+same, but for these, which are written differently here:
+
+- max_pool2d: which of equal elements PyTorch takes is not documented: the window's elements are
+  stacked, and the first maximum is taken;
+- max and min over several axes: amax and amin share among ties, max(dim=) does not;
+- softplus: PyTorch's is linear beyond a threshold; logsigmoid is exact;
+- prod of several axes, negative steps, asymmetric padding: PyTorch has none, they are composed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from mithril.testing import oracle, oracle_ops
+from mithril.testing.oracle_ops import NO_PADDING, axes_tuple, pair, pair_of_pairs
+
+
+def held(value: Any) -> Any:
+    """A NumPy result as a tensor; host values as they are."""
+    if isinstance(value, np.ndarray | np.generic):
+        return torch.as_tensor(np.array(value))
+    return value
+
+
+def plain(value: Any) -> Any:
+    return value.detach().numpy() if isinstance(value, torch.Tensor) else value
+
+
+def through_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An op without gradient."""
+
+    def run(*args: Any, **attrs: Any) -> Any:
+        results = function(*map(plain, args), **{k: plain(v) for k, v in attrs.items()})
+        return tuple(map(held, results)) if isinstance(results, tuple) else held(results)
+
+    run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return run
+
+
+def real(x: Any) -> torch.Tensor:
+    return torch.as_tensor(x).to(torch.float64)
+
+
+def both(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """PyTorch's function where a float takes part, else the oracle's (bools, wrapping integers)."""
+    exact = oracle_ops.SIMPLE[name]
+    signature = inspect.signature(exact)
+
+    def run(*args, **attrs):
+        left, right, *_ = signature.bind(*args, **attrs).args
+        if any(torch.as_tensor(x).is_floating_point() for x in (left, right)):
+            return function(real(left), real(right))
+        return held(np.asarray(exact(plain(left), plain(right))))
+
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
+
+
+def one(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """A function of one operand; `name`: integers keep their type and are the oracle's."""
+
+    def run(input):
+        if name is not None and not input.is_floating_point():
+            return held(oracle_ops.SIMPLE[name](plain(input)))
+        return function(real(input))
+
+    return run
+
+
+def clamp(input, min_val=None, max_val=None):
+    if not input.is_floating_point():
+        return held(oracle_ops.clamp(plain(input), min_val, max_val))
+    return input if min_val is None and max_val is None else torch.clamp(input, min_val, max_val)
+
+
+def where(cond, input1, input2):
+    return torch.where(cond, input1, input2)
+
+
+def cast(input, dtype):
+    floats = input.is_floating_point() and dtype == "float64"
+    return input if floats else held(oracle_ops.cast(plain(input), dtype))
+
+
+def leaky_relu(input, slope=0.01):
+    x = real(input)
+    return torch.where(x > 0, x, x * slope)
+
+
+def softplus(input, beta=1.0):
+    return -F.logsigmoid(-real(input) * beta) / beta
+
+
+def gelu(input, approximate=False):
+    return F.gelu(real(input), approximate="tanh" if approximate else "none")
+
+
+def as_rows(x: torch.Tensor, axis: Any) -> torch.Tensor:
+    """The axes merged into one, the last."""
+    axes = sorted(axes_tuple(axis, x.ndim))
+    kept = [a for a in range(x.ndim) if a not in axes]
+    count = int(np.prod([x.shape[a] for a in axes], dtype=int))
+    return x.permute(*kept, *axes).reshape(*(x.shape[a] for a in kept), count)
+
+
+def log_softmax(input, axis=-1):
+    x = real(input)
+    if axis is None:
+        return F.log_softmax(x.reshape(-1), 0).reshape(x.shape)
+    return F.log_softmax(x, axis)
+
+
+def softmax(input, axis=-1):
+    return torch.exp(log_softmax(input, axis))
+
+
+def reduction(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def reduce(input, axis=None, keepdim=False):
+        if not input.is_floating_point() and name not in ("mean", "variance"):
+            return held(oracle_ops.SIMPLE[name](plain(input), axis, keepdim))
+        x = real(input)
+        result = function(as_rows(x, axis))
+        return unreduced(result, x, axis) if keepdim else result
+
+    return reduce
+
+
+def unreduced(result: torch.Tensor, x: torch.Tensor, axis: Any) -> torch.Tensor:
+    axes = axes_tuple(axis, x.ndim)
+    return result.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
+
+
+def variance(input, axis=None, keepdim=False, correction=0.0):
+    x = real(input)
+    rows = as_rows(x, axis)
+    freedom = rows.shape[-1] - correction
+    result = ((rows - rows.mean(-1, keepdim=True)) ** 2).sum(-1) / freedom
+    return unreduced(result, x, axis) if keepdim else result
+
+
+def cumsum(input, axis=-1):
+    if not input.is_floating_point():
+        return held(oracle_ops.SIMPLE["cumsum"](plain(input), axis))
+    return torch.cumsum(input, axis)
+
+
+def linear(weight, input, bias=None, dimension=None, use_bias=True):
+    return F.linear(real(input), weight, bias)
+
+
+# --- convolution, pooling ------------------------------------------------------------------------
+
+
+def zero_pad(x: torch.Tensor, padding: Any, value: float = 0.0) -> torch.Tensor:
+    (top, bottom), (left, right) = padding
+    return F.pad(x, (left, right, top, bottom), value=value)
+
+
+def conv2d(input, weight, stride=(1, 1), padding=NO_PADDING, dilation=(1, 1), groups=1):
+    return F.conv2d(zero_pad(real(input), padding), weight, None, stride, 0, dilation, groups)
+
+
+def adjoint(function: Callable[..., Any], at: torch.Tensor, cotangent: Any) -> torch.Tensor:
+    """What PyTorch makes of a cotangent; can be differentiated again."""
+    at = at.detach().requires_grad_()
+    return torch.autograd.grad(function(at), at, cotangent, create_graph=True)[0]
+
+
+def conv2d_dx(cotangent, weight, shape, stride=(1, 1), padding=NO_PADDING, dilation=(1, 1),
+              groups=1):  # fmt: skip
+    zeros = torch.zeros(shape, dtype=torch.float64)
+    return adjoint(lambda x: conv2d(x, weight, stride, padding, dilation, groups), zeros, cotangent)
+
+
+def conv2d_dw(input, cotangent, shape, stride=(1, 1), padding=NO_PADDING, dilation=(1, 1),
+              groups=1):  # fmt: skip
+    zeros = torch.zeros(tuple(shape), dtype=torch.float64)
+    return adjoint(lambda w: conv2d(input, w, stride, padding, dilation, groups), zeros, cotangent)
+
+
+def convolution2d(weight, padding=(0, 0), stride=(1, 1), dilation=(1, 1), input=None, bias=None,
+                  groups=1, kernel_size=None, out_channels=None, use_bias=True):  # fmt: skip
+    pads = pair_of_pairs(padding, weight.shape[2:])
+    y = conv2d(input, weight, pair(stride), pads, pair(dilation), groups)
+    return y if bias is None else y + bias
+
+
+def windows(x, kernel_size, stride, padding, dilation, fill):
+    padded = zero_pad(real(x), padding, fill)
+    shape = oracle_ops.window_count(padded, kernel_size, stride, dilation)
+    places = oracle_ops.taps(kernel_size, stride, dilation, shape)
+    return torch.stack([padded[where] for _, where in places])
+
+
+def max_pool2d_pick(input, value, like, kernel_size, stride, padding=NO_PADDING, dilation=(1, 1)):
+    chosen = oracle_ops.first_maxima(plain(input), kernel_size, stride, padding, dilation)
+    values = windows(value, kernel_size, stride, padding, dilation, 0.0)
+    return torch.gather(values, 0, torch.as_tensor(chosen)[None])[0]
+
+
+def max_pool2d(input, kernel_size, stride, padding=NO_PADDING, dilation=(1, 1)):
+    return max_pool2d_pick(input, input, None, kernel_size, stride, padding, dilation)
+
+
+def max_pool2d_grad(input, cotangent, kernel_size, stride, padding=NO_PADDING, dilation=(1, 1)):
+    def pick(value):
+        return max_pool2d_pick(input, value, None, kernel_size, stride, padding, dilation)
+
+    return adjoint(pick, torch.zeros_like(input), cotangent)
+
+
+def avg_pool2d(input, kernel_size, stride, padding=NO_PADDING, dilation=(1, 1)):
+    return windows(input, kernel_size, stride, padding, dilation, 0.0).mean(0)
+
+
+def avg_pool2d_grad(cotangent, shape, kernel_size, stride, padding=NO_PADDING, dilation=(1, 1)):
+    zeros = torch.zeros(tuple(shape), dtype=torch.float64)
+    return adjoint(
+        lambda x: avg_pool2d(x, kernel_size, stride, padding, dilation), zeros, cotangent
+    )
+
+
+def pooling_layer(pool: Callable[..., Any]) -> Callable[..., Any]:
+    def layer(kernel_size, stride=None, padding=(0, 0), input=None, dilation=1):
+        size = pair(kernel_size)
+        step = size if stride is None else pair(stride)
+        return pool(real(input), size, step, pair_of_pairs(padding, size), pair(dilation))
+
+    return layer
+
+
+# --- norms, attention, losses --------------------------------------------------------------------
+
+
+def layer_norm(input, eps=1e-5, weight=None, bias=None, use_scale=True, use_bias=True):
+    return F.layer_norm(real(input), input.shape[-1:], weight, bias, float(eps))
+
+
+def flat(x: torch.Tensor | None) -> torch.Tensor | None:
+    return None if x is None else x.reshape(-1)
+
+
+def batch_norm2d(input, running_mean, running_var, weight=None, bias=None, num_features=None,
+                 use_scale=True, use_bias=True, eps=1e-5, momentum=0.1, mode=None):  # fmt: skip
+    train = mode == "train"
+    mean, var = running_mean, running_var
+    new_mean, new_var = running_mean, running_var
+    if train:
+        new_mean, new_var = running_mean.detach().clone(), running_var.detach().clone()
+        mean, var = new_mean, new_var  # PyTorch moves them
+    y = F.batch_norm(real(input), mean, var, flat(weight), flat(bias), train, momentum, eps)
+    return y, new_mean, new_var
+
+
+def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=None, is_causal=True,
+                                 scale=None, use_attn_mask=False):  # fmt: skip
+    q, k, v = real(query), real(key), real(value)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale=scale)
+
+
+def thresholded_log(x, robust, threshold, smallest):
+    if not robust:
+        return torch.log(x)
+    limit = torch.as_tensor(smallest if isinstance(threshold, str) else threshold).to(x.dtype)
+    size = x.abs()
+    small = size < limit
+    tangent = torch.log(limit) + size / limit - 1.0
+    return torch.where(small, tangent, torch.log(torch.where(small, limit, size)))
+
+
+def cross_entropy(input, target, weights=False, categorical=True, threshold="MIN_POSITIVE_NORMAL",
+                  robust=False, input_type="logits", safe_shapes=True, *, smallest):  # fmt: skip
+    x = real(input)
+    if input_type == "logits":
+        logarithm = F.log_softmax(x, 1)
+    elif input_type == "probs":
+        logarithm = thresholded_log(x, robust, threshold, smallest)
+    else:
+        logarithm = x
+    shares = plain(target)
+    if categorical:
+        classes = np.arange(x.shape[1]).reshape((-1,) + (1,) * (x.ndim - 2))
+        shares = (np.expand_dims(shares, 1) == classes).astype(np.float64)
+    weight = held(np.broadcast_to(oracle_ops.class_weights(plain(weights), shares), shares.shape))
+    if not categorical:
+        return -(weight * target * logarithm).sum(1)
+    picked = torch.as_tensor(np.asarray(plain(target), np.int64))[:, None]
+    return -(logarithm.gather(1, picked) * weight.gather(1, picked))[:, 0]
+
+
+def binary_cross_entropy(input, target, pos_weight=1.0, threshold="MIN_POSITIVE_NORMAL",
+                         robust=False, input_type="logits", safe_shapes=True, *,
+                         smallest):  # fmt: skip
+    x, t = real(input), real(target)
+    p = pos_weight
+    if isinstance(p, str):
+        p = ((1.0 - t.mean()) / t.mean()).detach()
+    if input_type == "logits":
+        positive = torch.as_tensor(p, dtype=torch.float64)
+        return F.binary_cross_entropy_with_logits(x, t, reduction="none", pos_weight=positive)
+    yes = thresholded_log(x, robust, threshold, smallest)
+    return -p * t * yes - (1.0 - t) * thresholded_log(1.0 - x, robust, threshold, smallest)
+
+
+# --- movement, indexing --------------------------------------------------------------------------
+
+
+def concat(axis=0, *input):
+    operands = [x.reshape(-1) for x in input] if axis is None else list(input)
+    return torch.cat(operands, 0 if axis is None else axis)
+
+
+def expand_dims(input, axis):
+    axes = axes_tuple(axis, input.ndim + (1 if isinstance(axis, int) else len(axis)))
+    for a in sorted(axes):
+        input = input.unsqueeze(a)
+    return input
+
+
+def squeeze(input, axis=None):
+    return input.squeeze() if axis is None else input.squeeze(axis)
+
+
+def flatten(input, start_dim=1, end_dim=-1):
+    return torch.flatten(input, start_dim, end_dim)
+
+
+def pad(input, pad_width):
+    widths = np.broadcast_to(np.asarray(pad_width, int), (input.ndim, 2))
+    return F.pad(input, [int(n) for pair in widths[::-1] for n in pair])
+
+
+def sum_to(input, like):
+    return input.sum_to_size(like.shape)
+
+
+def places(shape: tuple[int, ...], operands: tuple, index: Any) -> torch.Tensor:
+    """Where NumPy's indexing finds each element, as numbers into the flattened operand."""
+    numbers = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+    chosen = oracle_ops.selection(tuple(plain(o) for o in operands), index)
+    return torch.as_tensor(np.array(numbers[chosen]))
+
+
+def index(input, *operands, index=None):
+    if isinstance(input, tuple | list):
+        return oracle_ops.index(input, *operands, index=index)
+    found = places(tuple(input.shape), operands, index)
+    return input.reshape(-1)[found.reshape(-1)].reshape(found.shape)
+
+
+def index_add(input, value, *operands, index=None):
+    found = places(tuple(input.shape), operands, index)
+    values = value.broadcast_to(found.shape).reshape(-1).to(input.dtype)
+    return input.reshape(-1).index_add(0, found.reshape(-1), values).reshape(input.shape)
+
+
+def embedding_grad(value, indices, shape):
+    rows = value.reshape(indices.numel(), *value.shape[indices.ndim :])
+    zeros = torch.zeros(tuple(shape), dtype=value.dtype)
+    return zeros.index_add(0, indices.reshape(-1).to(torch.int64), rows)
+
+
+def dropout(input, rng_key=None, p=0.5, mode=None):
+    ones = np.ones(tuple(input.shape))
+    mask, new_key = oracle_ops.dropout(ones, plain(rng_key), p, mode)
+    return real(input) * held(mask), held(new_key)
+
+
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
+    "add": both(torch.add, "add"),
+    "subtract": both(torch.sub, "subtract"),
+    "multiply": both(torch.mul, "multiply"),
+    "divide": lambda numerator, denominator: real(numerator) / real(denominator),
+    "mod": both(torch.remainder, "mod"),
+    "power": both(torch.pow, "power"),
+    "maximum": both(torch.maximum, "maximum"),
+    "minimum": both(torch.minimum, "minimum"),
+    "clamp": clamp,
+    "where": where,
+    "negate": one(torch.neg, "negate"),
+    "abs": one(torch.abs, "abs"),
+    "stop_gradient": lambda input: input.detach(),
+    "square": one(torch.square),
+    "exp": one(torch.exp),
+    "expm1": one(torch.expm1),
+    "log": one(torch.log),
+    "log1p": one(torch.log1p),
+    "sqrt": one(torch.sqrt),
+    "rsqrt": one(torch.rsqrt),
+    "sin": one(torch.sin),
+    "cos": one(torch.cos),
+    "erf": one(torch.erf),
+    "cast": cast,
+    "sigmoid": one(torch.sigmoid),
+    "tanh": one(torch.tanh),
+    "softplus": softplus,
+    "silu": one(F.silu),
+    "relu": one(F.relu, "relu"),
+    "leaky_relu": leaky_relu,
+    "gelu": gelu,
+    "softmax": softmax,
+    "log_softmax": log_softmax,
+    "sum": reduction(lambda rows: rows.sum(-1), "sum"),
+    "mean": reduction(lambda rows: rows.mean(-1), "mean"),
+    "prod": reduction(lambda rows: rows.prod(-1), "prod"),
+    "max": reduction(lambda rows: rows.amax(-1), "max"),
+    "min": reduction(lambda rows: rows.amin(-1), "min"),
+    "variance": variance,
+    "cumsum": cumsum,
+    "matmul": both(torch.matmul, "matmul"),
+    "linear": linear,
+    "conv2d": conv2d,
+    "conv2d_dx": conv2d_dx,
+    "conv2d_dw": conv2d_dw,
+    "convolution2d": convolution2d,
+    "max_pool2d": max_pool2d,
+    "max_pool2d_grad": max_pool2d_grad,
+    "max_pool2d_pick": max_pool2d_pick,
+    "avg_pool2d": avg_pool2d,
+    "avg_pool2d_grad": avg_pool2d_grad,
+    "max_pooling2d": pooling_layer(max_pool2d),
+    "avg_pooling2d": pooling_layer(avg_pool2d),
+    "layer_norm": layer_norm,
+    "batch_norm2d": batch_norm2d,
+    "scaled_dot_product_attention": scaled_dot_product_attention,
+    "squared_error": both(lambda x, t: (x - t) ** 2, "squared_error"),
+    "absolute_error": both(lambda x, t: (x - t).abs(), "absolute_error"),
+    "transpose": lambda input, axes=None: input.permute(
+        tuple(range(input.ndim))[::-1] if axes is None else axes_tuple(axes, input.ndim)
+    ),
+    "swapaxes": lambda input, axis1, axis2: input.swapaxes(axis1, axis2),
+    "reshape": lambda input, shape: input.reshape(tuple(shape)),
+    "flatten": flatten,
+    "squeeze": squeeze,
+    "expand_dims": expand_dims,
+    "broadcast_to": lambda input, shape: input.broadcast_to(tuple(shape)),
+    "broadcast_like": lambda input, like: input.broadcast_to(like.shape),
+    "sum_to": sum_to,
+    "concat": concat,
+    "pad": pad,
+    "index": index,
+    "index_add": index_add,
+    "gather": lambda input, indices: input[indices.to(torch.int64)],
+    "embedding_grad": embedding_grad,
+    "embedding": lambda input, weight, num_embeddings=None, dim=None: weight[input.to(torch.int64)],
+    "buffer": lambda input: input,
+    "dropout": dropout,
+}
+
+
+def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
+    smallest = oracle_ops.SMALLEST_NORMAL[float_dtype]
+    exact = {name: through_numpy(f) for name, f in oracle_ops.ops_for(float_dtype).items()}
+    losses = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
+    bound = {name: partial(f, smallest=smallest) for name, f in losses.items()}
+    return exact | DIFFERENTIABLE | bound
+
+
+def evaluate(
+    text: str, inputs: Mapping[str, Any], *, float_dtype: str = "float64"
+) -> oracle.Result:
+    """As `oracle.evaluate`, on tensors; inputs that require gradients are differentiable."""
+
+    def given(value: Any, type_: oracle.Type) -> Any:
+        if type_.dtype is None:
+            return value
+        tensor = torch.as_tensor(value)
+        floats = oracle.DTYPES[type_.dtype].startswith(("float", "bfloat"))
+        return tensor.to(torch.float64) if floats else tensor
+
+    return oracle.run(oracle.parse(text), inputs, ops_for(float_dtype), given)
+
+
+def gradients(
+    text: str,
+    inputs: Mapping[str, Any],
+    cotangents: Mapping[str, Any],
+    wrt: Iterable[str],
+    *,
+    float_dtype: str = "float64",
+) -> dict[str, np.ndarray]:
+    """Gradients of the outputs, weighted by their cotangents, in the inputs `wrt`."""
+    wrt = list(wrt)
+    leaves = {
+        name: torch.tensor(np.asarray(inputs[name], np.float64), requires_grad=True) for name in wrt
+    }
+    outputs = evaluate(text, {**inputs, **leaves}, float_dtype=float_dtype).outputs
+    chosen = [name for name in cotangents if outputs[name].requires_grad]
+    if not chosen:
+        return {name: np.zeros(leaf.shape) for name, leaf in leaves.items()}
+    found = torch.autograd.grad(
+        [outputs[name] for name in chosen],
+        list(leaves.values()),
+        [torch.tensor(np.asarray(cotangents[name], np.float64)) for name in chosen],
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    return {name: gradient.numpy() for name, gradient in zip(wrt, found, strict=True)}
+
+
+__all__ = ["evaluate", "gradients"]
