@@ -320,6 +320,9 @@ def test_empty_reductions_give_the_identity(ops):
 def test_reductions_of_rank_0(ops):
     check(ops.sum(np.array(2.0)), 2.0)
     check(ops.max(np.array(2.0)), 2.0)
+    check(ops.argmax(np.array(2.0)), np.int64(0))
+    check(ops.any(np.array(2.0)), True)
+    check(ops.all(np.array(0.0)), False)
 
 
 def test_sums_of_integers_keep_their_type(ops):

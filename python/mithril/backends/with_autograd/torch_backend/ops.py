@@ -262,7 +262,7 @@ def reduce_min(x, axis, keepdim):
 def _arg_reduce(function, x, axis, keepdim):
     axes = sorted(a % x.ndim for a in _axes(x, axis))
     kept = [a for a in range(x.ndim) if a not in axes]
-    rows = x.permute(*kept, *axes)
+    rows = x.permute((*kept, *axes))
     shape = rows.shape[: len(kept)]
     rows = rows.reshape(*shape, _math.prod(rows.shape[len(kept) :]))
     out = function(rows, -1) if rows.shape[-1] else rows.new_zeros(shape, dtype=_torch.int64)
@@ -281,12 +281,12 @@ def reduce_argmin(x, axis, keepdim):
 
 def reduce_any(x, axis, keepdim):
     axes = _axes(x, axis)
-    return _torch.any(x, axes, keepdim=keepdim) if axes else x
+    return _torch.any(x, axes, keepdim=keepdim) if axes else x != 0
 
 
 def reduce_all(x, axis, keepdim):
     axes = _axes(x, axis)
-    return _torch.all(x, axes, keepdim=keepdim) if axes else x
+    return _torch.all(x, axes, keepdim=keepdim) if axes else x != 0
 
 
 def cumsum(input, axis=0):
