@@ -144,7 +144,6 @@ std::optional<Value> subtract_zero(const Site& site) { return drop_neutral(site,
 const std::unordered_map<std::string_view, Rewrite>& rewrites() {
   static const std::unordered_map<std::string_view, Rewrite> kTable = {
       {"buffer", forward_operand},
-      {"stop_gradient", forward_operand},
       {"cast", forward_if_equal},
       {"broadcast_to", forward_if_equal},
       {"sum_to", resolve_sum_to},
