@@ -7,5 +7,7 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_public(module);
   mithril::bindings::bind_literals(module);
   mithril::bindings::bind_graph(module);
-  // mithril::bindings::bind_model(module);
+  mithril::bindings::bind_model(module);
+  mithril::bindings::bind_runtime(module);
+  mithril::bindings::bind_cpu(module);
 }

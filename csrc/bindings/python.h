@@ -40,5 +40,6 @@ void bind_literals(py::module_& module);
 void bind_graph(py::module_& module);
 void bind_model(py::module_& module);
 void bind_runtime(py::module_& module);
+void bind_cpu(py::module_& module);
 
 }  // namespace mithril::bindings

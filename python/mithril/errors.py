@@ -1,4 +1,4 @@
-"""Errors and warnings. Each error derives from `MithrilError` and from the builtin a user would catch.
+"""Errors and warnings. Each error derives from `MithrilError` and from the fitting builtin.
 
 The engine raises them through `from_core`; `code` (such as "MTH101") names the error in the docs.
 """
@@ -66,7 +66,7 @@ class ShapeError(MithrilError, ValueError):
     code = "MTH101"
 
 
-class ShapeNotKnown(ShapeError):
+class ShapeNotKnown(ShapeError):  # noqa: N818
     """A size is needed that no fact gives yet."""
 
     code = "MTH105"
@@ -90,7 +90,7 @@ class SignatureError(MithrilError, TypeError):
     code = "MTH301"
 
 
-class KeyNotFound(MithrilError, KeyError):
+class KeyNotFound(MithrilError, KeyError):  # noqa: N818
     """An unknown or missing name."""
 
     code = "MTH401"
@@ -150,7 +150,7 @@ class UnsupportedError(MithrilError, NotImplementedError):
     code = "MTH801"
 
 
-class DeviceNotAvailable(MithrilError, RuntimeError):
+class DeviceNotAvailable(MithrilError, RuntimeError):  # noqa: N818
     """A device or library that is not there."""
 
     code = "MTH802"
@@ -234,12 +234,14 @@ class ModeWarning(MithrilWarning):
 
 
 def suggestion(name: str, candidates) -> str:
-    """ ", did you mean 'relu'?" for the nearest candidate, or "". """
+    """ ", did you mean 'relu'?" for the nearest candidate, or ""."""
     import difflib
 
     if not isinstance(name, str) or len(name) > 64:
         return ""
-    near = difflib.get_close_matches(name, [c for c in candidates if len(c) <= 64], 1, 0.6)
+    short = {c.lower(): c for c in candidates if len(c) <= 64 and c != name}
+    found = difflib.get_close_matches(name.lower(), short, 1, 0.6)
+    near = [short[c] for c in found]
     return f", did you mean {near[0]!r}?" if near else ""
 
 

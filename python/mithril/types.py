@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import enum
-from typing import Any, Union
+from typing import Any
 
 from mithril.errors import DTypeError
 
@@ -64,8 +64,8 @@ _ITEM_SIZES = {
     Dtype.bool: 1,
 }
 
-# Further spellings. Python's own `int` and `float` are the objects `int` and `float`, not these
-# names: `as_dtype(int)` is int64, `as_dtype("int")` is int32 as the members `ml.int` and `ml.short`.
+# Further spellings. Python's own `int` is the object, not this name: `as_dtype(int)` is int64,
+# `as_dtype("int")` is int32 as `ml.int` is.
 _ALIASES = {
     "short": Dtype.int16,
     "int": Dtype.int32,
@@ -86,7 +86,7 @@ _ALIASES = {
 }
 _PYTHON = {builtins.int: Dtype.int64, builtins.float: Dtype.float32, builtins.bool: Dtype.bool}
 _BY_NAME = {str(d): d for d in Dtype} | _ALIASES
-DTypeLike = Union[Dtype, str, type, Any]
+DTypeLike = Dtype | str | type | Any
 
 
 def as_dtype(x: DTypeLike) -> Dtype:
@@ -162,6 +162,7 @@ epsilon_table: dict[builtins.int, dict[Constant, builtins.float]] = {
         Constant.STABLE_RECIPROCAL_THRESHOLD: 0.007812809993849843,
     },
 }
+
 
 class _Singleton:
     """A value that stands for the absence of one; compared by identity."""

@@ -3,7 +3,6 @@
 import pickle
 
 import pytest
-
 from mithril import errors
 from mithril.errors import Fact, KeyNotFound, MithrilError, Place, ShapeError, from_core
 

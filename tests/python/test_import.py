@@ -3,9 +3,8 @@
 import subprocess
 import sys
 
-import pytest
-
 import mithril as ml
+import pytest
 
 
 def run(code: str) -> str:

@@ -1,10 +1,9 @@
 """Element types: members, spellings, dtypes of other libraries."""
 
+import mithril as ml
 import ml_dtypes
 import numpy as np
 import pytest
-
-import mithril as ml
 from mithril.errors import DTypeError
 from mithril.types import Dtype, as_dtype, epsilon_table
 

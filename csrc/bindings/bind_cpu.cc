@@ -1,0 +1,270 @@
+// The engine's CPU: a program that takes and returns NumPy arrays.
+#include <atomic>
+
+#include <pybind11/numpy.h>
+
+#include "bindings/python.h"
+#include "core/checked.h"
+#include "passes/bind_sizes.h"
+#include "program.h"
+#include "runtime/buffer.h"
+#include "runtime/thread_pool.h"
+
+namespace mithril::bindings {
+namespace {
+
+using core::HostValue;
+using core::Status;
+using Sizes = std::vector<std::vector<int64_t>>;
+
+/// New states are outputs after the outputs: the executable knows no other kind.
+ir::Graph with_states_as_outputs(ir::Graph graph) {
+  for (const ir::StateBinding& state : graph.states) {
+    graph.outputs.push_back({"state." + graph.value(state.input).name, state.output});
+  }
+  graph.states.clear();
+  return graph;
+}
+
+py::dtype numpy_dtype(core::DType dtype) {
+  return py::reinterpret_borrow<py::dtype>(from_dtype(dtype).attr("numpy")());
+}
+
+/// Polls Python's signals while the GIL is released.
+struct Interrupt {
+  std::atomic<bool> cancel{false};
+  bool raised = false;
+  static void poll(void* context) {
+    auto& self = *static_cast<Interrupt*>(context);
+    const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() == 0) return;
+    self.raised = true;  // the exception stays set in this thread
+    self.cancel = true;
+  }
+};
+
+/// Contiguous, aligned, and of the machine's byte order with this very dtype object.
+bool is_ready(PyObject* object, const py::object& dtype) {
+  const py::detail::npy_api& api = py::detail::npy_api::get();
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) !=
+      reinterpret_cast<PyObject*>(api.PyArray_Type_)) {
+    return false;
+  }
+  const auto* array = py::detail::array_proxy(object);
+  constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
+  return array->descr == dtype.ptr() && (array->flags & kWanted) == kWanted;
+}
+
+class CpuProgram {
+ public:
+  CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool)
+      : program_(with_states_as_outputs(std::move(graph))), pool_(std::move(pool)) {
+    const ir::Graph& made = program_.graph();
+    for (const ir::ValueId input : made.inputs) {
+      input_names_.push_back(interned(made.value(input).name));
+      input_dtypes_.push_back(dtype_of(made.type(input)));
+      is_param_.push_back(made.value(input).role == ir::Role::kParam);
+      has_state_ = has_state_ || made.value(input).role == ir::Role::kState;
+    }
+    for (const ir::Output& output : made.outputs) {
+      output_names_.push_back(interned(output.name));
+      output_dtypes_.push_back(dtype_of(made.type(output.value)));
+    }
+  }
+
+  /// Ready arrays in the order of the graph's inputs in, fresh arrays out.
+  py::list run(const py::list& inputs) {
+    MITHRIL_CHECK(inputs.size() == input_names_.size(), "wrong number of inputs");
+    Call call;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const py::object input = inputs[i];
+      const bool is_tensor = !input_dtypes_[i].is_none();
+      MITHRIL_CHECK(!is_tensor || is_ready(input.ptr(), input_dtypes_[i]), "input {} is not ready",
+                    i);
+      call.add(is_tensor ? input.ptr() : nullptr);
+    }
+    return execute(call);
+  }
+
+  /// {output: array} at once, if every input is ready and no key is left over; else None.
+  py::object evaluate(py::handle params, py::handle data) {
+    if (has_state_ || !PyDict_CheckExact(params.ptr()) || !PyDict_CheckExact(data.ptr())) {
+      return py::none();
+    }
+    const Py_ssize_t given = PyDict_GET_SIZE(params.ptr()) + PyDict_GET_SIZE(data.ptr());
+    if (given != static_cast<Py_ssize_t>(input_names_.size())) return py::none();
+    Call call;
+    for (size_t i = 0; i < input_names_.size(); ++i) {
+      PyObject* source = is_param_[i] ? params.ptr() : data.ptr();
+      PyObject* value = PyDict_GetItemWithError(source, input_names_[i].ptr());
+      if (value == nullptr) {
+        if (PyErr_Occurred()) throw py::error_already_set();
+        return py::none();
+      }
+      if (input_dtypes_[i].is_none() || !is_ready(value, input_dtypes_[i])) return py::none();
+      call.add(value);
+    }
+    const py::list outputs = execute(call);
+    py::dict named;
+    for (size_t i = 0; i < output_names_.size(); ++i) named[output_names_[i]] = outputs[i];
+    return named;
+  }
+
+ private:
+  /// The arrays of a call: kept alive by their own references while the GIL is released.
+  struct Call {
+    Sizes sizes;
+    std::vector<const void*> pointers;
+    std::vector<py::object> held;
+    int64_t elements = 0;
+
+    void add(PyObject* array) {
+      if (array == nullptr) {
+        sizes.emplace_back();
+        pointers.push_back(nullptr);
+        return;
+      }
+      const auto* proxy = py::detail::array_proxy(array);
+      sizes.emplace_back(proxy->dimensions, proxy->dimensions + proxy->nd);
+      pointers.push_back(proxy->data);
+      held.push_back(py::reinterpret_borrow<py::object>(array));
+      elements += core::element_count(sizes.back()).value_or(0);
+    }
+  };
+
+  struct Latest {
+    Sizes sizes;
+    std::shared_ptr<const Specialization> specialization;
+  };
+
+  static py::object dtype_of(const ir::Type& type) {
+    return type.is_tensor ? py::object(numpy_dtype(type.dtype)) : py::object(py::none());
+  }
+
+  static py::object interned(const std::string& name) {
+    PyObject* text =
+        PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "strict");
+    if (text == nullptr) throw py::error_already_set();
+    PyUnicode_InternInPlace(&text);
+    return py::reinterpret_steal<py::object>(text);
+  }
+
+  std::shared_ptr<const Specialization> specialize(const Sizes& sizes) {
+    const std::shared_ptr<const Latest> latest = latest_.load();
+    if (latest && latest->sizes == sizes) return latest->specialization;
+    std::shared_ptr<const Specialization> made;
+    {
+      const py::gil_scoped_release release;
+      made = program_.specialize(sizes).or_throw();
+    }
+    latest_ = std::make_shared<const Latest>(Latest{sizes, made});
+    return made;
+  }
+
+  py::list execute(const Call& call) {
+    const std::shared_ptr<const Specialization> specialization = specialize(call.sizes);
+    std::vector<void*> results;
+    py::list outputs = allocate(*specialization, call.sizes, results);
+    Interrupt interrupt;
+    runtime::RunControl control;
+    control.cancel = &interrupt.cancel;
+    control.poll = Interrupt::poll;
+    control.poll_context = &interrupt;
+    control.pool = pool_.get();
+    Status status = run_plan(*specialization, call, results, control);
+    if (interrupt.raised) throw py::error_already_set();
+    status.or_throw();
+    return outputs;
+  }
+
+  static Status run_plan(const Specialization& specialization, const Call& call,
+                         const std::vector<void*>& results, const runtime::RunControl& control) {
+    constexpr int64_t kWorthReleasing = 2048;  // elements read; below, a run takes microseconds
+    if (call.elements < kWorthReleasing) {
+      return specialization.executable.run(call.pointers, results, control);
+    }
+    const py::gil_scoped_release release;
+    return specialization.executable.run(call.pointers, results, control);
+  }
+
+  py::list allocate(const Specialization& specialization, const Sizes& sizes,
+                    std::vector<void*>& results) const {
+    py::list outputs;
+    for (size_t i = 0; i < output_dtypes_.size(); ++i) {
+      if (output_dtypes_[i].is_none()) {
+        outputs.append(host_output(i, sizes));
+        results.push_back(nullptr);
+        continue;
+      }
+      py::array array = make_array(i, specialization.output_shapes[i]);
+      results.push_back(array.mutable_data());
+      outputs.append(std::move(array));
+    }
+    return outputs;
+  }
+
+  py::array make_array(size_t output, const std::vector<int64_t>& shape) const {
+    const auto dtype = py::reinterpret_borrow<py::dtype>(output_dtypes_[output]);
+    const auto count = core::element_count(shape);
+    const auto bytes = count ? core::checked_mul(*count, dtype.itemsize()) : std::nullopt;
+    if (!bytes) {
+      throw core::ErrorException(core::fail(core::ErrorKind::kMemory, core::Code::kOutOfMemory,
+                                            "an output is larger than memory"));
+    }
+    runtime::Buffer buffer = runtime::Buffer::make(static_cast<size_t>(*bytes)).or_throw();
+    void* data = buffer.data();
+    const py::capsule owner(buffer.release(), [](void* block) {
+      runtime::Buffer::adopt(static_cast<runtime::BufferBlock*>(block));
+    });
+    return py::array(dtype, shape, data, owner);
+  }
+
+  py::object host_output(size_t output, const Sizes& sizes) const {
+    const ir::Graph& graph = program_.graph();
+    const auto& host = graph.value(graph.outputs[output].value).host;
+    if (!host) {
+      throw core::ErrorException(
+          core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                     "output '{}' depends on data and is no tensor: the CPU cannot compute it",
+                     graph.outputs[output].name));
+    }
+    const auto symbols = passes::solve_symbols(graph, sizes).or_throw();
+    return from_host(numbers(*host, symbols));
+  }
+
+  HostValue numbers(const HostValue& value, const std::vector<int64_t>& symbols) const {
+    if (value.is_symbolic()) {
+      const infer::Dim dim = infer::Dim::expression(value.as_symbolic().expr);
+      const auto size = program_.graph().dims.evaluate(dim, symbols);
+      return size ? HostValue(*size) : HostValue();
+    }
+    if (!value.is_sequence()) return value;
+    HostValue::Tuple items;
+    for (const HostValue& item : value.items()) items.push_back(numbers(item, symbols));
+    return value.is_list() ? HostValue::list(std::move(items)) : HostValue::tuple(std::move(items));
+  }
+
+  Program program_;
+  std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
+  std::vector<py::object> input_names_, output_names_;
+  std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
+  std::vector<bool> is_param_;
+  bool has_state_ = false;
+  std::atomic<std::shared_ptr<const Latest>> latest_;
+};
+
+}  // namespace
+
+void bind_cpu(py::module_& module) {
+  py::class_<runtime::ThreadPool, std::shared_ptr<runtime::ThreadPool>>(
+      module, "ThreadPool", "Threads of a backend's own.")
+      .def(py::init<int>(), py::arg("threads"))
+      .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
+  py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
+      .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>>(), py::arg("graph"),
+           py::arg("pool") = nullptr)
+      .def("run", &CpuProgram::run, py::arg("inputs"))
+      .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));
+}
+
+}  // namespace mithril::bindings

@@ -1,0 +1,310 @@
+// Compiling and running: what `python/mithril/compile.py` and the CPU backend are made of.
+#include <pybind11/numpy.h>
+
+#include "backends/cpu/target.h"
+#include "bindings/model_arguments.h"
+#include "bindings/python.h"
+#include "compile.h"
+#include "core/env.h"
+#include "emit/python.h"
+#include "runtime/random.h"
+
+namespace mithril::bindings {
+namespace {
+
+using core::HostValue;
+using CompiledPtr = std::shared_ptr<const Compiled>;
+
+// --- compile --------------------------------------------------------------------------------
+
+passes::PipelineOptions pipeline_options() {
+  passes::PipelineOptions out;
+  for (const core::Env::Switch& pass : core::env().passes) {
+    if (!pass.on) out.off.push_back(pass.name);
+  }
+  out.verify = core::env().verify;
+  return out;
+}
+
+core::DType dtype_of(py::handle object) {
+  const auto dtype = core::parse_dtype(object.cast<std::string>());
+  MITHRIL_CHECK(dtype.has_value(), "no such dtype");
+  return *dtype;
+}
+
+ir::Target to_target(const py::dict& fields) {
+  if (fields["native"].cast<bool>()) {
+    ir::Target out = cpu::target(dtype_of(fields["default_float"]));
+    out.default_int = dtype_of(fields["default_int"]);
+    return out;
+  }
+  ir::Target out;
+  out.name = fields["name"].cast<std::string>();
+  out.default_float = dtype_of(fields["default_float"]);
+  out.default_int = dtype_of(fields["default_int"]);
+  for (const py::handle name : fields["keeps_whole"]) {
+    out.keeps_whole.insert(name.cast<std::string>());
+  }
+  return out;
+}
+
+model::FlattenOptions to_flatten_options(const py::dict& fields) {
+  model::FlattenOptions out;
+  out.data_keys = to_keys(fields["data_keys"]);
+  out.trainable_keys = to_keys(fields["trainable_keys"]);
+  out.discard_keys = to_keys(fields["discard_keys"]);
+  out.constants = to_config<HostValue>(
+      fields["constants"], [](py::handle object) { return to_host(object, "constant_keys"); });
+  out.shapes = to_config<infer::ShapeTemplate>(fields["shapes"], to_template);
+  out.kinds = to_config<infer::KindSet>(
+      fields["kinds"], [](py::handle bits) { return infer::KindSet(bits.cast<uint32_t>()); });
+  out.mode = fields["train"].cast<bool>() ? model::Mode::kTrain : model::Mode::kEval;
+  out.inference = fields["inference"].cast<bool>();
+  out.strict = fields["strict"].cast<bool>();
+  out.safe_names = fields["safe_names"].cast<bool>();
+  out.short_names = fields["short_names"].cast<bool>();
+  out.where = user_location();
+  return out;
+}
+
+CompiledPtr compile_model(const model::Model& model, const py::dict& options,
+                          const py::dict& target) {
+  CompileOptions out;
+  out.flatten = to_flatten_options(options);
+  out.target = to_target(target);
+  out.passes = pipeline_options();
+  const py::gil_scoped_release release;
+  return compile(model, std::move(out)).or_throw();
+}
+
+// --- what a compiled model says of itself ------------------------------------------------------
+
+/// Solves symbols from the sizes of some keys, then tells the sizes of all.
+class Sizes {
+ public:
+  explicit Sizes(const model::FlatGraph& interface)
+      : interface_(interface), symbols_(interface.graph.dims.symbol_count(), -1) {}
+
+  /// {name: sizes}; a typed error when they do not fit the compiled shapes or each other.
+  void learn(const py::dict& given) {
+    for (const auto& [name, object] : given) {
+      const auto sizes = object.cast<std::vector<int64_t>>();
+      if (const model::FlatKey* key = find(name.cast<std::string>())) learn(*key, sizes);
+    }
+    for (const auto& [name, object] : given) {
+      const auto sizes = object.cast<std::vector<int64_t>>();
+      if (const model::FlatKey* key = find(name.cast<std::string>())) check(*key, sizes);
+    }
+  }
+
+  py::object size(infer::Dim dim) const {
+    if (dim.known()) return py::int_(dim.value());
+    const auto size = interface_.graph.dims.evaluate(dim, symbols_);
+    return size ? py::object(py::int_(*size)) : py::object(py::none());
+  }
+
+ private:
+  const model::FlatKey* find(const std::string& name) const {
+    for (const model::FlatKey& key : interface_.keys) {
+      if (key.name == name) return key.rank_known ? &key : nullptr;
+    }
+    return nullptr;
+  }
+
+  void learn(const model::FlatKey& key, const std::vector<int64_t>& sizes) {
+    bool fits = key.shape.size() == sizes.size();
+    for (size_t i = 0; fits && i < sizes.size(); ++i) fits = learn(key.shape[i], sizes[i]);
+    if (!fits) refuse(key, sizes);
+  }
+
+  void check(const model::FlatKey& key, const std::vector<int64_t>& sizes) const {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const infer::Dim dim = key.shape[i];
+      const auto size = dim.known() ? std::optional<int64_t>(dim.value())
+                                    : interface_.graph.dims.evaluate(dim, symbols_);
+      if (size && *size != sizes[i]) refuse(key, sizes);
+    }
+  }
+
+  [[noreturn]] static void refuse(const model::FlatKey& key, const std::vector<int64_t>& sizes) {
+    throw core::ErrorException(core::fail(
+        core::ErrorKind::kShape, core::Code::kShapeData, "'{}' must have shape {}, got {}",
+        key.name, key.shape_text, core::to_string(HostValue::list({sizes.begin(), sizes.end()}))));
+  }
+
+  bool learn(infer::Dim dim, int64_t size) {
+    if (dim.known()) return dim.value() == size;
+    const auto solution = interface_.graph.dims.solve(dim, size);
+    if (!solution) return true;
+    if (!solution->exact || solution->value < 0) return false;
+    int64_t& symbol = symbols_[interface_.graph.dims.symbol_index(solution->symbol)];
+    const bool agrees = symbol < 0 || symbol == solution->value;
+    symbol = solution->value;
+    return agrees;
+  }
+
+  const model::FlatGraph& interface_;
+  std::vector<int64_t> symbols_;
+};
+
+py::object shape_of(const model::FlatKey& key, const Sizes& sizes) {
+  if (!key.rank_known) return py::none();
+  py::list out;
+  for (const infer::Dim dim : key.shape) out.append(sizes.size(dim));
+  return out;
+}
+
+/// (shape, fan_in) of every key, None where unknown, as far as `given` tells.
+py::list solve(const Compiled& self, const py::dict& given) {
+  Sizes sizes(self.interface);
+  sizes.learn(given);
+  py::list out;
+  for (const model::FlatKey& key : self.interface.keys) {
+    const py::object fan_in = key.fan_in ? sizes.size(*key.fan_in) : py::object(py::none());
+    out.append(py::make_tuple(shape_of(key, sizes), fan_in));
+  }
+  return out;
+}
+
+/// Shape of every output as far as `given` tells; None for what is no tensor.
+py::list solve_outputs(const Compiled& self, const py::dict& given) {
+  Sizes sizes(self.interface);
+  sizes.learn(given);
+  const ir::Graph& graph = self.interface.graph;
+  py::list out;
+  for (const ir::Output& output : graph.outputs) {
+    const ir::Type& type = graph.type(output.value);
+    if (!type.is_tensor) {
+      out.append(py::none());
+      continue;
+    }
+    py::list shape;
+    for (const infer::Dim dim : type.shape) shape.append(sizes.size(dim));
+    out.append(shape);
+  }
+  return out;
+}
+
+/// Output -> (dtype or None, shape with None for what is not known).
+py::dict output_types(const Compiled& self) {
+  const py::list shapes = solve_outputs(self, {});
+  py::dict out;
+  size_t i = 0;
+  for (const ir::Output& output : self.typed.outputs) {
+    const ir::Type& type = self.typed.type(output.value);
+    const py::object dtype = type.is_tensor ? from_dtype(type.dtype) : py::object(py::none());
+    out[py::str(output.name)] = py::make_tuple(dtype, shapes[i++]);
+  }
+  return out;
+}
+
+py::dict describe_key(const Compiled& self, const model::FlatKey& key) {
+  static const char* roles[] = {"data", "param", "state", "cotangent"};
+  static const char* inits[] = {"none", "uniform_fan_in", "normal", "zeros", "ones"};
+  py::dict out;
+  const bool typed = key.value != ir::kNoValue && self.typed.is_concrete();
+  out["name"] = key.name;
+  out["role"] = roles[static_cast<int>(key.role)];
+  out["trainable"] = key.trainable;
+  out["is_tensor"] =
+      typed ? self.typed.type(self.typed.find_input(key.name)).is_tensor : key.kinds.is_tensor();
+  out["dtype"] = typed && out["is_tensor"].cast<bool>()
+                     ? from_dtype(self.typed.type(self.typed.find_input(key.name)).dtype)
+                     : py::object(py::none());
+  out["type"] = infer::to_string(key.kinds);
+  out["init"] = inits[static_cast<int>(key.init.kind)];
+  out["initial"] = key.initial ? py::make_tuple(from_host(*key.initial)) : py::tuple();
+  out["shape_text"] = key.shape_text;
+  out["path"] = key.path;
+  return out;
+}
+
+py::list describe_keys(const Compiled& self) {
+  py::list out;
+  for (const model::FlatKey& key : self.interface.keys) out.append(describe_key(self, key));
+  return out;
+}
+
+py::list warnings(const Compiled& self) {
+  py::list out;
+  for (const model::Warning& warning : self.interface.warnings) {
+    out.append(py::make_tuple(warning.category, warning.text));
+  }
+  return out;
+}
+
+py::list states(const Compiled& self) {
+  py::list out;
+  for (const ir::StateBinding& state : self.typed.states) {
+    out.append(py::make_tuple(self.typed.value(state.input).name, from_host(state.initial)));
+  }
+  return out;
+}
+
+ir::Graph gradient(const Compiled& self, std::vector<std::string> outputs,
+                   std::vector<std::string> wrt, std::vector<std::string> unit) {
+  passes::DifferentiateOptions options;
+  options.outputs = std::move(outputs);
+  options.wrt = std::move(wrt);
+  options.unit = std::move(unit);
+  const py::gil_scoped_release release;
+  return self.gradient(options).or_throw();
+}
+
+void bind_compiled(py::module_& module) {
+  py::class_<Compiled, std::shared_ptr<Compiled>>(module, "Compiled",
+                                                  "What compiling a model gives.")
+      .def_property_readonly("keys", &describe_keys)
+      .def("solve", &solve, py::arg("given"))
+      .def("solve_outputs", &solve_outputs, py::arg("given"))
+      .def_property_readonly("output_types", &output_types)
+      .def_property_readonly("outputs", [](const Compiled& self) { return self.interface.outputs; })
+      .def_property_readonly(
+          "differentiable_outputs",
+          [](const Compiled& self) { return self.interface.output_differentiable; })
+      .def_property_readonly("ignored_keys",
+                             [](const Compiled& self) { return self.interface.ignored_keys; })
+      .def_property_readonly("unknown_ranks",
+                             [](const Compiled& self) { return self.interface.unknown_ranks; })
+      .def_property_readonly("warnings", &warnings)
+      .def_property_readonly("states", &states)
+      .def_property_readonly("graph", [](const Compiled& self) { return self.interface.graph; })
+      .def_property_readonly("typed", [](const Compiled& self) { return self.typed; })
+      .def_property_readonly("forward", [](const Compiled& self) { return self.forward; })
+      .def("gradient", &gradient, py::arg("outputs"), py::arg("wrt"), py::arg("unit"));
+}
+
+py::tuple emit_python(const ir::Graph& graph, const py::dict& target) {
+  const emit::PythonSource source = emit::python(graph, to_target(target)).or_throw();
+  py::list constants;
+  for (const HostValue& constant : source.constants) constants.append(from_host(constant));
+  return py::make_tuple(source.text, constants);
+}
+
+std::pair<uint32_t, uint32_t> derive_key(uint64_t seed, const std::string& path) {
+  const runtime::RandomKey key = runtime::derive_key(seed, path);
+  return {key.first, key.second};
+}
+
+/// Drawn in double precision.
+py::array_t<double> random_uniform(uint64_t seed, const std::string& path, double low, double high,
+                                   const std::vector<int64_t>& shape) {
+  py::array_t<double> out(shape);
+  const std::span<double> elements(out.mutable_data(), static_cast<size_t>(out.size()));
+  runtime::fill_uniform(runtime::derive_key(seed, path), low, high, elements);
+  return out;
+}
+
+}  // namespace
+
+void bind_runtime(py::module_& module) {
+  bind_compiled(module);
+  module.def("compile", &compile_model, py::arg("model"), py::arg("options"), py::arg("target"));
+  module.def("emit_python", &emit_python, py::arg("graph"), py::arg("target"),
+             "(text, constants) of a graph for a backend of emitted source.");
+  module.def("derive_key", &derive_key, py::arg("seed"), py::arg("path"));
+  module.def("random_uniform", &random_uniform, py::arg("seed"), py::arg("path"), py::arg("low"),
+             py::arg("high"), py::arg("shape"));
+}
+
+}  // namespace mithril::bindings

@@ -1,0 +1,40 @@
+// What models take from Python: arguments of a connect, facts about keys, shape templates.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/python.h"
+#include "model/model.h"
+
+namespace mithril::bindings {
+
+using model::Connection;
+using model::Connections;
+
+/// NOT_GIVEN, a name (exactly `str`), a Connection, a value, or a nest with Connections in it.
+model::Argument to_argument(py::handle object, const char* what);
+/// {key: argument} in the order given.
+Connections to_connections(const py::dict& arguments);
+/// A list or tuple of sizes, names, None and (name, ...).
+infer::ShapeTemplate to_template(py::handle object);
+/// A name or a Connection.
+model::KeyRef to_key(py::handle object);
+std::vector<model::KeyRef> to_keys(const py::iterable& objects);
+/// MISSING is none.
+std::optional<core::HostValue> to_optional_host(py::handle object, const char* what);
+/// The tuple (name, value, initial, shape, kinds, differentiable); None where nothing is said,
+/// MISSING for no value.
+model::KeySpec to_spec(py::handle object);
+
+template <class T, class Convert>
+model::Config<T> to_config(const py::iterable& pairs, Convert convert) {
+  model::Config<T> out;
+  for (const py::handle item : pairs) {
+    const auto pair = py::reinterpret_borrow<py::tuple>(item);
+    out.emplace_back(to_key(pair[0]), convert(pair[1]));
+  }
+  return out;
+}
+
+}  // namespace mithril::bindings

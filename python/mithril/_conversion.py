@@ -1,0 +1,133 @@
+"""Data as a compiled model wants them: arrays of the backend, in the dtype of each key.
+
+Floats are cast to the key's dtype, integers if all values fit; floats for an integer key are an
+error. `Converter` keeps what was told once.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+from mithril._program import Key, Settings
+from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning
+from mithril.types import Dtype, as_dtype
+
+_logger = logging.getLogger("mithril")
+
+
+def as_numpy(value: Any, what: str) -> Any:
+    """A NumPy array of numbers, lists, or an array of anybody; typed errors name `what`."""
+    import numpy as np
+
+    try:
+        if hasattr(value, "detach"):  # torch: a leaf with requires_grad has no __array__
+            value = value.detach()
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise ArgumentError(f"'{what}': cannot be read as an array: {error}") from error
+    if array.dtype.kind not in "biufV" or array.dtype.names is not None:
+        raise DTypeError(
+            f"'{what}': requires numbers, got elements of type {array.dtype}", code="MTH203"
+        )
+    return array
+
+
+class Converter:
+    """Converts the values of one compiled model."""
+
+    def __init__(self, settings: Settings):
+        self._backend = settings.backend
+        self._strict = settings.strict_dtypes
+        self._is_plan = getattr(settings.backend, "runs_plans", False)
+        self._told: set[str] = set()
+
+    def __call__(self, key: Key, value: Any) -> Any:
+        if not key.is_tensor:
+            return value
+        backend = self._backend
+        if backend._is_native(value) and hasattr(value, "shape"):
+            try:
+                source = backend.dtype(value)
+            except DTypeError:
+                raise self._not_numbers(key, value) from None
+            if source is key.dtype:
+                return self._laid_out(key, value)
+            self._check(key, source, lambda: as_numpy(value, key.name))
+            self._tell(key, source)
+            return self._laid_out(key, backend.cast(value, key.dtype))
+        array = as_numpy(value, key.name)
+        source = self._dtype(key, array)
+        if source is not key.dtype:
+            weak = not hasattr(value, "dtype")  # Python's numbers and lists take any float type
+            if not (weak and source.is_float and key.dtype.is_float):
+                self._check(key, source, lambda: array)
+            if not weak:
+                self._tell(key, source)
+        return self._laid_out(key, backend.tensor(array, key.dtype))
+
+    def _laid_out(self, key: Key, value: Any) -> Any:
+        """Contiguous, aligned and of the machine's byte order, where plans read memory."""
+        if not self._is_plan:
+            return value
+        import numpy as np
+
+        assert key.dtype is not None
+        wanted, flags = key.dtype.numpy(), value.flags
+        if flags.c_contiguous and flags.aligned and value.dtype == wanted:
+            return value if value.dtype is wanted else value.view(wanted)
+        return np.array(value, wanted, order="C")
+
+    def _dtype(self, key: Key, array: Any) -> Dtype:
+        try:
+            return as_dtype(array.dtype)
+        except DTypeError:
+            pass
+        if array.dtype.kind == "u":  # uint16 … uint64 count as int64 if they fit
+            return Dtype.int64
+        raise self._not_numbers(key, array)
+
+    def _not_numbers(self, key: Key, value: Any) -> DTypeError:
+        return DTypeError(
+            f"'{key.name}': requires {key.dtype}, got elements of type {value.dtype}", code="MTH203"
+        )
+
+    def _check(self, key: Key, source: Dtype, values: Any) -> None:
+        target = key.dtype
+        assert target is not None
+        if self._strict:
+            raise DTypeError(f"'{key.name}': requires {target}, got {source}", code="MTH203")
+        if target.is_float or source is Dtype.bool:
+            return
+        if target is Dtype.bool or source.is_float:
+            kind = "integers" if target.is_integer else "bool"
+            raise DTypeError(
+                f"'{key.name}': requires {kind} ({target}), got {source}",
+                code="MTH203",
+                hint="cast the data, if that is what you mean",
+            )
+        self._check_range(key, target, values())
+
+    def _check_range(self, key: Key, target: Dtype, array: Any) -> None:
+        import numpy as np
+
+        if array.size == 0:
+            return
+        info = np.iinfo(target.numpy())
+        for extreme in (int(array.min()), int(array.max())):
+            if not info.min <= extreme <= info.max:
+                raise DataOverflowError(f"'{key.name}': {extreme} does not fit {target}")
+
+    def _tell(self, key: Key, source: Dtype) -> None:
+        if key.name in self._told:
+            return
+        self._told.add(key.name)
+        if key.role == "param" and source.is_float:
+            warnings.warn(
+                f"parameter '{key.name}' was {source} and is cast back to {key.dtype}",
+                DTypeWarning,
+                stacklevel=6,
+            )
+        else:
+            _logger.info("'%s' is cast from %s to %s", key.name, source, key.dtype)

@@ -1,0 +1,216 @@
+"""Writes the classes of ops from the registry, at build time.
+
+`mithril/models/_generated/` gets one module for each family of blocks, a stub beside it, and
+`__init__.py` with the table class name -> family, which is all that an import reads.
+"""
+
+from __future__ import annotations
+
+import sys
+
+# This folder holds a `types.py`, which the standard library must not find.
+sys.path[0] = sys.path[0] + "/.."
+
+import keyword  # noqa: E402
+import textwrap  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from mithril import _core  # noqa: E402
+from mithril.types import MISSING, Dtype  # noqa: E402
+
+# Second spellings of arguments, keyword only (K14 of the documents).
+SYNONYMS = {"out_channels": "filters"}
+HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
+IMPORTS = """\
+from mithril._core import public
+from mithril.model import ExtendInfo, OperatorModel
+from mithril.types import NOT_GIVEN, TBD, Constant, Dtype
+"""
+
+
+def literal(value) -> str:
+    """Python text of a default."""
+    if value is MISSING:
+        return "TBD"
+    if isinstance(value, Dtype):
+        return f"Dtype.{value}"
+    if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def is_list_of_keys(op: dict) -> bool:
+    """Ops that say how many operands they have get the keys `input1 … inputN` instead of a list."""
+    return any(i["variadic"] for i in op["inputs"]) and any(n == "n" for n, _ in op["attrs"])
+
+
+def parameters(op: dict) -> list[tuple[str, str]]:
+    """Constructor parameters: attributes without a default, keys, other attributes, then wires."""
+    first = [(n, None) for n, d in op["attrs"] if d is MISSING]
+    first += [(n, None if is_list_of_keys(op) else "None") for n, d in op["attrs"] if d is None]
+    rank = {name: i for i, name in enumerate(op["connect_order"])}
+    inputs = sorted(op["inputs"], key=lambda i: rank.get(i["name"], len(rank)))
+    keys = [(i["name"], literal(i["default"])) for i in inputs if i["is_key"]]
+    others = [(n, literal(d)) for n, d in op["attrs"] if d is not MISSING and d is not None]
+    wires = [
+        (i["name"], "None" if i["optional"] and not i["when"] else "TBD")
+        for i in inputs
+        if not i["is_key"] and not (i["variadic"] and is_list_of_keys(op))
+    ]
+    parameters = first + keys + others + wires
+    if any(default is None for _, default in parameters[len(first) :]):
+        raise SystemExit(f"op {op['name']!r}: parameters without default must come first")
+    return parameters
+
+
+def class_facts(op: dict) -> list[str]:
+    """Class attributes that OperatorModel reads."""
+    switches = {i["name"]: i["when"] for i in op["inputs"] if i["when"]}
+    optional = tuple(i["name"] for i in op["inputs"] if i["optional"] and not i["when"])
+    defaults = {i["name"]: i["default"] for i in op["inputs"] if i["default"] is not MISSING}
+    attrs = tuple(n for n, _ in op["attrs"] if not (n == "n" and is_list_of_keys(op)))
+    facts = [f'_op = "{op["name"]}"', f"_connect_order = {tuple(op['connect_order'])!r}"]
+    facts += [f"_attrs = {attrs!r}"] if attrs else []
+    facts += [f"_optional = {optional!r}"] if optional else []
+    facts += [f"_switches = {switches!r}"] if switches else []
+    if defaults:
+        items = ", ".join(f"{name!r}: {literal(value)}" for name, value in defaults.items())
+        facts.append(f"_defaults = {{{items}}}")
+    return [*facts, "_counts = True"] if is_list_of_keys(op) else facts
+
+
+def signature(pairs: list[tuple[str, str | None]], last: str) -> str:
+    items = [name if default is None else f"{name}={default}" for name, default in pairs]
+    return ", ".join(["self", *items, *([last] if last else [])])
+
+
+def wire_line(entry: dict) -> str:
+    notes = [entry["type"]]
+    if entry["default"] is not MISSING:
+        notes.append(f"default {literal(entry['default'])}")
+    if entry["trainable"]:
+        notes.append("trainable")
+    if entry["optional"]:
+        notes.append("optional")
+    return f"{entry['name']} : {', '.join(notes)}"
+
+
+def docstring(op: dict) -> str:
+    lines = [op["doc"] or op["name"], ""]
+    if op["formula"]:
+        lines += [f"``{op['formula']}``", ""]
+    lines += ["Keys", "----", *(wire_line(i) for i in op["inputs"])]
+    lines += [f"{name} : output" for name in op["outputs"]]
+    if op["attrs"]:
+        lines += ["", "Arguments", "---------"]
+        lines += [
+            name if default is MISSING else f"{name} : default {literal(default)}"
+            for name, default in op["attrs"]
+        ]
+    text = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''")
+    return textwrap.indent(text, "    ").lstrip()
+
+
+def connect_method(op: dict) -> str:
+    if is_list_of_keys(op):
+        return ""
+    order = op["connect_order"]
+    arguments = signature([(name, "NOT_GIVEN") for name in order], "")
+    items = ", ".join(f'"{name}": {name}' for name in order)
+    return f"""
+    @public
+    def connect({arguments}):
+        return ExtendInfo(self, {{{items}}})
+"""
+
+
+def class_text(op: dict) -> str:
+    pairs = parameters(op)
+    items = ", ".join(f'"{name}": {name}' for name, _ in pairs)
+    facts = "\n    ".join(class_facts(op))
+    synonyms = [(name, SYNONYMS[name]) for name, _ in pairs if name in SYNONYMS]
+    keywords = ", ".join(["*", *(f"{other}=None" for _, other in synonyms), "name=None"])
+    prologue = "".join(
+        f"        {name} = {name} if {other} is None else {other}\n" for name, other in synonyms
+    )
+    text = f'''
+
+class {op["python_name"]}(OperatorModel):
+    """{docstring(op)}
+    """
+
+    {facts}
+
+    @public
+    def __init__({signature(pairs, keywords)}):
+{prologue}        self._make(name, {{{items}}})
+{connect_method(op)}'''
+    aliases = "".join(f"\n\n{alias} = {op['python_name']}" for alias in op["python_aliases"])
+    return text.rstrip() + "\n" + aliases
+
+
+def stub_text(op: dict) -> str:
+    pairs = parameters(op)
+    arguments = [f"{n}: Any" if d is None else f"{n}: Any = ..." for n, d in pairs]
+    keywords = [f"{SYNONYMS[n]}: Any = ..." for n, _ in pairs if n in SYNONYMS]
+    head = ", ".join(["self", *arguments, "*", *keywords, "name: str | None = ..."])
+    text = f"class {op['python_name']}(OperatorModel):\n    def __init__({head}) -> None: ...\n"
+    if not is_list_of_keys(op):
+        wires = ", ".join(["self", *(f"{n}: Any = ..." for n in op["connect_order"])])
+        text += f"    def connect({wires}) -> ExtendInfo: ...\n"
+    return text + "".join(f"{alias} = {op['python_name']}\n" for alias in op["python_aliases"])
+
+
+def check_names(op: dict) -> None:
+    names = [op["python_name"], *op["python_aliases"], *(n for n, _ in parameters(op))]
+    bad = [n for n in names if not n.isidentifier() or keyword.iskeyword(n)]
+    if bad:
+        raise SystemExit(f"op {op['name']!r}: {bad[0]!r} cannot be a Python name")
+
+
+def generate() -> dict[str, str]:
+    """File name -> text."""
+    families: dict[str, list[dict]] = {}
+    for op in _core.ops():
+        if op["python_name"]:
+            check_names(op)
+            families.setdefault(op["family"], []).append(op)
+    files, table = {}, {}
+    for family, ops in families.items():
+        files[f"{family}.py"] = (
+            HEAD.format(family=family) + IMPORTS + "\n".join(class_text(op) for op in ops) + "\n"
+        )
+        files[f"{family}.pyi"] = (
+            "from typing import Any\n\nfrom mithril.model import ExtendInfo, OperatorModel\n\n"
+            + "\n".join(stub_text(op) for op in ops)
+        )
+        for op in ops:
+            table |= dict.fromkeys((op["python_name"], *op["python_aliases"]), family)
+    rows = "".join(f'    "{name}": "{family}",\n' for name, family in sorted(table.items()))
+    classes = "".join(
+        f'    "{op["name"]}": "{op["python_name"]}",\n' for ops in families.values() for op in ops
+    )
+    files["__init__.py"] = (
+        '"""Made by mithril/_generate.py: which module holds a class."""\n\n'
+        f"FAMILIES = {{\n{rows}}}\n\n# op -> class\nCLASSES = {{\n{classes}}}\n"
+    )
+    files["__init__.pyi"] = "FAMILIES: dict[str, str]\nCLASSES: dict[str, str]\n" + "".join(
+        f"from .{family} import {name} as {name}\n" for name, family in sorted(table.items())
+    )
+    return files
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """Leaves unchanged files alone, and removes those of families that are gone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    for path in folder.glob("*.py*"):
+        if path.is_file() and path.name not in files:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    write(Path(__file__).resolve().parent / "models" / "_generated", generate())

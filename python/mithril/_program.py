@@ -1,0 +1,176 @@
+"""Compiled graphs behind one small interface, whether source is emitted or plans are run.
+
+An executable has ``run(inputs) -> outputs`` over lists of arrays in the graph's order. A `Program`
+holds the executables of one compiled model: the forward one, and gradients as they are asked for.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mithril import _core
+from mithril.types import Dtype
+
+MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
+MOST_SHAPES = 256
+
+
+@dataclass
+class Key:
+    """An input of a compiled model."""
+
+    name: str
+    role: str  # "data", "param", "state"
+    trainable: bool
+    is_tensor: bool
+    dtype: Dtype | None
+    type: str
+    init: str
+    initial: tuple
+    shape_text: str
+    path: str
+
+
+@dataclass
+class Settings:
+    """What compile was told beside the model."""
+
+    backend: Any
+    autodiff: str = "engine"
+    jit: bool = False
+    jit_options: dict[str, Any] = field(default_factory=dict)
+    file_path: str | None = None
+    inference: bool = False
+    strict: bool = False
+    strict_dtypes: bool = False
+    optimizer: Any = None
+
+
+def target_of(backend: Any) -> dict[str, Any]:
+    """What the engine needs to know of a backend (ir::Target)."""
+    native = getattr(backend, "runs_plans", False)
+    return {
+        "native": native,
+        "name": backend.backend_type,
+        "default_float": str(backend.default_dtype),
+        "default_int": str(backend.default_int),
+        "keeps_whole": [] if native else sorted(backend.op_names),
+    }
+
+
+def literal_array(literal: Any) -> Any:
+    """A constant of the engine as a NumPy array; strings stay."""
+    if isinstance(literal, str):
+        return literal
+    import numpy as np
+
+    # Abstract types ("int", "float") are stored in 64 bits.
+    names = {"int": Dtype.int64, "float": Dtype.float64}
+    dtype = literal.dtype if isinstance(literal.dtype, Dtype) else names[literal.dtype]
+    return np.frombuffer(literal.bytes, dtype.numpy()).reshape(literal.shape)
+
+
+class Program:
+    """The executables of one compiled model."""
+
+    def __init__(self, compiled: Any, settings: Settings):
+        self.compiled = compiled
+        self.settings = settings
+        self.keys = [Key(**entry) for entry in compiled.keys]
+        self.outputs: list[str] = compiled.outputs
+        self.state_names = [name for name, _ in compiled.states]
+        self.output_types: dict[str, tuple] = compiled.output_types
+        self._target = target_of(settings.backend)
+        by_name = {key.name: key for key in self.keys}
+        self.by_name = by_name
+        self.inputs = [by_name[name] for name, *_ in compiled.forward.inputs]
+        self.forward = self._executable(compiled.forward, settings.file_path)
+        self._gradients: collections.OrderedDict[tuple, Any] = collections.OrderedDict()
+        self._lock = threading.Lock()
+        self._checked: set[tuple] = set()
+
+    def _executable(self, graph: Any, file_path: str | None = None) -> Any:
+        settings = self.settings
+        if self._target["native"]:
+            return settings.backend._program(graph)
+        from mithril.backends.emitted import EmittedExecutable
+
+        text, constants = _core.emit_python(graph, self._target)
+        return EmittedExecutable(
+            settings.backend,
+            text,
+            [literal_array(c) for c in constants],
+            jit=settings.jit,
+            jit_options=settings.jit_options,
+            file_path=file_path,
+        )
+
+    # --- checks -------------------------------------------------------------------------------
+    def check_shapes(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Fails unless sizes agree with what was compiled; equal calls are looked up."""
+        key = tuple(shapes)
+        if key in self._checked:
+            return
+        tensors = [k.name for k in self.inputs if k.is_tensor]
+        self.compiled.solve(dict(zip(tensors, key, strict=True)))
+        if len(self._checked) >= MOST_SHAPES:
+            self._checked.clear()
+        self._checked.add(key)
+
+    # --- running ------------------------------------------------------------------------------
+    def run(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """(outputs, new states)."""
+        results = self.forward.run(inputs)
+        count = len(self.outputs)
+        return list(results[:count]), list(results[count:])
+
+    def run_gradient(
+        self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str], ones: Callable
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """(outputs, new states, gradients of `wrt`). A cotangent None means 1."""
+        if self.settings.autodiff == "framework":
+            return self._framework_gradient(inputs, cotangents, wrt, ones)
+        given = tuple(name for name, value in cotangents.items() if value is not None)
+        unit = tuple(name for name, value in cotangents.items() if value is None)
+        executable, order = self._gradient(given, tuple(wrt), unit)
+        extra = {f"cotangent.{name}": cotangents[name] for name in given}
+        own = {key.name: value for key, value in zip(self.inputs, inputs, strict=True)}
+        results = executable.run([extra[n] if n in extra else own[n] for n in order])
+        count, gradients = len(self.outputs), len(wrt)
+        return (
+            list(results[:count]),
+            list(results[count + gradients :]),
+            list(results[count : count + gradients]),
+        )
+
+    def _gradient(self, outputs: tuple, wrt: tuple, unit: tuple) -> tuple[Any, list[str]]:
+        key = (outputs, wrt, unit)
+        with self._lock:
+            found = self._gradients.get(key)
+            if found is not None:
+                self._gradients.move_to_end(key)
+                return found
+        graph = self.compiled.gradient(list(outputs), list(wrt), list(unit))
+        made = self._executable(graph), [name for name, *_ in graph.inputs]
+        with self._lock:
+            self._gradients[key] = made
+            while len(self._gradients) > MOST_GRADIENTS:
+                self._gradients.popitem(last=False)
+        return made
+
+    def _framework_gradient(
+        self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str], ones: Callable
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        values = [cotangents.get(name) for name in self.outputs]
+        for i, name in enumerate(self.outputs):
+            if name in cotangents and values[i] is None:
+                values[i] = ones(name)
+        values += [None] * len(self.state_names)
+        positions = {key.name: i for i, key in enumerate(self.inputs)}
+        results, gradients = self.forward.run_vjp(inputs, values, [positions[n] for n in wrt])
+        count = len(self.outputs)
+        return list(results[:count]), list(results[count:]), list(gradients)

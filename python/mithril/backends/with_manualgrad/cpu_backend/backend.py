@@ -1,0 +1,52 @@
+"""Runs models on the engine's own plans and kernels; arrays are NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mithril import _core
+from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend
+from mithril.errors import ArgumentError, DTypeError, SignatureError
+from mithril.types import Dtype, DTypeLike, as_dtype
+
+__all__ = ["CpuBackend"]
+
+
+class CpuBackend(NumpyBackend):
+    """The native engine on the CPU, with NumPy arrays in and out.
+
+    Parameters
+    ----------
+    device : only "cpu".
+    dtype : float32 (default) or float64; what floats are computed in.
+    threads : how many threads a call may use; None: those of the process (MITHRIL_THREADS).
+    seed : of the backend's random numbers.
+
+    Methods such as ``backend.add`` are NumPy's; compiled models run on the engine.
+    """
+
+    backend_type = "cpu"
+    runs_plans = True
+
+    def __init__(
+        self,
+        device: str = "cpu",
+        dtype: DTypeLike = Dtype.float32,
+        *,
+        threads: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        wanted = as_dtype(dtype)
+        if wanted not in (Dtype.float32, Dtype.float64):
+            raise DTypeError(f"CpuBackend: dtype requires float32 or float64, got {wanted}")
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise SignatureError(f"CpuBackend: threads requires an integer, got {threads!r}")
+        if threads is not None and not 1 <= threads <= 1024:
+            raise ArgumentError(f"CpuBackend: threads requires 1 to 1024, got {threads}")
+        super().__init__(device, wanted, seed=seed)
+        self.threads = threads
+        self._pool = None if threads is None else _core.ThreadPool(threads)
+
+    def _program(self, graph: Any) -> Any:
+        """An executable of a graph (mithril/_program.py)."""
+        return _core.CpuProgram(graph, self._pool)

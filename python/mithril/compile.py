@@ -1,0 +1,208 @@
+"""`ml.compile`: from a model and a backend to something that runs."""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mithril import errors
+from mithril._core import public
+from mithril.connection import Connection, Tensor, array_literal, as_value, kinds_of
+from mithril.errors import ArgumentError, SignatureError, UnsupportedError
+from mithril.model import Model
+from mithril.physical import PhysicalModel, Settings
+from mithril.types import Constant
+
+Keys = Iterable[str | Connection] | None
+
+
+@public
+def compile(  # noqa: A001
+    model: Model,
+    backend: Any,
+    *,
+    shapes: Mapping[str | Connection, Any] | None = None,
+    data_keys: Keys = None,
+    constant_keys: Mapping[str | Connection, Any] | None = None,
+    trainable_keys: Keys = None,
+    discard_keys: Keys = None,
+    types: Mapping[str | Connection, Any] | None = None,
+    inference: bool = False,
+    mode: str | None = None,
+    jit: bool | str = "auto",
+    autodiff: str | None = None,
+    optimizer: Any = None,
+    file_path: str | None = None,
+    jit_options: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    strict_dtypes: bool = False,
+    safe_names: bool = True,
+    use_short_namings: bool = True,
+    safe_shapes: bool = True,
+    verbose: bool = False,
+) -> PhysicalModel:
+    """Compiles a model for a backend. The model is not changed and may be compiled again.
+
+    Parameters
+    ----------
+    shapes : sizes (or None, or names) of any keys
+    data_keys : inputs given at each call that are not trained
+    constant_keys : inputs with their values, which are folded where possible
+    trainable_keys : inputs that are trained although the model does not say so
+    discard_keys : outputs (or inputs) that are not wanted
+    types : element types of inputs, such as ``{"tokens": Tensor[int]}``
+    inference : no gradients will be asked for
+    mode : "eval" or "train"; what batch norm and dropout do. "train" for a TrainModel, else "eval"
+    jit : compile the emitted program by the framework; "auto" is the backend's own default
+    autodiff : "engine" or "framework"; who makes the gradient program
+    optimizer : of `mithril.optim`; gives the physical model `step`
+    file_path : where the emitted source is written, a name that ends in ``.py``
+    jit_options : handed to the framework's compiler
+    strict : unknown keys are errors instead of warnings
+    strict_dtypes : data of another dtype are errors instead of cast
+
+    >>> import mithril as ml, numpy as np
+    >>> model = ml.Model()
+    >>> model |= ml.Linear(2)(input="input", output="output")
+    >>> pm = ml.compile(model, ml.CpuBackend(), data_keys={"input"}, shapes={"input": [None, 3]})
+    >>> pm.evaluate(pm.get_parameters(), {"input": np.ones((4, 3))})["output"].shape
+    (4, 2)
+    """
+    model = _finalized(model)
+    settings = Settings(
+        backend=_checked_backend(backend),
+        autodiff=_autodiff(autodiff, backend),
+        jit=_jit(jit, backend),
+        jit_options=dict(jit_options or {}),
+        file_path=file_path,
+        inference=_flag("inference", inference),
+        strict=_flag("strict", strict),
+        strict_dtypes=_flag("strict_dtypes", strict_dtypes),
+        optimizer=optimizer,
+    )
+    options = {
+        "data_keys": _keys("data_keys", data_keys),
+        "trainable_keys": _keys("trainable_keys", trainable_keys),
+        "discard_keys": _keys("discard_keys", discard_keys),
+        "constants": [(k, _constant(v)) for k, v in _mapping("constant_keys", constant_keys)],
+        "shapes": _mapping("shapes", shapes),
+        "kinds": [(k, kinds_of(v)) for k, v in _mapping("types", types)],
+        "train": _mode(mode, model) == "train",
+        "inference": inference,
+        "strict": strict,
+        "safe_names": _flag("safe_names", safe_names),
+        "short_names": _flag("use_short_namings", use_short_namings),
+    }
+    _check_disjoint(options)
+    physical = PhysicalModel(model, settings, options)
+    for category, text in physical._compiled.warnings:
+        warnings.warn(text, getattr(errors, category, errors.MithrilWarning), stacklevel=2)
+    return physical
+
+
+def _finalized(model: Any) -> Model:
+    if not isinstance(model, Model):
+        raise SignatureError(f"compile: requires a model, got {type(model).__name__}")
+    if model._node.is_submodel:
+        raise ArgumentError(
+            f"compile: {model!r} is part of another model", hint="compile the outermost model"
+        )
+    finalize = getattr(model, "finalize", None)
+    if finalize is not None:
+        finalize()
+    return model
+
+
+def _checked_backend(backend: Any) -> Any:
+    from mithril.backends.backend import Backend
+
+    if not isinstance(backend, Backend):
+        what = backend.__name__ + " itself" if isinstance(backend, type) else repr(backend)
+        raise SignatureError(f"compile: requires an instance of a backend, got {what}")
+    return backend
+
+
+def _autodiff(autodiff: str | None, backend: Any) -> str:
+    if autodiff not in (None, "engine", "framework"):
+        raise ArgumentError(f'autodiff: requires "engine" or "framework", got {autodiff!r}')
+    if autodiff == "framework" and backend.is_manualgrad:
+        raise UnsupportedError(
+            f"autodiff: {type(backend).__name__} has no differentiation of its own",
+            hint='leave autodiff out, or use autodiff="engine"',
+        )
+    return autodiff or ("engine" if backend.is_manualgrad else "framework")
+
+
+def _jit(jit: Any, backend: Any) -> bool:
+    if jit == "auto":
+        return bool(getattr(backend, "jit_default", None))
+    return _flag("jit", jit)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise SignatureError(f"{name}: requires True or False, got {value!r}")
+    return value
+
+
+def _mode(mode: str | None, model: Model) -> str:
+    if mode not in (None, "eval", "train"):
+        raise ArgumentError(f'mode: requires "eval" or "train", got {mode!r}')
+    return mode or getattr(model, "_default_mode", "eval")
+
+
+def _key(name: str, key: Any) -> Any:
+    if isinstance(key, Connection):
+        return key._wire
+    if not isinstance(key, str):
+        raise SignatureError(f"{name}: requires names or connections, got {key!r}")
+    return key
+
+
+def _keys(name: str, keys: Keys) -> list:
+    if keys is None:
+        return []
+    if isinstance(keys, (str, Connection)):
+        keys = [keys]
+    if not isinstance(keys, Iterable):
+        raise SignatureError(f"{name}: requires names or connections, got {keys!r}")
+    found = [_key(name, key) for key in keys]
+    # The order of a set is nobody's intention.
+    return sorted(found, key=str) if isinstance(keys, (set, frozenset)) else found
+
+
+def _mapping(name: str, mapping: Any) -> list[tuple[Any, Any]]:
+    if mapping is None:
+        return []
+    if not isinstance(mapping, Mapping):
+        raise SignatureError(f"{name}: requires a dictionary, got {mapping!r}")
+    return [(_key(name, key), value) for key, value in mapping.items()]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, (Tensor, Constant)):
+        return as_value(value)
+    return array_literal(value) if hasattr(value, "__array__") else as_value(value)
+
+
+def _check_disjoint(options: dict) -> None:
+    given: dict[str, str] = {}
+    for option in ("data_keys", "trainable_keys", "discard_keys", "constants"):
+        for entry in options[option]:
+            key = entry[0] if option == "constants" else entry
+            other = given.setdefault(str(key), option)
+            if other != option:
+                raise ArgumentError(f"compile: key {key!r} is in {other} and in {option}")
+
+
+class _Module(types.ModuleType):
+    """`import mithril.compile` must not turn `ml.compile` into something that cannot be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PhysicalModel:
+        return compile(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Module

@@ -1,0 +1,659 @@
+"""Models: nested, named, composed by `|=` and `+=`, and checked at every step by the engine."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from mithril import _core
+from mithril._core import public
+from mithril.connection import (
+    NOT_GIVEN,
+    TBD,
+    Connection,
+    ConnectionType,
+    IOKey,
+    Tensor,
+    as_argument,
+    as_value,
+    key_spec,
+    kinds_of,
+)
+from mithril.errors import ArgumentError, MithrilWarning, SignatureError
+from mithril.types import Dtype
+
+# Handles by tag: a node of the engine knows the tag of its Python object.
+_handles: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
+_next_tag = itertools.count(1).__next__
+
+
+class ExtendInfo:
+    """A model with what its keys shall be wired to; `model |= child.connect(...)` takes it."""
+
+    def __init__(self, model: Model, connections: dict[str, Any]):
+        given = {k: v for k, v in connections.items() if v is not NOT_GIVEN}
+        _core.ModelNode.check_connections(model._node, dict.fromkeys(given, NOT_GIVEN))
+        self.model = model
+        self.connections = given
+
+
+class Call(Connection):
+    """The result of `child(...)`: what `|=` takes, and the connection that the child will make.
+
+    The child goes into a model when this is given to `|=` or `+=`, or when the connection is
+    used, whichever is first.
+    """
+
+    def __init__(self, child: Model, connections: dict[str, Any]):
+        self._request = _Request(child, connections)
+        self.interval = None
+        self._fields = None
+
+    @property
+    def _wire(self):
+        return self._request.wires()[0]
+
+    def __repr__(self) -> str:
+        return f"<Call of {self._request.child!r}>"
+
+
+class Calls:
+    """The results of a child with several outputs: unpack it, or give it to `|=`."""
+
+    def __init__(self, child: Model, connections: dict[str, Any]):
+        self._request = _Request(child, connections)
+
+    def _connections(self) -> list[Connection]:
+        return [Connection._of(wire) for wire in self._request.wires()]
+
+    def __iter__(self):
+        return iter(self._connections())
+
+    def __len__(self) -> int:
+        return len(self._request.child._node.output_keys)
+
+    def __getitem__(self, index):
+        return self._connections()[index]
+
+    def _as_argument(self, used):
+        return list(self._request.wires())
+
+
+class _Request:
+    """One pending use of a child; becomes an extend or a functional call."""
+
+    def __init__(self, child: Model, connections: dict[str, Any]):
+        info = ExtendInfo(child, connections)
+        self.child = child
+        self.connections = info.connections
+        self._wires: list | None = None
+
+    def wires(self) -> list:
+        if self._wires is None:
+            used: list[Tensor] = []
+            arguments = {k: as_argument(v, used) for k, v in self.connections.items()}
+            self._wires = _core.ModelNode.call(self.child._node, arguments)
+            _mark_used(used)
+        return self._wires
+
+    def as_extension(self) -> tuple[Model, dict[str, Any]]:
+        if self._wires is not None:
+            raise ArgumentError(
+                "this call has been used as a connection already",
+                hint="extend with what is made of it, or use .connect(...)",
+            )
+        return self.child, self.connections
+
+    def extended(self) -> None:
+        node = self.child._node
+        self._wires = [node.connection(key) for key in node.output_keys]
+
+
+def _mark_used(tensors: list[Tensor]) -> None:
+    for tensor in tensors:
+        tensor._used = True
+
+
+def handle(node) -> Model:
+    """The Python object of a node: the one that made it, or a new one."""
+    known = _handles.get(node.tag)
+    if known is not None:
+        return known
+    cls = _class_of_op(node.op) if node.op is not None else Model
+    model = cls.__new__(cls)
+    model._attach(node)
+    return model
+
+
+def _class_of_op(op: str) -> type[Model]:
+    from mithril import models
+    from mithril.models import _generated
+
+    name = _generated.CLASSES.get(op)
+    return OperatorModel if name is None else getattr(models, name)
+
+
+class Model:
+    """A model. It grows by `|=` (wired by name) and `+=` (chained to the last output).
+
+    >>> import mithril as ml
+    >>> model = ml.Model()
+    >>> model |= ml.Linear(8)(input="input", output="hidden")
+    >>> model += ml.Relu()(output="output")
+    >>> sorted(model.input_keys)
+    ['$1', '$2', 'input']
+    """
+
+    _node: Any = None
+
+    def __init__(self, name: str | None = None):
+        self._attach(_core.ModelNode(_model_name(name), type(self).__name__))
+
+    def _attach(self, node) -> None:
+        tag = _next_tag()
+        self._node = node
+        self._children: dict[int, Model] = {}
+        self._wires: dict[str, Connection] = {}
+        node.tag = tag
+        _handles[tag] = self
+
+    def _adopt(self, child: Model) -> Model:
+        """Keeps the child's object alive as long as this one."""
+        self._children[child._node.tag] = child
+        return child
+
+    # --- composing ----------------------------------------------------------------------------
+    @public
+    def __ior__(self, other):
+        return self._extend(other, canonical=False)
+
+    @public
+    def __or__(self, other):
+        return self._extend(other, canonical=False)
+
+    @public
+    def __iadd__(self, other):
+        return self._extend(other, canonical=True)
+
+    @public
+    def __add__(self, other):
+        return self._extend(other, canonical=True)
+
+    @public
+    def extend(self, model, /, **connections):
+        """`self |= model.connect(**connections)`; returns self."""
+        return self._extend(ExtendInfo(model, connections), canonical=False)
+
+    def _extend(self, other: Any, canonical: bool) -> Model:
+        request = getattr(other, "_request", None)
+        if request is not None:
+            child, connections = request.as_extension()
+        elif isinstance(other, ExtendInfo):
+            child, connections = other.model, other.connections
+        elif isinstance(other, Model):
+            child, connections = other, {}
+        else:
+            raise SignatureError(
+                f"extend: requires a model, or a model with connections, got {type(other).__name__}"
+            )
+        used: list[Tensor] = []
+        arguments = {key: as_argument(value, used) for key, value in connections.items()}
+        self._node.extend(child._node, arguments, canonical)
+        _mark_used(used)
+        self._adopt(child)
+        if request is not None:
+            request.extended()
+        self._warn_of_hidden(connections.values())
+        return self
+
+    def _warn_of_hidden(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if type(value) is str and hasattr(type(self), value):
+                warnings.warn(
+                    f"a wire named {value!r} is reached by model[{value!r}] only: models have a"
+                    " member of that name",
+                    MithrilWarning,
+                    stacklevel=3,
+                )
+
+    @public
+    def connect(self, /, **connections) -> ExtendInfo:
+        """What to wire the keys of this model to, for `|=` and `+=`."""
+        return ExtendInfo(self, connections)
+
+    @public
+    def __call__(self, /, *args, **kwargs):
+        """Functional use; positional arguments in `connect` order. `|=` takes the result, too."""
+        connections = dict(zip(self._argument_order(len(args)), args, strict=True))
+        twice = connections.keys() & kwargs.keys()
+        if twice:
+            raise SignatureError(f"{self!r}: {sorted(twice)[0]!r} is given twice")
+        connections |= kwargs
+        many = len(self._node.output_keys or self._node.couts) > 1
+        return (Calls if many else Call)(self, connections)
+
+    def _argument_order(self, count: int) -> list[str]:
+        order = self._node.connect_order
+        if count > len(order):
+            raise SignatureError(
+                f"{self!r}: takes at most {len(order)} positional arguments"
+                f" ({', '.join(order)}), got {count}"
+            )
+        return order[:count]
+
+    @classmethod
+    @public
+    def create(cls, /, *outputs: Connection, name: str | None = None, **named: Connection) -> Model:
+        """A frozen model of the expressions that the connections stand for.
+
+        >>> import mithril as ml
+        >>> x = ml.IOKey("x")
+        >>> ml.Model.create(out=2 * x + 1).output_keys
+        ['out']
+        """
+        bad = [o for o in (*outputs, *named.values()) if not isinstance(o, Connection)]
+        if bad:
+            raise SignatureError(f"create: requires connections, got {type(bad[0]).__name__}")
+        node = _core.ModelNode.create(
+            [o._wire for o in outputs], {k: o._wire for k, o in named.items()}, _model_name(name)
+        )
+        return handle(node)
+
+    def _freeze(self) -> None:
+        self._node.freeze()
+
+    # --- stating facts --------------------------------------------------------------------------
+    @public
+    def set_shapes(self, config: dict | None = None, /, **kwargs) -> None:
+        """States shapes: sizes, names (shared within the call), None and one (name, ...)."""
+        self._node.set_shapes(_pairs(config, kwargs))
+
+    @public
+    def set_types(self, config: dict | None = None, /, **kwargs) -> None:
+        pairs = [(key, kinds_of(value)) for key, value in _pairs(config, kwargs)]
+        self._node.set_types(pairs)
+
+    @public
+    def set_values(self, config: dict | None = None, /, initial: bool = False, **kwargs) -> None:
+        """Gives inputs a value; `initial`: only where training starts."""
+        pairs = [(key, as_value(value)) for key, value in _pairs(config, kwargs)]
+        self._node.set_values(pairs, initial)
+
+    @public
+    def set_differentiability(self, config: dict | None = None, /, **kwargs) -> None:
+        pairs = [(key, bool(value)) for key, value in _pairs(config, kwargs)]
+        self._node.set_differentiability(pairs)
+
+    @public
+    def set_cin(self, *keys: str | Connection, safe: bool = True) -> None:
+        self._node.set_cin([_key(k) for k in keys], safe)
+
+    @public
+    def set_cout(self, *keys: str | Connection, safe: bool = True) -> None:
+        self._node.set_cout([_key(k) for k in keys], safe)
+
+    @public
+    def expose_keys(self, *keys: str | Connection, **renamed: str | Connection) -> None:
+        """Makes wires outputs (or inputs) of the model; a keyword gives the new name."""
+        self._node.expose_keys([_key(k) for k in keys], {n: _key(k) for n, k in renamed.items()})
+
+    @public
+    def rename_key(self, connection: str | Connection, key: str) -> None:
+        self._node.rename_key(_key(connection), key)
+
+    @public
+    def merge_connections(self, *connections: str | Connection, name: str | None = None) -> None:
+        """Makes several wires one."""
+        self._node.merge_connections([_key(c) for c in connections], name or "")
+
+    @public
+    def bind_state_keys(
+        self, input: str | Connection, output: str | Connection, initial_value: Any = NOT_GIVEN
+    ) -> None:
+        """The output of one evaluation is the input of the next."""
+        from mithril.types import MISSING, Constant
+
+        initial = MISSING if initial_value is NOT_GIVEN else initial_value
+        if isinstance(initial, Constant):
+            initial = float(initial is Constant.ONES)
+        self._node.bind_state(_key(input), _key(output), as_value(initial))
+
+    # --- wires ----------------------------------------------------------------------------------
+    @public
+    def __getitem__(self, key: str) -> Connection:
+        """The wire of that name ("h", "$3")."""
+        if not isinstance(key, str):
+            raise SignatureError(f"model[...]: requires the name of a wire, got {key!r}")
+        return self._wire_object(key, self._node.connection(key))
+
+    def _wire_object(self, key: str, wire: Any) -> Connection:
+        """The object that earlier look-ups of the wire returned."""
+        known = self._wires.get(key)
+        if known is None or not known._wire.same_wire(wire):
+            known = self._wires[key] = Connection._of(wire)
+        return known
+
+    def __getattr__(self, name: str):
+        if name.startswith("_") or self._node is None:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        wire = self._node.find_connection(name)
+        if wire is None:
+            from mithril.errors import suggestion
+
+            hint = suggestion(name, [*self._node.all_keys, *dir(type(self))])
+            raise AttributeError(f"{type(self).__name__} has no wire or member {name!r}{hint}")
+        return self._wire_object(name, wire)
+
+    @property
+    def input_keys(self) -> list[str]:
+        return self._node.input_keys
+
+    @property
+    def output_keys(self) -> list[str]:
+        return self._node.output_keys
+
+    @property
+    def external_keys(self) -> list[str]:
+        return self._node.external_keys
+
+    @property
+    def conns(self) -> Connections:
+        return Connections(self)
+
+    @property
+    @public
+    def cin(self) -> Connection:
+        """The canonical input; an error unless there is exactly one."""
+        return Connection._of(self._node.cin)
+
+    @property
+    @public
+    def cout(self) -> Connection:
+        return Connection._of(self._node.cout)
+
+    # --- what is known --------------------------------------------------------------------------
+    @property
+    @public
+    def shapes(self) -> dict[str, list | None]:
+        return self.get_shapes()
+
+    @public
+    def get_shapes(
+        self,
+        uni_keys: Any = None,
+        var_keys: Any = None,
+        symbolic: bool = True,
+        verbose: bool = False,
+    ) -> dict[str, list | None]:
+        """Key -> sizes, names ("u1") and "(V1, ...)"; None for what is no tensor."""
+        keys = self._node.all_keys
+        found = self._node.shapes(keys)
+        shown = [[[_shape_item(i, symbolic) for i in r] for r in shapes] for shapes in found]
+        one = [
+            shapes if verbose and len(shapes) > 1 else shapes[0] if shapes else None
+            for shapes in shown
+        ]
+        return dict(zip(keys, one, strict=True))
+
+    @public
+    def why(self, key: str | Connection) -> list[str]:
+        """The facts that what is known of a wire rests on, with file and line."""
+        rows = self._node.why(_key(key))
+        return [f"{text}  <- {file}:{line}" if line else text for text, file, line, _ in rows]
+
+    @public
+    def summary(
+        self,
+        shapes: bool = True,
+        types: bool = False,
+        symbolic: bool = False,
+        name: str | None = None,
+        alternative_shapes: bool = False,
+        uni_cache: Any = None,
+        var_cache: Any = None,
+        depth: int = 0,
+    ) -> None:
+        """Prints the submodels with their keys, shapes and connections."""
+        print(self._node.summary(shapes, types, symbolic, alternative_shapes, depth, name or ""))
+
+    # --- the tree -------------------------------------------------------------------------------
+    @property
+    def name(self) -> str | None:
+        return self._node.name or None
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._node.is_frozen
+
+    @property
+    def parent(self) -> Model | None:
+        node = self._node.parent
+        return None if node is None else handle(node)
+
+    @property
+    def dag(self) -> dict[Model, dict[str, Connection]]:
+        """Submodel -> its keys and the wires of this model that they are connected to."""
+        return {
+            self._adopt(handle(child)): {
+                key: Connection._of(wire) for key, wire in self._node.wiring(child)
+            }
+            for child in self._node.submodels
+        }
+
+    @public
+    def get_models_in_topological_order(self) -> list[Model]:
+        return [self._adopt(handle(node)) for node in self._node.topological_submodels]
+
+    @public
+    def get_unique_submodel_names(self) -> dict[Model, str]:
+        nodes = self._node.submodels
+        return dict(
+            zip((self._adopt(handle(n)) for n in nodes), self._node.submodel_names, strict=True)
+        )
+
+    @public
+    def get_outermost_parent(self) -> Model:
+        return handle(self._node.outermost)
+
+    @public
+    def generate_keys(
+        self, symbolic: bool = True, include_internals: bool = True, include_outputs: bool = False
+    ) -> dict[str, str]:
+        """Unnamed keys -> the names that they are shown with."""
+        pairs = self._node.generate_keys(include_internals, include_outputs)
+        return {key: name if symbolic else name.removeprefix("$") for key, name in pairs}
+
+    @property
+    def state_connections(self) -> list[tuple[str, str]]:
+        return self._node.states
+
+    @property
+    def compile(self):
+        """`model.compile(backend, …)` is `ml.compile(model, backend, …)`."""
+        from functools import partial
+
+        from mithril.compile import compile as compile_model
+
+        return partial(compile_model, self)
+
+    def __repr__(self) -> str:
+        name = self._node.name if self._node is not None else ""
+        return f"{type(self).__name__}({name!r})" if name else f"{type(self).__name__}()"
+
+    def __dir__(self):
+        keys = [k for k in self._node.all_keys if not k.startswith("$")]
+        return [*super().__dir__(), *keys]
+
+
+class OperatorModel(Model):
+    """A model that is one op; its subclasses are made from the registry."""
+
+    _op = ""
+    _attrs: tuple[str, ...] = ()
+    _defaults: dict[str, Any] = {}  # of wires and keys
+    _optional: tuple[str, ...] = ()
+    _switches: dict[str, str] = {}  # optional wire -> the attribute that makes it
+    _counts = False
+
+    def __init__(self, *args, **kwargs):
+        raise SignatureError("OperatorModel: make one of its subclasses")
+
+    def _make(self, name: str | None, values: dict[str, Any]) -> None:
+        count = values.pop("n", None) if self._counts else None
+        used: list[Tensor] = []
+        spec = {
+            "name": _model_name(name),
+            "attrs": {k: as_value(v) for k, v in values.items() if k in self._attrs},
+            "keys": {},
+            "open": [],
+            "absent": [n for n, switch in self._switches.items() if not values[switch]],
+            "count": count,
+        }
+        missing = [k for k, v in spec["attrs"].items() if v is TBD]
+        if missing:
+            raise SignatureError(f"{type(self).__name__}: requires {missing[0]!r}")
+        for key, value in values.items():
+            if key not in self._attrs:
+                self._place(spec, key, value, used)
+        self._attach(_core.ModelNode.leaf(self._op, spec))
+        _mark_used(used)
+
+    def _place(self, spec: dict, key: str, value: Any, used: list[Tensor]) -> None:
+        if value is TBD:
+            if key in self._defaults:
+                spec["open"].append(key)
+        elif key in self._defaults and value is self._defaults[key]:
+            return
+        elif value is None and key in self._optional:
+            spec["absent"].append(key)
+        elif isinstance(value, Connection):
+            spec["keys"][key] = value._fields or key_spec()
+        else:
+            if isinstance(value, Tensor):
+                if value._used:
+                    raise ArgumentError("tensor: one Tensor object may be used in one place only")
+                used.append(value)
+            spec["keys"][key] = key_spec(value=value)
+
+
+class Connections:
+    """`model.conns`: keys and wires by kind."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._node = model._node
+
+    def _wires(self, keys: Iterable[str]) -> list[Connection]:
+        return [Connection._of(self._node.connection(key)) for key in keys]
+
+    @property
+    def input_keys(self) -> list[str]:
+        return self._node.input_keys
+
+    @property
+    def output_keys(self) -> list[str]:
+        return self._node.output_keys
+
+    @property
+    def internal_keys(self) -> list[str]:
+        return self._node.internal_keys
+
+    @property
+    def latent_input_keys(self) -> list[str]:
+        return self._node.latent_input_keys
+
+    @property
+    def latent_output_keys(self) -> list[str]:
+        return self._node.latent_output_keys
+
+    @property
+    def input_connections(self) -> list[Connection]:
+        return self._wires(self._node.input_keys)
+
+    @property
+    def output_connections(self) -> list[Connection]:
+        return self._wires(self._node.output_keys)
+
+    @property
+    def internal_connections(self) -> list[Connection]:
+        return self._wires(self._node.internal_keys)
+
+    @property
+    def latent_input_connections(self) -> list[Connection]:
+        return self._wires(self._node.latent_input_keys)
+
+    @property
+    def latent_output_connections(self) -> list[Connection]:
+        return self._wires(self._node.latent_output_keys)
+
+    @property
+    def io_keys(self) -> list[str]:
+        return self._node.external_keys
+
+    @property
+    def all(self) -> dict[str, Connection]:
+        keys = self._node.all_keys
+        return dict(zip(keys, self._wires(keys), strict=True))
+
+    @property
+    def cins(self) -> list[Connection]:
+        return [Connection._of(wire) for wire in self._node.cins]
+
+    @property
+    def couts(self) -> list[Connection]:
+        return [Connection._of(wire) for wire in self._node.couts]
+
+    def get_connection(self, key: str) -> Connection | None:
+        wire = self._node.find_connection(key)
+        return None if wire is None else Connection._of(wire)
+
+    def get_key_origin(self, key: str) -> str:
+        return self._node.key_origin(key)
+
+    def get_type(self, key: str | Connection) -> str:
+        return self._node.type(_key(key))
+
+
+def _model_name(name: Any) -> str:
+    if name is None:
+        return ""
+    if not isinstance(name, str) or isinstance(name, Dtype):
+        raise SignatureError(f"model: name requires a string, got {name!r}")
+    return name
+
+
+def _key(key: Any) -> Any:
+    if isinstance(key, Connection):
+        return key._wire
+    if not isinstance(key, str):
+        raise SignatureError(f"key: requires a name or a connection, got {type(key).__name__}")
+    return key
+
+
+def _pairs(config: dict | None, kwargs: dict) -> list[tuple[Any, Any]]:
+    if config is not None and not isinstance(config, dict):
+        raise SignatureError(f"config: requires a dictionary, got {type(config).__name__}")
+    return [(_key(key), value) for key, value in {**(config or {}), **kwargs}.items()]
+
+
+def _shape_item(item: Any, symbolic: bool) -> Any:
+    if isinstance(item, tuple):
+        return f"({item[0]}, ...)" if symbolic else "..."
+    return item if symbolic or isinstance(item, int) else None
+
+
+__all__ = [
+    "TBD",
+    "NOT_GIVEN",
+    "Call",
+    "Connection",
+    "ConnectionType",
+    "ExtendInfo",
+    "IOKey",
+    "Model",
+    "OperatorModel",
+    "Tensor",
+]

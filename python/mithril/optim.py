@@ -1,0 +1,186 @@
+"""Optimizers over plain dictionaries of arrays, on any backend.
+
+>>> import numpy as np, mithril as ml
+>>> opt = ml.optim.SGD(lr=0.5)
+>>> params = {"w": np.array([1.0, 2.0])}
+>>> params, state = opt.update(params, {"w": np.array([2.0, 2.0])}, opt.init(params))
+>>> params["w"]
+array([0., 1.])
+
+Nothing is changed in place. Only the keys of the gradients are updated; arrays keep their dtype.
+The formulas are PyTorch's; Adam: Kingma and Ba 2015, AdamW: Loshchilov and Hutter 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mithril._core import public
+from mithril.errors import ArgumentError, KeyNotFound, suggestion
+
+Arrays = dict[str, Any]
+
+
+def _like(value: Any, array: Any) -> Any:
+    """`value` in the dtype of `array`, which a wider learning rate may have left."""
+    dtype = getattr(array, "dtype", None)
+    if getattr(value, "dtype", None) == dtype:
+        return value
+    if hasattr(value, "astype"):
+        return value.astype(dtype)
+    return value.to(dtype) if hasattr(value, "to") else value
+
+
+class Optimizer:
+    """What all optimizers share; `slots` are the arrays that they keep for each parameter."""
+
+    slots: tuple[str, ...] = ()
+
+    def __init__(self, lr: Any, weight_decay: float = 0.0):
+        self.lr = _positive("lr", lr)
+        self.weight_decay = _not_negative("weight_decay", weight_decay)
+
+    @public
+    def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The first state: counters and zeros shaped like the parameters."""
+        state: dict[str, Any] = {"step": 0}
+        return state | {slot: {n: p * 0 for n, p in params.items()} for slot in self.slots}
+
+    @public
+    def update(
+        self, params: Mapping[str, Any], gradients: Mapping[str, Any], state: Mapping[str, Any]
+    ) -> tuple[Arrays, dict[str, Any]]:
+        """(new parameters, new state); parameters without a gradient stay as they are."""
+        unknown = [name for name in gradients if name not in params]
+        if unknown:
+            near = suggestion(unknown[0], params)
+            raise KeyNotFound(f"update: no parameter named '{unknown[0]}'{near}")
+        step = state["step"] + 1
+        new_params = dict(params)
+        new_slots = {slot: dict(state[slot]) for slot in self.slots}
+        for name, gradient in gradients.items():
+            parameter = params[name]
+            kept = tuple(new_slots[slot][name] for slot in self.slots)
+            updated, kept = self._apply(parameter, gradient, kept, step)
+            new_params[name] = _like(updated, parameter)
+            for slot, value in zip(self.slots, kept, strict=True):
+                new_slots[slot][name] = _like(value, parameter)
+        return new_params, {"step": step, **new_slots}
+
+    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+        raise NotImplementedError
+
+    def _decayed(self, p: Any, g: Any) -> Any:
+        return g + self.weight_decay * p if self.weight_decay else g
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({fields})"
+
+
+class SGD(Optimizer):
+    """p ← p − lr · (g + weight_decay · p)."""
+
+    def __init__(self, lr: Any = 1e-2, weight_decay: float = 0.0):
+        super().__init__(lr, weight_decay)
+
+    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+        return p - self.lr * self._decayed(p, g), ()
+
+
+class Momentum(Optimizer):
+    """v ← momentum · v + g;  p ← p − lr · v  (nesterov: p ← p − lr · (g + momentum · v))."""
+
+    slots = ("velocity",)
+
+    def __init__(
+        self,
+        lr: Any = 1e-2,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(lr, weight_decay)
+        self.momentum = _fraction("momentum", momentum)
+        self.nesterov = nesterov
+
+    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+        g = self._decayed(p, g)
+        velocity = self.momentum * kept[0] + g
+        direction = g + self.momentum * velocity if self.nesterov else velocity
+        return p - self.lr * direction, (velocity,)
+
+
+class Adam(Optimizer):
+    """m ← β₁m + (1−β₁)g;  v ← β₂v + (1−β₂)g²;  p ← p − lr · m̂ / (√v̂ + eps)."""
+
+    slots = ("m", "v")
+
+    def __init__(
+        self,
+        lr: Any = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__(lr, weight_decay)
+        self.beta1 = _fraction("beta1", beta1)
+        self.beta2 = _fraction("beta2", beta2)
+        self.eps = _not_negative("eps", eps)
+
+    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+        return self._moved(p, self._decayed(p, g), kept, step)
+
+    def _moved(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+        m = self.beta1 * kept[0] + (1 - self.beta1) * g
+        v = self.beta2 * kept[1] + (1 - self.beta2) * (g * g)
+        correction = (1 - self.beta2**step) ** 0.5
+        rate = self.lr / (1 - self.beta1**step)
+        return p - rate * (m / (v**0.5 / correction + self.eps)), (m, v)
+
+
+class AdamW(Adam):
+    """Adam with decoupled decay: p ← p · (1 − lr · weight_decay), then as Adam."""
+
+    def __init__(
+        self,
+        lr: Any = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
+        super().__init__(lr, beta1, beta2, eps, weight_decay)
+
+    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+        return self._moved(p * (1 - self.lr * self.weight_decay), g, kept, step)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name}: requires a number, got {value!r}") from None
+
+
+def _positive(name: str, value: Any) -> Any:
+    if not _number(name, value) > 0:
+        raise ArgumentError(f"{name}: requires a number above 0, got {value}")
+    return value
+
+
+def _not_negative(name: str, value: Any) -> Any:
+    if not _number(name, value) >= 0:
+        raise ArgumentError(f"{name}: requires a number of at least 0, got {value}")
+    return value
+
+
+def _fraction(name: str, value: Any) -> Any:
+    if not 0 <= _number(name, value) < 1:
+        raise ArgumentError(f"{name}: requires a number in [0, 1), got {value}")
+    return value
+
+
+__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer"]

@@ -1,0 +1,622 @@
+"""`PhysicalModel`: a compiled model, which maps parameters and data to outputs and gradients."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from mithril import _core
+from mithril._conversion import Converter, as_numpy
+from mithril._core import public
+from mithril._initial import Uninitialized, draw
+from mithril._program import Key, Program, Settings, target_of
+from mithril.errors import (
+    ArgumentError,
+    EmptyModelWarning,
+    InitialParamsWarning,
+    KeyNotFound,
+    ModeWarning,
+    ShapeNotKnown,
+    SignatureError,
+    UnsupportedError,
+    UnusedKeyWarning,
+    UnusedParamsWarning,
+    suggestion,
+)
+
+Params = dict[str, Any]
+FINAL_COST = "final_cost"
+
+
+class WithGradients(NamedTuple):
+    """What `evaluate` returns when gradients were asked for."""
+
+    outputs: dict[str, Any]
+    gradients: dict[str, Any]
+
+
+class WithState(NamedTuple):
+    """What `evaluate` returns for a model with state."""
+
+    outputs: dict[str, Any]
+    state: dict[str, Any]
+
+
+class WithGradientsAndState(NamedTuple):
+    """What `evaluate` returns for a model with state when gradients were asked for."""
+
+    outputs: dict[str, Any]
+    gradients: dict[str, Any]
+    state: dict[str, Any]
+
+
+class Step(NamedTuple):
+    """What `step` returns: everything that the next step needs, and the outputs."""
+
+    params: Params
+    opt_state: dict[str, Any]
+    state: dict[str, Any]
+    outputs: dict[str, Any]
+
+
+class PhysicalModel:
+    """A model compiled for a backend; made by `ml.compile`.
+
+    It keeps no parameters: they go in and come out as plain dictionaries of arrays. Many threads
+    may evaluate it at once.
+    """
+
+    def __init__(self, model: Any, settings: Settings, options: dict[str, Any]):
+        self.backend = settings.backend
+        self.inference = settings.inference
+        self.jit = settings.jit
+        self._settings = settings
+        self._options = options
+        self._node = model._node
+        self._convert = Converter(settings)
+        self._compiled = self._compile({})
+        self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
+        self._by_ranks: dict[tuple, Program] = {}
+        # Takes calls that need no conversion, warning or state; None sends them the long way.
+        self._fast = getattr(self._program and self._program.forward, "evaluate", None)
+        self._keys = [Key(**entry) for entry in self._compiled.keys]
+        self._by_name = {key.name: key for key in self._keys}
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+        self.trainable_keys = tuple(k.name for k in self._keys if k.trainable)
+        self.param_keys = tuple(k.name for k in self._keys if k.role == "param")
+        self.data_keys = tuple(k.name for k in self._keys if k.role == "data")
+        self.state_keys = tuple(k.name for k in self._keys if k.role == "state")
+        self.input_keys = {k.name for k in self._keys}
+        self.output_keys: list[str] = list(self._compiled.outputs)
+        self.__signature__ = self._signature()
+
+    def _compile(self, ranks: Mapping[str, list]) -> Any:
+        known = {k if isinstance(k, str) else k.key_name for k, _ in self._options["shapes"]}
+        extra = [(k, shape) for k, shape in ranks.items() if k not in known]
+        options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
+        return _core.compile(self._node, options, target_of(self.backend))
+
+    def _make(self, compiled: Any) -> Program:
+        return Program(compiled, self._settings)
+
+    # --- running ------------------------------------------------------------------------------
+    @public
+    def evaluate(
+        self,
+        params: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        *,
+        output_gradients: Any = None,
+        state: Mapping[str, Any] | None = None,
+        wrt: Iterable[str] | None = None,
+    ) -> Any:
+        """The outputs, and on request gradients and the next state.
+
+        Parameters
+        ----------
+        params : the parameters; None or {} means the initial ones
+        data : values of `data_keys`: arrays, lists or numbers
+        output_gradients : gradients of the outputs: a dictionary, a function from the outputs to
+            one, or True where there is one scalar output (or a cost)
+        state : the state, where the model has one
+        wrt : further inputs whose gradients are wanted
+
+        Returns
+        -------
+        The dictionary of outputs. With gradients the named tuple ``(outputs, gradients)``, whose
+        gradients have the keys `trainable_keys`; with state, the new state is its last item.
+        """
+        if output_gradients is None and wrt is None and self._fast is not None:
+            outputs = self._fast({} if params is None else params, {} if data is None else data)
+            if outputs is not None:
+                return outputs
+        params = _dictionary("params", params)
+        data = _dictionary("data", data)
+        state = _dictionary("state", state)
+        program = self._ready(data)
+        inputs = self._inputs(program, params, data, state)
+        if output_gradients is None or output_gradients is False:
+            outputs, states = program.run(inputs)
+            return self._result(program, outputs, None, states)
+        self._check_gradients_allowed()
+        wanted = self._wanted(program, wrt)
+        cotangents = self._cotangents(program, inputs, output_gradients)
+        outputs, states, gradients = program.run_gradient(
+            inputs, cotangents, wanted, self._ones_for(program, inputs)
+        )
+        return self._result(program, outputs, dict(zip(wanted, gradients, strict=True)), states)
+
+    @public
+    def __call__(self, *data: Any, params: Any = None, state: Any = None, **named: Any) -> Any:
+        """Evaluates data given by position (in the order of `data_keys`) or name.
+
+        One output is returned as an array, several as a dictionary.
+        """
+        if not self.output_keys:
+            warnings.warn("this model has no outputs", EmptyModelWarning, stacklevel=2)
+            return {}
+        try:
+            bound = self.__signature__.bind(*data, **named).arguments
+        except TypeError as error:
+            raise SignatureError(f"{error}; this model is called as {self.__signature__}") from None
+        result = self.evaluate(params, bound, state=state)
+        outputs = result.outputs if isinstance(result, WithState) else result
+        single = outputs[self.output_keys[0]] if len(self.output_keys) == 1 else outputs
+        return WithState(single, result.state) if isinstance(result, WithState) else single
+
+    @public
+    def step(
+        self,
+        params: Params,
+        opt_state: dict[str, Any],
+        data: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Step:
+        """One step of training: gradients of the cost, then the optimizer's update."""
+        optimizer = self._settings.optimizer
+        if optimizer is None:
+            raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
+        result = self.evaluate(params, data, output_gradients=True, state=state)
+        params, opt_state = optimizer.update(params, result.gradients, opt_state)
+        new_state = result.state if isinstance(result, WithGradientsAndState) else {}
+        return Step(params, opt_state, new_state, result.outputs)
+
+    @public
+    def as_function(self, outputs: Iterable[str] | None = None) -> Callable[..., Any]:
+        """A pure function ``f(params, data)`` that the backend's framework can trace.
+
+        It returns the outputs as a dictionary; arrays must be the backend's, in the right dtypes.
+        """
+        program = self._program
+        if program is None or not hasattr(program.forward, "function"):
+            raise UnsupportedError(
+                f"as_function: requires a framework backend and known ranks, got {self.backend!r}"
+            )
+        order = [key.name for key in program.inputs]
+        names = list(self.output_keys if outputs is None else outputs)
+        self._check_outputs(names)
+        run, all_names = program.forward.function, list(self.output_keys)
+
+        def function(params: Any, data: Any = None) -> dict[str, Any]:
+            values = {**params, **(data or {})}
+            results = dict(zip(all_names, run(*(values[name] for name in order)), strict=False))
+            return {name: results[name] for name in names}
+
+        return function
+
+    # --- what goes in -------------------------------------------------------------------------
+    def _ready(self, data: Mapping[str, Any]) -> Program:
+        """The program; for models whose ranks depend on the data, the one of these ranks."""
+        if self._program is not None:
+            return self._program
+        unknown = self._compiled.unknown_ranks
+        missing = [self._by_name[n] for n in unknown if n not in data and n in self.data_keys]
+        if missing:
+            raise self._missing(missing, {}, data, {})
+        given = [name for name in unknown if name in data]
+        ranks = {name: [None] * len(_shape_of(data[name], name)) for name in given}
+        key = tuple((name, len(shape)) for name, shape in ranks.items())
+        with self._lock:
+            found = self._by_ranks.get(key)
+        if found is not None:
+            return found
+        compiled = self._compile(ranks)
+        if compiled.unknown_ranks:
+            names = ", ".join(f"'{name}'" for name in compiled.unknown_ranks)
+            raise ShapeNotKnown(f"evaluate: the ranks of {names} are not known")
+        with self._lock:
+            return self._by_ranks.setdefault(key, self._make(compiled))
+
+    def _inputs(
+        self, program: Program, params: Mapping, data: Mapping, state: Mapping
+    ) -> list[Any]:
+        given = params
+        if not params and self.param_keys:
+            params = self._initial_for(program, data)
+        sources = {"param": params, "data": data, "state": state}
+        values, missing, shapes = [], [], []
+        for key in program.inputs:
+            try:
+                value = sources[key.role][key.name]
+            except KeyError:
+                missing.append(key)
+                continue
+            if isinstance(value, Uninitialized):
+                value = self._placed(program, key, value, params, data)
+            value = self._convert(key, value)
+            values.append(value)
+            if key.is_tensor:
+                shapes.append(tuple(value.shape))
+        if missing:
+            raise self._missing(missing, params, data, state)
+        program.check_shapes(shapes)
+        if given or data:
+            self._warn_of_unused(given, data)
+        return values
+
+    def _missing(self, missing: list[Key], params: Mapping, data: Mapping, state: Mapping):
+        names = ", ".join(f"'{key.name}'" for key in missing)
+        roles = {key.role for key in missing}
+        known = self._by_name.keys() | set(self._compiled.ignored_keys)
+        extra = [name for name in (*params, *data, *state) if name not in known]
+        near = [suggestion(name, [key.name for key in missing]) for name in extra]
+        hints = [f"{name!r} is given{hint}" for name, hint in zip(extra, near, strict=True) if hint]
+        if "state" in roles and not state:
+            hints.append("state=pm.initial_state() is the first state")
+        elif any(key.role == "param" and not key.trainable for key in missing):
+            hints.append("running statistics are entries of params: {**params, **state}")
+        where = {"param": "params", "data": "data", "state": "state"}
+        places = " and ".join(sorted({where[role] for role in roles}))
+        return KeyNotFound(
+            f"evaluate: {places} must have {names}", code="MTH402", hint="; ".join(hints)
+        )
+
+    def _warn_of_unused(self, params: Mapping, data: Mapping) -> None:
+        by_name = self._by_name
+        ignored = self._compiled.ignored_keys
+        for name in data:
+            if name not in by_name and name not in ignored and not self._constant(name):
+                near = suggestion(name, by_name)
+                self._warn(f"data has '{name}', which the model has not{near}", UnusedKeyWarning)
+        extra = [n for n in params if n not in by_name]
+        if extra:
+            shown = ", ".join(f"'{n}'" for n in extra[:3]) + (", ..." if len(extra) > 3 else "")
+            self._warn(f"params has {shown}, which the model has not", UnusedParamsWarning)
+
+    def _constant(self, name: str) -> bool:
+        return any(key == name for key, _ in self._options["constants"])
+
+    def _warn(self, text: str, category: type[Warning]) -> None:
+        if text in self._told:
+            return
+        if self._settings.strict and category in (UnusedKeyWarning, UnusedParamsWarning):
+            raise KeyNotFound(f"evaluate: {text}")
+        self._told.add(text)
+        warnings.warn(text, category, stacklevel=5)
+
+    # --- gradients ----------------------------------------------------------------------------
+    def _check_gradients_allowed(self) -> None:
+        if self.inference:
+            raise UnsupportedError(
+                "evaluate: no gradients, the model was compiled with inference=True"
+            )
+        statistics = [k for k in self._keys if k.role == "param" and not k.trainable]
+        if statistics:
+            self._warn(
+                "gradients of a model in eval mode: running statistics are constants; compile"
+                ' with mode="train" to train it',
+                ModeWarning,
+            )
+
+    def _wanted(self, program: Program, wrt: Iterable[str] | None) -> list[str]:
+        present = {key.name for key in program.inputs}
+        wanted = [name for name in self.trainable_keys if name in present]
+        for name in () if wrt is None else [wrt] if isinstance(wrt, str) else wrt:
+            if name not in present:
+                raise KeyNotFound(f"wrt: no input named '{name}'{suggestion(name, present)}")
+            dtype = program.by_name[name].dtype
+            if dtype is None or not dtype.is_float:
+                raise ArgumentError(f"wrt: '{name}' is no tensor of floats", code="MTH506")
+            if name not in wanted:
+                wanted.append(name)
+        return wanted
+
+    def _cotangents(self, program: Program, inputs: list, request: Any) -> dict[str, Any]:
+        """Output -> its cotangent; None stands for 1."""
+        if request is True:
+            return {self._cost(program): None}
+        if callable(request):
+            outputs, _ = program.run(inputs)
+            request = request(dict(zip(program.outputs, outputs, strict=True)))
+        if not isinstance(request, Mapping):
+            raise SignatureError(
+                "output_gradients: requires a dictionary, a function of the outputs or True, got"
+                f" {type(request).__name__}"
+            )
+        if not request:
+            return {self._cost(program): None}
+        self._check_outputs(request)
+        return self._shaped(program, inputs, request)
+
+    def _shaped(self, program: Program, inputs: list, request: Mapping) -> dict[str, Any]:
+        shapes = self._output_shapes(program, inputs)
+        out = {}
+        for name, value in request.items():
+            dtype, _ = program.output_types[name]
+            if dtype is None or not dtype.is_float:
+                raise ArgumentError(f"output_gradients: '{name}' is no tensor of floats")
+            key = Key(name, "data", False, True, dtype, "", "none", (), "", "")
+            converted = self._convert(key, value)
+            wanted = shapes[name]
+            got = tuple(converted.shape)
+            if wanted is not None and None not in wanted and got != tuple(wanted):
+                raise ArgumentError(
+                    f"output_gradients: '{name}' has shape {list(wanted)}, got {list(got)}",
+                    code="MTH108",
+                )
+            out[name] = converted
+        return out
+
+    def _output_shapes(self, program: Program, inputs: list) -> dict[str, list | None]:
+        given = {
+            key.name: tuple(value.shape)
+            for key, value in zip(program.inputs, inputs, strict=True)
+            if key.is_tensor
+        }
+        return dict(zip(program.outputs, program.compiled.solve_outputs(given), strict=True))
+
+    def _ones_for(self, program: Program, inputs: list) -> Callable[[str], Any]:
+        def ones(name: str) -> Any:
+            dtype, _ = program.output_types[name]
+            shape = self._output_shapes(program, inputs)[name] or []
+            return self.backend.ones(tuple(shape), dtype=dtype)
+
+        return ones
+
+    def _cost(self, program: Program) -> str:
+        if FINAL_COST in program.outputs:
+            return FINAL_COST
+        if len(program.outputs) != 1:
+            names = ", ".join(f"'{name}'" for name in program.outputs)
+            raise ArgumentError(
+                f"output_gradients=True requires one scalar output, got {names or 'none'}",
+                hint="give a dictionary of cotangents",
+            )
+        _, shape = program.output_types[program.outputs[0]]
+        if shape:
+            raise ArgumentError(
+                f"output_gradients=True requires a scalar output, '{program.outputs[0]}' has shape"
+                f" {shape}",
+                hint="give a dictionary of cotangents",
+            )
+        return program.outputs[0]
+
+    def _check_outputs(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.output_keys:
+                near = suggestion(name, self.output_keys)
+                raise KeyNotFound(f"no output named '{name}'{near}", code="MTH401")
+
+    def _result(self, program: Program, outputs: list, gradients: dict | None, states: list) -> Any:
+        named = dict(zip(program.outputs, outputs, strict=True))
+        if not program.state_names:
+            return named if gradients is None else WithGradients(named, gradients)
+        state = dict(zip(program.state_names, states, strict=True))
+        if gradients is None:
+            return WithState(named, state)
+        return WithGradientsAndState(named, gradients, state)
+
+    # --- parameters ---------------------------------------------------------------------------
+    @public
+    def get_parameters(self) -> Params:
+        """The initial parameters (seed 0), by name, in the order of the model's inputs."""
+        return self._parameters(0, {})
+
+    @public
+    def randomize_params(self, seed: int | None = None) -> Params:
+        """Fresh initial parameters; equal seeds give equal numbers on every backend."""
+        if seed is None:
+            seed = secrets.randbits(63)
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise SignatureError(f"randomize_params: seed requires an integer, got {seed!r}")
+        return self._parameters(seed % 2**64, {})
+
+    @public
+    def init(self, sample: Mapping[str, Any] | None = None, seed: int = 0) -> Params:
+        """Initial parameters with shapes as `sample` (data of one call) implies them."""
+        sample = _dictionary("sample", sample)
+        params = self._parameters(seed, sample)
+        for value in params.values():
+            if isinstance(value, Uninitialized):
+                value._fail()
+        return params
+
+    def _parameters(self, seed: int, data: Mapping[str, Any], role: str = "param") -> Params:
+        compiled = self._compiled
+        if compiled.unknown_ranks and data:
+            compiled = self._ready(data).compiled
+        sizes = compiled.solve(self._data_shapes(data))
+        keys = [Key(**entry) for entry in compiled.keys]
+        return {
+            key.name: self._initial(key, shape, fan_in, seed)
+            for key, (shape, fan_in) in zip(keys, sizes, strict=True)
+            if key.role == role
+        }
+
+    def _initial(self, key: Key, shape: list | None, fan_in: int | None, seed: int) -> Any:
+        is_literal = bool(key.initial) and isinstance(key.initial[0], _core.TensorLiteral)
+        is_open = shape is None or None in shape
+        is_open = is_open or (key.init == "uniform_fan_in" and fan_in is None and not key.initial)
+        if is_open and not is_literal:
+            return Uninitialized(key.name, shape, self._what_is_missing(), seed)
+        return self.backend.tensor(draw(key, shape or [], fan_in, seed), key.dtype)
+
+    def _what_is_missing(self) -> str:
+        open_keys = [
+            key.name
+            for key, (shape, _) in zip(self._keys, self._compiled.solve({}), strict=True)
+            if key.role == "data" and key.is_tensor and (shape is None or None in shape)
+        ]
+        if not open_keys:
+            return ""
+        names = ", ".join(f"'{name}'" for name in open_keys)
+        return f"its shape follows from {names}: give shapes= to compile, or call init(sample)"
+
+    def _data_shapes(self, data: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        return {
+            key.name: _shape_of(data[key.name], key.name)
+            for key in self._keys
+            if key.name in data and key.role == "data" and key.is_tensor
+        }
+
+    def _initial_for(self, program: Program, data: Mapping[str, Any]) -> Params:
+        self._warn(
+            "no params were given: the model runs on its initial parameters", InitialParamsWarning
+        )
+        params = self._parameters(0, data)
+        for value in params.values():
+            if isinstance(value, Uninitialized):
+                value._fail()
+        return params
+
+    def _placed(
+        self, program: Program, key: Key, value: Uninitialized, params: Any, data: Mapping
+    ) -> Any:
+        """The value that data give a parameter; it replaces the stand-in in the caller's dict."""
+        drawn = self._parameters(value.seed, data).get(key.name, value)
+        if isinstance(drawn, Uninitialized):
+            drawn._fail()
+        if isinstance(params, dict):
+            params[key.name] = drawn
+        return drawn
+
+    @public
+    def initial_state(self, seed: int = 0, sample: Mapping[str, Any] | None = None) -> dict:
+        """The first state: what `state=` of the first call is."""
+        return self._parameters(seed, _dictionary("sample", sample), role="state")
+
+    @property
+    @public
+    def initial_state_dict(self) -> dict[str, Any]:
+        return self.initial_state(0)
+
+    # --- what it is -----------------------------------------------------------------------------
+    @property
+    @public
+    def shapes(self) -> dict[str, list | None]:
+        """Key -> sizes (None: unknown) of inputs and outputs; None for what is no tensor."""
+        compiled = self._compiled
+        out = {
+            key.name: shape for key, (shape, _) in zip(self._keys, compiled.solve({}), strict=True)
+        }
+        if not compiled.unknown_ranks:
+            out |= dict(zip(compiled.outputs, compiled.solve_outputs({}), strict=True))
+        return out
+
+    def get_shapes(self) -> dict[str, list | None]:
+        return self.shapes
+
+    @property
+    def source(self) -> str:
+        """The emitted source, or the text of the graph where plans are run."""
+        if self._program is None:
+            return ""
+        return getattr(self._program.forward, "source", None) or str(self._program.compiled.forward)
+
+    @property
+    def graph(self) -> Any:
+        """The graph as it was flattened, before any pass."""
+        return self._compiled.graph
+
+    def summary(self) -> None:
+        """Prints the backend, and every key with role, dtype and shape."""
+        rows = [("key", "role", "dtype", "shape")]
+        shapes = self.shapes
+        for key in self._keys:
+            role = "trainable" if key.trainable else key.role
+            shape = shapes[key.name]
+            rows.append((key.name, role, str(key.dtype or key.type), _print_shape(shape)))
+        for name in self.output_keys:
+            rows.append((name, "output", "", _print_shape(shapes.get(name))))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        print(f"backend: {self.backend!r}")
+        print(f"parameters: {self._parameter_count(shapes)}")
+        for row in rows:
+            print(
+                "  ".join(
+                    cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+                ).rstrip()
+            )
+
+    def _parameter_count(self, shapes: dict[str, list | None]) -> str:
+        total, known = 0, True
+        for name in self.trainable_keys:
+            shape = shapes[name]
+            if shape is None or None in shape:
+                known = False
+                continue
+            count = 1
+            for size in shape:
+                count *= size
+            total += count
+        return f"{total:,}" if known else f">{total:,}"
+
+    def _signature(self) -> inspect.Signature:
+        kind = inspect.Parameter
+        named = [
+            kind(name, kind.POSITIONAL_OR_KEYWORD)
+            for name in self.data_keys
+            if name.isidentifier() and not _is_keyword(name)
+        ]
+        return inspect.Signature(named)
+
+    def __repr__(self) -> str:
+        return (
+            f"PhysicalModel(backend={self.backend!r}, data={list(self.data_keys)},"
+            f" outputs={self.output_keys})"
+        )
+
+
+def _is_keyword(name: str) -> bool:
+    import keyword
+
+    return keyword.iskeyword(name)
+
+
+def _dictionary(what: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise SignatureError(f"{what}: requires a dictionary, got {type(value).__name__}")
+    return value
+
+
+def _shape_of(value: Any, name: str) -> tuple[int, ...]:
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        shape = as_numpy(value, name).shape
+    return tuple(int(n) for n in shape)
+
+
+def _print_shape(shape: list | None) -> str:
+    if shape is None:
+        return "--"
+    return "[" + ", ".join("None" if n is None else str(n) for n in shape) + "]"
+
+
+@public
+def transfer(params: Mapping[str, Any], to: Any) -> Params:
+    """The same parameters as arrays of another backend, dtypes kept."""
+    out = {}
+    for name, value in params.items():
+        if isinstance(value, Uninitialized):
+            out[name] = value
+            continue
+        array = as_numpy(value, name)
+        out[name] = to.tensor(array, array.dtype)
+    return out

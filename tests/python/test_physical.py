@@ -1,0 +1,368 @@
+"""Evaluating compiled models: values, gradients, parameters, conversions, errors."""
+
+import pickle
+import warnings
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril.errors import (
+    ArgumentError,
+    DataOverflowError,
+    DTypeError,
+    DTypeWarning,
+    InitialParamsWarning,
+    KeyNotFound,
+    ShapeError,
+    ShapeNotKnown,
+    SignatureError,
+    UnsupportedError,
+    UnusedKeyWarning,
+    UnusedParamsWarning,
+)
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(5, 3)).astype(np.float32)
+W = rng.normal(size=(4, 3)).astype(np.float32)
+B = rng.normal(size=4).astype(np.float32)
+PARAMS = {"w": W, "b": B}
+
+
+@pytest.fixture
+def backend(backend_name):
+    return ml.get_backend(backend_name)
+
+
+def model():
+    m = ml.Model()
+    m |= ml.Linear(4)(input="input", weight="w", bias="b", output="h")
+    m += ml.Tanh()(output="output")
+    return m
+
+
+def params(backend):
+    return {k: backend.array(v) for k, v in PARAMS.items()}
+
+
+def expected():
+    return np.tanh(X.astype(np.float64) @ W.T + B)
+
+
+def test_values(backend):
+    pm = ml.compile(model(), backend, data_keys={"input"})
+    out = pm.evaluate(params(backend), {"input": X})
+    assert type(out) is dict
+    np.testing.assert_allclose(backend.to_numpy(out["output"]), expected(), atol=1e-6)
+
+
+def test_gradients(backend):
+    pm = ml.compile(model(), backend, data_keys={"input"})
+    cotangent = np.ones((5, 4))
+    result = pm.evaluate(
+        params(backend), {"input": X}, output_gradients={"output": cotangent}, wrt=["input"]
+    )
+    outputs, gradients = result
+    assert result.outputs is outputs
+    slope = 1 - expected() ** 2
+    for key, wanted in {"w": slope.T @ X, "b": slope.sum(0), "input": slope @ W}.items():
+        np.testing.assert_allclose(backend.to_numpy(gradients[key]), wanted, atol=1e-5)
+    assert list(gradients) == [*pm.trainable_keys, "input"]
+
+
+def test_cotangents_from_the_outputs(backend):  # K36
+    pm = ml.compile(model(), backend)
+    given = pm.evaluate(
+        params(backend), {"input": X}, output_gradients=lambda out: {"output": out["output"]}
+    )
+    direct = pm.evaluate(
+        params(backend), {"input": X}, output_gradients={"output": given.outputs["output"]}
+    )
+    for key in pm.trainable_keys:
+        np.testing.assert_allclose(
+            backend.to_numpy(given.gradients[key]), backend.to_numpy(direct.gradients[key])
+        )
+
+
+def test_a_scalar_output_needs_no_cotangent(backend):
+    m = model()
+    m += ml.Mean()(output="mean")
+    m.set_cout("mean")
+    pm = ml.compile(m, backend)
+    _, gradients = pm.evaluate(params(backend), {"input": X}, output_gradients=True)
+    slope = (1 - expected() ** 2) / 20
+    np.testing.assert_allclose(backend.to_numpy(gradients["b"]), slope.sum(0), atol=1e-6)
+
+
+def test_lists_and_numbers_are_data(backend):
+    pm = ml.compile(model(), backend)
+    out = pm.evaluate({"w": W.tolist(), "b": B.tolist()}, {"input": X.tolist()})
+    np.testing.assert_allclose(backend.to_numpy(out["output"]), expected(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x[:, ::-1][:, ::-1],
+        lambda x: np.asfortranarray(x),
+        lambda x: x.astype(">f4"),
+        lambda x: x.astype(np.float64),
+        lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(5, 3),
+        lambda x: np.repeat(x, 2, 0)[::2],
+    ],
+)
+def test_any_layout_is_data(backend, make):
+    x = make(X)
+    if x.flags.writeable:
+        x.flags.writeable = False
+    pm = ml.compile(model(), backend)
+    out = pm.evaluate(params(backend), {"input": x})["output"]
+    np.testing.assert_allclose(backend.to_numpy(out), expected(), atol=1e-6)
+
+
+def test_zero_rows(backend):
+    pm = ml.compile(model(), backend)
+    out = pm.evaluate(params(backend), {"input": X[:0]})["output"]
+    assert tuple(out.shape) == (0, 4)
+
+
+def test_outputs_are_fresh(backend):
+    pm = ml.compile(model(), backend)
+    given = params(backend)
+    first = backend.to_numpy(pm.evaluate(given, {"input": X})["output"]).copy()
+    kept = pm.evaluate(given, {"input": X})["output"]
+    pm.evaluate(given, {"input": X * 2})
+    np.testing.assert_array_equal(backend.to_numpy(kept), first)
+
+
+def test_call(backend):  # K7
+    pm = ml.compile(model(), backend)
+    out = pm(X, params=params(backend))
+    np.testing.assert_allclose(backend.to_numpy(out), expected(), atol=1e-6)
+    out = pm(input=X, params=params(backend))
+    np.testing.assert_allclose(backend.to_numpy(out), expected(), atol=1e-6)
+    for wrong in (lambda: pm(), lambda: pm(X, X), lambda: pm(nope=X)):
+        with pytest.raises(TypeError, match=r"\(input\)"):
+            wrong()
+
+
+# --- parameters -------------------------------------------------------------------------------
+
+
+@pytest.mark.device
+def test_initial_parameters_are_a_function_of_seed_and_path():
+    pm = ml.compile(model(), ml.NumpyBackend(), shapes={"input": [None, 3]})
+    a, b = pm.get_parameters(), pm.randomize_params(0)
+    assert type(a) is dict and list(a) == ["w", "b"]
+    for key in a:
+        np.testing.assert_array_equal(a[key], b[key])
+        assert a[key].dtype == np.float32
+    assert not np.array_equal(a["w"], pm.randomize_params(1)["w"])
+    assert np.abs(a["w"]).max() <= 1 / np.sqrt(3)
+    assert np.abs(a["b"]).max() <= 1 / np.sqrt(3)
+
+
+def test_initial_parameters_are_equal_on_all_backends(backend):
+    shapes = {"input": [None, 3]}
+    ours = ml.compile(model(), ml.NumpyBackend(), shapes=shapes).randomize_params(7)
+    theirs = ml.compile(model(), backend, shapes=shapes).randomize_params(7)
+    for key in ours:
+        np.testing.assert_array_equal(ours[key], backend.to_numpy(theirs[key]))
+
+
+@pytest.mark.device
+def test_unknown_shapes_wait_for_data():  # K9
+    pm = ml.compile(model(), ml.NumpyBackend())
+    params = pm.get_parameters()
+    assert isinstance(params["w"], ml.Uninitialized)
+    assert "shape=[4, None]" in repr(params["w"])
+    for use in (
+        lambda w: w + 1,
+        lambda w: 2 * w,
+        lambda w: w.shape,
+        lambda w: np.asarray(w),
+        lambda w: np.ones(3) - w,
+        lambda w: w[0],
+        lambda w: w @ w,
+    ):
+        with pytest.raises(ShapeNotKnown, match="'w'.*\n.*'input'"):
+            use(params["w"])
+    pm.evaluate(params, {"input": X})
+    assert params["w"].shape == (4, 3)
+    np.testing.assert_array_equal(params["w"], pm.init({"input": X})["w"])
+    pickle.loads(pickle.dumps(params))
+
+
+def test_no_params_means_the_initial_ones(backend):  # K10
+    pm = ml.compile(model(), backend)
+    with pytest.warns(InitialParamsWarning):
+        first = pm.evaluate({}, {"input": X})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        second = pm.evaluate(None, {"input": X}, output_gradients={"output": np.ones((5, 4))})
+    np.testing.assert_array_equal(
+        backend.to_numpy(first["output"]), backend.to_numpy(second.outputs["output"])
+    )
+    assert set(second.gradients) == {"w", "b"}
+
+
+def test_transfer(backend):
+    pm = ml.compile(model(), ml.NumpyBackend(), shapes={"input": [None, 3]})
+    params = pm.get_parameters()
+    there = ml.transfer(params, to=backend)
+    back = ml.transfer(there, to=ml.NumpyBackend())
+    for key in params:
+        np.testing.assert_array_equal(params[key], back[key])
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def test_missing_keys_are_named_beside_near_misses(backend):
+    pm = ml.compile(model(), backend)
+    with pytest.raises(KeyNotFound, match="(?s)'w'.*'W' is given, did you mean 'w'") as caught:
+        pm.evaluate({"W": W, "b": B}, {"input": X})
+    assert caught.value.code == "MTH402"
+    with pytest.raises(KeyNotFound, match="'input'"):
+        pm.evaluate(PARAMS, {})
+
+
+@pytest.mark.device
+def test_extra_keys_warn_once():
+    pm = ml.compile(model(), ml.NumpyBackend())
+    with pytest.warns(UnusedParamsWarning, match="'extra'"):
+        pm.evaluate({**PARAMS, "extra": B}, {"input": X})
+    with pytest.warns(UnusedKeyWarning, match="'inputs'.*'input'"):
+        pm.evaluate(PARAMS, {"input": X, "inputs": X})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pm.evaluate({**PARAMS, "extra": B}, {"input": X, "inputs": X})
+    strict = ml.compile(model(), ml.NumpyBackend(), strict=True)
+    with pytest.raises(KeyNotFound, match="'extra'"):
+        strict.evaluate({**PARAMS, "extra": B}, {"input": X})
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"input": X[:, :2]}, ShapeError),
+        ({"input": X[0, 0]}, ShapeError),
+        ({"w": W[:, :2]}, ShapeError),
+        ({"w": W[:3]}, ShapeError),
+        ({"input": "text"}, DTypeError),
+        ({"input": [[1, 2], [3]]}, ArgumentError),
+        ({"input": X.astype(complex)}, DTypeError),
+        ({"input": None}, DTypeError),
+        ({"input": object()}, DTypeError),
+    ],
+)
+def test_bad_data(backend, change, error):
+    pm = ml.compile(model(), backend)
+    given = {"w": W, "b": B, "input": X} | change
+    named = "shape" if error is ShapeError else next(iter(change))
+    with pytest.raises(error, match=named):
+        pm.evaluate({"w": given["w"], "b": given["b"]}, {"input": given["input"]})
+
+
+@pytest.mark.device
+def test_casts():  # K37
+    pm = ml.compile(model(), ml.NumpyBackend(), shapes={"input": [None, 3]})
+    with pytest.warns(DTypeWarning, match="'w' was float64"):
+        out = pm.evaluate({"w": W.astype(np.float64), "b": B}, {"input": X.astype(np.int64)})
+    assert out["output"].dtype == np.float32
+    strict = ml.compile(model(), ml.NumpyBackend(), strict_dtypes=True)
+    with pytest.raises(DTypeError, match="'input': requires float32, got float64"):
+        strict.evaluate(PARAMS, {"input": X.astype(np.float64)})
+
+
+@pytest.mark.device
+def test_integers_must_fit():  # K37, K57
+    m = ml.Model()
+    m |= ml.Embedding(10, 4)(input="tokens", weight="w", output="output")
+    pm = ml.compile(m, ml.NumpyBackend(), data_keys={"tokens"})
+    params = {"w": np.ones((10, 4), np.float32)}
+    assert pm.evaluate(params, {"tokens": np.uint8([1, 2])})["output"].shape == (2, 4)
+    with pytest.raises(DTypeError, match="'tokens': requires integers .*, got float32"):
+        pm.evaluate(params, {"tokens": np.ones(2, np.float32)})
+    with pytest.raises((DataOverflowError, DTypeError), match="tokens"):
+        pm.evaluate(params, {"tokens": np.array([2**64 - 1], np.uint64)})
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (True, ArgumentError),
+        (3, SignatureError),
+        ({"nope": 1.0}, KeyNotFound),
+        ({"output": np.ones((5, 3))}, ArgumentError),
+        (lambda out: 3, SignatureError),
+    ],
+)
+def test_bad_cotangents(backend, request_, error):
+    pm = ml.compile(model(), backend)
+    with pytest.raises(error):
+        pm.evaluate(params(backend), {"input": X}, output_gradients=request_)
+
+
+def test_inference_has_no_gradients(backend):  # K56
+    pm = ml.compile(model(), backend, inference=True)
+    with pytest.raises(UnsupportedError, match="inference=True"):
+        pm.evaluate(params(backend), {"input": X}, output_gradients={"output": np.ones((5, 4))})
+
+
+@pytest.mark.device
+def test_bad_dictionaries():
+    pm = ml.compile(model(), ml.NumpyBackend())
+    with pytest.raises(SignatureError, match="params: requires a dictionary"):
+        pm.evaluate([1], {"input": X})
+    with pytest.raises(SignatureError, match="data: requires a dictionary"):
+        pm.evaluate(PARAMS, X)
+
+
+@pytest.mark.device
+def test_shapes_and_summary(capsys):
+    pm = ml.compile(model(), ml.NumpyBackend(), shapes={"input": [None, 3]})
+    assert pm.shapes["w"] == [4, 3]
+    assert pm.shapes["input"] == [None, 3]
+    assert pm.shapes["output"] == [None, 4]
+    pm.summary()
+    assert "parameters: 16" in capsys.readouterr().out
+
+
+# --- training ---------------------------------------------------------------------------------
+
+
+def test_steps_lower_the_cost(backend):
+    m = model()
+    train = ml.TrainModel(m)
+    train.add_loss(ml.SquaredError(), input="output", target="target")
+    pm = ml.compile(train, backend, data_keys={"input", "target"}, optimizer=ml.optim.Adam(lr=0.05))
+    opt = ml.optim.Adam(lr=0.05)
+    given = params(backend)
+    opt_state = opt.init(given)
+    data = {"input": X, "target": np.zeros((5, 4), np.float32)}
+    costs = []
+    for _ in range(5):
+        given, opt_state, _, outputs = pm.step(given, opt_state, data)
+        costs.append(float(outputs["final_cost"]))
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] == pytest.approx((expected() ** 2).mean(), rel=1e-5)
+
+
+@pytest.mark.frameworks
+def test_parameters_are_pytrees():
+    jax = pytest.importorskip("jax")
+    optax = pytest.importorskip("optax")
+    pm = ml.compile(model(), ml.JaxBackend(), shapes={"input": [None, 3]})
+    params = pm.get_parameters()
+    assert set(jax.tree.map(lambda p: p * 2, params)) == {"w", "b"}
+    optimizer = optax.adam(1e-3)
+    state = optimizer.init(params)
+    run = jax.jit(pm.as_function())
+    np.testing.assert_allclose(
+        run(params, {"input": X})["output"],
+        pm.evaluate(params, {"input": X})["output"],
+        atol=1e-6,
+    )
+    _, gradients = pm.evaluate(params, {"input": X}, output_gradients={"output": np.ones((5, 4))})
+    updates, _ = optimizer.update(gradients, state, params)
+    assert set(optax.apply_updates(params, updates)) == {"w", "b"}
