@@ -106,9 +106,7 @@ class Summarizer {
     return out;
   }
 
-  std::string link(ConnId key) {
-    return names_[arena().conn(key).node] + "." + arena().key(key);
-  }
+  std::string link(ConnId key) { return names_[arena().conn(key).node] + "." + arena().key(key); }
 
   std::vector<std::string> connections(ConnId key) {
     const ConnId wire = arena().surviving(arena().conn(key).outer);
@@ -159,7 +157,8 @@ std::vector<SummaryTable> summarize(const Model& model, const SummaryOptions& op
   return out;
 }
 
-// --- text -------------------------------------------------------------------------------------------
+// --- text
+// -------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -228,8 +227,8 @@ void add_rows(TextTable& text, const SummaryBlock& block, const Widths& widths,
   for (const SummaryRow& row : block.rows) {
     if (row.is_output && !in_outputs) head("Outputs:");
     in_outputs = row.is_output;
-    const size_t lines = std::max<size_t>({1, options.shapes ? row.shapes.size() : 0,
-                                           row.connections.size()});
+    const size_t lines =
+        std::max<size_t>({1, options.shapes ? row.shapes.size() : 0, row.connections.size()});
     for (size_t i = 0; i < lines; ++i) {
       std::vector<std::string> cells{"", i == 0 ? "  " + row.key : ""};
       if (options.shapes) {
