@@ -76,7 +76,10 @@ void define_draws(OpFamily& ops) {
         const Reg first_word = t.threefry(key.first, key.second, last, 0);
         const Reg second_word = t.threefry(key.first, key.second, last, 1);
         const Reg is_first = t.equal(t.position(), t.constant_int(DType::kInt64, 0));
-        return t.cast(t.select(is_first, first_word, second_word), c.result);
+        const Reg next = t.select(is_first, first_word, second_word);
+        if (c.result != DType::kInt64) return t.cast(next, c.result);
+        // As an unsigned word: keys are uint32 outside.
+        return t.bit_and(t.cast(next, c.result), t.constant_int(c.result, 0xffffffff));
       })
       .with(at({{"key0", {}}, {"key1", {}}}));
 }
