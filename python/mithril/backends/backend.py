@@ -282,6 +282,31 @@ class Backend(ABC):
         """An array with the values and dtype of a NumPy array, without a copy where possible."""
         return self._from_host(np.asarray(array))
 
+    def from_torch(self, tensor: Any) -> Any:
+        """An array with the values and dtype of a PyTorch tensor."""
+        from .with_manualgrad.numpy_backend.backend import host_values
+
+        return self.from_numpy(host_values(tensor))
+
+    from_jax = from_mlx = from_torch
+
+    def to_torch(self, array: Any) -> Any:
+        """A PyTorch tensor with the values and dtype of an array."""
+        return self._other("torch").from_numpy(self.to_numpy(array))
+
+    def to_jax(self, array: Any) -> Any:
+        """A JAX array with the values and dtype of an array."""
+        return self._other("jax").from_numpy(self.to_numpy(array))
+
+    def to_mlx(self, array: Any) -> Any:
+        """An MLX array with the values and dtype of an array."""
+        return importlib.import_module("mlx.core").array(self.to_numpy(array))
+
+    def _other(self, name: str) -> Any:
+        from .registry import get_backend
+
+        return self if self.backend_type == name else get_backend(name)
+
     def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
         """`value` in another dtype; None: the backend's own."""
         return self.tensor(value, dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from importlib import metadata
 from typing import Any
 
@@ -59,6 +58,8 @@ def available_backends() -> list[str]:
 
 
 def _plugins() -> dict[str, metadata.EntryPoint]:
-    if os.environ.get("MITHRIL_DISABLE_PLUGINS") == "1":
+    from mithril import _core
+
+    if _core.plugins_disabled():
         return {}
     return {point.name: point for point in metadata.entry_points(group=_GROUP)}

@@ -131,6 +131,23 @@ def test_conversion(backend):
     assert info["used"] == info["used_bytes"] / 2**20
 
 
+@pytest.mark.frameworks
+@pytest.mark.skipif(not all(map(installed, FRAMEWORKS)), reason="needs both frameworks")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "bool"])
+def test_arrays_move_between_frameworks(dtype):
+    backends = {name: get_backend(name) for name in ("numpy", *FRAMEWORKS)}
+    for source in backends.values():
+        x = source.array([[1, 0, 2]], dtype)
+        for name, target in backends.items():
+            moved = target.tensor(x, dtype)
+            assert target.dtype(moved) == dtype
+            same(target, moved, source.to_numpy(x))
+            if name != "numpy":
+                other = getattr(source, f"to_{name}")(x)
+                assert target.dtype(other) == dtype
+                same(source, getattr(source, f"from_{name}")(other), source.to_numpy(x))
+
+
 # ----------------------------------------------------------------------------------- random
 
 

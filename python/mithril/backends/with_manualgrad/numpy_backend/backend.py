@@ -20,10 +20,19 @@ def as_numpy(data: Any, dtype: DTypeLike | None, default_float: Dtype, default_i
     Without `dtype` floats take the backend's type, Python integers its integer type, and arrays of
     integers or bools keep their own.
     """
-    values = np.asarray(data)
+    values = host_values(data)
     if dtype is None:
         dtype = _own_dtype(data, values, default_float, default_int)
     return np.array(values, as_dtype(dtype).numpy(), order="C")
+
+
+def host_values(data: Any) -> np.ndarray:
+    """`data` as a NumPy array: anything with a buffer, DLPack or `__array__`, lists, numbers."""
+    if hasattr(data, "detach"):  # PyTorch: on any device, with or without a graph
+        data = data.detach().cpu()
+        if str(data.dtype) == "torch.bfloat16":
+            return data.float().numpy().astype(Dtype.bfloat16.numpy())
+    return np.asarray(data)
 
 
 def _own_dtype(data: Any, values: np.ndarray, default_float: Dtype, default_int: Dtype) -> Dtype:
