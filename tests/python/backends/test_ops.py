@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from mithril.backends import get_backend
 
 ROOT = Path(__file__).resolve().parents[3]
