@@ -9,8 +9,7 @@ namespace mithril::model {
 using core::Code;
 using core::ErrorKind;
 
-// --- gathering
-// ------------------------------------------------------------------------------------
+// --- gathering ----------------------------------------------------------------------------------
 
 namespace {
 
@@ -74,8 +73,7 @@ std::vector<std::shared_ptr<PendingCall>> needed_calls(const Connections& connec
   return out;
 }
 
-// --- opening and closing
-// ----------------------------------------------------------------------------
+// --- opening and closing ------------------------------------------------------------------------
 
 namespace {
 // Below this size the parent's tree stays where it is, so that composing from small parts copies
@@ -111,7 +109,10 @@ NodeId Extension::local(const Model& model) const {
 }
 
 void Extension::finish() {
-  check(arena().infer(), where_, arena().path(parent_));
+  core::Status status = arena().infer();
+  if (!status.ok()) {
+    check(std::move(status), where_, arena().path(child_ == kNone ? parent_ : child_));
+  }
   transaction_->commit();
   for (const auto& home : appended_) {
     home->forward = kept_;
@@ -127,8 +128,7 @@ void Extension::finish() {
   }
 }
 
-// --- placing one child
-// ------------------------------------------------------------------------------
+// --- placing one child --------------------------------------------------------------------------
 
 void Extension::place_call(const std::shared_ptr<PendingCall>& call) {
   place(call->child, call->connections, Chain::kPlain, true, call->where);
@@ -231,8 +231,7 @@ void Extension::place(const Model& model, const Connections& connections, Chain 
   gained_.clear();
 }
 
-// --- one key
-// ----------------------------------------------------------------------------------------
+// --- one key ------------------------------------------------------------------------------------
 
 Extension::Target Extension::named(ConnId key, const std::string& name) {
   const ConnId existing = arena().find(parent_, name);

@@ -113,6 +113,23 @@ infer::FactId Arena::fact_id(uint32_t fact) {
   return f.id;
 }
 
+namespace {
+std::string template_text(const ShapeTemplate& shape) {
+  using Type = infer::TemplateItem::Type;
+  std::string out;
+  for (const infer::TemplateItem& item : shape) {
+    if (!out.empty()) out += ", ";
+    switch (item.type) {
+      case Type::kSize: out += std::to_string(item.size); break;
+      case Type::kSymbol: out += item.name; break;
+      case Type::kUnknown: out += "None"; break;
+      case Type::kVariadic: out += fmt::format("({}, ...)", item.name); break;
+    }
+  }
+  return "[" + out + "]";
+}
+}  // namespace
+
 std::string item_key(const ir::InputDef& input, size_t number) {
   return fmt::format("{}{}", input.name, number);
 }
@@ -195,12 +212,29 @@ core::Status Arena::infer() {
     if (edges[at].cell.valid()) solver->set_name(edges[at].cell, edges[at].label);
   }
   relabelled_.clear();
-  for (; played < log.size(); ++played) MITHRIL_RETURN_IF_ERROR(play(log[played]));
+  for (; played < log.size(); ++played) {
+    core::Status status = play(log[played]);
+    if (status.ok()) continue;
+    explain(status.error(), log[played]);
+    return status;
+  }
   return solver->propagate();
 }
 
-// --- specs
-// --------------------------------------------------------------------------------------------
+// The solver lists the facts that stood; this adds the one that clashed with them.
+void Arena::explain(core::Error& error, const Entry& entry) const {
+  std::string said;
+  switch (entry.type) {
+    case Entry::Type::kShape: said = template_text(*entry.shape); break;
+    case Entry::Type::kKinds: said = infer::to_string(entry.kinds); break;
+    case Entry::Type::kValue: said = core::to_string(*entry.value); break;
+    default: return;
+  }
+  error.facts.push_back(
+      {fmt::format("{} : {}", edges[root(entry.id)].label, said), facts[entry.fact].where});
+}
+
+// --- specs --------------------------------------------------------------------------------------
 
 void check_spec(const KeySpec& spec, const Location& where) {
   const bool scalar_value = spec.value && !spec.value->is_tensor();

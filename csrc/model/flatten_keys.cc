@@ -15,8 +15,7 @@ FlatModel::FlatModel(Access::At at, const FlattenOptions& flatten_options, FlatG
       std::make_unique<infer::Solver>(arena().solver ? arena().solver->clone() : infer::Solver());
 }
 
-// --- options
-// --------------------------------------------------------------------------------------
+// --- options ------------------------------------------------------------------------------------
 
 ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must_exist) {
   if (key.wire) return resolve(at_, key, options.where);
@@ -154,8 +153,7 @@ core::Status FlatModel::assert_facts() {
   return solver_->propagate();
 }
 
-// --- what is needed
-// ---------------------------------------------------------------------------------
+// --- what is needed -----------------------------------------------------------------------------
 
 std::vector<NodeId> FlatModel::all_leaves() const {
   std::vector<NodeId> leaves_found, stack{node()};
@@ -334,8 +332,7 @@ void FlatModel::find_leaves() {
   }
 }
 
-// --- deciding what nothing decides
-// --------------------------------------------------------------------
+// --- deciding what nothing decides --------------------------------------------------------------
 
 core::Status FlatModel::decide_wire(EdgeId e, infer::FactId fact) {
   const infer::CellId at = cell(e);
@@ -370,8 +367,7 @@ const HostValue* FlatModel::constant(EdgeId e) const {
   return at.value && !at.initial ? &*at.value : nullptr;
 }
 
-// --- keys
-// ---------------------------------------------------------------------------------------------
+// --- keys ---------------------------------------------------------------------------------------
 
 std::vector<ConnId> FlatModel::root_inputs() const {
   std::vector<ConnId> found;
@@ -459,8 +455,7 @@ void FlatModel::name_keys() {
   }
 }
 
-// --- shapes
-// -----------------------------------------------------------------------------------------
+// --- shapes -------------------------------------------------------------------------------------
 
 void FlatModel::set_fan_in(FlatKey& key, const Reader& reader) {
   if (key.init.kind != ir::Init::Kind::kUniformFanIn) return;

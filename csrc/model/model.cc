@@ -11,8 +11,7 @@ namespace mithril::model {
 using core::Code;
 using core::ErrorKind;
 
-// --- errors
-// -----------------------------------------------------------------------------------------
+// --- errors -------------------------------------------------------------------------------------
 
 void raise(core::Error error, const Location& where) {
   if (!error.location.known()) {
@@ -48,8 +47,7 @@ void check_name(const std::string& name, const Location& where) {
         where);
 }
 
-// --- access
-// -----------------------------------------------------------------------------------------
+// --- access -------------------------------------------------------------------------------------
 
 Access::At Access::at(const Model& model) {
   At out{model.home_, model.node_};
@@ -108,8 +106,7 @@ ConnId resolve_anywhere(const Access::At& at, const KeyRef& key, const Location&
         where);
 }
 
-// --- pending calls
-// ------------------------------------------------------------------------------------
+// --- pending calls ------------------------------------------------------------------------------
 
 PendingCall::~PendingCall() {
   std::vector<Connections> work;
@@ -125,8 +122,7 @@ PendingCall::~PendingCall() {
   }
 }
 
-// --- Connection
-// -----------------------------------------------------------------------------------------
+// --- Connection ---------------------------------------------------------------------------------
 
 Connection::Connection() : state_(std::make_shared<WireState>()) {}
 
@@ -184,8 +180,7 @@ bool Connection::same_wire(const Connection& other) const {
   return arena.root(arena.conn(conn).edge) == arena.root(arena.conn(other_conn).edge);
 }
 
-// --- Argument
-// -------------------------------------------------------------------------------------------
+// --- Argument -----------------------------------------------------------------------------------
 
 Argument Argument::named(std::string name) {
   Argument out;
@@ -215,8 +210,7 @@ Argument Argument::sequence(std::vector<Argument> items, bool is_list) {
   return out;
 }
 
-// --- making models
-// ----------------------------------------------------------------------------------------
+// --- making models ------------------------------------------------------------------------------
 
 namespace {
 std::shared_ptr<Home> new_home() {
@@ -275,8 +269,7 @@ void Model::freeze() {
   transaction.commit();
 }
 
-// --- composing
-// ----------------------------------------------------------------------------------------------
+// --- composing ----------------------------------------------------------------------------------
 
 namespace {
 
@@ -404,8 +397,7 @@ Connection Model::call(const ir::OpDef& op, const std::vector<Argument>& operand
   return call(child, connections, where).front();
 }
 
-// --- look-up
-// ------------------------------------------------------------------------------------------------
+// --- look-up ------------------------------------------------------------------------------------
 
 std::optional<Connection> Model::find_connection(std::string_view key) const {
   const Access::At at = Access::at(*this);
@@ -536,8 +528,7 @@ Connection only(const Model& model, std::vector<Connection> set, std::string_vie
 Connection Model::cin() const { return only(*this, cins(), "input"); }
 Connection Model::cout() const { return only(*this, couts(), "output"); }
 
-// --- the tree
-// -----------------------------------------------------------------------------------------------
+// --- the tree -----------------------------------------------------------------------------------
 
 const std::string& Model::name() const { return Access::at(*this).get().name; }
 const std::string& Model::class_name() const { return Access::at(*this).get().class_name; }

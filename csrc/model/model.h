@@ -156,7 +156,7 @@ class Model {
                       const std::vector<std::pair<std::string, Connection>>& named,
                       std::string name = {}, Location where = {});
 
-  // --- composing --------------------------------------------------------------------------
+  // --- composing --------------------------------------------------------------------------------
   /// Puts `child` in. Canonical: the one canonical input that `connections` leave open is wired
   /// to this model's single canonical output; none left open, or an empty model: as plain; two or
   /// more: an error that names them (K13).
@@ -177,7 +177,7 @@ class Model {
   /// No further extends; canonical outputs become outputs; unnamed submodels keep their names.
   void freeze();
 
-  // --- setters (work on frozen models and on submodels) -------------------------------------
+  // --- setters (work on frozen models and on submodels) -----------------------------------------
   /// Symbols are shared within one call.
   void set_shapes(const Config<ShapeTemplate>& config, Location where = {});
   void set_types(const Config<KindSet>& config, Location where = {});
@@ -185,7 +185,7 @@ class Model {
   void set_values(const Config<HostValue>& config, bool initial = false, Location where = {});
   void set_differentiability(const Config<bool>& config, Location where = {});
 
-  // --- structure of this model's keys -------------------------------------------------------
+  // --- structure of this model's keys -----------------------------------------------------------
   void set_cin(const std::vector<KeyRef>& keys, bool safe = true, Location where = {});
   void set_cout(const std::vector<KeyRef>& keys, bool safe = true, Location where = {});
   /// `renamed`: (new name, key).
@@ -199,7 +199,7 @@ class Model {
   void bind_state(const KeyRef& input, const KeyRef& output,
                   std::optional<HostValue> initial = std::nullopt, Location where = {});
 
-  // --- look-up ------------------------------------------------------------------------------
+  // --- look-up ----------------------------------------------------------------------------------
   /// A wire by name ("h", "$3"); throws kKeyUnknown with a suggestion.
   Connection connection(std::string_view key) const;
   std::optional<Connection> find_connection(std::string_view key) const;
@@ -226,7 +226,7 @@ class Model {
   Connection cin() const;  // throws kCanonical unless there is exactly one
   Connection cout() const;
 
-  // --- what is known of a wire (a key of this model, or any connection of the tree) ----------
+  // --- what is known of a wire (a key of this model, or any connection of the tree) -------------
   KindSet kinds(const KeyRef& key) const;
   bool is_valued(const KeyRef& key) const;                  // given by the user, at whatever level
   std::optional<HostValue> value(const KeyRef& key) const;  // complete and without symbols
@@ -240,7 +240,7 @@ class Model {
   /// The facts that what is known of a wire rests on.
   std::vector<infer::Reason> why(const KeyRef& key) const;
 
-  // --- the tree -----------------------------------------------------------------------------
+  // --- the tree ---------------------------------------------------------------------------------
   const std::string& name() const;  // as given, or ""
   const std::string& class_name() const;
   bool is_leaf() const;
@@ -264,7 +264,7 @@ class Model {
   };
   std::vector<StateBinding> states() const;
 
-  // --- names (reference 2.11) ----------------------------------------------------------------
+  // --- names (reference 2.11) -------------------------------------------------------------------
   /// Unnamed keys -> generated names ("$1" -> "$weight_0"), in the order of all_keys().
   std::vector<std::pair<std::string, std::string>> generate_keys(
       bool include_internals = true, bool include_outputs = false) const;

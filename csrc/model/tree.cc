@@ -33,8 +33,7 @@ void ConnSet::shift(uint32_t conns) {
   for (auto& [sequence, conn] : items_) conn += conns;
 }
 
-// --- reading
-// --------------------------------------------------------------------------------------
+// --- reading ------------------------------------------------------------------------------------
 
 EdgeId Arena::root(EdgeId edge) const {
   while (edges[edge].parent != kNone) edge = edges[edge].parent;
@@ -203,8 +202,7 @@ std::vector<NodeId> Arena::topological(NodeId id) const {
   return out;
 }
 
-// --- writing
-// --------------------------------------------------------------------------------------
+// --- writing ------------------------------------------------------------------------------------
 
 void Arena::record(Undo::Type type, NodeId node, uint32_t a, uint32_t b, std::string text) {
   if (is_old_node(node)) undo_.push_back({type, node, a, b, std::move(text)});
@@ -397,8 +395,7 @@ EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what) {
   return top;
 }
 
-// --- appending
-// --------------------------------------------------------------------------------------
+// --- appending ----------------------------------------------------------------------------------
 
 namespace {
 void shift(uint32_t& id, uint32_t offset) {
@@ -458,8 +455,7 @@ Offsets Arena::append(const Arena& other) {
   return at;
 }
 
-// --- transactions
-// -------------------------------------------------------------------------------------
+// --- transactions -------------------------------------------------------------------------------
 
 Transaction::Transaction(Arena& arena) : arena_(arena) {
   MITHRIL_CHECK(!arena.recording_, "a model is changed while it is being changed");
@@ -549,8 +545,7 @@ void Arena::undo(const Undo& entry) {
   }
 }
 
-// --- dump
-// -------------------------------------------------------------------------------------------
+// --- dump ---------------------------------------------------------------------------------------
 
 namespace {
 std::string id_text(uint32_t id) { return id == kNone ? "-" : std::to_string(id); }

@@ -141,7 +141,7 @@ class Arena {
   const Conn& conn(ConnId id) const { return conns[id]; }
   size_t weight() const { return nodes.size() + conns.size(); }
 
-  // --- reading ------------------------------------------------------------------------------
+  // --- reading ----------------------------------------------------------------------------------
   EdgeId root(EdgeId edge) const;
   const Edge& edge_of(ConnId conn) const { return edges[root(conns[conn].edge)]; }
   ConnId surviving(ConnId conn) const;  // follows merges
@@ -161,7 +161,7 @@ class Arena {
   std::vector<NodeId> topological(NodeId node) const;
   std::string dump() const;
 
-  // --- writing (inside a transaction) ---------------------------------------------------------
+  // --- writing (inside a transaction) -----------------------------------------------------------
   Offsets append(const Arena& other);
   Conn& edit(ConnId conn);
   Edge& edit_edge(EdgeId root);
@@ -191,8 +191,7 @@ class Arena {
   void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
   void state_rule(NodeId leaf, uint32_t fact);
 
-  // --- inference
-  // ----------------------------------------------------------------------------------
+  // --- inference --------------------------------------------------------------------------------
   /// Makes the solver, plays the log's new entries and propagates.
   core::Status infer();
   infer::CellId cell(EdgeId edge);
@@ -232,6 +231,7 @@ class Arena {
   core::Status play_rule(const Entry& entry);
   std::string_view item_name(const ir::InputDef& input, size_t number);
   infer::FactId fact_id(uint32_t fact);
+  void explain(core::Error& error, const Entry& entry) const;
 
   std::deque<std::pair<const ir::InputDef*, std::vector<std::unique_ptr<std::string>>>> item_names_;
   bool recording_ = false;
@@ -314,8 +314,7 @@ struct Access {
   static std::pair<std::shared_ptr<Home>, ConnId> locate(const WireState& state);
 };
 
-// --- errors
-// ---------------------------------------------------------------------------------------
+// --- errors -------------------------------------------------------------------------------------
 [[noreturn]] void raise(core::Error error, const Location& where = {});
 /// Throws a failed status as the user's error: call, path.
 void check(core::Status status, const Location& where, const std::string& path);

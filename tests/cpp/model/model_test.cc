@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// --- numbering and names (reference 2.11) --------------------------------------------------------
+// --- numbering and names (reference 2.11) -------------------------------------------------------
 
 Model three_layers() {
   Model model;
@@ -121,8 +121,7 @@ TEST(ModelNames, SubmodelNames) {
   EXPECT_EQ(code_of([&] { model.extend(linear(2, "Linear_0")); }), Code::kNameTaken);
 }
 
-// --- `+=` (reference 2.6, K13)
-// ---------------------------------------------------------------------
+// --- `+=` (reference 2.6, K13) ------------------------------------------------------------------
 
 TEST(ModelChain, AddWithBothFreeNamesThem) {
   Model model;
@@ -166,8 +165,7 @@ TEST(ModelChain, OmittedCountsAsNotGiven) {
   EXPECT_THAT(model.internal_keys(), ElementsAre("$4"));
 }
 
-// --- errors (reference 2.14)
-// -------------------------------------------------------------------------
+// --- errors (reference 2.14) --------------------------------------------------------------------
 
 TEST(ModelErrors, Structure) {
   Model model;
@@ -260,8 +258,31 @@ TEST(ModelErrors, ConflictUndoesEverything) {
   EXPECT_EQ(test::shape(model, "q"), "[4, 3]");
 }
 
-// --- inference
-// -----------------------------------------------------------------------------------------
+TEST(ModelErrors, BothFactsHaveTheirLines) {
+  const auto line = [](int number) { return Location{"train.py", number, ""}; };
+  Model model("mlp");
+  LeafSpec ten;
+  ten.attrs = {{"dimension", HostValue(10)}};
+  model.extend(Model::leaf(test::op("linear"), ten, line(28)),
+               at({{"input", "x"}, {"output", "h"}}), Chain::kPlain, line(28));
+  KeySpec weight;
+  weight.name = "W";
+  weight.shape = test::sizes({3, 784});
+  ten.name = "head";
+  const Connections head = {{"input", Argument::named("h")},
+                            {"weight", Argument::of(Connection::key(weight, line(31)))}};
+  const Model child = Model::leaf(test::op("linear"), ten, line(30));
+  try {
+    model.extend(child, head, Chain::kPlain, line(31));
+    FAIL() << "the shapes clash";
+  } catch (const core::ErrorException& error) {
+    EXPECT_THAT(error.error().text(), HasSubstr("in model mlp.head (train.py:31)"));
+    EXPECT_THAT(error.error().text(), HasSubstr("<- train.py:30"));
+    EXPECT_THAT(error.error().text(), HasSubstr("W : [3, 784]    <- train.py:31"));
+  }
+}
+
+// --- inference ----------------------------------------------------------------------------------
 
 TEST(ModelInference, LinearChain) {
   Model model;
@@ -290,8 +311,7 @@ TEST(ModelInference, LeafAlone) {
   EXPECT_EQ(test::shape(relu, "output"), "[3]");
 }
 
-// --- setters
-// -------------------------------------------------------------------------------------------
+// --- setters ------------------------------------------------------------------------------------
 
 TEST(ModelSetters, Values) {
   Model model;
@@ -354,8 +374,7 @@ TEST(ModelSetters, State) {
   EXPECT_EQ(code_of([&] { model.bind_state("s", "y"); }), Code::kNameTaken);
 }
 
-// --- functional use
-// ---------------------------------------------------------------------------------------
+// --- functional use -----------------------------------------------------------------------------
 
 TEST(ModelCall, Create) {
   const Connection x = test::key("x");
@@ -399,8 +418,7 @@ TEST(ModelCall, WireOfSubmodel) {
   EXPECT_THAT(model.internal_keys(), ElementsAre("$4"));
 }
 
-// --- sizes of models
-// ------------------------------------------------------------------------------------------
+// --- sizes of models ----------------------------------------------------------------------------
 
 TEST(ModelDepth, NestAndChain) {
   Model inner;
