@@ -263,14 +263,31 @@ class TorchBackend(AutogradBackend):
     def _own_memory(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """Plain tensors that share no memory with inputs or with one another."""
         tensor = self._torch.Tensor
-        taken = {x.untyped_storage().data_ptr() for x in inputs if isinstance(x, tensor)}
+        given = [x for x in inputs if isinstance(x, tensor)]
+        if any(isinstance(x, tensor) and x._is_view() for x in outputs):
+            return self._disentangled(outputs, given)
+        # Tensors that are no views share memory only with themselves.
+        taken = {x.data_ptr() for x in given}
         result = []
         for output in outputs:
             if isinstance(output, tensor):
                 output = output.detach()
+                if output.data_ptr() in taken:
+                    output = output.clone()
+                taken.add(output.data_ptr())
+            result.append(output)
+        return result
+
+    def _disentangled(self, outputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        torch = self._torch
+        taken = {x.untyped_storage().data_ptr() for x in given}
+        result = []
+        for output in outputs:
+            if isinstance(output, torch.Tensor):
+                output = output.detach()
                 pointer = output.untyped_storage().data_ptr()
                 if pointer in taken or (output.numel() > 1 and 0 in output.stride()):
-                    output = output.clone(memory_format=self._torch.contiguous_format)
+                    output = output.clone(memory_format=torch.contiguous_format)
                 taken.add(pointer)
             result.append(output)
         return result
