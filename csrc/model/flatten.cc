@@ -361,6 +361,10 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
       if (!expand(given, operands)) return unsupported(id, "lists of lists cannot be operands");
       continue;
     }
+    if (input.variadic && given.type == Flat::Type::kHost) {
+      attrs.set(input.name, given.host);  // an index whose value is known
+      continue;
+    }
     if (given.type == Flat::Type::kNone && input.variadic) continue;
     auto one = operand(given);
     operands.push_back(one ? std::move(*one) : ir::Operand());

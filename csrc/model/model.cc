@@ -476,11 +476,15 @@ std::vector<std::string> Model::connect_order() const {
   const Node& node = at.get();
   std::vector<std::string> out;
   if (node.op == nullptr) {
+    std::vector<std::string> parameters;
     for (const ConnId c : node.conns) {
-      const Conn& conn = at.arena().conn(c);
-      if (conn.merged != kNone || at.arena().kind(c) != KeyKind::kInput) continue;
-      if (!at.arena().is_valued(c)) out.push_back(at.arena().key(c));
+      if (at.arena().conn(c).merged != kNone || at.arena().kind(c) != KeyKind::kInput) continue;
+      if (at.arena().is_valued(c)) continue;
+      const Edge& edge = at.arena().edge_of(c);
+      const bool trained = edge.differentiable.value_or(edge.trainable);
+      (trained ? parameters : out).push_back(at.arena().key(c));
     }
+    out.insert(out.end(), parameters.begin(), parameters.end());
     return out;
   }
   const auto add = [&](const std::string& key) {

@@ -215,7 +215,7 @@ class Model {
   std::vector<std::string> latent_output_keys() const;
   std::vector<std::string> all_keys() const;
   /// Order of positional arguments (K64): op.connect_order without outputs; other models: input
-  /// keys that have no value.
+  /// keys that have no value, trainable ones last.
   std::vector<std::string> connect_order() const;
   KeyKind kind(const KeyRef& key) const;
   /// The innermost name of a wire: "weight" for `$3`.

@@ -239,6 +239,44 @@ TEST(Flatten, ListsDissolve) {
   EXPECT_THAT(ir::print(graph.graph), HasSubstr("%0 = concat(_, %a, %b) : float[3, 3]"));
 }
 
+TEST(Flatten, KnownIndex) {
+  Model model;
+  model.extend(leaf("index"), {{"input", Argument::named("x")},
+                               {"index", Argument::of(HostValue(1))},
+                               {"output", Argument::named("y")}});
+  const FlatGraph graph = flat(model, {.shapes = {{"x", test::sizes({4, 3})}}});
+  EXPECT_THAT(ir::print(graph.graph), HasSubstr("index(%x, index=1) : float[3]"));
+}
+
+TEST(Flatten, PiecesOfASplit) {
+  LeafSpec split;
+  split.attrs = {{"split_size", HostValue(2)}, {"axis", HostValue(0)}};
+  const Connection x = test::key("x");
+  const Connection list = Model::call(test::op("split"), {Argument::of(x)}, split);
+  const Connection second =
+      Model::call(test::op("index"), {Argument::of(list), Argument::of(HostValue(1))});
+  const Model model = Model::create({}, {{"y", second}});
+  const FlatGraph graph = flat(model, {.shapes = {{"x", test::sizes({4, 3})}}});
+  EXPECT_THAT(ir::print(graph.graph), HasSubstr("return y=%1"));
+  EXPECT_EQ(graph.graph.type(graph.graph.outputs[0].value).shape,
+            (ir::Shape{infer::Dim(2), infer::Dim(3)}));
+}
+
+TEST(Flatten, ShapesOfUnknownSizes) {
+  const Connection x = test::key("x");
+  const Connection shape = Model::call(test::op("shape"), {Argument::of(x)});
+  const Connection rows =
+      Model::call(test::op("index"), {Argument::of(shape), Argument::of(HostValue(0))});
+  Model model;
+  model.extend(
+      leaf("reshape"),
+      {{"input", Argument::of(x)},
+       {"shape", Argument::sequence({Argument::of(rows), Argument::of(HostValue(-1))}, false)},
+       {"output", Argument::named("y")}});
+  const FlatGraph graph = flat(model, {.shapes = {{"x", symbolic("b", 6)}}});
+  EXPECT_THAT(ir::print(graph.graph), HasSubstr(": float[b, 6]"));
+}
+
 TEST(Flatten, ChainAndNest) {
   Model chain;
   Model inner;

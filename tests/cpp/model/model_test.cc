@@ -387,6 +387,11 @@ TEST(ModelCall, Create) {
   EXPECT_EQ(h.key(), "$3");
 }
 
+TEST(ModelCall, PositionalOrder) {
+  EXPECT_THAT(linear(3).connect_order(), ElementsAre("input", "weight", "bias"));
+  EXPECT_THAT(three_layers().connect_order(), ElementsAre("$2", "$1", "$3", "$6", "$7"));
+}
+
 TEST(ModelCall, TwoModels) {
   Model a, b;
   a.extend(leaf("relu"), at({{"input", "x"}, {"output", "y"}}));
