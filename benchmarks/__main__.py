@@ -1,0 +1,84 @@
+"""Runs the rows: `python -m benchmarks [--only ROW] [--quick] [--threads N]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+
+LIMIT_SECONDS = 8 * 60
+SLOW_UNTIL_SECONDS = 5 * 60  # after that, contenders that take long to prepare are left out
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", metavar="ROW", action="append", help="rows that start with this")
+    parser.add_argument("--quick", action="store_true", help="fewer samples, no torch.compile")
+    parser.add_argument("--threads", type=int, default=1, help="of every contender (default 1)")
+    parser.add_argument("--list", action="store_true", help="the rows' names")
+    return parser.parse_args()
+
+
+def limit_threads(count: int) -> None:
+    """For libraries that read the environment when they are loaded."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(count)
+    if count == 1:
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def rows() -> dict:
+    from benchmarks import mlp, overhead, startup
+
+    groups = (startup, overhead, mlp)
+    return {name: row for group in groups for name, row in group.ROWS.items()}
+
+
+def main() -> int:
+    options = arguments()
+    limit_threads(options.threads)
+    start = time.monotonic()
+    known = rows()
+    if options.list:
+        print("\n".join(known))
+        return 0
+    chosen = {
+        name: row
+        for name, row in known.items()
+        if not options.only or any(name.startswith(only) for only in options.only)
+    }
+    if not chosen:
+        print(f"no such row; there are: {', '.join(known)}", file=sys.stderr)
+        return 2
+    return run(chosen, options, start)
+
+
+def run(chosen: dict, options: argparse.Namespace, start: float) -> int:
+    from benchmarks import machine
+    from benchmarks.harness import Settings, print_head
+
+    warnings.filterwarnings("ignore")
+    machine.describe(options.threads)
+    settings = Settings(
+        seconds=0.3 if options.quick else 1.0,
+        threads=options.threads,
+        quick=options.quick,
+        until=start + SLOW_UNTIL_SECONDS,
+    )
+    print_head()
+    for name, row in chosen.items():
+        if time.monotonic() - start > LIMIT_SECONDS:
+            print(f"\n{name}: left out, the run has taken {LIMIT_SECONDS // 60} minutes")
+            continue
+        sys.stdout.flush()
+        row(settings)
+    print(f"\ntotal: {time.monotonic() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

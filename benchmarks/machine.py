@@ -1,0 +1,123 @@
+"""The machine and the libraries that the numbers are from."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+PACKAGES = ("mithril", "numpy", "torch", "jax", "jaxlib")
+
+# Independent chains of fused multiply-adds on as wide vectors as the compiler's -march has.
+PEAK_SOURCE = r"""
+#include <stdio.h>
+#include <time.h>
+#ifdef __AVX512F__
+#define WIDTH 16
+#else
+#define WIDTH 8
+#endif
+typedef float vec __attribute__((vector_size(4 * WIDTH)));
+enum { CHAINS = 16, REPEATS = 20000000 };
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+int main(int argc, char** argv) {
+  vec acc[CHAINS], scale = (vec){0} + 0.999f + 1e-9f * argc, shift = (vec){0} + 0.001f;
+  for (int c = 0; c < CHAINS; ++c) acc[c] = (vec){0} + (float)(c + argc);
+  double best = 1e9;
+  for (int run = 0; run < 5; ++run) {
+    double start = now();
+    for (int i = 0; i < REPEATS / 5; ++i)
+      for (int c = 0; c < CHAINS; ++c) acc[c] = acc[c] * scale + shift;
+    double seconds = now() - start;
+    if (seconds < best) best = seconds;
+  }
+  float sum = 0;
+  for (int c = 0; c < CHAINS; ++c) sum += acc[c][0];
+  printf("%d %.3f %g\n", WIDTH, 2.0 * WIDTH * CHAINS * (REPEATS / 5) / best / 1e9, sum);
+  return 0;
+}
+"""
+
+
+def describe(threads: int) -> None:
+    """Prints processor, load, threads, versions and the measured peak."""
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0]
+    print(f"machine: {processor()}, {cores} cores, {platform.system()} {platform.machine()}")
+    print(f"load before the run: {load:.1f}" + (
+        f"  *** {cores} cores are busy with other work: the times below are not to be trusted ***"
+        if load > 0.5 * cores else ""
+    ))
+    print(f"threads of every contender: {threads} (device: CPU)")
+    print("versions: Python " + platform.python_version() + "".join(
+        f", {name} {version(name)}" for name in PACKAGES
+    ))
+    print(f"instruction set of the engine: {isa()}")
+    print(f"measured FMA peak, one thread: {fma_peak()}")
+    print(f"measured NumPy product 1024 x 1024, float32, {threads} threads: {gemm_rate():.0f} Gflop/s")
+
+
+def processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown processor"
+
+
+def version(package: str) -> str:
+    if package == "mithril":
+        import mithril
+
+        return mithril.__version__
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def isa() -> str:
+    from mithril import _core
+
+    return getattr(_core, "cpu_isa", lambda: "unknown")()
+
+
+def fma_peak() -> str:
+    """By a small C program; the NumPy product below stands in where there is no compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return "no C compiler; see the product below"
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder, "peak.c"), Path(folder, "peak")
+        source.write_text(PEAK_SOURCE)
+        flags = ["-O3", "-march=native", "-ffp-contract=fast", "-funroll-loops"]
+        try:
+            subprocess.run([compiler, *flags, source, "-o", program], check=True, timeout=60)
+            out = subprocess.run([program], check=True, timeout=60, capture_output=True, text=True)
+        except (subprocess.SubprocessError, OSError) as error:
+            return f"not measured: {error}"
+    width, rate, _ = out.stdout.split()
+    return f"{float(rate):.0f} Gflop/s in float32 (C, {width} lanes, 16 chains)"
+
+
+def gemm_rate(size: int = 1024) -> float:
+    import numpy as np
+
+    a = np.ones((size, size), np.float32)
+    best = float("inf")
+    for _ in range(6):
+        start = time.perf_counter()
+        a @ a
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best / 1e9
