@@ -1,4 +1,6 @@
-// Convolution, pooling and their gradients, on the reference kernels of this instruction set.
+// The rows of convolution, pooling and their gradients; what convolution.h does not take runs on the
+// reference kernels.
+#include "backends/cpu/convolution.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
 
@@ -91,6 +93,7 @@ plan::Step real_convolution(const KernelRequest& request, const ref_conv2d_dims&
 
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
   const auto d = conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]);
+  if (fits_convolution(d)) return make_convolution(d, request.outputs[0].dtype);
   return real_convolution(request, d, d.batch * d.groups * d.c_out * d.h_out,
                           d.w_out * d.c_in * d.kh * d.kw,
                           [](const auto& kernels) { return kernels.conv2d; });
@@ -98,6 +101,8 @@ core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
 
 core::Result<plan::Step> make_conv2d_dx(const KernelRequest& request) {
   const auto d = conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]);
+  const bool dense = d.stride_h == 1 && d.stride_w == 1;
+  if (dense && fits_convolution(d)) return make_input_gradient(d, request.outputs[0].dtype);
   return real_convolution(request, d, d.batch * d.groups * d.c_in * d.h_in,
                           d.w_in * d.c_out * d.kh * d.kw,
                           [](const auto& kernels) { return kernels.conv2d_dx; });
@@ -105,6 +110,7 @@ core::Result<plan::Step> make_conv2d_dx(const KernelRequest& request) {
 
 core::Result<plan::Step> make_conv2d_dw(const KernelRequest& request) {
   const auto d = conv_dims(request, request.inputs[0], request.outputs[0], request.inputs[1]);
+  if (fits_convolution(d)) return make_weight_gradient(d, request.outputs[0].dtype);
   const int64_t units = ref_conv2d_dw_units(&d);
   const int64_t all = d.batch * d.groups * d.c_out * d.c_in * d.kh * d.kw * d.h_out * d.w_out;
   return real_convolution(request, d, units, all / std::max<int64_t>(units, 1),
@@ -201,9 +207,9 @@ core::Result<plan::Step> make_avg_pool2d_grad(const KernelRequest& request) {
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;
 const select::KernelDef kKernels[] = {
-    {"conv2d", "conv2d.reference", kCanonical, true, has_real_type, make_conv2d},
-    {"conv2d_dx", "conv2d_dx.reference", kCanonical, true, has_real_type, make_conv2d_dx},
-    {"conv2d_dw", "conv2d_dw.reference", kCanonical, true, has_real_type, make_conv2d_dw},
+    {"conv2d", "conv2d", kCanonical, true, has_real_type, make_conv2d},
+    {"conv2d_dx", "conv2d_dx", kCanonical, true, has_real_type, make_conv2d_dx},
+    {"conv2d_dw", "conv2d_dw", kCanonical, true, has_real_type, make_conv2d_dw},
     {"max_pool2d", "max_pool2d", kCanonical, true, has_real_type, make_max_pool2d},
     {"max_pool2d_grad", "max_pool2d_grad", kCanonical, true, has_real_type, make_max_pool2d_grad},
     {"avg_pool2d", "avg_pool2d", kCanonical, true, has_real_type, make_avg_pool2d},

@@ -1,0 +1,320 @@
+// Convolution and its gradients as matrix products over gathered taps (im2col). The order of every
+// sum is that of reference/: bits are equal.
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cpu/convolution.h"
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernel_families.h"
+#include "runtime/thread_pool.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::DType;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using select::KernelRequest;
+
+constexpr int64_t kGatherBytes = 256 << 10;  // taps gathered for one product: about an L2
+
+template <class T>
+struct Convolution {
+  ref_conv2d_dims d;
+  GemmFn<T> gemm;
+  int64_t rows = 1;    // output rows of one product
+  int64_t images = 1;  // images of one unit
+  int64_t channels = 1;  // input channels of one unit (weight gradient)
+};
+
+template <class T>
+T* after_gemm(void* scratch) {
+  return reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + kGemmScratchBytes);
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// One tap along one row: out[i] = row[start + i * step] where that is inside [0, size), else +0.
+template <class T>
+void gather_row(const T* row, int64_t size, int64_t start, int64_t step, int64_t count, T* out) {
+  if (row == nullptr) {
+    std::fill(out, out + count, T(0));
+    return;
+  }
+  const int64_t first = start >= 0 ? 0 : std::min(count, ceil_div(-start, step));
+  const int64_t last =
+      start >= size ? first : std::clamp(ceil_div(size - start, step), first, count);
+  std::fill(out, out + first, T(0));
+  if (step == 1) {
+    std::copy(row + start + first, row + start + last, out + first);
+  } else {
+    for (int64_t i = first; i < last; ++i) out[i] = row[start + i * step];
+  }
+  std::fill(out + last, out + count, T(0));
+}
+
+// What gathers the right operand of a product: `taps` channels × kh × kw rows over the positions
+// of `rows` rows of the result.
+struct Gather {
+  int64_t channels, h, w;              // of the source planes
+  int64_t kh, kw;
+  int64_t row_step, column_step;       // from one result row (column) to the next
+  int64_t tap_row_step, tap_column_step;
+  int64_t row_start, column_start;     // source row of result row 0 at tap 0
+  int64_t columns;                     // of the result
+};
+
+template <class T>
+void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T* out) {
+  for (int64_t c = 0; c < g.channels; ++c) {
+    for (int64_t i = 0; i < g.kh; ++i) {
+      for (int64_t j = 0; j < g.kw; ++j) {
+        for (int64_t r = 0; r < rows; ++r, out += g.columns) {
+          const int64_t row = g.row_start + (first_row + r) * g.row_step + i * g.tap_row_step;
+          const T* source = row >= 0 && row < g.h ? planes + (c * g.h + row) * g.w : nullptr;
+          gather_row(source, g.w, g.column_start + j * g.tap_column_step, g.column_step,
+                     g.columns, out);
+        }
+      }
+    }
+  }
+}
+
+// y[m, positions] = weights[m, k] · gathered[k, positions] for one image and group.
+template <class T>
+void image_product(const Convolution<T>& conv, const Gather& g, const T* weights, int64_t m,
+                   const T* planes, int64_t result_rows, T* y, void* scratch) {
+  T* columns = after_gemm<T>(scratch);
+  const int64_t k = g.channels * g.kh * g.kw;
+  const int64_t plane = result_rows * g.columns;
+  for (int64_t row = 0; row < result_rows; row += conv.rows) {
+    const int64_t rows = std::min(conv.rows, result_rows - row);
+    const int64_t n = rows * g.columns;
+    gather(g, planes, row, rows, columns);
+    const GemmDims dims{m, n, k, k, 1, n, 1, plane};
+    conv.gemm(dims, weights, columns, y + row * g.columns, {0, m, 0, n}, {}, scratch);
+  }
+}
+
+// ---------------------------------------------------------------- forward
+
+template <class T>
+KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& conv = *static_cast<const Convolution<T>*>(args.data);
+  const ref_conv2d_dims& d = conv.d;
+  const auto* x = static_cast<const T*>(args.buffers[0]);
+  const auto* w = static_cast<const T*>(args.buffers[1]);
+  auto* y = static_cast<T*>(args.buffers[2]);
+  const Gather g{d.c_in,     d.h_in,       d.w_in,       d.kh,       d.kw,        d.stride_h,
+                 d.stride_w, d.dilation_h, d.dilation_w, -d.pad_top, -d.pad_left, d.w_out};
+  const int64_t taps = d.c_in * d.kh * d.kw;
+  for (int64_t unit = begin; unit < end; ++unit) {  // unit = image * groups + group
+    const int64_t group = unit % d.groups;
+    image_product(conv, g, w + group * d.c_out * taps, d.c_out, x + unit * d.c_in * d.h_in * d.w_in,
+                  d.h_out, y + unit * d.c_out * d.h_out * d.w_out, args.scratch);
+  }
+  return KernelStatus::kOk;
+}
+
+// ---------------------------------------------------------------- gradient of the input
+
+// packed[c][o][tap] = w[o][c][tap]: the order of the sum is (o, kh, kw).
+template <class T>
+void pack_weights(const ref_conv2d_dims& d, const T* w, T* packed) {
+  const int64_t window = d.kh * d.kw;
+  for (int64_t c = 0; c < d.c_in; ++c) {
+    for (int64_t o = 0; o < d.c_out; ++o) {
+      std::copy_n(w + (o * d.c_in + c) * window, window, packed + (c * d.c_out + o) * window);
+    }
+  }
+}
+
+template <class T>
+KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& conv = *static_cast<const Convolution<T>*>(args.data);
+  const ref_conv2d_dims& d = conv.d;
+  const auto* dy = static_cast<const T*>(args.buffers[0]);
+  const auto* w = static_cast<const T*>(args.buffers[1]);
+  auto* dx = static_cast<T*>(args.buffers[2]);
+  const Gather g{d.c_out, d.h_out, d.w_out, d.kh, d.kw, 1, 1, -d.dilation_h, -d.dilation_w,
+                 d.pad_top, d.pad_left, d.w_in};
+  const int64_t weights = d.c_in * d.c_out * d.kh * d.kw;
+  const int64_t columns = d.c_out * d.kh * d.kw * conv.rows * d.w_in;
+  T* packed = after_gemm<T>(args.scratch) + columns;
+  const int64_t blocks = ceil_div(d.batch, conv.images);
+  for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of images
+    const int64_t group = unit / blocks;
+    pack_weights(d, w + group * weights, packed);
+    const int64_t first = unit % blocks * conv.images;
+    for (int64_t n = first; n < std::min(first + conv.images, d.batch); ++n) {
+      const int64_t at = n * d.groups + group;
+      image_product(conv, g, packed, d.c_in, dy + at * d.c_out * d.h_out * d.w_out, d.h_in,
+                    dx + at * d.c_in * d.h_in * d.w_in, args.scratch);
+    }
+  }
+  return KernelStatus::kOk;
+}
+
+// ---------------------------------------------------------------- gradient of the weights
+
+constexpr int64_t kDepth = REF_BLOCK;  // positions of one product: one block of the sum
+
+// left[o][p] = dy of output channel o at position from + p of all images.
+template <class T>
+void gather_cotangents(const ref_conv2d_dims& d, const T* dy, int64_t group, int64_t from,
+                       int64_t depth, T* left) {
+  const int64_t plane = d.h_out * d.w_out;
+  for (int64_t o = 0; o < d.c_out; ++o) {
+    for (int64_t p = 0; p < depth;) {
+      const int64_t n = (from + p) / plane;
+      const int64_t rest = (from + p) % plane;
+      const int64_t run = std::min(depth - p, plane - rest);
+      std::copy_n(dy + ((n * d.groups + group) * d.c_out + o) * plane + rest, run,
+                  left + o * kDepth + p);
+      p += run;
+    }
+  }
+}
+
+// taps[t][p] = x at tap t of position from + p, for the taps of `channels` channels.
+template <class T>
+void gather_taps(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t channel,
+                 int64_t channels, int64_t from, int64_t depth, T* taps) {
+  for (int64_t c = channel; c < channel + channels; ++c) {
+    for (int64_t i = 0; i < d.kh; ++i) {
+      for (int64_t j = 0; j < d.kw; ++j, taps += kDepth) {
+        for (int64_t p = 0; p < depth;) {
+          const int64_t row = (from + p) / d.w_out;  // over all images
+          const int64_t ow = (from + p) % d.w_out;
+          const int64_t run = std::min(depth - p, d.w_out - ow);
+          const int64_t n = row / d.h_out;
+          const int64_t ih = row % d.h_out * d.stride_h + i * d.dilation_h - d.pad_top;
+          const T* source = ih < 0 || ih >= d.h_in
+                                ? nullptr
+                                : x + (((n * d.groups + group) * d.c_in + c) * d.h_in + ih) * d.w_in;
+          gather_row(source, d.w_in, ow * d.stride_w + j * d.dilation_w - d.pad_left, d.stride_w,
+                     run, taps + p);
+          p += run;
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& conv = *static_cast<const Convolution<T>*>(args.data);
+  const ref_conv2d_dims& d = conv.d;
+  const auto* x = static_cast<const T*>(args.buffers[0]);
+  const auto* dy = static_cast<const T*>(args.buffers[1]);
+  auto* dw = static_cast<T*>(args.buffers[2]);
+  const int64_t window = d.kh * d.kw;
+  const int64_t all_taps = d.c_in * window;
+  const int64_t blocks = ceil_div(d.c_in, conv.channels);
+  const int64_t total = d.batch * d.h_out * d.w_out;
+  T* left = after_gemm<T>(args.scratch);
+  T* taps = left + d.c_out * kDepth;
+  T* sum = taps + conv.channels * window * kDepth;
+  for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of channels
+    const int64_t group = unit / blocks;
+    const int64_t channel = unit % blocks * conv.channels;
+    const int64_t channels = std::min(conv.channels, d.c_in - channel);
+    const int64_t n = channels * window;
+    for (int64_t from = 0; from == 0 || from < total; from += kDepth) {
+      const int64_t depth = std::min(kDepth, total - from);
+      gather_cotangents(d, dy, group, from, depth, left);
+      gather_taps(d, x, group, channel, channels, from, depth, taps);
+      // sumᵀ[t, o] = taps[t, p] · leftᵀ[p, o]
+      const GemmDims dims{n, d.c_out, depth, kDepth, 1, 1, kDepth, d.c_out};
+      conv.gemm(dims, taps, left, sum, {0, n, 0, d.c_out}, {}, args.scratch);
+      for (int64_t o = 0; o < d.c_out; ++o) {
+        T* out = dw + (group * d.c_out + o) * all_taps + channel * window;
+        for (int64_t t = 0; t < n; ++t) {
+          const T value = sum[t * d.c_out + o];
+          out[t] = from == 0 ? value : out[t] + value;
+        }
+      }
+    }
+  }
+  return KernelStatus::kOk;
+}
+
+// ---------------------------------------------------------------- steps
+
+template <class T>
+core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
+  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
+  const int64_t row_bytes = d.c_in * d.kh * d.kw * d.w_out * static_cast<int64_t>(sizeof(T));
+  conv->rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1,
+                                   std::max<int64_t>(d.h_out, 1));
+  plan::Step step;
+  step.kernel = run_forward<T>;
+  step.units = d.batch * d.groups;
+  step.grain = grain_of(d.c_out * d.h_out * d.w_out * d.c_in * d.kh * d.kw / 8);
+  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows);
+  step.data = std::move(conv);
+  return step;
+}
+
+template <class T>
+core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
+  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
+  const int64_t row_bytes = d.c_out * d.kh * d.kw * d.w_in * static_cast<int64_t>(sizeof(T));
+  conv->rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1,
+                                   std::max<int64_t>(d.h_in, 1));
+  const int threads = runtime::ThreadPool::shared().thread_count();
+  conv->images = std::max<int64_t>(1, d.batch / (4 * threads));  // weights are packed once a unit
+  const int64_t weights = d.c_in * d.c_out * d.kh * d.kw * static_cast<int64_t>(sizeof(T));
+  plan::Step step;
+  step.kernel = run_input_gradient<T>;
+  step.units = ceil_div(d.batch, conv->images) * d.groups;
+  step.scratch_bytes =
+      kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows + weights);
+  step.data = std::move(conv);
+  return step;
+}
+
+template <class T>
+core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
+  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
+  constexpr int64_t kTaps = 72;  // enough rows to pay for gathering the cotangents again
+  const int64_t window = d.kh * d.kw;
+  conv->channels = std::clamp<int64_t>(kTaps / std::max<int64_t>(window, 1), 1,
+                                       std::max<int64_t>(d.c_in, 1));
+  const int64_t taps = conv->channels * window;
+  const int64_t elements = d.c_out * kDepth + taps * kDepth + taps * d.c_out;
+  plan::Step step;
+  step.kernel = run_weight_gradient<T>;
+  step.units = ceil_div(d.c_in, conv->channels) * d.groups;
+  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(elements) * sizeof(T);
+  step.data = std::move(conv);
+  return step;
+}
+
+}  // namespace
+
+bool fits_convolution(const ref_conv2d_dims& d) {
+  // Products of empty matrices and windows stay with the reference.
+  return d.batch > 0 && d.c_in > 0 && d.c_out > 0 && d.h_out > 0 && d.w_out > 0 && d.kh > 0 &&
+         d.kw > 0 && d.h_in > 0 && d.w_in > 0;
+}
+
+core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype) {
+  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  return dtype == DType::kFloat32 ? forward_step<float>(d, kernels.f32)
+                                  : forward_step<double>(d, kernels.f64);
+}
+
+core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype) {
+  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  return dtype == DType::kFloat32 ? input_gradient_step<float>(d, kernels.f32)
+                                  : input_gradient_step<double>(d, kernels.f64);
+}
+
+core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& d, DType dtype) {
+  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  return dtype == DType::kFloat32 ? weight_gradient_step<float>(d, kernels.f32)
+                                  : weight_gradient_step<double>(d, kernels.f64);
+}
+
+}  // namespace mithril::cpu

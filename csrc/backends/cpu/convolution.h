@@ -1,0 +1,19 @@
+// Convolution as matrix products, bit-equal to the reference kernels.
+#pragma once
+#include "core/dtype.h"
+#include "core/status.h"
+#include "plan/steps.h"
+#include "reference/reference.h"
+
+namespace mithril::cpu {
+
+/// Whether there is anything to multiply; else the reference kernels do it.
+bool fits_convolution(const ref_conv2d_dims& dims);
+
+/// Steps over float32 or float64 with operands as those of ref_conv2d, ref_conv2d_dx (stride 1
+/// only: there the taps of the reference are all taps) and ref_conv2d_dw.
+core::Result<plan::Step> make_convolution(const ref_conv2d_dims& dims, core::DType dtype);
+core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& dims, core::DType dtype);
+core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& dims, core::DType dtype);
+
+}  // namespace mithril::cpu

@@ -1,0 +1,107 @@
+#include "backends/cpu/convolution.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "backends/cpu/reference.h"
+
+namespace mithril::cpu {
+namespace {
+
+template <class T>
+std::vector<T> random_values(int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<T> uniform(-1, 1);
+  std::vector<T> out(static_cast<size_t>(count));
+  for (T& x : out) x = uniform(generator);
+  return out;
+}
+
+// Runs a step in two ranges of units, out of order, over aligned scratch.
+template <class T>
+std::vector<T> run(core::Result<plan::Step> made, const std::vector<T>& a,
+                   const std::vector<T>& b, int64_t count) {
+  const plan::Step step = std::move(made).or_throw();
+  std::vector<T> out(static_cast<size_t>(count), T(-77));
+  void* buffers[] = {const_cast<T*>(a.data()), const_cast<T*>(b.data()), out.data()};
+  void* scratch = std::aligned_alloc(64, (step.scratch_bytes + 63) / 64 * 64);
+  plan::ErrorSlot slot;
+  const plan::KernelArgs args{buffers, nullptr, nullptr, step.data.get(), scratch, 0, &slot,
+                              nullptr};
+  const int64_t half = step.units / 2;
+  EXPECT_EQ(step.kernel(args, half, step.units), plan::KernelStatus::kOk);
+  EXPECT_EQ(step.kernel(args, 0, half), plan::KernelStatus::kOk);
+  std::free(scratch);
+  return out;
+}
+
+template <class T>
+void expect_equal_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(T)), 0);
+}
+
+template <class T>
+const RealKernels<T>& reference();
+template <>
+const RealKernels<float>& reference<float>() {
+  return reference_kernels(detect_isa()).f32;
+}
+template <>
+const RealKernels<double>& reference<double>() {
+  return reference_kernels(detect_isa()).f64;
+}
+
+template <class T>
+void check(const ref_conv2d_dims& d, core::DType dtype) {
+  const int64_t x_count = d.batch * d.groups * d.c_in * d.h_in * d.w_in;
+  const int64_t w_count = d.groups * d.c_out * d.c_in * d.kh * d.kw;
+  const int64_t y_count = d.batch * d.groups * d.c_out * d.h_out * d.w_out;
+  const auto x = random_values<T>(x_count, 1);
+  const auto w = random_values<T>(w_count, 2);
+  const auto dy = random_values<T>(y_count, 3);
+  const RealKernels<T>& kernels = reference<T>();
+
+  std::vector<T> y(static_cast<size_t>(y_count));
+  kernels.conv2d(&d, x.data(), w.data(), y.data(), 0, d.batch * d.groups * d.c_out * d.h_out);
+  expect_equal_bits(run(make_convolution(d, dtype), x, w, y_count), y);
+
+  std::vector<T> dw(static_cast<size_t>(w_count));
+  kernels.conv2d_dw(&d, x.data(), dy.data(), dw.data(), 0, ref_conv2d_dw_units(&d));
+  expect_equal_bits(run(make_weight_gradient(d, dtype), x, dy, w_count), dw);
+
+  if (d.stride_h != 1 || d.stride_w != 1) return;
+  std::vector<T> dx(static_cast<size_t>(x_count));
+  kernels.conv2d_dx(&d, dy.data(), w.data(), dx.data(), 0,
+                    d.batch * d.groups * d.c_in * d.h_in);
+  expect_equal_bits(run(make_input_gradient(d, dtype), dy, w, x_count), dx);
+}
+
+// Fields: batch groups c_in h_in w_in c_out h_out w_out kh kw strides pads dilations.
+TEST(Convolution, EqualsTheReferenceToTheBit) {
+  const ref_conv2d_dims cases[] = {
+      {3, 1, 2, 6, 7, 5, 6, 7, 3, 3, 1, 1, 1, 1, 1, 1},     // padding "same"
+      {2, 2, 3, 9, 8, 4, 4, 7, 3, 2, 2, 1, 1, 0, 1, 1},     // groups, stride
+      {2, 1, 40, 12, 11, 33, 10, 7, 3, 3, 1, 1, 1, 0, 1, 2},  // k > 256, dilation
+      {5, 1, 8, 7, 7, 16, 7, 7, 1, 1, 1, 1, 0, 0, 1, 1},    // pointwise
+      {1, 1, 1, 4, 40, 1, 3, 41, 2, 2, 1, 1, 0, 1, 1, 1},   // one channel, wide rows
+      {2, 1, 3, 5, 5, 2, 9, 9, 3, 3, 1, 1, 3, 3, 1, 1},     // windows of padding alone
+      {1, 1, 4, 120, 130, 3, 120, 130, 3, 3, 1, 1, 1, 1, 1, 1},  // several products an image
+  };
+  for (const ref_conv2d_dims& d : cases) {
+    check<float>(d, core::DType::kFloat32);
+    check<double>(d, core::DType::kFloat64);
+  }
+}
+
+TEST(Convolution, LeavesEmptyProductsToTheReference) {
+  ref_conv2d_dims d{1, 1, 1, 4, 4, 1, 4, 4, 1, 1, 1, 1, 0, 0, 1, 1};
+  EXPECT_TRUE(fits_convolution(d));
+  d.batch = 0;
+  EXPECT_FALSE(fits_convolution(d));
+}
+
+}  // namespace
+}  // namespace mithril::cpu
