@@ -14,6 +14,7 @@ import numpy as np
 from mithril.errors import DTypeError, SignatureError, UnsupportedError, suggestion
 from mithril.types import Dtype, DTypeLike, as_dtype
 
+from . import methods
 from .memory import memory_report, process_memory
 from .random import Stream, integers
 
@@ -97,7 +98,8 @@ class Backend(ABC):
     is_manualgrad = True  # gradients are graphs of the engine, not the framework's
     is_installed = True
     default_dtype: Dtype = Dtype.float32
-    _ops_module: str | None = None
+    # Where a class has no functions of its own NumPy's run on its arrays' values.
+    _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
 
     def __init__(self, *, dtype: DTypeLike | None = None, seed: int = 0) -> None:
         if dtype is not None:
@@ -404,8 +406,6 @@ class Backend(ABC):
     @property
     def ops(self) -> Any:
         """The table of functions that emitted text calls."""
-        if self._ops_module is None:
-            raise UnsupportedError(f"{type(self).__name__} has no table of functions")
         return importlib.import_module(self._ops_module)
 
     @functools.cached_property
@@ -418,19 +418,20 @@ class Backend(ABC):
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or self._ops_module is None:
+        if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         op = _ALIASES.get(name, name.removeprefix("reduce_"))
-        if op not in self.op_names:
-            near = suggestion(name, self.op_names)
+        if op in self.op_names and name not in methods.LAYERS:
+            return functools.partial(self._apply, op)
+        method = methods.find(self, name)
+        if method is None:
+            near = suggestion(name, [*self.op_names, *methods.LAYERS])
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{near}")
-        return functools.partial(self._apply, op)
+        return method
 
     def __dir__(self) -> list[str]:
-        names = set(super().__dir__())
-        if self._ops_module is not None:
-            names |= self.op_names | set(_ALIASES)
-        return sorted(names)
+        own = set(super().__dir__())
+        return sorted(own | self.op_names | set(_ALIASES) | set(methods.LAYERS))
 
     def _apply(self, op: str, *operands: Any, **attributes: Any) -> Any:
         """One op on values: operands become arrays of this backend, of one dtype if they must."""
@@ -489,12 +490,15 @@ class Backend(ABC):
         return np.errstate(all="ignore")
 
     def _constant(self, value: Any) -> Any:
-        """A constant of emitted text: a string stays, an array becomes one of this backend."""
-        return value if isinstance(value, str) else self._from_host(value)
+        """A NumPy array or a string as the functions of `ops` take it."""
+        return value
 
     def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        values = [self.to_numpy(x) if hasattr(x, "shape") else x for x in inputs]
         with self._scope():
-            return [self._as_array(x) for x in function(*inputs)]
+            outputs = function(*values)
+        is_array = (np.ndarray, np.generic)
+        return [self._from_host(np.asarray(x)) if isinstance(x, is_array) else x for x in outputs]
 
     def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
         raise UnsupportedError(

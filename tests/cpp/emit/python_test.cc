@@ -1,10 +1,14 @@
 // Graphs as text in, Python text out.
 #include "emit/python.h"
 
+#include <random>
+#include <regex>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/tensor_data.h"
+#include "ir/registry.h"
 #include "ir/text.h"
 
 namespace mithril::emit {
@@ -199,6 +203,46 @@ TEST(Python, HostileNamesNeverBecomeCode) {
     for (const char c : with_path) EXPECT_TRUE(c == '\n' || (c >= ' ' && c < 127));
     g.nodes[0].location = 0;
   }
+}
+
+std::string random_name(std::mt19937& random) {
+  constexpr std::string_view kHostile = "\n\r\"'\\*/?#;\0(){}%\x80\xe2\xa8 az_.0";
+  std::string out;
+  const size_t size = random() % 24;
+  for (size_t i = 0; i < size; ++i) out += kHostile[random() % kHostile.size()];
+  return out;
+}
+
+std::string without_comments(const std::string& text) {
+  std::string out;
+  bool comment = false;
+  for (const char c : text) {
+    comment = c == '#' || (comment && c != '\n');
+    if (!comment) out += c;
+  }
+  return std::regex_replace(out, std::regex(" +\n"), "\n");
+}
+
+TEST(Python, TenThousandHostileNamesChangeNothing) {
+  constexpr int kNames = 10000;
+  ir::Graph g = graph("graph m<f32, i64>(%x: f32[b]) {\n  return y=%x\n}");
+  const ir::OpId op = (*ir::Registry::global().lookup("relu"))->id;
+  ir::ValueId value = g.inputs[0];
+  for (int i = 0; i < kNames; ++i) {
+    const ir::Type type = g.type(value);
+    value = g.node(g.add_node(op, {value}, {}, {type}, 0)).results[0];
+  }
+  g.outputs[0].value = value;
+  const std::string harmless = emitted(g);
+  std::mt19937 random(7);
+  for (ir::Node& node : g.nodes) {
+    core::Location place;
+    place.path = random_name(random);
+    node.location = g.add_location(place);
+  }
+  const std::string hostile = emitted(g);
+  EXPECT_EQ(without_comments(hostile), harmless);
+  for (const char c : hostile) ASSERT_TRUE(c == '\n' || (c >= ' ' && c < 127));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ import traceback
 
 import numpy as np
 import pytest
-from mithril.backends import get_backend
+from mithril.backends import Backend, get_backend
 from mithril.backends.emitted import EmittedExecutable
 
 FRAMEWORKS = ("torch", "jax")
@@ -56,6 +56,37 @@ def expected_mlp(backend, inputs):
 
 def close(backend, actual, expected):
     np.testing.assert_allclose(backend.to_numpy(actual), expected, rtol=2e-6, atol=1e-6)
+
+
+class Wrapped:
+    """An array that only its backend knows."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+        self.shape, self.dtype = self.values.shape, self.values.dtype
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+class ThreeMethods(Backend):
+    def tensor(self, data, dtype=None):
+        return Wrapped(np.asarray(data, None if dtype is None else str(dtype)))
+
+    def zeros(self, shape, dtype=None):
+        return Wrapped(np.zeros(shape))
+
+    def ones(self, shape, dtype=None):
+        return Wrapped(np.ones(shape))
+
+
+def test_three_methods_run_a_program():
+    backend = ThreeMethods()
+    inputs = mlp_inputs(backend)
+    outputs = EmittedExecutable(backend, MLP).run(inputs)
+    for actual, expected in zip(outputs, expected_mlp(backend, inputs)[0], strict=True):
+        close(backend, actual, expected)
+        assert isinstance(actual, Wrapped)
 
 
 def test_run_gives_backend_arrays(backend):

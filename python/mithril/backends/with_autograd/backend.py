@@ -50,6 +50,9 @@ class AutogradBackend(Backend):
 
         return output, gradients if cotangents is None else gradients(cotangents), aux
 
+    def _constant(self, value: Any) -> Any:
+        return value if isinstance(value, str) else self._from_host(value)
+
     def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
         raise NotImplementedError
 
