@@ -72,18 +72,25 @@ class CpuProgram {
     }
   }
 
-  /// Ready arrays in the order of the graph's inputs in, fresh arrays out.
-  py::list run(const py::list& inputs) {
+  /// Ready arrays in the order of the graph's inputs in, fresh arrays out; None, when an array is
+  /// not ready.
+  py::object try_run(const py::list& inputs) {
     MITHRIL_CHECK(inputs.size() == input_names_.size(), "wrong number of inputs");
     Call call;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const py::object input = inputs[i];
+      PyObject* input = PyList_GET_ITEM(inputs.ptr(), static_cast<Py_ssize_t>(i));
       const bool is_tensor = !input_dtypes_[i].is_none();
-      MITHRIL_CHECK(!is_tensor || is_ready(input.ptr(), input_dtypes_[i]), "input {} is not ready",
-                    i);
-      call.add(is_tensor ? input.ptr() : nullptr);
+      if (is_tensor && !is_ready(input, input_dtypes_[i])) return py::none();
+      call.add(is_tensor ? input : nullptr);
     }
     return execute(call);
+  }
+
+  /// As try_run, for callers that made the arrays ready.
+  py::object run(const py::list& inputs) {
+    py::object outputs = try_run(inputs);
+    MITHRIL_CHECK(!outputs.is_none(), "an input is not ready");
+    return outputs;
   }
 
   /// {output: array} at once, if every input is ready and no key is left over; else None.
@@ -264,6 +271,7 @@ void bind_cpu(py::module_& module) {
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>>(), py::arg("graph"),
            py::arg("pool") = nullptr)
       .def("run", &CpuProgram::run, py::arg("inputs"))
+      .def("try_run", &CpuProgram::try_run, py::arg("inputs"))
       .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));
 }
 

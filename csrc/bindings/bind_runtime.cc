@@ -251,6 +251,22 @@ ir::Graph gradient(const Compiled& self, std::vector<std::string> outputs,
   return self.gradient(options).or_throw();
 }
 
+ir::Graph step(const Compiled& self, std::vector<std::string> outputs, std::vector<std::string> wrt,
+               std::vector<std::string> unit, const std::string& optimizer,
+               const py::dict& numbers) {
+  passes::DifferentiateOptions options;
+  options.outputs = std::move(outputs);
+  options.wrt = std::move(wrt);
+  options.unit = std::move(unit);
+  passes::Optimizer update{optimizer, {}};
+  for (const auto& [name, value] : numbers) {
+    const auto key = name.cast<std::string>();
+    update.attrs.set(key, to_host(value, key.c_str()));
+  }
+  const py::gil_scoped_release release;
+  return self.step(options, update).or_throw();
+}
+
 void bind_compiled(py::module_& module) {
   py::class_<Compiled, std::shared_ptr<Compiled>>(module, "Compiled",
                                                   "What compiling a model gives.")
@@ -271,7 +287,9 @@ void bind_compiled(py::module_& module) {
       .def_property_readonly("graph", [](const Compiled& self) { return self.interface.graph; })
       .def_property_readonly("typed", [](const Compiled& self) { return self.typed; })
       .def_property_readonly("forward", [](const Compiled& self) { return self.forward; })
-      .def("gradient", &gradient, py::arg("outputs"), py::arg("wrt"), py::arg("unit"));
+      .def("gradient", &gradient, py::arg("outputs"), py::arg("wrt"), py::arg("unit"))
+      .def("step", &step, py::arg("outputs"), py::arg("wrt"), py::arg("unit"), py::arg("optimizer"),
+           py::arg("numbers"));
 }
 
 py::tuple emit_python(const ir::Graph& graph, const py::dict& target) {

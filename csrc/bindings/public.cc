@@ -156,8 +156,9 @@ void bind_public(py::module_& module) {
   PyObject* type = PyType_FromSpec(&spec);
   if (type == nullptr) throw py::error_already_set();
   module.attr("public") = py::reinterpret_steal<py::object>(type);
-  module.def("plugins_disabled", [] { return core::env().disable_plugins; },
-             "Whether MITHRIL_DISABLE_PLUGINS is set.");
+  module.def(
+      "plugins_disabled", [] { return core::env().disable_plugins; },
+      "Whether MITHRIL_DISABLE_PLUGINS is set.");
 }
 
 }  // namespace mithril::bindings

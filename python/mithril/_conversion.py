@@ -42,6 +42,11 @@ class Converter:
         self._strict = settings.strict_dtypes
         self._is_plan = getattr(settings.backend, "runs_plans", False)
         self._told: set[str] = set()
+        self._fitting: dict[Any, set[tuple[type, Any]]] = {}
+
+    def fitting(self, key: Key) -> set[tuple[type, Any]]:
+        """Classes and dtypes of arrays that go in as they are; it grows as they are met."""
+        return self._fitting.setdefault(key.dtype, set())
 
     def __call__(self, key: Key, value: Any) -> Any:
         if not key.is_tensor:
@@ -53,6 +58,8 @@ class Converter:
             except DTypeError:
                 raise self._not_numbers(key, value) from None
             if source is key.dtype:
+                if not self._is_plan:
+                    self.fitting(key).add((type(value), value.dtype))
                 return self._laid_out(key, value)
             self._check(key, source, lambda: as_numpy(value, key.name))
             self._tell(key, source)

@@ -91,7 +91,7 @@ class Program:
         self.forward = self._executable(compiled.forward, settings.file_path)
         self._gradients: collections.OrderedDict[tuple, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
-        self._checked: set[tuple] = set()
+        self._checked: dict[tuple, list] = {}
 
     def _executable(self, graph: Any, file_path: str | None = None) -> Any:
         settings = self.settings
@@ -110,16 +110,23 @@ class Program:
         )
 
     # --- checks -------------------------------------------------------------------------------
-    def check_shapes(self, shapes: Sequence[tuple[int, ...]]) -> None:
-        """Fails unless sizes agree with what was compiled; equal calls are looked up."""
+    def output_shapes(self, shapes: Sequence[tuple[int, ...]]) -> list[list | None]:
+        """Shapes of the outputs for those of the tensor inputs; fails unless these agree with what
+        was compiled. Equal calls are looked up."""
         key = tuple(shapes)
-        if key in self._checked:
-            return
-        tensors = [k.name for k in self.inputs if k.is_tensor]
-        self.compiled.solve(dict(zip(tensors, key, strict=True)))
-        if len(self._checked) >= MOST_SHAPES:
-            self._checked.clear()
-        self._checked.add(key)
+        found = self._checked.get(key)
+        if found is None:
+            tensors = [k.name for k in self.inputs if k.is_tensor]
+            found = self.compiled.solve_outputs(dict(zip(tensors, key, strict=True)))
+            if len(self._checked) >= MOST_SHAPES:
+                self._checked.clear()
+            self._checked[key] = found
+        return found
+
+    def output_key(self, name: str) -> Key:
+        """An output as something that data are converted for."""
+        dtype, _ = self.output_types[name]
+        return Key(name, "data", False, True, dtype, "", "none", (), "", "")
 
     # --- running ------------------------------------------------------------------------------
     def run(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -146,6 +153,31 @@ class Program:
             list(results[count + gradients :]),
             list(results[count : count + gradients]),
         )
+
+    def run_step(
+        self, inputs: list[Any], output: str, optimizer: Any, extra: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Outputs, new parameters and new slots of one training step, by the graph's names."""
+        executable, order, names = self._step(output, optimizer)
+        own = {key.name: value for key, value in zip(self.inputs, inputs, strict=True)}
+        values = [extra[n] if n in extra else own[n] for n in order]
+        return dict(zip(names, executable.run(values), strict=False))
+
+    def _step(self, output: str, optimizer: Any) -> tuple[Any, list[str], list[str]]:
+        numbers = optimizer.numbers()
+        key = (output, optimizer.op, tuple(numbers.items()))
+        with self._lock:
+            found = self._gradients.get(key)
+        if found is not None:
+            return found
+        wrt = [key.name for key in self.inputs if key.trainable]
+        graph = self.compiled.step([], wrt, [output], optimizer.op, numbers)
+        states = [f"state.{name}" for name in self.state_names]
+        order = [name for name, *_ in graph.inputs]
+        made = self._executable(graph), order, [*graph.outputs, *states]
+        with self._lock:
+            self._gradients[key] = made
+        return made
 
     def _gradient(self, outputs: tuple, wrt: tuple, unit: tuple) -> tuple[Any, list[str]]:
         key = (outputs, wrt, unit)

@@ -36,10 +36,15 @@ class Optimizer:
     """What all optimizers share; `slots` are the arrays that they keep for each parameter."""
 
     slots: tuple[str, ...] = ()
+    op = ""  # the engine's op that computes the same
 
     def __init__(self, lr: Any, weight_decay: float = 0.0):
         self.lr = _positive("lr", lr)
         self.weight_decay = _not_negative("weight_decay", weight_decay)
+
+    def numbers(self) -> dict[str, Any]:
+        """Attributes of `op`: everything but the rate."""
+        return {name: value for name, value in vars(self).items() if name != "lr"}
 
     @public
     def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,6 +87,8 @@ class Optimizer:
 class SGD(Optimizer):
     """p ← p − lr · (g + weight_decay · p)."""
 
+    op = "sgd"
+
     def __init__(self, lr: Any = 1e-2, weight_decay: float = 0.0):
         super().__init__(lr, weight_decay)
 
@@ -92,7 +99,8 @@ class SGD(Optimizer):
 class Momentum(Optimizer):
     """v ← momentum · v + g;  p ← p − lr · v  (nesterov: p ← p − lr · (g + momentum · v))."""
 
-    slots = ("velocity",)
+    slots = ("v",)
+    op = "momentum"
 
     def __init__(
         self,
@@ -116,6 +124,7 @@ class Adam(Optimizer):
     """m ← β₁m + (1−β₁)g;  v ← β₂v + (1−β₂)g²;  p ← p − lr · m̂ / (√v̂ + eps)."""
 
     slots = ("m", "v")
+    op = "adam"
 
     def __init__(
         self,
@@ -143,6 +152,8 @@ class Adam(Optimizer):
 
 class AdamW(Adam):
     """Adam with decoupled decay: p ← p · (1 − lr · weight_decay), then as Adam."""
+
+    op = "adamw"
 
     def __init__(
         self,

@@ -181,10 +181,48 @@ class PhysicalModel:
         optimizer = self._settings.optimizer
         if optimizer is None:
             raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
+        if getattr(self.backend, "runs_plans", False) and optimizer.op:
+            return self._step_of_engine(params, opt_state, data, state)
         result = self.evaluate(params, data, output_gradients=True, state=state)
         params, opt_state = optimizer.update(params, result.gradients, opt_state)
         new_state = result.state if isinstance(result, WithGradientsAndState) else {}
         return Step(params, opt_state, new_state, result.outputs)
+
+    def _step_of_engine(self, params: Any, opt_state: Any, data: Any, state: Any) -> Step:
+        """The step as one program: gradients and updates are fused and planned together."""
+        import numpy as np
+
+        data = _dictionary("data", data)
+        program = self._ready(data)
+        inputs = self._inputs(
+            program, _dictionary("params", params), data, _dictionary("state", state)
+        )
+        self._check_gradients_allowed()
+        optimizer = self._settings.optimizer
+        extra = {
+            "opt.t": np.asarray(opt_state["step"], np.int64),
+            "opt.lr": np.asarray(optimizer.lr, self.backend.default_dtype.numpy()),
+        }
+        for slot in optimizer.slots:
+            for name, value in opt_state[slot].items():
+                if name in program.by_name:
+                    extra[f"opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
+        results = program.run_step(inputs, self._cost(program), optimizer, extra)
+        trained = [key.name for key in program.inputs if key.trainable]
+        new_params = {**params, **{name: results[f"new.{name}"] for name in trained}}
+        slots = {
+            slot: {
+                **opt_state[slot],
+                **{name: results[f"new.opt.{slot}.{name}"] for name in trained},
+            }
+            for slot in optimizer.slots
+        }
+        return Step(
+            new_params,
+            {"step": opt_state["step"] + 1, **slots},
+            {name: results[f"state.{name}"] for name in program.state_names},
+            {name: results[name] for name in program.outputs},
+        )
 
     @public
     def as_function(self, outputs: Iterable[str] | None = None) -> Callable[..., Any]:
@@ -239,7 +277,7 @@ class PhysicalModel:
         if not params and self.param_keys:
             params = self._initial_for(program, data)
         sources = {"param": params, "data": data, "state": state}
-        values, missing, shapes = [], [], []
+        values, missing = [], []
         for key in program.inputs:
             try:
                 value = sources[key.role][key.name]
@@ -248,14 +286,13 @@ class PhysicalModel:
                 continue
             if isinstance(value, Uninitialized):
                 value = self._placed(program, key, value, params, data)
-            value = self._convert(key, value)
+            if (value.__class__, getattr(value, "dtype", None)) not in self._convert.fitting(key):
+                value = self._convert(key, value)
             values.append(value)
-            if key.is_tensor:
-                shapes.append(tuple(value.shape))
         if missing:
             raise self._missing(missing, params, data, state)
-        program.check_shapes(shapes)
-        if given or data:
+        program.output_shapes(_shapes(program, values))
+        if len(given) + len(data) + len(state) != len(values):
             self._warn_of_unused(given, data)
         return values
 
@@ -344,36 +381,31 @@ class PhysicalModel:
         return self._shaped(program, inputs, request)
 
     def _shaped(self, program: Program, inputs: list, request: Mapping) -> dict[str, Any]:
-        shapes = self._output_shapes(program, inputs)
+        shapes = dict(
+            zip(program.outputs, program.output_shapes(_shapes(program, inputs)), strict=True)
+        )
         out = {}
         for name, value in request.items():
             dtype, _ = program.output_types[name]
             if dtype is None or not dtype.is_float:
                 raise ArgumentError(f"output_gradients: '{name}' is no tensor of floats")
-            key = Key(name, "data", False, True, dtype, "", "none", (), "", "")
+            key = program.output_key(name)
             converted = self._convert(key, value)
             wanted = shapes[name]
-            got = tuple(converted.shape)
-            if wanted is not None and None not in wanted and got != tuple(wanted):
+            got = list(converted.shape)
+            if wanted is not None and None not in wanted and got != wanted:
                 raise ArgumentError(
-                    f"output_gradients: '{name}' has shape {list(wanted)}, got {list(got)}",
+                    f"output_gradients: '{name}' has shape {wanted}, got {got}",
                     code="MTH108",
                 )
             out[name] = converted
         return out
 
-    def _output_shapes(self, program: Program, inputs: list) -> dict[str, list | None]:
-        given = {
-            key.name: tuple(value.shape)
-            for key, value in zip(program.inputs, inputs, strict=True)
-            if key.is_tensor
-        }
-        return dict(zip(program.outputs, program.compiled.solve_outputs(given), strict=True))
-
     def _ones_for(self, program: Program, inputs: list) -> Callable[[str], Any]:
         def ones(name: str) -> Any:
             dtype, _ = program.output_types[name]
-            shape = self._output_shapes(program, inputs)[name] or []
+            shapes = program.output_shapes(_shapes(program, inputs))
+            shape = shapes[program.outputs.index(name)] or []
             return self.backend.ones(tuple(shape), dtype=dtype)
 
         return ones
@@ -580,6 +612,11 @@ class PhysicalModel:
             f"PhysicalModel(backend={self.backend!r}, data={list(self.data_keys)},"
             f" outputs={self.output_keys})"
         )
+
+
+def _shapes(program: Program, values: list) -> list:
+    pairs = zip(program.inputs, values, strict=True)
+    return [value.shape for key, value in pairs if key.is_tensor]
 
 
 def _is_keyword(name: str) -> bool:

@@ -348,6 +348,28 @@ def test_steps_lower_the_cost(backend):
     assert costs[0] == pytest.approx((expected() ** 2).mean(), rel=1e-5)
 
 
+@pytest.mark.device
+@pytest.mark.parametrize("name", ["SGD", "Momentum", "Adam", "AdamW"])
+def test_the_engines_step_is_the_dictionaries(name):
+    train = ml.TrainModel(model())
+    train.add_loss(ml.SquaredError(), input="output", target="target")
+    data = {"input": X, "target": np.zeros((5, 4), np.float32)}
+    results = []
+    for backend in (ml.CpuBackend(dtype="float64"), ml.NumpyBackend(dtype="float64")):
+        opt = getattr(ml.optim, name)(lr=0.05)
+        pm = ml.compile(train, backend, optimizer=opt, data_keys={"input", "target"})
+        given = {k: backend.array(v) for k, v in PARAMS.items()}
+        opt_state = opt.init(given)
+        for _ in range(5):
+            given, opt_state, state, outputs = pm.step(given, opt_state, data)
+        assert (opt_state["step"], state) == (5, {})
+        results.append((given, outputs))
+    (ours, our_outputs), (theirs, their_outputs) = results
+    assert ours.keys() == theirs.keys() and our_outputs.keys() == their_outputs.keys()
+    for key in ours:
+        np.testing.assert_allclose(ours[key], theirs[key], rtol=1e-12)
+
+
 @pytest.mark.frameworks
 def test_parameters_are_pytrees():
     jax = pytest.importorskip("jax")
