@@ -53,7 +53,7 @@ def parameters(op: dict) -> list[tuple[str, str]]:
     keys = [(i["name"], literal(i["default"])) for i in inputs if i["is_key"]]
     others = [(n, literal(d)) for n, d in op["attrs"] if d is not MISSING and d is not None]
     wires = [
-        (i["name"], "None" if i["optional"] and not i["when"] else "TBD")
+        (i["name"], "None" if i["optional"] and not i["when"] else literal(i["default"]))
         for i in inputs
         if not i["is_key"] and not (i["variadic"] and is_list_of_keys(op))
     ]
