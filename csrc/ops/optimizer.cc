@@ -1,5 +1,7 @@
 // Optimizers: one step for one parameter. Numbers may be host values or tensors of rank 0; state
 // and parameter keep their types.
+#include <cmath>
+
 #include "ops/block.h"
 
 namespace mithril::ops {
@@ -78,13 +80,13 @@ void define_sgd(OpFamily& ops) {
 
 // Kingma and Ba, arXiv:1412.6980, algorithm 1; `t` counts steps from 1.
 std::vector<Value> adam_step(Builder& b, Value param, Value gradient) {
-  const DType dtype = param.dtype();
   const double beta1 = b.number("beta1");
   const double beta2 = b.number("beta2");
   const Value t = like_param(b, "t");
   const Value m = like_param(b, "m") * beta1 + gradient * (1.0 - beta1);
   const Value v = like_param(b, "v") * beta2 + square(gradient) * (1.0 - beta2);
-  const auto correction = [&](double beta) { return 1.0 - power(b.scalar(beta, dtype), t); };
+  // 1 - beta^t without the cancellation that 0.999 would bring in float32.
+  const auto correction = [&](double beta) { return -expm1(t * std::log(beta)); };
   const Value root = sqrt(v) / sqrt(correction(beta2)) + b.number("eps");
   const Value rate = like_param(b, "lr") / correction(beta1);
   return {param - rate * (m / root), cast(m, b.in("m").dtype()), cast(v, b.in("v").dtype())};
