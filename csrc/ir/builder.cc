@@ -55,11 +55,17 @@ std::vector<Value> Builder::call_all(const OpDef& op, std::vector<Operand> opera
 namespace {
 
 // Known host operands become attributes: `reshape(x, shape(y))` needs no wire. A variadic input
-// keeps its operands as they are.
+// keeps its operands, but for a single known value, which stands for all of them.
 void fold_host_operands(const OpDef& op, const Graph& graph, std::vector<Operand>& operands,
                         Attrs& attrs) {
   for (size_t i = 0; i < op.inputs.size() && i < operands.size(); ++i) {
-    if (op.inputs[i].variadic) break;
+    if (op.inputs[i].variadic) {
+      const bool one = operands.size() == i + 1 && operands[i].host && !operands[i].value;
+      if (!one || op.body == BodyKind::kHost) break;
+      attrs.set(op.inputs[i].name, *operands[i].host);
+      operands.pop_back();
+      break;
+    }
     Operand& operand = operands[i];
     if (operand.value) {
       const ValueInfo& info = graph.value(operand.value.id);
@@ -141,7 +147,14 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op,
   attrs = in_declared_order(op, attrs);
 
   std::vector<ValueId> ids;
-  for (const Operand& operand : operands) ids.push_back(operand.value.id);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool item = variadic && i + 1 >= op.inputs.size() && op.body != BodyKind::kHost;
+    if (item && !operands[i].value) {
+      return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                        "{}: '{}' mixes wires and known values", op.name, op.inputs.back().name);
+    }
+    ids.push_back(operands[i].value.id);
+  }
   if (!variadic) ids.resize(op.inputs.size(), kNoValue);
 
   if (graph_->is_concrete()) {
