@@ -43,6 +43,7 @@ py::dict describe_sample(const ir::Sample& sample) {
   py::dict out;
   out["shapes"] = shapes;
   out["attrs"] = attrs;
+  out["integers"] = sample.integers;
   return out;
 }
 

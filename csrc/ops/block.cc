@@ -15,7 +15,7 @@ OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const s
       .with(at({{left, {4, 1}}, {right, {2, 1, 3}}}))
       .with(at({{left, {}}, {right, {5}}}))
       .with(at({{left, {0, 3}}, {right, {1, 3}}}))
-      .rejects(at({{left, {2, 3}}, {right, {4}}}), "operands must broadcast together");
+      .rejects(at({{left, {2, 3}}, {right, {4}}}), "must broadcast");
 }
 
 HostValue size_value(infer::Dim dim) {

@@ -114,8 +114,8 @@ void define_indexing(OpFamily& ops) {
       .doc(
           "A copy of the operand with values added at the places that the index selects; "
           "repeated places add up.")
-      .input("input", kTensor)
-      .input("value", kTensor)
+      .input("input", kNumeric)
+      .input("value", kNumeric)
       .variadic("index", infer::kAny)
       .output("output", same_as("input"))
       .promote({"input", "value"})
@@ -160,7 +160,7 @@ void define_rows(OpFamily& ops) {
       .doc(
           "Zeros of the shape, to whose rows the values are added in the order of the indices; "
           "repeated rows add up.")
-      .input("value", kTensor)
+      .input("value", kNumeric)
       .input("indices", kTensorInt)
       .key("shape")
       .output("output", same_as("value"))

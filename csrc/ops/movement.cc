@@ -140,7 +140,7 @@ void define_broadcasts(OpFamily& ops) {
   view(ops.def("sum_to")
            .doc("Undoes broadcasting: the sum over the axes along which another operand of that "
                 "shape would be repeated.")
-           .input("input", kTensor)
+           .input("input", kNumeric)
            .input("like", kTensor))
       .rule([](RuleBuilder& r) {
         r.same_shape(r.out(), r.in("like"));
