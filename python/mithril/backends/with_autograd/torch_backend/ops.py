@@ -265,6 +265,8 @@ def _arg_reduce(function, x, axis, keepdim):
     rows = x.permute((*kept, *axes))
     shape = rows.shape[: len(kept)]
     rows = rows.reshape(*shape, _math.prod(rows.shape[len(kept) :]))
+    if rows.dtype == _torch.bool:
+        rows = rows.to(_torch.uint8)
     out = function(rows, -1) if rows.shape[-1] else rows.new_zeros(shape, dtype=_torch.int64)
     for a in axes if keepdim else ():
         out = out.unsqueeze(a)
