@@ -87,3 +87,50 @@ def documents(request) -> Path:
     if not folder.is_dir():
         pytest.skip(f"no documents at {folder}")
     return folder
+
+
+class SupportTable:
+    """How each backend runs each op, as the op matrix found it; printed at the end of the run."""
+
+    key = pytest.StashKey["SupportTable"]()
+
+    def __init__(self):
+        self.rows: dict[str, dict[str, list[str]]] = {}
+
+    def note(self, op: str, backend: str, how: str) -> None:
+        found = self.rows.setdefault(op, {}).setdefault(backend, [])
+        if how not in found:
+            found.append(how)
+
+    def cell(self, found: list[str]) -> str:
+        """An op that runs in some cases only is "partly" what it is there."""
+        runs = [how for how in found if not how.startswith("unsupported")]
+        if not runs:
+            return "unsupported" if found else "-"
+        best = "native" if "native" in runs else runs[0]
+        return best if len(runs) == len(found) else f"partly {best}"
+
+    def lines(self) -> list[str]:
+        columns = sorted({backend for row in self.rows.values() for backend in row})
+        out = ["op".ljust(30) + "".join(name.ljust(18) for name in columns)]
+        for op, row in self.rows.items():
+            cells = (self.cell(row.get(name, [])).ljust(18) for name in columns)
+            out.append((op.ljust(30) + "".join(cells)).rstrip())
+        for op, row in self.rows.items():
+            for backend, found in row.items():
+                reasons = [how for how in found if how.startswith("unsupported")]
+                out += [f"{op} on {backend}: {reason}" for reason in reasons]
+        return out
+
+
+@pytest.fixture(scope="session")
+def support_table(request) -> SupportTable:
+    return request.config.stash.setdefault(SupportTable.key, SupportTable())
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    table = config.stash.get(SupportTable.key, None)
+    if table is not None:
+        terminalreporter.section("support of ops")
+        for line in table.lines():
+            terminalreporter.write_line(line)

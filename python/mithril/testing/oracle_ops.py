@@ -468,7 +468,8 @@ def sum_to(input, like):
     repeated = [
         i + extra for i, n in enumerate(like.shape) if n == 1 and input.shape[i + extra] != 1
     ]
-    return input.sum((*range(extra), *repeated), keepdims=True).reshape(like.shape)
+    total = input.sum((*range(extra), *repeated), keepdims=True)
+    return total.reshape(like.shape).astype(input.dtype)
 
 
 def concat(axis=0, *input):
@@ -561,7 +562,7 @@ def bernoulli(key0, key1, shape, p=0.5):
 
 
 def next_key(key0, key1):
-    return np.array(threefry(key0, key1, np.int64(-1))).astype(np.uint32).view(np.int32).astype(int)
+    return np.array(threefry(key0, key1, np.int64(-1))).astype(np.int64)
 
 
 def words_of(key: Any) -> tuple[Any, Any]:

@@ -1,0 +1,273 @@
+"""Cases of the op matrix, made from the registry: every op with its samples as a model, values for
+its inputs, and what a backend makes of it. What is right is the oracle's business.
+
+>>> case = cases(_core.find_op("add"))[1]
+>>> case.label, sorted(case.inputs), case.inputs["right"].shape
+('add[1, float]', ['left', 'right'], (3,))
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import mithril as ml
+from mithril import _core
+from mithril.model import OperatorModel
+from mithril.testing import oracle
+from mithril.types import MISSING
+
+KINDS = ("float", "int", "bool")
+_BITS = {kind: _core.kinds()[f"tensor_{kind}"] for kind in KINDS}
+_PYTHON = {"float": float, "int": int, "bool": bool}
+# Largest difference allowed, relative to the largest element of the result (or 1).
+VALUE_BOUND = {"float32": 2e-6, "float64": 1e-13}
+GRADIENT_BOUND = {"float32": 2e-5, "float64": 1e-11}
+
+
+class Run(NamedTuple):
+    """What a compiled model gave, as NumPy arrays."""
+
+    outputs: dict[str, Any]
+    gradients: dict[str, np.ndarray]
+    states: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sample of an op, with tensors of one kind wherever the op takes that kind."""
+
+    op: dict[str, Any]
+    index: int
+    kind: str
+    sample: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        return f"{self.op['name']}[{self.index}, {self.kind}]"
+
+    @functools.cached_property
+    def tensors(self) -> list[tuple[str, dict[str, Any], tuple[int, ...]]]:
+        """(label, declaration, shape) of each tensor given; several of one input have numbers."""
+        names = [name for name, _ in self.sample["shapes"]]
+        declared = {i["name"]: i for i in self.op["inputs"]}
+        return [
+            (f"{name}_{k}" if names.count(name) > 1 else name, declared[name], tuple(shape))
+            for k, (name, shape) in enumerate(self.sample["shapes"])
+        ]
+
+    def kind_of(self, declared: Mapping[str, Any]) -> str:
+        name = declared["name"]
+        wanted = "int" if name in self.sample["integers"] else self.kind
+        if f"new_{name}" in self.op["outputs"]:  # state
+            wanted = "int" if name == "rng_key" else "float"
+        allowed = [k for k in KINDS if declared["kinds"] & _BITS[k]]
+        return wanted if wanted in allowed else allowed[0]
+
+    @property
+    def floats(self) -> list[str]:
+        return [label for label, i, _ in self.tensors if self.kind_of(i) == "float"]
+
+    @property
+    def differentiable(self) -> list[str]:
+        """Float inputs that are no state."""
+        states = {name.removeprefix("new_") for name in self.op["outputs"][1:]}
+        return [name for name in self.floats if name not in states]
+
+    @functools.cached_property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Values that float32 holds exactly; special points of the op come first."""
+        return self.draw(points=True)
+
+    def draw(self, points: bool) -> dict[str, np.ndarray]:
+        random = np.random.default_rng(zlib.crc32(self.label.encode()))
+        return {
+            label: self._array(random, declared, shape, points)
+            for label, declared, shape in self.tensors
+        }
+
+    def _array(self, random, declared, shape, points) -> np.ndarray:
+        kind, low, high = self.kind_of(declared), declared["low"], declared["high"]
+        if declared["name"] == "rng_key" or self.op["family"] == "random" and kind == "int":
+            return random.integers(-(2**31), 2**31, shape)
+        if kind == "bool":
+            return random.integers(0, 2, shape).astype(bool)
+        if kind == "int":
+            return random.integers(math.ceil(low), math.floor(high) + 1, shape)
+        values = random.uniform(low, high, shape).astype(np.float32).astype(np.float64)
+        if points and len(self.op["inputs"]) and declared is self.op["inputs"][0]:
+            special = self.op["points"][: values.size]
+            values.reshape(-1)[: len(special)] = special
+        return values
+
+    def model(self) -> ml.Model:
+        """The op alone, its tensors as inputs of their labels, its results as outputs."""
+        child = _leaf(self.op, self.sample, {name for name, _ in self.sample["shapes"]})
+        wires: dict[str, Any] = {}
+        grouped: dict[str, list[Any]] = {}
+        for label, declared, shape in self.tensors:
+            if declared["name"] == "rng_key":
+                continue  # state, wired by compile
+            kind = ml.Tensor[_PYTHON[self.kind_of(declared)]]
+            grouped.setdefault(declared["name"], []).append(
+                ml.IOKey(label, shape=list(shape), type=kind)
+            )
+        for name, keys in grouped.items():
+            wires[name] = keys[0] if len(keys) == 1 else keys
+        wires |= {name: name for name in self.op["outputs"] if name in child._node.output_keys}
+        model = ml.Model()
+        model |= child.connect(**wires)
+        if self.op["name"] == "split":  # a list of tensors is no output
+            pieces = model["output"]
+            for i in range(self.sample["attrs"]["split_size"]):
+                model |= ml.Buffer().connect(input=pieces[i], output=f"output_{i}")
+        return model
+
+
+def _leaf(op: Mapping[str, Any], sample: Mapping[str, Any], given: set[str]) -> OperatorModel:
+    attrs = dict(op["attrs"])
+    switches = {i["name"]: i["when"] for i in op["inputs"] if i["when"]}
+    optional = tuple(i["name"] for i in op["inputs"] if i["optional"] and not i["when"])
+    facts = {
+        "_op": op["name"],
+        "_attrs": tuple(attrs),
+        "_optional": optional,
+        "_switches": switches,
+        "_defaults": {i["name"]: i["default"] for i in op["inputs"] if i["default"] is not MISSING},
+        "__init__": OperatorModel.__init__,
+    }
+    cls = type(op["python_name"] or op["name"].title(), (OperatorModel,), facts)
+    leaf = cls.__new__(cls)
+    values: dict[str, Any] = {name: None for name in optional if name not in given}
+    values |= {switch: attrs[switch] for switch in switches.values()}
+    values |= {name: ml.TBD for name in facts["_defaults"] if name in given}
+    if "safe_shapes" in attrs:
+        values["safe_shapes"] = False  # samples may broadcast
+    leaf._make(None, values | dict(sample["attrs"]))
+    return leaf
+
+
+def cases(op: dict[str, Any]) -> list[Case]:
+    """Every sample with floats, and with integers and bools where the op has them."""
+    out = []
+    for kind in KINDS:
+        for index, sample in enumerate(op["samples"]):
+            case = Case(op, index, kind, sample)
+            free = [i for _, i, _ in case.tensors if i["name"] not in sample["integers"]]
+            if kind == "int" and any(math.ceil(i["low"]) > math.floor(i["high"]) for i in free):
+                continue  # no integer is in the op's domain
+            if any(case.kind_of(i) == kind for i in free) or kind == "float" and not free:
+                out.append(case)
+    return out
+
+
+def state_values(model: Any, case: Case) -> dict[str, Any]:
+    """State given to a compiled case: random keys and running statistics."""
+    random = np.random.default_rng(7)
+    return {
+        name: case.inputs.get(name, random.integers(-(2**31), 2**31, 2))
+        for name in model.state_keys
+    }
+
+
+def compiled(case: Case, backend: Any, **options: Any) -> Any:
+    return ml.compile(case.model(), backend, jit=False, **options)
+
+
+def evaluate(
+    model: Any, case: Case, inputs: Mapping[str, Any], cotangents: Mapping[str, Any] | None = None
+) -> Run:
+    """Runs a compiled case; with cotangents also the gradients of every float input."""
+    given = {key: value for key, value in inputs.items() if key in model.input_keys}
+    params = {name: given[name] for name in model.param_keys}
+    data = {name: value for name, value in given.items() if name in model.data_keys}
+    state = state_values(model, case) or None
+    if state:
+        state = {n: inputs.get(n, value) for n, value in state.items()}
+    options: dict[str, Any] = {}
+    if cotangents is not None:
+        options["output_gradients"] = dict(cotangents)
+        wrt = [n for n in case.differentiable if n not in model.trainable_keys]
+        options["wrt"] = wrt or None
+    result = model.evaluate(params, data, state=state, **options)
+    outputs, gradients, states = result, {}, {}
+    if isinstance(result, tuple):
+        outputs = result.outputs
+        gradients = getattr(result, "gradients", {})
+        states = getattr(result, "state", {})
+    return Run(*({k: plain(model, v) for k, v in d.items()} for d in (outputs, gradients, states)))
+
+
+def plain(model: Any, value: Any) -> Any:
+    """A backend's array as NumPy's; host values as they are."""
+    is_host = isinstance(value, bool | int | float | str | tuple | list | slice | type(None))
+    return value if is_host else np.asarray(model.backend.to_numpy(value))
+
+
+def expected(model: Any, case: Case, inputs: Mapping[str, Any], float_dtype: str) -> oracle.Result:
+    """The oracle's result for the text of the flattened graph."""
+    return oracle.evaluate(
+        str(model._compiled.graph), all_inputs(model, case, inputs), float_dtype=float_dtype
+    )
+
+
+def all_inputs(model: Any, case: Case, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {**state_values(model, case), **inputs}
+
+
+def difference(got: Any, want: Any, bound: float) -> str | None:
+    """What is wrong with a result, or None. The bound is relative to the largest finite element."""
+    if not isinstance(want, np.ndarray | np.generic):
+        return None if got == want and type(got) is type(want) else f"got {got!r}, not {want!r}"
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape:
+        return f"shape {got.shape}, not {want.shape}"
+    if got.dtype.kind != want.dtype.kind:
+        return f"dtype {got.dtype}, not {want.dtype}"
+    if want.dtype.kind in "iub":
+        return None if np.array_equal(got, want) else _first(got, want, got != want)
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(want)
+    scale = max(1.0, float(np.abs(want[finite]).max())) if finite.any() else 1.0
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got - want) <= bound * scale
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    return None if (near | same).all() else _first(got, want, ~(near | same))
+
+
+def _first(got: np.ndarray, want: np.ndarray, wrong: np.ndarray) -> str:
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{int(wrong.sum())} of {want.size} wrong, at {at}: got {got[at]!r}, not {want[at]!r}"
+
+
+def central_difference(
+    function: Callable[[Mapping[str, Any]], float],
+    inputs: Mapping[str, np.ndarray],
+    direction: Mapping[str, np.ndarray],
+    step: float = 1e-4,
+) -> float:
+    """The slope of a function along a direction, of fourth order."""
+
+    def at(t: float) -> float:
+        return function(
+            {n: x + t * direction[n] if n in direction else x for n, x in inputs.items()}
+        )
+
+    return (8.0 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12.0 * step)
+
+
+def support(model: Any, op: Mapping[str, Any]) -> str:
+    """Whether a compiled case runs its op as one, or as others."""
+    flat, forward = (
+        {node.op for node in oracle.parse(str(graph)).nodes}
+        for graph in (model._compiled.graph, model._compiled.forward)
+    )
+    if op["name"] not in flat:
+        return "inlined"
+    return "native" if op["name"] in forward or not forward else "decomposed"
