@@ -1,3 +1,4 @@
+// Covers: model/flatten_keys.cc
 #include "model/flatten.h"
 
 #include <gmock/gmock.h>
