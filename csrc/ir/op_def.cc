@@ -220,6 +220,11 @@ OpDefBuilder& OpDefBuilder::compose_many(ComposeFn body) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::expand_when(std::function<bool(const Graph&, const Node&)> when) {
+  def_.expands = std::move(when);
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::pointwise(PointwiseFn body) {
   def_.body = BodyKind::kPointwise;
   def_.pointwise = std::move(body);

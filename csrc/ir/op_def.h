@@ -158,6 +158,9 @@ struct OpDef {
   BodyKind body = BodyKind::kNone;
   std::string kernel;                      // kKernel: name in reference/
   ComposeFn compose;
+  /// Ops with another body: the nodes that `compose` replaces when the target has no function for
+  /// the op; the others run as they are.
+  std::function<bool(const Graph&, const Node&)> expands;
   PointwiseFn pointwise;
   HostFn host;                             // also beside another body: folding of host operands
   GradientFn gradient;
@@ -215,6 +218,8 @@ class OpDefBuilder {
   OpDefBuilder& rule(infer::Rule rule);
   OpDefBuilder& compose(std::function<Value(Builder&)> body);
   OpDefBuilder& compose_many(ComposeFn body);
+  /// Before another body: only nodes for which `when` is true are composed.
+  OpDefBuilder& expand_when(std::function<bool(const Graph&, const Node&)> when);
   OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg)> body);
   OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg, tile::Reg)> body);
   OpDefBuilder& pointwise(

@@ -13,8 +13,11 @@ using ir::OpDef;
 
 namespace {
 
-bool is_expandable(const OpDef& op, const std::function<bool(const OpDef&)>& expand) {
-  return op.body == BodyKind::kCompose && expand(op);
+bool is_expandable(const ir::Graph& graph, const Node& node,
+                   const std::function<bool(const OpDef&)>& expand) {
+  const OpDef& op = ir::Registry::global().get(node.op);
+  const bool composed = op.body == BodyKind::kCompose || (op.expands && op.expands(graph, node));
+  return composed && expand(op);
 }
 
 void expand_node(Rewriter& rewriter, const OpDef& op, const Node& node) {
@@ -42,13 +45,13 @@ core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
   for (int round = 0; round < kMostRounds; ++round) {
     const ir::Registry& registry = ir::Registry::global();
     const bool any = std::any_of(current.nodes.begin(), current.nodes.end(), [&](const Node& n) {
-      return is_expandable(registry.get(n.op), expand);
+      return is_expandable(current, n, expand);
     });
     if (!any) return current;
     Rewriter rewriter(current);
     for (const Node& node : current.nodes) {
       const OpDef& op = registry.get(node.op);
-      if (is_expandable(op, expand)) {
+      if (is_expandable(current, node, expand)) {
         expand_node(rewriter, op, node);
       } else {
         rewriter.copy(node);
