@@ -1,5 +1,8 @@
 // Ops on host values: shapes and sizes, tuples, slices, and the way to and from tensors.
-#include "ops/block.h"
+#include <algorithm>
+
+#include "ops/index_plan.h"
+#include "ops/window.h"
 
 namespace mithril::ops {
 namespace {
@@ -131,6 +134,20 @@ void define_containers(OpFamily& ops) {
       .with(at({}, {{"start", 0}, {"stop", 2}, {"step", HostValue()}}));
 }
 
+core::Kind kind_in(const HostValue& nested) {
+  if (nested.is_bool()) return core::Kind::kBool;
+  if (!nested.is_sequence()) return nested.is_int() ? core::Kind::kInt : core::Kind::kFloat;
+  core::Kind kind = nested.items().empty() ? core::Kind::kFloat : core::Kind::kBool;
+  for (const HostValue& item : nested.items()) kind = std::max(kind, kind_in(item));
+  return kind;
+}
+
+DType type_of(Builder& b, const HostValue& nested) {
+  const core::Kind kind = kind_in(nested);
+  if (kind == core::Kind::kBool) return DType::kBool;
+  return kind == core::Kind::kInt ? b.graph().default_int : b.graph().default_float;
+}
+
 void define_conversions(OpFamily& ops) {
   ops.def("buffer")
       .python("Buffer")
@@ -175,7 +192,15 @@ void define_conversions(OpFamily& ops) {
       .key("dtype", HostValue())
       .output("output", dtype_attr("dtype", ResultType::kOfValue))
       .rule([](RuleBuilder& r) { r.tensor_of(r.out(), r.in("input")); })
-      .builtin()
+      .compose([](Builder& b) {
+        if (!are_known(b, {"input"})) return Value();
+        const HostValue& given = b.attr("dtype");
+        const DType dtype = given.is_dtype() ? given.as_dtype() : type_of(b, b.attr("input"));
+        auto literal = literal_of(b.attr("input"), dtype);
+        if (literal != nullptr) return b.constant(std::move(literal));
+        unsupported(b, "to_tensor: the items must be numbers in a regular shape");
+        return Value();
+      })
       .not_differentiable()
       .with(at({}, {{"input", 2.5}}))
       .with(at({}, {{"input", HostValue::list({1, 2, 3})}}));

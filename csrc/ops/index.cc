@@ -1,5 +1,7 @@
 // Reading and adding at positions: NumPy indexing, rows by index.
-#include "ops/block.h"
+#include <algorithm>
+
+#include "ops/index_plan.h"
 
 namespace mithril::ops {
 namespace {
@@ -77,6 +79,13 @@ HostValue slice(HostValue start, HostValue stop, HostValue step = HostValue()) {
   return HostValue(core::Slice{std::move(start), std::move(stop), std::move(step)});
 }
 
+bool is_zeros(const Value& x) {
+  const ir::Node* node = x.builder->graph().producer(x.id);
+  if (node == nullptr || ir::Registry::global().get(node->op).name != "full") return false;
+  const HostValue* value = node->attrs.find("value");
+  return value != nullptr && (value->is_int() || value->is_double()) && value->as_number() == 0.0;
+}
+
 void define_indexing(OpFamily& ops) {
   const HostValue none;
   const HostValue all = slice(none, none);
@@ -90,6 +99,12 @@ void define_indexing(OpFamily& ops) {
       .variadic("index", infer::kAny)
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) { r.index(r.out(), r.in("input"), r.in("index")); })
+      .expand_when(
+          [](const ir::Graph& graph, const ir::Node& node) { return has_arrays(graph, node, 1); })
+      .compose_many([](Builder& b) {
+        const auto plan = plan_index(b, b.in("input"), 1);
+        return std::vector<Value>{plan ? select(b.in("input"), *plan) : Value()};
+      })
       .kernel("index")
       .host(index_sequence)
       .gradient([](GradBuilder& g) {
@@ -106,6 +121,13 @@ void define_indexing(OpFamily& ops) {
       .with(
           at({{"input", {4, 3, 2}}}, {{"index", HostValue::tuple({all, HostValue::list({2, 0})})}}))
       .with(at({{"input", {0, 3}}}, {{"index", all}}))
+      .with(at({{"input", {5, 7}}},
+               {{"index", HostValue::tuple({slice(1, none, 2), slice(6, 0, -3)})}}))
+      .with(at({{"input", {3, 4, 2}}},
+               {{"index", HostValue::tuple({HostValue(1), HostValue::list({0, 3, -1}), none})}}))
+      .with(at({{"input", {3, 4, 2}}},
+               {{"index", HostValue::tuple(
+                              {HostValue::list({0, 2}), slice(1, 3), HostValue::list({1, 0})})}}))
       .with(at({{"input", {4, 3}}, {"index", {2, 5}}}, {}, {"index"}))
       .sample("index", 0.0, 3.0)
       .rejects(at({{"input", {4, 3}}}, {{"index", 4}}), "index");
@@ -125,7 +147,13 @@ void define_indexing(OpFamily& ops) {
         r.index(selected, r.in("input"), r.in("index"));
         r.broadcast(selected, {selected, r.in("value")});
       })
-      .kernel("index_add")
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        const auto plan = x ? plan_index(b, x, 2) : std::nullopt;
+        if (!plan) return Value();
+        const Value added = spread(b.in("value"), x, *plan);
+        return is_zeros(x) ? added : x + added;
+      })
       .gradient([](GradBuilder& g) {
         g.d("input") = g.dout();
         if (g.wants("value")) g.d("value") = call_with_index(g, "index", {g.dout()});

@@ -260,9 +260,11 @@ void define_joins(OpFamily& ops) {
         HostValue::Tuple index;
         for (size_t i = 0; i < shape.size(); ++i) {
           const HostValue::Tuple& pair = pairs ? widths.items()[i].items() : widths.items();
-          const int64_t low = pair[0].as_int();
+          const infer::Dim low = pair[0].is_int()
+                                     ? infer::Dim(pair[0].as_int())
+                                     : infer::Dim::expression(pair[0].as_symbolic().expr);
           index.emplace_back(
-              core::Slice{HostValue(low), size_value(dims.add(shape[i], low)), HostValue()});
+              core::Slice{size_value(low), size_value(dims.add(shape[i], low)), HostValue()});
         }
         g.d("input") =
             ir::apply("index", {g.dout()}, {{"index", HostValue::tuple(std::move(index))}});
