@@ -110,9 +110,9 @@ class Backend(ABC):
         super().__init_subclass__(**options)
         own = vars(cls)
         if "tensor" in own and "array" not in own:
-            cls.array = own["tensor"]
+            setattr(cls, "array", own["tensor"])  # noqa: B010
         elif "array" in own and "tensor" not in own:
-            cls.tensor = own["array"]
+            setattr(cls, "tensor", own["array"])  # noqa: B010
         for name in _SHAPED:
             method = own.get(name)
             if callable(method) and not getattr(method, "_takes_both_styles", False):
@@ -377,7 +377,9 @@ class Backend(ABC):
     def value_and_grad(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         raise self._no_autodiff()
 
-    def vjp(self, fn: Callable[..., Any], primals: Any, **options: Any) -> Any:
+    def vjp(
+        self, fn: Callable[..., Any], primals: Any, *, cotangents: Any = None, has_aux: bool = False
+    ) -> Any:
         raise self._no_autodiff()
 
     def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:

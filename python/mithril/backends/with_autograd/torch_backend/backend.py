@@ -251,7 +251,8 @@ class TorchBackend(AutogradBackend):
     def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return self._torch.compile(fn, **options)
 
-    _jit = jit
+    def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return self.jit(function, **options)
 
     # ------------------------------------------------------------------------- emitted source
 
