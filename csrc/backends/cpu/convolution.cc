@@ -53,6 +53,29 @@ void gather_row(const T* row, int64_t size, int64_t start, int64_t step, int64_t
   std::fill(out + last, out + count, T(0));
 }
 
+// out[r][c] = plane[first + r + down][c + right] for whole rows of a plane of the same width: one
+// copy, then +0 where it wrapped around an edge.
+template <class T>
+void gather_shifted(const T* plane, int64_t h, int64_t w, int64_t first, int64_t rows, int64_t down,
+                    int64_t right, T* out) {
+  const int64_t top = std::clamp<int64_t>(-(first + down), 0, rows);  // rows above the plane
+  const int64_t bottom = std::clamp<int64_t>(h - (first + down), top, rows);
+  std::fill(out, out + top * w, T(0));
+  std::fill(out + bottom * w, out + rows * w, T(0));
+  if (top == bottom) return;
+  const int64_t source = (first + top + down) * w + right;
+  const int64_t begin = std::max<int64_t>(0, -source);
+  const int64_t count = (bottom - top) * w;
+  const int64_t end = std::min(count, h * w - source);
+  if (begin < end) std::copy(plane + source + begin, plane + source + end, out + top * w + begin);
+  const int64_t wrapped = std::min(std::abs(right), w);
+  if (wrapped == 0) return;
+  for (int64_t r = top; r < bottom; ++r) {
+    T* edge = out + r * w + (right > 0 ? w - wrapped : 0);
+    std::fill(edge, edge + wrapped, T(0));
+  }
+}
+
 // What gathers the right operand of a product: `taps` channels × kh × kw rows over the positions
 // of `rows` rows of the result.
 struct Gather {
@@ -66,9 +89,17 @@ struct Gather {
 
 template <class T>
 void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T* out) {
+  const bool shifted = g.row_step == 1 && g.column_step == 1 && g.columns == g.w;
   for (int64_t c = 0; c < g.channels; ++c) {
     for (int64_t i = 0; i < g.kh; ++i) {
       for (int64_t j = 0; j < g.kw; ++j) {
+        if (shifted) {
+          gather_shifted(planes + c * g.h * g.w, g.h, g.w, first_row, rows,
+                         g.row_start + i * g.tap_row_step,
+                         g.column_start + j * g.tap_column_step, out);
+          out += rows * g.columns;
+          continue;
+        }
         for (int64_t r = 0; r < rows; ++r, out += g.columns) {
           const int64_t row = g.row_start + (first_row + r) * g.row_step + i * g.tap_row_step;
           const T* source = row >= 0 && row < g.h ? planes + (c * g.h + row) * g.w : nullptr;
@@ -180,6 +211,7 @@ void gather_cotangents(const ref_conv2d_dims& d, const T* dy, int64_t group, int
 template <class T>
 void gather_taps(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t channel,
                  int64_t channels, int64_t from, int64_t depth, T* taps) {
+  const bool shifted = d.stride_h == 1 && d.stride_w == 1 && d.w_out == d.w_in;
   for (int64_t c = channel; c < channel + channels; ++c) {
     for (int64_t i = 0; i < d.kh; ++i) {
       for (int64_t j = 0; j < d.kw; ++j, taps += kDepth) {
@@ -188,6 +220,14 @@ void gather_taps(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t ch
           const int64_t ow = (from + p) % d.w_out;
           const int64_t run = std::min(depth - p, d.w_out - ow);
           const int64_t n = row / d.h_out;
+          if (shifted && ow == 0 && depth - p >= d.w_out) {
+            const int64_t rows = std::min((depth - p) / d.w_out, d.h_out - row % d.h_out);
+            gather_shifted(x + ((n * d.groups + group) * d.c_in + c) * d.h_in * d.w_in, d.h_in,
+                           d.w_in, row % d.h_out, rows, i * d.dilation_h - d.pad_top,
+                           j * d.dilation_w - d.pad_left, taps + p);
+            p += rows * d.w_out;
+            continue;
+          }
           const int64_t ih = row % d.h_out * d.stride_h + i * d.dilation_h - d.pad_top;
           const T* source = ih < 0 || ih >= d.h_in
                                 ? nullptr
