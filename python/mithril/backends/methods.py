@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mithril.errors import SignatureError, UnsupportedError
-from mithril.types import MISSING, Dtype
+from mithril.types import MISSING, TBD, Dtype
 
 MOST_PROGRAMS = 256  # that one backend keeps; the oldest one goes
 
@@ -107,7 +107,9 @@ def _compile(
     from mithril import models
     from mithril.compile import compile as compile_model
 
-    model = getattr(models, entry["python_name"])(**attributes)
+    defaults = {i["name"] for i in entry["inputs"] if i["default"] is not MISSING}
+    opened = dict.fromkeys(defaults & types.keys(), TBD)  # given as arrays: no default holds
+    model = getattr(models, entry["python_name"])(**attributes, **opened)
     compiled = compile_model(
         model,
         backend,
