@@ -46,6 +46,8 @@ from . import host
 
 __all__ = ["EmittedExecutable", "load_source"]
 
+MOST_VJPS = 16  # gradient functions that one executable keeps; the oldest one goes
+
 _serial = itertools.count(1)
 
 
@@ -154,5 +156,7 @@ class EmittedExecutable:
         vjp = self._vjps.get(key)
         if vjp is None:
             vjp = self.backend._make_vjp(self, *key)
+            while len(self._vjps) >= MOST_VJPS:
+                self._vjps.pop(next(iter(self._vjps)), None)
             self._vjps[key] = vjp
         return vjp(inputs, [c for c in cotangents if c is not None])

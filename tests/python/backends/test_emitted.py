@@ -7,7 +7,7 @@ import traceback
 import numpy as np
 import pytest
 from mithril.backends import Backend, get_backend
-from mithril.backends.emitted import EmittedExecutable
+from mithril.backends.emitted import MOST_VJPS, EmittedExecutable
 
 FRAMEWORKS = ("torch", "jax")
 
@@ -115,6 +115,16 @@ def test_cotangents_may_follow_from_the_outputs(autograd):
     executable = EmittedExecutable(autograd, MLP)
     outputs, gradients = executable.run_vjp(inputs, lambda out: [out[0], None], [2])
     close(autograd, gradients[0], autograd.to_numpy(outputs[0]).sum(0))
+
+
+def test_gradient_functions_are_bounded(autograd):
+    arguments = ", ".join(f"v{i}" for i in range(40))
+    text = f"def evaluate({arguments}):\n    return (ops.add(v0, v39),)\n"
+    executable = EmittedExecutable(autograd, text)
+    x = autograd.ones(2)
+    for i in range(40):
+        executable.run_vjp([x] * 40, [x], [i])
+    assert len(executable._vjps) == MOST_VJPS
 
 
 def test_inputs_that_do_not_matter_get_zeros(autograd):
