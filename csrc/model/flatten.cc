@@ -66,6 +66,8 @@ class Emitter {
   std::optional<ir::Operand> operand(const Flat& flat);
   bool expand(const Flat& list, std::vector<ir::Operand>& operands);
   std::optional<Flat> dissolve(const Node& leaf, const std::vector<Flat>& items);
+  std::optional<HostValue> collect(const Node& leaf, const ir::Attrs& attrs,
+                                   const std::vector<Flat>& items);
   std::optional<Flat> select(const Node& leaf, const ir::Attrs& attrs,
                              const std::vector<Flat>& inputs);
   core::Status emit_pieces(const Node& leaf, std::vector<ir::Operand> operands, ir::Attrs attrs);
@@ -239,9 +241,32 @@ std::optional<Flat> Emitter::select(const Node& leaf, const ir::Attrs& attrs,
   return out;
 }
 
+// The value of a tuple or list whose items are all known.
+std::optional<HostValue> Emitter::collect(const Node& leaf, const ir::Attrs& attrs,
+                                          const std::vector<Flat>& items) {
+  if (!leaf.op->host) return std::nullopt;
+  std::vector<HostValue> values;
+  std::vector<ir::Type> types;
+  for (const Flat& item : items) {
+    if (item.type != Flat::Type::kHost) return std::nullopt;
+    values.push_back(item.host);
+    types.push_back(ir::Type::host_value(ir::type_of(item.host)));
+  }
+  auto value = leaf.op->host({values, attrs, graph_.dims, types});
+  if (!value.ok()) return std::nullopt;
+  return std::move(*value);
+}
+
 void Emitter::set_result(const Node& leaf, NodeId id, size_t output, Flat flat) {
   const ConnId conn = flat_.arena().find(id, leaf.op->outputs[output].name);
-  if (conn != kNone) wires_[flat_.edge(conn)] = std::move(flat);
+  if (conn == kNone) return;
+  const EdgeId edge = flat_.edge(conn);
+  if (flat.type == Flat::Type::kValue && !flat_.solver().is_value_known(flat_.cell(edge))) {
+    // What the graph says of sizes counts: the solver has a symbol of its own for a broadcast size.
+    const ir::ValueInfo& info = graph_.value(flat.value.id);
+    if (!info.type.is_tensor && info.host) hosts_[edge] = *info.host;
+  }
+  wires_[edge] = std::move(flat);
 }
 
 core::Status Emitter::unsupported(NodeId leaf, std::string_view what) const {
@@ -335,6 +360,7 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
   if (!flat_leaf.mode.empty()) attrs.set("mode", HostValue(flat_leaf.mode));
   std::vector<Flat> inputs;
   std::vector<ir::Operand> operands;
+  std::optional<HostValue> collected;
   for (const ir::InputDef& input : op.inputs) {
     if (is_random_key(input)) {
       const bool absent = input.optional && !flat_.has_state(id);
@@ -351,6 +377,7 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
         set_result(leaf, id, 0, std::move(*list));
         return {};
       }
+      collected = collect(leaf, attrs, inputs);
       for (const Flat& item : inputs) operands.push_back(*operand(item));
       continue;
     }
@@ -392,6 +419,11 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
   const std::vector<ir::Value> results = builder_.call_all(op, operands, std::move(attrs));
   if (!builder_.status().ok()) return builder_.take_status();
   spread_differentiability(op, operands, results);
+  if (collected) {
+    ir::ValueInfo& made = graph_.value(results.front().id);
+    made.type = ir::Type::host_value(ir::type_of(*collected));
+    made.host = std::move(collected);
+  }
   for (size_t i = 0; i < results.size(); ++i) set_result(leaf, id, i, Flat::of(results[i]));
   follow_states(flat_leaf, results);
   return {};

@@ -278,6 +278,23 @@ TEST(Flatten, ShapesOfUnknownSizes) {
   EXPECT_THAT(ir::print(graph.graph), HasSubstr(": float[b, 6]"));
 }
 
+TEST(Flatten, ShapesOfBroadcastSizes) {
+  Model model;
+  model.extend(leaf("add"), at({{"left", "a"}, {"right", "b"}, {"output", "c"}}));
+  const Connection shape = Model::call(test::op("shape"), {Argument::of(model.connection("c"))});
+  const Connection rows =
+      Model::call(test::op("index"), {Argument::of(shape), Argument::of(HostValue(0))});
+  model.extend(leaf("reshape"),
+               {{"input", Argument::named("c")},
+                {"shape", Argument::sequence({Argument::of(HostValue(2)), Argument::of(rows),
+                                              Argument::of(HostValue(3))},
+                                             false)},
+                {"output", Argument::named("y")}});
+  const FlatGraph graph =
+      flat(model, {.shapes = {{"a", symbolic("n", 6)}, {"b", symbolic("m", 6)}}});
+  EXPECT_THAT(ir::print(graph.graph), HasSubstr(": float[2, broadcast(n, m), 3]"));
+}
+
 TEST(Flatten, ChainAndNest) {
   Model chain;
   Model inner;
