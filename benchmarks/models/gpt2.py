@@ -1,5 +1,7 @@
 """A GPT-2-shaped language model (Radford et al. 2019, the 124M size), composed of ops."""
 
+import numpy as np
+
 import mithril as ml
 
 LAYERS, WIDTH, HEADS, VOCABULARY, PLACES = 12, 768, 12, 50257, 1024
@@ -32,7 +34,7 @@ def block(width: int, heads: int, name: str) -> ml.Model:
     model |= ml.Add()(left="input", right="attn_out", output="middle")
     model |= ml.LayerNorm(eps=1e-5, name="ln_2")(input="middle")
     model += ml.Linear(4 * width, name="c_fc")
-    model += ml.Gelu(approximate="tanh")
+    model += ml.Gelu(approximate=True)
     model += ml.Linear(width, name="c_proj")(output="mlp_out")
     model |= ml.Add()(left="middle", right="mlp_out", output="output")
     model.expose_keys("output")
@@ -61,3 +63,86 @@ def gpt2(
     )
     model.expose_keys("logits")
     return model
+
+
+# --- the same by hand ------------------------------------------------------------------------------
+
+
+def weights(keys: list[str], shapes: dict[str, list[int]]) -> list[np.ndarray]:
+    """Random values for the parameters of the mithril model, in the order of its inputs."""
+    rng = np.random.default_rng(0)
+    return [0.1 * rng.standard_normal(shapes[key]).astype(np.float32) for key in keys]
+
+
+def torch_model(layers: int, width: int, heads: int, vocabulary: int, places: int):
+    """As people write it in PyTorch; parameters come in the order of the mithril model's."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_1 = nn.LayerNorm(width)
+            self.c_attn = nn.Linear(width, 3 * width)
+            self.c_proj = nn.Linear(width, width)
+            self.ln_2 = nn.LayerNorm(width)
+            self.c_fc = nn.Linear(width, 4 * width)
+            self.c_out = nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            b, t, _ = x.shape
+            parts = self.c_attn(self.ln_1(x)).split(width, -1)
+            q, k, v = (p.view(b, t, heads, width // heads).transpose(1, 2) for p in parts)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.c_proj(mixed.transpose(1, 2).reshape(b, t, width))
+            hidden = nn.functional.gelu(self.c_fc(self.ln_2(x)), approximate="tanh")
+            return x + self.c_out(hidden)
+
+    class Gpt2(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wte = nn.Embedding(vocabulary, width)
+            self.wpe = nn.Embedding(places, width)
+            self.blocks = nn.ModuleList(Block() for _ in range(layers))
+            self.ln_f = nn.LayerNorm(width)
+
+        def forward(self, tokens):
+            at = torch.arange(tokens.shape[1], device=tokens.device)
+            x = self.wte(tokens) + self.wpe(at)
+            for block in self.blocks:
+                x = block(x)
+            return nn.functional.linear(self.ln_f(x), self.wte.weight)
+
+    return Gpt2()
+
+
+def jax_forward(layers: int, heads: int):
+    """A function of a flat list of parameters (in the order of the mithril model's) and tokens."""
+    import jax
+    import jax.numpy as jnp
+
+    def norm(x, scale, shift):
+        mean = x.mean(-1, keepdims=True)
+        variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+        return (x - mean) * jax.lax.rsqrt(variance + 1e-5) * scale + shift
+
+    def attend(x, w, b, w_out, b_out):
+        batch, t, width = x.shape
+        parts = jnp.split(x @ w.T + b, 3, -1)
+        q, k, v = (p.reshape(batch, t, heads, width // heads).swapaxes(1, 2) for p in parts)
+        scores = q @ k.swapaxes(2, 3) / (width // heads) ** 0.5
+        scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -jnp.inf)
+        mixed = jax.nn.softmax(scores, -1) @ v
+        return mixed.swapaxes(1, 2).reshape(batch, t, width) @ w_out.T + b_out
+
+    def forward(params, tokens):
+        wte, wpe, *rest = params
+        x = wte[tokens] + wpe[: tokens.shape[1]]
+        for i in range(layers):
+            own = rest[12 * i : 12 * i + 12]
+            x = x + attend(norm(x, *own[:2]), *own[2:6])
+            hidden = jax.nn.gelu(norm(x, *own[6:8]) @ own[8].T + own[9], approximate=True)
+            x = x + hidden @ own[10].T + own[11]
+        return norm(x, *rest[-2:]) @ wte.T
+
+    return forward
