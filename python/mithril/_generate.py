@@ -20,6 +20,9 @@ from mithril.types import MISSING, Dtype  # noqa: E402
 
 # Second spellings of arguments, keyword only (K14 of the documents).
 SYNONYMS = {"out_channels": "filters"}
+# Attributes that come last although they have no value of their own.
+OPTIONS = ("mode", "dtype")
+TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
 HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
 IMPORTS = """\
 from mithril._core import public
@@ -44,23 +47,29 @@ def is_list_of_keys(op: dict) -> bool:
     return any(i["variadic"] for i in op["inputs"]) and any(n == "n" for n, _ in op["attrs"])
 
 
-def parameters(op: dict) -> list[tuple[str, str]]:
-    """Constructor parameters: attributes without a default, keys, other attributes, then wires."""
-    first = [(n, None) for n, d in op["attrs"] if d is MISSING]
-    first += [(n, None if is_list_of_keys(op) else "None") for n, d in op["attrs"] if d is None]
+def parameters(op: dict) -> list[tuple[str, str | None]]:
+    """Constructor parameters: leading attributes without a value, keys, other attributes, wires."""
+    attrs = [pair for pair in op["attrs"] if pair[0] not in OPTIONS]
+    is_open = [default is MISSING or default is None for _, default in attrs]
+    leading = is_open.index(False) if False in is_open else len(attrs)
+    required = is_list_of_keys(op)
+    first = [
+        (n, None if default is MISSING or required else "None") for n, default in attrs[:leading]
+    ]
     rank = {name: i for i, name in enumerate(op["connect_order"])}
     inputs = sorted(op["inputs"], key=lambda i: rank.get(i["name"], len(rank)))
-    keys = [(i["name"], literal(i["default"])) for i in inputs if i["is_key"]]
-    others = [(n, literal(d)) for n, d in op["attrs"] if d is not MISSING and d is not None]
-    wires = [
-        (i["name"], "None" if i["optional"] and not i["when"] else literal(i["default"]))
-        for i in inputs
-        if not i["is_key"] and not (i["variadic"] and is_list_of_keys(op))
-    ]
-    parameters = first + keys + others + wires
-    if any(default is None for _, default in parameters[len(first) :]):
+    keys = [i for i in inputs if i["is_key"]]
+    wires = [i for i in inputs if not i["is_key"] and not (i["variadic"] and required)]
+    values = [i for i in wires if i["default"] is not MISSING or not i["kinds"] & TENSORS]
+    tensors = [i for i in wires if i not in values]
+    out = first + [(i["name"], literal(i["default"])) for i in keys]
+    out += [(n, literal(default)) for n, default in attrs[leading:]]
+    out += [(i["name"], literal(i["default"])) for i in values]
+    out += [(n, literal(default)) for n, default in op["attrs"] if n in OPTIONS]
+    out += [(i["name"], "None" if i["optional"] and not i["when"] else "TBD") for i in tensors]
+    if any(default is None for _, default in out[len(first) :]):
         raise SystemExit(f"op {op['name']!r}: parameters without default must come first")
-    return parameters
+    return out
 
 
 def class_facts(op: dict) -> list[str]:

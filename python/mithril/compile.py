@@ -110,9 +110,9 @@ def _finalized(model: Any) -> Model:
         raise ArgumentError(
             f"compile: {model!r} is part of another model", hint="compile the outermost model"
         )
-    finalize = getattr(model, "finalize", None)
+    finalize = getattr(type(model), "finalize", None)  # a wire may have that name
     if finalize is not None:
-        finalize()
+        finalize(model)
     return model
 
 
@@ -151,7 +151,7 @@ def _flag(name: str, value: Any) -> bool:
 def _mode(mode: str | None, model: Model) -> str:
     if mode not in (None, "eval", "train"):
         raise ArgumentError(f'mode: requires "eval" or "train", got {mode!r}')
-    return mode or getattr(model, "_default_mode", "eval")
+    return mode or getattr(type(model), "_default_mode", "eval")
 
 
 def _key(name: str, key: Any) -> Any:

@@ -1,5 +1,7 @@
 """Connections, symbolic tensors, and the ops behind operators."""
 
+import inspect
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -162,3 +164,24 @@ def test_tensors_with_values(value, shape, kind):
 def test_facts_that_clash_by_themselves(make):
     with pytest.raises((MithrilError, OverflowError)):
         make()
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("Linear", "dimension use_bias input weight bias"),
+        ("Convolution2D", "kernel_size out_channels stride padding dilation groups use_bias"),
+        ("Mean", "axis keepdim input"),
+        ("Arange", "start stop step dtype"),
+        ("Embedding", "num_embeddings dim input weight"),
+        ("Dropout", "p mode input"),
+        ("Add", "left right"),
+        ("Flatten", "start_dim end_dim input"),
+        ("LayerNorm", "use_scale use_bias eps input weight bias"),
+        ("BatchNorm2D", "num_features use_scale use_bias eps momentum"),
+        ("ToTuple", "n"),
+    ],
+)
+def test_constructors_take_their_arguments_in_the_documented_order(name, wanted):
+    signature = inspect.signature(getattr(ml, name).__init__)
+    assert list(signature.parameters)[1 : len(wanted.split()) + 1] == wanted.split()

@@ -1,6 +1,9 @@
 """Evaluating compiled models: values, gradients, parameters, conversions, errors."""
 
+import concurrent.futures
 import pickle
+import subprocess
+import sys
 import warnings
 
 import mithril as ml
@@ -326,6 +329,86 @@ def test_shapes_and_summary(capsys):
     assert pm.shapes["output"] == [None, 4]
     pm.summary()
     assert "parameters: 16" in capsys.readouterr().out
+
+
+# --- threads, signals, state ---------------------------------------------------------------------
+
+
+@pytest.mark.device
+def test_many_threads_may_evaluate_one_model():
+    pm = ml.compile(model(), ml.CpuBackend(), data_keys={"input"})
+    inputs = [rng.normal(size=(n, 3)).astype(np.float32) for n in (1, 5, 700, 3000)]
+    wanted = [pm.evaluate(PARAMS, {"input": x})["output"] for x in inputs]
+
+    def work(i):
+        for _ in range(20):
+            out = pm.evaluate(PARAMS, {"input": inputs[i % 4]})["output"]
+            np.testing.assert_array_equal(out, wanted[i % 4])
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(16)))
+
+
+@pytest.mark.device
+def test_an_interrupt_ends_a_long_call_and_leaves_the_model_usable():
+    code = """
+import os, signal, threading, time
+import numpy as np, mithril as ml
+m = ml.Model()
+m |= ml.MatrixMultiply()(left="a", right="b", output="c")
+for _ in range(60):
+    m += ml.MatrixMultiply()(right="b")
+pm = ml.compile(m, ml.CpuBackend(), inference=True, data_keys={"a", "b"})
+big = {k: np.ones((1500, 1500), np.float32) for k in "ab"}
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.perf_counter()
+try:
+    for _ in range(100):
+        pm.evaluate({}, big)
+    print("never")
+except KeyboardInterrupt:
+    print("interrupted" if time.perf_counter() - start < 2.5 else "late")
+small = {k: np.ones((2, 2), np.float32) for k in "ab"}
+print(len(pm.evaluate({}, small)))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert out.stdout.split() == ["interrupted", "1"], out.stdout + out.stderr
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_statistics_and_state(backend, mode):  # K60
+    m = ml.Model()
+    m |= ml.BatchNorm2D(3)(input="x", output="h")
+    m += ml.Dropout(0.5)(output="y")
+    pm = ml.compile(m, backend, data_keys={"x"}, shapes={"x": [None, 3, 4, 4]}, mode=mode)
+    x = rng.normal(size=(6, 3, 4, 4)).astype(np.float32)
+    params = pm.get_parameters()
+    assert set(pm.trainable_keys) == {"weight", "bias"}
+    cotangent = {"y": np.ones((6, 3, 4, 4), np.float32)}
+    if mode == "eval":
+        assert set(params) == {"weight", "bias", "running_mean", "running_var"}
+        out = backend.to_numpy(pm.evaluate(params, {"x": x})["y"])
+        np.testing.assert_allclose(out, x / np.sqrt(1 + 1e-5), rtol=1e-5)
+        with pytest.warns(ml.errors.ModeWarning, match='mode="train"'):
+            _, gradients = pm.evaluate(params, {"x": x}, output_gradients=cotangent)
+        assert set(gradients) == {"weight", "bias"}
+        return
+    assert set(params) == {"weight", "bias"}
+    state = pm.initial_state()
+    result = pm.evaluate(params, {"x": x}, output_gradients=cotangent, state=state)
+    outputs, gradients, new_state = result
+    assert set(new_state) == set(state) == {"running_mean", "running_var", "rng_key"}
+    np.testing.assert_allclose(
+        backend.to_numpy(new_state["running_mean"]), 0.1 * x.mean((0, 2, 3)), atol=1e-6
+    )
+    y = backend.to_numpy(outputs["y"])
+    assert 0.3 < (y == 0).mean() < 0.7
+    again = pm.evaluate(params, {"x": x}, state=new_state)
+    assert not np.array_equal(y == 0, backend.to_numpy(again.outputs["y"]) == 0)
+    same = pm.evaluate(params, {"x": x}, state=state)
+    np.testing.assert_array_equal(y, backend.to_numpy(same.outputs["y"]))
+    with pytest.raises(KeyNotFound, match="initial_state"):
+        pm.evaluate(params, {"x": x})
 
 
 # --- training ---------------------------------------------------------------------------------
