@@ -20,7 +20,7 @@ from mithril.types import MISSING, Dtype  # noqa: E402
 
 # Second spellings of arguments, keyword only (K14 of the documents).
 SYNONYMS = {"out_channels": "filters"}
-# Attributes that come last although they have no value of their own.
+# Arguments that come last although they have no value of their own.
 OPTIONS = ("mode", "dtype")
 TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
 HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
@@ -58,6 +58,9 @@ def parameters(op: dict) -> list[tuple[str, str | None]]:
     ]
     rank = {name: i for i, name in enumerate(op["connect_order"])}
     inputs = sorted(op["inputs"], key=lambda i: rank.get(i["name"], len(rank)))
+    late = [(i["name"], literal(i["default"])) for i in inputs if i["name"] in OPTIONS]
+    late = [pair for pair in late if pair[1] != "TBD"]
+    inputs = [i for i in inputs if i["name"] not in dict(late)]
     keys = [i for i in inputs if i["is_key"]]
     wires = [i for i in inputs if not i["is_key"] and not (i["variadic"] and required)]
     values = [i for i in wires if i["default"] is not MISSING or not i["kinds"] & TENSORS]
@@ -65,8 +68,8 @@ def parameters(op: dict) -> list[tuple[str, str | None]]:
     out = first + [(i["name"], literal(i["default"])) for i in keys]
     out += [(n, literal(default)) for n, default in attrs[leading:]]
     out += [(i["name"], literal(i["default"])) for i in values]
-    out += [(n, literal(default)) for n, default in op["attrs"] if n in OPTIONS]
     out += [(i["name"], "None" if i["optional"] and not i["when"] else "TBD") for i in tensors]
+    out += late + [(n, literal(default)) for n, default in op["attrs"] if n in OPTIONS]
     if any(default is None for _, default in out[len(first) :]):
         raise SystemExit(f"op {op['name']!r}: parameters without default must come first")
     return out

@@ -174,12 +174,16 @@ def test_facts_that_clash_by_themselves(make):
         ("Mean", "axis keepdim input"),
         ("Arange", "start stop step dtype"),
         ("Embedding", "num_embeddings dim input weight"),
-        ("Dropout", "p mode input"),
+        ("Dropout", "p input"),
         ("Add", "left right"),
         ("Flatten", "start_dim end_dim input"),
         ("LayerNorm", "use_scale use_bias eps input weight bias"),
         ("BatchNorm2D", "num_features use_scale use_bias eps momentum"),
         ("ToTuple", "n"),
+        ("ToTensor", "input dtype"),
+        ("Cast", "dtype input"),
+        ("Eye", "N M dtype"),
+        ("Randn", "shape"),
     ],
 )
 def test_constructors_take_their_arguments_in_the_documented_order(name, wanted):
