@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -71,7 +72,8 @@ def export_torch(times: Times) -> None:
 
     with torch.device("meta"):
         module, tokens = models.torch_model(*FULL), torch.zeros(1, TOKENS, dtype=torch.int64)
-    timed(times, "PyTorch: torch.export (graph only)", lambda: torch.export.export(module, (tokens,)))
+    export = partial(torch.export.export, module, (tokens,))
+    timed(times, "PyTorch: torch.export (graph only)", export)
 
 
 def once_jax(times: Times, compile_it: bool) -> None:
@@ -121,8 +123,10 @@ def by_jax(values: list[np.ndarray], tokens: np.ndarray) -> np.ndarray:
 
 
 def run(settings: Settings) -> None:
-    print(f"\nA model of the size of GPT-2 ({models.LAYERS} layers, {models.WIDTH} wide, vocabulary"
-          f" {models.VOCABULARY}): from nothing to a program")
+    print(
+        f"\nA model of the size of GPT-2 ({models.LAYERS} layers, {models.WIDTH} wide, vocabulary"
+        f" {models.VOCABULARY}): from nothing to a program"
+    )
     check()
     times: Times = {}
     for i in range(3 if settings.quick else 9):
@@ -134,8 +138,10 @@ def run(settings: Settings) -> None:
         if i < 2:
             attempt(lambda times: once_jax(times, compile_it=not settings.quick), times)
     for what, seconds in times.items():
-        print(f"  {what:<44}{duration(float(np.median(seconds))):>12}{duration(min(seconds)):>12}"
-              f"   of {len(seconds)}")
+        print(
+            f"  {what:<44}{duration(float(np.median(seconds))):>12}{duration(min(seconds)):>12}"
+            f"   of {len(seconds)}"
+        )
     ours = [b + c for b, c in zip(times["build and infer"], times["compile"], strict=True)]
     print_target("build + inference + compile", float(np.median(ours)) * 1e3, 100, True, " ms")
 

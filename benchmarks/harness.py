@@ -178,9 +178,11 @@ def print_comparison(title: str, comparison: Comparison) -> None:
     print(f"\n{title}")
     ours = comparison.of(OURS)
     for timing in comparison.timings:
-        ratios = f"{timing.median / ours.median:8.2f}x {timing.minimum / ours.minimum:8.2f}x" if (
-            ours and timing is not ours
-        ) else f"{'':9} {'':9}"
+        ratios = (
+            f"{timing.median / ours.median:8.2f}x {timing.minimum / ours.minimum:8.2f}x"
+            if (ours and timing is not ours)
+            else f"{'':9} {'':9}"
+        )
         print(
             f"  {timing.name:<24}{duration(timing.median):>12}{duration(timing.minimum):>12}"
             f" {ratios}  {_agreement(timing, comparison.tolerance)}{timing.note}".rstrip()
@@ -208,5 +210,5 @@ def print_target(what: str, value: float | None, limit: float, at_most: bool, un
     if value is None:
         print(f"  target: {what} {sign} {limit:g}{unit}: not measured")
         return
-    met = value <= limit if at_most else value >= limit
-    print(f"  target: {what} {sign} {limit:g}{unit}: {value:.3g}{unit}, {'met' if met else 'NOT MET'}")
+    verdict = "met" if (value <= limit if at_most else value >= limit) else "NOT MET"
+    print(f"  target: {what} {sign} {limit:g}{unit}: {value:.3g}{unit}, {verdict}")

@@ -53,17 +53,18 @@ def describe(threads: int) -> None:
     cores = os.cpu_count() or 1
     load = os.getloadavg()[0]
     print(f"machine: {processor()}, {cores} cores, {platform.system()} {platform.machine()}")
-    print(f"load before the run: {load:.1f}" + (
-        f"  *** {cores} cores are busy with other work: the times below are not to be trusted ***"
-        if load > 0.5 * cores else ""
-    ))
+    busy = "  *** others keep the cores busy: do not trust the times ***" if load > cores / 2 else ""
+    print(f"load before the run: {load:.1f}{busy}")
     print(f"threads of every contender: {threads} (device: CPU)")
-    print("versions: Python " + platform.python_version() + "".join(
-        f", {name} {version(name)}" for name in PACKAGES
-    ))
+    print(
+        "versions: Python "
+        + platform.python_version()
+        + "".join(f", {name} {version(name)}" for name in PACKAGES)
+    )
     print(f"instruction set of the engine: {isa()}")
     print(f"measured FMA peak, one thread: {fma_peak()}")
-    print(f"measured NumPy product 1024 x 1024, float32, {threads} threads: {gemm_rate():.0f} Gflop/s")
+    rate = gemm_rate()
+    print(f"measured NumPy product 1024 x 1024, {threads} threads: {rate:.0f} Gflop/s in float32")
 
 
 def processor() -> str:

@@ -22,9 +22,9 @@ class Task:
     """The model of mithril, initial weights in PyTorch's shapes, and one batch."""
 
     def __init__(self, batch: int):
-        from examples import digits
-
         import mithril as ml
+
+        from examples import digits
 
         rng = np.random.default_rng(0)
         self.batch = batch
@@ -142,14 +142,13 @@ def jax_step(task: Task, settings: Settings) -> Contender:
     def step(carried: Any, images: Any, labels: Any) -> Any:
         weights, m, v, t, running = carried
         gradients, (logits, fresh) = jax.grad(loss, has_aux=True)(weights, images, labels)
-        running = [(1 - NORM_MOMENTUM) * r + NORM_MOMENTUM * f for r, f in zip(running, fresh, strict=True)]
+        running = [r + NORM_MOMENTUM * (f - r) for r, f in zip(running, fresh, strict=True)]
         t = t + 1
         m = [BETAS[0] * m + (1 - BETAS[0]) * g for m, g in zip(m, gradients, strict=True)]
         v = [BETAS[1] * v + (1 - BETAS[1]) * g * g for v, g in zip(v, gradients, strict=True)]
         rate, root = RATE / (1 - BETAS[0] ** t), jnp.sqrt(1 - BETAS[1] ** t)
         weights = [
-            w - rate * m / (jnp.sqrt(v) / root + EPS)
-            for w, m, v in zip(weights, m, v, strict=True)
+            w - rate * m / (jnp.sqrt(v) / root + EPS) for w, m, v in zip(weights, m, v, strict=True)
         ]
         return (weights, m, v, t, running), logits
 
@@ -168,7 +167,7 @@ def jax_step(task: Task, settings: Settings) -> Contender:
     return Contender(run, lambda: after_steps(run))
 
 
-# --- NumPy: channels last, convolution as a matrix product of gathered windows ---------------------
+# --- NumPy: channels last, convolution as a matrix product of gathered windows --------------------
 
 
 def _columns(x: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
 """A GPT-2-shaped language model (Radford et al. 2019, the 124M size), composed of ops."""
 
-import numpy as np
-
 import mithril as ml
+import numpy as np
 
 LAYERS, WIDTH, HEADS, VOCABULARY, PLACES = 12, 768, 12, 50257, 1024
 
@@ -65,7 +64,7 @@ def gpt2(
     return model
 
 
-# --- the same by hand ------------------------------------------------------------------------------
+# --- the same by hand -----------------------------------------------------------------------------
 
 
 def weights(keys: list[str], shapes: dict[str, list[int]]) -> list[np.ndarray]:

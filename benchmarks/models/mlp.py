@@ -66,7 +66,8 @@ def mithril_forward(mlp: Mlp, settings: Settings) -> Contender:
     backend = ml.CpuBackend(threads=settings.threads)
     pm = ml.compile(model(mlp), backend, data_keys={"x"}, shapes={"x": [None, mlp.sizes[0]]})
     params, data, evaluate = mlp.copy(), {"x": mlp.x}, pm.evaluate
-    return Contender(lambda: evaluate(params, data), lambda: {"y": evaluate(params, data)["output"]})
+    result = lambda: {"y": evaluate(params, data)["output"]}  # noqa: E731
+    return Contender(lambda: evaluate(params, data), result)
 
 
 def mithril_step(mlp: Mlp, optimizer: str, settings: Settings) -> Contender:
@@ -301,7 +302,5 @@ def _jax_adam(state: Any, gradients: Any) -> Any:
     m = jax.tree.map(lambda m, g: BETAS[0] * m + (1 - BETAS[0]) * g, m, gradients)
     v = jax.tree.map(lambda v, g: BETAS[1] * v + (1 - BETAS[1]) * g * g, v, gradients)
     rate, root = LEARNING_RATE["adam"] / (1 - BETAS[0] ** t), jnp.sqrt(1 - BETAS[1] ** t)
-    weights = jax.tree.map(
-        lambda w, m, v: w - rate * m / (jnp.sqrt(v) / root + EPS), weights, m, v
-    )
+    weights = jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) / root + EPS), weights, m, v)
     return weights, m, v, t
