@@ -42,14 +42,21 @@ class Converter:
         self._strict = settings.strict_dtypes
         self._is_plan = getattr(settings.backend, "runs_plans", False)
         self._told: set[str] = set()
-        self._fitting: dict[Any, set[tuple[type, Any]]] = {}
+        self._fitting: dict[Any, dict[tuple[type, Any], Any]] = {}
 
-    def fitting(self, key: Key) -> set[tuple[type, Any]]:
-        """Classes and dtypes of arrays that go in as they are; it grows as they are met."""
-        return self._fitting.setdefault(key.dtype, set())
+    def is_fitting(self, key: Key, value: Any) -> bool:
+        """Whether the array goes in as it is: its class and dtype went in before, and plans find
+        it laid out as they read memory."""
+        dtype = getattr(value, "dtype", None)
+        met = self._fitting.get(key.dtype, {})
+        if not self._is_plan:
+            return (value.__class__, dtype) in met
+        # The engine knows a dtype by its object: equal ones are viewed as that one.
+        same = met.get((value.__class__, dtype)) is dtype
+        return same and value.flags.c_contiguous and value.flags.aligned
 
     def __call__(self, key: Key, value: Any) -> Any:
-        if not key.is_tensor:
+        if not key.is_tensor or self.is_fitting(key, value):
             return value
         backend = self._backend
         if backend._is_native(value) and hasattr(value, "shape"):
@@ -58,9 +65,11 @@ class Converter:
             except DTypeError:
                 raise self._not_numbers(key, value) from None
             if source is key.dtype:
-                if not self._is_plan:
-                    self.fitting(key).add((type(value), value.dtype))
-                return self._laid_out(key, value)
+                laid_out = self._laid_out(key, value)
+                if laid_out is value:
+                    met = self._fitting.setdefault(key.dtype, {})
+                    met[type(value), value.dtype] = value.dtype
+                return laid_out
             self._check(key, source, lambda: as_numpy(value, key.name))
             self._tell(key, source)
             return self._laid_out(key, backend.cast(value, key.dtype))

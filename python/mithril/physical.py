@@ -286,9 +286,7 @@ class PhysicalModel:
                 continue
             if isinstance(value, Uninitialized):
                 value = self._placed(program, key, value, params, data)
-            if (value.__class__, getattr(value, "dtype", None)) not in self._convert.fitting(key):
-                value = self._convert(key, value)
-            values.append(value)
+            values.append(self._convert(key, value))
         if missing:
             raise self._missing(missing, params, data, state)
         program.output_shapes(_shapes(program, values))
