@@ -85,7 +85,7 @@ def documents(request) -> Path:
     """The folder of documents; the test is skipped where there is none."""
     folder = Path(request.config.getoption("--documents"))
     if not folder.is_dir():
-        pytest.skip(f"no documents at {folder}")
+        pytest.skip(f"documents: folder not found, 0 of 75 blocks ({folder})")
     return folder
 
 
@@ -134,3 +134,21 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.section("support of ops")
         for line in table.lines():
             terminalreporter.write_line(line)
+    marks = config.stash.get(DOCUMENT_MARKS, {})
+    if marks:
+        terminalreporter.section("blocks of the documents")
+        kinds = [mark.split(": ")[0] for mark in marks.values()]
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+        terminalreporter.write_line(f"{len(marks)} of 75 blocks: {counts}")
+        for label, mark in marks.items():
+            if mark.startswith("failing"):
+                terminalreporter.write_line(f"{label} {mark}")
+
+
+# Block -> its mark, as the runner of the documents found it; counted at the end of the run.
+DOCUMENT_MARKS = pytest.StashKey[dict]()
+
+
+@pytest.fixture(scope="session")
+def document_marks(request) -> dict:
+    return request.config.stash.setdefault(DOCUMENT_MARKS, {})

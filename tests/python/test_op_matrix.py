@@ -5,10 +5,9 @@ the oracle and against PyTorch's autograd, kinks in both modes of differentiatio
 derivatives, errors. What a backend does not support is a row of the table at the end of the run.
 """
 
+import mithril as ml
 import numpy as np
 import pytest
-
-import mithril as ml
 from mithril import _core
 from mithril.errors import MithrilError, UnsupportedError
 from mithril.testing import op_matrix
