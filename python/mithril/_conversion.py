@@ -52,7 +52,7 @@ class Converter:
         if not self._is_plan:
             return (value.__class__, dtype) in met
         # The engine knows a dtype by its object: equal ones are viewed as that one.
-        same = met.get((value.__class__, dtype)) is dtype
+        same = dtype is not None and met.get((value.__class__, dtype)) is dtype
         return same and value.flags.c_contiguous and value.flags.aligned
 
     def __call__(self, key: Key, value: Any) -> Any:
