@@ -75,6 +75,7 @@ class Converter:
             return self._laid_out(key, backend.cast(value, key.dtype))
         array = as_numpy(value, key.name)
         source = self._dtype(key, array)
+        assert key.dtype is not None
         if source is not key.dtype:
             weak = not hasattr(value, "dtype")  # Python's numbers and lists take any float type
             if not (weak and source.is_float and key.dtype.is_float):

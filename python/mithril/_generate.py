@@ -163,13 +163,13 @@ class {op["python_name"]}(OperatorModel):
 
 def stub_text(op: dict) -> str:
     pairs = parameters(op)
-    arguments = [f"{n}: Any" if d is None else f"{n}: Any = ..." for n, d in pairs]
-    keywords = [f"{SYNONYMS[n]}: Any = ..." for n, _ in pairs if n in SYNONYMS]
+    arguments = [f"{n}: typing.Any" if d is None else f"{n}: typing.Any = ..." for n, d in pairs]
+    keywords = [f"{SYNONYMS[n]}: typing.Any = ..." for n, _ in pairs if n in SYNONYMS]
     head = ", ".join(["self", *arguments, "*", *keywords, "name: str | None = ..."])
     text = f"class {op['python_name']}(OperatorModel):\n    def __init__({head}) -> None: ...\n"
     if not is_list_of_keys(op):
-        wires = ", ".join(["self", *(f"{n}: Any = ..." for n in op["connect_order"])])
-        text += f"    def connect({wires}) -> ExtendInfo: ...\n"
+        wires = ", ".join(["self", *(f"{n}: typing.Any = ..." for n in op["connect_order"])])
+        text += f"    def connect({wires}) -> ExtendInfo: ...  # type: ignore[override]\n"
     return text + "".join(f"{alias} = {op['python_name']}\n" for alias in op["python_aliases"])
 
 
@@ -187,13 +187,14 @@ def generate() -> dict[str, str]:
         if op["python_name"]:
             check_names(op)
             families.setdefault(op["family"], []).append(op)
-    files, table = {}, {}
+    files: dict[str, str] = {}
+    table: dict[str, str] = {}
     for family, ops in families.items():
         files[f"{family}.py"] = (
             HEAD.format(family=family) + IMPORTS + "\n".join(class_text(op) for op in ops) + "\n"
         )
         files[f"{family}.pyi"] = (
-            "from typing import Any\n\nfrom mithril.model import ExtendInfo, OperatorModel\n\n"
+            "import typing\n\nfrom mithril.model import ExtendInfo, OperatorModel\n\n"
             + "\n".join(stub_text(op) for op in ops)
         )
         for op in ops:

@@ -151,7 +151,8 @@ def _flag(name: str, value: Any) -> bool:
 def _mode(mode: str | None, model: Model) -> str:
     if mode not in (None, "eval", "train"):
         raise ArgumentError(f'mode: requires "eval" or "train", got {mode!r}')
-    return mode or getattr(type(model), "_default_mode", "eval")
+    default: str = getattr(type(model), "_default_mode", "eval")
+    return mode or default
 
 
 def _key(name: str, key: Any) -> Any:

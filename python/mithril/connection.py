@@ -26,6 +26,7 @@ from mithril.types import (
     epsilon_table,
 )
 
+MOST_NESTED = 64  # core::HostValue::kMaxDepth
 _KINDS: dict[str, int] = _core.kinds()
 _TENSOR = {
     bool: _KINDS["tensor_bool"],
@@ -67,14 +68,14 @@ def kinds_of(annotation: Any) -> int:
             bits |= kinds_of(member)
         return bits
     try:
-        bits = _SCALAR.get(origin or annotation)
-    except TypeError:
-        bits = None
-    if bits is None:
+        found = _SCALAR.get(origin or annotation)
+    except TypeError:  # not even hashable
+        found = None
+    if found is None:
         raise DTypeError(
             f"type: requires Tensor[...], a Python type or a union, got {annotation!r}"
         )
-    return bits
+    return found
 
 
 def _element_kinds(members: tuple) -> int:
@@ -120,9 +121,9 @@ class Tensor:
 
     def _spec(self, name: str = "") -> tuple:
         value = MISSING if self._literal is None else self._literal
-        kinds = _ANY_TENSOR if self._kinds is None else self._kinds
-        if self._literal is not None and self._kinds is None:
-            kinds = None
+        kinds = self._kinds
+        if kinds is None and self._literal is None:
+            kinds = _ANY_TENSOR
         return (name, value, False, self._shape, kinds, self._differentiable)
 
 
@@ -191,6 +192,7 @@ class Connection:
         if name is not None and not isinstance(name, str):
             raise DTypeError(f"IOKey: name requires a string, got {name!r}")
         self.interval = interval
+        self._fields: tuple | None
         spec = key_spec(name, value, shape, type, differentiable)
         self._wire = _core.Wire.key(spec)
         self._fields = spec
@@ -432,7 +434,7 @@ def key_spec(
     return (name or "", given, False, shape, kinds, differentiable)
 
 
-def as_value(value: Any) -> Any:
+def as_value(value: Any, depth: int = 0) -> Any:
     """What the engine takes as a value: tensors as literals, constants as numbers."""
     if isinstance(value, Tensor):
         if value._literal is None:
@@ -443,13 +445,20 @@ def as_value(value: Any) -> Any:
     if isinstance(value, builtins.type) or type(value).__name__.lower().endswith("dtype"):
         return as_dtype(value)
     if isinstance(value, (tuple, list)):
-        return type(value)(as_value(item) for item in value) if value else value
-    if hasattr(value, "__array__") and getattr(value, "ndim", 0):
+        items = [as_value(item, _deeper(depth)) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if hasattr(value, "__array__") and getattr(value, "ndim", 0) != 0:
         return array_literal(value)
     return value
 
 
-def as_argument(value: Any, used: list[Tensor]) -> Any:
+def _deeper(depth: int) -> int:
+    if depth >= MOST_NESTED:
+        raise ArgumentError(f"value: nested more than {MOST_NESTED} levels deep")
+    return depth + 1
+
+
+def as_argument(value: Any, used: list[Tensor], depth: int = 0) -> Any:
     """What the engine takes for a key; Tensors are noted in `used`."""
     if isinstance(value, Connection):
         return value._wire
@@ -459,7 +468,7 @@ def as_argument(value: Any, used: list[Tensor]) -> Any:
         used.append(value)
         return value._literal if _is_plain(value) else _core.Wire.key(value._spec())
     if isinstance(value, (tuple, list)):
-        items = [as_argument(item, used) for item in value]
+        items = [as_argument(item, used, _deeper(depth)) for item in value]
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, Constant):
         return as_literal(value)
@@ -496,7 +505,7 @@ def _operand(op: str, operand: Any, used: list[Tensor]) -> Any:
 
 def _index(index: Any) -> Any:
     if isinstance(index, tuple):
-        return tuple(_index(item) for item in index)
+        return tuple(_index(item) if isinstance(item, slice) else item for item in index)
     if isinstance(index, slice):
         bounds = (index.start, index.stop, index.step)
         if any(isinstance(bound, Connection) for bound in bounds):
@@ -512,6 +521,10 @@ def _binary(op: str):
         return _apply(op, other, self)
 
     return public(forward), public(reflected)
+
+
+def _unary(op: str):
+    return public(lambda self: _apply(op, self))
 
 
 def _add_operators() -> None:
@@ -537,8 +550,8 @@ def _add_operators() -> None:
     compare = {"gt": "greater", "ge": "greater_equal", "lt": "less", "le": "less_equal"}
     for python, op in compare.items():
         setattr(Connection, f"__{python}__", _binary(op)[0])
-    Connection.__neg__ = public(lambda self: _apply("negate", self))
-    Connection.__invert__ = public(lambda self: _apply("logical_not", self))
+    for python, op in {"neg": "negate", "invert": "logical_not"}.items():
+        setattr(Connection, f"__{python}__", _unary(op))
 
 
 _add_operators()

@@ -53,7 +53,7 @@ class Call(Connection):
         self._fields = None
 
     @property
-    def _wire(self):
+    def _wire(self):  # type: ignore[override]
         return self._request.wires()[0]
 
     def __repr__(self) -> str:
@@ -504,7 +504,7 @@ class OperatorModel(Model):
     def _make(self, name: str | None, values: dict[str, Any]) -> None:
         count = values.pop("n", None) if self._counts else None
         used: list[Tensor] = []
-        spec = {
+        spec: dict[str, Any] = {
             "name": _model_name(name),
             "attrs": {k: as_value(v) for k, v in values.items() if k in self._attrs},
             "keys": {},

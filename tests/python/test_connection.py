@@ -149,12 +149,24 @@ def test_tensors_with_values(value, shape, kind):
     assert kind in model.conns.get_type("y")
 
 
+def nested(depth):
+    out = []
+    for _ in range(depth):
+        out = [out]
+    return out
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: ml.Tensor([[1], [2, 3]]),
         lambda: ml.Tensor(["a"]),
         lambda: ml.Tensor([1, 2**70]),
+        lambda: ml.Tensor(nested(10_000)),
+        lambda: ml.IOKey("a", value=nested(10_000)),
+        lambda: ml.Model().extend(ml.Add(), left=nested(10_000)),
+        lambda: ml.IOKey("a", value=tuple(nested(100))),
+        lambda: ml.IOKey("a")[nested(10_000)],
         lambda: ml.IOKey("a", value=1.0, type=int),
         lambda: ml.IOKey("a", shape=[2], type=int),
         lambda: ml.IOKey("a", shape=[-2]),
