@@ -4,6 +4,7 @@
 #include "infer/kind.h"
 #include "ir/registry.h"
 #include "ir/text.h"
+#include "passes/autodiff.h"
 
 namespace mithril::bindings {
 namespace {
@@ -136,6 +137,14 @@ py::list signature(const Graph& graph) {
   return out;
 }
 
+Graph differentiate(const Graph& graph, std::vector<std::string> outputs,
+                    std::vector<std::string> wrt) {
+  passes::DifferentiateOptions options;
+  options.outputs = std::move(outputs);
+  options.wrt = std::move(wrt);
+  return passes::differentiate(graph, options).or_throw();
+}
+
 }  // namespace
 
 void bind_graph(py::module_& module) {
@@ -145,6 +154,8 @@ void bind_graph(py::module_& module) {
           py::arg("text"))
       .def("__str__", [](const Graph& graph) { return ir::print(graph); })
       .def("verify", [](const Graph& graph) { ir::verify(graph).or_throw(); })
+      .def("differentiate", &differentiate, py::arg("outputs"), py::arg("wrt"),
+           "The graph with the gradient program of some outputs appended; needs concrete dtypes.")
       .def_property_readonly("name", [](const Graph& graph) { return graph.name; })
       .def_property_readonly("inputs", &signature, "(name, role, dtype, shape) of each input.")
       .def_property_readonly("outputs",

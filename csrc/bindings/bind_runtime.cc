@@ -288,6 +288,12 @@ void bind_compiled(py::module_& module) {
       .def_property_readonly("typed", [](const Compiled& self) { return self.typed; })
       .def_property_readonly("forward", [](const Compiled& self) { return self.forward; })
       .def("gradient", &gradient, py::arg("outputs"), py::arg("wrt"), py::arg("unit"))
+      .def(
+          "optimize",
+          [](const Compiled& self, const ir::Graph& graph) {
+            return passes::optimize(graph, self.options.target, self.options.passes).or_throw();
+          },
+          py::arg("graph"), "A graph with concrete dtypes, optimised as the model's own are.")
       .def("step", &step, py::arg("outputs"), py::arg("wrt"), py::arg("unit"), py::arg("optimizer"),
            py::arg("numbers"));
 }

@@ -269,7 +269,16 @@ def batch_norm2d(input, running_mean, running_var, weight=None, bias=None, num_f
 def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=None, is_causal=True,
                                  scale=None, use_attn_mask=False):  # fmt: skip
     q, k, v = real(query), real(key), real(value)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale=scale)
+    scores = torch.einsum("...ld,...sd->...ls", q, k)
+    scores = scores * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return torch.einsum("...ls,...sv->...lv", torch.softmax(scores, -1), v)
 
 
 def thresholded_log(x, robust, threshold, smallest):
@@ -485,6 +494,34 @@ def evaluate(
     return oracle.run(oracle.parse(text), inputs, ops_for(float_dtype), given)
 
 
+Arrays = dict[str, np.ndarray]
+
+
+def _leaves(inputs: Mapping[str, Any], wrt: Iterable[str]) -> dict[str, torch.Tensor]:
+    return {n: torch.tensor(np.asarray(inputs[n], np.float64), requires_grad=True) for n in wrt}
+
+
+def _pull_back(
+    results: Mapping[str, Any],
+    cotangents: Mapping[str, Any],
+    leaves: Mapping[str, torch.Tensor],
+    again: bool,
+) -> dict[str, torch.Tensor]:
+    """Gradients in the leaves; zeros where nothing depends on them."""
+    chosen = [name for name in cotangents if results[name].requires_grad]
+    if not chosen:
+        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+    found = torch.autograd.grad(
+        [results[name] for name in chosen],
+        list(leaves.values()),
+        [torch.tensor(np.asarray(cotangents[name], np.float64)) for name in chosen],
+        allow_unused=True,
+        materialize_grads=True,
+        create_graph=again,
+    )
+    return dict(zip(leaves, found, strict=True))
+
+
 def gradients(
     text: str,
     inputs: Mapping[str, Any],
@@ -492,24 +529,26 @@ def gradients(
     wrt: Iterable[str],
     *,
     float_dtype: str = "float64",
-) -> dict[str, np.ndarray]:
+) -> Arrays:
     """Gradients of the outputs, weighted by their cotangents, in the inputs `wrt`."""
-    wrt = list(wrt)
-    leaves = {
-        name: torch.tensor(np.asarray(inputs[name], np.float64), requires_grad=True) for name in wrt
-    }
+    leaves = _leaves(inputs, wrt)
     outputs = evaluate(text, {**inputs, **leaves}, float_dtype=float_dtype).outputs
-    chosen = [name for name in cotangents if outputs[name].requires_grad]
-    if not chosen:
-        return {name: np.zeros(leaf.shape) for name, leaf in leaves.items()}
-    found = torch.autograd.grad(
-        [outputs[name] for name in chosen],
-        list(leaves.values()),
-        [torch.tensor(np.asarray(cotangents[name], np.float64)) for name in chosen],
-        allow_unused=True,
-        materialize_grads=True,
-    )
-    return {name: gradient.numpy() for name, gradient in zip(wrt, found, strict=True)}
+    found = _pull_back(outputs, cotangents, leaves, again=False)
+    return {name: gradient.numpy() for name, gradient in found.items()}
 
 
-__all__ = ["evaluate", "gradients"]
+def second_gradients(
+    text: str,
+    inputs: Mapping[str, Any],
+    cotangents: Mapping[str, Any],
+    directions: Mapping[str, Any],
+) -> tuple[Arrays, Arrays]:
+    """The gradients, and the gradients of their product with `directions`, in the same inputs."""
+    leaves = _leaves(inputs, directions)
+    outputs = evaluate(text, {**inputs, **leaves}).outputs
+    first = _pull_back(outputs, cotangents, leaves, again=True)
+    second = _pull_back(first, directions, leaves, again=False)
+    return tuple({n: g.detach().numpy() for n, g in each.items()} for each in (first, second))
+
+
+__all__ = ["evaluate", "gradients", "second_gradients"]
