@@ -53,7 +53,7 @@ def describe(threads: int) -> None:
     cores = os.cpu_count() or 1
     load = os.getloadavg()[0]
     print(f"machine: {processor()}, {cores} cores, {platform.system()} {platform.machine()}")
-    busy = "  *** others keep the cores busy: do not trust the times ***" if load > cores / 2 else ""
+    busy = "  *** the cores are busy: do not trust the times ***" if load > cores / 2 else ""
     print(f"load before the run: {load:.1f}{busy}")
     print(f"threads of every contender: {threads} (device: CPU)")
     print(

@@ -158,12 +158,13 @@ class Program:
         self, inputs: list[Any], output: str, optimizer: Any, extra: dict[str, Any]
     ) -> dict[str, Any]:
         """Outputs, new parameters and new slots of one training step, by the graph's names."""
-        executable, order, names = self._step(output, optimizer)
+        executable, order, names = self.step_program(output, optimizer)
         own = {key.name: value for key, value in zip(self.inputs, inputs, strict=True)}
         values = [extra[n] if n in extra else own[n] for n in order]
         return dict(zip(names, executable.run(values), strict=False))
 
-    def _step(self, output: str, optimizer: Any) -> tuple[Any, list[str], list[str]]:
+    def step_program(self, output: str, optimizer: Any) -> tuple[Any, list[str], list[str]]:
+        """An executable with the names of its inputs and results."""
         numbers = optimizer.numbers()
         key = (output, optimizer.op, tuple(numbers.items()))
         with self._lock:

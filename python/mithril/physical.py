@@ -83,6 +83,7 @@ class PhysicalModel:
         self._by_ranks: dict[tuple, Program] = {}
         # Takes calls that need no conversion, warning or state; None sends them the long way.
         self._fast = getattr(self._program and self._program.forward, "evaluate", None)
+        self._quick_step: Any = None  # the same for training steps
         self._keys = [Key(**entry) for entry in self._compiled.keys]
         self._by_name = {key.name: key for key in self._keys}
         self._told: set[str] = set()
@@ -181,6 +182,10 @@ class PhysicalModel:
         optimizer = self._settings.optimizer
         if optimizer is None:
             raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
+        if self._quick_step is not None:
+            done = self._quick_step.try_run(params, opt_state, data, state)
+            if done is not None:
+                return Step(*done)
         if getattr(self.backend, "runs_plans", False) and optimizer.op:
             return self._step_of_engine(params, opt_state, data, state)
         result = self.evaluate(params, data, output_gradients=True, state=state)
@@ -207,7 +212,13 @@ class PhysicalModel:
             for name, value in opt_state[slot].items():
                 if name in program.by_name:
                     extra[f"opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
-        results = program.run_step(inputs, self._cost(program), optimizer, extra)
+        cost = self._cost(program)
+        results = program.run_step(inputs, cost, optimizer, extra)
+        if program is self._program:
+            from mithril._quick_step import QuickStep
+
+            dtype = self.backend.default_dtype.numpy()
+            self._quick_step = QuickStep(program, cost, optimizer, dtype)
         trained = [key.name for key in program.inputs if key.trainable]
         new_params = {**params, **{name: results[f"new.{name}"] for name in trained}}
         slots = {

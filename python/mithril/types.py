@@ -42,14 +42,23 @@ class Dtype(enum.StrEnum):
 
     def numpy(self):
         """The `numpy.dtype` (ml_dtypes' for bfloat16)."""
-        import numpy as np
+        found = _NUMPY.get(self)
+        if found is None:
+            import numpy as np
 
-        if self is Dtype.bfloat16:
-            import ml_dtypes
+            if self is Dtype.bfloat16:
+                import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
-        return np.dtype(self.value)
+                found = np.dtype(ml_dtypes.bfloat16)
+            else:
+                found = np.dtype(self.value)
+            _NUMPY[self] = found
+            _FROM_NUMPY[found] = self
+        return found
 
+
+_NUMPY: dict[Dtype, Any] = {}  # as they were asked for: NumPy is not imported for them
+_FROM_NUMPY: dict[Any, Dtype] = {}
 
 _ITEM_SIZES = {
     Dtype.uint8: 1,
@@ -97,6 +106,8 @@ def as_dtype(x: DTypeLike) -> Dtype:
     """
     if isinstance(x, Dtype):
         return x
+    if type(x).__module__ == "numpy.dtypes" and x in _FROM_NUMPY:
+        return _FROM_NUMPY[x]  # spelling the name out takes NumPy microseconds
     if isinstance(x, type) and x in _PYTHON:
         return _PYTHON[x]
     found = _BY_NAME.get(_dtype_name(x))
