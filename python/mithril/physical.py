@@ -204,6 +204,7 @@ class PhysicalModel:
         )
         self._check_gradients_allowed()
         optimizer = self._settings.optimizer
+        _check_opt_state(opt_state, optimizer, [k.name for k in program.inputs if k.trainable])
         extra = {
             "opt.t": np.asarray(opt_state["step"], np.int64),
             "opt.lr": np.asarray(optimizer.lr, self.backend.default_dtype.numpy()),
@@ -621,6 +622,20 @@ class PhysicalModel:
             f"PhysicalModel(backend={self.backend!r}, data={list(self.data_keys)},"
             f" outputs={self.output_keys})"
         )
+
+
+def _check_opt_state(opt_state: Any, optimizer: Any, trained: list[str]) -> None:
+    if not isinstance(opt_state, Mapping) or not isinstance(opt_state.get("step"), int):
+        raise ArgumentError("step: opt_state must be what optimizer.init(params) returns")
+    for slot in optimizer.slots:
+        kept = opt_state.get(slot)
+        missing = [n for n in trained if not isinstance(kept, Mapping) or n not in kept]
+        if missing:
+            raise KeyNotFound(
+                f"step: opt_state has no '{slot}' of '{missing[0]}'",
+                code="MTH402",
+                hint="opt_state = optimizer.init(params) is the first one",
+            )
 
 
 def _shapes(program: Program, values: list) -> list:

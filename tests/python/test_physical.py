@@ -453,6 +453,34 @@ def test_the_engines_step_is_the_dictionaries(name):
         np.testing.assert_allclose(ours[key], theirs[key], rtol=1e-12)
 
 
+@pytest.mark.device
+def test_a_step_that_cannot_be_taken():
+    train = ml.TrainModel(model())
+    train.add_loss(ml.SquaredError(), input="output", target="target")
+    opt = ml.optim.Adam(lr=0.05)
+    data = {"input": X, "target": np.zeros((5, 4), np.float32)}
+    without = ml.compile(train, ml.CpuBackend(), data_keys={"input", "target"})
+    with pytest.raises(ArgumentError, match="optimizer="):
+        without.step(PARAMS, opt.init(PARAMS), data)
+    shapes = {"input": [None, 3]}
+    pm = ml.compile(train, ml.CpuBackend(), data_keys=set(data), optimizer=opt, shapes=shapes)
+    for _ in range(2):  # the second time the step is known
+        with pytest.raises(ArgumentError, match="opt_state must be"):
+            pm.step(PARAMS, {}, data)
+        with pytest.raises(KeyNotFound, match="no 'v' of 'w'"):
+            pm.step(PARAMS, {**opt.init(PARAMS), "v": {}}, data)
+        with pytest.raises(KeyNotFound, match="'target'"):
+            pm.step(PARAMS, opt.init(PARAMS), {"input": X})
+        with pytest.raises(ShapeError):
+            pm.step({**PARAMS, "w": W[:, :2]}, opt.init(PARAMS), data)
+        pm.step(PARAMS, opt.init(PARAMS), data)
+    opt.lr = 0.0001  # a schedule is heard
+    small = pm.step(PARAMS, opt.init(PARAMS), data).params["w"] - W
+    assert np.abs(small).max() < 0.001
+    other = pm.step({**PARAMS, "more": B}, opt.init(PARAMS), data).params
+    assert list(other) == ["w", "b", "more"]
+
+
 @pytest.mark.frameworks
 def test_parameters_are_pytrees():
     jax = pytest.importorskip("jax")
