@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include "core/checked.h"
 #include "passes/bind_sizes.h"
 #include "plan/plan.h"
 
@@ -37,10 +38,38 @@ std::shared_ptr<const Specialization> Program::find(const Key& key) {
   return at->second.value;
 }
 
+namespace {
+
+// Runs a graph without inputs: the constants of a specialisation.
+core::Result<std::vector<std::shared_ptr<const core::TensorData>>> evaluate_constants(
+    const ir::Graph& graph, const cpu::SelectOptions& options) {
+  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, options));
+  MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
+  std::vector<std::shared_ptr<core::TensorData>> made;
+  std::vector<void*> pointers;
+  for (const ir::Output& output : graph.outputs) {
+    auto data = std::make_shared<core::TensorData>();
+    data->dtype = graph.type(output.value).dtype;
+    data->shape = ir::static_dims(graph.type(output.value).shape);
+    const auto count = static_cast<size_t>(core::element_count(data->shape).value_or(0));
+    data->bytes.resize(count * core::size_of(data->dtype));
+    pointers.push_back(data->bytes.data());
+    made.push_back(std::move(data));
+  }
+  MITHRIL_RETURN_IF_ERROR(runtime::Executable(std::move(plan)).run({}, pointers));
+  return std::vector<std::shared_ptr<const core::TensorData>>(made.begin(), made.end());
+}
+
+}  // namespace
+
 core::Result<std::shared_ptr<const Specialization>> Program::make(
     std::span<const std::vector<int64_t>> sizes) const {
   MITHRIL_ASSIGN(const auto symbols, passes::solve_symbols(graph_, sizes));
-  MITHRIL_ASSIGN(const ir::Graph graph, passes::specialize(graph_, symbols, options_.passes));
+  const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
+    return evaluate_constants(constants, options_.select);
+  };
+  MITHRIL_ASSIGN(const ir::Graph graph,
+                 passes::specialize(graph_, symbols, evaluate, options_.passes));
   MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, options_.select));
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   std::vector<std::vector<int64_t>> shapes;

@@ -84,12 +84,17 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
 }
 
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
-                                   const PipelineOptions& options) {
+                                   const Evaluate& evaluate, const PipelineOptions& options) {
   // canonicalize resolves sum_to and broadcast_like here, so it cannot be switched off; it runs
   // once more because resolving makes casts and reshapes that may be the identity.
   return Pipeline(graph, options)
       .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
       .run("resolve", canonicalize)
+      .optimize("fold_constants",
+                [&](const ir::Graph& g) -> core::Result<ir::Graph> {
+                  if (!evaluate) return g;
+                  return fold_constants(g, evaluate);
+                })
       .optimize("canonicalize", canonicalize)
       .optimize("merge_common", merge_common)
       .run("remove_dead", remove_dead)

@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "ir/graph.h"
 #include "ir/target.h"
+#include "passes/fold_constants.h"
 
 namespace mithril::passes {
 
@@ -28,8 +29,10 @@ struct PipelineOptions {
 core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
                                  const PipelineOptions& options = {});
 
-/// Per concrete sizes: all symbols get their values, sum_to and broadcasts are resolved.
+/// Per concrete sizes: all symbols get their values, sum_to and broadcasts are resolved, and with
+/// `evaluate` what depends on constants only is computed.
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
+                                   const Evaluate& evaluate = nullptr,
                                    const PipelineOptions& options = {});
 
 }  // namespace mithril::passes

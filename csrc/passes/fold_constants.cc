@@ -1,0 +1,132 @@
+#include "passes/fold_constants.h"
+
+#include <algorithm>
+
+#include "core/tensor_data.h"
+#include "ir/registry.h"
+#include "passes/rewriter.h"
+
+namespace mithril::passes {
+
+using core::HostValue;
+using ir::kNoValue;
+using ir::Node;
+using ir::OpDef;
+using ir::ValueId;
+
+namespace {
+
+/// Larger results are cheaper to compute than to keep with every specialisation.
+constexpr int64_t kMostElements = 1 << 22;
+
+class Folder {
+ public:
+  explicit Folder(const ir::Graph& graph) : graph_(graph), constant_(graph.values.size(), false) {}
+
+  core::Result<ir::Graph> run(const Evaluate& evaluate) {
+    find_constants();
+    find_frontier();
+    if (frontier_.empty()) return graph_;
+    auto literals = evaluate(constant_part());
+    if (!literals.ok()) return graph_;  // the target cannot run it alone: nothing is lost
+    return rewrite(*literals);
+  }
+
+ private:
+  bool is_constant(ValueId id) const { return constant_[static_cast<size_t>(id)]; }
+  const OpDef& op_of(const Node& node) const { return ir::Registry::global().get(node.op); }
+  bool is_literal(const Node& node) const { return op_of(node).name == "constant"; }
+
+  int64_t elements(ValueId id) const {
+    int64_t count = 1;
+    for (const infer::Dim dim : graph_.type(id).shape) {
+      if (__builtin_mul_overflow(count, dim.value(), &count)) return INT64_MAX;
+    }
+    return count;
+  }
+
+  bool folds(const Node& node) const {
+    if (is_literal(node)) return true;
+    if (op_of(node).random || node.operands.empty()) return false;
+    int64_t read = 0;
+    for (const ValueId id : node.operands) {
+      if (id == kNoValue) continue;
+      if (!is_constant(id)) return false;
+      read = std::max(read, elements(id));
+    }
+    return std::all_of(node.results.begin(), node.results.end(), [&](ValueId id) {
+      return graph_.type(id).is_tensor && elements(id) <= std::min(read, kMostElements);
+    });
+  }
+
+  void find_constants() {
+    for (const Node& node : graph_.nodes) {
+      if (!folds(node)) continue;
+      for (const ValueId id : node.results) constant_[static_cast<size_t>(id)] = true;
+    }
+  }
+
+  // Constants that something else reads, literals aside.
+  void find_frontier() {
+    std::vector<bool> read(graph_.values.size(), false);
+    for (const Node& node : graph_.nodes) {
+      if (is_constant(node.results[0])) continue;
+      for (const ValueId id : node.operands) {
+        if (id != kNoValue) read[static_cast<size_t>(id)] = true;
+      }
+    }
+    for (const ir::Output& output : graph_.outputs) read[static_cast<size_t>(output.value)] = true;
+    for (const Node& node : graph_.nodes) {
+      if (is_literal(node)) continue;
+      for (const ValueId id : node.results) {
+        if (is_constant(id) && read[static_cast<size_t>(id)]) frontier_.push_back(id);
+      }
+    }
+  }
+
+  ir::Graph constant_part() const {
+    Rewriter rewriter(graph_);
+    for (const Node& node : graph_.nodes) {
+      if (is_constant(node.results[0])) rewriter.copy(node);
+    }
+    ir::Graph& out = rewriter.graph();
+    for (const ValueId id : frontier_) {
+      out.outputs.push_back({std::to_string(id), rewriter.mapped(id).id});
+    }
+    out.inputs.clear();
+    return std::move(out);
+  }
+
+  // A single number stays an immediate of the loops that read it.
+  static ir::Value literal(ir::Builder& builder,
+                           const std::shared_ptr<const core::TensorData>& data) {
+    if (!data->shape.empty()) return builder.constant(data);
+    return builder.call("constant", std::vector<ir::Operand>{},
+                        {{"value", core::element(*data, 0)}, {"dtype", HostValue(data->dtype)}});
+  }
+
+  core::Result<ir::Graph> rewrite(
+      const std::vector<std::shared_ptr<const core::TensorData>>& literals) const {
+    Rewriter rewriter(graph_);
+    for (size_t i = 0; i < frontier_.size(); ++i) {
+      rewriter.builder().set_location(graph_.producer(frontier_[i])->location);
+      rewriter.map(frontier_[i], literal(rewriter.builder(), literals[i]));
+    }
+    for (const Node& node : graph_.nodes) {
+      if (!is_constant(node.results[0]) || is_literal(node)) rewriter.copy(node);
+    }
+    return rewriter.finish();
+  }
+
+  const ir::Graph& graph_;
+  std::vector<bool> constant_;    // by value
+  std::vector<ValueId> frontier_;
+};
+
+}  // namespace
+
+core::Result<ir::Graph> fold_constants(const ir::Graph& graph, const Evaluate& evaluate) {
+  return Folder(graph).run(evaluate);
+}
+
+}  // namespace mithril::passes

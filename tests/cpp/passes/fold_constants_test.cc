@@ -1,0 +1,79 @@
+#include "passes/fold_constants.h"
+
+#include "core/tensor_data.h"
+#include "passes/remove_dead.h"
+#include "passes/text_pass.h"
+
+namespace mithril::passes {
+namespace {
+
+// Stands for a backend: every output is filled with 7.
+core::Result<std::vector<std::shared_ptr<const core::TensorData>>> sevens(const ir::Graph& graph) {
+  EXPECT_TRUE(graph.inputs.empty());
+  std::vector<std::shared_ptr<const core::TensorData>> out;
+  for (const ir::Output& output : graph.outputs) {
+    auto data = std::make_shared<core::TensorData>();
+    data->dtype = graph.type(output.value).dtype;
+    data->shape = ir::static_dims(graph.type(output.value).shape);
+    int64_t count = 1;
+    for (const int64_t size : data->shape) count *= size;
+    for (int64_t i = 0; i < count; ++i) core::append_element(*data, core::HostValue(7.0));
+    out.push_back(std::move(data));
+  }
+  return out;
+}
+
+core::Result<ir::Graph> folded(const ir::Graph& graph) {
+  MITHRIL_ASSIGN(const ir::Graph out, fold_constants(graph, sevens));
+  return remove_dead(out);
+}
+
+TEST(FoldConstants, ComputesWhatDependsOnConstantsOnly) {
+  expect_pass(R"(graph m<f32, i64>(%x: f32[2]) {
+  %0 = constant(value=tensor<f32[2]>(1.0, 2.0)) : f32[2]
+  %1 = exp(%0) : f32[2]
+  %2 = sum(%1) : f32[]
+  %3 = multiply(%x, %1) : f32[2]
+  %4 = add(%3, %2) : f32[2]
+  return y=%4
+}
+)",
+              R"(graph m<f32, i64>(%x: f32[2]) {
+  %0 = constant(value=tensor<f32[2]>(7.0, 7.0)) : f32[2]
+  %1 = constant(value=7.0, dtype=f32) : f32[]
+  %2 = multiply(%x, %0) : f32[2]
+  %3 = add(%2, %1) : f32[2]
+  return y=%3
+}
+)",
+              folded);
+}
+
+TEST(FoldConstants, LeavesWhatOnlyRepeats) {
+  expect_unchanged(R"(graph m<f32, i64>(%x: f32[2, 3]) {
+  %0 = constant(value=2.0, dtype=f32) : f32[]
+  %1 = broadcast_to(%0, shape=(2, 3)) : f32[2, 3]
+  %2 = add(%x, %1) : f32[2, 3]
+  return y=%2
+}
+)",
+                   folded);
+}
+
+TEST(FoldConstants, LeavesTheGraphWhenTheTargetCannotRunIt) {
+  const ir::Graph graph = parsed(R"(graph m<f32, i64>(%x: f32[]) {
+  %0 = constant(value=2.0, dtype=f32) : f32[]
+  %1 = exp(%0) : f32[]
+  %2 = add(%x, %1) : f32[]
+  return y=%2
+}
+)");
+  const Evaluate refuse = [](const ir::Graph&) {
+    return core::Result<std::vector<std::shared_ptr<const core::TensorData>>>(
+        core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported, "no"));
+  };
+  EXPECT_EQ(ir::print(std::move(fold_constants(graph, refuse)).or_throw()), ir::print(graph));
+}
+
+}  // namespace
+}  // namespace mithril::passes
