@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-
 from mithril.testing import torch_oracle  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
