@@ -1,3 +1,5 @@
+// Covers: passes/pipeline.cc select/tile_lowering.cc backends/cpu/kernels.cc backends/cpu/matmul.cc
+// Covers: backends/cpu/schedule.cc backends/cpu/select.cc
 #include "program.h"
 
 #include <gtest/gtest.h>

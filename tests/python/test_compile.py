@@ -1,3 +1,4 @@
+# Covers: compile.cc
 """`ml.compile`: its keywords, and what it refuses."""
 
 import inspect

@@ -141,14 +141,14 @@ def cpp_test_of(path: Path) -> Path:
     return ROOT / "tests" / "cpp" / path.parent / f"{path.stem}_test.cc"
 
 
-COVERS = re.compile(r"^// Covers: (.+)$", re.MULTILINE)
+COVERS = re.compile(r"^(?://|#) Covers: (.+)$", re.MULTILINE)
 
 
 def covered_by_others() -> set[Path]:
     """Sources without a test of their own, whose tests are in a file that says so:
-    `// Covers: infer/cells.cc infer/propagators/*.cc`, one line or several."""
+    `// Covers: infer/cells.cc infer/propagators/*.cc` (# in Python), one line or several."""
     found: set[Path] = set()
-    for path in cpp_files(ROOT / "tests" / "cpp"):
+    for path in cpp_files(ROOT / "tests" / "cpp") + python_files(ROOT / "tests" / "python"):
         for line in COVERS.findall(path.read_text()):
             for pattern in line.split():
                 matches = list(CSRC.glob(pattern))

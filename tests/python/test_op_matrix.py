@@ -1,3 +1,5 @@
+# Covers: backends/cpu/movement.cc backends/cpu/rows.cc backends/cpu/windows.cc
+# Covers: backends/cpu/target.cc
 """The op matrix: every op of the registry, on every backend, against the oracle.
 
 Values in float32 and float64 (and integers and bools), gradients against central differences of

@@ -1,3 +1,4 @@
+# Covers: passes/append_optimizer.cc
 """Evaluating compiled models: values, gradients, parameters, conversions, errors."""
 
 import concurrent.futures

@@ -1,3 +1,4 @@
+// Covers: infer/dim_text.cc
 #include "infer/dim.h"
 
 #include <random>

@@ -1,3 +1,4 @@
+// Covers: infer/explain.cc
 // Whole texts of inference errors.
 #include <gtest/gtest.h>
 

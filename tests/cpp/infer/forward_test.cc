@@ -1,3 +1,4 @@
+// Covers: infer/rule.cc
 // Rules run forward over sizes of a graph's table, and what both directions cost.
 #include <chrono>
 #include <cstdio>

@@ -1,3 +1,5 @@
+// Covers: infer/cells.cc infer/dims.cc infer/shapes.cc infer/store.cc infer/kind.cc
+// Covers: infer/propagators/*.cc
 // What the solver infers, row by row: the reference's observed cases, then shapes of outputs
 // given and shapes of inputs inferred.
 #include "infer/solver.h"

@@ -1,3 +1,4 @@
+// Covers: infer/trail.cc
 // Undo is exact, facts do not depend on order, explanations name the user's lines.
 #include <algorithm>
 #include <functional>

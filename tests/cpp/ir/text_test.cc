@@ -1,3 +1,4 @@
+// Covers: ir/graph.cc ir/parse.cc ir/print.cc ir/type.cc ir/verify.cc
 #include "ir/text.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Covers: ir/builder.cc ir/full_rule.cc ir/infer_types.cc ir/op_def.cc ir/registry.cc
 // Every block of ops/: it is complete, its samples infer, its body and its gradient rules build
 // and have the right types. Values are checked by the op matrix.
 #include <algorithm>

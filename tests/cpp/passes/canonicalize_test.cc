@@ -1,3 +1,4 @@
+// Covers: passes/rewriter.cc
 #include "passes/canonicalize.h"
 
 #include "passes/text_pass.h"

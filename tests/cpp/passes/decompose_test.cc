@@ -1,3 +1,4 @@
+// Covers: ir/target.cc
 #include "passes/decompose.h"
 
 #include "passes/text_pass.h"

@@ -1,3 +1,4 @@
+// Covers: tile/print.cc
 #include "tile/builder.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Covers: tile/extern_lane.cc
 #include "tile/math.h"
 
 #include <bit>

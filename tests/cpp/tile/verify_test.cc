@@ -1,3 +1,4 @@
+// Covers: tile/program.cc
 #include <functional>
 
 #include <gtest/gtest.h>

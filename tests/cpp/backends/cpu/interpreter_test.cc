@@ -1,3 +1,4 @@
+// Covers: backends/cpu/isa/*.cc
 #include "backends/cpu/interpreter.h"
 
 #include <bit>
