@@ -324,6 +324,73 @@ def test_kinks_of_several_elements(kink, backend_name, backends):
             np.testing.assert_allclose(found[key], slope, rtol=1e-15, err_msg=f"{mode} {key}")
 
 
+# --- edges of the number types (contracts 11) -----------------------------------------------------
+
+LARGEST = np.iinfo(np.int64).max
+# op, attributes, inputs, result
+EDGES = {
+    "integer // 0": ("floor_divide", {}, {"numerator": [7, -7, 0], "denominator": [0, 0, 0]},
+                     [0, 0, 0]),
+    "integer // rounds down": ("floor_divide", {}, {"numerator": [7, -7, 7], "denominator":
+                               [2, 2, -2]}, [3, -4, -4]),
+    "integer % 0": ("mod", {}, {"numerator": [7, -7], "denominator": [0, 0]}, [0, 0]),
+    "% has the divisor's sign": ("mod", {}, {"numerator": [7.5, -7.5], "denominator": [-2.0, 2.0]},
+                                 [-0.5, 0.5]),
+    "integers wrap": ("add", {}, {"left": [LARGEST], "right": [1]}, [-LARGEST - 1]),
+    "products wrap": ("multiply", {}, {"left": [LARGEST], "right": [2]}, [-2]),
+    "shifts beyond the width": ("shift_left", {}, {"input": [1, 1, 1], "shift": [3, 64, 200]},
+                                [8, 0, 0]),
+    "right shifts keep the sign": ("shift_right", {}, {"input": [-8, -8, 8], "shift": [1, 64, 64]},
+                                   [-4, -1, 0]),
+    "division by 0": ("divide", {}, {"numerator": [1.0, -1.0, 0.0], "denominator": [0.0] * 3},
+                      [INF, -INF, NAN]),
+    "maximum of NaN": ("maximum", {}, {"left": [NAN, 1.0], "right": [1.0, NAN]}, [NAN, NAN]),
+    "minimum of NaN": ("minimum", {}, {"left": [NAN, 1.0], "right": [1.0, NAN]}, [NAN, NAN]),
+    "max of NaN": ("max", {}, {"input": [1.0, NAN, 3.0]}, NAN),
+    "min of NaN": ("min", {}, {"input": [1.0, NAN, 3.0]}, NAN),
+    "argmax takes the first": ("argmax", {}, {"input": [1.0, 3.0, 3.0]}, 1),
+    "argmax takes NaN": ("argmax", {}, {"input": [INF, NAN, 3.0, NAN]}, 1),
+    "argmin takes NaN": ("argmin", {}, {"input": [-INF, NAN, 3.0]}, 1),
+    "clamp of NaN": ("clamp", {"min_val": 0.0, "max_val": 1.0}, {"input": [NAN, -INF]}, [NAN, 0.0]),
+    "relu of NaN": ("relu", {}, {"input": [NAN, INF, -INF]}, [NAN, INF, 0.0]),
+    "NaN equals nothing": ("equal", {}, {"left": [NAN], "right": [NAN]}, [False]),
+    "NaN differs from all": ("not_equal", {}, {"left": [NAN], "right": [NAN]}, [True]),
+    "x ** 0": ("power", {}, {"base": [0.0, NAN, -2.0], "exponent": [0.0] * 3}, [1.0, 1.0, 1.0]),
+    "sigmoid does not overflow": ("sigmoid", {}, {"input": [-1000.0, 1000.0]}, [0.0, 1.0]),
+    "softplus does not overflow": ("softplus", {}, {"input": [-1000.0, 1000.0]}, [0.0, 1000.0]),
+    "softmax does not overflow": ("softmax", {}, {"input": [1000.0, 1000.0]}, [0.5, 0.5]),
+    "log_softmax does not underflow": ("log_softmax", {}, {"input": [0.0, -2000.0]},
+                                       [0.0, -2000.0]),
+    "softmax leaves -inf out": ("softmax", {}, {"input": [-INF, 0.0]}, [0.0, 1.0]),
+    "log of 0 and below": ("log", {}, {"input": [0.0, -1.0]}, [-INF, NAN]),
+    "sqrt below 0": ("sqrt", {}, {"input": [-1.0, INF]}, [NAN, INF]),
+    "log1p near 0": ("log1p", {}, {"input": [1e-20, -1.0]}, [1e-20, -INF]),
+    "expm1 near 0": ("expm1", {}, {"input": [1e-20, -INF]}, [1e-20, -1.0]),
+    "sum of nothing": ("sum", {"axis": 0}, {"input": np.zeros((0, 2))}, [0.0, 0.0]),
+    "prod of nothing": ("prod", {"axis": 0}, {"input": np.zeros((0, 2))}, [1.0, 1.0]),
+    "mean of nothing": ("mean", {}, {"input": np.zeros(0)}, NAN),
+    "any and all of nothing": ("all", {}, {"input": np.zeros(0)}, True),
+    "out of range casts saturate": ("cast", {"dtype": ml.int32},
+                                    {"input": [3e9, -3e9, NAN, 2.9, -2.9]},
+                                    [2**31 - 1, -(2**31), 0, 2, -2]),
+    "0 inf under a mask": ("where", {}, {"cond": [False, True], "input1": [INF, 1.0],
+                                         "input2": [2.0, NAN]}, [2.0, 1.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_edges(edge, backend_name, backends):
+    name, attrs, inputs, result = EDGES[edge]
+    inputs = {key: np.array(value) for key, value in inputs.items()}
+    kinds = {value.dtype.kind for value in inputs.values()}
+    kind = "float" if "f" in kinds else "int"
+    shapes = [(key, value.shape) for key, value in inputs.items()]
+    case = Case(OPS[name], 0, kind, {"shapes": shapes, "attrs": attrs, "integers": []})
+    model = op_matrix.compiled(case, backends(backend_name, "float64"))
+    got = op_matrix.evaluate(model, case, inputs).outputs["output"]
+    assert difference(got, np.array(result), 1e-15) is None
+
+
 # --- errors --------------------------------------------------------------------------------------
 
 
