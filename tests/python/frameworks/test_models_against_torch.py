@@ -5,6 +5,7 @@ outputs, gradients, running statistics. One bound for all: 1e-10, relative to th
 import mithril as ml
 import numpy as np
 import pytest
+from mithril.testing import oracle
 from mithril.testing.op_matrix import difference
 
 torch = pytest.importorskip("torch")
@@ -47,6 +48,10 @@ def check(model, by_hand, params, data, backend_name, state=None, **options):
         for key, value in wanted.items():
             problem = difference(to(result.outputs[key]), value.detach().numpy(), BOUND)
             assert problem is None, f"{mode} {key}: {problem}"
+        # The oracle also checks every size that the graph's text states.
+        told = oracle.evaluate(ml.inspect.dump(pm), {**params, **data, **(state or {})})
+        for key, value in wanted.items():
+            assert difference(told.outputs[key], value.detach().numpy(), BOUND) is None, key
         for key, slope in zip(trained, slopes, strict=True):
             problem = difference(to(result.gradients[key]), slope.numpy(), BOUND)
             assert problem is None, f"{mode} gradient of {key}: {problem}"
