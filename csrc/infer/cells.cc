@@ -20,7 +20,8 @@ bool Store::narrow(uint32_t cell, KindSet kinds) {
   CellRecord& record = edit_cell(root);
   record.kinds = narrowed;
   record_event(Entity::kCell, root, record.event);
-  wake(record.watch, record.watch_end);
+  // Becoming a tensor (or none) lets relations over shapes begin: all of them are told.
+  wake(record.watch, record.watch_end, kAllEvents);
   return true;
 }
 
@@ -50,8 +51,12 @@ bool Store::unify_cells(uint32_t first, uint32_t second) {
     kept.kinds = both;
     if (kept.name == kNone) kept.name = lost.name;
     record_event(Entity::kCell, a, kept.event, b);
-    wake(lost.watch, lost.watch_end);
-    wake(before.watch, before.watch_end);
+    // Whoever watches the smaller class sees the larger one's facts; the larger class is told only
+    // what is new to it, or joining n wires one by one would take n² steps.
+    wake(lost.watch, lost.watch_end, kAllEvents);
+    if (both != before.kinds || (before.shape == kNone && other.shape != kNone)) {
+      wake(before.watch, before.watch_end, kAllEvents);
+    }
     join_watches(kept.watch, kept.watch_end, lost.watch, lost.watch_end);
     if (other.shape != kNone) {
       if (before.shape == kNone) {
@@ -80,7 +85,7 @@ bool Store::merge_value(uint32_t cell, const CellRecord& from,
     record.length = from.length;
     record.is_list = from.is_list;
     record_event(Entity::kCell, root, record.event);
-    wake(record.watch, record.watch_end);
+    wake(record.watch, record.watch_end, kFactEvents);
     return true;
   }
   switch (from.tag) {
@@ -161,7 +166,7 @@ bool Store::set_value(uint32_t cell, const HostValue& value) {
   record.tag = Tag::kHostValue;
   record.value = static_cast<uint32_t>(hosts_.size() - 1);
   record_event(Entity::kCell, root, record.event);
-  wake(record.watch, record.watch_end);
+  wake(record.watch, record.watch_end, kFactEvents);
   return true;
 }
 

@@ -161,7 +161,7 @@ bool Store::assign(uint32_t dim, int64_t value) {
   record.value = value;
   record.origin = dim;
   record_event(Entity::kDim, dim, record.event);
-  wake(record.watch, record.watch_end);
+  wake(record.watch, record.watch_end, kFactEvents);
   if (!solve) return true;
   const Dim definition = normal_form(dims_[root].definition);
   return solve_zero(table_->sub(definition, table_->constant(value)));
@@ -187,7 +187,7 @@ bool Store::narrow_values(uint32_t dim, Possible values) {
   DimRecord& record = edit_dim(root);
   record.possible = static_cast<uint32_t>(possible_.size() - 1);
   record_event(Entity::kDim, dim, record.event);
-  wake(record.watch, record.watch_end);
+  wake(record.watch, record.watch_end, kFactEvents);
   return true;
 }
 
@@ -280,8 +280,8 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
   const bool gained =
       kept.known != before.known || kept.is_size != before.is_size ||
       (kept.has_definition && (!before.has_definition || kept.definition != before.definition));
-  wake(lost.watch, lost.watch_end);
-  if (gained) wake(before.watch, before.watch_end);
+  wake(lost.watch, lost.watch_end, kFactEvents);
+  if (gained) wake(before.watch, before.watch_end, kFactEvents);
   join_watches(kept.watch, kept.watch_end, lost.watch, lost.watch_end);
   if (dims_[ra].known && dims_[ra].value < 0 && dims_[ra].is_size) {
     conflict(core::Code::kShapeConflict, "a size must not be negative, got {}", dims_[ra].value);
@@ -318,7 +318,7 @@ bool Store::set_definition(uint32_t root, Dim expression) {
   record.definition = expression;
   record.has_definition = true;
   record_event(Entity::kDim, root, record.event);
-  wake(record.watch, record.watch_end);
+  wake(record.watch, record.watch_end, kFactEvents);
   if (forward_) return true;
   const uint32_t owner = owner_of(expression);
   set_owner(expression, root);

@@ -64,7 +64,7 @@ bool Store::bind_seq(uint32_t seq, const Dims& dims) {
   record.bound = repr;
   if (dims.seq != kNone) edit_seq(dims.seq).size += record.size;
   record_event(Entity::kSeq, seq, edit_seq(seq).event);
-  wake(seqs_[seq].watch, seqs_[seq].watch_end);
+  wake(seqs_[seq].watch, seqs_[seq].watch_end, kFactEvents);
   return true;
 }
 
@@ -86,7 +86,7 @@ bool Store::narrow_seq(uint32_t seq, RankMask mask) {
   SeqRecord& record = edit_seq(seq);
   record.ranks = narrowed;
   record_event(Entity::kSeq, seq, record.event);
-  wake(record.watch, record.watch_end);
+  wake(record.watch, record.watch_end, kFactEvents);
   if (!is_one_rank(narrowed)) return true;
   Dims fresh;
   for (int i = 0; i < least_rank(narrowed); ++i) fresh.prefix.push_back(new_dim());
@@ -179,21 +179,21 @@ bool Store::unify_shapes(uint32_t a, uint32_t b) {
   if (shapes_[b].size > shapes_[a].size || (shapes_[b].size == shapes_[a].size && b < a)) {
     std::swap(a, b);
   }
-  ShapeRecord& lost = edit_shape(b);
-  ShapeRecord& kept = edit_shape(a);
-  const ShapeRecord before = kept;
-  lost.parent = a;
-  kept.size += lost.size;
-  record_event(Entity::kShape, a, kept.event, b);
-  wake(lost.watch, lost.watch_end);
-  wake(before.watch, before.watch_end);
-  join_watches(kept.watch, kept.watch_end, lost.watch, lost.watch_end);
-  const ShapeRecord copy = lost;
+  record_event(Entity::kShape, a, edit_shape(a).event, b);
+  const ShapeRecord copy = shapes_[b];
+  // Before b is part of a: what its dims wake is b's alone. The larger class is told by what
+  // changes of it, or joining n wires one by one would take n² steps.
   if (!narrow_ranks(a, copy.ranks)) return false;
   for (int i = 0; i < copy.count; ++i) {
     const Dims dims = expand(reprs_[copy.reprs[i]]);
     if (!meet_reprs(a, &dims)) return false;
   }
+  ShapeRecord& lost = edit_shape(b);
+  ShapeRecord& kept = edit_shape(a);
+  lost.parent = a;
+  kept.size += lost.size;
+  wake(lost.watch, lost.watch_end, kFactEvents);
+  join_watches(kept.watch, kept.watch_end, lost.watch, lost.watch_end);
   return true;
 }
 
@@ -343,7 +343,7 @@ void Store::set_reprs(uint32_t shape, std::span<const Dims> reprs) {
   }
   record.count = static_cast<uint8_t>(ids.size());
   record_event(Entity::kShape, shape, record.event);
-  if (!forward_) wake(record.watch, record.watch_end);
+  if (!forward_) wake(record.watch, record.watch_end, kFactEvents);
 }
 
 bool Store::narrow_ranks(uint32_t shape, RankMask mask) {
@@ -357,7 +357,7 @@ bool Store::narrow_ranks(uint32_t shape, RankMask mask) {
   ShapeRecord& record = edit_shape(shape);
   record.ranks = narrowed;
   record_event(Entity::kShape, shape, record.event);
-  if (!forward_) wake(record.watch, record.watch_end);
+  if (!forward_) wake(record.watch, record.watch_end, kFactEvents);
   for (int i = 0; i < shapes_[shape].count; ++i) {
     const Repr repr = reprs_[shapes_[shape].reprs[i]];
     if (repr.fixed()) continue;

@@ -153,9 +153,10 @@ void Store::record_event(Entity entity, uint32_t id, uint32_t& event, uint32_t o
   event = static_cast<uint32_t>(events_.size() - 1);
 }
 
-void Store::append_watch(uint32_t& head, uint32_t& end, uint32_t target, uint8_t type) {
+void Store::append_watch(uint32_t& head, uint32_t& end, uint32_t target, uint8_t type,
+                         EventMask events) {
   const auto node = static_cast<uint32_t>(watches_.size());
-  watches_.push_back({target, type, kNone});
+  watches_.push_back({target, type, events, kNone});
   if (head == kNone) {
     head = node;
   } else {
@@ -181,17 +182,23 @@ void Store::join_watches(uint32_t& head, uint32_t& end, uint32_t other, uint32_t
   end = other_end;
 }
 
-void Store::wake(uint32_t watch, uint32_t end) {
+void Store::wake(uint32_t watch, uint32_t end, EventMask events) {
   changed_ = true;
   if (watch == kNone) return;
-  // Dims wake shapes, shapes wake cells, items wake their tuples: a walk with its own stack,
-  // each cell once (a tuple may contain itself).
+  // Dims wake shapes, shapes wake cells, items wake their tuples: a walk with its own stack, each
+  // cell and shape once (a tuple may contain itself, and the dims of a united shape name it often).
   SmallVector<uint64_t, 16> stack;
   const auto push = [&stack](uint32_t head, uint32_t tail) {
     if (head != kNone) stack.push_back((static_cast<uint64_t>(tail) << 32) | head);
   };
   ++wake_round_;
-  wake_marks_.resize(cells_.size(), 0);
+  if (wake_marks_.size() < cells_.size()) wake_marks_.resize(cells_.size(), 0);
+  if (shape_wake_marks_.size() < shapes_.size()) shape_wake_marks_.resize(shapes_.size(), 0);
+  const auto push_shape = [&](uint32_t shape) {
+    if (shape_wake_marks_[shape] == wake_round_) return;
+    shape_wake_marks_[shape] = wake_round_;
+    push(shapes_[shape].watch, shapes_[shape].watch_end);
+  };
   push(watch, end);
   while (!stack.empty()) {
     const uint64_t top = stack.back();
@@ -200,7 +207,9 @@ void Store::wake(uint32_t watch, uint32_t end) {
     for (auto node = static_cast<uint32_t>(top); node != kNone; node = watches_[node].next) {
       const Watch& w = watches_[node];
       switch (w.type) {
-        case kWatchPropagator: enqueue(w.target); break;
+        case kWatchPropagator:
+          if ((w.events & events) != 0) enqueue(w.target);
+          break;
         case kWatchCell: {
           const uint32_t cell = cell_root(w.target);
           if (wake_marks_[cell] == wake_round_) break;
@@ -208,15 +217,11 @@ void Store::wake(uint32_t watch, uint32_t end) {
           push(cells_[cell].watch, cells_[cell].watch_end);
           break;
         }
-        case kWatchShape: {
-          const uint32_t shape = shape_root(w.target);
-          push(shapes_[shape].watch, shapes_[shape].watch_end);
-          break;
-        }
+        case kWatchShape: push_shape(shape_root(w.target)); break;
         case kWatchStructure: {
           const uint32_t shape = shape_root(w.target);
           enqueue_shape(shape);
-          push(shapes_[shape].watch, shapes_[shape].watch_end);
+          push_shape(shape);
           break;
         }
         default: break;
@@ -228,11 +233,11 @@ void Store::wake(uint32_t watch, uint32_t end) {
 
 void Store::wake_cell(uint32_t cell) {
   const uint32_t root = cell_root(cell);
-  wake(cells_[root].watch, cells_[root].watch_end);
+  wake(cells_[root].watch, cells_[root].watch_end, kFactEvents);
 }
 void Store::wake_shape(uint32_t shape) {
   const uint32_t root = shape_root(shape);
-  wake(shapes_[root].watch, shapes_[root].watch_end);
+  wake(shapes_[root].watch, shapes_[root].watch_end, kFactEvents);
 }
 
 void Store::enqueue(uint32_t propagator) {
@@ -315,7 +320,7 @@ uint32_t Store::scope_cell(uint32_t scope, std::string_view name) {
 }
 
 void Store::post(uint32_t rule, PropagateFn fn, std::span<const uint32_t> args, bool dims,
-                 int64_t data, uint32_t extra) {
+                 int64_t data, uint32_t extra, EventMask events) {
   if (failed_) return;
   Propagator p;
   p.fn = fn;
@@ -342,7 +347,7 @@ void Store::post(uint32_t rule, PropagateFn fn, std::span<const uint32_t> args, 
       append_watch(record.watch, record.watch_end, id, kWatchPropagator);
     } else {
       CellRecord& record = edit_cell(cell_root(target));
-      append_watch(record.watch, record.watch_end, id, kWatchPropagator);
+      append_watch(record.watch, record.watch_end, id, kWatchPropagator, events);
     }
   }
   enqueue(id);

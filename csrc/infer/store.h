@@ -125,6 +125,11 @@ struct Propagator {
   uint32_t stamp = 0;
 };
 
+/// What changed of a cell, for those who wait for it.
+using EventMask = uint8_t;
+inline constexpr EventMask kKindEvents = 1, kFactEvents = 2;  // facts: shapes and values
+inline constexpr EventMask kAllEvents = kKindEvents | kFactEvents;
+
 enum class Entity : uint8_t { kCell, kShape, kSeq, kDim };
 
 /// Something changed, and why. `other` is a merged entity of the same type.
@@ -286,11 +291,13 @@ class Store {
   uint32_t scope_seq(uint32_t scope, std::string_view name);
   uint32_t scope_cell(uint32_t scope, std::string_view name);
   uint32_t new_scope();
+  /// `events`: what may let it make progress. One that reads kinds alone says so, and sleeps while
+  /// shapes and values become known.
   void post(uint32_t rule, PropagateFn fn, std::span<const uint32_t> args, bool dims = false,
-            int64_t data = 0, uint32_t extra = kNone);
+            int64_t data = 0, uint32_t extra = kNone, EventMask events = kAllEvents);
   void post(uint32_t rule, PropagateFn fn, std::initializer_list<uint32_t> args, bool dims = false,
-            int64_t data = 0, uint32_t extra = kNone) {
-    post(rule, fn, std::span<const uint32_t>(args.begin(), args.size()), dims, data, extra);
+            int64_t data = 0, uint32_t extra = kNone, EventMask events = kAllEvents) {
+    post(rule, fn, std::span<const uint32_t>(args.begin(), args.size()), dims, data, extra, events);
   }
   void watch_dim(uint32_t dim, uint32_t propagator);
   uint32_t arg(const Propagator& p, uint32_t i) const { return args_[p.args + i]; }
@@ -374,6 +381,7 @@ class Store {
   struct Watch {
     uint32_t target;
     uint8_t type;
+    EventMask events;
     uint32_t next;
   };
   struct ScopeEntry {
@@ -406,11 +414,12 @@ class Store {
   DimRecord& edit_dim(uint32_t i);
   Propagator& edit_propagator(uint32_t i);
   void record_event(Entity entity, uint32_t id, uint32_t& event, uint32_t other = kNone);
-  void append_watch(uint32_t& head, uint32_t& end, uint32_t target, uint8_t type);
+  void append_watch(uint32_t& head, uint32_t& end, uint32_t target, uint8_t type,
+                    EventMask events = kAllEvents);
   void link_watch(uint32_t node, uint32_t next);
   void join_watches(uint32_t& head, uint32_t& end, uint32_t other, uint32_t other_end);
   /// Wakes what a list from `watch` to `end` reaches.
-  void wake(uint32_t watch, uint32_t end);
+  void wake(uint32_t watch, uint32_t end, EventMask events);
   uint32_t scope_entry(uint32_t scope, std::string_view name, Entity entity);
   void fail_by(const Propagator& p);
   void explain_error(core::Error& error);
@@ -496,7 +505,8 @@ class Store {
   uint64_t steps_ = 0;
 
   uint32_t bindings_made_ = 0;        // seqs bound so far: tells whether a unification did anything
-  std::vector<uint32_t> wake_marks_;  // by cell: round of the last wake
+  std::vector<uint32_t> wake_marks_;        // by cell: round of the last wake
+  std::vector<uint32_t> shape_wake_marks_;  // by shape
   uint32_t wake_round_ = 0;
   ShapeNames error_names_;
   uint32_t running_ = kNone;    // propagator at work

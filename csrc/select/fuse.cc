@@ -39,6 +39,10 @@ namespace {
 /// are cheaper as loops of their own.
 constexpr int64_t kLongestReread = 1 << 16;
 
+/// A program is compiled, verified and kept in registers as a whole, and a loop looks over its
+/// operands in pairs: beyond this a chain goes on in the next loop.
+constexpr size_t kMostNodes = 256;
+
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, bool enabled) : graph_(graph), enabled_(enabled) {
@@ -102,7 +106,7 @@ class Fuser {
 
   bool join(int32_t at, NodeId id, const Node& node, const OpDef& op) {
     Group& group = out_.groups[static_cast<size_t>(at)];
-    if (!group.is_loop) return false;
+    if (!group.is_loop || group.nodes.size() >= kMostNodes) return false;
     const std::optional<Spread> spread = op.body == BodyKind::kRow ? fit_reduction(group, at, node)
                                                                    : fit_pointwise(group, at, id);
     if (!spread) return false;

@@ -129,6 +129,14 @@ Outcome run_sum_kind(Store& s, const Propagator& p) {
   return new_out.single() ? Outcome::kDone : Outcome::kWait;
 }
 
+/// Relations that read and narrow kinds alone: shapes that become known do not wake them.
+void post_kinds(Store& s, RuleId rule, PropagateFn fn, std::initializer_list<Term> terms,
+                int64_t data = 0, uint32_t extra = kNone) {
+  DimList cells;
+  for (const Term& term : terms) cells.push_back(term.cell.index);
+  s.post(rule.index, fn, cells, false, data, extra, kKindEvents);
+}
+
 }  // namespace
 
 #define MITHRIL_TABLE(name, family)                     \
@@ -149,16 +157,16 @@ MITHRIL_TABLE(shift_table, Family::kShift)
 void RuleBuilder::same_kind(Term a, Term b) {
   const KindSet x = store_->kinds(a.cell.index), y = store_->kinds(b.cell.index);
   if (x == y && x.single()) return;
-  store_->post(rule_.index, run_same_kind, {a.cell.index, b.cell.index});
+  post_kinds(*store_, rule_, run_same_kind, {a, b});
 }
 
 void RuleBuilder::same_element_kind(Term a, Term b) {
-  store_->post(rule_.index, run_same_element_kind, {a.cell.index, b.cell.index});
+  post_kinds(*store_, rule_, run_same_element_kind, {a, b});
 }
 
 void RuleBuilder::arith_kind(Term out, Term left, Term right, const ArithTable& table) {
-  store_->post(rule_.index, run_arith_kind, {out.cell.index, left.cell.index, right.cell.index},
-               false, reinterpret_cast<int64_t>(&table));
+  post_kinds(*store_, rule_, run_arith_kind, {out, left, right},
+             reinterpret_cast<int64_t>(&table));
 }
 
 void RuleBuilder::map_kind(Term out, Term in,
@@ -169,13 +177,13 @@ void RuleBuilder::map_kind(Term out, Term in,
     set = set | KindSet(to);
   }
   const uint32_t extra = store_->add_extra<const KindMap>(std::move(map));
-  store_->post(rule_.index, run_map_kind, {out.cell.index, in.cell.index}, false, 0, extra);
+  post_kinds(*store_, rule_, run_map_kind, {out, in}, 0, extra);
 }
 
 void RuleBuilder::sum_kind(Term out, Term in) {
   kind(out, kNumeric);
   kind(in, kTensor);
-  store_->post(rule_.index, run_sum_kind, {out.cell.index, in.cell.index});
+  post_kinds(*store_, rule_, run_sum_kind, {out, in});
 }
 
 }  // namespace mithril::infer
