@@ -32,10 +32,10 @@ setup: extension
 	@echo "ready; to use it from a shell: . .venv/bin/activate"
 
 demo: extension $(STAMPS)/python-demo
-	$(PY) examples/digits.py
+	$(PY) -m examples.digits
 
 demo-all: extension $(STAMPS)/python-demo $(STAMPS)/python-torch $(STAMPS)/python-jax
-	$(PY) examples/digits.py
+	$(PY) -m examples.digits
 
 test:
 	@$(PYTHON) scripts/run_tests.py test </dev/null
