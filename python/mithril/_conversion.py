@@ -40,7 +40,7 @@ class Converter:
     def __init__(self, settings: Settings):
         self._backend = settings.backend
         self._strict = settings.strict_dtypes
-        self._is_plan = getattr(settings.backend, "runs_plans", False)
+        self._is_plan = settings.backend.runs_plans
         self._told: set[str] = set()
         self._fitting: dict[Any, dict[tuple[type, Any], Any]] = {}
 

@@ -52,7 +52,7 @@ class Settings:
 
 def target_of(backend: Any) -> dict[str, Any]:
     """What the engine needs to know of a backend (ir::Target)."""
-    native = getattr(backend, "runs_plans", False)
+    native = backend.runs_plans
     return {
         "native": native,
         "name": backend.backend_type,

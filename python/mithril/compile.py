@@ -138,7 +138,7 @@ def _autodiff(autodiff: str | None, backend: Any) -> str:
 
 def _jit(jit: Any, backend: Any) -> bool:
     if jit == "auto":
-        return bool(getattr(backend, "jit_default", None))
+        return bool(backend.jit_default)
     return _flag("jit", jit)
 
 

@@ -84,7 +84,7 @@ class PhysicalModel:
         # Takes calls that need no conversion, warning or state; None sends them the long way.
         self._fast = getattr(self._program and self._program.forward, "evaluate", None)
         self._quick_step: Any = None  # the same for training steps
-        self._keys = [Key(**entry) for entry in self._compiled.keys]
+        self._keys = self._program.keys if self._program else _keys_of(self._compiled)
         self._by_name = {key.name: key for key in self._keys}
         self._told: set[str] = set()
         self._lock = threading.Lock()
@@ -186,7 +186,7 @@ class PhysicalModel:
             done = self._quick_step.try_run(params, opt_state, data, state)
             if done is not None:
                 return Step(*done)
-        if getattr(self.backend, "runs_plans", False) and optimizer.op:
+        if self.backend.runs_plans and optimizer.op:
             return self._step_of_engine(params, opt_state, data, state)
         result = self.evaluate(params, data, output_gradients=True, state=state)
         params, opt_state = optimizer.update(params, result.gradients, opt_state)
@@ -483,7 +483,7 @@ class PhysicalModel:
         if compiled.unknown_ranks and data:
             compiled = self._ready(data).compiled
         sizes = compiled.solve(self._data_shapes(data))
-        keys = [Key(**entry) for entry in compiled.keys]
+        keys = self._keys if compiled is self._compiled else _keys_of(compiled)
         return {
             key.name: self._initial(key, shape, fan_in, seed)
             for key, (shape, fan_in) in zip(keys, sizes, strict=True)
@@ -636,6 +636,10 @@ def _check_opt_state(opt_state: Any, optimizer: Any, trained: list[str]) -> None
                 code="MTH402",
                 hint="opt_state = optimizer.init(params) is the first one",
             )
+
+
+def _keys_of(compiled: Any) -> list[Key]:
+    return [Key(**entry) for entry in compiled.keys]
 
 
 def _shapes(program: Program, values: list) -> list:

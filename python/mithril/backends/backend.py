@@ -96,6 +96,8 @@ class Backend(ABC):
 
     backend_type = ""  # the name in the registry
     is_manualgrad = True  # gradients are graphs of the engine, not the framework's
+    runs_plans = False  # whether graphs are run by the engine instead of by emitted source
+    jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
     is_installed = True
     default_dtype: Dtype = Dtype.float32
     # Where a class has no functions of its own NumPy's run on its arrays' values.
