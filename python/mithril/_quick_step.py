@@ -47,6 +47,8 @@ class QuickStep:
             if optimizer.numbers() != self._numbers:
                 return None
             step = opt_state["step"]
+            if type(step) is not int:
+                return None
             scalars = {"t": np.array(step, np.int64), "lr": np.array(optimizer.lr, self._dtype)}
             dictionaries = (params, data, state, scalars, *map(opt_state.__getitem__, self._slots))
             values = [dictionaries[source][name] for source, name in self._sources]

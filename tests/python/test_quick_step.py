@@ -134,6 +134,15 @@ def test_errors_stay(change, error):
         pm.step(params, state, data)
 
 
+@pytest.mark.parametrize("bad", [None, {}, {"step": 2.5}, {"step": "2"}])
+def test_a_state_that_is_none(bad):
+    optimizer = ml.optim.SGD(lr=0.1)
+    pm = compiled(optimizer)
+    params, _, _ = steps(pm, optimizer)
+    with pytest.raises(ml.ArgumentError):
+        pm.step(params, bad, BATCH)
+
+
 def test_a_superfluous_key_still_warns():
     optimizer = ml.optim.SGD(lr=0.1)
     pm = compiled(optimizer)
