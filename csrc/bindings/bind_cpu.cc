@@ -55,10 +55,18 @@ bool is_ready(PyObject* object, const py::object& dtype) {
   return array->descr == dtype.ptr() && (array->flags & kWanted) == kWanted;
 }
 
+ProgramOptions program_options() {
+  ProgramOptions out;
+  out.passes = passes::PipelineOptions::from_env();
+  out.select.fuse = !out.passes.is_off("fuse");
+  return out;
+}
+
 class CpuProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool)
-      : program_(with_states_as_outputs(std::move(graph))), pool_(std::move(pool)) {
+      : program_(with_states_as_outputs(std::move(graph)), program_options()),
+        pool_(std::move(pool)) {
     const ir::Graph& made = program_.graph();
     for (const ir::ValueId input : made.inputs) {
       input_names_.push_back(interned(made.value(input).name));

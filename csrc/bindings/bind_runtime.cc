@@ -5,7 +5,6 @@
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "compile.h"
-#include "core/env.h"
 #include "emit/python.h"
 #include "runtime/random.h"
 
@@ -16,15 +15,6 @@ using core::HostValue;
 using CompiledPtr = std::shared_ptr<const Compiled>;
 
 // --- compile --------------------------------------------------------------------------------
-
-passes::PipelineOptions pipeline_options() {
-  passes::PipelineOptions out;
-  for (const core::Env::Switch& pass : core::env().passes) {
-    if (!pass.on) out.off.push_back(pass.name);
-  }
-  out.verify = core::env().verify;
-  return out;
-}
 
 core::DType dtype_of(py::handle object) {
   const auto dtype = core::parse_dtype(object.cast<std::string>());
@@ -72,7 +62,7 @@ CompiledPtr compile_model(const model::Model& model, const py::dict& options,
   CompileOptions out;
   out.flatten = to_flatten_options(options);
   out.target = to_target(target);
-  out.passes = pipeline_options();
+  out.passes = passes::PipelineOptions::from_env();
   const py::gil_scoped_release release;
   return compile(model, std::move(out)).or_throw();
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 
+#include "core/env.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
 #include "passes/canonicalize.h"
@@ -40,9 +41,7 @@ class Pipeline {
 
   /// A pass that may be switched off.
   Pipeline& optimize(std::string_view name, const Pass& pass) {
-    const auto& off = options_.off;
-    if (std::find(off.begin(), off.end(), name) != off.end()) return *this;
-    return run(name, pass);
+    return options_.is_off(name) ? *this : run(name, pass);
   }
 
   core::Result<ir::Graph> finish() {
@@ -72,6 +71,19 @@ class Pipeline {
 };
 
 }  // namespace
+
+PipelineOptions PipelineOptions::from_env() {
+  PipelineOptions out;
+  for (const core::Env::Switch& pass : core::env().passes) {
+    if (!pass.on) out.off.push_back(pass.name);
+  }
+  out.verify = core::env().verify;
+  return out;
+}
+
+bool PipelineOptions::is_off(std::string_view pass) const {
+  return std::find(off.begin(), off.end(), pass) != off.end();
+}
 
 core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
                                  const PipelineOptions& options) {

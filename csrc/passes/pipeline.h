@@ -2,6 +2,7 @@
 #pragma once
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -19,6 +20,10 @@ struct PassRecord {
 };
 
 struct PipelineOptions {
+  /// What MITHRIL_PASSES and MITHRIL_VERIFY ask for.
+  static PipelineOptions from_env();
+  bool is_off(std::string_view pass) const;
+
   /// Optimising passes that do not run: "canonicalize", "merge_common" … (MITHRIL_PASSES=-fuse).
   std::vector<std::string> off;
   bool verify = false;  // check the graph after every pass

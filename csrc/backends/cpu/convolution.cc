@@ -340,19 +340,19 @@ bool fits_convolution(const ref_conv2d_dims& d) {
 }
 
 core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  const GemmKernels& kernels = gemm_kernels(default_isa());
   return dtype == DType::kFloat32 ? forward_step<float>(d, kernels.f32)
                                   : forward_step<double>(d, kernels.f64);
 }
 
 core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  const GemmKernels& kernels = gemm_kernels(default_isa());
   return dtype == DType::kFloat32 ? input_gradient_step<float>(d, kernels.f32)
                                   : input_gradient_step<double>(d, kernels.f64);
 }
 
 core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  const GemmKernels& kernels = gemm_kernels(default_isa());
   return dtype == DType::kFloat32 ? weight_gradient_step<float>(d, kernels.f32)
                                   : weight_gradient_step<double>(d, kernels.f64);
 }

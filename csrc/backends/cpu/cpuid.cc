@@ -4,6 +4,8 @@
 #include <cpuid.h>
 #endif
 
+#include "core/env.h"
+
 namespace mithril::cpu {
 
 std::string_view name(Isa isa) {
@@ -64,5 +66,13 @@ Isa detect_isa() {
 #else
 Isa detect_isa() { return Isa::kGeneric; }
 #endif
+
+Isa default_isa() {
+  static const Isa isa = [] {
+    const std::optional<Isa> forced = parse_isa(core::env().cpu_isa);
+    return forced && supports(*forced) ? *forced : detect_isa();
+  }();
+  return isa;
+}
 
 }  // namespace mithril::cpu

@@ -20,6 +20,8 @@ std::optional<Isa> parse_isa(std::string_view text);
 
 /// The best that this machine runs (CPUID and XGETBV); computed once, thread-safe.
 Isa detect_isa();
+/// What the engine uses: MITHRIL_CPU_ISA where this machine supports it, else the best.
+Isa default_isa();
 inline bool supports(Isa isa) { return isa <= detect_isa(); }
 
 }  // namespace mithril::cpu

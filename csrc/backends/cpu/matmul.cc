@@ -107,7 +107,7 @@ bool fits_rank(const KernelRequest& request) {
 }
 
 core::Result<plan::Step> make_integer(const KernelRequest& request) {
-  const ReferenceKernels& kernels = reference_kernels(detect_isa());
+  const ReferenceKernels& kernels = reference_kernels(default_isa());
   return request.outputs[0].dtype == DType::kInt32
              ? make_product<int32_t>(request, kernels.matmul_i32)
              : make_product<int64_t>(request, kernels.matmul_i64);
@@ -172,7 +172,7 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request, GemmFn<T> ru
 }
 
 core::Result<plan::Step> make_gemm(const KernelRequest& request) {
-  const GemmKernels& kernels = gemm_kernels(detect_isa());
+  const GemmKernels& kernels = gemm_kernels(default_isa());
   return request.outputs[0].dtype == DType::kFloat32 ? make_blocked<float>(request, kernels.f32)
                                                      : make_blocked<double>(request, kernels.f64);
 }

@@ -73,7 +73,7 @@ KernelStatus run_pad(const KernelArgs& args, int64_t, int64_t) {
   const auto& padding = *static_cast<const Padding*>(args.data);
   auto* to = static_cast<std::byte*>(args.buffers[1]);
   std::memset(to, 0, static_cast<size_t>(padding.output_bytes));
-  reference_kernels(detect_isa())
+  reference_kernels(default_isa())
       .copy(&padding.dims, padding.element, args.buffers[0], to + padding.offset, 0,
             ref_copy_units(&padding.dims));
   return KernelStatus::kOk;

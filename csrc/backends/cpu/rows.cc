@@ -71,7 +71,7 @@ std::shared_ptr<Rows> rows_of(const Operand& table, const Operand& indices) {
   out->dims.inner = product(table.shape, 1);
   out->dims.count = product(indices.shape);
   out->element = static_cast<int64_t>(core::size_of(table.dtype));
-  out->isa = detect_isa();
+  out->isa = default_isa();
   return out;
 }
 

@@ -10,7 +10,7 @@
 namespace mithril::cpu {
 
 struct SelectOptions {
-  Isa isa = detect_isa();
+  Isa isa = default_isa();
   bool fuse = true;
 };
 

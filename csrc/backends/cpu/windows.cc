@@ -85,7 +85,7 @@ plan::Step convolution_step(const ref_conv2d_dims& dims, ConvFn<T> run, int64_t 
 template <class Pick>
 plan::Step real_convolution(const KernelRequest& request, const ref_conv2d_dims& dims,
                             int64_t units, int64_t work, const Pick& pick) {
-  const ReferenceKernels& kernels = reference_kernels(detect_isa());
+  const ReferenceKernels& kernels = reference_kernels(default_isa());
   return request.outputs[0].dtype == DType::kFloat32
              ? convolution_step<float>(dims, pick(kernels.f32), units, work)
              : convolution_step<double>(dims, pick(kernels.f64), units, work);
@@ -174,7 +174,7 @@ plan::Step pooling_step(Pooling<T> pooling) {
 template <class Fill>
 plan::Step real_pooling(const KernelRequest& request, const ref_pool2d_dims& dims,
                         const Fill& fill) {
-  const ReferenceKernels& kernels = reference_kernels(detect_isa());
+  const ReferenceKernels& kernels = reference_kernels(default_isa());
   if (request.outputs[0].dtype == DType::kFloat32) {
     Pooling<float> pooling{dims};
     fill(pooling, kernels.f32);
