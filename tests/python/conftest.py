@@ -107,7 +107,7 @@ class SupportTable:
         runs = [how for how in found if not how.startswith("unsupported")]
         if not runs:
             return "unsupported" if found else "-"
-        best = "native" if "native" in runs else runs[0]
+        best = next(how for how in ("native", "decomposed", "inlined", "folded") if how in runs)
         return best if len(runs) == len(found) else f"partly {best}"
 
     def lines(self) -> list[str]:
