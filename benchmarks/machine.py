@@ -89,9 +89,9 @@ def version(package: str) -> str:
 
 
 def isa() -> str:
-    from mithril import _core
+    import mithril as ml
 
-    return getattr(_core, "cpu_isa", lambda: "unknown")()
+    return ml.CpuBackend().isa
 
 
 def fma_peak() -> str:

@@ -3,6 +3,7 @@
 
 #include <pybind11/numpy.h>
 
+#include "backends/cpu/cpuid.h"
 #include "bindings/python.h"
 #include "core/checked.h"
 #include "passes/bind_sizes.h"
@@ -271,6 +272,9 @@ class CpuProgram {
 }  // namespace
 
 void bind_cpu(py::module_& module) {
+  module.def(
+      "cpu_isa", [] { return std::string(cpu::name(cpu::default_isa())); },
+      "The instruction set whose kernels run: generic, avx2 or avx512.");
   py::class_<runtime::ThreadPool, std::shared_ptr<runtime::ThreadPool>>(
       module, "ThreadPool", "Threads of a backend's own.")
       .def(py::init<int>(), py::arg("threads"))

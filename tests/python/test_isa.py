@@ -2,8 +2,10 @@
 share with the rest of the binary (inline functions, templates) stands in the baseline's too, which
 the linker meets first (cmake/isa.cmake)."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,12 @@ def test_nothing_shared_is_newer_than_the_baseline(preset, isa):
     own = f"{len(isa)}{isa}"  # its namespace, mangled: nobody else uses those
     shared = {name for name in shared_functions(objects) if own not in name}
     assert shared <= baseline
+
+
+@pytest.mark.parametrize("wanted", ["generic", ""])
+def test_the_backend_says_which_set_its_kernels_use(wanted):
+    script = "import mithril as ml; print(ml.CpuBackend().isa)"
+    environment = {**os.environ, "MITHRIL_CPU_ISA": wanted}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True)
+    said = done.stdout.decode().strip()
+    assert said == wanted or (not wanted and said in ("generic", *SETS)), done.stderr.decode()

@@ -47,6 +47,11 @@ class CpuBackend(NumpyBackend):
         self.threads = threads
         self._pool = None if threads is None else _core.ThreadPool(threads)
 
+    @property
+    def isa(self) -> str:
+        """The instruction set whose kernels run: "generic", "avx2" or "avx512"."""
+        return _core.cpu_isa()
+
     def _program(self, graph: Any) -> Any:
         """An executable of a graph (mithril/_program.py)."""
         return _core.CpuProgram(graph, self._pool)
