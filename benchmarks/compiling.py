@@ -138,6 +138,9 @@ def run(settings: Settings) -> None:
         if i < 2:
             attempt(lambda times: once_jax(times, compile_it=not settings.quick), times)
     for what, seconds in times.items():
+        if not seconds:
+            print(f"  {what}")
+            continue
         print(
             f"  {what:<44}{duration(float(np.median(seconds))):>12}{duration(min(seconds)):>12}"
             f"   of {len(seconds)}"
@@ -150,7 +153,7 @@ def attempt(once: Callable[[Times], None], times: Times) -> None:
     try:
         once(times)
     except ImportError as error:
-        times.setdefault(f"not installed: {error}", [0.0])
+        times.setdefault(f"not installed: {error}", [])
 
 
 ROWS = {"gpt2-compile": run}

@@ -43,7 +43,8 @@ def seconds(framework: str) -> tuple[float, float] | None:
     code = TEMPLATE.format(first=first, then=then)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     if done.returncode:
-        if "ModuleNotFoundError" in done.stderr:
+        error = done.stderr.strip().splitlines()[-1]
+        if framework != OURS and error.startswith(("ImportError", "ModuleNotFoundError")):
             return None
         raise RuntimeError(done.stderr)
     imported, result = done.stdout.split()
