@@ -155,10 +155,14 @@ void define_broadcasts(OpFamily& ops) {
 // The same by reading places start, start + 1 …: the size of the result is stop - start even where
 // that is an expression, which a slice (it may be cut short) does not promise.
 Value gathered_part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
-  const Value places =
-      x.builder->call("arange", {}, {{"start", size_value(start)}, {"stop", size_value(stop)}});
+  Builder& b = *x.builder;
+  const infer::Dim count = b.graph().dims.sub(stop, start);
+  const Value steps = b.call("arange", {}, {{"stop", size_value(count)}});
+  if (!steps) return {};
+  const Value first =
+      b.call("constant", {}, {{"value", size_value(start)}, {"dtype", HostValue(steps.dtype())}});
   const Value front = axis == 0 ? x : swap_axes(x, 0, axis);
-  const Value rows = ir::apply("gather", {front, places});
+  const Value rows = ir::apply("gather", {front, steps + first});
   return axis == 0 ? rows : swap_axes(rows, 0, axis);
 }
 
@@ -255,19 +259,18 @@ void define_joins(OpFamily& ops) {
           return unsupported(g.builder(), "pad: the gradient needs known widths");
         }
         infer::DimTable& dims = g.builder().graph().dims;
-        const Shape& shape = g.in("input").shape();
+        const Shape shape = g.in("input").shape();
         const bool pairs = widths.items().empty() || widths.items()[0].is_sequence();
-        HostValue::Tuple index;
+        Value inside = g.dout();
         for (size_t i = 0; i < shape.size(); ++i) {
           const HostValue::Tuple& pair = pairs ? widths.items()[i].items() : widths.items();
           const infer::Dim low = pair[0].is_int()
                                      ? infer::Dim(pair[0].as_int())
                                      : infer::Dim::expression(pair[0].as_symbolic().expr);
-          index.emplace_back(
-              core::Slice{size_value(low), size_value(dims.add(shape[i], low)), HostValue()});
+          if (pair[0] == HostValue(0) && pair[1] == HostValue(0)) continue;
+          inside = part(inside, static_cast<int64_t>(i), low, dims.add(shape[i], low));
         }
-        g.d("input") =
-            ir::apply("index", {g.dout()}, {{"index", HostValue::tuple(std::move(index))}});
+        g.d("input") = inside;
       })
       .with(
           at({{"input", {2, 3}}},
