@@ -134,8 +134,8 @@ Attrs in_declared_order(const OpDef& op, const Attrs& attrs) {
 
 }  // namespace
 
-core::Result<std::vector<Value>> Builder::try_call(const OpDef& op,
-                                                   std::vector<Operand>& operands, Attrs& attrs) {
+core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<Operand>& operands,
+                                                   Attrs& attrs) {
   const bool variadic = !op.inputs.empty() && op.inputs.back().variadic;
   if (operands.size() > op.inputs.size() && !variadic) {
     return core::fail(ErrorKind::kValue, Code::kValueArgument, "{} takes {} operands, got {}",
@@ -197,8 +197,8 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op,
 Value Builder::scalar(double value, DType dtype) {
   const bool integral = !core::is_float(dtype);
   const HostValue literal = dtype == DType::kBool ? HostValue(value != 0.0)
-                            : integral ? HostValue(static_cast<int64_t>(value))
-                                       : HostValue(value);
+                            : integral            ? HostValue(static_cast<int64_t>(value))
+                                                  : HostValue(value);
   return call("constant", {}, {{"value", literal}, {"dtype", HostValue(dtype)}});
 }
 
@@ -332,8 +332,7 @@ Value reshape_like(Value x, Value like) {
   if (!x || x.shape() == like.shape()) return x;
   HostValue::Tuple dims;
   for (const Dim dim : like.shape()) {
-    dims.push_back(dim.known() ? HostValue(dim.value())
-                                  : HostValue(core::SymbolicInt{dim.id()}));
+    dims.push_back(dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()}));
   }
   return reshape(x, HostValue::tuple(std::move(dims)));
 }

@@ -220,6 +220,43 @@ def test_second_derivatives_are_those_of_torch(name, engine, backends):
     assert not problems, "\n".join(problems)
 
 
+# Ops whose gradient cuts or joins along an axis, with sizes that are known when data come.
+OPEN = {
+    "concat": ("concat", {"axis": 0}, [("input", (2, 3)), ("input", (4, 3))]),
+    "concat, last axis": ("concat", {"axis": -1}, [("input", (2, 3)), ("input", (2, 1))]),
+    "pad": ("pad", {"pad_width": ((1, 2), (0, 3))}, [("input", (2, 3))]),
+    "pad, batch alone": ("pad", {"pad_width": ((0, 0), (1, 1))}, [("input", (2, 3))]),
+    "matmul": ("matmul", {}, [("left", (2, 4, 3)), ("right", (3, 5))]),
+    "add": ("add", {}, [("left", (2, 3)), ("right", (1, 3))]),
+    "softmax": ("softmax", {"axis": 1}, [("input", (2, 3, 2))]),
+    "variance": ("variance", {"axis": 0}, [("input", (4, 3))]),
+    "cumsum": ("cumsum", {"axis": 0}, [("input", (4, 3))]),
+    "max_pool2d": (
+        *("max_pool2d", {"kernel_size": (2, 2), "stride": (2, 1)}),
+        [("input", (1, 2, 5, 4))],
+    ),
+}
+
+
+@pytest.mark.device
+@engines
+@pytest.mark.parametrize("label", OPEN)
+def test_gradients_with_open_sizes(label, engine, backends):
+    name, attrs, shapes = OPEN[label]
+    case = Case(OPS[name], 0, "float", {"shapes": shapes, "attrs": attrs, "integers": []})
+    inputs = case.draw(points=False)
+    backend = backends(engine, "float64")
+    fixed = op_matrix.compiled(case, backend)
+    weights = cotangents_of(fixed, op_matrix.expected(fixed, case, inputs, "float64").outputs)
+    want = op_matrix.evaluate(fixed, case, inputs, weights)
+    model = case.model(open_sizes=True)
+    assert all(None in model_shape for model_shape in ml.compile(model, backend).shapes.values())
+    got = op_matrix.evaluate(ml.compile(model, backend), case, inputs, weights)
+    for key in want.gradients:
+        assert difference(got.gradients[key], want.gradients[key], 1e-14) is None, key
+    assert difference(got.outputs["output"], want.outputs["output"], 1e-14) is None
+
+
 # --- kinks (contracts 12) ------------------------------------------------------------------------
 
 

@@ -106,7 +106,7 @@ class Case:
             values.reshape(-1)[: len(special)] = special
         return values
 
-    def model(self) -> ml.Model:
+    def model(self, open_sizes: bool = False) -> ml.Model:
         """The op alone, its tensors as inputs of their labels, its results as outputs."""
         child = _leaf(self.op, self.sample, {name for name, _ in self.sample["shapes"]})
         wires: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class Case:
                 continue  # state, wired by compile
             kind = ml.Tensor[_PYTHON[self.kind_of(declared)]]
             grouped.setdefault(declared["name"], []).append(
-                ml.IOKey(label, shape=list(shape), type=kind)
+                ml.IOKey(label, shape=[None] * len(shape) if open_sizes else shape, type=kind)
             )
         for name, keys in grouped.items():
             wires[name] = keys[0] if len(keys) == 1 else keys
