@@ -1,6 +1,8 @@
 // Compiling and running: what `python/mithril/compile.py` and the CPU backend are made of.
 #include <pybind11/numpy.h>
 
+#include <unordered_map>
+
 #include "backends/cpu/target.h"
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
@@ -188,19 +190,17 @@ py::dict output_types(const Compiled& self) {
   return out;
 }
 
-py::dict describe_key(const Compiled& self, const model::FlatKey& key) {
+/// `type`: in the typed graph, if there is one.
+py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   static const char* roles[] = {"data", "param", "state", "cotangent"};
   static const char* inits[] = {"none", "uniform_fan_in", "normal", "zeros", "ones"};
   py::dict out;
-  const bool typed = key.value != ir::kNoValue && self.typed.is_concrete();
   out["name"] = key.name;
   out["role"] = roles[static_cast<int>(key.role)];
   out["trainable"] = key.trainable;
-  out["is_tensor"] =
-      typed ? self.typed.type(self.typed.find_input(key.name)).is_tensor : key.kinds.is_tensor();
-  out["dtype"] = typed && out["is_tensor"].cast<bool>()
-                     ? from_dtype(self.typed.type(self.typed.find_input(key.name)).dtype)
-                     : py::object(py::none());
+  out["is_tensor"] = type != nullptr ? type->is_tensor : key.kinds.is_tensor();
+  out["dtype"] = type != nullptr && type->is_tensor ? from_dtype(type->dtype)
+                                                    : py::object(py::none());
   out["type"] = infer::to_string(key.kinds);
   out["init"] = inits[static_cast<int>(key.init.kind)];
   out["initial"] = key.initial ? py::make_tuple(from_host(*key.initial)) : py::tuple();
@@ -210,8 +210,17 @@ py::dict describe_key(const Compiled& self, const model::FlatKey& key) {
 }
 
 py::list describe_keys(const Compiled& self) {
+  std::unordered_map<std::string_view, const ir::Type*> types;
+  if (self.typed.is_concrete()) {
+    for (const ir::ValueId id : self.typed.inputs) {
+      types.emplace(self.typed.value(id).name, &self.typed.type(id));
+    }
+  }
   py::list out;
-  for (const model::FlatKey& key : self.interface.keys) out.append(describe_key(self, key));
+  for (const model::FlatKey& key : self.interface.keys) {
+    const auto at = key.value == ir::kNoValue ? types.end() : types.find(key.name);
+    out.append(describe_key(key, at == types.end() ? nullptr : at->second));
+  }
   return out;
 }
 

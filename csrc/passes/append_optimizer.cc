@@ -1,6 +1,7 @@
 #include "passes/append_optimizer.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "ir/builder.h"
 
@@ -36,7 +37,9 @@ class Step {
     graph_.outputs.clear();
     for (const ir::Output& output : outputs_) {
       if (!is_gradient(output.name)) graph_.outputs.push_back(output);
+      by_name_.emplace(output.name, output.value);
     }
+    for (const ValueId id : graph_.inputs) params_.emplace(graph_.value(id).name, id);
     if (takes(op_, "lr")) {
       lr_ = builder_.input("opt.lr", ir::Type::tensor(graph_.default_float, {}));
     }
@@ -59,21 +62,19 @@ class Step {
   }
 
   core::Status update(const std::string& param) {
-    const ValueId value = graph_.find_input(param);
-    const auto gradient = std::find_if(outputs_.begin(), outputs_.end(), [&](const auto& output) {
-      return output.name == "grad." + param;
-    });
-    if (value == ir::kNoValue || gradient == outputs_.end()) {
+    const auto value = params_.find(param);
+    const auto gradient = by_name_.find("grad." + param);
+    if (value == params_.end() || gradient == by_name_.end()) {
       return core::fail(ErrorKind::kInternal, Code::kInternal, "no gradient of '{}' to step along",
                         param);
     }
-    const ir::Type type = graph_.type(value);
+    const ir::Type type = graph_.type(value->second);
     std::vector<Operand> operands;
     for (const ir::InputDef& input : op_.inputs) {
       if (input.name == "param") {
-        operands.emplace_back(builder_.value(value));
+        operands.emplace_back(builder_.value(value->second));
       } else if (input.name == "grad") {
-        operands.emplace_back(builder_.value(gradient->value));
+        operands.emplace_back(builder_.value(gradient->second));
       } else if (input.name == "lr") {
         operands.emplace_back(lr_);
       } else if (input.name == "t") {
@@ -100,6 +101,7 @@ class Step {
   const Optimizer& optimizer_;
   ir::Builder builder_;
   std::vector<ir::Output> outputs_;
+  std::unordered_map<std::string, ValueId> by_name_, params_;  // outputs, inputs
   Value lr_, count_;
 };
 

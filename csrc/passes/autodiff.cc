@@ -1,6 +1,7 @@
 #include "passes/autodiff.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "ir/builder.h"
 #include "passes/decompose.h"
@@ -46,8 +47,12 @@ class Differentiator {
   // A value depends on a wanted input when a chain of differentiable values leads there.
   Status find_dependents() {
     depends_.assign(graph_.values.size(), false);
+    std::unordered_map<std::string_view, ValueId> inputs;
+    for (const ValueId id : graph_.inputs) inputs.emplace(graph_.value(id).name, id);
     for (const std::string& name : options_.wrt) {
-      const ValueId id = graph_.find_input(name);
+      const auto found = inputs.find(name);
+      const ValueId id = found == inputs.end() ? kNoValue : found->second;
+      wrt_.push_back(id);
       if (id == kNoValue) {
         return core::fail(ErrorKind::kKey, Code::kKeyUnknown, "no input named '{}'{}", name,
                           core::suggestion(name, input_names()));
@@ -154,11 +159,11 @@ class Differentiator {
 
   core::Result<ir::Graph> finish() {
     if (!options_.keep_outputs) graph_.outputs.clear();
-    for (const std::string& name : options_.wrt) {
-      const ValueId id = graph_.find_input(name);
+    for (size_t i = 0; i < wrt_.size(); ++i) {
+      const ValueId id = wrt_[i];
       Value gradient = cotangents_[static_cast<size_t>(id)];
       if (!gradient) gradient = ir::zeros_like(builder_.value(id));
-      builder_.output("grad." + name, gradient);
+      builder_.output("grad." + options_.wrt[i], gradient);
     }
     MITHRIL_RETURN_IF_ERROR(builder_.take_status());
     return std::move(graph_);
@@ -167,6 +172,7 @@ class Differentiator {
   ir::Graph graph_;
   const DifferentiateOptions& options_;
   ir::Builder builder_;
+  std::vector<ValueId> wrt_;        // the inputs that options_.wrt names
   std::vector<bool> depends_;       // by value, for the forward part
   std::vector<Value> cotangents_;   // by value, for the forward part
 };
