@@ -1,8 +1,7 @@
 """The oracle: what a graph means, computed by plain NumPy in float64.
 
-It reads the text of a graph as it is right after flatten (before any pass) and shares nothing with
-the engine: its own parser is here, what each op computes stands in `oracle_ops.py`, written from
-the op's definition. `torch_oracle.py` runs the same text on PyTorch, for gradients.
+It reads the text of a graph as it is right after flatten and shares nothing with the engine: its
+own parser is here, what each op is stands in `oracle_ops.py`; `torch_oracle.py` has gradients.
 
 >>> result = evaluate('''graph m(%x: float[2]) {
 ...   %0 = exp(%x) : float[2]
@@ -319,13 +318,22 @@ def _resolve(value: Any, symbols: Mapping[str, int]) -> Any:
     return value
 
 
+def _solve(text: str, size: int, name: str, symbols: dict[str, int]) -> None:
+    """The symbol of an expression that is linear in it, such as n or 2*n+1."""
+    one, two = (size_of(text, {**symbols, name: n}) for n in (1, 2))
+    found = 1 + (size - one) // (two - one) if two != one else 0
+    if size_of(text, {**symbols, name: found}) == size:
+        symbols[name] = found
+
+
 def _check(label: str, type_: Type, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
     """The stated shape holds; symbols get the sizes that they are seen to have."""
     if len(shape) != len(type_.shape):
         raise OracleError(f"%{label}: stated [{', '.join(type_.shape)}], found {shape}")
     for text, size in zip(type_.shape, shape, strict=True):
-        if _SYMBOL.fullmatch(text):
-            symbols.setdefault(text, size)
+        unknown = [name for name in set(_SYMBOL.findall(text)) if name not in symbols]
+        if len(unknown) == 1:
+            _solve(text, size, unknown[0], symbols)
         try:
             stated = size_of(text, symbols)
         except KeyError:

@@ -90,6 +90,18 @@ def test_sizes(text, size):
     assert size_of(text, {"N": 5, "M": 2} if "broadcast" not in text else {"N": 5, "M": 1}) == size
 
 
+def test_symbols_are_solved_from_expressions():
+    text = """graph m(%x: float[2*n, n+k], %y: float[k]) {
+  %0 = reshape(%y, shape=('k', 1)) : float[k, 1]
+  %1 = reshape(%x, shape=('2*n*n+2*n*k',)) : float[2*n*n+2*n*k]
+  return a=%0, b=%1
+}"""
+    outputs = evaluate(text, {"x": np.zeros((6, 5)), "y": np.zeros(2)}).outputs
+    assert outputs["b"].shape == (30,)
+    with pytest.raises(OracleError, match="stated size k = 2"):
+        evaluate(text.replace("[k])", "[k, n])"), {"x": np.zeros((6, 5)), "y": np.zeros((3, 3))})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
