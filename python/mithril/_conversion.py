@@ -24,14 +24,48 @@ def as_numpy(value: Any, what: str) -> Any:
     try:
         if hasattr(value, "detach"):  # torch: a leaf with requires_grad has no __array__
             value = value.detach()
+            if hasattr(value, "resolve_neg"):  # nor has a view that negates
+                value = value.resolve_conj().resolve_neg()
+            if str(value.dtype) == "torch.bfloat16":  # nor has bfloat16
+                return value.float().numpy().astype(Dtype.bfloat16.numpy())
         array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+    except Exception as error:  # of anybody's __array__
         raise ArgumentError(f"'{what}': cannot be read as an array: {error}") from error
     if array.dtype.kind not in "biufV" or array.dtype.names is not None:
         raise DTypeError(
             f"'{what}': requires numbers, got elements of type {array.dtype}", code="MTH203"
         )
     return array
+
+
+def _without_subclass(key: Key, value: Any) -> Any:
+    """Subclasses of `numpy.ndarray` mean other things by `*`, or hide elements."""
+    import numpy as np
+
+    if type(value) is np.ndarray or not isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(
+            f"'{key.name}': a masked array has elements without a value",
+            hint="use .filled(...), and give the mask as data of its own",
+        )
+    return value.view(np.ndarray)
+
+
+def _is_known(dtype: Any) -> bool:
+    try:
+        as_dtype(dtype)
+    except DTypeError:
+        return False
+    return True
+
+
+def _is_readable(value: Any) -> bool:
+    """Whether an array of a framework holds its elements, and in one block."""
+    if any(getattr(value, what, False) for what in ("is_meta", "is_sparse", "is_sparse_csr")):
+        return False
+    is_deleted = getattr(value, "is_deleted", None)
+    return is_deleted is None or not is_deleted()
 
 
 class Converter:
@@ -50,7 +84,7 @@ class Converter:
         dtype = getattr(value, "dtype", None)
         met = self._fitting.get(key.dtype, {})
         if not self._is_plan:
-            return (value.__class__, dtype) in met
+            return (value.__class__, dtype) in met and _is_readable(value)
         # The engine knows a dtype by its object: equal ones are viewed as that one.
         same = dtype is not None and met.get((value.__class__, dtype)) is dtype
         return same and value.flags.c_contiguous and value.flags.aligned
@@ -59,11 +93,14 @@ class Converter:
         if not key.is_tensor or self.is_fitting(key, value):
             return value
         backend = self._backend
-        if backend._is_native(value) and hasattr(value, "shape"):
-            try:
-                source = backend.dtype(value)
-            except DTypeError:
-                raise self._not_numbers(key, value) from None
+        value = _without_subclass(key, value)
+        if backend._is_native(value) and hasattr(value, "shape") and _is_known(value.dtype):
+            if not _is_readable(value):
+                raise ArgumentError(
+                    f"'{key.name}': requires a dense array with elements, got one that is deleted,"
+                    " sparse or on the meta device"
+                )
+            source = backend.dtype(value)
             if source is key.dtype:
                 laid_out = self._laid_out(key, value)
                 if laid_out is value:
@@ -76,6 +113,8 @@ class Converter:
         array = as_numpy(value, key.name)
         source = self._dtype(key, array)
         assert key.dtype is not None
+        if array.dtype.kind == "u" and key.dtype.is_integer:
+            self._check_range(key, key.dtype, array)
         if source is not key.dtype:
             weak = not hasattr(value, "dtype")  # Python's numbers and lists take any float type
             if not (weak and source.is_float and key.dtype.is_float):

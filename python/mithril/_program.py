@@ -7,16 +7,19 @@ holds the executables of one compiled model: the forward one, and gradients as t
 from __future__ import annotations
 
 import collections
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mithril import _core
+from mithril.errors import OutOfMemoryError
 from mithril.types import Dtype
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
 MOST_SHAPES = 256
+_MOST_ELEMENTS = 2**60
 
 
 @dataclass
@@ -118,10 +121,18 @@ class Program:
         if found is None:
             tensors = [k.name for k in self.inputs if k.is_tensor]
             found = self.compiled.solve_outputs(dict(zip(tensors, key, strict=True)))
+            self._check_size(found)
             if len(self._checked) >= MOST_SHAPES:
                 self._checked.clear()
             self._checked[key] = found
         return found
+
+    def _check_size(self, shapes: list[list | None]) -> None:
+        for name, shape in zip(self.outputs, shapes, strict=False):
+            if shape and math.prod(size or 0 for size in shape) >= _MOST_ELEMENTS:
+                raise OutOfMemoryError(
+                    f"'{name}' does not fit an address space, its shape is {shape}"
+                )
 
     def output_key(self, name: str) -> Key:
         """An output as something that data are converted for."""

@@ -662,10 +662,11 @@ def _dictionary(what: str, value: Any) -> Mapping[str, Any]:
 
 
 def _shape_of(value: Any, name: str) -> tuple[int, ...]:
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        shape = as_numpy(value, name).shape
-    return tuple(int(n) for n in shape)
+    shape: Any = getattr(value, "shape", None)
+    try:
+        return tuple(int(n) for n in shape)
+    except (TypeError, ValueError):  # no array of anybody
+        return as_numpy(value, name).shape
 
 
 def _print_shape(shape: list | None) -> str:
