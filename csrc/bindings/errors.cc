@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "bindings/python.h"
+#include "core/status.h"
 
 namespace mithril::bindings {
 namespace {
@@ -93,6 +94,10 @@ void bind_errors(py::module_& module) {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const core::ErrorException& exception) {
       raise(exception.error());
+    } catch (const py::cast_error&) {
+      raise(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                       "an argument cannot be read: requires text of valid unicode, a number or an "
+                       "object of mithril"));
     }
   });
   module.def(

@@ -14,6 +14,8 @@ using core::DType;
 using core::ErrorKind;
 using core::HostValue;
 
+constexpr size_t kMostItems = 10'000'000;  // more are an array's business
+
 core::Error refuse(const char* what, py::handle object) {
   return core::fail(ErrorKind::kValue, Code::kValueArgument,
                     "{}: requires a number, string, tuple, list, slice, dtype, tensor or none, got "
@@ -67,8 +69,14 @@ HostValue sequence(py::handle object, const char* what, int depth, bool is_list)
                                           "{}: nested more than {} levels deep", what,
                                           HostValue::kMaxDepth));
   }
+  const size_t count = py::len(object);
+  if (count > kMostItems) {
+    throw core::ErrorException(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                                          "{}: requires at most {} items, got {}", what, kMostItems,
+                                          count));
+  }
   HostValue::Tuple items;
-  items.reserve(static_cast<size_t>(py::len(object)));
+  items.reserve(count);
   for (const py::handle item : py::reinterpret_borrow<py::sequence>(object)) {
     items.push_back(convert(item, what, depth + 1));
   }
@@ -110,8 +118,7 @@ HostValue convert(py::handle object, const char* what, int depth) {
                                  convert(object.attr("stop"), what, depth + 1),
                                  convert(object.attr("step"), what, depth + 1)});
   }
-  if (PyRange_Check(p))
-    return sequence(py::tuple(py::reinterpret_borrow<py::object>(object)), what, depth, false);
+  if (PyRange_Check(p)) return sequence(object, what, depth, false);
   if (py::isinstance<TensorLiteral>(object)) {
     return HostValue(object.cast<TensorLiteral&>().data);
   }

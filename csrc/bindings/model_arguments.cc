@@ -108,7 +108,11 @@ infer::ShapeTemplate to_template(py::handle object) {
 
 model::KeyRef to_key(py::handle object) {
   if (py::isinstance<Connection>(object)) return {object.cast<Connection&>()};
-  return {to_host(object, "key").as_string()};
+  const core::HostValue name = to_host(object, "key");
+  if (name.is_string()) return {name.as_string()};
+  throw core::ErrorException(core::fail(ErrorKind::kDType, Code::kValueArgument,
+                                        "key: requires a name or a connection, got {}",
+                                        core::to_string(name)));
 }
 
 std::vector<model::KeyRef> to_keys(const py::iterable& objects) {

@@ -11,7 +11,7 @@ from typing import Any
 from mithril import errors
 from mithril._core import public
 from mithril.connection import Connection, Tensor, array_literal, as_value, kinds_of
-from mithril.errors import ArgumentError, SignatureError, UnsupportedError
+from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown
 from mithril.model import Model
 from mithril.physical import PhysicalModel, Settings
 from mithril.types import Constant
@@ -76,7 +76,7 @@ def compile(  # noqa: A001
         backend=_checked_backend(backend),
         autodiff=_autodiff(autodiff, backend),
         jit=_jit(jit, backend),
-        jit_options=dict(jit_options or {}),
+        jit_options=dict(_mapping("jit_options", jit_options)),
         file_path=file_path,
         inference=_flag("inference", inference),
         strict=_flag("strict", strict),
@@ -120,14 +120,14 @@ def _checked_backend(backend: Any) -> Any:
     from mithril.backends.backend import Backend
 
     if not isinstance(backend, Backend):
-        what = backend.__name__ + " itself" if isinstance(backend, type) else repr(backend)
+        what = backend.__name__ + " itself" if isinstance(backend, type) else shown(backend)
         raise SignatureError(f"compile: requires an instance of a backend, got {what}")
     return backend
 
 
 def _autodiff(autodiff: str | None, backend: Any) -> str:
-    if autodiff not in (None, "engine", "framework"):
-        raise ArgumentError(f'autodiff: requires "engine" or "framework", got {autodiff!r}')
+    if not _is_one_of(autodiff, "engine", "framework"):
+        raise ArgumentError(f'autodiff: requires "engine" or "framework", got {shown(autodiff)}')
     if autodiff == "framework" and backend.is_manualgrad:
         raise UnsupportedError(
             f"autodiff: {type(backend).__name__} has no differentiation of its own",
@@ -137,20 +137,24 @@ def _autodiff(autodiff: str | None, backend: Any) -> str:
 
 
 def _jit(jit: Any, backend: Any) -> bool:
-    if jit == "auto":
+    if isinstance(jit, str) and jit == "auto":
         return bool(backend.jit_default)
     return _flag("jit", jit)
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise SignatureError(f"{name}: requires True or False, got {value!r}")
+        raise SignatureError(f"{name}: requires True or False, got {shown(value)}")
     return value
 
 
+def _is_one_of(value: Any, *options: str) -> bool:
+    return value is None or isinstance(value, str) and value in options
+
+
 def _mode(mode: str | None, model: Model) -> str:
-    if mode not in (None, "eval", "train"):
-        raise ArgumentError(f'mode: requires "eval" or "train", got {mode!r}')
+    if not _is_one_of(mode, "eval", "train"):
+        raise ArgumentError(f'mode: requires "eval" or "train", got {shown(mode)}')
     default: str = getattr(type(model), "_default_mode", "eval")
     return mode or default
 
@@ -159,7 +163,7 @@ def _key(name: str, key: Any) -> Any:
     if isinstance(key, Connection):
         return key._wire
     if not isinstance(key, str):
-        raise SignatureError(f"{name}: requires names or connections, got {key!r}")
+        raise SignatureError(f"{name}: requires names or connections, got {shown(key)}")
     return key
 
 
@@ -168,8 +172,8 @@ def _keys(name: str, keys: Keys) -> list:
         return []
     if isinstance(keys, (str, Connection)):
         keys = [keys]
-    if not isinstance(keys, Iterable):
-        raise SignatureError(f"{name}: requires names or connections, got {keys!r}")
+    if not isinstance(keys, Iterable) or getattr(keys, "ndim", 1) == 0:
+        raise SignatureError(f"{name}: requires names or connections, got {shown(keys)}")
     found = [_key(name, key) for key in keys]
     # The order of a set is nobody's intention.
     return sorted(found, key=str) if isinstance(keys, (set, frozenset)) else found
@@ -179,7 +183,7 @@ def _mapping(name: str, mapping: Any) -> list[tuple[Any, Any]]:
     if mapping is None:
         return []
     if not isinstance(mapping, Mapping):
-        raise SignatureError(f"{name}: requires a dictionary, got {mapping!r}")
+        raise SignatureError(f"{name}: requires a dictionary, got {shown(mapping)}")
     return [(_key(name, key), value) for key, value in mapping.items()]
 
 

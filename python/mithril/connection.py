@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import collections.abc
+import operator
 import types
 import typing
 import weakref
@@ -14,7 +15,7 @@ from typing import Any, Union
 
 from mithril import _core
 from mithril._core import public
-from mithril.errors import ArgumentError, DTypeError, SignatureError
+from mithril.errors import ArgumentError, DTypeError, SignatureError, shown
 from mithril.types import (
     MISSING,
     NOT_GIVEN,
@@ -27,6 +28,7 @@ from mithril.types import (
 )
 
 MOST_NESTED = 64  # core::HostValue::kMaxDepth
+_MOST_ITEMS = 10_000_000
 _KINDS: dict[str, int] = _core.kinds()
 _TENSOR = {
     bool: _KINDS["tensor_bool"],
@@ -69,11 +71,11 @@ def kinds_of(annotation: Any) -> int:
         return bits
     try:
         found = _SCALAR.get(origin or annotation)
-    except TypeError:  # not even hashable
+    except Exception:  # not even hashable
         found = None
     if found is None:
         raise DTypeError(
-            f"type: requires Tensor[...], a Python type or a union, got {annotation!r}"
+            f"type: requires Tensor[...], a Python type or a union, got {shown(annotation)}"
         )
     return found
 
@@ -82,8 +84,8 @@ def _element_kinds(members: tuple) -> int:
     bits = 0
     for member in members:
         options = typing.get_args(member) or (member,)
-        if any(option not in _TENSOR for option in options):
-            raise DTypeError(f"Tensor: element types are int, float and bool, got {member!r}")
+        if not all(isinstance(option, builtins.type) and option in _TENSOR for option in options):
+            raise DTypeError(f"Tensor: element types are int, float and bool, got {shown(member)}")
         bits |= sum(_TENSOR[option] for option in set(options))
     return bits
 
@@ -137,11 +139,20 @@ def as_literal(value: Any):
     """A tensor literal of nested sequences, a number, or anything that becomes a NumPy array."""
     if isinstance(value, Constant):
         return _core.TensorLiteral.from_nested(constant_value(value))
-    if isinstance(value, (bool, int, float, list, tuple, range)):
+    if isinstance(value, range):
+        value = _items(value)
+    if isinstance(value, (bool, int, float, list, tuple)):
         return _core.TensorLiteral.from_nested(value)
     if isinstance(value, _core.TensorLiteral):
         return value
     return array_literal(value)
+
+
+def _items(numbers: range) -> list[int]:
+    """The numbers of a range, which may promise more of them than any memory has."""
+    if numbers[_MOST_ITEMS:]:
+        raise ArgumentError(f"value: requires at most {_MOST_ITEMS} items, got {shown(numbers)}")
+    return list(numbers)
 
 
 def array_literal(value: Any):
@@ -150,7 +161,10 @@ def array_literal(value: Any):
         raise DTypeError(f"tensor: requires numbers or an array, got {type(value).__name__}")
     import numpy as np
 
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # of somebody's __array__
+        raise ArgumentError(f"tensor: cannot be read as an array: {error}") from error
     dtype = as_dtype(array.dtype)
     data = np.ascontiguousarray(array).astype(dtype.numpy(), copy=False)
     return _core.TensorLiteral.from_bytes(str(dtype), list(array.shape), data.tobytes())
@@ -190,7 +204,7 @@ class Connection:
         interval: Any = None,
     ):
         if name is not None and not isinstance(name, str):
-            raise DTypeError(f"IOKey: name requires a string, got {name!r}")
+            raise DTypeError(f"IOKey: name requires a string, got {shown(name)}")
         self.interval = interval
         self._fields: tuple | None
         spec = key_spec(name, value, shape, type, differentiable)
@@ -431,7 +445,17 @@ def key_spec(
             merged[5] if differentiable is None else differentiable,
         )
     given = MISSING if value is TBD else as_value(value)
+    if differentiable is not None:
+        differentiable = truth("differentiable", differentiable)
     return (name or "", given, False, shape, kinds, differentiable)
+
+
+def truth(what: str, value: Any) -> bool:
+    """The bool that a number or bool is."""
+    try:
+        return bool(operator.index(value))
+    except Exception:
+        raise SignatureError(f"{what}: requires True or False, got {shown(value)}") from None
 
 
 def as_value(value: Any, depth: int = 0) -> Any:
@@ -442,6 +466,8 @@ def as_value(value: Any, depth: int = 0) -> Any:
         return value._literal
     if isinstance(value, Constant):
         return value.name
+    if isinstance(value, range):
+        return tuple(_items(value))
     if isinstance(value, builtins.type) or type(value).__name__.lower().endswith("dtype"):
         return as_dtype(value)
     if isinstance(value, (tuple, list)):
@@ -498,7 +524,7 @@ def _apply(op: str, *operands: Any) -> Connection:
 def _operand(op: str, operand: Any, used: list[Tensor]) -> Any:
     if isinstance(operand, str) and not isinstance(operand, Dtype):
         raise ArgumentError(
-            f"{op}: a name is no operand, got {operand!r}", hint="use model[name] or an IOKey"
+            f"{op}: a name is no operand, got {shown(operand)}", hint="use model[name] or an IOKey"
         )
     return as_argument(operand, used)
 

@@ -182,6 +182,7 @@ _CLASSES: tuple[type[BaseException], ...] = (
     InternalError,
 )
 _SHAPE_UNKNOWN = 105
+_LONGEST = 8000
 
 
 def from_core(
@@ -196,6 +197,8 @@ def from_core(
     cls = ShapeNotKnown if code == _SHAPE_UNKNOWN else _CLASSES[kind]
     if not issubclass(cls, MithrilError):
         return cls()
+    if len(text) > _LONGEST:  # names may be
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
     return cls(
         text,
         code=f"MTH{code}",
@@ -231,6 +234,18 @@ class DTypeWarning(MithrilWarning):
 
 class ModeWarning(MithrilWarning):
     """Gradients were asked of a model in eval mode that behaves differently in training."""
+
+
+def shown(value: object) -> str:
+    """`repr` for messages: short, whatever the value and however it is nested."""
+    import reprlib
+
+    shortener = reprlib.Repr()
+    shortener.maxstring = shortener.maxother = 80
+    try:
+        return shortener.repr(value)
+    except Exception:  # a __repr__ of somebody
+        return f"<{type(value).__name__}>"
 
 
 def suggestion(name: str, candidates) -> str:

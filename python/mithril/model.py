@@ -21,8 +21,9 @@ from mithril.connection import (
     as_value,
     key_spec,
     kinds_of,
+    truth,
 )
-from mithril.errors import ArgumentError, MithrilWarning, SignatureError
+from mithril.errors import ArgumentError, MithrilWarning, SignatureError, shown
 from mithril.types import Dtype
 
 # Handles by tag: a node of the engine knows the tag of its Python object.
@@ -34,6 +35,8 @@ class ExtendInfo:
     """A model with what its keys shall be wired to; `model |= child.connect(...)` takes it."""
 
     def __init__(self, model: Model, connections: dict[str, Any]):
+        if not isinstance(model, Model):
+            raise SignatureError(f"extend: requires a model, got {type(model).__name__}")
         given = {k: v for k, v in connections.items() if v is not NOT_GIVEN}
         _core.ModelNode.check_connections(model._node, dict.fromkeys(given, NOT_GIVEN))
         self.model = model
@@ -284,7 +287,7 @@ class Model:
 
     @public
     def set_differentiability(self, config: dict | None = None, /, **kwargs) -> None:
-        pairs = [(key, bool(value)) for key, value in _pairs(config, kwargs)]
+        pairs = [(key, truth("differentiability", v)) for key, v in _pairs(config, kwargs)]
         self._node.set_differentiability(pairs)
 
     @public
@@ -302,12 +305,13 @@ class Model:
 
     @public
     def rename_key(self, connection: str | Connection, key: str) -> None:
-        self._node.rename_key(_key(connection), key)
+        self._node.rename_key(_key(connection), _text("rename_key", key))
 
     @public
     def merge_connections(self, *connections: str | Connection, name: str | None = None) -> None:
         """Makes several wires one."""
-        self._node.merge_connections([_key(c) for c in connections], name or "")
+        merged = "" if name is None else _text("merge_connections: name", name)
+        self._node.merge_connections([_key(c) for c in connections], merged)
 
     @public
     def bind_state_keys(
@@ -326,8 +330,8 @@ class Model:
     def __getitem__(self, key: str) -> Connection:
         """The wire of that name ("h", "$3")."""
         if not isinstance(key, str):
-            raise SignatureError(f"model[...]: requires the name of a wire, got {key!r}")
-        return self._wire_object(key, self._node.connection(key))
+            raise SignatureError(f"model[...]: requires the name of a wire, got {shown(key)}")
+        return self._wire_object(key, self._node.connection(_text("model[...]", key)))
 
     def _wire_object(self, key: str, wire: Any) -> Connection:
         """The object that earlier look-ups of the wire returned."""
@@ -417,7 +421,10 @@ class Model:
         depth: int = 0,
     ) -> None:
         """Prints the submodels with their keys, shapes and connections."""
-        print(self._node.summary(shapes, types, symbolic, alternative_shapes, depth, name or ""))
+        if not isinstance(depth, int) or not 0 <= depth < 2**31:
+            raise ArgumentError(f"summary: depth requires a small number, got {shown(depth)}")
+        title = "" if name is None else _text("summary: name", name)
+        print(self._node.summary(shapes, types, symbolic, alternative_shapes, depth, title))
 
     # --- the tree -------------------------------------------------------------------------------
     @property
@@ -621,8 +628,18 @@ def _model_name(name: Any) -> str:
     if name is None:
         return ""
     if not isinstance(name, str) or isinstance(name, Dtype):
-        raise SignatureError(f"model: name requires a string, got {name!r}")
-    return name
+        raise SignatureError(f"model: name requires a string, got {shown(name)}")
+    return _text("model: name", name)
+
+
+def _text(what: str, text: Any) -> str:
+    if not isinstance(text, str) or isinstance(text, Dtype):
+        raise SignatureError(f"{what}: requires a string, got {shown(text)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(f"{what}: text must be valid unicode, got {shown(text)}") from None
+    return text
 
 
 def _key(key: Any) -> Any:

@@ -6,7 +6,7 @@ import builtins
 import enum
 from typing import Any
 
-from mithril.errors import DTypeError
+from mithril.errors import DTypeError, shown
 
 
 class Dtype(enum.StrEnum):
@@ -112,10 +112,8 @@ def as_dtype(x: DTypeLike) -> Dtype:
         return _PYTHON[x]
     found = _BY_NAME.get(_dtype_name(x))
     if found is None:
-        text = repr(x)
-        text = text if len(text) <= 80 else text[:77] + "..."
         known = ", ".join(Dtype)
-        raise DTypeError(f"dtype: requires one of {known}, got {text}", code="MTH201")
+        raise DTypeError(f"dtype: requires one of {known}, got {shown(x)}", code="MTH201")
     return found
 
 
@@ -128,7 +126,10 @@ def _dtype_name(x: Any) -> str:
         name = getattr(x, attribute, None)
         if isinstance(name, str):
             return name
-    return str(x).rpartition(".")[2]
+    try:
+        return str(x).rpartition(".")[2]
+    except Exception:  # a __repr__ of somebody
+        return ""
 
 
 class PaddingType(enum.IntEnum):

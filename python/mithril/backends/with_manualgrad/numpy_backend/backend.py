@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mithril.backends.backend import Backend
-from mithril.errors import DeviceNotAvailable, DTypeError
+from mithril.errors import DeviceNotAvailable, DTypeError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 __all__ = ["NumpyBackend", "as_numpy"]
@@ -66,8 +66,8 @@ class NumpyBackend(Backend):
     def __init__(
         self, device: str = "cpu", dtype: DTypeLike = Dtype.float32, *, seed: int = 0
     ) -> None:
-        if device not in ("cpu", "cpu:0"):
-            raise DeviceNotAvailable(f"NumpyBackend: no device {device!r}; available: cpu")
+        if not isinstance(device, str) or device not in ("cpu", "cpu:0"):
+            raise DeviceNotAvailable(f"NumpyBackend: no device {shown(device)}; available: cpu")
         super().__init__(dtype=dtype, seed=seed)
 
     def tensor(self, data: Any, dtype: DTypeLike | None = None) -> np.ndarray:
