@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+import mithril as ml
 import numpy as np
 
-import mithril as ml
 from examples import pictures
 
 SEEDS = (0, 1, 2)
@@ -81,8 +81,11 @@ def fit(backend, data, seed: int, epochs: int):
     """Trains from the initial parameters of `seed`; returns parameters, state and losses."""
     optimizer = ml.optim.Adam(lr=2e-3)
     pm = ml.compile(
-        training(network()), backend, data_keys={"image", "label"},
-        shapes={"image": [None, 1, 8, 8]}, optimizer=optimizer,
+        training(network()),
+        backend,
+        data_keys={"image", "label"},
+        shapes={"image": [None, 1, 8, 8]},
+        optimizer=optimizer,
     )
     params, state = pm.randomize_params(seed), pm.initial_state(seed)
     opt_state, losses = optimizer.init(params), []
@@ -122,8 +125,11 @@ def compare(backend, params, state, batch, reference):
     """Trains 20 steps; returns step time, accuracy after them, differences from `reference`."""
     optimizer = ml.optim.Adam(lr=2e-3)
     pm = ml.compile(
-        training(network()), backend, data_keys={"image", "label"},
-        shapes={"image": [None, 1, 8, 8]}, optimizer=optimizer,
+        training(network()),
+        backend,
+        data_keys={"image", "label"},
+        shapes={"image": [None, 1, 8, 8]},
+        optimizer=optimizer,
     )
     place = lambda arrays: {k: backend.array(v) for k, v in arrays.items()}  # noqa: E731
     own, own_state = place(params), place(state)
@@ -147,9 +153,17 @@ def torch_reference(params, batch):
     from torch import nn
 
     net = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 16, 64), nn.ReLU(), nn.Linear(64, 10),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 16, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     ).double()
     ours = [np.asarray(value, np.float64) for value in params.values()]
     theirs = list(net.parameters())
@@ -180,8 +194,12 @@ def match(arrays, shapes) -> list[int]:
 def difference_reference(params, state, batch):
     """Without PyTorch: the CPU engine in float64, its gradients checked by central differences."""
     backend = ml.CpuBackend(dtype=ml.float64)
-    pm = ml.compile(training(network()), backend, data_keys={"image", "label"},
-                    shapes={"image": [None, 1, 8, 8]})
+    pm = ml.compile(
+        training(network()),
+        backend,
+        data_keys={"image", "label"},
+        shapes={"image": [None, 1, 8, 8]},
+    )
     wide = {k: np.asarray(v, np.float64) for k, v in params.items()}
     wide_state = {k: v if k == "rng_key" else np.asarray(v, np.float64) for k, v in state.items()}
     result = pm.evaluate(wide, batch, output_gradients=True, state=wide_state)
@@ -215,8 +233,9 @@ def main() -> None:
     print(f"Three seeds in {time.perf_counter() - start:.1f} s on the own engine.\n")
 
     # From here on with fresh parameters, on every backend.
-    pm = ml.compile(training(network()), cpu, data_keys={"image", "label"},
-                    shapes={"image": [None, 1, 8, 8]})
+    pm = ml.compile(
+        training(network()), cpu, data_keys={"image", "label"}, shapes={"image": [None, 1, 8, 8]}
+    )
     fresh, fresh_state = pm.randomize_params(0), pm.initial_state(0)
     batch = next(batches(train_data, seed=7))
     try:
@@ -233,8 +252,10 @@ def main() -> None:
             backend, fresh, fresh_state, batch, reference
         )
         score = accuracy(backend, own, own_state, test_data)
-        print(f"{name:<14}{100 * score:>8.2f} %{1e3 * seconds:>9.2f} ms{logits:>10.1e}"
-              f"{gradients:>11.1e}  {getattr(backend, 'device', 'cpu')}")
+        print(
+            f"{name:<14}{100 * score:>8.2f} %{1e3 * seconds:>9.2f} ms{logits:>10.1e}"
+            f"{gradients:>11.1e}  {getattr(backend, 'device', 'cpu')}"
+        )
 
     print("\nThe trained network, moved from backend to backend (evaluation logits):")
     move(params, state, test_data)
@@ -259,8 +280,7 @@ def move(params, state, data) -> None:
     for name, backend in backends():
         if isinstance(backend, Exception):
             continue
-        pm = ml.compile(network(), backend, data_keys={"image"},
-                        shapes={"image": [None, 1, 8, 8]})
+        pm = ml.compile(network(), backend, data_keys={"image"}, shapes={"image": [None, 1, 8, 8]})
         own = {key: backend.array(value) for key, value in arrays.items()}
         logits = backend.to_numpy(pm.evaluate(own, {"image": data["image"]})["logits"])
         arrays = numpy_of(backend, own)

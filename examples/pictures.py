@@ -13,8 +13,9 @@ def _document(width: int, height: int, body: list[str]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="12">'
     )
-    return "\n".join([head, f'<rect width="{width}" height="{height}" fill="white"/>', *body,
-                      "</svg>\n"])
+    return "\n".join(
+        [head, f'<rect width="{width}" height="{height}" fill="white"/>', *body, "</svg>\n"]
+    )
 
 
 def learning_curve(curves: list[list[float]], path: Path) -> None:
@@ -30,15 +31,18 @@ def learning_curve(curves: list[list[float]], path: Path) -> None:
     y = lambda v: 20 + (height - 20 - bottom) * (high - v) / max(high - low, 1)  # noqa: E731
     body = []
     for tick in range(low, high + 1):
-        body.append(f'<line x1="{left}" x2="{width - 20}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" '
-                    'stroke="#ddd"/>')
+        body.append(
+            f'<line x1="{left}" x2="{width - 20}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" '
+            'stroke="#ddd"/>'
+        )
         body.append(f'<text x="8" y="{y(tick) + 4:.1f}">1e{tick}</text>')
     for number, curve in enumerate(logs):
         points = " ".join(f"{x(i):.1f},{y(v):.1f}" for i, v in enumerate(curve))
         color = COLORS[number % len(COLORS)]
         body.append(f'<polyline points="{points}" fill="none" stroke="{color}"/>')
-        body.append(f'<text x="{width - 90}" y="{40 + 16 * number}" fill="{color}">seed {number}'
-                    "</text>")
+        body.append(
+            f'<text x="{width - 90}" y="{40 + 16 * number}" fill="{color}">seed {number}</text>'
+        )
     body.append(f'<text x="{width // 2}" y="{height - 10}">step (loss, {steps} steps)</text>')
     path.write_text(_document(width, height, body))
 
@@ -55,11 +59,14 @@ def model_picture(model, path: Path) -> None:
         rows.append((name, type(submodel).__name__, text))
     body, top = [], 20
     for name, kind, text in rows:
-        body.append(f'<rect x="40" y="{top}" width="220" height="34" rx="6" fill="#eef4fb" '
-                    'stroke="#2a6fbb"/>')
+        body.append(
+            f'<rect x="40" y="{top}" width="220" height="34" rx="6" fill="#eef4fb" '
+            'stroke="#2a6fbb"/>'
+        )
         body.append(f'<text x="52" y="{top + 21}">{escape(name)}</text>')
-        body.append(f'<text x="250" y="{top + 21}" text-anchor="end" fill="#777">{escape(kind)}'
-                    "</text>")
+        body.append(
+            f'<text x="250" y="{top + 21}" text-anchor="end" fill="#777">{escape(kind)}</text>'
+        )
         body.append(f'<text x="275" y="{top + 48}" fill="#555">{escape(text)}</text>')
         body.append(f'<line x1="150" x2="150" y1="{top + 34}" y2="{top + 54}" stroke="#2a6fbb"/>')
         top += 54
