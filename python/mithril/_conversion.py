@@ -7,11 +7,10 @@ error. `Converter` keeps what was told once.
 from __future__ import annotations
 
 import logging
-import warnings
 from typing import Any
 
 from mithril._program import Key, Settings
-from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning
+from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning, warn
 from mithril.types import Dtype, as_dtype
 
 _logger = logging.getLogger("mithril")
@@ -180,10 +179,8 @@ class Converter:
             return
         self._told.add(key.name)
         if key.role == "param" and source.is_float:
-            warnings.warn(
-                f"parameter '{key.name}' was {source} and is cast back to {key.dtype}",
-                DTypeWarning,
-                stacklevel=6,
+            warn(
+                f"parameter '{key.name}' was {source} and is cast back to {key.dtype}", DTypeWarning
             )
         else:
             _logger.info("'%s' is cast from %s to %s", key.name, source, key.dtype)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import types
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mithril import errors
 from mithril._core import public
 from mithril.connection import Connection, Tensor, array_literal, as_value, kinds_of
-from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown
+from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown, warn
 from mithril.model import Model
 from mithril.physical import PhysicalModel, Settings
 from mithril.types import Constant
@@ -99,7 +98,7 @@ def compile(  # noqa: A001
     _check_disjoint(options)
     physical = PhysicalModel(model, settings, options)
     for category, text in physical._compiled.warnings:
-        warnings.warn(text, getattr(errors, category, errors.MithrilWarning), stacklevel=2)
+        warn(text, getattr(errors, category, errors.MithrilWarning))
     return physical
 
 

@@ -6,6 +6,8 @@ The engine raises them through `from_core`; `code` (such as "MTH101") names the 
 from __future__ import annotations
 
 import builtins
+import sys
+import warnings
 from typing import NamedTuple
 
 
@@ -246,6 +248,19 @@ def shown(value: object) -> str:
         return shortener.repr(value)
     except Exception:  # a __repr__ of somebody
         return f"<{type(value).__name__}>"
+
+
+_PACKAGE = __file__.rpartition("errors.py")[0]
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warns at the user's line: the innermost frame outside of this package."""
+    level = 2
+    frame = sys._getframe(1)  # who calls this is level 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 def suggestion(name: str, candidates) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +22,7 @@ from mithril.connection import (
     kinds_of,
     truth,
 )
-from mithril.errors import ArgumentError, MithrilWarning, SignatureError, shown
+from mithril.errors import ArgumentError, MithrilWarning, SignatureError, shown, warn
 from mithril.types import Dtype
 
 # Handles by tag: a node of the engine knows the tag of its Python object.
@@ -215,11 +214,10 @@ class Model:
     def _warn_of_hidden(self, values: Iterable[Any]) -> None:
         for value in values:
             if type(value) is str and hasattr(type(self), value):
-                warnings.warn(
+                warn(
                     f"a wire named {value!r} is reached by model[{value!r}] only: models have a"
                     " member of that name",
                     MithrilWarning,
-                    stacklevel=3,
                 )
 
     @public

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import secrets
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from mithril.errors import (
     UnusedKeyWarning,
     UnusedParamsWarning,
     suggestion,
+    warn,
 )
 
 Params = dict[str, Any]
@@ -159,7 +159,7 @@ class PhysicalModel:
         One output is returned as an array, several as a dictionary.
         """
         if not self.output_keys:
-            warnings.warn("this model has no outputs", EmptyModelWarning, stacklevel=2)
+            warn("this model has no outputs", EmptyModelWarning)
             return {}
         try:
             bound = self.__signature__.bind(*data, **named).arguments
@@ -344,7 +344,7 @@ class PhysicalModel:
         if self._settings.strict and category in (UnusedKeyWarning, UnusedParamsWarning):
             raise KeyNotFound(f"evaluate: {text}")
         self._told.add(text)
-        warnings.warn(text, category, stacklevel=5)
+        warn(text, category)
 
     # --- gradients ----------------------------------------------------------------------------
     def _check_gradients_allowed(self) -> None:

@@ -233,8 +233,9 @@ def test_missing_keys_are_named_beside_near_misses(backend):
 @pytest.mark.device
 def test_extra_keys_warn_once():
     pm = ml.compile(model(), ml.NumpyBackend())
-    with pytest.warns(UnusedParamsWarning, match="'extra'"):
+    with pytest.warns(UnusedParamsWarning, match="'extra'") as caught:
         pm.evaluate({**PARAMS, "extra": B}, {"input": X})
+    assert caught[0].filename == __file__
     with pytest.warns(UnusedKeyWarning, match="'inputs'.*'input'"):
         pm.evaluate(PARAMS, {"input": X, "inputs": X})
     with warnings.catch_warnings():
