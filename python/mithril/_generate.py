@@ -169,7 +169,7 @@ def stub_text(op: dict) -> str:
     text = f"class {op['python_name']}(OperatorModel):\n    def __init__({head}) -> None: ...\n"
     if not is_list_of_keys(op):
         wires = ", ".join(["self", *(f"{n}: typing.Any = ..." for n in op["connect_order"])])
-        text += f"    def connect({wires}) -> ExtendInfo: ...  # type: ignore[override]\n"
+        text += f"    def connect({wires}) -> ExtendInfo: ...\n"
     return text + "".join(f"{alias} = {op['python_name']}\n" for alias in op["python_aliases"])
 
 
