@@ -16,13 +16,13 @@ enum class ErrorKind : uint8_t {
   kDType,        // DTypeError(TypeError): element kinds, dtypes, kinds of value
   kValue,        // ArgumentError(ValueError): a value that no rule of shape or dtype covers
   kKey,          // KeyNotFound(KeyError): unknown or missing names
-  kName,         // NameError_(KeyError, ValueError): names taken, reserved or malformed
+  kName,         // WireNameError(KeyError, ValueError): names taken, reserved or malformed
   kFrozen,       // FrozenModelError(AttributeError)
   kCycle,        // CycleError(KeyError, ValueError)
   kMultiWrite,   // MultiWriteError(ValueError, KeyError)
   kParse,        // ParseError(ValueError)
-  kIndex,        // IndexError_(IndexError): an index out of bounds in data
-  kOverflow,     // OverflowError_(OverflowError)
+  kIndex,        // DataIndexError(IndexError): an index out of bounds in data
+  kOverflow,     // DataOverflowError(OverflowError)
   kMemory,       // MemoryError
   kUnsupported,  // UnsupportedError(NotImplementedError)
   kDevice,       // DeviceNotAvailable(RuntimeError)

@@ -61,7 +61,7 @@ core::Status verify(const Program& program);
 ///   }
 std::string print(const Program& program);
 
-/// Work per point of the domain and per row, for cost estimates. A macro counts as its expansion.
+/// Work per point of the domain and per row, for cost estimates. A macro counts as one operation.
 struct Statistics {
   int64_t lane_operations = 0;
   int64_t row_operations = 0;
