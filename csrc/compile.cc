@@ -26,8 +26,7 @@ core::Result<ir::Graph> Compiled::gradient(const passes::DifferentiateOptions& r
 core::Result<ir::Graph> Compiled::step(const passes::DifferentiateOptions& request,
                                        const passes::Optimizer& optimizer) const {
   MITHRIL_ASSIGN(const ir::Graph gradient, passes::differentiate(typed, request));
-  MITHRIL_ASSIGN(const ir::Graph graph,
-                 passes::append_optimizer(gradient, optimizer, request.wrt));
+  MITHRIL_ASSIGN(const ir::Graph graph, passes::append_optimizer(gradient, optimizer, request.wrt));
   return passes::optimize(graph, options.target, options.passes);
 }
 

@@ -1,7 +1,7 @@
 // Compiling and running: what `python/mithril/compile.py` and the CPU backend are made of.
-#include <pybind11/numpy.h>
-
 #include <unordered_map>
+
+#include <pybind11/numpy.h>
 
 #include "backends/cpu/target.h"
 #include "bindings/model_arguments.h"
@@ -199,8 +199,8 @@ py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   out["role"] = roles[static_cast<int>(key.role)];
   out["trainable"] = key.trainable;
   out["is_tensor"] = type != nullptr ? type->is_tensor : key.kinds.is_tensor();
-  out["dtype"] = type != nullptr && type->is_tensor ? from_dtype(type->dtype)
-                                                    : py::object(py::none());
+  out["dtype"] =
+      type != nullptr && type->is_tensor ? from_dtype(type->dtype) : py::object(py::none());
   out["type"] = infer::to_string(key.kinds);
   out["init"] = inits[static_cast<int>(key.init.kind)];
   out["initial"] = key.initial ? py::make_tuple(from_host(*key.initial)) : py::tuple();

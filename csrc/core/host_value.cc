@@ -1,10 +1,10 @@
 #include "core/host_value.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <bit>
 #include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/tensor_data.h"
 

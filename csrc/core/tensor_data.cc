@@ -24,8 +24,8 @@ uint16_t round_to_16(double value, int fraction, int exponent_bits) {
   const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
   const double scaled = std::nearbyint(std::ldexp(magnitude, fraction - exponent));
   // `scaled` counts units of the last place; a carry moves into the exponent by itself.
-  const auto units = static_cast<int64_t>(scaled) +
-                     (static_cast<int64_t>(exponent + bias - 1) << fraction);
+  const auto units =
+      static_cast<int64_t>(scaled) + (static_cast<int64_t>(exponent + bias - 1) << fraction);
   if (units >= infinity) return static_cast<uint16_t>(sign | infinity);
   return static_cast<uint16_t>(sign | units);
 }

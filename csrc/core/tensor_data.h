@@ -15,8 +15,7 @@ void append_element(TensorData& data, const HostValue& number);
 HostValue element(const TensorData& data, size_t index);
 
 /// The literal in another dtype (itself when that is its own).
-std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData> data,
-                                               DType dtype);
+std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData> data, DType dtype);
 
 /// Conversions between float32 and the two 16-bit formats, to nearest even.
 uint16_t to_float16(double value);

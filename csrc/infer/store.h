@@ -505,7 +505,7 @@ class Store {
   uint64_t steps_ = 0;
 
   uint32_t bindings_made_ = 0;        // seqs bound so far: tells whether a unification did anything
-  std::vector<uint32_t> wake_marks_;        // by cell: round of the last wake
+  std::vector<uint32_t> wake_marks_;  // by cell: round of the last wake
   std::vector<uint32_t> shape_wake_marks_;  // by shape
   uint32_t wake_round_ = 0;
   ShapeNames error_names_;

@@ -28,9 +28,9 @@ struct Value {
 /// An operand of a call: a value, a host value (stored as an attribute), or none.
 struct Operand {
   Operand() = default;
-  Operand(Value v) : value(v) {}                       // NOLINT
-  Operand(HostValue h) : host(std::move(h)) {}         // NOLINT
-  Operand(double h) : host(HostValue(h)) {}            // NOLINT
+  Operand(Value v) : value(v) {}                // NOLINT
+  Operand(HostValue h) : host(std::move(h)) {}  // NOLINT
+  Operand(double h) : host(HostValue(h)) {}     // NOLINT
   Value value;
   std::optional<HostValue> host;
 };
@@ -65,7 +65,7 @@ class Builder {
   Value constant(std::shared_ptr<const core::TensorData> data);
 
   // What the body of a composite op sees: the node that is being replaced.
-  Value in(std::string_view name) const;         // none where absent
+  Value in(std::string_view name) const;  // none where absent
   bool has(std::string_view name) const { return static_cast<bool>(in(name)); }
   /// The attribute (or known key) as host value.
   const HostValue& attr(std::string_view name) const;
@@ -129,9 +129,9 @@ Value apply(std::string_view op, std::initializer_list<Operand> operands, Attrs 
 
 // Arithmetic reads as written. A double operand takes the type of the other one.
 Value operator-(Value a);
-#define MITHRIL_BINARY_OPERATOR(symbol, op)                                           \
-  inline Value operator symbol(Value a, Value b) { return apply(op, {a, b}); }        \
-  inline Value operator symbol(Value a, double b) { return apply(op, {a, b}); }       \
+#define MITHRIL_BINARY_OPERATOR(symbol, op)                                     \
+  inline Value operator symbol(Value a, Value b) { return apply(op, {a, b}); }  \
+  inline Value operator symbol(Value a, double b) { return apply(op, {a, b}); } \
   inline Value operator symbol(double a, Value b) { return apply(op, {a, b}); }
 MITHRIL_BINARY_OPERATOR(+, "add")
 MITHRIL_BINARY_OPERATOR(-, "subtract")
@@ -141,23 +141,25 @@ MITHRIL_BINARY_OPERATOR(/, "divide")
 
 #define MITHRIL_UNARY(name) \
   inline Value name(Value x) { return apply(#name, {x}); }
-MITHRIL_UNARY(exp) MITHRIL_UNARY(log) MITHRIL_UNARY(log1p) MITHRIL_UNARY(expm1)
-MITHRIL_UNARY(sqrt) MITHRIL_UNARY(square) MITHRIL_UNARY(sin) MITHRIL_UNARY(cos)
-MITHRIL_UNARY(tanh) MITHRIL_UNARY(sigmoid) MITHRIL_UNARY(erf) MITHRIL_UNARY(abs)
-MITHRIL_UNARY(sign) MITHRIL_UNARY(logical_not)
+MITHRIL_UNARY(exp)
+MITHRIL_UNARY(log) MITHRIL_UNARY(log1p) MITHRIL_UNARY(expm1) MITHRIL_UNARY(sqrt)
+    MITHRIL_UNARY(square) MITHRIL_UNARY(sin) MITHRIL_UNARY(cos) MITHRIL_UNARY(tanh)
+        MITHRIL_UNARY(sigmoid) MITHRIL_UNARY(erf) MITHRIL_UNARY(abs) MITHRIL_UNARY(sign)
+            MITHRIL_UNARY(logical_not)
 #undef MITHRIL_UNARY
 
-#define MITHRIL_BINARY(name)                                                   \
-  inline Value name(Value a, Value b) { return apply(#name, {a, b}); }         \
-  inline Value name(Value a, double b) { return apply(#name, {a, b}); }        \
+#define MITHRIL_BINARY(name)                                            \
+  inline Value name(Value a, Value b) { return apply(#name, {a, b}); }  \
+  inline Value name(Value a, double b) { return apply(#name, {a, b}); } \
   inline Value name(double a, Value b) { return apply(#name, {a, b}); }
-MITHRIL_BINARY(maximum) MITHRIL_BINARY(minimum) MITHRIL_BINARY(power)
-MITHRIL_BINARY(equal) MITHRIL_BINARY(not_equal) MITHRIL_BINARY(less)
-MITHRIL_BINARY(less_equal) MITHRIL_BINARY(greater) MITHRIL_BINARY(greater_equal)
-MITHRIL_BINARY(matmul) MITHRIL_BINARY(logical_and) MITHRIL_BINARY(logical_or)
+                MITHRIL_BINARY(maximum) MITHRIL_BINARY(minimum) MITHRIL_BINARY(power)
+                    MITHRIL_BINARY(equal) MITHRIL_BINARY(not_equal) MITHRIL_BINARY(less)
+                        MITHRIL_BINARY(less_equal) MITHRIL_BINARY(greater)
+                            MITHRIL_BINARY(greater_equal) MITHRIL_BINARY(matmul)
+                                MITHRIL_BINARY(logical_and) MITHRIL_BINARY(logical_or)
 #undef MITHRIL_BINARY
 
-Value where(Value condition, Operand a, Operand b);
+                                    Value where(Value condition, Operand a, Operand b);
 Value cast(Value x, DType dtype);
 /// Reductions over `axis` (int, tuple or none = all).
 Value sum(Value x, HostValue axis, bool keepdim = false);

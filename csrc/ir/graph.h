@@ -49,10 +49,10 @@ enum class Role : uint8_t { kData, kParam, kState, kCotangent };
 
 struct ValueInfo {
   Type type;
-  NodeId node = kNoNode;     // the producer; kNoNode for graph inputs
-  int32_t result = 0;        // which of its results
-  std::string name;          // inputs: the key; else a label or ""
-  Role role = Role::kData;   // inputs only
+  NodeId node = kNoNode;    // the producer; kNoNode for graph inputs
+  int32_t result = 0;       // which of its results
+  std::string name;         // inputs: the key; else a label or ""
+  Role role = Role::kData;  // inputs only
   /// Host values that are known, with sizes as expressions: {b, 4} for shape of f32[b, 4].
   std::optional<HostValue> host;
 };

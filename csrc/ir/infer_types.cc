@@ -181,9 +181,8 @@ core::Result<std::optional<HostValue>> host_result_value(const OpDef& op, Graph&
 }
 
 bool has_tensor_operand(const Graph& graph, std::span<const ValueId> operands) {
-  return std::any_of(operands.begin(), operands.end(), [&](ValueId id) {
-    return id != kNoValue && graph.type(id).is_tensor;
-  });
+  return std::any_of(operands.begin(), operands.end(),
+                     [&](ValueId id) { return id != kNoValue && graph.type(id).is_tensor; });
 }
 
 // What the rule is told of each operand, key and attribute.
@@ -244,8 +243,8 @@ core::Result<std::vector<infer::Inferred>> run_rule(const OpDef& op, Graph& grap
   std::vector<std::string_view> outputs;
   for (const OutputDef& output : op.outputs) outputs.emplace_back(output.name);
   std::vector<infer::Inferred> results;
-  MITHRIL_RETURN_IF_ERROR(infer::infer_forward(op.name, op.shape_rule, ports.ports, outputs,
-                                               graph.dims, results));
+  MITHRIL_RETURN_IF_ERROR(
+      infer::infer_forward(op.name, op.shape_rule, ports.ports, outputs, graph.dims, results));
   return results;
 }
 
@@ -274,13 +273,13 @@ HostType host_type_of(const infer::Inferred& inferred) {
 
 }  // namespace
 
-core::Result<Inferred> infer_types(const OpDef& op, Graph& graph,
-                                   std::span<const ValueId> operands, const Attrs& attrs) {
+core::Result<Inferred> infer_types(const OpDef& op, Graph& graph, std::span<const ValueId> operands,
+                                   const Attrs& attrs) {
   Inferred out;
   const bool tensors = has_tensor_operand(graph, operands);
   const bool host_only =
-      (!tensors && op.host) || (!op.outputs.empty() &&
-                                op.outputs.front().dtype.result == DTypeRule::Result::kHost);
+      (!tensors && op.host) ||
+      (!op.outputs.empty() && op.outputs.front().dtype.result == DTypeRule::Result::kHost);
   if (host_only) {
     MITHRIL_ASSIGN(auto value, host_result_value(op, graph, operands, attrs));
     if (value) {
@@ -306,8 +305,7 @@ core::Result<Inferred> infer_types(const OpDef& op, Graph& graph,
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     infer::Inferred& result = results[i];
     if (result.is_tensor) {
-      const DType dtype =
-          result_type(op, op.outputs[i].dtype, graph, operands, attrs, compute);
+      const DType dtype = result_type(op, op.outputs[i].dtype, graph, operands, attrs, compute);
       out.types.push_back(Type::tensor(dtype, std::move(result.shape)));
       out.hosts.emplace_back();
     } else {

@@ -24,7 +24,7 @@ DType compute_type(const OpDef& op, const Graph& graph, std::span<const ValueId>
 bool is_promoted(const OpDef& op, const InputDef& input);
 
 /// New symbols are added to `graph.dims` only. Errors name the op, shapes and dtypes.
-core::Result<Inferred> infer_types(const OpDef& op, Graph& graph,
-                                   std::span<const ValueId> operands, const Attrs& attrs);
+core::Result<Inferred> infer_types(const OpDef& op, Graph& graph, std::span<const ValueId> operands,
+                                   const Attrs& attrs);
 
 }  // namespace mithril::ir

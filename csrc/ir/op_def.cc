@@ -43,8 +43,8 @@ const InputDef* OpDef::find_input(std::string_view input) const {
 }
 
 bool OpDef::has_attr(std::string_view attr) const {
-  const bool declared = std::any_of(attrs.begin(), attrs.end(),
-                                    [&](const AttrDef& a) { return a.name == attr; });
+  const bool declared =
+      std::any_of(attrs.begin(), attrs.end(), [&](const AttrDef& a) { return a.name == attr; });
   const InputDef* input = find_input(attr);
   return declared || (input != nullptr && input->is_key);
 }
@@ -99,8 +99,7 @@ OpDefBuilder& OpDefBuilder::input(std::string name, infer::KindSet kinds) {
   return *this;
 }
 
-OpDefBuilder& OpDefBuilder::input(std::string name, infer::KindSet kinds,
-                                  HostValue default_value) {
+OpDefBuilder& OpDefBuilder::input(std::string name, infer::KindSet kinds, HostValue default_value) {
   input(std::move(name), kinds);
   def_.inputs.back().default_value = std::move(default_value);
   return *this;
@@ -210,8 +209,7 @@ OpDefBuilder& OpDefBuilder::rule(infer::Rule rule) {
 }
 
 OpDefBuilder& OpDefBuilder::compose(std::function<Value(Builder&)> body) {
-  return compose_many(
-      [body = std::move(body)](Builder& b) { return std::vector<Value>{body(b)}; });
+  return compose_many([body = std::move(body)](Builder& b) { return std::vector<Value>{body(b)}; });
 }
 
 OpDefBuilder& OpDefBuilder::compose_many(ComposeFn body) {

@@ -26,26 +26,26 @@ struct OpDef;
 /// take part in the computation are cast to one *compute type* by assign_dtypes.
 struct DTypeRule {
   enum class Compute : uint8_t {
-    kKeep,          // operands stay as they are
-    kPromote,       // all promoted operands get their common type
-    kPromoteFloat,  // as kPromote; bool and integers become the backend's float type
-    kPromoteInt,    // as kPromote; bool and integers become the target's default integer (sums)
+    kKeep,           // operands stay as they are
+    kPromote,        // all promoted operands get their common type
+    kPromoteFloat,   // as kPromote; bool and integers become the backend's float type
+    kPromoteInt,     // as kPromote; bool and integers become the target's default integer (sums)
     kPromoteNumber,  // as kPromote; bool becomes the target's default integer (// ** << >>)
   };
   enum class Result : uint8_t {
-    kCompute,       // the compute type
-    kSameAs,        // the type of one operand
+    kCompute,  // the compute type
+    kSameAs,   // the type of one operand
     kBool,
-    kDefaultInt,    // indices and sizes
+    kDefaultInt,  // indices and sizes
     kDefaultFloat,
-    kAttr,          // a dtype attribute; none: `fallback`
-    kHost,          // the result is a host value
-    kOfValue,       // the type of the host value `value` or `input`: literals have one, numbers
-                    // the default one of their kind
+    kAttr,     // a dtype attribute; none: `fallback`
+    kHost,     // the result is a host value
+    kOfValue,  // the type of the host value `value` or `input`: literals have one, numbers
+               // the default one of their kind
   };
   Result result = Result::kCompute;
-  std::string name;                            // kSameAs: operand; kAttr: attribute
-  Result fallback = Result::kDefaultFloat;     // kAttr without a value
+  std::string name;                         // kSameAs: operand; kAttr: attribute
+  Result fallback = Result::kDefaultFloat;  // kAttr without a value
 };
 
 /// Shorthands for `.output(name, rule)`.
@@ -62,17 +62,17 @@ struct Init {
   enum class Kind : uint8_t { kNone, kUniformFanIn, kNormal, kZeros, kOnes };
   Kind kind = Kind::kNone;
   /// kUniformFanIn: U(±1/sqrt(fan_in)), fan_in = product of these dims of `fan_in_of`.
-  std::string fan_in_of;       // the input whose shape counts ("" = this one)
+  std::string fan_in_of;  // the input whose shape counts ("" = this one)
   std::vector<int> fan_in_dims;
 };
 
 struct InputDef {
   std::string name;
   infer::KindSet kinds;
-  bool is_key = false;        // `.key`: a host default; attribute when known, operand when wired
-  bool variadic = false;      // a list or tuple of operands; the last input
-  bool optional = false;      // may be absent
-  std::string when;           // optional: the bool attribute that says whether it exists
+  bool is_key = false;    // `.key`: a host default; attribute when known, operand when wired
+  bool variadic = false;  // a list or tuple of operands; the last input
+  bool optional = false;  // may be absent
+  std::string when;       // optional: the bool attribute that says whether it exists
   bool trainable = false;
   std::optional<HostValue> default_value;
   Init init;
@@ -122,7 +122,7 @@ struct HostCall {
   std::span<const HostValue> operands;  // none where absent
   const Attrs& attrs;
   DimTable& dims;
-  std::span<const Type> types;          // of the operands (shape of x needs no value of x)
+  std::span<const Type> types;  // of the operands (shape of x needs no value of x)
 };
 
 using ComposeFn = std::function<std::vector<Value>(Builder&)>;
@@ -139,11 +139,11 @@ using HostFn = std::function<core::Result<HostValue>(const HostCall&)>;
 
 struct OpDef {
   OpId id = -1;
-  std::string name;                  // "log1p": graphs, backends
-  std::string python_name;           // "Log1p"; "" = no class
+  std::string name;                         // "log1p": graphs, backends
+  std::string python_name;                  // "Log1p"; "" = no class
   std::vector<std::string> aliases;         // further function names: "reduce_sum"
   std::vector<std::string> python_aliases;  // further class names
-  std::string family;                // file of the block: "activation"
+  std::string family;                       // file of the block: "activation"
   std::string doc, formula;
   std::vector<InputDef> inputs;
   std::vector<AttrDef> attrs;
@@ -152,30 +152,30 @@ struct OpDef {
   std::vector<std::string> connect_order;  // default: inputs, outputs
   std::vector<std::string> canonical_inputs;
   DTypeRule::Compute compute = DTypeRule::Compute::kKeep;
-  std::vector<std::string> promoted;       // which inputs; empty = all tensor inputs
-  infer::Rule shape_rule;                  // empty: elementwise broadcast of all tensor inputs
-  infer::Rule full_rule;                   // made by the registry: kinds, then shape_rule
+  std::vector<std::string> promoted;  // which inputs; empty = all tensor inputs
+  infer::Rule shape_rule;             // empty: elementwise broadcast of all tensor inputs
+  infer::Rule full_rule;              // made by the registry: kinds, then shape_rule
   BodyKind body = BodyKind::kNone;
-  std::string kernel;                      // kKernel: name in reference/
+  std::string kernel;  // kKernel: name in reference/
   ComposeFn compose;
   /// Ops with another body: the nodes that `compose` replaces when the target has no function for
   /// the op; the others run as they are.
   std::function<bool(const Graph&, const Node&)> expands;
   PointwiseFn pointwise;
-  HostFn host;                             // also beside another body: folding of host operands
+  HostFn host;  // also beside another body: folding of host operands
   GradientFn gradient;
   bool differentiable = true;
   bool has_kinks = false;
   bool commutative = false;
-  bool random = false;                     // never merged, never folded
+  bool random = false;                           // never merged, never folded
   std::vector<std::pair<double, double>> kinks;  // unary: (input, gradient there)
-  std::vector<double> points;              // unary samples that are always included
+  std::vector<double> points;                    // unary samples that are always included
   std::vector<Sample> samples;
   std::vector<ErrorSample> error_samples;
 
-  int input_index(std::string_view name) const;   // -1 if absent
+  int input_index(std::string_view name) const;  // -1 if absent
   int output_index(std::string_view name) const;
-  bool has_attr(std::string_view name) const;     // attribute or key
+  bool has_attr(std::string_view name) const;  // attribute or key
   const InputDef* find_input(std::string_view name) const;
   bool is_elementwise() const { return body == BodyKind::kPointwise; }
 };
@@ -251,7 +251,9 @@ class OpFamily {
  public:
   OpFamily(class Registry& registry, std::string name) : registry_(registry), name_(name) {}
   OpDefBuilder def(std::string name) { return OpDefBuilder(*this, std::move(name)); }
-  class Registry& registry() { return registry_; }
+  class Registry& registry() {
+    return registry_;
+  }
   const std::string& name() const { return name_; }
 
  private:

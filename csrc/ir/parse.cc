@@ -77,8 +77,8 @@ class Parser {
     return accept(token) ? Status() : expected("'" + std::string(token) + "'");
   }
   static bool is_word(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || c == '.' || c == '$';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '$';
   }
   std::string_view word() {
     skip();
@@ -440,8 +440,7 @@ class Parser {
     for (size_t i = 0; i < names.size(); ++i) {
       Type& inferred = graph_.value(results[i].id).type;
       if (!adopt(inferred, types[i])) {
-        return error(fmt::format("{} infers {}, not {}", op.name,
-                                 to_string(inferred, graph_.dims),
+        return error(fmt::format("{} infers {}, not {}", op.name, to_string(inferred, graph_.dims),
                                  to_string(types[i], graph_.dims)));
       }
       if (!labels_.emplace(names[i], results[i].id).second) {

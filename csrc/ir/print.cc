@@ -20,9 +20,7 @@ bool is_plain_name(std::string_view name) {
 
 std::string quoted(const std::string& name) { return core::to_string(HostValue(name)); }
 
-std::string name_text(const std::string& name) {
-  return is_plain_name(name) ? name : quoted(name);
-}
+std::string name_text(const std::string& name) { return is_plain_name(name) ? name : quoted(name); }
 
 class Printer {
  public:
@@ -37,8 +35,8 @@ class Printer {
   std::string run() {
     out_ = "graph " + name_text(graph_.name.empty() ? "model" : graph_.name);
     if (graph_.is_concrete()) {
-      out_ += fmt::format("<{}, {}>", short_name(graph_.default_float),
-                          short_name(graph_.default_int));
+      out_ +=
+          fmt::format("<{}, {}>", short_name(graph_.default_float), short_name(graph_.default_int));
     }
     print_inputs();
     for (const Node& node : graph_.nodes) print_node(node);

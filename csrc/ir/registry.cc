@@ -39,7 +39,8 @@ core::Result<OpId> Registry::add(OpDef def, bool override_existing) {
                       "too many op definitions ({})", id);
   }
   if (chunks_[chunk].load(std::memory_order_relaxed) == nullptr) {
-    chunks_[chunk].store(new std::atomic<const OpDef*>[kChunk]{}, std::memory_order_release);
+    chunks_[chunk].store(
+        new std::atomic<const OpDef*>[kChunk] {}, std::memory_order_release);
   }
   const auto previous = names->ids.find(def.name);
   if (previous != names->ids.end()) std::erase(names->order, previous->second);

@@ -10,12 +10,12 @@ namespace mithril::ir {
 struct OpDef;
 
 struct Target {
-  std::string name;                                    // "cpu", "numpy", "torch" …
-  core::DType default_float = core::DType::kFloat32;   // of the backend instance
+  std::string name;                                   // "cpu", "numpy", "torch" …
+  core::DType default_float = core::DType::kFloat32;  // of the backend instance
   core::DType default_int = core::DType::kInt64;
-  std::set<std::string, std::less<>> keeps_whole;      // composites with a lowering of their own
-  bool decompose_all = false;                          // deterministic="portable"
-  bool is_native = false;                              // runs plans; else source text is emitted
+  std::set<std::string, std::less<>> keeps_whole;  // composites with a lowering of their own
+  bool decompose_all = false;                      // deterministic="portable"
+  bool is_native = false;                          // runs plans; else source text is emitted
   bool keeps(const OpDef& op) const;
 };
 

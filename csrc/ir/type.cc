@@ -25,7 +25,7 @@ HostType type_of(const HostValue& value) {
 namespace {
 
 std::string to_string(const HostType& type) {
-  static constexpr const char* kNames[] = {"none",  "bool",     "int",   "float", "str",
+  static constexpr const char* kNames[] = {"none",  "bool",  "int",      "float", "str",
                                            "dtype", "slice", "ellipsis", "tuple", "opaque"};
   std::string out = kNames[static_cast<size_t>(type.tag)];
   if (type.tag != HostType::Tag::kTuple) return out;

@@ -17,8 +17,18 @@ using Shape = std::vector<Dim>;
 
 /// Kind of a host value. Tuples know their items; depth is at most HostValue::kMaxDepth.
 struct HostType {
-  enum class Tag : uint8_t { kNone, kBool, kInt, kFloat, kStr, kDType, kSlice, kEllipsis, kTuple,
-                             kOpaque };
+  enum class Tag : uint8_t {
+    kNone,
+    kBool,
+    kInt,
+    kFloat,
+    kStr,
+    kDType,
+    kSlice,
+    kEllipsis,
+    kTuple,
+    kOpaque
+  };
   Tag tag = Tag::kNone;
   std::vector<HostType> items;
   bool operator==(const HostType&) const = default;

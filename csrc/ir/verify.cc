@@ -78,8 +78,8 @@ class Verifier {
     if (inferred.dtype != written.dtype || inferred.rank() != written.rank()) return false;
     for (size_t i = 0; i < written.rank(); ++i) {
       const Dim dim = inferred.shape[i];
-      const bool open = !dim.known() && scratch_.dims.is_symbol(dim) &&
-                        !scratch_.dims.is_named(dim);
+      const bool open =
+          !dim.known() && scratch_.dims.is_symbol(dim) && !scratch_.dims.is_named(dim);
       if (!open && dim != written.shape[i]) return false;
     }
     return true;

@@ -371,8 +371,7 @@ void define_logical(OpFamily& ops) {
       .with(at({{"cond", {2, 3}}, {"input1", {2, 3}}, {"input2", {2, 3}}}))
       .with(at({{"cond", {3, 1}}, {"input1", {4}}, {"input2", {}}}))
       .with(at({{"cond", {0, 3}}, {"input1", {3}}, {"input2", {1, 1}}}))
-      .rejects(at({{"cond", {2, 3}}, {"input1", {4}}, {"input2", {}}}),
-               "must broadcast");
+      .rejects(at({{"cond", {2, 3}}, {"input1", {4}}, {"input2", {}}}), "must broadcast");
 
   unary_cases(ops.def("isnan")
                   .python("IsNan")

@@ -20,8 +20,8 @@ bool takes(const ir::OpDef& op, std::string_view input) { return op.input_index(
 std::vector<std::string> slots_of(const ir::OpDef& op) {
   std::vector<std::string> out;
   for (const ir::InputDef& input : op.inputs) {
-    const bool slot = input.name != "param" && input.name != "grad" && input.name != "t" &&
-                      input.name != "lr";
+    const bool slot =
+        input.name != "param" && input.name != "grad" && input.name != "t" && input.name != "lr";
     if (slot && !input.is_key) out.push_back(input.name);
   }
   return out;

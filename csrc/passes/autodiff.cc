@@ -66,9 +66,9 @@ class Differentiator {
     }
     for (const Node& node : graph_.nodes) {
       const OpDef& op = ir::Registry::global().get(node.op);
-      const bool reached = op.differentiable &&
-                           std::any_of(node.operands.begin(), node.operands.end(),
-                                       [&](ValueId id) { return depends(id); });
+      const bool reached =
+          op.differentiable && std::any_of(node.operands.begin(), node.operands.end(),
+                                           [&](ValueId id) { return depends(id); });
       if (!reached) continue;
       for (const ValueId id : node.results) {
         depends_[static_cast<size_t>(id)] = is_differentiable(graph_.type(id));
@@ -108,8 +108,7 @@ class Differentiator {
                         to_string(type, graph_.dims));
     }
     const Value cotangent = unit ? ir::ones_like(builder_.value(id))
-                                 : builder_.input("cotangent." + name, type,
-                                                  ir::Role::kCotangent);
+                                 : builder_.input("cotangent." + name, type, ir::Role::kCotangent);
     add(id, cotangent);
     return {};
   }
@@ -172,15 +171,14 @@ class Differentiator {
   ir::Graph graph_;
   const DifferentiateOptions& options_;
   ir::Builder builder_;
-  std::vector<ValueId> wrt_;        // the inputs that options_.wrt names
-  std::vector<bool> depends_;       // by value, for the forward part
-  std::vector<Value> cotangents_;   // by value, for the forward part
+  std::vector<ValueId> wrt_;       // the inputs that options_.wrt names
+  std::vector<bool> depends_;      // by value, for the forward part
+  std::vector<Value> cotangents_;  // by value, for the forward part
 };
 
 }  // namespace
 
-core::Result<ir::Graph> differentiate(const ir::Graph& graph,
-                                      const DifferentiateOptions& options) {
+core::Result<ir::Graph> differentiate(const ir::Graph& graph, const DifferentiateOptions& options) {
   MITHRIL_ASSIGN(ir::Graph expanded, decompose_if(graph, [](const OpDef& op) {
                    return op.differentiable && !op.gradient;
                  }));

@@ -13,7 +13,7 @@ struct DifferentiateOptions {
   std::vector<std::string> wrt;      // which inputs get gradients
   /// Outputs whose cotangent is 1 everywhere: no input is made for them.
   std::vector<std::string> unit;
-  bool keep_outputs = true;          // the forward results stay outputs
+  bool keep_outputs = true;  // the forward results stay outputs
 };
 
 /// Before: graph f(%x: f32[b, 4]) {  %0 = tanh(%x) …  return y=%0 }

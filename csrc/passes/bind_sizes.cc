@@ -1,8 +1,8 @@
 #include "passes/bind_sizes.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
+
+#include <fmt/ranges.h>
 
 namespace mithril::passes {
 
@@ -16,9 +16,8 @@ namespace {
 
 Status clash(const ir::Graph& graph, ir::ValueId input, const std::vector<int64_t>& sizes) {
   const ir::ValueInfo& info = graph.value(input);
-  return core::fail(ErrorKind::kShape, Code::kShapeData,
-                    "'{}' must have shape {}, got [{}]", info.name,
-                    ir::to_string(info.type.shape, graph.dims), fmt::join(sizes, ", "));
+  return core::fail(ErrorKind::kShape, Code::kShapeData, "'{}' must have shape {}, got [{}]",
+                    info.name, ir::to_string(info.type.shape, graph.dims), fmt::join(sizes, ", "));
 }
 
 // Sizes that are a plain a·x + b give x; the others are checked when every symbol is known.
@@ -82,8 +81,8 @@ class Binder {
 
   Status unknown(Dim dim, const std::string& where) const {
     return core::fail(ErrorKind::kShape, Code::kShapeUnknown,
-                      "the size '{}'{} has no valid value for these inputs",
-                      from_.dims.print(dim), where.empty() ? "" : " of '" + where + "'");
+                      "the size '{}'{} has no valid value for these inputs", from_.dims.print(dim),
+                      where.empty() ? "" : " of '" + where + "'");
   }
 
   // Depth is bounded by HostValue::kMaxDepth.
@@ -97,8 +96,8 @@ class Binder {
     }
     if (value.is_slice()) {
       const core::Slice& s = value.as_slice();
-      return HostValue(core::Slice{bind(s.start, depth + 1), bind(s.stop, depth + 1),
-                                   bind(s.step, depth + 1)});
+      return HostValue(
+          core::Slice{bind(s.start, depth + 1), bind(s.stop, depth + 1), bind(s.step, depth + 1)});
     }
     if (!value.is_sequence()) return value;
     HostValue::Tuple items;
@@ -113,8 +112,8 @@ class Binder {
 
 }  // namespace
 
-core::Result<std::vector<int64_t>> solve_symbols(
-    const ir::Graph& graph, std::span<const std::vector<int64_t>> sizes) {
+core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
+                                                 std::span<const std::vector<int64_t>> sizes) {
   std::vector<int64_t> symbols(graph.dims.symbol_count(), -1);
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     if (!graph.type(graph.inputs[i]).is_tensor) continue;

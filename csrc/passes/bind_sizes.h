@@ -11,8 +11,8 @@ namespace mithril::passes {
 /// Solves the symbols of the inputs' shapes from concrete sizes (`sizes[i]` belongs to
 /// graph.inputs[i]; empty for host inputs). By symbol index; -1 where no input tells. A clash is
 /// an error that names the input, the size, and what it must be.
-core::Result<std::vector<int64_t>> solve_symbols(
-    const ir::Graph& graph, std::span<const std::vector<int64_t>> sizes);
+core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
+                                                 std::span<const std::vector<int64_t>> sizes);
 
 /// Before: %0 = reshape(%x, shape=('2*N', 3)) : f32['2*N', 3]     After, N = 4: (8, 3) : f32[8, 3]
 /// Every symbol that a type or an attribute mentions must have a value.

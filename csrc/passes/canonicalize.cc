@@ -66,8 +66,7 @@ std::optional<Value> resolve_sum_to(const Site& site) {
 HostValue shape_value(const Shape& shape) {
   HostValue::Tuple dims;
   for (const Dim dim : shape) {
-    dims.push_back(dim.known() ? HostValue(dim.value())
-                               : HostValue(core::SymbolicInt{dim.id()}));
+    dims.push_back(dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()}));
   }
   return HostValue::tuple(std::move(dims));
 }

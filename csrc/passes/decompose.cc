@@ -44,9 +44,8 @@ core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
   ir::Graph current = graph;
   for (int round = 0; round < kMostRounds; ++round) {
     const ir::Registry& registry = ir::Registry::global();
-    const bool any = std::any_of(current.nodes.begin(), current.nodes.end(), [&](const Node& n) {
-      return is_expandable(current, n, expand);
-    });
+    const bool any = std::any_of(current.nodes.begin(), current.nodes.end(),
+                                 [&](const Node& n) { return is_expandable(current, n, expand); });
     if (!any) return current;
     Rewriter rewriter(current);
     for (const Node& node : current.nodes) {

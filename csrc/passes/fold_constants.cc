@@ -119,7 +119,7 @@ class Folder {
   }
 
   const ir::Graph& graph_;
-  std::vector<bool> constant_;    // by value
+  std::vector<bool> constant_;  // by value
   std::vector<ValueId> frontier_;
 };
 

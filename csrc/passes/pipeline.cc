@@ -54,8 +54,7 @@ class Pipeline {
               const ir::Graph& result) {
     if (options_.records == nullptr) return;
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    options_.records->push_back(
-        {std::string(name), time.count(), print(result) != print(graph_)});
+    options_.records->push_back({std::string(name), time.count(), print(result) != print(graph_)});
   }
 
   void check(std::string_view name) {

@@ -51,8 +51,8 @@ void Rewriter::emit_again(const Node& node) {
   for (const ValueId id : node.operands) {
     operands.emplace_back(id == kNoValue ? ir::Value{} : mapped(id));
   }
-  const auto results = builder_.call_all(ir::Registry::global().get(node.op),
-                                         std::move(operands), node.attrs);
+  const auto results =
+      builder_.call_all(ir::Registry::global().get(node.op), std::move(operands), node.attrs);
   if (!builder_.status().ok()) return;
   for (size_t i = 0; i < node.results.size(); ++i) map(node.results[i], results[i]);
 }

@@ -160,8 +160,7 @@ class Planner {
       }
     }
     for (const BufferId id : dying) {
-      const bool taken = std::find(taken_over_.begin(), taken_over_.end(), id) !=
-                         taken_over_.end();
+      const bool taken = std::find(taken_over_.begin(), taken_over_.end(), id) != taken_over_.end();
       if (!taken && offset(id) >= 0) arena_.give_back(offset(id), buffer(id).bytes);
     }
     taken_over_.clear();

@@ -35,9 +35,7 @@ struct Plan {
   int32_t input_base(int32_t index) const { return 1 + index; }
   int32_t output_base(int32_t index) const { return 1 + input_count + index; }
   int32_t constant_base(int32_t index) const { return 1 + input_count + output_count + index; }
-  int32_t base_count() const {
-    return constant_base(static_cast<int32_t>(constants.size()));
-  }
+  int32_t base_count() const { return constant_base(static_cast<int32_t>(constants.size())); }
 };
 
 /// Temporaries with disjoint lifetimes share bytes; an output takes over the dying operand that

@@ -17,7 +17,7 @@ using BufferId = int32_t;
 struct Buffer {
   enum class Kind : uint8_t { kInput, kOutput, kConstant, kTemporary };
   Kind kind = Kind::kTemporary;
-  int32_t index = 0;   // which input, output or constant
+  int32_t index = 0;  // which input, output or constant
   int64_t bytes = 0;
 };
 
@@ -32,16 +32,16 @@ struct Use {
 /// One call of a kernel over `units` units.
 struct Step {
   KernelFn kernel = nullptr;
-  std::vector<Use> operands;      // inputs, then outputs, in the kernel's order
+  std::vector<Use> operands;  // inputs, then outputs, in the kernel's order
   std::vector<int64_t> params;
   std::vector<double> scalars;
   std::shared_ptr<const void> data;
   int64_t units = 1;
-  int64_t grain = 1;              // units of one chunk
+  int64_t grain = 1;  // units of one chunk
   size_t scratch_bytes = 0;
   /// Operands that the first output may overwrite, element by element.
   std::vector<int32_t> inplace;
-  std::string label;              // kernel and ops, for people
+  std::string label;  // kernel and ops, for people
   core::Location location;
 };
 

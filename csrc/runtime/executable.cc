@@ -77,9 +77,9 @@ Status Executable::run(std::span<const void* const> inputs, std::span<void* cons
     const PlannedStep& planned = plan_.steps[at];
     const plan::Step& step = planned.step;
     pointers.resolve(planned, bases);
-    const KernelArgs args{pointers.data(),       step.params.data(), step.scalars.data(),
-                          step.data.get(),       scratch->data(),    0,
-                          &slot,                 control.cancel};
+    const KernelArgs args{pointers.data(), step.params.data(), step.scalars.data(),
+                          step.data.get(), scratch->data(),    0,
+                          &slot,           control.cancel};
     plan::KernelStatus status = plan::KernelStatus::kOk;
     if (step.units <= step.grain) {
       if (control.poll != nullptr) control.poll(control.poll_context);

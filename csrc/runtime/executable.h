@@ -16,7 +16,7 @@ struct RunControl {
   const std::atomic<bool>* cancel = nullptr;
   void (*poll)(void*) = nullptr;  // called by the calling thread at least every 50 ms
   void* poll_context = nullptr;
-  ThreadPool* pool = nullptr;     // null: the process's
+  ThreadPool* pool = nullptr;  // null: the process's
 };
 
 /// Immutable; any number of threads may run it at once, each with an arena of its own.
@@ -31,8 +31,7 @@ class Executable {
                    const RunControl& control = {}) const;
 
  private:
-  core::Status failure(plan::KernelStatus status, size_t step,
-                       const plan::ErrorSlot& slot) const;
+  core::Status failure(plan::KernelStatus status, size_t step, const plan::ErrorSlot& slot) const;
   plan::Plan plan_;
 };
 

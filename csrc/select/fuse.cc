@@ -107,8 +107,8 @@ class Fuser {
   bool join(int32_t at, NodeId id, const Node& node, const OpDef& op) {
     Group& group = out_.groups[static_cast<size_t>(at)];
     if (!group.is_loop || group.nodes.size() >= kMostNodes) return false;
-    const std::optional<Spread> spread = op.body == BodyKind::kRow ? fit_reduction(group, at, node)
-                                                                   : fit_pointwise(group, at, id);
+    const std::optional<Spread> spread =
+        op.body == BodyKind::kRow ? fit_reduction(group, at, node) : fit_pointwise(group, at, id);
     if (!spread) return false;
     if (op.body == BodyKind::kRow && group.reduced.empty()) {
       group.reduced = reduced_axes(node, group.shape.size());

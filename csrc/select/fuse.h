@@ -13,8 +13,8 @@ namespace mithril::select {
 struct Group {
   bool is_loop = false;
   std::vector<ir::NodeId> nodes;
-  std::vector<int64_t> shape;      // loops: the domain
-  std::vector<int64_t> reduced;    // loops: axes, ascending; empty = pointwise
+  std::vector<int64_t> shape;        // loops: the domain
+  std::vector<int64_t> reduced;      // loops: axes, ascending; empty = pointwise
   std::vector<ir::ValueId> outputs;  // values that others read, in order of definition
 };
 
@@ -22,9 +22,9 @@ struct Group {
 enum class Spread : uint8_t { kOutside, kLane, kRow };
 
 struct Fusion {
-  std::vector<Group> groups;               // in an order of execution
-  std::vector<int32_t> group_of;           // by node
-  std::vector<Spread> spread;              // by value: inside its own group
+  std::vector<Group> groups;      // in an order of execution
+  std::vector<int32_t> group_of;  // by node
+  std::vector<Spread> spread;     // by value: inside its own group
 };
 
 /// `graph` has static shapes. Legal by construction: a node only ever joins the last of the

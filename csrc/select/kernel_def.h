@@ -32,10 +32,10 @@ struct KernelRequest {
 };
 
 struct KernelDef {
-  const char* op;            // which op it computes
-  const char* name;          // for people: plans, profiles
+  const char* op;    // which op it computes
+  const char* name;  // for people: plans, profiles
   OrderClass order = OrderClass::kCanonical;
-  bool contiguous = true;    // inputs that are strided views are copied first
+  bool contiguous = true;  // inputs that are strided views are copied first
   bool (*matches)(const KernelRequest&) = nullptr;  // null: always
   /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
   /// outputs).

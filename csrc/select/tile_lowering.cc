@@ -15,7 +15,6 @@ using ir::NodeId;
 using ir::OpDef;
 using ir::ValueId;
 
-
 const HostValue* scalar_constant(const ir::Graph& graph, ValueId value) {
   const Node* node = graph.producer(value);
   if (node == nullptr || graph.type(value).rank() != 0) return nullptr;
@@ -27,8 +26,8 @@ const HostValue* scalar_constant(const ir::Graph& graph, ValueId value) {
 void split_axes(const Group& group, const std::vector<int64_t>& per_axis,
                 std::vector<int64_t>& kept, std::vector<int64_t>& reduced) {
   for (size_t axis = 0; axis < per_axis.size(); ++axis) {
-    const bool is_reduced = std::binary_search(group.reduced.begin(), group.reduced.end(),
-                                               static_cast<int64_t>(axis));
+    const bool is_reduced =
+        std::binary_search(group.reduced.begin(), group.reduced.end(), static_cast<int64_t>(axis));
     (is_reduced ? reduced : kept).push_back(per_axis[axis]);
   }
 }
@@ -54,8 +53,8 @@ class Lowering {
 
   void lower(const Node& node) {
     const OpDef& op = ir::Registry::global().get(node.op);
-    const bool on_rows = op.body == ir::BodyKind::kPointwise &&
-                         spread(node.results[0]) == Spread::kRow;
+    const bool on_rows =
+        op.body == ir::BodyKind::kPointwise && spread(node.results[0]) == Spread::kRow;
     std::vector<tile::Reg> operands;
     for (const ValueId id : node.operands) {
       if (id != kNoValue && graph_.type(id).is_tensor) operands.push_back(read(id, on_rows));
@@ -74,8 +73,8 @@ class Lowering {
     if (const HostValue* number = scalar_constant(graph_, id)) {
       return core::is_float(dtype) || number->is_double()
                  ? tile_.constant(dtype, number->as_number())
-                 : tile_.constant_int(dtype, number->is_bool() ? (number->as_bool() ? 1 : 0)
-                                                               : number->as_int());
+                 : tile_.constant_int(
+                       dtype, number->is_bool() ? (number->as_bool() ? 1 : 0) : number->as_int());
     }
     auto& loaded = on_rows ? row_loads_ : lane_loads_;
     const auto at = loaded.find(id);

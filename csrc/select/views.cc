@@ -116,8 +116,7 @@ std::optional<View> reshaped(const std::vector<int64_t>& from, const View& opera
   return out;
 }
 
-int64_t clamp_bound(const HostValue& bound, int64_t size, int64_t none, int64_t low,
-                    int64_t high) {
+int64_t clamp_bound(const HostValue& bound, int64_t size, int64_t none, int64_t low, int64_t high) {
   if (bound.is_none()) return none;
   const int64_t at = bound.as_int() < 0 ? bound.as_int() + size : bound.as_int();
   return std::clamp(at, low, high);
@@ -150,7 +149,8 @@ std::optional<View> indexed(const Node& node, const std::vector<int64_t>& shape,
     if (item.is_none()) {
       out.strides.push_back(0);
     } else if (item.is_ellipsis()) {
-      for (size_t i = shape.size() - used; i > 0; --i) out.strides.push_back(operand.strides[axis++]);
+      for (size_t i = shape.size() - used; i > 0; --i)
+        out.strides.push_back(operand.strides[axis++]);
     } else if (item.is_int()) {
       const int64_t at = item.as_int() < 0 ? item.as_int() + shape[axis] : item.as_int();
       out.offset += at * operand.strides[axis++];

@@ -1,13 +1,13 @@
 // Long chains: every stage takes time linear in the model and none of them recurses over it, so all
 // runs on a thread whose stack has 256 KiB.
-#include <gtest/gtest.h>
-#include <pthread.h>
-#include <time.h>
-
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <pthread.h>
+#include <time.h>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "backends/cpu/target.h"
 #include "compile.h"
@@ -133,8 +133,7 @@ TEST(Chain, CompilesDifferentiatesAndRuns) {
 TEST(Chain, FindsAndDifferentiatesManyParameters) {
   on_a_small_stack([] {
     const int length = kLength / 5;
-    const Model m =
-        chain(length, [](int i) { return i % 2 == 0 ? linear(2) : leaf("relu"); });
+    const Model m = chain(length, [](int i) { return i % 2 == 0 ? linear(2) : leaf("relu"); });
     CompileOptions options;
     options.target = cpu::target();
     options.flatten.shapes = {{m.cin(), model::test::sizes({1, 2})}};

@@ -2,10 +2,10 @@
 // Covers: backends/cpu/schedule.cc backends/cpu/select.cc
 #include "program.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "backends/cpu/target.h"
 #include "ir/text.h"
@@ -82,7 +82,8 @@ TEST(Program, RunsAFusedSoftmax) {
 
 // y = tanh(x Wᵀ + b), loss = mean(y²): value and gradients against plain loops in double.
 TEST(Program, DifferentiatesALayer) {
-  const ir::Graph forward = parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %w: f32[2, 3] param, %c: f32[2] param) {
+  const ir::Graph forward =
+      parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %w: f32[2, 3] param, %c: f32[2] param) {
   %0 = linear(%w, %x, %c) : f32[b, 2]
   %1 = tanh(%0) : f32[b, 2]
   %2 = square(%1) : f32[b, 2]

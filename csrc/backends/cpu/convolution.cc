@@ -1,9 +1,10 @@
 // Convolution and its gradients as matrix products over gathered taps (im2col). The order of every
 // sum is that of reference/: bits are equal.
+#include "backends/cpu/convolution.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/convolution.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
 #include "runtime/thread_pool.h"
@@ -22,8 +23,8 @@ template <class T>
 struct Convolution {
   ref_conv2d_dims d;
   GemmFn<T> gemm;
-  int64_t rows = 1;    // output rows of one product
-  int64_t images = 1;  // images of one unit
+  int64_t rows = 1;      // output rows of one product
+  int64_t images = 1;    // images of one unit
   int64_t channels = 1;  // input channels of one unit (weight gradient)
 };
 
@@ -79,12 +80,12 @@ void gather_shifted(const T* plane, int64_t h, int64_t w, int64_t first, int64_t
 // What gathers the right operand of a product: `taps` channels × kh × kw rows over the positions
 // of `rows` rows of the result.
 struct Gather {
-  int64_t channels, h, w;              // of the source planes
+  int64_t channels, h, w;  // of the source planes
   int64_t kh, kw;
-  int64_t row_step, column_step;       // from one result row (column) to the next
+  int64_t row_step, column_step;  // from one result row (column) to the next
   int64_t tap_row_step, tap_column_step;
-  int64_t row_start, column_start;     // source row of result row 0 at tap 0
-  int64_t columns;                     // of the result
+  int64_t row_start, column_start;  // source row of result row 0 at tap 0
+  int64_t columns;                  // of the result
 };
 
 template <class T>
@@ -95,16 +96,16 @@ void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T
       for (int64_t j = 0; j < g.kw; ++j) {
         if (shifted) {
           gather_shifted(planes + c * g.h * g.w, g.h, g.w, first_row, rows,
-                         g.row_start + i * g.tap_row_step,
-                         g.column_start + j * g.tap_column_step, out);
+                         g.row_start + i * g.tap_row_step, g.column_start + j * g.tap_column_step,
+                         out);
           out += rows * g.columns;
           continue;
         }
         for (int64_t r = 0; r < rows; ++r, out += g.columns) {
           const int64_t row = g.row_start + (first_row + r) * g.row_step + i * g.tap_row_step;
           const T* source = row >= 0 && row < g.h ? planes + (c * g.h + row) * g.w : nullptr;
-          gather_row(source, g.w, g.column_start + j * g.tap_column_step, g.column_step,
-                     g.columns, out);
+          gather_row(source, g.w, g.column_start + j * g.tap_column_step, g.column_step, g.columns,
+                     out);
         }
       }
     }
@@ -167,8 +168,8 @@ KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t e
   const auto* dy = static_cast<const T*>(args.buffers[0]);
   const auto* w = static_cast<const T*>(args.buffers[1]);
   auto* dx = static_cast<T*>(args.buffers[2]);
-  const Gather g{d.c_out, d.h_out, d.w_out, d.kh, d.kw, 1, 1, -d.dilation_h, -d.dilation_w,
-                 d.pad_top, d.pad_left, d.w_in};
+  const Gather g{d.c_out, d.h_out,       d.w_out,       d.kh,      d.kw,       1,
+                 1,       -d.dilation_h, -d.dilation_w, d.pad_top, d.pad_left, d.w_in};
   const int64_t weights = d.c_in * d.c_out * d.kh * d.kw;
   const int64_t columns = d.c_out * d.kh * d.kw * conv.rows * d.w_in;
   T* packed = after_gemm<T>(args.scratch) + columns;
@@ -229,9 +230,10 @@ void gather_taps(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t ch
             continue;
           }
           const int64_t ih = row % d.h_out * d.stride_h + i * d.dilation_h - d.pad_top;
-          const T* source = ih < 0 || ih >= d.h_in
-                                ? nullptr
-                                : x + (((n * d.groups + group) * d.c_in + c) * d.h_in + ih) * d.w_in;
+          const T* source =
+              ih < 0 || ih >= d.h_in
+                  ? nullptr
+                  : x + (((n * d.groups + group) * d.c_in + c) * d.h_in + ih) * d.w_in;
           gather_row(source, d.w_in, ow * d.stride_w + j * d.dilation_w - d.pad_left, d.stride_w,
                      run, taps + p);
           p += run;
@@ -308,8 +310,7 @@ core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d, GemmFn<T>
   plan::Step step;
   step.kernel = run_input_gradient<T>;
   step.units = ceil_div(d.batch, conv->images) * d.groups;
-  step.scratch_bytes =
-      kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows + weights);
+  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows + weights);
   step.data = std::move(conv);
   return step;
 }
@@ -319,8 +320,8 @@ core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d, GemmFn<T
   auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
   constexpr int64_t kTaps = 72;  // enough rows to pay for gathering the cotangents again
   const int64_t window = d.kh * d.kw;
-  conv->channels = std::clamp<int64_t>(kTaps / std::max<int64_t>(window, 1), 1,
-                                       std::max<int64_t>(d.c_in, 1));
+  conv->channels =
+      std::clamp<int64_t>(kTaps / std::max<int64_t>(window, 1), 1, std::max<int64_t>(d.c_in, 1));
   const int64_t taps = conv->channels * window;
   const int64_t elements = d.c_out * kDepth + taps * kDepth + taps * d.c_out;
   plan::Step step;

@@ -23,8 +23,7 @@ template <class T>
 KernelStatus run_product(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto& product = *static_cast<const Product<T>*>(args.data);
   product.run(&product.dims, static_cast<const T*>(args.buffers[0]),
-              static_cast<const T*>(args.buffers[1]), static_cast<T*>(args.buffers[2]), begin,
-              end);
+              static_cast<const T*>(args.buffers[1]), static_cast<T*>(args.buffers[2]), begin, end);
   return KernelStatus::kOk;
 }
 
@@ -86,8 +85,7 @@ ref_matmul_dims matmul_dims(const KernelRequest& request) {
 }
 
 template <class T>
-core::Result<plan::Step> make_product(const KernelRequest& request,
-                                      decltype(Product<T>::run) run) {
+core::Result<plan::Step> make_product(const KernelRequest& request, decltype(Product<T>::run) run) {
   auto product = std::make_shared<Product<T>>();
   product->dims = matmul_dims(request);
   product->run = run;
@@ -142,8 +140,7 @@ KernelStatus run_blocked(const KernelArgs& args, int64_t begin, int64_t end) {
     const auto at = [&](const int64_t* strides) {
       return batch_offset(product.batches, strides, batch);
     };
-    product.run(product.dims,
-                static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch),
+    product.run(product.dims, static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch),
                 static_cast<const T*>(args.buffers[1]) + at(product.batches.b_batch),
                 static_cast<T*>(args.buffers[2]) + at(product.batches.c_batch),
                 product.tiling.range(product.dims, unit % units), {}, args.scratch);
@@ -156,8 +153,8 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request, GemmFn<T> ru
   auto product = std::make_shared<BlockedProduct<T>>();
   const ref_matmul_dims dims = matmul_dims(request);
   product->batches = dims;
-  product->dims = {dims.m, dims.n, dims.k, dims.a_row, dims.a_col, dims.b_row, dims.b_col,
-                   dims.c_row};
+  product->dims = {dims.m,     dims.n,     dims.k,     dims.a_row,
+                   dims.a_col, dims.b_row, dims.b_col, dims.c_row};
   product->tiling = tile_gemm(product->dims, runtime::ThreadPool::shared().thread_count());
   product->run = run;
   plan::Step step;

@@ -57,9 +57,9 @@ KernelStatus run_scatter(const KernelArgs& args, int64_t begin, int64_t end) {
     if constexpr (sizeof(Index) == 4) return kernels.gather_grad_i32;
     if constexpr (sizeof(Index) == 8) return kernels.gather_grad_i64;
   }();
-  const int64_t bad = run(&rows.dims, static_cast<const Index*>(args.buffers[1]),
-                          static_cast<const T*>(args.buffers[0]),
-                          static_cast<T*>(args.buffers[2]), begin, end);
+  const int64_t bad =
+      run(&rows.dims, static_cast<const Index*>(args.buffers[1]),
+          static_cast<const T*>(args.buffers[0]), static_cast<T*>(args.buffers[2]), begin, end);
   return checked<Index>(args, rows, 1, bad);
 }
 
@@ -78,8 +78,8 @@ std::shared_ptr<Rows> rows_of(const Operand& table, const Operand& indices) {
 core::Result<plan::Step> make_gather(const KernelRequest& request) {
   auto rows = rows_of(request.inputs[0], request.inputs[1]);
   plan::Step step;
-  step.kernel = request.inputs[1].dtype == DType::kInt32 ? run_gather<int32_t>
-                                                         : run_gather<int64_t>;
+  step.kernel =
+      request.inputs[1].dtype == DType::kInt32 ? run_gather<int32_t> : run_gather<int64_t>;
   step.units = rows->dims.count;
   step.grain = grain_of(rows->dims.inner);
   step.data = std::move(rows);

@@ -21,10 +21,10 @@ using core::Status;
 using ir::kNoValue;
 using ir::Node;
 using ir::ValueId;
-using select::Group;
 using plan::Buffer;
 using plan::BufferId;
 using plan::Step;
+using select::Group;
 using select::View;
 
 constexpr int64_t kUnitsPerChunk = 1;  // a loop's unit is a chunk already (see make_loop)
@@ -58,9 +58,9 @@ class Selector {
   core::Result<int64_t> byte_size(ValueId id) const {
     const auto shape = dims(id);
     const auto count = core::element_count(shape);
-    const auto bytes = count ? core::checked_mul(*count, static_cast<int64_t>(
-                                                             core::size_of(dtype(id))))
-                             : std::nullopt;
+    const auto bytes =
+        count ? core::checked_mul(*count, static_cast<int64_t>(core::size_of(dtype(id))))
+              : std::nullopt;
     if (!bytes) {
       return core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
                         "a value of type {} does not fit an address space",
@@ -159,8 +159,8 @@ class Selector {
     std::vector<std::vector<int64_t>> strides;  // along the domain's axes
     for (const auto& load : lowered->loads) {
       uses.push_back(read(load.value));
-      strides.push_back(select::broadcast_strides(dims(load.value), view(load.value).strides,
-                                                  group.shape));
+      strides.push_back(
+          select::broadcast_strides(dims(load.value), view(load.value).strides, group.shape));
     }
     for (const ValueId id : group.outputs) {
       uses.push_back(write(id));
@@ -270,11 +270,10 @@ class Selector {
       const ValueId id = graph_.outputs[i].value;
       if (!is_tensor(id)) continue;
       const View& at = view(id);
-      const bool own = at.base == id && buffer_of(id) >= 0 &&
-                       steps_.buffers[static_cast<size_t>(buffer_of(id))].kind ==
-                           Buffer::Kind::kOutput &&
-                       steps_.buffers[static_cast<size_t>(buffer_of(id))].index ==
-                           static_cast<int32_t>(i);
+      const bool own =
+          at.base == id && buffer_of(id) >= 0 &&
+          steps_.buffers[static_cast<size_t>(buffer_of(id))].kind == Buffer::Kind::kOutput &&
+          steps_.buffers[static_cast<size_t>(buffer_of(id))].index == static_cast<int32_t>(i);
       if (own) continue;
       auto target = add_buffer(Buffer::Kind::kOutput, static_cast<int32_t>(i), id);
       if (!target.ok()) return std::move(target).status();

@@ -1,5 +1,5 @@
-// The rows of convolution, pooling and their gradients; what convolution.h does not take runs on the
-// reference kernels.
+// The rows of convolution, pooling and their gradients; what convolution.h does not take runs on
+// the reference kernels.
 #include "backends/cpu/convolution.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"

@@ -165,8 +165,7 @@ void RuleBuilder::same_element_kind(Term a, Term b) {
 }
 
 void RuleBuilder::arith_kind(Term out, Term left, Term right, const ArithTable& table) {
-  post_kinds(*store_, rule_, run_arith_kind, {out, left, right},
-             reinterpret_cast<int64_t>(&table));
+  post_kinds(*store_, rule_, run_arith_kind, {out, left, right}, reinterpret_cast<int64_t>(&table));
 }
 
 void RuleBuilder::map_kind(Term out, Term in,

@@ -6,9 +6,7 @@
 namespace mithril::ir {
 namespace {
 
-std::string reprinted(std::string_view text) {
-  return print(std::move(parse(text)).or_throw());
-}
+std::string reprinted(std::string_view text) { return print(std::move(parse(text)).or_throw()); }
 
 std::string refusal(std::string_view text) {
   const auto graph = parse(text);
@@ -95,8 +93,7 @@ TEST(Verify, FindsATypeThatTheOpDoesNotInfer) {
   graph.value(graph.outputs[0].value).type.shape = {Dim(3)};
   const core::Status status = verify(graph);
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().message,
-            "relu in graph m: result 0 is f32[3], the op infers f32[2]");
+  EXPECT_EQ(status.error().message, "relu in graph m: result 0 is f32[3], the op infers f32[2]");
 }
 
 }  // namespace

@@ -56,12 +56,13 @@ TEST(Differentiate, GivesZerosWhereNothingDepends) {
   DifferentiateOptions options;
   options.outputs = {"y"};
   options.wrt = {"w"};
-  const ir::Graph out = std::move(differentiate(parsed(R"(graph f<f32, i64>(%x: f32[3], %w: f32[2]) {
+  const ir::Graph out =
+      std::move(differentiate(parsed(R"(graph f<f32, i64>(%x: f32[3], %w: f32[2]) {
   return y=%x
 }
 )"),
-                                                options))
-                            .or_throw();
+                              options))
+          .or_throw();
   EXPECT_EQ(out.type(out.find_output("grad.w")), out.type(out.find_input("w")));
 }
 

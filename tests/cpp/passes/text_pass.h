@@ -1,17 +1,15 @@
 // Pass tests are graph text in, graph text out.
 #pragma once
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <string_view>
+
+#include <gtest/gtest.h>
 
 #include "ir/text.h"
 
 namespace mithril::passes {
 
-inline ir::Graph parsed(std::string_view text) {
-  return std::move(ir::parse(text)).or_throw();
-}
+inline ir::Graph parsed(std::string_view text) { return std::move(ir::parse(text)).or_throw(); }
 
 using TextPass = std::function<core::Result<ir::Graph>(const ir::Graph&)>;
 

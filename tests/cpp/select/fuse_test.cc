@@ -41,7 +41,8 @@ TEST(Fuse, MakesSoftmaxOneLoop) {
 }
 
 TEST(Fuse, CanBeSwitchedOff) {
-  EXPECT_EQ(groups(kSoftmax, false), "max [2, 8]/1 | subtract [2, 8] | exp [2, 8] | sum [2, 8]/1 | divide [2, 8]");
+  EXPECT_EQ(groups(kSoftmax, false),
+            "max [2, 8]/1 | subtract [2, 8] | exp [2, 8] | sum [2, 8]/1 | divide [2, 8]");
 }
 
 TEST(Fuse, DoesNotMoveALoopBehindWhatItNeeds) {

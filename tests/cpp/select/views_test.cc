@@ -1,8 +1,8 @@
 #include "select/views.h"
 
-#include <gtest/gtest.h>
-
 #include <numeric>
+
+#include <gtest/gtest.h>
 
 #include "passes/text_pass.h"
 

@@ -1,9 +1,9 @@
 #include "backends/cpu/convolution.h"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <random>
+
+#include <gtest/gtest.h>
 
 #include "backends/cpu/reference.h"
 
@@ -21,15 +21,15 @@ std::vector<T> random_values(int64_t count, unsigned seed) {
 
 // Runs a step in two ranges of units, out of order, over aligned scratch.
 template <class T>
-std::vector<T> run(core::Result<plan::Step> made, const std::vector<T>& a,
-                   const std::vector<T>& b, int64_t count) {
+std::vector<T> run(core::Result<plan::Step> made, const std::vector<T>& a, const std::vector<T>& b,
+                   int64_t count) {
   const plan::Step step = std::move(made).or_throw();
   std::vector<T> out(static_cast<size_t>(count), T(-77));
   void* buffers[] = {const_cast<T*>(a.data()), const_cast<T*>(b.data()), out.data()};
   void* scratch = std::aligned_alloc(64, (step.scratch_bytes + 63) / 64 * 64);
   plan::ErrorSlot slot;
-  const plan::KernelArgs args{buffers, nullptr, nullptr, step.data.get(), scratch, 0, &slot,
-                              nullptr};
+  const plan::KernelArgs args{buffers, nullptr, nullptr, step.data.get(),
+                              scratch, 0,       &slot,   nullptr};
   const int64_t half = step.units / 2;
   EXPECT_EQ(step.kernel(args, half, step.units), plan::KernelStatus::kOk);
   EXPECT_EQ(step.kernel(args, 0, half), plan::KernelStatus::kOk);
@@ -74,20 +74,19 @@ void check(const ref_conv2d_dims& d, core::DType dtype) {
 
   if (d.stride_h != 1 || d.stride_w != 1) return;
   std::vector<T> dx(static_cast<size_t>(x_count));
-  kernels.conv2d_dx(&d, dy.data(), w.data(), dx.data(), 0,
-                    d.batch * d.groups * d.c_in * d.h_in);
+  kernels.conv2d_dx(&d, dy.data(), w.data(), dx.data(), 0, d.batch * d.groups * d.c_in * d.h_in);
   expect_equal_bits(run(make_input_gradient(d, dtype), dy, w, x_count), dx);
 }
 
 // Fields: batch groups c_in h_in w_in c_out h_out w_out kh kw strides pads dilations.
 TEST(Convolution, EqualsTheReferenceToTheBit) {
   const ref_conv2d_dims cases[] = {
-      {3, 1, 2, 6, 7, 5, 6, 7, 3, 3, 1, 1, 1, 1, 1, 1},     // padding "same"
-      {2, 2, 3, 9, 8, 4, 4, 7, 3, 2, 2, 1, 1, 0, 1, 1},     // groups, stride
-      {2, 1, 40, 12, 11, 33, 10, 7, 3, 3, 1, 1, 1, 0, 1, 2},  // k > 256, dilation
-      {5, 1, 8, 7, 7, 16, 7, 7, 1, 1, 1, 1, 0, 0, 1, 1},    // pointwise
-      {1, 1, 1, 4, 40, 1, 3, 41, 2, 2, 1, 1, 0, 1, 1, 1},   // one channel, wide rows
-      {2, 1, 3, 5, 5, 2, 9, 9, 3, 3, 1, 1, 3, 3, 1, 1},     // windows of padding alone
+      {3, 1, 2, 6, 7, 5, 6, 7, 3, 3, 1, 1, 1, 1, 1, 1},          // padding "same"
+      {2, 2, 3, 9, 8, 4, 4, 7, 3, 2, 2, 1, 1, 0, 1, 1},          // groups, stride
+      {2, 1, 40, 12, 11, 33, 10, 7, 3, 3, 1, 1, 1, 0, 1, 2},     // k > 256, dilation
+      {5, 1, 8, 7, 7, 16, 7, 7, 1, 1, 1, 1, 0, 0, 1, 1},         // pointwise
+      {1, 1, 1, 4, 40, 1, 3, 41, 2, 2, 1, 1, 0, 1, 1, 1},        // one channel, wide rows
+      {2, 1, 3, 5, 5, 2, 9, 9, 3, 3, 1, 1, 3, 3, 1, 1},          // windows of padding alone
       {1, 1, 4, 120, 130, 3, 120, 130, 3, 3, 1, 1, 1, 1, 1, 1},  // several products an image
   };
   for (const ref_conv2d_dims& d : cases) {
