@@ -26,7 +26,8 @@ TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("ten
 HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
 IMPORTS = """\
 from mithril._core import public
-from mithril.model import ExtendInfo, OperatorModel
+from mithril.model import ExtendInfo
+from mithril.operator_model import OperatorModel
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype
 """
 
@@ -194,7 +195,8 @@ def generate() -> dict[str, str]:
             HEAD.format(family=family) + IMPORTS + "\n".join(class_text(op) for op in ops) + "\n"
         )
         files[f"{family}.pyi"] = (
-            "import typing\n\nfrom mithril.model import ExtendInfo, OperatorModel\n\n"
+            "import typing\n\nfrom mithril.model import ExtendInfo\n"
+            "from mithril.operator_model import OperatorModel\n\n"
             + "\n".join(stub_text(op) for op in ops)
         )
         for op in ops:

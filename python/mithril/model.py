@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from mithril import _core
+from mithril._arguments import key_of, mark_used, model_name, pairs_of, shape_item, text
+from mithril._calls import Call, Calls, ExtendInfo
+from mithril._conns import Connections
 from mithril._core import public
 from mithril.connection import (
     NOT_GIVEN,
@@ -18,105 +21,14 @@ from mithril.connection import (
     Tensor,
     as_argument,
     as_value,
-    key_spec,
     kinds_of,
     truth,
 )
 from mithril.errors import ArgumentError, MithrilWarning, SignatureError, shown, warn
-from mithril.types import Dtype
 
 # Handles by tag: a node of the engine knows the tag of its Python object.
 _handles: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
 _next_tag = itertools.count(1).__next__
-
-
-class ExtendInfo:
-    """A model with what its keys shall be wired to; `model |= child.connect(...)` takes it."""
-
-    def __init__(self, model: Model, connections: dict[str, Any]):
-        if not isinstance(model, Model):
-            raise SignatureError(f"extend: requires a model, got {type(model).__name__}")
-        given = {k: v for k, v in connections.items() if v is not NOT_GIVEN}
-        _core.ModelNode.check_connections(model._node, dict.fromkeys(given, NOT_GIVEN))
-        self.model = model
-        self.connections = given
-
-
-class Call(Connection):
-    """The result of `child(...)`: what `|=` takes, and the connection that the child will make.
-
-    The child goes into a model when this is given to `|=` or `+=`, or when the connection is
-    used, whichever is first.
-    """
-
-    def __init__(self, child: Model, connections: dict[str, Any]):
-        self._request = _Request(child, connections)
-        self.interval = None
-        self._fields = None
-
-    @property
-    def _wire(self):  # type: ignore[override]
-        return self._request.wires()[0]
-
-    def __repr__(self) -> str:
-        return f"<Call of {self._request.child!r}>"
-
-
-class Calls:
-    """The results of a child with several outputs: unpack it, or give it to `|=`."""
-
-    def __init__(self, child: Model, connections: dict[str, Any]):
-        self._request = _Request(child, connections)
-
-    def _connections(self) -> list[Connection]:
-        return [Connection._of(wire) for wire in self._request.wires()]
-
-    def __iter__(self):
-        return iter(self._connections())
-
-    def __len__(self) -> int:
-        return len(self._request.child._node.output_keys)
-
-    def __getitem__(self, index):
-        return self._connections()[index]
-
-    def _as_argument(self, used):
-        return list(self._request.wires())
-
-
-class _Request:
-    """One pending use of a child; becomes an extend or a functional call."""
-
-    def __init__(self, child: Model, connections: dict[str, Any]):
-        info = ExtendInfo(child, connections)
-        self.child = child
-        self.connections = info.connections
-        self._wires: list | None = None
-
-    def wires(self) -> list:
-        if self._wires is None:
-            used: list[Tensor] = []
-            arguments = {k: as_argument(v, used) for k, v in self.connections.items()}
-            self._wires = _core.ModelNode.call(self.child._node, arguments)
-            _mark_used(used)
-        return self._wires
-
-    def as_extension(self) -> tuple[Model, dict[str, Any]]:
-        if self._wires is not None:
-            raise ArgumentError(
-                "this call has been used as a connection already",
-                hint="extend with what is made of it, or use .connect(...)",
-            )
-        return self.child, self.connections
-
-    def extended(self) -> None:
-        node = self.child._node
-        self._wires = [node.connection(key) for key in node.output_keys]
-
-
-def _mark_used(tensors: list[Tensor]) -> None:
-    for tensor in tensors:
-        tensor._used = True
 
 
 def handle(node) -> Model:
@@ -133,6 +45,7 @@ def handle(node) -> Model:
 def _class_of_op(op: str) -> type[Model]:
     from mithril import models
     from mithril.models import _generated
+    from mithril.operator_model import OperatorModel
 
     name = _generated.CLASSES.get(op)
     return OperatorModel if name is None else getattr(models, name)
@@ -152,7 +65,7 @@ class Model:
     _node: Any = None
 
     def __init__(self, name: str | None = None):
-        self._attach(_core.ModelNode(_model_name(name), type(self).__name__))
+        self._attach(_core.ModelNode(model_name(name), type(self).__name__))
 
     def _attach(self, node) -> None:
         tag = _next_tag()
@@ -204,7 +117,7 @@ class Model:
         used: list[Tensor] = []
         arguments = {key: as_argument(value, used) for key, value in connections.items()}
         self._node.extend(child._node, arguments, canonical)
-        _mark_used(used)
+        mark_used(used)
         self._adopt(child)
         if request is not None:
             request.extended()
@@ -259,7 +172,7 @@ class Model:
         if bad:
             raise SignatureError(f"create: requires connections, got {type(bad[0]).__name__}")
         node = _core.ModelNode.create(
-            [o._wire for o in outputs], {k: o._wire for k, o in named.items()}, _model_name(name)
+            [o._wire for o in outputs], {k: o._wire for k, o in named.items()}, model_name(name)
         )
         return handle(node)
 
@@ -270,46 +183,48 @@ class Model:
     @public
     def set_shapes(self, config: dict | None = None, /, **kwargs) -> None:
         """States shapes: sizes, names (shared within the call), None and one (name, ...)."""
-        self._node.set_shapes(_pairs(config, kwargs))
+        self._node.set_shapes(pairs_of(config, kwargs))
 
     @public
     def set_types(self, config: dict | None = None, /, **kwargs) -> None:
-        pairs = [(key, kinds_of(value)) for key, value in _pairs(config, kwargs)]
+        pairs = [(key, kinds_of(value)) for key, value in pairs_of(config, kwargs)]
         self._node.set_types(pairs)
 
     @public
     def set_values(self, config: dict | None = None, /, initial: bool = False, **kwargs) -> None:
         """Gives inputs a value; `initial`: only where training starts."""
-        pairs = [(key, as_value(value)) for key, value in _pairs(config, kwargs)]
+        pairs = [(key, as_value(value)) for key, value in pairs_of(config, kwargs)]
         self._node.set_values(pairs, initial)
 
     @public
     def set_differentiability(self, config: dict | None = None, /, **kwargs) -> None:
-        pairs = [(key, truth("differentiability", v)) for key, v in _pairs(config, kwargs)]
+        pairs = [(key, truth("differentiability", v)) for key, v in pairs_of(config, kwargs)]
         self._node.set_differentiability(pairs)
 
     @public
     def set_cin(self, *keys: str | Connection, safe: bool = True) -> None:
-        self._node.set_cin([_key(k) for k in keys], safe)
+        self._node.set_cin([key_of(k) for k in keys], safe)
 
     @public
     def set_cout(self, *keys: str | Connection, safe: bool = True) -> None:
-        self._node.set_cout([_key(k) for k in keys], safe)
+        self._node.set_cout([key_of(k) for k in keys], safe)
 
     @public
     def expose_keys(self, *keys: str | Connection, **renamed: str | Connection) -> None:
         """Makes wires outputs (or inputs) of the model; a keyword gives the new name."""
-        self._node.expose_keys([_key(k) for k in keys], {n: _key(k) for n, k in renamed.items()})
+        self._node.expose_keys(
+            [key_of(k) for k in keys], {n: key_of(k) for n, k in renamed.items()}
+        )
 
     @public
     def rename_key(self, connection: str | Connection, key: str) -> None:
-        self._node.rename_key(_key(connection), _text("rename_key", key))
+        self._node.rename_key(key_of(connection), text("rename_key", key))
 
     @public
     def merge_connections(self, *connections: str | Connection, name: str | None = None) -> None:
         """Makes several wires one."""
-        merged = "" if name is None else _text("merge_connections: name", name)
-        self._node.merge_connections([_key(c) for c in connections], merged)
+        merged = "" if name is None else text("merge_connections: name", name)
+        self._node.merge_connections([key_of(c) for c in connections], merged)
 
     @public
     def bind_state_keys(
@@ -321,7 +236,7 @@ class Model:
         initial = MISSING if initial_value is NOT_GIVEN else initial_value
         if isinstance(initial, Constant):
             initial = float(initial is Constant.ONES)
-        self._node.bind_state(_key(input), _key(output), as_value(initial))
+        self._node.bind_state(key_of(input), key_of(output), as_value(initial))
 
     # --- wires ----------------------------------------------------------------------------------
     @public
@@ -329,7 +244,7 @@ class Model:
         """The wire of that name ("h", "$3")."""
         if not isinstance(key, str):
             raise SignatureError(f"model[...]: requires the name of a wire, got {shown(key)}")
-        return self._wire_object(key, self._node.connection(_text("model[...]", key)))
+        return self._wire_object(key, self._node.connection(text("model[...]", key)))
 
     def _wire_object(self, key: str, wire: Any) -> Connection:
         """The object that earlier look-ups of the wire returned."""
@@ -393,7 +308,7 @@ class Model:
         """Key -> sizes, names ("u1") and "(V1, ...)"; None for what is no tensor."""
         keys = self._node.all_keys
         found = self._node.shapes(keys)
-        shown = [[[_shape_item(i, symbolic) for i in r] for r in shapes] for shapes in found]
+        shown = [[[shape_item(i, symbolic) for i in r] for r in shapes] for shapes in found]
         one = [
             shapes if verbose and len(shapes) > 1 else shapes[0] if shapes else None
             for shapes in shown
@@ -403,7 +318,7 @@ class Model:
     @public
     def why(self, key: str | Connection) -> list[str]:
         """The facts that what is known of a wire rests on, with file and line."""
-        rows = self._node.why(_key(key))
+        rows = self._node.why(key_of(key))
         return [f"{text}  <- {file}:{line}" if line else text for text, file, line, _ in rows]
 
     @public
@@ -421,7 +336,7 @@ class Model:
         """Prints the submodels with their keys, shapes and connections."""
         if not isinstance(depth, int) or not 0 <= depth < 2**31:
             raise ArgumentError(f"summary: depth requires a small number, got {shown(depth)}")
-        title = "" if name is None else _text("summary: name", name)
+        title = "" if name is None else text("summary: name", name)
         print(self._node.summary(shapes, types, symbolic, alternative_shapes, depth, title))
 
     # --- the tree -------------------------------------------------------------------------------
@@ -493,173 +408,6 @@ class Model:
         return [*super().__dir__(), *keys]
 
 
-class OperatorModel(Model):
-    """A model that is one op; its subclasses are made from the registry."""
-
-    _op = ""
-    _attrs: tuple[str, ...] = ()
-    _defaults: dict[str, Any] = {}  # of wires and keys
-    _optional: tuple[str, ...] = ()
-    _switches: dict[str, str] = {}  # optional wire -> the attribute that makes it
-    _counts = False
-
-    def __init__(self, *args, **kwargs):
-        raise SignatureError("OperatorModel: make one of its subclasses")
-
-    def _make(self, name: str | None, values: dict[str, Any]) -> None:
-        count = values.pop("n", None) if self._counts else None
-        used: list[Tensor] = []
-        spec: dict[str, Any] = {
-            "name": _model_name(name),
-            "attrs": {k: as_value(v) for k, v in values.items() if k in self._attrs},
-            "keys": {},
-            "open": [],
-            "absent": [n for n, switch in self._switches.items() if not values[switch]],
-            "count": count,
-        }
-        missing = [k for k, v in spec["attrs"].items() if v is TBD]
-        if missing:
-            raise SignatureError(f"{type(self).__name__}: requires {missing[0]!r}")
-        for key, value in values.items():
-            if key not in self._attrs:
-                self._place(spec, key, value, used)
-        self._attach(_core.ModelNode.leaf(self._op, spec))
-        _mark_used(used)
-
-    def _place(self, spec: dict, key: str, value: Any, used: list[Tensor]) -> None:
-        if value is TBD:
-            if key in self._defaults:
-                spec["open"].append(key)
-        elif key in self._defaults and value is self._defaults[key]:
-            return
-        elif value is None and key in self._optional:
-            spec["absent"].append(key)
-        elif isinstance(value, Connection):
-            spec["keys"][key] = value._fields or key_spec()
-        else:
-            if isinstance(value, Tensor):
-                if value._used:
-                    raise ArgumentError("tensor: one Tensor object may be used in one place only")
-                used.append(value)
-            spec["keys"][key] = key_spec(value=value)
-
-
-class Connections:
-    """`model.conns`: keys and wires by kind."""
-
-    def __init__(self, model: Model):
-        self._model = model
-        self._node = model._node
-
-    def _wires(self, keys: Iterable[str]) -> list[Connection]:
-        return [Connection._of(self._node.connection(key)) for key in keys]
-
-    @property
-    def input_keys(self) -> list[str]:
-        return self._node.input_keys
-
-    @property
-    def output_keys(self) -> list[str]:
-        return self._node.output_keys
-
-    @property
-    def internal_keys(self) -> list[str]:
-        return self._node.internal_keys
-
-    @property
-    def latent_input_keys(self) -> list[str]:
-        return self._node.latent_input_keys
-
-    @property
-    def latent_output_keys(self) -> list[str]:
-        return self._node.latent_output_keys
-
-    @property
-    def input_connections(self) -> list[Connection]:
-        return self._wires(self._node.input_keys)
-
-    @property
-    def output_connections(self) -> list[Connection]:
-        return self._wires(self._node.output_keys)
-
-    @property
-    def internal_connections(self) -> list[Connection]:
-        return self._wires(self._node.internal_keys)
-
-    @property
-    def latent_input_connections(self) -> list[Connection]:
-        return self._wires(self._node.latent_input_keys)
-
-    @property
-    def latent_output_connections(self) -> list[Connection]:
-        return self._wires(self._node.latent_output_keys)
-
-    @property
-    def io_keys(self) -> list[str]:
-        return self._node.external_keys
-
-    @property
-    def all(self) -> dict[str, Connection]:
-        keys = self._node.all_keys
-        return dict(zip(keys, self._wires(keys), strict=True))
-
-    @property
-    def cins(self) -> list[Connection]:
-        return [Connection._of(wire) for wire in self._node.cins]
-
-    @property
-    def couts(self) -> list[Connection]:
-        return [Connection._of(wire) for wire in self._node.couts]
-
-    def get_connection(self, key: str) -> Connection | None:
-        wire = self._node.find_connection(key)
-        return None if wire is None else Connection._of(wire)
-
-    def get_key_origin(self, key: str) -> str:
-        return self._node.key_origin(key)
-
-    def get_type(self, key: str | Connection) -> str:
-        return self._node.type(_key(key))
-
-
-def _model_name(name: Any) -> str:
-    if name is None:
-        return ""
-    if not isinstance(name, str) or isinstance(name, Dtype):
-        raise SignatureError(f"model: name requires a string, got {shown(name)}")
-    return _text("model: name", name)
-
-
-def _text(what: str, text: Any) -> str:
-    if not isinstance(text, str) or isinstance(text, Dtype):
-        raise SignatureError(f"{what}: requires a string, got {shown(text)}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ArgumentError(f"{what}: text must be valid unicode, got {shown(text)}") from None
-    return text
-
-
-def _key(key: Any) -> Any:
-    if isinstance(key, Connection):
-        return key._wire
-    if not isinstance(key, str):
-        raise SignatureError(f"key: requires a name or a connection, got {type(key).__name__}")
-    return key
-
-
-def _pairs(config: dict | None, kwargs: dict) -> list[tuple[Any, Any]]:
-    if config is not None and not isinstance(config, dict):
-        raise SignatureError(f"config: requires a dictionary, got {type(config).__name__}")
-    return [(_key(key), value) for key, value in {**(config or {}), **kwargs}.items()]
-
-
-def _shape_item(item: Any, symbolic: bool) -> Any:
-    if isinstance(item, tuple):
-        return f"({item[0]}, ...)" if symbolic else "..."
-    return item if symbolic or isinstance(item, int) else None
-
-
 __all__ = [
     "TBD",
     "NOT_GIVEN",
@@ -669,6 +417,5 @@ __all__ = [
     "ExtendInfo",
     "IOKey",
     "Model",
-    "OperatorModel",
     "Tensor",
 ]

@@ -13,6 +13,7 @@ _BY_HAND = {
     "LogicalModel": ("mithril.model", "Model"),
     "TrainModel": ("mithril.train_model", "TrainModel"),
     "PhysicalModel": ("mithril.physical", "PhysicalModel"),
+    "OperatorModel": ("mithril.operator_model", "OperatorModel"),
     "functional": ("mithril.functional", "functional"),
 } | {
     name: ("mithril.model", name)
@@ -22,7 +23,6 @@ _BY_HAND = {
         "ExtendInfo",
         "IOKey",
         "Model",
-        "OperatorModel",
         "TBD",
         "Tensor",
     )

@@ -19,7 +19,7 @@ import numpy as np
 
 import mithril as ml
 from mithril import _core
-from mithril.model import OperatorModel
+from mithril.operator_model import OperatorModel
 from mithril.testing import oracle
 from mithril.types import MISSING
 

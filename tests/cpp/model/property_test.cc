@@ -1,4 +1,4 @@
-// Covers: model/tree.cc model/facts.cc
+// Covers: model/tree.cc model/journal.cc model/dump.cc model/facts.cc
 // Laws on random compositions: a failed call changes nothing, and facts do not depend on the order
 // of calls.
 #include <algorithm>

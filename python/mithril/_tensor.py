@@ -1,0 +1,162 @@
+"""Symbolic tensors, annotations of types, and literals: what is said of a wire's content."""
+
+from __future__ import annotations
+
+import builtins
+import collections.abc
+import types
+import typing
+from typing import Any, Union
+
+from mithril import _core
+from mithril.errors import ArgumentError, DTypeError, shown
+from mithril.types import MISSING, TBD, Constant, Dtype, PaddingType, as_dtype, epsilon_table
+
+MOST_NESTED = 64  # core::HostValue::kMaxDepth
+_MOST_ITEMS = 10_000_000
+_KINDS: dict[str, int] = _core.kinds()
+_TENSOR = {
+    bool: _KINDS["tensor_bool"],
+    int: _KINDS["tensor_int"],
+    float: _KINDS["tensor_float"],
+}
+_ANY_TENSOR = sum(_TENSOR.values())
+_SCALAR = {
+    bool: _KINDS["bool"],
+    int: _KINDS["int"],
+    float: _KINDS["float"],
+    str: _KINDS["str"],
+    type(None): _KINDS["none"],
+    None: _KINDS["none"],
+    slice: _KINDS["slice"],
+    type(...): _KINDS["ellipsis"],
+    ...: _KINDS["ellipsis"],
+    tuple: _KINDS["tuple"],
+    list: _KINDS["list"],
+    dict: _KINDS["dict"],
+    Dtype: _KINDS["dtype"],
+    Constant: _KINDS["constant"],
+    PaddingType: _KINDS["padding_type"],
+    collections.abc.Sequence: _KINDS["tuple"] | _KINDS["list"],
+    Any: sum(_KINDS.values()),
+}
+
+
+def kinds_of(annotation: Any) -> int:
+    """The set of kinds (bits) that a type such as `Tensor[int | float] | None` allows."""
+    if annotation is Tensor:
+        return _ANY_TENSOR
+    origin = typing.get_origin(annotation)
+    if origin is Tensor:
+        return _element_kinds(typing.get_args(annotation))
+    if origin is Union or origin is types.UnionType:
+        bits = 0
+        for member in typing.get_args(annotation):
+            bits |= kinds_of(member)
+        return bits
+    try:
+        found = _SCALAR.get(origin or annotation)
+    except Exception:  # not even hashable
+        found = None
+    if found is None:
+        raise DTypeError(
+            f"type: requires Tensor[...], a Python type or a union, got {shown(annotation)}"
+        )
+    return found
+
+
+def _element_kinds(members: tuple) -> int:
+    bits = 0
+    for member in members:
+        options = typing.get_args(member) or (member,)
+        if not all(isinstance(option, builtins.type) and option in _TENSOR for option in options):
+            raise DTypeError(f"Tensor: element types are int, float and bool, got {shown(member)}")
+        bits |= sum(_TENSOR[option] for option in set(options))
+    return bits
+
+
+class Tensor:
+    """A symbolic tensor: what is known of it, and perhaps its value. Not an array.
+
+    `Tensor[int | float]` is a type, for `type=` and `set_types`. One object may be used in one
+    place only.
+    """
+
+    def __init__(
+        self,
+        value: Any = TBD,
+        type: Any = None,
+        shape: Any = None,
+        differentiable: bool | None = None,
+    ):
+        self._literal = None if value is TBD else as_literal(value)
+        self._kinds = None if type is None else _tensor_kinds(type)
+        self._shape = shape
+        self._differentiable = differentiable
+        self._used = False
+        if self._literal is None:
+            _core.Wire.key(self._spec())  # clashing facts are told here
+
+    def __class_getitem__(cls, item: Any):
+        _element_kinds((item,))
+        return types.GenericAlias(cls, item)
+
+    @property
+    def value(self):
+        """Nested lists, or TBD."""
+        return TBD if self._literal is None else self._literal
+
+    def _spec(self, name: str = "") -> tuple:
+        value = MISSING if self._literal is None else self._literal
+        kinds = self._kinds
+        if kinds is None and self._literal is None:
+            kinds = _ANY_TENSOR
+        return (name, value, False, self._shape, kinds, self._differentiable)
+
+
+def _tensor_kinds(annotation: Any) -> int:
+    if typing.get_origin(annotation) is Tensor or annotation is Tensor:
+        return kinds_of(annotation)
+    return _element_kinds((annotation,))
+
+
+def as_literal(value: Any):
+    """A tensor literal of nested sequences, a number, or anything that becomes a NumPy array."""
+    if isinstance(value, Constant):
+        return _core.TensorLiteral.from_nested(constant_value(value))
+    if isinstance(value, range):
+        value = range_items(value)
+    if isinstance(value, (bool, int, float, list, tuple)):
+        return _core.TensorLiteral.from_nested(value)
+    if isinstance(value, _core.TensorLiteral):
+        return value
+    return array_literal(value)
+
+
+def range_items(numbers: range) -> list[int]:
+    """The numbers of a range, which may promise more of them than any memory has."""
+    if numbers[_MOST_ITEMS:]:
+        raise ArgumentError(f"value: requires at most {_MOST_ITEMS} items, got {shown(numbers)}")
+    return list(numbers)
+
+
+def array_literal(value: Any):
+    """A literal of an array of numpy, or of what `numpy.asarray` takes without guessing."""
+    if not (hasattr(value, "__array__") or hasattr(value, "__dlpack__")):
+        raise DTypeError(f"tensor: requires numbers or an array, got {type(value).__name__}")
+    import numpy as np
+
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # of somebody's __array__
+        raise ArgumentError(f"tensor: cannot be read as an array: {error}") from error
+    dtype = as_dtype(array.dtype)
+    data = np.ascontiguousarray(array).astype(dtype.numpy(), copy=False)
+    return _core.TensorLiteral.from_bytes(str(dtype), list(array.shape), data.tobytes())
+
+
+def constant_value(constant: Constant) -> float:
+    """The number that a `Constant` stands for in 32-bit floats."""
+    if constant in (Constant.ZEROS, Constant.ONES):
+        return float(constant is Constant.ONES)
+    return epsilon_table[32][constant]
