@@ -6,7 +6,6 @@ namespace mithril::ir {
 
 using infer::RuleBuilder;
 using infer::Term;
-using infer::ValueKind;
 
 namespace {
 

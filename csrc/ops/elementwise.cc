@@ -19,7 +19,7 @@ infer::Rule arithmetic(const char* left, const char* right, const ArithTable& (*
 
 bool is_bool(Reg x) { return x.dtype() == DType::kBool; }
 
-void define_arithmetic(OpFamily& ops) {
+void define_sums_and_products(OpFamily& ops) {
   binary_cases(
       ops.def("add")
           .python("Add")
@@ -78,7 +78,9 @@ void define_arithmetic(OpFamily& ops) {
             if (g.wants("right")) g.d("right") = g.dout() * g.in("left");
           }),
       "left", "right");
+}
 
+void define_quotients(OpFamily& ops) {
   binary_cases(
       ops.def("divide")
           .python("Divide")
@@ -137,7 +139,9 @@ void define_arithmetic(OpFamily& ops) {
           })
           .sample("denominator", 0.5, 3.0),
       "numerator", "denominator");
+}
 
+void define_power(OpFamily& ops) {
   binary_cases(ops.def("power")
                    .python("Power")
                    .doc("The base raised to the exponent; x ** 0 is 1, also at 0, with gradient 0.")
@@ -394,7 +398,7 @@ OpDefBuilder& numeric(OpDefBuilder& block) {
   return unary_cases(block.input("input", kNumeric).output("output", same_as("input")));
 }
 
-void define_functions(OpFamily& ops) {
+void define_signs(OpFamily& ops) {
   numeric(ops.def("negate").python("Negate").doc("The negative of each element.").formula("-x"))
       .pointwise([](tile::Builder&, Reg x) { return -x; })
       .gradient([](GradBuilder& g) { g.d("input") = -g.dout(); });
@@ -421,7 +425,9 @@ void define_functions(OpFamily& ops) {
                   .output("output", same_as("input")))
       .pointwise([](tile::Builder&, Reg x) { return x; })
       .not_differentiable();
+}
 
+void define_powers_and_logarithms(OpFamily& ops) {
   floating(ops.def("square").python("Square").doc("Each element times itself.").formula("x^2"))
       .pointwise([](tile::Builder&, Reg x) { return x * x; })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * g.in("input") * 2.0; });
@@ -469,7 +475,9 @@ void define_functions(OpFamily& ops) {
       .pointwise([](tile::Builder& t, Reg x) { return t.rsqrt(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * g.out() / g.in("input") * -0.5; })
       .sample("input", 0.1, 9.0);
+}
 
+void define_special_functions(OpFamily& ops) {
   floating(ops.def("sin").python("Sine").doc("Sine of an angle in radians.").formula("\\sin x"))
       .pointwise([](tile::Builder& t, Reg x) { return t.sin(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * cos(g.in("input")); })
@@ -489,7 +497,9 @@ void define_functions(OpFamily& ops) {
         constexpr double kTwoOverRootPi = 1.1283791670955125739;
         g.d("input") = g.dout() * exp(-square(g.in("input"))) * kTwoOverRootPi;
       });
+}
 
+void define_conversions(OpFamily& ops) {
   unary_cases(ops.def("floor")
                   .python("Floor")
                   .doc("The largest integer at or below each element, in the default integer type.")
@@ -519,11 +529,16 @@ void define_functions(OpFamily& ops) {
 }  // namespace
 
 void define_elementwise(OpFamily& ops) {
-  define_arithmetic(ops);
+  define_sums_and_products(ops);
+  define_quotients(ops);
+  define_power(ops);
   define_extrema(ops);
   define_comparisons(ops);
   define_logical(ops);
-  define_functions(ops);
+  define_signs(ops);
+  define_powers_and_logarithms(ops);
+  define_special_functions(ops);
+  define_conversions(ops);
 }
 
 }  // namespace mithril::ops

@@ -15,7 +15,6 @@ namespace {
 using core::DType;
 using plan::KernelArgs;
 using plan::KernelStatus;
-using select::KernelRequest;
 
 constexpr int64_t kGatherBytes = 256 << 10;  // taps gathered for one product: about an L2
 
@@ -208,36 +207,38 @@ void gather_cotangents(const ref_conv2d_dims& d, const T* dy, int64_t group, int
   }
 }
 
+// tap[p] = x at tap (i, j) of channel c for position from + p, in runs of a row or of whole rows.
+template <class T>
+void gather_tap(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t c, int64_t i,
+                int64_t j, int64_t from, int64_t depth, T* tap) {
+  const bool shifted = d.stride_h == 1 && d.stride_w == 1 && d.w_out == d.w_in;
+  const int64_t down = i * d.dilation_h - d.pad_top, right = j * d.dilation_w - d.pad_left;
+  for (int64_t p = 0; p < depth;) {
+    const int64_t row = (from + p) / d.w_out;  // over all images
+    const int64_t oh = row % d.h_out, ow = (from + p) % d.w_out;
+    const T* plane = x + ((row / d.h_out * d.groups + group) * d.c_in + c) * d.h_in * d.w_in;
+    if (shifted && ow == 0 && depth - p >= d.w_out) {
+      const int64_t rows = std::min((depth - p) / d.w_out, d.h_out - oh);
+      gather_shifted(plane, d.h_in, d.w_in, oh, rows, down, right, tap + p);
+      p += rows * d.w_out;
+      continue;
+    }
+    const int64_t run = std::min(depth - p, d.w_out - ow);
+    const int64_t ih = oh * d.stride_h + down;
+    const T* source = ih < 0 || ih >= d.h_in ? nullptr : plane + ih * d.w_in;
+    gather_row(source, d.w_in, ow * d.stride_w + right, d.stride_w, run, tap + p);
+    p += run;
+  }
+}
+
 // taps[t][p] = x at tap t of position from + p, for the taps of `channels` channels.
 template <class T>
 void gather_taps(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t channel,
                  int64_t channels, int64_t from, int64_t depth, T* taps) {
-  const bool shifted = d.stride_h == 1 && d.stride_w == 1 && d.w_out == d.w_in;
   for (int64_t c = channel; c < channel + channels; ++c) {
     for (int64_t i = 0; i < d.kh; ++i) {
       for (int64_t j = 0; j < d.kw; ++j, taps += kDepth) {
-        for (int64_t p = 0; p < depth;) {
-          const int64_t row = (from + p) / d.w_out;  // over all images
-          const int64_t ow = (from + p) % d.w_out;
-          const int64_t run = std::min(depth - p, d.w_out - ow);
-          const int64_t n = row / d.h_out;
-          if (shifted && ow == 0 && depth - p >= d.w_out) {
-            const int64_t rows = std::min((depth - p) / d.w_out, d.h_out - row % d.h_out);
-            gather_shifted(x + ((n * d.groups + group) * d.c_in + c) * d.h_in * d.w_in, d.h_in,
-                           d.w_in, row % d.h_out, rows, i * d.dilation_h - d.pad_top,
-                           j * d.dilation_w - d.pad_left, taps + p);
-            p += rows * d.w_out;
-            continue;
-          }
-          const int64_t ih = row % d.h_out * d.stride_h + i * d.dilation_h - d.pad_top;
-          const T* source =
-              ih < 0 || ih >= d.h_in
-                  ? nullptr
-                  : x + (((n * d.groups + group) * d.c_in + c) * d.h_in + ih) * d.w_in;
-          gather_row(source, d.w_in, ow * d.stride_w + j * d.dilation_w - d.pad_left, d.stride_w,
-                     run, taps + p);
-          p += run;
-        }
+        gather_tap(d, x, group, c, i, j, from, depth, taps);
       }
     }
   }

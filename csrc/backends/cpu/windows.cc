@@ -8,7 +8,6 @@ namespace mithril::cpu {
 namespace {
 
 using core::DType;
-using core::HostValue;
 using plan::KernelArgs;
 using plan::KernelStatus;
 using select::KernelRequest;

@@ -108,107 +108,134 @@ bool narrow_broadcast_ranks(Store& s, uint32_t out, std::span<const uint32_t> in
   return true;
 }
 
+/// How many places from the right are shown by an operand or by the result.
+int shown_places(Store& s, uint32_t out, std::span<const uint32_t> in) {
+  const auto least = [&s](uint32_t shape) {
+    const auto rank = s.rank(shape);
+    return rank ? *rank : least_rank(s.ranks(shape));
+  };
+  int places = least(out);
+  for (const uint32_t shape : in) {
+    places = std::max(places, least(shape));
+    for (int i = 0; i < s.view_count(shape); ++i) {
+      places = std::max(places, static_cast<int>(s.view(shape, i).suffix.size()));
+    }
+  }
+  return places;
+}
+
+/// What the operands show at one place from the right.
+struct PlaceView {
+  DimList shown;
+  size_t unknown = 0;
+  uint32_t missing = kNone;  // an operand whose dim here is not shown
+};
+
+PlaceView view_place(Store& s, std::span<const uint32_t> in, size_t at) {
+  PlaceView view;
+  for (const uint32_t shape : in) {
+    uint32_t dim = kNone;
+    switch (place(s, shape, at, dim)) {
+      case Place::kAbsent: break;
+      case Place::kShown: view.shown.push_back(dim); break;
+      case Place::kUnknown:
+        ++view.unknown;
+        view.missing = shape;
+        break;
+    }
+  }
+  return view;
+}
+
+/// A place that every operand shows or lacks: kDone when nothing can change there any more.
+Outcome broadcast_shown(Store& s, uint32_t out, size_t at, std::span<const uint32_t> shown) {
+  const uint32_t result = s.dim_from_right(out, at, true);
+  if (result == kNone) return Outcome::kWait;
+  if (!broadcast_dims(s, result, shown)) return Outcome::kConflict;
+  bool complete = s.size(result) || shown.size() == 1;
+  for (const uint32_t d : shown) complete = complete && (s.is_known(d) || s.same_dim(d, result));
+  return complete ? Outcome::kDone : Outcome::kWait;
+}
+
+/// Every operand's dim is 1 or `size`.
+bool narrow_to_one_or(Store& s, std::span<const uint32_t> shown, int64_t size) {
+  Possible values;
+  values.count = 2;
+  values.values[0] = 1;
+  values.values[1] = size;
+  for (const uint32_t d : shown) {
+    if (!s.narrow_values(d, values)) return false;
+  }
+  return true;
+}
+
+/// The one operand that is not shown at a place has to give the result its size there.
+bool extend_missing(Store& s, uint32_t missing, size_t at, uint32_t result) {
+  if (!s.narrow_ranks(missing, ranks_from(at + 1))) return false;
+  const uint32_t dim = s.dim_from_right(missing, at, true);
+  return dim == kNone || s.unify_dims(dim, result);
+}
+
+/// A place that some operand does not show: what the others decide. False: a conflict.
+bool broadcast_partly(Store& s, uint32_t out, size_t at, const PlaceView& view) {
+  uint32_t decisive = kNone;
+  bool rest_ones = true;
+  for (const uint32_t d : view.shown) {
+    rest_ones = rest_ones && s.size(d) == 1;
+    if (!s.may_be(d, 1)) decisive = d;
+  }
+  uint32_t result = s.dim_from_right(out, at, decisive != kNone);
+  if (result == kNone) return true;
+  if (decisive != kNone && !s.unify_dims(result, decisive)) return false;
+  const auto size = s.size(result);
+  if (size == 1) {
+    for (const uint32_t d : view.shown) {
+      if (!s.assign(d, 1)) return false;
+    }
+    return true;
+  }
+  if (s.may_be(result, 1)) return true;
+  if (size && !narrow_to_one_or(s, view.shown, *size)) return false;
+  return view.unknown != 1 || !rest_ones || extend_missing(s, view.missing, at, result);
+}
+
+/// An operand that every other one is absorbed by has the result's shape (but for `tail`).
+bool take_absorbing(Store& s, uint32_t out, std::span<const uint32_t> in, size_t skip,
+                    std::span<const uint32_t> tail) {
+  const auto absorbs = [&](uint32_t large) {
+    return std::all_of(in.begin(), in.end(),
+                       [&](uint32_t small) { return is_absorbed(s, small, large, skip); });
+  };
+  const auto large = std::find_if(in.begin(), in.end(), absorbs);
+  if (large == in.end()) return true;
+  if (skip == 0) return s.unify_shapes(out, *large);
+  Dims dims = s.view(*large);
+  DimList& last = dims.fixed() ? dims.prefix : dims.suffix;
+  if (last.size() < skip) return true;
+  for (size_t i = 0; i < skip; ++i) last[last.size() - skip + i] = tail[i];
+  return s.constrain(out, dims);
+}
+
 /// Broadcasts the dims left of the last `skip` ones; `tail` are the last dims of the result.
 /// kDone when nothing can change any more.
 Outcome broadcast_shapes(Store& s, uint32_t out, std::span<const uint32_t> in, size_t skip,
                          std::span<const uint32_t> tail) {
   if (!narrow_broadcast_ranks(s, out, in)) return Outcome::kConflict;
-  int places = 0;
-  for (const uint32_t shape : in) {
-    const auto rank = s.rank(shape);
-    places = std::max(places, rank ? *rank : least_rank(s.ranks(shape)));
-    for (int i = 0; i < s.view_count(shape); ++i) {
-      places = std::max(places, static_cast<int>(s.view(shape, i).suffix.size()));
-    }
-  }
-  const auto out_rank = s.rank(out);
-  places = std::max(places, out_rank ? *out_rank : least_rank(s.ranks(out)));
-  bool complete = out_rank.has_value();
+  bool complete = s.rank(out).has_value();
   for (const uint32_t shape : in) complete = complete && s.rank(shape).has_value();
-  for (size_t at = skip; at < static_cast<size_t>(places); ++at) {
-    DimList shown;
-    size_t unknown = 0;
-    uint32_t missing = kNone;  // the operand whose dim here is not shown
-    for (const uint32_t shape : in) {
-      uint32_t dim = kNone;
-      switch (place(s, shape, at, dim)) {
-        case Place::kAbsent: break;
-        case Place::kShown: shown.push_back(dim); break;
-        case Place::kUnknown:
-          ++unknown;
-          missing = shape;
-          break;
-      }
-    }
-    uint32_t result = s.dim_from_right(out, at, false);
-    if (unknown == 0) {
-      if (result == kNone) result = s.dim_from_right(out, at, true);
-      if (result == kNone) {
-        complete = false;
-        continue;
-      }
-      if (!broadcast_dims(s, result, shown)) return Outcome::kConflict;
-      const auto size = s.size(result);
-      for (const uint32_t d : shown) {
-        complete = complete && (s.is_known(d) || s.same_dim(d, result));
-      }
-      complete = complete && (size || shown.size() == 1);
-      continue;
-    }
-    complete = false;
-    std::optional<int64_t> decided;
-    uint32_t decisive = kNone;
-    bool rest_ones = true;
-    for (const uint32_t d : shown) {
-      const auto size = s.size(d);
-      if (size != 1) rest_ones = false;
-      if (!s.may_be(d, 1)) {
-        decided = size;
-        decisive = d;
-      }
-    }
-    if (decisive != kNone) {
-      result = s.dim_from_right(out, at, true);
-      if (result != kNone && !s.unify_dims(result, decisive)) return Outcome::kConflict;
-    }
-    if (result == kNone) continue;
-    const auto size = s.size(result);
-    if (size == 1) {
-      for (const uint32_t d : shown) {
-        if (!s.assign(d, 1)) return Outcome::kConflict;
-      }
-    } else if (!s.may_be(result, 1)) {
-      if (size) {
-        for (const uint32_t d : shown) {
-          Possible values;
-          values.count = 2;
-          values.values[0] = 1;
-          values.values[1] = *size;
-          if (!s.narrow_values(d, values)) return Outcome::kConflict;
-        }
-      }
-      if (unknown == 1 && rest_ones) {
-        if (!s.narrow_ranks(missing, ranks_from(at + 1))) return Outcome::kConflict;
-        const uint32_t dim = s.dim_from_right(missing, at, true);
-        if (dim != kNone && !s.unify_dims(dim, result)) return Outcome::kConflict;
-      }
+  const auto places = static_cast<size_t>(shown_places(s, out, in));
+  for (size_t at = skip; at < places; ++at) {
+    const PlaceView view = view_place(s, in, at);
+    if (view.unknown == 0) {
+      const Outcome outcome = broadcast_shown(s, out, at, view.shown);
+      if (outcome == Outcome::kConflict) return outcome;
+      complete = complete && outcome == Outcome::kDone;
+    } else {
+      complete = false;
+      if (!broadcast_partly(s, out, at, view)) return Outcome::kConflict;
     }
   }
-  for (const uint32_t large : in) {
-    bool absorbs = true;
-    for (const uint32_t small : in) absorbs = absorbs && is_absorbed(s, small, large, skip);
-    if (!absorbs) continue;
-    if (skip == 0) {
-      if (!s.unify_shapes(out, large)) return Outcome::kConflict;
-      break;
-    }
-    Dims dims = s.view(large);
-    DimList& last = dims.fixed() ? dims.prefix : dims.suffix;
-    if (last.size() < skip) break;
-    for (size_t i = 0; i < skip; ++i) last[last.size() - skip + i] = tail[i];
-    if (!s.constrain(out, dims)) return Outcome::kConflict;
-    break;
-  }
+  if (!take_absorbing(s, out, in, skip, tail)) return Outcome::kConflict;
   return complete ? Outcome::kDone : Outcome::kWait;
 }
 

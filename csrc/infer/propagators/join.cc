@@ -31,16 +31,40 @@ Outcome join_conflict(Store& s, const Propagator& p, std::span<const uint32_t> i
   return Outcome::kConflict;
 }
 
+/// The joined cells: arguments of their own, or the items of one; nullopt while those are unknown.
+std::optional<DimList> joined_cells(Store& s, const Propagator& p) {
+  if (p.data == 0) return s.items(s.arg(p, 2));
+  DimList cells;
+  for (uint32_t i = 2; i < p.count; ++i) cells.push_back(s.arg(p, i));
+  return cells;
+}
+
+/// Without an axis the operands are flattened: the result has one dim, the sum of their sizes.
+Outcome concat_flat(Store& s, const Propagator& p, std::span<const uint32_t> shapes,
+                    std::span<const uint32_t> cells) {
+  const uint32_t out = s.shape(s.arg(p, 0));
+  const auto fail = [&] { return join_conflict(s, p, cells, {}); };
+  if (!s.narrow_ranks(out, rank_bit(1))) return fail();
+  Dim total(0);
+  for (const uint32_t shape : shapes) {
+    if (!s.rank(shape)) return Outcome::kWait;
+    Dim product(1);
+    for (const uint32_t d : s.fixed_dims(shape)) {
+      const auto e = s.expression(d);
+      if (!e) return Outcome::kWait;
+      product = s.table().mul(product, *e);
+    }
+    total = s.table().add(total, product);
+  }
+  if (!s.define(s.fixed_dims(out)[0], total) || s.failed()) return fail();
+  return s.forward() || total.known() ? Outcome::kDone : Outcome::kWait;
+}
+
 Outcome run_concat(Store& s, const Propagator& p) {
   const uint32_t out_cell = s.arg(p, 0);
-  DimList cells;
-  if (p.data != 0) {
-    for (uint32_t i = 2; i < p.count; ++i) cells.push_back(s.arg(p, i));
-  } else {
-    const auto items = s.items(s.arg(p, 2));
-    if (!items) return Outcome::kWait;
-    cells = *items;
-  }
+  const auto joined = joined_cells(s, p);
+  if (!joined) return Outcome::kWait;
+  const DimList& cells = *joined;
   if (cells.empty()) {
     return s.conflict(core::Code::kValueArgument, "at least one tensor is needed, got none");
   }
@@ -53,23 +77,7 @@ Outcome run_concat(Store& s, const Propagator& p) {
   if (!axis) return Outcome::kWait;
   const uint32_t out = s.shape(out_cell);
   const auto fail = [&] { return join_conflict(s, p, cells, *axis); };
-  if (axis->is_none()) {
-    if (!s.narrow_ranks(out, rank_bit(1))) return fail();
-    DimList all;
-    Dim total(0);
-    for (const uint32_t shape : shapes) {
-      if (!s.rank(shape)) return Outcome::kWait;
-      Dim product(1);
-      for (const uint32_t d : s.fixed_dims(shape)) {
-        const auto e = s.expression(d);
-        if (!e) return Outcome::kWait;
-        product = s.table().mul(product, *e);
-      }
-      total = s.table().add(total, product);
-    }
-    if (!s.define(s.fixed_dims(out)[0], total) || s.failed()) return fail();
-    return s.forward() || total.known() ? Outcome::kDone : Outcome::kWait;
-  }
+  if (axis->is_none()) return concat_flat(s, p, shapes, cells);
   if (!axis->is_int()) {
     return s.conflict(core::Code::kValueArgument, "axis must be none or an int, got {}",
                       core::to_string(*axis));

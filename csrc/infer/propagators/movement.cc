@@ -4,8 +4,6 @@
 namespace mithril::infer {
 namespace {
 
-using core::HostValue;
-
 std::optional<Dim> product_of(Store& s, std::span<const uint32_t> dims) {
   Dim out(1);
   for (const uint32_t d : dims) {

@@ -15,7 +15,6 @@ namespace mithril::emit {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 ir::Graph graph(std::string_view text) {
   auto parsed = ir::parse(text);

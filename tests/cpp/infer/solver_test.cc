@@ -72,7 +72,7 @@ void run(const Case& c, bool rule_first) {
 TEST_P(InferenceTable, FactsThenRule) { run(GetParam(), false); }
 TEST_P(InferenceTable, RuleThenFacts) { run(GetParam(), true); }
 
-const HostValue kNone_;
+const HostValue kNoValue;
 
 INSTANTIATE_TEST_SUITE_P(
     Reference, InferenceTable,
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
              {{"weight", "[8, 3, 3, 3]"}, {"bias", "[1, 8, 1, 1]"}, {"output", "[2, 8, 16, 16]"}}},
         Case{"max_pool2d",
              "max_pool2d",
-             {{"kernel_size", 2}, {"stride", kNone_}, {"padding", 0}, {"dilation", 1}},
+             {{"kernel_size", 2}, {"stride", kNoValue}, {"padding", 0}, {"dilation", 1}},
              {{"input", "2, 3, 32, 32"}},
              {{"output", "[2, 3, 16, 16]"}}},
         Case{"concat",
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
              {{"input", "[3, 4]"}}},
         Case{"transpose",
              "transpose",
-             {{"axes", kNone_}},
+             {{"axes", kNoValue}},
              {{"output", "2, 3, 4"}},
              {{"input", "[4, 3, 2]"}}},
         Case{"flatten",
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
              {},
              {{"input", "4, 5, 6"}},
              {{"output", "[2, 1, 5]"}},
-             {{"index", HostValue::tuple({HostValue(core::Slice{0, 2, kNone_}), kNone_,
+             {{"index", HostValue::tuple({HostValue(core::Slice{0, 2, kNoValue}), kNoValue,
                                           HostValue(core::EllipsisValue()), 1})}}},
         Case{"index with a list",
              "index",
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
              {{"input", HostValue::list({HostValue::list({1, 2.0}), HostValue::list({3, 4})})}}},
         Case{"shape", "shape", {}, {{"input", "a, 3"}}, {{"output", "(a, 3)"}}},
         Case{"shape backwards", "shape", {}, {}, {{"input", "[2, 3]"}}, {{"output", ints({2, 3})}}},
-        Case{"size", "size", {{"dim", kNone_}}, {{"input", "5, 3"}}, {{"output", "15"}}},
+        Case{"size", "size", {{"dim", kNoValue}}, {{"input", "5, 3"}}, {{"output", "15"}}},
         Case{
             "arange", "arange", {{"start", 0}, {"stop", 10}, {"step", 3}}, {}, {{"output", "[4]"}}},
         Case{"cross_entropy",
@@ -250,7 +250,7 @@ INSTANTIATE_TEST_SUITE_P(
              {{"input", "[u1, 5, 6, u2]"}}},
         Case{"sum of everything",
              "sum",
-             {{"axis", kNone_}, {"keepdim", true}},
+             {{"axis", kNoValue}, {"keepdim", true}},
              {{"input", "..., 3, 4"}, {"output", "_, _, _"}},
              {{"input", "[u1, 3, 4]"}, {"output", "[1, 1, 1]"}}},
         Case{"reshape one unknown",

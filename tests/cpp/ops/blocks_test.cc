@@ -18,7 +18,6 @@
 namespace mithril::ir {
 namespace {
 
-using core::HostValue;
 
 std::vector<const OpDef*> blocks() { return Registry::global().all(); }
 

@@ -9,6 +9,13 @@
 #include "tile/extern_lane.h"
 #include "tile/threefry.h"
 
+// The loops' iterations never read what another one wrote, though operands may be the same buffer.
+#ifdef __clang__
+#define MITHRIL_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define MITHRIL_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
+
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {
 
@@ -344,7 +351,7 @@ template <class Op, class T, class R>
 void unary(void* out, const void* a, const void*, const void*, int64_t n) {
   auto* y = static_cast<R*>(out);
   const auto* x = static_cast<const T*>(a);
-#pragma GCC ivdep
+  MITHRIL_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) y[i] = Op::apply(x[i]);
 }
 
@@ -353,7 +360,7 @@ void both(void* out, const void* a, const void* b, const void*, int64_t n) {
   auto* z = static_cast<R*>(out);
   const auto* x = static_cast<const T*>(a);
   const auto* y = static_cast<const T*>(b);
-#pragma GCC ivdep
+  MITHRIL_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) z[i] = Op::apply(x[i], y[i]);
 }
 
@@ -362,7 +369,7 @@ void first_single(void* out, const void* a, const void* b, const void*, int64_t 
   auto* z = static_cast<R*>(out);
   const T x = *static_cast<const T*>(a);
   const auto* y = static_cast<const T*>(b);
-#pragma GCC ivdep
+  MITHRIL_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) z[i] = Op::apply(x, y[i]);
 }
 
@@ -371,7 +378,7 @@ void second_single(void* out, const void* a, const void* b, const void*, int64_t
   auto* z = static_cast<R*>(out);
   const auto* x = static_cast<const T*>(a);
   const T y = *static_cast<const T*>(b);
-#pragma GCC ivdep
+  MITHRIL_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) z[i] = Op::apply(x[i], y);
 }
 
@@ -381,7 +388,7 @@ void ternary(void* out, const void* a, const void* b, const void* c, int64_t n) 
   const auto* x = static_cast<const T*>(a);
   const auto* y = static_cast<const T*>(b);
   const auto* z = static_cast<const T*>(c);
-#pragma GCC ivdep
+  MITHRIL_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) w[i] = Op::apply(x[i], y[i], z[i]);
 }
 
@@ -391,7 +398,7 @@ void select(void* out, const void* a, const void* b, const void* c, int64_t n) {
   const auto* m = static_cast<const uint8_t*>(a);
   const auto* x = static_cast<const T*>(b);
   const auto* y = static_cast<const T*>(c);
-#pragma GCC ivdep
+  MITHRIL_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) {
     const T p = x[i], q = y[i];
     z[i] = m[i] != 0 ? p : q;
@@ -405,7 +412,7 @@ void threefry(void* out, const void* a, const void* b, const void* c, int64_t n)
   const auto* key0 = static_cast<const uint32_t*>(a);
   const auto* key1 = static_cast<const uint32_t*>(b);
   const auto* counter = static_cast<const Counter*>(c);
-#pragma GCC ivdep
+  MITHRIL_INDEPENDENT_ITERATIONS
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t block = counter[i];
     const uint32_t k0 = key0[i], k1 = key1[i], k2 = k0 ^ k1 ^ tile::kThreefryParity;

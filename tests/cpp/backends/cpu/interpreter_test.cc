@@ -527,13 +527,13 @@ TEST(Interpreter, WritesOverItsInputsWhereThatIsAllowed) {
   t.store(p - next * 0.1 + m);
   const auto program = t.finish();
   const int64_t n = 3000;
-  const auto P = random_floats(3000, 13), M = random_floats(3000, 14), G = random_floats(3000, 15);
-  const auto wanted = tile::evaluate(program, n, 1, {bytes_of(P), bytes_of(M), bytes_of(G)});
+  const auto p0 = random_floats(n, 13), m0 = random_floats(n, 14), g0 = random_floats(n, 15);
+  const auto wanted = tile::evaluate(program, n, 1, {bytes_of(p0), bytes_of(m0), bytes_of(g0)});
   for (const Isa isa : testing::isas()) {
     const auto kernel = TileKernel::make(program, isa).or_throw();
     EXPECT_TRUE(kernel->can_alias(0, 1));
     EXPECT_TRUE(kernel->can_alias(1, 0));
-    std::vector<float> a = P, b = M, c = G;
+    std::vector<float> a = p0, b = m0, c = g0;
     void* buffers[] = {a.data(), b.data(), c.data(), b.data(), a.data()};
     const int64_t dims[] = {n}, one[] = {1};
     const std::vector<OperandStrides> operands(5, OperandStrides{one, {}});
