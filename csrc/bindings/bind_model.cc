@@ -162,11 +162,23 @@ void bind_composing(ModelClass& cls) {
                   [](const Model& child, const py::dict& connections) {
                     Model::check_connections(child, to_connections(connections), user_location());
                   })
-      .def_static("call",
-                  [](const Model& child, const py::dict& connections) {
-                    return Model::call(child, to_connections(connections), user_location());
-                  })
+      .def_static(
+          "call",
+          [](const Model& child, const py::dict& connections, bool claim) {
+            return Model::call(child, to_connections(connections), user_location(),
+                               claim ? model::Claim::kNow : model::Claim::kWhenUsed);
+          },
+          py::arg("child"), py::arg("connections"), py::arg("claim") = true)
       .def_static("call_op", &call_op)
+      .def("take",
+           [](Model& self, const py::iterable& results) {
+             std::vector<std::pair<std::string, Connection>> out;
+             for (const py::handle result : results) {
+               const auto pair = result.cast<py::tuple>();
+               out.emplace_back(pair[0].cast<std::string>(), pair[1].cast<Connection&>());
+             }
+             self.take(out, user_location());
+           })
       .def("freeze", &Model::freeze);
 }
 
@@ -254,6 +266,7 @@ void bind_facts(ModelClass& cls) {
       .def("differentiable",
            [](const Model& self, py::handle key) { return self.differentiable(to_key(key)); })
       .def("shapes", &shapes)
+      .def("sources", [](const Model& self, py::handle key) { return self.sources(to_key(key)); })
       .def("why", &why)
       .def("summary", &summary);
 }

@@ -63,6 +63,21 @@ Model::Model(std::string name, std::string class_name) : home_(new_home()) {
   node.class_name = std::move(class_name);
 }
 
+namespace {
+
+// "" leaves the name as it is.
+void name_wire(Arena& arena, ConnId wire, const std::string& name, const Location& where) {
+  if (name.empty() || arena.conn(wire).name == name) return;
+  check_name(name, where);
+  if (arena.find(arena.conn(wire).node, name) != kNone) {
+    raise(core::fail(ErrorKind::kName, Code::kNameTaken, "the key '{}' exists already", name),
+          where);
+  }
+  arena.set_name(wire, name);
+}
+
+}  // namespace
+
 Model Model::create(const std::vector<Connection>& outputs,
                     const std::vector<std::pair<std::string, Connection>>& named, std::string name,
                     Location where) {
@@ -82,14 +97,7 @@ Model Model::create(const std::vector<Connection>& outputs,
   }
   for (const auto& [key, argument] : roots) {
     const ConnId wire = extension.wire_of(argument.wire);
-    if (!key.empty() && arena.conn(wire).name != key) {
-      check_name(key, where);
-      if (arena.find(node, key) != kNone) {
-        raise(core::fail(ErrorKind::kName, Code::kNameTaken, "the key '{}' exists already", key),
-              where);
-      }
-      arena.set_name(wire, key);
-    }
+    name_wire(arena, wire, key, where);
     if (!arena.conn(wire).produced()) continue;
     if (!key.empty()) arena.expose(wire);
     arena.add_cout(wire);
@@ -195,7 +203,7 @@ void refuse_two_models(const Connections& connections, const Location& where) {
 }  // namespace
 
 std::vector<Connection> Model::call(const Model& child, const Connections& connections,
-                                    Location where) {
+                                    Location where, Claim claim) {
   const Access::At at = Access::at(child);
   refuse_child(at, where);
   check_connections(child, connections, where);
@@ -216,7 +224,7 @@ std::vector<Connection> Model::call(const Model& child, const Connections& conne
     call->results.push_back(state);
     out.push_back(Access::connection(std::move(state)));
   }
-  transaction.commit();
+  if (claim == Claim::kNow) transaction.commit();
   return out;
 }
 
@@ -232,6 +240,23 @@ Connection Model::call(const ir::OpDef& op, const std::vector<Argument>& operand
   Connections connections;
   for (size_t i = 0; i < operands.size(); ++i) connections.emplace_back(keys[i], operands[i]);
   return call(child, connections, where).front();
+}
+
+void Model::take(const std::vector<std::pair<std::string, Connection>>& results, Location where) {
+  refuse_parent(Access::at(*this), where);
+  Connections roots;
+  for (const auto& [key, wire] : results) roots.emplace_back(key, Argument::of(wire));
+  const auto calls = needed_calls(roots);
+  std::vector<Model> children;
+  for (const auto& call : calls) children.push_back(call->child);
+  Extension extension(*this, children, where);
+  for (const auto& call : calls) extension.place_call(call);
+  for (const auto& [key, argument] : roots) {
+    const ConnId wire = extension.wire_of(argument.wire);
+    name_wire(extension.arena(), wire, key, where);
+    if (!key.empty()) extension.arena().expose(wire);
+  }
+  extension.finish();
 }
 
 // --- look-up ------------------------------------------------------------------------------------

@@ -129,6 +129,9 @@ struct LeafSpec {
 /// `|=` and `+=`.
 enum class Chain : uint8_t { kPlain, kCanonical };
 
+/// When a functional call takes its model.
+enum class Claim : uint8_t { kNow, kWhenUsed };
+
 /// One place of a shape as shown to people.
 struct ShapeItem {
   enum class Type : uint8_t { kSize, kSymbol, kVariadic };
@@ -168,12 +171,15 @@ class Model {
                                 Location where = {});
   /// Functional use: the results of `child` on these arguments, in the order of its output keys.
   /// Nothing is inferred until a result (or what is made of it) is used in an extend or `create`;
-  /// then the needed calls go in just before their consumer. `child` is taken from now on.
+  /// then the needed calls go in just before their consumer. `child` is taken from now on, or,
+  /// with Claim::kWhenUsed, when a model takes the results: for callers that use them at once.
   static std::vector<Connection> call(const Model& child, const Connections& connections,
-                                      Location where = {});
+                                      Location where = {}, Claim claim = Claim::kNow);
   /// The same for one op, positional operands in connect order: what operators use.
   static Connection call(const ir::OpDef& op, const std::vector<Argument>& operands,
                          LeafSpec spec = {}, Location where = {});
+  /// Takes in results of `call` and all that they need; those with a name become outputs.
+  void take(const std::vector<std::pair<std::string, Connection>>& results, Location where = {});
   /// No further extends; canonical outputs become outputs; unnamed submodels keep their names.
   void freeze();
 
@@ -239,6 +245,8 @@ class Model {
   std::string print_shape(const KeyRef& key, infer::ShapeNames& names) const;
   /// The facts that what is known of a wire rests on.
   std::vector<infer::Reason> why(const KeyRef& key) const;
+  /// The input keys of this model that a wire is computed from, through all levels.
+  std::vector<std::string> sources(const KeyRef& key) const;
 
   // --- the tree ---------------------------------------------------------------------------------
   const std::string& name() const;  // as given, or ""

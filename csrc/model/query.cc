@@ -1,4 +1,6 @@
 // What is known of a wire, and generated names: the reading half of Model that needs inference.
+#include <unordered_set>
+
 #include "model/model.h"
 #include "model/naming.h"
 #include "model/tree.h"
@@ -73,6 +75,34 @@ std::optional<HostValue> Model::value(const KeyRef& key) const {
   const Wire w = wire(*this, key);
   if (!w.solver().is_value_known(w.cell)) return std::nullopt;
   return w.solver().value(w.cell);
+}
+
+std::vector<std::string> Model::sources(const KeyRef& key) const {
+  const Access::At at = Access::at(*this);
+  const Arena& a = at.arena();
+  std::unordered_map<EdgeId, NodeId> writers;
+  for (NodeId id = 0; id < a.nodes.size(); ++id) {
+    if (a.node(id).op == nullptr) continue;
+    for (const ConnId c : a.node(id).conns) {
+      if (a.conn(c).produced()) writers[a.root(a.conn(c).edge)] = id;
+    }
+  }
+  std::vector<EdgeId> stack{a.root(a.conn(resolve_anywhere(at, key, {})).edge)};
+  std::unordered_set<EdgeId> reached{stack.front()};
+  while (!stack.empty()) {
+    const auto writer = writers.find(stack.back());
+    stack.pop_back();
+    if (writer == writers.end()) continue;
+    for (const ConnId c : a.node(writer->second).conns) {
+      const EdgeId read = a.root(a.conn(c).edge);
+      if (!a.conn(c).produced() && reached.insert(read).second) stack.push_back(read);
+    }
+  }
+  std::vector<std::string> out;
+  for (const std::string& name : input_keys()) {
+    if (reached.count(a.root(a.conn(a.find(at.node, name)).edge)) != 0) out.push_back(name);
+  }
+  return out;
 }
 
 std::string Model::print_value(const KeyRef& key) const {

@@ -9,6 +9,7 @@
 #include "passes/bind_sizes.h"
 #include "passes/canonicalize.h"
 #include "passes/decompose.h"
+#include "passes/fold_hosts.h"
 #include "passes/merge_common.h"
 #include "passes/remove_dead.h"
 
@@ -100,6 +101,7 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
   // once more because resolving makes casts and reshapes that may be the identity.
   return Pipeline(graph, options)
       .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
+      .run("fold_hosts", fold_hosts)
       .run("resolve", canonicalize)
       .optimize("fold_constants",
                 [&](const ir::Graph& g) -> core::Result<ir::Graph> {

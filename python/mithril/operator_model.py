@@ -25,6 +25,7 @@ class OperatorModel(Model):
         raise SignatureError("OperatorModel: make one of its subclasses")
 
     def _make(self, name: str | None, values: dict[str, Any]) -> None:
+        self._arguments = dict(values)  # what makes another one
         count = values.pop("n", None) if self._counts else None
         used: list[Tensor] = []
         spec: dict[str, Any] = {

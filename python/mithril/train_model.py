@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+from mithril import _core, _cost
+from mithril._arguments import mark_used
 from mithril._core import public
-from mithril.connection import Connection, Tensor
+from mithril.connection import Connection, Tensor, as_argument
 from mithril.errors import (
     ArgumentError,
     FrozenModelError,
     KeyNotFound,
     SignatureError,
     UnsupportedError,
+    UnusedKeyWarning,
     WireNameError,
+    shown,
     suggestion,
+    warn,
 )
 from mithril.model import Model
+from mithril.operator_model import OperatorModel
 
 FINAL_COST = "final_cost"
 LOSS = "loss"
 
 
+class _Metric(NamedTuple):
+    text: str
+    key: str
+
+
 class TrainModel(Model):
     """Wraps a model; `add_loss` says what to minimise, compile adds the output `final_cost`.
+
+    The cost is the sum of the losses (`set_loss_combiner` chooses another way to combine them)
+    plus the regularization terms.
 
     >>> import mithril as ml
     >>> model = ml.Model()
@@ -43,8 +58,10 @@ class TrainModel(Model):
             raise WireNameError(f"TrainModel: the key '{min(taken)}' is reserved")
         super().__init__()
         self._inner = model
-        self._losses: list[tuple[Connection, list[Connection], Any]] = []
-        self._regularizers: list[tuple[Any, Connection]] = []
+        self._losses: list[_cost.Loss] = []
+        self._penalties: list[_cost.Penalty] = []
+        self._metrics: list[_Metric] = []
+        self._combiner: Model | None = None
         self._is_final = False
         keys = self._outer_keys(model)
         super()._extend(model.connect(**keys), canonical=False)
@@ -55,12 +72,12 @@ class TrainModel(Model):
     @staticmethod
     def _outer_keys(model: Model) -> dict[str, str]:
         """Every external key gets its own name, unnamed ones the name that they are shown with."""
-        shown = model.generate_keys(symbolic=False, include_outputs=True)
+        shown_as = model.generate_keys(symbolic=False, include_outputs=True)
         keys = list(model.external_keys)
         keys += [wire.key_name for wire in model._node.couts if wire.key_name not in keys]
         names: dict[str, str] = {}
         for key in keys:
-            names[key] = shown.get(key, key) if key.startswith("$") else key
+            names[key] = shown_as.get(key, key) if key.startswith("$") else key
         return {k: n for k, n in names.items() if not n.startswith("$")}
 
     def _is_wire(self, key: str) -> bool:
@@ -84,92 +101,156 @@ class TrainModel(Model):
     ) -> None:
         """Adds a term to the cost.
 
-        `reduce_steps` (default: the mean) make it a scalar, `coef` weighs it, `key_name` makes it
-        an output; `connections` wire the loss's inputs, at least one of them to an output.
+        Parameters
+        ----------
+        loss_model : a model with one output; all its inputs must be wired, at least one of them
+            to an output of the model
+        reduce_steps : models of one input and one output that follow it; None or none: the mean.
+            `[ml.Buffer()]` keeps the loss as it is
+        key_name : makes the reduced and weighted term an output of that name
+        coef : a number or a Tensor that weighs the term
+
+        Raises
+        ------
+        KeyNotFound : a key that the loss has not, or that is not wired
         """
         self._check_open()
+        steps = self._steps("add_loss", loss_model, reduce_steps, "Mean")
         self._check_loss(loss_model, connections)
-        result = self._chain(loss_model, self._steps(reduce_steps, "Mean"), connections)
+        key = self._free_name("add_loss", key_name)
         if coef is not None:
-            result = self._put("Multiply", left=result, right=_tensor(coef))
-        if key_name is not None:
-            self._node.rename_key(result._wire, key_name)
-            self._node.expose_keys([key_name], {})
-        self._losses.append((result, [], coef))
+            _check_coefficient("add_loss", coef)
+        chain = _Chain(self)
+        result, read = chain.put(loss_model, connections), []
+        for step in steps:
+            read.append((result, step))
+            result = chain.put(step, {_cin(step): result})
+        if coef is not None:
+            result = chain.put(_new("Multiply"), {"left": result, "right": coef})
+        chain.take((key, result))
+        self._losses.append(_cost.Loss(_text(loss_model, connections), result, read))
 
-    def _check_loss(self, loss: Any, connections: dict[str, Any]) -> None:
-        if not isinstance(loss, Model):
-            raise SignatureError(f"add_loss: requires a model, got {type(loss).__name__}")
-        node = loss._node
-        outputs = node.output_keys or [wire.key_name for wire in node.couts]
-        if len(outputs) != 1:
-            raise KeyNotFound(f"add_loss: the loss must have one output, it has {outputs}")
-        if outputs[0] in connections:
-            raise KeyNotFound(f"add_loss: the loss's output '{outputs[0]}' must not be wired")
-        needed = [k for k in node.input_keys if not node.is_valued(k)]
-        missing = [k for k in needed if k not in connections]
-        if missing:
-            raise KeyNotFound(f"add_loss: '{missing[0]}' of {loss!r} must be wired", code="MTH402")
-        targets = {
-            c if isinstance(c, str) else getattr(c, "_wire", None) for c in connections.values()
-        }
-        names = {t if isinstance(t, str) else t.key_name for t in targets if t is not None}
-        if not names & set(self._outputs):
+    def _check_loss(self, loss: Model, connections: dict[str, Any]) -> None:
+        if _output(loss) in connections:
+            raise KeyNotFound(f"add_loss: the loss's output '{_output(loss)}' must not be wired")
+        self._check_wired("add_loss", loss, connections)
+        given = {self._name_of(target) for target in connections.values()} - {""}
+        if not given & set(self._outputs):
             wanted = ", ".join(f"'{k}'" for k in self._outputs)
-            near = "".join(suggestion(name, self._outputs) for name in sorted(names))
+            near = "".join(suggestion(name, self._outputs) for name in sorted(given))
             raise KeyNotFound(
                 f"add_loss: one input must be an output of the model ({wanted}){near}"
             )
 
-    def _steps(self, steps: Iterable[Model] | None, default: str) -> list[Model]:
+    def _check_wired(self, where: str, model: Model, connections: dict[str, Any]) -> None:
+        missing = [k for k in _open_inputs(model) if k not in connections]
+        if missing:
+            raise KeyNotFound(f"{where}: '{missing[0]}' of {model!r} must be wired", code="MTH402")
+
+    def _name_of(self, target: Any) -> str:
+        """The name in this model of what a key is wired to; "" if it is no wire of it."""
+        if isinstance(target, str):
+            return target
+        if not isinstance(target, Connection):
+            return ""
+        wire = self._node.find_connection(target._wire) if target._wire.attached else None
+        return target._wire.key_name if wire is None else wire.key_name
+
+    def _steps(self, where: str, first: Any, steps: Any, default: str) -> list[Model]:
+        """The models that follow `first`, all of them checked."""
+        if not isinstance(first, Model):
+            raise SignatureError(f"{where}: requires a model, got {shown(first)}")
+        if isinstance(steps, (Model, str)) or not isinstance(steps, (Iterable, type(None))):
+            raise SignatureError(f"reduce_steps: requires a list of models, got {shown(steps)}")
         found = list(steps or ())
-        if any(not isinstance(step, Model) for step in found):
-            raise SignatureError("reduce_steps: requires models")
+        for step in found:
+            if not isinstance(step, Model):
+                raise SignatureError(f"reduce_steps: requires models, got {shown(step)}")
+            _cin(step)
+        _check_distinct(where, [self, first, *found])
+        for model in (first, *found):
+            _output(model)
         return found or [_new(default)]
 
-    def _chain(self, model: Model, steps: list[Model], connections: dict[str, Any]) -> Connection:
-        super()._extend(model.connect(**connections), canonical=False)
-        result = self._result_of(model)
-        for step in steps:
-            (key,) = [wire.key_name for wire in step._node.cins] or [None]
-            super()._extend(step.connect(**{key: result}), canonical=False)
-            result = self._result_of(step)
-        return result
+    def _free_name(self, where: str, name: Any) -> str | None:
+        if name is None:
+            return None
+        if not isinstance(name, str):
+            raise SignatureError(f"{where}: key_name requires a string, got {shown(name)}")
+        if name in (FINAL_COST, LOSS):
+            raise WireNameError(f"{where}: the key '{name}' is reserved")
+        if self._is_wire(name):
+            raise WireNameError(f"{where}: the model has a wire named {name!r} already")
+        return name
 
-    def _result_of(self, child: Model) -> Connection:
-        node = child._node
-        (key,) = node.output_keys or [wire.key_name for wire in node.couts]
-        wire = self._node.find_connection(node.connection(key))
-        return Connection._of(wire)
+    @public
+    def set_loss_combiner(self, loss_combiner: Model) -> None:
+        """What makes one number of several losses: a model of ``input``, a vector that holds all
+        elements of all losses, and ``output``. Default: the sum."""
+        self._check_open()
+        if not isinstance(loss_combiner, Model):
+            raise SignatureError(f"set_loss_combiner: requires a model, got {shown(loss_combiner)}")
+        node = loss_combiner._node
+        outputs = node.output_keys or [wire.key_name for wire in node.couts]
+        if "input" not in node.input_keys or "output" not in outputs:
+            raise KeyNotFound("set_loss_combiner: requires a model with 'input' and 'output'")
+        others = [k for k in _open_inputs(loss_combiner) if k != "input"]
+        if others:
+            raise KeyNotFound(f"set_loss_combiner: '{others[0]}' would stay open", code="MTH402")
+        _check_distinct("set_loss_combiner", [self, loss_combiner])
+        self._combiner = loss_combiner
 
-    def _put(self, name: str, **connections: Any) -> Connection:
-        model = _new(name)
-        super()._extend(model.connect(**connections), canonical=False)
-        return self._result_of(model)
-
-    # --- the rest -----------------------------------------------------------------------------
+    # --- regularization -----------------------------------------------------------------------
     @public
     def add_regularization(
         self,
         model: Model,
         coef: Any,
-        reg_key: str | None = None,
+        reg_key: str | Connection | None = None,
         key_name: str | None = None,
         **connections: Any,
     ) -> None:
         """Adds `coef` times a function of parameters to the cost.
 
-        A value of `connections` may be a compiled pattern: one term for each input whose name it
-        is found in.
+        Each term is divided by the number of elements that the steps `Mean`, `Max` and `Min` of
+        the losses reduce (of those losses that depend on the parameter; for several the geometric
+        mean of the numbers), so that `coef` means the same for sums and for means over a batch.
+
+        Parameters
+        ----------
+        model : a model with one output; exactly its open inputs must be wired
+        coef : a number or a Tensor
+        reg_key : the key of `model` that the parameter is wired to; default: its canonical input
+        key_name : makes the term, neither weighted nor divided, an output
+        connections : key of `model` -> name or connection; or, where it has one input, a compiled
+            pattern: one term for each input in whose name it is found
         """
         self._check_open()
-        for wiring in self._matches(connections):
-            term_model = model if wiring is connections else _copy(model)
-            super()._extend(term_model.connect(**wiring), canonical=False)
-            term = self._result_of(term_model)
-            if key_name is not None:
-                self._node.rename_key(term._wire, key_name)
-            self._regularizers.append((coef, term))
+        self._steps("add_regularization", model, None, "Buffer")
+        _check_coefficient("add_regularization", coef)
+        self._check_exactly_wired(model, connections)
+        key = _regularized(model, reg_key)
+        wirings = self._matches(connections)
+        name = self._free_name("add_regularization", key_name)
+        if not wirings:
+            return
+        models = [model, *_copies(model, len(wirings) - 1)]
+        chain, made, labels = _Chain(self), [], []
+        for i, (term, wiring) in enumerate(zip(models, wirings, strict=False)):
+            target = self._check_differentiable(wiring, key)
+            result = chain.put(term, wiring)
+            made.append(_cost.Penalty(_text(model, wiring), coef, result, target))
+            labels.append(name if name is None or len(wirings) == 1 else f"{name}_{i}")
+        chain.take(*zip(labels, (penalty.result for penalty in made), strict=True))
+        self._penalties += made
+
+    def _check_exactly_wired(self, model: Model, connections: dict[str, Any]) -> None:
+        self._check_wired("add_regularization", model, connections)
+        wanted = _open_inputs(model)
+        extra = [k for k in connections if k not in wanted]
+        if extra:
+            near = suggestion(extra[0], wanted)
+            raise KeyNotFound(f"add_regularization: {model!r} has no open input '{extra[0]}'{near}")
 
     def _matches(self, connections: dict[str, Any]) -> list[dict[str, Any]]:
         patterns = {k: v for k, v in connections.items() if isinstance(v, re.Pattern)}
@@ -178,8 +259,31 @@ class TrainModel(Model):
         if len(connections) != 1:
             raise ArgumentError("add_regularization: a pattern requires a model of one input")
         ((key, pattern),) = patterns.items()
-        return [{key: name} for name in self.input_keys if pattern.search(name)]
+        if not isinstance(pattern.pattern, str):
+            raise SignatureError(f"add_regularization: the pattern of '{key}' must be of text")
+        names = [k for k in self.input_keys if not self._node.is_valued(k)]
+        hits = [{key: name} for name in names if pattern.search(name)]
+        if not hits:
+            known = ", ".join(f"'{name}'" for name in names)
+            warn(
+                f"add_regularization: {pattern.pattern!r} is found in no input ({known})",
+                UnusedKeyWarning,
+            )
+        return hits
 
+    def _check_differentiable(self, wiring: dict[str, Any], key: str) -> str:
+        """The input that is regularized; one of the wired ones must be trained."""
+        names = {k: self._name_of(target) for k, target in wiring.items()}
+        inputs = [n for n in names.values() if n in self.input_keys]
+        if not any(self._node.differentiable(n) for n in inputs):
+            told = ", ".join(f"'{n}'" for n in names.values())
+            raise KeyNotFound(
+                f"add_regularization: one of {told} must be a differentiable input of the model",
+                hint="model.set_differentiability({name: True}) makes it one",
+            )
+        return names[key]
+
+    # --- the rest -----------------------------------------------------------------------------
     @public
     def add_metric(
         self,
@@ -188,60 +292,190 @@ class TrainModel(Model):
         key_name: str | None = None,
         **connections: Any,
     ) -> None:
-        """Adds an output that does not count in the cost."""
+        """Adds an output that does not count in the cost; without `key_name` its name is
+        ``metric_0``, ``metric_1`` …
+
+        Without `reduce_steps` it is what the model gives.
+        """
         self._check_open()
-        result = self._chain(model, list(reduce_steps or ()), connections)
-        if key_name is not None:
-            self._node.rename_key(result._wire, key_name)
-            self._node.expose_keys([key_name], {})
+        steps = self._steps("add_metric", model, reduce_steps, "Buffer")
+        wanted = f"metric_{len(self._metrics)}" if key_name is None else key_name
+        key = self._free_name("add_metric", wanted)
+        chain = _Chain(self)
+        result = chain.put(model, connections)
+        for step in steps:
+            result = chain.put(step, {_cin(step): result})
+        chain.take((key, result))
+        self._metrics.append(_Metric(_text(model, connections), wanted))
+
+    @property
+    def loss_keys(self) -> list[str]:
+        """The wires of the losses, reduced and weighted."""
+        return [loss.result._wire.key_name for loss in self._losses]
+
+    @property
+    def regularization_keys(self) -> list[str]:
+        """The wires of the regularization terms, neither weighted nor divided."""
+        return [penalty.result._wire.key_name for penalty in self._penalties]
+
+    @property
+    def metric_keys(self) -> list[str]:
+        return [metric.key for metric in self._metrics]
 
     @public
     def finalize(self) -> None:
-        """Makes `final_cost` from the terms; `compile` calls it."""
+        """Makes `final_cost` from the terms; `compile` calls it. Nothing can be added after it."""
         if self._is_final:
             return
         if not self._losses:
             raise ArgumentError("TrainModel: has no loss", hint="call add_loss(...)")
-        cost = self._sum([result for result, *_ in self._losses])
-        by_coefficient: dict[Any, list[Connection]] = {}
-        for coef, term in self._regularizers:
-            by_coefficient.setdefault(coef, []).append(term)
-        for coef, terms in by_coefficient.items():
-            weighted = self._put("Multiply", left=self._sum(terms), right=_tensor(coef))
-            cost = self._put("Add", left=cost, right=weighted)
-        buffer = _new("Buffer")
-        super()._extend(buffer.connect(input=cost, output=FINAL_COST), canonical=False)
-        self._node.expose_keys([FINAL_COST], {})
+        chain = _Chain(self)
+        cost = _cost.assemble(self._node, self._losses, self._penalties, self._combiner, chain)
+        chain.take((FINAL_COST, chain.put(_new("Buffer"), {"input": cost})))
         self._node.set_cout([FINAL_COST], True)
         self._node.freeze()
         self._is_final = True
-
-    def _sum(self, terms: list[Connection]) -> Connection:
-        total = terms[0]
-        for term in terms[1:]:
-            total = self._put("Add", left=total, right=term)
-        return total
 
     def _check_open(self) -> None:
         if self._is_final:
             raise FrozenModelError("TrainModel: is final once it was compiled")
 
+    @public
+    def summary(self, *args: Any, **kwargs: Any) -> None:
+        """`Model.summary`, followed by the losses, regularization terms and metrics."""
+        super().summary(*args, **kwargs)
+        rows: dict[str, list[tuple[str, str]]] = {
+            "losses": [(x.text, x.result._wire.key_name) for x in self._losses],
+            "regularization": [
+                (f"{_shown_coefficient(x.coef)} * {x.text}", x.result._wire.key_name)
+                for x in self._penalties
+            ],
+            "metrics": [(x.text, x.key) for x in self._metrics],
+        }
+        for title, entries in rows.items():
+            for text, key in entries:
+                print(f"{title}: {text} -> {key}")
 
-def _new(name: str) -> Model:
+
+class _Chain:
+    """Calls that become part of a model all at once, or not at all."""
+
+    def __init__(self, owner: TrainModel):
+        self._owner = owner
+        self._made: list[Model] = []
+        self._used: list[Tensor] = []
+
+    def put(self, model: Model, connections: dict[str, Any]) -> Connection:
+        """The one result of a model on these arguments."""
+        arguments = {k: as_argument(v, self._used) for k, v in connections.items()}
+        (wire, *_) = _core.ModelNode.call(model._node, arguments, False)
+        self._made.append(model)
+        return Connection._of(wire)
+
+    def take(self, *results: tuple[str | None, Connection]) -> None:
+        """Takes in the connections and all that they need; named ones become outputs."""
+        self._owner._node.take([(key or "", wire._wire) for key, wire in results])
+        mark_used(self._used)
+        for model in self._made:
+            self._owner._adopt(model)
+
+
+def _new(name: str, *args: Any) -> Model:
     from mithril import models
 
-    return getattr(models, name)()
+    return getattr(models, name)(*args)
 
 
-def _copy(model: Model) -> Model:
-    """Another of a model without arguments: what a pattern needs for its further terms."""
-    if model._node.is_submodel:
-        return type(model)()
-    return model
+def _output(model: Model) -> str:
+    outputs = model._node.output_keys or [wire.key_name for wire in model._node.couts]
+    if len(outputs) != 1:
+        told = ", ".join(f"'{key}'" for key in outputs) or "none"
+        raise KeyNotFound(f"{model!r}: must have one output, it has {told}")
+    key: str = outputs[0]
+    return key
 
 
-def _tensor(coef: Any) -> Any:
-    return coef if isinstance(coef, (Connection, Tensor)) else Tensor(coef)
+def _cin(model: Model) -> str:
+    """The key that a reduce step takes its operand by."""
+    keys = [wire.key_name for wire in model._node.cins]
+    if len(keys) != 1:
+        told = ", ".join(f"'{key}'" for key in keys) or "none"
+        raise KeyNotFound(f"{model!r}: must have one canonical input, it has {told}")
+    others = [k for k in _open_inputs(model) if k != keys[0]]
+    if others:
+        raise KeyNotFound(f"reduce_steps: '{others[0]}' of {model!r} would stay open")
+    key: str = keys[0]
+    return key
+
+
+def _regularized(model: Model, reg_key: Any) -> str:
+    """The key of a regularizer that the parameter is wired to."""
+    if isinstance(reg_key, Connection):
+        wire = model._node.find_connection(reg_key._wire) if reg_key._wire.attached else None
+        reg_key = reg_key._wire.key_name if wire is None else wire.key_name
+    if reg_key is None:
+        cins = [wire.key_name for wire in model._node.cins]
+        if len(cins) != 1:
+            raise KeyNotFound(
+                f"add_regularization: {model!r} has {len(cins)} canonical inputs",
+                hint="say which one is regularized by reg_key=",
+            )
+        reg_key = cins[0]
+    if not isinstance(reg_key, str):
+        raise SignatureError(f"reg_key: requires a key of the model, got {shown(reg_key)}")
+    wanted = _open_inputs(model)
+    if reg_key not in wanted:
+        raise KeyNotFound(
+            f"reg_key: {model!r} has no open input {reg_key!r}{suggestion(reg_key, wanted)}"
+        )
+    return reg_key
+
+
+def _open_inputs(model: Model) -> list[str]:
+    return [k for k in model._node.input_keys if not model._node.is_valued(k)]
+
+
+def _check_distinct(where: str, models: list[Model]) -> None:
+    for i, model in enumerate(models):
+        if any(other is model for other in models[:i]):
+            raise ArgumentError(f"{where}: one model can be used once only, got {model!r} twice")
+
+
+def _check_coefficient(where: str, coef: Any) -> None:
+    if isinstance(coef, (Tensor, Connection)):
+        return
+    if isinstance(coef, bool) or not isinstance(coef, (int, float)):
+        raise SignatureError(f"{where}: coef requires a number or a Tensor, got {shown(coef)}")
+    if not math.isfinite(coef):
+        raise ArgumentError(f"{where}: coef requires a finite number, got {coef}")
+
+
+def _copies(model: Model, count: int) -> list[Model]:
+    """Further models of the same making: what a pattern needs for its second hit and on."""
+    if count <= 0:
+        return []
+    clone = getattr(type(model), "clone", None)  # a wire may have that name
+    if clone is not None:
+        return [clone(model) for _ in range(count)]
+    if not isinstance(model, OperatorModel):
+        raise UnsupportedError(
+            f"add_regularization: a pattern with {count + 1} hits requires a model of one op, got"
+            f" {model!r}",
+            hint="add a term for each name",
+        )
+    return [type(model)(**model._arguments) for _ in range(count)]
+
+
+def _text(model: Model, connections: dict[str, Any]) -> str:
+    def name(value: Any) -> str:
+        return value if isinstance(value, str) else getattr(value, "key", "") or "..."
+
+    given = ", ".join(f"{key}={name(value)}" for key, value in connections.items())
+    return f"{type(model).__name__}({given})"
+
+
+def _shown_coefficient(coef: Any) -> str:
+    return str(coef) if isinstance(coef, (int, float)) else type(coef).__name__
 
 
 __all__ = ["TrainModel"]

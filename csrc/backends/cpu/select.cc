@@ -350,9 +350,31 @@ class Selector {
   std::vector<int32_t> output_of_;  // by value: the output that it may be written to
 };
 
+// Host values are attributes by now, but for those that only data tell.
+Status check_hosts(const ir::Graph& graph) {
+  const auto is_host = [&](ValueId id) { return id != kNoValue && !graph.type(id).is_tensor; };
+  for (const Node& node : graph.nodes) {
+    const ir::OpDef& op = ir::Registry::global().get(node.op);
+    const bool computes = op.is_elementwise() || graph.type(node.results[0]).is_tensor;
+    const auto open = std::find_if(node.operands.begin(), node.operands.end(), is_host);
+    const bool unknown =
+        op.is_elementwise() && is_host(node.results[0]) && !graph.value(node.results[0]).host;
+    if (!unknown && (!computes || open == node.operands.end())) continue;
+    core::Error error = core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                                   "the cpu backend cannot run {} on a number that only the data "
+                                   "tell",
+                                   op.name);
+    error.location = graph.location_of(node);
+    error.hint = "make it a tensor, or give it in constant_keys";
+    return error;
+  }
+  return {};
+}
+
 }  // namespace
 
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options) {
+  MITHRIL_RETURN_IF_ERROR(check_hosts(graph));
   return Selector(graph, options).run();
 }
 

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Callable
 from typing import Any
 
-add = operator.add
-subtract = operator.sub
-multiply = operator.mul
-divide = operator.truediv
-floor_divide = operator.floordiv
-mod = operator.mod
-power = operator.pow
-negate = operator.neg
-abs = abs
-minimum = min
-maximum = max
-equal = operator.eq
-not_equal = operator.ne
-less = operator.lt
-less_equal = operator.le
-greater = operator.gt
-greater_equal = operator.ge
-logical_and = operator.and_
-logical_or = operator.or_
-logical_xor = operator.xor
-logical_not = operator.not_
-shift_left = operator.lshift
-shift_right = operator.rshift
-length = len
+
+def _on(names: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with operands by name where they mix wires and numbers."""
+    order = names.split()
+
+    def call(*values: Any, **named: Any) -> Any:
+        return function(*values, *(named[name] for name in order[len(values) :]))
+
+    return call
+
+
+add = _on("left right", operator.add)
+subtract = _on("left right", operator.sub)
+multiply = _on("left right", operator.mul)
+divide = _on("numerator denominator", operator.truediv)
+floor_divide = _on("numerator denominator", operator.floordiv)
+mod = _on("numerator denominator", operator.mod)
+power = _on("base exponent", operator.pow)
+negate = _on("input", operator.neg)
+abs = _on("input", abs)
+minimum = _on("left right", min)
+maximum = _on("left right", max)
+equal = _on("left right", operator.eq)
+not_equal = _on("left right", operator.ne)
+less = _on("left right", operator.lt)
+less_equal = _on("left right", operator.le)
+greater = _on("left right", operator.gt)
+greater_equal = _on("left right", operator.ge)
+logical_and = _on("left right", operator.and_)
+logical_or = _on("left right", operator.or_)
+logical_xor = _on("left right", operator.xor)
+logical_not = _on("input", operator.not_)
+shift_left = _on("input shift", operator.lshift)
+shift_right = _on("input shift", operator.rshift)
+length = _on("input", len)
 
 
 def broadcast_size(a: int, b: int) -> int:

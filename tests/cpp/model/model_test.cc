@@ -446,5 +446,43 @@ TEST(ModelDepth, NestAndChain) {
   EXPECT_EQ(used.submodel_count(), 2001u);
 }
 
+// --- taking in results of calls -----------------------------------------------------------------
+
+TEST(ModelTake, TakesInWhatResultsNeedAndExposesNamedOnes) {
+  Model model;
+  model.extend(linear(2), at({{"input", "x"}, {"output", "y"}}));
+  const auto squared = Model::call(leaf("square"), {{"input", Argument::named("y")}});
+  const auto mean = Model::call(leaf("mean"), {{"input", Argument::of(squared[0])}});
+  model.take({{"cost", mean[0]}, {"", squared[0]}});
+  EXPECT_THAT(model.output_keys(), ElementsAre("cost"));
+  EXPECT_EQ(model.submodel_count(), 3U);
+  EXPECT_TRUE(squared[0].attached());
+}
+
+TEST(ModelTake, FailuresLeaveModelAndChildrenAsTheyWere) {
+  Model model;
+  model.extend(linear(2), at({{"input", "x"}, {"output", "y"}}));
+  const Model square = leaf("square");
+  const auto result = Model::call(square, {{"input", Argument::named("y")}}, {}, Claim::kWhenUsed);
+  const std::string before = model.dump();
+  EXPECT_THAT(message_of([&] { model.take({{"x", result[0]}}); }), HasSubstr("exists already"));
+  EXPECT_EQ(model.dump(), before);
+  EXPECT_FALSE(square.is_submodel());
+  model.take({{"z", result[0]}});
+  EXPECT_TRUE(square.is_submodel());
+}
+
+TEST(ModelSources, InputsThatAWireIsComputedFrom) {
+  Model inner;
+  inner.extend(linear(2), at({{"input", "a"}, {"weight", "w"}, {"bias", "b"}, {"output", "y"}}));
+  inner.extend(leaf("relu"), at({{"input", "a"}, {"output", "z"}}));
+  inner.expose_keys({"y", "z"});
+  Model model;
+  model.extend(inner, at({{"a", "x"}, {"w", "w"}, {"b", "b"}, {"y", "y"}, {"z", "z"}}));
+  EXPECT_THAT(model.sources("y"), ElementsAre("w", "x", "b"));
+  EXPECT_THAT(model.sources("z"), ElementsAre("x"));
+  EXPECT_THAT(model.sources("w"), ElementsAre("w"));
+}
+
 }  // namespace
 }  // namespace mithril::model
