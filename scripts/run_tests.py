@@ -56,14 +56,13 @@ def check_groups():
         "LD_PRELOAD": compiler_file("libasan.so") + ":" + compiler_file("libstdc++.so"),
         "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # CPython keeps memory at exit
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-        "PYTHONPATH": str(ROOT / "build" / "asan-python" / "python"),
+        "PYTHONPATH": str(ROOT / "build" / "asan" / "python"),
         "MITHRIL_VERIFY": "1",
     }
     return [
         Group("set-up", make("setup-check"), needed=True),
         Group("build asan", make("cpp-asan"), needed=True),
         Group("c++ asan", ["build/asan/mithril_tests", "--gtest_brief=1"]),
-        Group("build asan-python", make("cpp-asan-python")),
         Group("python pure asan", pytest("pure"), asan),
         Group("python device asan", pytest("device", "--backends=cpu"), asan),
         Group("build tsan", make("cpp-tsan")),
