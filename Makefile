@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup demo demo-all test check bench lint format extension cpp-tests
+.PHONY: help setup demo demo-all test check bench docs lint format extension cpp-tests
 
 help:
 	@echo "make setup     packages, .venv and the extension"
@@ -26,6 +26,7 @@ help:
 	@echo "make test      all tests, with seconds per group"
 	@echo "make check     the tests under sanitizers"
 	@echo "make bench     benchmarks against other frameworks"
+	@echo "make docs      docs/ops.md and docs/env_vars.md from the engine's tables"
 	@echo "make lint      formatting, naming, types (make format: formats)"
 
 setup: extension
@@ -45,6 +46,9 @@ check:
 
 bench: extension $(STAMPS)/python-test
 	$(PY) -m benchmarks
+
+docs: extension
+	$(PY) -m mithril docs
 
 lint: $(STAMPS)/system-lint $(STAMPS)/python-dev build/debug/build.ninja
 	@scripts/lint.sh

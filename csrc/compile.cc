@@ -3,31 +3,81 @@
 #include "passes/assign_dtypes.h"
 
 namespace mithril {
+namespace {
+
+std::string node_count(const ir::Graph& graph) {
+  return fmt::format("{} nodes", graph.nodes.size());
+}
+
+/// Runs `make` as a stage that is a pass, too.
+template <class Make>
+core::Result<ir::Graph> staged(const CompileOptions& options, std::string_view name, Make make) {
+  const Stopwatch watch;
+  MITHRIL_ASSIGN(ir::Graph graph, make());
+  const double seconds = watch.seconds();
+  options.trace->stage(name, seconds, node_count(graph));
+  if (options.passes.on_pass) options.passes.on_pass({name, seconds, true, graph});
+  return graph;
+}
+
+core::Result<ir::Graph> optimized(const ir::Graph& graph, const CompileOptions& options) {
+  const Stopwatch watch;
+  MITHRIL_ASSIGN(ir::Graph out, passes::optimize(graph, options.target, options.passes));
+  options.trace->stage("optimize", watch.seconds(), node_count(out));
+  return out;
+}
+
+core::Status flatten(const model::Model& model, Compiled& out) {
+  const Stopwatch watch;
+  MITHRIL_ASSIGN(out.interface, model::flatten(model, out.options.flatten));
+  const ir::Graph& graph = out.interface.graph;
+  const double seconds = watch.seconds();
+  out.options.trace->begin(graph.name, out.options.target);
+  const bool deferred = out.interface.deferred();
+  out.options.trace->stage("flatten", seconds, deferred ? "ranks are open" : node_count(graph));
+  if (out.options.passes.on_pass) out.options.passes.on_pass({"flatten", seconds, true, graph});
+  return {};
+}
+
+}  // namespace
 
 core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
                                                       CompileOptions options) {
   auto out = std::make_shared<Compiled>();
-  const ir::Target& target = options.target;
-  MITHRIL_ASSIGN(out->interface, model::flatten(model, options.flatten));
-  if (!out->interface.deferred()) {
-    MITHRIL_ASSIGN(out->typed, passes::assign_dtypes(out->interface.graph, target.default_float,
-                                                     target.default_int));
-    MITHRIL_ASSIGN(out->forward, passes::optimize(out->typed, target, options.passes));
-  }
+  options.passes = Trace::observed(std::move(options.passes), options.trace);
   out->options = std::move(options);
+  const ir::Target& target = out->options.target;
+  MITHRIL_RETURN_IF_ERROR(flatten(model, *out));
+  if (!out->interface.deferred()) {
+    MITHRIL_ASSIGN(out->typed, staged(out->options, "assign_dtypes", [&] {
+                     return passes::assign_dtypes(out->interface.graph, target.default_float,
+                                                  target.default_int);
+                   }));
+    MITHRIL_ASSIGN(out->forward, optimized(out->typed, out->options));
+  }
   return std::shared_ptr<const Compiled>(std::move(out));
 }
 
+core::Result<ir::Graph> Compiled::optimize(const ir::Graph& graph) const {
+  return optimized(graph, options);
+}
+
 core::Result<ir::Graph> Compiled::gradient(const passes::DifferentiateOptions& request) const {
-  MITHRIL_ASSIGN(const ir::Graph graph, passes::differentiate(typed, request));
-  return passes::optimize(graph, options.target, options.passes);
+  MITHRIL_ASSIGN(const ir::Graph graph, staged(options, "autodiff", [&] {
+                   return passes::differentiate(typed, request);
+                 }));
+  return optimized(graph, options);
 }
 
 core::Result<ir::Graph> Compiled::step(const passes::DifferentiateOptions& request,
                                        const passes::Optimizer& optimizer) const {
-  MITHRIL_ASSIGN(const ir::Graph gradient, passes::differentiate(typed, request));
-  MITHRIL_ASSIGN(const ir::Graph graph, passes::append_optimizer(gradient, optimizer, request.wrt));
-  return passes::optimize(graph, options.target, options.passes);
+  MITHRIL_ASSIGN(const ir::Graph gradient, staged(options, "autodiff", [&] {
+                   return passes::differentiate(typed, request);
+                 }));
+  MITHRIL_ASSIGN(const ir::Graph graph, staged(options, "append_optimizer", [&] {
+                   return passes::append_optimizer(gradient, optimizer, request.wrt);
+                 }));
+  return optimized(graph, options);
 }
 
 }  // namespace mithril

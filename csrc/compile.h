@@ -9,6 +9,7 @@
 #include "passes/append_optimizer.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
+#include "trace.h"
 
 namespace mithril {
 
@@ -16,6 +17,7 @@ struct CompileOptions {
   model::FlattenOptions flatten;
   ir::Target target;
   passes::PipelineOptions passes;
+  std::shared_ptr<Trace> trace = std::make_shared<Trace>();
 };
 
 /// What the once-per-compile phase gives. Immutable. When `interface.deferred()` (a rank is not
@@ -25,6 +27,9 @@ struct Compiled {
   ir::Graph typed;             // concrete dtypes, not optimised: what is differentiated
   ir::Graph forward;           // optimised for the target
   CompileOptions options;
+
+  /// A graph with concrete dtypes, optimised as the model's own are.
+  core::Result<ir::Graph> optimize(const ir::Graph& graph) const;
 
   /// The gradient program, optimised: outputs as asked, then grad.<key> for each of `wrt`.
   core::Result<ir::Graph> gradient(const passes::DifferentiateOptions& options) const;

@@ -1,13 +1,18 @@
 #include "program.h"
 
+#include <fmt/ranges.h>
+
 #include "core/checked.h"
+#include "ir/text.h"
 #include "passes/bind_sizes.h"
 #include "plan/plan.h"
 
 namespace mithril {
 
 Program::Program(ir::Graph graph, ProgramOptions options)
-    : graph_(std::move(graph)), options_(std::move(options)) {}
+    : graph_(std::move(graph)), options_(std::move(options)) {
+  options_.passes = Trace::observed(std::move(options_.passes), options_.trace);
+}
 
 core::Result<std::shared_ptr<const Specialization>> Program::specialize(
     std::span<const std::vector<int64_t>> sizes) {
@@ -60,18 +65,24 @@ core::Result<std::vector<std::shared_ptr<const core::TensorData>>> evaluate_cons
   return std::vector<std::shared_ptr<const core::TensorData>>(made.begin(), made.end());
 }
 
+std::string print_sizes(const ir::Graph& graph, std::span<const std::vector<int64_t>> sizes) {
+  std::string out;
+  for (size_t i = 0; i < sizes.size() && i < graph.inputs.size(); ++i) {
+    const ir::ValueInfo& input = graph.value(graph.inputs[i]);
+    if (input.role == ir::Role::kParam || !input.type.is_tensor) continue;
+    out += fmt::format("{}{}[{}]", out.empty() ? "" : ", ", ir::escape_comment(input.name),
+                       fmt::join(sizes[i], ", "));
+  }
+  return out.empty() ? "constants" : out;
+}
+
 }  // namespace
 
 core::Result<std::shared_ptr<const Specialization>> Program::make(
     std::span<const std::vector<int64_t>> sizes) const {
-  MITHRIL_ASSIGN(const auto symbols, passes::solve_symbols(graph_, sizes));
-  const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
-    return evaluate_constants(constants, options_.select);
-  };
-  MITHRIL_ASSIGN(const ir::Graph graph,
-                 passes::specialize(graph_, symbols, evaluate, options_.passes));
-  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, options_.select));
-  MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
+  options_.trace->recompile([&] { return "specialize for " + print_sizes(graph_, sizes); });
+  MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes));
+  MITHRIL_ASSIGN(plan::Plan plan, make_plan(graph));
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
     const ir::Type& type = graph.type(output.value);
@@ -79,6 +90,33 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
   }
   return std::make_shared<const Specialization>(
       Specialization{runtime::Executable(std::move(plan)), std::move(shapes)});
+}
+
+core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t>> sizes) const {
+  const Stopwatch watch;
+  MITHRIL_ASSIGN(const auto symbols, passes::solve_symbols(graph_, sizes));
+  const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
+    return evaluate_constants(constants, options_.select);
+  };
+  MITHRIL_ASSIGN(ir::Graph graph, passes::specialize(graph_, symbols, evaluate, options_.passes));
+  options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", graph.nodes.size()));
+  return graph;
+}
+
+core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {
+  const Stopwatch watch;
+  cpu::SelectOptions select = options_.select;
+  if (options_.trace->wants_source()) {
+    select.on_loop = [this](std::string_view label, const tile::Program& program) {
+      options_.trace->loop(label, program);
+    };
+  }
+  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, select));
+  MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
+  options_.trace->stage("select and plan", watch.seconds(),
+                        fmt::format("{} steps, {}", plan.steps.size(), cpu::name(select.isa)));
+  options_.trace->plan(plan);
+  return plan;
 }
 
 }  // namespace mithril

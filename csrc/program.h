@@ -12,12 +12,14 @@
 #include "ir/graph.h"
 #include "passes/pipeline.h"
 #include "runtime/executable.h"
+#include "trace.h"
 
 namespace mithril {
 
 struct ProgramOptions {
   cpu::SelectOptions select;
   passes::PipelineOptions passes;
+  std::shared_ptr<Trace> trace = std::make_shared<Trace>();
   size_t most_specializations = 64;  // the least recently used one goes
 };
 
@@ -46,10 +48,12 @@ class Program {
   };
   core::Result<std::shared_ptr<const Specialization>> make(
       std::span<const std::vector<int64_t>> sizes) const;
+  core::Result<ir::Graph> make_static(std::span<const std::vector<int64_t>> sizes) const;
+  core::Result<plan::Plan> make_plan(const ir::Graph& graph) const;
   std::shared_ptr<const Specialization> find(const Key& key);
 
   const ir::Graph graph_;
-  const ProgramOptions options_;
+  ProgramOptions options_;
   std::mutex mutex_;
   std::map<Key, Entry> cache_;
   std::list<Key> ages_;  // most recent first

@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 
 #include "backends/cpu/cpuid.h"
+#include "backends/cpu/kernels.h"
 #include "bindings/python.h"
 #include "core/checked.h"
 #include "passes/bind_sizes.h"
@@ -56,8 +57,9 @@ bool is_ready(PyObject* object, const py::object& dtype) {
   return array->descr == dtype.ptr() && (array->flags & kWanted) == kWanted;
 }
 
-ProgramOptions program_options() {
+ProgramOptions program_options(std::shared_ptr<Trace> trace) {
   ProgramOptions out;
+  if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env();
   out.select.fuse = !out.passes.is_off("fuse");
   return out;
@@ -65,8 +67,9 @@ ProgramOptions program_options() {
 
 class CpuProgram {
  public:
-  CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool)
-      : program_(with_states_as_outputs(std::move(graph)), program_options()),
+  CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
+             std::shared_ptr<Trace> trace)
+      : program_(with_states_as_outputs(std::move(graph)), program_options(std::move(trace))),
         pool_(std::move(pool)) {
     const ir::Graph& made = program_.graph();
     for (const ir::ValueId input : made.inputs) {
@@ -275,13 +278,14 @@ void bind_cpu(py::module_& module) {
   module.def(
       "cpu_isa", [] { return std::string(cpu::name(cpu::default_isa())); },
       "The instruction set whose kernels run: generic, avx2 or avx512.");
+  module.def("cpu_has_kernel", &cpu::has_kernel, py::arg("op"));
   py::class_<runtime::ThreadPool, std::shared_ptr<runtime::ThreadPool>>(
       module, "ThreadPool", "Threads of a backend's own.")
       .def(py::init<int>(), py::arg("threads"))
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
   py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
-      .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>>(), py::arg("graph"),
-           py::arg("pool") = nullptr)
+      .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>>(),
+           py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr)
       .def("run", &CpuProgram::run, py::arg("inputs"))
       .def("try_run", &CpuProgram::try_run, py::arg("inputs"))
       .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));

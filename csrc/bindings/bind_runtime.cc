@@ -286,19 +286,26 @@ void bind_compiled(py::module_& module) {
       .def_property_readonly("graph", [](const Compiled& self) { return self.interface.graph; })
       .def_property_readonly("typed", [](const Compiled& self) { return self.typed; })
       .def_property_readonly("forward", [](const Compiled& self) { return self.forward; })
+      .def_property_readonly("trace", [](const Compiled& self) { return self.options.trace; })
       .def("gradient", &gradient, py::arg("outputs"), py::arg("wrt"), py::arg("unit"))
       .def(
           "optimize",
           [](const Compiled& self, const ir::Graph& graph) {
-            return passes::optimize(graph, self.options.target, self.options.passes).or_throw();
+            return self.optimize(graph).or_throw();
           },
           py::arg("graph"), "A graph with concrete dtypes, optimised as the model's own are.")
       .def("step", &step, py::arg("outputs"), py::arg("wrt"), py::arg("unit"), py::arg("optimizer"),
            py::arg("numbers"));
 }
 
-py::tuple emit_python(const ir::Graph& graph, const py::dict& target) {
+py::tuple emit_python(const ir::Graph& graph, const py::dict& target,
+                      const std::shared_ptr<Trace>& trace) {
+  const Stopwatch watch;
   const emit::PythonSource source = emit::python(graph, to_target(target)).or_throw();
+  if (trace) {
+    trace->stage("emit", watch.seconds(), "python");
+    if (trace->wants_source()) trace->source(source.text, "py");
+  }
   py::list constants;
   for (const HostValue& constant : source.constants) constants.append(from_host(constant));
   return py::make_tuple(source.text, constants);
@@ -324,6 +331,7 @@ void bind_runtime(py::module_& module) {
   bind_compiled(module);
   module.def("compile", &compile_model, py::arg("model"), py::arg("options"), py::arg("target"));
   module.def("emit_python", &emit_python, py::arg("graph"), py::arg("target"),
+             py::arg("trace") = nullptr,
              "(text, constants) of a graph for a backend of emitted source.");
   module.def("derive_key", &derive_key, py::arg("seed"), py::arg("path"));
   module.def("random_uniform", &random_uniform, py::arg("seed"), py::arg("path"), py::arg("low"),

@@ -5,6 +5,7 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "The engine of mithril; its public face is the package around it.";
   mithril::bindings::bind_errors(module);
   mithril::bindings::bind_public(module);
+  mithril::bindings::bind_trace(module);
   mithril::bindings::bind_literals(module);
   mithril::bindings::bind_graph(module);
   mithril::bindings::bind_model(module);

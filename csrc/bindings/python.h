@@ -37,6 +37,8 @@ void bind_errors(py::module_& module);
 /// `public(function)`: calls of it leave no frames of ours in the traceback of a MithrilError.
 void bind_public(py::module_& module);
 void bind_literals(py::module_& module);
+/// Traces, sinks, the table of variables, the profile. Before what has traces as arguments.
+void bind_trace(py::module_& module);
 void bind_graph(py::module_& module);
 void bind_model(py::module_& module);
 void bind_runtime(py::module_& module);

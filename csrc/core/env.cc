@@ -36,13 +36,21 @@ void parse_passes(std::string_view text, Env& env) {
   }
 }
 
+bool is_level(std::string_view text) {
+  return text == "debug" || text == "info" || text == "warning" || text == "error";
+}
+
 void parse_log(std::string_view text, Env& env) {
   for (const std::string_view item : split(text)) {
     const size_t colon = item.find(':');
     if (colon == 0) continue;
-    const bool bare = colon == std::string_view::npos;
-    env.log.push_back(
-        {std::string(item.substr(0, colon)), bare ? "info" : std::string(item.substr(colon + 1))});
+    if (colon != std::string_view::npos) {
+      env.log.push_back({std::string(item.substr(0, colon)), std::string(item.substr(colon + 1))});
+    } else if (is_level(item)) {
+      env.log.push_back({"", std::string(item)});
+    } else {
+      env.log.push_back({std::string(item), "info"});
+    }
   }
 }
 
@@ -53,15 +61,20 @@ struct Row {
 
 constexpr std::array kRows = {
     Row{{"MITHRIL_DEBUG", "1..5",
-         "1 chosen backend and time per stage; 2 each pass, changed or not; 3 graph after changed "
-         "passes; 4 generated source; 5 plan, buffers, every rewrite"},
+         "to stderr: 1 chosen backend and time per stage; 2 each pass, changed or not; 3 graph "
+         "after "
+         "changed passes; 4 generated source; 5 plan, buffers, every rewrite"},
         [](std::string_view text, Env& env) { env.debug = parse_int(text, 1, 5); }},
-    Row{{"MITHRIL_DUMP", "folder", "write every stage of a compile into this folder"},
+    Row{{"MITHRIL_DUMP", "folder",
+         "writes into this folder: the graph after each pass (.ir, .dot), plan.txt, generated "
+         "source; "
+         "the second compile of a process into 2/, and so on"},
         [](std::string_view text, Env& env) { env.dump = text; }},
     Row{{"MITHRIL_PASSES", "-fuse,…", "switch passes off (-) or on (+) by name"}, parse_passes},
     Row{{"MITHRIL_VERIFY", "1", "check the graph after every pass (always on in debug builds)"},
         [](std::string_view text, Env& env) { env.verify = parse_bool(text); }},
-    Row{{"MITHRIL_PROFILE", "1", "table of kernels: count, time, bytes"},
+    Row{{"MITHRIL_PROFILE", "1",
+         "to stderr when the process ends: table of kernels with count, time, bytes"},
         [](std::string_view text, Env& env) { env.profile = parse_bool(text); }},
     Row{{"MITHRIL_CPU_ISA", "generic | avx2 | avx512", "force a code path"},
         [](std::string_view text, Env& env) { env.cpu_isa = text; }},
@@ -69,10 +82,11 @@ constexpr std::array kRows = {
         [](std::string_view text, Env& env) { env.threads = parse_int(text, 1, 1024); }},
     Row{{"MITHRIL_POISON", "1", "fill arenas with NaN before each run"},
         [](std::string_view text, Env& env) { env.poison = parse_bool(text); }},
-    Row{{"MITHRIL_LOG", "topic:level,…",
-         "what goes to the `mithril` logger: passes, memory, codegen, recompile, kernels"},
+    Row{{"MITHRIL_LOG", "topic:level,… | level",
+         "shows records of the `mithril` loggers: passes, memory, codegen, recompile, kernels; a "
+         "level alone is for all of them"},
         parse_log},
-    Row{{"MITHRIL_GGML_LIB", "path", "which ggml library to open"},
+    Row{{"MITHRIL_GGML_LIB", "path", "which ggml library to open (has no effect yet)"},
         [](std::string_view text, Env& env) { env.ggml_lib = text; }},
     Row{{"MITHRIL_DISABLE_PLUGINS", "1", "ignore entry points"},
         [](std::string_view text, Env& env) { env.disable_plugins = parse_bool(text); }},

@@ -22,7 +22,7 @@ struct Env {
     bool on = true;
   };
   struct LogLevel {
-    std::string topic;
+    std::string topic;  // "" is every topic
     std::string level;
   };
   int debug = 0;               // 0 quiet … 5 everything

@@ -10,6 +10,9 @@ namespace mithril::ir {
 
 std::string print(const Graph& graph);
 
+/// For graphviz: nodes with their model paths, edges with types.
+std::string dot(const Graph& graph);
+
 /// The one way that user text reaches a comment of emitted or printed text: [A-Za-z0-9_.] kept,
 /// every other byte as %XX, at most 120 characters.
 std::string escape_comment(std::string_view text);

@@ -159,7 +159,7 @@ const std::unordered_map<std::string_view, Rewrite>& rewrites() {
 
 }  // namespace
 
-core::Result<ir::Graph> canonicalize(const ir::Graph& graph) {
+core::Result<ir::Graph> canonicalize(const ir::Graph& graph, const OnRewrite& on_rewrite) {
   Rewriter rewriter(graph);
   ir::Builder& builder = rewriter.builder();
   for (const Node& node : graph.nodes) {
@@ -173,6 +173,7 @@ core::Result<ir::Graph> canonicalize(const ir::Graph& graph) {
     const auto value = rewrite->second({builder, mapped, graph.type(node.results[0])});
     if (value) {
       rewriter.map(node.results[0], *value);
+      if (on_rewrite) on_rewrite(rewrite->first, graph.location_of(node));
     } else {
       rewriter.copy(node);
     }

@@ -7,7 +7,6 @@
 #include "core/env.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
-#include "passes/canonicalize.h"
 #include "passes/decompose.h"
 #include "passes/fold_hosts.h"
 #include "passes/merge_common.h"
@@ -53,9 +52,9 @@ class Pipeline {
  private:
   void record(std::string_view name, std::chrono::steady_clock::time_point start,
               const ir::Graph& result) {
-    if (options_.records == nullptr) return;
+    if (!options_.on_pass) return;
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    options_.records->push_back({std::string(name), time.count(), print(result) != print(graph_)});
+    options_.on_pass({name, time.count(), print(result) != print(graph_), result});
   }
 
   void check(std::string_view name) {
@@ -87,9 +86,10 @@ bool PipelineOptions::is_off(std::string_view pass) const {
 
 core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
                                  const PipelineOptions& options) {
+  const auto rewrite = [&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); };
   return Pipeline(graph, options)
       .run("decompose", [&](const ir::Graph& g) { return decompose(g, target); })
-      .optimize("canonicalize", canonicalize)
+      .optimize("canonicalize", rewrite)
       .optimize("merge_common", merge_common)
       .run("remove_dead", remove_dead)
       .finish();
@@ -97,18 +97,19 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
 
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
                                    const Evaluate& evaluate, const PipelineOptions& options) {
+  const auto rewrite = [&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); };
   // canonicalize resolves sum_to and broadcast_like here, so it cannot be switched off; it runs
   // once more because resolving makes casts and reshapes that may be the identity.
   return Pipeline(graph, options)
       .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
       .run("fold_hosts", fold_hosts)
-      .run("resolve", canonicalize)
+      .run("resolve", rewrite)
       .optimize("fold_constants",
                 [&](const ir::Graph& g) -> core::Result<ir::Graph> {
                   if (!evaluate) return g;
                   return fold_constants(g, evaluate);
                 })
-      .optimize("canonicalize", canonicalize)
+      .optimize("canonicalize", rewrite)
       .optimize("merge_common", merge_common)
       .run("remove_dead", remove_dead)
       .finish();

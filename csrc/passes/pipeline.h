@@ -1,5 +1,6 @@
 // The passes in their order: the engine's table of contents.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,15 +9,17 @@
 #include "core/status.h"
 #include "ir/graph.h"
 #include "ir/target.h"
+#include "passes/canonicalize.h"
 #include "passes/fold_constants.h"
 
 namespace mithril::passes {
 
-/// What one pass did: for MITHRIL_DEBUG, explain() and tests.
+/// What one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {
-  std::string name;
-  double seconds = 0.0;
-  bool changed = false;
+  std::string_view name;
+  double seconds;
+  bool changed;
+  const ir::Graph& graph;  // what it made
 };
 
 struct PipelineOptions {
@@ -26,8 +29,9 @@ struct PipelineOptions {
 
   /// Optimising passes that do not run: "canonicalize", "merge_common" … (MITHRIL_PASSES=-fuse).
   std::vector<std::string> off;
-  bool verify = false;  // check the graph after every pass
-  std::vector<PassRecord>* records = nullptr;
+  bool verify = false;                             // check the graph after every pass
+  std::function<void(const PassRecord&)> on_pass;  // called after each pass; null: nobody looks
+  OnRewrite on_rewrite;
 };
 
 /// Once per compile, after assign_dtypes and differentiate: sizes may be symbols.

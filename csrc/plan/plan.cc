@@ -102,6 +102,7 @@ class Planner {
     plan_.arena_bytes = arena_.size();
     for (Step& step : steps_.steps) plan_.steps.push_back(address(std::move(step)));
     plan_.constants = std::move(steps_.constants);
+    plan_.buffers = std::move(steps_.buffers);
     return std::move(plan_);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/status.h"
@@ -25,6 +26,7 @@ struct PlannedStep {
 /// Immutable; shared by concurrent runs, each with its own arena.
 struct Plan {
   std::vector<PlannedStep> steps;
+  std::vector<Buffer> buffers;  // what the uses of steps name
   std::vector<std::shared_ptr<const core::TensorData>> constants;
   int64_t arena_bytes = 0;
   int32_t input_count = 0;
@@ -37,6 +39,12 @@ struct Plan {
   int32_t constant_base(int32_t index) const { return 1 + input_count + output_count + index; }
   int32_t base_count() const { return constant_base(static_cast<int32_t>(constants.size())); }
 };
+
+/// Bytes of the buffers that a step reads and writes, each once.
+int64_t bytes_of(const Plan& plan, const Step& step);
+
+/// For people: sizes, then a line a step with its operands as base+offset.
+std::string print(const Plan& plan);
 
 /// Temporaries with disjoint lifetimes share bytes; an output takes over the dying operand that
 /// its step allows (`inplace`). Offsets are multiples of 64. Deterministic.

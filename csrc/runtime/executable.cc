@@ -1,6 +1,7 @@
 #include "runtime/executable.h"
 
 #include <array>
+#include <chrono>
 
 #include "runtime/arena_pool.h"
 
@@ -39,7 +40,20 @@ class OperandPointers {
   void* const* data_ = nullptr;
 };
 
+int64_t now() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
 }  // namespace
+
+Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
+  Profile* const profile = Profile::process();
+  if (profile == nullptr) return;
+  for (const PlannedStep& planned : plan_.steps) {
+    const plan::Step& step = planned.step;
+    counted_.push_back({&profile->counter(step.label), plan::bytes_of(plan_, step)});
+  }
+}
 
 Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
                        const RunControl& control) const {
@@ -80,21 +94,26 @@ Status Executable::run(std::span<const void* const> inputs, std::span<void* cons
     const KernelArgs args{pointers.data(), step.params.data(), step.scalars.data(),
                           step.data.get(), scratch->data(),    0,
                           &slot,           control.cancel};
-    plan::KernelStatus status = plan::KernelStatus::kOk;
-    if (step.units <= step.grain) {
-      if (control.poll != nullptr) control.poll(control.poll_context);
-      const bool cancelled = control.cancel != nullptr && control.cancel->load();
-      status = cancelled ? plan::KernelStatus::kCancelled : step.kernel(args, 0, step.units);
-    } else {
-      const RunOptions options{step.scratch_bytes, control.cancel, control.poll,
-                               control.poll_context};
-      status = pool.run_kernel(step.kernel, args, step.units, step.grain, options);
-    }
+    const int64_t start = counted_.empty() ? 0 : now();
+    const plan::KernelStatus status = run_step(step, args, control, pool);
+    if (!counted_.empty()) counted_[at].counter->add(now() - start, counted_[at].bytes);
     if (status != plan::KernelStatus::kOk || slot.set.load(std::memory_order_relaxed) != 0) {
       return failure(status, at, slot);
     }
   }
   return {};
+}
+
+plan::KernelStatus Executable::run_step(const plan::Step& step, const KernelArgs& args,
+                                        const RunControl& control, ThreadPool& pool) const {
+  if (step.units > step.grain) {
+    const RunOptions options{step.scratch_bytes, control.cancel, control.poll,
+                             control.poll_context};
+    return pool.run_kernel(step.kernel, args, step.units, step.grain, options);
+  }
+  if (control.poll != nullptr) control.poll(control.poll_context);
+  const bool cancelled = control.cancel != nullptr && control.cancel->load();
+  return cancelled ? plan::KernelStatus::kCancelled : step.kernel(args, 0, step.units);
 }
 
 Status Executable::failure(plan::KernelStatus status, size_t at,

@@ -7,6 +7,7 @@
 
 #include "core/status.h"
 #include "plan/plan.h"
+#include "runtime/profile.h"
 #include "runtime/thread_pool.h"
 
 namespace mithril::runtime {
@@ -22,7 +23,7 @@ struct RunControl {
 /// Immutable; any number of threads may run it at once, each with an arena of its own.
 class Executable {
  public:
-  explicit Executable(plan::Plan plan) : plan_(std::move(plan)) {}
+  explicit Executable(plan::Plan plan);
   const plan::Plan& plan() const { return plan_; }
 
   /// `inputs[i]` and `outputs[i]` belong to the graph's inputs and outputs (null for host values);
@@ -32,7 +33,15 @@ class Executable {
 
  private:
   core::Status failure(plan::KernelStatus status, size_t step, const plan::ErrorSlot& slot) const;
+  plan::KernelStatus run_step(const plan::Step& step, const plan::KernelArgs& args,
+                              const RunControl& control, ThreadPool& pool) const;
+  /// What a counter of the profile is told of one step.
+  struct Counted {
+    Profile::Counter* counter;
+    int64_t bytes;
+  };
   plan::Plan plan_;
+  std::vector<Counted> counted_;  // by step; empty unless MITHRIL_PROFILE is set
 };
 
 }  // namespace mithril::runtime

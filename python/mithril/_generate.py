@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 
 # This folder holds a `types.py`, which the standard library must not find.
-sys.path[0] = sys.path[0] + "/.."
+if __name__ == "__main__":
+    sys.path[0] = sys.path[0] + "/.."
 
 import keyword  # noqa: E402
 import textwrap  # noqa: E402

@@ -99,10 +99,10 @@ class Program:
     def _executable(self, graph: Any, file_path: str | None = None) -> Any:
         settings = self.settings
         if self._target["native"]:
-            return settings.backend._program(graph)
+            return settings.backend._program(graph, self.compiled.trace)
         from mithril.backends.emitted import EmittedExecutable
 
-        text, constants = _core.emit_python(graph, self._target)
+        text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
         return EmittedExecutable(
             settings.backend,
             text,

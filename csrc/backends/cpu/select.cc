@@ -212,6 +212,7 @@ class Selector {
       step.label += ir::Registry::global().get(graph_.node(id).op).name;
     }
     step.location = graph_.location_of(graph_.node(group.nodes[0]));
+    if (options_.on_loop) options_.on_loop(step.label, lowered.program);
     steps_.steps.push_back(std::move(step));
     return {};
   }

@@ -1,17 +1,22 @@
 // From a specialised graph to steps of the CPU: fused loops, structured kernels, copies.
 #pragma once
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "backends/cpu/cpuid.h"
 #include "core/status.h"
 #include "ir/graph.h"
 #include "plan/steps.h"
+#include "tile/program.h"
 
 namespace mithril::cpu {
 
 struct SelectOptions {
   Isa isa = default_isa();
   bool fuse = true;
+  /// Told of every fused loop: the step's label and its program. Null: nobody looks.
+  std::function<void(std::string_view label, const tile::Program&)> on_loop;
 };
 
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in

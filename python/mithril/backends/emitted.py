@@ -42,6 +42,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from mithril import _core
+from mithril.backends.profile import profiled
+
 from . import host
 
 __all__ = ["EmittedExecutable", "load_source"]
@@ -64,7 +67,7 @@ class _SourceLoader:
 def _globals(backend: Any, constants: Sequence[Any]) -> dict[str, Any]:
     values = tuple(backend._constant(c) for c in constants)
     return {
-        "ops": backend.ops,
+        "ops": profiled(backend) if _core.is_profiling() else backend.ops,
         "host": host,
         "C": values,
         "inf": math.inf,

@@ -30,7 +30,7 @@ TEST(Env, ReadsEveryKind) {
                          {"MITHRIL_PASSES", "-fuse,+layout,,merge_common,-"},
                          {"MITHRIL_THREADS", "7"},
                          {"MITHRIL_CPU_ISA", "avx2"},
-                         {"MITHRIL_LOG", "memory:debug,passes,:x"},
+                         {"MITHRIL_LOG", "memory:debug,passes,:x,warning"},
                          {"MITHRIL_POISON", "1"}});
   EXPECT_EQ(env.debug, 3);
   EXPECT_EQ(env.dump, "/tmp/x");
@@ -42,10 +42,12 @@ TEST(Env, ReadsEveryKind) {
   EXPECT_TRUE(env.passes[2].on);
   EXPECT_EQ(env.threads, 7);
   EXPECT_EQ(env.cpu_isa, "avx2");
-  ASSERT_EQ(env.log.size(), 2u);
+  ASSERT_EQ(env.log.size(), 3u);
   EXPECT_EQ(env.log[0].level, "debug");
   EXPECT_EQ(env.log[1].topic, "passes");
   EXPECT_EQ(env.log[1].level, "info");
+  EXPECT_EQ(env.log[2].topic, "");
+  EXPECT_EQ(env.log[2].level, "warning");
   EXPECT_TRUE(env.poison);
 }
 

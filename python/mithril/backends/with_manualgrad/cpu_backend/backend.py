@@ -52,6 +52,6 @@ class CpuBackend(NumpyBackend):
         """The instruction set whose kernels run: "generic", "avx2" or "avx512"."""
         return _core.cpu_isa()
 
-    def _program(self, graph: Any) -> Any:
+    def _program(self, graph: Any, trace: Any = None) -> Any:
         """An executable of a graph (mithril/_program.py)."""
-        return _core.CpuProgram(graph, self._pool)
+        return _core.CpuProgram(graph, self._pool, trace)

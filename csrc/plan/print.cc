@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "plan/plan.h"
+
+namespace mithril::plan {
+
+int64_t bytes_of(const Plan& plan, const Step& step) {
+  std::vector<BufferId> seen;
+  int64_t bytes = 0;
+  for (const Use& use : step.operands) {
+    if (std::find(seen.begin(), seen.end(), use.buffer) != seen.end()) continue;
+    seen.push_back(use.buffer);
+    bytes += plan.buffers[static_cast<size_t>(use.buffer)].bytes;
+  }
+  return bytes;
+}
+
+namespace {
+
+std::string base_name(const Plan& plan, int32_t base) {
+  if (base == Plan::kArena) return "arena";
+  if (base < plan.output_base(0)) return fmt::format("input{}", base - plan.input_base(0));
+  if (base < plan.constant_base(0)) return fmt::format("output{}", base - plan.output_base(0));
+  return fmt::format("constant{}", base - plan.constant_base(0));
+}
+
+std::string operands(const Plan& plan, const PlannedStep& planned, bool written) {
+  std::string out;
+  for (size_t i = 0; i < planned.operands.size(); ++i) {
+    const Use& use = planned.step.operands[i];
+    if (use.write != written) continue;
+    const Address& at = planned.operands[i];
+    out += fmt::format("{}{}+{}[{}]", out.empty() ? "" : ", ", base_name(plan, at.base), at.offset,
+                       plan.buffers[static_cast<size_t>(use.buffer)].bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string print(const Plan& plan) {
+  std::string out = fmt::format(
+      "plan: {} steps, arena {} bytes, scratch {} bytes a thread, {} inputs, {} outputs, {} "
+      "constants\n",
+      plan.steps.size(), plan.arena_bytes, plan.scratch_bytes, plan.input_count, plan.output_count,
+      plan.constants.size());
+  for (size_t at = 0; at < plan.steps.size(); ++at) {
+    const Step& step = plan.steps[at].step;
+    out += fmt::format("  {:3} {} ({}) -> {}; {} units by {}", at, step.label,
+                       operands(plan, plan.steps[at], false), operands(plan, plan.steps[at], true),
+                       step.units, step.grain);
+    if (!step.location.path.empty()) out += "; " + step.location.path;
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace mithril::plan

@@ -1,0 +1,7 @@
+"""`python -m mithril` is the command `mithril`."""
+
+import sys
+
+from mithril.cli.__main__ import main
+
+sys.exit(main())

@@ -1,0 +1,57 @@
+"""Where the engine's debug output goes: `sys.stderr` and the loggers below `mithril`."""
+
+from __future__ import annotations
+
+import sys
+
+from mithril import _core
+
+TOPICS = ("passes", "memory", "codegen", "recompile", "kernels")
+
+
+def write(text: str) -> bool:
+    """Whole lines of MITHRIL_DEBUG and MITHRIL_PROFILE."""
+    if sys.stderr is not None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    return True
+
+
+def listens(topic: str, level: str) -> bool:
+    """Whether a record would go anywhere. Nobody can listen before `logging` is imported."""
+    _configure()
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return False
+    return logging.getLogger(f"mithril.{topic}").isEnabledFor(getattr(logging, level.upper()))
+
+
+def log(topic: str, level: str, text: str) -> bool:
+    import logging
+
+    logging.getLogger(f"mithril.{topic}").log(getattr(logging, level.upper()), "%s", text)
+    return True
+
+
+_configured = False
+
+
+def _configure() -> None:
+    """Once: levels as MITHRIL_LOG says, and a handler to show the records."""
+    global _configured
+    if _configured:
+        return
+    _configured = True
+    wanted = [(t, n.upper()) for t, n in _core.log_levels() if t in ("", *TOPICS)]
+    wanted = [(t, n) for t, n in wanted if n in ("DEBUG", "INFO", "WARNING", "ERROR")]
+    if not wanted:
+        return
+    import logging
+
+    logger = logging.getLogger("mithril")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(name)s %(levelname)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.propagate = False
+    for topic, level in wanted:
+        logging.getLogger(f"mithril.{topic}" if topic else "mithril").setLevel(level)

@@ -1,0 +1,38 @@
+"""Finds the subcommand and runs it; nothing else is imported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "docs": "write docs/ops.md and docs/env_vars.md, or check that they are up to date",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the subcommand that the arguments name; its exit status, 2 if there is none."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] in ([], ["-h"], ["--help"]):
+        print(usage())
+        return 0 if words else 2
+    if words[0] not in COMMANDS:
+        from mithril.errors import suggestion
+
+        near = suggestion(words[0], COMMANDS)
+        print(f"mithril: no command named {words[0]!r}{near}", file=sys.stderr)
+        return 2
+    run = importlib.import_module(f"mithril.cli.{words[0]}").run
+    status: int = run(words[1:])
+    return status
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(["usage: mithril COMMAND [ARGUMENT ...]", "", *rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
