@@ -260,7 +260,9 @@ def main() -> None:
     print("\nThe trained network, moved from backend to backend (evaluation logits):")
     move(params, state, test_data)
     pictures.learning_curve(curves, OUT / "digits_loss.svg")
-    pictures.model_picture(network(), OUT / "digits_model.svg")
+    picture = network()
+    picture.set_shapes(image=["n", 1, 8, 8])
+    picture.plot(file_path=OUT / "digits_model.svg")
     print(f"\nSaved {OUT / 'digits_loss.svg'} and {OUT / 'digits_model.svg'}.")
     print("""
 Next:

@@ -1,8 +1,7 @@
-"""Small SVG pictures for the examples: a learning curve and the boxes of a model."""
+"""Small SVG pictures for the examples: a learning curve."""
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 
 COLORS = ("#2a6fbb", "#c8553d", "#4f9d69")
@@ -45,29 +44,3 @@ def learning_curve(curves: list[list[float]], path: Path) -> None:
         )
     body.append(f'<text x="{width // 2}" y="{height - 10}">step (loss, {steps} steps)</text>')
     path.write_text(_document(width, height, body))
-
-
-def model_picture(model, path: Path) -> None:
-    """The submodels from top to bottom, with the shapes of what flows between them."""
-    shapes = model.shapes
-    rows = []
-    for submodel, name in model.get_unique_submodel_names().items():
-        wires = model.dag[submodel]
-        output = next((w for key, w in wires.items() if key == "output"), None)
-        shape = shapes.get(output.key) if output is not None else None
-        text = "" if shape is None else str(["?" if d is None else d for d in shape])
-        rows.append((name, type(submodel).__name__, text))
-    body, top = [], 20
-    for name, kind, text in rows:
-        body.append(
-            f'<rect x="40" y="{top}" width="220" height="34" rx="6" fill="#eef4fb" '
-            'stroke="#2a6fbb"/>'
-        )
-        body.append(f'<text x="52" y="{top + 21}">{escape(name)}</text>')
-        body.append(
-            f'<text x="250" y="{top + 21}" text-anchor="end" fill="#777">{escape(kind)}</text>'
-        )
-        body.append(f'<text x="275" y="{top + 48}" fill="#555">{escape(text)}</text>')
-        body.append(f'<line x1="150" x2="150" y1="{top + 34}" y2="{top + 54}" stroke="#2a6fbb"/>')
-        top += 54
-    path.write_text(_document(480, top + 10, body))

@@ -339,6 +339,32 @@ class Model:
         title = "" if name is None else text("summary: name", name)
         print(self._node.summary(shapes, types, symbolic, alternative_shapes, depth, title))
 
+    @public
+    def plot(
+        self, format: str | None = None, file_path: Any = None, depth: int | None = None
+    ) -> Any:
+        """A picture: submodels as boxes, nested models as frames, wires with their shapes.
+
+        Parameters
+        ----------
+        format : "svg" (default), "mermaid" or "dot"; None: what the end of `file_path` says
+        file_path : where the picture is written, too
+        depth : how many levels of nested models are drawn open; None: all
+
+        Returns
+        -------
+        The text of the picture, a string; a notebook shows an SVG.
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Relu()(input="x", output="y")
+        >>> model.plot()  # doctest: +ELLIPSIS
+        <Picture: svg, ...>
+        """
+        from mithril.drawing import plot
+
+        return plot(self, format, file_path, depth)
+
     # --- the tree -------------------------------------------------------------------------------
     @property
     def name(self) -> str | None:
