@@ -167,15 +167,13 @@ def _gradient(op: dict[str, Any]) -> str:
 
 def _example(op: dict[str, Any]) -> str:
     """Shapes of the op's first sample, and of its results as the engine infers them."""
-    from mithril.compile import compile as compile_model
+    import mithril as ml
     from mithril.testing.op_matrix import cases
 
     found = next(iter(cases(op)), None)
     if found is None:
         return ""
-    from mithril.backends import NumpyBackend
-
-    shapes = compile_model(found.model(), NumpyBackend()).shapes
+    shapes = ml.compile(found.model(), ml.NumpyBackend()).shapes
     given = [f"{name} {list(shape)}" for name, _, shape in found.tensors]
     made = [f"{name} {shapes[name]}" for name in shapes if name.split("_")[0] in op["outputs"]]
     made = [text for text in made if not text.endswith("None")]

@@ -14,13 +14,13 @@ _FORMATS = {"svg": ".svg", "mermaid": ".mmd", "dot": ".dot"}
 class Picture(str):
     """The text of a picture; a notebook shows it, if it is SVG."""
 
-    format: str
+    format_name: str
 
     def _repr_svg_(self) -> str | None:
-        return str(self) if self.format == "svg" else None
+        return str(self) if self.format_name == "svg" else None
 
     def __repr__(self) -> str:
-        return f"<Picture: {self.format}, {len(self):,} characters>"
+        return f"<Picture: {self.format_name}, {len(self):,} characters>"
 
 
 def plot(
@@ -33,7 +33,7 @@ def plot(
     if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
         raise ArgumentError(f"plot: depth requires a number of levels or None, got {shown(depth)}")
     picture = Picture(_render(diagram_of(model, depth), chosen))
-    picture.format = chosen
+    picture.format_name = chosen
     if file_path is not None:
         path = Path(file_path)
         if not path.parent.is_dir():

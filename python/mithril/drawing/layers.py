@@ -111,7 +111,7 @@ def _add_stand_ins(nodes: list[Node], edges: list[Edge]) -> None:
 
 def _links(nodes: list[Node], edges: list[Edge]) -> list[tuple[int, int]]:
     """Pairs of nodes in neighbouring layers."""
-    pairs = []
+    pairs: list[tuple[int, int]] = []
     for edge in edges:
         path = [edge.source, *edge.bends]
         pairs += zip(path, path[1:], strict=False)
