@@ -27,6 +27,15 @@ core::Result<ir::Graph> optimized(const ir::Graph& graph, const CompileOptions& 
   return out;
 }
 
+using OnPass = std::function<void(const passes::PassRecord&)>;
+
+OnPass recording(OnPass next, std::vector<PassTime>& times) {
+  return [next = std::move(next), &times](const passes::PassRecord& record) {
+    times.push_back({std::string(record.name), record.seconds, record.changed});
+    if (next) next(record);
+  };
+}
+
 core::Status flatten(const model::Model& model, Compiled& out) {
   const Stopwatch watch;
   MITHRIL_ASSIGN(out.interface, model::flatten(model, out.options.flatten));
@@ -51,9 +60,11 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
   if (!out->interface.deferred()) {
     MITHRIL_ASSIGN(out->typed, staged(out->options, "assign_dtypes", [&] {
                      return passes::assign_dtypes(out->interface.graph, target.default_float,
-                                                  target.default_int);
+                                                  target.default_int, out->options.promote_mixed);
                    }));
-    MITHRIL_ASSIGN(out->forward, optimized(out->typed, out->options));
+    CompileOptions told = out->options;
+    if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);
+    MITHRIL_ASSIGN(out->forward, optimized(out->typed, told));
   }
   return std::shared_ptr<const Compiled>(std::move(out));
 }

@@ -1,6 +1,8 @@
 // From a model to programs: the engine in one short function.
 #pragma once
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "ir/graph.h"
@@ -18,6 +20,15 @@ struct CompileOptions {
   ir::Target target;
   passes::PipelineOptions passes;
   std::shared_ptr<Trace> trace = std::make_shared<Trace>();
+  bool promote_mixed = true;  // operands of several dtypes are cast to one; else an error
+  bool report = false;        // keep what the passes did
+};
+
+/// What one pass did.
+struct PassTime {
+  std::string name;
+  double seconds = 0.0;
+  bool changed = false;
 };
 
 /// What the once-per-compile phase gives. Immutable. When `interface.deferred()` (a rank is not
@@ -27,6 +38,7 @@ struct Compiled {
   ir::Graph typed;             // concrete dtypes, not optimised: what is differentiated
   ir::Graph forward;           // optimised for the target
   CompileOptions options;
+  std::vector<PassTime> records;  // of the forward graph, when options.report
 
   /// A graph with concrete dtypes, optimised as the model's own are.
   core::Result<ir::Graph> optimize(const ir::Graph& graph) const;

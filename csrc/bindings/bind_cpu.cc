@@ -22,7 +22,7 @@ using Sizes = std::vector<std::vector<int64_t>>;
 /// New states are outputs after the outputs: the executable knows no other kind.
 ir::Graph with_states_as_outputs(ir::Graph graph) {
   for (const ir::StateBinding& state : graph.states) {
-    graph.outputs.push_back({"state." + graph.value(state.input).name, state.output});
+    graph.outputs.push_back({"$state." + graph.value(state.input).name, state.output});
   }
   graph.states.clear();
   return graph;
@@ -57,10 +57,10 @@ bool is_ready(PyObject* object, const py::object& dtype) {
   return array->descr == dtype.ptr() && (array->flags & kWanted) == kWanted;
 }
 
-ProgramOptions program_options(std::shared_ptr<Trace> trace) {
+ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off) {
   ProgramOptions out;
   if (trace) out.trace = std::move(trace);
-  out.passes = passes::PipelineOptions::from_env();
+  out.passes = passes::PipelineOptions::from_env(std::move(off));
   out.select.fuse = !out.passes.is_off("fuse");
   return out;
 }
@@ -68,8 +68,9 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace) {
 class CpuProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
-             std::shared_ptr<Trace> trace)
-      : program_(with_states_as_outputs(std::move(graph)), program_options(std::move(trace))),
+             std::shared_ptr<Trace> trace, std::vector<std::string> off)
+      : program_(with_states_as_outputs(std::move(graph)),
+                 program_options(std::move(trace), std::move(off))),
         pool_(std::move(pool)) {
     const ir::Graph& made = program_.graph();
     for (const ir::ValueId input : made.inputs) {
@@ -284,8 +285,10 @@ void bind_cpu(py::module_& module) {
       .def(py::init<int>(), py::arg("threads"))
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
   py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
-      .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>>(),
-           py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr)
+      .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
+                    std::vector<std::string>>(),
+           py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
+           py::arg("passes_off") = std::vector<std::string>())
       .def("run", &CpuProgram::run, py::arg("inputs"))
       .def("try_run", &CpuProgram::try_run, py::arg("inputs"))
       .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));

@@ -54,6 +54,7 @@ model::FlattenOptions to_flatten_options(const py::dict& fields) {
   out.inference = fields["inference"].cast<bool>();
   out.strict = fields["strict"].cast<bool>();
   out.safe_names = fields["safe_names"].cast<bool>();
+  out.safe_shapes = fields["safe_shapes"].cast<bool>();
   out.short_names = fields["short_names"].cast<bool>();
   out.where = user_location();
   return out;
@@ -64,7 +65,10 @@ CompiledPtr compile_model(const model::Model& model, const py::dict& options,
   CompileOptions out;
   out.flatten = to_flatten_options(options);
   out.target = to_target(target);
-  out.passes = passes::PipelineOptions::from_env();
+  out.passes =
+      passes::PipelineOptions::from_env(options["passes_off"].cast<std::vector<std::string>>());
+  out.promote_mixed = options["promote_mixed"].cast<bool>();
+  out.report = options["report"].cast<bool>();
   const py::gil_scoped_release release;
   return compile(model, std::move(out)).or_throw();
 }
@@ -206,6 +210,7 @@ py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   out["initial"] = key.initial ? py::make_tuple(from_host(*key.initial)) : py::tuple();
   out["shape_text"] = key.shape_text;
   out["path"] = key.path;
+  out["key"] = key.key;
   return out;
 }
 
@@ -283,6 +288,15 @@ void bind_compiled(py::module_& module) {
                              [](const Compiled& self) { return self.interface.unknown_ranks; })
       .def_property_readonly("warnings", &warnings)
       .def_property_readonly("states", &states)
+      .def_property_readonly(
+          "records",
+          [](const Compiled& self) {
+            py::list out;
+            for (const PassTime& record : self.records) {
+              out.append(py::make_tuple(record.name, record.seconds, record.changed));
+            }
+            return out;
+          })
       .def_property_readonly("graph", [](const Compiled& self) { return self.interface.graph; })
       .def_property_readonly("typed", [](const Compiled& self) { return self.typed; })
       .def_property_readonly("forward", [](const Compiled& self) { return self.forward; })
@@ -330,6 +344,11 @@ py::array_t<double> random_uniform(uint64_t seed, const std::string& path, doubl
 void bind_runtime(py::module_& module) {
   bind_compiled(module);
   module.def("compile", &compile_model, py::arg("model"), py::arg("options"), py::arg("target"));
+  module.def("optimizing_passes", [] {
+    py::list out;
+    for (const std::string_view name : passes::kOptimizingPasses) out.append(std::string(name));
+    return out;
+  });
   module.def("emit_python", &emit_python, py::arg("graph"), py::arg("target"),
              py::arg("trace") = nullptr,
              "(text, constants) of a graph for a backend of emitted source.");

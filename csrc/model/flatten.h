@@ -50,6 +50,7 @@ struct FlatKey {
   ir::Shape shape;         // when rank_known; dims of `FlatGraph::graph.dims`
   std::string shape_text;  // "[N, (V1, ...), 3]", for messages
   std::string path;        // dotted path of the leaf key: seeds of initial values
+  std::string key;         // of the model: "w", "$3"; "" of a state bound further inside
 };
 
 struct FlatGraph {

@@ -93,7 +93,7 @@ void FlatModel::read_options() {
   trainable_ = option_edges(options.trainable_keys, "trainable_keys");
   for (const auto& [key, value] : options.constants) {
     const EdgeId e = *option_edges({key}, "constant_keys").begin();
-    if (arena().edges[e].value) {
+    if (arena().edges[e].value && !arena().edges[e].initial) {
       raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
                        "constant_keys: '{}' has a value already", arena().edges[e].label),
             options.where);
@@ -443,6 +443,7 @@ void FlatModel::name_keys() {
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
     add_key(e, std::move(name), named);
+    out.keys.back().key = arena().key(c);
   }
   // Inputs that only an inner level sees: states bound there.
   for (const auto& binding : bindings) {

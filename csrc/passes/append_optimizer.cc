@@ -33,15 +33,15 @@ class Step {
       : graph_(std::move(graph)), op_(op), optimizer_(optimizer), builder_(graph_) {}
 
   core::Result<ir::Graph> run(std::span<const std::string> params) {
-    outputs_ = std::move(graph_.outputs);
-    graph_.outputs.clear();
-    for (const ir::Output& output : outputs_) {
-      if (!is_gradient(output.name)) graph_.outputs.push_back(output);
-      by_name_.emplace(output.name, output.value);
+    MITHRIL_CHECK(graph_.outputs.size() >= params.size(), "a graph without its gradients");
+    const size_t kept = graph_.outputs.size() - params.size();
+    for (size_t i = 0; i < params.size(); ++i) {
+      gradients_.emplace(params[i], graph_.outputs[kept + i].value);
     }
+    graph_.outputs.resize(kept);
     for (const ValueId id : graph_.inputs) params_.emplace(graph_.value(id).name, id);
     if (takes(op_, "lr")) {
-      lr_ = builder_.input("opt.lr", ir::Type::tensor(graph_.default_float, {}));
+      lr_ = builder_.input("$opt.lr", ir::Type::tensor(graph_.default_float, {}));
     }
     if (takes(op_, "t")) count_step();
     for (const std::string& param : params) {
@@ -52,19 +52,17 @@ class Step {
   }
 
  private:
-  static bool is_gradient(std::string_view name) { return name.starts_with("grad."); }
-
   void count_step() {
     const Value before =
-        builder_.input("opt.t", ir::Type::tensor(graph_.default_int, {}), ir::Role::kState);
+        builder_.input("$opt.t", ir::Type::tensor(graph_.default_int, {}), ir::Role::kState);
     count_ = before + 1.0;
-    builder_.output("new.opt.t", count_);
+    builder_.output("$new.$opt.t", count_);
   }
 
   core::Status update(const std::string& param) {
     const auto value = params_.find(param);
-    const auto gradient = by_name_.find("grad." + param);
-    if (value == params_.end() || gradient == by_name_.end()) {
+    const auto gradient = gradients_.find(param);
+    if (value == params_.end() || gradient == gradients_.end()) {
       return core::fail(ErrorKind::kInternal, Code::kInternal, "no gradient of '{}' to step along",
                         param);
     }
@@ -81,7 +79,7 @@ class Step {
         operands.emplace_back(count_);
       } else if (!input.is_key) {
         operands.emplace_back(
-            builder_.input("opt." + input.name + "." + param, type, ir::Role::kState));
+            builder_.input("$opt." + input.name + "." + param, type, ir::Role::kState));
       } else {
         operands.emplace_back();
       }
@@ -89,9 +87,9 @@ class Step {
     const auto results = builder_.call_all(op_, std::move(operands), optimizer_.attrs);
     if (!builder_.status().ok()) return builder_.take_status();
     const std::vector<std::string> slots = slots_of(op_);
-    builder_.output("new." + param, results[0]);
+    builder_.output("$new." + param, results[0]);
     for (size_t i = 0; i < slots.size(); ++i) {
-      builder_.output("new.opt." + slots[i] + "." + param, results[i + 1]);
+      builder_.output("$new.$opt." + slots[i] + "." + param, results[i + 1]);
     }
     return {};
   }
@@ -100,8 +98,7 @@ class Step {
   const ir::OpDef& op_;
   const Optimizer& optimizer_;
   ir::Builder builder_;
-  std::vector<ir::Output> outputs_;
-  std::unordered_map<std::string, ValueId> by_name_, params_;  // outputs, inputs
+  std::unordered_map<std::string, ValueId> gradients_, params_;
   Value lr_, count_;
 };
 

@@ -10,8 +10,9 @@ namespace mithril::passes {
 /// After:  graph m<f32, i64>(%x: f32[b, 4], %n: i64[b]) {   %0 = constant(value=2.0, dtype=f32)
 ///           %1 = multiply(%x, %0) : f32[b, 4]   %2 = cast(%n, dtype=f32)
 ///           %3 = add(%1, %2) : f32[b, 4]
-/// The promotion table is core::promote; Python scalars are weak. Idempotent.
+/// The promotion table is core::promote; Python scalars are weak. Idempotent. Without
+/// `promote_mixed` operands of several dtypes are an error.
 core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType default_float,
-                                      core::DType default_int);
+                                      core::DType default_int, bool promote_mixed = true);
 
 }  // namespace mithril::passes

@@ -71,8 +71,9 @@ class Pipeline {
 
 }  // namespace
 
-PipelineOptions PipelineOptions::from_env() {
+PipelineOptions PipelineOptions::from_env(std::vector<std::string> off) {
   PipelineOptions out;
+  out.off = std::move(off);
   for (const core::Env::Switch& pass : core::env().passes) {
     if (!pass.on) out.off.push_back(pass.name);
   }

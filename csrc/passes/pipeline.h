@@ -14,6 +14,10 @@
 
 namespace mithril::passes {
 
+/// Passes that may be switched off; "fuse" groups the loops of native backends.
+inline constexpr std::string_view kOptimizingPasses[] = {"canonicalize", "merge_common",
+                                                         "fold_constants", "fuse"};
+
 /// What one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {
   std::string_view name;
@@ -23,8 +27,8 @@ struct PassRecord {
 };
 
 struct PipelineOptions {
-  /// What MITHRIL_PASSES and MITHRIL_VERIFY ask for.
-  static PipelineOptions from_env();
+  /// What MITHRIL_PASSES and MITHRIL_VERIFY ask for; `off`: passes that do not run besides.
+  static PipelineOptions from_env(std::vector<std::string> off = {});
   bool is_off(std::string_view pass) const;
 
   /// Optimising passes that do not run: "canonicalize", "merge_common" … (MITHRIL_PASSES=-fuse).

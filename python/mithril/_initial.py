@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import fnmatch
 import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mithril import _core
+from mithril._conversion import as_numpy
 from mithril._program import Key, literal_array
-from mithril.errors import ShapeNotKnown
+from mithril.errors import (
+    ArgumentError,
+    DTypeError,
+    KeyNotFound,
+    ShapeNotKnown,
+    SignatureError,
+    shown,
+    suggestion,
+)
 from mithril.types import Dtype
+
+NAMED = ("zeros", "ones", "normal", "uniform_fan_in")
 
 
 class Uninitialized:
@@ -17,20 +31,23 @@ class Uninitialized:
     The first `evaluate` that tells the shape puts the value in its place.
     """
 
-    __slots__ = ("_why", "name", "seed", "sizes")
+    __slots__ = ("_why", "init", "name", "seed", "sizes")
     __array_ufunc__ = None
 
-    def __init__(self, name: str, shape: list | None, why: str = "", seed: int = 0):
+    def __init__(
+        self, name: str, shape: list | None, why: str = "", seed: int = 0, init: Any = None
+    ):
         self.name = name
         self.sizes = shape
         self.seed = seed
+        self.init = init
         self._why = why
 
     def __repr__(self) -> str:
         return f"Uninitialized({self.name!r}, shape={self.sizes})"
 
     def __reduce__(self):
-        return Uninitialized, (self.name, self.sizes, self._why, self.seed)
+        return Uninitialized, (self.name, self.sizes, self._why, self.seed, self.init)
 
     def _fail(self, *_: Any, **__: Any) -> Any:
         text = "unknown" if self.sizes is None else str(self.sizes)
@@ -89,6 +106,8 @@ def draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
     dtype = key.dtype or Dtype.float32
     if key.initial:
         return _given(key.initial[0], key, shape, seed)
+    if not isinstance(key.init, str):
+        return _made(key.init, key, shape)
     if key.init == "zeros":
         return np.zeros(shape, dtype.numpy())
     if key.init == "ones":
@@ -103,6 +122,69 @@ def draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
         words = np.array(_core.derive_key(seed, key.path), np.uint32)
         drawn = normal(words, tuple(shape), np.float64)
     return np.asarray(drawn).astype(dtype.numpy())
+
+
+def _made(init: Any, key: Key, shape: list[int]) -> Any:
+    """What a number, an array or a function of the user's gives."""
+    import numpy as np
+
+    what = f"init of '{key.name}'"
+    value = as_numpy(init(tuple(shape)) if callable(init) else init, what)
+    if value.dtype.kind not in "fiub":
+        raise DTypeError(f"{what}: requires numbers, got {value.dtype}")
+    if value.ndim and list(value.shape) != shape:
+        raise ArgumentError(f"{what}: requires shape {shape}, got {list(value.shape)}")
+    return np.broadcast_to(value, shape).astype((key.dtype or Dtype.float32).numpy())
+
+
+def initializers(init: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Parameter -> its initializer, by names and patterns; the first that fits counts."""
+    if init is None:
+        return {}
+    if not isinstance(init, Mapping):
+        raise SignatureError(f"init: requires a dictionary, got {shown(init)}")
+    found: dict[str, Any] = {}
+    for pattern, initializer in init.items():
+        hits = _hits(pattern, names)
+        if not hits:
+            near = suggestion(pattern, names) if isinstance(pattern, str) else ""
+            raise KeyNotFound(f"init: no parameter is named {shown(pattern)}{near}")
+        _check_initializer(initializer)
+        for name in hits:
+            found.setdefault(name, initializer)
+    return found
+
+
+def _hits(pattern: Any, names: Sequence[str]) -> list[str]:
+    if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str):
+        return [name for name in names if pattern.search(name)]
+    if not isinstance(pattern, str):
+        raise SignatureError(f"init: requires names or patterns, got {shown(pattern)}")
+    return [n for n in names if n == pattern] or fnmatch.filter(names, pattern)
+
+
+def _check_initializer(initializer: Any) -> None:
+    named = isinstance(initializer, str)
+    if named and initializer not in NAMED:
+        near = suggestion(initializer, NAMED)
+        raise ArgumentError(f"init: no initializer named {initializer!r}{near}")
+    if initializer is None or isinstance(initializer, (bool, Uninitialized)):
+        raise SignatureError(
+            f"init: requires a name, a number, an array or a function, got {shown(initializer)}"
+        )
+
+
+def left_out_names(excluded: Any, names: Sequence[str]) -> set[str]:
+    if excluded is None:
+        return set()
+    if isinstance(excluded, str) or not isinstance(excluded, Iterable):
+        raise SignatureError(f"excluded_keys: requires names, got {shown(excluded)}")
+    wanted = list(excluded)
+    for name in wanted:
+        if name not in names:
+            near = suggestion(name, names) if isinstance(name, str) else ""
+            raise KeyNotFound(f"excluded_keys: no parameter is named {shown(name)}{near}")
+    return set(wanted)
 
 
 def _given(value: Any, key: Key, shape: list[int], seed: int) -> Any:

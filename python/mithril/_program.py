@@ -36,6 +36,7 @@ class Key:
     initial: tuple
     shape_text: str
     path: str
+    key: str  # of the model: "w", "$3"
 
 
 @dataclass
@@ -51,6 +52,8 @@ class Settings:
     strict: bool = False
     strict_dtypes: bool = False
     optimizer: Any = None
+    passes_off: tuple[str, ...] = ()
+    static_shapes: bool = False
 
 
 def target_of(backend: Any) -> dict[str, Any]:
@@ -99,7 +102,8 @@ class Program:
     def _executable(self, graph: Any, file_path: str | None = None) -> Any:
         settings = self.settings
         if self._target["native"]:
-            return settings.backend._program(graph, self.compiled.trace)
+            passes_off = list(settings.passes_off)
+            return settings.backend._program(graph, self.compiled.trace, passes_off)
         from mithril.backends.emitted import EmittedExecutable
 
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
@@ -137,7 +141,7 @@ class Program:
     def output_key(self, name: str) -> Key:
         """An output as something that data are converted for."""
         dtype, _ = self.output_types[name]
-        return Key(name, "data", False, True, dtype, "", "none", (), "", "")
+        return Key(name, "data", False, True, dtype, "", "none", (), "", "", "")
 
     # --- running ------------------------------------------------------------------------------
     def run(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -154,10 +158,8 @@ class Program:
             return self._framework_gradient(inputs, cotangents, wrt, ones)
         given = tuple(name for name, value in cotangents.items() if value is not None)
         unit = tuple(name for name, value in cotangents.items() if value is None)
-        executable, order = self._gradient(given, tuple(wrt), unit)
-        extra = {f"cotangent.{name}": cotangents[name] for name in given}
-        own = {key.name: value for key, value in zip(self.inputs, inputs, strict=True)}
-        results = executable.run([extra[n] if n in extra else own[n] for n in order])
+        executable = self._gradient(given, tuple(wrt), unit)
+        results = executable.run([*inputs, *(cotangents[name] for name in given)])
         count, gradients = len(self.outputs), len(wrt)
         return (
             list(results[:count]),
@@ -168,7 +170,10 @@ class Program:
     def run_step(
         self, inputs: list[Any], output: str, optimizer: Any, extra: dict[str, Any]
     ) -> dict[str, Any]:
-        """Outputs, new parameters and new slots of one training step, by the graph's names."""
+        """Outputs, new parameters and new slots of one training step, by the graph's names.
+
+        Names of the engine's own inputs and results begin with "$", as no name of a user does.
+        """
         executable, order, names = self.step_program(output, optimizer)
         own = {key.name: value for key, value in zip(self.inputs, inputs, strict=True)}
         values = [extra[n] if n in extra else own[n] for n in order]
@@ -184,14 +189,15 @@ class Program:
             return found
         wrt = [key.name for key in self.inputs if key.trainable]
         graph = self.compiled.step([], wrt, [output], optimizer.op, numbers)
-        states = [f"state.{name}" for name in self.state_names]
+        states = [f"$state.{name}" for name in self.state_names]
         order = [name for name, *_ in graph.inputs]
         made = self._executable(graph), order, [*graph.outputs, *states]
         with self._lock:
             self._gradients[key] = made
         return made
 
-    def _gradient(self, outputs: tuple, wrt: tuple, unit: tuple) -> tuple[Any, list[str]]:
+    def _gradient(self, outputs: tuple, wrt: tuple, unit: tuple) -> Any:
+        """An executable that takes the model's inputs, then the cotangents of `outputs`."""
         key = (outputs, wrt, unit)
         with self._lock:
             found = self._gradients.get(key)
@@ -199,7 +205,7 @@ class Program:
                 self._gradients.move_to_end(key)
                 return found
         graph = self.compiled.gradient(list(outputs), list(wrt), list(unit))
-        made = self._executable(graph), [name for name, *_ in graph.inputs]
+        made = self._executable(graph)
         with self._lock:
             self._gradients[key] = made
             while len(self._gradients) > MOST_GRADIENTS:

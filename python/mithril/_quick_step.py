@@ -23,17 +23,17 @@ class QuickStep:
         trained = [key.name for key in program.inputs if key.trainable]
         at = {name: i for i, name in enumerate(names)}
         self._outputs = [(name, at[name]) for name in program.outputs]
-        self._params = [(name, at[f"new.{name}"]) for name in trained]
-        self._states = [(name, at[f"state.{name}"]) for name in program.state_names]
+        self._params = [(name, at[f"$new.{name}"]) for name in trained]
+        self._states = [(name, at[f"$state.{name}"]) for name in program.state_names]
         self._slots = {
-            slot: [(name, at[f"new.opt.{slot}.{name}"]) for name in trained]
+            slot: [(name, at[f"$new.$opt.{slot}.{name}"]) for name in trained]
             for slot in optimizer.slots
         }
         sources = {key.name: ({"param": 0, "data": 1, "state": 2}[key.role], key.name)
                    for key in program.inputs}  # fmt: skip
-        sources |= {"opt.t": (3, "t"), "opt.lr": (3, "lr")}
+        sources |= {"$opt.t": (3, "t"), "$opt.lr": (3, "lr")}
         for i, slot in enumerate(optimizer.slots):
-            sources |= {f"opt.{slot}.{name}": (4 + i, name) for name in trained}
+            sources |= {f"$opt.{slot}.{name}": (4 + i, name) for name in trained}
         self._sources = [sources[name] for name in order]
 
     def try_run(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:

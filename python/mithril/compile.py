@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mithril import errors
+from mithril import _core, errors
 from mithril._core import public
 from mithril.connection import Connection, Tensor, array_literal, as_value, kinds_of
 from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown, warn
@@ -41,6 +41,11 @@ def compile(  # noqa: A001
     safe_names: bool = True,
     use_short_namings: bool = True,
     safe_shapes: bool = True,
+    auto_scalar_promotion: bool = True,
+    static_shapes: bool = False,
+    static_inference: bool = False,
+    gradient_checkpointing: bool = False,
+    passes: Iterable[str] = (),
     verbose: bool = False,
 ) -> PhysicalModel:
     """Compiles a model for a backend. The model is not changed and may be compiled again.
@@ -62,6 +67,20 @@ def compile(  # noqa: A001
     jit_options : handed to the framework's compiler
     strict : unknown keys are errors instead of warnings
     strict_dtypes : data of another dtype are errors instead of cast
+    safe_names : data keys that the user did not name are errors
+    use_short_namings : ``weight_0``; else unnamed keys have their path, ``linear_0_weight``
+    safe_shapes : losses take input and target of one shape; False: they may broadcast
+    auto_scalar_promotion : operands of several dtypes are cast to one; False: they are errors
+    static_shapes : shapes that are not known here are those of the first call from then on
+    static_inference : what depends on constants only is computed once; native backends always do
+        so, and JAX where it compiles
+    gradient_checkpointing : not available yet
+    passes : optimising passes that do not run, such as ``["-fuse"]``
+    verbose : logs (or prints, where nobody listens to the log) keys, shapes and passes
+
+    Raises
+    ------
+    UnsupportedError : the backend cannot do what an option asks for
 
     >>> import mithril as ml, numpy as np
     >>> model = ml.Model()
@@ -70,9 +89,16 @@ def compile(  # noqa: A001
     >>> pm.evaluate(pm.get_parameters(), {"input": np.ones((4, 3))})["output"].shape
     (4, 2)
     """
+    backend = _checked_backend(backend)
+    _refuse_unsupported(
+        backend,
+        jit=_jit(jit, backend),
+        static_inference=_flag("static_inference", static_inference),
+        gradient_checkpointing=_flag("gradient_checkpointing", gradient_checkpointing),
+    )
     model = _finalized(model)
     settings = Settings(
-        backend=_checked_backend(backend),
+        backend=backend,
         autodiff=_autodiff(autodiff, backend),
         jit=_jit(jit, backend),
         jit_options=dict(_mapping("jit_options", jit_options)),
@@ -81,6 +107,8 @@ def compile(  # noqa: A001
         strict=_flag("strict", strict),
         strict_dtypes=_flag("strict_dtypes", strict_dtypes),
         optimizer=optimizer,
+        passes_off=_passes_off(passes),
+        static_shapes=_flag("static_shapes", static_shapes),
     )
     options = {
         "data_keys": _keys("data_keys", data_keys),
@@ -94,12 +122,52 @@ def compile(  # noqa: A001
         "strict": strict,
         "safe_names": _flag("safe_names", safe_names),
         "short_names": _flag("use_short_namings", use_short_namings),
+        "safe_shapes": _flag("safe_shapes", safe_shapes),
+        "promote_mixed": _flag("auto_scalar_promotion", auto_scalar_promotion),
+        "passes_off": list(settings.passes_off),
+        "report": _flag("verbose", verbose),
     }
     _check_disjoint(options)
     physical = PhysicalModel(model, settings, options)
     for category, text in physical._compiled.warnings:
         warn(text, getattr(errors, category, errors.MithrilWarning))
+    if verbose:
+        from mithril import _report
+
+        _report.tell(physical)
     return physical
+
+
+def _refuse_unsupported(
+    backend: Any, *, jit: bool, static_inference: bool, gradient_checkpointing: bool
+) -> None:
+    if gradient_checkpointing:
+        raise UnsupportedError(
+            "gradient_checkpointing: there is no pass yet that computes again in the backward"
+            " program",
+            hint="leave it out",
+        )
+    compiles = backend.backend_type == "jax" and jit
+    if static_inference and not (backend.runs_plans or compiles):
+        raise UnsupportedError(
+            f"static_inference: constants are not folded in programs for {type(backend).__name__}",
+            hint="use ml.CpuBackend(), or ml.JaxBackend() with jit=True",
+        )
+
+
+def _passes_off(passes: Any) -> tuple[str, ...]:
+    if isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise SignatureError(f"passes: requires a list such as ['-fuse'], got {shown(passes)}")
+    known = _core.optimizing_passes()
+    off = []
+    for entry in passes:
+        if not isinstance(entry, str):
+            raise SignatureError(f"passes: requires names, got {shown(entry)}")
+        if entry.removeprefix("-") not in known or not entry.startswith("-"):
+            near = errors.suggestion(entry, [f"-{name}" for name in known])
+            raise ArgumentError(f"passes: cannot switch {entry!r}{near}")
+        off.append(entry[1:])
+    return tuple(off)
 
 
 def _finalized(model: Any) -> Model:

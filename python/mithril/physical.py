@@ -6,13 +6,16 @@ import inspect
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mithril import _core
 from mithril._conversion import Converter, as_numpy
 from mithril._core import public
-from mithril._initial import Uninitialized, draw
+from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._program import Key, Program, Settings, target_of
+from mithril._static_shapes import StaticShapes
+from mithril.connection import array_literal
 from mithril.errors import (
     ArgumentError,
     EmptyModelWarning,
@@ -76,7 +79,9 @@ class PhysicalModel:
         self.jit = settings.jit
         self._settings = settings
         self._options = options
+        self._model = model
         self._node = model._node
+        self._static = StaticShapes(self) if settings.static_shapes else None
         self._convert = Converter(settings)
         self._compiled = self._compile({})
         self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
@@ -132,6 +137,8 @@ class PhysicalModel:
         The dictionary of outputs. With gradients the named tuple ``(outputs, gradients)``, whose
         gradients have the keys `trainable_keys`; with state, the new state is its last item.
         """
+        if self._static is not None:
+            self._static.check(data)
         if output_gradients is None and wrt is None and self._fast is not None:
             outputs = self._fast({} if params is None else params, {} if data is None else data)
             if outputs is not None:
@@ -182,6 +189,8 @@ class PhysicalModel:
         optimizer = self._settings.optimizer
         if optimizer is None:
             raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
+        if self._static is not None:
+            self._static.check(data)
         if self._quick_step is not None:
             done = self._quick_step.try_run(params, opt_state, data, state)
             if done is not None:
@@ -206,13 +215,13 @@ class PhysicalModel:
         optimizer = self._settings.optimizer
         _check_opt_state(opt_state, optimizer, [k.name for k in program.inputs if k.trainable])
         extra = {
-            "opt.t": np.asarray(opt_state["step"], np.int64),
-            "opt.lr": np.asarray(optimizer.lr, self.backend.default_dtype.numpy()),
+            "$opt.t": np.asarray(opt_state["step"], np.int64),
+            "$opt.lr": np.asarray(optimizer.lr, self.backend.default_dtype.numpy()),
         }
         for slot in optimizer.slots:
             for name, value in opt_state[slot].items():
                 if name in program.by_name:
-                    extra[f"opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
+                    extra[f"$opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
         cost = self._cost(program)
         results = program.run_step(inputs, cost, optimizer, extra)
         if program is self._program:
@@ -221,18 +230,18 @@ class PhysicalModel:
             dtype = self.backend.default_dtype.numpy()
             self._quick_step = QuickStep(program, cost, optimizer, dtype)
         trained = [key.name for key in program.inputs if key.trainable]
-        new_params = {**params, **{name: results[f"new.{name}"] for name in trained}}
+        new_params = {**params, **{name: results[f"$new.{name}"] for name in trained}}
         slots = {
             slot: {
                 **opt_state[slot],
-                **{name: results[f"new.opt.{slot}.{name}"] for name in trained},
+                **{name: results[f"$new.$opt.{slot}.{name}"] for name in trained},
             }
             for slot in optimizer.slots
         }
         return Step(
             new_params,
             {"step": opt_state["step"] + 1, **slots},
-            {name: results[f"state.{name}"] for name in program.state_names},
+            {name: results[f"$state.{name}"] for name in program.state_names},
             {name: results[name] for name in program.outputs},
         )
 
@@ -460,13 +469,66 @@ class PhysicalModel:
         return self._parameters(0, {})
 
     @public
-    def randomize_params(self, seed: int | None = None) -> Params:
-        """Fresh initial parameters; equal seeds give equal numbers on every backend."""
+    def randomize_params(
+        self,
+        seed: int | None = None,
+        *,
+        init: Mapping[Any, Any] | None = None,
+        excluded_keys: Iterable[str] | None = None,
+    ) -> Params:
+        """Fresh initial parameters; equal seeds give equal numbers on every backend.
+
+        Parameters
+        ----------
+        seed : an integer; None: another one each time
+        init : name, pattern with ``*`` or compiled regular expression -> initializer: "zeros",
+            "ones", "normal", "uniform_fan_in", a number, an array, or a function from the shape
+            to an array. The first entry that fits a name counts.
+        excluded_keys : names of parameters that are left out
+
+        >>> import mithril as ml
+        >>> pm = ml.compile(ml.Linear(2), ml.NumpyBackend(), shapes={"input": [None, 3]})
+        >>> pm.randomize_params(0, init={"b*": "ones"})["bias"]
+        array([1., 1.], dtype=float32)
+        """
         if seed is None:
             seed = secrets.randbits(63)
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise SignatureError(f"randomize_params: seed requires an integer, got {seed!r}")
-        return self._parameters(seed % 2**64, {})
+        by_name = initializers(init, self.param_keys)
+        left_out = left_out_names(excluded_keys, self.param_keys)
+        params = self._parameters(seed % 2**64, {}, init=by_name)
+        return {name: value for name, value in params.items() if name not in left_out}
+
+    @public
+    def bind(self, params: Mapping[str, Any]) -> PhysicalModel:
+        """Another physical model, for which these parameters are constants: they are folded and
+        packed once, and no longer given to `evaluate`."""
+        params = _dictionary("params", params)
+        unknown = [name for name in params if name not in self.param_keys]
+        if unknown:
+            near = suggestion(unknown[0], self.param_keys)
+            raise KeyNotFound(f"bind: no parameter named '{unknown[0]}'{near}")
+        constants = []
+        for name, value in params.items():
+            if isinstance(value, Uninitialized):
+                value._fail()
+            array = as_numpy(self._convert(self._by_name[name], value), name)
+            constants.append((self._node.find_connection(self._by_name[name].key), array))
+        options = dict(self._options)
+        options["trainable_keys"] = [
+            key for key in options["trainable_keys"] if not self._names_one_of(key, params)
+        ]
+        options["constants"] = [
+            *options["constants"],
+            *((wire, array_literal(array)) for wire, array in constants),
+        ]
+        return PhysicalModel(self._model, self._settings, options)
+
+    def _names_one_of(self, key: Any, params: Mapping[str, Any]) -> bool:
+        """Whether an entry of `trainable_keys` is one of these parameters."""
+        keys = {self._by_name[name].key for name in params}
+        return (key if isinstance(key, str) else key.key_name) in keys
 
     @public
     def init(self, sample: Mapping[str, Any] | None = None, seed: int = 0) -> Params:
@@ -478,24 +540,35 @@ class PhysicalModel:
                 value._fail()
         return params
 
-    def _parameters(self, seed: int, data: Mapping[str, Any], role: str = "param") -> Params:
+    def _parameters(
+        self,
+        seed: int,
+        data: Mapping[str, Any],
+        role: str = "param",
+        init: Mapping[str, Any] | None = None,
+    ) -> Params:
         compiled = self._compiled
         if compiled.unknown_ranks and data:
             compiled = self._ready(data).compiled
         sizes = compiled.solve(self._data_shapes(data))
         keys = self._keys if compiled is self._compiled else _keys_of(compiled)
         return {
-            key.name: self._initial(key, shape, fan_in, seed)
+            key.name: self._initial(key, shape, fan_in, seed, (init or {}).get(key.name))
             for key, (shape, fan_in) in zip(keys, sizes, strict=True)
             if key.role == role
         }
 
-    def _initial(self, key: Key, shape: list | None, fan_in: int | None, seed: int) -> Any:
+    def _initial(
+        self, key: Key, shape: list | None, fan_in: int | None, seed: int, init: Any = None
+    ) -> Any:
         is_literal = bool(key.initial) and isinstance(key.initial[0], _core.TensorLiteral)
         is_open = shape is None or None in shape
-        is_open = is_open or (key.init == "uniform_fan_in" and fan_in is None and not key.initial)
+        if init is not None:
+            is_literal, key = False, replace(key, init=init, initial=())
+        wants_fan_in = isinstance(key.init, str) and key.init == "uniform_fan_in"
+        is_open = is_open or (wants_fan_in and fan_in is None and not key.initial)
         if is_open and not is_literal:
-            return Uninitialized(key.name, shape, self._what_is_missing(), seed)
+            return Uninitialized(key.name, shape, self._what_is_missing(), seed, init)
         return self.backend.tensor(draw(key, shape or [], fan_in, seed), key.dtype)
 
     def _what_is_missing(self) -> str:
@@ -530,7 +603,8 @@ class PhysicalModel:
         self, program: Program, key: Key, value: Uninitialized, params: Any, data: Mapping
     ) -> Any:
         """The value that data give a parameter; it replaces the stand-in in the caller's dict."""
-        drawn = self._parameters(value.seed, data).get(key.name, value)
+        init = {} if value.init is None else {key.name: value.init}
+        drawn = self._parameters(value.seed, data, init=init).get(key.name, value)
         if isinstance(drawn, Uninitialized):
             drawn._fail()
         if isinstance(params, dict):

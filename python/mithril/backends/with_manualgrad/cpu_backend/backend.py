@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mithril import _core
@@ -52,6 +53,6 @@ class CpuBackend(NumpyBackend):
         """The instruction set whose kernels run: "generic", "avx2" or "avx512"."""
         return _core.cpu_isa()
 
-    def _program(self, graph: Any, trace: Any = None) -> Any:
+    def _program(self, graph: Any, trace: Any = None, passes_off: Sequence[str] = ()) -> Any:
         """An executable of a graph (mithril/_program.py)."""
-        return _core.CpuProgram(graph, self._pool, trace)
+        return _core.CpuProgram(graph, self._pool, trace, list(passes_off))

@@ -1,0 +1,47 @@
+"""`static_shapes=True`: the shapes of the first call hold for all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from mithril import _core
+from mithril._conversion import as_numpy
+from mithril.errors import ShapeError
+
+
+class StaticShapes:
+    """Remembers the shapes of the data of the first call, and where it was made."""
+
+    def __init__(self, physical: Any):
+        self._physical = physical
+        self._first: dict[str, tuple[int, ...]] = {}
+        self._where = ""
+        self._lock = threading.Lock()
+
+    def check(self, data: Any) -> None:
+        """Raises ShapeError for a shape that is not that of the first call."""
+        if not isinstance(data, Mapping):
+            return  # told by evaluate
+        keys = self._physical._by_name
+        given = {n: _shape(v, n) for n, v in data.items() if n in keys and keys[n].is_tensor}
+        with self._lock:
+            if not self._first:
+                self._first = given
+                file, line = _core.user_location()
+                self._where = f"{file}:{line}"
+                return
+        for name, shape in given.items():
+            first = self._first.get(name, shape)
+            if shape != first:
+                raise ShapeError(
+                    f"evaluate: '{name}' has shape {list(shape)}, and static_shapes=True fixed"
+                    f" {list(first)} at the first call ({self._where})",
+                    code="MTH108",
+                )
+
+
+def _shape(value: Any, name: str) -> tuple[int, ...]:
+    shape = getattr(value, "shape", None)
+    return tuple(shape) if isinstance(shape, tuple) else as_numpy(value, name).shape

@@ -1,0 +1,287 @@
+"""Keywords of `compile` (surface C6-C8, C11, C12; physical reference 1), `bind`, initialisers."""
+
+import logging
+import re
+
+import mithril as ml
+import numpy as np
+import pytest
+
+X = np.linspace(-1, 1, 12).reshape(4, 3)
+
+
+def linear():
+    model = ml.Model()
+    model |= ml.Linear(2)(input="x", weight="w", bias="b", output="y")
+    return model
+
+
+def compiled(model=None, backend=None, **options):
+    options.setdefault("data_keys", {"x"})
+    return ml.compile(model or linear(), backend or ml.NumpyBackend(dtype="float64"), **options)
+
+
+# --- keywords ---------------------------------------------------------------------------------
+
+
+def test_safe_shapes_refuses_broadcasting_between_input_and_target():
+    def loss():
+        model = ml.Model()
+        model |= ml.SquaredError()(input="x", target="t", output="y")
+        return model
+
+    shapes = {"x": [4, 3], "t": [3]}
+    with pytest.raises(ml.errors.ShapeError):
+        compiled(loss(), data_keys={"x", "t"}, shapes=shapes, inference=True)
+    pm = compiled(loss(), data_keys={"x", "t"}, shapes=shapes, inference=True, safe_shapes=False)
+    np.testing.assert_allclose(pm.evaluate({}, {"x": X, "t": X[0]})["y"], (X - X[0]) ** 2)
+
+
+def mixed():
+    model = ml.Model()
+    keys = {"x": ml.Tensor[float], "n": ml.Tensor[int]}
+    x, n = (ml.IOKey(name, type=kind, shape=[4]) for name, kind in keys.items())
+    model |= ml.Multiply()(left=x, right=n, output="y")
+    return model
+
+
+def test_mixing_is_an_error_without_promotion():
+    options = {"data_keys": {"x", "n"}, "inference": True}
+    pm = compiled(mixed(), **options, auto_scalar_promotion=True)
+    data = {"x": X[:, 0], "n": np.arange(4)}
+    np.testing.assert_allclose(pm.evaluate({}, data)["y"], X[:, 0] * np.arange(4))
+    with pytest.raises(ml.errors.DTypeError, match="multiply mixes f64 and i64"):
+        compiled(mixed(), **options, auto_scalar_promotion=False)
+
+
+@pytest.mark.parametrize("factor", [2.5, 2])
+def test_a_float_beside_integers_is_mixing_and_an_integer_beside_floats_is_not(factor):
+    for kind, fails in ((int, isinstance(factor, float)), (float, False)):
+        model = ml.Model()
+        model |= ml.Multiply()(
+            left=ml.IOKey("x", type=ml.Tensor[kind], shape=[4]), right=factor, output="y"
+        )
+        if fails:
+            with pytest.raises(ml.errors.DTypeError, match="mixes float and i64"):
+                compiled(model, inference=True, auto_scalar_promotion=False)
+        else:
+            compiled(model, inference=True, auto_scalar_promotion=False)
+
+
+@pytest.mark.parametrize("backend", [ml.NumpyBackend, ml.CpuBackend])
+@pytest.mark.device
+def test_static_shapes_are_those_of_the_first_call(backend):
+    pm = compiled(backend=backend(dtype="float64"), static_shapes=True)
+    params = pm.init({"x": X})
+    pm.evaluate(params, {"x": X})
+    pm.evaluate(params, {"x": X + 1})
+    with pytest.raises(ml.errors.ShapeError) as raised:
+        pm.evaluate(params, {"x": X[:2]})
+    text = str(raised.value)
+    assert "'x' has shape [2, 3]" in text
+    assert "fixed [4, 3] at the first call" in text
+    assert re.search(r"test_compile_options\.py:\d+", text)
+    pm.evaluate(params, {"x": X})
+
+
+def test_static_shapes_hold_for_steps():
+    model = linear()
+    model.expose_keys("y")
+    train = ml.TrainModel(model)
+    train.add_loss(ml.SquaredError(), input="y", target="t")
+    optimizer = ml.optim.SGD()
+    pm = compiled(train, data_keys={"x", "t"}, optimizer=optimizer, static_shapes=True)
+    params = pm.init({"x": X, "t": X[:, :2]})
+    pm.step(params, optimizer.init(params), {"x": X, "t": X[:, :2]})
+    with pytest.raises(ml.errors.ShapeError, match="static_shapes=True"):
+        pm.step(params, optimizer.init(params), {"x": X[:2], "t": X[:2, :2]})
+
+
+def test_what_cannot_be_done_yet_says_so():
+    with pytest.raises(ml.errors.UnsupportedError, match="gradient_checkpointing: there is no"):
+        compiled(gradient_checkpointing=True)
+    with pytest.raises(ml.errors.UnsupportedError, match="static_inference: constants are not"):
+        compiled(static_inference=True)
+    compiled(backend=ml.CpuBackend(), static_inference=True)
+
+
+KEYWORDS = ("verbose", "safe_shapes", "auto_scalar_promotion", "static_shapes", "safe_names")
+KEYWORDS += ("static_inference", "gradient_checkpointing", "use_short_namings", "inference")
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+@pytest.mark.parametrize("value", [None, 1, "yes", [], np.True_])
+def test_switches_take_only_bools(keyword, value):
+    with pytest.raises(ml.errors.SignatureError, match=f"{keyword}: requires True or False"):
+        compiled(**{keyword: value})
+
+
+def test_verbose_prints_keys_and_passes(capsys):
+    compiled(shapes={"x": [None, 3]}, verbose=True)
+    out = capsys.readouterr().out
+    assert re.search(r"^w +trainable +float64 +\[2, 3\]$", out, re.M)
+    assert re.search(r"^y +output +float64 +\[None, 2\]$", out, re.M)
+    assert re.search(r"^remove_dead +[\d.]+ ms", out, re.M)
+    compiled()
+    assert capsys.readouterr().out == ""
+
+
+def test_verbose_logs_where_somebody_listens(caplog, capsys):
+    with caplog.at_level(logging.INFO, "mithril"):
+        compiled(shapes={"x": [None, 3]}, verbose=True)
+    assert "remove_dead" in caplog.text
+    assert capsys.readouterr().out == ""
+
+
+def test_passes_are_switched_off():
+    def twice():
+        model = ml.Model()
+        model |= ml.Tanh()(input="x", output="a")
+        model |= ml.Tanh()(input="x", output="b")
+        model |= ml.Add()(left="a", right="b", output="y")
+        return model
+
+    options = {"inference": True, "shapes": {"x": [4, 3]}}
+    merged = str(compiled(twice(), **options)._compiled.forward)
+    apart = str(compiled(twice(), **options, passes=["-merge_common"])._compiled.forward)
+    assert (merged.count("tanh("), apart.count("tanh(")) == (1, 2)
+    with pytest.raises(ml.errors.ArgumentError, match="did you mean '-merge_common'"):
+        compiled(passes=["-merge_comon"])
+    for bad in ("-fuse", 3, [3], None):
+        with pytest.raises(ml.errors.SignatureError, match="passes: requires"):
+            compiled(passes=bad)
+    for bad in (["fuse"], ["-decompose"]):
+        with pytest.raises(ml.errors.ArgumentError, match="cannot switch"):
+            compiled(passes=bad)
+
+
+# --- bind -------------------------------------------------------------------------------------
+
+
+def test_bound_parameters_are_constants(backend_name):
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= ml.Linear(2)(input="x", output="h")
+    model |= ml.Linear(2)(input="h", bias="b", output="y")
+    pm = compiled(model, backend, shapes={"x": [None, 3]})
+    params = pm.randomize_params(1)
+    want = backend.to_numpy(pm.evaluate(params, {"x": X})["y"])
+    bound = pm.bind(params)
+    assert (bound.param_keys, pm.param_keys) == ((), tuple(params))
+    np.testing.assert_allclose(backend.to_numpy(bound.evaluate({}, {"x": X})["y"]), want, rtol=1e-6)
+    rest = {"b": params.pop("b")}
+    partly = pm.bind(params)
+    assert partly.trainable_keys == ("b",)
+    result = partly.evaluate(rest, {"x": X}, output_gradients={"y": np.ones((4, 2))})
+    np.testing.assert_allclose(backend.to_numpy(result.outputs["y"]), want, rtol=1e-6)
+    np.testing.assert_allclose(backend.to_numpy(result.gradients["b"]), [4.0, 4.0])
+
+
+def test_bind_refuses_what_is_no_parameter():
+    pm = compiled(shapes={"x": [None, 3]})
+    with pytest.raises(ml.errors.KeyNotFound, match="bind: no parameter named 'x'"):
+        pm.bind({"x": X})
+    with pytest.raises(ml.errors.ShapeError):
+        pm.bind({"w": np.ones((5, 5))})
+    with pytest.raises(ml.errors.SignatureError, match="params: requires a dictionary"):
+        pm.bind([1])
+    with pytest.raises(ml.errors.ShapeNotKnown):
+        compiled().bind(compiled().get_parameters())
+
+
+def test_what_was_trained_and_has_first_values_can_be_bound():
+    model = linear()
+    model.set_values({"w": ml.Tensor(np.ones((2, 3)).tolist())}, initial=True)
+    pm = compiled(model, trainable_keys={"b"}, shapes={"x": [None, 3]})
+    bound = pm.bind({"w": np.full((2, 3), 2.0), "b": np.zeros(2)})
+    np.testing.assert_allclose(bound.evaluate({}, {"x": X})["y"], X @ np.full((3, 2), 2.0))
+
+
+# --- initialisers -----------------------------------------------------------------------------
+
+
+def test_initialisers_by_name_and_pattern():
+    pm = compiled(shapes={"x": [None, 3]})
+    usual = pm.randomize_params(3)
+    made = pm.randomize_params(3, init={"b": 0.5})
+    np.testing.assert_array_equal(made["b"], [0.5, 0.5])
+    np.testing.assert_array_equal(made["w"], usual["w"])
+    made = pm.randomize_params(3, init={"w*": "zeros", re.compile("."): "ones"})
+    np.testing.assert_array_equal(made["w"], np.zeros((2, 3)))
+    np.testing.assert_array_equal(made["b"], np.ones(2))
+    made = pm.randomize_params(3, init={"w": lambda shape: np.arange(6).reshape(shape)})
+    np.testing.assert_array_equal(made["w"], np.arange(6).reshape(2, 3))
+    assert made["w"].dtype == np.float64
+    made = pm.randomize_params(3, init={"w": "normal"})["w"]
+    np.testing.assert_array_equal(made, pm.randomize_params(3, init={"w": "normal"})["w"])
+    assert not np.array_equal(made, usual["w"])
+    assert list(pm.randomize_params(3, excluded_keys={"b"})) == ["w"]
+
+
+def test_initialisers_wait_for_the_shape():
+    pm = compiled()
+    params = pm.randomize_params(3, init={"w": lambda shape: np.full(shape, 2.0), "b": 1})
+    np.testing.assert_array_equal(params["b"], [1.0, 1.0])
+    outputs = pm.evaluate(params, {"x": X})
+    np.testing.assert_allclose(outputs["y"], X @ np.full((3, 2), 2.0) + 1)
+    np.testing.assert_array_equal(params["w"], np.full((2, 3), 2.0))
+
+
+@pytest.mark.parametrize(
+    ("init", "kind", "text"),
+    [
+        ({"v": 1}, KeyError, "no parameter is named 'v'"),
+        ({"w": "zeroes"}, ValueError, "did you mean 'zeros'"),
+        ({"w": None}, TypeError, "requires a name, a number"),
+        ({"w": True}, TypeError, "requires a name, a number"),
+        ({3: 1}, TypeError, "requires names or patterns"),
+        ({re.compile(b"w"): 1}, TypeError, "requires names or patterns"),
+        ({"w": np.ones(5)}, ValueError, "requires shape [2, 3], got [5]"),
+        ({"w": lambda shape: np.ones(7)}, ValueError, "requires shape [2, 3], got [7]"),
+        ({"w": lambda shape: ["a"]}, ml.errors.MithrilError, ""),
+        ("zeros", TypeError, "requires a dictionary"),
+    ],
+)
+def test_initialisers_that_are_refused(init, kind, text):
+    pm = compiled(shapes={"x": [None, 3]})
+    with pytest.raises(kind) as raised:
+        pm.randomize_params(0, init=init)
+    assert isinstance(raised.value, ml.errors.MithrilError)
+    assert text in str(raised.value)
+    with pytest.raises(ml.errors.KeyNotFound, match="excluded_keys"):
+        pm.randomize_params(0, excluded_keys=["v"])
+    with pytest.raises(ml.errors.SignatureError, match="excluded_keys"):
+        pm.randomize_params(0, excluded_keys="w")
+
+
+# --- names ------------------------------------------------------------------------------------
+
+# What the engine calls, or called, its own inputs and results.
+NAMES = ["opt.t", "opt.lr", "opt.m.b", "new.b", "new.opt.t", "grad.b", "cotangent.y", "state.b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("place", ["parameter", "output"])
+@pytest.mark.device
+def test_names_like_the_engines_own_do_not_collide(name, place):
+    steps = []
+    for backend in (ml.CpuBackend(dtype="float64"), ml.NumpyBackend(dtype="float64")):
+        weight, output = (name, "y") if place == "parameter" else ("w", name)
+        model = ml.Model()
+        model |= ml.Linear(2)(input="x", weight=weight, bias="b", output=output)
+        model.expose_keys(output)
+        train = ml.TrainModel(model)
+        train.add_loss(ml.SquaredError(), input=output, target="t")
+        optimizer = ml.optim.Adam()
+        shapes = {"x": [4, 3], "t": [4, 2]}
+        pm = compiled(train, backend, data_keys={"x", "t"}, shapes=shapes, optimizer=optimizer)
+        params = pm.randomize_params(0)
+        state = optimizer.init(params)
+        for _ in range(3):  # the second one on goes the quick way
+            params, state, _, outputs = pm.step(params, state, {"x": X, "t": X[:, :2]})
+        given = {output: np.ones((4, 2))}
+        result = pm.evaluate(params, {"x": X, "t": X[:, :2]}, output_gradients=given)
+        np.testing.assert_allclose(result.gradients[weight], np.ones((2, 4)) @ X)
+        steps.append({**params, **outputs})
+    for key, value in steps[0].items():
+        np.testing.assert_allclose(value, steps[1][key], rtol=1e-9, err_msg=key)
