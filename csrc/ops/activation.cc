@@ -74,7 +74,7 @@ Value gelu_tanh_slope(Value x) {
 }
 
 bool is_approximate(const HostValue* value) {
-  return value != nullptr && !value->is_none() && value->as_number() != 0.0;
+  return value != nullptr && value->is_bool() && value->as_bool();
 }
 
 void define_rectifiers(OpFamily& ops) {
@@ -117,6 +117,10 @@ void define_rectifiers(OpFamily& ops) {
                     "(Hendrycks and Gimpel, arXiv:1606.08415).")
                .formula("x \\Phi(x)"))
       .key("approximate", false)
+      .rule([](RuleBuilder& r) {
+        r.kind(r.in("approximate"), infer::kScalarBool);
+        r.broadcast(r.out(), {r.in("input")});
+      })
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const bool approximate = is_approximate(c.attrs.find("approximate"));
         return approximate ? t.gelu_tanh(c.in[0]) : t.gelu(c.in[0]);

@@ -500,3 +500,11 @@ for bad in (lambda: m.__ior__(ml.Relu()(input=value)), lambda: m.set_shapes(valu
     shell = ["bash", "-c", 'ulimit -s 256; exec "$0" "$@"', sys.executable, "-c", code]
     out = subprocess.run(shell, capture_output=True, text=True, timeout=60)
     assert out.stdout.split() == ["refused", "refused"], out.stderr[-500:]
+
+
+@pytest.mark.parametrize("approximate", ["tanh", "none", 1, 0.0, None])
+def test_gelu_is_approximate_or_not(approximate):
+    """`approximate` is a bool (logical reference 4.1); PyTorch's words are refused, not ignored."""
+    with pytest.raises(ml.errors.MithrilError, match="approximate"):
+        model = ml.Model()
+        model |= ml.Gelu(approximate=approximate)(input="x", output="y")
