@@ -34,11 +34,15 @@ class Program {
  public:
   explicit Program(ir::Graph graph, ProgramOptions options = {});
   const ir::Graph& graph() const { return graph_; }
+  const ProgramOptions& options() const { return options_; }
 
   /// `sizes[i]`: the shape of input i (empty for host inputs). Compiles at the first call for
   /// these sizes; later calls look up. Errors name the input, its shape and the compiled one.
   core::Result<std::shared_ptr<const Specialization>> specialize(
       std::span<const std::vector<int64_t>> sizes);
+
+  /// What is planned for these sizes: no symbols, no composites.
+  core::Result<ir::Graph> make_static(std::span<const std::vector<int64_t>> sizes) const;
 
  private:
   using Key = std::vector<int64_t>;
@@ -48,7 +52,6 @@ class Program {
   };
   core::Result<std::shared_ptr<const Specialization>> make(
       std::span<const std::vector<int64_t>> sizes) const;
-  core::Result<ir::Graph> make_static(std::span<const std::vector<int64_t>> sizes) const;
   core::Result<plan::Plan> make_plan(const ir::Graph& graph) const;
   std::shared_ptr<const Specialization> find(const Key& key);
 

@@ -7,10 +7,12 @@
 #include "backends/cpu/kernels.h"
 #include "bindings/python.h"
 #include "core/checked.h"
+#include "ir/registry.h"
 #include "passes/bind_sizes.h"
 #include "program.h"
 #include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
+#include "select/fuse.h"
 
 namespace mithril::bindings {
 namespace {
@@ -128,6 +130,23 @@ class CpuProgram {
     py::dict named;
     for (size_t i = 0; i < output_names_.size(); ++i) named[output_names_[i]] = outputs[i];
     return named;
+  }
+
+  /// What runs together for these sizes: (is a loop, its domain, [(op, model path)]) of each group.
+  py::list groups(const Sizes& sizes) const {
+    const ir::Graph graph = program_.make_static(sizes).or_throw();
+    const select::Fusion fusion = select::fuse(graph, program_.options().select.fuse);
+    py::list out;
+    for (const select::Group& group : fusion.groups) {
+      py::list members;
+      for (const ir::NodeId id : group.nodes) {
+        const ir::Node& node = graph.node(id);
+        members.append(
+            py::make_tuple(ir::Registry::global().get(node.op).name, graph.location_of(node).path));
+      }
+      out.append(py::make_tuple(group.is_loop, group.shape, members));
+    }
+    return out;
   }
 
  private:
@@ -289,6 +308,7 @@ void bind_cpu(py::module_& module) {
                     std::vector<std::string>>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
            py::arg("passes_off") = std::vector<std::string>())
+      .def("groups", &CpuProgram::groups, py::arg("sizes"))
       .def("run", &CpuProgram::run, py::arg("inputs"))
       .def("try_run", &CpuProgram::try_run, py::arg("inputs"))
       .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));

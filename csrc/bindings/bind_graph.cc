@@ -137,6 +137,16 @@ py::list signature(const Graph& graph) {
   return out;
 }
 
+/// (op, model path, file, line) of each node.
+py::list nodes(const Graph& graph) {
+  py::list out;
+  for (const ir::Node& node : graph.nodes) {
+    const core::Location& at = graph.location_of(node);
+    out.append(py::make_tuple(ir::Registry::global().get(node.op).name, at.path, at.file, at.line));
+  }
+  return out;
+}
+
 Graph differentiate(const Graph& graph, std::vector<std::string> outputs,
                     std::vector<std::string> wrt) {
   passes::DifferentiateOptions options;
@@ -166,6 +176,9 @@ void bind_graph(py::module_& module) {
                                }
                                return out;
                              })
+      .def("nodes", &nodes, "(op, model path, file, line) of each node.")
+      .def(
+          "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
       .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
   module.def("kinds", &kinds, "Name -> bit of each kind of content that a wire may have.");
   module.def("ops", &ops, "Every op of the registry as a dictionary.");

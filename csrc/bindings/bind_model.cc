@@ -139,6 +139,27 @@ std::string summary(const Model& self, bool shapes, bool types, bool symbolic,
   return model::print_summary(model::summarize(self, options), options);
 }
 
+/// [(title, [(name, [(key, is an output, shapes, type, connections)])])] of `summary`.
+py::list summary_tables(const Model& self, const std::string& title, int depth, bool symbolic) {
+  model::SummaryOptions options;
+  options.title = title;
+  options.depth = depth;
+  options.symbolic = symbolic;
+  py::list out;
+  for (const model::SummaryTable& table : model::summarize(self, options)) {
+    py::list blocks;
+    for (const model::SummaryBlock& block : table.blocks) {
+      py::list rows;
+      for (const model::SummaryRow& row : block.rows) {
+        rows.append(py::make_tuple(row.key, row.is_output, row.shapes, row.type, row.connections));
+      }
+      blocks.append(py::make_tuple(block.name, rows));
+    }
+    out.append(py::make_tuple(table.title, blocks));
+  }
+  return out;
+}
+
 using ModelClass = py::class_<Model>;
 
 void bind_composing(ModelClass& cls) {
@@ -268,7 +289,9 @@ void bind_facts(ModelClass& cls) {
       .def("shapes", &shapes)
       .def("sources", [](const Model& self, py::handle key) { return self.sources(to_key(key)); })
       .def("why", &why)
-      .def("summary", &summary);
+      .def("summary", &summary)
+      .def("summary_tables", &summary_tables, py::arg("title"), py::arg("depth"),
+           py::arg("symbolic"));
 }
 
 void bind_tree(ModelClass& cls) {

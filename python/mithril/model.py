@@ -365,6 +365,11 @@ class Model:
 
         return plot(self, format, file_path, depth)
 
+    def _repr_html_(self) -> str:
+        from mithril._summary import model_html
+
+        return model_html(self)
+
     # --- the tree -------------------------------------------------------------------------------
     @property
     def name(self) -> str | None:

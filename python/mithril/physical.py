@@ -649,38 +649,46 @@ class PhysicalModel:
         """The graph as it was flattened, before any pass."""
         return self._compiled.graph
 
-    def summary(self) -> None:
-        """Prints the backend, and every key with role, dtype and shape."""
-        rows = [("key", "role", "dtype", "shape")]
-        shapes = self.shapes
-        for key in self._keys:
-            role = "trainable" if key.trainable else key.role
-            shape = shapes[key.name]
-            rows.append((key.name, role, str(key.dtype or key.type), _print_shape(shape)))
-        for name in self.output_keys:
-            rows.append((name, "output", "", _print_shape(shapes.get(name))))
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        print(f"backend: {self.backend!r}")
-        print(f"parameters: {self._parameter_count(shapes)}")
-        for row in rows:
-            print(
-                "  ".join(
-                    cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-                ).rstrip()
-            )
+    @public
+    def summary(
+        self,
+        model: Any = None,
+        depth: int = 0,
+        shapes: bool = True,
+        types: bool = False,
+        symbolic: bool = False,
+        verbose: bool = False,
+        alternative_shapes: bool = False,
+        print_info: bool = True,
+        name: str | None = None,
+    ) -> None:
+        """Prints the backend, every key with role, dtype, shape and number of parameters.
 
-    def _parameter_count(self, shapes: dict[str, list | None]) -> str:
-        total, known = 0, True
-        for name in self.trainable_keys:
-            shape = shapes[name]
-            if shape is None or None in shape:
-                known = False
-                continue
-            count = 1
-            for size in shape:
-                count *= size
-            total += count
-        return f"{total:,}" if known else f">{total:,}"
+        Parameters
+        ----------
+        model : the model that was compiled or a part of it: prints its table of submodels instead
+        depth : levels of submodels of `model` with tables of their own
+        shapes, types : whether to print these columns
+        symbolic : names instead of None for open sizes
+        verbose : print the table of submodels, too
+        alternative_shapes : all that is known of each shape
+        print_info : print backend, precision, device, keys by role, number of parameters
+        name : title of the table of submodels
+        """
+        from mithril._summary import physical_summary
+
+        options = {
+            "shapes": shapes,
+            "types": types,
+            "symbolic": symbolic,
+            "alternative_shapes": alternative_shapes,
+        }
+        print(physical_summary(self, model, depth, verbose, print_info, name, options))
+
+    def _repr_html_(self) -> str:
+        from mithril._summary import physical_html
+
+        return physical_html(self)
 
     def _signature(self) -> inspect.Signature:
         kind = inspect.Parameter
@@ -741,12 +749,6 @@ def _shape_of(value: Any, name: str) -> tuple[int, ...]:
         return tuple(int(n) for n in shape)
     except (TypeError, ValueError):  # no array of anybody
         return as_numpy(value, name).shape
-
-
-def _print_shape(shape: list | None) -> str:
-    if shape is None:
-        return "--"
-    return "[" + ", ".join("None" if n is None else str(n) for n in shape) + "]"
 
 
 @public

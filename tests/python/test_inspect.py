@@ -52,3 +52,61 @@ def test_stages():
     assert list(stages) == ["flatten", "assign_dtypes", "optimize"]
     assert "relu" in stages["optimize"]
     assert ml.inspect.dump(pm) == stages["flatten"]
+
+
+def compiled(backend=None, sizes=("b", 3)):
+    model = ml.Model(name="net")
+    model |= ml.Linear(4, name="first")(input="x", output="h")
+    model |= ml.Gelu(name="act")(input="h", output="a")
+    model |= ml.Sum(name="total")(input="a", output="y")
+    model.expose_keys("y")
+    backend = backend or ml.CpuBackend()
+    return ml.compile(model, backend, shapes={"x": list(sizes)}, data_keys={"x"})
+
+
+@pytest.mark.device
+def test_explain_says_what_was_decomposed_and_fused():
+    first = ml.inspect.explain(compiled(sizes=(2, 3)), "first")
+    assert first[0] == "net.first: linear"
+    assert first[1].startswith("  decomposed into ") and "matmul" in first[1]
+    assert any("matmul is not fused" in line for line in first)
+    fused = "\n".join(ml.inspect.explain(compiled(sizes=(2, 3)), "net.act"))
+    assert "fused into one loop over [2, 4]" in fused
+    assert "net.first: add" in fused and "net.total: sum" in fused
+
+
+@pytest.mark.device
+def test_explain_needs_sizes_for_fusion():
+    assert "give shapes=" in ml.inspect.explain(compiled(), "act")[-1]
+    assert "[5, 4]" in ml.inspect.explain(compiled(), "act", shapes={"x": [5, 3]})[-1]
+
+
+@pytest.mark.device
+def test_explain_names_functions_of_a_framework():
+    lines = ml.inspect.explain(compiled(ml.NumpyBackend()), "act")
+    assert lines == ["net.act: gelu", "  gelu runs as the backend's own function"]
+
+
+@pytest.mark.device
+def test_explain_takes_no_unknown_name():
+    with pytest.raises(KeyError, match="did you mean 'first'"):
+        ml.inspect.explain(compiled(), "fist")
+    for bad in [(3, "x"), (compiled(), 3)]:
+        with pytest.raises(SignatureError):
+            ml.inspect.explain(*bad)
+
+
+@pytest.mark.device
+def test_dot_of_everything(tmp_path):
+    graph = ml.inspect.parse(TEXT)
+    assert 'n0 [label="relu"]' in ml.inspect.dot(graph)
+    pm = compiled()
+    assert ml.inspect.dot(pm, tmp_path / "a.dot") == (tmp_path / "a.dot").read_text()
+    assert "linear" in ml.inspect.dot(pm.graph)
+    assert ml.inspect.dot(ml.Relu()).startswith("digraph {")
+    with pytest.raises(SignatureError):
+        ml.inspect.dot(3)
+
+
+def test_profile_is_empty_unless_asked_for():
+    assert ml.inspect.profile() == []

@@ -167,12 +167,13 @@ def _gradient(op: dict[str, Any]) -> str:
 
 def _example(op: dict[str, Any]) -> str:
     """Shapes of the op's first sample, and of its results as the engine infers them."""
-    import mithril as ml
+    import mithril
     from mithril.testing.op_matrix import cases
 
     found = next(iter(cases(op)), None)
     if found is None:
         return ""
+    ml: Any = mithril  # `mithril.compile` is a module and a function
     shapes = ml.compile(found.model(), ml.NumpyBackend()).shapes
     given = [f"{name} {list(shape)}" for name, _, shape in found.tensors]
     made = [f"{name} {shapes[name]}" for name in shapes if name.split("_")[0] in op["outputs"]]

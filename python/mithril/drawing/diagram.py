@@ -52,10 +52,10 @@ def diagram_of(model: Any, depth: int | None = None) -> Diagram:
     return _Reader(model._node, depth).read()
 
 
-def clean(text: str) -> str:
+def clean(text: str, most: int = MOST_CHARACTERS) -> str:
     """Text without what no file may hold or what turns its direction, of bounded length."""
-    safe = "".join("\ufffd" if _is_unsafe(c) else c for c in text[: MOST_CHARACTERS + 1])
-    return safe if len(safe) <= MOST_CHARACTERS else safe[: MOST_CHARACTERS - 1] + "…"
+    safe = "".join("\ufffd" if _is_unsafe(c) else c for c in text[: most + 1])
+    return safe if len(safe) <= most else safe[: most - 1] + "…"
 
 
 def _is_unsafe(character: str) -> bool:

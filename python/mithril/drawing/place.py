@@ -204,6 +204,8 @@ class _Placer:
                 out.clusters[number] = Rectangle(node.x, node.y, node.width, node.height)
             elif kind == "box":
                 width, height = box_size(self.diagram.boxes[number])
+                if len(self.leaving.get(number, ())) > 1:
+                    width = node.width  # each wire begins at the box, with room for its label
                 x = node.x + (node.width - width) / 2
                 out.boxes[number] = Rectangle(x, node.y, width, height)
 
@@ -247,10 +249,7 @@ class _Placer:
             return self._port(number, ("out", wire)), frame.y + frame.height
         rectangle, wires = out.boxes[number], self.leaving[number]
         share = (wires.index(wire) + 0.5) / len(wires)
-        room = max(rectangle.width, self._label_room(number))
-        x = rectangle.x + rectangle.width / 2 + (share - 0.5) * room
-        x = min(max(x, rectangle.x + 4), rectangle.x + rectangle.width - 4)
-        return x, rectangle.y + rectangle.height
+        return rectangle.x + share * rectangle.width, rectangle.y + rectangle.height
 
     def _port(self, cluster: int, member: tuple[str, int]) -> float:
         level = self.levels[cluster]
