@@ -180,6 +180,7 @@ void bind_graph(py::module_& module) {
       .def(
           "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
       .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
+  module.def("kind_text", [](uint32_t bits) { return infer::to_string(infer::KindSet(bits)); });
   module.def("kinds", &kinds, "Name -> bit of each kind of content that a wire may have.");
   module.def("ops", &ops, "Every op of the registry as a dictionary.");
   module.def("find_op", &find_op, py::arg("name"), "One op by name or alias.");

@@ -1,4 +1,6 @@
 // Models and connections. Every call that states something passes the user's line on.
+#include <algorithm>
+
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "ir/registry.h"
@@ -22,6 +24,7 @@ std::vector<std::string> names(const py::iterable& objects) {
 model::LeafSpec to_leaf(const py::dict& fields) {
   model::LeafSpec spec;
   spec.name = fields["name"].cast<std::string>();
+  if (fields.contains("class_name")) spec.class_name = fields["class_name"].cast<std::string>();
   for (const auto& [key, value] : fields["attrs"].cast<py::dict>()) {
     const auto name = key.cast<std::string>();
     spec.attrs.emplace_back(name, to_host(value, name.c_str()));
@@ -111,24 +114,40 @@ void bind_connection(py::module_& module) {
 
 /// One op on positional operands in connect order. Values count as constructor arguments, so that
 /// they replace defaults and are no inputs of the model.
-Connection call_op(const std::string& name, const py::iterable& operands) {
+Connection call_op(const std::string& name, const py::iterable& operands,
+                   const py::dict& keywords) {
   const ir::OpDef& def = op(name);
   std::vector<model::Argument> arguments;
   model::LeafSpec spec;
+  const auto place = [&](const std::string& key, model::Argument argument) {
+    if (argument.kind != model::Argument::Kind::kValue) return argument;
+    if (def.find_input(key) == nullptr) {
+      spec.attrs.emplace_back(key, std::move(argument.value));
+    } else {
+      spec.keys.emplace_back(key, model::KeySpec{.value = std::move(argument.value)});
+    }
+    return model::Argument::omitted();
+  };
   for (const py::handle operand : operands) {
     model::Argument argument = to_argument(operand, name.c_str());
-    const size_t place = arguments.size();
-    const bool is_value = argument.kind == model::Argument::Kind::kValue;
-    if (is_value && place < def.connect_order.size()) {
-      const std::string& key = def.connect_order[place];
-      if (def.find_input(key) == nullptr) {
-        spec.attrs.emplace_back(key, std::move(argument.value));
-      } else {
-        spec.keys.emplace_back(key, model::KeySpec{.value = std::move(argument.value)});
-      }
-      argument = model::Argument::omitted();
+    const size_t at = arguments.size();
+    const bool has_key = at < def.connect_order.size();
+    arguments.push_back(has_key ? place(def.connect_order[at], std::move(argument))
+                                : std::move(argument));
+  }
+  for (const auto& [object, operand] : keywords) {
+    const auto key = object.cast<std::string>();
+    model::Argument argument = place(key, to_argument(operand, name.c_str()));
+    if (argument.kind == model::Argument::Kind::kOmitted) continue;
+    const auto found = std::find(def.connect_order.begin(), def.connect_order.end(), key);
+    const auto at = static_cast<size_t>(found - def.connect_order.begin());
+    if (found == def.connect_order.end()) {
+      throw core::ErrorException(core::fail(core::ErrorKind::kKey, core::Code::kKeyUnknown,
+                                            "{} has no key '{}'{}", name, key,
+                                            core::suggestion(key, def.connect_order)));
     }
-    arguments.push_back(std::move(argument));
+    if (arguments.size() <= at) arguments.resize(at + 1);
+    arguments[at] = std::move(argument);
   }
   return Model::call(def, arguments, std::move(spec), user_location());
 }
@@ -168,11 +187,14 @@ void bind_composing(ModelClass& cls) {
                   [](const std::string& name, const py::dict& spec) {
                     return Model::leaf(op(name), to_leaf(spec), user_location());
                   })
-      .def_static("create",
-                  [](const py::iterable& outputs, const py::dict& named, const std::string& name) {
-                    return Model::create(to_wires(outputs), to_named_wires(named), name,
-                                         user_location());
-                  })
+      .def_static(
+          "create",
+          [](const py::iterable& outputs, const py::dict& named, const std::string& name,
+             const std::string& class_name) {
+            return Model::create(to_wires(outputs), to_named_wires(named), name, user_location(),
+                                 class_name);
+          },
+          py::arg("outputs"), py::arg("named"), py::arg("name"), py::arg("class_name") = "Model")
       .def("extend",
            [](Model& self, const Model& child, const py::dict& connections, bool canonical) {
              self.extend(child, to_connections(connections),
@@ -190,7 +212,6 @@ void bind_composing(ModelClass& cls) {
                                claim ? model::Claim::kNow : model::Claim::kWhenUsed);
           },
           py::arg("child"), py::arg("connections"), py::arg("claim") = true)
-      .def_static("call_op", &call_op)
       .def("take",
            [](Model& self, const py::iterable& results) {
              std::vector<std::pair<std::string, Connection>> out;
@@ -200,6 +221,10 @@ void bind_composing(ModelClass& cls) {
              }
              self.take(out, user_location());
            })
+      .def_static("call_op", &call_op, py::arg("op"), py::arg("operands"),
+                  py::arg("keywords") = py::dict())
+      .def_static("withdraw",
+                  [](const py::iterable& results) { Model::withdraw(to_wires(results)); })
       .def("freeze", &Model::freeze);
 }
 
@@ -238,6 +263,16 @@ void bind_setters(ModelClass& cls) {
       .def("merge_connections",
            [](Model& self, const py::iterable& keys, const std::string& name) {
              self.merge_connections(to_keys(keys), name, user_location());
+           })
+      .def("add_constraint",
+           [](Model& self, const py::function& function, const py::iterable& keys,
+              const std::vector<uint32_t>& after, const std::string& name) {
+             model::Constraint constraint;
+             constraint.name = name;
+             constraint.keys = to_keys(keys);
+             constraint.after = after;
+             constraint.relate = to_relation(function, static_cast<int>(constraint.keys.size()));
+             return self.add_constraint(std::move(constraint), user_location());
            })
       .def("bind_state", [](Model& self, py::handle input, py::handle output, py::handle initial) {
         self.bind_state(to_key(input), to_key(output), to_optional_host(initial, "initial_value"),
@@ -316,6 +351,14 @@ void bind_tree(ModelClass& cls) {
                                py::list out;
                                for (const Model::StateBinding& state : self.states()) {
                                  out.append(py::make_tuple(state.input, state.output));
+                               }
+                               return out;
+                             })
+      .def_property_readonly("constraints",
+                             [](const Model& self) {
+                               py::list out;
+                               for (const Model::ConstraintEntry& entry : self.constraints()) {
+                                 out.append(py::make_tuple(entry.name, entry.keys, entry.after));
                                }
                                return out;
                              })

@@ -79,6 +79,12 @@ TensorLiteral from_nested(const py::object& nested) {
   return {std::move(data)};
 }
 
+TensorLiteral of_constant(const std::string& name) {
+  auto data = core::constant_literal(name);
+  if (!data) refuse("no constant named '" + name + "'");
+  return {std::make_shared<TensorData>(std::move(*data))};
+}
+
 TensorLiteral from_bytes(const std::string& dtype, const std::vector<int64_t>& shape,
                          const py::bytes& bytes) {
   auto data = std::make_shared<TensorData>();
@@ -103,6 +109,8 @@ void bind_literals(py::module_& module) {
                             "A dense constant: what `ml.Tensor(value)` hands to the engine.")
       .def_static("from_nested", &from_nested, py::arg("nested"))
       .def_static("from_bytes", &from_bytes, py::arg("dtype"), py::arg("shape"), py::arg("bytes"))
+      .def_static("of_constant", &of_constant, py::arg("name"))
+      .def_property_readonly("constant", [](const TensorLiteral& t) { return t.data->constant; })
       .def_property_readonly("dtype",
                              [](const TensorLiteral& t) { return from_dtype(t.data->dtype); })
       .def_property_readonly(

@@ -40,6 +40,12 @@ bool contains_wire(py::handle object, int depth) {
 
 Argument nested_argument(py::handle object, const char* what) {
   if (py::isinstance<Connection>(object)) return Argument::of(object.cast<Connection&>());
+  if (PyUnicode_CheckExact(object.ptr())) {
+    core::Error error = core::fail(ErrorKind::kDType, Code::kValueArgument,
+                                   "{}: a name in a tuple or list stands for no wire", what);
+    error.hint = "use model[name] or an IOKey";
+    throw core::ErrorException(std::move(error));
+  }
   if (!contains_wire(object, 0)) return Argument::of(to_host(object, what));
   std::vector<Argument> items;
   for (const py::handle item : py::reinterpret_borrow<py::sequence>(object)) {

@@ -23,6 +23,8 @@ model::KeyRef to_key(py::handle object);
 std::vector<model::KeyRef> to_keys(const py::iterable& objects);
 /// MISSING is none.
 std::optional<core::HostValue> to_optional_host(py::handle object, const char* what);
+/// The function of a constraint over `count` keys.
+infer::RelationFunction to_relation(const py::function& function, int count);
 /// The tuple (name, value, initial, shape, kinds, differentiable); None where nothing is said,
 /// MISSING for no value.
 model::KeySpec to_spec(py::handle object);

@@ -8,6 +8,8 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_trace(module);
   mithril::bindings::bind_literals(module);
   mithril::bindings::bind_graph(module);
+  mithril::bindings::bind_constraint(module);
+  mithril::bindings::bind_primitive(module);
   mithril::bindings::bind_model(module);
   mithril::bindings::bind_runtime(module);
   mithril::bindings::bind_cpu(module);

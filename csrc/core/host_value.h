@@ -18,6 +18,7 @@ struct TensorData {
   DType dtype = DType::kFloat32;  // concrete, or kAnyInt/kAnyFloat stored as int64/float64
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
+  std::string constant;  // a number that depends on the precision; the bytes hold its 64-bit value
   bool operator==(const TensorData&) const = default;  // bitwise
 };
 

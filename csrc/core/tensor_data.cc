@@ -106,12 +106,56 @@ HostValue element(const TensorData& data, size_t i) {
   return {};
 }
 
+namespace {
+
+struct ConstantRow {
+  std::string_view name;
+  double of_64, of_32, of_16;
+};
+
+// Reference 1.5; python/mithril/types.py shows the same numbers to users.
+constexpr ConstantRow kConstants[] = {
+    {"EPSILON", 2.220446049250313e-16, 1.1920929e-07, 0.000977},
+    {"LEFT_EPSILON", 1.1102230246251565e-16, 5.9604645e-08, 0.0004885},
+    {"MIN_POSITIVE_NORMAL", 2.2250738585072014e-308, 1.1754944e-38, 6.104e-05},
+    {"MIN_POSITIVE_SUBNORMAL", 5e-324, 1e-45, 6e-08},
+    {"STABLE_RECIPROCAL_THRESHOLD", 1.4916681462400413e-153, 1.0842021951e-19,
+     0.007812809993849843},
+    {"ZEROS", 0.0, 0.0, 0.0},
+    {"ONES", 1.0, 1.0, 1.0},
+};
+
+}  // namespace
+
+std::optional<double> constant_value(std::string_view name, DType dtype) {
+  for (const ConstantRow& row : kConstants) {
+    if (row.name != name) continue;
+    if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return row.of_16;
+    return dtype == DType::kFloat32 ? row.of_32 : row.of_64;
+  }
+  return std::nullopt;
+}
+
+std::optional<TensorData> constant_literal(std::string_view name) {
+  const auto value = constant_value(name, DType::kAnyFloat);
+  if (!value) return std::nullopt;
+  TensorData out;
+  out.dtype = DType::kAnyFloat;
+  out.constant = name;
+  append_element(out, HostValue(*value));
+  return out;
+}
+
 std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData> data,
                                                DType dtype) {
   if (data->dtype == dtype) return data;
   auto out = std::make_shared<TensorData>();
   out->dtype = dtype;
   out->shape = data->shape;
+  if (!data->constant.empty()) {
+    append_element(*out, HostValue(*constant_value(data->constant, dtype)));
+    return out;
+  }
   const size_t count = data->bytes.size() / literal_size(data->dtype);
   for (size_t i = 0; i < count; ++i) append_element(*out, element(*data, i));
   return out;

@@ -1,5 +1,8 @@
 // Filling tensor literals element by element.
 #pragma once
+#include <optional>
+#include <string_view>
+
 #include "core/host_value.h"
 
 namespace mithril::core {
@@ -13,6 +16,13 @@ void append_element(TensorData& data, const HostValue& number);
 
 /// Element `index` as int or double (bool for bool tensors).
 HostValue element(const TensorData& data, size_t index);
+
+/// The number that a constant ("EPSILON", "MIN_POSITIVE_NORMAL" …) stands for in floats of this
+/// type; nullopt for unknown names.
+std::optional<double> constant_value(std::string_view name, DType dtype);
+
+/// A scalar literal of the constant, whose value follows the dtype that it is cast to.
+std::optional<TensorData> constant_literal(std::string_view name);
 
 /// The literal in another dtype (itself when that is its own).
 std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData> data, DType dtype);

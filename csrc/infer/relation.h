@@ -32,12 +32,16 @@ class Relation {
   /// The complete host value without unknown sizes.
   std::optional<core::HostValue> value(int term) const;
   core::Status set_value(int term, const core::HostValue& value);
+  /// It has said everything and need not run again.
+  void finish() { finished_ = true; }
+  bool finished() const { return finished_; }
 
  private:
   uint32_t cell(int term) const;
   core::Status outcome(bool ok, int term) const;
   Store& s_;
   const Propagator& p_;
+  bool finished_ = false;
 };
 
 }  // namespace mithril::infer

@@ -90,6 +90,7 @@ struct Window {
 /// now. It may only narrow, must be idempotent, and must not keep state.
 class Relation;
 using RelationFn = core::Status (*)(Relation&);
+using RelationFunction = std::function<core::Status(Relation&)>;
 
 /// States the relations of one use of an op. Relations hold in every direction that their
 /// comments name; nothing is ever decided because something is unknown.
@@ -246,6 +247,7 @@ class RuleBuilder {
   void when_rank_known(Term term, std::function<void(RuleBuilder&, int rank)> then);
   /// Any other relation over terms; runs when one of them changes.
   void custom(std::initializer_list<Term> terms, RelationFn fn, int64_t data = 0);
+  void custom(Terms terms, RelationFunction fn, int64_t data = 0);
   /// A conflict of the rule's own: the use of the op fails with this error (its message gets the
   /// op's name in front).
   void fail(core::Error error);

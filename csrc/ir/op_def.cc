@@ -62,7 +62,7 @@ OpDefBuilder::~OpDefBuilder() {
     for (const InputDef& input : def_.inputs) def_.connect_order.push_back(input.name);
     for (const OutputDef& output : def_.outputs) def_.connect_order.push_back(output.name);
   }
-  if (def_.canonical_inputs.empty() && !def_.inputs.empty()) {
+  if (!states_canonical_inputs_ && !def_.inputs.empty()) {
     const bool named_input = def_.input_index("input") >= 0;
     def_.canonical_inputs.push_back(named_input ? "input" : def_.inputs.front().name);
   }
@@ -176,6 +176,7 @@ OpDefBuilder& OpDefBuilder::connect(std::initializer_list<const char*> order) {
 
 OpDefBuilder& OpDefBuilder::cin(std::initializer_list<const char*> names) {
   def_.canonical_inputs.assign(names.begin(), names.end());
+  states_canonical_inputs_ = true;
   return *this;
 }
 

@@ -244,6 +244,7 @@ class OpDefBuilder {
  private:
   class OpFamily& family_;
   OpDef def_;
+  bool states_canonical_inputs_ = false;
 };
 
 /// `void define_activation(OpFamily ops)` of each file in ops/ gets one.

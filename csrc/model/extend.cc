@@ -90,6 +90,7 @@ Extension::Extension(const Model& parent, const std::vector<Model>& children, Lo
     const Access::At at = Access::at(child);
     if (std::find(homes.begin(), homes.end(), at.home) != homes.end()) continue;
     homes.push_back(at.home);
+    at.arena().refuse_busy(where_);
     const size_t weight = at.arena().weight();
     if (weight > kSmall && weight > kept_->arena->weight()) kept_ = at.home;
   }
@@ -269,6 +270,17 @@ ConnId Extension::wire_of(const Connection& connection) {
   return wire;
 }
 
+ConnId Extension::created_wire(const Connection& connection) {
+  const WireState& state = *Access::state(connection);
+  if (placed_.count(&state) == 0 && state.type == WireState::Type::kKey) {
+    core::Error error = core::fail(ErrorKind::kKey, Code::kForeign, "create: nothing computes '{}'",
+                                   state.spec.name.empty() ? "an unnamed key" : state.spec.name);
+    error.hint = "give what is made of it, such as Buffer()(key)";
+    raise(std::move(error), where_);
+  }
+  return wire_of(connection);
+}
+
 Extension::Target Extension::of_wire(ConnId key, const Connection& connection) {
   const auto& state = Access::state(connection);
   const bool placed = placed_.count(state.get()) != 0;
@@ -335,7 +347,9 @@ void Extension::connect(ConnId key, const Argument& argument, bool latent) {
   }
   if (is_key) {
     const KeySpec& spec = Access::state(argument.wire)->spec;
-    if (produced && spec.value && !spec.initial) fail_multi_write(at.conn, key, "has a value");
+    if (spec.value && !spec.initial && (produced || a.conn(at.conn).produced())) {
+      fail_multi_write(at.conn, key, produced ? "has a value" : "is computed, and has a value");
+    }
     const bool says = spec.kinds || spec.shape || spec.value || spec.differentiable;
     if (says) {
       const Location& made = Access::state(argument.wire)->where;

@@ -25,6 +25,8 @@ class Extension {
   void place_call(const std::shared_ptr<PendingCall>& call);
   /// The wire that a handle stands for here, after placing; throws kForeign.
   ConnId wire_of(const Connection& connection);
+  /// The same for what `create` is given: a key that nothing computes and nothing reads is refused.
+  ConnId created_wire(const Connection& connection);
   Arena& arena() { return *kept_->arena; }
   NodeId parent() const { return parent_; }
   void finish();

@@ -33,19 +33,25 @@ void Arena::state_kinds(ConnId conn, KindSet kinds, uint32_t fact) {
   log.push_back(std::move(entry));
 }
 
-void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact) {
+void check_template(const ShapeTemplate& shape, std::string_view key, const Location& where) {
   const auto variadic = [](const infer::TemplateItem& item) {
     return item.type == infer::TemplateItem::Type::kVariadic;
   };
   if (std::count_if(shape.begin(), shape.end(), variadic) > 1) {
     raise(core::fail(ErrorKind::kShape, Code::kShapeTemplate,
-                     "shape of '{}': at most one variadic is allowed in a template", key(conn)));
+                     "shape of '{}': at most one variadic is allowed in a template", key),
+          where);
   }
   for (const infer::TemplateItem& item : shape) {
     if (item.type != infer::TemplateItem::Type::kSize || item.size >= 0) continue;
     raise(core::fail(ErrorKind::kShape, Code::kShapeTemplate,
-                     "shape of '{}': sizes must not be negative, got {}", key(conn), item.size));
+                     "shape of '{}': sizes must not be negative, got {}", key, item.size),
+          where);
   }
+}
+
+void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact) {
+  check_template(shape, key(conn), {});
   Entry entry = entry_of(Entry::Type::kShape, root(conns[conn].edge), fact);
   entry.other = scope;
   entry.shape = std::make_shared<const ShapeTemplate>(shape);
@@ -192,6 +198,7 @@ core::Status Arena::play(const Entry& entry) {
       if (!a.valid() || !b.valid()) return {};
       return solver->unify(a, b, fact_id(entry.fact));
     }
+    case Entry::Type::kConstraint: return play_constraint(entry);
     case Entry::Type::kSame: {
       const infer::Binding bindings[] = {{"input", cell(entry.id), nullptr},
                                          {"output", cell(entry.other), nullptr}};
@@ -202,6 +209,12 @@ core::Status Arena::play(const Entry& entry) {
 }
 
 core::Status Arena::infer() {
+  core::Status status = infer_all();
+  if (!status.ok()) rethrow_thrown();
+  return status;
+}
+
+core::Status Arena::infer_all() {
   if (!solver) {
     solver = std::make_unique<infer::Solver>();
   } else if (recording_ && had_solver_ && !mark_) {
@@ -237,6 +250,7 @@ void Arena::explain(core::Error& error, const Entry& entry) const {
 // --- specs --------------------------------------------------------------------------------------
 
 void check_spec(const KeySpec& spec, const Location& where) {
+  if (spec.shape) check_template(*spec.shape, spec.name, where);
   const bool scalar_value = spec.value && !spec.value->is_tensor();
   if (scalar_value && spec.shape) {
     raise(core::fail(ErrorKind::kValue, Code::kValueArgument,

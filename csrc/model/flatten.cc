@@ -503,8 +503,10 @@ core::Result<FlatGraph> flatten(const Model& model, const FlattenOptions& option
                         "{} is a submodel and cannot be compiled by itself", title(at.get()));
     }
     model.solve();
+    const Reading reading(at.arena());
     FlatGraph out;
     core::Status status = fill(at, options, out);
+    if (!status.ok()) rethrow_thrown();
     if (!status.ok() && !status.error().location.known()) {
       status.error().location = options.where;
     }

@@ -3,8 +3,17 @@
 
 namespace mithril::model {
 
+void Arena::refuse_busy(const Location& where) const {
+  if (!recording_ && readers_ == 0) return;
+  core::Error error = core::fail(core::ErrorKind::kFrozen, core::Code::kModelFrozen,
+                                 "the model is busy: a call that changes or compiles it has not "
+                                 "returned yet");
+  error.hint = "a constraint states facts about the keys that it is given, and changes no model";
+  raise(std::move(error), where);
+}
+
 Transaction::Transaction(Arena& arena) : arena_(arena) {
-  MITHRIL_CHECK(!arena.recording_, "a model is changed while it is being changed");
+  arena.refuse_busy({});
   arena.start();
 }
 

@@ -292,7 +292,12 @@ void Model::merge_connections(const std::vector<KeyRef>& keys, const std::string
       const ConnId conn = resolve(at, key, where);
       if (std::find(conns.begin(), conns.end(), conn) == conns.end()) conns.push_back(conn);
     }
-    if (conns.size() < 2) return;
+    if (keys.size() < 2) {
+      refuse(ErrorKind::kValue, Code::kValueArgument,
+             fmt::format("merge_connections: requires two wires or more, got {}", keys.size()),
+             where);
+    }
+    if (conns.size() < 2 && name.empty()) return;
     arena.save_node(at.node);
     arena.new_fact(where, "merge_connections");
     ConnId stays = conns.front();

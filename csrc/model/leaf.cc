@@ -128,7 +128,8 @@ Model Model::leaf(const ir::OpDef& op, LeafSpec spec, Location where) {
   ir::Attrs attrs = attributes(op, spec, where);
   const std::vector<LeafKey> keys = leaf_keys(op, spec, attrs, where);
   check_key_names(op, spec, keys, where);
-  Model model(std::move(spec.name), op.python_name.empty() ? op.name : op.python_name);
+  const std::string& own_class = op.python_name.empty() ? op.name : op.python_name;
+  Model model(std::move(spec.name), spec.class_name.empty() ? own_class : spec.class_name);
   Arena& arena = *model.home_->arena;
   arena.node(0).op = &op;
   arena.node(0).attrs = std::move(attrs);

@@ -41,6 +41,10 @@ void unknown_key(const Arena& arena, NodeId node, std::string_view key, const Lo
 
 void check_name(const std::string& name, const Location& where) {
   if (!name.empty() && name[0] != '$') return;
+  if (name.empty()) {
+    raise(core::fail(ErrorKind::kName, Code::kNameReserved, "a key cannot have the empty name"),
+          where);
+  }
   raise(core::fail(ErrorKind::kName, Code::kNameReserved,
                    "'{}' cannot be the name of a key: names beginning with '$' are generated ones",
                    name),
@@ -76,18 +80,28 @@ void name_wire(Arena& arena, ConnId wire, const std::string& name, const Locatio
   arena.set_name(wire, name);
 }
 
+void refuse_second_name(const Arena& arena, ConnId wire, const std::string& name,
+                        const Location& where) {
+  const Conn& c = arena.conn(wire);
+  if (c.name.empty() || (c.produced() && !c.exposed)) return;
+  core::Error error =
+      core::fail(ErrorKind::kName, Code::kNameTaken, "create: '{}' is {} and cannot be called '{}'",
+                 c.name, c.produced() ? "an output already" : "an input", name);
+  error.hint = "give one of them through Buffer()";
+  raise(std::move(error), where);
+}
 }  // namespace
 
 Model Model::create(const std::vector<Connection>& outputs,
                     const std::vector<std::pair<std::string, Connection>>& named, std::string name,
-                    Location where) {
+                    Location where, std::string class_name) {
   Connections roots;
   for (const Connection& c : outputs) roots.emplace_back("", Argument::of(c));
   for (const auto& [key, c] : named) roots.emplace_back(key, Argument::of(c));
   const auto calls = needed_calls(roots);
   std::vector<Model> children;
   for (const auto& call : calls) children.push_back(call->child);
-  Model model(std::move(name));
+  Model model(std::move(name), std::move(class_name));
   Extension extension(model, children, where);
   for (const auto& call : calls) extension.place_call(call);
   Arena& arena = extension.arena();
@@ -96,7 +110,8 @@ Model Model::create(const std::vector<Connection>& outputs,
     arena.remove_cout(arena.node(node).couts.begin()->second);
   }
   for (const auto& [key, argument] : roots) {
-    const ConnId wire = extension.wire_of(argument.wire);
+    const ConnId wire = extension.created_wire(argument.wire);
+    if (!key.empty() && arena.conn(wire).name != key) refuse_second_name(arena, wire, key, where);
     name_wire(arena, wire, key, where);
     if (!arena.conn(wire).produced()) continue;
     if (!key.empty()) arena.expose(wire);
@@ -210,10 +225,12 @@ std::vector<Connection> Model::call(const Model& child, const Connections& conne
   Connections arguments = normalize(connections, where);
   refuse_two_models(arguments, where);
   Transaction transaction(at.arena());
+  auto call = std::make_shared<PendingCall>(child, std::move(arguments), where);
+  call->was_frozen = at.get().frozen;
+  call->outputs_before = at.get().outputs.size();
   at.arena().save_node(at.node);
   at.arena().freeze(at.node);
   at.get().claimed = true;
-  auto call = std::make_shared<PendingCall>(child, std::move(arguments), where);
   std::vector<Connection> out;
   for (size_t i = 0; i < at.get().outputs.size(); ++i) {
     auto state = std::make_shared<WireState>();
@@ -226,6 +243,28 @@ std::vector<Connection> Model::call(const Model& child, const Connections& conne
   }
   if (claim == Claim::kNow) transaction.commit();
   return out;
+}
+
+void Model::withdraw(const std::vector<Connection>& results) {
+  if (results.empty() || !results.front().pending()) return;
+  const auto call = Access::state(results.front())->call;
+  const Access::At at = Access::at(call->child);
+  Arena& arena = at.arena();
+  Transaction transaction(arena);
+  arena.save_node(at.node);
+  Node& node = at.get();
+  while (node.outputs.size() > call->outputs_before) {
+    arena.edit(node.outputs.back()).exposed = false;
+    node.outputs.pop_back();
+  }
+  node.frozen = call->was_frozen;
+  node.claimed = false;
+  transaction.commit();
+  for (const Connection& result : results) {
+    WireState& state = *Access::state(result);
+    state.type = WireState::Type::kKey;
+    state.call.reset();
+  }
 }
 
 Connection Model::call(const ir::OpDef& op, const std::vector<Argument>& operands, LeafSpec spec,

@@ -17,6 +17,7 @@
 #include "core/location.h"
 #include "core/status.h"
 #include "infer/kind.h"
+#include "infer/rule.h"
 #include "infer/solver.h"
 #include "ir/op_def.h"
 
@@ -117,6 +118,7 @@ using Config = std::vector<std::pair<KeyRef, T>>;
 /// Constructor arguments of a model that is one op.
 struct LeafSpec {
   std::string name;                                      // submodel name; "" = from the class
+  std::string class_name;                                // "" = the op's
   std::vector<std::pair<std::string, HostValue>> attrs;  // `.attr` arguments
   std::vector<std::pair<std::string, KeySpec>> keys;     // facts of inputs, keys and outputs
   std::vector<std::string> open;                         // TBD: keys whose default is not taken
@@ -124,6 +126,16 @@ struct LeafSpec {
   /// Ops with a variadic input: this many keys `input1 … inputN`. Without it the variadic input is
   /// one key that takes a list.
   std::optional<size_t> count;
+};
+
+/// A relation over wires that a user states. `relate` sees the keys in their order; it runs again
+/// whenever one of them changes, until it says that it is finished. It may throw: the call that
+/// made it run is then taken back, and the exception passes through.
+struct Constraint {
+  std::string name;  // for files; "" = cannot be saved
+  std::vector<KeyRef> keys;
+  std::vector<uint32_t> after;  // numbers of constraints of the same model that finish first
+  infer::RelationFunction relate;
 };
 
 /// `|=` and `+=`.
@@ -157,7 +169,7 @@ class Model {
   /// canonical outputs, and freezes.
   static Model create(const std::vector<Connection>& outputs,
                       const std::vector<std::pair<std::string, Connection>>& named,
-                      std::string name = {}, Location where = {});
+                      std::string name = {}, Location where = {}, std::string class_name = "Model");
 
   // --- composing --------------------------------------------------------------------------------
   /// Puts `child` in. Canonical: the one canonical input that `connections` leave open is wired
@@ -180,6 +192,8 @@ class Model {
                          LeafSpec spec = {}, Location where = {});
   /// Takes in results of `call` and all that they need; those with a name become outputs.
   void take(const std::vector<std::pair<std::string, Connection>>& results, Location where = {});
+  /// Takes a call back whose results nothing uses: the child is as it was before.
+  static void withdraw(const std::vector<Connection>& results);
   /// No further extends; canonical outputs become outputs; unnamed submodels keep their names.
   void freeze();
 
@@ -204,6 +218,8 @@ class Model {
   /// The output of one evaluation is the input of the next. `initial`: a value, or none given.
   void bind_state(const KeyRef& input, const KeyRef& output,
                   std::optional<HostValue> initial = std::nullopt, Location where = {});
+  /// Returns the constraint's number in this model.
+  uint32_t add_constraint(Constraint constraint, Location where = {});
 
   // --- look-up ----------------------------------------------------------------------------------
   /// A wire by name ("h", "$3"); throws kKeyUnknown with a suggestion.
@@ -271,6 +287,12 @@ class Model {
     std::optional<HostValue> initial;
   };
   std::vector<StateBinding> states() const;
+  struct ConstraintEntry {
+    std::string name;
+    std::vector<std::string> keys;
+    std::vector<uint32_t> after;
+  };
+  std::vector<ConstraintEntry> constraints() const;
 
   // --- names (reference 2.11) -------------------------------------------------------------------
   /// Unnamed keys -> generated names ("$1" -> "$weight_0"), in the order of all_keys().

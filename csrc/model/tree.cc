@@ -65,7 +65,7 @@ std::string Arena::key(ConnId id) const {
 namespace {
 // The n of "$n"; 0 when it is none.
 uint32_t number_of(std::string_view key) {
-  if (key.size() < 2 || key[0] != '$') return 0;
+  if (key.size() < 2 || key[0] != '$' || key[1] == '0') return 0;
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(key.data() + 1, key.data() + key.size(), number);
   return error == std::errc() && end == key.data() + key.size() ? number : 0;
@@ -426,6 +426,10 @@ Offsets Arena::append(const Arena& other) {
       state.input += at.conns;
       state.output += at.conns;
     }
+    for (UserConstraint& constraint : n.constraints) {
+      shift_all(constraint.keys, at.conns);
+      constraint.finished += at.edges;
+    }
   }
   for (const Conn& from : other.conns) {
     Conn& c = conns.emplace_back(from);
@@ -447,7 +451,8 @@ Offsets Arena::append(const Arena& other) {
   scopes.resize(scopes.size() + other.scopes.size());
   for (const Entry& from : other.log) {
     Entry& e = log.emplace_back(from);
-    e.id += e.type == Entry::Type::kRule ? at.nodes : at.edges;
+    const bool of_node = e.type == Entry::Type::kRule || e.type == Entry::Type::kConstraint;
+    e.id += of_node ? at.nodes : at.edges;
     if (e.type == Entry::Type::kShape) shift(e.other, scope_offset);
     if (e.type == Entry::Type::kUnify || e.type == Entry::Type::kSame) shift(e.other, at.edges);
     e.fact += fact_offset;

@@ -79,6 +79,20 @@ struct State {
   std::optional<HostValue> initial;
 };
 
+/// A user's relation over wires of a node.
+struct UserConstraint {
+  std::string name;
+  std::vector<ConnId> keys;
+  std::vector<uint32_t> after;
+  EdgeId finished = kNone;  // holds true once it need not run again
+  /// Names and function; the solver refers to them.
+  struct Body {
+    std::vector<std::string> names;
+    infer::Rule rule;
+  };
+  std::shared_ptr<const Body> body;
+};
+
 struct Node {
   NodeId parent = kNone;
   const ir::OpDef* op = nullptr;  // leaf
@@ -96,6 +110,7 @@ struct Node {
   std::unordered_map<std::string, ConnId> names;        // not of leaves: they are few
   std::unordered_map<std::string, NodeId> child_names;  // explicit ones
   std::vector<State> states;
+  std::vector<UserConstraint> constraints;
   Location where;  // of the constructor, then of the extend that took it in
   uint64_t tag = 0;
 };
@@ -109,10 +124,11 @@ struct Fact {
 
 /// One entry of the ordered log of facts: what the solver is (re)built from.
 struct Entry {
-  enum class Type : uint8_t { kRule, kKinds, kShape, kValue, kUnify, kSame };
+  enum class Type : uint8_t { kRule, kKinds, kShape, kValue, kUnify, kSame, kConstraint };
   Type type = Type::kRule;
-  uint32_t id = kNone;     // node of a rule, else edge
-  uint32_t other = kNone;  // second edge of kUnify and kSame (equal but for the value); scope
+  uint32_t id = kNone;     // node of a rule or constraint, else edge
+  uint32_t other = kNone;  // second edge of kUnify and kSame (equal but for the value); scope;
+                           // number of a constraint
   uint32_t fact = kNone;
   KindSet kinds;
   std::shared_ptr<const ShapeTemplate> shape;
@@ -191,6 +207,10 @@ class Arena {
   void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
   void state_rule(NodeId leaf, uint32_t fact);
 
+  /// Throws while a call on this tree is under way: a constraint wants to change what it is asked
+  /// about, or another thread does.
+  void refuse_busy(const Location& where) const;
+
   // --- inference --------------------------------------------------------------------------------
   /// Makes the solver, plays the log's new entries and propagates.
   core::Status infer();
@@ -198,6 +218,7 @@ class Arena {
 
  private:
   friend class Transaction;
+  friend class Reading;
   struct Undo {
     enum class Type : uint8_t {
       kConn,
@@ -227,14 +248,17 @@ class Arena {
   void finish();
   void undo(const Undo& undo);
   void undo_to_start();
+  core::Status infer_all();
   core::Status play(const Entry& entry);
   core::Status play_rule(const Entry& entry);
+  core::Status play_constraint(const Entry& entry);
   std::string_view item_name(const ir::InputDef& input, size_t number);
   infer::FactId fact_id(uint32_t fact);
   void explain(core::Error& error, const Entry& entry) const;
 
   std::deque<std::pair<const ir::InputDef*, std::vector<std::unique_ptr<std::string>>>> item_names_;
   bool recording_ = false;
+  int readers_ = 0;  // flattens under way, which no constraint may disturb
   uint32_t stamp_ = 0;
   std::vector<Undo> undo_;
   std::vector<Conn> saved_conns_;
@@ -261,6 +285,18 @@ class Transaction {
   bool done_ = false;
 };
 
+/// No change of the arena while it lasts.
+class Reading {
+ public:
+  explicit Reading(Arena& arena) : arena_(arena) { ++arena_.readers_; }
+  ~Reading() { --arena_.readers_; }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+ private:
+  Arena& arena_;
+};
+
 /// Where a tree is now: its own arena, or a place in another's.
 struct Home {
   std::unique_ptr<Arena> arena;
@@ -274,6 +310,8 @@ struct PendingCall {
   Connections connections;
   Location where;
   std::vector<std::weak_ptr<WireState>> results;  // by output key of the child
+  bool was_frozen = false;                        // the child, before the call
+  size_t outputs_before = 0;
 
   PendingCall(Model c, Connections cs, Location w)
       : child(std::move(c)), connections(std::move(cs)), where(std::move(w)) {}
@@ -321,6 +359,10 @@ void check(core::Status status, const Location& where, const std::string& path);
 [[noreturn]] void unknown_key(const Arena& arena, NodeId node, std::string_view key,
                               const Location& where);
 void check_name(const std::string& name, const Location& where);
+/// Runs a user's relation. What it throws is kept until `rethrow_thrown`, as the solver knows only
+/// failed statuses.
+core::Status run_guarded(const infer::RelationFunction& relate, infer::Relation& relation);
+void rethrow_thrown();
 std::string title(const Node& node);  // "Linear 'head'" or "Linear"
 
 /// State of an op is no wire of a model: flatten makes it. Random keys are all one `rng_key`.
@@ -334,6 +376,8 @@ std::string item_key(const ir::InputDef& input, size_t number);
 ConnId resolve(const Access::At& at, const KeyRef& key, const Location& where);
 /// The same; any connection of the tree will do.
 ConnId resolve_anywhere(const Access::At& at, const KeyRef& key, const Location& where);
+/// Throws for two variadics and for negative sizes.
+void check_template(const ShapeTemplate& shape, std::string_view key, const Location& where);
 /// Checks the facts of a key against each other; throws.
 void check_spec(const KeySpec& spec, const Location& where);
 /// Logs what a key spec says.

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/tensor_data.h"
 #include "ir/registry.h"
 #include "passes/rewriter.h"
 
@@ -36,6 +37,16 @@ core::Status check_mixed(Rewriter& rewriter, const ir::Node& node) {
   return error;
 }
 
+// A literal that stands for a number of the precision gets the number.
+ir::Node with_precision(const ir::Node& node, core::DType default_float) {
+  ir::Node out = node;
+  for (const auto& [name, value] : node.attrs) {
+    if (!value.is_tensor() || value.as_tensor()->constant.empty()) continue;
+    out.attrs.set(name, core::HostValue(core::cast_literal(value.as_tensor(), default_float)));
+  }
+  return out;
+}
+
 }  // namespace
 
 core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType default_float,
@@ -51,7 +62,7 @@ core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType defaul
   }
   for (const ir::Node& node : graph.nodes) {
     const size_t before = rewriter.graph().nodes.size();
-    rewriter.emit_again(node);
+    rewriter.emit_again(with_precision(node, default_float));
     const bool casts = rewriter.graph().nodes.size() > before + 1;
     if (!promote_mixed && casts && rewriter.builder().status().ok()) {
       MITHRIL_RETURN_IF_ERROR(check_mixed(rewriter, node));

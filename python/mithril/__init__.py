@@ -14,6 +14,7 @@ _LAZY: dict[str, str] = {
     **dict.fromkeys(("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.model"),
     **dict.fromkeys(("get_backend", "register_backend"), "mithril.backends.registry"),
     "TrainModel": "mithril.train_model",
+    "Lambda": "mithril.tracing",
 }
 _BACKENDS = (
     "Backend",
@@ -36,12 +37,14 @@ _TYPES = (
     "TBD",
     "as_dtype",
     "epsilon_table",
+    *("DataType", "PhysicalConstantType", "PhysicalShapeType"),
     *("uint8", "int8", "int16", "int32", "int64", "short", "int", "long", "half"),
     *("float16", "bfloat16", "float32", "float64", "float", "double", "bool"),
 )
 _MODULES = (
     *("backends", "errors", "functional", "inspect", "models", "optim", "testing", "types"),
-    *("cli", "contrib", "compat", "formats", "training"),
+    *("cli", "common", "compat", "constraints", "contrib", "formats", "framework", "training"),
+    "utils",
 )
 _SHADOWING = {"int", "float", "bool", "compile"}  # of builtins: attributes, but not for `import *`
 
@@ -58,8 +61,6 @@ def _find(name: str):
     errors = importlib.import_module("mithril.errors")
     if name in errors.__all__:
         return getattr(errors, name)
-    if name == "DataType":
-        return importlib.import_module("mithril.types").Dtype
     return _find_model(name)
 
 

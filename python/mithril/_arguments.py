@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril.connection import Connection, Tensor
-from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.connection import Connection
+from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown
 from mithril.types import Dtype
-
-
-def mark_used(tensors: list[Tensor]) -> None:
-    for tensor in tensors:
-        tensor._used = True
 
 
 def model_name(name: Any) -> str:
@@ -34,6 +29,10 @@ def text(what: str, text: Any) -> str:
 
 def key_of(key: Any) -> Any:
     if isinstance(key, Connection):
+        if key._request is not None and key._request.made_wires is None:
+            raise KeyNotFound(
+                f"key: {key!r} is in no model yet", hint="extend a model with it first"
+            )
         return key._wire
     if not isinstance(key, str):
         raise SignatureError(f"key: requires a name or a connection, got {type(key).__name__}")

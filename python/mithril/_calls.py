@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril._arguments import mark_used
-from mithril.connection import NOT_GIVEN, Connection, Tensor, as_argument
-from mithril.errors import ArgumentError, SignatureError
+from mithril._values import Uses, key_spec
+from mithril.connection import NOT_GIVEN, Connection, as_argument
+from mithril.errors import ArgumentError, FrozenModelError, NotAModelError
 
 if TYPE_CHECKING:
     from mithril.model import Model
+
+
+def refuse_as_child(model: Any) -> None:
+    """A TrainModel is compiled as it is and cannot be part of another model."""
+    if model._outermost_only:
+        raise FrozenModelError(f"{model!r} cannot be a submodel", hint="extend with its model")
 
 
 class ExtendInfo:
@@ -20,7 +26,8 @@ class ExtendInfo:
         from mithril.model import Model
 
         if not isinstance(model, Model):
-            raise SignatureError(f"extend: requires a model, got {type(model).__name__}")
+            raise NotAModelError(f"extend: requires a model, got {type(model).__name__}")
+        refuse_as_child(model)
         given = {k: v for k, v in connections.items() if v is not NOT_GIVEN}
         _core.ModelNode.check_connections(model._node, dict.fromkeys(given, NOT_GIVEN))
         self.model = model
@@ -36,12 +43,14 @@ class Call(Connection):
 
     def __init__(self, child: Model, connections: dict[str, Any]):
         self._request = _Request(child, connections)
+        self._free = _core.Wire.key(key_spec())
         self.interval = None
         self._fields = None
 
     @property
     def _wire(self):  # type: ignore[override]
-        return self._request.wires()[0]
+        made = self._request.made_wires
+        return self._free if made is None else made[0]
 
     def __repr__(self) -> str:
         return f"<Call of {self._request.child!r}>"
@@ -54,19 +63,21 @@ class Calls:
         self._request = _Request(child, connections)
 
     def _connections(self) -> list[Connection]:
-        return [Connection._of(wire) for wire in self._request.wires()]
+        with Uses() as used:
+            return [Connection._of(wire) for wire in used.convert(self._request)]
 
     def __iter__(self):
         return iter(self._connections())
 
     def __len__(self) -> int:
-        return len(self._request.child._node.output_keys)
+        node = self._request.child._node
+        return len(node.output_keys or node.couts)
 
     def __getitem__(self, index):
         return self._connections()[index]
 
-    def _as_argument(self, used):
-        return list(self._request.wires())
+    def _as_argument(self, used: Uses) -> list:
+        return list(used.convert(self._request))
 
 
 class _Request:
@@ -76,18 +87,20 @@ class _Request:
         info = ExtendInfo(child, connections)
         self.child = child
         self.connections = info.connections
-        self._wires: list | None = None
+        self.made_wires: list | None = None
 
-    def wires(self) -> list:
-        if self._wires is None:
-            used: list[Tensor] = []
-            arguments = {k: as_argument(v, used) for k, v in self.connections.items()}
-            self._wires = _core.ModelNode.call(self.child._node, arguments)
-            mark_used(used)
-        return self._wires
+    def make_wires(self, used: Uses) -> None:
+        """Takes the child for functional use."""
+        arguments = {key: as_argument(value, used) for key, value in self.connections.items()}
+        self.made_wires = _core.ModelNode.call(self.child._node, arguments)
+
+    def withdraw(self) -> None:
+        """The child is free again, as the call that used its results has failed."""
+        made, self.made_wires = self.made_wires, None
+        _core.ModelNode.withdraw(made or [])
 
     def as_extension(self) -> tuple[Model, dict[str, Any]]:
-        if self._wires is not None:
+        if self.made_wires is not None:
             raise ArgumentError(
                 "this call has been used as a connection already",
                 hint="extend with what is made of it, or use .connect(...)",
@@ -96,4 +109,4 @@ class _Request:
 
     def extended(self) -> None:
         node = self.child._node
-        self._wires = [node.connection(key) for key in node.output_keys]
+        self.made_wires = [node.connection(key) for key in node.output_keys]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mithril._arguments import key_of
-from mithril.connection import Connection
+from mithril.connection import Connection, Edge
+from mithril.errors import SignatureError, shown
 
 if TYPE_CHECKING:
     from mithril.model import Model
+
+
+class KeyType(enum.IntEnum):
+    """What a wire is to a model, in the engine's order."""
+
+    INPUT = 0
+    LATENT_INPUT = 1
+    OUTPUT = 2
+    LATENT_OUTPUT = 3
+    INTERNAL = 4
 
 
 class Connections:
@@ -83,8 +95,32 @@ class Connections:
         wire = self._node.find_connection(key)
         return None if wire is None else Connection._of(wire)
 
+    def get_metadata(self, key: str | Connection) -> Edge:
+        """The wire of a key, through all levels of nesting."""
+        return self._connection(key).metadata
+
+    get_data = get_metadata  # an edge carries value, type and differentiability
+
+    def get_con_by_metadata(self, edge: Edge) -> Connection | None:
+        """The connection of this model that an edge is visible as."""
+        if not isinstance(edge, Edge):
+            raise SignatureError(f"get_con_by_metadata: requires an edge, got {shown(edge)}")
+        wire = self._node.find_connection(edge._connection._wire)
+        return None if wire is None else Connection._of(wire)
+
+    def get_non_diff_keys(self) -> set[str]:
+        """Keys that are known not to be differentiable."""
+        return {key for key in self._node.all_keys if self._node.differentiable(key) is False}
+
+    def _connection(self, key: str | Connection) -> Connection:
+        return key if isinstance(key, Connection) else Connection._of(self._node.connection(key))
+
     def get_key_origin(self, key: str) -> str:
         return self._node.key_origin(key)
+
+    def get_key_type(self, key: str | Connection) -> KeyType:
+        """Whether it is an input, an output, or neither."""
+        return KeyType(self._node.kind(key_of(key)))
 
     def get_type(self, key: str | Connection) -> str:
         return self._node.type(key_of(key))

@@ -15,6 +15,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.errors import OutOfMemoryError
+from mithril.primitive import op_names
 from mithril.types import Dtype
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
@@ -64,7 +65,7 @@ def target_of(backend: Any) -> dict[str, Any]:
         "name": backend.backend_type,
         "default_float": str(backend.default_dtype),
         "default_int": str(backend.default_int),
-        "keeps_whole": [] if native else sorted(backend.op_names),
+        "keeps_whole": [] if native else [*sorted(backend.op_names), *op_names(backend)],
     }
 
 

@@ -20,7 +20,7 @@ _TENSOR = {
     int: _KINDS["tensor_int"],
     float: _KINDS["tensor_float"],
 }
-_ANY_TENSOR = sum(_TENSOR.values())
+ANY_TENSOR = sum(_TENSOR.values())
 _SCALAR = {
     bool: _KINDS["bool"],
     int: _KINDS["int"],
@@ -45,7 +45,7 @@ _SCALAR = {
 def kinds_of(annotation: Any) -> int:
     """The set of kinds (bits) that a type such as `Tensor[int | float] | None` allows."""
     if annotation is Tensor:
-        return _ANY_TENSOR
+        return ANY_TENSOR
     origin = typing.get_origin(annotation)
     if origin is Tensor:
         return _element_kinds(typing.get_args(annotation))
@@ -103,15 +103,42 @@ class Tensor:
 
     @property
     def value(self):
-        """Nested lists, or TBD."""
+        """The literal, or TBD."""
         return TBD if self._literal is None else self._literal
+
+    @property
+    def shape(self) -> list | None:
+        """The sizes of a literal, else the shape that was given."""
+        if self._literal is not None:
+            return list(self._literal.shape)
+        return None if self._shape is None else list(self._shape)
+
+    @property
+    def type(self) -> str:
+        """What its elements may be, in words."""
+        kinds = self._kinds
+        if kinds is None and self._literal is not None:
+            kinds = kinds_of(Tensor[_element_type(self._literal.dtype)])
+        return _core.kind_text(ANY_TENSOR if kinds is None else kinds)
+
+    @property
+    def differentiable(self) -> bool | None:
+        """As given; a tensor with a value is not trained."""
+        fixed = self._literal is not None and self._differentiable is None
+        return False if fixed else self._differentiable
 
     def _spec(self, name: str = "") -> tuple:
         value = MISSING if self._literal is None else self._literal
         kinds = self._kinds
         if kinds is None and self._literal is None:
-            kinds = _ANY_TENSOR
+            kinds = ANY_TENSOR
         return (name, value, False, self._shape, kinds, self._differentiable)
+
+
+def _element_type(dtype: Any) -> type:
+    """int, float or bool, whichever the element type of a literal is a width of."""
+    name = str(dtype)
+    return float if "float" in name else int if "int" in name else bool
 
 
 def _tensor_kinds(annotation: Any) -> int:
@@ -123,7 +150,7 @@ def _tensor_kinds(annotation: Any) -> int:
 def as_literal(value: Any):
     """A tensor literal of nested sequences, a number, or anything that becomes a NumPy array."""
     if isinstance(value, Constant):
-        return _core.TensorLiteral.from_nested(constant_value(value))
+        return _core.TensorLiteral.of_constant(value.name)
     if isinstance(value, range):
         value = range_items(value)
     if isinstance(value, (bool, int, float, list, tuple)):

@@ -9,7 +9,9 @@ from typing import Any
 
 from mithril import _core, errors
 from mithril._core import public
-from mithril.connection import Connection, Tensor, array_literal, as_value, kinds_of
+from mithril._tensor import array_literal, kinds_of
+from mithril._values import as_value
+from mithril.connection import Connection, Tensor
 from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown, warn
 from mithril.model import Model
 from mithril.physical import PhysicalModel, Settings

@@ -6,22 +6,15 @@ What an expression means is decided in the engine; this module only says which o
 from __future__ import annotations
 
 import builtins
-import operator
 import weakref
 from typing import Any
 
 from mithril import _core
 from mithril._core import public
-from mithril._tensor import (
-    MOST_NESTED,
-    Tensor,
-    array_literal,
-    as_literal,
-    kinds_of,
-    range_items,
-)
-from mithril.errors import ArgumentError, DTypeError, SignatureError, shown
-from mithril.types import MISSING, NOT_GIVEN, TBD, Constant, Dtype, as_dtype
+from mithril._tensor import Tensor, as_literal, kinds_of
+from mithril._values import Uses, as_value, deeper, key_spec, truth
+from mithril.errors import ArgumentError, DTypeError, NotAConnectionError, SignatureError, shown
+from mithril.types import NOT_GIVEN, TBD, Constant, Dtype, as_dtype
 
 # Python objects of wires by identity of the wire, so that look-ups return the same object.
 _known: weakref.WeakValueDictionary[int, Connection] = weakref.WeakValueDictionary()
@@ -53,8 +46,9 @@ class Connection:
             raise DTypeError(f"IOKey: name requires a string, got {shown(name)}")
         self.interval = interval
         self._fields: tuple | None
-        spec = key_spec(name, value, shape, type, differentiable)
-        self._wire = _core.Wire.key(spec)
+        with Uses() as used:
+            spec = key_spec(name, used.take(value), shape, type, differentiable)
+            self._wire = _core.Wire.key(spec)
         self._fields = spec
         _known[self._wire.identity] = self
 
@@ -101,21 +95,28 @@ class Connection:
         return None if node is None else handle(node)
 
     @property
-    def metadata(self):
-        """A key that is equal for connections of one wire."""
-        return self._wire.identity
+    def metadata(self) -> Edge:
+        """The wire through all levels of nesting: equal for connections of one wire."""
+        return Edge(self)
 
     # --- stating facts ------------------------------------------------------------------------
     @public
     def set_key(self, name: str) -> None:
+        """Gives the wire a name."""
+        if not isinstance(name, str) or isinstance(name, Dtype):
+            raise SignatureError(f"set_key: requires a string, got {shown(name)}")
         self._state(0, name, lambda model: model.rename_key(self, name))
 
     @public
     def set_value(self, value: Any) -> None:
-        self._state(1, as_value(value), lambda model: model.set_values({self: value}))
+        """Gives the wire a value; a `Tensor` may be used in one place only."""
+        with Uses() as used:
+            fact = as_value(used.take(value))
+            self._state(1, fact, lambda model: model._node.set_values([(self._wire, fact)], False))
 
     @public
     def set_shapes(self, shape: Any) -> None:
+        """States the shape: sizes, names, None and one (name, ...)."""
         self._state(3, shape, lambda model: model.set_shapes({self: shape}))
 
     @public
@@ -124,15 +125,19 @@ class Connection:
 
     @public
     def set_differentiability(self, differentiable: bool = True) -> None:
-        self._state(
-            5, differentiable, lambda model: model.set_differentiability({self: differentiable})
-        )
+        flag = truth("differentiability", differentiable)
+        self._state(5, flag, lambda model: model.set_differentiability({self: flag}))
 
     def _state(self, field: int, fact: Any, state_in_model) -> None:
         model = self.model
         if model is not None:
             state_in_model(model)
             return
+        if self._wire.pending or self._request is not None:
+            raise ArgumentError(
+                "connection: nothing can be stated about a result that no model has taken in",
+                hint="extend a model with what is made of it, then use the model's setters",
+            )
         fields = list(self._fields or key_spec())
         fields[field] = fact
         self._wire.set_spec(tuple(fields))
@@ -143,7 +148,7 @@ class Connection:
         return f"<{type(self).__name__} {name!r}>" if name else f"<{type(self).__name__}>"
 
     def __eq__(self, other: object) -> bool:
-        """Identity, as `eq` builds an op."""
+        """Identity, so that connections can be keys of dictionaries; `eq` builds an op."""
         return self is other
 
     def __hash__(self) -> int:
@@ -152,13 +157,49 @@ class Connection:
     def __bool__(self) -> bool:
         raise DTypeError("connection: has no truth value; its content is known when the model runs")
 
-    __iter__ = None  # indexing would never end
+    __array_ufunc__ = None  # `array + connection` is ours, not NumPy's
+    __contains__ = None
+
+    @public
+    def __len__(self) -> int:
+        """The number of items, where it is known already; `len()` as an op is `.len()`."""
+        found = _known_length(self)
+        if found is None:
+            raise SignatureError(
+                "len: how many items the connection has is not known yet",
+                hint="use .len() for an op, or state the shape first",
+            )
+        return found
+
+    @public
+    def __iter__(self):
+        """The items, where their number is known: `height, width = image.shape`."""
+        return iter([self[i] for i in range(len(self))])
+
+    @public
+    def __pos__(self) -> Connection:
+        return self
+
+    @public
+    def __abs__(self) -> Connection:
+        return self.abs()
+
+    @public
+    def __divmod__(self, other: Any) -> tuple[Connection, Connection]:
+        return self // other, self % other
+
+    @public
+    def __rdivmod__(self, other: Any) -> tuple[Connection, Connection]:
+        return other // self, other % self
 
     # --- operators (bodies below) ---------------------------------------------------------------
     @property
     @public
     def shape(self) -> Connection:
-        return _apply("shape", self)
+        """The sizes as a tuple; it can be unpacked where the number of axes is known."""
+        result = _apply("shape", self)
+        result._sized_by = self
+        return result
 
     @property
     @public
@@ -167,6 +208,7 @@ class Connection:
 
     @public
     def eq(self, other: Any) -> Connection:
+        """Equality element by element, as an op (`==` asks for identity)."""
         return _apply("equal", self, other)
 
     @public
@@ -250,7 +292,10 @@ class Connection:
         return _apply("transpose", self, axes)
 
     @public
-    def cast(self, dtype: Any) -> Connection:
+    def cast(self, dtype: Any = None) -> Connection:
+        """In another element type; None leaves it as it is."""
+        if dtype is None:
+            return self
         wired = isinstance(dtype, Connection)
         return _apply("cast", self, dtype if wired else as_dtype(dtype))
 
@@ -260,96 +305,97 @@ class Connection:
 
     @public
     def clamp(self, min_val: Any = None, max_val: Any = None) -> Connection:
+        """Between two bounds; None is no bound."""
         return _apply("clamp", self, min_val, max_val)
 
     @public
     def __getitem__(self, index: Any) -> Connection:
         return _apply("index", self, _index(index))
 
+    _request: Any = None  # of the result of a call that has not been used yet
+    _sized_by: Connection | None = None  # of a shape: the tensor that it is of
+
+
+class Edge:
+    """A wire through all levels of nesting, as `connection.metadata` and `conns` give it.
+
+    Edges are equal when they are one wire now; merging and extending may make them equal later.
+    """
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Edge) and self._connection._wire.same_wire(other._connection._wire)
+
+    def __hash__(self) -> int:
+        return hash(Edge)  # whatever can still become equal must agree
+
+    def __repr__(self) -> str:
+        return f"<Edge of {self._connection!r}>"
+
+    def _asked(self, question: str) -> Any:
+        node = self._connection._wire.model
+        return None if node is None else getattr(node, question)(self._connection._wire)
+
+    @property
+    @public
+    def value(self) -> Any:
+        """The value, or TBD while it is not known."""
+        found = self._asked("value")
+        return found[0] if found else TBD
+
+    @property
+    @public
+    def edge_type(self) -> str | None:
+        """What the wire may carry, in words; None outside of a model."""
+        return self._asked("type")
+
+    @property
+    @public
+    def differentiable(self) -> bool | None:
+        return self._asked("differentiable")
+
 
 IOKey = Connection
 ConnectionType = str | Connection | Tensor | int | float | bool | tuple | list | slice | None
 
 
-def key_spec(
-    name: str | None = None,
-    value: Any = TBD,
-    shape: Any = None,
-    type: Any = None,
-    differentiable: bool | None = None,
-) -> tuple:
-    """The tuple that the engine reads (csrc/bindings/model_arguments.h)."""
-    kinds = None if type is None else kinds_of(type)
-    if isinstance(value, Tensor):
-        merged = value._spec(name or "")
-        return (
-            merged[0],
-            merged[1],
-            False,
-            merged[3] if shape is None else shape,
-            merged[4] if kinds is None else kinds,
-            merged[5] if differentiable is None else differentiable,
-        )
-    given = MISSING if value is TBD else as_value(value)
-    if differentiable is not None:
-        differentiable = truth("differentiable", differentiable)
-    return (name or "", given, False, shape, kinds, differentiable)
-
-
-def truth(what: str, value: Any) -> bool:
-    """The bool that a number or bool is."""
-    try:
-        return bool(operator.index(value))
-    except Exception:
-        raise SignatureError(f"{what}: requires True or False, got {shown(value)}") from None
-
-
-def as_value(value: Any, depth: int = 0) -> Any:
-    """What the engine takes as a value: tensors as literals, constants as numbers."""
-    if isinstance(value, Tensor):
-        if value._literal is None:
-            raise ArgumentError("value: this Tensor has no value")
-        return value._literal
-    if isinstance(value, Constant):
-        return value.name
-    if isinstance(value, range):
-        return tuple(range_items(value))
-    if isinstance(value, builtins.type) or type(value).__name__.lower().endswith("dtype"):
-        return as_dtype(value)
-    if isinstance(value, (tuple, list)):
-        items = [as_value(item, _deeper(depth)) for item in value]
-        return items if isinstance(value, list) else tuple(items)
-    if hasattr(value, "__array__") and getattr(value, "ndim", 0) != 0:
-        return array_literal(value)
-    return value
-
-
-def _deeper(depth: int) -> int:
-    if depth >= MOST_NESTED:
-        raise ArgumentError(f"value: nested more than {MOST_NESTED} levels deep")
-    return depth + 1
-
-
-def as_argument(value: Any, used: list[Tensor], depth: int = 0) -> Any:
-    """What the engine takes for a key; Tensors are noted in `used`."""
+def as_argument(value: Any, used: Uses, depth: int = 0) -> Any:
+    """What the engine takes for a key; what it takes for good is noted in `used`."""
     if isinstance(value, Connection):
-        return value._wire
+        request = value._request
+        return value._wire if request is None else used.convert(request)[0]
     if isinstance(value, Tensor):
-        if value._used or any(other is value for other in used):
-            raise ArgumentError("tensor: one Tensor object may be used in one place only")
-        used.append(value)
+        used.take(value)
         return value._literal if _is_plain(value) else _core.Wire.key(value._spec())
     if isinstance(value, (tuple, list)):
-        items = [as_argument(item, used, _deeper(depth)) for item in value]
+        items = [as_argument(item, used, deeper(depth)) for item in value]
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, Constant):
         return as_literal(value)
     if value is NOT_GIVEN or value is None or isinstance(value, (str, int, float, slice)):
         return value
     if value is TBD:
-        raise ArgumentError("connection: TBD states nothing; leave the key out")
+        raise NotAConnectionError("connection: TBD states nothing; leave the key out")
     convert = getattr(value, "_as_argument", None)
-    return convert(used) if convert is not None else as_value(value)
+    if convert is not None:
+        return convert(used)
+    if not _may_be_value(value):
+        raise NotAConnectionError(
+            f"connection: requires a name, a connection or a value, got {shown(value)}"
+        )
+    return as_value(value)
+
+
+def _may_be_value(value: Any) -> bool:
+    """Whether the engine can take it; `as_value` tells what is wrong with the rest."""
+    plain = (bool, int, float, complex, str, slice, range, type(...), _core.TensorLiteral)
+    return (
+        isinstance(value, (*plain, builtins.type))
+        or type(value).__name__.lower().endswith("dtype")
+        or any(hasattr(value, name) for name in ("__array__", "__dlpack__", "__index__", "dtype"))
+    )
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -358,16 +404,42 @@ def _is_plain(tensor: Tensor) -> bool:
     )
 
 
-def _apply(op: str, *operands: Any) -> Connection:
-    used: list[Tensor] = []
-    arguments = [_operand(op, operand, used) for operand in operands]
-    wire = _core.ModelNode.call_op(op, arguments)
-    for tensor in used:
-        tensor._used = True
+def _known_length(connection: Connection) -> int | None:
+    """How many items a connection has, where that is known now."""
+    tensor = connection._sized_by
+    shape = _known_shape(connection if tensor is None else tensor)
+    if shape is None:
+        return None
+    if tensor is not None:
+        return len(shape)
+    return shape[0] if shape and isinstance(shape[0], int) else None
+
+
+def _known_shape(connection: Connection) -> list | None:
+    """Sizes, None where unknown; None while the number of axes is not known."""
+    node = connection._wire.model
+    if node is not None:
+        shapes = node.shapes([connection._wire])[0]
+        return next((s for s in shapes if not any(isinstance(i, tuple) for i in s)), None)
+    shape = connection._fields[3] if connection._fields else None
+    if shape is None or any(isinstance(item, tuple) or item is ... for item in shape):
+        return None
+    return list(shape)
+
+
+def apply_op(op: str, *operands: Any, **keywords: Any) -> Connection:
+    """One op on connections and values: operands in `connect` order, the rest by name."""
+    with Uses() as used:
+        arguments = [_operand(op, operand, used) for operand in operands]
+        named = {key: _operand(op, operand, used) for key, operand in keywords.items()}
+        wire = _core.ModelNode.call_op(op, arguments, named)
     return Connection._of(wire)
 
 
-def _operand(op: str, operand: Any, used: list[Tensor]) -> Any:
+_apply = apply_op
+
+
+def _operand(op: str, operand: Any, used: Uses) -> Any:
     if isinstance(operand, str) and not isinstance(operand, Dtype):
         raise ArgumentError(
             f"{op}: a name is no operand, got {shown(operand)}", hint="use model[name] or an IOKey"
@@ -376,13 +448,25 @@ def _operand(op: str, operand: Any, used: list[Tensor]) -> Any:
 
 
 def _index(index: Any) -> Any:
+    """An index as an operand: slices with connections in them become ops."""
     if isinstance(index, tuple):
-        return tuple(_index(item) if isinstance(item, slice) else item for item in index)
+        return tuple(_index(item) for item in index)
     if isinstance(index, slice):
         bounds = (index.start, index.stop, index.step)
         if any(isinstance(bound, Connection) for bound in bounds):
             return _apply("slice", *bounds)
+    elif not _may_be_index(index):
+        raise SignatureError(
+            f"index: requires an integer, slice, None, ..., list, Tensor or connection,"
+            f" got {shown(index)}"
+        )
     return index
+
+
+def _may_be_index(index: Any) -> bool:
+    if index is None or index is ... or isinstance(index, Connection | Tensor | list | range):
+        return True
+    return any(hasattr(index, name) for name in ("__index__", "__array__", "_as_argument"))
 
 
 def _binary(op: str):

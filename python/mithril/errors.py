@@ -92,6 +92,24 @@ class SignatureError(MithrilError, TypeError):
     code = "MTH301"
 
 
+class NotAConnectionError(ArgumentError, SignatureError, AssertionError):
+    """Something that no key of a model can be given."""
+
+
+class NotAModelError(SignatureError, AttributeError):
+    """Something that no model can be extended with."""
+
+
+class ShapeTemplateError(ShapeError, SignatureError, KeyError):
+    """A shape that is no list of sizes, names, None and one (name, ...)."""
+
+    code = "MTH107"
+
+
+class TraceError(SignatureError):
+    """A Python function that cannot be recorded as ops."""
+
+
 class KeyNotFound(MithrilError, KeyError):  # noqa: N818
     """An unknown or missing name."""
 
@@ -183,7 +201,8 @@ _CLASSES: tuple[type[BaseException], ...] = (
     KeyboardInterrupt,
     InternalError,
 )
-_SHAPE_UNKNOWN = 105
+# Codes whose class says more than that of their kind.
+_BY_CODE = {105: ShapeNotKnown, 107: ShapeTemplateError}
 _LONGEST = 8000
 
 
@@ -196,7 +215,7 @@ def from_core(
     facts: list[tuple[str, tuple[str, int, str]]],
 ) -> BaseException:
     """The exception for an error of the engine; `text` is complete (facts and hint included)."""
-    cls = ShapeNotKnown if code == _SHAPE_UNKNOWN else _CLASSES[kind]
+    cls = _BY_CODE.get(code, _CLASSES[kind])
     if not issubclass(cls, MithrilError):
         return cls()
     if len(text) > _LONGEST:  # names may be

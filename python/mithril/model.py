@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from mithril import _core
-from mithril._arguments import key_of, mark_used, model_name, pairs_of, shape_item, text
-from mithril._calls import Call, Calls, ExtendInfo
+from mithril import _core, constraints
+from mithril._arguments import key_of, model_name, pairs_of, shape_item, text
+from mithril._calls import Call, Calls, ExtendInfo, refuse_as_child
 from mithril._conns import Connections
 from mithril._core import public
+from mithril._tensor import kinds_of
+from mithril._values import Uses, as_value, truth
 from mithril.connection import (
     NOT_GIVEN,
     TBD,
@@ -20,11 +22,19 @@ from mithril.connection import (
     IOKey,
     Tensor,
     as_argument,
-    as_value,
-    kinds_of,
-    truth,
 )
-from mithril.errors import ArgumentError, MithrilWarning, SignatureError, shown, warn
+from mithril.constraints import Constraint
+from mithril.errors import (
+    ArgumentError,
+    MithrilWarning,
+    NotAModelError,
+    SignatureError,
+    shown,
+    warn,
+)
+
+# Ops whose result is Python data made of a tensor's content.
+_NEEDS_VALUES = ("item", "tensor_to_list")
 
 # Handles by tag: a node of the engine knows the tag of its Python object.
 _handles: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
@@ -51,6 +61,36 @@ def _class_of_op(op: str) -> type[Model]:
     return OperatorModel if name is None else getattr(models, name)
 
 
+def create_node(outputs: Iterable, named: dict, name: str | None, class_name: str = "Model"):
+    """The engine's node of a model made from expressions."""
+    bad = [o for o in (*outputs, *named.values()) if not isinstance(o, Connection)]
+    if bad:
+        raise SignatureError(f"create: requires connections, got {type(bad[0]).__name__}")
+    with Uses() as used:
+        wires = {text("create", key): as_argument(output, used) for key, output in named.items()}
+        given = [as_argument(output, used) for output in outputs]
+        return _core.ModelNode.create(given, wires, model_name(name), class_name)
+
+
+def define_unique_names(models: Iterable[Model]) -> dict[Model, str]:
+    """Names of models that stand side by side: as given, else after their classes."""
+    models = list(models)
+    taken = {model.name for model in models}
+    classes = [model.default_name for model in models if model.name is None]
+    count = {cls: itertools.count() for cls in classes}
+    names: dict[Model, str] = {}
+    for model in models:
+        cls = model.default_name
+        if model.name is not None:
+            names[model] = model.name
+        elif classes.count(cls) == 1 and cls not in taken:
+            names[model] = cls
+        else:
+            numbered = (f"{cls}_{i}" for i in count[cls])
+            names[model] = next(name for name in numbered if name not in taken)
+    return names
+
+
 class Model:
     """A model. It grows by `|=` (wired by name) and `+=` (chained to the last output).
 
@@ -63,8 +103,11 @@ class Model:
     """
 
     _node: Any = None
+    _formula_key: str | None = None
+    _outermost_only = False  # TrainModel: no submodel of others
 
-    def __init__(self, name: str | None = None):
+    def __init__(self, name: str | None = None, formula_key: str | None = None):
+        self._formula_key = None if formula_key is None else text("model: formula_key", formula_key)
         self._attach(_core.ModelNode(model_name(name), type(self).__name__))
 
     def _attach(self, node) -> None:
@@ -111,13 +154,13 @@ class Model:
         elif isinstance(other, Model):
             child, connections = other, {}
         else:
-            raise SignatureError(
+            raise NotAModelError(
                 f"extend: requires a model, or a model with connections, got {type(other).__name__}"
             )
-        used: list[Tensor] = []
-        arguments = {key: as_argument(value, used) for key, value in connections.items()}
-        self._node.extend(child._node, arguments, canonical)
-        mark_used(used)
+        refuse_as_child(child)
+        with Uses() as used:
+            arguments = {key: as_argument(value, used) for key, value in connections.items()}
+            self._node.extend(child._node, arguments, canonical)
         self._adopt(child)
         if request is not None:
             request.extended()
@@ -168,13 +211,7 @@ class Model:
         >>> ml.Model.create(out=2 * x + 1).output_keys
         ['out']
         """
-        bad = [o for o in (*outputs, *named.values()) if not isinstance(o, Connection)]
-        if bad:
-            raise SignatureError(f"create: requires connections, got {type(bad[0]).__name__}")
-        node = _core.ModelNode.create(
-            [o._wire for o in outputs], {k: o._wire for k, o in named.items()}, model_name(name)
-        )
-        return handle(node)
+        return handle(create_node(outputs, named, name))
 
     def _freeze(self) -> None:
         self._node.freeze()
@@ -193,8 +230,10 @@ class Model:
     @public
     def set_values(self, config: dict | None = None, /, initial: bool = False, **kwargs) -> None:
         """Gives inputs a value; `initial`: only where training starts."""
-        pairs = [(key, as_value(value)) for key, value in pairs_of(config, kwargs)]
-        self._node.set_values(pairs, initial)
+        with Uses() as used:
+            given = pairs_of(config, kwargs)
+            pairs = [(key, as_value(used.take(value))) for key, value in given]
+            self._node.set_values(pairs, truth("initial", initial))
 
     @public
     def set_differentiability(self, config: dict | None = None, /, **kwargs) -> None:
@@ -238,6 +277,39 @@ class Model:
             initial = float(initial is Constant.ONES)
         self._node.bind_state(key_of(input), key_of(output), as_value(initial))
 
+    @public
+    def add_constraint(
+        self,
+        fn: Callable[..., Any],
+        keys: str | Connection | Iterable[str | Connection],
+        type: Any = None,
+        dependencies: Iterable[Constraint] | None = None,
+    ) -> Constraint:
+        """Relates keys by a function, which runs whenever something about one of them is learnt.
+
+        Parameters
+        ----------
+        fn : takes an `EdgeView` for each key; returns True once it has nothing more to say (or a
+            pair that begins with it), False or None to be asked again
+        keys : of this model, in the order in which `fn` takes them
+        type : of `UpdateType`; accepted for the original's sake, `fn` runs after any change
+        dependencies : constraints of this model that must have said True before `fn` runs
+
+        Raises whatever `fn` raises; the call that made it run is then taken back. `fn` must not
+        change models.
+        """
+        if not callable(fn):
+            raise SignatureError(f"add_constraint: requires a function, got {shown(fn)}")
+        constraints.update_types(type)
+        given = [keys] if isinstance(keys, str | Connection) else list(keys)
+        after = list(dependencies or ())
+        bad = [d for d in after if not isinstance(d, Constraint) or d._model is not self]
+        if bad:
+            raise ArgumentError(
+                f"add_constraint: a dependency is no constraint of this model, got {shown(bad[0])}"
+            )
+        return constraints.add(self, fn, [key_of(key) for key in given], after)
+
     # --- wires ----------------------------------------------------------------------------------
     @public
     def __getitem__(self, key: str) -> Connection:
@@ -254,7 +326,7 @@ class Model:
         return known
 
     def __getattr__(self, name: str):
-        if name.startswith("_") or self._node is None:
+        if name.startswith(("_", "$")) or self._node is None:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         wire = self._node.find_connection(name)
         if wire is None:
@@ -376,6 +448,43 @@ class Model:
         return self._node.name or None
 
     @property
+    def default_name(self) -> str:
+        """What an unnamed submodel of this class is called after."""
+        return self._node.class_name
+
+    @property
+    def formula_key(self) -> str | None:
+        """The name of the function that a backend may have for the model as a whole."""
+        return self._formula_key
+
+    @property
+    def grad_formula(self) -> str:
+        if self.formula_key is None:
+            raise AttributeError(f"{self!r} has no formula key, and so no gradient formula")
+        return f"{self.formula_key}_grad"
+
+    @property
+    def factory_args(self) -> dict[str, Any]:
+        """The arguments that the constructor was called with."""
+        return {}
+
+    @property
+    def safe_shapes(self) -> dict[str, list]:
+        """Shapes that compile states for the keys of losses unless `safe_shapes=False`."""
+        return {}
+
+    @property
+    def jittable(self) -> bool:
+        """Whether nothing in it turns a tensor's content into Python values."""
+        stack = [self._node]
+        while stack:
+            node = stack.pop()
+            if node.op in _NEEDS_VALUES:
+                return False
+            stack += node.submodels
+        return True
+
+    @property
     def is_frozen(self) -> bool:
         return self._node.is_frozen
 
@@ -395,8 +504,14 @@ class Model:
         }
 
     @public
-    def get_models_in_topological_order(self) -> list[Model]:
-        return [self._adopt(handle(node)) for node in self._node.topological_submodels]
+    def get_models_in_topological_order(self, start: Model | None = None) -> list[Model]:
+        """Submodels, producers before their readers; from `start` on if it is given."""
+        models = [self._adopt(handle(node)) for node in self._node.topological_submodels]
+        if start is None:
+            return models
+        if start not in models:
+            raise ArgumentError(f"get_models_in_topological_order: {start!r} is no submodel")
+        return models[models.index(start) :]
 
     @public
     def get_unique_submodel_names(self) -> dict[Model, str]:

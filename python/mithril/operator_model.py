@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import _core
-from mithril._arguments import mark_used, model_name
-from mithril.connection import TBD, Connection, Tensor, as_value, key_spec
-from mithril.errors import ArgumentError, SignatureError
+from mithril._arguments import model_name
+from mithril._values import Uses, as_value, key_spec
+from mithril.connection import TBD, Connection
+from mithril.errors import SignatureError
 from mithril.model import Model
 
 
@@ -20,6 +21,7 @@ class OperatorModel(Model):
     _optional: tuple[str, ...] = ()
     _switches: dict[str, str] = {}  # optional wire -> the attribute that makes it
     _counts = False
+    _arguments: dict[str, Any] = {}
 
     def __init__(self, *args, **kwargs):
         raise SignatureError("OperatorModel: make one of its subclasses")
@@ -27,7 +29,6 @@ class OperatorModel(Model):
     def _make(self, name: str | None, values: dict[str, Any]) -> None:
         self._arguments = dict(values)  # what makes another one
         count = values.pop("n", None) if self._counts else None
-        used: list[Tensor] = []
         spec: dict[str, Any] = {
             "name": model_name(name),
             "attrs": {k: as_value(v) for k, v in values.items() if k in self._attrs},
@@ -39,13 +40,32 @@ class OperatorModel(Model):
         missing = [k for k, v in spec["attrs"].items() if v is TBD]
         if missing:
             raise SignatureError(f"{type(self).__name__}: requires {missing[0]!r}")
-        for key, value in values.items():
-            if key not in self._attrs:
-                self._place(spec, key, value, used)
-        self._attach(_core.ModelNode.leaf(self._op, spec))
-        mark_used(used)
+        with Uses() as used:
+            for key, value in values.items():
+                if key not in self._attrs:
+                    self._place(spec, key, value, used)
+            self._attach(_core.ModelNode.leaf(self._op, spec))
 
-    def _place(self, spec: dict, key: str, value: Any, used: list[Tensor]) -> None:
+    @property
+    def formula_key(self) -> str:
+        return self._op
+
+    @property
+    def factory_args(self) -> dict[str, Any]:
+        return {key: value for key, value in self._arguments.items() if value is not TBD}
+
+    @property
+    def safe_shapes(self) -> dict[str, list]:
+        if not self._arguments.get("safe_shapes"):
+            return {}
+        return {key: ["N", ("V", ...)] for key in ("input", "target")}
+
+    @property
+    def submodel(self) -> OperatorModel:
+        """The op itself: here, the model is the op."""
+        return self
+
+    def _place(self, spec: dict, key: str, value: Any, used: Uses) -> None:
         if value is TBD:
             if key in self._defaults:
                 spec["open"].append(key)
@@ -56,8 +76,4 @@ class OperatorModel(Model):
         elif isinstance(value, Connection):
             spec["keys"][key] = value._fields or key_spec()
         else:
-            if isinstance(value, Tensor):
-                if value._used:
-                    raise ArgumentError("tensor: one Tensor object may be used in one place only")
-                used.append(value)
-            spec["keys"][key] = key_spec(value=value)
+            spec["keys"][key] = key_spec(value=used.take(value))

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from mithril import _core, _cost
-from mithril._arguments import mark_used
 from mithril._core import public
+from mithril._values import Uses
 from mithril.connection import Connection, Tensor, as_argument
 from mithril.errors import (
     ArgumentError,
@@ -49,6 +49,7 @@ class TrainModel(Model):
     """
 
     _default_mode = "train"
+    _outermost_only = True
 
     def __init__(self, model: Model):
         if not isinstance(model, Model) or isinstance(model, TrainModel):
@@ -363,7 +364,7 @@ class _Chain:
     def __init__(self, owner: TrainModel):
         self._owner = owner
         self._made: list[Model] = []
-        self._used: list[Tensor] = []
+        self._used = Uses()
 
     def put(self, model: Model, connections: dict[str, Any]) -> Connection:
         """The one result of a model on these arguments."""
@@ -374,8 +375,8 @@ class _Chain:
 
     def take(self, *results: tuple[str | None, Connection]) -> None:
         """Takes in the connections and all that they need; named ones become outputs."""
-        self._owner._node.take([(key or "", wire._wire) for key, wire in results])
-        mark_used(self._used)
+        with self._used:
+            self._owner._node.take([(key or "", wire._wire) for key, wire in results])
         for model in self._made:
             self._owner._adopt(model)
 

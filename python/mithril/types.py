@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import enum
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril.errors import DTypeError, shown
@@ -176,6 +177,18 @@ epsilon_table: dict[builtins.int, dict[Constant, builtins.float]] = {
 }
 
 
+# What a constant is, wherever it stands for a tensor: its element type, and its shape (None: that
+# of the key).
+constant_type_table: dict[Constant, type] = dict.fromkeys(Constant, builtins.float)
+constant_shp_table: dict[Constant, list | None] = {
+    constant: None if constant in (Constant.ZEROS, Constant.ONES) else [] for constant in Constant
+}
+
+PhysicalShapeType = Mapping[Any, Sequence[Any]]  # what `compile(shapes=)` takes
+PhysicalConstantType = Mapping[Any, Any]  # what `compile(constant_keys=)` takes
+DataType = Dtype
+
+
 class _Singleton:
     """A value that stands for the absence of one; compared by identity."""
 
@@ -192,8 +205,16 @@ class _Singleton:
         return False
 
 
-TBD = _Singleton("TBD")  # a key exists, its value is not known yet
-NOT_GIVEN = _Singleton("NOT_GIVEN")  # the caller gave nothing
+class ToBeDetermined(_Singleton):
+    """The class of `TBD`."""
+
+
+class NullConnection(_Singleton):
+    """The class of `NOT_GIVEN`."""
+
+
+TBD = ToBeDetermined("TBD")  # a key exists, its value is not known yet
+NOT_GIVEN = NullConnection("NOT_GIVEN")  # the caller gave nothing
 MISSING = _Singleton("MISSING")  # an argument without default
 
 uint8 = Dtype.uint8

@@ -28,5 +28,5 @@ def test_what_is_returned_must_be_a_connection():
     def wrong(x):
         return 3
 
-    with pytest.raises(SignatureError, match="wrong must return a connection, got int"):
+    with pytest.raises(SignatureError, match="wrong must return connections, got int"):
         wrong(ml.IOKey("x"))

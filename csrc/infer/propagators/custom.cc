@@ -59,22 +59,28 @@ core::Status Relation::set_value(int term, const core::HostValue& value) {
 namespace {
 
 struct Custom {
-  RelationFn fn;
+  RelationFunction fn;
 };
 
 Outcome run_custom(Store& s, const Propagator& p) {
   Relation relation(s, p);
   core::Status status = s.extra<Custom>(p).fn(relation);
-  if (status.ok()) return s.failed() ? Outcome::kConflict : Outcome::kWait;
-  return s.conflict(status.take());
+  if (!status.ok()) return s.conflict(status.take());
+  if (s.failed()) return Outcome::kConflict;
+  return relation.finished() ? Outcome::kDone : Outcome::kWait;
 }
 
 }  // namespace
 
 void RuleBuilder::custom(std::initializer_list<Term> terms, RelationFn fn, int64_t data) {
+  custom(Terms(terms.begin(), terms.size()), RelationFunction(fn), data);
+}
+
+void RuleBuilder::custom(Terms terms, RelationFunction fn, int64_t data) {
   DimList args;
   for (const Term& term : terms) args.push_back(term.cell.index);
-  const uint32_t extra = store_->add_extra<const Custom>(std::make_shared<Custom>(Custom{fn}));
+  const uint32_t extra =
+      store_->add_extra<const Custom>(std::make_shared<Custom>(Custom{std::move(fn)}));
   store_->post(rule_.index, run_custom, args, false, data, extra);
 }
 

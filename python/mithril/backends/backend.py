@@ -15,6 +15,7 @@ from mithril.errors import DTypeError, SignatureError, UnsupportedError, suggest
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 from . import methods
+from ._recording import is_symbolic, record
 from .memory import memory_report, process_memory
 from .random import Stream, integers
 
@@ -397,7 +398,11 @@ class Backend(ABC):
         return self.__dict__.setdefault("_custom_functions", {})
 
     def register_function(self, name: str, function: Callable[..., Any]) -> None:
-        """Makes `function` known to `call_custom` (and to `ml.Lambda`) under a name."""
+        """Makes `function` known to `call_custom`, `PrimitiveModel` and `ml.Lambda` under a name.
+
+        `backward_<name>`, called as ``f(grad_output, inputs, outputs)``, gives the gradients of the
+        inputs on backends that do not differentiate by themselves.
+        """
         self._custom[name] = function
 
     def call_custom(self, name: str, *arguments: Any, **options: Any) -> Any:
@@ -438,7 +443,12 @@ class Backend(ABC):
         return sorted(own | self.op_names | set(_ALIASES) | set(methods.LAYERS))
 
     def _apply(self, op: str, *operands: Any, **attributes: Any) -> Any:
-        """One op on values: operands become arrays of this backend, of one dtype if they must."""
+        """One op on values: operands become arrays of this backend, of one dtype if they must.
+
+        On connections the op is recorded and not computed.
+        """
+        if any(map(is_symbolic, (*operands, *attributes.values()))):
+            return record(op, operands, attributes)
         # Lists of numbers are data where data are expected, and attributes (shapes, axes) else.
         operands = tuple(
             self.tensor(x) if _is_numbers(x) and (i == 0 or op in _PROMOTING) else self._operand(x)

@@ -44,6 +44,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.backends.profile import profiled
+from mithril.primitive import OpTable, uses_primitives
 
 from . import host
 
@@ -64,10 +65,11 @@ class _SourceLoader:
         return self.text
 
 
-def _globals(backend: Any, constants: Sequence[Any]) -> dict[str, Any]:
+def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any]:
     values = tuple(backend._constant(c) for c in constants)
+    table = profiled(backend) if _core.is_profiling() else backend.ops
     return {
-        "ops": profiled(backend) if _core.is_profiling() else backend.ops,
+        "ops": OpTable(backend) if uses_primitives(text) else table,
         "host": host,
         "C": values,
         "inf": math.inf,
@@ -100,7 +102,7 @@ def load_source(
     With `file_path` (a name that ends in ``.py``) the text is written there first and runs as that
     file, so that debuggers can step through it.
     """
-    bound = _globals(backend, constants)
+    bound = _globals(backend, text, constants)
     if file_path is None:
         name = f"mithril_emitted_{next(_serial)}.py"
         bound |= {"__name__": name, "__loader__": _SourceLoader(text)}

@@ -11,6 +11,8 @@ import numpy as np
 from mithril.errors import SignatureError, UnsupportedError
 from mithril.types import MISSING, TBD, Dtype
 
+from ._recording import is_symbolic, record
+
 MOST_PROGRAMS = 256  # that one backend keeps; the oldest one goes
 
 # Methods whose arguments are those of a layer: ints, pairs, "same".
@@ -41,6 +43,8 @@ def _entry(name: str) -> dict[str, Any] | None:
 
 
 def _call(backend: Any, entry: dict[str, Any], *operands: Any, **named: Any) -> Any:
+    if any(map(is_symbolic, (*operands, *named.values()))):
+        return record(entry["name"], operands, {_SYNONYMS.get(k, k): v for k, v in named.items()})
     arrays, attributes = _bind(backend, entry, operands, named)
     program = _program(backend, entry, arrays, attributes)
     values = [

@@ -13,6 +13,13 @@ _BY_HAND = {
     "LogicalModel": ("mithril.model", "Model"),
     "TrainModel": ("mithril.train_model", "TrainModel"),
     "PhysicalModel": ("mithril.physical", "PhysicalModel"),
+    "Operator": ("mithril.operator_model", "OperatorModel"),
+    "BaseKey": ("mithril.connection", "Connection"),
+    "IOHyperEdge": ("mithril.connection", "Edge"),
+    "PrimitiveModel": ("mithril.primitive", "PrimitiveModel"),
+    "CustomPrimitiveModel": ("mithril.primitive", "CustomPrimitiveModel"),
+    "Lambda": ("mithril.tracing", "Lambda"),
+    "define_unique_names": ("mithril.model", "define_unique_names"),
     "OperatorModel": ("mithril.operator_model", "OperatorModel"),
     "functional": ("mithril.functional", "functional"),
 } | {
@@ -28,6 +35,8 @@ _BY_HAND = {
     )
 }
 
+_MODULES = ("primitives", "train_model")
+
 
 def _families() -> dict[str, str]:
     try:
@@ -41,6 +50,8 @@ def __getattr__(name: str):
     if name in _BY_HAND:
         module, attribute = _BY_HAND[name]
         value = getattr(importlib.import_module(module), attribute)
+    elif name in _MODULES:
+        value = importlib.import_module(f"mithril.models.{name}")
     elif name.startswith("_"):
         raise AttributeError(f"module 'mithril.models' has no attribute {name!r}")
     else:

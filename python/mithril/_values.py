@@ -1,0 +1,121 @@
+"""What is said of keys, as the engine reads it: values, specs, `Tensor`s that are used once."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from typing import Any
+
+from mithril._tensor import (
+    MOST_NESTED,
+    Tensor,
+    array_literal,
+    as_literal,
+    kinds_of,
+    range_items,
+)
+from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.types import MISSING, TBD, Constant, as_dtype
+
+
+def key_spec(
+    name: str | None = None,
+    value: Any = TBD,
+    shape: Any = None,
+    type: Any = None,
+    differentiable: bool | None = None,
+) -> tuple:
+    """The tuple that the engine reads (csrc/bindings/model_arguments.h)."""
+    kinds = None if type is None else kinds_of(type)
+    if isinstance(value, Tensor):
+        merged = value._spec(name or "")
+        return (
+            merged[0],
+            merged[1],
+            False,
+            merged[3] if shape is None else shape,
+            merged[4] if kinds is None else kinds,
+            merged[5] if differentiable is None else differentiable,
+        )
+    given = MISSING if value is TBD else _constant_or_value(value)
+    if shape is not None and _is_number(given) and len(shape) == 0:
+        shape = None  # a number has the shape [] already
+    if differentiable is not None:
+        differentiable = truth("differentiable", differentiable)
+    return (name or "", given, False, shape, kinds, differentiable)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float)
+
+
+def _constant_or_value(value: Any) -> Any:
+    """A `Constant` stands for a number of the backend's precision: a scalar tensor."""
+    return as_literal(value) if isinstance(value, Constant) else as_value(value)
+
+
+class Uses:
+    """What a call takes for good if it succeeds, and gives back if it does not: `Tensor`s, which
+    are used once, and calls of models, which become connections."""
+
+    def __init__(self) -> None:
+        self._tensors: list[Tensor] = []
+        self._requests: list[Any] = []
+
+    def take(self, value: Any) -> Any:
+        """The value itself; a `Tensor` must be free."""
+        if isinstance(value, Tensor):
+            if value._used or any(other is value for other in self._tensors):
+                raise ArgumentError("tensor: one Tensor object may be used in one place only")
+            self._tensors.append(value)
+        return value
+
+    def convert(self, request: Any) -> list:
+        """The wires of a request (mithril._calls), made now if they were not."""
+        if request.made_wires is None:
+            request.make_wires(self)
+            self._requests.append(request)
+        return request.made_wires
+
+    def __enter__(self) -> Uses:
+        return self
+
+    def __exit__(self, error: Any, *rest: Any) -> None:
+        for tensor in self._tensors if error is None else ():
+            tensor._used = True
+        for request in reversed(self._requests) if error is not None else ():
+            request.withdraw()
+
+
+def truth(what: str, value: Any) -> bool:
+    """The bool that a number or bool is."""
+    try:
+        return bool(operator.index(value))
+    except Exception:
+        raise SignatureError(f"{what}: requires True or False, got {shown(value)}") from None
+
+
+def as_value(value: Any, depth: int = 0) -> Any:
+    """What the engine takes as a value: tensors as literals, constants as numbers."""
+    if isinstance(value, Tensor):
+        if value._literal is None:
+            raise ArgumentError("value: this Tensor has no value")
+        return value._literal
+    if isinstance(value, Constant):
+        return value.name
+    if isinstance(value, range):
+        return tuple(range_items(value))
+    if isinstance(value, builtins.type) or type(value).__name__.lower().endswith("dtype"):
+        return as_dtype(value)
+    if isinstance(value, (tuple, list)):
+        items = [as_value(item, deeper(depth)) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if hasattr(value, "__array__") and getattr(value, "ndim", 0) != 0:
+        return array_literal(value)
+    return value
+
+
+def deeper(depth: int) -> int:
+    if depth >= MOST_NESTED:
+        raise ArgumentError(f"value: nested more than {MOST_NESTED} levels deep")
+    return depth + 1

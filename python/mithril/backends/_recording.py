@@ -1,0 +1,42 @@
+"""Methods of backends on connections: the op is recorded, as `ml.Lambda` wants it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mithril.errors import TraceError
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether it is a connection, or a tuple or list with one in it."""
+    if isinstance(value, tuple | list):
+        return any(map(is_symbolic, value))
+    # Nobody has a connection before its module is there.
+    module = sys.modules.get("mithril.connection")
+    return module is not None and isinstance(value, module.Connection)
+
+
+def record(op: str, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """The op on connections."""
+    from mithril import _core
+    from mithril.connection import apply_op
+    from mithril.errors import KeyNotFound
+
+    try:
+        known = _core.find_op(_OPS.get(op, op))
+    except KeyNotFound:
+        raise TraceError(
+            f"{op}: is no op that a model can hold, so it cannot be recorded"
+        ) from None
+    return apply_op(known["name"], *operands, **attributes)
+
+
+# Functions of backends that are called otherwise than the ops.
+_OPS = {
+    "remainder": "mod",
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "bitwise_not": "logical_not",
+}

@@ -1,0 +1,159 @@
+"""Constraints of users: functions that relate the keys of a model while it is composed."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+from mithril._tensor import ANY_TENSOR, kinds_of
+from mithril._values import as_value
+from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.types import TBD
+
+_registered: dict[str, Callable[..., Any]] = {}
+
+
+class UpdateType(enum.Enum):
+    """What of a key may have changed."""
+
+    SHAPE = "shape"
+    TYPE = "type"
+    VALUE = "value"
+
+
+class Updates:
+    """What a constraint has changed. The engine follows changes by itself, so it may stay empty."""
+
+    def add(self, edge: Any, update_type: UpdateType | None = None) -> Updates:
+        return self
+
+    def __ior__(self, other: Updates) -> Updates:
+        return self
+
+
+class EdgeView:
+    """A key of a constraint, while its function runs: what is known, and setters that narrow it.
+
+    A setter that contradicts what is known raises, and the call that made the constraint run is
+    taken back.
+    """
+
+    __slots__ = ("_edge",)
+
+    def __init__(self, edge: Any):
+        self._edge = edge
+
+    @property
+    def type(self) -> str:
+        """What the key may carry, in words, such as "float tensor or int"."""
+        return self._edge.type
+
+    @property
+    def is_tensor(self) -> bool:
+        return not self._edge.kinds & ~ANY_TENSOR
+
+    @property
+    def is_scalar(self) -> bool:
+        return not self._edge.kinds & ANY_TENSOR
+
+    @property
+    def shape(self) -> list[int | None] | None:
+        """Sizes, None where one is not known; None while the number of axes is not known."""
+        return self._edge.shape
+
+    @property
+    def value(self) -> Any:
+        """The value of a key that carries no tensor, or TBD."""
+        found = self._edge._value
+        return found[0] if found else TBD
+
+    def set_type(self, type: Any) -> None:
+        self._edge._set_kinds(kinds_of(type))
+
+    def set_shape(self, shape: Any) -> None:
+        """Makes it a tensor of so many axes; None leaves a size open."""
+        self._edge.set_shape(shape)
+
+    def set_value(self, value: Any) -> None:
+        self._edge._set_value(as_value(value))
+
+    def tie(self, axis: int, other: EdgeView, other_axis: int) -> None:
+        """States that an axis has the size of an axis of another key."""
+        self._edge.tie(axis, other._edge, other_axis)
+
+
+class Constraint:
+    """A constraint of a model; others may name it as a dependency."""
+
+    def __init__(self, model: Any, number: int):
+        self._model = model
+        self._number = number
+
+    @property
+    def keys(self) -> list[str]:
+        return self._model._node.constraints[self._number][1]
+
+    def __repr__(self) -> str:
+        return f"<Constraint on {', '.join(self.keys)}>"
+
+
+def register(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """Gives a constraint function a name, under which saved models find it again.
+
+    >>> import mithril as ml
+    >>> @ml.constraints.register
+    ... def square(x):
+    ...     if x.shape and None not in x.shape:
+    ...         x.set_shape([x.shape[0], x.shape[0]])
+    ...         return True
+    >>> model = ml.Model()
+    >>> model |= ml.Relu()(input="x", output="y")
+    >>> _ = model.add_constraint(square, ["x"])
+    >>> ml.constraints.find("square") is square
+    True
+    """
+    if not callable(function):
+        raise SignatureError(f"register: requires a function, got {shown(function)}")
+    key = name if name is not None else function.__name__
+    if _registered.setdefault(key, function) is not function:
+        raise ArgumentError(f"register: another constraint is called {key!r}")
+    return function
+
+
+def find(name: str) -> Callable[..., Any] | None:
+    """The registered constraint of that name."""
+    return _registered.get(name)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The name under which it is registered, or ""."""
+    return next((name for name, known in _registered.items() if known is function), "")
+
+
+def add(
+    model: Any,
+    function: Callable[..., Any],
+    keys: list[Any],
+    dependencies: list[Constraint],
+) -> Constraint:
+    """What `Model.add_constraint` does once its arguments are checked."""
+
+    def relate(*edges: Any) -> Any:
+        return function(*(EdgeView(edge) for edge in edges))
+
+    after = [dependency._number for dependency in dependencies]
+    number = model._node.add_constraint(relate, keys, after, name_of(function))
+    return Constraint(model, number)
+
+
+def update_types(given: Any) -> list[UpdateType]:
+    """Checks what `type=` was given."""
+    types = [given] if isinstance(given, UpdateType) else list(given or ())
+    bad = [t for t in types if not isinstance(t, UpdateType)]
+    if bad:
+        raise SignatureError(f"add_constraint: type requires members of UpdateType, got {bad[0]!r}")
+    return types
+
+
+__all__ = ["Constraint", "EdgeView", "UpdateType", "Updates", "find", "register"]

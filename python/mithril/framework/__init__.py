@@ -1,0 +1,15 @@
+"""The original's import paths for the logical layer; everything here is defined elsewhere."""
+
+from mithril.connection import NOT_GIVEN, TBD, Connection, ConnectionType, IOKey, Tensor
+from mithril.model import ExtendInfo, Model
+
+__all__ = [
+    "NOT_GIVEN",
+    "TBD",
+    "Connection",
+    "ConnectionType",
+    "ExtendInfo",
+    "IOKey",
+    "Model",
+    "Tensor",
+]

@@ -1,0 +1,21 @@
+"""What the original's `mithril.framework.common` offers its users."""
+
+from mithril._conns import KeyType
+from mithril.connection import NOT_GIVEN, TBD, Tensor
+from mithril.connection import Edge as IOHyperEdge
+from mithril.constraints import Constraint, Updates, UpdateType
+from mithril.types import Constant, NullConnection, ToBeDetermined
+
+__all__ = [
+    "Constant",
+    "Constraint",
+    "IOHyperEdge",
+    "KeyType",
+    "NOT_GIVEN",
+    "NullConnection",
+    "TBD",
+    "Tensor",
+    "ToBeDetermined",
+    "UpdateType",
+    "Updates",
+]

@@ -1,0 +1,16 @@
+"""The original's import path for models that are one op; `mithril.models` has all of them."""
+
+from typing import Any
+
+from mithril.operator_model import OperatorModel
+from mithril.primitive import CustomPrimitiveModel, PrimitiveModel
+
+__all__ = ["CustomPrimitiveModel", "OperatorModel", "PrimitiveModel"]
+
+
+def __getattr__(name: str) -> Any:
+    from mithril import models
+
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(models, name)

@@ -1,0 +1,5 @@
+"""The original's import path for `TrainModel`."""
+
+from mithril.train_model import TrainModel
+
+__all__ = ["TrainModel"]

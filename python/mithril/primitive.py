@@ -1,0 +1,205 @@
+"""Primitives of users: ops with keys that they declare and functions that their backends have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mithril import _core
+from mithril._arguments import model_name, text
+from mithril._core import public
+from mithril._tensor import ANY_TENSOR
+from mithril.connection import NOT_GIVEN, Connection
+from mithril.errors import KeyNotFound, SignatureError, shown
+from mithril.model import ExtendInfo
+from mithril.operator_model import OperatorModel
+from mithril.types import MISSING
+
+_OUTPUT = "output"
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_USER_OP = re.compile(r"user\d+_(.+?)(?:_vjp(\d+))?")
+# (formula key, what is said of its keys) -> op.
+_ops: dict[tuple, str] = {}
+
+
+class PrimitiveModel(OperatorModel):
+    """A model that is one op of the user's: `formula_key` names a function of the backend.
+
+    Each keyword declares a key by an `IOKey` (without a name): its type, its shape, perhaps a
+    value. One of them must be `output`; the others are inputs, in their order. Sizes that are
+    called alike are equal. The function takes the inputs by position (values that are no tensors
+    by name) and returns the output; a backend that does not differentiate by itself also wants
+    `backward_<formula_key>(grad_output, inputs, outputs)`.
+
+    >>> import mithril as ml
+    >>> class Cube(ml.models.PrimitiveModel):
+    ...     def __init__(self, name=None):
+    ...         anything = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float])
+    ...         super().__init__("cube", name=name, input=anything, output=anything)
+    >>> backend = ml.NumpyBackend()
+    >>> backend.register_function("cube", lambda x: x * x * x)
+    >>> model = ml.Model()
+    >>> model |= Cube()(input="input", output="output")
+    >>> pm = ml.compile(model, backend, shapes={"input": [2]}, data_keys={"input"}, inference=True)
+    >>> pm.evaluate({}, {"input": [1.0, 2.0]})["output"].tolist()
+    [1.0, 8.0]
+    """
+
+    @public
+    def __init__(self, formula_key: str, *, name: str | None = None, **keys: Connection):
+        formula = _formula(formula_key)
+        if _OUTPUT not in keys:
+            raise KeyNotFound(f"{type(self).__name__}: a primitive declares the key 'output'")
+        bad = [k for k, v in keys.items() if not isinstance(v, Connection) or v._fields is None]
+        if bad:
+            raise SignatureError(
+                f"{type(self).__name__}: key {bad[0]!r} requires an IOKey that is in no model,"
+                f" got {shown(keys[bad[0]])}"
+            )
+        odd = [k for k in keys if not _KEY.fullmatch(k)]
+        if odd:
+            raise SignatureError(f"{type(self).__name__}: {shown(odd[0])} cannot name a key")
+        facts = {key: connection._fields for key, connection in keys.items()}
+        self._formula_key = formula
+        self._op = _declared(formula, facts)
+        self._arguments = {"formula_key": formula, **keys}
+        stated = {k: _fields(f) for k, f in facts.items() if _says_more(k, f)}
+        spec = {
+            "name": model_name(name),
+            "class_name": type(self).__name__,
+            "attrs": {},
+            "keys": stated,
+            "open": [],
+            "absent": [],
+            "count": None,
+        }
+        self._attach(_core.ModelNode.leaf(self._op, spec))
+
+    @property
+    def formula_key(self) -> str:
+        return self._formula_key or ""
+
+    @public
+    def connect(self, /, *args: Any, **connections: Any) -> ExtendInfo:
+        """What to wire the keys to; by position in the order of their declaration."""
+        order = [*self._node.connect_order, _OUTPUT]
+        if len(args) > len(order):
+            raise SignatureError(f"{self!r}: takes at most {len(order)} keys, got {len(args)}")
+        unknown = [key for key in connections if key not in order]
+        if unknown:
+            raise SignatureError(f"{self!r}: has no key {unknown[0]!r}, only {', '.join(order)}")
+        given = dict(zip(order, args, strict=False))
+        twice = given.keys() & connections.keys()
+        if twice:
+            raise SignatureError(f"{self!r}: {min(twice)!r} is given twice")
+        given |= connections
+        return ExtendInfo(self, {k: v for k, v in given.items() if v is not NOT_GIVEN})
+
+
+class CustomPrimitiveModel(PrimitiveModel):
+    """A primitive made in one call: `CustomPrimitiveModel("cube", input=…, output=…)`."""
+
+
+def _formula(key: Any) -> str:
+    name = text("primitive: formula_key", key)
+    if not _KEY.fullmatch(name) or len(name) > 200:
+        raise SignatureError(f"primitive: formula_key must be a Python name, got {shown(key)}")
+    return name
+
+
+def _fields(fields: tuple) -> tuple:
+    return ("", *fields[1:3], None, None, fields[5])  # shape and kinds are the op's
+
+
+def _says_more(key: str, fields: tuple) -> bool:
+    """Whether a key has a value or a differentiability, which are the model's and not the op's."""
+    return fields[1] is not MISSING or fields[5] is not None
+
+
+def _kinds(fields: tuple) -> int:
+    name, value, _, shape, kinds, differentiable = fields
+    if kinds is not None:
+        return kinds
+    if shape is not None or differentiable:
+        return ANY_TENSOR
+    return ANY_TENSOR if value is MISSING else sum(_core.kinds().values())
+
+
+def _declared(formula: str, facts: dict[str, tuple]) -> str:
+    """The op of a formula key with these keys; equal declarations share one."""
+    rows = [
+        (key, _kinds(f), None if f[3] is None else tuple(f[3]))
+        for key, f in facts.items()
+        if key != _OUTPUT
+    ]
+    output = facts[_OUTPUT]
+    result = (_OUTPUT, _kinds(output), None if output[3] is None else tuple(output[3]))
+    signature = (formula, tuple(rows), result)
+    found = _ops.get(signature)
+    if found is None:
+        found = f"user{len(_ops)}_{formula}"
+        _core.define_primitive(found, rows, result)
+        _ops[signature] = found
+    return found
+
+
+# --- functions of backends -----------------------------------------------------------------------
+
+_functions: dict[str, Callable[..., Any]] = {}  # of opaque Lambdas: every backend has them
+
+
+def _function(backend: Any, key: str) -> Callable[..., Any] | None:
+    found = backend._custom.get(key) or _functions.get(key)
+    if found is None and key.startswith("backward_"):
+        found = getattr(type(backend), key, None)
+        return None if found is None else getattr(backend, key)
+    if found is None and key in backend.op_names:
+        return getattr(backend.ops, key)
+    return found
+
+
+def op_names(backend: Any) -> list[str]:
+    """The user's ops that a backend has functions for."""
+    out = []
+    for (formula, rows, _), op in _ops.items():
+        if _function(backend, formula) is None:
+            continue
+        out.append(op)
+        if _function(backend, f"backward_{formula}") is not None:
+            out += [f"{op}_vjp{i}" for i in range(len(rows))]
+    return out
+
+
+class OpTable:
+    """The functions that emitted text calls: the backend's own, and those of the user's ops."""
+
+    def __init__(self, backend: Any):
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        match = _USER_OP.fullmatch(name)
+        if match is None:
+            return getattr(self._backend.ops, name)
+        formula, place = match.groups()
+        if place is None:
+            return _function(self._backend, formula)
+        return _vjp(_function(self._backend, f"backward_{formula}"), int(place))
+
+
+def _vjp(backward: Any, place: int) -> Callable[..., Any]:
+    def cotangent(grad_output: Any, output: Any, *inputs: Any, **named: Any) -> Any:
+        values = (*inputs, *named.values())
+        return backward(grad_output, values, (output,))[place]
+
+    return cotangent
+
+
+def uses_primitives(source: str) -> bool:
+    """Whether emitted text calls a user's op."""
+    return _ops_called.search(source) is not None
+
+
+_ops_called = re.compile(r"\bops\.user\d+_")
+
+__all__ = ["CustomPrimitiveModel", "PrimitiveModel"]

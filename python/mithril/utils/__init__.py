@@ -1,0 +1,1 @@
+"""Small tools that the original offers under this path."""

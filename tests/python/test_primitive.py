@@ -1,0 +1,134 @@
+"""Primitives of users: their keys, their shapes, and the functions that backends have for them."""
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril.errors import DTypeError, KeyNotFound, MithrilError, ShapeError, SignatureError
+
+ANY = [("Any", ...)]
+
+
+class Cube(ml.models.PrimitiveModel):
+    def __init__(self, name=None):
+        key = ml.IOKey(shape=ANY, type=ml.Tensor[float])
+        super().__init__("cube_of_tests", name=name, input=key, output=key)
+
+
+def outer_product(formula="outer_of_tests", **more):
+    return ml.models.CustomPrimitiveModel(
+        formula,
+        left=ml.IOKey(shape=["N"], type=ml.Tensor[float]),
+        right=ml.IOKey(shape=["M"], type=ml.Tensor[float]),
+        output=ml.IOKey(shape=["N", "M"], type=ml.Tensor[float]),
+        **more,
+    )
+
+
+def test_keys_and_shapes():
+    model = ml.Model()
+    model |= outer_product().connect("a", "b", "c")
+    assert model.input_keys == ["a", "b"]
+    model.set_shapes(c=[2, 3])
+    assert model.shapes["a"] == [2] and model.shapes["b"] == [3]
+    with pytest.raises(ShapeError):
+        model.set_shapes(a=[4])
+
+
+def test_it_is_a_model_like_others():
+    cube = Cube(name="c")
+    assert cube.is_frozen and cube.formula_key == "cube_of_tests" and cube.name == "c"
+    assert [w.key for w in cube.conns.cins] == ["input"]
+    assert [w.key for w in outer_product().conns.cins] == ["left"]
+    model = ml.Model()
+    model |= Cube()
+    model += Cube()
+    assert list(model.get_unique_submodel_names().values()) == ["Cube_0", "Cube_1"]
+
+
+def test_values_of_keys():
+    model = ml.models.CustomPrimitiveModel(
+        "power_of_tests",
+        input=ml.IOKey(shape=ANY, type=ml.Tensor[float]),
+        exponent=ml.IOKey(type=int, value=3),
+        output=ml.IOKey(shape=ANY, type=ml.Tensor[float]),
+    )
+    assert model._node.is_valued("exponent")
+    outer = ml.Model()
+    outer |= model(input="x", output="y")
+    assert outer.input_keys == ["x"]
+
+
+@pytest.mark.device
+def test_values_and_gradients_on_numpy():
+    backend = ml.NumpyBackend(dtype="float64")
+    backend.register_function("cube_of_tests", lambda x: x**3)
+    backend.register_function("backward_cube_of_tests", lambda g, i, o: (3 * i[0] ** 2 * g,))
+    model = ml.Model()
+    model |= Cube()(input="x", output="y")
+    pm = ml.compile(model, backend, shapes={"x": [3]}, trainable_keys={"x"})
+    x = np.array([1.0, -2.0, 0.5])
+    outputs, gradients = pm.evaluate({"x": x}, {}, output_gradients={"y": np.ones(3)})
+    np.testing.assert_array_equal(outputs["y"], x**3)
+    np.testing.assert_array_equal(gradients["x"], 3 * x**2)
+
+
+@pytest.mark.device
+def test_several_inputs_and_a_value():
+    backend = ml.NumpyBackend(dtype="float64")
+    backend.register_function("outer_of_tests", np.outer)
+    backend.register_function("backward_outer_of_tests", lambda g, i, o: (g @ i[1], i[0] @ g))
+    model = ml.Model()
+    model |= outer_product()(left="a", right="b", output="c")
+    pm = ml.compile(model, backend, shapes={"a": [2], "b": [3]}, trainable_keys={"a", "b"})
+    a, b, g = np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]), np.arange(6.0).reshape(2, 3)
+    outputs, gradients = pm.evaluate({"a": a, "b": b}, {}, output_gradients={"c": g})
+    np.testing.assert_allclose(outputs["c"], a[:, None] * b)
+    np.testing.assert_allclose(gradients["a"], g @ b)
+    np.testing.assert_allclose(gradients["b"], a @ g)
+
+
+@pytest.mark.device
+def test_a_function_that_the_backend_does_not_have():
+    model = ml.Model()
+    model |= outer_product("nobody_has_it")(left="a", right="b", output="c")
+    for backend in (ml.NumpyBackend(), ml.CpuBackend()):
+        with pytest.raises(NotImplementedError, match="nobody_has_it"):
+            pm = ml.compile(model, backend, shapes={"a": [2], "b": [3]}, inference=True)
+            pm.evaluate({}, {"a": np.ones(2), "b": np.ones(3)})
+
+
+KEY = ml.IOKey(shape=ANY, type=ml.Tensor[float])
+BAD = {
+    "no output": (lambda: ml.models.PrimitiveModel("f", input=KEY), KeyNotFound),
+    "no key": (lambda: ml.models.PrimitiveModel("f", input=3, output=KEY), SignatureError),
+    "a wire": (lambda: ml.models.PrimitiveModel("f", input=ml.Relu().input, output=KEY), TypeError),
+    "no name": (lambda: ml.models.PrimitiveModel("a b", output=KEY), SignatureError),
+    "no text": (lambda: ml.models.PrimitiveModel(3, output=KEY), SignatureError),
+    "nul": (lambda: ml.models.PrimitiveModel("a\0", output=KEY), SignatureError),
+    "long": (lambda: ml.models.PrimitiveModel("a" * 10**6, output=KEY), SignatureError),
+    "unicode key": (
+        lambda: ml.models.PrimitiveModel("f", output=KEY, 名=KEY),
+        SignatureError,
+    ),
+    "two variadics": (
+        lambda: ml.models.PrimitiveModel(
+            "f", output=ml.IOKey(shape=[("A", ...), ("B", ...)], type=ml.Tensor)
+        ),
+        ShapeError,
+    ),
+    "unknown key": (lambda: Cube().connect(nope="a"), SignatureError),
+    "twice": (lambda: Cube().connect("a", input="b"), SignatureError),
+    "too many": (lambda: Cube().connect("a", "b", "c"), SignatureError),
+    "value of another type": (
+        lambda: ml.models.PrimitiveModel("f", n=ml.IOKey(type=int, value=2.5), output=KEY),
+        DTypeError,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    call, error = BAD[name]
+    with pytest.raises(error) as caught:
+        call()
+    assert isinstance(caught.value, MithrilError)
