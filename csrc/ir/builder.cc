@@ -149,6 +149,11 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
   std::vector<ValueId> ids;
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool item = variadic && i + 1 >= op.inputs.size() && op.body != BodyKind::kHost;
+    // An index may be slices beside tensors: what is known rides on a host value.
+    const bool may_be_host = item && op.inputs.back().kinds.meets(infer::kHost);
+    if (may_be_host && !operands[i].value && operands[i].host) {
+      operands[i].value = call("buffer", std::vector<Operand>{Operand(*operands[i].host)});
+    }
     if (item && !operands[i].value) {
       return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
                         "{}: '{}' mixes wires and known values", op.name, op.inputs.back().name);

@@ -310,7 +310,7 @@ class Connection:
 
     @public
     def __getitem__(self, index: Any) -> Connection:
-        return _apply("index", self, _index(index))
+        return _apply("index", self, (None,) if index is None else _index(index))
 
     _request: Any = None  # of the result of a call that has not been used yet
     _sized_by: Connection | None = None  # of a shape: the tensor that it is of
@@ -449,8 +449,8 @@ def _operand(op: str, operand: Any, used: Uses) -> Any:
 
 def _index(index: Any) -> Any:
     """An index as an operand: slices with connections in them become ops."""
-    if isinstance(index, tuple):
-        return tuple(_index(item) for item in index)
+    if isinstance(index, tuple):  # a tuple in it is an array of integers
+        return tuple(item if isinstance(item, tuple) else _index(item) for item in index)
     if isinstance(index, slice):
         bounds = (index.start, index.stop, index.step)
         if any(isinstance(bound, Connection) for bound in bounds):
