@@ -118,7 +118,7 @@ class Tensor:
         """What its elements may be, in words."""
         kinds = self._kinds
         if kinds is None and self._literal is not None:
-            kinds = kinds_of(Tensor[_element_type(self._literal.dtype)])
+            kinds = _element_kinds((_element_type(self._literal.dtype),))
         return _core.kind_text(ANY_TENSOR if kinds is None else kinds)
 
     @property

@@ -15,7 +15,7 @@ from mithril._core import public
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._program import Key, Program, Settings, target_of
 from mithril._static_shapes import StaticShapes
-from mithril.connection import array_literal
+from mithril._tensor import array_literal
 from mithril.errors import (
     ArgumentError,
     EmptyModelWarning,

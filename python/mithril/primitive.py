@@ -60,12 +60,12 @@ class PrimitiveModel(OperatorModel):
         odd = [k for k in keys if not _KEY.fullmatch(k)]
         if odd:
             raise SignatureError(f"{type(self).__name__}: {shown(odd[0])} cannot name a key")
-        facts = {key: connection._fields for key, connection in keys.items()}
+        facts = {key: connection._fields or () for key, connection in keys.items()}
         self._formula_key = formula
         self._op = _declared(formula, facts)
         self._arguments = {"formula_key": formula, **keys}
         stated = {k: _fields(f) for k, f in facts.items() if _says_more(k, f)}
-        spec = {
+        spec: dict[str, Any] = {
             "name": model_name(name),
             "class_name": type(self).__name__,
             "attrs": {},
