@@ -29,6 +29,9 @@ infer::RelationFunction to_relation(const py::function& function, int count);
 /// MISSING for no value.
 model::KeySpec to_spec(py::handle object);
 
+/// clone, remove, replace … of ModelNode.
+void bind_editing(py::class_<model::Model>& cls);
+
 template <class T, class Convert>
 model::Config<T> to_config(const py::iterable& pairs, Convert convert) {
   model::Config<T> out;

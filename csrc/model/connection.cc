@@ -1,4 +1,6 @@
 // Handles to wires and to places in trees: what they stand for now, and what arguments are made of.
+#include <algorithm>
+
 #include "model/tree.h"
 
 namespace mithril::model {
@@ -8,13 +10,73 @@ using core::ErrorKind;
 
 // --- access -------------------------------------------------------------------------------------
 
-Access::At Access::at(const Model& model) {
-  At out{model.home_, model.node_};
-  while (out.home->forward) {
-    out.node += out.home->offsets.nodes;
-    out.home = out.home->forward;
+Home::~Home() {
+  std::shared_ptr<Home> next = std::move(forward);
+  while (next && next.use_count() == 1) {
+    std::shared_ptr<Home> after = std::move(next->forward);
+    next = std::move(after);
   }
+}
+
+uint32_t Cut::moved(const std::vector<uint32_t>& removed, uint32_t id) {
+  const auto at = std::lower_bound(removed.begin(), removed.end(), id);
+  if (at != removed.end() && *at == id) return kNone;
+  return id - static_cast<uint32_t>(at - removed.begin());
+}
+
+std::vector<uint32_t> Cut::join(const std::vector<uint32_t>& first,
+                                const std::vector<uint32_t>& second, size_t size) {
+  std::vector<uint32_t> out;
+  uint32_t passed = 0;  // of `first`
+  const auto pass_to = [&](uint32_t id) {
+    while (passed < first.size() && first[passed] <= id + passed) out.push_back(first[passed++]);
+  };
+  for (const uint32_t id : second) {
+    pass_to(id);
+    if (id + passed >= size) return out;
+    out.push_back(id + passed);
+  }
+  out.insert(out.end(), first.begin() + passed, first.end());
   return out;
+}
+
+namespace {
+
+// Brings a handle up to date.
+void follow(std::shared_ptr<Home>& home, uint32_t& id, uint32_t Offsets::*offset,
+            std::vector<uint32_t> Cut::*removed) {
+  while (home->forward) {
+    if (id != kNone) {
+      id = home->cut ? Cut::moved((*home->cut).*removed, id) : id + home->offsets.*offset;
+    }
+    std::shared_ptr<Home> next = home->forward;
+    home = std::move(next);
+  }
+}
+
+[[noreturn]] void raise_removed(std::string_view what) {
+  core::Error error = core::fail(ErrorKind::kKey, Code::kForeign,
+                                 "this {} is no more: an edit removed it from its model", what);
+  error.hint = "look it up again: model[\"path\"] or model.get_submodel(\"path\")";
+  raise(std::move(error));
+}
+
+}  // namespace
+
+bool Access::is_removed(const Model& model) {
+  follow(model.home_, model.node_, &Offsets::nodes, &Cut::nodes);
+  return model.node_ == kNone;
+}
+
+bool Access::is_removed(const WireState& state) {
+  if (state.type != WireState::Type::kAttached) return false;
+  follow(state.home, state.conn, &Offsets::conns, &Cut::conns);
+  return state.conn == kNone;
+}
+
+Access::At Access::at(const Model& model) {
+  if (is_removed(model)) raise_removed("submodel");
+  return {model.home_, model.node_};
 }
 
 Connection Access::connection(std::shared_ptr<Home> home, ConnId conn) {
@@ -26,13 +88,8 @@ Connection Access::connection(std::shared_ptr<Home> home, ConnId conn) {
 }
 
 std::pair<std::shared_ptr<Home>, ConnId> Access::locate(const WireState& state) {
-  std::shared_ptr<Home> home = state.home;
-  ConnId conn = state.conn;
-  while (home->forward) {
-    conn += home->offsets.conns;
-    home = home->forward;
-  }
-  return {home, home->arena->surviving(conn)};
+  if (is_removed(state)) raise_removed("wire");
+  return {state.home, state.home->arena->surviving(state.conn)};
 }
 
 ConnId resolve(const Access::At& at, const KeyRef& key, const Location& where) {
@@ -94,6 +151,7 @@ Connection Connection::key(KeySpec spec, Location location) {
 }
 
 bool Connection::attached() const { return state_->type == WireState::Type::kAttached; }
+bool Connection::is_removed() const { return Access::is_removed(*state_); }
 bool Connection::pending() const { return state_->type == WireState::Type::kPending; }
 
 std::string Connection::key() const {
@@ -131,7 +189,7 @@ void Connection::set_spec(KeySpec spec) {
 
 bool Connection::same_wire(const Connection& other) const {
   if (state_ == other.state_) return true;
-  if (!attached() || !other.attached()) return false;
+  if (!attached() || !other.attached() || is_removed() || other.is_removed()) return false;
   const auto [home, conn] = Access::locate(*state_);
   const auto [other_home, other_conn] = Access::locate(*other.state_);
   if (home != other_home) return false;

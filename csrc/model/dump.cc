@@ -62,9 +62,10 @@ std::string Arena::dump() const {
   out += fmt::format("facts {} scopes {} log {} played {}\n", facts.size(), scopes.size(),
                      log.size(), played);
   for (const Entry& e : log) {
-    out += fmt::format("entry {} {} {} {}\n", static_cast<int>(e.type), e.id, id_text(e.other),
-                       e.fact);
+    out += fmt::format("entry {} {} {} {} at {}\n", static_cast<int>(e.type), e.id,
+                       id_text(e.other), e.fact, id_text(e.conn));
   }
+  out += fmt::format("statements {}\n", statements.size());
   if (solver) out += solver->dump();
   return out;
 }

@@ -27,8 +27,10 @@ const infer::Rule kStateRule = [](infer::RuleBuilder& rule) {
 };
 }  // namespace
 
-void Arena::state_kinds(ConnId conn, KindSet kinds, uint32_t fact) {
+void Arena::state_kinds(ConnId conn, KindSet kinds, uint32_t fact, bool implied) {
   Entry entry = entry_of(Entry::Type::kKinds, root(conns[conn].edge), fact);
+  entry.conn = conn;
+  entry.implied = implied;
   entry.kinds = kinds;
   log.push_back(std::move(entry));
 }
@@ -50,9 +52,12 @@ void check_template(const ShapeTemplate& shape, std::string_view key, const Loca
   }
 }
 
-void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact) {
+void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact,
+                        bool implied) {
   check_template(shape, key(conn), {});
   Entry entry = entry_of(Entry::Type::kShape, root(conns[conn].edge), fact);
+  entry.conn = conn;
+  entry.implied = implied;
   entry.other = scope;
   entry.shape = std::make_shared<const ShapeTemplate>(shape);
   log.push_back(std::move(entry));
@@ -61,7 +66,10 @@ void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope,
 void Arena::state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
   const EdgeId at = root(conns[conn].edge);
   if (edges[at].value) {
-    if (*edges[at].value == value && edges[at].initial == initial) return;
+    if (*edges[at].value == value && edges[at].initial == initial) {
+      log_value(conn, value, initial, fact);  // stands when the first one is taken back
+      return;
+    }
     raise(core::fail(ErrorKind::kValue, Code::kValueConflict,
                      "'{}' has the value {} already and cannot be set to {}", key(conn),
                      to_string(*edges[at].value), to_string(value)));
@@ -69,19 +77,26 @@ void Arena::state_value(ConnId conn, const HostValue& value, bool initial, uint3
   Edge& edge = edit_edge(at);
   edge.value = value;
   edge.initial = initial;
+  log_value(conn, value, initial, fact);
+}
+
+void Arena::log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
+  auto shared = std::make_shared<const HostValue>(value);
   if (!initial) {
-    Entry entry = entry_of(Entry::Type::kValue, at, fact);
-    entry.value = std::make_shared<const HostValue>(value);
+    Entry entry = entry_of(Entry::Type::kValue, root(conns[conn].edge), fact);
+    entry.conn = conn;
+    entry.value = std::move(shared);
     log.push_back(std::move(entry));
     return;
   }
-  state_kinds(conn, kinds_of_initial(value), fact);
+  statements.push_back({conn, fact, std::nullopt, std::move(shared)});
+  state_kinds(conn, kinds_of_initial(value), fact, true);
   if (!value.is_tensor()) return;
   ShapeTemplate shape;
   for (const int64_t size : value.as_tensor()->shape) {
     shape.push_back(infer::TemplateItem::of(size));
   }
-  state_shape(conn, shape, new_scope(), fact);
+  state_shape(conn, shape, new_scope(), fact, true);
 }
 
 void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact) {
@@ -97,7 +112,8 @@ void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact
                      "'{}' has a fixed value and cannot be differentiable", key(conn)));
   }
   edit_edge(at).differentiable = differentiable;
-  if (differentiable) state_kinds(conn, infer::kFloating, fact);
+  statements.push_back({conn, fact, differentiable, nullptr});
+  if (differentiable) state_kinds(conn, infer::kFloating, fact, true);
 }
 
 void Arena::state_rule(NodeId leaf, uint32_t fact) {

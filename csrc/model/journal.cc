@@ -38,6 +38,7 @@ void Arena::start() {
   start_facts_ = facts.size();
   start_scopes_ = scopes.size();
   start_log_ = log.size();
+  start_statements_ = statements.size();
   start_played_ = played;
   had_solver_ = solver != nullptr;
 }
@@ -61,6 +62,7 @@ void Arena::undo_to_start() {
   facts.resize(start_facts_);
   scopes.resize(start_scopes_);
   log.resize(start_log_);
+  statements.resize(start_statements_);
   played = start_played_;
   if (had_solver_) return;
   solver.reset();

@@ -27,12 +27,12 @@ void apply(const Access::At& at, const Location& where, const std::function<void
   raise(core::fail(kind, code, "{}", message), where);
 }
 
-// The outermost model's wire of a key, which must be one of its inputs to take a value.
-ConnId outermost_input(const Access::At& at, ConnId conn, const Location& where) {
+// A key takes a value only if it is an input of the outermost model.
+void check_outermost_input(const Access::At& at, ConnId conn, const Location& where) {
   const Arena& arena = at.arena();
   const NodeId top = arena.outermost(arena.conn(conn).node);
   const ConnId wire = arena.visible(conn, top);
-  if (wire != kNone && arena.kind(wire) == KeyKind::kInput) return wire;
+  if (wire != kNone && arena.kind(wire) == KeyKind::kInput) return;
   refuse(ErrorKind::kValue, Code::kValueArgument,
          fmt::format("a value can be set for inputs of the outermost model only, and '{}' is none",
                      arena.key(conn)),
@@ -75,8 +75,8 @@ void Model::set_values(const Config<HostValue>& config, bool initial, Location w
     const uint32_t fact = at.arena().new_fact(where, "set_values");
     for (const auto& [key, value] : config) {
       const ConnId conn = resolve_anywhere(at, key, where);
-      const ConnId wire = outermost_input(at, conn, where);
-      at.arena().state_value(wire, value, initial, fact);
+      check_outermost_input(at, conn, where);
+      at.arena().state_value(conn, value, initial, fact);
       if (!initial) drop_cins(at.arena(), conn);
     }
   });
@@ -364,6 +364,7 @@ void Model::bind_state(const KeyRef& input, const KeyRef& output, std::optional<
     arena.state_differentiable(in, false, fact);
     Entry entry;
     entry.type = Entry::Type::kSame;
+    entry.conn = in;
     entry.id = arena.root(arena.conn(in).edge);
     entry.other = arena.root(arena.conn(out).edge);
     entry.fact = fact;

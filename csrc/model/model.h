@@ -56,6 +56,8 @@ class Connection {
   static Connection key(KeySpec spec, Location location = {});
 
   bool attached() const;
+  /// Whether an edit took its wire away; what else is asked of it then throws kForeign.
+  bool is_removed() const;
   bool pending() const;
   /// The name in its model ("h", "$3"), the name it will get, or "" .
   std::string key() const;
@@ -137,6 +139,11 @@ struct Constraint {
   std::vector<uint32_t> after;  // numbers of constraints of the same model that finish first
   infer::RelationFunction relate;
 };
+
+/// What can be said of a wire, as bits: what `clear` takes back.
+using Facets = uint8_t;
+inline constexpr Facets kValueFacet = 1, kShapeFacet = 2, kTypeFacet = 4,
+                        kDifferentiabilityFacet = 8, kAllFacets = 15;
 
 /// `|=` and `+=`.
 enum class Chain : uint8_t { kPlain, kCanonical };
@@ -248,6 +255,37 @@ class Model {
   Connection cin() const;  // throws kCanonical unless there is exactly one
   Connection cout() const;
 
+  // --- editing: O(size of the outermost model), its handles stay valid (edit.cc) ----------------
+  // What was said of a wire lives as long as the wire; what was said of a key of a submodel goes
+  // with the submodel. Facts are solved anew, at once where they might clash, else when asked for.
+  /// A model of its own with the structure, names and facts of this one, as frozen as it is.
+  Model clone(std::optional<std::string> name = std::nullopt) const;
+  /// Takes back `freeze`, of an outermost model of submodels.
+  void unfreeze(Location where = {});
+  /// Takes out models below this one. What read their outputs reads inputs of the model instead;
+  /// wires that nothing is connected to any more are gone.
+  void remove(const std::vector<Model>& submodels, Location where = {});
+  /// Puts `replacement` in the place of a model below this one. Keys take the wires of the keys of
+  /// the same name, or of the one that `keys` (old, new) says; "" leaves a wire out. What is left
+  /// of canonical inputs and outputs, one on each side, belongs together.
+  void replace(const Model& submodel, const Model& replacement,
+               const std::vector<std::pair<std::string, std::string>>& keys = {},
+               Location where = {});
+  /// A new model of copies of the submodels that compute `outputs` from `inputs` (new name, wire).
+  Model extract(const std::vector<std::pair<std::string, KeyRef>>& inputs,
+                const std::vector<std::pair<std::string, KeyRef>>& outputs, std::string name = {},
+                Location where = {}) const;
+  /// Takes back what was said of wires, at whatever level: by setters, keys or constructors.
+  void clear(const std::vector<KeyRef>& keys, Facets facets = kAllFacets, Location where = {});
+  /// Says something else of a wire instead: takes back what `spec` speaks of, then says that.
+  void change(const KeyRef& key, const KeySpec& spec, Location where = {});
+  /// Whether an edit took it away; what else is asked of it then throws kForeign.
+  bool is_removed() const;
+  /// The model at a dotted path of submodel names; throws kKeyUnknown with a suggestion.
+  Model submodel(std::string_view path) const;
+  /// The wire at a path: "h", or "block.linear.weight".
+  Connection connection_at(std::string_view path) const;
+
   // --- what is known of a wire (a key of this model, or any connection of the tree) -------------
   KindSet kinds(const KeyRef& key) const;
   bool is_valued(const KeyRef& key) const;                  // given by the user, at whatever level
@@ -313,8 +351,9 @@ class Model {
   friend struct Access;
   friend class Connection;
   Model(std::shared_ptr<Home> home, uint32_t node) : home_(std::move(home)), node_(node) {}
-  std::shared_ptr<Home> home_;
-  uint32_t node_ = 0;  // as of when the handle was made; Home knows offsets
+  // Brought up to date when the handle is used: the tree may have moved into another one.
+  mutable std::shared_ptr<Home> home_;
+  mutable uint32_t node_ = 0;
 };
 
 }  // namespace mithril::model

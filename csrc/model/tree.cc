@@ -83,6 +83,7 @@ ConnId Arena::find(NodeId id, std::string_view key) const {
   if (const uint32_t number = number_of(key); number != 0) {
     if (number > n.numbered.size()) return kNone;
     const ConnId c = n.numbered[number - 1];
+    if (c == kNone) return kNone;
     const bool stands = conns[c].merged == kNone && conns[c].name.empty();
     return stands ? c : kNone;
   }
@@ -319,7 +320,10 @@ void Arena::remove_cout(ConnId conn) {
 }
 
 void Arena::expose(ConnId conn) {
-  if (conns[conn].exposed) return;
+  if (conns[conn].exposed) {
+    if (conns[conn].by_freeze) edit(conn).by_freeze = false;
+    return;
+  }
   Conn& c = edit(conn);
   c.exposed = true;
   nodes[c.node].outputs.push_back(conn);
@@ -341,8 +345,13 @@ void Arena::freeze(NodeId id) {
   save_node(id);
   nodes[id].frozen = true;
   std::vector<ConnId> couts;
-  for (const auto& [sequence, c] : nodes[id].couts) couts.push_back(c);
-  for (const ConnId c : couts) expose(c);
+  for (const auto& [sequence, c] : nodes[id].couts) {
+    if (!conns[c].exposed) couts.push_back(c);
+  }
+  for (const ConnId c : couts) {
+    expose(c);
+    edit(c).by_freeze = true;
+  }
 }
 
 uint32_t Arena::new_fact(Location where, std::string text) {
@@ -402,7 +411,7 @@ void shift(uint32_t& id, uint32_t offset) {
   if (id != kNone) id += offset;
 }
 void shift_all(std::vector<uint32_t>& ids, uint32_t offset) {
-  for (uint32_t& id : ids) id += offset;
+  for (uint32_t& id : ids) shift(id, offset);
 }
 }  // namespace
 
@@ -456,6 +465,12 @@ Offsets Arena::append(const Arena& other) {
     if (e.type == Entry::Type::kShape) shift(e.other, scope_offset);
     if (e.type == Entry::Type::kUnify || e.type == Entry::Type::kSame) shift(e.other, at.edges);
     e.fact += fact_offset;
+    shift(e.conn, at.conns);
+  }
+  for (const Statement& from : other.statements) {
+    Statement& statement = statements.emplace_back(from);
+    statement.conn += at.conns;
+    statement.fact += fact_offset;
   }
   return at;
 }

@@ -54,6 +54,7 @@ struct Conn {
   uint32_t consumers = 0;  // keys of submodels that read it
   bool exposed = false;
   bool latent = false;                 // an input that was valued before, or bound to state
+  bool by_freeze = false;              // exposed because its model froze
   uint32_t cin = kNone, cout = kNone;  // place in the ordered sets of its node
   uint32_t stamp = 0;
 
@@ -106,7 +107,7 @@ struct Node {
   std::vector<ConnId> outputs;  // exposed ones, in the order of exposure
   ConnSet cins, couts;
   uint32_t next_sequence = 0;
-  std::vector<ConnId> numbered;                         // `$n` is at n - 1
+  std::vector<ConnId> numbered;                         // `$n` is at n - 1; kNone: removed
   std::unordered_map<std::string, ConnId> names;        // not of leaves: they are few
   std::unordered_map<std::string, NodeId> child_names;  // explicit ones
   std::vector<State> states;
@@ -130,9 +131,20 @@ struct Entry {
   uint32_t other = kNone;  // second edge of kUnify and kSame (equal but for the value); scope;
                            // number of a constraint
   uint32_t fact = kNone;
+  ConnId conn = kNone;   // where it was said: edges come and go with what is connected
+  bool implied = false;  // follows from a statement of the same fact
   KindSet kinds;
   std::shared_ptr<const ShapeTemplate> shape;
   std::shared_ptr<const HostValue> value;
+};
+
+/// What was said of a wire and is no fact for inference: that it is differentiable, or where its
+/// training starts.
+struct Statement {
+  ConnId conn = kNone;
+  uint32_t fact = kNone;
+  std::optional<bool> differentiable;
+  std::shared_ptr<const HostValue> initial;
 };
 
 /// Where arrays of an appended arena begin.
@@ -149,6 +161,7 @@ class Arena {
   std::vector<Fact> facts;
   std::vector<infer::ScopeId> scopes;  // invalid until played
   std::vector<Entry> log;
+  std::vector<Statement> statements;
   size_t played = 0;  // entries that the solver has seen
   std::unique_ptr<infer::Solver> solver;
 
@@ -201,9 +214,11 @@ class Arena {
   EdgeId unite(EdgeId a, EdgeId b, std::string_view what);
 
   // --- facts: checked against each other, logged ------------------------------------------------
-  void state_kinds(ConnId conn, KindSet kinds, uint32_t fact);
-  void state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact);
+  void state_kinds(ConnId conn, KindSet kinds, uint32_t fact, bool implied = false);
+  void state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact,
+                   bool implied = false);
   void state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
+  void log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
   void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
   void state_rule(NodeId leaf, uint32_t fact);
 
@@ -265,7 +280,7 @@ class Arena {
   std::vector<Edge> saved_edges_;
   std::vector<Node> saved_nodes_;
   size_t start_nodes_ = 0, start_conns_ = 0, start_edges_ = 0, start_facts_ = 0, start_scopes_ = 0,
-         start_log_ = 0, start_played_ = 0;
+         start_log_ = 0, start_statements_ = 0, start_played_ = 0;
   bool had_solver_ = false;
   std::vector<EdgeId> relabelled_;  // cells that must get their new name
   std::optional<infer::Mark> mark_;
@@ -297,11 +312,30 @@ class Reading {
   Arena& arena_;
 };
 
-/// Where a tree is now: its own arena, or a place in another's.
+/// Ids that an edit took out; those above them moved down.
+struct Cut {
+  std::vector<uint32_t> nodes, conns;  // ascending
+  size_t node_count = 0, conn_count = 0;
+
+  /// The id after the edit; kNone for a removed one.
+  static uint32_t moved(const std::vector<uint32_t>& removed, uint32_t id);
+  /// One edit after another as one, of a tree that had `size` ids before the first.
+  static std::vector<uint32_t> join(const std::vector<uint32_t>& first,
+                                    const std::vector<uint32_t>& second, size_t size);
+};
+
+/// Where a tree is now: its own arena, or a place in another's, or what an edit made of it.
 struct Home {
   std::unique_ptr<Arena> arena;
   std::shared_ptr<Home> forward;
-  Offsets offsets;  // in `forward`
+  Offsets offsets;             // in `forward`
+  std::unique_ptr<Cut> cut;    // instead of offsets: `forward` is this tree after an edit
+  std::weak_ptr<Home> before;  // the tree before the last edit
+
+  Home() = default;
+  ~Home();  // a long chain dies without recursion
+  Home(const Home&) = delete;
+  Home& operator=(const Home&) = delete;
 };
 
 /// A functional call that no model has taken in yet.
@@ -327,8 +361,9 @@ struct WireState {
   Location where;
   std::shared_ptr<PendingCall> call;  // kPending
   size_t result = 0;
-  std::shared_ptr<Home> home;  // kAttached
-  ConnId conn = kNone;         // as of when it was attached
+  // kAttached; brought up to date when it is asked for. kNone: removed.
+  mutable std::shared_ptr<Home> home;
+  mutable ConnId conn = kNone;
 };
 
 /// Handles to ids: the only way through.
@@ -339,7 +374,9 @@ struct Access {
     Arena& arena() const { return *home->arena; }
     Node& get() const { return home->arena->node(node); }
   };
-  static At at(const Model& model);
+  static At at(const Model& model);  // throws for a model that was removed
+  static bool is_removed(const Model& model);
+  static bool is_removed(const WireState& state);
   static Model model(std::shared_ptr<Home> home, NodeId node) {
     return Model(std::move(home), node);
   }
@@ -348,7 +385,7 @@ struct Access {
     return Connection(std::move(state));
   }
   static const std::shared_ptr<WireState>& state(const Connection& c) { return c.state_; }
-  /// Home and conn of an attached connection, merges followed.
+  /// Home and conn of an attached connection, merges followed. Throws for a removed one.
   static std::pair<std::shared_ptr<Home>, ConnId> locate(const WireState& state);
 };
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
+from mithril._editing import unused, with_shared
 from mithril._values import Uses, key_spec
 from mithril.connection import NOT_GIVEN, Connection, as_argument
 from mithril.errors import ArgumentError, FrozenModelError, NotAModelError
@@ -91,7 +92,9 @@ class _Request:
 
     def make_wires(self, used: Uses) -> None:
         """Takes the child for functional use."""
-        arguments = {key: as_argument(value, used) for key, value in self.connections.items()}
+        self.child = unused(self.child)
+        connections = self._all_connections()
+        arguments = {key: as_argument(value, used) for key, value in connections.items()}
         self.made_wires = _core.ModelNode.call(self.child._node, arguments)
 
     def withdraw(self) -> None:
@@ -105,8 +108,12 @@ class _Request:
                 "this call has been used as a connection already",
                 hint="extend with what is made of it, or use .connect(...)",
             )
-        return self.child, self.connections
+        return self.child, self._all_connections()
 
-    def extended(self) -> None:
+    def _all_connections(self) -> dict[str, Any]:
+        return with_shared(self.child, self.connections)
+
+    def extended(self, child: Model) -> None:
+        self.child = child  # a copy, where the one that was called is in use elsewhere
         node = self.child._node
         self.made_wires = [node.connection(key) for key in node.output_keys]

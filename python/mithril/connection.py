@@ -144,7 +144,7 @@ class Connection:
         self._fields = tuple(fields)
 
     def __repr__(self) -> str:
-        name = self._wire.key_name
+        name = "" if self._wire.is_removed else self._wire.key_name
         return f"<{type(self).__name__} {name!r}>" if name else f"<{type(self).__name__}>"
 
     def __eq__(self, other: object) -> bool:

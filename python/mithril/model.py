@@ -12,6 +12,7 @@ from mithril._arguments import key_of, model_name, pairs_of, shape_item, text
 from mithril._calls import Call, Calls, ExtendInfo, refuse_as_child
 from mithril._conns import Connections
 from mithril._core import public
+from mithril._editing import Editing, unused, with_shared
 from mithril._tensor import kinds_of
 from mithril._values import Uses, as_value, truth
 from mithril.connection import (
@@ -50,6 +51,11 @@ def handle(node) -> Model:
     model = cls.__new__(cls)
     model._attach(node)
     return model
+
+
+def known_handle(node) -> Model | None:
+    """The Python object of a node if there is one."""
+    return _handles.get(node.tag)
 
 
 def _class_of_op(op: str) -> type[Model]:
@@ -91,7 +97,7 @@ def define_unique_names(models: Iterable[Model]) -> dict[Model, str]:
     return names
 
 
-class Model:
+class Model(Editing):
     """A model. It grows by `|=` (wired by name) and `+=` (chained to the last output).
 
     >>> import mithril as ml
@@ -158,12 +164,15 @@ class Model:
                 f"extend: requires a model, or a model with connections, got {type(other).__name__}"
             )
         refuse_as_child(child)
+        if request is None:
+            connections = with_shared(child, connections)
+        child = unused(child, self)
         with Uses() as used:
             arguments = {key: as_argument(value, used) for key, value in connections.items()}
             self._node.extend(child._node, arguments, canonical)
         self._adopt(child)
         if request is not None:
-            request.extended()
+            request.extended(child)
         self._warn_of_hidden(connections.values())
         return self
 
@@ -313,10 +322,10 @@ class Model:
     # --- wires ----------------------------------------------------------------------------------
     @public
     def __getitem__(self, key: str) -> Connection:
-        """The wire of that name ("h", "$3")."""
+        """The wire of that name ("h", "$3"), or at that path ("encoder.linear_1.weight")."""
         if not isinstance(key, str):
             raise SignatureError(f"model[...]: requires the name of a wire, got {shown(key)}")
-        return self._wire_object(key, self._node.connection(text("model[...]", key)))
+        return self._wire_object(key, self._node.connection_at(text("model[...]", key)))
 
     def _wire_object(self, key: str, wire: Any) -> Connection:
         """The object that earlier look-ups of the wire returned."""
@@ -546,7 +555,8 @@ class Model:
         return partial(compile_model, self)
 
     def __repr__(self) -> str:
-        name = self._node.name if self._node is not None else ""
+        known = self._node is not None and not self._node.is_removed
+        name = self._node.name if known else ""
         return f"{type(self).__name__}({name!r})" if name else f"{type(self).__name__}()"
 
     def __dir__(self):

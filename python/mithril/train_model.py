@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from mithril import _core, _cost
 from mithril._core import public
+from mithril._editing import unused
 from mithril._values import Uses
 from mithril.connection import Connection, Tensor, as_argument
 from mithril.errors import (
@@ -58,6 +59,7 @@ class TrainModel(Model):
         if taken:
             raise WireNameError(f"TrainModel: the key '{min(taken)}' is reserved")
         super().__init__()
+        model = unused(model)
         self._inner = model
         self._losses: list[_cost.Loss] = []
         self._penalties: list[_cost.Penalty] = []

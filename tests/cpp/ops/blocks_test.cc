@@ -18,7 +18,6 @@
 namespace mithril::ir {
 namespace {
 
-
 std::vector<const OpDef*> blocks() { return Registry::global().all(); }
 
 bool contains(const std::vector<std::string>& list, const std::string& item) {

@@ -25,14 +25,15 @@ MITHRIL_TILE_INLINE void map(void* out, const void* in, int64_t n, F f) {
   for (int64_t k = i; k < n; ++k) y[k] = rest[k - i];
 }
 
-#define MITHRIL_MACROS(F)                                                                       \
-  F(kExp, exp)                                                                                  \
-  F(kExpm1, expm1)                                                                              \
-  F(kExp2, exp2)                                                                                \
-  F(kLog, log)                                                                                  \
-  F(kLog1p, log1p) F(kLog2, log2) F(kSin, sin) F(kCos, cos) F(kTanh, tanh) F(kSigmoid, sigmoid) \
-      F(kErf, erf) F(kErfc, erfc) F(kGelu, gelu) F(kGeluTanh, gelu_tanh) F(kSilu, silu)         \
-          F(kSoftplus, softplus) F(kRsqrt, rsqrt)
+#define MITHRIL_MACROS(F)                                                                         \
+  F(kExp, exp)                                                                                    \
+  F(kExpm1, expm1)                                                                                \
+  F(kExp2, exp2)                                                                                  \
+  F(kLog, log)                                                                                    \
+  F(kLog1p, log1p)                                                                                \
+  F(kLog2, log2) F(kSin, sin) F(kCos, cos) F(kTanh, tanh) F(kSigmoid, sigmoid) F(kErf, erf)       \
+      F(kErfc, erfc) F(kGelu, gelu) F(kGeluTanh, gelu_tanh) F(kSilu, silu) F(kSoftplus, softplus) \
+          F(kRsqrt, rsqrt)
 
 #define MITHRIL_MACRO_FUNCTION(opcode, function)                                          \
   template <class V>                                                                      \
