@@ -21,6 +21,7 @@ set(staged "")
 if(NOT MITHRIL_PYTHON_DIR STREQUAL "${CMAKE_SOURCE_DIR}/python")
   file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/python
        ${CMAKE_SOURCE_DIR}/python/mithril/*.py ${CMAKE_SOURCE_DIR}/python/mithril/*.pyi
+       ${CMAKE_SOURCE_DIR}/python/mithril/*.json
        ${CMAKE_SOURCE_DIR}/python/mithril/py.typed)
   list(FILTER python_sources EXCLUDE REGEX "/_generated/")
   foreach(source ${python_sources})

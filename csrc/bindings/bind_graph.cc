@@ -96,14 +96,10 @@ py::dict find_op(const std::string& name) {
 }
 
 py::dict kinds() {
-  static const char* names[] = {
-      "tensor_bool", "tensor_int",   "tensor_float", "bool",     "int",   "float",
-      "none",        "str",          "slice",        "ellipsis", "dtype", "tuple",
-      "list",        "padding_type", "constant",     "dict",     "opaque"};
-  static_assert(std::size(names) == infer::kValueKindCount);
   py::dict out;
   for (int i = 0; i < infer::kValueKindCount; ++i) {
-    out[names[i]] = infer::KindSet(static_cast<infer::ValueKind>(i)).bits();
+    const auto kind = static_cast<infer::ValueKind>(i);
+    out[py::str(std::string(infer::spelling(kind)))] = infer::KindSet(kind).bits();
   }
   return out;
 }

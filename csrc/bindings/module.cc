@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_constraint(module);
   mithril::bindings::bind_primitive(module);
   mithril::bindings::bind_model(module);
+  mithril::bindings::bind_files(module);
   mithril::bindings::bind_runtime(module);
   mithril::bindings::bind_cpu(module);
 }

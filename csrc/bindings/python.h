@@ -43,6 +43,7 @@ void bind_graph(py::module_& module);
 void bind_model(py::module_& module);
 void bind_constraint(py::module_& module);
 void bind_primitive(py::module_& module);
+void bind_files(py::module_& module);
 void bind_runtime(py::module_& module);
 void bind_cpu(py::module_& module);
 

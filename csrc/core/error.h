@@ -60,6 +60,9 @@ enum class Code : uint16_t {
   kCanonical = 505,          // `+=` without a single free input or output
   kDifferentiability = 506,  // a gradient is asked where none exists
   kParse = 601,              // malformed text or file
+  kFileVersion = 602,        // a file of a version that this release cannot read
+  kFileDamaged = 603,        // truncated, or a checksum that does not hold
+  kFileLimit = 604,          // nested too deep, too many parts, too much compressed
   kIndexBounds = 701,        // an index in data is out of bounds
   kOverflow = 702,           // sizes or values that do not fit
   kOutOfMemory = 703,

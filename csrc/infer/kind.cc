@@ -1,5 +1,8 @@
 #include "infer/kind.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace mithril::infer {
 namespace {
 
@@ -31,7 +34,22 @@ constexpr const char* kNames[kValueKindCount] = {
     "list",        "padding",    "constant",     "dict",     "opaque",
 };
 
+constexpr std::string_view kSpellings[] = {
+    "tensor_bool", "tensor_int",   "tensor_float", "bool",     "int",    "float",
+    "none",        "str",          "slice",        "ellipsis", "dtype",  "tuple",
+    "list",        "padding_type", "constant",     "dict",     "opaque",
+};
+static_assert(std::size(kSpellings) == kValueKindCount);
+
 }  // namespace
+
+std::string_view spelling(ValueKind kind) { return kSpellings[static_cast<int>(kind)]; }
+
+std::optional<ValueKind> parse_kind(std::string_view spelling) {
+  const auto* found = std::find(std::begin(kSpellings), std::end(kSpellings), spelling);
+  if (found == std::end(kSpellings)) return std::nullopt;
+  return static_cast<ValueKind>(found - std::begin(kSpellings));
+}
 
 KindSet kind_of(const core::HostValue& value) { return std::visit(Overload{}, value.variant()); }
 

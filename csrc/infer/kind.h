@@ -2,7 +2,9 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/dtype.h"
 #include "core/host_value.h"
@@ -99,6 +101,10 @@ constexpr KindSet as_tensor(KindSet set) { return KindSet(((set.bits() >> 3) | s
 constexpr KindSet as_scalar(KindSet set) {
   return KindSet((((set.bits() >> 3) | set.bits()) & 7u) << 3);
 }
+
+/// "tensor_float": how files and Python spell a kind.
+std::string_view spelling(ValueKind kind);
+std::optional<ValueKind> parse_kind(std::string_view spelling);
 
 /// "float tensor", "int tensor or int", "tensor", "any".
 std::string to_string(KindSet set);

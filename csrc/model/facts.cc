@@ -233,6 +233,7 @@ core::Status Arena::infer() {
 core::Status Arena::infer_all() {
   if (!solver) {
     solver = std::make_unique<infer::Solver>();
+    stops.clear();
   } else if (recording_ && had_solver_ && !mark_) {
     mark_ = solver->mark();
   }
@@ -247,7 +248,9 @@ core::Status Arena::infer_all() {
     explain(status.error(), log[played]);
     return status;
   }
-  return solver->propagate();
+  core::Status status = solver->propagate();
+  if (status.ok() && (stops.empty() || stops.back() != log.size())) stops.push_back(log.size());
+  return status;
 }
 
 // The solver lists the facts that stood; this adds the one that clashed with them.

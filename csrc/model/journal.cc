@@ -64,6 +64,7 @@ void Arena::undo_to_start() {
   log.resize(start_log_);
   statements.resize(start_statements_);
   played = start_played_;
+  while (!stops.empty() && stops.back() > start_log_) stops.pop_back();
   if (had_solver_) return;
   solver.reset();
   for (Fact& fact : facts) fact.id = {};

@@ -163,6 +163,9 @@ class Arena {
   std::vector<Entry> log;
   std::vector<Statement> statements;
   size_t played = 0;  // entries that the solver has seen
+  /// Lengths of the log at which this solver ran to its end: playing the log with the same stops
+  /// makes the same solver, chains of reasons included.
+  std::vector<size_t> stops;
   std::unique_ptr<infer::Solver> solver;
 
   Node& node(NodeId id) { return nodes[id]; }

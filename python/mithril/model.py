@@ -451,6 +451,64 @@ class Model(Editing):
 
         return model_html(self)
 
+    # --- files ----------------------------------------------------------------------------------
+    @public
+    def to_json(self, *, history: bool = False) -> str:
+        """The model as text that reads well in a diff (docs/model_file.md).
+
+        Parameters
+        ----------
+        history : whether to add where in your code everything was said, which `why` shows; most
+            changes of that code change these lines.
+
+        Raises
+        ------
+        UnsupportedError : the model holds a function that is not registered by name.
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Relu()(input="x", output="y")
+        >>> ml.Model.from_json(model.to_json()).output_keys
+        ['y']
+        """
+        from mithril.formats import training
+
+        state = training.text_of(self)
+        return _core.model_to_json(self._node, truth("to_json: history", history), state)
+
+    @classmethod
+    @public
+    def from_json(cls, text: str | bytes) -> Model:
+        """The model of a text that `to_json` made, solved again.
+
+        Raises
+        ------
+        ParseError : malformed, or of another major version (`MTH602`).
+        KeyNotFound : an op that is not registered here.
+        """
+        if not isinstance(text, str | bytes):
+            raise SignatureError(f"from_json: requires text, got {type(text).__name__}")
+        from mithril.formats import training
+
+        node, notes, state = _core.model_from_json(text)
+        for note in notes:
+            warn(f"model file: {note}; it is ignored", MithrilWarning)
+        return training.model_of(node, state) if state else handle(node)
+
+    @public
+    def save(self, path: Any, params: dict[str, Any] | None = None) -> None:
+        """Writes the model, and arrays by name if they are given, as one file for `ml.load`.
+
+        >>> import mithril as ml, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "net.mithril")
+        >>> ml.Linear(2).save(path, {"weight": [[1.0], [2.0]]})
+        >>> sorted(ml.load(path).params)
+        ['weight']
+        """
+        from mithril.formats import save
+
+        save(self, path, params)
+
     # --- the tree -------------------------------------------------------------------------------
     @property
     def name(self) -> str | None:

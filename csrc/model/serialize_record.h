@@ -1,0 +1,96 @@
+// A model file as it was read, before anything was built from it. Internal to model/.
+#pragma once
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "infer/solver.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+
+namespace mithril::model {
+
+using core::HostValue;
+/// Text of the file; lives as long as file text and reader.
+using Name = std::string_view;
+template <class T>
+using Map = std::vector<std::pair<Name, T>>;
+
+/// One thing said of a wire.
+struct Said {
+  enum class Type : uint8_t { kNothing, kKinds, kShape, kValue, kNext };
+  Type type = Type::kNothing;
+  Name model, wire;  // model "": the outermost one
+  infer::KindSet kinds;
+  infer::ShapeTemplate shape;
+  std::optional<int64_t> scope;
+  HostValue value;
+  Name next_model, next;
+};
+
+struct OpRecord {
+  const ir::OpDef* op = nullptr;
+  ir::Attrs attrs;
+  int32_t items = -1;
+  Map<HostValue> values;
+  std::vector<Said> facts;
+};
+
+/// A submodel in its model: an op, or the id of a model.
+struct PartRecord {
+  Name name, class_name, model;
+  OpRecord op;
+  Map<std::optional<Name>> wires;  // its keys -> wires of the model
+  std::optional<std::vector<Name>> cins, couts;
+};
+
+struct StateRecord {
+  Name input, output;
+  std::optional<HostValue> initial;
+};
+
+struct ModelRecord {
+  Name name, class_name;
+  bool frozen = false;
+  OpRecord op;  // of an outermost model that is one op
+  std::vector<Name> wires, outputs, cins, couts, latent;
+  std::optional<int64_t> numbered;
+  Map<bool> differentiable;
+  Map<HostValue> initial;
+  Map<Name> labels, origins;
+  Map<std::pair<int64_t, Name>> readers;
+  std::vector<StateRecord> states;
+  std::vector<PartRecord> parts;
+};
+
+struct StatementRecord {
+  Name by;
+  std::vector<Said> says;
+};
+
+struct Run {
+  bool ops = false;
+  size_t first = 0, count = 0;
+};
+
+struct HistoryRecord {
+  std::vector<Run> order;
+  std::vector<int64_t> stops;               // (distance, times) after (distance, times)
+  std::vector<int64_t> models, ops, facts;  // (file, line) after (file, line)
+  std::vector<Name> files;
+};
+
+struct FileRecord {
+  ModelRecord model;
+  Map<ModelRecord> submodels;
+  std::vector<StatementRecord> facts;
+  Name training;  // JSON text
+  std::optional<HistoryRecord> history;
+};
+
+/// Reads a file; look at the reader's status. `notes` gets what was ignored.
+FileRecord read_file(core::JsonReader& in, std::vector<std::string>& notes);
+
+}  // namespace mithril::model

@@ -1,0 +1,7 @@
+"""Files: whole models with their parameters, safetensors, and the original's dictionaries."""
+
+from mithril.formats.original import dict_to_model
+from mithril.formats.safetensors import read_safetensors, write_safetensors
+from mithril.formats.saved_model import Saved, load, save
+
+__all__ = ["Saved", "dict_to_model", "load", "read_safetensors", "save", "write_safetensors"]

@@ -1,0 +1,126 @@
+"""The safetensors format: a JSON header, then the bytes of the tensors one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from mithril import _core
+from mithril._conversion import as_numpy
+from mithril._core import public
+from mithril.errors import ArgumentError, ParseError, SignatureError, shown
+from mithril.formats._files import CHUNK, Hashed, damaged, path_of, replacing
+from mithril.types import as_dtype
+
+MOST_HEADER = 64 << 20  # bytes
+_ALIGNMENT = 8
+
+
+def arrays_of(params: Any, what: str) -> dict[str, Any]:
+    """The arrays of a dictionary, as NumPy holds them, each in one block of memory."""
+    import numpy as np
+
+    if not isinstance(params, dict):
+        raise SignatureError(f"{what}: requires a dictionary of arrays, got {shown(params)}")
+    arrays = {}
+    for name, value in params.items():
+        if not isinstance(name, str):
+            raise SignatureError(f"{what}: names are strings, got {shown(name)}")
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ArgumentError(
+                f"{what}: a name must be valid unicode, got {shown(name)}"
+            ) from None
+        array = as_numpy(value, name)
+        arrays[name] = np.asarray(array, as_dtype(array.dtype).numpy(), order="C")
+    return arrays
+
+
+def write_tensors(stream: Any, arrays: dict[str, Any]) -> None:
+    """Large elements first, so that each tensor is aligned; then by name."""
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    if "__metadata__" in arrays:
+        raise ArgumentError("safetensors: no tensor may be named '__metadata__'")
+    header, at = {}, 0
+    for name in order:
+        array = arrays[name]
+        dtype = _core.safetensors_name(str(as_dtype(array.dtype)))
+        places = [at, at + array.nbytes]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": places}
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    if len(text) > MOST_HEADER:
+        raise ArgumentError("safetensors: too many tensors, or names that are too long")
+    stream.write(len(text).to_bytes(8, "little"))
+    stream.write(text)
+    for name in order:
+        _write_bytes(stream, arrays[name])
+
+
+def _write_bytes(stream: Any, array: Any) -> None:
+    import numpy as np
+
+    flat = array.reshape(-1).view(np.uint8)
+    for start in range(0, flat.size, CHUNK):
+        stream.write(flat[start : start + CHUNK].data)
+
+
+def read_tensors(stream: Any, size: int, what: str) -> dict[str, Any]:
+    """The arrays of a stream of `size` bytes. Raises `ParseError` before it reads any array if
+    the header is not what the format asks for."""
+    import numpy as np
+
+    length = int.from_bytes(stream.read(8), "little")
+    if size < 8 or length > size - 8:
+        raise damaged(what, "the header is longer than the file")
+    if length > MOST_HEADER:
+        raise ParseError(f"{what}: a header of {length} bytes", code="MTH604")
+    header = stream.read(length)
+    if len(header) != length:
+        raise damaged(what, "the file ends too early")
+    out: dict[str, Any] = {}
+    for name, dtype, shape, begin, end in _core.read_safetensors(header, size - 8 - length):
+        array = np.empty(shape, dtype.numpy())
+        if end > begin:
+            view = memoryview(array.reshape(-1).view(np.uint8).data)
+            if stream.readinto(view) != end - begin:
+                raise damaged(what, "the file ends too early")
+        out[name] = array
+    return out
+
+
+@public
+def write_safetensors(path: Any, arrays: dict[str, Any]) -> None:
+    """Writes a dictionary of arrays (of NumPy or any framework) as a safetensors file.
+
+    The file is there completely, or the one that was there before.
+
+    >>> import numpy as np, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "w.safetensors")
+    >>> write_safetensors(path, {"w": np.ones((2, 3), "float32")})
+    >>> read_safetensors(path)["w"].shape
+    (2, 3)
+    """
+    found = arrays_of(arrays, "write_safetensors")
+    with replacing(path_of("write_safetensors", path)) as file:
+        write_tensors(file, found)
+
+
+@public
+def read_safetensors(path: Any) -> dict[str, Any]:
+    """The NumPy arrays of a safetensors file, by name.
+
+    Raises
+    ------
+    ParseError : the header lies about the data, or the file is cut off.
+    """
+    name = path_of("read_safetensors", path)
+    with open(name, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return read_tensors(Hashed(file), size, f"safetensors file {shown(name)}")
+
+
+__all__ = ["read_safetensors", "write_safetensors"]

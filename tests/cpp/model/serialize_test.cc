@@ -1,0 +1,233 @@
+// Covers: model/serialize_read.cc model/serialize_write.cc model/serialize_build.cc
+// Covers: model/serialize_value.cc
+// Models to text and back; texts that no model has. Python tests every op and every setter.
+#include "model/serialize.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "build.h"
+#include "core/tensor_data.h"
+#include "model/serialize_value.h"
+
+namespace mithril::model {
+namespace {
+
+using test::at;
+using test::leaf;
+using test::linear;
+
+Model network() {
+  Model inner("block");
+  inner.extend(linear(4, "first"), at({{"input", "x"}, {"weight", "w"}, {"output", "h"}}));
+  inner.extend(leaf("relu"), at({{"input", "h"}, {"output", "y"}}));
+  inner.expose_keys({"y"});
+  Model outer;
+  outer.extend(inner, at({{"x", "input"}, {"w", "shared"}, {"y", "hidden"}}));
+  outer.extend(linear(4), at({{"input", "hidden"}, {"weight", "shared"}, {"output", "out"}}));
+  outer.set_shapes({{"input", {infer::TemplateItem::symbol("n"), infer::TemplateItem::of(4)}}});
+  return outer;
+}
+
+core::Error error_of(std::string_view text) {
+  try {
+    from_json(text);
+  } catch (const core::ErrorException& failure) {
+    return failure.error();
+  }
+  ADD_FAILURE() << "was read: " << text;
+  return {};
+}
+
+TEST(Serialize, ReadsWhatItWrote) {
+  const Model model = network();
+  for (const bool history : {false, true}) {
+    const std::string text = to_json(model, history);
+    const Loaded loaded = from_json(text);
+    EXPECT_TRUE(loaded.notes.empty());
+    EXPECT_EQ(to_json(loaded.model, history), text);
+    EXPECT_EQ(loaded.model.input_keys(), model.input_keys());
+    EXPECT_EQ(test::shape(loaded.model, "out"), test::shape(model, "out"));
+  }
+}
+
+// A value of every kind, nested.
+TEST(Serialize, KeepsEveryValue) {
+  auto data = std::make_shared<core::TensorData>();
+  data->dtype = core::DType::kFloat32;
+  data->shape = {2};
+  core::append_element(*data, HostValue(-0.0));
+  core::append_element(*data, HostValue(std::nan("")));
+  auto large = std::make_shared<core::TensorData>();
+  large->dtype = core::DType::kInt64;
+  large->shape = {100};
+  for (int i = 0; i < 100; ++i) core::append_element(*large, HostValue(i - 50));
+  const double infinity = std::numeric_limits<double>::infinity();
+  const HostValue value = HostValue::tuple(
+      {HostValue(), HostValue(true), HostValue(std::numeric_limits<int64_t>::min()), HostValue(1.0),
+       HostValue(0.1), HostValue(infinity), HostValue(-infinity),
+       HostValue(std::numeric_limits<double>::quiet_NaN()), HostValue("text\n"),
+       HostValue(core::DType::kBFloat16), HostValue(core::EllipsisValue{}),
+       HostValue(core::Slice{HostValue(1), HostValue(), HostValue(-1)}),
+       HostValue::list({HostValue::tuple({}), HostValue::list({HostValue(2)})}),
+       HostValue(std::shared_ptr<const core::TensorData>(data)),
+       HostValue(std::shared_ptr<const core::TensorData>(large))});
+  core::JsonWriter out;
+  write_value(out, value, "x");
+  const std::string text = out.take();
+  core::JsonReader in(text, "file");
+  EXPECT_TRUE(ValueReader(in).read() == value) << text;
+  in.finish();
+  EXPECT_TRUE(in.status().ok());
+}
+
+TEST(Serialize, RefusesValuesOfThisProcess) {
+  core::JsonWriter out;
+  const HostValue opaque(core::Opaque{std::make_shared<int>(1), "callback"});
+  EXPECT_THROW(write_value(out, opaque, "wire 'x'"), core::ErrorException);
+}
+
+TEST(Serialize, RefusesSubmodels) {
+  const Model model = network();
+  EXPECT_THROW(to_json(model.submodels().front()), core::ErrorException);
+}
+
+TEST(Serialize, IgnoresWhatALaterMinorVersionAdds) {
+  std::string text = to_json(network(), false);
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t found = text.find(from);
+    ASSERT_NE(found, std::string::npos) << from;
+    text.replace(found, from.size(), to);
+  };
+  replace("\"1.0\"", "\"1.7\"");
+  replace("\"model\": {", "\"new\": [1, {\"a\": []}],\n  \"model\": {\"newer\": null,");
+  replace("\"op\": \"relu\"", "\"newest\": 1e5, \"op\": \"relu\"");
+  const Loaded loaded = from_json(text);
+  ASSERT_EQ(loaded.notes.size(), 3U);
+  EXPECT_EQ(loaded.notes[0], "'new' of the file is not known to this release");
+  EXPECT_EQ(to_json(loaded.model), to_json(from_json(to_json(network(), false)).model));
+}
+
+std::string file(const std::string& model, const std::string& rest = "") {
+  return R"({"format": "mithril-model", "version": "1.0", "model": {)" + model + "}" + rest + "}";
+}
+const char* const kRelu =
+    R"("wires": ["x", "y"], "parts": [{"op": "relu", "wires": {"input": "x", "output": "y"}}])";
+
+TEST(Serialize, ReadsAFileWrittenByHand) {
+  EXPECT_EQ(from_json(file(kRelu)).model.input_keys(), (std::vector<std::string>{"x"}));
+}
+
+TEST(Serialize, RefusesOtherVersionsAndFormats) {
+  EXPECT_EQ(error_of(R"({"format": "mithril-model", "version": "2.0", "model": {}})").code,
+            core::Code::kFileVersion);
+  EXPECT_EQ(error_of(R"({"format": "mithril-model", "version": "2.0", "model": {}})").message,
+            "model file, line 1, column 45: version 2.0 of model files is not known, this release "
+            "reads version 1");
+  for (const char* text :
+       {"{}", "[]", "", "null", R"({"format": "other", "version": "1.0", "model": {}})",
+        R"({"version": "1.0", "format": "mithril-model", "model": 1})",
+        R"({"format": "mithril-model", "version": 1, "model": {}})",
+        R"({"format": "mithril-model", "version": "1", "model": {}})",
+        R"({"format": "mithril-model", "version": "x.1", "model": {}})",
+        R"({"model": {}, "format": "mithril-model", "version": "1.0"})",
+        R"({"format": "mithril-model", "version": "1.0"})"}) {
+    EXPECT_EQ(error_of(text).code, core::Code::kParse) << text;
+  }
+}
+
+// Each text says something that no composed model can be.
+TEST(Serialize, RefusesWhatNoModelCanBe) {
+  const std::string relu = R"({"op": "relu", "wires": {"input": "x", "output": "y"}})";
+  const std::string wires = R"("wires": ["x", "y"], )";
+  const std::vector<std::string> texts = {
+      file(R"("wires": ["x", "x"])"),
+      file(R"("wires": [""])"),
+      file(R"("wires": ["$"])"),
+      file(R"("wires": ["$0"])"),
+      file(R"("wires": ["$01"])"),
+      file(R"("wires": ["$4294967297"])"),
+      file(R"("wires": ["$4000000"])"),
+      file(R"("wires": ["$2"], "numbered": 1)"),
+      file(R"("wires": [], "numbered": 2000000)"),
+      file(wires + R"("parts": [)" + relu + "," + relu + "]"),
+      file(wires + R"("parts": [{"op": "no_such_op", "wires": {}}])"),
+      file(wires + R"("parts": [{"op": "relu", "wires": {"input": "x"}}])"),
+      file(wires + R"("parts": [{"op": "relu", "wires": {"output": "y"}}])"),
+      file(wires + R"("parts": [{"op": "relu", "wires": {"input": "z", "output": "y"}}])"),
+      file(wires +
+           R"("parts": [{"op": "relu", "wires": {"input": "x", "output": "y", "z": "x"}}])"),
+      file(wires +
+           R"("parts": [{"op": "relu", "wires": {"input": "x", "input": "x", "output": "y"}}])"),
+      file(wires + R"("parts": [{"op": "relu", "wires": {"input": null, "output": "y"}}])"),
+      file(
+          wires +
+          R"("parts": [{"op": "relu", "attrs": {"no": 1}, "wires": {"input": "x", "output": "y"}}])"),
+      file(wires + R"("parts": [{"op": "linear", "wires": {"input": "x", "output": "y"}}])"),
+      file(wires +
+           R"("parts": [{"op": "relu", "items": 2, "wires": {"input": "x", "output": "y"}}])"),
+      file(wires + R"("parts": [{"op": "relu", "model": "a", "wires": {}}])"),
+      file(wires + R"("parts": [{"wires": {}}])"),
+      file(wires + R"("parts": [{"model": "gone", "wires": {}}])"),
+      file(R"("wires": ["x"], "parts": [{"op": "relu", "wires": {"input": "x", "output": "x"}}])"),
+      file(wires + R"("parts": [{"op": "relu", "wires": {"input": "x", "output": "y"}},
+                                {"op": "relu", "wires": {"input": "y", "output": "x"}}])"),
+      file(wires + R"("outputs": ["x"], "parts": [)" + relu + "]"),
+      file(wires + R"("latent": ["y"], "parts": [)" + relu + "]"),
+      file(wires + R"("cins": ["y"], "parts": [)" + relu + "]"),
+      file(wires + R"("couts": ["x"], "parts": [)" + relu + "]"),
+      file(wires + R"("couts": ["gone"], "parts": [)" + relu + "]"),
+      file(wires + R"("states": [{"input": "y", "output": "x"}], "parts": [)" + relu + "]"),
+      file(wires + R"("readers": {"x": [7, "input"]}, "parts": [)" + relu + "]"),
+      file(wires + R"("readers": {"x": [0, "output"]}, "parts": [)" + relu + "]"),
+      file(wires + R"("differentiable": {"gone": true}, "parts": [)" + relu + "]"),
+      file(R"("op": "relu", "wires": ["input"])"),
+      file(R"("op": "relu", "wires": ["input", "output"], "parts": [)" + relu + "]"),
+      file(kRelu, R"(, "submodels": {"a": {"wires": []}})"),
+      file(R"("wires": [], "parts": [{"model": "a", "wires": {}}])",
+           R"(, "submodels": {"a": {"wires": [], "parts": [{"model": "a", "wires": {}}]}})"),
+      file(R"("wires": [], "parts": [{"model": "a", "wires": {}}, {"model": "a", "wires": {}}])",
+           R"(, "submodels": {"a": {"wires": []}})"),
+      file(R"("wires": [], "parts": [{"model": "a", "wires": {}}])",
+           R"(, "submodels": {"a": {"op": "relu", "wires": ["input", "output"]}})"),
+      file(R"("wires": [], "parts": [{"model": "a", "wires": {}}])",
+           R"(, "submodels": {"a": {"wires": ["x"]}})"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "gone", "shape": [1]}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x"}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x", "shape": [1], "type": ["int"]}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x", "type": ["no"]}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x", "type": []}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x", "shape": [-1]}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x", "shape":
+                                            [{"variadic": "a"}, {"variadic": "b"}]}]}])"),
+      file(kRelu,
+           R"(, "facts": [{"says": [{"wire": "x", "shape": [1]}, {"wire": "y", "shape": [2]}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "y", "value": 1}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x", "value": {"tensor": {"dtype": "float32",
+                       "shape": [3], "data": [1.0]}}}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"wire": "x", "value": {"what": 1}}]}])"),
+      file(kRelu, R"(, "facts": [{"says": [{"model": "gone", "wire": "x", "shape": [1]}]}])"),
+      file(kRelu, R"(, "history": {"order": []})"),
+      file(kRelu, R"(, "history": {"order": ["ops", 0, 2]})"),
+      file(kRelu, R"(, "history": {"order": ["ops", 0, 1], "models": [], "ops": [], "facts": [],
+                                   "files": []})"),
+      file(kRelu, R"(, "history": {"order": ["ops", 0, 1, "ops", 0, 1], "models": [0, 1, 0, 1],
+                                   "ops": [0, 1], "facts": [], "files": ["a"]})"),
+  };
+  for (const std::string& text : texts) {
+    const core::Error error = error_of(text);
+    EXPECT_NE(error.kind, core::ErrorKind::kInternal) << text << "\n" << error.message;
+  }
+}
+
+TEST(Serialize, CutAnywhereIsATypedError) {
+  const std::string text = to_json(network());
+  for (size_t size = 0; size + 1 < text.size(); size += 3) {
+    EXPECT_EQ(error_of(std::string_view(text).substr(0, size)).kind, core::ErrorKind::kParse);
+  }
+}
+
+}  // namespace
+}  // namespace mithril::model

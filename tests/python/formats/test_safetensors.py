@@ -1,0 +1,134 @@
+"""The safetensors format: the bytes that its specification asks for, and files that lie."""
+
+import json
+import os
+import struct
+
+import mithril as ml
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mithril.errors import MithrilError, ParseError
+from mithril.formats import read_safetensors, write_safetensors
+
+DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", ml_dtypes.bfloat16,
+          "float32", "float64"]  # fmt: skip
+
+
+def arrays():
+    random = np.random.default_rng(0)
+    out = {f"t{i}": random.integers(0, 2, (2, i)).astype(d) for i, d in enumerate(DTYPES)}
+    return out | {"scalar": np.float32(2.5), "empty": np.zeros((0, 3)), "é\n": np.ones(1)}
+
+
+def file_of(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "w.safetensors"
+    write_safetensors(path, arrays())
+    got = read_safetensors(path)
+    want = {name: np.asarray(array) for name, array in arrays().items()}
+    assert got.keys() == want.keys()
+    for name, array in want.items():
+        assert (got[name].dtype, got[name].shape) == (array.dtype, array.shape)
+        assert got[name].tobytes() == array.tobytes()
+    got["scalar"][...] = 1.0  # an array of its own
+    again = tmp_path / "again.safetensors"
+    write_safetensors(again, dict(reversed(read_safetensors(path).items())))
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_the_bytes_are_those_of_the_specification(tmp_path):
+    path = tmp_path / "w.safetensors"
+    write_safetensors(path, {"b": np.array([1, 2], "int8"), "a": np.array([[0.5]], "float32")})
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:8])
+    assert length % 8 == 0
+    assert json.loads(raw[8 : 8 + length]) == {
+        "a": {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]},
+        "b": {"dtype": "I8", "shape": [2], "data_offsets": [4, 6]},
+    }
+    assert raw[8 + length :] == struct.pack("<f2b", 0.5, 1, 2)
+
+
+def test_the_package_of_the_format_agrees(tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "w.safetensors"
+    plain = {n: np.asarray(a) for n, a in arrays().items() if a.dtype != ml_dtypes.bfloat16}
+    write_safetensors(path, plain)
+    theirs = safetensors.load_file(path)
+    assert {n: a.tobytes() for n, a in theirs.items()} == {n: a.tobytes() for n, a in plain.items()}
+    safetensors.save_file(plain, path)
+    ours = read_safetensors(path)
+    assert {n: a.tobytes() for n, a in ours.items()} == {n: a.tobytes() for n, a in plain.items()}
+
+
+ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+LIES = {
+    "nothing": b"",
+    "too short": b"1234567",
+    "length beyond the file": file_of({}, length=1 << 40),
+    "length of 2**64 - 1": b"\xff" * 8,
+    "no header": file_of(b""),
+    "no object": file_of([]),
+    "malformed": file_of(b"{"),
+    "nested deep": file_of(b'{"a":' * 10_000),
+    "not unicode": file_of(b'{"\xff": 1}'),
+    "too few bytes": file_of({"a": ENTRY}, b"123"),
+    "too many bytes": file_of({"a": ENTRY}, b"12345"),
+    "overlap": file_of({"a": ENTRY, "b": ENTRY}, b"1234"),
+    "hole": file_of({"a": {**ENTRY, "data_offsets": [4, 8]}}, b"12345678"),
+    "huge shape": file_of({"a": {**ENTRY, "shape": [1 << 62, 4]}}, b"1234"),
+    "huge offset": file_of({"a": {**ENTRY, "data_offsets": [0, 1 << 64]}}, b"1234"),
+    "negative": file_of({"a": {**ENTRY, "shape": [-1]}}, b"1234"),
+    "unknown dtype": file_of({"a": {**ENTRY, "dtype": "F8_E5M2"}}, b"1234"),
+    "a name twice": file_of(
+        b'{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},'
+        b'"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"1234"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", LIES.values(), ids=LIES)
+def test_a_file_that_lies_is_refused(tmp_path, raw):
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(raw)
+    with pytest.raises(ParseError) as caught:
+        read_safetensors(path)
+    assert caught.value.code in ("MTH601", "MTH603", "MTH604")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_changed_bytes_never_do_harm(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("fuzz")
+    path = folder / "w.safetensors"
+    write_safetensors(path, {"a": np.ones((2, 2), "float32"), "b": np.zeros(3, "int8")})
+    raw = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    path.write_bytes(raw)
+    try:
+        found = read_safetensors(path)
+    except MithrilError:
+        return
+    assert sum(array.nbytes for array in found.values()) <= len(raw)
+
+
+def test_what_is_no_dictionary_of_arrays_is_refused(tmp_path):
+    path = tmp_path / "w.safetensors"
+    for bad in ([], None, {1: np.ones(2)}, {"a": object()}, {"a": "text"}, {"a": [[1], [1, 2]]},
+                {"\ud800": np.ones(1)}, {"__metadata__": np.ones(1)}):  # fmt: skip
+        with pytest.raises(MithrilError):
+            write_safetensors(path, bad)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(FileNotFoundError):
+        read_safetensors(path)
+    with pytest.raises(MithrilError):
+        read_safetensors(3.5)
+    assert ml.formats.read_safetensors is read_safetensors

@@ -1,0 +1,452 @@
+"""Model files: what `to_json` writes, `from_json` reads again, whole, in every case."""
+# Covers: model/serialize_read.cc model/serialize_build.cc model/serialize_value.cc
+
+import contextlib
+import inspect
+import io
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril import _core
+from mithril.errors import MithrilError
+from mithril.testing import op_matrix
+from mithril.testing.op_matrix import cases
+
+OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
+
+
+def facts_of(model):
+    """All that is seen of a model from outside."""
+    node = model._node
+    keys = node.all_keys
+    with contextlib.redirect_stdout(io.StringIO()) as summary:
+        model.summary(types=True, symbolic=True, alternative_shapes=True, depth=3)
+    return {
+        "keys": [model.conns.input_keys, model.output_keys, keys, node.connect_order],
+        "kinds": [node.kind(key) for key in keys],
+        "shapes": model.get_shapes(verbose=True),
+        "types": [node.type(key) for key in keys],
+        "values": [shown(node.value(key)) for key in keys],
+        "differentiable": [node.differentiable(key) for key in keys],
+        "canonical": [[wire.key_name for wire in wires] for wires in (node.cins, node.couts)],
+        "names": [node.name, node.class_name, node.submodel_names],
+        "generated": node.generate_keys(True, True),
+        "origins": [node.key_origin(key) for key in keys],
+        "states": node.states,
+        "frozen": node.is_frozen,
+        "why": [model.why(key) for key in keys],
+        "summary": summary.getvalue(),
+    }
+
+
+def unnamed(shapes):
+    """Without the numbers that unknown sizes are shown with, which follow the history."""
+    plain = {key: re.sub(r"[uV]\d+", "?", str(shape)) for key, shape in shapes.items()}
+    return {key: sorted(text) for key, text in plain.items()}
+
+
+def shown(value):
+    if value and isinstance(value[0], _core.TensorLiteral):
+        literal = value[0]
+        return (str(literal.dtype), literal.shape, literal.bytes)
+    return repr(value)
+
+
+def read_again(model, *, without=()):
+    """The model after a round trip, which left out nothing."""
+    text = model.to_json(history=True)
+    again = ml.Model.from_json(text)
+    assert again.to_json(history=True) == text
+    assert again.to_json() == model.to_json()
+    want, got = facts_of(model), facts_of(again)
+    for what in want.keys() - set(without):
+        assert got[what] == want[what], what
+    short = facts_of(ml.Model.from_json(model.to_json()))
+    for what in want.keys() - {"why", "shapes", "summary"}:
+        assert short[what] == want[what], what
+    assert unnamed(short["shapes"]) == unnamed(want["shapes"])
+    return again
+
+
+# --- models of every kind ------------------------------------------------------------------------
+
+
+def mlp():
+    model = ml.Model(name="mlp")
+    model |= ml.Linear(8, name="first")(input="input", output="hidden")
+    model += ml.Relu()
+    model += ml.Linear(2)(output="output")
+    model.set_shapes(input=["batch", 4])
+    return model
+
+
+def nested():
+    inner = ml.Model()
+    inner |= ml.Linear(3)(input="x", weight="w", output="h")
+    inner += ml.Tanh()(output="y")
+    middle = ml.Model(name="mid/dle~")
+    middle |= inner(x="x", w="shared", y="y")
+    middle |= ml.Linear(3)(input="y", weight="shared", output="z")
+    outer = ml.Model()
+    outer |= middle(x="input", shared="shared")
+    outer += ml.Sigmoid()(output="output")
+    outer.set_shapes({"shared": ["m", 3]})
+    return outer
+
+
+def expressions():
+    x = ml.IOKey("x", shape=["b", ("rest", ...)], type=ml.Tensor[float])
+    y = (x[1:, ..., None] * 2.5 + x.shape[0]) / ml.Tensor([1.0, 2.0])
+    return ml.Model.create(y=y, n=x.shape)
+
+
+def valued():
+    model = ml.Model()
+    model |= ml.Add()(left=ml.IOKey("a", value=ml.Tensor([[1.0, float("inf")], [-0.0, 4.0]])),
+                      right="b", output="c")  # fmt: skip
+    model |= ml.Mean(axis=(0, 1), keepdim=True)(input="c", output="d")
+    model |= ml.Reshape(shape=ml.TBD)(input="d", shape=(1, 1), output="e")
+    model |= ml.Multiply()(left="e", right=3, output="f")
+    model.expose_keys("c", "d", "e", "f")
+    model.set_types(b=ml.Tensor[int | float])
+    return model
+
+
+def initial():
+    model = ml.Model()
+    model |= ml.Multiply()(left="x", right="w", output="y")
+    model.set_values({"w": ml.Tensor([[1.0, 2.0]])}, initial=True)
+    model.set_differentiability(w=True, x=False)
+    return model
+
+
+def stateful():
+    model = ml.Model()
+    model |= ml.Add()(left="x", right="old", output="new")
+    model.bind_state_keys("old", "new", ml.Tensor([0.0, 1.0]))
+    model.expose_keys("new")
+    outer = ml.Model()
+    outer |= model(x="x", new="now")
+    return outer
+
+
+def renamed():
+    model = ml.Model()
+    model |= ml.Linear(2)(input="x")
+    model |= ml.Linear(2)(input="x2")
+    model |= ml.Relu()
+    model.rename_key(model["$2"], "bias")
+    model.merge_connections("x", "x2", name="input")
+    model.merge_connections("$1", "$4")
+    model.expose_keys(left=model.conns.couts[0])
+    model.set_cin("input")
+    model.set_cout("left")
+    return model
+
+
+def branching():
+    model = ml.Model()
+    model |= ml.Relu()(input="x", output="a")
+    big = ml.Model()
+    for i in range(40):
+        big += ml.Linear(4)(output=f"h{i}") if i % 2 else ml.Gelu()
+    model |= big(h39="out")
+    model |= ml.Split(2, axis=1)(input="a", output="pieces")
+    model |= ml.Concat()(input=[model["pieces"][1], ml.IOKey("b")], output="both")
+    model.expose_keys("both")
+    return model
+
+
+def conditions():
+    model = ml.Model()
+    model |= ml.Convolution2D(3, 4, stride=2, padding="same")(input="image", output="c")
+    model |= ml.Dropout(0.25)(input="c", output="d")
+    model |= ml.LayerNorm()(input="d", output="e") if hasattr(ml, "LayerNorm") else ml.Buffer()
+    model |= ml.Cast(dtype=ml.float16)(input="d", output="half")
+    model.expose_keys("half")
+    return model
+
+
+def one_op():
+    return ml.Linear(5, weight=ml.Tensor(type=float, shape=["n", 5]), name="alone")
+
+
+def leaf_with_facts():
+    model = ml.Model()
+    model |= ml.Add(left=ml.Tensor([1, 2]), right=ml.IOKey(type=ml.Tensor[int]))(output="y")
+    return model
+
+
+def empty():
+    return ml.Model()
+
+
+def hostile_names():
+    model = ml.Model(name='"\n\\')
+    names = ["a\nb", 'q"', "\\", "/", "~", "é€😀", "nul\0", " ", "\u2028", "x" * 3000]
+    for i, name in enumerate(names):
+        inner = ml.Model(name=name)
+        inner |= ml.Relu()(input=name, output=f"{i}")
+        model |= inner(**{name: name, f"{i}": f"out{i}"})
+    return model
+
+
+def frozen():
+    model = mlp()
+    model._freeze()
+    return model
+
+
+MODELS = [mlp, nested, expressions, valued, initial, stateful, renamed, branching, conditions,
+          one_op, leaf_with_facts, empty, hostile_names, frozen]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_round_trip(make):
+    # Wires that were merged are one wire in a file: that they were not once is no fact any more.
+    read_again(make(), without={"why"} if make is renamed else ())
+
+
+def test_a_loaded_model_grows_as_the_first_does():
+    for make in (mlp, nested, renamed):
+        model, again = make(), ml.Model.from_json(make().to_json())
+        for each in (model, again):
+            each |= ml.Linear(3)(output="more")
+            each.set_cout("more")
+            each += ml.Relu()(output="last")
+        assert again.to_json() == model.to_json()
+        assert facts_of(again)["shapes"] == facts_of(model)["shapes"]
+
+
+DATA = pathlib.Path(__file__).parents[1] / "data"
+
+
+def test_files_of_every_version_load():
+    """`models_1_0.json` holds the models of this page as version 1.0 wrote them."""
+    (file,) = DATA.glob("models_*.json")
+    kept = json.loads(file.read_text())
+    assert kept.keys() <= {make.__name__ for make in MODELS}
+    for make in MODELS:
+        if make.__name__ not in kept:
+            continue
+        want, got = facts_of(make()), facts_of(ml.Model.from_json(json.dumps(kept[make.__name__])))
+        for what in want.keys() - {"why", "shapes", "summary"}:
+            assert got[what] == want[what], (make.__name__, what)
+        assert unnamed(got["shapes"]) == unnamed(want["shapes"])
+
+
+# --- every op ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_op(name):
+    """Samples of the op matrix: the same outputs and gradients, bit for bit."""
+    backends = [ml.NumpyBackend(dtype="float64"), ml.CpuBackend()]
+    for case in cases(OPS[name]):
+        model = case.model()
+        again = read_again(model)
+        for backend in backends:
+            try:
+                runs = [run(m, case, backend) for m in (case.model(), again)]
+            except MithrilError:
+                continue  # what a backend does not support is the op matrix's business
+            assert same(*runs), case.label
+
+
+def run(model, case, backend):
+    pm = ml.compile(model, backend, jit=False)
+    plain = op_matrix.evaluate(pm, case, case.inputs)
+    result = [plain.outputs, plain.states]
+    floats = {
+        n: np.ones_like(y)
+        for n, y in plain.outputs.items()
+        if getattr(y, "dtype", "?") == "float64"
+    }
+    if case.op["differentiable"] and case.op["has_gradient"] and floats and case.differentiable:
+        result.append(op_matrix.evaluate(pm, case, case.inputs, floats).gradients)
+    return result
+
+
+def same(left, right):
+    """Equal structure, equal bits."""
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, np.ndarray):
+        return (left.dtype, left.shape, left.tobytes()) == (
+            right.dtype, right.shape, right.tobytes())  # fmt: skip
+    return repr(left) == repr(right)
+
+
+def test_whole_models_compute_the_same():
+    random = np.random.default_rng(0)
+    data = {
+        mlp: {"input": random.standard_normal((5, 4))},
+        nested: {"input": random.standard_normal((5, 3))},
+        valued: {"b": random.standard_normal((2, 2))},
+        initial: {"x": random.standard_normal((3, 2))},
+    }
+    for make, inputs in data.items():
+        for backend in (ml.NumpyBackend(dtype="float64"), ml.CpuBackend()):
+            runs = []
+            for model in (make(), ml.Model.from_json(make().to_json())):
+                pm = ml.compile(model, backend, shapes={k: v.shape for k, v in inputs.items()})
+                params = pm.randomize_params(seed=3)
+                outputs = pm.evaluate(params, inputs)
+                ones = {k: np.ones_like(v) for k, v in outputs.items()}
+                names = [n for n in outputs if n in pm.output_keys]
+                gradients = pm.evaluate(
+                    params, inputs, output_gradients={n: ones[n] for n in names}
+                )
+                runs.append([dict(params), outputs, tuple(gradients), str(pm._compiled.graph)])
+            assert same(*runs), make.__name__
+
+
+# --- every setter --------------------------------------------------------------------------------
+
+# Public methods that change a model, and the models above that use them.
+SETTERS = {
+    "bind_state_keys": stateful,
+    "expose_keys": renamed,
+    "extend": mlp,
+    "merge_connections": renamed,
+    "rename_key": renamed,
+    "set_cin": renamed,
+    "set_cout": renamed,
+    "set_differentiability": initial,
+    "set_shapes": mlp,
+    "set_types": valued,
+    "set_values": initial,
+}
+READERS = {
+    *("compile", "conns", "connect", "create", "from_json", "generate_keys", "get_shapes"),
+    *("get_models_in_topological_order", "get_outermost_parent", "get_unique_submodel_names"),
+    *("save", "summary", "to_json", "why"),
+}
+CONNECTION_SETTERS = {"set_key", "set_value", "set_shapes", "set_type", "set_differentiability"}
+
+
+def methods(cls):
+    return {
+        name
+        for name, value in inspect.getmembers(cls)
+        if not name.startswith("_") and callable(value)
+    }
+
+
+def test_every_setter_of_a_model_has_a_case():
+    assert methods(ml.Model) - READERS - SETTERS.keys() == set()
+    assert SETTERS.keys() <= methods(ml.Model)
+    for name, make in SETTERS.items():
+        source = inspect.getsource(make)
+        assert f".{name}(" in source or name == "extend", name
+
+
+def test_every_setter_of_a_connection_has_a_case():
+    found = {name for name in methods(ml.Connection) if name.startswith("set_")}
+    assert found == CONNECTION_SETTERS
+    model = ml.Model()
+    model |= ml.Add()(left="x", right="w", output="y")
+    model |= ml.Multiply()(left="y", right="z", output="v")
+    model["x"].set_shapes(["b", 2])
+    model["w"].set_type(ml.Tensor[float])
+    model["w"].set_differentiability(True)
+    model["z"].set_value(2.0)
+    model["v"].set_key("end")
+    again = read_again(model)
+    assert again.shapes["x"] == ["b", 2]
+    assert again._node.differentiable("w") is True
+    assert again._node.value("z") == (2.0,)
+    assert again.output_keys == model.output_keys
+
+
+# --- the text ------------------------------------------------------------------------------------
+
+
+def test_a_new_layer_adds_lines_and_changes_none():
+    def made(*, more):
+        model = ml.Model()
+        model |= ml.Linear(4, name="a")(input="x", weight="wa", bias="ba", output="h")
+        if more:
+            model |= ml.Relu(name="new")(input="h", output="r")
+        model |= ml.Linear(4, name="b")(input="h", weight="wb", bias="bb", output="y")
+        model.expose_keys("y")
+        return model.to_json().splitlines()
+
+    old, new = made(more=False), made(more=True)
+    rest = iter(new)
+    assert all(line in rest for line in old)  # a subsequence
+
+
+def test_a_name_that_is_given_stays_the_id_of_its_model():
+    def made(*, more):
+        model = ml.Model()
+        if more:
+            first = ml.Model(name="first")
+            first |= ml.Relu()(input="a")
+            model |= first(a="x")
+        encoder = ml.Model(name="encoder")
+        encoder |= ml.Relu()(input="a")
+        model |= encoder(a="x")
+        return json.loads(model.to_json())["submodels"]
+
+    assert made(more=False)["encoder"] == made(more=True)["encoder"]
+
+
+def test_the_text_does_not_depend_on_hashing():
+    code = (
+        "import sys; sys.path[:0] = ['tests/python']\n"
+        "import test_model_file as t, hashlib\n"
+        "text = ''.join(make().to_json(history=True) for make in t.MODELS)\n"
+        "print(hashlib.sha256(text.encode()).hexdigest())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed, "PYTHONPATH": "python"},
+            capture_output=True, text=True, check=True, timeout=300,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(found) == 1
+
+
+# --- deep and long -------------------------------------------------------------------------------
+
+DEEP = """
+import mithril as ml
+model = ml.Model()
+model |= ml.Relu()(input="x", output="y")
+for _ in range(10_000):
+    outer = ml.Model()
+    outer |= model(x="x", y="y")
+    model = outer
+text = model.to_json(history=True)
+again = ml.Model.from_json(text)
+assert again.to_json(history=True) == text
+assert len(text) < 20_000_000, len(text)
+"""
+LONG = """
+import mithril as ml, os, tempfile
+model = ml.Model()
+for _ in range(100_000):
+    model += ml.Relu()
+path = os.path.join(tempfile.mkdtemp(), "long.mithril")
+model.save(path)
+again = ml.load(path).model
+assert again.to_json() == model.to_json()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [DEEP, LONG], ids=["nest", "chain"])
+def test_deep_and_long_models_on_a_small_stack(code):
+    shell = ["bash", "-c", 'ulimit -s 256; exec "$0" "$@"', sys.executable, "-c", code]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=550)
+    assert done.returncode == 0, done.stderr[-2000:]
