@@ -86,13 +86,36 @@ py::list shapes(const Model& self, const py::iterable& keys) {
   return out;
 }
 
+py::tuple reason_tuple(const infer::Reason& reason) {
+  return py::make_tuple(reason.text, reason.by, reason.location.file, reason.location.line);
+}
+
 py::list why(const Model& self, py::handle key) {
   py::list out;
-  for (const infer::Reason& reason : self.why(to_key(key))) {
-    out.append(py::make_tuple(reason.text, reason.location.file, reason.location.line,
-                              reason.location.path));
+  for (const infer::Reason& reason : self.why(to_key(key))) out.append(reason_tuple(reason));
+  return out;
+}
+
+py::list near_misses(const Model& self) {
+  py::list out;
+  for (const model::NearMiss& miss : self.near_misses()) {
+    out.append(
+        py::make_tuple(miss.input, miss.wire, reason_tuple(miss.read), reason_tuple(miss.written)));
   }
   return out;
+}
+
+py::list legal_sizes(const Model& self, const py::iterable& keys, int64_t most, uint64_t steps) {
+  py::list out;
+  for (const model::LegalSizes& found : self.legal_sizes(to_keys(keys), most, steps)) {
+    out.append(py::make_tuple(found.symbol, found.sizes));
+  }
+  return out;
+}
+
+py::object first_reader(const Model& self, const std::string& key) {
+  const auto found = self.first_reader(key);
+  return found ? py::object(reason_tuple(*found)) : py::none();
 }
 
 void bind_connection(py::module_& module) {
@@ -325,6 +348,9 @@ void bind_facts(ModelClass& cls) {
       .def("shapes", &shapes)
       .def("sources", [](const Model& self, py::handle key) { return self.sources(to_key(key)); })
       .def("why", &why)
+      .def("near_misses", &near_misses)
+      .def("first_reader", &first_reader)
+      .def("legal_sizes", &legal_sizes)
       .def("summary", &summary)
       .def("summary_tables", &summary_tables, py::arg("title"), py::arg("depth"),
            py::arg("symbolic"));

@@ -122,10 +122,22 @@ class Sizes {
     }
   }
 
-  [[noreturn]] static void refuse(const model::FlatKey& key, const std::vector<int64_t>& sizes) {
-    throw core::ErrorException(core::fail(
-        core::ErrorKind::kShape, core::Code::kShapeData, "'{}' must have shape {}, got {}",
-        key.name, key.shape_text, core::to_string(HostValue::list({sizes.begin(), sizes.end()}))));
+  // Python adds the places.
+  [[noreturn]] void refuse(const model::FlatKey& key, const std::vector<int64_t>& sizes) const {
+    const std::string got = core::to_string(HostValue::list({sizes.begin(), sizes.end()}));
+    core::Error error =
+        core::fail(core::ErrorKind::kShape, core::Code::kShapeData,
+                   "'{}' must have shape {}, got {}", key.name, key.shape_text, got);
+    error.facts.push_back({fmt::format("{} : {}", key.name, key.shape_text), {}, {}, 0});
+    error.facts.push_back({fmt::format("{} : {}", key.name, got), {}, {}, 0});
+    for (size_t i = 0; i < sizes.size() && i < key.shape.size(); ++i) {
+      const infer::Dim dim = key.shape[i];
+      const auto size = dim.known() ? std::nullopt : interface_.graph.dims.evaluate(dim, symbols_);
+      if (!size || *size == sizes[i]) continue;
+      error.reasons.push_back(
+          fmt::format("{} is {} by the other inputs", interface_.graph.dims.print(dim), *size));
+    }
+    throw core::ErrorException(std::move(error));
   }
 
   bool learn(infer::Dim dim, int64_t size) {
@@ -134,9 +146,8 @@ class Sizes {
     if (!solution) return true;
     if (!solution->exact || solution->value < 0) return false;
     int64_t& symbol = symbols_[interface_.graph.dims.symbol_index(solution->symbol)];
-    const bool agrees = symbol < 0 || symbol == solution->value;
-    symbol = solution->value;
-    return agrees;
+    if (symbol < 0) symbol = solution->value;
+    return symbol == solution->value;
   }
 
   const model::FlatGraph& interface_;

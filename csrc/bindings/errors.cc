@@ -19,10 +19,45 @@ py::str text(const std::string& bytes) {
   return py::reinterpret_steal<py::str>(decoded);
 }
 
-void raise(const core::Error& error) {
+// The text of a line of user code, where Python can read the file.
+std::string source_line(const core::Location& location) {
+  const py::object line =
+      py::module_::import("linecache").attr("getline")(location.file, location.line);
+  return line.attr("strip")().attr("encode")("utf-8", "replace").cast<std::string>();
+}
+
+core::Location to_location(const py::handle& place) {
+  const auto [file, line] = place.cast<std::pair<std::string, int>>();
+  return {file, line, {}};
+}
+
+// The long form for errors that Python finds: facts are (text, (file, line), by, depth).
+std::string error_text(const std::string& message, const py::tuple& place, const py::list& facts,
+                       const std::vector<std::string>& reasons, const std::string& hint) {
+  core::Error error;
+  error.message = message;
+  error.location = to_location(place);
+  for (const py::handle fact : facts) {
+    const auto fields = fact.cast<py::tuple>();
+    error.facts.push_back({fields[0].cast<std::string>(), to_location(fields[1]),
+                           fields[2].cast<std::string>(), fields[3].cast<int>()});
+  }
+  error.reasons = reasons;
+  error.hint = hint;
+  if (error.location.known()) error.source = source_line(error.location);
+  return error.text();
+}
+
+void raise(core::Error error) {
+  if (!error.location.known()) {
+    std::string path = std::move(error.location.path);
+    error.location = user_location();
+    error.location.path = std::move(path);
+  }
+  if (!error.facts.empty() && error.location.known()) error.source = source_line(error.location);
   py::list facts;
   for (const core::Error::Fact& fact : error.facts) {
-    facts.append(py::make_tuple(text(fact.text), place(fact.location)));
+    facts.append(py::make_tuple(text(fact.text), place(fact.location), text(fact.by)));
   }
   const py::object exception =
       py::module_::import("mithril.errors")
@@ -100,6 +135,7 @@ void bind_errors(py::module_& module) {
                        "object of mithril"));
     }
   });
+  module.def("error_text", &error_text, "The text of an error with facts.");
   module.def(
       "user_location",
       [] {

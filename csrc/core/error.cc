@@ -4,19 +4,77 @@
 
 namespace mithril::core {
 
+namespace {
+
+std::string short_place(const Location& location) {
+  if (location.path.empty() && !location.known()) return "";
+  const std::string place = to_string(location);
+  if (location.path.empty()) return "\n  at " + place;
+  return "\n  in model " + location.path + (place.empty() ? "" : " (" + place + ")");
+}
+
+// "  train.py:31   model |= ...", and the model where that says more than the line.
+std::string long_place(const Error& error) {
+  std::string out;
+  if (error.location.known()) {
+    out = "\n  " + to_string(error.location);
+    if (!error.source.empty()) out += "   " + error.source;
+  }
+  const bool nested = error.location.path.find('.') != std::string::npos;
+  if (nested) out += "\n  in model " + error.location.path;
+  return out;
+}
+
+// "features : [N, 512]" -> the length of the name.
+size_t name_length(const std::string& fact) {
+  const size_t at = fact.find(" : ");
+  return at == std::string::npos ? 0 : at;
+}
+
+std::string indented(const Error::Fact& fact) {
+  return std::string(static_cast<size_t>(fact.depth) * 2, ' ') + fact.text;
+}
+
+std::string origin(const Error::Fact& fact, const Location& here) {
+  std::string out = fact.by;
+  if (!fact.location.path.empty()) out += (out.empty() ? "'" : " of '") + fact.location.path + "'";
+  const bool same =
+      fact.location.known() && fact.location.file == here.file && fact.location.line == here.line;
+  const std::string place = same ? "given here" : to_string(fact.location);
+  if (!place.empty()) out += (out.empty() ? "" : ", ") + place;
+  return out;
+}
+
+std::string fact_lines(const Error& error) {
+  constexpr size_t kWidest = 40;  // long names and shapes are not worth an aligned column
+  size_t names = 0, texts = 0;
+  std::vector<std::string> lines;
+  for (const Error::Fact& fact : error.facts) {
+    lines.push_back(indented(fact));
+    names = std::max(names, name_length(lines.back()));
+  }
+  for (std::string& line : lines) {
+    const size_t length = name_length(line);
+    if (length > 0 && names <= kWidest) line.insert(length, names - length, ' ');
+    if (line.size() <= kWidest) texts = std::max(texts, line.size());
+  }
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string from = origin(error.facts[i], error.location);
+    out += "\n    " + lines[i];
+    if (from.empty()) continue;
+    out +=
+        std::string(texts > lines[i].size() ? texts - lines[i].size() : 0, ' ') + "    <- " + from;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string Error::text() const {
   std::string out = message;
-  if (!location.path.empty() || location.known()) {
-    out += location.path.empty() ? "\n  at " : "\n  in model " + location.path;
-    const std::string place = to_string(location);
-    if (!place.empty()) out += location.path.empty() ? place : " (" + place + ")";
-  }
-  for (const Fact& fact : facts) {
-    out += "\n    " + fact.text;
-    const std::string place = to_string(fact.location);
-    if (!fact.location.path.empty()) out += "    <- '" + fact.location.path + "'";
-    if (!place.empty()) out += (fact.location.path.empty() ? "    <- " : ", ") + place;
-  }
+  out += facts.empty() ? short_place(location) : long_place(*this) + fact_lines(*this);
+  for (const std::string& reason : reasons) out += "\n    " + reason;
   if (!hint.empty()) out += "\n  help: " + hint;
   return out;
 }

@@ -28,6 +28,8 @@ enum class ErrorKind : uint8_t {
   kDevice,       // DeviceNotAvailable(RuntimeError)
   kInterrupted,  // KeyboardInterrupt
   kInternal,     // InternalError(RuntimeError): a bug in mithril
+  kKeyword,      // UnexpectedKeyError(KeyNotFound, TypeError): a keyword that is no key
+  kSealed,       // SealedModelError(FrozenModelError, NotImplementedError): leaves, TrainModel
 };
 
 /// One row per error that a user can meet. Numbers are public (`MTH101`) and never reused.
@@ -53,6 +55,7 @@ enum class Code : uint16_t {
   kNameTaken = 403,          // a name that is used already
   kNameReserved = 404,       // a name that cannot be used
   kOpUnknown = 405,          // no op of that name
+  kUnnamedInput = 406,       // data go into a key without a name
   kModelFrozen = 501,        // extending a model that cannot be extended
   kCycle = 502,              // the wiring has a cycle
   kMultiWrite = 503,         // two writers of one wire
@@ -69,6 +72,7 @@ enum class Code : uint16_t {
   kInterrupted = 704,
   kUnsupported = 801,  // the target cannot do this
   kDevice = 802,
+  kStepLimit = 803,  // a bounded search gave up
   kInternal = 901,
 };
 
@@ -77,15 +81,20 @@ struct Error {
   struct Fact {
     std::string text;   // "features : [N, 512]"
     Location location;  // where it came from
+    std::string by{};    // who said it: "Flatten 'flat'", "set_shapes"
+    int depth = 0;      // 0: a side of the clash; 1: what that side follows from
   };
   ErrorKind kind = ErrorKind::kInternal;
   Code code = Code::kInternal;
   std::string message;      // "matmul: inner dimensions must be equal, got ..."
   Location location;        // the user's call
+  std::string source;       // the text of that line, where it can be read
   std::vector<Fact> facts;  // both sides of a clash, in the order found
-  std::string hint;         // without "help:"
+  std::vector<std::string> reasons;  // why the facts clash, one line each
+  std::string hint;                  // without "help:"
 
-  /// The text that the user reads: message, "in model ..." line, facts, hint.
+  /// The text that the user reads. Short: message, "in model ..." line, hint. With facts: message,
+  /// the user's line, each fact with its place, the reasons, the hint.
   std::string text() const;
 };
 

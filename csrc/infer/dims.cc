@@ -143,6 +143,7 @@ bool Store::assign(uint32_t dim, int64_t value) {
   const uint32_t root = dim_root(dim);
   if (dims_[root].known) {
     if (dims_[root].value == value) return true;
+    clash(dim, kNone, dims_[root].value, value);
     failed_ = true;
     return false;
   }
@@ -209,6 +210,7 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
   if (ra == rb) return true;
   if (dims_[ra].known && dims_[rb].known) {
     if (dims_[ra].value != dims_[rb].value) {
+      clash(a, b, dims_[ra].value, dims_[rb].value);
       failed_ = true;
       return false;
     }

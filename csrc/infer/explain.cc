@@ -52,6 +52,15 @@ class Explainer {
     }
   }
 
+  uint32_t nearest_rule(const std::vector<uint32_t>& facts) const {
+    for (const uint32_t fact : facts) {
+      const auto found = std::find_if(s_.rules_.begin(), s_.rules_.end(),
+                                      [fact](const RuleRecord& rule) { return rule.fact == fact; });
+      if (found != s_.rules_.end()) return static_cast<uint32_t>(found - s_.rules_.begin());
+    }
+    return kNone;
+  }
+
   std::vector<uint32_t> run() {
     for (size_t at = 0; at < queue_.size() && facts_.size() < kMostFacts && visits_ < kMostVisits;
          ++at) {
@@ -165,15 +174,7 @@ std::vector<uint32_t> Store::facts_behind_cell(uint32_t cell) const {
   return explainer.run();
 }
 
-std::vector<Reason> Store::why_cell(uint32_t cell) const {
-  std::vector<Reason> out;
-  for (const uint32_t fact : facts_behind_cell(cell)) {
-    out.push_back({facts_[fact].text, facts_[fact].location});
-  }
-  return out;
-}
-
-std::vector<Reason> Store::why_dim(uint32_t dim) const {
+std::vector<uint32_t> Store::facts_behind_dim(uint32_t dim) const {
   Explainer explainer(*this);
   const DimRecord& root = dims_[dim_root(dim)];
   if (root.known) {
@@ -185,28 +186,156 @@ std::vector<Reason> Store::why_dim(uint32_t dim) const {
   } else {
     explainer.dim(dim, kNone);
   }
+  return explainer.run();
+}
+
+std::vector<Reason> Store::reasons(const std::vector<uint32_t>& facts) const {
   std::vector<Reason> out;
-  for (const uint32_t fact : explainer.run()) {
-    out.push_back({facts_[fact].text, facts_[fact].location});
+  for (const uint32_t fact : facts) {
+    out.push_back({facts_[fact].text, facts_[fact].location, {}, 0});
   }
   return out;
 }
 
+std::vector<Reason> Store::why_cell(uint32_t cell) const {
+  return reasons(facts_behind_cell(cell));
+}
+
+std::vector<Reason> Store::why_dim(uint32_t dim) const { return reasons(facts_behind_dim(dim)); }
+
+// --- conflicts --------------------------------------------------------------------------------
+
+uint32_t Store::cell_with(uint32_t dim) const {
+  const auto shows = [&](uint32_t cell) {
+    const uint32_t shape = shape_if_any(cell);
+    if (shape == kNone) return false;
+    const ShapeRecord& record = shapes_[shape_root(shape)];
+    for (int i = 0; i < record.count; ++i) {
+      const Dims dims = expand(reprs_[record.reprs[i]]);
+      const auto same = [&](uint32_t d) { return dim_root(d) == dim_root(dim); };
+      if (std::any_of(dims.prefix.begin(), dims.prefix.end(), same)) return true;
+      if (std::any_of(dims.suffix.begin(), dims.suffix.end(), same)) return true;
+    }
+    return false;
+  };
+  for (const uint32_t cell : blamed_) {
+    if (shows(cell)) return cell;
+  }
+  if (error_at_rule_ == kNone) return kNone;
+  const RuleRecord& rule = rules_[error_at_rule_];
+  for (uint32_t i = 0; i < rule.binding_count; ++i) {
+    const uint32_t cell = bindings_[rule.bindings + i].cell.index;
+    if (shows(cell)) return cell;
+  }
+  return kNone;
+}
+
+std::string_view Store::size_name(uint32_t rule, uint32_t dim) const {
+  if (rule == kNone || dim == kNone) return {};
+  for (uint32_t at = scopes_[rules_[rule].scope]; at != kNone; at = scope_entries_[at].next) {
+    const ScopeEntry& entry = scope_entries_[at];
+    if (entry.entity == Entity::kDim && dim_root(entry.id) == dim_root(dim)) return entry.name;
+  }
+  return {};
+}
+
+namespace {
+// Items in place of a list of wires; tensors before axes and other values.
+std::vector<uint32_t> blamed_in_order(Store& s, const std::vector<uint32_t>& blamed) {
+  std::vector<uint32_t> out;
+  for (const uint32_t cell : blamed) {
+    const auto items = s.items(cell);
+    if (!items || items->empty()) out.push_back(cell);
+    if (items) out.insert(out.end(), items->begin(), items->end());
+  }
+  std::stable_partition(out.begin(), out.end(), [&](uint32_t cell) { return s.is_tensor(cell); });
+  return out;
+}
+}  // namespace
+
+/// A tensor's shape, a value, or a kind: what is known of a cell in one short text.
+std::string Store::fact_text(uint32_t cell) {
+  const CellRecord& record = cells_[cell_root(cell)];
+  if (record.kinds.is_tensor()) return print_shape(cell, error_names_);
+  const bool shown = record.tag != kUnknownTag && !record.kinds.may_be_tensor();
+  return shown ? print_value(cell) : to_string(record.kinds);
+}
+
+Conflict::Side Store::side(uint32_t cell, const std::vector<uint32_t>& facts) {
+  Conflict::Side out;
+  out.cell = CellId{cell};
+  const CellRecord& record = cells_[cell_root(cell)];
+  if (record.name != kNone) out.name = names_[record.name];
+  if (out.name.empty()) out.name = binding_name(error_at_rule_, cell);
+  const auto before = std::find_if(shown_before_.begin(), shown_before_.end(),
+                                   [cell](const auto& shown) { return shown.first == cell; });
+  out.text = before != shown_before_.end() ? before->second : fact_text(cell);
+  for (const uint32_t fact : facts) out.facts.push_back(FactId{fact});
+  return out;
+}
+
+void Store::describe_conflict() {
+  const uint32_t rule = error_at_rule_;
+  conflict_.sides.clear();
+  conflict_.rule = rule == kNone ? FactId{} : FactId{rules_[rule].fact};
+  conflict_.asserted = FactId{asserting_};
+  if (asserting_ == kNone) conflict_.about = CellId{};
+  conflict_.said.clear();
+  conflict_.size_name.clear();
+  conflict_.sizes.clear();
+  const uint32_t here = rule != kNone ? rules_[rule].fact : asserting_;
+  const auto only_here = [here](const std::vector<uint32_t>& facts) {
+    return std::all_of(facts.begin(), facts.end(), [here](uint32_t f) { return f == here; });
+  };
+  const auto add = [&](uint32_t cell, const std::vector<uint32_t>& facts) {
+    // A size that this very statement gave: what else is known of the wire is the other side.
+    Conflict::Side found = side(cell, only_here(facts) ? facts_behind_cell(cell) : facts);
+    const bool known = std::any_of(conflict_.sides.begin(), conflict_.sides.end(), [&](auto& s) {
+      return s.cell == found.cell || (s.name == found.name && s.text == found.text);
+    });
+    if (!known && !found.name.empty()) conflict_.sides.push_back(std::move(found));
+  };
+  if (clash_.met) {
+    conflict_.sizes = {clash_.values[0], clash_.values[1]};
+    for (const uint32_t dim : clash_.dims) {
+      if (dim == kNone) continue;
+      const std::vector<uint32_t> facts = facts_behind_dim(dim);
+      const uint32_t by = rule != kNone ? rule : Explainer(*this).nearest_rule(facts);
+      if (conflict_.size_name.empty()) conflict_.size_name = size_name(by, dim);
+      const uint32_t cell = cell_with(dim);
+      if (cell != kNone) add(cell, facts);
+    }
+  }
+  constexpr size_t kMostSides = 3;
+  for (const uint32_t cell : blamed_in_order(*this, blamed_)) {
+    if (conflict_.sides.size() >= (clash_.met ? 2 : kMostSides)) break;
+    const std::vector<uint32_t> facts = facts_behind_cell(cell);
+    if (!facts.empty()) add(cell, facts);
+  }
+  if (rule == kNone || !conflict_.sides.empty()) return;
+  // A relation between sizes: all wires of the op are sides.
+  for (uint32_t i = 0; i < rules_[rule].binding_count; ++i) {
+    if (conflict_.sides.size() == kMostSides) break;
+    const uint32_t cell = bindings_[rules_[rule].bindings + i].cell.index;
+    const std::vector<uint32_t> facts = facts_behind_cell(cell);
+    if (is_tensor(cell) && !facts.empty()) add(cell, facts);
+  }
+}
+
 void Store::explain_error(core::Error& error) {
   if (forward_) return;
+  describe_conflict();
+  for (Conflict::Side& side : conflict_.sides) {
+    if (error.kind == core::ErrorKind::kDType) side.text = to_string(kinds(side.cell.index));
+  }
   const uint32_t here = error_at_rule_ != kNone ? rules_[error_at_rule_].fact : asserting_;
-  for (const uint32_t cell : blamed_) {
-    if (error.facts.size() == 3) break;
-    const CellRecord& record = cells_[cell_root(cell)];
-    std::string name = record.name != kNone ? names_[record.name] : std::string();
-    if (name.empty() && error_at_rule_ != kNone) name = binding_name(error_at_rule_, cell);
-    if (name.empty() || !record.kinds.is_tensor()) continue;
-    const std::vector<uint32_t> facts = facts_behind_cell(cell);
-    const auto other =
-        std::find_if(facts.begin(), facts.end(), [here](uint32_t f) { return f != here; });
-    if (facts.empty()) continue;
-    const uint32_t fact = other != facts.end() ? *other : facts.front();
-    error.facts.push_back({name + " : " + print_shape(cell, error_names_), facts_[fact].location});
+  for (const Conflict::Side& side : conflict_.sides) {
+    if (side.facts.empty()) continue;
+    const auto other = std::find_if(side.facts.begin(), side.facts.end(),
+                                    [here](FactId f) { return f.index != here; });
+    const FactId fact = other != side.facts.end() ? *other : side.facts.front();
+    error.facts.push_back(
+        {side.name + " : " + side.text, facts_[fact.index].location, facts_[fact.index].text, 0});
   }
 }
 

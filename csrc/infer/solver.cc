@@ -84,8 +84,14 @@ Status Solver::finish(bool ok, uint32_t cell, std::string_view what) {
     s.conflict(core::Code::kShapeConflict, "{}", what);
   }
   s.blame({cell});
+  s.conflict_.about = CellId{cell};
   Status status = s.take_error();
   s.asserting_ = kNone;
+  return status;
+}
+
+Status Solver::said(Status status, const std::function<std::string()>& text) {
+  if (!status.ok()) store_->conflict_.said = text();
   return status;
 }
 
@@ -93,10 +99,21 @@ Status Solver::assert_kind(CellId cell, KindSet kinds, FactId fact) {
   Store& s = *store_;
   s.asserting_ = fact.index;
   s.log({.type = Assertion::kKind, .a = cell.index, .fact = fact.index, .payload = kinds.bits()});
-  return finish(s.narrow(cell.index, kinds), cell.index, "kinds are in conflict");
+  return said(finish(s.narrow(cell.index, kinds), cell.index, "kinds are in conflict"),
+              [&] { return to_string(kinds); });
 }
 
 namespace {
+
+// Literals are known by their shape.
+std::string short_text(const HostValue& value) {
+  if (!value.is_tensor()) return core::to_string(value);
+  std::string out;
+  for (const int64_t size : value.as_tensor()->shape) {
+    out += (out.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return "[" + out + "]";
+}
 
 std::string print_template(const ShapeTemplate& shape) {
   std::string out = "[";
@@ -120,6 +137,7 @@ Status Solver::assert_shape(CellId cell, const ShapeTemplate& shape, ScopeId sco
                             bool named) {
   Store& s = *store_;
   s.asserting_ = fact.index;
+  s.conflict_ = {};  // of what follows, if anything
   int variadics = 0;
   for (const TemplateItem& item : shape) {
     variadics += item.type == TemplateItem::Type::kVariadic;
@@ -140,7 +158,8 @@ Status Solver::assert_shape(CellId cell, const ShapeTemplate& shape, ScopeId sco
          .fact = fact.index,
          .payload = static_cast<uint32_t>(s.templates_.size() - 1),
          .flag = named});
-  if (!s.narrow(cell.index, kTensor)) return finish(false, cell.index, "");
+  const auto text = [&] { return print_template(shape); };
+  if (!s.narrow(cell.index, kTensor)) return said(finish(false, cell.index, ""), text);
   const std::string before = s.shape_if_any(cell.index) == kNone ? "" : s.print_shape(cell.index);
   Dims dims;
   for (const TemplateItem& item : shape) {
@@ -158,9 +177,11 @@ Status Solver::assert_shape(CellId cell, const ShapeTemplate& shape, ScopeId sco
   }
   // A named variadic that is bound already is written out by the meeting of representations.
   const bool ok = s.constrain(s.shape(cell.index), dims);
-  if (ok && !s.failed_) return finish(true, cell.index, "");
-  return finish(false, cell.index,
-                "shapes are in conflict, got " + print_template(shape) + " and " + before);
+  if (ok && !s.failed_) return said(finish(true, cell.index, ""), text);
+  s.shown_before_ = {{cell.index, before}};
+  return said(finish(false, cell.index,
+                     "shapes are in conflict, got " + print_template(shape) + " and " + before),
+              text);
 }
 
 std::string_view Solver::own_name(const std::string& name) {
@@ -187,7 +208,8 @@ Status Solver::assert_value(CellId cell, const HostValue& value, FactId fact) {
          .a = cell.index,
          .fact = fact.index,
          .payload = static_cast<uint32_t>(s.hosts_.size() - 1)});
-  return finish(s.set_value(cell.index, value), cell.index, "values are in conflict");
+  return said(finish(s.set_value(cell.index, value), cell.index, "values are in conflict"),
+              [&] { return short_text(value); });
 }
 
 Status Solver::assert_items(CellId cell, std::span<const CellId> items, bool is_list, FactId fact) {
@@ -210,10 +232,13 @@ Status Solver::unify(CellId a, CellId b, FactId fact) {
   Store& s = *store_;
   s.asserting_ = fact.index;
   s.log({.type = Assertion::kUnify, .a = a.index, .b = b.index, .fact = fact.index});
-  const std::string left = s.describe(kNone, a.index), right = s.describe(kNone, b.index);
+  std::string left = s.fact_text(a.index), right = s.fact_text(b.index);
   const bool ok = s.unify_cells(a.index, b.index) && !s.failed_;
-  if (!ok) s.blame({a.index, b.index});
-  return finish(ok, a.index, "cannot connect, got " + left + " and " + right);
+  if (ok) return finish(true, a.index, "");
+  s.blame({a.index, b.index});
+  const std::string what = "cannot connect, got " + left + " and " + right;
+  s.shown_before_ = {{a.index, std::move(left)}, {b.index, std::move(right)}};
+  return said(finish(false, a.index, what), [] { return std::string(); });
 }
 
 Status Solver::add_rule(std::string_view op, const Rule& rule, std::span<const Binding> bindings,
@@ -249,6 +274,12 @@ Status Solver::add_rule(std::string_view op, const Rule& rule, std::span<const B
   }
   s.asserting_ = kNone;
   return {};
+}
+
+Status Solver::assume(Dim symbol, int64_t size) {
+  Store& s = *store_;
+  const bool ok = s.assign(s.symbol_dim(symbol), size) && !s.failed_ && s.settle_shapes();
+  return ok ? Status() : s.take_error();
 }
 
 Status Solver::propagate(uint64_t max_steps) {
@@ -412,6 +443,19 @@ std::string Solver::print_shape(CellId cell) const {
 std::string Solver::print_value(CellId cell) const {
   ShapeNames names;
   return store_->print_value_at(cell.index, 0, names);
+}
+
+const Conflict& Solver::conflict() const { return store_->conflict_; }
+
+Reason Solver::fact(FactId fact) const {
+  const FactRecord& record = store_->facts_[fact.index];
+  return {record.text, record.location, {}, 0};
+}
+
+std::vector<FactId> Solver::facts_behind(CellId cell) const {
+  std::vector<FactId> out;
+  for (const uint32_t fact : store_->facts_behind_cell(cell.index)) out.push_back(FactId{fact});
+  return out;
 }
 
 std::vector<Reason> Solver::why(CellId cell) const { return store_->why_cell(cell.index); }

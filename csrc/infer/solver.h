@@ -2,6 +2,7 @@
 // them run to a fixed point. Transactional, monotone, explainable, incremental (architecture 5).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,6 +59,23 @@ struct Binding {
 
 /// A fact with where it came from, as `why` and errors list it.
 using Reason = core::Error::Fact;
+
+/// What clashed, by ids: the model layer says it with the user's names and places.
+struct Conflict {
+  struct Side {
+    CellId cell;
+    std::string name;           // of the wire, or the op's name for it
+    std::string text;           // its shape, else its kind, as it stood
+    std::vector<FactId> facts;  // what that rests on, nearest first
+  };
+  FactId rule;      // of the op that met the clash; invalid when an assertion met it
+  FactId asserted;  // what was being said; invalid when relations met the clash later
+  CellId about;     // of an assertion
+  std::string said;
+  std::vector<Side> sides;
+  std::string size_name;       // the op's name of the size that clashes, or ""
+  std::vector<int64_t> sizes;  // its two values
+};
 
 /// Names for unnamed dims (u1, u2 …) and variadics (V1, V2 …), by first appearance; use one
 /// object for everything that is shown together.
@@ -116,6 +134,9 @@ class Solver {
   core::Status add_rule(std::string_view op, const Rule& rule, std::span<const Binding> bindings,
                         FactId fact);
 
+  /// For a search: an open symbol of dims() gets a size. To be undone; it is no fact.
+  core::Status assume(Dim symbol, int64_t size);
+
   /// Runs relations until nothing changes. `max_steps` 0: no limit; else fails with kUnsupported
   /// when exceeded (tests, model.solve).
   core::Status propagate(uint64_t max_steps = 0);
@@ -168,6 +189,11 @@ class Solver {
   std::string print_value(CellId cell) const;
 
   // --- explanations -----------------------------------------------------------------------
+  /// Of the last failed status; until the next one or an undo.
+  const Conflict& conflict() const;
+  /// What new_fact was given.
+  Reason fact(FactId fact) const;
+  std::vector<FactId> facts_behind(CellId cell) const;
   /// The facts that what is known of a cell rests on, nearest first.
   std::vector<Reason> why(CellId cell) const;
   /// The facts that a dimension (an axis of a cell of known rank) rests on.
@@ -185,6 +211,7 @@ class Solver {
  private:
   explicit Solver(std::unique_ptr<Store> store);
   core::Status finish(bool ok, uint32_t cell, std::string_view what);
+  core::Status said(core::Status status, const std::function<std::string()>& text);
   std::string_view own_name(const std::string& name);
   uint32_t user_symbol(uint32_t scope, const std::string& name, bool named);
   std::unique_ptr<Store> store_;

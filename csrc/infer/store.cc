@@ -51,6 +51,7 @@ void Store::start_forward(DimTable& table) {
   failed_ = false;
   error_.reset();
   blamed_.clear();
+  clash_ = {};
   running_ = kNone;
 }
 
@@ -390,6 +391,7 @@ core::Status Store::propagate(uint64_t max_steps) {
   }
   while (queue_at_ < queue_.size()) {
     if (max_steps != 0 && steps_ - first >= max_steps) {
+      conflict_ = {};
       return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
                         "inference: more than {} steps", max_steps);
     }
@@ -445,6 +447,10 @@ void Store::blame(std::initializer_list<uint32_t> cells) {
   if (blamed_.empty()) blamed_.assign(cells.begin(), cells.end());
 }
 
+void Store::clash(uint32_t dim, uint32_t other, int64_t value, int64_t other_value) {
+  if (!clash_.met) clash_ = {{dim, other}, {value, other_value}, true};
+}
+
 void Store::fail_by(const Propagator& p) {
   failed_ = true;
   if (!error_) {
@@ -491,6 +497,8 @@ core::Status Store::take_error() {
   failed_ = false;
   error_at_rule_ = kNone;
   blamed_.clear();
+  clash_ = {};
+  shown_before_.clear();
   error_names_ = {};
   return error;
 }

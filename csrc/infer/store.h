@@ -343,6 +343,8 @@ class Store {
   }
   /// Which cells an error is about: their facts are listed. Called after conflict().
   void blame(std::initializer_list<uint32_t> cells);
+  /// Two known sizes that would be one; the first clash of a failure counts.
+  void clash(uint32_t dim, uint32_t other, int64_t value, int64_t other_value);
   core::Status take_error();
 
   // --- running (store.cc) -----------------------------------------------------------------------
@@ -360,7 +362,9 @@ class Store {
   // ------------------------------------------------------------------
   std::vector<Reason> why_cell(uint32_t cell) const;
   std::vector<Reason> why_dim(uint32_t dim) const;
+  std::vector<Reason> reasons(const std::vector<uint32_t>& facts) const;
   std::vector<uint32_t> facts_behind_cell(uint32_t cell) const;
+  std::vector<uint32_t> facts_behind_dim(uint32_t dim) const;
 
   // --- log (solver.cc)
   // ------------------------------------------------------------------------------
@@ -423,6 +427,11 @@ class Store {
   uint32_t scope_entry(uint32_t scope, std::string_view name, Entity entity);
   void fail_by(const Propagator& p);
   void explain_error(core::Error& error);
+  void describe_conflict();
+  std::string fact_text(uint32_t cell);
+  Conflict::Side side(uint32_t cell, const std::vector<uint32_t>& facts);
+  uint32_t cell_with(uint32_t dim) const;
+  std::string_view size_name(uint32_t rule, uint32_t dim) const;
   void wake_cell(uint32_t cell);
   void wake_shape(uint32_t shape);
   void enqueue(uint32_t propagator);
@@ -514,6 +523,14 @@ class Store {
   bool failed_ = false;
   std::unique_ptr<core::Error> error_;
   std::vector<uint32_t> blamed_;
+  struct Clash {
+    uint32_t dims[2] = {kNone, kNone};  // the second may be a bare number
+    int64_t values[2] = {0, 0};
+    bool met = false;
+  };
+  Clash clash_;
+  Conflict conflict_;
+  std::vector<std::pair<uint32_t, std::string>> shown_before_;  // cells that are being united
   uint32_t error_at_rule_ = kNone;
 };
 

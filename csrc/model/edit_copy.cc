@@ -67,6 +67,19 @@ void filter_names(Names& names, const Map& map) {
   }
 }
 
+// A constraint that loses a key is no more, nor are those that wait for it; the numbers stay.
+template <class Conns>
+void renumber_constraints(std::vector<UserConstraint>& constraints, const Conns& conns) {
+  for (UserConstraint& constraint : constraints) {
+    const size_t keys = constraint.keys.size();
+    filter(constraint.keys, conns);
+    const bool waits_for_none =
+        std::any_of(constraint.after.begin(), constraint.after.end(),
+                    [&](uint32_t number) { return constraints[number].keys.empty(); });
+    if (constraint.keys.size() != keys || waits_for_none) constraint.keys.clear();
+  }
+}
+
 template <class Nodes, class Conns>
 void renumber(Node& n, const Nodes& nodes, const Conns& conns) {
   n.parent = nodes(n.parent);
@@ -84,6 +97,7 @@ void renumber(Node& n, const Nodes& nodes, const Conns& conns) {
     state.output = conns(state.output);
   }
   std::erase_if(n.states, [](const State& s) { return s.input == kNone || s.output == kNone; });
+  renumber_constraints(n.constraints, conns);
 }
 
 template <class Conns>
@@ -118,6 +132,12 @@ std::vector<ConnId> conns_of(const Arena& from, const std::vector<NodeId>& nodes
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+/// Whether an entry plays a constraint that is no more.
+bool lost_a_key(const Arena& arena, const Entry& entry) {
+  return entry.type == Entry::Type::kConstraint &&
+         arena.node(entry.id).constraints[entry.other].keys.empty();
 }
 
 /// Copies entries and statements that are kept, with the facts and scopes that they rest on.
@@ -188,9 +208,9 @@ class LogCopier {
   void copy(const Entry& entry) {
     if (entry.type == Entry::Type::kUnify || is_taken_back(entry)) return;
     Entry out = entry;
-    if (entry.type == Entry::Type::kRule) {
+    if (is_of_node(entry.type)) {
       out.id = copy_.nodes(entry.id);
-      if (out.id == kNone) return;
+      if (out.id == kNone || lost_a_key(to_, out)) return;
     } else {
       out.conn = copy_.conns(entry.conn);
       if (out.conn == kNone) return;
@@ -286,8 +306,8 @@ void drop_conns(Arena& arena, const std::vector<uint8_t>& dead) {
   }
   arena.conns.resize(next);
   for (Entry& entry : arena.log) entry.conn = conns(entry.conn);
-  std::erase_if(arena.log, [](const Entry& entry) {
-    return entry.type != Entry::Type::kRule && entry.conn == kNone;
+  std::erase_if(arena.log, [&](const Entry& entry) {
+    return is_of_node(entry.type) ? lost_a_key(arena, entry) : entry.conn == kNone;
   });
   for (Statement& statement : arena.statements) statement.conn = conns(statement.conn);
   std::erase_if(arena.statements,

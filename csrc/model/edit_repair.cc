@@ -74,14 +74,19 @@ class Repair {
     if (const auto found = values_.find(c); found != values_.end()) {
       edge.value = *found->second.front()->value;
       edge.initial = false;
+      edge.value_fact = found->second.front()->fact;
     }
     const auto found = statements_.find(c);
     if (found == statements_.end()) return;
     for (const Statement* statement : found->second) {
       if (undone_.count(statement->fact) != 0) continue;
-      if (statement->differentiable) edge.differentiable = statement->differentiable;
+      if (statement->differentiable) {
+        edge.differentiable = statement->differentiable;
+        edge.differentiable_fact = statement->fact;
+      }
       if (!statement->initial || edge.value) continue;
       edge.value = *statement->initial;
+      edge.value_fact = statement->fact;
       edge.initial = true;
     }
   }
@@ -247,12 +252,15 @@ class Repair {
   }
 
   void finish_log() {
+    for (Node& n : a_.nodes) {
+      for (UserConstraint& constraint : n.constraints) constraint.finished = a_.new_edge();
+    }
     std::unordered_map<ConnId, ConnId> next;
     for (const Node& n : a_.nodes) {
       for (const State& s : n.states) next[a_.surviving(s.input)] = a_.surviving(s.output);
     }
     for (Entry& entry : a_.log) {
-      if (entry.type == Entry::Type::kRule) continue;
+      if (is_of_node(entry.type)) continue;
       entry.id = a_.root(a_.conn(entry.conn).edge);
       if (entry.type != Entry::Type::kSame) continue;
       const auto found = next.find(a_.surviving(entry.conn));
@@ -260,7 +268,7 @@ class Repair {
     }
     if (undone_.empty()) return;
     std::erase_if(a_.log, [&](const Entry& entry) {
-      return undone_.count(entry.fact) != 0 && entry.type != Entry::Type::kRule;
+      return undone_.count(entry.fact) != 0 && !is_of_node(entry.type);
     });
     std::erase_if(a_.statements, [&](const Statement& c) { return undone_.count(c.fact) != 0; });
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/registry.h"
+#include "model/explain.h"
 
 namespace mithril::model {
 
@@ -110,10 +111,7 @@ NodeId Extension::local(const Model& model) const {
 }
 
 void Extension::finish() {
-  core::Status status = arena().infer();
-  if (!status.ok()) {
-    check(std::move(status), where_, arena().path(child_ == kNone ? parent_ : child_));
-  }
+  check_inference(arena(), {parent_, child_, where_});
   transaction_->commit();
   for (const auto& home : appended_) {
     home->forward = kept_;
@@ -210,9 +208,13 @@ void Extension::place(const Model& model, const Connections& connections, Chain 
   child_ = local(model);
   const std::string& name = a.node(child_).name;
   if (!name.empty() && a.node(parent_).child_names.count(name) != 0) {
-    raise(core::fail(ErrorKind::kName, Code::kNameTaken,
-                     "a submodel named '{}' is in the model already", name),
-          where);
+    core::Error error = core::fail(ErrorKind::kName, Code::kNameTaken,
+                                   "a submodel named '{}' is in the model already", name);
+    const Node& other = a.node(a.node(parent_).child_names.at(name));
+    error.facts.push_back({title(other), other.where, {}, 0});
+    error.facts.push_back({title(a.node(child_)), where, {}, 0});
+    error.hint = "choose another name, or leave it out: unnamed submodels are numbered";
+    raise(std::move(error), where);
   }
   a.freeze(child_);
   const auto given = given_keys(child_, connections);
@@ -371,9 +373,12 @@ void Extension::fail_multi_write(ConnId wire, ConnId key, std::string_view what)
                                  what, a.key(key), title(a.node(child_)));
   if (a.conn(wire).produced() && a.conn(a.conn(wire).producer).node != child_) {
     const Node& writer = a.node(a.conn(a.conn(wire).producer).node);
-    error.facts.push_back({fmt::format("written by {}", title(writer)), writer.where});
+    error.facts.push_back({fmt::format("written by {}", title(writer)), writer.where, {}, 0});
+  } else if (const uint32_t fact = a.edge_of(wire).value_fact; fact != kNone) {
+    error.facts.push_back({"given a value", a.facts[fact].where, {}, 0});
   }
-  error.facts.push_back({fmt::format("written by {}", title(a.node(child_))), where_});
+  error.facts.push_back({fmt::format("written by {}", title(a.node(child_))), where_, {}, 0});
+  error.hint = fmt::format("give '{}' of {} another name", a.key(key), title(a.node(child_)));
   raise(std::move(error), where_);
 }
 
@@ -428,8 +433,12 @@ void Extension::check_cycle(NodeId child) {
                        "{} closes a cycle: it writes '{}', and reads what is computed from it",
                        title(a.node(child)), a.key(gained_.front()));
         if (at != child) {
-          error.facts.push_back({fmt::format("read by {}", title(a.node(at))), a.node(at).where});
+          error.facts.push_back(
+              {fmt::format("read by {}", title(a.node(at))), a.node(at).where, {}, 0});
         }
+        error.facts.push_back({fmt::format("written by {}", title(a.node(child))), where_, {}, 0});
+        error.hint = fmt::format("give the output of {} another name than '{}'",
+                                 title(a.node(child)), a.key(gained_.front()));
         raise(std::move(error), where_);
       }
       if (seen.emplace(producer, wire).second) stack.push_back(producer);

@@ -18,6 +18,19 @@ Entry entry_of(Entry::Type type, uint32_t id, uint32_t fact) {
   return entry;
 }
 
+// Literals are known by their shape.
+std::string short_value(const HostValue& value) {
+  const std::string text = to_string(value);
+  constexpr size_t kLongest = 60;
+  return text.size() <= kLongest ? text : text.substr(0, text.find('(')) + "(...)";
+}
+
+void add_fact(const Arena& arena, core::Error& error, std::string text, uint32_t fact) {
+  const Fact* said = fact == kNone ? nullptr : &arena.facts[fact];
+  error.facts.push_back(
+      {std::move(text), said ? said->where : Location(), said ? said->text : "", 0});
+}
+
 // What a value says of a wire whose value is not fixed: its kind, and the shape of a literal.
 KindSet kinds_of_initial(const HostValue& value) { return infer::kind_of(value); }
 
@@ -26,6 +39,33 @@ const infer::Rule kStateRule = [](infer::RuleBuilder& rule) {
   rule.same(rule.in("input"), rule.out("output"));
 };
 }  // namespace
+
+void raise_two_values(const Arena& arena, std::string_view name, const Edge& a, const Edge& b) {
+  core::Error error = core::fail(ErrorKind::kValue, Code::kValueConflict,
+                                 "'{}' has the value {} already and cannot be set to {}", name,
+                                 short_value(*a.value), short_value(*b.value));
+  for (const Edge* edge : {&a, &b}) {
+    add_fact(arena, error, fmt::format("{} = {}", name, short_value(*edge->value)),
+             edge->value_fact);
+  }
+  error.hint =
+      fmt::format("a value is given once: leave one of them out, or give '{}' as data", name);
+  raise(std::move(error));
+}
+
+void raise_two_differentiabilities(const Arena& arena, std::string_view name, const Edge& a,
+                                   const Edge& b) {
+  core::Error error =
+      core::fail(ErrorKind::kValue, Code::kDifferentiability,
+                 "'{}' is stated {}differentiable already", name, *a.differentiable ? "" : "not ");
+  for (const Edge* edge : {&a, &b}) {
+    add_fact(arena, error,
+             fmt::format("{} : {}differentiable", name, *edge->differentiable ? "" : "not "),
+             edge->differentiable_fact);
+  }
+  error.hint = "state it once: a parameter is differentiable, data are not";
+  raise(std::move(error));
+}
 
 void Arena::state_kinds(ConnId conn, KindSet kinds, uint32_t fact, bool implied) {
   Entry entry = entry_of(Entry::Type::kKinds, root(conns[conn].edge), fact);
@@ -70,13 +110,15 @@ void Arena::state_value(ConnId conn, const HostValue& value, bool initial, uint3
       log_value(conn, value, initial, fact);  // stands when the first one is taken back
       return;
     }
-    raise(core::fail(ErrorKind::kValue, Code::kValueConflict,
-                     "'{}' has the value {} already and cannot be set to {}", key(conn),
-                     to_string(*edges[at].value), to_string(value)));
+    Edge other;
+    other.value = value;
+    other.value_fact = fact;
+    raise_two_values(*this, key(conn), edges[at], other);
   }
   Edge& edge = edit_edge(at);
   edge.value = value;
   edge.initial = initial;
+  edge.value_fact = fact;
   log_value(conn, value, initial, fact);
 }
 
@@ -103,15 +145,22 @@ void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact
   const EdgeId at = root(conns[conn].edge);
   const Edge& edge = edges[at];
   if (edge.differentiable && *edge.differentiable != differentiable) {
-    raise(core::fail(ErrorKind::kValue, Code::kDifferentiability,
-                     "'{}' is stated {}differentiable already", key(conn),
-                     *edge.differentiable ? "" : "not "));
+    Edge other;
+    other.differentiable = differentiable;
+    other.differentiable_fact = fact;
+    raise_two_differentiabilities(*this, key(conn), edge, other);
   }
   if (differentiable && edge.value && !edge.initial) {
-    raise(core::fail(ErrorKind::kValue, Code::kDifferentiability,
-                     "'{}' has a fixed value and cannot be differentiable", key(conn)));
+    core::Error error =
+        core::fail(ErrorKind::kValue, Code::kDifferentiability,
+                   "'{}' has a fixed value and cannot be differentiable", key(conn));
+    add_fact(*this, error, key(conn) + " : " + short_value(*edge.value), edge.value_fact);
+    add_fact(*this, error, key(conn) + " : differentiable", fact);
+    error.hint = "set_values(..., initial=True) gives a value where training starts";
+    raise(std::move(error));
   }
   edit_edge(at).differentiable = differentiable;
+  edit_edge(at).differentiable_fact = fact;
   statements.push_back({conn, fact, differentiable, nullptr});
   if (differentiable) state_kinds(conn, infer::kFloating, fact, true);
 }
@@ -134,23 +183,6 @@ infer::FactId Arena::fact_id(uint32_t fact) {
   if (!f.id.valid()) f.id = solver->new_fact(f.where, f.text);
   return f.id;
 }
-
-namespace {
-std::string template_text(const ShapeTemplate& shape) {
-  using Type = infer::TemplateItem::Type;
-  std::string out;
-  for (const infer::TemplateItem& item : shape) {
-    if (!out.empty()) out += ", ";
-    switch (item.type) {
-      case Type::kSize: out += std::to_string(item.size); break;
-      case Type::kSymbol: out += item.name; break;
-      case Type::kUnknown: out += "None"; break;
-      case Type::kVariadic: out += fmt::format("({}, ...)", item.name); break;
-    }
-  }
-  return "[" + out + "]";
-}
-}  // namespace
 
 std::string item_key(const ir::InputDef& input, size_t number) {
   return fmt::format("{}{}", input.name, number);
@@ -243,27 +275,11 @@ core::Status Arena::infer_all() {
   }
   relabelled_.clear();
   for (; played < log.size(); ++played) {
-    core::Status status = play(log[played]);
-    if (status.ok()) continue;
-    explain(status.error(), log[played]);
-    return status;
+    MITHRIL_RETURN_IF_ERROR(play(log[played]));
   }
   core::Status status = solver->propagate();
   if (status.ok() && (stops.empty() || stops.back() != log.size())) stops.push_back(log.size());
   return status;
-}
-
-// The solver lists the facts that stood; this adds the one that clashed with them.
-void Arena::explain(core::Error& error, const Entry& entry) const {
-  std::string said;
-  switch (entry.type) {
-    case Entry::Type::kShape: said = template_text(*entry.shape); break;
-    case Entry::Type::kKinds: said = infer::to_string(entry.kinds); break;
-    case Entry::Type::kValue: said = core::to_string(*entry.value); break;
-    default: return;
-  }
-  error.facts.push_back(
-      {fmt::format("{} : {}", edges[root(entry.id)].label, said), facts[entry.fact].where});
 }
 
 // --- specs --------------------------------------------------------------------------------------

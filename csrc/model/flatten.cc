@@ -483,8 +483,8 @@ core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph
   flat.read_options();
   flat.find_outputs();
   flat.find_leaves();
-  MITHRIL_RETURN_IF_ERROR(flat.assert_facts());
-  MITHRIL_RETURN_IF_ERROR(flat.decide());
+  MITHRIL_RETURN_IF_ERROR(flat.explained(flat.assert_facts()));
+  MITHRIL_RETURN_IF_ERROR(flat.explained(flat.decide()));
   flat.name_keys();
   flat.find_shapes();
   if (!out.deferred()) return Emitter(flat).run();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "infer/rule.h"
+#include "model/explain.h"
 
 namespace mithril::model {
 
@@ -126,6 +127,11 @@ bool wants_safe_shapes(const Node& leaf) {
   return safe != nullptr && safe->is_bool() && safe->as_bool() && leaf.op->is_elementwise();
 }
 }  // namespace
+
+core::Status FlatModel::explained(core::Status status) const {
+  if (!status.ok()) explain(status.error(), arena(), *solver_, {node(), kNone, options.where});
+  return status;
+}
 
 core::Status FlatModel::assert_facts() {
   const infer::FactId fact = solver_->new_fact(options.where, "compile");
@@ -400,6 +406,20 @@ ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) const {
   return ir::Role::kParam;
 }
 
+// The fact names the line that reads it; the hint is that line with the name put in.
+void FlatModel::refuse_unnamed(EdgeId e, const std::string& name) const {
+  core::Error error = core::fail(ErrorKind::kKey, Code::kUnnamedInput,
+                                 "the data key '{}' has no name in the model", name);
+  for (const ConnId c : root_inputs()) {
+    const ConnId reader = arena().conn(c).first_consumer;
+    if (edge(c) != e || reader == kNone) continue;
+    const Node& node = arena().node(arena().conn(reader).node);
+    error.facts.push_back(
+        {fmt::format("{} : no name", arena().key(reader)), node.where, title(node), 0});
+  }
+  raise(std::move(error), options.where);
+}
+
 void FlatModel::add_key(EdgeId e, std::string name, bool named) {
   FlatKey key;
   key.name = std::move(name);
@@ -407,10 +427,7 @@ void FlatModel::add_key(EdgeId e, std::string name, bool named) {
   const auto reader = readers_.find(e);
   key.role = role(e, reader == readers_.end() ? nullptr : &reader->second, key);
   if (key.role == ir::Role::kData && !named && options.safe_names && key.name != "input") {
-    core::Error error = core::fail(ErrorKind::kKey, Code::kKeyMissing,
-                                   "the data key '{}' has no name in the model", key.name);
-    error.hint = "name it, or give safe_names=False";
-    raise(std::move(error), options.where);
+    refuse_unnamed(e, key.name);
   }
   if (reader != readers_.end()) {
     key.path = paths.path(reader->second.leaf);

@@ -25,7 +25,9 @@ class FlatModel {
  public:
   FlatModel(Access::At at, const FlattenOptions& options, FlatGraph& out);
 
-  void read_options();          // keys of the options -> edges; warnings (K11), errors of 2.13
+  void read_options();  // keys of the options -> edges; warnings (K11), errors of 2.13
+  core::Status explained(core::Status status) const;
+  [[noreturn]] void refuse_unnamed(EdgeId e, const std::string& name) const;
   core::Status assert_facts();  // shapes, kinds, constants on the copied solver
   void find_outputs();
   void find_leaves();     // needed ones, in the order of dependence

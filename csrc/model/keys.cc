@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "model/explain.h"
 #include "model/tree.h"
 
 namespace mithril::model {
@@ -19,7 +20,7 @@ void apply(const Access::At& at, const Location& where, const std::function<void
   } catch (core::ErrorException& failure) {
     raise(failure.error(), where);
   }
-  check(at.arena().infer(), where, at.arena().path(at.node));
+  check_inference(at.arena(), {at.node, kNone, where});
   transaction.commit();
 }
 

@@ -33,9 +33,10 @@ std::string title(const Node& node) {
   return node.name.empty() ? node.class_name : fmt::format("{} '{}'", node.class_name, node.name);
 }
 
-void unknown_key(const Arena& arena, NodeId node, std::string_view key, const Location& where) {
-  raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{} has no key '{}'{}",
-                   title(arena.node(node)), key, core::suggestion(key, arena.key_names(node))),
+void unknown_key(const Arena& arena, NodeId node, std::string_view key, const Location& where,
+                 ErrorKind kind) {
+  raise(core::fail(kind, Code::kKeyUnknown, "{} has no key '{}'{}", title(arena.node(node)), key,
+                   core::suggestion(key, arena.key_names(node))),
         where);
 }
 
@@ -136,22 +137,30 @@ namespace {
 void refuse_child(const Access::At& child, const Location& where) {
   const Node& node = child.get();
   if (node.parent == kNone && !node.claimed) return;
-  raise(core::fail(ErrorKind::kFrozen, Code::kModelFrozen,
-                   "{} is a submodel already and can be used once only", title(node)),
-        where);
+  core::Error error = core::fail(ErrorKind::kFrozen, Code::kModelFrozen,
+                                 "{} is a submodel already and can be used once only", title(node));
+  if (node.parent != kNone && node.where.known()) {
+    error.facts.push_back({fmt::format("{} is put into a model", title(node)), node.where, {}, 0});
+    error.facts.push_back({"and again", where, {}, 0});
+  }
+  error.hint = fmt::format("make a second {} for the second place", node.class_name);
+  raise(std::move(error), where);
 }
 
 void refuse_parent(const Access::At& parent, const Location& where) {
   const Node& node = parent.get();
   if (node.parent != kNone || node.claimed) {
-    raise(core::fail(ErrorKind::kFrozen, Code::kModelFrozen,
-                     "{} is a submodel and cannot be extended", title(node)),
-          where);
+    core::Error error = core::fail(ErrorKind::kFrozen, Code::kModelFrozen,
+                                   "{} is a submodel and cannot be extended", title(node));
+    error.hint = "extend it before it is put into another model";
+    raise(std::move(error), where);
   }
   if (!node.frozen) return;
-  raise(core::fail(ErrorKind::kFrozen, Code::kModelFrozen, "{} is frozen and cannot be extended",
-                   title(node)),
-        where);
+  const ErrorKind kind = node.op == nullptr ? ErrorKind::kFrozen : ErrorKind::kSealed;
+  core::Error error =
+      core::fail(kind, Code::kModelFrozen, "{} is frozen and cannot be extended", title(node));
+  error.hint = "put it into a new model: model = ml.Model(); model |= it";
+  raise(std::move(error), where);
 }
 
 }  // namespace
@@ -185,7 +194,7 @@ void Model::check_connections(const Model& child, const Connections& connections
         conn != kNone &&
         (at.arena().kind(conn) == KeyKind::kInput || at.arena().kind(conn) == KeyKind::kOutput ||
          at.arena().conn(conn).cin != kNone || at.arena().conn(conn).cout != kNone);
-    if (!reachable) unknown_key(at.arena(), at.node, key, where);
+    if (!reachable) unknown_key(at.arena(), at.node, key, where, ErrorKind::kKeyword);
   }
 }
 

@@ -159,6 +159,18 @@ struct ShapeItem {
   std::string name;  // "N", "N+1", "u1"; variadic "V1"
 };
 
+/// Sizes that a symbol of the shapes may have.
+struct LegalSizes {
+  std::string symbol;
+  std::vector<int64_t> sizes;
+};
+
+/// An input whose name is almost that of a wire that the model computes.
+struct NearMiss {
+  std::string input, wire;
+  infer::Reason read, written;
+};
+
 /// A model: a handle to a node of a tree. Copies are the same handle; a handle stays valid when
 /// its model is put into another one, and keeps the tree alive. Not thread-safe per tree.
 ///
@@ -297,10 +309,19 @@ class Model {
   /// All representations (1 … 4).
   std::vector<std::vector<ShapeItem>> shapes(const KeyRef& key, infer::ShapeNames& names) const;
   std::string print_shape(const KeyRef& key, infer::ShapeNames& names) const;
-  /// The facts that what is known of a wire rests on.
+  /// The chain of facts that what is known of a wire rests on, nearest first: a wire, what is
+  /// known of it, who said so.
   std::vector<infer::Reason> why(const KeyRef& key) const;
   /// The input keys of this model that a wire is computed from, through all levels.
   std::vector<std::string> sources(const KeyRef& key) const;
+  /// For each open symbol in the shapes of `keys` (none: all wires of this model) the sizes in
+  /// 1 … `most` with which the others have sizes, too. Throws kStepLimit after `steps` steps.
+  std::vector<LegalSizes> legal_sizes(const std::vector<KeyRef>& keys, int64_t most,
+                                      uint64_t steps) const;
+  /// Named inputs within two edits of a wire that is computed here; none for short names.
+  std::vector<NearMiss> near_misses() const;
+  /// Where an input is read first; none if nothing reads it.
+  std::optional<infer::Reason> first_reader(std::string_view key) const;
 
   // --- the tree ---------------------------------------------------------------------------------
   const std::string& name() const;  // as given, or ""

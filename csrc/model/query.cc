@@ -1,6 +1,7 @@
 // What is known of a wire, and generated names: the reading half of Model that needs inference.
 #include <unordered_set>
 
+#include "model/explain.h"
 #include "model/model.h"
 #include "model/naming.h"
 #include "model/tree.h"
@@ -14,7 +15,7 @@ void settle(const Access::At& at) {
   Arena& arena = at.arena();
   if (arena.solver && arena.played == arena.log.size()) return;
   Transaction transaction(arena);
-  check(arena.infer(), at.get().where, arena.path(at.node));
+  check_inference(arena, {at.node, kNone, at.get().where});
   transaction.commit();
 }
 
@@ -141,11 +142,6 @@ std::vector<std::vector<ShapeItem>> Model::shapes(const KeyRef& key,
 std::string Model::print_shape(const KeyRef& key, infer::ShapeNames& names) const {
   const Wire w = wire(*this, key);
   return w.solver().print_shape(w.cell, names);
-}
-
-std::vector<infer::Reason> Model::why(const KeyRef& key) const {
-  const Wire w = wire(*this, key);
-  return w.solver().why(w.cell);
 }
 
 std::vector<std::pair<std::string, std::string>> Model::generate_keys(bool include_internals,

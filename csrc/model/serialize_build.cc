@@ -467,12 +467,20 @@ void ModelBuilder::set_edges(const Made& made) {
     }
     return arena_.edges[arena_.conn(conn).edge];
   };
+  const auto state = [&](Name key, std::optional<bool> differentiable, const HostValue* initial) {
+    const uint32_t fact = arena_.new_fact(where_, "load");
+    arena_.statements.push_back({wire(made.node, key), fact, differentiable,
+                                 initial ? std::make_shared<const HostValue>(*initial) : nullptr});
+    return fact;
+  };
   for (const auto& [key, is_differentiable] : made.model->differentiable) {
     edge(key).differentiable = is_differentiable;
+    edge(key).differentiable_fact = state(key, is_differentiable, nullptr);
   }
   for (const auto& [key, value] : made.model->initial) {
     edge(key).value = value;
     edge(key).initial = true;
+    edge(key).value_fact = state(key, {}, &value);
   }
   for (const auto& [key, label] : made.model->labels) edge(key).label = label;
 }
@@ -640,6 +648,7 @@ void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t
       const ConnId next = wire(model_named(said.next_model), said.next);
       Entry entry;
       entry.type = Entry::Type::kSame;
+      entry.conn = conn;
       entry.id = arena_.conn(conn).edge;
       entry.other = arena_.conn(next).edge;
       entry.fact = fact;
@@ -657,6 +666,7 @@ void ModelBuilder::state_value(ConnId conn, const HostValue& value, uint32_t fac
   edge.value = value;
   Entry entry;
   entry.type = Entry::Type::kValue;
+  entry.conn = conn;
   entry.id = arena_.conn(conn).edge;
   entry.fact = fact;
   entry.value = std::make_shared<const HostValue>(value);

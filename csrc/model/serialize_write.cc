@@ -261,8 +261,19 @@ std::vector<ConnId> members(const ConnSet& set) {
   return out;
 }
 
+// A constraint runs a Python function, which no file can hold.
+void refuse_constraints(const Node& node) {
+  for (const UserConstraint& constraint : node.constraints) {
+    if (constraint.keys.empty()) continue;
+    raise(core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                     "{}: a model with constraints of add_constraint cannot be written",
+                     title(node)));
+  }
+}
+
 void ModelWriter::write_model(NodeId id) {
   const Node& node = arena_.node(id);
+  refuse_constraints(node);
   out_.begin_object();
   text("name", node.name);
   text("class", node.class_name, usual_class(node.op));
@@ -526,6 +537,7 @@ void ModelWriter::write_entry(const Entry& entry, std::string_view wire, std::st
       break;
     }
     case Entry::Type::kRule:
+    case Entry::Type::kConstraint:
     case Entry::Type::kUnify: break;
   }
   out_.end_object();

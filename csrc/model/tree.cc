@@ -371,13 +371,10 @@ EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what) {
   const Edge& left = edges[a];
   const Edge& right = edges[b];
   if (left.value && right.value && !(*left.value == *right.value)) {
-    raise(core::fail(ErrorKind::kValue, Code::kValueConflict,
-                     "'{}' would have two values: {} and {}", what, to_string(*left.value),
-                     to_string(*right.value)));
+    raise_two_values(*this, what, left, right);
   }
   if (left.differentiable && right.differentiable && left.differentiable != right.differentiable) {
-    raise(core::fail(ErrorKind::kValue, Code::kDifferentiability,
-                     "'{}' is stated differentiable on one side and not on the other", what));
+    raise_two_differentiabilities(*this, what, left, right);
   }
   const bool keep_a = left.size >= right.size;
   const EdgeId top = keep_a ? a : b, low = keep_a ? b : a;
@@ -398,9 +395,13 @@ EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what) {
   if (!to.value && from.value) {
     to.value = from.value;
     to.initial = from.initial;
+    to.value_fact = from.value_fact;
   }
   to.trainable |= from.trainable;
-  if (!to.differentiable) to.differentiable = from.differentiable;
+  if (!to.differentiable) {
+    to.differentiable = from.differentiable;
+    to.differentiable_fact = from.differentiable_fact;
+  }
   return top;
 }
 
@@ -454,14 +455,15 @@ Offsets Arena::append(const Arena& other) {
     Edge& e = edges.emplace_back(from);
     shift(e.parent, at.edges);
     e.cell = {};
+    shift(e.value_fact, fact_offset);
+    shift(e.differentiable_fact, fact_offset);
     e.stamp = 0;
   }
   for (const Fact& from : other.facts) facts.push_back({from.where, from.text, {}});
   scopes.resize(scopes.size() + other.scopes.size());
   for (const Entry& from : other.log) {
     Entry& e = log.emplace_back(from);
-    const bool of_node = e.type == Entry::Type::kRule || e.type == Entry::Type::kConstraint;
-    e.id += of_node ? at.nodes : at.edges;
+    e.id += is_of_node(e.type) ? at.nodes : at.edges;
     if (e.type == Entry::Type::kShape) shift(e.other, scope_offset);
     if (e.type == Entry::Type::kUnify || e.type == Entry::Type::kSame) shift(e.other, at.edges);
     e.fact += fact_offset;

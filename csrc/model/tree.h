@@ -36,7 +36,8 @@ struct Edge {
   bool initial = false;            // the value is only where training starts
   bool trainable = false;          // the op says so; a stated `false` wins
   std::optional<bool> differentiable;
-  uint32_t stamp = 0;  // transaction that saved it
+  uint32_t value_fact = kNone, differentiable_fact = kNone;  // who said so
+  uint32_t stamp = 0;                                        // transaction that saved it
 };
 
 /// A wire as one model sees it. Kinds of keys follow from producer, consumers and flags. The
@@ -137,6 +138,11 @@ struct Entry {
   std::shared_ptr<const ShapeTemplate> shape;
   std::shared_ptr<const HostValue> value;
 };
+
+/// Whether the id of such an entry is a node's, not an edge's.
+inline bool is_of_node(Entry::Type type) {
+  return type == Entry::Type::kRule || type == Entry::Type::kConstraint;
+}
 
 /// What was said of a wire and is no fact for inference: that it is differentiable, or where its
 /// training starts.
@@ -272,7 +278,6 @@ class Arena {
   core::Status play_constraint(const Entry& entry);
   std::string_view item_name(const ir::InputDef& input, size_t number);
   infer::FactId fact_id(uint32_t fact);
-  void explain(core::Error& error, const Entry& entry) const;
 
   std::deque<std::pair<const ir::InputDef*, std::vector<std::unique_ptr<std::string>>>> item_names_;
   bool recording_ = false;
@@ -396,8 +401,12 @@ struct Access {
 [[noreturn]] void raise(core::Error error, const Location& where = {});
 /// Throws a failed status as the user's error: call, path.
 void check(core::Status status, const Location& where, const std::string& path);
+[[noreturn]] void raise_two_values(const Arena& arena, std::string_view name, const Edge& a,
+                                   const Edge& b);
+[[noreturn]] void raise_two_differentiabilities(const Arena& arena, std::string_view name,
+                                                const Edge& a, const Edge& b);
 [[noreturn]] void unknown_key(const Arena& arena, NodeId node, std::string_view key,
-                              const Location& where);
+                              const Location& where, core::ErrorKind kind = core::ErrorKind::kKey);
 void check_name(const std::string& name, const Location& where);
 /// Runs a user's relation. What it throws is kept until `rethrow_thrown`, as the solver knows only
 /// failed statuses.

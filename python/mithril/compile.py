@@ -9,10 +9,18 @@ from typing import Any
 
 from mithril import _core, errors
 from mithril._core import public
+from mithril._explanations import report
 from mithril._tensor import array_literal, kinds_of
 from mithril._values import as_value
 from mithril.connection import Connection, Tensor
-from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown, warn
+from mithril.errors import (
+    ArgumentError,
+    NearMissWarning,
+    SignatureError,
+    UnsupportedError,
+    shown,
+    warn,
+)
 from mithril.model import Model
 from mithril.physical import PhysicalModel, Settings
 from mithril.types import Constant
@@ -133,6 +141,8 @@ def compile(  # noqa: A001
     physical = PhysicalModel(model, settings, options)
     for category, text in physical._compiled.warnings:
         warn(text, getattr(errors, category, errors.MithrilWarning))
+    for text in report(model._node, physical.data_keys, _stated(options)):
+        warn(text, NearMissWarning)
     if verbose:
         from mithril import _report
 
@@ -170,6 +180,12 @@ def _passes_off(passes: Any) -> tuple[str, ...]:
             raise ArgumentError(f"passes: cannot switch {entry!r}{near}")
         off.append(entry[1:])
     return tuple(off)
+
+
+def _stated(options: dict) -> set[str]:
+    """Inputs that the caller named: those are meant."""
+    keys = [*options["data_keys"], *(k for k, _ in (*options["shapes"], *options["kinds"]))]
+    return {key if isinstance(key, str) else key.key_name for key in keys}
 
 
 def _finalized(model: Any) -> Model:

@@ -377,7 +377,9 @@ def as_argument(value: Any, used: Uses, depth: int = 0) -> Any:
     if value is NOT_GIVEN or value is None or isinstance(value, (str, int, float, slice)):
         return value
     if value is TBD:
-        raise NotAConnectionError("connection: TBD states nothing; leave the key out")
+        raise NotAConnectionError(
+            "connection: TBD states nothing", hint="leave the key out, or name a wire"
+        )
     convert = getattr(value, "_as_argument", None)
     if convert is not None:
         return convert(used)

@@ -1,14 +1,16 @@
 """Errors and warnings. Each error derives from `MithrilError` and from the fitting builtin.
 
-The engine raises them through `from_core`; `code` (such as "MTH101") names the error in the docs.
+The engine raises them through `from_core`. `code` (such as "MTH101") names the page that
+``python -m mithril explain MTH101`` prints, and stands behind the class in tracebacks.
 """
 
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
@@ -24,12 +26,33 @@ class Fact(NamedTuple):
 
     text: str
     place: Place
+    by: str = ""
+
+
+@functools.cache
+def _with_code(cls: type, code: str) -> type:
+    """`cls` under the name that tracebacks print: ``ShapeError[MTH101]``."""
+    names = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}[{code}]"}
+    return type(cls.__name__, (cls,), {**names, "__doc__": cls.__doc__, "_plain": cls})
 
 
 class MithrilError(Exception):
-    """Base of every error that mithril raises on purpose."""
+    """Base of every error that mithril raises on purpose.
+
+    Attributes
+    ----------
+    code : the number of its page, such as "MTH101"
+    message : the text without the hint
+    facts : both sides of a clash, each with the line of user code where it came from
+    hint : what to change, or ""
+    place : the user's line that failed
+    """
 
     code = "MTH000"
+    _plain: type = None  # type: ignore[assignment]
+
+    def __new__(cls, message: str = "", *, code: str | None = None, **_: Any):
+        return super().__new__(_with_code(cls._plain or cls, code or cls.code), message)
 
     def __init__(
         self,
@@ -55,7 +78,8 @@ class MithrilError(Exception):
         return f"{self.message}\n  help: {self.hint}"
 
     def __reduce__(self):
-        return _rebuild, (type(self), self.message, self.code, self.hint, self.facts, self.place)
+        plain = type(self)._plain or type(self)
+        return _rebuild, (plain, self.message, self.code, self.hint, self.facts, self.place)
 
 
 def _rebuild(cls, message, code, hint, facts, place):
@@ -122,10 +146,18 @@ class WireNameError(MithrilError, KeyError, ValueError):
     code = "MTH403"
 
 
+class UnexpectedKeyError(KeyNotFound, TypeError):
+    """A keyword of a call or of `connect` that the model has no key for."""
+
+
 class FrozenModelError(MithrilError, AttributeError):
     """A model that cannot be extended any more."""
 
     code = "MTH501"
+
+
+class SealedModelError(FrozenModelError, NotImplementedError):
+    """A model that could never be extended: a primitive, an operator, a training model."""
 
 
 class CycleError(MithrilError, KeyError, ValueError):
@@ -200,9 +232,11 @@ _CLASSES: tuple[type[BaseException], ...] = (
     DeviceNotAvailable,
     KeyboardInterrupt,
     InternalError,
+    UnexpectedKeyError,
+    SealedModelError,
 )
-# Codes whose class says more than that of their kind.
-_BY_CODE = {105: ShapeNotKnown, 107: ShapeTemplateError}
+_BY_CODE: dict[int, type[MithrilError]] = {105: ShapeNotKnown, 107: ShapeTemplateError}
+_UNNAMED_INPUT = 406
 _LONGEST = 8000
 
 
@@ -212,21 +246,37 @@ def from_core(
     text: str,
     hint: str,
     place: tuple[str, int, str],
-    facts: list[tuple[str, tuple[str, int, str]]],
+    facts: list[tuple[str, tuple[str, int, str], str]],
 ) -> BaseException:
     """The exception for an error of the engine; `text` is complete (facts and hint included)."""
-    cls = _BY_CODE.get(code, _CLASSES[kind])
+    cls = _BY_CODE.get(code) or _CLASSES[kind]
     if not issubclass(cls, MithrilError):
         return cls()
     if len(text) > _LONGEST:  # names may be
         text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+    if code == _UNNAMED_INPUT:
+        hint = _name_in_line(facts)
     return cls(
         text,
         code=f"MTH{code}",
         hint=hint,
-        facts=tuple(Fact(fact, Place(*where)) for fact, where in facts),
+        facts=tuple(Fact(fact, Place(*where), by) for fact, where, by in facts),
         place=Place(*place),
     )
+
+
+def _name_in_line(facts: list) -> str:
+    """The line that leaves a key without a name, with one put in."""
+    general = "name it, or give safe_names=False"
+    if not facts:
+        return general
+    import linecache
+
+    from mithril._explanations import corrected
+
+    text, (file, line, _), _by = facts[0]
+    fixed = corrected(linecache.getline(file, line).strip(), text.partition(" : ")[0])
+    return f"write {fixed}" if fixed else general
 
 
 class MithrilWarning(UserWarning):
@@ -243,6 +293,10 @@ class UnusedParamsWarning(MithrilWarning):
 
 class UnusedKeyWarning(MithrilWarning):
     """A key was named that the model does not have."""
+
+
+class NearMissWarning(MithrilWarning):
+    """A model looks as if a name were misspelt, or a layer were forgotten."""
 
 
 class EmptyModelWarning(MithrilWarning):

@@ -397,10 +397,57 @@ class Model(Editing):
         return dict(zip(keys, one, strict=True))
 
     @public
-    def why(self, key: str | Connection) -> list[str]:
-        """The facts that what is known of a wire rests on, with file and line."""
-        rows = self._node.why(key_of(key))
-        return [f"{text}  <- {file}:{line}" if line else text for text, file, line, _ in rows]
+    def why(self, key: str | Connection) -> str:
+        """What is known of a wire, and the chain of facts that this rests on, nearest first.
+
+        Each line is a wire with its shape or kind, who said so, and the line of user code.
+
+        Raises
+        ------
+        KeyNotFound : if the model has no such wire
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(8)(input="x", output="h")
+        >>> model.set_shapes(x=["N", 4])
+        >>> print(model.why("h").splitlines()[0])
+        h : [N, 8]
+        """
+        from mithril._explanations import why
+
+        return why(self._node, key_of(key))
+
+    @public
+    def solve(
+        self, *keys: str | Connection, at_most: int = 64, steps: int = 100_000
+    ) -> dict[str, list[int]]:
+        """Which sizes the open symbols of the shapes may have.
+
+        Parameters
+        ----------
+        keys : wires whose symbols are wanted; none means all wires of the model
+        at_most : sizes 1 ... at_most are tried
+        steps : the search stops after that many steps of inference
+
+        Returns
+        -------
+        For each symbol the legal sizes: those with which every other symbol has one, too.
+
+        Raises
+        ------
+        UnsupportedError : if the search is not finished after its last step (MTH803)
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Reshape((2, -1))(input="x", output="y")
+        >>> model.set_shapes(x=["N", 3])
+        >>> model.solve("x", at_most=6)
+        {'N': [2, 4, 6]}
+        """
+        from mithril._explanations import whole
+
+        bounds = [whole("solve: at_most", at_most), whole("solve: steps", steps)]
+        return dict(self._node.legal_sizes([key_of(key) for key in keys], *bounds))
 
     @public
     def summary(

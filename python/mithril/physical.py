@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from mithril import _core
 from mithril._conversion import Converter, as_numpy
 from mithril._core import public
+from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._program import Key, Program, Settings, target_of
 from mithril._static_shapes import StaticShapes
@@ -22,6 +23,7 @@ from mithril.errors import (
     InitialParamsWarning,
     KeyNotFound,
     ModeWarning,
+    ShapeError,
     ShapeNotKnown,
     SignatureError,
     UnsupportedError,
@@ -82,6 +84,7 @@ class PhysicalModel:
         self._model = model
         self._node = model._node
         self._static = StaticShapes(self) if settings.static_shapes else None
+        self._place = _core.user_location()
         self._convert = Converter(settings)
         self._compiled = self._compile({})
         self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
@@ -310,10 +313,17 @@ class PhysicalModel:
             values.append(self._convert(key, value))
         if missing:
             raise self._missing(missing, params, data, state)
-        program.output_shapes(_shapes(program, values))
+        self._check_shapes(program, values)
         if len(given) + len(data) + len(state) != len(values):
             self._warn_of_unused(given, data)
         return values
+
+    def _check_shapes(self, program: Program, values: list[Any]) -> None:
+        try:
+            program.output_shapes(_shapes(program, values))
+        except ShapeError as error:
+            explained = data_error(error, self._node, self._place)
+            raise explained from None
 
     def _missing(self, missing: list[Key], params: Mapping, data: Mapping, state: Mapping):
         names = ", ".join(f"'{key.name}'" for key in missing)
@@ -326,11 +336,24 @@ class PhysicalModel:
             hints.append("state=pm.initial_state() is the first state")
         elif any(key.role == "param" and not key.trainable for key in missing):
             hints.append("running statistics are entries of params: {**params, **state}")
+        hints += self._near_misses(missing)
         where = {"param": "params", "data": "data", "state": "state"}
         places = " and ".join(sorted({where[role] for role in roles}))
         return KeyNotFound(
             f"evaluate: {places} must have {names}", code="MTH402", hint="; ".join(hints)
         )
+
+    def _near_misses(self, missing: list[Key]) -> list[str]:
+        """Which line reads what is missing; which line wrote a wire of almost that name."""
+        names = {key.name for key in missing}
+        found = [miss for miss in self._node.near_misses() if miss[0] in names]
+        told = {name for name, *_ in found}
+        out = [near_miss(*miss) for miss in found]
+        for name in sorted(names - told):
+            reader = self._node.first_reader(name)
+            if reader is not None and reader[3]:
+                out.append(f"'{name}' is {reader[0]} ({at_line('', *reader[2:])})")
+        return out
 
     def _warn_of_unused(self, params: Mapping, data: Mapping) -> None:
         by_name = self._by_name

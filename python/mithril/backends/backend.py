@@ -11,7 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from mithril.errors import DTypeError, SignatureError, UnsupportedError, suggestion
+from mithril.errors import (
+    ArgumentError,
+    DataIndexError,
+    DTypeError,
+    MithrilError,
+    ShapeError,
+    SignatureError,
+    UnsupportedError,
+    shown,
+    suggestion,
+)
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 from . import methods
@@ -75,6 +85,20 @@ def _is_size(value: Any) -> bool:
 
 def _is_shape(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _typed(op: str, error: Exception, operands: Sequence[Any]) -> MithrilError:
+    """NumPy's exception as ours: the op, the requirement, the shapes that were given."""
+    shapes = [list(x.shape) for x in operands if hasattr(x, "shape")]
+    got = " and ".join(map(str, shapes)) or shown(operands)
+    text = f"{op}: {str(error).partition('[')[0].splitlines()[0].strip()}, got {got}"
+    if isinstance(error, np.exceptions.AxisError):
+        return ArgumentError(text, code="MTH302")
+    if isinstance(error, IndexError):
+        return DataIndexError(text)
+    if isinstance(error, TypeError):
+        return DTypeError(text, code="MTH202")
+    return ShapeError(text) if shapes else ArgumentError(text)
 
 
 def _takes_both_styles(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -457,7 +481,13 @@ class Backend(ABC):
         if op in _PROMOTING:
             operands = self._promoted(operands)
         with self._scope():
-            return self._settled(getattr(self.ops, op)(*operands, **attributes), operands)
+            try:
+                result = getattr(self.ops, op)(*operands, **attributes)
+            except (ValueError, TypeError, IndexError) as error:
+                if not self.is_manualgrad or isinstance(error, MithrilError):
+                    raise  # what a framework raises while it traces is its own
+                raise _typed(op, error, operands) from None
+            return self._settled(result, operands)
 
     def _operand(self, value: Any) -> Any:
         is_foreign = isinstance(value, np.ndarray | np.generic) and not self._is_native(value)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "docs": "write docs/ops.md and docs/env_vars.md, or check that they are up to date",
+    "explain": "print the page of an error code, such as MTH101",
 }
 
 

@@ -41,18 +41,39 @@ TEST(ErrorText, NamesThePathWithoutPlaceAndThePlaceWithoutPath) {
 TEST(ErrorText, ListsFactsInTheirOrderAndTheHintLast) {
   Error error;
   error.message = "'head' (Linear) cannot take 'features'";
-  error.facts = {{"features : [N, 512]", {"train.py", 28, "flat"}},
-                 {"W : [10, 784]", {"train.py", 31, ""}},
-                 {"d_in : 784", {"", 0, "head"}},
-                 {"given", {}}};
+  error.facts = {{"features : [N, 512]", {"train.py", 28, "flat"}, "", 0},
+                 {"W : [10, 784]", {"train.py", 31, ""}, "", 0},
+                 {"d_in : 784", {"", 0, "head"}, "", 0},
+                 {"given", {}, "", 0}};
   error.hint = "W has the shape for a 784-wide input";
   EXPECT_EQ(error.text(),
             "'head' (Linear) cannot take 'features'\n"
-            "    features : [N, 512]    <- 'flat', train.py:28\n"
-            "    W : [10, 784]    <- train.py:31\n"
-            "    d_in : 784    <- 'head'\n"
+            "    features : [N, 512]     <- 'flat', train.py:28\n"
+            "    W        : [10, 784]    <- train.py:31\n"
+            "    d_in     : 784          <- 'head'\n"
             "    given\n"
             "  help: W has the shape for a 784-wide input");
+}
+
+TEST(ErrorText, LongFormShowsTheLineOfCodeTheChainAndTheReasons) {
+  Error error;
+  error.message = "'head' (Linear) cannot take 'features'";
+  error.location = {"/home/me/train.py", 31, "mlp.head"};
+  error.source = "model |= ml.Linear(10)(input=\"features\", weight=W)";
+  error.facts = {{"features : [N, 512]", {"/home/me/train.py", 28, ""}, "Flatten 'flat'", 0},
+                 {"pixels : [N, 16, 32]", {"/home/me/train.py", 20, ""}, "set_shapes", 1},
+                 {"W : [10, 784]", {"/home/me/train.py", 31, ""}, "key 'W'", 0}};
+  error.reasons = {"'d_in' would have to be 512 and 784"};
+  error.hint = "did you mean input=\"pixels\"?";
+  EXPECT_EQ(error.text(),
+            "'head' (Linear) cannot take 'features'\n"
+            "  train.py:31   model |= ml.Linear(10)(input=\"features\", weight=W)\n"
+            "  in model mlp.head\n"
+            "    features : [N, 512]       <- Flatten 'flat', train.py:28\n"
+            "      pixels : [N, 16, 32]    <- set_shapes, train.py:20\n"
+            "    W        : [10, 784]      <- key 'W', given here\n"
+            "    'd_in' would have to be 512 and 784\n"
+            "  help: did you mean input=\"pixels\"?");
 }
 
 TEST(ErrorException, SaysTheWholeText) {

@@ -32,16 +32,16 @@ std::string error_of(const std::string& op,
 TEST(ErrorText, Broadcast) {
   EXPECT_EQ(error_of("squared_error", {{"input", "2, 3"}, {"target", "4, 3"}}),
             "squared_error: shapes must broadcast, got input: [2, 3] and target: [4, 3]\n"
-            "  at train.py:3\n"
-            "    y : [u1, 3]    <- train.py:1\n"
-            "    input : [2, 3]    <- train.py:1\n"
-            "    target : [4, 3]    <- train.py:2");
+            "  train.py:3\n"
+            "    y      : [u1, 3]    <- input, train.py:1\n"
+            "    input  : [2, 3]     <- input, train.py:1\n"
+            "    target : [4, 3]     <- target, train.py:2");
 }
 
 TEST(ErrorText, InnerDimensions) {
   EXPECT_EQ(error_of("matmul", {{"a", "2, 3"}, {"b", "4, 5"}}).substr(0, 74),
             "matmul: inner dimensions must be equal, got a: [2, 3] and b: [4, 5]\n"
-            "  at t");
+            "  trai");
 }
 
 TEST(ErrorText, Axis) {
@@ -72,8 +72,8 @@ TEST(ErrorText, TwoShapesOfOneWire) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().text(),
             "shapes are in conflict, got [2, 4] and [2, 3]\n"
-            "  at train.py:2\n"
-            "    x : [2, 3]    <- train.py:1");
+            "  train.py:2\n"
+            "    x : [2, 3]    <- x, train.py:1");
 }
 
 }  // namespace

@@ -1,0 +1,278 @@
+#include "model/explain.h"
+
+#include <algorithm>
+
+namespace mithril::model {
+
+using core::Error;
+using infer::CellId;
+using infer::Conflict;
+using infer::FactId;
+
+NodeId submodel_with(const Arena& arena, NodeId model, NodeId node) {
+  NodeId at = node;
+  while (arena.node(at).parent != kNone && arena.node(at).parent != model) {
+    at = arena.node(at).parent;
+  }
+  return arena.node(at).parent == model ? at : node;
+}
+
+ConnId key_of_cell(const Arena& arena, const infer::Solver& solver, NodeId node, CellId cell) {
+  for (const ConnId c : arena.node(node).conns) {
+    const CellId own = arena.edge_of(c).cell;
+    const bool connected = arena.conn(c).outer != kNone;
+    if (connected && own.valid() && solver.same_cell(own, cell)) return c;
+  }
+  return kNone;
+}
+
+// --- who said what ------------------------------------------------------------------------------
+
+Narrator::Narrator(const Arena& arena, infer::Solver& solver) : arena_(arena), solver_(solver) {
+  std::vector<uint32_t> first(arena.facts.size(), kNone);
+  for (size_t i = 0; i < arena.log.size(); ++i) {
+    const Entry& entry = arena.log[i];
+    const bool better = first[entry.fact] == kNone || entry.type == Entry::Type::kRule;
+    if (better) first[entry.fact] = static_cast<uint32_t>(i);
+  }
+  for (uint32_t i = 0; i < arena.facts.size(); ++i) {
+    if (!arena.facts[i].id.valid()) continue;
+    facts_.emplace(arena.facts[i].id.index, i);
+    if (first[i] != kNone) entries_.emplace(arena.facts[i].id.index, first[i]);
+  }
+}
+
+Speaker Narrator::speaker(FactId fact) const {
+  const auto entry = entries_.find(fact.index);
+  if (entry == entries_.end() || arena_.log[entry->second].type != Entry::Type::kRule) {
+    const infer::Reason said = solver_.fact(fact);
+    return {said.text, said.location, kNone};
+  }
+  const NodeId leaf = arena_.log[entry->second].id;
+  const Location& made = arena_.facts[facts_.at(fact.index)].where;
+  Speaker out{title(arena_.node(leaf)), arena_.node(leaf).where, leaf};
+  if (!out.where.known()) out.where = made;
+  const NodeId parent = arena_.node(leaf).parent;
+  const bool nested = parent != kNone && arena_.node(parent).parent != kNone;
+  if (nested) out.by += " in " + title(arena_.node(parent));
+  if (made.known() && made.file == out.where.file && made.line != out.where.line) {
+    out.by += fmt::format(" made in line {}", made.line);
+  }
+  return out;
+}
+
+std::string Narrator::shown(EdgeId edge) {
+  const Edge& at = arena_.edges[arena_.root(edge)];
+  if (!at.cell.valid()) return "";
+  const bool is_tensor = !about_kinds && solver_.kinds(at.cell).is_tensor();
+  return fmt::format(
+      "{} : {}", at.label,
+      is_tensor ? solver_.print_shape(at.cell, names_) : infer::to_string(solver_.kinds(at.cell)));
+}
+
+EdgeId Narrator::edge(FactId fact) const {
+  const auto found = entries_.find(fact.index);
+  if (found == entries_.end()) return kNone;
+  const Entry& entry = arena_.log[found->second];
+  if (entry.type != Entry::Type::kRule) return arena_.root(entry.id);
+  for (const ConnId c : arena_.node(entry.id).conns) {
+    if (arena_.conn(c).produced()) return arena_.root(arena_.conn(c).edge);
+  }
+  return kNone;
+}
+
+std::string Narrator::wire(FactId fact) {
+  const EdgeId found = edge(fact);
+  return found == kNone ? "" : shown(found);
+}
+
+std::vector<Error::Fact> Narrator::chain(const std::vector<FactId>& facts, size_t most, int depth) {
+  std::vector<Error::Fact> out;
+  for (const FactId fact : facts) {
+    if (out.size() == most) break;
+    const Speaker from = speaker(fact);
+    std::string text = wire(fact);
+    if (text.empty()) text = from.by;
+    Error::Fact line{std::move(text), from.where, from.by, depth};
+    if (line.text == line.by) line.by.clear();
+    const bool known = std::any_of(out.begin(), out.end(), [&](const Error::Fact& other) {
+      return other.text == line.text && other.by == line.by && other.location == line.location;
+    });
+    if (!known) out.push_back(std::move(line));
+  }
+  return out;
+}
+
+// --- the long form ------------------------------------------------------------------------------
+
+class Explanation {
+ public:
+  Explanation(const Arena& arena, infer::Solver& solver, const FailedCall& call)
+      : arena_(arena),
+        solver_(solver),
+        call_(call),
+        narrator_(arena, solver),
+        conflict_(solver.conflict()) {}
+
+  void write(Error& error) {
+    if (conflict_.sides.empty() && conflict_.said.empty()) return;
+    if (call_.where.known()) error.location = call_.where;
+    narrator_.about_kinds = error.kind == core::ErrorKind::kDType;
+    for (const Conflict::Side& side : conflict_.sides) sides_.push_back(outside(side));
+    if (error.hint.empty()) error.hint = hint_for(error, arena_, solver_, call_, sides_);
+    error.facts.clear();
+    for (const Conflict::Side& side : sides_) {
+      if (!is_mere_result(side)) add_side(error, side);
+    }
+    if (!conflict_.said.empty()) add_said(error);
+    add_reasons(error);
+    error.message = header(error.message);
+  }
+
+ private:
+  FactId here() const { return conflict_.rule.valid() ? conflict_.rule : conflict_.asserted; }
+
+  bool is_of_child(FactId fact) const {
+    const NodeId leaf = narrator_.speaker(fact).leaf;
+    if (leaf == kNone || call_.child == kNone) return false;
+    for (NodeId at = leaf; at != kNone; at = arena_.node(at).parent) {
+      if (at == call_.child) return true;
+    }
+    return false;
+  }
+
+  // A key of the child that is as it is by the child's own rule: the wire behind it is the side.
+  Conflict::Side outside(const Conflict::Side& side) {
+    size_t own = 0;
+    std::vector<FactId> facts;
+    for (const FactId fact : side.facts) {
+      if (fact != here()) facts.push_back(fact);
+    }
+    while (own < facts.size() && is_of_child(facts[own])) ++own;
+    const EdgeId edge = own == 0 || own == facts.size() ? kNone : narrator_.edge(facts[own]);
+    if (edge == kNone || !arena_.edges[edge].cell.valid()) return side;
+    Conflict::Side out = side;
+    out.cell = arena_.edges[edge].cell;
+    if (key_of_cell(arena_, solver_, call_.child, out.cell) == kNone) return side;
+    const std::string shown = narrator_.shown(edge);
+    out.name = arena_.edges[edge].label;
+    out.text = shown.substr(std::min(shown.size(), out.name.size() + 3));  // " : "
+    out.facts.assign(facts.begin() + static_cast<ptrdiff_t>(own), facts.end());
+    return out;
+  }
+
+  // What an op makes of operands that clash is no side of the clash.
+  bool is_mere_result(const Conflict::Side& side) const {
+    if (!conflict_.rule.valid() || sides_.size() < 3) return false;
+    const NodeId leaf = narrator_.speaker(conflict_.rule).leaf;
+    const ConnId key = leaf == kNone ? kNone : key_of_cell(arena_, solver_, leaf, side.cell);
+    return key != kNone && arena_.conn(key).produced();
+  }
+
+  void add_side(Error& error, const Conflict::Side& side) {
+    std::vector<FactId> facts;
+    for (const FactId fact : side.facts) {
+      if (fact != here()) facts.push_back(fact);
+    }
+    if (facts.empty()) facts = side.facts;
+    Error::Fact line{fmt::format("{} : {}", side.name, side.text), {}, {}, 0};
+    if (!facts.empty()) {
+      const Speaker from = narrator_.speaker(facts.front());
+      line.location = from.where;
+      line.by = from.by;
+    }
+    const std::string text = line.text;
+    error.facts.push_back(std::move(line));
+    if (facts.size() < 2) return;
+    constexpr size_t kMostSteps = 4;
+    facts.erase(facts.begin());
+    for (Error::Fact& step : narrator_.chain(facts, kMostSteps, 1)) {
+      const Error::Fact& above = error.facts.back();
+      const bool same = step.location == above.location && step.by == above.by;
+      if (!same) error.facts.push_back(std::move(step));
+    }
+  }
+
+  void add_said(Error& error) {
+    const infer::Reason said = solver_.fact(conflict_.asserted);
+    error.facts.push_back({fmt::format("{} : {}", solver_.name(conflict_.about), conflict_.said),
+                           said.location, narrator_.speaker(conflict_.asserted).by, 0});
+  }
+
+  void add_reasons(Error& error) {
+    if (!conflict_.size_name.empty() && conflict_.sizes.size() == 2) {
+      int64_t first = conflict_.sizes[0], second = conflict_.sizes[1];
+      const std::string shown = sides_.empty() ? "" : sides_[0].text;
+      if (shown.find(std::to_string(first)) == std::string::npos) std::swap(first, second);
+      error.reasons.push_back(
+          fmt::format("'{}' would have to be {} and {}", conflict_.size_name, first, second));
+    }
+    if (!conflict_.rule.valid()) return;
+    const Speaker op = narrator_.speaker(conflict_.rule);
+    std::string rule = error.message;
+    const bool elsewhere = op.where.known() &&
+                           (op.where.file != call_.where.file || op.where.line != call_.where.line);
+    if (elsewhere) rule += fmt::format("    <- {}, {}", op.by, core::to_string(op.where));
+    error.reasons.push_back(std::move(rule));
+  }
+
+  static std::string name_of(const Node& node) {
+    return node.name.empty() ? node.class_name
+                             : fmt::format("'{}' ({})", node.name, node.class_name);
+  }
+
+  // The child that was put in, or the submodel in which the relation failed.
+  NodeId culprit() const {
+    if (call_.child != kNone) return call_.child;
+    if (!conflict_.rule.valid()) return kNone;
+    const NodeId leaf = narrator_.speaker(conflict_.rule).leaf;
+    return leaf == kNone ? kNone : submodel_with(arena_, call_.model, leaf);
+  }
+
+  std::string header(const std::string& message) const {
+    const NodeId node = culprit();
+    if (node == kNone) {
+      if (!conflict_.about.valid()) return message;
+      return fmt::format("'{}' cannot be {}", solver_.name(conflict_.about), conflict_.said);
+    }
+    std::string written;
+    for (const Conflict::Side& side : sides_) {
+      const ConnId key = key_of_cell(arena_, solver_, node, side.cell);
+      if (key == kNone) continue;
+      const std::string name = arena_.key(arena_.surviving(arena_.conn(key).outer));
+      const std::string wire = name.starts_with('$') ? arena_.key(key) : name;
+      if (!arena_.conn(key).produced()) {
+        return fmt::format("{} cannot take '{}'", name_of(arena_.node(node)), wire);
+      }
+      if (written.empty()) written = wire;
+    }
+    if (!written.empty()) {
+      return fmt::format("{} cannot make '{}'", name_of(arena_.node(node)), written);
+    }
+    if (conflict_.about.valid()) {
+      return fmt::format("{} cannot take '{}'", name_of(arena_.node(node)),
+                         solver_.name(conflict_.about));
+    }
+    return fmt::format("{} does not fit: {}", name_of(arena_.node(node)), message);
+  }
+
+  const Arena& arena_;
+  infer::Solver& solver_;
+  const FailedCall& call_;
+  Narrator narrator_;
+  const Conflict& conflict_;
+  std::vector<Conflict::Side> sides_;  // as they are seen from outside of the child
+};
+
+void explain(Error& error, const Arena& arena, infer::Solver& solver, const FailedCall& call) {
+  Explanation(arena, solver, call).write(error);
+}
+
+void check_inference(Arena& arena, const FailedCall& call) {
+  core::Status status = arena.infer();
+  if (status.ok()) return;
+  explain(status.error(), arena, *arena.solver, call);
+  check(std::move(status), call.where, arena.path(call.child == kNone ? call.model : call.child));
+}
+
+}  // namespace mithril::model

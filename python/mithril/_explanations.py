@@ -1,0 +1,195 @@
+"""Text about a model for its user: why a wire is as it is, which names look misspelt."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import os
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mithril import _core
+from mithril.errors import ArgumentError, Fact, Place, ShapeError, shown
+
+
+def whole(what: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+        raise ArgumentError(f"{what} requires a positive number, got {shown(value)}")
+    return value
+
+
+def at_line(by: str, file: str, line: int) -> str:
+    """ "Relu, train.py:14" of whatever is known."""
+    place = f"{os.path.basename(file)}:{line}" if line else ""
+    return ", ".join(part for part in (by, place) if part)
+
+
+def _known(node: Any, key: Any) -> str:
+    """What is known of the wire, in the form of `why`."""
+    name = key if isinstance(key, str) else key.key_name
+    shapes = node.shapes([key])[0]
+    if not shapes:
+        return f"{name} : {node.type(key)}"
+    items = [f"({i[0]}, ...)" if isinstance(i, tuple) else str(i) for i in shapes[0]]
+    return f"{name} : [{', '.join(items)}]"
+
+
+def why(node: Any, key: Any) -> str:
+    rows = node.why(key)
+    width = max((len(text) for text, *_ in rows), default=0)
+    lines = [_known(node, key)]
+    for text, by, file, line in rows:
+        origin = at_line(by, file, line)
+        lines.append(f"  {text:<{width}}    <- {origin}" if origin else f"  {text}")
+    return "\n".join(lines)
+
+
+# --- the corrected line -------------------------------------------------------------------------
+
+
+def corrected(source: str, key: str) -> str:
+    """The line of code with a name for `key`, or "" where it is no single call.
+
+    >>> corrected('model |= ml.Add()(output="y")', "left")
+    'model |= ml.Add()(output="y", left="left")'
+    """
+    try:
+        statement = ast.parse(source).body[0]
+    except (SyntaxError, ValueError, IndexError):
+        return ""
+    value = getattr(statement, "value", None)
+    if value is None or not source.isascii():
+        return ""
+    end = value.end_col_offset
+    if not isinstance(value, ast.Call) or not _is_model_call(value):
+        return f'{source[:end]}({key}="{key}"){source[end:]}'
+    comma = ", " if value.args or value.keywords else ""
+    return f'{source[: end - 1]}{comma}{key}="{key}"){source[end:]}'
+
+
+def _is_model_call(call: ast.Call) -> bool:
+    """Whether keys are given here: `layer(...)`, `ml.Relu()(...)`, `x.connect(...)`."""
+    if isinstance(call.func, ast.Call):
+        return True
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name == "connect" or not name[:1].isupper()
+
+
+# --- layers that were called in vain ------------------------------------------------------------
+
+
+class Dropped(NamedTuple):
+    """A call whose result nobody kept."""
+
+    title: str
+    names: frozenset[str]
+    place: Place
+
+
+_dropped: deque[Dropped] = deque(maxlen=64)
+
+
+def note_dropped(title: str, names: frozenset[str], place: Place) -> None:
+    _dropped.append(Dropped(title, names, place))
+
+
+def take_dropped(names: set[str]) -> list[Dropped]:
+    """The dropped calls that mention wires of a model; each is told once."""
+    found = [call for call in _dropped if call.names & names]
+    for call in found:
+        _dropped.remove(call)
+    return found
+
+
+# --- the report ---------------------------------------------------------------------------------
+
+
+def report(node: Any, data_keys: Any, stated: set[str]) -> list[str]:
+    """What looks like a slip: inputs that are almost wires, layers whose results were dropped.
+
+    `stated` are the inputs that the user named in the call of compile: those are meant.
+    """
+    lines = []
+    for name, wire, read, written in node.near_misses():
+        if name in data_keys and name not in stated:
+            lines.append(near_miss(name, wire, read, written))
+    for call in take_dropped({key for key in node.all_keys if not key.startswith("$")}):
+        lines.append(
+            f"the result of {call.title} is dropped:"
+            f" {at_line('', call.place.file, call.place.line)} calls it and puts it nowhere;"
+            " write `model |= ...`"
+        )
+    return lines
+
+
+def near_miss(name: str, wire: str, read: tuple, written: tuple) -> str:
+    text, _, *reader = read
+    by, _, *writer = written
+    return (
+        f"the input '{name}' is almost the wire '{wire}': '{name}' is"
+        f" {text} ({at_line('', *reader)}), '{wire}' is {by} ({at_line('', *writer)});"
+        f" did you mean '{wire}'?"
+    )
+
+
+# --- data that do not fit -----------------------------------------------------------------------
+
+
+def data_error(error: ShapeError, node: Any, compiled: tuple[str, int]) -> ShapeError:
+    """The same error with the facts that the required shape follows from, and a hint.
+
+    `error` comes from the check of data: its facts are the required and the given shape.
+    `compiled` is the line that called compile.
+    """
+    if len(error.facts) != 2:
+        return error
+    required, given = (fact.text for fact in error.facts)
+    name = required.partition(" : ")[0]
+    message, *rest = error.message.splitlines()
+    reasons = [line.strip() for line in rest if " is " in line and "by the other" in line]
+    facts = [(required, compiled, "compile", 0), *_known_facts(node, name)]
+    here = _core.user_location()
+    facts.append((given, here, "", 0))
+    hint = _shape_hint(_sizes(required), _sizes(given))
+    text = _core.error_text(message, here, facts, reasons, hint)
+    said = tuple(Fact(text, Place(*place, ""), by) for text, place, by, _ in facts)
+    return type(error)._plain(text, code=error.code, hint=hint, facts=said, place=Place(*here, ""))
+
+
+def _known_facts(node: Any, name: str, most: int = 3) -> list[tuple]:
+    if node.find_connection(name) is None:
+        return []
+    rows = [(text, (file, line), by, 1) for text, by, file, line in node.why(name)]
+    return [row for row in rows if row[0].startswith(f"{name} : ")][:most] or rows[:1]
+
+
+def _sizes(fact: str) -> list[int | None] | None:
+    """ "x : [N, 3]" -> [None, 3]; None where the number of axes is open."""
+    text = fact.partition(" : ")[2].strip("[]")
+    if "..." in text:
+        return None
+    items = [item.strip() for item in text.split(",")] if text else []
+    return [int(item) if item.isdigit() else None for item in items]
+
+
+def _fits(sizes: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
+    pairs = zip(sizes, wanted, strict=True)
+    return all(w is None or s == w for s, w in pairs)
+
+
+def _shape_hint(wanted: list[int | None] | None, given: list[int | None] | None) -> str:
+    if wanted is None or given is None or len(wanted) > 5:
+        return ""
+    if len(given) == len(wanted):
+        for moved in itertools.permutations(given):
+            if _fits(moved, wanted):
+                return f"the axes are in another order: did you mean {list(moved)}?"
+    elif len(given) == len(wanted) - 1 and wanted[0] in (None, 1) and _fits(given, wanted[1:]):
+        return f"a first axis is missing: {[1, *given]} would fit"
+    elif len(given) > len(wanted) and len(wanted) == 2 and None not in given:
+        width = math.prod(size or 0 for size in given[1:])
+        if wanted[1] == width:
+            return f"flatten it: {[given[0], width]} would fit"
+    return ""
