@@ -389,8 +389,9 @@ def test_summary_prints(capsys):
 
 def test_why():
     model = clash()
-    reasons = model.why("w")
-    assert any("test_model.py" in reason for reason in reasons)
+    chain = model.why("w").splitlines()
+    assert chain[0].startswith("w : ")
+    assert any("test_model.py" in line for line in chain[1:])
 
 
 def test_a_chain_and_a_nest_do_not_recurse():

@@ -278,9 +278,9 @@ TEST(ModelErrors, BothFactsHaveTheirLines) {
     model.extend(child, head, Chain::kPlain, line(31));
     FAIL() << "the shapes clash";
   } catch (const core::ErrorException& error) {
-    EXPECT_THAT(error.error().text(), HasSubstr("in model mlp.head (train.py:31)"));
-    EXPECT_THAT(error.error().text(), HasSubstr("<- train.py:30"));
-    EXPECT_THAT(error.error().text(), HasSubstr("W : [3, 784]    <- train.py:31"));
+    EXPECT_THAT(error.error().text(), HasSubstr("  train.py:31\n  in model mlp.head"));
+    EXPECT_THAT(error.error().text(), HasSubstr("Linear 'head' made in line 30"));
+    EXPECT_THAT(error.error().text(), HasSubstr("W : [3, 784]"));
   }
 }
 
