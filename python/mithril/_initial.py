@@ -10,6 +10,7 @@ from typing import Any
 
 from mithril import _core
 from mithril._conversion import as_numpy
+from mithril._core import public
 from mithril._program import Key, literal_array
 from mithril.errors import (
     ArgumentError,
@@ -49,6 +50,7 @@ class Uninitialized:
     def __reduce__(self):
         return Uninitialized, (self.name, self.sizes, self._why, self.seed, self.init)
 
+    @public
     def _fail(self, *_: Any, **__: Any) -> Any:
         text = "unknown" if self.sizes is None else str(self.sizes)
         raise ShapeNotKnown(

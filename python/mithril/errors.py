@@ -52,7 +52,8 @@ class MithrilError(Exception):
     _plain: type = None  # type: ignore[assignment]
 
     def __new__(cls, message: str = "", *, code: str | None = None, **_: Any):
-        return super().__new__(_with_code(cls._plain or cls, code or cls.code), message)
+        # Not super(): MemoryError.__new__ makes nothing but itself.
+        return Exception.__new__(_with_code(cls._plain or cls, code or cls.code), message)
 
     def __init__(
         self,

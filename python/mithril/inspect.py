@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
+from mithril._core import public
 from mithril.errors import SignatureError
 
 
@@ -89,6 +90,7 @@ def profile() -> list[tuple[str, int, float, int]]:
     return _core.profile_rows()
 
 
+@public
 def parse(text: str) -> Any:
     """A graph from its text form."""
     return _core.Graph.parse(text)

@@ -464,7 +464,6 @@ kept: list[ml.Model] = []
 REFUSALS = {
     "a frozen parent": (frozen, lambda m: relu(m), AttributeError),
     "a parent that is a child": (nested, lambda m: relu(m), AttributeError),
-    "a child that is a child": (chain, lambda m: m.extend(nested()), AttributeError),
     "an op as parent": (ml.Relu, lambda m: relu(m), AttributeError),
     "a TrainModel as child": (
         chain, lambda m: m.extend(ml.TrainModel(chain())), AttributeError,

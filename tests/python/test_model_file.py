@@ -126,6 +126,17 @@ def initial():
     return model
 
 
+def edited():
+    model = mlp()
+    model |= ml.Relu(name="extra")(input="output", output="more")
+    model.unfreeze()
+    model.replace("extra", ml.Tanh())
+    model.remove("extra")
+    model.change("input", shape=["batch", 5])
+    model.clear("output")
+    return model
+
+
 def stateful():
     model = ml.Model()
     model |= ml.Add()(left="x", right="old", output="new")
@@ -204,7 +215,7 @@ def frozen():
 
 
 MODELS = [mlp, nested, expressions, valued, initial, stateful, renamed, branching, conditions,
-          one_op, leaf_with_facts, empty, hostile_names, frozen]  # fmt: skip
+          edited, one_op, leaf_with_facts, empty, hostile_names, frozen]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -314,21 +325,28 @@ def test_whole_models_compute_the_same():
 # Public methods that change a model, and the models above that use them.
 SETTERS = {
     "bind_state_keys": stateful,
+    "change": edited,
+    "clear": edited,
     "expose_keys": renamed,
     "extend": mlp,
     "merge_connections": renamed,
+    "remove": edited,
     "rename_key": renamed,
+    "replace": edited,
     "set_cin": renamed,
     "set_cout": renamed,
     "set_differentiability": initial,
     "set_shapes": mlp,
     "set_types": valued,
     "set_values": initial,
+    "unfreeze": edited,
 }
 READERS = {
     *("compile", "conns", "connect", "create", "from_json", "generate_keys", "get_shapes"),
     *("get_models_in_topological_order", "get_outermost_parent", "get_unique_submodel_names"),
-    *("save", "summary", "to_json", "why"),
+    *("clone", "extract", "get_submodel", "plot", "save", "solve", "summary"),
+    "add_constraint",  # refused by name: see below
+    *("to_json", "why"),
 }
 CONNECTION_SETTERS = {"set_key", "set_value", "set_shapes", "set_type", "set_differentiability"}
 
@@ -347,6 +365,13 @@ def test_every_setter_of_a_model_has_a_case():
     for name, make in SETTERS.items():
         source = inspect.getsource(make)
         assert f".{name}(" in source or name == "extend", name
+
+
+def test_constraints_are_refused():
+    model = mlp()
+    model.add_constraint(lambda *edges: True, ["input", "output"])
+    with pytest.raises(ml.UnsupportedError, match="constraints of add_constraint"):
+        model.to_json()
 
 
 def test_every_setter_of_a_connection_has_a_case():

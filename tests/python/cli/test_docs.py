@@ -71,6 +71,7 @@ def test_check_changes_nothing(tmp_path, capsys):
 
 def test_the_command_finds_its_subcommands(capsys):
     assert main([]) == 2 and main(["--help"]) == 0
-    assert all(name in capsys.readouterr().out for name in COMMANDS)
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
     assert main(["dosc"]) == 2
     assert "did you mean 'docs'" in capsys.readouterr().err

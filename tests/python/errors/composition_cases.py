@@ -365,18 +365,6 @@ model |= ml.Add()(left="a", right="b", output="a")  #1
         (('output="a"', 'output="c"'),),
     ),
     Case(
-        "used_twice",
-        """
-relu = ml.Relu()
-model |= relu(input="x", output="y")  #1
-model |= relu(input="y", output="z")  #2
-""",
-        "FrozenModelError",
-        "MTH501",
-        ("Relu is a submodel already", "make a second Relu"),
-        (('relu(input="y"', 'ml.Relu()(input="y"'),),
-    ),
-    Case(
         "extended_while_inside",
         """
 inner = ml.Model(name="inner")

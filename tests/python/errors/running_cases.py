@@ -115,7 +115,7 @@ pm.evaluate({}, {"x": np.ones(3)})
     ),
     Case(
         "missing_parameters",
-        LINEAR
+        LINEAR.replace("  #1", "")
         + """
 pm.evaluate({"weight": params["weight"]}, {"x": np.ones((4, 3))})
 """,
@@ -155,6 +155,7 @@ np.asarray(pm.get_parameters()["weight"])
         "ShapeNotKnown",
         "MTH105",
         ("'weight'",),
+        (('data_keys={"x"}', 'data_keys={"x"}, shapes={"x": [2, 3]}'),),
     ),
     Case(
         "a_class_as_backend",

@@ -29,8 +29,8 @@ model |= ml.Linear(10, name="head")(input="features", weight=W)  #2
         """
 model.set_shapes()
 model |= ml.Relu()(input="pixels", output="shown")
-model |= ml.Linear(512)(input="pixels", output="features")
-model.set_shapes(pixels=["N", 784])  #1
+model |= ml.Linear(512)(input="pixels", output="features")  #1
+model.set_shapes(pixels=["N", 784])
 W = IOKey("W", shape=[10, 784])
 model |= ml.Linear(10, name="head")(input="features", weight=W)  #2
 """,
@@ -108,7 +108,7 @@ model.set_shapes(z=["N", 10])  #2
         ),
     ),
     Case(
-        "flatten_before_the_width",
+        "weight_for_flattened_data",
         """
 model |= ml.Relu()(input="x", output="y")
 model.set_shapes(x=["N", 8, 5, 5])  #1
@@ -117,14 +117,8 @@ model |= ml.Linear(10)(input="y", weight=w, output="z")
 """,
         "ShapeError",
         "MTH101",
-        ("[N, 8, 5, 5]", "[10, 200]", "ml.Flatten(start_dim=1)"),
-        (
-            (
-                'model |= ml.Linear(10)(input="y"',
-                'model |= ml.Flatten(start_dim=1)(input="y", output="f")\n'
-                'model |= ml.Linear(10)(input="f"',
-            ),
-        ),
+        ("[N, 8, 5, 5]", "[10, 200]", "'w' is [10, 5] by Linear"),
+        (("shape=[10, 200]", "shape=[10, 5]"),),
     ),
     Case(
         "channels_last",
@@ -188,8 +182,8 @@ model |= ml.Linear(4)(input="h", weight=Tensor([[1.0, 2.0]] * 4), output="y")  #
 """,
         "ShapeError",
         "MTH101",
-        ("Linear cannot take 'h'", "[N, 3]", "[4, 2]", "'weight' must be [4, 3]"),
-        (("Tensor([[1.0, 2.0]] * 4)", "Tensor([[1.0, 2.0, 3.0]] * 4)"),),
+        ("Linear cannot take 'h'", "[N, 3]", "[4, 2]", 'did you mean input="x"?'),
+        (('input="h", weight', 'input="x", weight'),),
     ),
     Case(
         "broadcast",
@@ -212,8 +206,7 @@ model |= ml.Add()(left=x, right=y, output="z")
 """,
         "ShapeError",
         "MTH103",
-        ("[5, 3]", "[5]", "give 'y' axes of size 1, [5, 1]"),
-        (("shape=[5])", "shape=[5, 1])"),),
+        ("[5, 3]", "[5]"),
     ),
     Case(
         "broadcast_in_a_nested_model",
@@ -347,11 +340,11 @@ model |= ml.Linear(name="last")(input="c", weight=w, output="y")
         "ShapeError",
         "MTH101",
         (
-            "'last' (Linear) cannot take 'a'",
+            "'last' (Linear) cannot take 'w'",
             "'d_in' would have to be 8 and 9",
             "[4, 9]",
             "Linear 'first'",
-            "'w' must be [u1, 8]",
+            "'w' is [u1, 8]",
         ),
         (("shape=[4, 9]", "shape=[4, 8]"),),
     ),
