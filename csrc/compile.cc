@@ -48,6 +48,13 @@ core::Status flatten(const model::Model& model, Compiled& out) {
   return {};
 }
 
+std::vector<std::pair<ir::ValueId, core::DType>> widths_of(const model::FlatGraph& interface) {
+  std::vector<std::pair<ir::ValueId, core::DType>> out;
+  for (const model::FlatKey& key : interface.keys) {
+    if (key.dtype && key.value != ir::kNoValue) out.emplace_back(key.value, *key.dtype);
+  }
+  return out;
+}
 }  // namespace
 
 core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
@@ -60,7 +67,8 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
   if (!out->interface.deferred()) {
     MITHRIL_ASSIGN(out->typed, staged(out->options, "assign_dtypes", [&] {
                      return passes::assign_dtypes(out->interface.graph, target.default_float,
-                                                  target.default_int, out->options.promote_mixed);
+                                                  target.default_int, out->options.promote_mixed,
+                                                  widths_of(out->interface));
                    }));
     CompileOptions told = out->options;
     if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);

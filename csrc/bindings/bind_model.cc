@@ -259,8 +259,7 @@ void bind_setters(ModelClass& cls) {
           })
       .def("set_types",
            [](Model& self, const py::iterable& pairs) {
-             const auto kinds = [](py::handle bits) { return KindSet(bits.cast<uint32_t>()); };
-             self.set_types(to_config<KindSet>(pairs, kinds), user_location());
+             self.set_types(to_config<infer::Type>(pairs, to_type), user_location());
            })
       .def("set_values",
            [](Model& self, const py::iterable& pairs, bool initial) {
@@ -335,7 +334,7 @@ void bind_keys(ModelClass& cls) {
 void bind_facts(ModelClass& cls) {
   cls.def("kinds", [](const Model& self, py::handle key) { return self.kinds(to_key(key)).bits(); })
       .def("type", [](const Model& self,
-                      py::handle key) { return infer::to_string(self.kinds(to_key(key))); })
+                      py::handle key) { return infer::to_string(self.type(to_key(key))); })
       .def("is_valued",
            [](const Model& self, py::handle key) { return self.is_valued(to_key(key)); })
       .def("value",

@@ -48,8 +48,8 @@ model::FlattenOptions to_flatten_options(const py::dict& fields) {
   out.constants = to_config<HostValue>(
       fields["constants"], [](py::handle object) { return to_host(object, "constant_keys"); });
   out.shapes = to_config<infer::ShapeTemplate>(fields["shapes"], to_template);
-  out.kinds = to_config<infer::KindSet>(
-      fields["kinds"], [](py::handle bits) { return infer::KindSet(bits.cast<uint32_t>()); });
+  out.types = to_config<infer::Type>(fields["types"], to_type);
+  out.dtypes = to_config<core::DType>(fields["dtypes"], dtype_of);
   out.mode = fields["train"].cast<bool>() ? model::Mode::kTrain : model::Mode::kEval;
   out.inference = fields["inference"].cast<bool>();
   out.strict = fields["strict"].cast<bool>();

@@ -127,6 +127,20 @@ std::vector<model::KeyRef> to_keys(const py::iterable& objects) {
   return out;
 }
 
+infer::Type to_type(py::handle object) {
+  if (py::isinstance<py::int_>(object)) return infer::KindSet(object.cast<uint32_t>());
+  const auto fields = py::reinterpret_borrow<py::tuple>(object);
+  infer::Type out(infer::KindSet(fields[0].cast<uint32_t>()));
+  for (const py::handle given : fields[1]) {
+    const auto container = py::reinterpret_borrow<py::tuple>(given);
+    infer::Container& made = out.containers.emplace_back();
+    made.is_list = container[0].cast<bool>();
+    made.any_length = container[1].cast<bool>();
+    for (const py::handle item : container[2]) made.items.push_back(to_type(item));
+  }
+  return out;
+}
+
 std::optional<core::HostValue> to_optional_host(py::handle object, const char* what) {
   if (is_missing(object)) return std::nullopt;
   return to_host(object, what);
@@ -140,8 +154,12 @@ KeySpec to_spec(py::handle object) {
   spec.value = to_optional_host(fields[1], "value");
   spec.initial = fields[2].cast<bool>();
   if (is_set(3)) spec.shape = to_template(fields[3]);
-  if (is_set(4)) spec.kinds = infer::KindSet(fields[4].cast<uint32_t>());
+  if (is_set(4)) spec.type = to_type(fields[4]);
   if (is_set(5)) spec.differentiable = fields[5].cast<bool>();
+  if (is_set(6)) {
+    const auto ends = py::reinterpret_borrow<py::tuple>(fields[6]);
+    spec.interval = infer::Interval{to_host(ends[0], "interval"), to_host(ends[1], "interval")};
+  }
   return spec;
 }
 

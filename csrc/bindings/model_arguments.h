@@ -18,6 +18,8 @@ model::Argument to_argument(py::handle object, const char* what);
 Connections to_connections(const py::dict& arguments);
 /// A list or tuple of sizes, names, None and (name, ...).
 infer::ShapeTemplate to_template(py::handle object);
+/// Bits of kinds; or these with what containers hold: (bits, [(is list, any length, (types ...))]).
+infer::Type to_type(py::handle object);
 /// A name or a Connection.
 model::KeyRef to_key(py::handle object);
 std::vector<model::KeyRef> to_keys(const py::iterable& objects);
@@ -25,8 +27,8 @@ std::vector<model::KeyRef> to_keys(const py::iterable& objects);
 std::optional<core::HostValue> to_optional_host(py::handle object, const char* what);
 /// The function of a constraint over `count` keys.
 infer::RelationFunction to_relation(const py::function& function, int count);
-/// The tuple (name, value, initial, shape, kinds, differentiable); None where nothing is said,
-/// MISSING for no value.
+/// The tuple (name, value, initial, shape, type, differentiable, (low, high) of the interval); None
+/// where nothing is said, MISSING for no value.
 model::KeySpec to_spec(py::handle object);
 
 /// clone, remove, replace … of ModelNode.

@@ -18,6 +18,12 @@ inline std::optional<int64_t> checked_mul(int64_t a, int64_t b) {
   return out;
 }
 
+/// floor(a / b); b must not be 0, nor -1 when a is the least integer.
+inline int64_t floor_quotient(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+}
+
 /// Number of elements of a shape; nullopt on overflow or a negative dim. A zero dim gives 0
 /// only when the other dims do not overflow by themselves, as NumPy has it.
 inline std::optional<int64_t> element_count(std::span<const int64_t> dims) {

@@ -114,7 +114,13 @@ Env parse_env(const std::function<const char*(const char*)>& lookup) {
 }
 
 const Env& env() {
-  static const Env parsed = parse_env([](const char* name) { return std::getenv(name); });
+  static const Env parsed = [] {
+    Env out = parse_env([](const char* name) { return std::getenv(name); });
+#ifndef NDEBUG
+    out.verify = true;
+#endif
+    return out;
+  }();
   return parsed;
 }
 

@@ -58,6 +58,10 @@ bool Store::unify_cells(uint32_t first, uint32_t second) {
       wake(before.watch, before.watch_end, kAllEvents);
     }
     join_watches(kept.watch, kept.watch_end, lost.watch, lost.watch_end);
+    if (other.type != kNone && !narrow_type(a, Type(*types_[other.type]))) {
+      blame({a, b});
+      return false;
+    }
     if (other.shape != kNone) {
       if (before.shape == kNone) {
         give_shape(a, shape_root(other.shape));

@@ -44,6 +44,12 @@ struct LinearForm {
   int64_t b = 0;
 };
 
+/// What an integer may be at least and at most; the extremes of int64_t stand for no bound.
+struct Bounds {
+  int64_t low = INT64_MIN, high = INT64_MAX;
+  bool operator==(const Bounds&) const = default;
+};
+
 /// Expressions: polynomials with integer coefficients over atoms. An atom is a symbol,
 /// floor(e/f), or broadcast(e, f) (the size that NumPy's rule gives two sizes which may be 1).
 /// All operations return normal forms, so equality of Dims is equality of normal forms.
@@ -88,6 +94,10 @@ class DimTable {
       Dim dim, const std::function<std::optional<int64_t>(uint32_t symbol)>& values) const;
   /// The same with values by symbol index (a negative entry or a missing one is "no value").
   std::optional<int64_t> evaluate(Dim dim, std::span<const int64_t> values) const;
+
+  /// Bounds that follow from those of the symbols (sound, not the tightest where a symbol occurs
+  /// several times).
+  Bounds bounds(Dim dim, const std::function<Bounds(Dim symbol)>& of_symbol) const;
 
   /// The integer, also a negative one, when the dim is one.
   std::optional<int64_t> constant_of(Dim dim) const;

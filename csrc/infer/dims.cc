@@ -26,10 +26,34 @@ const Possible* Store::possible(uint32_t dim) const {
   return record.known || record.possible == kNone ? nullptr : &possible_[record.possible];
 }
 
+Bounds Store::bounds(uint32_t dim) const {
+  const DimRecord& record = dims_[dim_root(dim)];
+  if (record.known) return {record.value, record.value};
+  if (forward_ && record.has_definition) return bounds_of(record.definition);
+  Bounds out = record.bounds == kNone ? Bounds{} : bounds_[record.bounds];
+  if (record.is_size) out.low = std::max<int64_t>(out.low, 0);
+  if (record.possible == kNone) return out;
+  const Possible& p = possible_[record.possible];  // ascending
+  return {std::max(out.low, p.values[0]), std::min(out.high, p.values[p.count - 1])};
+}
+
+Bounds Store::bounds_of(Dim expression) const {
+  return table_->bounds(expression, [this](Dim symbol) {
+    if (forward_) return Bounds{0};  // a graph's symbols are sizes
+    const uint32_t index = table_->symbol_index(symbol);
+    const bool known = index < symbol_dims_.size() && symbol_dims_[index] != kNone;
+    return known ? bounds(symbol_dims_[index]) : Bounds{};
+  });
+}
+
 bool Store::may_be(uint32_t dim, int64_t value) const {
   const DimRecord& record = dims_[dim_root(dim)];
   if (record.known) return record.value == value;
   if (record.is_size && value < 0) return false;
+  if (record.bounds != kNone) {
+    const Bounds& b = bounds_[record.bounds];
+    if (value < b.low || value > b.high) return false;
+  }
   if (record.possible == kNone) return true;
   const Possible& p = possible_[record.possible];
   return std::find(p.values, p.values + p.count, value) != p.values + p.count;
@@ -135,8 +159,10 @@ bool Store::must_be_size(uint32_t dim) {
     conflict(core::Code::kShapeConflict, "a size must not be negative, got {}", record.value);
     return false;
   }
-  edit_dim(root).is_size = true;
-  return true;
+  DimRecord& size = edit_dim(root);
+  size.is_size = true;
+  if (size.watch != kNone) wake(size.watch, size.watch_end, kFactEvents);
+  return settle_domain(root);
 }
 
 bool Store::assign(uint32_t dim, int64_t value) {
@@ -190,6 +216,46 @@ bool Store::narrow_values(uint32_t dim, Possible values) {
   record_event(Entity::kDim, dim, record.event);
   wake(record.watch, record.watch_end, kFactEvents);
   return true;
+}
+
+bool Store::narrow_bounds(uint32_t dim, Bounds given) {
+  const uint32_t root = dim_root(dim);
+  const Bounds now = bounds(root);
+  const Bounds both{std::max(now.low, given.low), std::min(now.high, given.high)};
+  if (both.low > both.high) {
+    failed_ = true;
+    return false;
+  }
+  // The symbols of a graph are free: nothing is decided about them.
+  if (both == now || forward_) return true;
+  bounds_.push_back(both);
+  DimRecord& record = edit_dim(root);
+  record.bounds = static_cast<uint32_t>(bounds_.size() - 1);
+  record_event(Entity::kDim, dim, record.event);
+  wake(record.watch, record.watch_end, kFactEvents);
+  return settle_domain(dim);
+}
+
+/// What bounds, possible values and being a size say together: few values are listed, one is it.
+bool Store::settle_domain(uint32_t dim) {
+  const uint32_t root = dim_root(dim);
+  const DimRecord& record = dims_[root];
+  if (record.known || (record.bounds == kNone && record.possible == kNone)) return true;
+  if (record.possible != kNone) return narrow_values(dim, Possible(possible_[record.possible]));
+  const Bounds now = bounds(root);
+  constexpr int64_t kMostValues = 8;
+  if (now.low == INT64_MIN || now.high == INT64_MAX) return true;  // open
+  if (now.low < now.high - (kMostValues - 1)) return true;
+  Possible values;
+  for (int64_t v = now.low; v <= now.high; ++v) values.values[values.count++] = v;
+  return narrow_values(dim, values);
+}
+
+/// Takes over the possible values and bounds of a dim that has become equal.
+bool Store::narrow_by(uint32_t dim, const DimRecord& other) {
+  const uint32_t possible = other.possible, limits = other.bounds;
+  if (possible != kNone && !narrow_values(dim, Possible(possible_[possible]))) return false;
+  return limits == kNone || narrow_bounds(dim, Bounds(bounds_[limits]));
 }
 
 /// Which of two equal definitions a class shows: an expression over a symbol, a named symbol
@@ -276,7 +342,7 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
     kept.definition = lost.definition;
     kept.has_definition = true;
   }
-  const uint32_t lost_possible = lost.possible;
+  const DimRecord other = lost;
   record_event(Entity::kDim, ra, kept.event, rb);
   lost.edge_event = kept.event;
   const bool gained =
@@ -285,21 +351,12 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
   wake(lost.watch, lost.watch_end, kFactEvents);
   if (gained) wake(before.watch, before.watch_end, kFactEvents);
   join_watches(kept.watch, kept.watch_end, lost.watch, lost.watch_end);
-  if (dims_[ra].known && dims_[ra].value < 0 && dims_[ra].is_size) {
+  const bool kept_known = dims_[ra].known;
+  if (kept_known && dims_[ra].value < 0 && dims_[ra].is_size) {
     conflict(core::Code::kShapeConflict, "a size must not be negative, got {}", dims_[ra].value);
     return false;
   }
-  if (dims_[ra].known) {
-    const int64_t value = dims_[ra].value;
-    for (const uint32_t set : {before.possible, lost_possible}) {
-      if (set == kNone) continue;
-      const Possible& p = possible_[set];
-      if (std::find(p.values, p.values + p.count, value) == p.values + p.count) {
-        failed_ = true;
-        return false;
-      }
-    }
-  } else if (lost_possible != kNone && !narrow_values(ra, Possible(possible_[lost_possible]))) {
+  if (!narrow_by(ra, other) || (kept_known && !narrow_by(ra, before)) || !settle_domain(ra)) {
     return false;
   }
   if (equation) return solve_zero(*equation);

@@ -405,12 +405,16 @@ Dims Store::view(uint32_t shape, int which) const {
   return which < record.count ? expand(reprs_[record.reprs[which]]) : Dims{};
 }
 
-uint32_t Store::dim_from_right(uint32_t shape, size_t i, bool make) {
+uint32_t Store::dim_from(End end, uint32_t shape, size_t i, bool make) {
+  const bool left = end == End::kLeft;
+  const auto side = [left](Dims& dims) -> DimList& {
+    return left || dims.fixed() ? dims.prefix : dims.suffix;
+  };
   shape = shape_root(shape);
   for (int which = 0; which < shapes_[shape].count; ++which) {
-    const Dims dims = view(shape, which);
-    const DimList& part = dims.fixed() ? dims.prefix : dims.suffix;
-    if (i < part.size()) return part[part.size() - 1 - i];
+    Dims dims = view(shape, which);
+    const DimList& part = side(dims);
+    if (i < part.size()) return part[left ? i : part.size() - 1 - i];
     if (dims.fixed()) return kNone;
   }
   if (!make || least_rank(shapes_[shape].ranks) <= static_cast<int>(i)) return kNone;
@@ -418,44 +422,18 @@ uint32_t Store::dim_from_right(uint32_t shape, size_t i, bool make) {
   split.seq = new_seq();
   // A sequence that is long enough is split; else the new dims may overlap the shown ones.
   if (shapes_[shape].count > 0) {
-    const Dims first = view(shape);
-    const size_t need = i + 1 - first.suffix.size();
+    Dims first = view(shape);
+    const size_t need = i + 1 - side(first).size();
     if (least_rank(seqs_[first.seq].ranks) >= static_cast<int>(need)) {
-      for (size_t k = 0; k < need; ++k) split.suffix.push_back(new_dim());
-      for (const uint32_t d : split.suffix) must_be_size(d);
+      for (size_t k = 0; k < need; ++k) side(split).push_back(new_dim());
+      for (const uint32_t d : side(split)) must_be_size(d);
       if (!bind_seq(first.seq, split) || !normalize_shape(shape)) return kNone;
-      return dim_from_right(shape, i, false);
+      return dim_from(end, shape, i, false);
     }
   }
-  for (size_t k = 0; k <= i; ++k) split.suffix.push_back(new_dim());
+  for (size_t k = 0; k <= i; ++k) side(split).push_back(new_dim());
   if (!constrain(shape, split)) return kNone;
-  return dim_from_right(shape, i, false);
-}
-
-uint32_t Store::dim_from_left(uint32_t shape, size_t i, bool make) {
-  shape = shape_root(shape);
-  for (int which = 0; which < shapes_[shape].count; ++which) {
-    const Dims dims = view(shape, which);
-    if (i < dims.prefix.size()) return dims.prefix[i];
-    if (dims.fixed()) return kNone;
-  }
-  if (!make || least_rank(shapes_[shape].ranks) <= static_cast<int>(i)) return kNone;
-  Dims split;
-  split.seq = new_seq();
-  // A sequence that is long enough is split; else the new dims may overlap the shown ones.
-  if (shapes_[shape].count > 0) {
-    const Dims first = view(shape);
-    const size_t need = i + 1 - first.prefix.size();
-    if (least_rank(seqs_[first.seq].ranks) >= static_cast<int>(need)) {
-      for (size_t k = 0; k < need; ++k) split.prefix.push_back(new_dim());
-      for (const uint32_t d : split.prefix) must_be_size(d);
-      if (!bind_seq(first.seq, split) || !normalize_shape(shape)) return kNone;
-      return dim_from_left(shape, i, false);
-    }
-  }
-  for (size_t k = 0; k <= i; ++k) split.prefix.push_back(new_dim());
-  if (!constrain(shape, split)) return kNone;
-  return dim_from_left(shape, i, false);
+  return dim_from(end, shape, i, false);
 }
 
 // --- printing -----------------------------------------------------------------------------------

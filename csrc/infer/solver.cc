@@ -103,6 +103,26 @@ Status Solver::assert_kind(CellId cell, KindSet kinds, FactId fact) {
               [&] { return to_string(kinds); });
 }
 
+Status Solver::assert_type(CellId cell, const Type& type, FactId fact) {
+  if (type.is_plain()) return assert_kind(cell, type.kinds, fact);
+  Store& s = *store_;
+  s.asserting_ = fact.index;
+  s.types_.push_back(std::make_shared<const Type>(type));
+  s.log({.type = Assertion::kType,
+         .a = cell.index,
+         .fact = fact.index,
+         .payload = static_cast<uint32_t>(s.types_.size() - 1)});
+  return finish(s.narrow_type(cell.index, type), cell.index, "types are in conflict");
+}
+
+Status Solver::assert_interval(CellId cell, const Interval& interval, FactId fact) {
+  Store& s = *store_;
+  s.asserting_ = fact.index;
+  const uint32_t logged = s.add_extra<const Interval>(std::make_shared<const Interval>(interval));
+  s.log({.type = Assertion::kInterval, .a = cell.index, .fact = fact.index, .payload = logged});
+  return finish(s.narrow_interval(cell.index, interval), cell.index, "intervals are in conflict");
+}
+
 namespace {
 
 // Literals are known by their shape.
@@ -304,6 +324,14 @@ core::Result<Solver> Solver::rebuild() const {
       case Assertion::kKind:
         status = out.assert_kind(CellId{e.a}, KindSet(e.payload), FactId{e.fact});
         break;
+      case Assertion::kType:
+        status = out.assert_type(CellId{e.a}, *from.types_[e.payload], FactId{e.fact});
+        break;
+      case Assertion::kInterval:
+        status = out.assert_interval(CellId{e.a},
+                                     *static_cast<const Interval*>(from.extras_[e.payload].get()),
+                                     FactId{e.fact});
+        break;
       case Assertion::kShape:
         status = out.assert_shape(CellId{e.a}, from.templates_[e.payload], ScopeId{e.b},
                                   FactId{e.fact}, e.flag);
@@ -333,6 +361,10 @@ core::Result<Solver> Solver::rebuild() const {
 // --- queries ----------------------------------------------------------------------------------
 
 KindSet Solver::kinds(CellId cell) const { return store_->kinds(cell.index); }
+Type Solver::type(CellId cell) const {
+  const Type* stated = store_->type(cell.index);
+  return stated == nullptr ? Type(kinds(cell)) : intersect(*stated, kinds(cell));
+}
 bool Solver::same_cell(CellId a, CellId b) const {
   return store_->cell_root(a.index) == store_->cell_root(b.index);
 }
@@ -496,8 +528,8 @@ std::string Store::dump() const {
     out += '\n';
   };
   for (const CellRecord& r : cells_) {
-    line("cell", r.parent, r.size, r.kinds.bits(), r.shape, static_cast<int>(r.tag), r.is_list,
-         r.value, r.length, r.watch, r.watch_end, r.event, r.name, r.stamp);
+    line("cell", r.parent, r.size, r.kinds.bits(), r.type, r.shape, static_cast<int>(r.tag),
+         r.is_list, r.value, r.length, r.watch, r.watch_end, r.event, r.name, r.stamp);
   }
   for (const ShapeRecord& r : shapes_) {
     line("shape", r.parent, r.size, r.reprs[0], r.reprs[1], r.reprs[2], r.reprs[3], int{r.count},
@@ -508,8 +540,8 @@ std::string Store::dump() const {
   }
   for (const DimRecord& r : dims_) {
     line("dim", r.parent, r.size, r.value, r.known, r.is_size, r.has_definition,
-         r.definition.bits(), r.possible, r.origin, r.edge_a, r.edge_b, r.edge_event, r.watch,
-         r.watch_end, r.event, r.stamp);
+         r.definition.bits(), r.possible, r.bounds, r.origin, r.edge_a, r.edge_b, r.edge_event,
+         r.watch, r.watch_end, r.event, r.stamp);
   }
   for (const Propagator& p : propagators_) {
     line("relation", p.args, p.count, p.dims, p.done, p.rule, p.extra, p.data, p.stamp);
@@ -531,6 +563,8 @@ std::string Store::dump() const {
   for (const Possible& p : possible_) {
     for (int i = 0; i < p.count; ++i) line("possible", int{p.count}, p.values[i]);
   }
+  for (const Bounds& b : bounds_) line("bounds", b.low, b.high);
+  for (const auto& type : types_) line("type", to_string(*type));
   for (const Event& e : events_) {
     line("event", static_cast<int>(e.entity), e.by_fact, e.id, e.reason, e.previous, e.other);
   }

@@ -16,6 +16,7 @@
 #include "infer/dim.h"
 #include "infer/ids.h"
 #include "infer/kind.h"
+#include "infer/type.h"
 
 namespace mithril::infer {
 
@@ -118,6 +119,8 @@ class Solver {
   ScopeId new_scope();
 
   core::Status assert_kind(CellId cell, KindSet kinds, FactId fact);
+  core::Status assert_type(CellId cell, const Type& type, FactId fact);
+  core::Status assert_interval(CellId cell, const Interval& interval, FactId fact);
   /// Makes the cell a tensor. Symbols are looked up in `scope`; with `named` they also become
   /// the names that shapes print with (first come, first served).
   core::Status assert_shape(CellId cell, const ShapeTemplate& shape, ScopeId scope, FactId fact,
@@ -152,6 +155,8 @@ class Solver {
 
   // --- queries ----------------------------------------------------------------------------
   KindSet kinds(CellId cell) const;
+  /// Kinds, and what was stated of the content of containers.
+  Type type(CellId cell) const;
   bool same_cell(CellId a, CellId b) const;
   /// Number of dimensions when known.
   std::optional<int> rank(CellId cell) const;

@@ -40,6 +40,8 @@ void Store::start_forward(DimTable& table) {
   hosts_.clear();
   lists_.clear();
   possible_.clear();
+  bounds_.clear();
+  types_.clear();
   extras_.clear();
   bindings_.clear();
   scope_entries_.clear();
@@ -74,6 +76,8 @@ std::unique_ptr<Store> Store::clone() const {
   copy->hosts_ = hosts_;
   copy->lists_ = lists_;
   copy->possible_ = possible_;
+  copy->bounds_ = bounds_;
+  copy->types_ = types_;
   copy->events_ = events_;
   copy->extras_ = extras_;
   copy->bindings_ = bindings_;

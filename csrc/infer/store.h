@@ -17,6 +17,7 @@
 #include "infer/rule.h"
 #include "infer/small_vector.h"
 #include "infer/solver.h"
+#include "infer/type.h"
 
 namespace mithril::infer {
 
@@ -50,6 +51,7 @@ struct CellRecord {
   uint32_t parent = kNone;
   uint32_t size = 1;
   KindSet kinds = kAny;
+  uint32_t type = kNone;  // types_ index
   uint32_t shape = kNone;
   Tag tag = Tag::kUnknown;
   bool is_list = false;
@@ -101,6 +103,7 @@ struct DimRecord {
   bool has_definition = false;
   Dim definition;             // of a class: its own symbol, or an expression
   uint32_t possible = kNone;  // possible_ index
+  uint32_t bounds = kNone;    // bounds_ index
   uint32_t origin = kNone;    // the dim that was given the value
   // Proof forest: this root joined its parent because edge_a (here) equals edge_b (there).
   uint32_t edge_a = kNone, edge_b = kNone, edge_event = kNone;
@@ -160,6 +163,8 @@ enum class Assertion : uint8_t {
   kFact,
   kScope,
   kKind,
+  kType,
+  kInterval,
   kShape,
   kValue,
   kItems,
@@ -216,6 +221,10 @@ class Store {
   bool narrow(uint32_t cell, KindSet kinds);
   bool is_tensor(uint32_t cell) const { return kinds(cell).is_tensor(); }
   bool unify_cells(uint32_t a, uint32_t b);
+  /// What is stated of a cell beyond its kinds; null where nothing is.
+  const Type* type(uint32_t cell) const;
+  bool narrow_type(uint32_t cell, const Type& type);
+  bool narrow_interval(uint32_t cell, const Interval& interval);
 
   // --- dims (dims.cc) -------------------------------------------------------------------------
   std::optional<int64_t> size(uint32_t dim) const;
@@ -226,6 +235,10 @@ class Store {
   bool same_dim(uint32_t a, uint32_t b) const;  // for sure equal
   bool narrow_values(uint32_t dim, Possible values);
   const Possible* possible(uint32_t dim) const;
+  bool narrow_bounds(uint32_t dim, Bounds bounds);
+  Bounds bounds(uint32_t dim) const;
+  /// Of an expression, from what is known of its symbols.
+  Bounds bounds_of(Dim expression) const;
   bool may_be(uint32_t dim, int64_t value) const;
   /// The dim as an expression; the solver makes a symbol for an unknown one, forward has none.
   std::optional<Dim> expression(uint32_t dim);
@@ -258,8 +271,12 @@ class Store {
   DimList fixed_dims(uint32_t shape) const;
   /// The i-th dim from the right / left; kNone if nothing shows it. With `make`, a dim that must
   /// exist (least rank) is made.
-  uint32_t dim_from_right(uint32_t shape, size_t i, bool make);
-  uint32_t dim_from_left(uint32_t shape, size_t i, bool make);
+  uint32_t dim_from_right(uint32_t shape, size_t i, bool make) {
+    return dim_from(End::kRight, shape, i, make);
+  }
+  uint32_t dim_from_left(uint32_t shape, size_t i, bool make) {
+    return dim_from(End::kLeft, shape, i, make);
+  }
   /// One representation: dims from the left, a sequence, dims from the right.
   Dims view(uint32_t shape, int which = 0) const;
   int view_count(uint32_t shape) const;
@@ -403,8 +420,8 @@ class Store {
   struct Frame {
     uint32_t stamp;
     size_t cells, shapes, seqs, dims, propagators, rules, facts, scopes, log;
-    size_t reprs, repr_dims, watches, args, hosts, lists, possible, events, extras, bindings,
-        scope_entries, names, templates, owned_names, symbols, owners, logged_rules;
+    size_t reprs, repr_dims, watches, args, hosts, lists, possible, bounds, types, events, extras,
+        bindings, scope_entries, names, templates, owned_names, symbols, owners, logged_rules;
     size_t cell_trail, shape_trail, seq_trail, dim_trail, propagator_trail, watch_trail,
         scope_trail, owner_trail, symbol_trail;
     DimTable::Size table;
@@ -439,6 +456,8 @@ class Store {
   bool run(uint32_t propagator);
   bool settle_shapes();
 
+  enum class End : uint8_t { kLeft, kRight };
+  uint32_t dim_from(End end, uint32_t shape, size_t i, bool make);
   uint32_t resolve_seq(uint32_t seq) const;
   uint32_t store_repr(const Dims& dims);
   Dims expand(const Repr& repr) const;
@@ -459,6 +478,8 @@ class Store {
   bool solve_floor(Dim difference);
   bool preferred(Dim a, Dim b) const;
   bool must_be_size_like(uint32_t a, uint32_t b);
+  bool settle_domain(uint32_t dim);
+  bool narrow_by(uint32_t dim, const DimRecord& other);
   bool name_dim(uint32_t dim, std::string_view name);
 
   bool forward_ = false;
@@ -482,6 +503,8 @@ class Store {
   std::vector<core::HostValue> hosts_;
   std::vector<uint32_t> lists_;
   std::vector<Possible> possible_;
+  std::vector<Bounds> bounds_;
+  std::vector<std::shared_ptr<const Type>> types_;
   std::vector<Event> events_;
   std::vector<std::shared_ptr<const void>> extras_;
   std::vector<Binding> bindings_;

@@ -39,6 +39,8 @@ Mark Store::mark() {
   f.hosts = hosts_.size();
   f.lists = lists_.size();
   f.possible = possible_.size();
+  f.bounds = bounds_.size();
+  f.types = types_.size();
   f.events = events_.size();
   f.extras = extras_.size();
   f.bindings = bindings_.size();
@@ -109,6 +111,8 @@ void Store::undo(Mark mark) {
     hosts_.resize(f.hosts);
     lists_.resize(f.lists);
     possible_.resize(f.possible);
+    bounds_.resize(f.bounds);
+    types_.resize(f.types);
     events_.resize(f.events);
     extras_.resize(f.extras);
     bindings_.resize(f.bindings);

@@ -474,12 +474,12 @@ void Model::change(const KeyRef& key, const KeySpec& spec, Location where) {
   Facets facets = 0;
   if (spec.value) facets |= kValueFacet;
   if (spec.shape) facets |= kShapeFacet;
-  if (spec.kinds) facets |= kTypeFacet;
+  if (spec.type) facets |= kTypeFacet;
   if (spec.differentiable) facets |= kDifferentiabilityFacet;
   Draft draft(at, at.arena().outermost(at.node), {{}, {}, {{conn, facets}}});
   Model model = draft.model(at.node);
   const KeyRef wire = draft.wire(conn);
-  if (spec.kinds) model.set_types({{wire, *spec.kinds}}, where);
+  if (spec.type) model.set_types({{wire, *spec.type}}, where);
   if (spec.shape) model.set_shapes({{wire, *spec.shape}}, where);
   if (spec.value) model.set_values({{wire, *spec.value}}, spec.initial, where);
   if (spec.differentiable) model.set_differentiability({{wire, *spec.differentiable}}, where);

@@ -186,7 +186,8 @@ class LogCopier {
     if (entry.implied) return statement_is_taken_back(entry.conn, entry.fact);
     const EdgeId root = from_.root(from_.conn(entry.conn).edge);
     switch (entry.type) {
-      case Entry::Type::kKinds: return is_taken_back(root, kTypeFacet);
+      case Entry::Type::kKinds:
+      case Entry::Type::kInterval: return is_taken_back(root, kTypeFacet);
       case Entry::Type::kShape: return is_taken_back(root, kShapeFacet);
       case Entry::Type::kValue: return is_taken_back(root, kValueFacet);
       default: return false;

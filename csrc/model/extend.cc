@@ -352,7 +352,7 @@ void Extension::connect(ConnId key, const Argument& argument, bool latent) {
     if (spec.value && !spec.initial && (produced || a.conn(at.conn).produced())) {
       fail_multi_write(at.conn, key, produced ? "has a value" : "is computed, and has a value");
     }
-    const bool says = spec.kinds || spec.shape || spec.value || spec.differentiable;
+    const bool says = spec.type || spec.shape || spec.value || spec.differentiable || spec.interval;
     if (says) {
       const Location& made = Access::state(argument.wire)->where;
       state_spec(a, at.conn, spec,

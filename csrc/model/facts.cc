@@ -1,6 +1,7 @@
 // Facts of wires: stated, checked against each other, logged, and played into the solver.
 #include <algorithm>
 
+#include "core/env.h"
 #include "infer/rule.h"
 #include "model/tree.h"
 
@@ -67,11 +68,19 @@ void raise_two_differentiabilities(const Arena& arena, std::string_view name, co
   raise(std::move(error));
 }
 
-void Arena::state_kinds(ConnId conn, KindSet kinds, uint32_t fact, bool implied) {
+void Arena::state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool implied) {
   Entry entry = entry_of(Entry::Type::kKinds, root(conns[conn].edge), fact);
   entry.conn = conn;
   entry.implied = implied;
-  entry.kinds = kinds;
+  entry.kinds = type.kinds;
+  if (!type.is_plain()) entry.content = std::make_shared<const infer::Type>(type);
+  log.push_back(std::move(entry));
+}
+
+void Arena::state_interval(ConnId conn, const infer::Interval& interval, uint32_t fact) {
+  Entry entry = entry_of(Entry::Type::kInterval, root(conns[conn].edge), fact);
+  entry.conn = conn;
+  entry.interval = std::make_shared<const infer::Interval>(interval);
   log.push_back(std::move(entry));
 }
 
@@ -132,7 +141,7 @@ void Arena::log_value(ConnId conn, const HostValue& value, bool initial, uint32_
     return;
   }
   statements.push_back({conn, fact, std::nullopt, std::move(shared)});
-  state_kinds(conn, kinds_of_initial(value), fact, true);
+  state_type(conn, kinds_of_initial(value), fact, true);
   if (!value.is_tensor()) return;
   ShapeTemplate shape;
   for (const int64_t size : value.as_tensor()->shape) {
@@ -162,7 +171,7 @@ void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact
   edit_edge(at).differentiable = differentiable;
   edit_edge(at).differentiable_fact = fact;
   statements.push_back({conn, fact, differentiable, nullptr});
-  if (differentiable) state_kinds(conn, infer::kFloating, fact, true);
+  if (differentiable) state_type(conn, infer::kFloating, fact, true);
 }
 
 void Arena::state_rule(NodeId leaf, uint32_t fact) {
@@ -232,7 +241,11 @@ core::Status Arena::play(const Entry& entry) {
   switch (entry.type) {
     case Entry::Type::kRule: return play_rule(entry);
     case Entry::Type::kKinds:
-      return solver->assert_kind(cell(entry.id), entry.kinds, fact_id(entry.fact));
+      return solver->assert_type(cell(entry.id),
+                                 entry.content ? *entry.content : infer::Type(entry.kinds),
+                                 fact_id(entry.fact));
+    case Entry::Type::kInterval:
+      return solver->assert_interval(cell(entry.id), *entry.interval, fact_id(entry.fact));
     case Entry::Type::kShape: {
       infer::ScopeId& scope = scopes[entry.other];
       if (!scope.valid()) scope = solver->new_scope();
@@ -277,9 +290,12 @@ core::Status Arena::infer_all() {
   for (; played < log.size(); ++played) {
     MITHRIL_RETURN_IF_ERROR(play(log[played]));
   }
-  core::Status status = solver->propagate();
-  if (status.ok() && (stops.empty() || stops.back() != log.size())) stops.push_back(log.size());
-  return status;
+  MITHRIL_RETURN_IF_ERROR(solver->propagate());
+  if (stops.empty() || stops.back() != log.size()) stops.push_back(log.size());
+  // Every relation once more: on large models the check would take the square of their size.
+  constexpr size_t kMostChecked = 2000;
+  const bool check = core::env().verify && solver->cell_count() <= kMostChecked;
+  return check ? solver->check_fixed_point() : core::Status();
 }
 
 // --- specs --------------------------------------------------------------------------------------
@@ -299,29 +315,36 @@ void check_spec(const KeySpec& spec, const Location& where) {
                      to_string(*spec.value)),
           where);
   }
-  if (spec.kinds && spec.shape && !spec.kinds->may_be_tensor()) {
+  if (spec.type && spec.shape && !spec.type->kinds.may_be_tensor()) {
     raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
                      "key '{}': a shape makes it a tensor, and its type is {}", spec.name,
-                     infer::to_string(*spec.kinds)),
+                     infer::to_string(*spec.type)),
           where);
   }
-  if (spec.kinds && spec.differentiable.value_or(false) &&
-      !spec.kinds->has(infer::ValueKind::kTensorFloat)) {
+  if (spec.type && spec.differentiable.value_or(false) &&
+      !spec.type->kinds.has(infer::ValueKind::kTensorFloat)) {
     raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
                      "key '{}': only float tensors are differentiable, and its type is {}",
-                     spec.name, infer::to_string(*spec.kinds)),
+                     spec.name, infer::to_string(*spec.type)),
           where);
   }
-  if (spec.kinds && spec.value && !spec.kinds->meets(infer::kind_of(*spec.value))) {
+  if (spec.type && spec.value && !spec.type->kinds.meets(infer::kind_of(*spec.value))) {
     raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
                      "key '{}': the value {} is not of type {}", spec.name, to_string(*spec.value),
-                     infer::to_string(*spec.kinds)),
+                     infer::to_string(*spec.type)),
+          where);
+  }
+  if (spec.interval && scalar_value && !infer::contains(*spec.interval, *spec.value)) {
+    raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                     "key '{}': the value {} is not a number in {}", spec.name,
+                     to_string(*spec.value), infer::to_string(*spec.interval)),
           where);
   }
 }
 
 void state_spec(Arena& arena, ConnId conn, const KeySpec& spec, uint32_t fact) {
-  if (spec.kinds) arena.state_kinds(conn, *spec.kinds, fact);
+  if (spec.type) arena.state_type(conn, *spec.type, fact);
+  if (spec.interval) arena.state_interval(conn, *spec.interval, fact);
   if (spec.shape) arena.state_shape(conn, *spec.shape, arena.new_scope(), fact);
   if (spec.value) arena.state_value(conn, *spec.value, spec.initial, fact);
   if (spec.differentiable) arena.state_differentiable(conn, *spec.differentiable, fact);

@@ -18,7 +18,8 @@ struct FlattenOptions {
   std::vector<KeyRef> data_keys, trainable_keys, discard_keys;
   Config<HostValue> constants;   // constant_keys with their values
   Config<ShapeTemplate> shapes;  // symbols are shared
-  Config<KindSet> kinds;         // types=
+  Config<infer::Type> types;
+  Config<core::DType> dtypes;  // of inputs; the target's default elsewhere
   Mode mode = Mode::kEval;
   bool inference = false;   // no gradients will be asked for
   bool strict = false;      // unknown data_keys are an error instead of a warning
@@ -40,6 +41,7 @@ struct FlatKey {
   ir::Role role = ir::Role::kData;
   bool trainable = false;  // params: gradients exist for these
   KindSet kinds;
+  std::optional<core::DType> dtype;  // as the options say
   ir::ValueId value = ir::kNoValue;  // in the graph; none when the graph is deferred
   std::optional<infer::Dim> fan_in;  // product of the dims that the initialiser counts
   ir::Init init;

@@ -140,9 +140,21 @@ core::Status FlatModel::assert_facts() {
     const ConnId conn = option_key(key, "shapes", true);
     MITHRIL_RETURN_IF_ERROR(solver_->assert_shape(cell(edge(conn)), shape, scope, fact));
   }
-  for (const auto& [key, kinds] : options.kinds) {
+  for (const auto& [key, type] : options.types) {
     const ConnId conn = option_key(key, "types", true);
-    MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(cell(edge(conn)), kinds, fact));
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_type(cell(edge(conn)), type, fact));
+  }
+  for (const auto& [key, dtype] : options.dtypes) {
+    const ConnId conn = option_key(key, "types", true);
+    if (arena().kind(conn) != KeyKind::kInput) {
+      raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                       "types: '{}' is no input, its width follows from those of the inputs",
+                       arena().key(conn)),
+            options.where);
+    }
+    dtypes[edge(conn)] = dtype;
+    const infer::KindSet kind = infer::tensor_of(core::kind(dtype));
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(cell(edge(conn)), kind, fact));
   }
   for (const auto& [key, value] : options.constants) {
     const ConnId conn = option_key(key, "constant_keys", true);
@@ -424,6 +436,7 @@ void FlatModel::add_key(EdgeId e, std::string name, bool named) {
   FlatKey key;
   key.name = std::move(name);
   key.kinds = solver_->kinds(cell(e));
+  if (const auto given = dtypes.find(e); given != dtypes.end()) key.dtype = given->second;
   const auto reader = readers_.find(e);
   key.role = role(e, reader == readers_.end() ? nullptr : &reader->second, key);
   if (key.role == ir::Role::kData && !named && options.safe_names && key.name != "input") {

@@ -49,6 +49,7 @@ class FlatModel {
   FlatGraph& out;
   std::vector<std::pair<std::string, EdgeId>> outputs;  // name -> wire
   std::vector<FlatLeaf> leaves;
+  std::unordered_map<EdgeId, core::DType> dtypes;
   std::vector<EdgeId> key_edges;              // of out.keys
   std::unordered_map<EdgeId, size_t> key_of;  // edge -> index of out.keys
   struct Binding {

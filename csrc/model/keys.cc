@@ -60,12 +60,12 @@ void Model::set_shapes(const Config<ShapeTemplate>& config, Location where) {
   });
 }
 
-void Model::set_types(const Config<KindSet>& config, Location where) {
+void Model::set_types(const Config<infer::Type>& config, Location where) {
   const Access::At at = Access::at(*this);
   apply(at, where, [&] {
     const uint32_t fact = at.arena().new_fact(where, "set_types");
-    for (const auto& [key, kinds] : config) {
-      at.arena().state_kinds(resolve_anywhere(at, key, where), kinds, fact);
+    for (const auto& [key, type] : config) {
+      at.arena().state_type(resolve_anywhere(at, key, where), type, fact);
     }
   });
 }

@@ -41,8 +41,9 @@ struct KeySpec {
   std::optional<HostValue> value;      // host value, or tensor literal
   bool initial = false;                // the value is only where training starts
   std::optional<ShapeTemplate> shape;  // makes it a tensor
-  std::optional<KindSet> kinds;
+  std::optional<infer::Type> type;
   std::optional<bool> differentiable;  // true makes it a float tensor
+  std::optional<infer::Interval> interval;
 };
 
 /// A handle to a wire; copies are the same handle. Three states: an unattached key (made by
@@ -219,7 +220,7 @@ class Model {
   // --- setters (work on frozen models and on submodels) -----------------------------------------
   /// Symbols are shared within one call.
   void set_shapes(const Config<ShapeTemplate>& config, Location where = {});
-  void set_types(const Config<KindSet>& config, Location where = {});
+  void set_types(const Config<infer::Type>& config, Location where = {});
   /// Only keys that are inputs of the outermost model.
   void set_values(const Config<HostValue>& config, bool initial = false, Location where = {});
   void set_differentiability(const Config<bool>& config, Location where = {});
@@ -300,6 +301,7 @@ class Model {
 
   // --- what is known of a wire (a key of this model, or any connection of the tree) -------------
   KindSet kinds(const KeyRef& key) const;
+  infer::Type type(const KeyRef& key) const;
   bool is_valued(const KeyRef& key) const;                  // given by the user, at whatever level
   std::optional<HostValue> value(const KeyRef& key) const;  // complete and without symbols
   std::string print_value(const KeyRef& key) const;

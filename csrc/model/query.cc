@@ -64,6 +64,11 @@ KindSet Model::kinds(const KeyRef& key) const {
   return w.solver().kinds(w.cell);
 }
 
+infer::Type Model::type(const KeyRef& key) const {
+  const Wire w = wire(*this, key);
+  return w.solver().type(w.cell);
+}
+
 bool Model::is_valued(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
   return at.arena().is_valued(resolve_anywhere(at, key, {}));

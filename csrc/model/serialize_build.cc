@@ -630,7 +630,7 @@ void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t
   const ConnId conn = wire(model, said.wire);
   switch (said.type) {
     case Said::Type::kNothing: refuse("a fact that says nothing");
-    case Said::Type::kKinds: return arena_.state_kinds(conn, said.kinds, fact);
+    case Said::Type::kKinds: return arena_.state_type(conn, said.kinds, fact);
     case Said::Type::kShape: {
       uint32_t at = kNone;
       if (said.scope) {

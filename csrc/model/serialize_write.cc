@@ -508,12 +508,18 @@ void ModelWriter::write_statements() {
   out_.end_array();
 }
 
+[[noreturn]] void refuse_to_write(std::string_view wire, std::string_view what) {
+  raise(core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                   "'{}' has {}, which a model file cannot hold yet", wire, what));
+}
+
 void ModelWriter::write_entry(const Entry& entry, std::string_view wire, std::string_view model) {
   out_.begin_object();
   text("model", std::string(model));
   text("wire", std::string(wire), "$");
   switch (entry.type) {
     case Entry::Type::kKinds:
+      if (entry.content) refuse_to_write(wire, "a type that says what its containers hold");
       out_.key("type");
       write_kinds(out_, entry.kinds);
       break;
@@ -536,6 +542,7 @@ void ModelWriter::write_entry(const Entry& entry, std::string_view wire, std::st
       text("next_model", node == top_ ? "" : ids_.at(node));
       break;
     }
+    case Entry::Type::kInterval: refuse_to_write(wire, "an interval");
     case Entry::Type::kRule:
     case Entry::Type::kConstraint:
     case Entry::Type::kUnify: break;

@@ -126,7 +126,16 @@ struct Fact {
 
 /// One entry of the ordered log of facts: what the solver is (re)built from.
 struct Entry {
-  enum class Type : uint8_t { kRule, kKinds, kShape, kValue, kUnify, kSame, kConstraint };
+  enum class Type : uint8_t {
+    kRule,
+    kKinds,
+    kInterval,
+    kShape,
+    kValue,
+    kUnify,
+    kSame,
+    kConstraint
+  };
   Type type = Type::kRule;
   uint32_t id = kNone;     // node of a rule or constraint, else edge
   uint32_t other = kNone;  // second edge of kUnify and kSame (equal but for the value); scope;
@@ -135,6 +144,8 @@ struct Entry {
   ConnId conn = kNone;   // where it was said: edges come and go with what is connected
   bool implied = false;  // follows from a statement of the same fact
   KindSet kinds;
+  std::shared_ptr<const infer::Type> content;  // of kKinds, where it says what containers hold
+  std::shared_ptr<const infer::Interval> interval;
   std::shared_ptr<const ShapeTemplate> shape;
   std::shared_ptr<const HostValue> value;
 };
@@ -223,7 +234,8 @@ class Arena {
   EdgeId unite(EdgeId a, EdgeId b, std::string_view what);
 
   // --- facts: checked against each other, logged ------------------------------------------------
-  void state_kinds(ConnId conn, KindSet kinds, uint32_t fact, bool implied = false);
+  void state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool implied = false);
+  void state_interval(ConnId conn, const infer::Interval& interval, uint32_t fact);
   void state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact,
                    bool implied = false);
   void state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);

@@ -50,10 +50,12 @@ ir::Node with_precision(const ir::Node& node, core::DType default_float) {
 }  // namespace
 
 core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType default_float,
-                                      core::DType default_int, bool promote_mixed) {
+                                      core::DType default_int, bool promote_mixed,
+                                      std::span<const std::pair<ir::ValueId, core::DType>> widths) {
   Rewriter rewriter(graph);
   rewriter.graph().default_float = default_float;
   rewriter.graph().default_int = default_int;
+  for (const auto& [id, dtype] : widths) rewriter.graph().value(id).type.dtype = dtype;
   for (const ir::ValueId id : rewriter.graph().inputs) {
     ir::Type& type = rewriter.graph().value(id).type;
     if (!type.is_tensor) continue;

@@ -1,5 +1,8 @@
 // Gives every value a concrete dtype.
 #pragma once
+#include <span>
+#include <utility>
+
 #include "core/status.h"
 #include "ir/graph.h"
 
@@ -11,8 +14,10 @@ namespace mithril::passes {
 ///           %1 = multiply(%x, %0) : f32[b, 4]   %2 = cast(%n, dtype=f32)
 ///           %3 = add(%1, %2) : f32[b, 4]
 /// The promotion table is core::promote; Python scalars are weak. Idempotent. Without
-/// `promote_mixed` operands of several dtypes are an error.
-core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType default_float,
-                                      core::DType default_int, bool promote_mixed = true);
+/// `promote_mixed` operands of several dtypes are an error. `widths` names inputs that have another
+/// dtype than the default of their kind.
+core::Result<ir::Graph> assign_dtypes(
+    const ir::Graph& graph, core::DType default_float, core::DType default_int,
+    bool promote_mixed = true, std::span<const std::pair<ir::ValueId, core::DType>> widths = {});
 
 }  // namespace mithril::passes

@@ -2,77 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
-import collections.abc
 import types
 import typing
-from typing import Any, Union
+from typing import Any
 
 from mithril import _core
+from mithril._annotation import ANY_TENSOR, element_kinds
 from mithril.errors import ArgumentError, DTypeError, shown
-from mithril.types import MISSING, TBD, Constant, Dtype, PaddingType, as_dtype, epsilon_table
+from mithril.types import MISSING, TBD, Constant, as_dtype, epsilon_table
 
 MOST_NESTED = 64  # core::HostValue::kMaxDepth
 _MOST_ITEMS = 10_000_000
-_KINDS: dict[str, int] = _core.kinds()
-_TENSOR = {
-    bool: _KINDS["tensor_bool"],
-    int: _KINDS["tensor_int"],
-    float: _KINDS["tensor_float"],
-}
-ANY_TENSOR = sum(_TENSOR.values())
-_SCALAR = {
-    bool: _KINDS["bool"],
-    int: _KINDS["int"],
-    float: _KINDS["float"],
-    str: _KINDS["str"],
-    type(None): _KINDS["none"],
-    None: _KINDS["none"],
-    slice: _KINDS["slice"],
-    type(...): _KINDS["ellipsis"],
-    ...: _KINDS["ellipsis"],
-    tuple: _KINDS["tuple"],
-    list: _KINDS["list"],
-    dict: _KINDS["dict"],
-    Dtype: _KINDS["dtype"],
-    Constant: _KINDS["constant"],
-    PaddingType: _KINDS["padding_type"],
-    collections.abc.Sequence: _KINDS["tuple"] | _KINDS["list"],
-    Any: sum(_KINDS.values()),
-}
-
-
-def kinds_of(annotation: Any) -> int:
-    """The set of kinds (bits) that a type such as `Tensor[int | float] | None` allows."""
-    if annotation is Tensor:
-        return ANY_TENSOR
-    origin = typing.get_origin(annotation)
-    if origin is Tensor:
-        return _element_kinds(typing.get_args(annotation))
-    if origin is Union or origin is types.UnionType:
-        bits = 0
-        for member in typing.get_args(annotation):
-            bits |= kinds_of(member)
-        return bits
-    try:
-        found = _SCALAR.get(origin or annotation)
-    except Exception:  # not even hashable
-        found = None
-    if found is None:
-        raise DTypeError(
-            f"type: requires Tensor[...], a Python type or a union, got {shown(annotation)}"
-        )
-    return found
-
-
-def _element_kinds(members: tuple) -> int:
-    bits = 0
-    for member in members:
-        options = typing.get_args(member) or (member,)
-        if not all(isinstance(option, builtins.type) and option in _TENSOR for option in options):
-            raise DTypeError(f"Tensor: element types are int, float and bool, got {shown(member)}")
-        bits |= sum(_TENSOR[option] for option in set(options))
-    return bits
 
 
 class Tensor:
@@ -98,7 +38,7 @@ class Tensor:
             _core.Wire.key(self._spec())  # clashing facts are told here
 
     def __class_getitem__(cls, item: Any):
-        _element_kinds((item,))
+        element_kinds((item,))
         return types.GenericAlias(cls, item)
 
     @property
@@ -118,7 +58,7 @@ class Tensor:
         """What its elements may be, in words."""
         kinds = self._kinds
         if kinds is None and self._literal is not None:
-            kinds = _element_kinds((_element_type(self._literal.dtype),))
+            kinds = element_kinds((_element_type(self._literal.dtype),))
         return _core.kind_text(ANY_TENSOR if kinds is None else kinds)
 
     @property
@@ -132,7 +72,7 @@ class Tensor:
         kinds = self._kinds
         if kinds is None and self._literal is None:
             kinds = ANY_TENSOR
-        return (name, value, False, self._shape, kinds, self._differentiable)
+        return (name, value, False, self._shape, kinds, self._differentiable, None)
 
 
 def _element_type(dtype: Any) -> type:
@@ -142,9 +82,10 @@ def _element_type(dtype: Any) -> type:
 
 
 def _tensor_kinds(annotation: Any) -> int:
-    if typing.get_origin(annotation) is Tensor or annotation is Tensor:
-        return kinds_of(annotation)
-    return _element_kinds((annotation,))
+    if annotation is Tensor:
+        return ANY_TENSOR
+    is_tensor = typing.get_origin(annotation) is Tensor
+    return element_kinds(typing.get_args(annotation) if is_tensor else (annotation,))
 
 
 def as_literal(value: Any):

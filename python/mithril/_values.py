@@ -6,12 +6,12 @@ import builtins
 import operator
 from typing import Any
 
+from mithril._annotation import type_of
 from mithril._tensor import (
     MOST_NESTED,
     Tensor,
     array_literal,
     as_literal,
-    kinds_of,
     range_items,
 )
 from mithril.errors import ArgumentError, SignatureError, shown
@@ -24,9 +24,11 @@ def key_spec(
     shape: Any = None,
     type: Any = None,
     differentiable: bool | None = None,
+    interval: Any = None,
 ) -> tuple:
     """The tuple that the engine reads (csrc/bindings/model_arguments.h)."""
-    kinds = None if type is None else kinds_of(type)
+    kinds = None if type is None else type_of(type)
+    ends = None if interval is None else _ends(interval)
     if isinstance(value, Tensor):
         merged = value._spec(name or "")
         return (
@@ -36,13 +38,29 @@ def key_spec(
             merged[3] if shape is None else shape,
             merged[4] if kinds is None else kinds,
             merged[5] if differentiable is None else differentiable,
+            ends,
         )
     given = MISSING if value is TBD else _constant_or_value(value)
     if shape is not None and _is_number(given) and len(shape) == 0:
         shape = None  # a number has the shape [] already
     if differentiable is not None:
         differentiable = truth("differentiable", differentiable)
-    return (name or "", given, False, shape, kinds, differentiable)
+    return (name or "", given, False, shape, kinds, differentiable, ends)
+
+
+def _ends(interval: Any) -> tuple:
+    """(low, high) as numbers or None."""
+    is_pair = isinstance(interval, (tuple, list)) and len(interval) == 2
+    if not is_pair or not all(end is None or _is_real(end) for end in interval):
+        raise ArgumentError(f"IOKey: interval requires (low, high), got {shown(interval)}")
+    low, high = interval
+    if low is not None and high is not None and not low <= high:
+        raise ArgumentError(f"IOKey: interval requires low <= high, got {shown(interval)}")
+    return low, high
+
+
+def _is_real(number: Any) -> bool:
+    return isinstance(number, (int, float)) and not isinstance(number, bool) and number == number
 
 
 def _is_number(value: Any) -> bool:

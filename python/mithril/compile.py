@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mithril import _core, errors
+from mithril._annotation import type_of
 from mithril._core import public
 from mithril._explanations import report
-from mithril._tensor import array_literal, kinds_of
+from mithril._tensor import array_literal
 from mithril._values import as_value
 from mithril.connection import Connection, Tensor
 from mithril.errors import (
@@ -23,7 +24,7 @@ from mithril.errors import (
 )
 from mithril.model import Model
 from mithril.physical import PhysicalModel, Settings
-from mithril.types import Constant
+from mithril.types import Constant, as_dtype
 
 Keys = Iterable[str | Connection] | None
 
@@ -67,7 +68,8 @@ def compile(  # noqa: A001
     constant_keys : inputs with their values, which are folded where possible
     trainable_keys : inputs that are trained although the model does not say so
     discard_keys : outputs (or inputs) that are not wanted
-    types : element types of inputs, such as ``{"tokens": Tensor[int]}``
+    types : element types of keys, such as ``{"tokens": Tensor[int]}``, or of inputs with their
+        width, such as ``{"tokens": ml.int32}``, which else is the backend's default
     inference : no gradients will be asked for
     mode : "eval" or "train"; what batch norm and dropout do. "train" for a TrainModel, else "eval"
     jit : compile the emitted program by the framework; "auto" is the backend's own default
@@ -126,7 +128,8 @@ def compile(  # noqa: A001
         "discard_keys": _keys("discard_keys", discard_keys),
         "constants": [(k, _constant(v)) for k, v in _mapping("constant_keys", constant_keys)],
         "shapes": _mapping("shapes", shapes),
-        "kinds": [(k, kinds_of(v)) for k, v in _mapping("types", types)],
+        "types": [(k, type_of(v)) for k, v in _mapping("types", types) if not _is_width(v)],
+        "dtypes": [(k, as_dtype(v)) for k, v in _mapping("types", types) if _is_width(v)],
         "train": _mode(mode, model) == "train",
         "inference": inference,
         "strict": strict,
@@ -184,8 +187,17 @@ def _passes_off(passes: Any) -> tuple[str, ...]:
 
 def _stated(options: dict) -> set[str]:
     """Inputs that the caller named: those are meant."""
-    keys = [*options["data_keys"], *(k for k, _ in (*options["shapes"], *options["kinds"]))]
+    pairs = (*options["shapes"], *options["types"], *options["dtypes"])
+    keys = [*options["data_keys"], *(key for key, _ in pairs)]
     return {key if isinstance(key, str) else key.key_name for key in keys}
+
+
+def _is_width(annotation: Any) -> bool:
+    """Whether a type is an element type with its width: of `ml`, by name, or of a library."""
+    if isinstance(annotation, str) or type(annotation).__module__.partition(".")[0] == "numpy":
+        return True
+    is_class = isinstance(annotation, type) and annotation.__module__ == "numpy"
+    return is_class or type(annotation).__module__.partition(".")[0] in ("torch", "ml_dtypes")
 
 
 def _finalized(model: Any) -> Model:

@@ -10,8 +10,9 @@ import weakref
 from typing import Any
 
 from mithril import _core
+from mithril._annotation import type_of
 from mithril._core import public
-from mithril._tensor import Tensor, as_literal, kinds_of
+from mithril._tensor import Tensor, as_literal
 from mithril._values import Uses, as_value, deeper, key_spec, truth
 from mithril.errors import ArgumentError, DTypeError, NotAConnectionError, SignatureError, shown
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype, as_dtype
@@ -30,6 +31,12 @@ class Connection:
     shape : sizes, names, None and one (name, ...); makes it a tensor
     type : `Tensor[...]`, a Python type, or a union of them
     differentiable : whether it is a trainable parameter
+    interval : (low, high) of a number or of the elements of a constant, None leaves an end open;
+        sizes that an int makes are known to lie in it. Data of a call are not checked.
+
+    >>> import mithril as ml
+    >>> ml.IOKey("heads", type=int, interval=(1, 64)).interval
+    (1, 64)
     """
 
     @public
@@ -47,7 +54,7 @@ class Connection:
         self.interval = interval
         self._fields: tuple | None
         with Uses() as used:
-            spec = key_spec(name, used.take(value), shape, type, differentiable)
+            spec = key_spec(name, used.take(value), shape, type, differentiable, interval)
             self._wire = _core.Wire.key(spec)
         self._fields = spec
         _known[self._wire.identity] = self
@@ -121,7 +128,7 @@ class Connection:
 
     @public
     def set_type(self, type: Any) -> None:
-        self._state(4, kinds_of(type), lambda model: model.set_types({self: type}))
+        self._state(4, type_of(type), lambda model: model.set_types({self: type}))
 
     @public
     def set_differentiability(self, differentiable: bool = True) -> None:

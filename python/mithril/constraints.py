@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from mithril._tensor import ANY_TENSOR, kinds_of
+from mithril._annotation import ANY_TENSOR, kinds_of
 from mithril._values import as_value
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.types import TBD

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mithril import _core, constraints
+from mithril._annotation import type_of
 from mithril._arguments import key_of, model_name, pairs_of, shape_item, text
 from mithril._calls import Call, Calls, ExtendInfo, refuse_as_child
 from mithril._conns import Connections
 from mithril._core import public
 from mithril._editing import Editing, unused, with_shared
-from mithril._tensor import kinds_of
 from mithril._values import Uses, as_value, truth
 from mithril.connection import (
     NOT_GIVEN,
@@ -233,7 +233,7 @@ class Model(Editing):
 
     @public
     def set_types(self, config: dict | None = None, /, **kwargs) -> None:
-        pairs = [(key, kinds_of(value)) for key, value in pairs_of(config, kwargs)]
+        pairs = [(key, type_of(value)) for key, value in pairs_of(config, kwargs)]
         self._node.set_types(pairs)
 
     @public

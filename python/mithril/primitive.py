@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril import _core
+from mithril._annotation import ANY_TENSOR
 from mithril._arguments import model_name, text
 from mithril._core import public
-from mithril._tensor import ANY_TENSOR
 from mithril.connection import NOT_GIVEN, Connection
 from mithril.errors import KeyNotFound, SignatureError, shown
 from mithril.model import ExtendInfo
@@ -109,7 +109,7 @@ def _formula(key: Any) -> str:
 
 
 def _fields(fields: tuple) -> tuple:
-    return ("", *fields[1:3], None, None, fields[5])  # shape and kinds are the op's
+    return ("", *fields[1:3], None, None, *fields[5:])  # shape and kinds are the op's
 
 
 def _says_more(key: str, fields: tuple) -> bool:

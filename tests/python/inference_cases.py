@@ -27,8 +27,8 @@ class Case:
         model = self.make()
         if self.types:
             model.set_types(dict(self.types))
-        for key, shape in self.shapes.items():
-            model.set_shapes({key: shape})
+        if self.shapes:
+            model.set_shapes(dict(self.shapes))  # at once: their symbols are shared
         if self.values:
             model.set_values(dict(self.values))
         return model

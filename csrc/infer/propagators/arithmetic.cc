@@ -1,12 +1,15 @@
 // Integer arithmetic on unknowns: definitions, equality, + − × //.
+#include "core/checked.h"
 #include "infer/propagators/relations.h"
 
 namespace mithril::infer {
 namespace {
 
 Outcome run_definition(Store& s, const Propagator& p) {
+  const uint32_t dim = s.arg(p, 0);
   const Dim expression = Dim::expression(static_cast<uint32_t>(p.data));
-  return s.define(s.arg(p, 0), expression) ? Outcome::kWait : Outcome::kConflict;
+  const bool ok = s.define(dim, expression) && s.narrow_bounds(dim, s.bounds_of(expression));
+  return ok ? Outcome::kWait : Outcome::kConflict;
 }
 
 Outcome run_equal(Store& s, const Propagator& p) {
@@ -14,11 +17,6 @@ Outcome run_equal(Store& s, const Propagator& p) {
   const auto ea = s.expression(a), eb = s.expression(b);
   if (ea == eb) return Outcome::kDone;
   return s.define(a, *eb) ? Outcome::kWait : Outcome::kConflict;
-}
-
-int64_t floor_quotient(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
 
 std::optional<int64_t> compute(int64_t x, int64_t y, IntOp op) {
@@ -29,7 +27,7 @@ std::optional<int64_t> compute(int64_t x, int64_t y, IntOp op) {
     case IntOp::kMul: return __builtin_mul_overflow(x, y, &z) ? std::nullopt : std::optional(z);
     case IntOp::kFloorDiv:
       if (y == 0 || (y == -1 && x == INT64_MIN)) return std::nullopt;
-      return floor_quotient(x, y);
+      return core::floor_quotient(x, y);
   }
   return std::nullopt;
 }
@@ -74,14 +72,14 @@ Outcome run_arithmetic(Store& s, const Propagator& p) {
     case IntOp::kMul: value = t.mul(*ex, *ey); break;
     case IntOp::kFloorDiv: value = t.floor_div(*ex, *ey); break;
   }
-  if (!s.define(z, value) || s.failed()) return fail();
+  if (!s.define(z, value) || !s.narrow_bounds(z, s.bounds_of(value)) || s.failed()) return fail();
   return s.forward() ? Outcome::kDone : Outcome::kWait;
 }
 
 }  // namespace
 
 void post_definition(Store& s, uint32_t dim, Dim expression) {
-  if (!s.define(dim, expression) || s.forward()) return;
+  if (!s.define(dim, expression) || s.forward() || expression.known()) return;
   SmallVector<uint32_t, 8> args;
   args.push_back(dim);
   for (const Dim symbol : s.table().symbols_of(expression)) args.push_back(s.symbol_dim(symbol));

@@ -23,41 +23,26 @@ Outcome run_arange(Store& s, const Propagator& p) {
                                s.describe(p.rule, out)));
     return Outcome::kConflict;
   };
-  const auto start = s.known_value(s.arg(p, 1)), stop = s.known_value(s.arg(p, 2)),
+  const uint32_t ends[] = {s.arg(p, 1), s.arg(p, 2)};
+  const auto start = s.known_value(ends[0]), stop = s.known_value(ends[1]),
              step = s.known_value(s.arg(p, 3));
   if (step && (step->is_int() || step->is_double()) && step->as_number() == 0) {
     return s.conflict(core::Code::kValueArgument, "step must not be 0");
   }
+  const bool ints = s.kinds(ends[0]) == kScalarInt && s.kinds(ends[1]) == kScalarInt;
+  if (ints && step && step->is_int() && step->as_int() != INT64_MIN) {
+    post_range_size(s, dim, {s.int_dim(ends[0]), s.int_dim(ends[1]), step->as_int()});
+    return s.failed() ? fail() : Outcome::kDone;
+  }
   const auto number = [](const std::optional<HostValue>& v) {
     return v && (v->is_int() || v->is_double());
   };
-  if (number(start) && number(stop) && number(step)) {
-    if (start->is_int() && stop->is_int() && step->is_int()) {
-      const int64_t by = step->as_int();
-      int64_t length = 0;
-      if (by == INT64_MIN || __builtin_sub_overflow(stop->as_int(), start->as_int(), &length)) {
-        return s.conflict(core::Code::kOverflow, "the range does not fit 64 bits");
-      }
-      if (by < 0) length = -length;
-      const int64_t stride = by < 0 ? -by : by;
-      length = length <= 0 ? 0 : (length - 1) / stride + 1;
-      return s.assign(dim, length) ? Outcome::kDone : fail();
-    }
-    const double length = std::ceil((stop->as_number() - start->as_number()) / step->as_number());
-    if (!(length < 9.0e18))
-      return s.conflict(core::Code::kValueArgument, "the range is not finite");
-    return s.assign(dim, length <= 0 ? 0 : static_cast<int64_t>(length)) ? Outcome::kDone : fail();
+  if (!number(start) || !number(stop) || !number(step)) return Outcome::kWait;
+  const double length = std::ceil((stop->as_number() - start->as_number()) / step->as_number());
+  if (!(length < 9.0e18)) {
+    return s.conflict(core::Code::kValueArgument, "the range is not finite");
   }
-  // Symbolic: 0, 1, … n-1 for a size n.
-  const uint32_t cells[] = {s.arg(p, 1), s.arg(p, 2)};
-  if (!step || step != HostValue(1) || s.kinds(cells[0]) != kScalarInt ||
-      s.kinds(cells[1]) != kScalarInt) {
-    return Outcome::kWait;
-  }
-  if (!start || *start != HostValue(0)) return Outcome::kWait;
-  const uint32_t last = s.int_dim(cells[1]);
-  if (!s.is_size(last)) return Outcome::kWait;
-  return s.unify_dims(dim, last) && !s.failed() ? Outcome::kDone : fail();
+  return s.assign(dim, length <= 0 ? 0 : static_cast<int64_t>(length)) ? Outcome::kDone : fail();
 }
 
 /// Dims and element kinds of a nested sequence; false when it is ragged or holds something else.
@@ -86,12 +71,40 @@ bool nested_shape(const HostValue& value, size_t depth, SmallVector<int64_t, 8>&
   return true;
 }
 
+/// A nest without a complete value: its depth is the rank, its length the first size.
+Outcome relate_open_nest(Store& s, uint32_t tensor, uint32_t nested) {
+  constexpr int64_t kMostItems = 64;
+  const uint32_t shape = s.shape(tensor);
+  const bool deep = s.kinds(nested).subset_of(kSequence);
+  if (deep && !s.narrow_ranks(shape, ranks_from(1))) return Outcome::kConflict;
+  const auto rank = s.rank(shape);
+  if (!rank) return Outcome::kWait;
+  if (*rank == 0) {
+    const bool ok = s.narrow(nested, as_scalar(s.kinds(tensor))) &&
+                    s.narrow(tensor, as_tensor(s.kinds(nested)));
+    return ok ? Outcome::kWait : Outcome::kConflict;
+  }
+  if (!s.narrow(nested, kSequence)) return Outcome::kConflict;
+  const uint32_t first = s.fixed_dims(shape)[0];
+  if (const auto items = s.items(nested)) {
+    const bool ok = s.assign(first, static_cast<int64_t>(items->size()));
+    return ok ? Outcome::kWait : Outcome::kConflict;
+  }
+  const auto length = s.size(first);
+  if (!length || *length > kMostItems || !s.kinds(nested).single()) return Outcome::kWait;
+  DimList items;
+  for (int64_t i = 0; i < *length; ++i)
+    items.push_back(s.new_cell(*rank == 1 ? kScalar : kSequence));
+  const bool ok = s.set_items(nested, items, s.kinds(nested) == kListKind);
+  return ok ? Outcome::kWait : Outcome::kConflict;
+}
+
 Outcome run_tensor_of(Store& s, const Propagator& p) {
   const uint32_t out = s.arg(p, 0), nested = s.arg(p, 1);
   const KindSet kinds = s.kinds(nested);
   const auto value = s.value(nested);
   if (!value) {
-    if (!kinds.is_scalar()) return Outcome::kWait;
+    if (!kinds.is_scalar()) return s.forward() ? Outcome::kWait : relate_open_nest(s, out, nested);
     if (!s.narrow(out, as_tensor(kinds)) || !s.constrain(s.shape(out), Dims{})) {
       return Outcome::kConflict;
     }

@@ -58,45 +58,29 @@ Outcome index_conflict(Store& s, const Propagator& p, std::string_view what) {
   return Outcome::kConflict;
 }
 
-/// Size of size[slice]; kNone: it depends on numbers that are not known, a new unknown.
+/// Size of size[slice], a new unknown where it depends on numbers that are not known.
 uint32_t sliced(Store& s, uint32_t dim, const core::Slice& slice) {
   const auto is = [](const HostValue& v, int64_t n) { return v.is_none() || v == HostValue(n); };
-  if (is(slice.start, 0) && slice.stop.is_none() && is(slice.step, 1)) return dim;
-  const auto known = [](const HostValue& v) { return v.is_none() || v.is_int(); };
-  if (!known(slice.start) || !known(slice.stop) || !known(slice.step)) return s.new_dim();
-  const int64_t step = slice.step.is_none() ? 1 : slice.step.as_int();
+  const int64_t step = slice.step.is_int() ? slice.step.as_int() : 1;
   if (step == 0) {
     s.conflict(core::Code::kValueArgument, "slice step must not be 0");
     return s.new_dim();
   }
-  const auto size = s.size(dim);
-  if (size) {
-    // As slice.indices of Python.
-    const int64_t n = *size, low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
-    const auto bound = [&](const HostValue& v, int64_t otherwise) {
-      if (v.is_none()) return otherwise;
-      const int64_t at = v.as_int() < 0 ? v.as_int() + n : v.as_int();
-      return std::clamp(at, low, high);
-    };
-    const int64_t start = bound(slice.start, step > 0 ? low : high);
-    const int64_t stop = bound(slice.stop, step > 0 ? high : low);
-    const uint64_t distance = step > 0 ? (stop > start ? static_cast<uint64_t>(stop - start) : 0)
-                                       : (start > stop ? static_cast<uint64_t>(start - stop) : 0);
-    const uint64_t stride =
-        step > 0 ? static_cast<uint64_t>(step) : 0 - static_cast<uint64_t>(step);
-    return s.new_dim(distance == 0 ? 0 : static_cast<int64_t>((distance - 1) / stride + 1));
+  const uint32_t out = s.new_dim();
+  if (!slice.step.is_none() && !slice.step.is_int()) return out;
+  const bool whole = is(slice.start, 0) && slice.stop.is_none();
+  if ((whole && step == 1) || (step == -1 && slice.start.is_none() && slice.stop.is_none())) {
+    return dim;
   }
-  const auto e = s.expression(dim);
-  if (!e) return s.new_dim();
-  DimTable& t = s.table();
-  if (step == -1 && slice.start.is_none() && slice.stop.is_none()) return dim;
-  if (step < 1) return s.new_dim();
-  // A whole axis in steps; other bounds may cut a short axis, so their size stays open.
-  if (is(slice.start, 0) && slice.stop.is_none()) return s.new_dim_of(t.ceil_div(*e, Dim(step)));
-  return kNone;
+  const auto end = [&s](const HostValue& v) {
+    if (v.is_none()) return kNone;
+    return v.is_int() ? s.new_dim(v.as_int()) : s.new_dim_of(Dim::expression(v.as_symbolic().expr));
+  };
+  post_slice_size(s, out, dim, {end(slice.start), end(slice.stop), step});
+  return out;
 }
 
-/// The slice's size is open: only the number of dimensions of the result is known.
+/// Something about the index is open: the result's rank may be known all the same.
 Outcome wait_with_rank(Store& s, const Propagator& p, std::span<const Item> items, size_t rank,
                        size_t taken) {
   size_t out = rank - taken;
@@ -132,14 +116,43 @@ std::optional<DimList> joint_shape(Store& s, std::span<const DimList> arrays) {
   return out;
 }
 
+/// Tensor or sequence, told by the index or the output: only an int or a slice indexes sequences,
+/// a slice gives the container that it takes from, a part of a tensor is a tensor of its kind.
+bool narrow_index_kinds(Store& s, uint32_t out, uint32_t in, uint32_t index) {
+  const KindSet by = s.kinds(index);
+  if (!by.meets(kScalarInt | kSliceKind) && !s.narrow(in, kTensor)) return false;
+  if (s.kinds(in).subset_of(kSequence) && !s.narrow(index, kScalarInt | kSliceKind)) return false;
+  if (!s.is_tensor(in) && by != kSliceKind) return true;
+  return s.narrow(out, s.kinds(in)) && s.narrow(in, s.kinds(out));
+}
+
+/// An item of a sequence of open length has the type of its elements, a slice that of the whole.
+bool narrow_by_elements(Store& s, uint32_t out, uint32_t in, uint32_t index) {
+  const Type* type = s.type(in);
+  if (type == nullptr) return true;
+  if (s.kinds(index) == kSliceKind) {
+    Type part(s.kinds(in));
+    for (const Container& c : type->containers) {
+      if (c.any_length && part.kinds.meets(c.kind())) part.containers.push_back(c);
+    }
+    return part.containers.size() != type->containers.size() || s.narrow_type(out, part);
+  }
+  if (s.kinds(index) != kScalarInt || type->containers.size() != 1) return true;
+  const Container element = type->containers[0];
+  return !element.any_length || s.kinds(in) != element.kind() ||
+         s.narrow_type(out, element.items[0]);
+}
+
 Outcome run_index(Store& s, const Propagator& p) {
   const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1), index_cell = s.arg(p, 2);
+  if (!narrow_index_kinds(s, out_cell, in_cell, index_cell)) return Outcome::kConflict;
   const KindSet in_kinds = s.kinds(in_cell);
   if (!in_kinds.decided()) return Outcome::kWait;
   if (!in_kinds.is_tensor()) {
     if (!in_kinds.subset_of(kSequence)) return Outcome::kWait;
     const auto at = s.known_value(index_cell);
     const auto items = s.items(in_cell);
+    if (!items && !narrow_by_elements(s, out_cell, in_cell, index_cell)) return Outcome::kConflict;
     if (!at || !items) return Outcome::kWait;
     const auto n = static_cast<int64_t>(items->size());
     if (at->is_int()) {
@@ -153,26 +166,19 @@ Outcome run_index(Store& s, const Propagator& p) {
     }
     if (!at->is_slice()) return Outcome::kWait;
     const core::Slice& slice = at->as_slice();
-    const auto number = [](const HostValue& v, int64_t otherwise) {
-      return v.is_int() ? v.as_int() : otherwise;
+    const auto number = [](const HostValue& v) {
+      return v.is_int() ? std::optional(v.as_int()) : std::nullopt;
     };
-    const int64_t step = number(slice.step, 1);
+    const int64_t step = number(slice.step).value_or(1);
     if (step == 0) return s.conflict(core::Code::kValueArgument, "slice step must not be 0");
-    const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
-    const auto bound = [&](const HostValue& v, int64_t otherwise) {
-      if (!v.is_int()) return otherwise;
-      return std::clamp(v.as_int() < 0 ? v.as_int() + n : v.as_int(), low, high);
-    };
+    const auto taken = slice_indices(number(slice.start), number(slice.stop), step, n);
     DimList part;
-    const int64_t stop = bound(slice.stop, step > 0 ? high : low);
-    for (int64_t i = bound(slice.start, step > 0 ? low : high); step > 0 ? i < stop : i > stop;) {
-      part.push_back((*items)[static_cast<size_t>(i)]);
-      if (__builtin_add_overflow(i, step, &i)) break;
+    for (int64_t i = 0; i < taken.length; ++i) {
+      part.push_back((*items)[static_cast<size_t>(taken.start + i * step)]);
     }
     const bool ok = s.set_items(out_cell, part, in_kinds.meets(kListKind));
     return ok ? Outcome::kDone : Outcome::kConflict;
   }
-  if (!s.narrow(out_cell, kTensor & in_kinds)) return Outcome::kConflict;
   // --- the items
   std::vector<Item> items;
   DimList cells = {index_cell};
@@ -201,6 +207,13 @@ Outcome run_index(Store& s, const Propagator& p) {
   }
   if (!s.rank(in)) return Outcome::kWait;
   const DimList from = s.fixed_dims(in);
+  for (const Item& item : items) {
+    const bool slice = item.type == Item::Type::kSlice, array = item.type == Item::Type::kArray;
+    if ((slice && !s.value(item.cell)) ||
+        (array && s.is_tensor(item.cell) && !s.rank(s.shape(item.cell)))) {
+      return wait_with_rank(s, p, items, from.size(), taken);
+    }
+  }
   if (ellipses == 0) items.push_back({Item::Type::kEllipsis, kNone, 0});
   // --- the result
   DimList result;
@@ -231,12 +244,8 @@ Outcome run_index(Store& s, const Propagator& p) {
       }
       case Item::Type::kSlice: {
         const auto value = s.value(item.cell);
-        if (!value) return Outcome::kWait;
-        const uint32_t dim = sliced(s, from[at++], value->as_slice());
-        if (s.failed()) return Outcome::kConflict;
-        // Bounds that may cut: wait for the size; forward leaves it to the caller as a new symbol.
-        if (dim == kNone && !s.forward()) return wait_with_rank(s, p, items, from.size(), taken);
-        result.push_back(dim == kNone ? s.new_dim() : dim);
+        result.push_back(sliced(s, from[at++], value->as_slice()));
+        if (s.failed()) return index_conflict(s, p, "output must be the indexed input");
         break;
       }
       case Item::Type::kNew: result.push_back(s.new_dim(1)); break;
@@ -245,9 +254,7 @@ Outcome run_index(Store& s, const Propagator& p) {
         break;
       case Item::Type::kArray: {
         if (s.is_tensor(item.cell)) {
-          const uint32_t shape = s.shape(item.cell);
-          if (!s.rank(shape)) return Outcome::kWait;
-          shapes.push_back(s.fixed_dims(shape));
+          shapes.push_back(s.fixed_dims(s.shape(item.cell)));
         } else {
           SmallVector<int64_t, 8> sizes;
           bool bools = false;

@@ -239,6 +239,19 @@ Outcome run_swap_axes(Store& s, const Propagator& p) {
 
 // --- shapes as values -------------------------------------------------------------------------
 
+/// A tuple or list that nothing is known of but that it is a tensor's shape.
+Outcome fill_from_shape(Store& s, uint32_t cell, uint32_t value) {
+  const uint32_t shape = s.shape(cell);
+  const KindSet kinds = s.kinds(value);
+  if ((kinds != kTupleKind && kinds != kListKind) || !s.rank(shape)) return Outcome::kWait;
+  DimList items;
+  for (const uint32_t dim : s.fixed_dims(shape)) {
+    items.push_back(s.new_cell(kScalarInt));
+    if (!s.set_int(items.back(), dim)) return Outcome::kConflict;
+  }
+  return s.set_items(value, items, kinds == kListKind) ? Outcome::kDone : Outcome::kConflict;
+}
+
 Outcome run_shape_from_value(Store& s, const Propagator& p) {
   const uint32_t cell = s.arg(p, 0), value = s.arg(p, 1);
   Dims dims;
@@ -246,7 +259,7 @@ Outcome run_shape_from_value(Store& s, const Propagator& p) {
     dims.prefix.push_back(s.int_dim(value));
   } else {
     const auto items = s.items(value);
-    if (!items) return Outcome::kWait;
+    if (!items) return fill_from_shape(s, cell, value);
     for (const uint32_t item : *items) {
       if (!s.narrow(item, kScalarInt)) return Outcome::kConflict;
       dims.prefix.push_back(s.int_dim(item));

@@ -129,10 +129,21 @@ Outcome map_axes(Store& s, const Propagator& p, uint32_t in_cell, uint32_t out_c
   return Outcome::kDone;
 }
 
+/// The ranks tell whether reduced axes are kept.
+Outcome decide_keepdim(Store& s, const Propagator& p) {
+  const auto axis = s.known_value(s.arg(p, 2));
+  const auto before = s.rank(s.shape(s.arg(p, 1))), after = s.rank(s.shape(s.arg(p, 0)));
+  if (!axis || !before || !after || *before == 0) return Outcome::kWait;
+  const auto axes = ints_of(*axis);
+  if (axes && axes->empty()) return Outcome::kWait;
+  const bool ok = s.set_value(s.arg(p, 3), HostValue(*before == *after));
+  return ok ? Outcome::kWait : Outcome::kConflict;
+}
+
 Outcome run_reduce(Store& s, const Propagator& p) {
   const uint32_t out = s.arg(p, 0), in = s.arg(p, 1);
   const auto keep = s.known_value(s.arg(p, 3));
-  if (!keep || !keep->is_bool()) return Outcome::kWait;
+  if (!keep || !keep->is_bool()) return decide_keepdim(s, p);
   const auto axis = s.known_value(s.arg(p, 2));
   const uint32_t a = s.shape(in), b = s.shape(out);
   if (keep->as_bool() && (!s.narrow_ranks(a, s.ranks(b)) || !s.narrow_ranks(b, s.ranks(a)))) {
@@ -197,6 +208,20 @@ Outcome run_squeeze(Store& s, const Propagator& p) {
   size_t certain = 0;
   for (const uint32_t d : s.fixed_dims(in)) certain += !s.may_be(d, 1);
   if (!s.narrow_ranks(out, ranks_from(certain) & ranks_to(certain + open.size()))) return fail();
+  const auto rank = s.rank(out);
+  if (rank && static_cast<size_t>(*rank) == certain) {
+    for (const uint32_t d : open) {
+      if (!s.assign(d, 1)) return fail();
+    }
+    return Outcome::kWait;
+  }
+  if (rank && static_cast<size_t>(*rank) == certain + open.size()) {
+    Dims all;
+    for (const uint32_t d : s.fixed_dims(in)) {
+      if (s.size(d) != 1) all.prefix.push_back(d);
+    }
+    return s.constrain(out, all) && !s.failed() ? Outcome::kWait : fail();
+  }
   for (size_t i = 0; i < kept.prefix.size(); ++i) {
     const uint32_t d = s.dim_from_left(out, i, true);
     if (d != kNone && !s.unify_dims(d, kept.prefix[i])) return fail();

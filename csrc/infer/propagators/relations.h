@@ -14,6 +14,23 @@ void post_arithmetic(Store& s, uint32_t rule, uint32_t out, uint32_t left, uint3
 /// The size that NumPy's rule gives `left` and `right`.
 bool broadcast_dims(Store& s, uint32_t out, std::span<const uint32_t> operands);
 
+/// A range of integers from `start` up (or down) to before `stop`, as Python has it; the ends are
+/// dims, kNone where nothing is given.
+struct Range {
+  uint32_t start = kNone, stop = kNone;
+  int64_t step = 1;
+};
+/// out = len(range(size)[start:stop:step]), and back as far as the length tells.
+void post_slice_size(Store& s, uint32_t out, uint32_t size, const Range& range);
+/// out = len(range(start, stop, step)), in all directions.
+void post_range_size(Store& s, uint32_t out, const Range& range);
+/// slice.indices of Python; step must not be 0.
+struct SliceIndices {
+  int64_t start, stop, length;
+};
+SliceIndices slice_indices(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step,
+                           int64_t size);
+
 /// broadcast_dims as a relation: args are the result, then the operands.
 void post_broadcast_dims(Store& s, std::span<const uint32_t> args);
 

@@ -1,4 +1,4 @@
-// Covers: infer/dim_text.cc
+// Covers: infer/dim_text.cc infer/dim_walk.cc
 #include "infer/dim.h"
 
 #include <random>
@@ -84,6 +84,27 @@ TEST_F(DimTest, Substitutes) {
   EXPECT_EQ(t.substitute(parse("floor((N+1)/2)+N"), map), parse("3*M"));
   const std::pair<Dim, Dim> sizes[] = {{n, 4}, {m, 1}};
   EXPECT_EQ(t.substitute(parse("broadcast(N, M)*N"), sizes), Dim(16));
+}
+
+TEST_F(DimTest, BoundsFollowFromThoseOfTheSymbols) {
+  const Dim n = t.symbol("N"), m = t.symbol("M");
+  const auto bounds = [&](Dim e) {
+    return t.bounds(e, [&](Dim symbol) {
+      return symbol == n ? Bounds{2, 5} : Bounds{0};  // M has no upper end
+    });
+  };
+  constexpr int64_t kOpen = INT64_MAX;
+  EXPECT_EQ(bounds(Dim(7)), (Bounds{7, 7}));
+  EXPECT_EQ(bounds(t.add(n, Dim(3))), (Bounds{5, 8}));
+  EXPECT_EQ(bounds(t.sub(Dim(1), n)), (Bounds{-4, -1}));
+  EXPECT_EQ(bounds(t.mul(n, n)), (Bounds{4, 25}));
+  EXPECT_EQ(bounds(t.mul(n, m)), (Bounds{0, kOpen}));
+  EXPECT_EQ(bounds(t.sub(n, m)), (Bounds{INT64_MIN, 5}));
+  EXPECT_EQ(bounds(t.floor_div(t.add(n, Dim(1)), Dim(2))), (Bounds{1, 3}));
+  EXPECT_EQ(bounds(t.floor_div(t.sub(Dim(0), n), Dim(2))), (Bounds{-3, -1}));
+  EXPECT_EQ(bounds(t.floor_div(n, m)), Bounds());  // M may be 0
+  EXPECT_EQ(bounds(t.broadcast(n, m)), (Bounds{0, kOpen}));
+  EXPECT_EQ(bounds(t.mul(t.mul(n, Dim(INT64_MAX / 2)), n)), (Bounds{kOpen, kOpen}));
 }
 
 TEST_F(DimTest, RefusesMalformedText) {
