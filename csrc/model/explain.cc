@@ -1,6 +1,7 @@
 #include "model/explain.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace mithril::model {
 
@@ -126,7 +127,10 @@ class Explanation {
     }
     if (!conflict_.said.empty()) add_said(error);
     add_reasons(error);
-    error.message = header(error.message);
+    std::string plain = std::exchange(error.message, header(error.message));
+    // Values are in no side's text: the solver's own words tell them.
+    const bool told = !error.reasons.empty() || error.message.find(plain) != std::string::npos;
+    if (error.kind == core::ErrorKind::kValue && !told) error.reasons.push_back(std::move(plain));
   }
 
  private:

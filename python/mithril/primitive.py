@@ -118,7 +118,7 @@ def _says_more(key: str, fields: tuple) -> bool:
 
 
 def _kinds(fields: tuple) -> int:
-    name, value, _, shape, kinds, differentiable = fields
+    _, value, _, shape, kinds, differentiable, _ = fields
     if kinds is not None:
         return kinds
     if shape is not None or differentiable:

@@ -167,7 +167,7 @@ ROWS: dict[str, list[Case | Clash | Refused]] = {
         Clash(
             use("Add"),
             ValueError,
-            r"\[3, 4\] and .*3, 5\]",
+            r"(?s)\[3, 4\].*3, 5\]",
             types=TENSORS,
             shapes={"left": [3, 5]},
             last_shapes={"output": [3, 4]},
@@ -331,7 +331,7 @@ ROWS: dict[str, list[Case | Clash | Refused]] = {
         Clash(
             use("Concat", axis=1, wires=PAIR),
             ValueError,
-            "2.*5|5.*2",
+            "(?s)5, 4.*2, ",
             shapes={"a": [2, 3]},
             last_shapes={"b": [5, 4]},
         ),
@@ -359,7 +359,10 @@ ROWS: dict[str, list[Case | Clash | Refused]] = {
             known={"w": 2},
         ),
         Clash(
-            use("Pad", ((1, 1), (0, 2))), ValueError, "negative|pad", last_shapes={"output": [1, 6]}
+            use("Pad", ((1, 1), (0, 2))),
+            ValueError,
+            r"(?s)\[1, 6\].*\+2",
+            last_shapes={"output": [1, 6]},
         ),
     ],
     "reverse_constraints": [
@@ -436,7 +439,7 @@ ROWS: dict[str, list[Case | Clash | Refused]] = {
         Clash(
             use("Squeeze"),
             ValueError,
-            r"\[2, 4\] and \[2, 3\]",
+            r"(?s)\[2, 4\].*\[2, 3\]",
             shapes={"input": [2, 1, 3]},
             last_shapes={"output": [2, 4]},
         ),
@@ -904,7 +907,7 @@ ROWS: dict[str, list[Case | Clash | Refused]] = {
         Clash(
             sliced(1, 5, 2),
             ValueError,
-            r"\[3\] and \[2\]",
+            r"(?s)\[3\].*\[2\]",
             shapes={"x": [9]},
             last_shapes={"y": [3]},
         ),

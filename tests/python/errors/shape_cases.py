@@ -176,8 +176,8 @@ model |= ml.Relu()(input=h, output="y")
     Case(
         "literal_of_another_width",
         """
-model |= ml.Linear(3)(input="x", output="h")
-model.set_shapes(x=["N", 2])  #1
+model |= ml.Linear(3)(input="x", output="h")  #1
+model.set_shapes(x=["N", 2])
 model |= ml.Linear(4)(input="h", weight=Tensor([[1.0, 2.0]] * 4), output="y")  #2
 """,
         "ShapeError",
