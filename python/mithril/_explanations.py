@@ -149,7 +149,7 @@ def data_error(error: ShapeError, node: Any, compiled: tuple[str, int]) -> Shape
     name = required.partition(" : ")[0]
     message, *rest = error.message.splitlines()
     reasons = [line.strip() for line in rest if " is " in line and "by the other" in line]
-    facts = [(required, compiled, "compile", 0), *_known_facts(node, name)]
+    facts: list[Any] = [(required, compiled, "compile", 0), *_known_facts(node, name)]
     here = _core.user_location()
     facts.append((given, here, "", 0))
     hint = _shape_hint(_sizes(required), _sizes(given))

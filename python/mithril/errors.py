@@ -253,17 +253,20 @@ def from_core(
     cls = _BY_CODE.get(code) or _CLASSES[kind]
     if not issubclass(cls, MithrilError):
         return cls()
-    if len(text) > _LONGEST:  # names may be
-        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
     if code == _UNNAMED_INPUT:
         hint = _name_in_line(facts)
     return cls(
-        text,
+        _shortened(text, _LONGEST),
         code=f"MTH{code}",
-        hint=hint,
+        hint=_shortened(hint, _LONGEST // 8),
         facts=tuple(Fact(fact, Place(*where), by) for fact, where, by in facts),
         place=Place(*place),
     )
+
+
+def _shortened(text: str, most: int) -> str:
+    """Names may be long."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 def _name_in_line(facts: list) -> str:

@@ -211,7 +211,9 @@ class _Structure:
             "type": _type(form["type"]) if form.get("type") is not None else None,
             "differentiable": form.get("differentiable"),
         }
-        given = {key: fact for key, fact in facts.items() if fact is not None or key in ("value",)}
+        given: dict[str, Any] = {
+            key: fact for key, fact in facts.items() if fact is not None or key in ("value",)
+        }
         if "value" not in form:
             given.pop("value")
         name = form.get("name")
@@ -303,14 +305,14 @@ def _type(form: Any) -> Any:
     """A type by its name, {"Tensor": […]} or a list, which is a union."""
     if isinstance(form, str):
         if form == "Tensor":
-            return Tensor[int | float | bool]
+            return Tensor[int | float | bool]  # type: ignore[misc]
         if form not in _PYTHON_TYPES:
             raise ParseError(f"dict_to_model: no type is called {shown(form)}")
         return _PYTHON_TYPES[form]
     if isinstance(form, Mapping) and len(form) == 1:
         ((kind, members),) = form.items()
         if kind == "Tensor":
-            return Tensor[_union(members)]
+            return Tensor[_union(members)]  # type: ignore[misc]
         return _type(kind)  # elements of tuples and lists are no part of a type here
     return _union(form)
 

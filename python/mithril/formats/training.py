@@ -54,7 +54,7 @@ def _coefficient(coef: Any) -> Any:
         raise UnsupportedError("model file: a coefficient that is a connection cannot be written")
     if not isinstance(coef, Tensor):
         return float(coef)
-    literal = coef._literal
+    literal: Any = coef._literal
     import numpy as np
 
     name = str(literal.dtype)
