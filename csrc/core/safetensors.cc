@@ -59,7 +59,7 @@ TensorPlace read_place(JsonReader& in, std::string_view name) {
     } else {
       in.fail("a tensor has dtype, shape and data_offsets");
     }
-    seen += key.empty() ? '?' : key[1];
+    seen += key.size() < 2 ? '?' : key[1];
   }
   std::sort(seen.begin(), seen.end());
   if (seen != "aht") in.fail("a tensor has dtype, shape and data_offsets, each once");

@@ -154,7 +154,7 @@ def data_error(error: ShapeError, node: Any, compiled: tuple[str, int]) -> Shape
     facts.append((given, here, "", 0))
     hint = _shape_hint(_sizes(required), _sizes(given))
     text = _core.error_text(message, here, facts, reasons, hint)
-    said = tuple(Fact(text, Place(*place, ""), by) for text, place, by, _ in facts)
+    said = tuple(Fact(text, Place(at[0], at[1], ""), by) for text, at, by, _ in facts)
     return type(error)._plain(text, code=error.code, hint=hint, facts=said, place=Place(*here, ""))
 
 
