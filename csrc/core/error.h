@@ -81,15 +81,15 @@ struct Error {
   struct Fact {
     std::string text;   // "features : [N, 512]"
     Location location;  // where it came from
-    std::string by{};    // who said it: "Flatten 'flat'", "set_shapes"
+    std::string by{};   // who said it: "Flatten 'flat'", "set_shapes"
     int depth = 0;      // 0: a side of the clash; 1: what that side follows from
   };
   ErrorKind kind = ErrorKind::kInternal;
   Code code = Code::kInternal;
-  std::string message;      // "matmul: inner dimensions must be equal, got ..."
-  Location location;        // the user's call
-  std::string source;       // the text of that line, where it can be read
-  std::vector<Fact> facts;  // both sides of a clash, in the order found
+  std::string message;               // "matmul: inner dimensions must be equal, got ..."
+  Location location;                 // the user's call
+  std::string source;                // the text of that line, where it can be read
+  std::vector<Fact> facts;           // both sides of a clash, in the order found
   std::vector<std::string> reasons;  // why the facts clash, one line each
   std::string hint;                  // without "help:"
 

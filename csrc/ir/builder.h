@@ -139,27 +139,28 @@ MITHRIL_BINARY_OPERATOR(*, "multiply")
 MITHRIL_BINARY_OPERATOR(/, "divide")
 #undef MITHRIL_BINARY_OPERATOR
 
+// Lists of calls without separators:
+// clang-format off
 #define MITHRIL_UNARY(name) \
   inline Value name(Value x) { return apply(#name, {x}); }
-MITHRIL_UNARY(exp)
-MITHRIL_UNARY(log)
-MITHRIL_UNARY(log1p) MITHRIL_UNARY(expm1) MITHRIL_UNARY(sqrt) MITHRIL_UNARY(square)
-    MITHRIL_UNARY(sin) MITHRIL_UNARY(cos) MITHRIL_UNARY(tanh) MITHRIL_UNARY(sigmoid)
-        MITHRIL_UNARY(erf) MITHRIL_UNARY(abs) MITHRIL_UNARY(sign) MITHRIL_UNARY(logical_not)
+MITHRIL_UNARY(exp) MITHRIL_UNARY(log) MITHRIL_UNARY(log1p) MITHRIL_UNARY(expm1)
+MITHRIL_UNARY(sqrt) MITHRIL_UNARY(square) MITHRIL_UNARY(sin) MITHRIL_UNARY(cos)
+MITHRIL_UNARY(tanh) MITHRIL_UNARY(sigmoid) MITHRIL_UNARY(erf) MITHRIL_UNARY(abs)
+MITHRIL_UNARY(sign) MITHRIL_UNARY(logical_not)
 #undef MITHRIL_UNARY
 
 #define MITHRIL_BINARY(name)                                            \
   inline Value name(Value a, Value b) { return apply(#name, {a, b}); }  \
   inline Value name(Value a, double b) { return apply(#name, {a, b}); } \
   inline Value name(double a, Value b) { return apply(#name, {a, b}); }
-            MITHRIL_BINARY(maximum) MITHRIL_BINARY(minimum) MITHRIL_BINARY(power)
-                MITHRIL_BINARY(equal) MITHRIL_BINARY(not_equal) MITHRIL_BINARY(less)
-                    MITHRIL_BINARY(less_equal) MITHRIL_BINARY(greater) MITHRIL_BINARY(greater_equal)
-                        MITHRIL_BINARY(matmul) MITHRIL_BINARY(logical_and)
-                            MITHRIL_BINARY(logical_or)
+MITHRIL_BINARY(maximum) MITHRIL_BINARY(minimum) MITHRIL_BINARY(power)
+MITHRIL_BINARY(equal) MITHRIL_BINARY(not_equal) MITHRIL_BINARY(less)
+MITHRIL_BINARY(less_equal) MITHRIL_BINARY(greater) MITHRIL_BINARY(greater_equal)
+MITHRIL_BINARY(matmul) MITHRIL_BINARY(logical_and) MITHRIL_BINARY(logical_or)
 #undef MITHRIL_BINARY
 
-                                Value where(Value condition, Operand a, Operand b);
+Value where(Value condition, Operand a, Operand b);
+// clang-format on
 Value cast(Value x, DType dtype);
 /// Reductions over `axis` (int, tuple or none = all).
 Value sum(Value x, HostValue axis, bool keepdim = false);

@@ -25,15 +25,14 @@ MITHRIL_TILE_INLINE void map(void* out, const void* in, int64_t n, F f) {
   for (int64_t k = i; k < n; ++k) y[k] = rest[k - i];
 }
 
-#define MITHRIL_MACROS(F)                                                                         \
-  F(kExp, exp)                                                                                    \
-  F(kExpm1, expm1)                                                                                \
-  F(kExp2, exp2)                                                                                  \
-  F(kLog, log)                                                                                    \
-  F(kLog1p, log1p)                                                                                \
-  F(kLog2, log2) F(kSin, sin) F(kCos, cos) F(kTanh, tanh) F(kSigmoid, sigmoid) F(kErf, erf)       \
-      F(kErfc, erfc) F(kGelu, gelu) F(kGeluTanh, gelu_tanh) F(kSilu, silu) F(kSoftplus, softplus) \
-          F(kRsqrt, rsqrt)
+// A list of calls without separators:
+// clang-format off
+#define MITHRIL_MACROS(F)                                                                   \
+  F(kExp, exp) F(kExpm1, expm1) F(kExp2, exp2) F(kLog, log) F(kLog1p, log1p) F(kLog2, log2) \
+  F(kSin, sin) F(kCos, cos) F(kTanh, tanh) F(kSigmoid, sigmoid) F(kErf, erf) F(kErfc, erfc) \
+  F(kGelu, gelu) F(kGeluTanh, gelu_tanh) F(kSilu, silu) F(kSoftplus, softplus)              \
+  F(kRsqrt, rsqrt)
+// clang-format on
 
 #define MITHRIL_MACRO_FUNCTION(opcode, function)                                          \
   template <class V>                                                                      \
