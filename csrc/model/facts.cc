@@ -11,10 +11,11 @@ using core::Code;
 using core::ErrorKind;
 
 namespace {
-Entry entry_of(Entry::Type type, uint32_t id, uint32_t fact) {
+Entry entry_of(const Arena& arena, Entry::Type type, ConnId conn, uint32_t fact) {
   Entry entry;
   entry.type = type;
-  entry.id = id;
+  entry.conn = conn;
+  entry.id = arena.root(arena.conn(conn).edge);
   entry.fact = fact;
   return entry;
 }
@@ -69,8 +70,7 @@ void raise_two_differentiabilities(const Arena& arena, std::string_view name, co
 }
 
 void Arena::state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool implied) {
-  Entry entry = entry_of(Entry::Type::kKinds, root(conns[conn].edge), fact);
-  entry.conn = conn;
+  Entry entry = entry_of(*this, Entry::Type::kKinds, conn, fact);
   entry.implied = implied;
   entry.kinds = type.kinds;
   if (!type.is_plain()) entry.content = std::make_shared<const infer::Type>(type);
@@ -78,8 +78,7 @@ void Arena::state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool
 }
 
 void Arena::state_interval(ConnId conn, const infer::Interval& interval, uint32_t fact) {
-  Entry entry = entry_of(Entry::Type::kInterval, root(conns[conn].edge), fact);
-  entry.conn = conn;
+  Entry entry = entry_of(*this, Entry::Type::kInterval, conn, fact);
   entry.interval = std::make_shared<const infer::Interval>(interval);
   log.push_back(std::move(entry));
 }
@@ -104,8 +103,7 @@ void check_template(const ShapeTemplate& shape, std::string_view key, const Loca
 void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact,
                         bool implied) {
   check_template(shape, key(conn), {});
-  Entry entry = entry_of(Entry::Type::kShape, root(conns[conn].edge), fact);
-  entry.conn = conn;
+  Entry entry = entry_of(*this, Entry::Type::kShape, conn, fact);
   entry.implied = implied;
   entry.other = scope;
   entry.shape = std::make_shared<const ShapeTemplate>(shape);
@@ -134,8 +132,7 @@ void Arena::state_value(ConnId conn, const HostValue& value, bool initial, uint3
 void Arena::log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
   auto shared = std::make_shared<const HostValue>(value);
   if (!initial) {
-    Entry entry = entry_of(Entry::Type::kValue, root(conns[conn].edge), fact);
-    entry.conn = conn;
+    Entry entry = entry_of(*this, Entry::Type::kValue, conn, fact);
     entry.value = std::move(shared);
     log.push_back(std::move(entry));
     return;
@@ -175,7 +172,17 @@ void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact
 }
 
 void Arena::state_rule(NodeId leaf, uint32_t fact) {
-  log.push_back(entry_of(Entry::Type::kRule, leaf, fact));
+  Entry entry;
+  entry.type = Entry::Type::kRule;
+  entry.id = leaf;
+  entry.fact = fact;
+  log.push_back(std::move(entry));
+}
+
+void Arena::state_next(ConnId input, ConnId output, uint32_t fact) {
+  Entry entry = entry_of(*this, Entry::Type::kSame, input, fact);
+  entry.other = root(conns[output].edge);
+  log.push_back(std::move(entry));
 }
 
 infer::CellId Arena::cell(EdgeId edge) {

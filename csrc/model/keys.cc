@@ -363,13 +363,7 @@ void Model::bind_state(const KeyRef& input, const KeyRef& output, std::optional<
     arena.remove_cin(in);
     arena.remove_cout(out);
     arena.state_differentiable(in, false, fact);
-    Entry entry;
-    entry.type = Entry::Type::kSame;
-    entry.conn = in;
-    entry.id = arena.root(arena.conn(in).edge);
-    entry.other = arena.root(arena.conn(out).edge);
-    entry.fact = fact;
-    arena.log.push_back(std::move(entry));
+    arena.state_next(in, out, fact);
   });
 }
 

@@ -644,33 +644,18 @@ void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t
       return arena_.state_shape(conn, said.shape, at, fact);
     }
     case Said::Type::kValue: return state_value(conn, said.value, fact);
-    case Said::Type::kNext: {
-      const ConnId next = wire(model_named(said.next_model), said.next);
-      Entry entry;
-      entry.type = Entry::Type::kSame;
-      entry.conn = conn;
-      entry.id = arena_.conn(conn).edge;
-      entry.other = arena_.conn(next).edge;
-      entry.fact = fact;
-      arena_.log.push_back(std::move(entry));
-    }
+    case Said::Type::kNext:
+      return arena_.state_next(conn, wire(model_named(said.next_model), said.next), fact);
   }
 }
 
 void ModelBuilder::state_value(ConnId conn, const HostValue& value, uint32_t fact) {
-  Edge& edge = arena_.edges[arena_.conn(conn).edge];
+  const Edge& edge = arena_.edges[arena_.conn(conn).edge];
   if (edge.value && !(*edge.value == value && !edge.initial)) {
     refuse(fmt::format("'{}' would have two values", arena_.key(conn)), ErrorKind::kValue,
            Code::kValueConflict);
   }
-  edge.value = value;
-  Entry entry;
-  entry.type = Entry::Type::kValue;
-  entry.conn = conn;
-  entry.id = arena_.conn(conn).edge;
-  entry.fact = fact;
-  entry.value = std::make_shared<const HostValue>(value);
-  arena_.log.push_back(std::move(entry));
+  arena_.state_value(conn, value, false, fact);
 }
 
 }  // namespace

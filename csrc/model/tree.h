@@ -242,6 +242,8 @@ class Arena {
   void log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
   void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
   void state_rule(NodeId leaf, uint32_t fact);
+  /// Of state: what `output` has is what `input` gets next, so they are alike but for the value.
+  void state_next(ConnId input, ConnId output, uint32_t fact);
 
   /// Throws while a call on this tree is under way: a constraint wants to change what it is asked
   /// about, or another thread does.

@@ -1,6 +1,5 @@
 // Reading and adding at positions: NumPy indexing, rows by index.
-#include <algorithm>
-
+#include "core/slice.h"
 #include "ops/index_plan.h"
 
 namespace mithril::ops {
@@ -24,28 +23,14 @@ int64_t from_end(int64_t at, size_t size) { return at < 0 ? at + static_cast<int
 // Python's slice of a sequence.
 core::Result<HostValue> slice_of(const HostValue& sequence, const core::Slice& slice) {
   const HostValue::Tuple& items = sequence.items();
-  const auto number = [](const HostValue& v, int64_t none) {
-    return v.is_int() ? v.as_int() : none;
-  };
-  const auto size = static_cast<int64_t>(items.size());
-  const int64_t step = number(slice.step, 1);
-  if (step == 0) {
+  if (slice.step == HostValue(0)) {
     return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
                       "a slice step must not be 0");
   }
-  const auto clip = [&](int64_t at, int64_t low, int64_t high) {
-    return std::clamp(from_end(at, items.size()), low, high);
-  };
-  const bool forward = step > 0;
-  const int64_t start =
-      slice.start.is_int() ? clip(slice.start.as_int(), forward ? 0 : -1, forward ? size : size - 1)
-                           : (forward ? 0 : size - 1);
-  const int64_t stop = slice.stop.is_int()
-                           ? clip(slice.stop.as_int(), forward ? 0 : -1, forward ? size : size - 1)
-                           : (forward ? size : -1);
+  const auto taken = core::slice_indices(slice, static_cast<int64_t>(items.size()));
   HostValue::Tuple out;
-  for (int64_t i = start; forward ? i < stop : i > stop; i += step) {
-    out.push_back(items[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < taken.length; ++i) {
+    out.push_back(items[static_cast<size_t>(taken.start + i * taken.step)]);
   }
   return sequence.is_list() ? HostValue::list(std::move(out)) : HostValue::tuple(std::move(out));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/slice.h"
 #include "core/tensor_data.h"
 
 namespace mithril::ops {
@@ -164,26 +165,6 @@ Shape joined(Builder& b, const Shape& shape, size_t front) {
 
 // --- the way back of views -----------------------------------------------------------------
 
-/// Where a slice of a known size begins, and how many it takes.
-struct Range {
-  int64_t start, count, step;
-};
-
-Range range_of(const core::Slice& slice, int64_t size) {
-  const int64_t step = slice.step.is_int() ? slice.step.as_int() : 1;
-  const int64_t low = step > 0 ? 0 : -1;
-  const int64_t high = step > 0 ? size : size - 1;
-  const auto bound = [&](const HostValue& at, int64_t otherwise) {
-    if (!at.is_int()) return otherwise;
-    return std::clamp(at.as_int() < 0 ? at.as_int() + size : at.as_int(), low, high);
-  };
-  const int64_t start = bound(slice.start, step > 0 ? low : high);
-  const int64_t stop = bound(slice.stop, step > 0 ? high : low);
-  const int64_t distance = step > 0 ? stop - start : start - stop;
-  const int64_t stride = step > 0 ? step : -step;
-  return {start, distance <= 0 ? 0 : (distance - 1) / stride + 1, step};
-}
-
 bool is_whole(const core::Slice& s) {
   const auto is = [](const HostValue& v, int64_t n) { return v.is_none() || v == HostValue(n); };
   return is(s.start, 0) && s.stop.is_none() && is(s.step, 1);
@@ -215,16 +196,16 @@ HostValue pair(HostValue low, HostValue high) {
   return HostValue::tuple({std::move(low), std::move(high)});
 }
 
-// Puts v, the places that a range takes of an axis of `size`, in their order without gaps; gives
+// Puts v, the places that a slice takes of an axis of `size`, in their order without gaps; gives
 // the zeros before and behind.
-HostValue undo_range(Value& v, size_t axis, Range range, int64_t size) {
-  if (range.count == 0) return HostValue::ints({0, size});
+HostValue undo_slice(Value& v, size_t axis, core::SliceIndices range, int64_t size) {
+  if (range.length == 0) return HostValue::ints({0, size});
   if (range.step < 0) {
     v = on_axis(v, axis, {HostValue(), HostValue(), HostValue(-1)});
-    range.start += (range.count - 1) * range.step;
+    range.start += (range.length - 1) * range.step;
     range.step = -range.step;
   }
-  int64_t length = range.count;
+  int64_t length = range.length;
   if (range.step > 1) {
     v = stretched(v, axis, range.step);
     length *= range.step;
@@ -273,8 +254,8 @@ Value undo_basic(Value v, const Value& x, const HostValue::Tuple& basic) {
       const Dim high = dims.sub(dims.sub(size, low), 1);
       widths.push_back(pair(size_value(low), size_value(high)));
     } else if (size.known()) {
-      const Range range = range_of(item.as_slice(), size.value());
-      widths.push_back(undo_range(v, axis, range, size.value()));
+      const auto taken = core::slice_indices(item.as_slice(), size.value());
+      widths.push_back(undo_slice(v, axis, taken, size.value()));
     } else {
       unsupported(*x.builder, "index: the gradient of a slice needs a known size");
       return {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/slice.h"
 #include "ir/registry.h"
 
 namespace mithril::select {
@@ -116,20 +117,6 @@ std::optional<View> reshaped(const std::vector<int64_t>& from, const View& opera
   return out;
 }
 
-int64_t clamp_bound(const HostValue& bound, int64_t size, int64_t none, int64_t low, int64_t high) {
-  if (bound.is_none()) return none;
-  const int64_t at = bound.as_int() < 0 ? bound.as_int() + size : bound.as_int();
-  return std::clamp(at, low, high);
-}
-
-// Python's slice rules: start and step of the window along one axis.
-std::pair<int64_t, int64_t> slice_start(const core::Slice& slice, int64_t size) {
-  const int64_t step = slice.step.is_none() ? 1 : slice.step.as_int();
-  const int64_t start = step > 0 ? clamp_bound(slice.start, size, 0, 0, size)
-                                 : clamp_bound(slice.start, size, size - 1, -1, size - 1);
-  return {start, step};
-}
-
 // Integers, slices, none and one ellipsis; anything else needs a gather.
 std::optional<View> indexed(const Node& node, const std::vector<int64_t>& shape,
                             const View& operand) {
@@ -155,9 +142,9 @@ std::optional<View> indexed(const Node& node, const std::vector<int64_t>& shape,
       const int64_t at = item.as_int() < 0 ? item.as_int() + shape[axis] : item.as_int();
       out.offset += at * operand.strides[axis++];
     } else {
-      const auto [start, step] = slice_start(item.as_slice(), shape[axis]);
-      if (start >= 0 && start < shape[axis]) out.offset += start * operand.strides[axis];
-      out.strides.push_back(step * operand.strides[axis++]);
+      const auto taken = core::slice_indices(item.as_slice(), shape[axis]);
+      if (taken.length > 0) out.offset += taken.start * operand.strides[axis];
+      out.strides.push_back(taken.step * operand.strides[axis++]);
     }
   }
   while (axis < shape.size()) out.strides.push_back(operand.strides[axis++]);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
@@ -55,9 +56,12 @@ class Call(Connection):
 
     def __init__(self, child: Model, connections: dict[str, Any]):
         self._request = _Request(child, connections)
-        self._free = _core.Wire.key(key_spec())
         self.interval = None
         self._fields = None
+
+    @cached_property
+    def _free(self) -> _core.Wire:
+        return _core.Wire.key(key_spec())
 
     @property
     def _wire(self):  # type: ignore[override]

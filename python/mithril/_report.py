@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Any
+
+from mithril._summary import columns, key_rows
 
 _logger = logging.getLogger("mithril.compile")
 
@@ -20,31 +21,11 @@ def tell(physical: Any) -> None:
 
 def report(physical: Any) -> str:
     """A table of the keys, and one of the passes with their times."""
-    compiled, shapes = physical._compiled, physical.shapes
-    rows = [("key", "role", "dtype", "shape")]
-    for key in physical._keys:
-        role = "trainable" if key.trainable else key.role
-        rows.append((key.name, role, str(key.dtype or key.type), _shape(shapes[key.name])))
-    for name in physical.output_keys:
-        dtype, _ = compiled.output_types.get(name, (None, None))
-        rows.append((name, "output", str(dtype or ""), _shape(shapes.get(name))))
-    lines = [f"compiled for {physical.backend!r}", *_table(rows)]
+    compiled = physical._compiled
+    rows = [row[:-1] for row in key_rows(physical, shapes=True, types=False)]
+    lines = [f"compiled for {physical.backend!r}", *columns(rows)]
     passes = [
         (name, f"{seconds * 1e3:.2f} ms", "changed" if changed else "")
         for name, seconds, changed in compiled.records
     ]
-    return "\n".join([*lines, *_table([("pass", "time", ""), *passes])])
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def _shape(shape: list | None) -> str:
-    if shape is None:
-        return "--"
-    return "[" + ", ".join("None" if n is None else str(n) for n in shape) + "]"
+    return "\n".join([*lines, *columns([("pass", "time", ""), *passes])])

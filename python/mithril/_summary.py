@@ -83,7 +83,7 @@ def physical_summary(
     if print_info:
         parts += [f"{what}: {value}" for what, value in info(physical)]
     if model is None:
-        parts += ["", *_columns(key_rows(physical, options["shapes"], options["types"]))]
+        parts += ["", *columns(key_rows(physical, options["shapes"], options["types"]))]
     if verbose or model is not None:
         text = node.summary(*options.values(), depth, title or "")
         parts += ["", text.rstrip("\n")]
@@ -104,7 +104,8 @@ def _part_of(physical: Any, model: Any) -> Any:
     raise ArgumentError(f"summary: {model!r} is no part of the model that was compiled")
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines of text, their cells one below the other."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -158,12 +158,12 @@ class Model(Editing):
         elif isinstance(other, ExtendInfo):
             child, connections = other.model, other.connections
         elif isinstance(other, Model):
+            refuse_as_child(other)
             child, connections = other, {}
         else:
             raise NotAModelError(
                 f"extend: requires a model, or a model with connections, got {type(other).__name__}"
             )
-        refuse_as_child(child)
         if request is None:
             connections = with_shared(child, connections)
         child = unused(child, self)

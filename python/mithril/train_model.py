@@ -25,7 +25,6 @@ from mithril.errors import (
     warn,
 )
 from mithril.model import Model
-from mithril.operator_model import OperatorModel
 
 FINAL_COST = "final_cost"
 LOSS = "loss"
@@ -237,7 +236,7 @@ class TrainModel(Model):
         name = self._free_name("add_regularization", key_name)
         if not wirings:
             return
-        models = [model, *_copies(model, len(wirings) - 1)]
+        models = [model, *(Model.clone(model) for _ in wirings[1:])]
         chain, made, labels = _Chain(self), [], []
         for i, (term, wiring) in enumerate(zip(models, wirings, strict=False)):
             target = self._check_differentiable(wiring, key)
@@ -451,22 +450,6 @@ def _check_coefficient(where: str, coef: Any) -> None:
         raise SignatureError(f"{where}: coef requires a number or a Tensor, got {shown(coef)}")
     if not math.isfinite(coef):
         raise ArgumentError(f"{where}: coef requires a finite number, got {coef}")
-
-
-def _copies(model: Model, count: int) -> list[Model]:
-    """Further models of the same making: what a pattern needs for its second hit and on."""
-    if count <= 0:
-        return []
-    clone = getattr(type(model), "clone", None)  # a wire may have that name
-    if clone is not None:
-        return [clone(model) for _ in range(count)]
-    if not isinstance(model, OperatorModel):
-        raise UnsupportedError(
-            f"add_regularization: a pattern with {count + 1} hits requires a model of one op, got"
-            f" {model!r}",
-            hint="add a term for each name",
-        )
-    return [type(model)(**model._arguments) for _ in range(count)]
 
 
 def _text(model: Model, connections: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 // NumPy indexing: ints, slices, none, ellipsis, integer arrays, boolean masks; and gather.
 #include <algorithm>
 
+#include "core/slice.h"
 #include "infer/propagators/relations.h"
 
 namespace mithril::infer {
@@ -166,15 +167,13 @@ Outcome run_index(Store& s, const Propagator& p) {
     }
     if (!at->is_slice()) return Outcome::kWait;
     const core::Slice& slice = at->as_slice();
-    const auto number = [](const HostValue& v) {
-      return v.is_int() ? std::optional(v.as_int()) : std::nullopt;
-    };
-    const int64_t step = number(slice.step).value_or(1);
-    if (step == 0) return s.conflict(core::Code::kValueArgument, "slice step must not be 0");
-    const auto taken = slice_indices(number(slice.start), number(slice.stop), step, n);
+    if (slice.step == HostValue(0)) {
+      return s.conflict(core::Code::kValueArgument, "slice step must not be 0");
+    }
+    const core::SliceIndices taken = core::slice_indices(slice, n);
     DimList part;
     for (int64_t i = 0; i < taken.length; ++i) {
-      part.push_back((*items)[static_cast<size_t>(taken.start + i * step)]);
+      part.push_back((*items)[static_cast<size_t>(taken.start + i * taken.step)]);
     }
     const bool ok = s.set_items(out_cell, part, in_kinds.meets(kListKind));
     return ok ? Outcome::kDone : Outcome::kConflict;

@@ -2,17 +2,13 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "core/slice.h"
 #include "infer/propagators/relations.h"
 
 namespace mithril::infer {
 namespace {
 
 constexpr int64_t kSensible = int64_t{1} << 40;  // larger sizes are not searched for
-
-/// How many steps of `step` (>= 1) lie in `distance`.
-int64_t count(int64_t distance, int64_t step) {
-  return distance <= 0 ? 0 : (distance - 1) / step + 1;
-}
 
 Outcome range_conflict(Store& s, uint32_t out, std::string_view what, uint32_t size,
                        const Range& range) {
@@ -83,7 +79,7 @@ std::optional<Bounds> sizes_of_slice(std::optional<int64_t> start, std::optional
   if (start && stop && (step > 0 ? *start < 0 && *stop >= 0 : *start >= 0 && *stop < 0)) {
     return std::nullopt;
   }
-  const auto at = [&](int64_t n) { return slice_indices(start, stop, step, n).length; };
+  const auto at = [&](int64_t n) { return core::slice_indices(start, stop, step, n).length; };
   const auto least = [&](int64_t wanted) {  // the least size with at least that length
     int64_t low = 0, high = kSensible;
     while (low < high) {
@@ -136,7 +132,7 @@ Outcome run_slice_size(Store& s, const Propagator& p) {
   const bool open = (range.start != kNone && !start) || (range.stop != kNone && !stop);
   const auto fail = [&] { return range_conflict(s, out, "slice", size, range); };
   if (const auto n = s.size(size); n && !open) {
-    const int64_t length = slice_indices(start, stop, range.step, *n).length;
+    const int64_t length = core::slice_indices(start, stop, range.step, *n).length;
     return s.assign(out, length) ? Outcome::kDone : fail();
   }
   if (const auto length = slice_length(s, size, range)) {
@@ -160,7 +156,7 @@ Outcome run_range_size(Store& s, const Propagator& p) {
                                &distance)) {
       return s.conflict(core::Code::kOverflow, "the range does not fit 64 bits");
     }
-    return s.assign(out, count(distance, stride)) ? Outcome::kDone : fail();
+    return s.assign(out, core::steps_before(distance, range.step)) ? Outcome::kDone : fail();
   }
   const auto first = s.expression(range.start), last = s.expression(range.stop);
   if (first && last) {
@@ -192,19 +188,6 @@ Outcome run_range_size(Store& s, const Propagator& p) {
 }
 
 }  // namespace
-
-SliceIndices slice_indices(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step,
-                           int64_t size) {
-  const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
-  const auto place = [&](std::optional<int64_t> bound, int64_t otherwise) {
-    return bound ? std::clamp(*bound < 0 ? *bound + size : *bound, low, high) : otherwise;
-  };
-  const int64_t first = place(start, step > 0 ? low : high);
-  const int64_t last = place(stop, step > 0 ? high : low);
-  const int64_t distance = step > 0 ? last - first : first - last;
-  const int64_t stride = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
-  return {first, last, count(distance, stride)};
-}
 
 void post_slice_size(Store& s, uint32_t out, uint32_t size, const Range& range) {
   post_range(s, run_slice_size, {out, size}, range);

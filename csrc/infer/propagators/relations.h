@@ -24,12 +24,6 @@ struct Range {
 void post_slice_size(Store& s, uint32_t out, uint32_t size, const Range& range);
 /// out = len(range(start, stop, step)), in all directions.
 void post_range_size(Store& s, uint32_t out, const Range& range);
-/// slice.indices of Python; step must not be 0.
-struct SliceIndices {
-  int64_t start, stop, length;
-};
-SliceIndices slice_indices(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step,
-                           int64_t size);
 
 /// broadcast_dims as a relation: args are the result, then the operands.
 void post_broadcast_dims(Store& s, std::span<const uint32_t> args);
