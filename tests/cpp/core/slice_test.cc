@@ -1,4 +1,3 @@
-// Covers: csrc/core/slice.h csrc/core/slice.cc
 #include "core/slice.h"
 
 #include <gtest/gtest.h>
