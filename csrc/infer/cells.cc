@@ -128,11 +128,24 @@ bool has_symbols(const HostValue& value) {
 
 }  // namespace
 
+uint32_t Store::dim_of_int(const HostValue& value) {
+  return value.is_int() ? new_dim(value.as_int())
+                        : new_dim_of(Dim::expression(value.as_symbolic().expr));
+}
+
+bool Store::unify_values(const HostValue& a, const HostValue& b) {
+  if (a == b) return true;
+  const auto is_int = [](const HostValue& v) { return v.is_int() || v.is_symbolic(); };
+  if (is_int(a) && is_int(b)) return unify_dims(dim_of_int(a), dim_of_int(b));
+  if (!a.is_slice() || !b.is_slice()) return false;
+  const core::Slice &left = a.as_slice(), &right = b.as_slice();
+  return unify_values(left.start, right.start) && unify_values(left.stop, right.stop) &&
+         unify_values(left.step, right.step);
+}
+
 bool Store::set_value(uint32_t cell, const HostValue& value) {
   if (!narrow(cell, kind_of(value))) return false;
-  if (value.is_symbolic()) {
-    return set_int(cell, new_dim_of(Dim::expression(value.as_symbolic().expr)));
-  }
+  if (value.is_symbolic()) return set_int(cell, dim_of_int(value));
   const uint32_t root = cell_root(cell);
   if (value.is_sequence() && (cells_[root].tag == Tag::kItems || has_symbols(value))) {
     // Depth of host values is bounded (HostValue::kMaxDepth).
@@ -150,9 +163,11 @@ bool Store::set_value(uint32_t cell, const HostValue& value) {
   }
   switch (cells_[root].tag) {
     case Tag::kHostValue: {
-      if (hosts_[cells_[root].value] == value) return true;
-      conflict(core::Code::kValueConflict, "values are in conflict, got {} and {}",
-               core::to_string(hosts_[cells_[root].value]), core::to_string(value));
+      const HostValue now = hosts_[cells_[root].value];
+      if (unify_values(now, value)) return true;
+      replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueConflict,
+                               "values are in conflict, got {} and {}", core::to_string(now),
+                               core::to_string(value)));
       blame({cell});
       return false;
     }
@@ -275,6 +290,20 @@ std::optional<DimList> Store::items(uint32_t cell) {
   return out;
 }
 
+std::optional<HostValue> Store::known_parts(const HostValue& value, bool symbols) {
+  if (value.is_symbolic()) {
+    const Dim now = normal_form(Dim::expression(value.as_symbolic().expr));
+    if (now.known()) return HostValue(now.value());
+    return symbols ? std::optional(HostValue(core::SymbolicInt{now.id()})) : std::nullopt;
+  }
+  if (!value.is_slice()) return value;
+  const core::Slice& slice = value.as_slice();
+  auto start = known_parts(slice.start, symbols), stop = known_parts(slice.stop, symbols),
+       step = known_parts(slice.step, symbols);
+  if (!start || !stop || !step) return std::nullopt;
+  return HostValue(core::Slice{std::move(*start), std::move(*stop), std::move(*step)});
+}
+
 std::optional<HostValue> Store::value_at(uint32_t cell, int depth, bool symbols) {
   if (depth > HostValue::kMaxDepth) return std::nullopt;
   const CellRecord record = cells_[cell_root(cell)];
@@ -283,7 +312,7 @@ std::optional<HostValue> Store::value_at(uint32_t cell, int depth, bool symbols)
       if (record.kinds == kNoneKind) return HostValue();
       if (record.kinds == kEllipsisKind) return HostValue(core::EllipsisValue());
       return std::nullopt;
-    case Tag::kHostValue: return hosts_[record.value];
+    case Tag::kHostValue: return known_parts(hosts_[record.value], symbols);
     case Tag::kInt: {
       if (const auto known = size(record.value)) return HostValue(*known);
       if (!symbols) return std::nullopt;
@@ -314,7 +343,10 @@ std::string Store::print_value_at(uint32_t cell, int depth, ShapeNames& names) {
   if (depth > 8) return "...";
   switch (record.tag) {
     case Tag::kUnknown: return record.kinds == kNoneKind ? "none" : "?";
-    case Tag::kHostValue: return core::to_string(hosts_[record.value]);
+    case Tag::kHostValue:
+      return core::to_string(*known_parts(hosts_[record.value], true), [&](core::SymbolicInt size) {
+        return names.dim(*table_, Dim::expression(size.expr));
+      });
     case Tag::kInt: {
       if (const auto known = size(record.value)) return std::to_string(*known);
       const auto e = expression(record.value);

@@ -294,6 +294,8 @@ class Store {
   /// Complete and free of symbols.
   std::optional<core::HostValue> known_value(uint32_t cell);
   bool has_value(uint32_t cell) const { return cells_[cell_root(cell)].tag != kUnknownTag; }
+  /// A dim of that size: of an int, known or in symbols.
+  uint32_t dim_of_int(const core::HostValue& value);
   /// The dim of an integer cell; kNone if it is no integer for sure.
   uint32_t int_dim(uint32_t cell);
   /// Items of a tuple or list cell (copied), empty optional if not known to have a length.
@@ -469,6 +471,10 @@ class Store {
   bool merge_value(uint32_t cell, const CellRecord& from,
                    std::vector<std::pair<uint32_t, uint32_t>>& pairs);
   std::optional<core::HostValue> value_at(uint32_t cell, int depth, bool symbols);
+  /// The value with what is known of its symbols by now; nullopt: one is left and none may be.
+  std::optional<core::HostValue> known_parts(const core::HostValue& value, bool symbols);
+  /// Whether two values are equal, or may be: sizes in them are equal from now on.
+  bool unify_values(const core::HostValue& a, const core::HostValue& b);
   std::string print_value_at(uint32_t cell, int depth, ShapeNames& names);
   void give_shape(uint32_t cell, uint32_t shape);
   void set_owner(Dim expression, uint32_t dim);

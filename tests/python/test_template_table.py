@@ -71,31 +71,52 @@ ROWS = {text.strip(): text.strip() for text in SAME.split(" | ") if text.strip()
 }
 
 
-def value_of(text, backend):
-    """What the model of one template computes."""
+def values_of(texts, backend):
+    """What one model of these templates computes, by template."""
     wires = {key: ml.IOKey(key, type=ml.Tensor[kind]) for key, kind in TYPES.items()}
     model = ml.Model()
-    model |= ml.models.Buffer()(input=eval(text, {"ml": ml, "np": np, **wires}), output="out")
+    for i, text in enumerate(texts):
+        result = eval(text, {"ml": ml, "np": np, **wires})
+        model |= ml.models.Buffer()(input=result, output=f"out{i}")
     data = {key: DATA[key] for key in model.input_keys if key in DATA}
     shapes = {key: list(value.shape) for key, value in data.items()}
     pm = ml.compile(model, backend, shapes=shapes, data_keys=set(data), inference=True)
-    return np.asarray(pm.evaluate({}, data)["out"])
+    found = pm.evaluate({}, data)
+    return {text: np.asarray(found[f"out{i}"]) for i, text in enumerate(texts)}
+
+
+def rows_of(engine):
+    return [text for text in ROWS if engine != "CpuBackend" or ".item()" not in text]
+
+
+def check(values):
+    wrong = {}
+    for text, found in values.items():
+        expected = eval(ROWS[text], {"np": np, **DATA})
+        same = found.shape == np.shape(expected) and np.allclose(found, expected, 1e-12, 1e-12)
+        if not same:
+            wrong[text] = (found, expected)
+    assert not wrong
 
 
 @pytest.mark.device
 @pytest.mark.parametrize("engine", ["NumpyBackend", "CpuBackend"])
 def test_values(engine):
     backend = getattr(ml, engine)(dtype="float64")
-    rows = [text for text in ROWS if engine != "CpuBackend" or ".item()" not in text]
-    wrong = {}
+    rows = rows_of(engine)
+    values = {}
     for text in rows:
-        expected = eval(ROWS[text], {"np": np, **DATA})
-        found = value_of(text, backend)
-        same = found.shape == np.shape(expected) and np.allclose(found, expected, 1e-12, 1e-12)
-        if not same:
-            wrong[text] = (found, expected)
-    assert not wrong
+        values |= values_of([text], backend)
+    check(values)
     print(f"{len(rows)} templates on {engine}")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("engine", ["NumpyBackend", "CpuBackend"])
+def test_all_templates_of_one_model(engine):
+    rows = rows_of(engine)
+    for order in (rows, rows[::-1]):
+        check(values_of(order, getattr(ml, engine)(dtype="float64")))
 
 
 def test_lengths():

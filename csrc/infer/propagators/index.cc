@@ -74,8 +74,7 @@ uint32_t sliced(Store& s, uint32_t dim, const core::Slice& slice) {
     return dim;
   }
   const auto end = [&s](const HostValue& v) {
-    if (v.is_none()) return kNone;
-    return v.is_int() ? s.new_dim(v.as_int()) : s.new_dim_of(Dim::expression(v.as_symbolic().expr));
+    return v.is_none() ? kNone : s.dim_of_int(v);
   };
   post_slice_size(s, out, dim, {end(slice.start), end(slice.stop), step});
   return out;

@@ -158,7 +158,8 @@ TEST(JsonWriter, PutsOneKeyOnALine) {
 }
 
 TEST(JsonWriter, WritesWhatReadsBack) {
-  const std::string text("quote\" slash\\ \b\n\t\x01 \x7F é 😀 \0end", 36);
+  constexpr char raw[] = "quote\" slash\\ \b\n\t\x01 \x7F é 😀 \0end";
+  const std::string text(raw, sizeof(raw) - 1);
   for (const double value :
        {0.0, -0.0, 1.0, 1e300, 5e-324, 0.1, -1.0 / 3, std::numeric_limits<double>::max()}) {
     JsonWriter out;

@@ -399,6 +399,21 @@ TEST(Polymorphic, ScalarsFoldAndSizesAreValues) {
   EXPECT_EQ(w.print("x"), "[4, 3]") << "solved backwards";
 }
 
+TEST(Values, SizesInSlicesFollowWhatIsKnown) {
+  World w;
+  ASSERT_DONE(w.shape("x", "N"));
+  const Dim size = (*w.solver.shape(w.cell("x")))[0];
+  ASSERT_DONE(w.value("part", core::Slice{1, core::SymbolicInt{size.id()}, HostValue()}));
+  EXPECT_FALSE(w.solver.is_value_known(w.cell("part")));
+  EXPECT_EQ(w.print_value("part"), "1:N");
+  ASSERT_DONE(w.value("part", core::Slice{1, 5, HostValue()}));
+  EXPECT_EQ(w.print("x"), "[5]");
+  EXPECT_EQ(*w.solver.value(w.cell("part")), HostValue(core::Slice{1, 5, HostValue()}));
+  const core::Status status = w.value("part", core::Slice{1, 4, HostValue()});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, core::Code::kValueConflict);
+}
+
 TEST(Sizes, EqualNormalFormsUnite) {
   World w;
   ASSERT_DONE(w.shape("x", "N, H, W"));
