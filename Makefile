@@ -18,13 +18,14 @@ export PYTHONPATH := $(CURDIR)/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup demo demo-all test check bench docs lint format extension cpp-tests
+.PHONY: help setup demo demo-all test check fuzz bench docs lint format extension cpp-tests
 
 help:
 	@echo "make setup     packages, .venv and the extension"
 	@echo "make demo      train a small network on the CPU engine (make demo-all: on every backend)"
 	@echo "make test      all tests, with seconds per group"
 	@echo "make check     the tests under sanitizers"
+	@echo "make fuzz      the parsers on mutated input (SECONDS=60 for each)"
 	@echo "make bench     benchmarks against other frameworks"
 	@echo "make docs      docs/ops.md and docs/env_vars.md from the engine's tables"
 	@echo "make lint      formatting, naming, types (make format: formats)"
@@ -43,6 +44,9 @@ test:
 
 check:
 	@$(PYTHON) scripts/run_tests.py check </dev/null
+
+fuzz:
+	@$(PYTHON) scripts/run_tests.py fuzz </dev/null
 
 bench: extension $(STAMPS)/python-test
 	$(PY) -m benchmarks
@@ -71,7 +75,7 @@ cpp-%: build/%/build.ninja
 build/%/build.ninja: CMakePresets.json $(STAMPS)/system-build $(STAMPS)/python-build
 	cmake --preset $* >build/configure-$*.log || { cat build/configure-$*.log; exit 1; }
 	@touch $@
-build/tsan/build.ninja: $(STAMPS)/system-check
+build/tsan/build.ninja build/fuzz/build.ninja: $(STAMPS)/system-check
 
 $(STAMPS)/system-%: scripts/system_packages.sh
 	@mkdir -p $(@D)

@@ -30,10 +30,16 @@ if(MITHRIL_STRICT)
   # Members that have initialisers of their own may be left out of a designated initialiser.
   add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -Werror)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  add_compile_options(-Wno-pass-failed)  # a loop that could not be vectorised is no mistake
+endif()
 if(MITHRIL_SANITIZE)
   add_compile_options(-fsanitize=${MITHRIL_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${MITHRIL_SANITIZE})
+endif()
+if(MITHRIL_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 find_program(MITHRIL_CCACHE ccache)

@@ -20,10 +20,8 @@ include(openblas)
 set(staged "")
 if(NOT MITHRIL_PYTHON_DIR STREQUAL "${CMAKE_SOURCE_DIR}/python")
   file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/python
-       ${CMAKE_SOURCE_DIR}/python/mithril/*.py ${CMAKE_SOURCE_DIR}/python/mithril/*.pyi
-       ${CMAKE_SOURCE_DIR}/python/mithril/*.json
-       ${CMAKE_SOURCE_DIR}/python/mithril/py.typed)
-  list(FILTER python_sources EXCLUDE REGEX "/_generated/")
+       ${CMAKE_SOURCE_DIR}/python/mithril/*)
+  list(FILTER python_sources EXCLUDE REGEX "/(_generated|_openblas|__pycache__)/|\\.so$")
   foreach(source ${python_sources})
     set(copy ${MITHRIL_PYTHON_DIR}/${source})
     add_custom_command(OUTPUT ${copy} DEPENDS ${CMAKE_SOURCE_DIR}/python/${source}

@@ -1,4 +1,4 @@
-"""`make test` and `make check`: runs every group to its end, then prints seconds per group.
+"""`make test`, `make check`, `make fuzz`: runs every group to its end, prints seconds per group.
 
 Uses nothing but the standard library: it runs before the virtual environment exists.
 """
@@ -52,6 +52,7 @@ def compiler_file(name):
 
 
 def check_groups():
+    seen = ["--capture=sys"]  # what a sanitizer writes before it ends the process
     asan = {
         "LD_PRELOAD": compiler_file("libasan.so") + ":" + compiler_file("libstdc++.so"),
         "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # CPython keeps memory at exit
@@ -63,11 +64,29 @@ def check_groups():
         Group("set-up", make("setup-check"), needed=True),
         Group("build asan", make("cpp-asan"), needed=True),
         Group("c++ asan", ["build/asan/mithril_tests", "--gtest_brief=1"]),
-        Group("python pure asan", pytest("pure"), asan),
-        Group("python device asan", pytest("device", "--backends=cpu"), asan),
+        Group("python pure asan", pytest("pure", *seen), asan),
+        Group("python device asan", pytest("device", *seen, "--backends=cpu"), asan),
         Group("build tsan", make("cpp-tsan")),
         Group("c++ tsan", ["build/tsan/mithril_tests", "--gtest_brief=1"]),
     ]
+
+
+def fuzz_groups():
+    names = sorted(path.stem for path in (ROOT / "tests" / "fuzz").glob("*.cc"))
+    return [
+        Group("set-up", make("setup-check"), needed=True),
+        Group("build release", make("extension"), needed=True),
+        Group("build fuzz", make("cpp-fuzz"), needed=True),
+        Group("seeds", [PY, "scripts/fuzz_seeds.py", "build/fuzz/corpus"], needed=True),
+        *(Group(name, fuzzer(name)) for name in names),
+    ]
+
+
+def fuzzer(name):
+    limits = [f"-max_total_time={os.environ.get('SECONDS', '60')}", "-timeout=10"]
+    found = f"-artifact_prefix=build/fuzz/{name}-"
+    return [f"build/fuzz/fuzz_{name}", "-print_final_stats=1", "-verbosity=0", *limits,
+            "-rss_limit_mb=2048", found, f"build/fuzz/corpus/{name}"]  # fmt: skip
 
 
 def run(group):
@@ -89,7 +108,7 @@ def outcome(group, status):
 
 def main():
     rows = []
-    for group in {"test": test_groups, "check": check_groups}[sys.argv[1]]():
+    for group in {"test": test_groups, "check": check_groups, "fuzz": fuzz_groups}[sys.argv[1]]():
         status, seconds = run(group)
         rows.append((group.name, seconds, outcome(group, status)))
         if group.needed and status != 0:

@@ -59,7 +59,11 @@ class Verifier {
       if (graph_.is_concrete() && abstract) return broken(node, "an abstract dtype is left");
     }
     auto inferred = infer_types(op, scratch_, node.operands, node.attrs);
-    if (!inferred.ok()) return std::move(inferred).status();
+    if (!inferred.ok()) {
+      Status status = std::move(inferred).status();
+      if (!status.error().location.known()) status.error().location = graph_.location_of(node);
+      return status;
+    }
     for (size_t i = 0; i < node.results.size(); ++i) {
       const Type& written = graph_.type(node.results[i]);
       if (!agrees(inferred->types[i], written)) {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/checked.h"
 #include "model/explain.h"
 
 namespace mithril::model {
@@ -52,6 +53,15 @@ std::string print(const Sizes& sizes, const Sizes& names) {
     out += (i == 0 ? "" : ", ") + (size ? std::to_string(*size) : std::string("None"));
   }
   return "[" + out + "]";
+}
+
+/// The product of all sizes from an axis on, where it is known and fits.
+std::optional<int64_t> elements(const Sizes& sizes, size_t first_axis) {
+  std::optional<int64_t> product = 1;
+  for (size_t axis = first_axis; axis < sizes.size() && product; ++axis) {
+    product = sizes[axis] ? core::checked_mul(*product, *sizes[axis]) : std::nullopt;
+  }
+  return product;
 }
 
 /// An order of axes in which `given` is `wanted`.
@@ -147,8 +157,7 @@ class Hints {
       if (!shape || shape->size() < 3) continue;
       const bool statement =
           !conflict_.said.empty() && parse(conflict_.said) && parse(conflict_.said)->size() == 2;
-      int64_t product = 1;
-      for (size_t axis = 1; axis < shape->size(); ++axis) product *= (*shape)[axis].value_or(0);
+      const int64_t product = elements(*shape, 1).value_or(0);
       const bool width = conflict_.sizes.size() == 2 && product != 0 &&
                          (product == conflict_.sizes[0] || product == conflict_.sizes[1]);
       if (statement || width) {
@@ -232,14 +241,12 @@ class Hints {
       const ConnId key = leaf == kNone ? kNone : key_of_cell(arena_, solver_, leaf, at.cell);
       const auto shape = parse(at.text);
       if (key == kNone || arena_.conn(key).produced() || !shape) continue;
-      int64_t product = 1;
-      for (const auto& size : *shape) {
-        if (!size || __builtin_mul_overflow(product, *size, &product)) return "";
-      }
+      const auto product = elements(*shape, 0);
+      if (!product) return "";
       return fmt::format(
           "'{}' has {} elements: the sizes must multiply to {}, and one of them may"
           " be -1",
-          at.name, product, product);
+          at.name, *product, *product);
     }
     return "";
   }

@@ -4,6 +4,8 @@
 
 #include <fmt/ranges.h>
 
+#include "ir/text.h"
+
 namespace mithril::passes {
 
 using core::Code;
@@ -127,7 +129,12 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
 }
 
 core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
-  return Binder(graph, symbols).run();
+  if (graph.dims.symbol_count() == 0) return graph;
+  auto out = Binder(graph, symbols).run();
+  if (!out.ok()) return out;
+  // What holds for some sizes only (a reshape that divides, an index that is there) is decided now.
+  MITHRIL_RETURN_IF_ERROR(ir::verify(*out));
+  return out;
 }
 
 }  // namespace mithril::passes

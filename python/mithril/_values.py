@@ -113,8 +113,13 @@ def truth(what: str, value: Any) -> bool:
         raise SignatureError(f"{what}: requires True or False, got {shown(value)}") from None
 
 
+_PLAIN = frozenset((bool, int, float, str))
+
+
 def as_value(value: Any, depth: int = 0) -> Any:
     """What the engine takes as a value: tensors as literals, constants as numbers."""
+    if value is None or type(value) in _PLAIN:
+        return value
     if isinstance(value, Tensor):
         if value._literal is None:
             raise ArgumentError("value: this Tensor has no value")

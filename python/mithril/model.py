@@ -111,6 +111,7 @@ class Model(Editing):
     _node: Any = None
     _formula_key: str | None = None
     _outermost_only = False  # TrainModel: no submodel of others
+    _request = None  # what calls of models have
 
     def __init__(self, name: str | None = None, formula_key: str | None = None):
         self._formula_key = None if formula_key is None else text("model: formula_key", formula_key)
