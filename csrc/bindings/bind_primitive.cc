@@ -134,7 +134,8 @@ void differentiate(ir::GradBuilder& g, const std::string& op,
 }
 
 /// Declares the op `name`; its vjps are ops `name_vjp0` … for inputs that are tensors.
-void define(const std::string& name, const py::iterable& keys, py::handle result) {
+/// A function that only this process has makes it opaque: no file can name it.
+void define(const std::string& name, const py::iterable& keys, py::handle result, bool opaque) {
   std::vector<KeyFacts> inputs, all;
   for (const py::handle key : keys) inputs.push_back(to_facts(key));
   const KeyFacts output = to_facts(result);
@@ -142,7 +143,7 @@ void define(const std::string& name, const py::iterable& keys, py::handle result
   all.push_back(output);
   OpDef op;
   op.name = name;
-  op.family = "user";
+  op.family = opaque ? "opaque" : "user";
   op.doc = "An op that a user declared.";
   for (const KeyFacts& key : inputs) op.inputs.push_back(to_input(key));
   op.outputs.push_back({"output", result_rule(output, inputs)});
@@ -168,7 +169,7 @@ void define(const std::string& name, const py::iterable& keys, py::handle result
 
 void bind_primitive(py::module_& module) {
   module.def("define_primitive", &define, py::arg("name"), py::arg("keys"), py::arg("result"),
-             "Registers an op; keys are tuples (name, kinds, shape or None).");
+             py::arg("opaque"), "Registers an op; keys are tuples (name, kinds, shape or None).");
 }
 
 }  // namespace mithril::bindings

@@ -8,6 +8,7 @@
 #include "bindings/python.h"
 #include "compile.h"
 #include "emit/python.h"
+#include "passes/bind_sizes.h"
 #include "runtime/random.h"
 
 namespace mithril::bindings {
@@ -93,6 +94,9 @@ class Sizes {
     }
   }
 
+  /// What the nodes of the model make of these sizes.
+  void check_nodes() const { passes::check_sizes(interface_.graph, symbols_).or_throw(); }
+
   py::object size(infer::Dim dim) const {
     if (dim.known()) return py::int_(dim.value());
     const auto size = interface_.graph.dims.evaluate(dim, symbols_);
@@ -177,6 +181,7 @@ py::list solve(const Compiled& self, const py::dict& given) {
 py::list solve_outputs(const Compiled& self, const py::dict& given) {
   Sizes sizes(self.interface);
   sizes.learn(given);
+  if (!given.empty()) sizes.check_nodes();
   const ir::Graph& graph = self.interface.graph;
   py::list out;
   for (const ir::Output& output : graph.outputs) {

@@ -433,6 +433,15 @@ void ModelWriter::write_child(NodeId id) {
 
 void ModelWriter::write_leaf(NodeId id) {
   const Node& node = arena_.node(id);
+  if (node.op->family == "opaque") {
+    core::Error error =
+        core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                   "{} calls a function of this process, and no file can hold that", title(node));
+    error.hint =
+        "give the function a name on the backends (register_function) and write"
+        " ml.Lambda(\"name\", ...)";
+    raise(std::move(error));
+  }
   text("op", node.op->name);
   text("class", node.class_name, usual_class(node.op));
   if (!node.attrs.empty()) {

@@ -54,8 +54,9 @@ Status check_input(const ir::Graph& graph, ir::ValueId input, const std::vector<
 
 class Binder {
  public:
-  Binder(const ir::Graph& graph, std::span<const int64_t> symbols)
-      : from_(graph), symbols_(symbols) {}
+  /// `all`: a symbol without a value is an error; else it stays.
+  Binder(const ir::Graph& graph, std::span<const int64_t> symbols, bool all)
+      : from_(graph), symbols_(symbols), all_(all) {}
 
   core::Result<ir::Graph> run() {
     ir::Graph out = from_;
@@ -76,6 +77,7 @@ class Binder {
   Status bind(Dim& dim, const ir::ValueInfo& info) {
     if (dim.known()) return {};
     const auto size = from_.dims.evaluate(dim, symbols_);
+    if (!size && !all_) return {};
     if (!size || *size < 0) return unknown(dim, info.name);
     dim = Dim(*size);
     return {};
@@ -93,7 +95,7 @@ class Binder {
       const Dim dim = Dim::expression(value.as_symbolic().expr);
       const auto size = from_.dims.evaluate(dim, symbols_);
       if (size) return HostValue(*size);
-      if (status_.ok()) status_ = unknown(dim, "");
+      if (status_.ok() && all_) status_ = unknown(dim, "");
       return value;
     }
     if (value.is_slice()) {
@@ -109,6 +111,7 @@ class Binder {
 
   const ir::Graph& from_;
   std::span<const int64_t> symbols_;
+  bool all_;
   Status status_;
 };
 
@@ -130,11 +133,16 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
 
 core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
   if (graph.dims.symbol_count() == 0) return graph;
-  auto out = Binder(graph, symbols).run();
+  auto out = Binder(graph, symbols, true).run();
   if (!out.ok()) return out;
-  // What holds for some sizes only (a reshape that divides, an index that is there) is decided now.
   MITHRIL_RETURN_IF_ERROR(ir::verify(*out));
   return out;
+}
+
+Status check_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
+  if (graph.dims.symbol_count() == 0) return {};
+  MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, symbols, false).run());
+  return ir::verify(bound);
 }
 
 }  // namespace mithril::passes

@@ -15,7 +15,11 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
                                                  std::span<const std::vector<int64_t>> sizes);
 
 /// Before: %0 = reshape(%x, shape=('2*N', 3)) : f32['2*N', 3]     After, N = 4: (8, 3) : f32[8, 3]
-/// Every symbol that a type or an attribute mentions must have a value.
+/// Every symbol that a type or an attribute mentions must have a value, and every node must take
+/// these sizes: a reshape may not divide, an index not be there, a window not fit.
 core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64_t> symbols);
+
+/// Whether every node takes the sizes that are known, for who runs the graph with its symbols.
+core::Status check_sizes(const ir::Graph& graph, std::span<const int64_t> symbols);
 
 }  // namespace mithril::passes

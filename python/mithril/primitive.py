@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from mithril.types import MISSING
 
 _OUTPUT = "output"
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_USER_OP = re.compile(r"user\d+_(.+?)(?:_vjp(\d+))?")
+_USER_OP = re.compile(r"user_[0-9a-f]{16}_(.+?)(?:_vjp(\d+))?")
 # (formula key, what is said of its keys) -> op.
 _ops: dict[tuple, str] = {}
 
@@ -127,7 +128,10 @@ def _kinds(fields: tuple) -> int:
 
 
 def _declared(formula: str, facts: dict[str, tuple]) -> str:
-    """The op of a formula key with these keys; equal declarations share one."""
+    """The op of a formula key with these keys; equal declarations share one.
+
+    Its name follows from the declaration: files name it, and other processes declare it alike.
+    """
     rows = [
         (key, _kinds(f), None if f[3] is None else tuple(f[3]))
         for key, f in facts.items()
@@ -138,8 +142,9 @@ def _declared(formula: str, facts: dict[str, tuple]) -> str:
     signature = (formula, tuple(rows), result)
     found = _ops.get(signature)
     if found is None:
-        found = f"user{len(_ops)}_{formula}"
-        _core.define_primitive(found, rows, result)
+        digest = hashlib.sha256(repr(signature).encode()).hexdigest()[:16]
+        found = f"user_{digest}_{formula}"
+        _core.define_primitive(found, rows, result, formula in _functions)
         _ops[signature] = found
     return found
 
@@ -200,6 +205,6 @@ def uses_primitives(source: str) -> bool:
     return _ops_called.search(source) is not None
 
 
-_ops_called = re.compile(r"\bops\.user\d+_")
+_ops_called = re.compile(r"\bops\.user_")
 
 __all__ = ["CustomPrimitiveModel", "PrimitiveModel"]

@@ -506,3 +506,28 @@ def test_gelu_is_approximate_or_not(approximate):
     with pytest.raises(ml.errors.MithrilError, match="approximate"):
         model = ml.Model()
         model |= ml.Gelu(approximate=approximate)(input="x", output="y")
+
+
+# --- what holds for some sizes only --------------------------------------------------------------
+
+OPEN = {
+    "reshape": (lambda x: x.reshape((5, -1)), (5, 4), (2, 4)),
+    "reshape in the middle": (lambda x: x.reshape((x.shape[0], 4, -1)), (2, 8), (2, 6)),
+    "index": (lambda x: x[3], (4, 1), (3, 1)),
+    "index from the end": (lambda x: x[:, -3], (1, 3), (1, 2)),
+    "window": (lambda x: ml.MaxPool2D(3)(input=x[None, None]), (3, 4), (2, 4)),
+}
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("engine", ["CpuBackend", "NumpyBackend"])
+@pytest.mark.parametrize("name", OPEN)
+def test_sizes_of_a_call_that_an_op_does_not_take(name, engine):
+    template, good, bad = OPEN[name]
+    model = ml.Model()
+    model |= ml.models.Buffer()(input=template(ml.IOKey("x", shape=["n", "m"])), output="y")
+    pm = ml.compile(model, getattr(ml, engine)(), data_keys={"x"}, inference=True)
+    for _ in range(2):
+        assert pm.evaluate({}, {"x": np.ones(good, "float32")})["y"].size > 0
+        with pytest.raises((ShapeError, ArgumentError), match="in model"):
+            pm.evaluate({}, {"x": np.ones(bad, "float32")})

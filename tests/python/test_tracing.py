@@ -1,11 +1,13 @@
 """`Lambda`: functions recorded as ops, and functions that are called as they are (C27)."""
 
 import math
+import subprocess
+import sys
 
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError
+from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, UnsupportedError
 
 
 def run(model, backend, **data):
@@ -213,3 +215,31 @@ def test_bad_opaque_ones():
     ):
         with pytest.raises(MithrilError):
             make()
+
+
+NAMED = """
+import mithril as ml
+{before}
+tensor = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float])
+model = ml.Model()
+model |= ml.Lambda("double_of_files", input=tensor, output=tensor)(input="x", output="y")
+"""
+
+
+def test_files_name_functions_and_hold_none(tmp_path):
+    opaque = ml.Model()
+    opaque |= ml.Lambda(lambda x: 2 * x, opaque=True, **SAME)(input="x", output="y")
+    with pytest.raises(UnsupportedError, match="function of this process") as error:
+        opaque.to_json()
+    assert "register_function" in str(error.value)
+    # A process that declared other ops before gives a named one the same name.
+    texts = []
+    for before in ("", "ml.Lambda('another', input=ml.IOKey(), output=ml.IOKey())"):
+        code = NAMED.format(before=before) + "print(model.to_json())"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        texts.append(done.stdout)
+    assert texts[0] == texts[1]
+    scope = {}
+    exec(NAMED.format(before=""), scope)
+    assert ml.Model.from_json(texts[0]).to_json() == scope["model"].to_json()

@@ -37,5 +37,27 @@ TEST(BindSizes, NamesTheInputThatDoesNotFit) {
   EXPECT_FALSE(bound({{8, 3, 1}, {4}}).ok());
 }
 
+constexpr const char* kDivides = R"(graph m<f32, i64>(%x: f32[N]) {
+  %0 = reshape(%x, shape=(5, -1)) : f32[5, floor(N/5)]
+  return z=%0
+}
+)";
+
+TEST(BindSizes, RefusesSizesThatANodeDoesNotTake) {
+  const ir::Graph graph = parsed(kDivides);
+  const int64_t fits[] = {10}, not_divisible[] = {9};
+  EXPECT_TRUE(bind_sizes(graph, fits).ok());
+  EXPECT_TRUE(check_sizes(graph, fits).ok());
+  for (const core::Status& status :
+       {bind_sizes(graph, not_divisible).status(), check_sizes(graph, not_divisible)}) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().message,
+              "reshape: number of elements must not change, got input: [9] and shape: (5, -1)");
+  }
+  const int64_t open[] = {-1};
+  EXPECT_FALSE(bind_sizes(graph, open).ok());
+  EXPECT_TRUE(check_sizes(graph, open).ok());
+}
+
 }  // namespace
 }  // namespace mithril::passes
