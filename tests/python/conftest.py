@@ -58,6 +58,12 @@ def pytest_ignore_collect(collection_path, config):
     return True if wanted and fixed and fixed != wanted else None
 
 
+def pytest_runtest_setup(item):
+    sanitized = "libasan" in os.environ.get("LD_PRELOAD", "")
+    if sanitized and item.get_closest_marker("memory") is not None:
+        pytest.skip("AddressSanitizer keeps freed memory")
+
+
 def pytest_collection_modifyitems(config, items):
     wanted = config.getoption("--group")
     if not wanted:

@@ -158,6 +158,7 @@ print(rate(lambda: slow.evaluate({}, data)) / idle)
     assert float(share) > 0.1
 
 
+@pytest.mark.memory
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.parametrize(
     ("what", "warm_up", "times"),

@@ -313,9 +313,7 @@ def test_what_is_no_path(tmp_path):
     refused(tmp_path / "pickle", "MTH603")
 
 
-@pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps freed memory"
-)
+@pytest.mark.memory
 def test_loading_and_saving_often_keeps_no_memory(tmp_path):
     """10^4 times, at most 256 KiB more."""
     path = tmp_path / "net"
