@@ -32,3 +32,16 @@ def test_the_blocks_of_a_page_run_in_order(page):
 
 def test_there_is_a_page_that_runs():
     assert [page.stem for page in pages()]
+
+
+def test_the_index_names_each_page():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    names = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert [name for name in sorted(names) if f"]({name})" not in index] == []
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"])
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (page.parent / link).exists()] == []
