@@ -15,8 +15,8 @@ struct Type {
   KindSet kinds;
   std::vector<Container> containers;
 
-  Type() = default;
-  Type(KindSet set) : kinds(set) {}  // NOLINT: a set of kinds is a type
+  Type();
+  Type(KindSet set);  // NOLINT: a set of kinds is a type
   bool is_plain() const { return containers.empty(); }
   bool operator==(const Type&) const;
 };
@@ -32,6 +32,9 @@ struct Container {
   const Type& item(size_t i) const { return items[any_length ? 0 : i]; }
   bool operator==(const Container&) const;
 };
+
+inline Type::Type() = default;
+inline Type::Type(KindSet set) : kinds(set) {}
 
 /// Which numbers a wire takes: an int or a float by itself, each element of a tensor whose value is
 /// known. The ends belong to it; none leaves one open.

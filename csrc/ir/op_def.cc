@@ -135,13 +135,38 @@ OpDefBuilder& OpDefBuilder::key(std::string name) {
   return *this;
 }
 
+core::Status AttrDef::check(std::string_view op, const HostValue& value) const {
+  const bool chosen = choices.empty() || !value.is_string() ||
+                      std::find(choices.begin(), choices.end(), value.as_string()) != choices.end();
+  if (chosen && infer::kind_of(value).meets(kinds)) return {};
+  std::string wanted = choices.empty() ? infer::to_string(kinds) : "";
+  for (const std::string& choice : choices) {
+    wanted += fmt::format("{}\"{}\"", wanted.empty() ? "" : " or ", choice);
+  }
+  if (!choices.empty() && kinds.meets(infer::kNoneKind)) wanted += " or none";
+  return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                    "{}: '{}' must be {}, got {}", op, name, wanted, core::to_string(value));
+}
+
 OpDefBuilder& OpDefBuilder::attr(std::string name, HostValue default_value) {
-  def_.attrs.push_back({std::move(name), std::move(default_value)});
+  infer::KindSet kinds = infer::kind_of(default_value);
+  if (kinds == infer::kScalarFloat) kinds = kinds | infer::kScalarInt;
+  if (kinds.meets(infer::kSequence | infer::kNoneKind)) kinds = infer::kAny;
+  return attr(std::move(name), std::move(default_value), kinds);
+}
+
+OpDefBuilder& OpDefBuilder::attr(std::string name, HostValue default_value, infer::KindSet kinds) {
+  def_.attrs.push_back({std::move(name), std::move(default_value), kinds, {}});
   return *this;
 }
 
-OpDefBuilder& OpDefBuilder::attr(std::string name) {
-  def_.attrs.push_back({std::move(name), std::nullopt});
+OpDefBuilder& OpDefBuilder::attr(std::string name, infer::KindSet kinds) {
+  def_.attrs.push_back({std::move(name), std::nullopt, kinds, {}});
+  return *this;
+}
+
+OpDefBuilder& OpDefBuilder::choices(std::vector<std::string> strings) {
+  def_.attrs.back().choices = std::move(strings);
   return *this;
 }
 

@@ -88,6 +88,11 @@ struct InputDef {
 struct AttrDef {
   std::string name;
   std::optional<HostValue> default_value;  // none: required
+  infer::KindSet kinds = infer::kAny;      // what it may be
+  std::vector<std::string> choices;        // of strings; empty: any
+
+  /// Fails, naming the op, on a value that the attribute may not have.
+  core::Status check(std::string_view op, const HostValue& value) const;
 };
 
 struct OutputDef {
@@ -203,8 +208,13 @@ class OpDefBuilder {
   /// An input with a host default: a key of the model, an attribute where its value is known.
   OpDefBuilder& key(std::string name, HostValue default_value);
   OpDefBuilder& key(std::string name);  // no default: must be given
+  /// Takes what the default is: numbers for a float, nothing else for the other kinds, anything for
+  /// none; or what is said.
   OpDefBuilder& attr(std::string name, HostValue default_value);
-  OpDefBuilder& attr(std::string name);
+  OpDefBuilder& attr(std::string name, HostValue default_value, infer::KindSet kinds);
+  OpDefBuilder& attr(std::string name, infer::KindSet kinds = infer::kAny);
+  /// The strings that the last attribute may be.
+  OpDefBuilder& choices(std::vector<std::string> strings);
   OpDefBuilder& output(std::string name, DTypeRule rule);
   OpDefBuilder& trainable(std::string_view input, Init init);
   OpDefBuilder& state(std::string_view input, std::string next, HostValue first);

@@ -48,6 +48,7 @@ ir::Attrs attributes(const ir::OpDef& op, const LeafSpec& spec, const Location& 
                        op.name, attr.name),
             where);
     }
+    if (given != nullptr) check(attr.check(op.name, *given), where, {});
     out.set(attr.name, given != nullptr ? *given : *attr.default_value);
   }
   return out;

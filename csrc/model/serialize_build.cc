@@ -172,10 +172,8 @@ void ModelBuilder::make_op(NodeId id, const OpRecord& record) {
   node.op = &op;
   node.frozen = true;
   node.variadic = record.items;
-  size_t known = 0;
   for (const ir::AttrDef& attr : op.attrs) {
     const HostValue* given = record.attrs.find(attr.name);
-    known += given != nullptr ? 1 : 0;
     if (given == nullptr && !attr.default_value) {
       refuse(fmt::format("{} needs the argument '{}'", op.name, attr.name));
     }

@@ -25,6 +25,8 @@ using infer::kNumeric;
 using infer::kTensor;
 using infer::kTensorBool;
 using infer::kTensorInt;
+/// An attribute that gives a size, or none: it follows from the wires.
+inline constexpr infer::KindSet kWidth = infer::kScalarInt | infer::kNoneKind;
 using infer::RuleBuilder;
 using infer::Term;
 using ir::Attrs;

@@ -196,8 +196,8 @@ void define_rows(OpFamily& ops) {
           "shape of the input and dim.")
       .input("input", kTensorInt)
       .input("weight", kFloating)
-      .attr("num_embeddings", HostValue())
-      .attr("dim", HostValue())
+      .attr("num_embeddings", HostValue(), kWidth)
+      .attr("dim", HostValue(), kWidth)
       .output("output", same_as("weight"))
       .trainable("weight", {Init::Kind::kNormal, "", {}})
       .rule([](RuleBuilder& r) {

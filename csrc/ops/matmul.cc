@@ -82,7 +82,7 @@ void define_matmul(OpFamily& ops) {
       .input("weight", kFloating)
       .input("input", kNumeric)
       .optional("bias", kFloating, "use_bias")
-      .attr("dimension", HostValue())
+      .attr("dimension", HostValue(), kWidth)
       .attr("use_bias", true)
       .output("output", computed())
       .promote_float()

@@ -92,7 +92,7 @@ void define_shapes(OpFamily& ops) {
            .python("Squeeze")
            .doc("Axes of size 1 dropped: all of them, or those that axis names.")
            .input("input", kTensor)
-           .attr("axis", HostValue()))
+           .attr("axis", HostValue(), kWidth | infer::kSequence))
       .rule([](RuleBuilder& r) { r.squeeze(r.out(), r.in("input"), r.attr("axis")); })
       .gradient(reshape_back)
       .with(at({{"input", {2, 1, 3, 1}}}))
@@ -236,7 +236,7 @@ void define_joins(OpFamily& ops) {
       .python("Split")
       .doc("A list of split_size equal pieces along the axis.")
       .input("input", kTensor)
-      .attr("split_size")
+      .attr("split_size", infer::kScalarInt)
       .attr("axis", 0)
       .output("output", host_result())
       .rule([](RuleBuilder& r) {

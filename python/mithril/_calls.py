@@ -117,9 +117,9 @@ class _Request:
     def make_wires(self, used: Uses) -> None:
         """Takes the child for functional use."""
         self._taken = True
-        self.child = unused(self.child)
         connections = self._all_connections()
         arguments = {key: as_argument(value, used) for key, value in connections.items()}
+        self.child = unused(self.child)  # after the arguments: layer(layer(x))
         self.made_wires = _core.ModelNode.call(self.child._node, arguments)
 
     def withdraw(self) -> None:

@@ -30,3 +30,10 @@ def test_what_is_returned_must_be_a_connection():
 
     with pytest.raises(SignatureError, match="wrong must return connections, got int"):
         wrong(ml.IOKey("x"))
+
+
+def test_a_layer_in_its_own_arguments_is_copied():
+    layer = ml.Linear(3)
+    model = ml.Model()
+    model |= ml.models.Buffer()(input=layer(layer(ml.IOKey("x"))), output="y")
+    assert len(model.dag) == 3 and len(model.input_keys) == 5
