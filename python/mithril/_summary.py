@@ -7,11 +7,17 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from mithril._checks import text, truth, whole
 from mithril.drawing.diagram import clean
 from mithril.errors import ArgumentError, SignatureError, shown
 
 MOST_BOXES = 200  # of a picture in a notebook
 _CELL = ' style="text-align:left"'
+
+
+def summary_flags(**flags: Any) -> dict[str, bool]:
+    """Which columns and rows a table has."""
+    return {name: truth(f"summary: {name}", flag) for name, flag in flags.items()}
 
 
 # --- compiled models -----------------------------------------------------------------------------
@@ -70,12 +76,12 @@ def _shape_text(shape: list | None) -> str:
 
 
 def physical_summary(
-    physical: Any, model: Any, depth: int, verbose: bool, print_info: bool, title: str | None,
-    options: dict[str, bool],
+    physical: Any, model: Any, depth: int, name: Any, options: dict[str, bool],
+    *, verbose: bool, print_info: bool,
 ) -> str:  # fmt: skip
     """The text that `PhysicalModel.summary` prints."""
-    if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth < 2**31:
-        raise ArgumentError(f"summary: depth requires a small number, got {shown(depth)}")
+    whole("summary: depth", depth, 0)
+    title = "" if name is None else text("summary: name", name)
     if depth and model is None:
         raise ArgumentError("summary: depth requires model=", hint="give the model, or a part")
     node = _part_of(physical, model)
@@ -85,8 +91,8 @@ def physical_summary(
     if model is None:
         parts += ["", *columns(key_rows(physical, options["shapes"], options["types"]))]
     if verbose or model is not None:
-        text = node.summary(*options.values(), depth, title or "")
-        parts += ["", text.rstrip("\n")]
+        table = node.summary(*options.values(), depth, title)
+        parts += ["", table.rstrip("\n")]
     return "\n".join(parts).strip("\n")
 
 
@@ -154,8 +160,8 @@ def _table(rows: Sequence[Sequence[str]], head: bool = True) -> str:
     return "\n".join(["<table>", *lines, "</table>"])
 
 
-def _text(text: str) -> str:
-    return escape(clean(text, 120))
+def _text(said: str) -> str:
+    return escape(clean(said, 120))
 
 
 def _picture(model: Any) -> str:

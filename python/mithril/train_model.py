@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from mithril import _core, _cost
-from mithril._core import public
+from mithril._checks import instance, items, text
 from mithril._editing import unused
-from mithril._values import Uses
-from mithril.connection import Connection, Tensor, as_argument
+from mithril._public import public
+from mithril._values import Uses, as_value
+from mithril.connection import Connection, Tensor, as_arguments
 from mithril.errors import (
     ArgumentError,
     FrozenModelError,
@@ -51,6 +52,7 @@ class TrainModel(Model):
     _default_mode = "train"
     _outermost_only = True
 
+    @public
     def __init__(self, model: Model):
         if not isinstance(model, Model) or isinstance(model, TrainModel):
             raise SignatureError(f"TrainModel: requires a model, got {type(model).__name__}")
@@ -160,15 +162,10 @@ class TrainModel(Model):
 
     def _steps(self, where: str, first: Any, steps: Any, default: str) -> list[Model]:
         """The models that follow `first`, all of them checked."""
-        if not isinstance(first, Model):
-            raise SignatureError(f"{where}: requires a model, got {shown(first)}")
-        if isinstance(steps, (Model, str)) or not isinstance(steps, (Iterable, type(None))):
-            raise SignatureError(f"reduce_steps: requires a list of models, got {shown(steps)}")
-        found = list(steps or ())
+        instance(where, first, Model, "a model")
+        found = items(f"{where}: reduce_steps", steps, "a list of models", optional=True)
         for step in found:
-            if not isinstance(step, Model):
-                raise SignatureError(f"reduce_steps: requires models, got {shown(step)}")
-            _cin(step)
+            _cin(instance(f"{where}: reduce_steps", step, Model, "models"))
         _check_distinct(where, [self, first, *found])
         for model in (first, *found):
             _output(model)
@@ -177,8 +174,7 @@ class TrainModel(Model):
     def _free_name(self, where: str, name: Any) -> str | None:
         if name is None:
             return None
-        if not isinstance(name, str):
-            raise SignatureError(f"{where}: key_name requires a string, got {shown(name)}")
+        text(f"{where}: key_name", name)
         if name in (FINAL_COST, LOSS):
             raise WireNameError(f"{where}: the key '{name}' is reserved")
         if self._is_wire(name):
@@ -190,8 +186,7 @@ class TrainModel(Model):
         """What makes one number of several losses: a model of ``input``, a vector that holds all
         elements of all losses, and ``output``. Default: the sum."""
         self._check_open()
-        if not isinstance(loss_combiner, Model):
-            raise SignatureError(f"set_loss_combiner: requires a model, got {shown(loss_combiner)}")
+        instance("set_loss_combiner", loss_combiner, Model, "a model")
         node = loss_combiner._node
         outputs = node.output_keys or [wire.key_name for wire in node.couts]
         if "input" not in node.input_keys or "output" not in outputs:
@@ -355,8 +350,8 @@ class TrainModel(Model):
             "metrics": [(x.text, x.key) for x in self._metrics],
         }
         for title, entries in rows.items():
-            for text, key in entries:
-                print(f"{title}: {text} -> {key}")
+            for term, key in entries:
+                print(f"{title}: {term} -> {key}")
 
 
 class _Chain:
@@ -369,7 +364,7 @@ class _Chain:
 
     def put(self, model: Model, connections: dict[str, Any]) -> Connection:
         """The one result of a model on these arguments."""
-        arguments = {k: as_argument(v, self._used) for k, v in connections.items()}
+        arguments = as_arguments(model, connections, self._used)
         (wire, *_) = _core.ModelNode.call(model._node, arguments, False)
         self._made.append(model)
         return Connection._of(wire)
@@ -448,6 +443,7 @@ def _check_coefficient(where: str, coef: Any) -> None:
         return
     if isinstance(coef, bool) or not isinstance(coef, (int, float)):
         raise SignatureError(f"{where}: coef requires a number or a Tensor, got {shown(coef)}")
+    as_value(coef, f"{where}: coef")
     if not math.isfinite(coef):
         raise ArgumentError(f"{where}: coef requires a finite number, got {coef}")
 
