@@ -51,7 +51,8 @@ def _fits_always(function: Callable[..., Any]) -> bool:
         return True
     code = function.__code__
     takes_any = code.co_flags & inspect.CO_VARARGS and code.co_flags & inspect.CO_VARKEYWORDS
-    return bool(takes_any) and code.co_argcount == code.co_posonlyargcount
+    required = code.co_argcount - len(function.__defaults__ or ())
+    return bool(takes_any) and required <= max(1, code.co_posonlyargcount)
 
 
 def signature_of(what: str, function: Any) -> inspect.Signature:
@@ -62,6 +63,15 @@ def signature_of(what: str, function: Any) -> inspect.Signature:
         return inspect.signature(function)
     except (TypeError, ValueError):  # of an extension module
         raise SignatureError(f"{what}: {shown(function)} does not tell its parameters") from None
+
+
+def refuses_misfits(function: F) -> F:
+    """For a function whose `*` and `**` are there to be refused, by itself: where a frame more
+    would be felt."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind in (*_PLACED, *_NAMED)]
+    function.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+    return function
 
 
 def refusal(
@@ -106,4 +116,4 @@ def _usage(parameters: list[inspect.Parameter]) -> str:
     return f"its arguments are ({', '.join(names)})" if names else "it takes no arguments"
 
 
-__all__ = ["public", "refusal", "signature_of"]
+__all__ = ["public", "refusal", "refuses_misfits", "signature_of"]

@@ -15,7 +15,7 @@ from mithril._conversion import Converter, as_numpy
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._program import Key, Program, Settings, target_of
-from mithril._public import public
+from mithril._public import public, refusal, refuses_misfits
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
 from mithril.errors import (
@@ -117,14 +117,16 @@ class PhysicalModel:
 
     # --- running ------------------------------------------------------------------------------
     @public
+    @refuses_misfits
     def evaluate(
         self,
         params: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
-        *,
+        *others: Any,
         output_gradients: Any = None,
         state: Mapping[str, Any] | None = None,
         wrt: Iterable[str] | None = None,
+        **unknown: Any,
     ) -> Any:
         """The outputs, and on request gradients and the next state.
 
@@ -142,6 +144,8 @@ class PhysicalModel:
         The dictionary of outputs. With gradients the named tuple ``(outputs, gradients)``, whose
         gradients have the keys `trainable_keys`; with state, the new state is its last item.
         """
+        if others or unknown:
+            raise refusal(PhysicalModel.evaluate, (self, params, data, *others), unknown)
         if self._static is not None:
             self._static.check(data)
         if output_gradients is None and wrt is None and self._fast is not None:

@@ -107,6 +107,16 @@ MISFITS = {
         lambda: ml.Model().rename_key(key="k"),
         "Model.rename_key: requires 'connection'\n  help: its arguments are (connection, key)",
     ),
+    "of evaluate": (
+        lambda: wrong_arguments.physical().evaluate({}, {}, {}, wrth=["x"]),
+        "PhysicalModel.evaluate: has no argument 'wrth', did you mean 'wrt'?\n"
+        "  help: its arguments are (params, data, output_gradients=, state=, wrt=)",
+    ),
+    "of evaluate by position": (
+        lambda: wrong_arguments.physical().evaluate({}, {}, {}),
+        "PhysicalModel.evaluate: takes at most 2 arguments by position, got 3\n"
+        "  help: its arguments are (params, data, output_gradients=, state=, wrt=)",
+    ),
     "of a function": (
         lambda: ml.load(),
         "load: requires 'path'\n  help: its arguments are (path)",
@@ -118,6 +128,7 @@ MISFITS = {
 }
 
 
+@pytest.mark.device  # two of them compile
 @pytest.mark.parametrize("what", MISFITS)
 def test_calls_that_do_not_fit(what):
     call, text = MISFITS[what]
