@@ -4,6 +4,7 @@ A call succeeds or raises a typed error that names the call or the argument, and
 they were. Calls run in processes of their own, so that one that kills its process is named, too.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -162,3 +163,74 @@ def test_tracebacks_end_in_the_code_of_the_user():
     with pytest.raises(SignatureError) as caught:
         ml.Relu().connect(inptu="x")
     assert [entry.path.name for entry in caught.traceback] == [Path(__file__).name]
+
+
+# --- what the shared checks say -------------------------------------------------------------------
+
+REFUSALS = {
+    "a flag": (
+        lambda m: m.set_cin("x", safe="no"),
+        "set_cin: safe: requires True or False, got 'no'",
+    ),
+    "a flag of a table": (
+        lambda m: m.summary(shapes=[]),
+        "summary: shapes: requires True or False, got []",
+    ),
+    "text": (
+        lambda m: m.rename_key("x", b"new"),
+        "rename_key: key: requires a string, got b'new'",
+    ),
+    "text that cannot be encoded": (
+        lambda m: m.rename_key("x", "\ud800"),
+        "rename_key: key: text must be valid unicode, got '\\ud800'",
+    ),
+    "a dictionary": (
+        lambda m: m.set_shapes([1, 2]),
+        "set_shapes: config: requires a dictionary, got [1, 2]",
+    ),
+    "a key": (lambda m: m.set_cin(3), "set_cin: requires a name or a connection, got 3"),
+    "a list": (
+        lambda m: m.extract(outputs=3),
+        "extract: outputs: requires wires, got 3",
+    ),
+    "a list that does not end": (
+        lambda m: m.extract(outputs=itertools.repeat("x")),
+        "extract: outputs: requires at most 1000000 items, got repeat('x')",
+    ),
+    "a number": (
+        lambda m: m.summary(depth=True),
+        "summary: depth: requires an integer of at least 0, got True",
+    ),
+    "a model": (
+        lambda m: ml.models.define_unique_names([m, "m"]),
+        "define_unique_names: requires models, got 'm'",
+    ),
+    "a value": (
+        lambda m: m.extend(ml.Add(), left="x", right={1}),
+        "'right' of Add(): requires a name, a connection or a value, got {1}",
+    ),
+    "a value in a list": (
+        lambda m: m.extend(ml.Add(), left="x", right=[1, b"2"]),
+        "'right' of Add(): requires a name, a connection or a value, got b'2'",
+    ),
+    "an attribute": (
+        lambda m: ml.Linear(2**70),
+        "Linear: dimension: requires an integer of 64 bits, got a larger one",
+    ),
+    "a dtype": (
+        lambda m: ml.Cast(complex),
+        "Cast: dtype: requires one of uint8, int8, int16, int32, int64, float16, bfloat16,"
+        " float32, float64, bool, got <class 'complex'>",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_what_refusals_say(what):
+    call, text = REFUSALS[what]
+    model = wrong_arguments.small()
+    before = model.to_json()
+    with pytest.raises(MithrilError) as caught:
+        call(model)
+    assert caught.value.message == text
+    assert model.to_json() == before
