@@ -474,14 +474,46 @@ class Model(Editing):
         var_cache: Any = None,
         depth: int = 0,
     ) -> None:
-        """Prints the submodels with their keys, shapes and connections."""
-        from mithril._summary import summary_flags
+        """Prints the submodels with their keys, shapes, connections and parameters.
+
+        Parameters
+        ----------
+        shapes, types : whether to print these columns
+        symbolic : names instead of None for open sizes
+        name : title of the table; default: the name of the model, or its class
+        alternative_shapes : all that is known of each shape
+        uni_cache, var_cache : accepted for the original's sake
+        depth : levels of submodels with tables of their own
+
+        A trainable input shows how many numbers it has, ">0" while its shape is open; the last
+        line counts those of the model, shared ones once.
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(4)(input="x", output="y")
+        >>> model.set_shapes(x=["N", 3])
+        >>> model.summary()
+                                 Model
+        --------------------------------------------------------
+        Model Name  Keys      Shapes     Connections  Parameters
+        --------------------------------------------------------
+        Linear      Inputs:
+                      weight  [   4, 3]  '$weight'    12
+                      input   [None, 3]  'x'
+                      bias    [   4]     '$bias'      4
+                    Outputs:
+                      output  [None, 4]  'y'
+        --------------------------------------------------------
+        <BLANKLINE>
+        parameters: 16
+        """
+        from mithril._summary import model_summary, summary_flags
 
         flags = summary_flags(
             shapes=shapes, types=types, symbolic=symbolic, alternative_shapes=alternative_shapes
         )
         title = "" if name is None else text("summary: name", name)
-        print(self._node.summary(*flags.values(), whole("summary: depth", depth, 0), title))
+        print(model_summary(self._node, whole("summary: depth", depth, 0), title, **flags))
 
     @public
     def plot(
