@@ -17,7 +17,7 @@ from mithril._checks import items, mapping, text, truth
 from mithril._public import public
 from mithril._values import key_spec
 from mithril.connection import NOT_GIVEN, TBD, Connection
-from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown
+from mithril.errors import ArgumentError, SignatureError, shown
 
 if TYPE_CHECKING:
     from mithril.model import Model
@@ -33,6 +33,7 @@ class Editing:
     _children: dict[int, Model]
     _wires: dict[str, Connection]
     _share: weakref.ref[Model] | None = None
+    _outermost_only: bool
 
     # --- copies -------------------------------------------------------------------------------
     @public
@@ -46,7 +47,8 @@ class Editing:
             its trainable inputs that are not wired otherwise take the wires of this one's
 
         It is as frozen as this model is (`unfreeze`). Of a submodel it has what was said of its
-        own keys and submodels, not what its surroundings imply. Cost: the size of this model,
+        own keys and submodels, not what its surroundings imply. Of a `TrainModel` it has the
+        losses, regularization terms, metrics and the combiner, too. Cost: the size of this model,
         and a pass over the facts of the outermost one.
 
         >>> import mithril as ml
@@ -57,22 +59,23 @@ class Editing:
         >>> model.input_keys
         ['$1', 'x', '$2']
         """
-        from mithril.train_model import TrainModel
-
-        if isinstance(self, TrainModel):
-            raise UnsupportedError(
-                "clone: losses and metrics of a TrainModel are not copied",
-                hint="clone the model and wrap the copy",
-            )
         share = truth("clone: share", share)
+        if share and self._outermost_only:
+            raise ArgumentError(
+                f"clone: {self!r} is no submodel of other models", hint="leave share out"
+            )
         copy: Model = type(self).__new__(type(self))  # type: ignore[assignment]
         for key, value in vars(self).items():
             if key not in _OWN and not isinstance(value, (Connection, Editing)):
                 setattr(copy, key, value)
         copy._attach(self._node.clone(None if name is None else model_name(name)))
+        copy._take_over(self)
         if share:
             copy._share = weakref.ref(self)  # type: ignore[arg-type]
         return copy
+
+    def _take_over(self, original: Any) -> None:
+        """Copies what the original's class keeps of its wires and submodels."""
 
     def __copy__(self) -> Model:
         return self.clone()

@@ -74,6 +74,13 @@ class Connection:
             _known[wire.identity] = found
         return found
 
+    def _twin(self) -> Connection:
+        """Another key of which the same is said, before it is part of a model."""
+        twin = Connection(interval=self.interval)
+        twin._fields = self._fields or key_spec()
+        twin._wire.set_spec(twin._fields)
+        return twin
+
     # --- what it is ---------------------------------------------------------------------------
     @property
     @public

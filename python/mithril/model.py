@@ -563,8 +563,8 @@ class Model(Editing):
         >>> import mithril as ml
         >>> model = ml.Model()
         >>> model |= ml.Relu()(input="x", output="y")
-        >>> ml.Model.from_json(model.to_json()).output_keys
-        ['y']
+        >>> ml.Model.from_json(model.to_json()).input_keys
+        ['x']
         """
         from mithril.formats import training
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any, NamedTuple
 
 from mithril import _core, _cost
@@ -25,7 +26,7 @@ from mithril.errors import (
     suggestion,
     warn,
 )
-from mithril.model import Model
+from mithril.model import Model, handle
 
 FINAL_COST = "final_cost"
 LOSS = "loss"
@@ -333,6 +334,35 @@ class TrainModel(Model):
         self._node.freeze()
         self._is_final = True
 
+    def _take_over(self, original: TrainModel) -> None:
+        parts = {at.tag: number for number, at in enumerate(original._node.submodels)}
+        own = self._node.submodels
+
+        def wire(of: Connection) -> Connection:
+            """The wire here that has the place of one there."""
+            found = original._node.find_connection(of._wire)
+            return Connection._of(self._node.connection(found.key_name))
+
+        def part(of: Model) -> Model:
+            return self._adopt(handle(own[parts[of._node.tag]]))
+
+        self._inner = part(original._inner)
+        self._losses = [
+            loss._replace(
+                result=wire(loss.result),
+                steps=[(wire(read), part(step)) for read, step in loss.steps],
+            )
+            for loss in original._losses
+        ]
+        coefs = {id(term.coef): _copy_of(term.coef, wire) for term in original._penalties}
+        self._penalties = [
+            term._replace(coef=coefs[id(term.coef)], result=wire(term.result))
+            for term in original._penalties
+        ]
+        self._metrics, self._outputs = list(original._metrics), list(original._outputs)
+        combiner = original._combiner
+        self._combiner = None if combiner is None else combiner.clone()
+
     def _check_open(self) -> None:
         if self._is_final:
             raise FrozenModelError("TrainModel: is final once it was compiled")
@@ -352,6 +382,17 @@ class TrainModel(Model):
         for title, entries in rows.items():
             for term, key in entries:
                 print(f"{title}: {term} -> {key}")
+
+
+def _copy_of(coef: Any, wire: Callable[[Connection], Connection]) -> Any:
+    """A coefficient for another model: finalizing takes tensors and keys for good."""
+    if isinstance(coef, Tensor):
+        twin = copy(coef)
+        twin._used = False
+        return twin
+    if not isinstance(coef, Connection):
+        return coef
+    return wire(coef) if coef._wire.attached else coef._twin()
 
 
 class _Chain:
