@@ -329,6 +329,9 @@ class Model(Editing):
             raise ArgumentError(
                 f"add_constraint: a dependency is no constraint of this model, got {shown(bad[0])}"
             )
+        gone = [d for d in after if not d.keys]
+        if gone:
+            raise ArgumentError("add_constraint: a dependency is no more: an edit removed its keys")
         wires = [key_of("add_constraint: keys", key) for key in given]
         return constraints.add(self, fn, wires, after)
 
