@@ -70,7 +70,7 @@ def _find_model(name: str):
     try:
         return getattr(models, name)
     except AttributeError:
-        hint = models.suggestion(name, __dir__())
+        hint = importlib.import_module("mithril.errors").suggestion(name, __dir__())
         raise AttributeError(f"module 'mithril' has no attribute {name!r}{hint}") from None
 
 

@@ -6,10 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
+from mithril._checks import mapping, text
 from mithril._editing import unused, with_shared
 from mithril._explanations import note_dropped
+from mithril._public import public
 from mithril._values import Uses, key_spec
-from mithril.connection import NOT_GIVEN, Connection, as_argument
+from mithril.connection import NOT_GIVEN, Connection, as_arguments
 from mithril.errors import ArgumentError, FrozenModelError, NotAModelError, Place
 
 if TYPE_CHECKING:
@@ -35,13 +37,15 @@ def _name_of(value: Any) -> str:
 class ExtendInfo:
     """A model with what its keys shall be wired to; `model |= child.connect(...)` takes it."""
 
+    @public
     def __init__(self, model: Model, connections: dict[str, Any]):
         from mithril.model import Model
 
         if not isinstance(model, Model):
             raise NotAModelError(f"extend: requires a model, got {type(model).__name__}")
         refuse_as_child(model)
-        given = {k: v for k, v in connections.items() if v is not NOT_GIVEN}
+        given = mapping("ExtendInfo: connections", connections)
+        given = {text("connect: key", k): v for k, v in given.items() if v is not NOT_GIVEN}
         _core.ModelNode.check_connections(model._node, dict.fromkeys(given, NOT_GIVEN))
         self.model = model
         self.connections = given
@@ -118,7 +122,7 @@ class _Request:
         """Takes the child for functional use."""
         self._taken = True
         connections = self._all_connections()
-        arguments = {key: as_argument(value, used) for key, value in connections.items()}
+        arguments = as_arguments(self.child, connections, used)
         self.child = unused(self.child)  # after the arguments: layer(layer(x))
         self.made_wires = _core.ModelNode.call(self.child._node, arguments)
 

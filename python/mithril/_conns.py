@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mithril._arguments import key_of
+from mithril._checks import text
+from mithril._public import public
 from mithril.connection import Connection, Edge
 from mithril.errors import SignatureError, shown
 
@@ -91,16 +93,21 @@ class Connections:
     def couts(self) -> list[Connection]:
         return [Connection._of(wire) for wire in self._node.couts]
 
+    @public
     def get_connection(self, key: str) -> Connection | None:
-        wire = self._node.find_connection(key)
+        wire = self._node.find_connection(text("get_connection: key", key))
         return None if wire is None else Connection._of(wire)
 
+    @public
     def get_metadata(self, key: str | Connection) -> Edge:
         """The wire of a key, through all levels of nesting."""
-        return self._connection(key).metadata
+        found = key_of("get_metadata: key", key)
+        wire = self._node.connection(found) if isinstance(found, str) else found
+        return Connection._of(wire).metadata
 
     get_data = get_metadata  # an edge carries value, type and differentiability
 
+    @public
     def get_con_by_metadata(self, edge: Edge) -> Connection | None:
         """The connection of this model that an edge is visible as."""
         if not isinstance(edge, Edge):
@@ -108,19 +115,20 @@ class Connections:
         wire = self._node.find_connection(edge._connection._wire)
         return None if wire is None else Connection._of(wire)
 
+    @public
     def get_non_diff_keys(self) -> set[str]:
         """Keys that are known not to be differentiable."""
         return {key for key in self._node.all_keys if self._node.differentiable(key) is False}
 
-    def _connection(self, key: str | Connection) -> Connection:
-        return key if isinstance(key, Connection) else Connection._of(self._node.connection(key))
-
+    @public
     def get_key_origin(self, key: str) -> str:
-        return self._node.key_origin(key)
+        return self._node.key_origin(text("get_key_origin: key", key))
 
+    @public
     def get_key_type(self, key: str | Connection) -> KeyType:
         """Whether it is an input, an output, or neither."""
-        return KeyType(self._node.kind(key_of(key)))
+        return KeyType(self._node.kind(key_of("get_key_type: key", key)))
 
+    @public
     def get_type(self, key: str | Connection) -> str:
-        return self._node.type(key_of(key))
+        return self._node.type(key_of("get_type: key", key))

@@ -12,11 +12,12 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril._arguments import model_name, text
-from mithril._core import public
-from mithril._values import key_spec, truth
+from mithril._arguments import key_of, model_name
+from mithril._checks import items, mapping, text, truth
+from mithril._public import public
+from mithril._values import key_spec
 from mithril.connection import NOT_GIVEN, TBD, Connection
-from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown
+from mithril.errors import ArgumentError, SignatureError, shown
 
 if TYPE_CHECKING:
     from mithril.model import Model
@@ -32,6 +33,7 @@ class Editing:
     _children: dict[int, Model]
     _wires: dict[str, Connection]
     _share: weakref.ref[Model] | None = None
+    _outermost_only: bool
 
     # --- copies -------------------------------------------------------------------------------
     @public
@@ -45,7 +47,8 @@ class Editing:
             its trainable inputs that are not wired otherwise take the wires of this one's
 
         It is as frozen as this model is (`unfreeze`). Of a submodel it has what was said of its
-        own keys and submodels, not what its surroundings imply. Cost: the size of this model,
+        own keys and submodels, not what its surroundings imply. Of a `TrainModel` it has the
+        losses, regularization terms, metrics and the combiner, too. Cost: the size of this model,
         and a pass over the facts of the outermost one.
 
         >>> import mithril as ml
@@ -56,22 +59,23 @@ class Editing:
         >>> model.input_keys
         ['$1', 'x', '$2']
         """
-        from mithril.train_model import TrainModel
-
-        if isinstance(self, TrainModel):
-            raise UnsupportedError(
-                "clone: losses and metrics of a TrainModel are not copied",
-                hint="clone the model and wrap the copy",
-            )
         share = truth("clone: share", share)
+        if share and self._outermost_only:
+            raise ArgumentError(
+                f"clone: {self!r} is no submodel of other models", hint="leave share out"
+            )
         copy: Model = type(self).__new__(type(self))  # type: ignore[assignment]
         for key, value in vars(self).items():
             if key not in _OWN and not isinstance(value, (Connection, Editing)):
                 setattr(copy, key, value)
         copy._attach(self._node.clone(None if name is None else model_name(name)))
+        copy._take_over(self)
         if share:
             copy._share = weakref.ref(self)  # type: ignore[arg-type]
         return copy
+
+    def _take_over(self, original: Any) -> None:
+        """Copies what the original's class keeps of its wires and submodels."""
 
     def __copy__(self) -> Model:
         return self.clone()
@@ -143,7 +147,7 @@ class Editing:
         new = unused(new)
         pairs = [
             (text("replace: keys", old), "" if to is None else text("replace: keys", to))
-            for old, to in _items("replace: keys", keys or {})
+            for old, to in mapping("replace: keys", keys).items()
         ]
         above = [(part.parent, part.tag)]
         self._node.replace(part, new._node, pairs)
@@ -180,12 +184,15 @@ class Editing:
         """
         from mithril.model import handle
 
+        pairs = [
+            self._boundary("extract: inputs", inputs),
+            self._boundary("extract: outputs", outputs),
+        ]
         if submodel is None:
-            pairs = [self._boundary(side) for side in (inputs, outputs)]
             if not pairs[1]:
                 raise ArgumentError("extract: requires a submodel, or at least one output")
             return handle(self._node.extract(*pairs, model_name(name)))
-        if inputs or outputs:
+        if any(pairs):
             raise SignatureError("extract: takes a submodel, or inputs and outputs, not both")
         part = handle(self._part("extract", submodel)).clone(name)
         _name_boundary(part)
@@ -221,7 +228,9 @@ class Editing:
             "differentiability": differentiability,
         }
         facets = sum(bit for what, bit in _FACETS.items() if truth(f"clear: {what}", chosen[what]))
-        self._node.clear([self._wire_at(key) for key in keys], facets or sum(_FACETS.values()))
+        self._node.clear(
+            [self._wire_at("clear", key) for key in keys], facets or sum(_FACETS.values())
+        )
 
     @public
     def change(
@@ -246,10 +255,17 @@ class Editing:
         """
         given = TBD if value is NOT_GIVEN else value
         spec = list(
-            key_spec(None, given, None if shape is NOT_GIVEN else shape, type, differentiable)
+            key_spec(
+                None,
+                given,
+                None if shape is NOT_GIVEN else shape,
+                type,
+                differentiable,
+                what="change: value",
+            )
         )
         spec[2] = truth("change: initial", initial)
-        self._node.change(self._wire_at(key), tuple(spec))
+        self._node.change(self._wire_at("change: key", key), tuple(spec))
 
     # --- look-up --------------------------------------------------------------------------------
     @property
@@ -287,21 +303,15 @@ class Editing:
             raise SignatureError(f"{what}: requires a submodel or its path, got {shown(submodel)}")
         return self._node.submodel(text(what, submodel))
 
-    def _wire_at(self, key: Any) -> Any:
-        if isinstance(key, Connection):
-            return key._wire
-        if not isinstance(key, str):
-            raise SignatureError(f"key: requires a name or a connection, got {shown(key)}")
-        return self._node.connection_at(text("key", key))
+    def _wire_at(self, what: str, key: Any) -> Any:
+        found = key_of(what, key)
+        return self._node.connection_at(found) if isinstance(found, str) else found
 
-    def _boundary(self, side: Any) -> list[tuple[str, Any]]:
-        if isinstance(side, (str, Connection)):
-            side = [side]
+    def _boundary(self, what: str, side: Any) -> list[tuple[str, Any]]:
         if isinstance(side, Mapping):
-            return [(text("extract", name), self._wire_at(key)) for name, key in side.items()]
-        if not isinstance(side, Iterable):
-            raise SignatureError(f"extract: requires wires, got {shown(side)}")
-        return [("", self._wire_at(key)) for key in side]
+            return [(text(what, name), self._wire_at(what, key)) for name, key in side.items()]
+        keys = [side] if isinstance(side, (str, Connection)) else items(what, side, "wires")
+        return [("", self._wire_at(what, key)) for key in keys]
 
     def _forget(self, removed: list[tuple[Any, int]]) -> None:
         """Lets go of objects that parents kept alive, and of wires that are no more."""
@@ -356,12 +366,6 @@ def with_shared(model: Model, connections: dict[str, Any]) -> dict[str, Any]:
         if not node.is_valued(key) and node.differentiable(key)
     }
     return {**shared, **connections}
-
-
-def _items(what: str, mapping: Any) -> Iterable[tuple[Any, Any]]:
-    if not isinstance(mapping, Mapping):
-        raise SignatureError(f"{what}: requires a dictionary, got {shown(mapping)}")
-    return mapping.items()
 
 
 def _name_boundary(model: Model) -> None:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mithril.errors import KeyNotFound, SignatureError, UnsupportedError, suggestion
+from mithril.errors import KeyNotFound, UnsupportedError, suggestion
 
 
-def explain(
-    physical: Any, name: str, shapes: Mapping[str, Sequence[int]] | None = None
-) -> list[str]:
+def explain(physical: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> list[str]:
     """See `mithril.inspect.explain`."""
-    if not hasattr(physical, "_compiled") or not isinstance(name, str):
-        raise SignatureError("explain: requires a compiled model and the name of a submodel")
     compiled = physical._compiled
     if compiled.unknown_ranks:
         keys = ", ".join(compiled.unknown_ranks)
@@ -24,7 +20,7 @@ def explain(
         known = [part for _, path, *_ in flat for part in (path, path.rpartition(".")[2])]
         near = suggestion(name, list(dict.fromkeys(known)))
         raise KeyNotFound(f"explain: no submodel named {name!r} is in the graph{near}")
-    groups = _groups(physical, shapes or {})
+    groups = _groups(physical, shapes)
     lines = []
     for path in paths:
         whole = [op for op, at, *_ in flat if at == path]

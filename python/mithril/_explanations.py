@@ -11,13 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mithril import _core
-from mithril.errors import ArgumentError, Fact, Place, ShapeError, shown
-
-
-def whole(what: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-        raise ArgumentError(f"{what} requires a positive number, got {shown(value)}")
-    return value
+from mithril.errors import Fact, Place, ShapeError
 
 
 def at_line(by: str, file: str, line: int) -> str:

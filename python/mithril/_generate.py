@@ -26,7 +26,7 @@ OPTIONS = ("mode", "dtype")
 TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
 HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
 IMPORTS = """\
-from mithril._core import public
+from mithril._public import public
 from mithril.model import ExtendInfo
 from mithril.operator_model import OperatorModel
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype

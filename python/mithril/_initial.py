@@ -5,13 +5,14 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril import _core
+from mithril._checks import items
 from mithril._conversion import as_numpy
-from mithril._core import public
 from mithril._program import Key, literal_array
+from mithril._public import public
 from mithril.errors import (
     ArgumentError,
     DTypeError,
@@ -177,13 +178,9 @@ def _check_initializer(initializer: Any) -> None:
 
 
 def left_out_names(excluded: Any, names: Sequence[str]) -> set[str]:
-    if excluded is None:
-        return set()
-    if isinstance(excluded, str) or not isinstance(excluded, Iterable):
-        raise SignatureError(f"excluded_keys: requires names, got {shown(excluded)}")
-    wanted = list(excluded)
+    wanted = items("excluded_keys", excluded, "names", optional=True)
     for name in wanted:
-        if name not in names:
+        if not isinstance(name, str) or name not in names:
             near = suggestion(name, names) if isinstance(name, str) else ""
             raise KeyNotFound(f"excluded_keys: no parameter is named {shown(name)}{near}")
     return set(wanted)

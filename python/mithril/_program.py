@@ -182,7 +182,7 @@ class Program:
 
     def step_program(self, output: str, optimizer: Any) -> tuple[Any, list[str], list[str]]:
         """An executable with the names of its inputs and results."""
-        numbers = optimizer.numbers()
+        numbers = optimizer._numbers()
         key = (output, optimizer.op, tuple(numbers.items()))
         with self._lock:
             found = self._gradients.get(key)

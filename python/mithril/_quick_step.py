@@ -17,7 +17,7 @@ class QuickStep:
         executable, order, names = program.step_program(output, optimizer)
         self._try_run = executable.try_run
         self._optimizer = optimizer
-        self._numbers = optimizer.numbers()
+        self._numbers = optimizer._numbers()
         self._dtype = dtype
         self._given = len(program.inputs)
         trained = [key.name for key in program.inputs if key.trainable]
@@ -44,7 +44,7 @@ class QuickStep:
         try:
             if len(params) + len(data) + len(state) != self._given:
                 return None
-            if optimizer.numbers() != self._numbers:
+            if optimizer._numbers() != self._numbers:
                 return None
             step = opt_state["step"]
             if type(step) is not int:
@@ -52,7 +52,7 @@ class QuickStep:
             scalars = {"t": np.array(step, np.int64), "lr": np.array(optimizer.lr, self._dtype)}
             dictionaries = (params, data, state, scalars, *map(opt_state.__getitem__, self._slots))
             values = [dictionaries[source][name] for source, name in self._sources]
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
             return None
         results = self._try_run(values)
         if results is None:

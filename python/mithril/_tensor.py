@@ -8,8 +8,10 @@ from typing import Any
 
 from mithril import _core
 from mithril._annotation import ANY_TENSOR, element_kinds
+from mithril._checks import truth
+from mithril._public import public
 from mithril.errors import ArgumentError, DTypeError, shown
-from mithril.types import MISSING, TBD, Constant, as_dtype, epsilon_table
+from mithril.types import MISSING, TBD, Constant, dtype_of, epsilon_table
 
 MOST_NESTED = 64  # core::HostValue::kMaxDepth
 _MOST_ITEMS = 10_000_000
@@ -22,6 +24,7 @@ class Tensor:
     place only.
     """
 
+    @public
     def __init__(
         self,
         value: Any = TBD,
@@ -32,7 +35,9 @@ class Tensor:
         self._literal = None if value is TBD else as_literal(value)
         self._kinds = None if type is None else _tensor_kinds(type)
         self._shape = shape
-        self._differentiable = differentiable
+        self._differentiable = (
+            None if differentiable is None else truth("Tensor: differentiable", differentiable)
+        )
         self._used = False
         if self._literal is None:
             _core.Wire.key(self._spec())  # clashing facts are told here
@@ -101,24 +106,24 @@ def as_literal(value: Any):
     return array_literal(value)
 
 
-def range_items(numbers: range) -> list[int]:
+def range_items(numbers: range, what: str = "value") -> list[int]:
     """The numbers of a range, which may promise more of them than any memory has."""
     if numbers[_MOST_ITEMS:]:
-        raise ArgumentError(f"value: requires at most {_MOST_ITEMS} items, got {shown(numbers)}")
+        raise ArgumentError(f"{what}: requires at most {_MOST_ITEMS} items, got {shown(numbers)}")
     return list(numbers)
 
 
-def array_literal(value: Any):
+def array_literal(value: Any, what: str = "tensor"):
     """A literal of an array of numpy, or of what `numpy.asarray` takes without guessing."""
     if not (hasattr(value, "__array__") or hasattr(value, "__dlpack__")):
-        raise DTypeError(f"tensor: requires numbers or an array, got {type(value).__name__}")
+        raise DTypeError(f"{what}: requires numbers or an array, got {type(value).__name__}")
     import numpy as np
 
     try:
         array = np.asarray(value)
     except Exception as error:  # of somebody's __array__
-        raise ArgumentError(f"tensor: cannot be read as an array: {error}") from error
-    dtype = as_dtype(array.dtype)
+        raise ArgumentError(f"{what}: cannot be read as an array: {error}") from error
+    dtype = dtype_of(what, array.dtype)
     data = np.ascontiguousarray(array).astype(dtype.numpy(), copy=False)
     return _core.TensorLiteral.from_bytes(str(dtype), list(array.shape), data.tobytes())
 

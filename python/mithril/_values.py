@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from typing import Any
 
+from mithril import _core
 from mithril._annotation import type_of
+from mithril._checks import text, truth
 from mithril._tensor import (
     MOST_NESTED,
     Tensor,
@@ -14,8 +15,13 @@ from mithril._tensor import (
     as_literal,
     range_items,
 )
-from mithril.errors import ArgumentError, SignatureError, shown
-from mithril.types import MISSING, TBD, Constant, as_dtype
+from mithril.errors import ArgumentError, DataOverflowError, shown
+from mithril.types import MISSING, TBD, Constant, Dtype, PaddingType, dtype_of
+
+# Values that the engine takes as they are.
+_PLAIN = frozenset(
+    (bool, float, type(None), type(...), Dtype, PaddingType, _core.TensorLiteral, type(MISSING))
+)
 
 
 def key_spec(
@@ -25,6 +31,7 @@ def key_spec(
     type: Any = None,
     differentiable: bool | None = None,
     interval: Any = None,
+    what: str = "value",
 ) -> tuple:
     """The tuple that the engine reads (csrc/bindings/model_arguments.h)."""
     kinds = None if type is None else type_of(type)
@@ -40,8 +47,8 @@ def key_spec(
             merged[5] if differentiable is None else differentiable,
             ends,
         )
-    given = MISSING if value is TBD else _constant_or_value(value)
-    if shape is not None and _is_number(given) and len(shape) == 0:
+    given = MISSING if value is TBD else _constant_or_value(value, what)
+    if _is_number(given) and isinstance(shape, (list, tuple)) and not shape:
         shape = None  # a number has the shape [] already
     if differentiable is not None:
         differentiable = truth("differentiable", differentiable)
@@ -67,9 +74,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float)
 
 
-def _constant_or_value(value: Any) -> Any:
+def _constant_or_value(value: Any, what: str) -> Any:
     """A `Constant` stands for a number of the backend's precision: a scalar tensor."""
-    return as_literal(value) if isinstance(value, Constant) else as_value(value)
+    return as_literal(value) if isinstance(value, Constant) else as_value(value, what)
 
 
 class Uses:
@@ -105,40 +112,50 @@ class Uses:
             request.withdraw()
 
 
-def truth(what: str, value: Any) -> bool:
-    """The bool that a number or bool is."""
-    try:
-        return bool(operator.index(value))
-    except Exception:
-        raise SignatureError(f"{what}: requires True or False, got {shown(value)}") from None
-
-
-_PLAIN = frozenset((bool, int, float, str))
-
-
-def as_value(value: Any, depth: int = 0) -> Any:
+def as_value(value: Any, what: str = "value", depth: int = 0) -> Any:
     """What the engine takes as a value: tensors as literals, constants as numbers."""
-    if value is None or type(value) in _PLAIN:
+    if type(value) in _PLAIN:
         return value
+    if isinstance(value, int) and not isinstance(value, Constant):
+        return _integer(value, what)
+    if isinstance(value, str):
+        return text(what, value)
+    if isinstance(value, (tuple, list)):
+        items = [as_value(item, what, deeper(what, depth)) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, slice):
+        return slice(*(as_value(v, what, depth) for v in (value.start, value.stop, value.step)))
+    return _other_value(value, what)
+
+
+def _integer(value: int, what: str) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise DataOverflowError(f"{what}: requires an integer of 64 bits, got a larger one")
+    return value
+
+
+def _other_value(value: Any, what: str) -> Any:
     if isinstance(value, Tensor):
         if value._literal is None:
-            raise ArgumentError("value: this Tensor has no value")
+            raise ArgumentError(f"{what}: this Tensor has no value")
         return value._literal
     if isinstance(value, Constant):
         return value.name
     if isinstance(value, range):
-        return tuple(range_items(value))
+        return tuple(range_items(value, what))
     if isinstance(value, builtins.type) or type(value).__name__.lower().endswith("dtype"):
-        return as_dtype(value)
-    if isinstance(value, (tuple, list)):
-        items = [as_value(item, deeper(depth)) for item in value]
-        return items if isinstance(value, list) else tuple(items)
+        return dtype_of(what, value)
     if hasattr(value, "__array__") and getattr(value, "ndim", 0) != 0:
-        return array_literal(value)
-    return value
+        return array_literal(value, what)
+    if any(hasattr(value, name) for name in ("__index__", "__float__")):
+        return value  # a number of some library
+    raise ArgumentError(
+        f"{what}: requires a number, string, tuple, list, slice, dtype, tensor or None, got"
+        f" {shown(value)}"
+    )
 
 
-def deeper(depth: int) -> int:
+def deeper(what: str, depth: int) -> int:
     if depth >= MOST_NESTED:
-        raise ArgumentError(f"value: nested more than {MOST_NESTED} levels deep")
+        raise ArgumentError(f"{what}: nested more than {MOST_NESTED} levels deep")
     return depth + 1

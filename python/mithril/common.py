@@ -5,12 +5,14 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from mithril._public import public
 from mithril.errors import ArgumentError, shown
 from mithril.types import PaddingType
 
 _RANK = (bool, int, float)
 
 
+@public
 def find_dominant_type(value: Any) -> builtins.type:
     """The type of the numbers in a nest, where float beats int and int beats bool.
 
@@ -23,6 +25,7 @@ def find_dominant_type(value: Any) -> builtins.type:
     return max(found, key=_RANK.index)
 
 
+@public
 def get_specific_types_from_value(value: Any) -> set[builtins.type]:
     """The types of the numbers in a nest of tuples, lists and ranges.
 
@@ -33,7 +36,9 @@ def get_specific_types_from_value(value: Any) -> set[builtins.type]:
     stack = [value]
     while stack:
         item = stack.pop()
-        if isinstance(item, tuple | list | range):
+        if isinstance(item, range):
+            stack.extend(item[:1])
+        elif isinstance(item, tuple | list):
             stack.extend(item)
         elif type(item) in _RANK:
             found.add(type(item))

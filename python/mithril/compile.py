@@ -9,8 +9,9 @@ from typing import Any
 
 from mithril import _core, errors
 from mithril._annotation import type_of
-from mithril._core import public
+from mithril._checks import items, mapping, text
 from mithril._explanations import report
+from mithril._public import public
 from mithril._tensor import array_literal
 from mithril._values import as_value
 from mithril.connection import Connection, Tensor
@@ -142,10 +143,10 @@ def compile(  # noqa: A001
     }
     _check_disjoint(options)
     physical = PhysicalModel(model, settings, options)
-    for category, text in physical._compiled.warnings:
-        warn(text, getattr(errors, category, errors.MithrilWarning))
-    for text in report(model._node, physical.data_keys, _stated(options)):
-        warn(text, NearMissWarning)
+    for category, said in physical._compiled.warnings:
+        warn(said, getattr(errors, category, errors.MithrilWarning))
+    for said in report(model._node, physical.data_keys, _stated(options)):
+        warn(said, NearMissWarning)
     if verbose:
         from mithril import _report
 
@@ -171,11 +172,9 @@ def _refuse_unsupported(
 
 
 def _passes_off(passes: Any) -> tuple[str, ...]:
-    if isinstance(passes, str) or not isinstance(passes, Iterable):
-        raise SignatureError(f"passes: requires a list such as ['-fuse'], got {shown(passes)}")
     known = _core.optimizing_passes()
     off = []
-    for entry in passes:
+    for entry in items("passes", passes, "a list such as ['-fuse']"):
         if not isinstance(entry, str):
             raise SignatureError(f"passes: requires names, got {shown(entry)}")
         if entry.removeprefix("-") not in known or not entry.startswith("-"):
@@ -261,27 +260,20 @@ def _key(name: str, key: Any) -> Any:
         return key._wire
     if not isinstance(key, str):
         raise SignatureError(f"{name}: requires names or connections, got {shown(key)}")
-    return key
+    return text(name, key)
 
 
 def _keys(name: str, keys: Keys) -> list:
     if keys is None:
         return []
-    if isinstance(keys, (str, Connection)):
-        keys = [keys]
-    if not isinstance(keys, Iterable) or getattr(keys, "ndim", 1) == 0:
-        raise SignatureError(f"{name}: requires names or connections, got {shown(keys)}")
-    found = [_key(name, key) for key in keys]
+    given = keys if not isinstance(keys, (str, Connection)) else [keys]
+    found = [_key(name, key) for key in items(name, given, "names or connections")]
     # The order of a set is nobody's intention.
     return sorted(found, key=str) if isinstance(keys, (set, frozenset)) else found
 
 
-def _mapping(name: str, mapping: Any) -> list[tuple[Any, Any]]:
-    if mapping is None:
-        return []
-    if not isinstance(mapping, Mapping):
-        raise SignatureError(f"{name}: requires a dictionary, got {shown(mapping)}")
-    return [(_key(name, key), value) for key, value in mapping.items()]
+def _mapping(name: str, given: Any) -> list[tuple[Any, Any]]:
+    return [(_key(name, key), value) for key, value in mapping(name, given).items()]
 
 
 def _constant(value: Any) -> Any:

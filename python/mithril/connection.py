@@ -11,9 +11,10 @@ from typing import Any
 
 from mithril import _core
 from mithril._annotation import type_of
-from mithril._core import public
+from mithril._checks import text, truth
+from mithril._public import public
 from mithril._tensor import Tensor, as_literal
-from mithril._values import Uses, as_value, deeper, key_spec, truth
+from mithril._values import Uses, as_value, deeper, key_spec
 from mithril.errors import ArgumentError, DTypeError, NotAConnectionError, SignatureError, shown
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype, as_dtype
 
@@ -49,12 +50,14 @@ class Connection:
         differentiable: bool | None = None,
         interval: Any = None,
     ):
-        if name is not None and not isinstance(name, str):
-            raise DTypeError(f"IOKey: name requires a string, got {shown(name)}")
+        if name is not None:
+            name = text("IOKey: name", name)
         self.interval = interval
         self._fields: tuple | None
         with Uses() as used:
-            spec = key_spec(name, used.take(value), shape, type, differentiable, interval)
+            spec = key_spec(
+                name, used.take(value), shape, type, differentiable, interval, "IOKey: value"
+            )
             self._wire = _core.Wire.key(spec)
         self._fields = spec
         _known[self._wire.identity] = self
@@ -70,6 +73,13 @@ class Connection:
             found.interval = None
             _known[wire.identity] = found
         return found
+
+    def _twin(self) -> Connection:
+        """Another key of which the same is said, before it is part of a model."""
+        twin = Connection(interval=self.interval)
+        twin._fields = self._fields or key_spec()
+        twin._wire.set_spec(twin._fields)
+        return twin
 
     # --- what it is ---------------------------------------------------------------------------
     @property
@@ -110,15 +120,13 @@ class Connection:
     @public
     def set_key(self, name: str) -> None:
         """Gives the wire a name."""
-        if not isinstance(name, str) or isinstance(name, Dtype):
-            raise SignatureError(f"set_key: requires a string, got {shown(name)}")
-        self._state(0, name, lambda model: model.rename_key(self, name))
+        self._state(0, text("set_key", name), lambda model: model.rename_key(self, name))
 
     @public
     def set_value(self, value: Any) -> None:
         """Gives the wire a value; a `Tensor` may be used in one place only."""
         with Uses() as used:
-            fact = as_value(used.take(value))
+            fact = as_value(used.take(value), "set_value")
             self._state(1, fact, lambda model: model._node.set_values([(self._wire, fact)], False))
 
     @public
@@ -132,7 +140,7 @@ class Connection:
 
     @public
     def set_differentiability(self, differentiable: bool = True) -> None:
-        flag = truth("differentiability", differentiable)
+        flag = truth("set_differentiability", differentiable)
         self._state(5, flag, lambda model: model.set_differentiability({self: flag}))
 
     def _state(self, field: int, fact: Any, state_in_model) -> None:
@@ -368,7 +376,7 @@ IOKey = Connection
 ConnectionType = str | Connection | Tensor | int | float | bool | tuple | list | slice | None
 
 
-def as_argument(value: Any, used: Uses, depth: int = 0) -> Any:
+def as_argument(value: Any, used: Uses, what: str = "connection", depth: int = 0) -> Any:
     """What the engine takes for a key; what it takes for good is noted in `used`."""
     if isinstance(value, Connection):
         request = value._request
@@ -377,24 +385,36 @@ def as_argument(value: Any, used: Uses, depth: int = 0) -> Any:
         used.take(value)
         return value._literal if _is_plain(value) else _core.Wire.key(value._spec())
     if isinstance(value, (tuple, list)):
-        items = [as_argument(item, used, deeper(depth)) for item in value]
+        items = [as_argument(item, used, what, deeper(what, depth)) for item in value]
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, Constant):
         return as_literal(value)
-    if value is NOT_GIVEN or value is None or isinstance(value, (str, int, float, slice)):
+    if value is NOT_GIVEN or value is None:
         return value
+    if isinstance(value, str) and not isinstance(value, Dtype):
+        return text(what, value)
     if value is TBD:
         raise NotAConnectionError(
-            "connection: TBD states nothing", hint="leave the key out, or name a wire"
+            f"{what}: TBD states nothing", hint="leave the key out, or name a wire"
         )
     convert = getattr(value, "_as_argument", None)
     if convert is not None:
         return convert(used)
     if not _may_be_value(value):
         raise NotAConnectionError(
-            f"connection: requires a name, a connection or a value, got {shown(value)}"
+            f"{what}: requires a name, a connection or a value, got {shown(value)}"
         )
-    return as_value(value)
+    return as_value(value, what)
+
+
+def as_arguments(model: Any, connections: dict[str, Any], used: Uses) -> dict[str, Any]:
+    """What the engine takes for each key of a model that shall be wired."""
+    return {
+        key: value
+        if type(value) is str and value.isascii()
+        else as_argument(value, used, f"'{key}' of {model!r}")
+        for key, value in connections.items()
+    }
 
 
 def _may_be_value(value: Any) -> bool:
@@ -453,7 +473,7 @@ def _operand(op: str, operand: Any, used: Uses) -> Any:
         raise ArgumentError(
             f"{op}: a name is no operand, got {shown(operand)}", hint="use model[name] or an IOKey"
         )
-    return as_argument(operand, used)
+    return as_argument(operand, used, op)
 
 
 def _index(index: Any) -> Any:

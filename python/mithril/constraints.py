@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril._annotation import ANY_TENSOR, kinds_of
+from mithril._checks import instance, items, text
+from mithril._public import public
 from mithril._values import as_value
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.types import TBD
@@ -24,6 +26,10 @@ class UpdateType(enum.Enum):
 
 class Updates:
     """What a constraint has changed. The engine follows changes by itself, so it may stay empty."""
+
+    @public
+    def __init__(self) -> None:
+        pass
 
     def add(self, edge: Any, update_type: UpdateType | None = None) -> Updates:
         return self
@@ -98,6 +104,7 @@ class Constraint:
         return f"<Constraint on {', '.join(self.keys)}>"
 
 
+@public
 def register(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """Gives a constraint function a name, under which saved models find it again.
 
@@ -115,15 +122,16 @@ def register(function: Callable[..., Any], name: str | None = None) -> Callable[
     """
     if not callable(function):
         raise SignatureError(f"register: requires a function, got {shown(function)}")
-    key = name if name is not None else function.__name__
+    key = text("register: name", getattr(function, "__name__", None) if name is None else name)
     if _registered.setdefault(key, function) is not function:
         raise ArgumentError(f"register: another constraint is called {key!r}")
     return function
 
 
+@public
 def find(name: str) -> Callable[..., Any] | None:
     """The registered constraint of that name."""
-    return _registered.get(name)
+    return _registered.get(text("find: name", name))
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -149,11 +157,9 @@ def add(
 
 def update_types(given: Any) -> list[UpdateType]:
     """Checks what `type=` was given."""
-    types = [given] if isinstance(given, UpdateType) else list(given or ())
-    bad = [t for t in types if not isinstance(t, UpdateType)]
-    if bad:
-        raise SignatureError(f"add_constraint: type requires members of UpdateType, got {bad[0]!r}")
-    return types
+    what, of = "add_constraint: type", "members of UpdateType"
+    types = [given] if isinstance(given, UpdateType) else items(what, given, of, True)
+    return [instance(what, entry, UpdateType, of) for entry in types]
 
 
 __all__ = ["Constraint", "EdgeView", "UpdateType", "Updates", "find", "register"]

@@ -36,6 +36,13 @@ def _with_code(cls: type, code: str) -> type:
     return type(cls.__name__, (cls,), {**names, "__doc__": cls.__doc__, "_plain": cls})
 
 
+_LONGEST = 8000  # characters of a message: names may be long
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
+
+
 class MithrilError(Exception):
     """Base of every error that mithril raises on purpose.
 
@@ -64,11 +71,12 @@ class MithrilError(Exception):
         facts: tuple[Fact, ...] = (),
         place: Place | None = None,
     ):
+        message = _shortened(message, _LONGEST)
         super().__init__(message)
         self.message = message
         if code is not None:
             self.code = code
-        self.hint = hint
+        self.hint = _shortened(hint, _LONGEST // 8)
         self.facts = tuple(facts)
         self.place = place
 
@@ -238,7 +246,6 @@ _CLASSES: tuple[type[BaseException], ...] = (
 )
 _BY_CODE: dict[int, type[MithrilError]] = {105: ShapeNotKnown, 107: ShapeTemplateError}
 _UNNAMED_INPUT = 406
-_LONGEST = 8000
 
 
 def from_core(
@@ -256,17 +263,12 @@ def from_core(
     if code == _UNNAMED_INPUT:
         hint = _name_in_line(facts)
     return cls(
-        _shortened(text, _LONGEST),
+        text,
         code=f"MTH{code}",
-        hint=_shortened(hint, _LONGEST // 8),
+        hint=hint,
         facts=tuple(Fact(fact, Place(*where), by) for fact, where, by in facts),
         place=Place(*place),
     )
-
-
-def _shortened(text: str, most: int) -> str:
-    """Names may be long."""
-    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 def _name_in_line(facts: list) -> str:
@@ -346,7 +348,8 @@ def suggestion(name: str, candidates) -> str:
 
     if not isinstance(name, str) or len(name) > 64:
         return ""
-    short = {c.lower(): c for c in candidates if len(c) <= 64 and c != name}
+    known = (c for c in candidates if isinstance(c, str))
+    short = {c.lower(): c for c in known if len(c) <= 64 and c != name}
     found = difflib.get_close_matches(name.lower(), short, 1, 0.6)
     near = [short[c] for c in found]
     return f", did you mean {near[0]!r}?" if near else ""

@@ -7,11 +7,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from mithril._public import public, refusal, signature_of
 from mithril.connection import Connection
 from mithril.errors import SignatureError
 from mithril.model import create_node, handle
 
 
+@public
 def functional(function: Callable[..., Any]) -> Callable[..., Any]:
     """Each call puts what the function builds into a submodel, called `name` or after the function.
 
@@ -26,11 +28,14 @@ def functional(function: Callable[..., Any]) -> Callable[..., Any]:
     >>> model.input_keys, list(model.get_unique_submodel_names().values())
     (['a', 'b'], ['scaled'])
     """
-    signature = inspect.signature(function)
+    signature = signature_of("functional", function)
 
     @functools.wraps(function)
     def call(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            raise refusal(function, args, kwargs) from None
         wired: dict[str, Connection] = {}
         _replace(bound, signature, wired)
         results = results_of(function.__name__, function(*bound.args, **bound.kwargs))

@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril._core import public
-from mithril.errors import SignatureError
+from mithril._checks import instance, mapping
+from mithril._checks import text as checked_text
+from mithril._public import public
+from mithril.formats._files import path_of
 
 
+@public
 def dump(what: Any) -> str:
     """The graph text of a physical model (as flattened), a graph, or a model's solver state."""
-    if isinstance(what, _core.Graph):
-        return str(what)
-    if hasattr(what, "graph"):
-        return str(what.graph)
-    if hasattr(what, "_node"):
+    if _is_model(what):
         return what._node.dump()
-    raise SignatureError(f"dump: requires a model or a graph, got {type(what).__name__}")
+    return str(_graph("dump", what))
 
 
+@public
 def stages(physical: Any) -> dict[str, str]:
     """The graph after each stage of compiling: flattened, typed, optimised."""
-    compiled = physical._compiled
+    compiled = _compiled("stages", physical)._compiled
     return {
         "flatten": str(compiled.graph),
         "assign_dtypes": str(compiled.typed),
@@ -32,6 +32,7 @@ def stages(physical: Any) -> dict[str, str]:
     }
 
 
+@public
 def dot(what: Any, path: Any = None) -> str:
     """Graphviz text of a graph, of a physical model's graph as flattened, or of a model.
 
@@ -43,18 +44,13 @@ def dot(what: Any, path: Any = None) -> str:
     >>> ml.inspect.dot(model).splitlines()[0]
     'digraph {'
     """
-    if hasattr(what, "_node") and hasattr(what, "plot"):
-        text = str(what.plot("dot"))
-    else:
-        graph = what if isinstance(what, _core.Graph) else getattr(what, "graph", None)
-        if graph is None:
-            raise SignatureError(f"dot: requires a model or a graph, got {type(what).__name__}")
-        text = graph.dot()
+    drawn = str(what.plot("dot")) if _is_model(what) else _graph("dot", what).dot()
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
-    return text
+        Path(path_of("dot: path", path)).write_text(drawn, encoding="utf-8")
+    return drawn
 
 
+@public
 def explain(
     physical: Any, name: str, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> list[str]:
@@ -82,9 +78,32 @@ def explain(
     """
     from mithril._explain import explain as explain_model
 
-    return explain_model(physical, name, shapes)
+    named = checked_text("explain: name", name)
+    sizes = mapping("explain: shapes", shapes)
+    return explain_model(_compiled("explain", physical), named, sizes)
 
 
+def _is_model(thing: Any) -> bool:
+    from mithril.model import Model
+
+    return isinstance(thing, Model)
+
+
+def _graph(what: str, thing: Any) -> Any:
+    from mithril.physical import PhysicalModel
+
+    wanted = (_core.Graph, PhysicalModel)
+    found = instance(what, thing, wanted, "a model, a physical model or a graph")
+    return found if isinstance(found, _core.Graph) else found.graph
+
+
+def _compiled(what: str, physical: Any) -> Any:
+    from mithril.physical import PhysicalModel
+
+    return instance(what, physical, PhysicalModel, "a physical model")
+
+
+@public
 def profile() -> list[tuple[str, int, float, int]]:
     """(kernel, count, seconds, bytes) of what ran so far, if MITHRIL_PROFILE is set."""
     return _core.profile_rows()
@@ -93,9 +112,10 @@ def profile() -> list[tuple[str, int, float, int]]:
 @public
 def parse(text: str) -> Any:
     """A graph from its text form."""
-    return _core.Graph.parse(text)
+    return _core.Graph.parse(checked_text("parse: text", text))
 
 
+@public
 def ops() -> list[dict[str, Any]]:
     """Everything that the registry says of each op."""
     return _core.ops()

@@ -9,12 +9,13 @@ from typing import Any
 
 from mithril import _core, constraints
 from mithril._annotation import type_of
-from mithril._arguments import key_of, model_name, pairs_of, shape_item, text
+from mithril._arguments import key_of, model_name, pairs_of, shape_item
 from mithril._calls import Call, Calls, ExtendInfo, refuse_as_child
+from mithril._checks import instance, items, text, truth, whole
 from mithril._conns import Connections
-from mithril._core import public
 from mithril._editing import Editing, unused, with_shared
-from mithril._values import Uses, as_value, truth
+from mithril._public import public
+from mithril._values import Uses, as_value
 from mithril.connection import (
     NOT_GIVEN,
     TBD,
@@ -23,6 +24,7 @@ from mithril.connection import (
     IOKey,
     Tensor,
     as_argument,
+    as_arguments,
 )
 from mithril.constraints import Constraint
 from mithril.errors import (
@@ -78,9 +80,12 @@ def create_node(outputs: Iterable, named: dict, name: str | None, class_name: st
         return _core.ModelNode.create(given, wires, model_name(name), class_name)
 
 
+@public
 def define_unique_names(models: Iterable[Model]) -> dict[Model, str]:
     """Names of models that stand side by side: as given, else after their classes."""
-    models = list(models)
+    models = items("define_unique_names", models, "models")
+    for model in models:
+        instance("define_unique_names", model, Model, "models")
     taken = {model.name for model in models}
     classes = [model.default_name for model in models if model.name is None]
     count = {cls: itertools.count() for cls in classes}
@@ -113,6 +118,7 @@ class Model(Editing):
     _outermost_only = False  # TrainModel: no submodel of others
     _request = None  # what calls of models have
 
+    @public
     def __init__(self, name: str | None = None, formula_key: str | None = None):
         self._formula_key = None if formula_key is None else text("model: formula_key", formula_key)
         self._attach(_core.ModelNode(model_name(name), type(self).__name__))
@@ -169,7 +175,7 @@ class Model(Editing):
             connections = with_shared(child, connections)
         child = unused(child, self)
         with Uses() as used:
-            arguments = {key: as_argument(value, used) for key, value in connections.items()}
+            arguments = as_arguments(child, connections, used)
             self._node.extend(child._node, arguments, canonical)
         self._adopt(child)
         if request is not None:
@@ -230,50 +236,51 @@ class Model(Editing):
     @public
     def set_shapes(self, config: dict | None = None, /, **kwargs) -> None:
         """States shapes: sizes, names (shared within the call), None and one (name, ...)."""
-        self._node.set_shapes(pairs_of(config, kwargs))
+        self._node.set_shapes(pairs_of("set_shapes", config, kwargs))
 
     @public
     def set_types(self, config: dict | None = None, /, **kwargs) -> None:
-        pairs = [(key, type_of(value)) for key, value in pairs_of(config, kwargs)]
+        given = pairs_of("set_types", config, kwargs)
+        pairs = [(key, type_of(value)) for key, value in given]
         self._node.set_types(pairs)
 
     @public
     def set_values(self, config: dict | None = None, /, initial: bool = False, **kwargs) -> None:
         """Gives inputs a value; `initial`: only where training starts."""
         with Uses() as used:
-            given = pairs_of(config, kwargs)
-            pairs = [(key, as_value(used.take(value))) for key, value in given]
-            self._node.set_values(pairs, truth("initial", initial))
+            given = pairs_of("set_values", config, kwargs)
+            pairs = [(key, as_value(used.take(value), "set_values")) for key, value in given]
+            self._node.set_values(pairs, truth("set_values: initial", initial))
 
     @public
     def set_differentiability(self, config: dict | None = None, /, **kwargs) -> None:
-        pairs = [(key, truth("differentiability", v)) for key, v in pairs_of(config, kwargs)]
+        given = pairs_of("set_differentiability", config, kwargs)
+        pairs = [(key, truth("set_differentiability", value)) for key, value in given]
         self._node.set_differentiability(pairs)
 
     @public
     def set_cin(self, *keys: str | Connection, safe: bool = True) -> None:
-        self._node.set_cin([key_of(k) for k in keys], safe)
+        self._node.set_cin([key_of("set_cin", k) for k in keys], truth("set_cin: safe", safe))
 
     @public
     def set_cout(self, *keys: str | Connection, safe: bool = True) -> None:
-        self._node.set_cout([key_of(k) for k in keys], safe)
+        self._node.set_cout([key_of("set_cout", k) for k in keys], truth("set_cout: safe", safe))
 
     @public
     def expose_keys(self, *keys: str | Connection, **renamed: str | Connection) -> None:
         """Makes wires outputs (or inputs) of the model; a keyword gives the new name."""
-        self._node.expose_keys(
-            [key_of(k) for k in keys], {n: key_of(k) for n, k in renamed.items()}
-        )
+        named = {text("expose_keys", n): key_of("expose_keys", k) for n, k in renamed.items()}
+        self._node.expose_keys([key_of("expose_keys", k) for k in keys], named)
 
     @public
     def rename_key(self, connection: str | Connection, key: str) -> None:
-        self._node.rename_key(key_of(connection), text("rename_key", key))
+        self._node.rename_key(key_of("rename_key", connection), text("rename_key: key", key))
 
     @public
     def merge_connections(self, *connections: str | Connection, name: str | None = None) -> None:
         """Makes several wires one."""
         merged = "" if name is None else text("merge_connections: name", name)
-        self._node.merge_connections([key_of(c) for c in connections], merged)
+        self._node.merge_connections([key_of("merge_connections", c) for c in connections], merged)
 
     @public
     def bind_state_keys(
@@ -285,7 +292,11 @@ class Model(Editing):
         initial = MISSING if initial_value is NOT_GIVEN else initial_value
         if isinstance(initial, Constant):
             initial = float(initial is Constant.ONES)
-        self._node.bind_state(key_of(input), key_of(output), as_value(initial))
+        self._node.bind_state(
+            key_of("bind_state_keys: input", input),
+            key_of("bind_state_keys: output", output),
+            as_value(initial, "bind_state_keys: initial_value"),
+        )
 
     @public
     def add_constraint(
@@ -311,14 +322,19 @@ class Model(Editing):
         if not callable(fn):
             raise SignatureError(f"add_constraint: requires a function, got {shown(fn)}")
         constraints.update_types(type)
-        given = [keys] if isinstance(keys, str | Connection) else list(keys)
-        after = list(dependencies or ())
+        is_one = isinstance(keys, str | Connection)
+        given = [keys] if is_one else items("add_constraint: keys", keys, "keys of this model")
+        after = items("add_constraint: dependencies", dependencies, "constraints", optional=True)
         bad = [d for d in after if not isinstance(d, Constraint) or d._model is not self]
         if bad:
             raise ArgumentError(
                 f"add_constraint: a dependency is no constraint of this model, got {shown(bad[0])}"
             )
-        return constraints.add(self, fn, [key_of(key) for key in given], after)
+        gone = [d for d in after if not d.keys]
+        if gone:
+            raise ArgumentError("add_constraint: a dependency is no more: an edit removed its keys")
+        wires = [key_of("add_constraint: keys", key) for key in given]
+        return constraints.add(self, fn, wires, after)
 
     # --- wires ----------------------------------------------------------------------------------
     @public
@@ -388,6 +404,8 @@ class Model(Editing):
         verbose: bool = False,
     ) -> dict[str, list | None]:
         """Key -> sizes, names ("u1") and "(V1, ...)"; None for what is no tensor."""
+        symbolic = truth("get_shapes: symbolic", symbolic)
+        verbose = truth("get_shapes: verbose", verbose)
         keys = self._node.all_keys
         found = self._node.shapes(keys)
         shown = [[[shape_item(i, symbolic) for i in r] for r in shapes] for shapes in found]
@@ -416,7 +434,7 @@ class Model(Editing):
         """
         from mithril._explanations import why
 
-        return why(self._node, key_of(key))
+        return why(self._node, key_of("why", key))
 
     @public
     def solve(
@@ -445,10 +463,8 @@ class Model(Editing):
         >>> model.solve("x", at_most=6)
         {'N': [2, 4, 6]}
         """
-        from mithril._explanations import whole
-
         bounds = [whole("solve: at_most", at_most), whole("solve: steps", steps)]
-        return dict(self._node.legal_sizes([key_of(key) for key in keys], *bounds))
+        return dict(self._node.legal_sizes([key_of("solve", key) for key in keys], *bounds))
 
     @public
     def summary(
@@ -462,11 +478,46 @@ class Model(Editing):
         var_cache: Any = None,
         depth: int = 0,
     ) -> None:
-        """Prints the submodels with their keys, shapes and connections."""
-        if not isinstance(depth, int) or not 0 <= depth < 2**31:
-            raise ArgumentError(f"summary: depth requires a small number, got {shown(depth)}")
+        """Prints the submodels with their keys, shapes, connections and parameters.
+
+        Parameters
+        ----------
+        shapes, types : whether to print these columns
+        symbolic : names instead of None for open sizes
+        name : title of the table; default: the name of the model, or its class
+        alternative_shapes : all that is known of each shape
+        uni_cache, var_cache : accepted for the original's sake
+        depth : levels of submodels with tables of their own
+
+        A trainable input shows how many numbers it has, ">0" while its shape is open; the last
+        line counts those of the model, shared ones once.
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(4)(input="x", output="y")
+        >>> model.set_shapes(x=["N", 3])
+        >>> model.summary()
+                                 Model
+        --------------------------------------------------------
+        Model Name  Keys      Shapes     Connections  Parameters
+        --------------------------------------------------------
+        Linear      Inputs:
+                      weight  [   4, 3]  '$weight'    12
+                      input   [None, 3]  'x'
+                      bias    [   4]     '$bias'      4
+                    Outputs:
+                      output  [None, 4]  'y'
+        --------------------------------------------------------
+        <BLANKLINE>
+        parameters: 16
+        """
+        from mithril._summary import model_summary, summary_flags
+
+        flags = summary_flags(
+            shapes=shapes, types=types, symbolic=symbolic, alternative_shapes=alternative_shapes
+        )
         title = "" if name is None else text("summary: name", name)
-        print(self._node.summary(shapes, types, symbolic, alternative_shapes, depth, title))
+        print(model_summary(self._node, whole("summary: depth", depth, 0), title, **flags))
 
     @public
     def plot(
@@ -516,8 +567,8 @@ class Model(Editing):
         >>> import mithril as ml
         >>> model = ml.Model()
         >>> model |= ml.Relu()(input="x", output="y")
-        >>> ml.Model.from_json(model.to_json()).output_keys
-        ['y']
+        >>> ml.Model.from_json(model.to_json()).input_keys
+        ['x']
         """
         from mithril.formats import training
 
@@ -624,8 +675,8 @@ class Model(Editing):
         models = [self._adopt(handle(node)) for node in self._node.topological_submodels]
         if start is None:
             return models
-        if start not in models:
-            raise ArgumentError(f"get_models_in_topological_order: {start!r} is no submodel")
+        if not any(start is model for model in models):
+            raise ArgumentError(f"get_models_in_topological_order: {shown(start)} is no submodel")
         return models[models.index(start) :]
 
     @public
@@ -644,7 +695,11 @@ class Model(Editing):
         self, symbolic: bool = True, include_internals: bool = True, include_outputs: bool = False
     ) -> dict[str, str]:
         """Unnamed keys -> the names that they are shown with."""
-        pairs = self._node.generate_keys(include_internals, include_outputs)
+        symbolic = truth("generate_keys: symbolic", symbolic)
+        pairs = self._node.generate_keys(
+            truth("generate_keys: include_internals", include_internals),
+            truth("generate_keys: include_outputs", include_outputs),
+        )
         return {key: name if symbolic else name.removeprefix("$") for key, name in pairs}
 
     @property

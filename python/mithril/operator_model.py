@@ -29,17 +29,18 @@ class OperatorModel(Model):
     def _make(self, name: str | None, values: dict[str, Any]) -> None:
         self._arguments = dict(values)  # what makes another one
         count = values.pop("n", None) if self._counts else None
-        spec: dict[str, Any] = {
-            "name": model_name(name),
-            "attrs": {k: as_value(v) for k, v in values.items() if k in self._attrs},
-            "keys": {},
-            "open": [],
-            "absent": [n for n, switch in self._switches.items() if not values[switch]],
-            "count": count,
-        }
-        missing = [k for k, v in spec["attrs"].items() if v is TBD]
+        missing = [k for k, v in values.items() if k in self._attrs and v is TBD]
         if missing:
             raise SignatureError(f"{type(self).__name__}: requires {missing[0]!r}")
+        attrs = {k: as_value(v, self._what(k)) for k, v in values.items() if k in self._attrs}
+        spec: dict[str, Any] = {
+            "name": model_name(name),
+            "attrs": attrs,
+            "keys": {},
+            "open": [],
+            "absent": [n for n, switch in self._switches.items() if not attrs[switch]],
+            "count": count,
+        }
         with Uses() as used:
             for key, value in values.items():
                 if key not in self._attrs:
@@ -76,4 +77,7 @@ class OperatorModel(Model):
         elif isinstance(value, Connection):
             spec["keys"][key] = value._fields or key_spec()
         else:
-            spec["keys"][key] = key_spec(value=used.take(value))
+            spec["keys"][key] = key_spec(value=used.take(value), what=self._what(key))
+
+    def _what(self, argument: str) -> str:
+        return f"{type(self).__name__}: {argument}"

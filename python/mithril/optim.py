@@ -13,11 +13,12 @@ The formulas are PyTorch's; Adam: Kingma and Ba 2015, AdamW: Loshchilov and Hutt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mithril._core import public
-from mithril.errors import ArgumentError, KeyNotFound, suggestion
+from mithril._checks import mapping, truth
+from mithril._public import public
+from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 
 Arrays = dict[str, Any]
 
@@ -38,29 +39,34 @@ class Optimizer:
     slots: tuple[str, ...] = ()
     op = ""  # the engine's op that computes the same
 
+    @public
     def __init__(self, lr: Any, weight_decay: float = 0.0):
         self.lr = _positive("lr", lr)
         self.weight_decay = _not_negative("weight_decay", weight_decay)
 
-    def numbers(self) -> dict[str, Any]:
+    def _numbers(self) -> dict[str, Any]:
         """Attributes of `op`: everything but the rate."""
         return {name: value for name, value in vars(self).items() if name != "lr"}
 
     @public
     def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The first state: counters and zeros shaped like the parameters."""
+        arrays = _arrays("init: params", params)
         state: dict[str, Any] = {"step": 0}
-        return state | {slot: {n: p * 0 for n, p in params.items()} for slot in self.slots}
+        return state | {slot: {n: p * 0 for n, p in arrays.items()} for slot in self.slots}
 
     @public
     def update(
         self, params: Mapping[str, Any], gradients: Mapping[str, Any], state: Mapping[str, Any]
     ) -> tuple[Arrays, dict[str, Any]]:
         """(new parameters, new state); parameters without a gradient stay as they are."""
+        params = _arrays("update: params", params)
+        gradients = _arrays("update: gradients", gradients)
         unknown = [name for name in gradients if name not in params]
         if unknown:
             near = suggestion(unknown[0], params)
             raise KeyNotFound(f"update: no parameter named '{unknown[0]}'{near}")
+        check_state("update: state", state, self, gradients)
         step = state["step"] + 1
         new_params = dict(params)
         new_slots = {slot: dict(state[slot]) for slot in self.slots}
@@ -89,6 +95,7 @@ class SGD(Optimizer):
 
     op = "sgd"
 
+    @public
     def __init__(self, lr: Any = 1e-2, weight_decay: float = 0.0):
         super().__init__(lr, weight_decay)
 
@@ -102,6 +109,7 @@ class Momentum(Optimizer):
     slots = ("v",)
     op = "momentum"
 
+    @public
     def __init__(
         self,
         lr: Any = 1e-2,
@@ -111,7 +119,7 @@ class Momentum(Optimizer):
     ):
         super().__init__(lr, weight_decay)
         self.momentum = _fraction("momentum", momentum)
-        self.nesterov = nesterov
+        self.nesterov = truth("nesterov", nesterov)
 
     def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
         g = self._decayed(p, g)
@@ -126,6 +134,7 @@ class Adam(Optimizer):
     slots = ("m", "v")
     op = "adam"
 
+    @public
     def __init__(
         self,
         lr: Any = 1e-3,
@@ -155,6 +164,7 @@ class AdamW(Adam):
 
     op = "adamw"
 
+    @public
     def __init__(
         self,
         lr: Any = 1e-3,
@@ -169,28 +179,53 @@ class AdamW(Adam):
         return self._moved(p * (1 - self.lr * self.weight_decay), g, kept, step)
 
 
+def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:
+    """A dictionary of arrays of any library."""
+    given = mapping(what, arrays)
+    for name, value in given.items():
+        if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            raise SignatureError(f"{what}: {shown(name)} requires an array, got {shown(value)}")
+    return given
+
+
+def check_state(what: str, state: Any, optimizer: Optimizer, names: Iterable[str]) -> None:
+    """Refuses what is no state of the optimizer for these parameters."""
+    step = state.get("step") if isinstance(state, Mapping) else None
+    if not isinstance(step, int) and not hasattr(step, "dtype"):
+        raise ArgumentError(f"{what} must be what optimizer.init(params) returns")
+    for slot in optimizer.slots:
+        kept = state.get(slot)
+        missing = [n for n in names if not isinstance(kept, Mapping) or n not in kept]
+        if missing:
+            raise KeyNotFound(
+                f"{what} has no '{slot}' of {shown(missing[0])}",
+                code="MTH402",
+                hint="optimizer.init(params) is the first one",
+            )
+
+
 def _number(name: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: requires a number, got {value!r}") from None
+    except Exception:  # of somebody's __float__
+        raise ArgumentError(f"{name}: requires a number, got {shown(value)}") from None
 
 
 def _positive(name: str, value: Any) -> Any:
     if not _number(name, value) > 0:
-        raise ArgumentError(f"{name}: requires a number above 0, got {value}")
+        raise ArgumentError(f"{name}: requires a number above 0, got {shown(value)}")
     return value
 
 
 def _not_negative(name: str, value: Any) -> Any:
     if not _number(name, value) >= 0:
-        raise ArgumentError(f"{name}: requires a number of at least 0, got {value}")
+        raise ArgumentError(f"{name}: requires a number of at least 0, got {shown(value)}")
     return value
 
 
 def _fraction(name: str, value: Any) -> Any:
     if not 0 <= _number(name, value) < 1:
-        raise ArgumentError(f"{name}: requires a number in [0, 1), got {value}")
+        raise ArgumentError(f"{name}: requires a number in [0, 1), got {shown(value)}")
     return value
 
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mithril import _core
+from mithril._checks import instance, items, mapping, text
 from mithril._conversion import Converter, as_numpy
-from mithril._core import public
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._program import Key, Program, Settings, target_of
+from mithril._public import public, refusal, refuses_misfits
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
 from mithril.errors import (
@@ -29,6 +30,7 @@ from mithril.errors import (
     UnsupportedError,
     UnusedKeyWarning,
     UnusedParamsWarning,
+    shown,
     suggestion,
     warn,
 )
@@ -115,14 +117,16 @@ class PhysicalModel:
 
     # --- running ------------------------------------------------------------------------------
     @public
+    @refuses_misfits
     def evaluate(
         self,
         params: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
-        *,
+        *others: Any,
         output_gradients: Any = None,
         state: Mapping[str, Any] | None = None,
         wrt: Iterable[str] | None = None,
+        **unknown: Any,
     ) -> Any:
         """The outputs, and on request gradients and the next state.
 
@@ -140,15 +144,17 @@ class PhysicalModel:
         The dictionary of outputs. With gradients the named tuple ``(outputs, gradients)``, whose
         gradients have the keys `trainable_keys`; with state, the new state is its last item.
         """
+        if others or unknown:
+            raise refusal(PhysicalModel.evaluate, (self, params, data, *others), unknown)
         if self._static is not None:
             self._static.check(data)
         if output_gradients is None and wrt is None and self._fast is not None:
             outputs = self._fast({} if params is None else params, {} if data is None else data)
             if outputs is not None:
                 return outputs
-        params = _dictionary("params", params)
-        data = _dictionary("data", data)
-        state = _dictionary("state", state)
+        params = mapping("params", params)
+        data = mapping("data", data)
+        state = mapping("state", state)
         program = self._ready(data)
         inputs = self._inputs(program, params, data, state)
         if output_gradients is None or output_gradients is False:
@@ -183,7 +189,7 @@ class PhysicalModel:
     @public
     def step(
         self,
-        params: Params,
+        params: Mapping[str, Any],
         opt_state: dict[str, Any],
         data: Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
@@ -199,24 +205,37 @@ class PhysicalModel:
             if done is not None:
                 return Step(*done)
         if self.backend.runs_plans and optimizer.op:
-            return self._step_of_engine(params, opt_state, data, state)
+            return self._step_of_engine(self._checked_params(params), opt_state, data, state)
+        from mithril.optim import check_state
+
+        params = self._checked_params(params)
+        check_state("step: opt_state", opt_state, optimizer, list(self.trainable_keys))
         result = self.evaluate(params, data, output_gradients=True, state=state)
-        params, opt_state = optimizer.update(params, result.gradients, opt_state)
+        new_params, opt_state = optimizer.update(params, result.gradients, opt_state)
         new_state = result.state if isinstance(result, WithGradientsAndState) else {}
-        return Step(params, opt_state, new_state, result.outputs)
+        return Step(new_params, opt_state, new_state, result.outputs)
+
+    def _checked_params(self, params: Any) -> Mapping[str, Any]:
+        given = mapping("step: params", params)
+        missing = [name for name in self.trainable_keys if name not in given]
+        if missing:
+            near = suggestion(missing[0], given)
+            raise KeyNotFound(f"step: params must have '{missing[0]}'{near}", code="MTH402")
+        return given
 
     def _step_of_engine(self, params: Any, opt_state: Any, data: Any, state: Any) -> Step:
         """The step as one program: gradients and updates are fused and planned together."""
         import numpy as np
 
-        data = _dictionary("data", data)
+        from mithril.optim import check_state
+
+        data = mapping("data", data)
         program = self._ready(data)
-        inputs = self._inputs(
-            program, _dictionary("params", params), data, _dictionary("state", state)
-        )
+        inputs = self._inputs(program, mapping("params", params), data, mapping("state", state))
         self._check_gradients_allowed()
         optimizer = self._settings.optimizer
-        _check_opt_state(opt_state, optimizer, [k.name for k in program.inputs if k.trainable])
+        trained = [key.name for key in program.inputs if key.trainable]
+        check_state("step: opt_state", opt_state, optimizer, trained)
         extra = {
             "$opt.t": np.asarray(opt_state["step"], np.int64),
             "$opt.lr": np.asarray(optimizer.lr, self.backend.default_dtype.numpy()),
@@ -232,7 +251,6 @@ class PhysicalModel:
 
             dtype = self.backend.default_dtype.numpy()
             self._quick_step = QuickStep(program, cost, optimizer, dtype)
-        trained = [key.name for key in program.inputs if key.trainable]
         new_params = {**params, **{name: results[f"$new.{name}"] for name in trained}}
         slots = {
             slot: {
@@ -260,8 +278,9 @@ class PhysicalModel:
                 f"as_function: requires a framework backend and known ranks, got {self.backend!r}"
             )
         order = [key.name for key in program.inputs]
-        names = list(self.output_keys if outputs is None else outputs)
-        self._check_outputs(names)
+        wanted = items("as_function: outputs", outputs, "names of outputs", optional=True)
+        names = wanted if outputs is not None else list(self.output_keys)
+        self._check_outputs("as_function: outputs", names)
         run, all_names = program.forward.function, list(self.output_keys)
 
         def function(params: Any, data: Any = None) -> dict[str, Any]:
@@ -419,7 +438,7 @@ class PhysicalModel:
             )
         if not request:
             return {self._cost(program): None}
-        self._check_outputs(request)
+        self._check_outputs("output_gradients", request)
         return self._shaped(program, inputs, request)
 
     def _shaped(self, program: Program, inputs: list, request: Mapping) -> dict[str, Any]:
@@ -470,11 +489,11 @@ class PhysicalModel:
             )
         return program.outputs[0]
 
-    def _check_outputs(self, names: Iterable[str]) -> None:
+    def _check_outputs(self, what: str, names: Iterable[str]) -> None:
         for name in names:
-            if name not in self.output_keys:
+            if text(what, name) not in self.output_keys:
                 near = suggestion(name, self.output_keys)
-                raise KeyNotFound(f"no output named '{name}'{near}", code="MTH401")
+                raise KeyNotFound(f"{what}: no output named '{name}'{near}", code="MTH401")
 
     def _result(self, program: Program, outputs: list, gradients: dict | None, states: list) -> Any:
         named = dict(zip(program.outputs, outputs, strict=True))
@@ -516,18 +535,17 @@ class PhysicalModel:
         """
         if seed is None:
             seed = secrets.randbits(63)
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise SignatureError(f"randomize_params: seed requires an integer, got {seed!r}")
+        seed = _seed("randomize_params", seed)
         by_name = initializers(init, self.param_keys)
         left_out = left_out_names(excluded_keys, self.param_keys)
-        params = self._parameters(seed % 2**64, {}, init=by_name)
+        params = self._parameters(seed, {}, init=by_name)
         return {name: value for name, value in params.items() if name not in left_out}
 
     @public
     def bind(self, params: Mapping[str, Any]) -> PhysicalModel:
         """Another physical model, for which these parameters are constants: they are folded and
         packed once, and no longer given to `evaluate`."""
-        params = _dictionary("params", params)
+        params = mapping("params", params)
         unknown = [name for name in params if name not in self.param_keys]
         if unknown:
             near = suggestion(unknown[0], self.param_keys)
@@ -536,7 +554,10 @@ class PhysicalModel:
         for name, value in params.items():
             if isinstance(value, Uninitialized):
                 value._fail()
-            array = as_numpy(self._convert(self._by_name[name], value), name)
+            key = self._by_name[name]
+            if key.dtype is None:  # ranks are open, so that no dtype has been assigned yet
+                key = replace(key, dtype=self.backend.default_dtype)
+            array = as_numpy(self._convert(key, value), name)
             constants.append((self._node.find_connection(self._by_name[name].key), array))
         options = dict(self._options)
         options["trainable_keys"] = [
@@ -556,8 +577,8 @@ class PhysicalModel:
     @public
     def init(self, sample: Mapping[str, Any] | None = None, seed: int = 0) -> Params:
         """Initial parameters with shapes as `sample` (data of one call) implies them."""
-        sample = _dictionary("sample", sample)
-        params = self._parameters(seed, sample)
+        sample = mapping("init: sample", sample)
+        params = self._parameters(_seed("init", seed), sample)
         for value in params.values():
             if isinstance(value, Uninitialized):
                 value._fail()
@@ -637,7 +658,9 @@ class PhysicalModel:
     @public
     def initial_state(self, seed: int = 0, sample: Mapping[str, Any] | None = None) -> dict:
         """The first state: what `state=` of the first call is."""
-        return self._parameters(seed, _dictionary("sample", sample), role="state")
+        return self._parameters(
+            _seed("initial_state", seed), mapping("initial_state: sample", sample), role="state"
+        )
 
     @property
     @public
@@ -657,6 +680,7 @@ class PhysicalModel:
             out |= dict(zip(compiled.outputs, compiled.solve_outputs({}), strict=True))
         return out
 
+    @public
     def get_shapes(self) -> dict[str, list | None]:
         return self.shapes
 
@@ -698,15 +722,13 @@ class PhysicalModel:
         print_info : print backend, precision, device, keys by role, number of parameters
         name : title of the table of submodels
         """
-        from mithril._summary import physical_summary
+        from mithril._summary import physical_summary, summary_flags
 
-        options = {
-            "shapes": shapes,
-            "types": types,
-            "symbolic": symbolic,
-            "alternative_shapes": alternative_shapes,
-        }
-        print(physical_summary(self, model, depth, verbose, print_info, name, options))
+        columns = summary_flags(
+            shapes=shapes, types=types, symbolic=symbolic, alternative_shapes=alternative_shapes
+        )
+        parts = summary_flags(verbose=verbose, print_info=print_info)
+        print(physical_summary(self, model, depth, name, columns, **parts))
 
     def _repr_html_(self) -> str:
         from mithril._summary import physical_html
@@ -729,18 +751,11 @@ class PhysicalModel:
         )
 
 
-def _check_opt_state(opt_state: Any, optimizer: Any, trained: list[str]) -> None:
-    if not isinstance(opt_state, Mapping) or not isinstance(opt_state.get("step"), int):
-        raise ArgumentError("step: opt_state must be what optimizer.init(params) returns")
-    for slot in optimizer.slots:
-        kept = opt_state.get(slot)
-        missing = [n for n in trained if not isinstance(kept, Mapping) or n not in kept]
-        if missing:
-            raise KeyNotFound(
-                f"step: opt_state has no '{slot}' of '{missing[0]}'",
-                code="MTH402",
-                hint="opt_state = optimizer.init(params) is the first one",
-            )
+def _seed(what: str, seed: Any) -> int:
+    """A seed is any integer; the engine takes its last 64 bits."""
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise SignatureError(f"{what}: seed requires an integer, got {shown(seed)}")
+    return seed % 2**64
 
 
 def _keys_of(compiled: Any) -> list[Key]:
@@ -758,14 +773,6 @@ def _is_keyword(name: str) -> bool:
     return keyword.iskeyword(name)
 
 
-def _dictionary(what: str, value: Any) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise SignatureError(f"{what}: requires a dictionary, got {type(value).__name__}")
-    return value
-
-
 def _shape_of(value: Any, name: str) -> tuple[int, ...]:
     shape: Any = getattr(value, "shape", None)
     try:
@@ -777,8 +784,11 @@ def _shape_of(value: Any, name: str) -> tuple[int, ...]:
 @public
 def transfer(params: Mapping[str, Any], to: Any) -> Params:
     """The same parameters as arrays of another backend, dtypes kept."""
+    from mithril.backends.backend import Backend
+
+    instance("transfer: to", to, Backend, "a backend")
     out = {}
-    for name, value in params.items():
+    for name, value in mapping("transfer: params", params).items():
         if isinstance(value, Uninitialized):
             out[name] = value
             continue

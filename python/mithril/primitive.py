@@ -10,7 +10,7 @@ from typing import Any
 from mithril import _core
 from mithril._annotation import ANY_TENSOR
 from mithril._arguments import model_name, text
-from mithril._core import public
+from mithril._public import public
 from mithril.connection import NOT_GIVEN, Connection
 from mithril.errors import KeyNotFound, SignatureError, shown
 from mithril.model import ExtendInfo

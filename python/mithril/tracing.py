@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from mithril._core import public
+from mithril._checks import truth
+from mithril._public import public, signature_of
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.functional import results_of
@@ -42,8 +43,8 @@ class Lambda(Model):
         where the function needs a tensor's content, or hands it to another library
     """
 
-    def __new__(cls, function: Any = None, *args: Any, opaque: bool = False, **kwargs: Any):
-        if cls is Lambda and (opaque or isinstance(function, str)):
+    def __new__(cls, function: Any = None, /, *args: Any, opaque: bool = False, **kwargs: Any):
+        if cls is Lambda and (truth("Lambda: opaque", opaque) or isinstance(function, str)):
             return super().__new__(OpaqueLambda)
         return super().__new__(cls)
 
@@ -106,12 +107,7 @@ def _publish(function: Any, backward: Any) -> str:
 
 
 def _parameters(function: Any) -> list[str]:
-    if not callable(function):
-        raise SignatureError(f"Lambda: requires a function or a name, got {shown(function)}")
-    try:
-        given = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of an extension module
-        raise SignatureError(f"Lambda: {shown(function)} does not tell its parameters") from None
+    given = signature_of("Lambda", function).parameters.values()
     fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     wanted = [p.name for p in given if p.kind in fixed and p.default is inspect.Parameter.empty]
     if not wanted:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any, NamedTuple
 
 from mithril import _core, _cost
-from mithril._core import public
+from mithril._checks import instance, items, text
 from mithril._editing import unused
-from mithril._values import Uses
-from mithril.connection import Connection, Tensor, as_argument
+from mithril._public import public
+from mithril._values import Uses, as_value
+from mithril.connection import Connection, Tensor, as_arguments
 from mithril.errors import (
     ArgumentError,
     FrozenModelError,
@@ -24,7 +26,7 @@ from mithril.errors import (
     suggestion,
     warn,
 )
-from mithril.model import Model
+from mithril.model import Model, handle
 
 FINAL_COST = "final_cost"
 LOSS = "loss"
@@ -51,6 +53,7 @@ class TrainModel(Model):
     _default_mode = "train"
     _outermost_only = True
 
+    @public
     def __init__(self, model: Model):
         if not isinstance(model, Model) or isinstance(model, TrainModel):
             raise SignatureError(f"TrainModel: requires a model, got {type(model).__name__}")
@@ -160,15 +163,10 @@ class TrainModel(Model):
 
     def _steps(self, where: str, first: Any, steps: Any, default: str) -> list[Model]:
         """The models that follow `first`, all of them checked."""
-        if not isinstance(first, Model):
-            raise SignatureError(f"{where}: requires a model, got {shown(first)}")
-        if isinstance(steps, (Model, str)) or not isinstance(steps, (Iterable, type(None))):
-            raise SignatureError(f"reduce_steps: requires a list of models, got {shown(steps)}")
-        found = list(steps or ())
+        instance(where, first, Model, "a model")
+        found = items(f"{where}: reduce_steps", steps, "a list of models", optional=True)
         for step in found:
-            if not isinstance(step, Model):
-                raise SignatureError(f"reduce_steps: requires models, got {shown(step)}")
-            _cin(step)
+            _cin(instance(f"{where}: reduce_steps", step, Model, "models"))
         _check_distinct(where, [self, first, *found])
         for model in (first, *found):
             _output(model)
@@ -177,8 +175,7 @@ class TrainModel(Model):
     def _free_name(self, where: str, name: Any) -> str | None:
         if name is None:
             return None
-        if not isinstance(name, str):
-            raise SignatureError(f"{where}: key_name requires a string, got {shown(name)}")
+        text(f"{where}: key_name", name)
         if name in (FINAL_COST, LOSS):
             raise WireNameError(f"{where}: the key '{name}' is reserved")
         if self._is_wire(name):
@@ -190,8 +187,7 @@ class TrainModel(Model):
         """What makes one number of several losses: a model of ``input``, a vector that holds all
         elements of all losses, and ``output``. Default: the sum."""
         self._check_open()
-        if not isinstance(loss_combiner, Model):
-            raise SignatureError(f"set_loss_combiner: requires a model, got {shown(loss_combiner)}")
+        instance("set_loss_combiner", loss_combiner, Model, "a model")
         node = loss_combiner._node
         outputs = node.output_keys or [wire.key_name for wire in node.couts]
         if "input" not in node.input_keys or "output" not in outputs:
@@ -338,6 +334,35 @@ class TrainModel(Model):
         self._node.freeze()
         self._is_final = True
 
+    def _take_over(self, original: TrainModel) -> None:
+        parts = {at.tag: number for number, at in enumerate(original._node.submodels)}
+        own = self._node.submodels
+
+        def wire(of: Connection) -> Connection:
+            """The wire here that has the place of one there."""
+            found = original._node.find_connection(of._wire)
+            return Connection._of(self._node.connection(found.key_name))
+
+        def part(of: Model) -> Model:
+            return self._adopt(handle(own[parts[of._node.tag]]))
+
+        self._inner = part(original._inner)
+        self._losses = [
+            loss._replace(
+                result=wire(loss.result),
+                steps=[(wire(read), part(step)) for read, step in loss.steps],
+            )
+            for loss in original._losses
+        ]
+        coefs = {id(term.coef): _copy_of(term.coef, wire) for term in original._penalties}
+        self._penalties = [
+            term._replace(coef=coefs[id(term.coef)], result=wire(term.result))
+            for term in original._penalties
+        ]
+        self._metrics, self._outputs = list(original._metrics), list(original._outputs)
+        combiner = original._combiner
+        self._combiner = None if combiner is None else combiner.clone()
+
     def _check_open(self) -> None:
         if self._is_final:
             raise FrozenModelError("TrainModel: is final once it was compiled")
@@ -355,8 +380,19 @@ class TrainModel(Model):
             "metrics": [(x.text, x.key) for x in self._metrics],
         }
         for title, entries in rows.items():
-            for text, key in entries:
-                print(f"{title}: {text} -> {key}")
+            for term, key in entries:
+                print(f"{title}: {term} -> {key}")
+
+
+def _copy_of(coef: Any, wire: Callable[[Connection], Connection]) -> Any:
+    """A coefficient for another model: finalizing takes tensors and keys for good."""
+    if isinstance(coef, Tensor):
+        twin = copy(coef)
+        twin._used = False
+        return twin
+    if not isinstance(coef, Connection):
+        return coef
+    return wire(coef) if coef._wire.attached else coef._twin()
 
 
 class _Chain:
@@ -369,7 +405,7 @@ class _Chain:
 
     def put(self, model: Model, connections: dict[str, Any]) -> Connection:
         """The one result of a model on these arguments."""
-        arguments = {k: as_argument(v, self._used) for k, v in connections.items()}
+        arguments = as_arguments(model, connections, self._used)
         (wire, *_) = _core.ModelNode.call(model._node, arguments, False)
         self._made.append(model)
         return Connection._of(wire)
@@ -448,6 +484,7 @@ def _check_coefficient(where: str, coef: Any) -> None:
         return
     if isinstance(coef, bool) or not isinstance(coef, (int, float)):
         raise SignatureError(f"{where}: coef requires a number or a Tensor, got {shown(coef)}")
+    as_value(coef, f"{where}: coef")
     if not math.isfinite(coef):
         raise ArgumentError(f"{where}: coef requires a finite number, got {coef}")
 

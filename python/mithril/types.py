@@ -7,6 +7,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mithril._public import public
 from mithril.errors import DTypeError, shown
 
 
@@ -99,6 +100,7 @@ _BY_NAME = {str(d): d for d in Dtype} | _ALIASES
 DTypeLike = Dtype | str | type | Any
 
 
+@public
 def as_dtype(x: DTypeLike) -> Dtype:
     """The `Dtype` that `x` means: a string, or a dtype of numpy, ml_dtypes, torch, jax or mlx.
 
@@ -109,12 +111,19 @@ def as_dtype(x: DTypeLike) -> Dtype:
         return x
     if type(x).__module__ == "numpy.dtypes" and x in _FROM_NUMPY:
         return _FROM_NUMPY[x]  # spelling the name out takes NumPy microseconds
-    if isinstance(x, type) and x in _PYTHON:
-        return _PYTHON[x]
-    found = _BY_NAME.get(_dtype_name(x))
+    return dtype_of("dtype", x)
+
+
+def dtype_of(what: str, x: Any) -> Dtype:
+    """`as_dtype` of what an argument was given; `what` names it."""
+    if isinstance(x, Dtype):
+        return x
+    found = _PYTHON.get(x) if isinstance(x, type) else None
+    if found is None:
+        found = _BY_NAME.get(_dtype_name(x))
     if found is None:
         known = ", ".join(Dtype)
-        raise DTypeError(f"dtype: requires one of {known}, got {shown(x)}", code="MTH201")
+        raise DTypeError(f"{what}: requires one of {known}, got {shown(x)}", code="MTH201")
     return found
 
 

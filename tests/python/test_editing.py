@@ -19,7 +19,6 @@ from mithril.errors import (
     MithrilError,
     ShapeError,
     SignatureError,
-    UnsupportedError,
 )
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -157,8 +156,6 @@ def test_clone_copies_structure_names_and_facts():
     assert type(ml.Linear(3).clone()) is ml.Linear
     assert copy.deepcopy(model).shapes == model.shapes
     assert copy.copy(model).shapes == model.shapes
-    with pytest.raises(UnsupportedError):
-        ml.TrainModel(model).clone()
 
 
 def test_unfreeze_opens_and_keeps_the_canonical_output():

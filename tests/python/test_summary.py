@@ -83,6 +83,96 @@ def test_deeper_tables(capsys):
     assert "first" not in capsys.readouterr().out
 
 
+# --- models --------------------------------------------------------------------------------------
+
+
+def printed(capsys, model, **options):
+    model.summary(**options)
+    return capsys.readouterr().out
+
+
+def parameters_of(text):
+    """Key -> what its row says in the last column, and the total."""
+    lines = text.splitlines()
+    at = next(line for line in lines if "Parameters" in line).index("Parameters")
+    rows = {line.split()[0]: line[at:] for line in lines if line.startswith(" ") and line[at:]}
+    return rows, lines[-1].removeprefix("parameters: ")
+
+
+def test_the_table_of_a_model(capsys):
+    model = net()
+    model.set_shapes(x=["N", 300])
+    rule = "-" * 77
+    assert (
+        printed(capsys, model, types=True, symbolic=True)
+        == f"""\
+{"net".rjust(40)}
+{rule}
+Model Name  Keys      Shapes    Types                Connections   Parameters
+{rule}
+first       Inputs:
+              weight  [4, 300]  Tensor[float]        'w'           1,200
+              input   [N, 300]  Tensor[int | float]  'x'
+              bias    [4]       Tensor[float]        'b'           4
+            Outputs:
+              output  [N,   4]  Tensor[float]        act.input
+{rule}
+act         Inputs:
+              input   [N,   4]  Tensor[float]        first.output
+            Outputs:
+              output  [N,   4]  Tensor[float]        'y'
+{rule}
+
+parameters: 1,204
+"""
+    )
+
+
+def test_parameters_are_what_compile_trains(capsys):
+    outer = ml.Model(name="outer")
+    outer |= net()(x="x", y="out")
+    outer |= ml.Linear(2)(input="out", output="z")
+    outer |= ml.LayerNorm()(input="z")
+    outer.set_shapes(x=["N", 3])
+    pm = ml.compile(outer, ml.CpuBackend(), data_keys={"x"}, safe_names=False)
+    sizes = [value.size for value in pm.get_parameters().values()]
+    _, total = parameters_of(printed(capsys, outer, depth=3))
+    assert total == str(sum(sizes)) and sum(sizes) == 12 + 4 + 8 + 2 + 2 + 2
+
+
+def test_what_counts_as_a_parameter(capsys):
+    model = ml.Model()
+    model |= ml.Linear(4)(input="x", weight="w", bias="b", output="h")
+    model |= ml.Linear(4)(input="h", weight="w", bias="b", output="y")
+    rows, total = parameters_of(printed(capsys, model))
+    assert rows["weight"] == "16" and rows["bias"] == "4" and total == "20"
+    model = ml.Model()
+    model |= ml.Relu()(input="raw", output="made")
+    model |= ml.Linear(4)(input="x", weight="made", bias="b", output="h")
+    model.set_shapes(x=[2, 3])
+    rows, total = parameters_of(printed(capsys, model))
+    assert rows == {"bias": "4"} and total == "4"  # `made` is computed
+    model.set_differentiability(b=False)
+    assert parameters_of(printed(capsys, model)) == ({}, "0")
+    assert parameters_of(printed(capsys, ml.Linear(2))) == ({"weight": ">0", "bias": "2"}, ">2")
+
+
+def test_open_sizes(capsys):
+    rows, total = parameters_of(printed(capsys, net()))
+    assert rows == {"weight": ">0", "bias": "4"} and total == ">4"
+
+
+def test_alternative_shapes_keep_their_names(capsys):
+    model = ml.Model()
+    model |= ml.Buffer()(input="x", output="y")
+    model.set_shapes(x=["a", ("V", ...)])
+    model.set_shapes(x=[("W", ...), "b"])
+    lines = printed(capsys, model, alternative_shapes=True, symbolic=True).splitlines()
+    rows = [line.split("[")[1].split("]")[0] for line in lines if "[" in line]
+    assert len(rows) == 4 and rows[:2] == rows[2:]
+    assert len(set(rows)) == 2
+
+
 class Checked(HTMLParser):
     """Tags must be known, closed in order, and have no handler or reference."""
 
@@ -124,7 +214,7 @@ def test_notebooks_show_a_table_and_a_picture():
     model.set_shapes(x=["N", 3])
     found = parsed(model._repr_html_())
     assert "svg" in found.tags
-    for text in ("net", "Model", "first", "weight", "[4, 3]", "[N, 3]", "'w'", "act.input"):
+    for text in ("net", "Model", "first", "weight", "[4, 3]", "[N, 3]", "'w'", "act.input", "12"):
         assert text in found.texts, text
     found = parsed(compiled()._repr_html_())
     for text in ("PhysicalModel", "CpuBackend (cpu)", "[4, 3]", "trainable", "16"):

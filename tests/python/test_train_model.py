@@ -1,6 +1,8 @@
 """TrainModel (logical reference 5.3): every rule of its two tables, costs and gradients computed by
 hand in NumPy, slopes by central differences of those formulas."""
 
+import copy
+import json
 import re
 
 import mithril as ml
@@ -526,3 +528,142 @@ def test_a_refused_loss_can_be_used_afterwards():
     other.add_loss(loss, [step], input="y", target="target")
     other.finalize()
     assert other.output_keys == ["y", "final_cost"]
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def rich(coef=None):
+    """Two losses, one weighted and named; two penalties that share a coefficient; a metric."""
+    train = wrapped()
+    train.add_loss(ml.SquaredError(), [ml.Mean(axis=1), ml.Sum()], input="y", target="target")
+    train.add_loss(ml.AbsoluteError(), coef=2.0, key_name="l1", input="y", target="target")
+    coef = ml.Tensor(0.25) if coef is None else coef
+    train.add_regularization(penalty(), coef, input="w")
+    train.add_regularization(penalty(), coef, key_name="of_bias", input="b")
+    train.add_regularization(penalty(), 0.5, input=re.compile("^w$"))
+    train.add_metric(ml.AbsoluteError(), [ml.Max()], "worst", input="y", target="target")
+    largest = ml.Model()
+    largest |= ml.Max()(input="input", output="output")
+    largest.expose_keys("output")
+    train.set_loss_combiner(largest)
+    return train
+
+
+def said(model):
+    """The file of a model without what errors call its unnamed wires."""
+    found = json.loads(model.to_json())
+    stack = [found]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            item.pop("labels", None)
+            stack += item.values()
+        elif isinstance(item, list):
+            stack += item
+    return found
+
+
+def rich_cost():
+    """The cost of `rich` by hand. Means reduce 2 and 12 elements; w and b feed both losses."""
+    squares = ((Y - T) ** 2).mean(1).sum()
+    absolute = 2 * np.abs(Y - T).mean()
+    scale = np.sqrt(2 * 12)
+    of_w, of_b = 0.5 * (W**2).sum(), 0.5 * (B**2).sum()
+    return max(squares, absolute) + 0.25 * (of_w + of_b) / scale + 0.5 * of_w / scale
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_copy_is_trained_equally(when):
+    train = rich()
+    if when == "after":
+        train.finalize()
+    twin = train.clone()
+    assert type(twin) is ml.TrainModel and said(twin) == said(train)
+    assert twin.loss_keys == train.loss_keys and twin.metric_keys == ["worst"]
+    assert twin.regularization_keys == train.regularization_keys
+    for model in (twin, train):
+        outputs, gradients = run(model)
+        np.testing.assert_allclose(outputs["final_cost"], rich_cost())
+        np.testing.assert_allclose(outputs["worst"], np.abs(Y - T).max())
+        np.testing.assert_allclose(outputs["of_bias"], 0.5 * (B**2).sum())
+    first, second = (run(model)[1] for model in (train, twin))
+    assert all((first[key] == second[key]).all() for key in ("w", "b"))
+
+
+@pytest.mark.device
+def test_a_copy_and_its_original_do_not_touch_each_other():
+    train = rich()
+    before = train.to_json()
+    twin = train.clone()
+    twin.add_loss(ml.SquaredError(), [ml.Sum()], key_name="more", input="y", target="target")
+    twin.add_metric(ml.SquaredError(), key_name="again", input="y", target="target")
+    twin.set_loss_combiner(ml.Sum())
+    twin.add_regularization(penalty(), 3.0, key_name="heavy", input="w")
+    twin.set_shapes(x=[6, 3])
+    assert train.to_json() == before
+    np.testing.assert_allclose(run(train)[0]["final_cost"], rich_cost())
+
+    train = rich()
+    twin = train.clone()
+    copied = twin.to_json()
+    train.add_loss(ml.SquaredError(), key_name="more", input="y", target="target")
+    train.finalize()
+    assert twin.to_json() == copied
+    np.testing.assert_allclose(run(twin)[0]["final_cost"], rich_cost())
+    assert train.metric_keys == twin.metric_keys == ["worst"]
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("make", [lambda: ml.Tensor(0.25), lambda: ml.IOKey(value=ml.Tensor(0.25))])
+def test_coefficients_of_a_copy_are_its_own(make):
+    train = rich(make())
+    twins = [train.clone(), train.clone()]
+    deeper = twins[1].clone()
+    for model in (*twins, train, deeper):
+        np.testing.assert_allclose(run(model)[0]["final_cost"], rich_cost())
+
+
+@pytest.mark.device
+def test_a_coefficient_that_is_a_wire():
+    train = wrapped()
+    train |= ml.Multiply()(left=0.5, right=0.5, output="rate")
+    train.add_loss(ml.SquaredError(), [ml.Sum()], input="y", target="target")
+    train.add_regularization(penalty(), train["rate"], input="w")
+    twin = train.clone()
+    for model in (twin, train):
+        cost = ((Y - T) ** 2).sum() + 0.25 * 0.5 * (W**2).sum()
+        np.testing.assert_allclose(run(model)[0]["final_cost"], cost)
+
+
+def test_copies_by_the_module_copy_and_with_names():
+    train = rich()
+    for twin in (copy.copy(train), copy.deepcopy(train), ml.Model.clone(train)):
+        assert twin.to_json() == train.to_json() and type(twin) is ml.TrainModel
+    assert train.clone("mine").name == "mine"
+    with pytest.raises(ArgumentError, match="no submodel of other models"):
+        train.clone(share=True)
+
+
+def test_a_copy_of_a_final_model_is_final():
+    train = rich()
+    train.finalize()
+    twin = train.clone()
+    with pytest.raises(FrozenModelError):
+        twin.add_loss(ml.SquaredError(), input="y", target="target")
+    twin.finalize()  # nothing is left to do
+
+
+def test_a_subclass_keeps_its_own():
+    class Mine(ml.TrainModel):
+        def __init__(self, model, note):
+            super().__init__(model)
+            self.note = note
+
+    model = ml.Model()
+    model |= ml.Linear(2)(input="x", weight="w", bias="b", output="y")
+    train = Mine(model, "mine")
+    train.add_loss(ml.SquaredError(), input="y", target="target")
+    twin = train.clone()
+    assert type(twin) is Mine and twin.note == "mine" and len(twin.loss_keys) == 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril._public import public
 from mithril.errors import (
     ArgumentError,
     DataIndexError,
@@ -128,6 +129,7 @@ class Backend(ABC):
     # Where a class has no functions of its own NumPy's run on its arrays' values.
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
 
+    @public
     def __init__(self, *, dtype: DTypeLike | None = None, seed: int = 0) -> None:
         if dtype is not None:
             self.default_dtype = self._float_dtype(dtype)

@@ -6,7 +6,9 @@ import importlib
 from importlib import metadata
 from typing import Any
 
-from mithril.errors import KeyNotFound, SignatureError, suggestion
+from mithril._checks import text
+from mithril._public import public
+from mithril.errors import KeyNotFound, SignatureError, shown, suggestion
 
 __all__ = ["available_backends", "get_backend", "register_backend"]
 
@@ -20,20 +22,22 @@ _BUILT_IN = {
 _registered: dict[str, type] = {}
 
 
+@public
 def register_backend(name: str, backend_class: type) -> None:
     """Makes `get_backend(name)` construct `backend_class`."""
     from .backend import Backend
 
     if not (isinstance(backend_class, type) and issubclass(backend_class, Backend)):
         raise SignatureError(
-            f"register_backend: a subclass of Backend is required, got {backend_class!r}"
+            f"register_backend: a subclass of Backend is required, got {shown(backend_class)}"
         )
-    _registered[name] = backend_class
+    _registered[text("register_backend: name", name)] = backend_class
 
 
+@public
 def get_backend(name: str, **options: Any) -> Any:
     """An instance of the backend of that name."""
-    return backend_class(name)(**options)
+    return backend_class(text("get_backend: name", name))(**options)
 
 
 def backend_class(name: str) -> type:
@@ -48,10 +52,12 @@ def backend_class(name: str) -> type:
         return plugins[name].load()
     known = available_backends()
     raise KeyNotFound(
-        f"no backend named {name!r}{suggestion(name, known)}; known: {', '.join(known)}"
+        f"get_backend: no backend named {shown(name)}{suggestion(name, known)};"
+        f" known: {', '.join(known)}"
     )
 
 
+@public
 def available_backends() -> list[str]:
     """All names that `get_backend` knows."""
     return sorted({*_BUILT_IN, *_registered, *_plugins()})

@@ -6,7 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mithril.errors import ArgumentError, SignatureError, shown
+from mithril._checks import whole
+from mithril.errors import ArgumentError, shown
+from mithril.formats._files import path_of
 
 _FORMATS = {"svg": ".svg", "mermaid": ".mmd", "dot": ".dot"}
 
@@ -29,9 +31,11 @@ def plot(
     """A picture of a model as text (`Model.plot` tells more)."""
     from mithril.drawing.diagram import diagram_of
 
+    if file_path is not None:
+        file_path = path_of("plot: file_path", file_path)
     chosen = _format(format, file_path)
-    if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int) or depth < 0):
-        raise ArgumentError(f"plot: depth requires a number of levels or None, got {shown(depth)}")
+    if depth is not None:
+        whole("plot: depth", depth, 0)
     picture = Picture(_render(diagram_of(model, depth), chosen))
     picture.format_name = chosen
     if file_path is not None:
@@ -43,8 +47,6 @@ def plot(
 
 
 def _format(format: Any, file_path: Any) -> str:
-    if file_path is not None and not isinstance(file_path, str | Path):
-        raise SignatureError(f"plot: file_path requires a path, got {shown(file_path)}")
     if format is None and file_path is not None:
         suffix = Path(file_path).suffix.lower()
         format = next((name for name, end in _FORMATS.items() if end == suffix), None)

@@ -54,6 +54,8 @@ def diagram_of(model: Any, depth: int | None = None) -> Diagram:
 
 def clean(text: str, most: int = MOST_CHARACTERS) -> str:
     """Text without what no file may hold or what turns its direction, of bounded length."""
+    if len(text) <= most and text.isascii() and text.isprintable():
+        return text
     safe = "".join("\ufffd" if _is_unsafe(c) else c for c in text[: most + 1])
     return safe if len(safe) <= most else safe[: most - 1] + "…"
 

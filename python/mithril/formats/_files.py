@@ -22,9 +22,13 @@ def damaged(what: str, problem: str) -> ParseError:
 
 def path_of(what: str, path: Any) -> str:
     try:
-        return os.fsdecode(path)
-    except Exception:
+        found = os.fsdecode(path)
+        os.fsencode(found)
+    except Exception:  # of somebody's __fspath__, too
         raise SignatureError(f"{what}: requires a path, got {shown(path)}") from None
+    if "\0" in found or not found:
+        raise ArgumentError(f"{what}: no file can be called {shown(found)}")
+    return found
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mithril._core import public
+from mithril._public import public
 from mithril.connection import IOKey, Tensor
 from mithril.errors import (
     ArgumentError,

@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril import _core
 from mithril._conversion import as_numpy
-from mithril._core import public
+from mithril._public import public
 from mithril.errors import ArgumentError, ParseError, SignatureError, shown
 from mithril.formats._files import CHUNK, Hashed, damaged, path_of, replacing
 from mithril.types import as_dtype

@@ -14,7 +14,7 @@ import zlib
 from typing import IO, Any, NamedTuple
 
 import mithril
-from mithril._core import public
+from mithril._public import public
 from mithril.errors import MithrilError, MithrilWarning, ParseError, SignatureError, shown, warn
 from mithril.formats._files import Hashed, damaged, path_of, replacing
 from mithril.formats.safetensors import arrays_of, read_tensors, write_tensors

@@ -5,7 +5,7 @@ A family is imported when one of its classes is first used.
 
 import importlib
 
-from mithril.errors import suggestion
+from mithril import errors
 
 # What is written by hand: name -> module.
 _BY_HAND = {
@@ -57,7 +57,7 @@ def __getattr__(name: str):
     else:
         family = _families().get(name)
         if family is None:
-            hint = suggestion(name, [*_BY_HAND, *_families()])
+            hint = errors.suggestion(name, [*_BY_HAND, *_families()])
             raise AttributeError(f"module 'mithril.models' has no attribute {name!r}{hint}")
         value = getattr(importlib.import_module(f"mithril.models._generated.{family}"), name)
     globals()[name] = value

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril._public import public
 from mithril.backends.memory import memory_report
 from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
@@ -43,6 +44,7 @@ class JaxBackend(AutogradBackend):
     backend_type = "jax"
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
 
+    @public
     def __init__(
         self,
         device: Any = None,

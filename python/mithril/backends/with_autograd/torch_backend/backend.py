@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril._public import public
 from mithril.backends.memory import memory_report
 from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
@@ -38,6 +39,7 @@ class TorchBackend(AutogradBackend):
     backend_type = "torch"
     _ops_module = "mithril.backends.with_autograd.torch_backend.ops"
 
+    @public
     def __init__(
         self,
         device: Any = None,

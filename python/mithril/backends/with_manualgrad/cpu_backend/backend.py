@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mithril import _core
+from mithril._public import public
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend
 from mithril.errors import ArgumentError, DTypeError, SignatureError
 from mithril.types import Dtype, DTypeLike, as_dtype
@@ -29,6 +30,7 @@ class CpuBackend(NumpyBackend):
     backend_type = "cpu"
     runs_plans = True
 
+    @public
     def __init__(
         self,
         device: str = "cpu",

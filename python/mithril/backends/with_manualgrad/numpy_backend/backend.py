@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril._public import public
 from mithril.backends.backend import Backend
 from mithril.errors import DeviceNotAvailable, DTypeError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
@@ -63,6 +64,7 @@ class NumpyBackend(Backend):
     backend_type = "numpy"
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
 
+    @public
     def __init__(
         self, device: str = "cpu", dtype: DTypeLike = Dtype.float32, *, seed: int = 0
     ) -> None:
