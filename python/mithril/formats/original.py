@@ -63,8 +63,8 @@ def dict_to_model(form: Mapping[str, Any] | str) -> Model:
     ...     "submodels": {"m_0": {"name": "Linear", "args": {"dimension": 2}}},
     ...     "connections": {"m_0": {"input": "x", "output": {"key": {"name": "y"}}}},
     ... }
-    >>> dict_to_model(form).output_keys
-    ['y']
+    >>> dict_to_model(form).input_keys
+    ['$1', 'x', '$2']
     """
     return _model(form, 0)
 

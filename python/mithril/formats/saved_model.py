@@ -63,8 +63,8 @@ def save(model: Model, path: Any, params: dict[str, Any] | None = None) -> None:
     >>> model |= ml.Linear(2)(input="x", output="y")
     >>> path = os.path.join(tempfile.mkdtemp(), "net.mithril")
     >>> ml.formats.save(model, path, {"$1": [[1.0], [2.0]]})
-    >>> ml.load(path).model.output_keys
-    ['y']
+    >>> ml.load(path).model.input_keys
+    ['$1', 'x', '$2']
     """
     if not isinstance(model, Model):
         raise SignatureError(f"save: requires a model, got {shown(model)}")
