@@ -1,4 +1,6 @@
-// Covers: model/serialize_read.cc model/serialize_write.cc model/serialize_build.cc
+// Covers: model/serialize_index.cc model/serialize_log.cc model/serialize_read.cc
+// Covers: model/serialize_build.cc model/serialize_build_wires.cc model/serialize_build_facts.cc
+// Covers: model/serialize_write.cc model/serialize_write_facts.cc model/serialize_write_history.cc
 // Covers: model/serialize_value.cc
 // Models to text and back; texts that no model has. Python tests every op and every setter.
 #include "model/serialize.h"

@@ -1,0 +1,164 @@
+// Plays what a model file says was said, in its order, with the same stops of the solver.
+#include "model/serialize_build.h"
+#include "model/serialize_usual.h"
+
+namespace mithril::model {
+
+using core::Code;
+using core::ErrorKind;
+
+namespace {
+
+// Counts entries of the history up to the next run of the solver.
+class Stops {
+ public:
+  explicit Stops(const std::vector<int64_t>* runs) : runs_(runs) {}
+  bool is_next() {
+    if (runs_ == nullptr || at_ + 1 >= runs_->size() || ++count_ < (*runs_)[at_]) return false;
+    count_ = 0;
+    if (++times_ == (*runs_)[at_ + 1]) {
+      times_ = 0;
+      at_ += 2;
+    }
+    return true;
+  }
+
+ private:
+  const std::vector<int64_t>* runs_;
+  size_t at_ = 0;
+  int64_t count_ = 0, times_ = 0;
+};
+
+}  // namespace
+
+void ModelBuilder::state_facts() {
+  std::vector<const Made*> ops;
+  for (const Made& made : made_) {
+    if (made.op != nullptr) ops.push_back(&made);
+  }
+  const std::vector<Run> usual{{true, 0, ops.size()}, {false, 0, file_.facts.size()}};
+  const std::vector<Run>& order = file_.history ? file_.history->order : usual;
+  check_order(order, ops.size());
+  Stops stops(file_.history ? &file_.history->stops : nullptr);
+  for (const Run& run : order) {
+    for (size_t i = run.first; i < run.first + run.count; ++i) {
+      run.ops ? state_op(*ops[i], i) : state_statement(file_.facts[i], i);
+      if (stops.is_next()) check(arena_.infer(), where_, arena_.node(0).name);
+    }
+  }
+  for (size_t i = 0; i < made_.size(); ++i) {
+    arena_.node(made_[i].node).where = place(&HistoryRecord::models, i);
+  }
+  for (const Made* made : ops) {
+    if (made->part == nullptr) continue;
+    if (!made->part->cins) {
+      for (const ConnId c : usual_cins(arena_, made->node)) arena_.add_cin(c);
+    }
+    if (!made->part->couts) {
+      for (const ConnId c : usual_couts(arena_, made->node)) arena_.add_cout(c);
+    }
+  }
+  check_values();
+}
+
+void ModelBuilder::check_values() const {
+  for (const Conn& c : arena_.conns) {
+    const Edge& edge = arena_.edges[c.edge];
+    if (c.outer != kNone || !edge.value || edge.initial) continue;
+    if (c.produced()) {
+      refuse(fmt::format("'{}' is computed and cannot have a value", edge.label),
+             ErrorKind::kMultiWrite, Code::kMultiWrite);
+    }
+    if (!edge.differentiable.value_or(false)) continue;
+    refuse(fmt::format("'{}' has a fixed value and cannot be differentiable", edge.label),
+           ErrorKind::kValue, Code::kDifferentiability);
+  }
+}
+
+void ModelBuilder::check_order(const std::vector<Run>& order, size_t ops) const {
+  std::vector<bool> seen(ops + file_.facts.size());
+  size_t count = 0;
+  for (const Run& run : order) {
+    const size_t base = run.ops ? 0 : ops, most = run.ops ? ops : file_.facts.size();
+    if (run.first > most || run.count > most - run.first) refuse("a history of other facts");
+    for (size_t i = run.first; i < run.first + run.count; ++i) {
+      if (seen[base + i]) refuse("a history that has a fact twice");
+      seen[base + i] = true;
+      ++count;
+    }
+  }
+  if (count != seen.size()) refuse("a history without some of the facts");
+}
+
+Location ModelBuilder::place(const std::vector<int64_t> HistoryRecord::*list, size_t index) const {
+  Location out;
+  if (!file_.history) return out;
+  const std::vector<int64_t>& places = (*file_.history).*list;
+  if (2 * index + 1 >= places.size()) refuse("a history that lacks places");
+  const auto file = static_cast<size_t>(places[2 * index]);
+  if (file >= file_.history->files.size()) refuse("a history that lacks files");
+  out.file = file_.history->files[file];
+  out.line = static_cast<int>(places[2 * index + 1]);
+  return out;
+}
+
+void ModelBuilder::state_op(const Made& made, size_t index) {
+  const uint32_t fact =
+      arena_.new_fact(place(&HistoryRecord::ops, index), title(arena_.node(made.node)));
+  for (const Said& said : made.op->facts) {
+    uint32_t scope = kNone;
+    state(said, made.node, fact, scope);
+  }
+  for (const auto& [key, value] : made.op->values) {
+    state_value(wire(made.node, key), value, fact);
+  }
+  arena_.state_rule(made.node, fact);
+}
+
+void ModelBuilder::state_statement(const StatementRecord& record, size_t index) {
+  const uint32_t fact =
+      arena_.new_fact(place(&HistoryRecord::facts, index), std::string(record.by));
+  uint32_t scope = kNone;
+  for (const Said& said : record.says) state(said, model_named(said.model), fact, scope);
+}
+
+NodeId ModelBuilder::model_named(Name id) const {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) refuse(fmt::format("there is no submodel '{}'", id.substr(0, 200)));
+  return found->second;
+}
+
+// `scope`: of the names of sizes in this statement, made when it is needed.
+void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t& scope) {
+  const ConnId conn = wire(model, said.wire);
+  switch (said.type) {
+    case Said::Type::kNothing: refuse("a fact that says nothing");
+    case Said::Type::kKinds: return arena_.state_type(conn, said.kinds, fact);
+    case Said::Type::kShape: {
+      uint32_t at = kNone;
+      if (said.scope) {
+        const auto [found, is_new] = scopes_.emplace(*said.scope, kNone);
+        if (is_new) found->second = arena_.new_scope();
+        at = found->second;
+      } else {
+        if (scope == kNone) scope = arena_.new_scope();
+        at = scope;
+      }
+      return arena_.state_shape(conn, said.shape, at, fact);
+    }
+    case Said::Type::kValue: return state_value(conn, said.value, fact);
+    case Said::Type::kNext:
+      return arena_.state_next(conn, wire(model_named(said.next_model), said.next), fact);
+  }
+}
+
+void ModelBuilder::state_value(ConnId conn, const HostValue& value, uint32_t fact) {
+  const Edge& edge = arena_.edges[arena_.conn(conn).edge];
+  if (edge.value && !(*edge.value == value && !edge.initial)) {
+    refuse(fmt::format("'{}' would have two values", arena_.key(conn)), ErrorKind::kValue,
+           Code::kValueConflict);
+  }
+  arena_.state_value(conn, value, false, fact);
+}
+
+}  // namespace mithril::model

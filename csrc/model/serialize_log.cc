@@ -1,0 +1,80 @@
+#include "model/serialize_log.h"
+
+#include <algorithm>
+#include <set>
+
+namespace mithril::model {
+
+FileLog::FileLog(const FileIndex& index) : index_(index), arena_(index.arena) {
+  sort();
+  name_scopes();
+}
+
+size_t FileLog::place_of(const Entry& entry) const {
+  return static_cast<size_t>(&entry - arena_.log.data());
+}
+
+void FileLog::sort() {
+  std::unordered_map<uint32_t, NodeId> op_of;  // fact -> the op that it made
+  for (const Entry& entry : arena_.log) {
+    if (entry.type == Entry::Type::kRule) op_of.emplace(entry.fact, entry.id);
+  }
+  for (const Entry& entry : arena_.log) sort_entry(entry, op_of);
+}
+
+void FileLog::sort_entry(const Entry& entry, const std::unordered_map<uint32_t, NodeId>& op_of) {
+  if (entry.type == Entry::Type::kRule) {
+    const auto number = index_.op_number.find(entry.id);
+    if (number == index_.op_number.end()) return;
+    items.push_back({true, number->second, place_of(entry)});
+    fact_of_op[entry.id] = entry.fact;
+    return;
+  }
+  // Wires that became one are one in the file.
+  if (entry.type == Entry::Type::kUnify || !index_.sees(entry.id)) return;
+  if (const auto op = op_of.find(entry.fact); op != op_of.end()) {
+    said_of_op[op->second].push_back(&entry);
+    return;
+  }
+  if (calls.empty() || calls.back().fact != entry.fact) {
+    items.push_back({false, calls.size(), place_of(entry)});
+    calls.push_back({entry.fact, {}});
+  }
+  calls.back().entries.push_back(&entry);
+}
+
+namespace {
+bool has_names(const ShapeTemplate& shape) {
+  return std::any_of(shape.begin(), shape.end(),
+                     [](const auto& item) { return !item.name.empty(); });
+}
+
+}  // namespace
+
+// Names of sizes mean the same within one statement; a scope that is not just that gets a number.
+void FileLog::name_scopes() {
+  std::unordered_map<uint32_t, const void*> user;
+  std::vector<uint32_t> order;
+  std::set<uint32_t> special;
+  const auto visit = [&](const std::vector<const Entry*>& entries) {
+    std::set<uint32_t> found;
+    for (const Entry* entry : entries) {
+      if (entry->type != Entry::Type::kShape || !has_names(*entry->shape)) continue;
+      const auto [at, is_new] = user.emplace(entry->other, &entries);
+      if (is_new) order.push_back(entry->other);
+      if (at->second != &entries) special.insert(entry->other);
+      found.insert(entry->other);
+    }
+    if (found.size() > 1) special.insert(found.begin(), found.end());
+  };
+  for (const NodeId id : index_.order) {
+    const auto said = said_of_op.find(id);
+    if (said != said_of_op.end()) visit(said->second);
+  }
+  for (const Call& call : calls) visit(call.entries);
+  for (const uint32_t scope : order) {
+    if (special.count(scope) != 0) scopes.emplace(scope, scopes.size());
+  }
+}
+
+}  // namespace mithril::model

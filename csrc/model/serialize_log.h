@@ -1,0 +1,39 @@
+// What was said of a model, sorted as a file has it. Internal to model/.
+#pragma once
+#include <unordered_map>
+#include <vector>
+
+#include "model/serialize_index.h"
+
+namespace mithril::model {
+
+struct FileLog {
+  explicit FileLog(const FileIndex& index);
+
+  /// What the user said in one call: entries of the log that rest on one fact.
+  struct Call {
+    uint32_t fact = kNone;
+    std::vector<const Entry*> entries;
+  };
+  /// An op's rule, or a call, by number; `place`: in the arena's log.
+  struct Item {
+    bool is_op;
+    size_t number, place;
+  };
+  std::vector<Item> items;
+  std::vector<Call> calls;
+  std::unordered_map<NodeId, std::vector<const Entry*>> said_of_op;
+  std::unordered_map<NodeId, uint32_t> fact_of_op;
+  std::unordered_map<uint32_t, size_t> scopes;  // those that need a number
+
+ private:
+  void sort();
+  void sort_entry(const Entry& entry, const std::unordered_map<uint32_t, NodeId>& op_of);
+  void name_scopes();
+  size_t place_of(const Entry& entry) const;
+
+  const FileIndex& index_;
+  const Arena& arena_;
+};
+
+}  // namespace mithril::model

@@ -1,0 +1,107 @@
+// The log of facts as JSON, in its order: values and facts of ops, what was said in later calls.
+#include <algorithm>
+
+#include "model/serialize_value.h"
+#include "model/serialize_write.h"
+
+namespace mithril::model {
+
+using core::Code;
+using core::ErrorKind;
+
+std::string FactWriter::key_of(NodeId op, const Entry& entry) const {
+  for (const ConnId c : arena_.node(op).conns) {
+    if (arena_.conn(c).edge == entry.id) return arena_.key(c);
+  }
+  return arena_.key(index_.wire(entry.id));
+}
+
+void FactWriter::write_op(NodeId op) {
+  const auto said = log_.said_of_op.find(op);
+  if (said == log_.said_of_op.end()) return;
+  const auto is_value = [](const Entry* e) { return e->type == Entry::Type::kValue; };
+  if (std::any_of(said->second.begin(), said->second.end(), is_value)) {
+    out_.key("values");
+    out_.begin_object();
+    for (const Entry* entry : said->second) {
+      if (!is_value(entry)) continue;
+      const std::string key = key_of(op, *entry);
+      out_.key(key);
+      write_value(out_, *entry->value, fmt::format("'{}' of {}", key, title(arena_.node(op))));
+    }
+    out_.end_object();
+  }
+  if (std::all_of(said->second.begin(), said->second.end(), is_value)) return;
+  out_.key("facts");
+  out_.begin_array();
+  for (const Entry* entry : said->second) {
+    if (!is_value(entry)) write_entry(*entry, key_of(op, *entry), "");
+  }
+  out_.end_array();
+}
+
+void FactWriter::write_calls() {
+  if (log_.calls.empty()) return;
+  out_.key("facts");
+  out_.begin_array();
+  for (const FileLog::Call& call : log_.calls) {
+    out_.begin_object();
+    write_text(out_, "by", arena_.facts[call.fact].text);
+    out_.key("says");
+    out_.begin_array();
+    for (const Entry* entry : call.entries) {
+      const ConnId wire = index_.wire(entry->id);
+      write_entry(*entry, arena_.key(wire), index_.id(arena_.conn(wire).node));
+    }
+    out_.end_array();
+    out_.end_object();
+  }
+  out_.end_array();
+}
+
+namespace {
+
+[[noreturn]] void refuse_to_write(std::string_view wire, std::string_view what) {
+  raise(core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                   "'{}' has {}, which a model file cannot hold yet", wire, what));
+}
+
+}  // namespace
+
+void FactWriter::write_entry(const Entry& entry, std::string_view wire, std::string_view model) {
+  out_.begin_object();
+  write_text(out_, "model", std::string(model));
+  write_text(out_, "wire", std::string(wire), "$");
+  switch (entry.type) {
+    case Entry::Type::kKinds:
+      if (entry.content) refuse_to_write(wire, "a type that says what its containers hold");
+      out_.key("type");
+      write_kinds(out_, entry.kinds);
+      break;
+    case Entry::Type::kShape:
+      out_.key("shape");
+      write_shape(out_, *entry.shape);
+      if (const auto scope = log_.scopes.find(entry.other); scope != log_.scopes.end()) {
+        out_.key("scope");
+        out_.integer(static_cast<int64_t>(scope->second));
+      }
+      break;
+    case Entry::Type::kValue:
+      out_.key("value");
+      write_value(out_, *entry.value, fmt::format("wire '{}'", wire));
+      break;
+    case Entry::Type::kSame: {
+      const ConnId other = index_.wire(entry.other);
+      write_text(out_, "next", arena_.key(other));
+      write_text(out_, "next_model", index_.id(arena_.conn(other).node));
+      break;
+    }
+    case Entry::Type::kInterval: refuse_to_write(wire, "an interval");
+    case Entry::Type::kRule:
+    case Entry::Type::kConstraint:
+    case Entry::Type::kUnify: break;
+  }
+  out_.end_object();
+}
+
+}  // namespace mithril::model
