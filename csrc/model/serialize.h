@@ -10,7 +10,7 @@ namespace mithril::model {
 
 /// Of the format. A file of another major version is refused; files of a later minor version
 /// load, and what they have more is ignored with a note.
-inline constexpr int kFileMajor = 1, kFileMinor = 0;
+inline constexpr int kFileMajor = 1, kFileMinor = 1;
 
 /// The text of an outermost model. `history` adds, after all else, where in user code everything
 /// was said and in which order: what `why` prints, and what changes in most diffs without need.

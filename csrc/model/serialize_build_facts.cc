@@ -1,5 +1,6 @@
 // Plays what a model file says was said, in its order, with the same stops of the solver.
 #include "model/serialize_build.h"
+#include "model/serialize_type.h"
 #include "model/serialize_usual.h"
 
 namespace mithril::model {
@@ -132,8 +133,15 @@ NodeId ModelBuilder::model_named(Name id) const {
 void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t& scope) {
   const ConnId conn = wire(model, said.wire);
   switch (said.type) {
-    case Said::Type::kNothing: refuse("a fact that says nothing");
-    case Said::Type::kKinds: return arena_.state_type(conn, said.kinds, fact);
+    case Said::Type::kNothing:
+      if (said.is_newer) return;
+      refuse("a fact that says nothing");
+    case Said::Type::kType:
+      if (!said.interval || said.content.kinds != kMeasured) {
+        arena_.state_type(conn, said.content, fact);
+      }
+      if (said.interval) arena_.state_interval(conn, *said.interval, fact);
+      return;
     case Said::Type::kShape: {
       uint32_t at = kNone;
       if (said.scope) {

@@ -6,6 +6,7 @@
 #include "ir/registry.h"
 #include "model/serialize.h"
 #include "model/serialize_record.h"
+#include "model/serialize_type.h"
 #include "model/serialize_value.h"
 
 namespace mithril::model {
@@ -255,8 +256,12 @@ Said RecordReader::said() {
     } else if (key == "wire") {
       out.wire = in_.read_string();
     } else if (key == "type") {
-      is(Said::Type::kKinds);
-      out.kinds = values_.read_kinds();
+      is(Said::Type::kType);
+      out.content.kinds = values_.read_kinds();
+    } else if (key == "containers") {
+      out.content.containers = read_containers(in_);
+    } else if (key == "interval") {
+      out.interval = read_interval(in_);
     } else if (key == "shape") {
       is(Said::Type::kShape);
       out.shape = values_.read_shape();
@@ -271,10 +276,15 @@ Said RecordReader::said() {
     } else if (key == "next_model") {
       out.next_model = in_.read_string();
     } else {
+      out.is_newer = true;
       return false;
     }
     return true;
   });
+  const bool needs_type = out.interval || !out.content.is_plain();
+  if (needs_type && (out.type != Said::Type::kType || !fits(out.content))) {
+    in_.fail("what containers hold and intervals belong to a type that has them");
+  }
   return out;
 }
 

@@ -20,10 +20,12 @@ using Map = std::vector<std::pair<Name, T>>;
 
 /// One thing said of a wire.
 struct Said {
-  enum class Type : uint8_t { kNothing, kKinds, kShape, kValue, kNext };
+  enum class Type : uint8_t { kNothing, kType, kShape, kValue, kNext };
   Type type = Type::kNothing;
-  Name model, wire;  // model "": the outermost one
-  infer::KindSet kinds;
+  Name model, wire;       // model "": the outermost one
+  bool is_newer = false;  // says what only a later release knows
+  infer::Type content;
+  std::optional<infer::Interval> interval;  // besides, of kType
   infer::ShapeTemplate shape;
   std::optional<int64_t> scope;
   HostValue value;

@@ -1,13 +1,10 @@
 // The log of facts as JSON, in its order: values and facts of ops, what was said in later calls.
 #include <algorithm>
 
-#include "model/serialize_value.h"
+#include "model/serialize_type.h"
 #include "model/serialize_write.h"
 
 namespace mithril::model {
-
-using core::Code;
-using core::ErrorKind;
 
 std::string FactWriter::key_of(NodeId op, const Entry& entry) const {
   for (const ConnId c : arena_.node(op).conns) {
@@ -59,25 +56,16 @@ void FactWriter::write_calls() {
   out_.end_array();
 }
 
-namespace {
-
-[[noreturn]] void refuse_to_write(std::string_view wire, std::string_view what) {
-  raise(core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
-                   "'{}' has {}, which a model file cannot hold yet", wire, what));
-}
-
-}  // namespace
-
 void FactWriter::write_entry(const Entry& entry, std::string_view wire, std::string_view model) {
   out_.begin_object();
   write_text(out_, "model", std::string(model));
   write_text(out_, "wire", std::string(wire), "$");
   switch (entry.type) {
     case Entry::Type::kKinds:
-      if (entry.content) refuse_to_write(wire, "a type that says what its containers hold");
-      out_.key("type");
-      write_kinds(out_, entry.kinds);
+      write_type(out_, entry.content ? *entry.content : infer::Type(entry.kinds),
+                 fmt::format("wire '{}'", wire));
       break;
+    case Entry::Type::kInterval: write_interval(out_, *entry.interval); break;
     case Entry::Type::kShape:
       out_.key("shape");
       write_shape(out_, *entry.shape);
@@ -96,7 +84,6 @@ void FactWriter::write_entry(const Entry& entry, std::string_view wire, std::str
       write_text(out_, "next_model", index_.id(arena_.conn(other).node));
       break;
     }
-    case Entry::Type::kInterval: refuse_to_write(wire, "an interval");
     case Entry::Type::kRule:
     case Entry::Type::kConstraint:
     case Entry::Type::kUnify: break;

@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import mithril as ml
 import numpy as np
@@ -194,6 +195,37 @@ def leaf_with_facts():
     return model
 
 
+def intervals():
+    """Of a wire, a constructor's key and a constant's elements; ends of both kinds, open ones."""
+    model = ml.Model()
+    model |= ml.Buffer()(input=ml.IOKey("count", type=int, interval=(1, 64)), output="n")
+    model |= ml.Multiply(left=ml.IOKey(interval=(0.0, 0.5)))(left="rate", right="x", output="y")
+    model |= ml.Buffer()(input=ml.IOKey("open", interval=(None, float("inf"))), output="o")
+    model |= ml.Buffer()(input=ml.IOKey("mixed", interval=(-(2**53) - 1, 0.1)), output="m")
+    model |= ml.Buffer()(
+        input=ml.IOKey("table", value=ml.Tensor([1.0, 2.0]), interval=(0, None)), output="t"
+    )
+    return model
+
+
+def containers():
+    """Unions, tuples of fixed and of any length, lists, tensors in them; deep ones."""
+    deep = int
+    for _ in range(64):
+        deep = list[deep]
+    model = ml.Model()
+    types = {
+        "a": list[int], "b": tuple[float, ...], "c": tuple[int, ml.Tensor[float], str | None],
+        "d": list[tuple[int, int]] | tuple[()] | None, "e": Sequence[ml.Tensor[int | bool]],
+        "f": deep, "g": list[tuple | list[float]] | int | dict | slice,
+    }  # fmt: skip
+    for name in types:
+        model |= ml.Buffer()(input=name, output=f"{name}2")
+    model.set_types(types)
+    model |= ml.Buffer(input=ml.IOKey(type=tuple[int, ...]))(input="told", output="told2")
+    return model
+
+
 def empty():
     return ml.Model()
 
@@ -215,7 +247,8 @@ def frozen():
 
 
 MODELS = [mlp, nested, expressions, valued, initial, stateful, renamed, branching, conditions,
-          edited, one_op, leaf_with_facts, empty, hostile_names, frozen]  # fmt: skip
+          edited, one_op, leaf_with_facts, intervals, containers, empty, hostile_names,
+          frozen]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -250,6 +283,28 @@ def test_files_of_every_version_load():
         for what in want.keys() - {"why", "shapes", "summary"}:
             assert got[what] == want[what], (make.__name__, what)
         assert unnamed(got["shapes"]) == unnamed(want["shapes"])
+
+
+SCHEMA = pathlib.Path(ml.formats.__file__).parent / "model_file.schema.json"
+
+
+def test_the_schema_describes_what_is_written():
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+    files = [json.loads(make().to_json(history=True)) for make in MODELS]
+    files += [
+        kept
+        for file in DATA.glob("models_*.json")
+        for kept in json.loads(file.read_text()).values()
+    ]
+    for file in files:
+        assert not [error.message[:300] for error in schema.iter_errors(file)]
+    facts = [{"wire": "x", "interval": [0, 1]}, {"wire": "x", "type": ["int"], "interval": [0]},
+             {"wire": "x", "type": ["list"], "containers": [{"list_of": "int"}]},
+             {"wire": "x", "type": ["list"], "containers": [{"set_of": ["int"]}]}]  # fmt: skip
+    for fact in facts:
+        bad = {**json.loads(empty().to_json()), "facts": [{"says": [fact]}]}
+        assert not schema.is_valid(bad), fact
 
 
 # --- every op ------------------------------------------------------------------------------------

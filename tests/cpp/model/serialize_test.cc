@@ -1,7 +1,7 @@
 // Covers: model/serialize_index.cc model/serialize_log.cc model/serialize_read.cc
 // Covers: model/serialize_build.cc model/serialize_build_wires.cc model/serialize_build_facts.cc
 // Covers: model/serialize_write.cc model/serialize_write_facts.cc model/serialize_write_history.cc
-// Covers: model/serialize_value.cc
+// Covers: model/serialize_type.cc model/serialize_value.cc
 // Models to text and back; texts that no model has. Python tests every op and every setter.
 #include "model/serialize.h"
 
@@ -12,6 +12,7 @@
 
 #include "build.h"
 #include "core/tensor_data.h"
+#include "model/serialize_type.h"
 #include "model/serialize_value.h"
 
 namespace mithril::model {
@@ -91,6 +92,57 @@ TEST(Serialize, RefusesValuesOfThisProcess) {
   EXPECT_THROW(write_value(out, opaque, "wire 'x'"), core::ErrorException);
 }
 
+infer::Type type_of(KindSet kinds, std::vector<infer::Container> containers) {
+  infer::Type out(kinds);
+  out.containers = std::move(containers);
+  return out;
+}
+
+// A container of every form, nested.
+TEST(Serialize, KeepsWhatContainersHold) {
+  const infer::Type pairs =
+      type_of(infer::kTupleKind | infer::kNoneKind,
+              {{false, false, {infer::kScalarInt, infer::kScalarFloat | infer::kFloating}},
+               {false, false, {}},
+               {false, true, {type_of(infer::kListKind, {{true, false, {infer::kStrKind}}})}}});
+  const infer::Type type = type_of(infer::kSequence | infer::kScalarInt,
+                                   {{true, true, {pairs}}, {false, true, {infer::kSequence}}});
+  core::JsonWriter out;
+  out.begin_object();
+  write_type(out, type, "x");
+  out.end_object();
+  const std::string text = out.take();
+  core::JsonReader in(text, "file");
+  infer::Type found;
+  in.begin_object();
+  for (std::string_view key; in.next_key(key);) {
+    if (key == "type") {
+      found.kinds = ValueReader(in).read_kinds();
+    } else {
+      found.containers = read_containers(in);
+    }
+  }
+  in.finish();
+  EXPECT_TRUE(in.status().ok()) << text;
+  EXPECT_TRUE(found == type) << text;
+}
+
+TEST(Serialize, RefusesTypesBeyondTheLimitsOfFiles) {
+  infer::Type deep = infer::kScalarInt;
+  for (int i = 0; i < 65; ++i) deep = type_of(infer::kListKind, {{true, true, {deep}}});
+  const infer::Type wide = type_of(
+      infer::kTupleKind, {{false, false, std::vector<infer::Type>(1024, infer::kScalarInt)}});
+  for (const infer::Type& type : {deep, wide}) {
+    core::JsonWriter out;
+    out.begin_object();
+    EXPECT_THROW(write_type(out, type, "wire 'x'"), core::ErrorException);
+  }
+  const infer::Type fits = deep.containers[0].items[0];
+  core::JsonWriter out;
+  out.begin_object();
+  write_type(out, fits, "wire 'x'");
+}
+
 TEST(Serialize, RefusesSubmodels) {
   const Model model = network();
   EXPECT_THROW(to_json(model.submodels().front()), core::ErrorException);
@@ -103,7 +155,7 @@ TEST(Serialize, IgnoresWhatALaterMinorVersionAdds) {
     ASSERT_NE(found, std::string::npos) << from;
     text.replace(found, from.size(), to);
   };
-  replace("\"1.0\"", "\"1.7\"");
+  replace("\"1.1\"", "\"1.7\"");
   replace("\"model\": {", "\"new\": [1, {\"a\": []}],\n  \"model\": {\"newer\": null,");
   replace("\"op\": \"relu\"", "\"newest\": 1e5, \"op\": \"relu\"");
   const Loaded loaded = from_json(text);
@@ -117,6 +169,78 @@ std::string file(const std::string& model, const std::string& rest = "") {
 }
 const char* const kRelu =
     R"("wires": ["x", "y"], "parts": [{"op": "relu", "wires": {"input": "x", "output": "y"}}])";
+
+const char* const kBuffer =
+    R"("wires": ["x", "y"], "parts": [{"op": "buffer", "wires": {"input": "x", "output": "y"}}])";
+
+// Something said of a wire that may be anything.
+std::string says(const std::string& what) {
+  return file(kBuffer, R"(, "facts": [{"says": [{"wire": "x", )" + what + "}]}]");
+}
+
+TEST(Serialize, RefusesMalformedTypesAndIntervals) {
+  for (const char* what : {
+           R"("type": ["list"], "containers": [])",
+           R"("type": ["list"], "containers": [{}])",
+           R"("type": ["list"], "containers": [[]])",
+           R"("type": ["list"], "containers": {"list_of": ["int"]})",
+           R"("type": ["list"], "containers": [{"list_of": []}])",
+           R"("type": ["list"], "containers": [{"list_of": ["no"]}])",
+           R"("type": ["list"], "containers": [{"list_of": [1]}])",
+           R"("type": ["list"], "containers": [{"list_of": "int"}])",
+           R"("type": ["list"], "containers": [{"list": ["int"]}])",
+           R"("type": ["list"], "containers": [{"dict_of": ["int"]}])",
+           R"("type": ["list"], "containers": [{"list_of": ["int"], "tuple_of": ["int"]}])",
+           R"("type": ["list"], "containers": [{"list_of": ["tuple", {"tuple": []}]}])",
+           R"("type": ["list"], "containers": [{"tuple_of": ["int"]}])",
+           R"("shape": [1], "containers": [{"tuple_of": ["int"]}])",
+           R"("containers": [{"tuple_of": ["int"]}])",
+           R"("interval": [0, 1])",
+           R"("shape": [1], "interval": [0, 1])",
+           R"("type": ["int"], "interval": [])",
+           R"("type": ["int"], "interval": [1])",
+           R"("type": ["int"], "interval": [1, 2, 3])",
+           R"("type": ["int"], "interval": [2, 1])",
+           R"("type": ["int"], "interval": [{"float": "inf"}, 1])",
+           R"("type": ["int"], "interval": [{"float": "nan"}, null])",
+           R"("type": ["int"], "interval": [{"tuple": []}, null])",
+           R"("type": ["int"], "interval": ["0", 1])",
+           R"("type": ["int"], "interval": [true, 1])",
+           R"("type": ["int"], "interval": {"low": 1})",
+           R"("type": ["int"], "interval": [0, 100000000000000000000000])",
+       }) {
+    EXPECT_EQ(error_of(says(what)).code, core::Code::kParse) << what;
+  }
+  EXPECT_EQ(error_of(says(R"("type": ["str"], "interval": [0, 1])")).kind, core::ErrorKind::kDType);
+  EXPECT_EQ(
+      error_of(says(R"("value": 3}, {"wire": "x", "type": ["int"], "interval": [0, 2])")).kind,
+      core::ErrorKind::kValue);
+}
+
+TEST(Serialize, LimitsOfTypes) {
+  const auto nested = [](int levels) {
+    std::string type = R"(["tensor_int"])";
+    for (int i = 1; i < levels; ++i) type = R"([{"tuple": [)" + type + "]}]";
+    return file(R"("wires": ["x", "y"], "parts": [{"op": "buffer", "wires":
+                    {"input": "x", "output": "y"}}])",
+                R"(, "facts": [{"says": [{"wire": "x", "type": ["tuple"],
+                    "containers": [{"tuple_of": )" +
+                    type + "}]}]}]");
+  };
+  EXPECT_TRUE(from_json(nested(64)).notes.empty());
+  EXPECT_EQ(error_of(nested(65)).code, core::Code::kFileLimit);
+  std::string wide = R"("type": ["tuple"], "containers": [{"tuple": [["int"])";
+  for (int i = 0; i < 1023; ++i) wide += R"(, ["int"])";
+  EXPECT_EQ(error_of(says(wide + "]}]")).code, core::Code::kFileLimit);
+}
+
+// A fact that says more than one thing of a type; what a later release says of a wire.
+TEST(Serialize, ReadsWhatOthersMayWrite) {
+  const Model both = from_json(says(R"("type": ["int", "str"], "interval": [0, null])")).model;
+  EXPECT_EQ(both.kinds("x"), infer::kScalarInt);
+  const Loaded newer = from_json(says(R"("newer": 1)"));
+  EXPECT_EQ(newer.notes, test::Strings{"'newer' of a fact is not known to this release"});
+}
 
 TEST(Serialize, ReadsAFileWrittenByHand) {
   EXPECT_EQ(from_json(file(kRelu)).model.input_keys(), (std::vector<std::string>{"x"}));
