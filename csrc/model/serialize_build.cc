@@ -5,17 +5,12 @@
 #include <charconv>
 #include <unordered_set>
 
-#include "model/serialize.h"
 #include "model/serialize_usual.h"
 
 namespace mithril::model {
 
 using core::Code;
 using core::ErrorKind;
-
-namespace {
-constexpr std::string_view kWhat = "model file";
-}
 
 void ModelBuilder::refuse(std::string problem, ErrorKind kind, Code code) const {
   raise(core::fail(kind, code, "{}: {}", kWhat, problem), where_);
@@ -263,14 +258,14 @@ ConnId ModelBuilder::wire(NodeId id, Name key) const {
   return found;
 }
 
-Loaded from_json(std::string_view text, Location where) {
+Loaded from_json(std::string_view text, Location where, const FindRelation& find) {
   std::vector<std::string> notes;
   core::JsonReader reader(text, std::string(kWhat));
   const FileRecord file = read_file(reader, notes);
   check(reader.status(), where, "");
   auto home = std::make_shared<Home>();
   home->arena = std::make_unique<Arena>();
-  ModelBuilder(file, *home->arena, std::move(where)).build();
+  ModelBuilder(file, *home->arena, std::move(where), find).build();
   return {Access::model(std::move(home), 0), std::move(notes), std::string(file.training)};
 }
 

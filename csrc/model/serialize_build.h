@@ -5,15 +5,19 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/serialize.h"
 #include "model/serialize_record.h"
 #include "model/tree.h"
 
 namespace mithril::model {
 
+/// Begins error texts.
+inline constexpr std::string_view kWhat = "model file";
+
 class ModelBuilder {
  public:
-  ModelBuilder(const FileRecord& file, Arena& arena, Location where)
-      : file_(file), arena_(arena), where_(std::move(where)) {}
+  ModelBuilder(const FileRecord& file, Arena& arena, Location where, const FindRelation& find)
+      : file_(file), arena_(arena), where_(std::move(where)), find_(find) {}
   void build();
 
  private:
@@ -54,6 +58,7 @@ class ModelBuilder {
   void state_op(const Made& made, size_t index);
   void state_statement(const StatementRecord& record, size_t index);
   void state(const Said& said, NodeId model, uint32_t fact, uint32_t& scope);
+  void state_constraint(const ConstraintRecord& record, uint32_t fact);
   void state_value(ConnId conn, const HostValue& value, uint32_t fact);
   void check_values() const;
   void check_order(const std::vector<Run>& order, size_t ops) const;
@@ -62,12 +67,14 @@ class ModelBuilder {
   ConnId wire(NodeId id, Name key) const;
   NodeId model_named(Name id) const;
   std::string describe(NodeId id) const { return title(arena_.node(id)); }
+  [[noreturn]] void refuse_unregistered(Name name) const;
   [[noreturn]] void refuse(std::string problem, core::ErrorKind kind = core::ErrorKind::kParse,
                            core::Code code = core::Code::kParse) const;
 
   const FileRecord& file_;
   Arena& arena_;
   Location where_;
+  const FindRelation& find_;
   std::vector<Made> made_;  // parents before children, in the order of insertion
   std::unordered_map<Name, NodeId> by_id_;
   std::unordered_map<int64_t, uint32_t> scopes_;

@@ -121,6 +121,41 @@ void ModelBuilder::state_statement(const StatementRecord& record, size_t index) 
       arena_.new_fact(place(&HistoryRecord::facts, index), std::string(record.by));
   uint32_t scope = kNone;
   for (const Said& said : record.says) state(said, model_named(said.model), fact, scope);
+  if (record.constraint) state_constraint(*record.constraint, fact);
+}
+
+void ModelBuilder::state_constraint(const ConstraintRecord& record, uint32_t fact) {
+  NodeId node = model_named(record.model);
+  if (record.part) {
+    const std::vector<NodeId>& parts = arena_.node(node).children;
+    const auto part = static_cast<size_t>(*record.part);
+    if (part >= parts.size() || arena_.node(parts[part]).op == nullptr) {
+      refuse(fmt::format("a constraint on part {} of {}, which is no op", part, describe(node)));
+    }
+    node = parts[part];
+  }
+  UserConstraint added;
+  for (const Name key : record.keys) added.keys.push_back(wire(node, key));
+  for (const int64_t number : record.after) {
+    if (static_cast<size_t>(number) >= arena_.node(node).constraints.size()) {
+      refuse("a constraint that waits for one that is not there yet");
+    }
+    added.after.push_back(static_cast<uint32_t>(number));
+  }
+  added.name = record.name;
+  auto relate = find_ ? find_(record.name, static_cast<int>(record.keys.size())) : nullptr;
+  if (!relate) refuse_unregistered(record.name);
+  arena_.state_constraint(node, std::move(added), std::move(relate), fact);
+}
+
+void ModelBuilder::refuse_unregistered(Name name) const {
+  core::Error error =
+      core::fail(ErrorKind::kKey, Code::kOpUnknown, "{}: no constraint is registered as '{}'",
+                 kWhat, name.substr(0, 200));
+  error.hint = fmt::format(
+      "register its function before reading: ml.constraints.register(function, name='{}')",
+      name.substr(0, 60));
+  raise(std::move(error), where_);
 }
 
 NodeId ModelBuilder::model_named(Name id) const {

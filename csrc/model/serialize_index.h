@@ -19,6 +19,9 @@ struct FileIndex {
   std::unordered_map<NodeId, size_t> op_number;     // in `order`, ops alone
   std::unordered_map<EdgeId, ConnId> visible_wire;  // of a root: the outermost that sees it
 
+  bool has(NodeId node) const {
+    return node == top || ids.count(node) != 0 || op_number.count(node) != 0;
+  }
   /// Those that are one with another are left out.
   std::vector<ConnId> wires(NodeId id) const;
   bool sees(EdgeId edge) const { return visible_wire.count(arena.root(edge)) != 0; }

@@ -30,17 +30,26 @@ void FileLog::sort_entry(const Entry& entry, const std::unordered_map<uint32_t, 
     fact_of_op[entry.id] = entry.fact;
     return;
   }
+  if (entry.type == Entry::Type::kConstraint) return add_constraint(entry);
   // Wires that became one are one in the file.
   if (entry.type == Entry::Type::kUnify || !index_.sees(entry.id)) return;
   if (const auto op = op_of.find(entry.fact); op != op_of.end()) {
     said_of_op[op->second].push_back(&entry);
     return;
   }
-  if (calls.empty() || calls.back().fact != entry.fact) {
+  if (calls.empty() || calls.back().fact != entry.fact || calls.back().is_constraint()) {
     items.push_back({false, calls.size(), place_of(entry)});
     calls.push_back({entry.fact, {}});
   }
   calls.back().entries.push_back(&entry);
+}
+
+// Those that lost a key are no more.
+void FileLog::add_constraint(const Entry& entry) {
+  if (!index_.has(entry.id) || arena_.node(entry.id).constraints[entry.other].keys.empty()) return;
+  items.push_back({false, calls.size(), place_of(entry)});
+  calls.push_back({entry.fact, {&entry}});
+  constraints[entry.id].push_back(entry.other);
 }
 
 namespace {

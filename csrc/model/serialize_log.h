@@ -13,7 +13,8 @@ struct FileLog {
   /// What the user said in one call: entries of the log that rest on one fact.
   struct Call {
     uint32_t fact = kNone;
-    std::vector<const Entry*> entries;
+    std::vector<const Entry*> entries;  // a constraint is alone
+    bool is_constraint() const { return entries.front()->type == Entry::Type::kConstraint; }
   };
   /// An op's rule, or a call, by number; `place`: in the arena's log.
   struct Item {
@@ -24,10 +25,13 @@ struct FileLog {
   std::vector<Call> calls;
   std::unordered_map<NodeId, std::vector<const Entry*>> said_of_op;
   std::unordered_map<NodeId, uint32_t> fact_of_op;
+  /// Of nodes: numbers of constraints in the order of the file.
+  std::unordered_map<NodeId, std::vector<uint32_t>> constraints;
   std::unordered_map<uint32_t, size_t> scopes;  // those that need a number
 
  private:
   void sort();
+  void add_constraint(const Entry& entry);
   void sort_entry(const Entry& entry, const std::unordered_map<uint32_t, NodeId>& op_of);
   void name_scopes();
   size_t place_of(const Entry& entry) const;

@@ -43,6 +43,7 @@ class RecordReader {
   Said said();
   StateRecord state();
   StatementRecord statement();
+  ConstraintRecord constraint();
   std::pair<int64_t, Name> reader();
   HistoryRecord history();
   std::vector<Run> order();
@@ -312,11 +313,38 @@ StatementRecord RecordReader::statement() {
       out.by = in_.read_string();
     } else if (key == "says") {
       array([&] { out.says.push_back(said()); });
+    } else if (key == "constraint") {
+      out.constraint = constraint();
     } else {
       return false;
     }
     return true;
   });
+  return out;
+}
+
+ConstraintRecord RecordReader::constraint() {
+  ConstraintRecord out;
+  object("a constraint", [&](Name key) {
+    if (key == "name") {
+      out.name = in_.read_string();
+    } else if (key == "model") {
+      out.model = in_.read_string();
+    } else if (key == "part") {
+      out.part = in_.read_integer(0, std::numeric_limits<int32_t>::max());
+    } else if (key == "keys") {
+      out.keys = names();
+    } else if (key == "after") {
+      array([&] { out.after.push_back(in_.read_integer(0, kMostItems)); });
+    } else {
+      return false;
+    }
+    return true;
+  });
+  if (out.name.empty() || out.keys.empty()) in_.fail("a constraint has a name and keys");
+  if (std::max(out.keys.size(), out.after.size()) > kMostConstraintKeys) {
+    in_.fail("a constraint of too many keys", Code::kFileLimit);
+  }
   return out;
 }
 

@@ -67,9 +67,18 @@ struct ModelRecord {
   std::vector<PartRecord> parts;
 };
 
+/// Of add_constraint.
+struct ConstraintRecord {
+  Name name, model;             // model "": the outermost one
+  std::optional<int64_t> part;  // an op of the model, if the keys are its own
+  std::vector<Name> keys;
+  std::vector<int64_t> after;  // constraints of the same model, in their order
+};
+
 struct StatementRecord {
   Name by;
   std::vector<Said> says;
+  std::optional<ConstraintRecord> constraint;
 };
 
 struct Run {

@@ -85,19 +85,8 @@ std::vector<ConnId> members(const ConnSet& set) {
   return out;
 }
 
-// A constraint runs a Python function, which no file can hold.
-void refuse_constraints(const Node& node) {
-  for (const UserConstraint& constraint : node.constraints) {
-    if (constraint.keys.empty()) continue;
-    raise(core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
-                     "{}: a model with constraints of add_constraint cannot be written",
-                     title(node)));
-  }
-}
-
 void TreeWriter::write_model(NodeId id) {
   const Node& node = arena_.node(id);
-  refuse_constraints(node);
   out_.begin_object();
   text("name", node.name);
   text("class", node.class_name, usual_class(node.op));

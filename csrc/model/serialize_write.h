@@ -27,6 +27,7 @@ class FactWriter {
 
  private:
   void write_entry(const Entry& entry, std::string_view wire, std::string_view model);
+  void write_constraint(const Entry& entry);
   std::string key_of(NodeId op, const Entry& entry) const;
 
   core::JsonWriter& out_;

@@ -44,6 +44,11 @@ void FactWriter::write_calls() {
   for (const FileLog::Call& call : log_.calls) {
     out_.begin_object();
     write_text(out_, "by", arena_.facts[call.fact].text);
+    if (call.is_constraint()) {
+      write_constraint(*call.entries.front());
+      out_.end_object();
+      continue;
+    }
     out_.key("says");
     out_.begin_array();
     for (const Entry* entry : call.entries) {
@@ -54,6 +59,61 @@ void FactWriter::write_calls() {
     out_.end_object();
   }
   out_.end_array();
+}
+
+namespace {
+
+std::string listed(const Arena& arena, const std::vector<ConnId>& keys) {
+  constexpr size_t kMost = 4;
+  std::string out;
+  for (size_t i = 0; i < std::min(keys.size(), kMost); ++i) {
+    out += fmt::format("{}'{}'", i == 0 ? "" : ", ", arena.key(arena.surviving(keys[i])));
+  }
+  return keys.size() > kMost ? out + " ..." : out;
+}
+
+[[noreturn]] void refuse_unnamed(const Arena& arena, const Entry& entry) {
+  const Node& node = arena.node(entry.id);
+  core::Error error =
+      core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                 "the constraint of {} on {} has no registered name, and files hold no functions",
+                 title(node), listed(arena, node.constraints[entry.other].keys));
+  error.hint = "give the function to ml.constraints.register before it is added";
+  const Fact& fact = arena.facts[entry.fact];
+  error.facts.push_back({"the constraint", fact.where, fact.text, 0});
+  raise(std::move(error));
+}
+
+}  // namespace
+
+void FactWriter::write_constraint(const Entry& entry) {
+  const Node& node = arena_.node(entry.id);
+  const UserConstraint& constraint = node.constraints[entry.other];
+  if (constraint.name.empty()) refuse_unnamed(arena_, entry);
+  out_.key("constraint");
+  out_.begin_object();
+  write_text(out_, "name", constraint.name);
+  const bool is_part = node.op != nullptr && entry.id != index_.top;
+  write_text(out_, "model", index_.id(is_part ? node.parent : entry.id));
+  if (is_part) {
+    const std::vector<NodeId>& siblings = arena_.node(node.parent).children;
+    out_.key("part");
+    out_.integer(std::find(siblings.begin(), siblings.end(), entry.id) - siblings.begin());
+  }
+  out_.key("keys");
+  out_.begin_array();
+  for (const ConnId key : constraint.keys) out_.string(arena_.key(arena_.surviving(key)));
+  out_.end_array();
+  if (!constraint.after.empty()) {
+    const std::vector<uint32_t>& written = log_.constraints.at(entry.id);
+    out_.key("after");
+    out_.begin_array(true);
+    for (const uint32_t number : constraint.after) {
+      out_.integer(std::find(written.begin(), written.end(), number) - written.begin());
+    }
+    out_.end_array();
+  }
+  out_.end_object();
 }
 
 void FactWriter::write_entry(const Entry& entry, std::string_view wire, std::string_view model) {

@@ -242,6 +242,9 @@ class Arena {
   void log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
   void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
   void state_rule(NodeId leaf, uint32_t fact);
+  /// `constraint` has its keys, name and those it waits for. Returns its number in the node.
+  uint32_t state_constraint(NodeId node, UserConstraint constraint, infer::RelationFunction relate,
+                            uint32_t fact);
   /// Of state: what `output` has is what `input` gets next, so they are alike but for the value.
   void state_next(ConnId input, ConnId output, uint32_t fact);
 

@@ -2,6 +2,7 @@
 # Covers: model/serialize_read.cc model/serialize_build.cc model/serialize_value.cc
 
 import contextlib
+import functools
 import inspect
 import io
 import json
@@ -226,6 +227,42 @@ def containers():
     return model
 
 
+@ml.constraints.register
+def equal_rows(a, b):
+    """Equal sizes of the first axes."""
+    if not a.shape or not b.shape:
+        return False
+    a.tie(0, b, 0)
+    return True
+
+
+@functools.partial(ml.constraints.register, name="a name of\nmy own é\0")
+def widen(*edges):
+    for edge in edges[1:]:
+        if edges[0].shape and None not in edges[0].shape:
+            edge.set_shape([len(edges), *edges[0].shape])
+
+
+def constrained():
+    """Of every kind of model, named and unnamed keys, and some that wait for others."""
+    op = ml.Relu()
+    op.add_constraint(equal_rows, ["input", "output"])
+    inner = ml.Model(name="inner")
+    inner |= ml.Linear(3)(input="x", weight="w", output="h")
+    inner |= ml.Tanh()(input="z", output="t")
+    rows = inner.add_constraint(equal_rows, ["x", "z"])
+    inner.add_constraint(widen, ["w", "z"], dependencies=[rows])
+    model = ml.Model()
+    model |= op(input="start", output="s")
+    model |= inner(x="s", w="weight", z="other", h="end")
+    model |= ml.Add(name="sum")(left="l", right="r")
+    model |= ml.Buffer()(input="n", output="n2")
+    first = model.add_constraint(equal_rows, [model["$1"], "l"])
+    model.add_constraint(widen, ["l", "r"], dependencies=[first, first])
+    model.set_shapes(start=["b", 2], l=[None, 4])
+    return model
+
+
 def empty():
     return ml.Model()
 
@@ -247,8 +284,8 @@ def frozen():
 
 
 MODELS = [mlp, nested, expressions, valued, initial, stateful, renamed, branching, conditions,
-          edited, one_op, leaf_with_facts, intervals, containers, empty, hostile_names,
-          frozen]  # fmt: skip
+          edited, one_op, leaf_with_facts, intervals, containers, constrained,
+          empty, hostile_names, frozen]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -302,9 +339,11 @@ def test_the_schema_describes_what_is_written():
     facts = [{"wire": "x", "interval": [0, 1]}, {"wire": "x", "type": ["int"], "interval": [0]},
              {"wire": "x", "type": ["list"], "containers": [{"list_of": "int"}]},
              {"wire": "x", "type": ["list"], "containers": [{"set_of": ["int"]}]}]  # fmt: skip
-    for fact in facts:
-        bad = {**json.loads(empty().to_json()), "facts": [{"says": [fact]}]}
-        assert not schema.is_valid(bad), fact
+    calls = [{"says": [fact]} for fact in facts]
+    calls += [{}, {"constraint": {"name": "f"}}, {"constraint": {"name": "f", "keys": []}},
+              {"constraint": {"name": "", "keys": ["x"]}}]  # fmt: skip
+    for call in calls:
+        assert not schema.is_valid({**json.loads(empty().to_json()), "facts": [call]}), call
 
 
 # --- every op ------------------------------------------------------------------------------------
@@ -379,6 +418,7 @@ def test_whole_models_compute_the_same():
 
 # Public methods that change a model, and the models above that use them.
 SETTERS = {
+    "add_constraint": constrained,
     "bind_state_keys": stateful,
     "change": edited,
     "clear": edited,
@@ -400,7 +440,6 @@ READERS = {
     *("compile", "conns", "connect", "create", "from_json", "generate_keys", "get_shapes"),
     *("get_models_in_topological_order", "get_outermost_parent", "get_unique_submodel_names"),
     *("clone", "extract", "get_submodel", "plot", "save", "solve", "summary"),
-    "add_constraint",  # refused by name: see below
     *("to_json", "why"),
 }
 CONNECTION_SETTERS = {"set_key", "set_value", "set_shapes", "set_type", "set_differentiability"}
@@ -422,11 +461,84 @@ def test_every_setter_of_a_model_has_a_case():
         assert f".{name}(" in source or name == "extend", name
 
 
-def test_constraints_are_refused():
+def test_constraints_hold_in_what_was_read():
+    model = read_again(constrained())
+    assert model._node.constraints == constrained()._node.constraints
+    assert [entry[0] for entry in model._node.constraints] == [
+        "equal_rows",
+        "a name of\nmy own é\0",
+    ]
+    model.set_shapes(other=[None, 3, None])
+    assert model.shapes["other"] == [2, 3, 2] and model.shapes["start"] == [2, 2]
+    with pytest.raises(ml.ShapeError):
+        model.set_shapes(start=[8, 2])
+    again = read_again(model.clone())  # a clone has them too
+    assert again.shapes == model.shapes
+
+
+def test_constraints_that_an_edit_took_out_are_not_written():
+    model = constrained()
+    model.unfreeze()
+    model.remove("sum")
+    text = json.loads(read_again(model).to_json())
+    names = [call["constraint"]["name"] for call in text["facts"] if "constraint" in call]
+    assert names == ["equal_rows", "equal_rows", "a name of\nmy own é\0"]
+
+
+def test_a_constraint_without_a_name_is_refused(tmp_path):
     model = mlp()
     model.add_constraint(lambda *edges: True, ["input", "output"])
-    with pytest.raises(ml.UnsupportedError, match="constraints of add_constraint"):
-        model.to_json()
+    with pytest.raises(ml.UnsupportedError) as error:
+        model.save(tmp_path / "model")
+    line = test_a_constraint_without_a_name_is_refused.__code__.co_firstlineno + 2
+    assert str(error.value).splitlines()[:1] + str(error.value).splitlines()[2:] == [
+        "the constraint of Model 'mlp' on 'input', 'output' has no registered name, and files "
+        "hold no functions",
+        f"    the constraint    <- add_constraint, test_model_file.py:{line}",
+        "  help: give the function to ml.constraints.register before it is added",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (["equal_rows", "nowhere"], ml.KeyNotFound,
+         "model file: no constraint is registered as 'nowhere'"),
+        (['"s",\n          "other"', '"s"'], ml.ParseError,
+         "model file: the constraint registered as 'equal_rows' does not take 1 keys"),
+    ],
+)  # fmt: skip
+def test_constraints_that_are_not_here(change, kind, message):
+    model = ml.Model()
+    model |= ml.Relu()(input="start", output="s")
+    model |= ml.Tanh()(input="other", output="o")
+    model.add_constraint(equal_rows, ["s", "other"])
+    text = model.to_json()
+    assert change[0] in text
+    with pytest.raises(kind) as error:
+        ml.Model.from_json(text.replace(*change))
+    assert str(error.value).splitlines()[0] == message
+    hint = "register its function before reading: ml.constraints.register(function, name='nowhere')"
+    assert hint in str(error.value) or kind is ml.ParseError
+
+
+def test_what_a_constraint_raises_passes_through():
+    def refuse(edge):
+        if armed:
+            raise ZeroDivisionError("mine")
+
+    armed = False
+    ml.constraints.register(refuse, "refuse of test_model_file")
+    model = ml.Model()
+    model |= ml.Relu()(input="x", output="y")
+    model.add_constraint(refuse, ["x"])
+    text = model.to_json()
+    armed = True
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        ml.Model.from_json(text)
+    armed = False
+    assert ml.Model.from_json(text).to_json() == text
 
 
 def test_every_setter_of_a_connection_has_a_case():

@@ -12,6 +12,7 @@
 
 #include "build.h"
 #include "core/tensor_data.h"
+#include "infer/relation.h"
 #include "model/serialize_type.h"
 #include "model/serialize_value.h"
 
@@ -215,6 +216,81 @@ TEST(Serialize, RefusesMalformedTypesAndIntervals) {
   EXPECT_EQ(
       error_of(says(R"("value": 3}, {"wire": "x", "type": ["int"], "interval": [0, 2])")).kind,
       core::ErrorKind::kValue);
+}
+
+// --- constraints --------------------------------------------------------------------------------
+
+core::Status tie_rows(infer::Relation& relation) {
+  if (!relation.rank(0) || !relation.rank(1)) return {};
+  relation.finish();
+  return relation.tie(0, 0, 1, 0);
+}
+
+infer::RelationFunction find_rows(std::string_view name, int keys) {
+  if (name == "rows" && keys == 2) return tie_rows;
+  return nullptr;
+}
+
+TEST(Serialize, KeepsConstraintsByName) {
+  Model model = network();
+  const uint32_t first = model.add_constraint({"rows", {"shared", "out"}, {}, tie_rows});
+  model.add_constraint({"rows", {"input", "out"}, {first}, tie_rows});
+  const std::string text = to_json(model);
+  const Loaded loaded = from_json(text, {}, find_rows);
+  EXPECT_EQ(to_json(loaded.model), text);
+  EXPECT_EQ(loaded.model.constraints().at(1).after, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(test::shape(loaded.model, "shared"), test::shape(model, "shared"));
+  EXPECT_EQ(error_of(text).code, core::Code::kOpUnknown);
+}
+
+TEST(Serialize, RefusesConstraintsWithoutAName) {
+  Model model = network();
+  model.add_constraint({"", {"shared", "out"}, {}, tie_rows});
+  EXPECT_EQ(test::code_of([&] { to_json(model); }), core::Code::kUnsupported);
+}
+
+TEST(Serialize, RefusesMalformedConstraints) {
+  const std::string good = R"("name": "rows", "keys": ["x", "y"])";
+  const auto said = [](const std::string& constraint, const std::string& first = "") {
+    return file(kBuffer, R"(, "facts": [)" + first + R"({"by": "add_constraint", "constraint": )" +
+                             constraint + "}]");
+  };
+  const auto code = [](const std::string& text) {
+    return test::code_of([&] { from_json(text, {}, find_rows); });
+  };
+  EXPECT_EQ(from_json(said("{" + good + "}"), {}, find_rows).model.constraints().size(), 1U);
+  for (const char* constraint : {
+           "[]",
+           "{}",
+           R"({"name": "rows"})",
+           R"({"keys": ["x", "y"]})",
+           R"({"name": "rows", "keys": []})",
+           R"({"name": "", "keys": ["x", "y"]})",
+           R"({"name": 1, "keys": ["x", "y"]})",
+           R"({"name": "rows", "keys": "x"})",
+           R"({"name": "rows", "keys": [["x"]]})",
+           R"({"name": "rows", "keys": ["x", "y"], "after": [0]})",
+           R"({"name": "rows", "keys": ["x", "y"], "after": [-1]})",
+           R"({"name": "rows", "keys": ["x", "y"], "after": 0})",
+           R"({"name": "rows", "keys": ["x", "y"], "model": "gone"})",
+           R"({"name": "rows", "keys": ["x", "y"], "part": 1})",
+           R"({"name": "rows", "keys": ["x", "y"], "part": -1})",
+           R"({"name": "rows", "name": "rows", "keys": ["x", "y"]})",
+       }) {
+    EXPECT_EQ(code(said(constraint)), core::Code::kParse) << constraint;
+  }
+  EXPECT_EQ(code(said(R"({"name": "rows", "keys": ["x", "gone"]})")), core::Code::kKeyUnknown);
+  EXPECT_EQ(code(said(R"({"name": "rows", "keys": ["x", "y"], "part": 0})")),
+            core::Code::kKeyUnknown);
+  EXPECT_EQ(code(said(R"({"name": "columns", "keys": ["x", "y"]})")), core::Code::kOpUnknown);
+  EXPECT_EQ(code(said(R"({"name": "rows", "keys": ["x"]})")), core::Code::kOpUnknown);
+  std::string many = R"({"name": "rows", "keys": ["x")";
+  for (int i = 0; i < 1024; ++i) many += R"(, "x")";
+  EXPECT_EQ(code(said(many + "]}")), core::Code::kFileLimit);
+  EXPECT_EQ(code(said("{" + good + "}",
+                      R"({"says": [{"wire": "x", "type": ["tensor_int"]},
+                                   {"wire": "x", "shape": [1]}, {"wire": "y", "shape": [2]}]},)")),
+            core::Code::kShapeConflict);
 }
 
 TEST(Serialize, LimitsOfTypes) {
