@@ -98,7 +98,10 @@ uint32_t Model::add_constraint(Constraint constraint, Location where) {
   check_constraint(at.get(), constraint, where);
   Transaction transaction(arena);
   UserConstraint added;
-  for (const KeyRef& key : constraint.keys) added.keys.push_back(resolve(at, key, where));
+  for (const KeyRef& key : constraint.keys) {
+    added.keys.push_back(resolve(at, key, where));
+    added.edges.push_back(arena.root(arena.conn(added.keys.back()).edge));
+  }
   added.name = std::move(constraint.name);
   added.after = std::move(constraint.after);
   const uint32_t number =
@@ -142,8 +145,7 @@ uint32_t Arena::state_constraint(NodeId node, UserConstraint constraint,
 core::Status Arena::play_constraint(const Entry& entry) {
   const Node& n = nodes[entry.id];
   const UserConstraint& constraint = n.constraints[entry.other];
-  std::vector<EdgeId> terms;
-  for (const ConnId c : constraint.keys) terms.push_back(conns[c].edge);
+  std::vector<EdgeId> terms = constraint.edges;
   terms.push_back(constraint.finished);
   for (const uint32_t number : constraint.after) terms.push_back(n.constraints[number].finished);
   std::vector<infer::Binding> bindings;

@@ -253,7 +253,11 @@ class Repair {
 
   void finish_log() {
     for (Node& n : a_.nodes) {
-      for (UserConstraint& constraint : n.constraints) constraint.finished = a_.new_edge();
+      for (UserConstraint& constraint : n.constraints) {
+        constraint.edges.clear();
+        for (const ConnId key : constraint.keys) constraint.edges.push_back(a_.conn(key).edge);
+        constraint.finished = a_.new_edge();
+      }
     }
     std::unordered_map<ConnId, ConnId> next;
     for (const Node& n : a_.nodes) {

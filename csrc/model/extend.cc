@@ -335,7 +335,9 @@ void Extension::connect(ConnId key, const Argument& argument, bool latent) {
   if (produced && !at.fresh && a.is_valued(at.conn)) {
     fail_multi_write(at.conn, key, "has a value");
   }
-  if (!at.fresh) a.unite(a.conn(at.conn).edge, a.conn(key).edge, a.key(at.conn));
+  if (!at.fresh) {
+    a.unite(a.conn(at.conn).edge, a.conn(key).edge, a.key(at.conn), where_, title(a.node(child_)));
+  }
   a.edit(key).outer = at.conn;
   const bool omitted = argument.kind == Argument::Kind::kOmitted ||
                        (argument.kind == Argument::Kind::kName && argument.name.empty());

@@ -230,7 +230,8 @@ void merge(const Access::At& at, ConnId stays, ConnId gone, const Location& wher
                        arena.key(stays), arena.key(gone)),
            where);
   }
-  arena.unite(arena.conn(stays).edge, arena.conn(gone).edge, arena.key(stays));
+  arena.unite(arena.conn(stays).edge, arena.conn(gone).edge, arena.key(stays), where,
+              "merge_connections");
   const bool was_cin = arena.conn(stays).cin != kNone || arena.conn(gone).cin != kNone;
   const bool was_cout = arena.conn(stays).cout != kNone || arena.conn(gone).cout != kNone;
   const bool exposed = arena.conn(stays).exposed || arena.conn(gone).exposed;
@@ -300,7 +301,6 @@ void Model::merge_connections(const std::vector<KeyRef>& keys, const std::string
     }
     if (conns.size() < 2 && name.empty()) return;
     arena.save_node(at.node);
-    arena.new_fact(where, "merge_connections");
     ConnId stays = conns.front();
     for (const ConnId c : conns) {
       if (arena.conn(stays).name.empty() && !arena.conn(c).name.empty()) stays = c;

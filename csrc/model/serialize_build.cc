@@ -20,6 +20,7 @@ void ModelBuilder::build() {
   make_nodes();
   connect();
   finish_models();
+  divide_wires();
   state_facts();
   check(arena_.infer(), where_, arena_.node(0).name);
 }

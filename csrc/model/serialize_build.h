@@ -1,6 +1,7 @@
 // From records to a model: everything is checked here that composing would have seen to. Internal
 // to model/.
 #pragma once
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -54,15 +55,22 @@ class ModelBuilder {
   void check_connected(NodeId id) const;
 
   // What was said.
+  void divide_wires();
+  void divide_wire(const MergeRecord& record, const std::vector<NodeId>& ops);
+  EdgeId edge_of_mention(ConnId conn);
+  bool is_merged_next(size_t done) const;
+  void merge_next();
   void state_facts();
   void state_op(const Made& made, size_t index);
   void state_statement(const StatementRecord& record, size_t index);
   void state(const Said& said, NodeId model, uint32_t fact, uint32_t& scope);
+  void state(const Said& said, ConnId conn, ConnId next, uint32_t fact, uint32_t& scope);
   void state_constraint(const ConstraintRecord& record, uint32_t fact);
   void state_value(ConnId conn, const HostValue& value, uint32_t fact);
   void check_values() const;
   void check_order(const std::vector<Run>& order, size_t ops) const;
   Location place(const std::vector<int64_t> HistoryRecord::*list, size_t index) const;
+  Location place(const std::vector<int64_t>& places, size_t index) const;
 
   ConnId wire(NodeId id, Name key) const;
   NodeId model_named(Name id) const;
@@ -78,6 +86,15 @@ class ModelBuilder {
   std::vector<Made> made_;  // parents before children, in the order of insertion
   std::unordered_map<Name, NodeId> by_id_;
   std::unordered_map<int64_t, uint32_t> scopes_;
+  /// Wires that were merged, as the history has them.
+  struct Part {
+    ConnId wire = kNone;
+    EdgeId edge = kNone;  // until it is merged
+  };
+  std::vector<Part> parts_;
+  size_t joined_ = 0;
+  std::map<std::pair<int64_t, int64_t>, size_t> part_of_mention_;
+  std::pair<int64_t, int64_t> mention_;  // (call, which of the wires that it names)
 };
 
 }  // namespace mithril::model

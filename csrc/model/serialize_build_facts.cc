@@ -41,11 +41,23 @@ void ModelBuilder::state_facts() {
   const std::vector<Run>& order = file_.history ? file_.history->order : usual;
   check_order(order, ops.size());
   Stops stops(file_.history ? &file_.history->stops : nullptr);
+  const auto solve_at_stop = [&] {
+    if (stops.is_next()) check(arena_.infer(), where_, arena_.node(0).name);
+  };
+  size_t done = 0;
   for (const Run& run : order) {
-    for (size_t i = run.first; i < run.first + run.count; ++i) {
+    for (size_t i = run.first; i < run.first + run.count; ++i, ++done) {
+      while (is_merged_next(done)) {
+        merge_next();
+        solve_at_stop();
+      }
       run.ops ? state_op(*ops[i], i) : state_statement(file_.facts[i], i);
-      if (stops.is_next()) check(arena_.infer(), where_, arena_.node(0).name);
+      solve_at_stop();
     }
+  }
+  while (joined_ < parts_.size()) {
+    merge_next();
+    solve_at_stop();
   }
   for (size_t i = 0; i < made_.size(); ++i) {
     arena_.node(made_[i].node).where = place(&HistoryRecord::models, i);
@@ -64,7 +76,7 @@ void ModelBuilder::state_facts() {
 
 void ModelBuilder::check_values() const {
   for (const Conn& c : arena_.conns) {
-    const Edge& edge = arena_.edges[c.edge];
+    const Edge& edge = arena_.edges[arena_.root(c.edge)];
     if (c.outer != kNone || !edge.value || edge.initial) continue;
     if (c.produced()) {
       refuse(fmt::format("'{}' is computed and cannot have a value", edge.label),
@@ -92,9 +104,12 @@ void ModelBuilder::check_order(const std::vector<Run>& order, size_t ops) const 
 }
 
 Location ModelBuilder::place(const std::vector<int64_t> HistoryRecord::*list, size_t index) const {
+  if (!file_.history) return {};
+  return place((*file_.history).*list, index);
+}
+
+Location ModelBuilder::place(const std::vector<int64_t>& places, size_t index) const {
   Location out;
-  if (!file_.history) return out;
-  const std::vector<int64_t>& places = (*file_.history).*list;
   if (2 * index + 1 >= places.size()) refuse("a history that lacks places");
   const auto file = static_cast<size_t>(places[2 * index]);
   if (file >= file_.history->files.size()) refuse("a history that lacks files");
@@ -106,6 +121,7 @@ Location ModelBuilder::place(const std::vector<int64_t> HistoryRecord::*list, si
 void ModelBuilder::state_op(const Made& made, size_t index) {
   const uint32_t fact =
       arena_.new_fact(place(&HistoryRecord::ops, index), title(arena_.node(made.node)));
+  mention_ = {-1, 0};
   for (const Said& said : made.op->facts) {
     uint32_t scope = kNone;
     state(said, made.node, fact, scope);
@@ -120,6 +136,7 @@ void ModelBuilder::state_statement(const StatementRecord& record, size_t index) 
   const uint32_t fact =
       arena_.new_fact(place(&HistoryRecord::facts, index), std::string(record.by));
   uint32_t scope = kNone;
+  mention_ = {static_cast<int64_t>(index), 0};
   for (const Said& said : record.says) state(said, model_named(said.model), fact, scope);
   if (record.constraint) state_constraint(*record.constraint, fact);
 }
@@ -135,7 +152,10 @@ void ModelBuilder::state_constraint(const ConstraintRecord& record, uint32_t fac
     node = parts[part];
   }
   UserConstraint added;
-  for (const Name key : record.keys) added.keys.push_back(wire(node, key));
+  for (const Name key : record.keys) {
+    added.keys.push_back(wire(node, key));
+    added.edges.push_back(edge_of_mention(added.keys.back()));
+  }
   for (const int64_t number : record.after) {
     if (static_cast<size_t>(number) >= arena_.node(node).constraints.size()) {
       refuse("a constraint that waits for one that is not there yet");
@@ -167,6 +187,20 @@ NodeId ModelBuilder::model_named(Name id) const {
 // `scope`: of the names of sizes in this statement, made when it is needed.
 void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t& scope) {
   const ConnId conn = wire(model, said.wire);
+  const bool has_next = said.type == Said::Type::kNext;
+  const ConnId next = has_next ? wire(model_named(said.next_model), said.next) : kNone;
+  const EdgeId edge = edge_of_mention(conn);
+  const EdgeId next_edge = has_next ? edge_of_mention(next) : kNone;
+  const size_t first = arena_.log.size();
+  state(said, conn, next, fact, scope);
+  for (size_t i = first; i < arena_.log.size(); ++i) {
+    arena_.log[i].id = edge;
+    if (has_next) arena_.log[i].other = next_edge;
+  }
+}
+
+void ModelBuilder::state(const Said& said, ConnId conn, ConnId next, uint32_t fact,
+                         uint32_t& scope) {
   switch (said.type) {
     case Said::Type::kNothing:
       if (said.is_newer) return;
@@ -190,13 +224,12 @@ void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t
       return arena_.state_shape(conn, said.shape, at, fact);
     }
     case Said::Type::kValue: return state_value(conn, said.value, fact);
-    case Said::Type::kNext:
-      return arena_.state_next(conn, wire(model_named(said.next_model), said.next), fact);
+    case Said::Type::kNext: return arena_.state_next(conn, next, fact);
   }
 }
 
 void ModelBuilder::state_value(ConnId conn, const HostValue& value, uint32_t fact) {
-  const Edge& edge = arena_.edges[arena_.conn(conn).edge];
+  const Edge& edge = arena_.edge_of(conn);
   if (edge.value && !(*edge.value == value && !edge.initial)) {
     refuse(fmt::format("'{}' would have two values", arena_.key(conn)), ErrorKind::kValue,
            Code::kValueConflict);

@@ -26,19 +26,19 @@ void FileLog::sort_entry(const Entry& entry, const std::unordered_map<uint32_t, 
   if (entry.type == Entry::Type::kRule) {
     const auto number = index_.op_number.find(entry.id);
     if (number == index_.op_number.end()) return;
-    items.push_back({true, number->second, place_of(entry)});
+    items.push_back({Item::Type::kOp, number->second, place_of(entry)});
     fact_of_op[entry.id] = entry.fact;
     return;
   }
   if (entry.type == Entry::Type::kConstraint) return add_constraint(entry);
-  // Wires that became one are one in the file.
-  if (entry.type == Entry::Type::kUnify || !index_.sees(entry.id)) return;
+  if (!index_.sees(entry.id)) return;
+  if (entry.type == Entry::Type::kUnify) return add_merge(entry);
   if (const auto op = op_of.find(entry.fact); op != op_of.end()) {
     said_of_op[op->second].push_back(&entry);
     return;
   }
   if (calls.empty() || calls.back().fact != entry.fact || calls.back().is_constraint()) {
-    items.push_back({false, calls.size(), place_of(entry)});
+    items.push_back({Item::Type::kCall, calls.size(), place_of(entry)});
     calls.push_back({entry.fact, {}});
   }
   calls.back().entries.push_back(&entry);
@@ -47,9 +47,29 @@ void FileLog::sort_entry(const Entry& entry, const std::unordered_map<uint32_t, 
 // Those that lost a key are no more.
 void FileLog::add_constraint(const Entry& entry) {
   if (!index_.has(entry.id) || arena_.node(entry.id).constraints[entry.other].keys.empty()) return;
-  items.push_back({false, calls.size(), place_of(entry)});
+  items.push_back({Item::Type::kCall, calls.size(), place_of(entry)});
   calls.push_back({entry.fact, {&entry}});
   constraints[entry.id].push_back(entry.other);
+}
+
+void FileLog::add_merge(const Entry& entry) {
+  // A tree that was taken into another one is solved with one wire from the start.
+  const bool was_known =
+      arena_.edges[entry.id].cell.valid() && arena_.edges[entry.other].cell.valid();
+  if (!was_known) return;
+  merge_of_gone_.emplace(entry.other, merges.size());
+  const size_t at = items.size() - merges.size();
+  items.push_back({Item::Type::kMerge, merges.size(), place_of(entry)});
+  merges.push_back({entry.id, entry.other, entry.fact, at});
+}
+
+size_t FileLog::merge_of(EdgeId edge) const {
+  for (EdgeId at = edge; at != kNone; at = arena_.edges[at].parent) {
+    if (const auto found = merge_of_gone_.find(at); found != merge_of_gone_.end()) {
+      return found->second;
+    }
+  }
+  return kNone;
 }
 
 namespace {

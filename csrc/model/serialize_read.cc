@@ -46,6 +46,7 @@ class RecordReader {
   ConstraintRecord constraint();
   std::pair<int64_t, Name> reader();
   HistoryRecord history();
+  MergeRecord merge();
   std::vector<Run> order();
   std::vector<int64_t> places();
   void note(std::string_view what, Name key);
@@ -371,8 +372,46 @@ HistoryRecord RecordReader::history() {
       out.ops = places();
     } else if (key == "facts") {
       out.facts = places();
+    } else if (key == "merges") {
+      array([&] { out.merges.push_back(merge()); });
     } else if (key == "files") {
       out.files = names();
+    } else {
+      return false;
+    }
+    return true;
+  });
+  return out;
+}
+
+MergeRecord RecordReader::merge() {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  MergeRecord out;
+  object("a merge", [&](Name key) {
+    if (key == "by") {
+      out.by = in_.read_string();
+    } else if (key == "model") {
+      out.model = in_.read_string();
+    } else if (key == "wire") {
+      out.wire = in_.read_string();
+    } else if (key == "into") {
+      out.into = in_.read_integer(0, kMost);
+    } else if (key == "at") {
+      out.at = in_.read_integer(0, kMost);
+    } else if (key == "keys") {
+      array([&] {
+        const int64_t op = in_.read_integer(0, kMost);
+        if (!in_.next_item()) return in_.fail("requires ops and their keys");
+        out.keys.emplace_back(op, in_.read_string());
+      });
+    } else if (key == "facts") {
+      array([&] {
+        const int64_t call = in_.read_integer(0, kMost);
+        if (!in_.next_item()) return in_.fail("requires facts and wires of theirs");
+        out.facts.emplace_back(call, in_.read_integer(0, kMost));
+      });
+    } else if (key == "place") {
+      out.place = places();
     } else {
       return false;
     }

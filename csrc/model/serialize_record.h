@@ -86,10 +86,21 @@ struct Run {
   size_t first = 0, count = 0;
 };
 
+/// A part of a wire that was a wire of its own until the solver had met `at` entries of the order.
+struct MergeRecord {
+  Name by, model, wire;         // model "": the outermost one
+  std::optional<int64_t> into;  // a later merge, whose part it becomes
+  int64_t at = 0;
+  std::vector<std::pair<int64_t, Name>> keys;      // (op, its key)
+  std::vector<std::pair<int64_t, int64_t>> facts;  // (call, which of the wires that it names)
+  std::vector<int64_t> place;                      // file, line
+};
+
 struct HistoryRecord {
   std::vector<Run> order;
   std::vector<int64_t> stops;               // (distance, times) after (distance, times)
   std::vector<int64_t> models, ops, facts;  // (file, line) after (file, line)
+  std::vector<MergeRecord> merges;
   std::vector<Name> files;
 };
 

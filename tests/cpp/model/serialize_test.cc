@@ -1,10 +1,12 @@
 // Covers: model/serialize_index.cc model/serialize_log.cc model/serialize_read.cc
 // Covers: model/serialize_build.cc model/serialize_build_wires.cc model/serialize_build_facts.cc
+// Covers: model/serialize_build_merges.cc
 // Covers: model/serialize_write.cc model/serialize_write_facts.cc model/serialize_write_history.cc
 // Covers: model/serialize_type.cc model/serialize_value.cc
 // Models to text and back; texts that no model has. Python tests every op and every setter.
 #include "model/serialize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -291,6 +293,76 @@ TEST(Serialize, RefusesMalformedConstraints) {
                       R"({"says": [{"wire": "x", "type": ["tensor_int"]},
                                    {"wire": "x", "shape": [1]}, {"wire": "y", "shape": [2]}]},)")),
             core::Code::kShapeConflict);
+}
+
+// --- merges -------------------------------------------------------------------------------------
+
+// Two parts that read 'x', two facts about it, and a history with these merges.
+std::string merged(const std::string& merges) {
+  return file(R"("wires": ["x", "y", "z"], "parts": [
+                {"op": "relu", "wires": {"input": "x", "output": "y"}},
+                {"op": "tanh", "wires": {"input": "x", "output": "z"}}])",
+              R"(, "facts": [{"says": [{"wire": "x", "shape": [2, null]}]},
+                             {"says": [{"wire": "x", "shape": [null, 3]},
+                                       {"wire": "y", "shape": [null, null]}]}],
+                   "history": {"order": ["ops", 0, 2, "facts", 0, 2], "stops": [1, 5],
+                               "models": [0, 1, 0, 1, 0, 1], "ops": [0, 1, 0, 2],
+                               "facts": [0, 3, 0, 4], "files": ["a.py"], "merges": )" +
+                  merges + "}");
+}
+
+TEST(Serialize, MergesWhenTheHistorySaysSo) {
+  const Loaded loaded = from_json(merged(
+      R"([{"by": "one", "wire": "x", "into": 1, "at": 3, "keys": [0, "input"], "facts": [0, 0],
+           "place": [0, 7]},
+          {"by": "two", "wire": "x", "at": 4, "keys": [1, "input"], "facts": [], "place": [0, 8]}])"));
+  EXPECT_EQ(test::shape(loaded.model, "z"), "[2, 3]");
+  std::vector<std::string> by;
+  for (const infer::Reason& reason : loaded.model.why("z")) {
+    by.push_back(fmt::format("{}:{}", reason.by, reason.location.line));
+  }
+  for (const char* said : {"one:7", "two:8", ":3", ":4"}) {
+    EXPECT_EQ(std::count(by.begin(), by.end(), said), 1) << said;
+  }
+  EXPECT_EQ(to_json(from_json(to_json(loaded.model)).model), to_json(loaded.model));
+}
+
+TEST(Serialize, RefusesMalformedMerges) {
+  const std::string rest = R"("at": 1, "keys": [], "facts": [], "place": [0, 1])";
+  EXPECT_TRUE(from_json(merged(R"([{"wire": "x", )" + rest + "}]")).notes.empty());
+  for (const std::string& merges : std::vector<std::string>{
+           "{}",
+           "[1]",
+           R"([{"wire": "gone", )" + rest + "}]",
+           R"([{"wire": "x", "model": "gone", )" + rest + "}]",
+           R"([{"wire": "x", "into": 0, )" + rest + "}]",
+           R"([{"wire": "x", "into": 1, )" + rest + "}]",
+           R"([{"wire": "x", "into": -1, )" + rest + "}]",
+           R"([{"wire": "x", "into": 1, )" + rest + R"(}, {"wire": "y", )" + rest + "}]",
+           R"([{"wire": "x", )" + rest + R"(}, {"wire": "x", "into": 0, )" + rest + "}]",
+           R"([{"wire": "x", "at": -1}])",
+           R"([{"wire": "x", "at": "1"}])",
+           R"([{"wire": "x", "place": [0]}])",
+           R"([{"wire": "x", "place": [1, 1]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": ["input", 0]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [2, "input"]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0, "gone"]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0, "output"]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0, "input", 0, "input"]}])",
+           R"([{"wire": "x", "place": [0, 1], "facts": [0]}])",
+           R"([{"wire": "x", "place": [0, 1], "facts": [1, 1]}])",
+           R"([{"wire": "x", "place": [0, 1], "facts": [0, 0, 0, 0]}])",
+       }) {
+    const core::Code code = error_of(merged(merges)).code;
+    EXPECT_TRUE(code == core::Code::kParse || code == core::Code::kKeyUnknown) << merges;
+  }
+  EXPECT_EQ(error_of(file(R"("op": "relu", "wires": ["input", "output"])",
+                          R"(, "history": {"order": ["ops", 0, 1], "models": [0, 1], "ops": [0, 1],
+                               "facts": [], "files": ["a"], "merges": [{"wire": "input",
+                               "place": [0, 1], "keys": [0, "input"]}]})"))
+                .code,
+            core::Code::kParse);
 }
 
 TEST(Serialize, LimitsOfTypes) {
