@@ -73,6 +73,7 @@ class ModelBuilder {
   Location place(const std::vector<int64_t>& places, size_t index) const;
 
   ConnId wire(NodeId id, Name key) const;
+  ConnId outermost(ConnId conn) const;
   NodeId model_named(Name id) const;
   std::string describe(NodeId id) const { return title(arena_.node(id)); }
   [[noreturn]] void refuse_unregistered(Name name) const;
@@ -86,6 +87,7 @@ class ModelBuilder {
   std::vector<Made> made_;  // parents before children, in the order of insertion
   std::unordered_map<Name, NodeId> by_id_;
   std::unordered_map<int64_t, uint32_t> scopes_;
+  std::unordered_map<ConnId, ConnId> next_;  // outermost wires: input that carries state -> output
   /// Wires that were merged, as the history has them.
   struct Part {
     ConnId wire = kNone;

@@ -189,6 +189,12 @@ void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t
   const ConnId conn = wire(model, said.wire);
   const bool has_next = said.type == Said::Type::kNext;
   const ConnId next = has_next ? wire(model_named(said.next_model), said.next) : kNone;
+  if (has_next) {
+    const auto bound = next_.find(outermost(conn));
+    if (bound == next_.end() || bound->second != outermost(next)) {
+      refuse(fmt::format("'{}' does not carry state", said.wire));
+    }
+  }
   const EdgeId edge = edge_of_mention(conn);
   const EdgeId next_edge = has_next ? edge_of_mention(next) : kNone;
   const size_t first = arena_.log.size();

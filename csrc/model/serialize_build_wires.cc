@@ -169,6 +169,11 @@ void ModelBuilder::set_edges(const Made& made) {
   for (const auto& [key, label] : made.model->labels) edge(key).label = label;
 }
 
+ConnId ModelBuilder::outermost(ConnId conn) const {
+  while (arena_.conn(conn).outer != kNone) conn = arena_.conn(conn).outer;
+  return conn;
+}
+
 void ModelBuilder::bind_states(const Made& made) {
   for (const StateRecord& record : made.model->states) {
     const ConnId input = wire(made.node, record.input), output = wire(made.node, record.output);
@@ -180,6 +185,7 @@ void ModelBuilder::bind_states(const Made& made) {
       if (state.input == input || state.output == output) refuse("state is bound twice");
     }
     arena_.node(made.node).states.push_back({input, output, record.initial});
+    next_[outermost(input)] = outermost(output);
   }
 }
 

@@ -308,9 +308,24 @@ def frozen():
     return model
 
 
-MODELS = [mlp, nested, expressions, valued, initial, stateful, renamed, merged, branching,
-          conditions, edited, one_op, leaf_with_facts, intervals, containers, constrained,
-          empty, hostile_names, frozen]  # fmt: skip
+def stateful_and_merged():
+    """State on a wire that was two, in a model that reads another wire of the same name."""
+    inner = ml.Model()
+    inner |= ml.Add()(left="x", right="old", output="new")
+    inner |= ml.Relu()(input="before", output="r")
+    inner.set_shapes(before=["n", 2])
+    inner.bind_state_keys("old", "new", 0.5)
+    inner.merge_connections("old", "before", name="both")
+    inner.expose_keys("new", "r")
+    outer = ml.Model()
+    outer |= inner(x="x", r="now")
+    outer |= ml.Tanh()(input="before", output="end")
+    return outer
+
+
+MODELS = [mlp, nested, expressions, valued, initial, stateful, stateful_and_merged, renamed,
+          merged, branching, conditions, edited, one_op, leaf_with_facts, intervals, containers,
+          constrained, empty, hostile_names, frozen]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -544,6 +559,13 @@ def test_every_setter_of_a_model_has_a_case():
     for name, make in SETTERS.items():
         source = inspect.getsource(make)
         assert f".{name}(" in source or name == "extend", name
+
+
+def test_state_is_kept_by_clones_of_what_was_read():
+    for make in (stateful, stateful_and_merged):
+        again = read_again(ml.Model.from_json(make().to_json()).clone())
+        assert again.to_json() == make().to_json()
+        assert again.shapes == make().shapes
 
 
 def test_constraints_hold_in_what_was_read():

@@ -220,6 +220,34 @@ TEST(Serialize, RefusesMalformedTypesAndIntervals) {
       core::ErrorKind::kValue);
 }
 
+// --- state --------------------------------------------------------------------------------------
+
+std::string stateful(const std::string& fact) {
+  return file(R"("wires": ["x", "y"], "parts": [{"model": "m", "wires": {"a": "x", "b": "y"}}])",
+              R"(, "submodels": {"m": {"wires": ["a", "b"], "outputs": ["b"], "parts": [
+                    {"op": "relu", "wires": {"input": "a", "output": "b"}}],
+                    "states": [{"input": "a", "output": "b"}]}},
+                   "facts": [{"says": [)" +
+                  fact + "]}]");
+}
+
+// No model that was composed has an outer wire for what carries state.
+TEST(Serialize, ClonesStateThatAFileConnects) {
+  const Model model = from_json(stateful(R"({"wire": "x", "next": "y"},
+                                            {"wire": "y", "shape": [2]})"))
+                          .model;
+  EXPECT_EQ(test::shape(model.clone(), "x"), "[2]");
+}
+
+TEST(Serialize, RefusesStateThatIsNotBound) {
+  for (const char* fact :
+       {R"({"wire": "y", "next": "x"})", R"({"wire": "x", "next": "x"})",
+        R"({"wire": "x", "next": "gone"})", R"({"wire": "x", "next": "y", "next_model": "no"})"}) {
+    EXPECT_NE(error_of(stateful(fact)).kind, core::ErrorKind::kInternal) << fact;
+  }
+  EXPECT_EQ(error_of(says(R"("next": "y")")).code, core::Code::kParse);
+}
+
 // --- constraints --------------------------------------------------------------------------------
 
 core::Status tie_rows(infer::Relation& relation) {

@@ -118,8 +118,9 @@ def test_a_file_of_version_1_1_loads():
     assert "x : [batch, 4]    <- merge_connections, kept.py:16" in str(model.why("z"))
     with pytest.raises(MithrilError, match=r"expected a number in \[0.5, ...\]"):
         model.set_values(scale=0.25)
-    with pytest.raises(MithrilError, match="tuple"):
-        model.set_values(axis=(0.5,))
+    with pytest.raises(MithrilError, match="axis : tuple"):
+        model.set_values(axis=0)
+    assert model._node.type("axis") == "tuple[int, ...]"
     model.set_shapes(other=[2, 7])
     assert model.shapes["x"] == [2, 4]
     pm = ml.compile(model, ml.NumpyBackend(), constant_keys={"axis": (0,), "scale": 2.0})
