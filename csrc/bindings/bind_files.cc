@@ -1,4 +1,5 @@
 // Model files and the header of safetensors files.
+#include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "core/safetensors.h"
 #include "core/status.h"
@@ -18,8 +19,14 @@ std::string_view utf8(py::handle text) {
                                         "model file: text must be valid unicode"));
 }
 
-py::tuple from_json(py::handle text) {
-  model::Loaded loaded = model::from_json(utf8(text), user_location());
+/// `find`: name, number of keys -> function over edges, or none.
+py::tuple from_json(py::handle text, const py::function& find) {
+  const auto relation = [&](std::string_view name, int keys) -> infer::RelationFunction {
+    const py::object found = find(py::str(name.data(), name.size()), keys);
+    if (found.is_none()) return nullptr;
+    return to_relation(py::reinterpret_borrow<py::function>(found), keys);
+  };
+  model::Loaded loaded = model::from_json(utf8(text), user_location(), relation);
   return py::make_tuple(std::move(loaded.model), loaded.notes, loaded.training);
 }
 

@@ -54,7 +54,7 @@ enum class Code : uint16_t {
   kKeyMissing = 402,         // required data or parameters are missing
   kNameTaken = 403,          // a name that is used already
   kNameReserved = 404,       // a name that cannot be used
-  kOpUnknown = 405,          // no op of that name
+  kOpUnknown = 405,          // no op or constraint of that name
   kUnnamedInput = 406,       // data go into a key without a name
   kModelFrozen = 501,        // extending a model that cannot be extended
   kCycle = 502,              // the wiring has a cycle

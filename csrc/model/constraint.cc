@@ -43,11 +43,11 @@ std::vector<std::string> term_names(const Arena& arena, const std::vector<ConnId
 }
 
 std::shared_ptr<const UserConstraint::Body> make_body(const Arena& arena,
-                                                      const std::vector<ConnId>& keys,
-                                                      const Constraint& constraint) {
+                                                      const UserConstraint& constraint,
+                                                      infer::RelationFunction relate) {
   auto body = std::make_shared<UserConstraint::Body>();
-  body->names = term_names(arena, keys, constraint.after.size());
-  const auto function = gated(constraint.relate, static_cast<int>(constraint.keys.size()),
+  body->names = term_names(arena, constraint.keys, constraint.after.size());
+  const auto function = gated(std::move(relate), static_cast<int>(constraint.keys.size()),
                               static_cast<int>(constraint.after.size()));
   body->rule = [names = body->names, function](infer::RuleBuilder& rule) {
     std::vector<infer::Term> terms_of;
@@ -61,6 +61,12 @@ void check_constraint(const Node& node, const Constraint& constraint, const Loca
   if (constraint.keys.empty()) {
     raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
                      "add_constraint: requires one key or more"),
+          where);
+  }
+  if (std::max(constraint.keys.size(), constraint.after.size()) > kMostConstraintKeys) {
+    raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
+                     "add_constraint: requires at most {} keys and dependencies, got {} and {}",
+                     kMostConstraintKeys, constraint.keys.size(), constraint.after.size()),
           where);
   }
   for (const uint32_t number : constraint.after) {
@@ -92,20 +98,15 @@ uint32_t Model::add_constraint(Constraint constraint, Location where) {
   check_constraint(at.get(), constraint, where);
   Transaction transaction(arena);
   UserConstraint added;
-  for (const KeyRef& key : constraint.keys) added.keys.push_back(resolve(at, key, where));
-  added.finished = arena.new_edge();
-  added.body = make_body(arena, added.keys, constraint);
+  for (const KeyRef& key : constraint.keys) {
+    added.keys.push_back(resolve(at, key, where));
+    added.edges.push_back(arena.root(arena.conn(added.keys.back()).edge));
+  }
   added.name = std::move(constraint.name);
   added.after = std::move(constraint.after);
-  arena.save_node(at.node);
-  const auto number = static_cast<uint32_t>(at.get().constraints.size());
-  at.get().constraints.push_back(std::move(added));
-  Entry entry;
-  entry.type = Entry::Type::kConstraint;
-  entry.id = at.node;
-  entry.other = number;
-  entry.fact = arena.new_fact(where, "add_constraint");
-  arena.log.push_back(std::move(entry));
+  const uint32_t number =
+      arena.state_constraint(at.node, std::move(added), std::move(constraint.relate),
+                             arena.new_fact(where, "add_constraint"));
   check(arena.infer(), where, arena.path(at.node));
   transaction.commit();
   return number;
@@ -125,11 +126,26 @@ std::vector<Model::ConstraintEntry> Model::constraints() const {
   return out;
 }
 
+uint32_t Arena::state_constraint(NodeId node, UserConstraint constraint,
+                                 infer::RelationFunction relate, uint32_t fact) {
+  constraint.finished = new_edge();
+  constraint.body = make_body(*this, constraint, std::move(relate));
+  save_node(node);
+  const auto number = static_cast<uint32_t>(nodes[node].constraints.size());
+  nodes[node].constraints.push_back(std::move(constraint));
+  Entry entry;
+  entry.type = Entry::Type::kConstraint;
+  entry.id = node;
+  entry.other = number;
+  entry.fact = fact;
+  log.push_back(std::move(entry));
+  return number;
+}
+
 core::Status Arena::play_constraint(const Entry& entry) {
   const Node& n = nodes[entry.id];
   const UserConstraint& constraint = n.constraints[entry.other];
-  std::vector<EdgeId> terms;
-  for (const ConnId c : constraint.keys) terms.push_back(conns[c].edge);
+  std::vector<EdgeId> terms = constraint.edges;
   terms.push_back(constraint.finished);
   for (const uint32_t number : constraint.after) terms.push_back(n.constraints[number].finished);
   std::vector<infer::Binding> bindings;

@@ -50,10 +50,16 @@ class Repair {
   void index_what_was_said() {
     for (const Entry& entry : a_.log) {
       if (entry.type == Entry::Type::kValue) values_[entry.conn].push_back(&entry);
-      if (entry.type == Entry::Type::kSame) binding_[a_.surviving(entry.conn)] = entry.fact;
+      if (entry.type == Entry::Type::kSame) binding_[outermost(entry.conn)] = entry.fact;
     }
     for (const Statement& statement : a_.statements)
       statements_[statement.conn].push_back(&statement);
+  }
+
+  // The wire as the outermost model sees it: a file says there what was said of an inner one.
+  ConnId outermost(ConnId c) const {
+    for (ConnId at = a_.surviving(c); at != kNone; at = a_.surviving(a_.conn(at).outer)) c = at;
+    return c;
   }
 
   std::vector<NodeId> bottom_up() const {
@@ -181,7 +187,9 @@ class Repair {
         carries_state_.insert(input);
       } else {
         copy_.opened[input] = 1;
-        undone_.insert(binding_[input]);
+        if (const auto bound = binding_.find(outermost(input)); bound != binding_.end()) {
+          undone_.insert(bound->second);
+        }
       }
       return !stands;
     });
@@ -253,17 +261,21 @@ class Repair {
 
   void finish_log() {
     for (Node& n : a_.nodes) {
-      for (UserConstraint& constraint : n.constraints) constraint.finished = a_.new_edge();
+      for (UserConstraint& constraint : n.constraints) {
+        constraint.edges.clear();
+        for (const ConnId key : constraint.keys) constraint.edges.push_back(a_.conn(key).edge);
+        constraint.finished = a_.new_edge();
+      }
     }
     std::unordered_map<ConnId, ConnId> next;
     for (const Node& n : a_.nodes) {
-      for (const State& s : n.states) next[a_.surviving(s.input)] = a_.surviving(s.output);
+      for (const State& s : n.states) next[outermost(s.input)] = a_.surviving(s.output);
     }
     for (Entry& entry : a_.log) {
       if (is_of_node(entry.type)) continue;
       entry.id = a_.root(a_.conn(entry.conn).edge);
       if (entry.type != Entry::Type::kSame) continue;
-      const auto found = next.find(a_.surviving(entry.conn));
+      const auto found = next.find(outermost(entry.conn));
       if (found != next.end()) entry.other = a_.root(a_.conn(found->second).edge);
     }
     if (undone_.empty()) return;
@@ -280,8 +292,9 @@ class Repair {
   std::unordered_map<ConnId, std::vector<const Entry*>> values_;
   std::unordered_map<ConnId, std::vector<const Statement*>> statements_;
   std::unordered_set<ConnId> carries_state_;
-  std::unordered_map<ConnId, uint32_t> binding_;  // input that carries state -> its fact
-  std::unordered_set<uint32_t> undone_;           // facts of states that are no more
+  std::unordered_map<ConnId, uint32_t>
+      binding_;  // outermost wire of an input that carries state -> its fact
+  std::unordered_set<uint32_t> undone_;  // facts of states that are no more
 };
 
 }  // namespace

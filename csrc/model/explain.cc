@@ -75,6 +75,7 @@ EdgeId Narrator::edge(FactId fact) const {
   const auto found = entries_.find(fact.index);
   if (found == entries_.end()) return kNone;
   const Entry& entry = arena_.log[found->second];
+  if (entry.type == Entry::Type::kConstraint) return kNone;  // of several, none foremost
   if (entry.type != Entry::Type::kRule) return arena_.root(entry.id);
   for (const ConnId c : arena_.node(entry.id).conns) {
     if (arena_.conn(c).produced()) return arena_.root(arena_.conn(c).edge);

@@ -335,7 +335,9 @@ void Extension::connect(ConnId key, const Argument& argument, bool latent) {
   if (produced && !at.fresh && a.is_valued(at.conn)) {
     fail_multi_write(at.conn, key, "has a value");
   }
-  if (!at.fresh) a.unite(a.conn(at.conn).edge, a.conn(key).edge, a.key(at.conn));
+  if (!at.fresh) {
+    a.unite(a.conn(at.conn).edge, a.conn(key).edge, a.key(at.conn), where_, title(a.node(child_)));
+  }
   a.edit(key).outer = at.conn;
   const bool omitted = argument.kind == Argument::Kind::kOmitted ||
                        (argument.kind == Argument::Kind::kName && argument.name.empty());
@@ -396,9 +398,16 @@ void Extension::connect_input(ConnId key, ConnId wire, bool was_valued) {
   }
 }
 
+bool Extension::carries_state(ConnId wire) {
+  const std::vector<State>& states = arena().node(arena().conn(wire).node).states;
+  return std::any_of(states.begin(), states.end(),
+                     [&](const State& state) { return arena().surviving(state.input) == wire; });
+}
+
 void Extension::connect_output(ConnId key, ConnId wire) {
   Arena& a = arena();
   if (a.conn(wire).produced()) fail_multi_write(wire, key, "is computed already");
+  if (a.conn(wire).latent && carries_state(wire)) fail_multi_write(wire, key, "carries state");
   if (a.conn(wire).name == "input") {
     raise(core::fail(ErrorKind::kName, Code::kNameReserved,
                      "the name 'input' is reserved for inputs and cannot be given to '{}' of {}",

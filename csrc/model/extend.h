@@ -43,6 +43,7 @@ class Extension {
   Target of_wire(ConnId key, const Connection& connection);
   void connect_input(ConnId key, ConnId wire, bool was_valued);
   void connect_output(ConnId key, ConnId wire);
+  bool carries_state(ConnId wire);
   Argument canonical(NodeId child, const std::vector<std::pair<ConnId, const Argument*>>& given,
                      ConnId& key);
   std::vector<std::pair<ConnId, const Argument*>> given_keys(NodeId child,

@@ -230,7 +230,8 @@ void merge(const Access::At& at, ConnId stays, ConnId gone, const Location& wher
                        arena.key(stays), arena.key(gone)),
            where);
   }
-  arena.unite(arena.conn(stays).edge, arena.conn(gone).edge, arena.key(stays));
+  arena.unite(arena.conn(stays).edge, arena.conn(gone).edge, arena.key(stays), where,
+              "merge_connections");
   const bool was_cin = arena.conn(stays).cin != kNone || arena.conn(gone).cin != kNone;
   const bool was_cout = arena.conn(stays).cout != kNone || arena.conn(gone).cout != kNone;
   const bool exposed = arena.conn(stays).exposed || arena.conn(gone).exposed;
@@ -253,6 +254,39 @@ void merge(const Access::At& at, ConnId stays, ConnId gone, const Location& wher
   const bool is_cout = was_cout && to.produced() && (to.consumers == 0 || to.exposed);
   is_cin ? arena.add_cin(stays) : arena.remove_cin(stays);
   is_cout ? arena.add_cout(stays) : arena.remove_cout(stays);
+}
+
+void check_state(const Arena& arena, ConnId input, ConnId output, const Location& where) {
+  const bool fits = !arena.conn(input).produced() && !arena.is_valued(input);
+  if (fits && arena.conn(output).produced()) return;
+  refuse(ErrorKind::kKey, Code::kValueArgument,
+         fmt::format("state goes from a computed wire to an input, not from '{}' to '{}'",
+                     arena.key(output), arena.key(input)),
+         where);
+}
+
+void check_other_state(const Arena& arena, const State& other, ConnId input, ConnId output,
+                       const Location& where) {
+  if (arena.surviving(other.input) != input && arena.surviving(other.output) != output) return;
+  refuse(ErrorKind::kKey, Code::kNameTaken,
+         fmt::format("'{}' or '{}' is bound to state already", arena.key(input), arena.key(output)),
+         where);
+}
+
+// A wire that carries state still does once others are one with it.
+void keep_states(const Access::At& at, const Location& where) {
+  Arena& arena = at.arena();
+  for (const State& state : at.get().states) {
+    const ConnId input = arena.surviving(state.input), output = arena.surviving(state.output);
+    check_state(arena, input, output, where);
+    for (const State& other : at.get().states) {
+      if (&other == &state) break;
+      check_other_state(arena, other, input, output, where);
+    }
+    if (arena.conn(input).latent) continue;
+    arena.edit(input).latent = true;
+    arena.remove_cin(input);
+  }
 }
 
 // Whether a wire, walked backwards from its producer, feeds itself.
@@ -300,7 +334,6 @@ void Model::merge_connections(const std::vector<KeyRef>& keys, const std::string
     }
     if (conns.size() < 2 && name.empty()) return;
     arena.save_node(at.node);
-    arena.new_fact(where, "merge_connections");
     ConnId stays = conns.front();
     for (const ConnId c : conns) {
       if (arena.conn(stays).name.empty() && !arena.conn(c).name.empty()) stays = c;
@@ -321,6 +354,7 @@ void Model::merge_connections(const std::vector<KeyRef>& keys, const std::string
       merge(at, stays, c, where);
       if (!arena.conn(c).name.empty()) arena.node(at.node).names.erase(arena.conn(c).name);
     }
+    keep_states(at, where);
     if (!name.empty()) rename(at, stays, name, where);
     if (arena.conn(stays).produced() && arena.conn(stays).name == "input") {
       refuse(ErrorKind::kName, Code::kNameReserved,
@@ -344,18 +378,8 @@ void Model::bind_state(const KeyRef& input, const KeyRef& output, std::optional<
   }
   apply(at, where, [&] {
     const ConnId in = resolve(at, input, where), out = resolve(at, output, where);
-    if (arena.conn(in).produced() || arena.is_valued(in) || !arena.conn(out).produced()) {
-      refuse(ErrorKind::kKey, Code::kValueArgument,
-             fmt::format("state goes from a computed wire to an input, not from '{}' to '{}'",
-                         arena.key(out), arena.key(in)),
-             where);
-    }
-    for (const State& state : at.get().states) {
-      if (arena.surviving(state.input) != in && arena.surviving(state.output) != out) continue;
-      refuse(ErrorKind::kKey, Code::kNameTaken,
-             fmt::format("'{}' or '{}' is bound to state already", arena.key(in), arena.key(out)),
-             where);
-    }
+    check_state(arena, in, out, where);
+    for (const State& state : at.get().states) check_other_state(arena, state, in, out, where);
     arena.save_node(at.node);
     arena.node(at.node).states.push_back({in, out, std::move(initial)});
     const uint32_t fact = arena.new_fact(where, "bind_state");

@@ -140,6 +140,7 @@ struct Constraint {
   std::vector<uint32_t> after;  // numbers of constraints of the same model that finish first
   infer::RelationFunction relate;
 };
+inline constexpr size_t kMostConstraintKeys = 1024;  // and as many that it waits for
 
 /// What can be said of a wire, as bits: what `clear` takes back.
 using Facets = uint8_t;

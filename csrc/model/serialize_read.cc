@@ -6,6 +6,7 @@
 #include "ir/registry.h"
 #include "model/serialize.h"
 #include "model/serialize_record.h"
+#include "model/serialize_type.h"
 #include "model/serialize_value.h"
 
 namespace mithril::model {
@@ -42,8 +43,10 @@ class RecordReader {
   Said said();
   StateRecord state();
   StatementRecord statement();
+  ConstraintRecord constraint();
   std::pair<int64_t, Name> reader();
   HistoryRecord history();
+  MergeRecord merge();
   std::vector<Run> order();
   std::vector<int64_t> places();
   void note(std::string_view what, Name key);
@@ -255,8 +258,12 @@ Said RecordReader::said() {
     } else if (key == "wire") {
       out.wire = in_.read_string();
     } else if (key == "type") {
-      is(Said::Type::kKinds);
-      out.kinds = values_.read_kinds();
+      is(Said::Type::kType);
+      out.content.kinds = values_.read_kinds();
+    } else if (key == "containers") {
+      out.content.containers = read_containers(in_);
+    } else if (key == "interval") {
+      out.interval = read_interval(in_);
     } else if (key == "shape") {
       is(Said::Type::kShape);
       out.shape = values_.read_shape();
@@ -271,10 +278,15 @@ Said RecordReader::said() {
     } else if (key == "next_model") {
       out.next_model = in_.read_string();
     } else {
+      out.is_newer = true;
       return false;
     }
     return true;
   });
+  const bool needs_type = out.interval || !out.content.is_plain();
+  if (needs_type && (out.type != Said::Type::kType || !fits(out.content))) {
+    in_.fail("what containers hold and intervals belong to a type that has them");
+  }
   return out;
 }
 
@@ -302,11 +314,38 @@ StatementRecord RecordReader::statement() {
       out.by = in_.read_string();
     } else if (key == "says") {
       array([&] { out.says.push_back(said()); });
+    } else if (key == "constraint") {
+      out.constraint = constraint();
     } else {
       return false;
     }
     return true;
   });
+  return out;
+}
+
+ConstraintRecord RecordReader::constraint() {
+  ConstraintRecord out;
+  object("a constraint", [&](Name key) {
+    if (key == "name") {
+      out.name = in_.read_string();
+    } else if (key == "model") {
+      out.model = in_.read_string();
+    } else if (key == "part") {
+      out.part = in_.read_integer(0, std::numeric_limits<int32_t>::max());
+    } else if (key == "keys") {
+      out.keys = names();
+    } else if (key == "after") {
+      array([&] { out.after.push_back(in_.read_integer(0, kMostItems)); });
+    } else {
+      return false;
+    }
+    return true;
+  });
+  if (out.name.empty() || out.keys.empty()) in_.fail("a constraint has a name and keys");
+  if (std::max(out.keys.size(), out.after.size()) > kMostConstraintKeys) {
+    in_.fail("a constraint of too many keys", Code::kFileLimit);
+  }
   return out;
 }
 
@@ -333,8 +372,46 @@ HistoryRecord RecordReader::history() {
       out.ops = places();
     } else if (key == "facts") {
       out.facts = places();
+    } else if (key == "merges") {
+      array([&] { out.merges.push_back(merge()); });
     } else if (key == "files") {
       out.files = names();
+    } else {
+      return false;
+    }
+    return true;
+  });
+  return out;
+}
+
+MergeRecord RecordReader::merge() {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  MergeRecord out;
+  object("a merge", [&](Name key) {
+    if (key == "by") {
+      out.by = in_.read_string();
+    } else if (key == "model") {
+      out.model = in_.read_string();
+    } else if (key == "wire") {
+      out.wire = in_.read_string();
+    } else if (key == "into") {
+      out.into = in_.read_integer(0, kMost);
+    } else if (key == "at") {
+      out.at = in_.read_integer(0, kMost);
+    } else if (key == "keys") {
+      array([&] {
+        const int64_t op = in_.read_integer(0, kMost);
+        if (!in_.next_item()) return in_.fail("requires ops and their keys");
+        out.keys.emplace_back(op, in_.read_string());
+      });
+    } else if (key == "facts") {
+      array([&] {
+        const int64_t call = in_.read_integer(0, kMost);
+        if (!in_.next_item()) return in_.fail("requires facts and wires of theirs");
+        out.facts.emplace_back(call, in_.read_integer(0, kMost));
+      });
+    } else if (key == "place") {
+      out.place = places();
     } else {
       return false;
     }

@@ -20,10 +20,12 @@ using Map = std::vector<std::pair<Name, T>>;
 
 /// One thing said of a wire.
 struct Said {
-  enum class Type : uint8_t { kNothing, kKinds, kShape, kValue, kNext };
+  enum class Type : uint8_t { kNothing, kType, kShape, kValue, kNext };
   Type type = Type::kNothing;
-  Name model, wire;  // model "": the outermost one
-  infer::KindSet kinds;
+  Name model, wire;       // model "": the outermost one
+  bool is_newer = false;  // says what only a later release knows
+  infer::Type content;
+  std::optional<infer::Interval> interval;  // besides, of kType
   infer::ShapeTemplate shape;
   std::optional<int64_t> scope;
   HostValue value;
@@ -65,9 +67,18 @@ struct ModelRecord {
   std::vector<PartRecord> parts;
 };
 
+/// Of add_constraint.
+struct ConstraintRecord {
+  Name name, model;             // model "": the outermost one
+  std::optional<int64_t> part;  // an op of the model, if the keys are its own
+  std::vector<Name> keys;
+  std::vector<int64_t> after;  // constraints of the same model, in their order
+};
+
 struct StatementRecord {
   Name by;
   std::vector<Said> says;
+  std::optional<ConstraintRecord> constraint;
 };
 
 struct Run {
@@ -75,10 +86,21 @@ struct Run {
   size_t first = 0, count = 0;
 };
 
+/// A part of a wire that was a wire of its own until the solver had met `at` entries of the order.
+struct MergeRecord {
+  Name by, model, wire;         // model "": the outermost one
+  std::optional<int64_t> into;  // a later merge, whose part it becomes
+  int64_t at = 0;
+  std::vector<std::pair<int64_t, Name>> keys;      // (op, its key)
+  std::vector<std::pair<int64_t, int64_t>> facts;  // (call, which of the wires that it names)
+  std::vector<int64_t> place;                      // file, line
+};
+
 struct HistoryRecord {
   std::vector<Run> order;
   std::vector<int64_t> stops;               // (distance, times) after (distance, times)
   std::vector<int64_t> models, ops, facts;  // (file, line) after (file, line)
+  std::vector<MergeRecord> merges;
   std::vector<Name> files;
 };
 

@@ -364,7 +364,8 @@ uint32_t Arena::new_scope() {
   return static_cast<uint32_t>(scopes.size() - 1);
 }
 
-EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what) {
+EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what, const Location& where,
+                    std::string_view by) {
   a = root(a);
   b = root(b);
   if (a == b) return a;
@@ -385,7 +386,7 @@ EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what) {
     entry.type = Entry::Type::kUnify;
     entry.id = top;
     entry.other = low;
-    entry.fact = facts.empty() ? new_fact({}, "") : static_cast<uint32_t>(facts.size() - 1);
+    entry.fact = new_fact(where, std::string(by));
     log.push_back(std::move(entry));
   } else if (from.cell.valid()) {
     to.cell = from.cell;
@@ -438,6 +439,7 @@ Offsets Arena::append(const Arena& other) {
     }
     for (UserConstraint& constraint : n.constraints) {
       shift_all(constraint.keys, at.conns);
+      shift_all(constraint.edges, at.edges);
       constraint.finished += at.edges;
     }
   }

@@ -86,7 +86,8 @@ struct UserConstraint {
   std::string name;
   std::vector<ConnId> keys;
   std::vector<uint32_t> after;
-  EdgeId finished = kNone;  // holds true once it need not run again
+  std::vector<EdgeId> edges;  // of the keys, when it was stated
+  EdgeId finished = kNone;    // holds true once it need not run again
   /// Names and function; the solver refers to them.
   struct Body {
     std::vector<std::string> names;
@@ -230,8 +231,10 @@ class Arena {
   void save_node(NodeId node);
   uint32_t new_fact(Location where, std::string text);
   uint32_t new_scope();
-  /// One wire from now on; throws on clashing values or differentiability.
-  EdgeId unite(EdgeId a, EdgeId b, std::string_view what);
+  /// One wire from now on; throws on clashing values or differentiability. `where` and `by`: who
+  /// said so, if the solver knew both. The larger one stays, of equals the first.
+  EdgeId unite(EdgeId a, EdgeId b, std::string_view what, const Location& where = {},
+               std::string_view by = {});
 
   // --- facts: checked against each other, logged ------------------------------------------------
   void state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool implied = false);
@@ -242,6 +245,9 @@ class Arena {
   void log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
   void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
   void state_rule(NodeId leaf, uint32_t fact);
+  /// `constraint` has its keys, name and those it waits for. Returns its number in the node.
+  uint32_t state_constraint(NodeId node, UserConstraint constraint, infer::RelationFunction relate,
+                            uint32_t fact);
   /// Of state: what `output` has is what `input` gets next, so they are alike but for the value.
   void state_next(ConnId input, ConnId output, uint32_t fact);
 

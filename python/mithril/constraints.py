@@ -10,7 +10,7 @@ from mithril._annotation import ANY_TENSOR, kinds_of
 from mithril._checks import instance, items, text
 from mithril._public import public
 from mithril._values import as_value
-from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.errors import ArgumentError, ParseError, SignatureError, shown
 from mithril.types import TBD
 
 _registered: dict[str, Callable[..., Any]] = {}
@@ -123,6 +123,8 @@ def register(function: Callable[..., Any], name: str | None = None) -> Callable[
     if not callable(function):
         raise SignatureError(f"register: requires a function, got {shown(function)}")
     key = text("register: name", getattr(function, "__name__", None) if name is None else name)
+    if not key:
+        raise ArgumentError("register: requires a name, got ''")
     if _registered.setdefault(key, function) is not function:
         raise ArgumentError(f"register: another constraint is called {key!r}")
     return function
@@ -147,12 +149,33 @@ def add(
 ) -> Constraint:
     """What `Model.add_constraint` does once its arguments are checked."""
 
+    after = [dependency._number for dependency in dependencies]
+    number = model._node.add_constraint(_on_views(function), keys, after, name_of(function))
+    return Constraint(model, number)
+
+
+def relation(name: str, keys: int) -> Callable[..., Any] | None:
+    """What a model that is read calls for the constraint of that name on so many keys."""
+    import inspect
+
+    function = find(name)
+    if function is None:
+        return None
+    try:
+        inspect.signature(function).bind(*range(keys))
+    except TypeError:
+        text = f"model file: the constraint registered as {shown(name)} does not take {keys} keys"
+        raise ParseError(text) from None
+    except ValueError:  # it does not tell what it takes
+        pass
+    return _on_views(function)
+
+
+def _on_views(function: Callable[..., Any]) -> Callable[..., Any]:
     def relate(*edges: Any) -> Any:
         return function(*(EdgeView(edge) for edge in edges))
 
-    after = [dependency._number for dependency in dependencies]
-    number = model._node.add_constraint(relate, keys, after, name_of(function))
-    return Constraint(model, number)
+    return relate
 
 
 def update_types(given: Any) -> list[UpdateType]:

@@ -583,13 +583,13 @@ class Model(Editing):
         Raises
         ------
         ParseError : malformed, or of another major version (`MTH602`).
-        KeyNotFound : an op that is not registered here.
+        KeyNotFound : an op or a constraint that is not registered here.
         """
         if not isinstance(text, str | bytes):
             raise SignatureError(f"from_json: requires text, got {type(text).__name__}")
         from mithril.formats import training
 
-        node, notes, state = _core.model_from_json(text)
+        node, notes, state = _core.model_from_json(text, constraints.relation)
         for note in notes:
             warn(f"model file: {note}; it is ignored", MithrilWarning)
         return training.model_of(node, state) if state else handle(node)

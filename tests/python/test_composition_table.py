@@ -443,6 +443,11 @@ def test_state(initial):
     assert model.conns.latent_input_keys == ["a"] and "a" not in model.input_keys
     refused(KeyError, lambda: model.bind_state_keys("a", "c"), model)
     refused(KeyError, lambda: model.bind_state_keys("b", "c"), model)
+    refused(KeyError, lambda: model.merge_connections("a", "c", name="a"), model)
+    model.merge_connections("a", "b", name="a")  # one wire, which carries the state
+    assert model.conns.latent_input_keys == ["a"] and "a" not in model.input_keys
+    relu = ml.Relu()
+    refused(ValueError, lambda: model.extend(relu, input="c", output="a"), model)
     model._freeze()
     refused(AttributeError, lambda: model.bind_state_keys("b", "c"), model)
 

@@ -1,5 +1,6 @@
 """Constraints of users: what their functions see and state, and what happens when they fail."""
 
+import functools
 import threading
 
 import mithril as ml
@@ -23,6 +24,7 @@ def model():
     return m
 
 
+@register
 def same_rows(a, b):
     if a.shape and b.shape:
         a.tie(0, b, 0)
@@ -74,6 +76,31 @@ def test_what_it_may_state():
     assert m.shapes["y"][0] == 2
     assert m.conns.get_type("y") == "float tensor"
     assert m.conns.get_metadata("n2").value == 3
+
+
+def test_why_names_it_where_it_was_added():
+    m = ml.Model()
+    m |= ml.Relu()(input="x", output="y")
+    for _ in range(20):  # more models than wires
+        outer = ml.Model()
+        outer |= m(x="x", y="y")
+        m = outer
+    m |= ml.Tanh()(input="z", output="t")
+    m.add_constraint(same_rows, ["x", "z"])
+    m.set_shapes(x=[7, 2], z=[None, 5])
+    line = test_why_names_it_where_it_was_added.__code__.co_firstlineno + 8
+    for each in (m, ml.Model.from_json(m.to_json(history=True))):
+        told = [text.split("<-") for text in str(each.why("t")).splitlines()]
+        place = ["add_constraint", f"test_constraints.py:{line}"]
+        assert place in [[part.strip() for part in parts] for parts in told]
+
+
+@pytest.mark.parametrize("name", ["", 3, b"name"])
+def test_a_name_is_text(name):
+    with pytest.raises(SignatureError, match="requires a name that is text"):
+        register(lambda edge: True, name)
+    with pytest.raises(SignatureError, match="requires a name that is text"):
+        register(functools.partial(same_rows))
 
 
 def test_a_finished_one_does_not_run_again():

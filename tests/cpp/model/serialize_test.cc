@@ -1,8 +1,12 @@
-// Covers: model/serialize_read.cc model/serialize_write.cc model/serialize_build.cc
-// Covers: model/serialize_value.cc
+// Covers: model/serialize_index.cc model/serialize_log.cc model/serialize_read.cc
+// Covers: model/serialize_build.cc model/serialize_build_wires.cc model/serialize_build_facts.cc
+// Covers: model/serialize_build_merges.cc
+// Covers: model/serialize_write.cc model/serialize_write_facts.cc model/serialize_write_history.cc
+// Covers: model/serialize_type.cc model/serialize_value.cc
 // Models to text and back; texts that no model has. Python tests every op and every setter.
 #include "model/serialize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -10,6 +14,8 @@
 
 #include "build.h"
 #include "core/tensor_data.h"
+#include "infer/relation.h"
+#include "model/serialize_type.h"
 #include "model/serialize_value.h"
 
 namespace mithril::model {
@@ -89,6 +95,57 @@ TEST(Serialize, RefusesValuesOfThisProcess) {
   EXPECT_THROW(write_value(out, opaque, "wire 'x'"), core::ErrorException);
 }
 
+infer::Type type_of(KindSet kinds, std::vector<infer::Container> containers) {
+  infer::Type out(kinds);
+  out.containers = std::move(containers);
+  return out;
+}
+
+// A container of every form, nested.
+TEST(Serialize, KeepsWhatContainersHold) {
+  const infer::Type pairs =
+      type_of(infer::kTupleKind | infer::kNoneKind,
+              {{false, false, {infer::kScalarInt, infer::kScalarFloat | infer::kFloating}},
+               {false, false, {}},
+               {false, true, {type_of(infer::kListKind, {{true, false, {infer::kStrKind}}})}}});
+  const infer::Type type = type_of(infer::kSequence | infer::kScalarInt,
+                                   {{true, true, {pairs}}, {false, true, {infer::kSequence}}});
+  core::JsonWriter out;
+  out.begin_object();
+  write_type(out, type, "x");
+  out.end_object();
+  const std::string text = out.take();
+  core::JsonReader in(text, "file");
+  infer::Type found;
+  in.begin_object();
+  for (std::string_view key; in.next_key(key);) {
+    if (key == "type") {
+      found.kinds = ValueReader(in).read_kinds();
+    } else {
+      found.containers = read_containers(in);
+    }
+  }
+  in.finish();
+  EXPECT_TRUE(in.status().ok()) << text;
+  EXPECT_TRUE(found == type) << text;
+}
+
+TEST(Serialize, RefusesTypesBeyondTheLimitsOfFiles) {
+  infer::Type deep = infer::kScalarInt;
+  for (int i = 0; i < 65; ++i) deep = type_of(infer::kListKind, {{true, true, {deep}}});
+  const infer::Type wide = type_of(
+      infer::kTupleKind, {{false, false, std::vector<infer::Type>(1024, infer::kScalarInt)}});
+  for (const infer::Type& type : {deep, wide}) {
+    core::JsonWriter out;
+    out.begin_object();
+    EXPECT_THROW(write_type(out, type, "wire 'x'"), core::ErrorException);
+  }
+  const infer::Type fits = deep.containers[0].items[0];
+  core::JsonWriter out;
+  out.begin_object();
+  write_type(out, fits, "wire 'x'");
+}
+
 TEST(Serialize, RefusesSubmodels) {
   const Model model = network();
   EXPECT_THROW(to_json(model.submodels().front()), core::ErrorException);
@@ -101,7 +158,7 @@ TEST(Serialize, IgnoresWhatALaterMinorVersionAdds) {
     ASSERT_NE(found, std::string::npos) << from;
     text.replace(found, from.size(), to);
   };
-  replace("\"1.0\"", "\"1.7\"");
+  replace("\"1.1\"", "\"1.7\"");
   replace("\"model\": {", "\"new\": [1, {\"a\": []}],\n  \"model\": {\"newer\": null,");
   replace("\"op\": \"relu\"", "\"newest\": 1e5, \"op\": \"relu\"");
   const Loaded loaded = from_json(text);
@@ -115,6 +172,251 @@ std::string file(const std::string& model, const std::string& rest = "") {
 }
 const char* const kRelu =
     R"("wires": ["x", "y"], "parts": [{"op": "relu", "wires": {"input": "x", "output": "y"}}])";
+
+const char* const kBuffer =
+    R"("wires": ["x", "y"], "parts": [{"op": "buffer", "wires": {"input": "x", "output": "y"}}])";
+
+// Something said of a wire that may be anything.
+std::string says(const std::string& what) {
+  return file(kBuffer, R"(, "facts": [{"says": [{"wire": "x", )" + what + "}]}]");
+}
+
+TEST(Serialize, RefusesMalformedTypesAndIntervals) {
+  for (const char* what : {
+           R"("type": ["list"], "containers": [])",
+           R"("type": ["list"], "containers": [{}])",
+           R"("type": ["list"], "containers": [[]])",
+           R"("type": ["list"], "containers": {"list_of": ["int"]})",
+           R"("type": ["list"], "containers": [{"list_of": []}])",
+           R"("type": ["list"], "containers": [{"list_of": ["no"]}])",
+           R"("type": ["list"], "containers": [{"list_of": [1]}])",
+           R"("type": ["list"], "containers": [{"list_of": "int"}])",
+           R"("type": ["list"], "containers": [{"list": ["int"]}])",
+           R"("type": ["list"], "containers": [{"dict_of": ["int"]}])",
+           R"("type": ["list"], "containers": [{"list_of": ["int"], "tuple_of": ["int"]}])",
+           R"("type": ["list"], "containers": [{"list_of": ["tuple", {"tuple": []}]}])",
+           R"("type": ["list"], "containers": [{"tuple_of": ["int"]}])",
+           R"("shape": [1], "containers": [{"tuple_of": ["int"]}])",
+           R"("containers": [{"tuple_of": ["int"]}])",
+           R"("interval": [0, 1])",
+           R"("shape": [1], "interval": [0, 1])",
+           R"("type": ["int"], "interval": [])",
+           R"("type": ["int"], "interval": [1])",
+           R"("type": ["int"], "interval": [1, 2, 3])",
+           R"("type": ["int"], "interval": [2, 1])",
+           R"("type": ["int"], "interval": [{"float": "inf"}, 1])",
+           R"("type": ["int"], "interval": [{"float": "nan"}, null])",
+           R"("type": ["int"], "interval": [{"tuple": []}, null])",
+           R"("type": ["int"], "interval": ["0", 1])",
+           R"("type": ["int"], "interval": [true, 1])",
+           R"("type": ["int"], "interval": {"low": 1})",
+           R"("type": ["int"], "interval": [0, 100000000000000000000000])",
+       }) {
+    EXPECT_EQ(error_of(says(what)).code, core::Code::kParse) << what;
+  }
+  EXPECT_EQ(error_of(says(R"("type": ["str"], "interval": [0, 1])")).kind, core::ErrorKind::kDType);
+  EXPECT_EQ(
+      error_of(says(R"("value": 3}, {"wire": "x", "type": ["int"], "interval": [0, 2])")).kind,
+      core::ErrorKind::kValue);
+}
+
+// --- state --------------------------------------------------------------------------------------
+
+std::string stateful(const std::string& fact) {
+  return file(R"("wires": ["x", "y"], "parts": [{"model": "m", "wires": {"a": "x", "b": "y"}}])",
+              R"(, "submodels": {"m": {"wires": ["a", "b"], "outputs": ["b"], "parts": [
+                    {"op": "relu", "wires": {"input": "a", "output": "b"}}],
+                    "states": [{"input": "a", "output": "b"}]}},
+                   "facts": [{"says": [)" +
+                  fact + "]}]");
+}
+
+// No model that was composed has an outer wire for what carries state.
+TEST(Serialize, ClonesStateThatAFileConnects) {
+  const Model model = from_json(stateful(R"({"wire": "x", "next": "y"},
+                                            {"wire": "y", "shape": [2]})"))
+                          .model;
+  EXPECT_EQ(test::shape(model.clone(), "x"), "[2]");
+}
+
+TEST(Serialize, RefusesStateThatIsNotBound) {
+  for (const char* fact :
+       {R"({"wire": "y", "next": "x"})", R"({"wire": "x", "next": "x"})",
+        R"({"wire": "x", "next": "gone"})", R"({"wire": "x", "next": "y", "next_model": "no"})"}) {
+    EXPECT_NE(error_of(stateful(fact)).kind, core::ErrorKind::kInternal) << fact;
+  }
+  EXPECT_EQ(error_of(says(R"("next": "y")")).code, core::Code::kParse);
+}
+
+// --- constraints --------------------------------------------------------------------------------
+
+core::Status tie_rows(infer::Relation& relation) {
+  if (!relation.rank(0) || !relation.rank(1)) return {};
+  relation.finish();
+  return relation.tie(0, 0, 1, 0);
+}
+
+infer::RelationFunction find_rows(std::string_view name, int keys) {
+  if (name == "rows" && keys == 2) return tie_rows;
+  return nullptr;
+}
+
+TEST(Serialize, KeepsConstraintsByName) {
+  Model model = network();
+  const uint32_t first = model.add_constraint({"rows", {"shared", "out"}, {}, tie_rows});
+  model.add_constraint({"rows", {"input", "out"}, {first}, tie_rows});
+  const std::string text = to_json(model);
+  const Loaded loaded = from_json(text, {}, find_rows);
+  EXPECT_EQ(to_json(loaded.model), text);
+  EXPECT_EQ(loaded.model.constraints().at(1).after, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(test::shape(loaded.model, "shared"), test::shape(model, "shared"));
+  EXPECT_EQ(error_of(text).code, core::Code::kOpUnknown);
+}
+
+TEST(Serialize, RefusesConstraintsWithoutAName) {
+  Model model = network();
+  model.add_constraint({"", {"shared", "out"}, {}, tie_rows});
+  EXPECT_EQ(test::code_of([&] { to_json(model); }), core::Code::kUnsupported);
+}
+
+TEST(Serialize, RefusesMalformedConstraints) {
+  const std::string good = R"("name": "rows", "keys": ["x", "y"])";
+  const auto said = [](const std::string& constraint, const std::string& first = "") {
+    return file(kBuffer, R"(, "facts": [)" + first + R"({"by": "add_constraint", "constraint": )" +
+                             constraint + "}]");
+  };
+  const auto code = [](const std::string& text) {
+    return test::code_of([&] { from_json(text, {}, find_rows); });
+  };
+  EXPECT_EQ(from_json(said("{" + good + "}"), {}, find_rows).model.constraints().size(), 1U);
+  for (const char* constraint : {
+           "[]",
+           "{}",
+           R"({"name": "rows"})",
+           R"({"keys": ["x", "y"]})",
+           R"({"name": "rows", "keys": []})",
+           R"({"name": "", "keys": ["x", "y"]})",
+           R"({"name": 1, "keys": ["x", "y"]})",
+           R"({"name": "rows", "keys": "x"})",
+           R"({"name": "rows", "keys": [["x"]]})",
+           R"({"name": "rows", "keys": ["x", "y"], "after": [0]})",
+           R"({"name": "rows", "keys": ["x", "y"], "after": [-1]})",
+           R"({"name": "rows", "keys": ["x", "y"], "after": 0})",
+           R"({"name": "rows", "keys": ["x", "y"], "model": "gone"})",
+           R"({"name": "rows", "keys": ["x", "y"], "part": 1})",
+           R"({"name": "rows", "keys": ["x", "y"], "part": -1})",
+           R"({"name": "rows", "name": "rows", "keys": ["x", "y"]})",
+       }) {
+    EXPECT_EQ(code(said(constraint)), core::Code::kParse) << constraint;
+  }
+  EXPECT_EQ(code(said(R"({"name": "rows", "keys": ["x", "gone"]})")), core::Code::kKeyUnknown);
+  EXPECT_EQ(code(said(R"({"name": "rows", "keys": ["x", "y"], "part": 0})")),
+            core::Code::kKeyUnknown);
+  EXPECT_EQ(code(said(R"({"name": "columns", "keys": ["x", "y"]})")), core::Code::kOpUnknown);
+  EXPECT_EQ(code(said(R"({"name": "rows", "keys": ["x"]})")), core::Code::kOpUnknown);
+  std::string many = R"({"name": "rows", "keys": ["x")";
+  for (int i = 0; i < 1024; ++i) many += R"(, "x")";
+  EXPECT_EQ(code(said(many + "]}")), core::Code::kFileLimit);
+  EXPECT_EQ(code(said("{" + good + "}",
+                      R"({"says": [{"wire": "x", "type": ["tensor_int"]},
+                                   {"wire": "x", "shape": [1]}, {"wire": "y", "shape": [2]}]},)")),
+            core::Code::kShapeConflict);
+}
+
+// --- merges -------------------------------------------------------------------------------------
+
+// Two parts that read 'x', two facts about it, and a history with these merges.
+std::string merged(const std::string& merges) {
+  return file(R"("wires": ["x", "y", "z"], "parts": [
+                {"op": "relu", "wires": {"input": "x", "output": "y"}},
+                {"op": "tanh", "wires": {"input": "x", "output": "z"}}])",
+              R"(, "facts": [{"says": [{"wire": "x", "shape": [2, null]}]},
+                             {"says": [{"wire": "x", "shape": [null, 3]},
+                                       {"wire": "y", "shape": [null, null]}]}],
+                   "history": {"order": ["ops", 0, 2, "facts", 0, 2], "stops": [1, 5],
+                               "models": [0, 1, 0, 1, 0, 1], "ops": [0, 1, 0, 2],
+                               "facts": [0, 3, 0, 4], "files": ["a.py"], "merges": )" +
+                  merges + "}");
+}
+
+TEST(Serialize, MergesWhenTheHistorySaysSo) {
+  const Loaded loaded = from_json(merged(
+      R"([{"by": "one", "wire": "x", "into": 1, "at": 3, "keys": [0, "input"], "facts": [0, 0],
+           "place": [0, 7]},
+          {"by": "two", "wire": "x", "at": 4, "keys": [1, "input"], "facts": [], "place": [0, 8]}])"));
+  EXPECT_EQ(test::shape(loaded.model, "z"), "[2, 3]");
+  std::vector<std::string> by;
+  for (const infer::Reason& reason : loaded.model.why("z")) {
+    by.push_back(fmt::format("{}:{}", reason.by, reason.location.line));
+  }
+  for (const char* said : {"one:7", "two:8", ":3", ":4"}) {
+    EXPECT_EQ(std::count(by.begin(), by.end(), said), 1) << said;
+  }
+  EXPECT_EQ(to_json(from_json(to_json(loaded.model)).model), to_json(loaded.model));
+}
+
+TEST(Serialize, RefusesMalformedMerges) {
+  const std::string rest = R"("at": 1, "keys": [], "facts": [], "place": [0, 1])";
+  EXPECT_TRUE(from_json(merged(R"([{"wire": "x", )" + rest + "}]")).notes.empty());
+  for (const std::string& merges : std::vector<std::string>{
+           "{}",
+           "[1]",
+           R"([{"wire": "gone", )" + rest + "}]",
+           R"([{"wire": "x", "model": "gone", )" + rest + "}]",
+           R"([{"wire": "x", "into": 0, )" + rest + "}]",
+           R"([{"wire": "x", "into": 1, )" + rest + "}]",
+           R"([{"wire": "x", "into": -1, )" + rest + "}]",
+           R"([{"wire": "x", "into": 1, )" + rest + R"(}, {"wire": "y", )" + rest + "}]",
+           R"([{"wire": "x", )" + rest + R"(}, {"wire": "x", "into": 0, )" + rest + "}]",
+           R"([{"wire": "x", "at": -1}])",
+           R"([{"wire": "x", "at": "1"}])",
+           R"([{"wire": "x", "place": [0]}])",
+           R"([{"wire": "x", "place": [1, 1]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": ["input", 0]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [2, "input"]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0, "gone"]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0, "output"]}])",
+           R"([{"wire": "x", "place": [0, 1], "keys": [0, "input", 0, "input"]}])",
+           R"([{"wire": "x", "place": [0, 1], "facts": [0]}])",
+           R"([{"wire": "x", "place": [0, 1], "facts": [1, 1]}])",
+           R"([{"wire": "x", "place": [0, 1], "facts": [0, 0, 0, 0]}])",
+       }) {
+    const core::Code code = error_of(merged(merges)).code;
+    EXPECT_TRUE(code == core::Code::kParse || code == core::Code::kKeyUnknown) << merges;
+  }
+  EXPECT_EQ(error_of(file(R"("op": "relu", "wires": ["input", "output"])",
+                          R"(, "history": {"order": ["ops", 0, 1], "models": [0, 1], "ops": [0, 1],
+                               "facts": [], "files": ["a"], "merges": [{"wire": "input",
+                               "place": [0, 1], "keys": [0, "input"]}]})"))
+                .code,
+            core::Code::kParse);
+}
+
+TEST(Serialize, LimitsOfTypes) {
+  const auto nested = [](int levels) {
+    std::string type = R"(["tensor_int"])";
+    for (int i = 1; i < levels; ++i) type = R"([{"tuple": [)" + type + "]}]";
+    return file(R"("wires": ["x", "y"], "parts": [{"op": "buffer", "wires":
+                    {"input": "x", "output": "y"}}])",
+                R"(, "facts": [{"says": [{"wire": "x", "type": ["tuple"],
+                    "containers": [{"tuple_of": )" +
+                    type + "}]}]}]");
+  };
+  EXPECT_TRUE(from_json(nested(64)).notes.empty());
+  EXPECT_EQ(error_of(nested(65)).code, core::Code::kFileLimit);
+  std::string wide = R"("type": ["tuple"], "containers": [{"tuple": [["int"])";
+  for (int i = 0; i < 1023; ++i) wide += R"(, ["int"])";
+  EXPECT_EQ(error_of(says(wide + "]}]")).code, core::Code::kFileLimit);
+}
+
+// A fact that says more than one thing of a type; what a later release says of a wire.
+TEST(Serialize, ReadsWhatOthersMayWrite) {
+  const Model both = from_json(says(R"("type": ["int", "str"], "interval": [0, null])")).model;
+  EXPECT_EQ(both.kinds("x"), infer::kScalarInt);
+  const Loaded newer = from_json(says(R"("newer": 1)"));
+  EXPECT_EQ(newer.notes, test::Strings{"'newer' of a fact is not known to this release"});
+}
 
 TEST(Serialize, ReadsAFileWrittenByHand) {
   EXPECT_EQ(from_json(file(kRelu)).model.input_keys(), (std::vector<std::string>{"x"}));

@@ -96,10 +96,44 @@ def test_arrays_of_anybody(tmp_path):
     assert str(found["c"].dtype) == "bfloat16"
 
 
-def test_files_of_earlier_versions_load():
-    files = sorted(DATA.glob("*.mithril"))
-    assert [file.name for file in files] == ["version_1_0.mithril"]
-    model, found = ml.load(files[0])
+def test_every_version_has_a_case():
+    files = sorted(file.name for file in DATA.glob("*.mithril"))
+    assert files == ["version_1_0.mithril", "version_1_1.mithril"]
+
+
+def test_a_file_of_version_1_1_loads():
+    """Its facts are those that version 1.0 does not have."""
+
+    def kept_rows(a, b):
+        if not a.shape or not b.shape:
+            return False
+        a.tie(0, b, 0)
+        return True
+
+    if ml.constraints.find("kept_rows") is None:
+        with pytest.raises(ml.KeyNotFound, match="no constraint is registered as 'kept_rows'"):
+            ml.load(DATA / "version_1_1.mithril")
+        ml.constraints.register(kept_rows)
+    model, found = ml.load(DATA / "version_1_1.mithril")
+    assert "x : [batch, 4]    <- merge_connections, kept.py:16" in str(model.why("z"))
+    with pytest.raises(MithrilError, match=r"expected a number in \[0.5, ...\]"):
+        model.set_values(scale=0.25)
+    with pytest.raises(MithrilError, match="axis : tuple"):
+        model.set_values(axis=0)
+    assert model._node.type("axis") == "tuple[int, ...]"
+    model.set_shapes(other=[2, 7])
+    assert model.shapes["x"] == [2, 4]
+    pm = ml.compile(model, ml.NumpyBackend(), constant_keys={"axis": (0,), "scale": 2.0})
+    x = np.arange(8.0).reshape(2, 4) - 4
+    outputs = pm.evaluate(found, {"x": x, "other": np.ones((2, 7))})
+    np.testing.assert_allclose(
+        outputs["y"], ((x @ found["w"].T + found["b"]) * 2).sum(0), rtol=1e-6
+    )
+    np.testing.assert_allclose(outputs["z"], np.maximum(x, 0))
+
+
+def test_a_file_of_version_1_0_loads():
+    model, found = ml.load(DATA / "version_1_0.mithril")
     assert model.name == "kept"
     assert model.shapes["x"] == ["batch", 4]
     pm = ml.compile(model, ml.NumpyBackend(), shapes={"x": [2, 4]})
