@@ -41,9 +41,7 @@ def assemble(
     terms = [(named, combined[1])]
     by_coefficient: dict[Any, list[Penalty]] = {}
     for penalty in penalties:
-        coef = penalty.coef
-        key = coef if isinstance(coef, (int, float)) else id(coef)
-        by_coefficient.setdefault(key, []).append(penalty)
+        by_coefficient.setdefault(_amount(penalty.coef), []).append(penalty)
     for group in by_coefficient.values():
         scaled = [_scaled(node, penalty, losses) for penalty in group]
         scalar = [_is_scalar(node, penalty.result) for penalty in group]
@@ -51,6 +49,14 @@ def assemble(
         weighted = chain.put(_new("Multiply"), {"left": total, "right": _value(group[0].coef)})
         terms.append((weighted, True))
     return _sum(terms, chain)
+
+
+def _amount(coef: Any) -> Any:
+    """Equal for equal coefficients: terms are added up before they are weighted."""
+    literal = getattr(coef, "_literal", None)  # of a Tensor
+    if literal is not None:
+        return str(literal.dtype), literal.shape, literal.bytes
+    return coef if isinstance(coef, (int, float)) else id(coef)
 
 
 def _combined(

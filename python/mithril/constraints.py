@@ -125,9 +125,16 @@ def register(function: Callable[..., Any], name: str | None = None) -> Callable[
     key = text("register: name", getattr(function, "__name__", None) if name is None else name)
     if not key:
         raise ArgumentError("register: requires a name, got ''")
-    if _registered.setdefault(key, function) is not function:
+    known = _registered.get(key)
+    if known is not None and _written_as(known) != _written_as(function):
         raise ArgumentError(f"register: another constraint is called {key!r}")
+    _registered[key] = function  # the same one, or its definition was run again
     return function
+
+
+def _written_as(function: Callable[..., Any]) -> Any:
+    name = getattr(function, "__qualname__", None)
+    return function if name is None else (function.__module__, name)
 
 
 @public

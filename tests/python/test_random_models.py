@@ -1,8 +1,9 @@
-"""Random models against the oracle: what fusing, merging, planning and in-place work do together.
+"""Random models against the oracle: what flatten, fusing, merging, planning and in-place work do.
 
-A seed is a model: twenty ops on tensors of a few shapes, each reading what is there already.
-Values of several results, with and without gradients, and the gradient along a direction; then the
-same with one optimising pass off, which the seed draws (contracts 14).
+A seed is a model: twenty steps on tensors of a few shapes, each an op, or models in a model, that
+reads what is there already. The oracle reads the model's file, nesting and all. Values of several
+results, with and without gradients, and the gradient along a direction; then the same with one
+optimising pass off, which the seed draws (contracts 14).
 """
 
 import mithril as ml
@@ -37,8 +38,8 @@ class RandomModel:
         self.outputs = sorted({outputs[-1], *self.random.choice(outputs, 4)})
         self.model.expose_keys(*self.outputs)
 
-    def add(self, op, shape, name, **wires):
-        self.model |= op.connect(**wires, output=name)
+    def add(self, op, shape, name, key="output", **wires):
+        self.model |= op.connect(**wires, **{key: name})
         self.shapes[name] = shape
 
     def pick(self, fits=lambda shape: True):
@@ -46,7 +47,8 @@ class RandomModel:
         return str(self.random.choice(names)) if names else None
 
     def step(self, name):
-        kinds = [self.unary, self.binary, self.binary, self.reduce, self.move, self.structured]
+        kinds = [self.unary, self.binary, self.binary, self.reduce, self.move, self.structured,
+                 self.nested]  # fmt: skip
         while not kinds[self.random.integers(len(kinds))](name):
             pass
 
@@ -67,6 +69,25 @@ class RandomModel:
             self.add(op(safe_shapes=False), shape, name, input=left, target=right)
         else:
             self.add(op(), shape, name, left=left, right=right)
+        return True
+
+    def nested(self, name):
+        """Models in a model that share a wire, under names that mean something else outside."""
+        left, right = self.pick(), self.pick()
+        try:
+            shape = np.broadcast_shapes(self.shapes[left], self.shapes[right])
+        except ValueError:
+            return False
+        inner = ml.Model()
+        inner |= ml.Subtract()(left="a", right="b", output="c")
+        inner |= UNARY[self.random.integers(len(UNARY))]()(input="c", output="w")
+        inner.expose_keys("w")
+        again = inner.clone()
+        middle = ml.Model(name=name)
+        middle |= inner(a="b", b="a", w="s")
+        middle |= again(a="s", b="a", w="c")
+        middle.expose_keys("c")
+        self.add(middle, shape, name, key="c", a=left, b=right)
         return True
 
     def reduce(self, name):
@@ -115,7 +136,7 @@ def test_values_and_slopes(engine, first):
         off = PASSES[seed % len(PASSES)]
         inputs = {n: made.random.uniform(-1.0, 1.0, s) for n, s in INPUTS.items()}
         pm = ml.compile(made.model, getattr(ml, engine)(dtype="float64"))
-        text = str(pm._compiled.graph)
+        text = made.model.to_json()
         used = {n: x for n, x in inputs.items() if n in pm.input_keys}
         want = oracle.evaluate(text, used).outputs
         weights = {n: made.random.standard_normal(np.shape(y)) for n, y in want.items()}

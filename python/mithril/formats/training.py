@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from typing import Any
 
 from mithril import _core
-from mithril.errors import ParseError, UnsupportedError
+from mithril.errors import MithrilError, ParseError, UnsupportedError, shown
 from mithril.model import Connection, Model, Tensor, handle
+from mithril.types import as_dtype
+
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+}
+_ABSTRACT = {"float": "float64", "int": "int64"}
 
 
 def text_of(model: Model) -> str:
@@ -50,76 +61,121 @@ def _key(model: Model, wire: Connection) -> str:
 
 
 def _coefficient(coef: Any) -> Any:
-    if isinstance(coef, Connection):
-        raise UnsupportedError("model file: a coefficient that is a connection cannot be written")
-    if not isinstance(coef, Tensor):
-        return float(coef)
-    literal: Any = coef._literal
-    import numpy as np
-
-    name = str(literal.dtype)
-    array = np.frombuffer(literal.bytes, {"float": "float64", "int": "int64"}.get(name, name))
-    return {"tensor": {"dtype": name, "shape": list(literal.shape), "data": array.tolist()}}
+    if isinstance(coef, int | float):
+        return coef if isinstance(coef, float) or abs(coef) < 1 << 63 else float(coef)
+    literal: Any = coef._literal if isinstance(coef, Tensor) else None
+    if literal is None:
+        raise UnsupportedError(
+            "model file: a coefficient that is a connection, or has no value, cannot be written"
+        )
+    form = {"dtype": str(literal.dtype), "shape": list(literal.shape)}
+    return {"tensor": {**form, "bytes": base64.b64encode(literal.bytes).decode()}}
 
 
 def model_of(node: Any, text: str) -> Model:
     """The `TrainModel` of a tree that was read, and of the text beside it."""
-    from mithril._cost import Loss, Penalty
-    from mithril.train_model import TrainModel, _Metric
+    from mithril.train_model import TrainModel
 
     try:
-        state = json.loads(text)
-        parts = node.submodels
-        model = TrainModel.__new__(TrainModel)
-        model._attach(node)
-        steps = [
-            [(_wire(node, key), model._adopt(handle(parts[part]))) for key, part in loss["steps"]]
-            for loss in state["losses"]
-        ]
-        model._inner = model._adopt(handle(parts[0]))
-        model._losses = [
-            Loss(_text(loss["text"]), _wire(node, loss["result"]), read)
-            for loss, read in zip(state["losses"], steps, strict=True)
-        ]
-        model._penalties = [
-            Penalty(
-                _text(term["text"]),
-                _read_coefficient(term["coef"]),
-                _wire(node, term["result"]),
-                _text(term["target"]),
-            )
-            for term in state["penalties"]
-        ]
-        model._metrics = [_Metric(_text(m["text"]), _text(m["key"])) for m in state["metrics"]]
-        model._outputs = [_text(key) for key in state["outputs"]]
-        model._is_final = bool(state["final"])
-        combiner = state.get("combiner")
-        model._combiner = None if combiner is None else Model.from_json(json.dumps(combiner))
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError, RecursionError) as error:
+        return _filled(TrainModel.__new__(TrainModel), node, json.loads(text))
+    except MithrilError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ParseError(f"model file: malformed 'training': {error}") from None
+
+
+def _filled(model: Any, node: Any, state: Any) -> Model:
+    from mithril._cost import Loss, Penalty
+    from mithril.train_model import _Metric
+
+    state = _is(dict, state)
+    parts = node.submodels
+    model._attach(node)
+    model._inner = model._adopt(handle(_item(parts, 0)))
+    model._losses = [
+        Loss(
+            _is(str, loss["text"]),
+            _wire(node, loss["result"]),
+            [_step(model, node, parts, step) for step in _is(list, loss["steps"])],
+        )
+        for loss in _forms(state["losses"])
+    ]
+    model._penalties = [
+        Penalty(
+            _is(str, term["text"]),
+            _read_coefficient(term["coef"]),
+            _wire(node, term["result"]),
+            _is(str, term["target"]),
+        )
+        for term in _forms(state["penalties"])
+    ]
+    model._metrics = [
+        _Metric(_is(str, metric["text"]), _is(str, metric["key"]))
+        for metric in _forms(state["metrics"])
+    ]
+    model._outputs = [_is(str, key) for key in _is(list, state["outputs"])]
+    model._is_final = _is(bool, state["final"])
+    model._combiner = None
+    if "combiner" in state:
+        model._combiner = Model.from_json(json.dumps(_is(dict, state["combiner"])))
     return model
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("requires a string")
+def _is(kind: type, value: Any) -> Any:
+    """The value, which is of a kind that JSON has."""
+    if isinstance(value, str):
+        value.encode()  # half a surrogate pair is no text
+    if type(value) is not kind:
+        raise TypeError(f"requires {_KINDS[kind]}, got {shown(value)}")
     return value
 
 
-def _wire(node: Any, key: str) -> Connection:
-    return Connection._of(node.connection(_text(key)))
+def _forms(value: Any) -> list[dict[str, Any]]:
+    return [_is(dict, item) for item in _is(list, value)]
+
+
+def _item(items: list, number: Any) -> Any:
+    if not 0 <= _is(int, number) < len(items):
+        raise ValueError(f"there is no part {number}")
+    return items[number]
+
+
+def _wire(node: Any, key: Any) -> Connection:
+    return Connection._of(node.connection(_is(str, key)))
+
+
+def _step(model: Any, node: Any, parts: list, step: Any) -> tuple[Connection, Model]:
+    if len(_is(list, step)) != 2:
+        raise ValueError("a reduce step is what it reads and a part")
+    return _wire(node, step[0]), model._adopt(handle(_item(parts, step[1])))
 
 
 def _read_coefficient(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return float(value)
+    if type(value) in (int, float):
+        return value
+    if list(_is(dict, value)) != ["tensor"]:
+        raise ValueError("a coefficient is a number or a tensor")
+    form = _is(dict, value["tensor"])
+    name = _is(str, form["dtype"])
+    shape = [_is(int, size) for size in _is(list, form["shape"])]
+    if not all(0 <= size < 1 << 63 for size in shape):
+        raise ValueError("a size is out of range")
+    if "data" in form:  # as files were written once
+        raw = _elements(name, _is(list, form["data"]))
+    else:
+        raw = base64.b64decode(_is(str, form["bytes"]), validate=True)
+    if name == "bool" and not set(raw) <= {0, 1}:
+        raise ValueError("the bytes of a tensor are no bools")
+    return Tensor(_core.TensorLiteral.from_bytes(name, shape, raw))
+
+
+def _elements(name: str, data: list) -> bytes:
     import numpy as np
 
-    tensor = value["tensor"]
-    name = _text(tensor["dtype"])
-    array = np.array(tensor["data"], {"float": "float64", "int": "int64"}.get(name, name))
-    shape = [int(size) for size in tensor["shape"]]
-    return Tensor(_core.TensorLiteral.from_bytes(name, shape, array.tobytes()))
+    wanted = as_dtype(_ABSTRACT.get(name, name)).numpy()
+    if not all(type(x) in (int, float, bool) for x in data):
+        raise TypeError("the elements of a tensor are numbers or bools")
+    return np.array(data, wanted).tobytes()
 
 
 __all__ = ["model_of", "text_of"]

@@ -1,70 +1,62 @@
-"""The oracle: what a graph means, computed by plain NumPy in float64.
+"""The oracle: what a model file means, computed by plain NumPy in float64.
 
-It reads the text of a graph as it is right after flatten and shares nothing with the engine: its
-own parser is here, what each op is stands in `oracle_ops.py`; `torch_oracle.py` has gradients.
+It reads the JSON that `model.to_json()` writes, which no pass has touched (flatten neither), and
+shares nothing with the engine: no reader, no inference, no order. What each op is stands in
+`oracle_ops.py`; `torch_oracle.py` has gradients.
 
->>> result = evaluate('''graph m(%x: float[2]) {
-...   %0 = exp(%x) : float[2]
-...   return y=%0
-... }''', {"x": [0.0, 1.0]})
->>> result.outputs["y"].round(4).tolist()
+>>> import mithril as ml
+>>> model = ml.Model()
+>>> model |= ml.Exponential()(input="x", output="y")
+>>> evaluate(model.to_json(), {"x": [0.0, 1.0]}).outputs["y"].round(4).tolist()
 [1.0, 2.7183]
 """
 
 from __future__ import annotations
 
-import ast
+import base64
+import functools
 import inspect
-import re
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import add, floordiv, mul, neg, sub
 from typing import Any, NamedTuple
 
 import numpy as np
 
-_SHORT = "bool u8 i8 i16 i32 i64 int f16 bf16 f32 f64 float"
-_NAMES = "bool uint8 int8 int16 int32 int64 int64 float16 bfloat16 float32 float64 float64"
-DTYPES = dict(zip(_SHORT.split(), _NAMES.split(), strict=True))
-CONSTANTS = {"true": True, "false": False, "none": None, "inf": np.inf, "nan": np.nan,
-             "...": ...}  # fmt: skip
-ROLES = ("param", "state", "cotangent")
+Wire = tuple[str, str]  # id of a model ("": the outermost one), name
+Ops = Mapping[str, Callable[..., Any]]
+DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
+# What an op's function returns after its result: the next values of these inputs.
+NEXT = {
+    "batch_norm2d": ("running_mean", "running_var"),
+    "dropout": ("rng_key",),
+    "draw_rand": ("rng_key",),
+    "draw_randn": ("rng_key",),
+}
+NO_STATE_KEY = (0, 42)  # of draws that start anew at every call
+KEY = ("", "rng_key")  # the model's random key, which all draws move in turn
 
 
 class OracleError(Exception):
-    """The text, the values given, or an op's result contradict each other."""
+    """The file, the values given, or an op's result contradict each other."""
 
 
-class DType(str):
-    """An element type that stands in graph text as a value, by its full name."""
-
-
-class Type(NamedTuple):
-    dtype: str | None  # the word of the text ("float", "f32"); None: a host value, without shape
-    shape: tuple[str, ...] = ()  # size expressions
-
-
-class Input(NamedTuple):
+class Op(NamedTuple):
     name: str
-    type: Type
-    role: str  # "data", "param", "state" or "cotangent"
-
-
-class Node(NamedTuple):
-    results: list[str]
-    op: str
-    operands: list[str | None]  # None where absent
     attrs: dict[str, Any]
-    types: list[Type]
-    line: int
+    wires: dict[str, Wire]  # its keys, inputs and outputs
+    items: int  # operands of a variadic op that are keys of their own; -1: none
 
 
 @dataclass
-class Graph:
-    inputs: list[Input] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
-    states: list[tuple[str, str, Any]] = field(default_factory=list)  # input, next value, first
-    outputs: list[tuple[str, str]] = field(default_factory=list)  # name, value
+class Program:
+    """A model without its nesting: wires that are one have one name."""
+
+    ops: list[Op] = field(default_factory=list)  # in the order of the tree
+    values: dict[Wire, Any] = field(default_factory=dict)
+    shapes: list[tuple[Wire, list[Any], Any]] = field(default_factory=list)  # with a scope
+    states: list[tuple[Wire, Wire, Any]] = field(default_factory=list)  # input, next, first
+    outputs: list[str] = field(default_factory=list)
 
 
 class Result(NamedTuple):
@@ -72,329 +64,274 @@ class Result(NamedTuple):
     states: dict[str, Any]  # the next ones
 
 
-class Size(NamedTuple):
-    """A size that the text gives as an expression; it is known when the graph runs."""
-
-    text: str
+# --- reading -------------------------------------------------------------------------------------
 
 
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t\n]+)
-    | (?P<path>\#[^\n]*)
-    | (?P<string>"(?:\\.|[^"\\])*")
-    | (?P<size>'[^']*')
-    | (?P<number>-?(?:\d+(?:\.\d*)?(?:e[+-]?\d+)?|inf\b))
-    | (?P<word>[A-Za-z_$][\w.$]*)
-    | (?P<mark>\.\.\.|<-|[%(){}\[\]<>,:=+*/-])""",
-    re.VERBOSE,
-)
+def parse(text: str) -> Program:
+    """The program that a model file stands for."""
+    return _Flattener(json.loads(text)).program
 
 
-def _tokens(text: str) -> list[tuple[str, str, int]]:
-    out, at, line = [], 0, 1
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise OracleError(f"line {line}: unexpected {text[at : at + 20]!r}")
-        if match.lastgroup not in ("space", "path"):
-            out.append((match.lastgroup, match.group(), line))
-        line += match.group().count("\n")
-        at = match.end()
-    out.append(("end", "", line))
-    return out
+class _Flattener:
+    def __init__(self, document: dict[str, Any]):
+        if document.get("format") != "mithril-model":
+            raise OracleError("no model file")
+        self._models = {"": document["model"], **document.get("submodels", {})}
+        self._outer: dict[Wire, Wire] = {}
+        self.program = Program()
+        self._tree()
+        for number, statement in enumerate(document.get("facts", [])):
+            for said in statement["says"]:
+                self._fact(said, self._top((said.get("model", ""), said["wire"])), number)
+        top = self._models[""]
+        self.program.outputs = top.get("outputs") or top.get("couts", [])
+
+    def _tree(self) -> None:
+        """Every part, in order, the parts of a model where the model stands."""
+        rest = self._parts("")
+        while rest:
+            id_, part = rest.pop()
+            if "model" in part:
+                for key, wire in part["wires"].items():
+                    self._outer[part["model"], key] = self._top((id_, wire))
+                rest += self._parts(part["model"])
+            else:
+                self._op(id_, part, part["wires"])
+
+    def _top(self, wire: Wire) -> Wire:
+        """The outermost wire that this one is."""
+        return self._outer.get(wire, wire)
+
+    def _parts(self, id_: str) -> list[tuple[str, dict[str, Any]]]:
+        """The parts of a model, the first one last; what else it says is noted."""
+        model = self._models[id_]
+        if "op" in model:
+            self._op(id_, model, {key: key for key in model["wires"]})
+        for wire, value in model.get("initial", {}).items():
+            self.program.values[self._top((id_, wire))] = read_value(value)
+        for state in model.get("states", []):
+            pair = [self._top((id_, state[end])) for end in ("input", "output")]
+            self.program.states.append((pair[0], pair[1], read_value(state.get("initial"))))
+        return [(id_, part) for part in reversed(model.get("parts", []))]
+
+    def _op(self, id_: str, part: dict[str, Any], keys: dict[str, str | None]) -> None:
+        number = len(self.program.ops)
+        own = f"{id_}#{number}"  # wires that only the op has
+        wires = {k: (own, k) if w is None else self._top((id_, w)) for k, w in keys.items()}
+        attrs = {name: read_value(value) for name, value in part.get("attrs", {}).items()}
+        self.program.ops.append(Op(part["op"], attrs, wires, part.get("items", -1)))
+        for key, value in part.get("values", {}).items():
+            self.program.values[wires[key]] = read_value(value)
+        for said in part.get("facts", []):
+            self._fact(said, wires[said["wire"]], (own, said["wire"]))
+
+    def _fact(self, said: dict[str, Any], wire: Wire, scope: Any) -> None:
+        if "value" in said:
+            self.program.values[wire] = read_value(said["value"])
+        if "shape" in said:
+            self.program.shapes.append((wire, said["shape"], ("scope", said.get("scope", scope))))
 
 
-def _unquote(text: str) -> str:
-    """Bytes that are not printable ASCII stand as \\xNN."""
-    escaped = re.sub(
-        rb"\\(x[0-9a-f]{2}|.)",
-        lambda m: bytes([int(m[1][1:], 16)]) if len(m[1]) == 3 else m[1],
-        text[1:-1].encode(),
-    )
-    return escaped.decode("utf-8", "surrogateescape")
+def read_value(value: Any) -> Any:
+    """A value of a model file; tensors as the oracle holds them."""
+    if isinstance(value, list):
+        return [read_value(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((tag, content),) = value.items()
+    if tag == "tuple":
+        return tuple(read_value(item) for item in content)
+    if tag == "slice":
+        return slice(*content)
+    if tag == "float":
+        return float(content)
+    if tag == "ellipsis":
+        return ...
+    return content if tag == "dtype" else _literal(content)
 
 
-class _Parser:
-    def __init__(self, text: str):
-        self._tokens = _tokens(text)
-        self._at = 0
-
-    def _peek(self) -> str:
-        return self._tokens[self._at][1]
-
-    def _next(self) -> tuple[str, str]:
-        kind, text, line = self._tokens[self._at]
-        if kind == "end":
-            raise OracleError(f"line {line}: the text ends too early")
-        self._at += 1
-        return kind, text
-
-    def _accept(self, text: str) -> bool:
-        if self._peek() != text:
-            return False
-        self._at += 1
-        return True
-
-    def _expect(self, text: str) -> None:
-        if not self._accept(text):
-            _, got, line = self._tokens[self._at]
-            raise OracleError(f"line {line}: expected {text!r}, got {got!r}")
-
-    def _items(self, close: str, read: Callable[[], Any]) -> list[Any]:
-        out: list[Any] = []
-        while not self._accept(close):
-            if out:
-                self._expect(",")
-                if self._accept(close):  # (1,)
-                    break
-            out.append(read())
-        return out
-
-    def graph(self) -> Graph:
-        out = Graph()
-        self._expect("graph")
-        self._name()
-        if self._accept("<"):
-            self._items(">", self._next)
-        self._expect("(")
-        out.inputs = self._items(")", self._input)
-        self._expect("{")
-        while not self._accept("return"):
-            self._line(out)
-        out.outputs = self._items("}", self._output)
-        return out
-
-    def _name(self) -> str:
-        kind, text = self._next()
-        return _unquote(text) if kind == "string" else text
-
-    def _value(self) -> str:
-        self._expect("%")
-        return self._name()
-
-    def _input(self) -> Input:
-        name = self._value()
-        self._expect(":")
-        type_ = self._type()
-        return Input(name, type_, next((role for role in ROLES if self._accept(role)), "data"))
-
-    def _output(self) -> tuple[str, str]:
-        name = self._name()
-        self._expect("=")
-        return name, self._value()
-
-    def _line(self, out: Graph) -> None:
-        if not self._accept("state"):
-            out.nodes.append(self._node())
-            return
-        name = self._value()
-        self._expect("<-")
-        output = self._value()
-        self._expect("=")
-        out.states.append((name, output, self._host()))
-
-    def _node(self) -> Node:
-        line = self._tokens[self._at][2]
-        results = self._some(self._value)
-        self._expect("=")
-        op = self._name()
-        operands: list[str | None] = []
-        attrs: dict[str, Any] = {}
-        self._expect("(")
-        self._items(")", lambda: self._argument(operands, attrs))
-        self._expect(":")
-        return Node(results, op, operands, attrs, self._some(self._type), line)
-
-    def _some(self, read: Callable[[], Any]) -> list[Any]:
-        out = [read()]
-        while self._accept(","):
-            out.append(read())
-        return out
-
-    def _argument(self, operands: list, attrs: dict) -> None:
-        if self._peek() in ("%", "_"):
-            operands.append(None if self._accept("_") else self._value())
-            return
-        name = self._name()
-        self._expect("=")
-        attrs[name] = self._host()
-
-    def _type(self) -> Type:
-        word = self._name()
-        if not self._accept("["):
-            if self._accept("<"):
-                self._items(">", self._type)
-            return Type(None)
-        return Type(word, tuple(self._items("]", self._size_text)))
-
-    def _size_text(self) -> str:
-        parts: list[str] = []
-        while parts.count("(") > parts.count(")") or self._peek() not in (",", "]"):
-            parts.append(self._next()[1])
-        return "".join(parts)
-
-    def _host(self) -> Any:
-        start = None if self._peek() == ":" else self._atom()
-        if self._peek() != ":" or not isinstance(start, int | Size | None):
-            return start
-        self._expect(":")
-        stop = self._bound()
-        return slice(start, stop, self._bound() if self._accept(":") else None)
-
-    def _bound(self) -> Any:
-        return self._atom() if self._tokens[self._at][0] in ("number", "size") else None
-
-    def _atom(self) -> Any:
-        kind, text = self._next()
-        if kind == "string":
-            return _unquote(text)
-        if kind == "size":
-            return Size(text[1:-1])
-        if kind == "number":
-            return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
-        if text == "(":
-            return tuple(self._items(")", self._host))
-        if text == "[":
-            return self._items("]", self._host)
-        if text in CONSTANTS:
-            return CONSTANTS[text]
-        return DType(DTYPES[text]) if text in DTYPES else self._literal()
-
-    def _literal(self) -> np.ndarray:
-        self._expect("<")
-        dtype, shape = self._type()
-        self._expect(">")
-        self._expect("(")
-        name = DTYPES[dtype].replace("bfloat16", "float32")
-        elements = np.array(self._items(")", self._host), name)
-        return _held(elements.reshape([int(size) for size in shape]))
+def _literal(tensor: dict[str, Any]) -> np.ndarray:
+    name = DTYPES.get(tensor["dtype"], tensor["dtype"])
+    if "data" in tensor:
+        data = [float(x) if isinstance(x, str) else x for x in tensor["data"]]
+        return held(np.array(data, name.replace("bfloat16", "float32")).reshape(tensor["shape"]))
+    raw = base64.b64decode(tensor["bytes"])
+    if name == "bfloat16":  # the upper half of a float32
+        words = np.frombuffer(raw, "<u2").astype("<u4") << 16
+        return held(words.view("<f4").reshape(tensor["shape"]))
+    return held(np.frombuffer(raw, name).reshape(tensor["shape"]))
 
 
-def parse(text: str) -> Graph:
-    """The graph that a text stands for."""
-    return _Parser(text).graph()
-
-
-def _held(array: np.ndarray) -> np.ndarray:
+def held(array: Any) -> Any:
     """As the oracle holds numbers: floats in float64, integers and bools as they are."""
+    array = np.asarray(array)
     return array.astype(np.float64) if array.dtype.kind not in "iub" else array
 
 
-def _given(value: Any, type_: Type) -> Any:
-    if type_.dtype is None:
-        return value
-    is_float = DTYPES[type_.dtype].startswith(("float", "bfloat"))
-    return np.asarray(value, np.float64) if is_float else _held(np.asarray(value))
+# --- running -------------------------------------------------------------------------------------
 
 
-_SYMBOL = re.compile(r"[^\s+\-*/(),\[\]\d][^\s+\-*/(),\[\]]*(?!\()\b")
-_DO = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast.USub: neg}
-
-
-def size_of(text: str, symbols: Mapping[str, int]) -> int:
-    """The value of a size expression; KeyError when a symbol is unknown."""
-
-    def value(node: Any) -> int:
-        if isinstance(node, ast.BinOp):
-            return _DO[type(node.op)](value(node.left), value(node.right))
-        if isinstance(node, ast.UnaryOp):
-            return _DO[type(node.op)](value(node.operand))
-        if isinstance(node, ast.Call):  # floor(a/b), or broadcast(a, b)
-            first, *others = (value(argument) for argument in node.args)
-            return others[0] if others and first == 1 else first
-        return node.value
-
-    numbers = _SYMBOL.sub(lambda match: str(symbols[match[0]]), text)
-    return value(ast.parse(numbers, mode="eval").body)
-
-
-def _resolve(value: Any, symbols: Mapping[str, int]) -> Any:
-    if isinstance(value, Size):  # before tuple, which it is
-        return size_of(value.text, symbols)
-    if isinstance(value, tuple | list):
-        return type(value)(_resolve(item, symbols) for item in value)
-    if isinstance(value, slice):
-        return slice(*(_resolve(v, symbols) for v in (value.start, value.stop, value.step)))
-    return value
-
-
-def _solve(text: str, size: int, name: str, symbols: dict[str, int]) -> None:
-    """The symbol of an expression that is linear in it, such as n or 2*n+1."""
-    one, two = (size_of(text, {**symbols, name: n}) for n in (1, 2))
-    found = 1 + (size - one) // (two - one) if two != one else 0
-    if size_of(text, {**symbols, name: found}) == size:
-        symbols[name] = found
-
-
-def _check(label: str, type_: Type, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
-    """The stated shape holds; symbols get the sizes that they are seen to have."""
-    if len(shape) != len(type_.shape):
-        raise OracleError(f"%{label}: stated [{', '.join(type_.shape)}], found {shape}")
-    for text, size in zip(type_.shape, shape, strict=True):
-        unknown = [name for name in set(_SYMBOL.findall(text)) if name not in symbols]
-        if len(unknown) == 1:
-            _solve(text, size, unknown[0], symbols)
-        try:
-            stated = size_of(text, symbols)
-        except KeyError:
-            continue  # an expression of a symbol that shows up later
-        if stated != size:
-            raise OracleError(f"%{label}: stated size {text} = {stated}, found shape {shape}")
-
-
-def bind(function: Callable[..., Any], node: Node, values: Mapping[str, Any]) -> tuple[list, dict]:
-    """Arguments of an op's function: operands by position, known keys and attributes by name."""
-    parameters = list(inspect.signature(function).parameters.values())
-    attrs = dict(node.attrs)
-    args: list[Any] = []
-    for i, label in enumerate(node.operands):
-        parameter = parameters[min(i, len(parameters) - 1)]
-        if label is not None:
-            args.append(values[label])
-        elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
-            args.append(attrs.pop(parameter.name, parameter.default))
-    return args, attrs
-
-
-def run(
-    graph: Graph,
-    inputs: Mapping[str, Any],
-    ops: Mapping[str, Callable[..., Any]],
-    given: Callable[[Any, Type], Any] = _given,
+def evaluate(
+    text: str, inputs: Mapping[str, Any], *, float_dtype: str = "float64", mode: str = "eval"
 ) -> Result:
-    """Interprets a graph with a table of op functions."""
-    symbols: dict[str, int] = {}
-    values: dict[str, Any] = {}
-    for name, type_, _ in graph.inputs:
-        values[name] = given(inputs[name], type_)
-        if type_.dtype is not None:
-            _check(name, type_, tuple(values[name].shape), symbols)
-    for node in graph.nodes:
-        if node.op not in ops:
-            raise OracleError(f"line {node.line}: the oracle has no op {node.op!r}")
-        args, attrs = bind(ops[node.op], node, values)
-        attrs = {name: _resolve(value, symbols) for name, value in attrs.items()}
-        results = ops[node.op](*(_resolve(a, symbols) for a in args), **attrs)
-        results = results if len(node.results) > 1 else (results,)
-        for label, type_, value in zip(node.results, node.types, results, strict=True):
-            values[label] = value
-            if type_.dtype is not None:
-                _check(label, type_, tuple(value.shape), symbols)
-    return Result(
-        {name: values[label] for name, label in graph.outputs},
-        {name: values[label] for name, label, _ in graph.states},
-    )
+    """Outputs and next states of a model file.
 
-
-def evaluate(text: str, inputs: Mapping[str, Any], *, float_dtype: str = "float64") -> Result:
-    """Outputs and next states of a graph (as `mithril.inspect.dump(physical_model)` gives it).
-
-    `inputs` has a value for every input; `float_dtype` decides what random numbers are.
+    `inputs` has a value for every input of the outermost model that has none, and the key of
+    random numbers (`rng_key`); `float_dtype` decides what these and thresholds are, `mode` what
+    layers do that are not told.
     """
     from mithril.testing.oracle_ops import ops_for
 
     with np.errstate(all="ignore"):
-        return run(parse(text), inputs, ops_for(float_dtype))
+        return run(parse(text), inputs, ops_for(float_dtype), mode, held)
 
 
-__all__ = ["DType", "Graph", "OracleError", "Result", "evaluate", "parse", "run"]
+def run(
+    program: Program, inputs: Mapping[str, Any], ops: Ops, mode: str, hold: Callable[[Any], Any]
+) -> Result:
+    """Interprets a program with a table of op functions; `hold` makes an array what they take."""
+    values = {wire: _tensors(value, hold) for wire, value in program.values.items()}
+    values |= {input_: _tensors(first, hold) for input_, _, first in program.states}
+    values |= {("", name): v if _is_host(v) else hold(v) for name, v in inputs.items()}
+    moved: dict[Wire, Any] = {}  # by wire: what ops make of their state
+    free = {KEY: hold(np.array(NO_STATE_KEY))}  # the key of draws that carry no state
+    for op in _needed(program):
+        _step(op, values, ops, mode, moved, free)
+    _check_shapes(program, values)
+    return Result(
+        {name: _found(values, ("", name)) for name in program.outputs},
+        {wire[1]: value for wire, value in moved.items()}
+        | {wire[1]: values[output] for wire, output, _ in program.states if output in values},
+    )
+
+
+def _tensors(value: Any, hold: Callable[[Any], Any]) -> Any:
+    """A value of the file with what `hold` makes of its tensors."""
+    if isinstance(value, tuple | list):
+        return type(value)(_tensors(item, hold) for item in value)
+    return hold(value) if isinstance(value, np.ndarray) else value
+
+
+def _is_host(value: Any) -> bool:
+    return isinstance(value, tuple | slice | str | bool | int | float | type(None))
+
+
+def results_of(op: Op) -> list[str]:
+    return [key for key in op.wires if key == "output" or key.startswith(("output_", "new_"))]
+
+
+def _inputs_of(op: Op) -> list[str]:
+    outputs = results_of(op)
+    return [key for key in op.wires if key not in outputs]
+
+
+def _needed(program: Program) -> list[Op]:
+    """The ops that outputs depend on, in the order of the tree but for what one reads: first."""
+    writer = {op.wires[key]: n for n, op in enumerate(program.ops) for key in results_of(op)}
+    reads = [
+        [writer[op.wires[key]] for key in _inputs_of(op) if op.wires[key] in writer]
+        for op in program.ops
+    ]
+    wanted = [("", name) for name in program.outputs] + [state[1] for state in program.states]
+    needed = _closure([writer[wire] for wire in wanted if wire in writer], reads)
+    order: dict[int, None] = {}
+    for start in sorted(needed):
+        path = [start]
+        while path:
+            rest = [n for n in reads[path[-1]] if n not in order]
+            if not rest:
+                order[path.pop()] = None
+            elif rest[0] in path:
+                raise OracleError(f"{program.ops[start].name}: it reads what it writes")
+            else:
+                path.append(rest[0])
+    return [program.ops[n] for n in order]
+
+
+def _closure(start: Iterable[int], reads: list[list[int]]) -> set[int]:
+    found, rest = set(start), list(start)
+    while rest:
+        more = set(reads[rest.pop()]) - found
+        found |= more
+        rest += more
+    return found
+
+
+def _found(values: Mapping[Wire, Any], wire: Wire) -> Any:
+    if wire not in values:
+        raise OracleError(f"no value for {wire[1]!r}")
+    return values[wire]
+
+
+def _step(
+    op: Op, values: dict[Wire, Any], ops: Ops, mode: str, moved: dict[Wire, Any], free: dict
+) -> None:
+    """Runs an op; what it reads, writes and moves is in `values`, `moved` and `free`."""
+    if op.name not in ops:
+        raise OracleError(f"the oracle has no op {op.name!r}")
+    named = dict(op.attrs)
+    mode = named.get("mode") or mode
+    if "mode" in named:
+        named["mode"] = mode
+    carried = mode == "train"
+    given = {key: op.wires[key] for key in _inputs_of(op)}
+    states = [given.get(key, KEY) for key in NEXT.get(op.name, ())]
+    if KEY in states:
+        named["rng_key"] = _found(values if carried else free, KEY)
+    for key, wire in given.items():
+        named[key] = _found(values, wire)
+    results = _call(ops[op.name], op, list(given), named)
+    outputs = [op.wires[key] for key in results_of(op)]
+    several = len(outputs) > 1 or states
+    results = results if several and isinstance(results, tuple) else (results,)
+    values.update(zip(outputs, results, strict=False))
+    for wire, value in zip(states, results[1:], strict=False):
+        if carried:  # two layers that share a state move it one after the other
+            values[wire] = moved[wire] = value
+        elif op.name != "dropout":
+            free[wire] = value
+
+
+def _call(function: Callable[..., Any], op: Op, keys: list[str], named: dict[str, Any]) -> Any:
+    """By name; operands of a variadic op by position, after what its function takes before."""
+    before, spread = _positional(function)
+    if spread is None:
+        return function(**named)
+    items = [named.pop(key) for key in keys] if op.items >= 0 else named.pop(spread)
+    return function(*(named.pop(name) for name in before), *items, **named)
+
+
+@functools.cache
+def _positional(function: Callable[..., Any]) -> tuple[list[str], str | None]:
+    """Parameters that stand before `*items`, and the name of that."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return names, name
+        names.append(name)
+    return names, None
+
+
+def _check_shapes(program: Program, values: Mapping[Wire, Any]) -> None:
+    """What was said of shapes holds; equal names have equal sizes."""
+    names: dict[Any, int] = {}
+    for wire, stated, scope in program.shapes:
+        if wire not in values:
+            continue
+        shape = np.shape(values[wire])
+        many = [i for i, item in enumerate(stated) if isinstance(item, dict)]
+        if many:
+            front, back = stated[: many[0]], stated[many[0] + 1 :]
+            pairs = list(zip(front, shape, strict=False))
+            pairs += list(zip(back[::-1], shape[::-1], strict=False))
+            fits = len(shape) >= len(front) + len(back)
+        else:
+            pairs, fits = list(zip(stated, shape, strict=False)), len(shape) == len(stated)
+        for item, size in pairs:
+            known = names.setdefault((scope, item), size) if isinstance(item, str) else item
+            fits = fits and known in (None, size)
+        if not fits:
+            raise OracleError(f"{wire[1]}: stated {stated}, found {tuple(shape)}")
+
+
+__all__ = ["OracleError", "Program", "Result", "evaluate", "parse", "run"]

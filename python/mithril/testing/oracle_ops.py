@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from mithril.testing.oracle import DTYPES, DType
+from mithril.testing.oracle import DTYPES
 
 SMALLEST_NORMAL = {
     "float64": 2.2250738585072014e-308, "float32": 1.1754943508222875e-38, "float16": 6.104e-05,
@@ -477,20 +477,20 @@ def concat(axis=0, *input):
     return np.concatenate(operands, 0 if axis is None else axis)
 
 
-def selection(operands: tuple, index: Any) -> Any:
-    if operands:
-        return operands if len(operands) > 1 else operands[0]
+def selection(index: Any) -> Any:
     return np.asarray(index, np.int64) if isinstance(index, list) else index
 
 
-def index(input, *operands, index=None):
-    chosen = selection(operands, index)
-    return input[chosen] if isinstance(input, tuple | list) else np.asarray(input[chosen])
+def index(input, index):
+    """Of tensors, tuples and lists."""
+    if isinstance(input, tuple | list):
+        return input[index]
+    return np.asarray(input[selection(index)])
 
 
-def index_add(input, value, *operands, index=None):
+def index_add(input, value, index):
     out = np.array(np.broadcast_arrays(input)[0], np.result_type(input, value))
-    np.add.at(out, selection(operands, index), value)
+    np.add.at(out, selection(index), value)
     return out
 
 
@@ -710,6 +710,7 @@ SIMPLE: dict[str, Callable[..., Any]] = {
     "broadcast_like": lambda input, like: np.broadcast_to(input, like.shape),
     "sum_to": sum_to,
     "concat": concat,
+    "split": lambda input, split_size, axis=0: np.split(input, split_size, axis),
     "pad": lambda input, pad_width: np.pad(input, pad_width),
     "index": index,
     "index_add": index_add,
@@ -746,6 +747,7 @@ SIMPLE: dict[str, Callable[..., Any]] = {
 }
 
 
+@cache
 def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     """Name -> function, where random numbers and thresholds are those of a float type."""
     smallest = SMALLEST_NORMAL[float_dtype]
@@ -762,4 +764,4 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     }
 
 
-__all__ = ["SIMPLE", "DType", "ops_for"]
+__all__ = ["SIMPLE", "ops_for"]

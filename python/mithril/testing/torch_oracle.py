@@ -1,4 +1,4 @@
-"""The oracle for gradients: the text of a graph, run eagerly by PyTorch in float64.
+"""The oracle for gradients: a model file, run eagerly by PyTorch in float64.
 
 Forward functions are PyTorch's own; what has no gradient is left to `oracle_ops.py`. Gradients at
 kinks are part of an op's definition (relu and abs 0, clamp on a limit 1, ties shared, leaky_relu
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ def held(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return type(value)(map(plain, value))
     return value.detach().numpy() if isinstance(value, torch.Tensor) else value
 
 
@@ -357,22 +359,21 @@ def sum_to(input, like):
     return input.sum_to_size(like.shape)
 
 
-def places(shape: tuple[int, ...], operands: tuple, index: Any) -> torch.Tensor:
+def places(shape: tuple[int, ...], index: Any) -> torch.Tensor:
     """Where NumPy's indexing finds each element, as numbers into the flattened operand."""
     numbers = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
-    chosen = oracle_ops.selection(tuple(plain(o) for o in operands), index)
-    return torch.as_tensor(np.array(numbers[chosen]))
+    return torch.as_tensor(np.array(numbers[oracle_ops.selection(plain(index))]))
 
 
-def index(input, *operands, index=None):
+def index(input, index):
     if isinstance(input, tuple | list):
-        return oracle_ops.index(input, *operands, index=index)
-    found = places(tuple(input.shape), operands, index)
+        return input[index]
+    found = places(tuple(input.shape), index)
     return input.reshape(-1)[found.reshape(-1)].reshape(found.shape)
 
 
-def index_add(input, value, *operands, index=None):
-    found = places(tuple(input.shape), operands, index)
+def index_add(input, value, index):
+    found = places(tuple(input.shape), index)
     values = value.broadcast_to(found.shape).reshape(-1).to(input.dtype)
     return input.reshape(-1).index_add(0, found.reshape(-1), values).reshape(input.shape)
 
@@ -460,7 +461,10 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "broadcast_like": lambda input, like: input.broadcast_to(like.shape),
     "sum_to": sum_to,
     "concat": concat,
+    "split": lambda input, split_size, axis=0: list(torch.tensor_split(input, split_size, axis)),
     "pad": pad,
+    "to_list": oracle_ops.SIMPLE["to_list"],
+    "to_tuple": oracle_ops.SIMPLE["to_tuple"],
     "index": index,
     "index_add": index_add,
     "gather": lambda input, indices: input[indices.to(torch.int64)],
@@ -471,6 +475,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
 }
 
 
+@cache
 def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     smallest = oracle_ops.SMALLEST_NORMAL[float_dtype]
     exact = {name: through_numpy(f) for name, f in oracle_ops.ops_for(float_dtype).items()}
@@ -480,18 +485,14 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
 
 
 def evaluate(
-    text: str, inputs: Mapping[str, Any], *, float_dtype: str = "float64"
+    text: str, inputs: Mapping[str, Any], *, float_dtype: str = "float64", mode: str = "eval"
 ) -> oracle.Result:
     """As `oracle.evaluate`, on tensors; inputs that require gradients are differentiable."""
 
-    def given(value: Any, type_: oracle.Type) -> Any:
-        if type_.dtype is None:
-            return value
-        tensor = torch.as_tensor(value)
-        floats = oracle.DTYPES[type_.dtype].startswith(("float", "bfloat"))
-        return tensor.to(torch.float64) if floats else tensor
+    def hold(value: Any) -> torch.Tensor:
+        return value if isinstance(value, torch.Tensor) else held(oracle.held(value))
 
-    return oracle.run(oracle.parse(text), inputs, ops_for(float_dtype), given)
+    return oracle.run(oracle.parse(text), inputs, ops_for(float_dtype), mode, hold)
 
 
 Arrays = dict[str, np.ndarray]

@@ -1,5 +1,7 @@
 """The PyTorch oracle: gradients at kinks as the ops define them (contracts 12)."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,56 +11,63 @@ from mithril.testing import torch_oracle  # noqa: E402
 pytestmark = pytest.mark.frameworks
 
 
-def gradient(body: str, x, shape):
-    text = f"graph m(%x: float[{len(x)}]) {{\n  %0 = {body} : float{shape}\n  return y=%0\n}}"
-    found = torch_oracle.gradients(text, {"x": x}, {"y": np.ones(shape)}, ["x"])["x"]
-    return found.tolist()
+def file_of(op, inputs, **more):
+    """A model file of one op, whose inputs and output have the names of its keys."""
+    wires = {name: name for name in [*inputs, "output"]}
+    part = {"op": op, "wires": wires | dict.fromkeys(more.get("values", {})), **more}
+    model = {"wires": list(wires), "outputs": ["output"], "parts": [part]}
+    return json.dumps({"format": "mithril-model", "version": "1.0", "model": model})
+
+
+def gradients(op, inputs, cotangent, **more):
+    inputs = {name: np.array(value) for name, value in inputs.items()}
+    floats = [name for name, value in inputs.items() if value.dtype.kind == "f"]
+    text = file_of(op, inputs, **more)
+    found = torch_oracle.gradients(text, inputs, {"output": cotangent}, floats)
+    return {name: gradient.tolist() for name, gradient in found.items()}
 
 
 @pytest.mark.parametrize(
-    ("body", "x", "expected"),
+    ("op", "more", "x", "expected"),
     [
-        ("relu(%x)", [0.0, -0.0], [0.0, 0.0]),
-        ("abs(%x)", [0.0, -0.0], [0.0, 0.0]),
-        ("leaky_relu(%x, slope=0.25)", [0.0, -0.0], [0.25, 0.25]),
-        ("clamp(%x, min_val=-1.0, max_val=1.0)", [-1.0, 1.0, 2.0], [1.0, 1.0, 0.0]),
-        ("max(%x)", [3.0, 1.0, 3.0], [0.5, 0.0, 0.5]),
-        ("power(%x, exponent=0.0)", [0.0, 2.0], [0.0, 0.0]),
-        ("sqrt(%x)", [0.0], [np.inf]),
-        ("softplus(%x)", [0.0], [0.5]),
+        ("relu", {}, [0.0, -0.0], [0.0, 0.0]),
+        ("abs", {}, [0.0, -0.0], [0.0, 0.0]),
+        ("leaky_relu", {"values": {"slope": 0.25}}, [0.0, -0.0], [0.25, 0.25]),
+        ("clamp", {"attrs": {"min_val": -1.0, "max_val": 1.0}}, [-1.0, 1.0, 2.0], [1.0, 1.0, 0.0]),
+        ("max", {}, [3.0, 1.0, 3.0], [0.5, 0.0, 0.5]),
+        ("sqrt", {}, [0.0], [np.inf]),
+        ("softplus", {}, [0.0], [0.5]),
     ],
 )
-def test_kinks(body, x, expected):
-    shape = [] if body.startswith("max") else [len(x)]
-    assert gradient(body, x, shape) == expected
+def test_kinks(op, more, x, expected):
+    cotangent = np.ones([] if op == "max" else [len(x)])
+    assert gradients(op, {"input": x}, cotangent, **more) == {"input": expected}
+
+
+def test_powers_of_nothing():
+    found = gradients("power", {"base": [0.0, 2.0]}, np.ones(2), values={"exponent": 0.0})
+    assert found == {"base": [0.0, 0.0]}
 
 
 def test_ties_of_two_operands_share():
-    text = (
-        "graph m(%x: float[2], %z: float[2]) {\n  %0 = maximum(%x, %z) : float[2]\n  return y=%0\n}"
-    )
-    found = torch_oracle.gradients(
-        text, {"x": [1.0, 2.0], "z": [1.0, 1.0]}, {"y": [1.0, 1.0]}, ["x", "z"]
-    )
-    assert found["x"].tolist() == [0.5, 1.0]
-    assert found["z"].tolist() == [0.5, 0.0]
+    found = gradients("maximum", {"left": [1.0, 2.0], "right": [1.0, 1.0]}, [1.0, 1.0])
+    assert found == {"left": [0.5, 1.0], "right": [0.5, 0.0]}
 
 
 def test_pooling_gives_all_to_the_first_maximum():
-    text = """graph m(%x: float[1, 2, 2]) {
-  %0 = max_pool2d(%x, kernel_size=(2, 2), stride=(2, 2)) : float[1, 1, 1]
-  return y=%0
-}"""
-    found = torch_oracle.gradients(text, {"x": np.ones((1, 2, 2))}, {"y": [[[1.0]]]}, ["x"])
-    assert found["x"].tolist() == [[[1.0, 0.0], [0.0, 0.0]]]
+    sizes = {"kernel_size": {"tuple": [2, 2]}, "stride": {"tuple": [2, 2]}}
+    found = gradients("max_pool2d", {"input": np.ones((1, 2, 2))}, [[[1.0]]], attrs=sizes)
+    assert found == {"input": [[[1.0, 0.0], [0.0, 0.0]]]}
 
 
 def test_where_sends_nothing_to_the_branch_not_taken():
-    text = """graph m(%c: bool[2], %x: float[2], %z: float[2]) {
-  %0 = where(%c, %x, %z) : float[2]
-  return y=%0
-}"""
-    inputs = {"c": np.array([True, False]), "x": [1.0, 1.0], "z": [1.0, 1.0]}
-    found = torch_oracle.gradients(text, inputs, {"y": [np.nan, np.inf]}, ["x", "z"])
-    assert found["x"][1] == 0.0
-    assert found["z"][0] == 0.0
+    inputs = {"cond": [True, False], "input1": [1.0, 1.0], "input2": [1.0, 1.0]}
+    found = gradients("where", inputs, [np.nan, np.inf])
+    assert found["input1"][1] == 0.0
+    assert found["input2"][0] == 0.0
+
+
+def test_pieces_and_chosen_elements_give_back():
+    found = gradients("index", {"input": [1.0, 2.0, 3.0]}, [1.0, 2.0, 4.0],
+                      values={"index": [2, 0, 2]})  # fmt: skip
+    assert found == {"input": [2.0, 0.0, 5.0]}
