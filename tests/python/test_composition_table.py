@@ -9,7 +9,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril._conns import KeyType
-from mithril.errors import MithrilError
+from mithril.errors import MithrilError, MultiWriteError
 
 M = ml.models
 
@@ -446,8 +446,7 @@ def test_state(initial):
     refused(KeyError, lambda: model.merge_connections("a", "c", name="a"), model)
     model.merge_connections("a", "b", name="a")  # one wire, which carries the state
     assert model.conns.latent_input_keys == ["a"] and "a" not in model.input_keys
-    relu = ml.Relu()
-    refused(ValueError, lambda: model.extend(relu, input="c", output="a"), model)
+    refused(MultiWriteError, lambda: model.extend(ml.Relu(), input="d", output="a"), model)
     model._freeze()
     refused(AttributeError, lambda: model.bind_state_keys("b", "c"), model)
 

@@ -223,9 +223,11 @@ TEST(Serialize, RefusesMalformedTypesAndIntervals) {
 // --- state --------------------------------------------------------------------------------------
 
 std::string stateful(const std::string& fact) {
-  return file(R"("wires": ["x", "y"], "parts": [{"model": "m", "wires": {"a": "x", "b": "y"}}])",
-              R"(, "submodels": {"m": {"wires": ["a", "b"], "outputs": ["b"], "parts": [
-                    {"op": "relu", "wires": {"input": "a", "output": "b"}}],
+  return file(R"("wires": ["x", "y", "z"], "parts": [
+                {"model": "m", "wires": {"a": "x", "b": "y", "c": "z"}}])",
+              R"(, "submodels": {"m": {"wires": ["a", "b", "c", "d"], "outputs": ["b"], "parts": [
+                    {"op": "relu", "wires": {"input": "a", "output": "d"}},
+                    {"op": "relu", "wires": {"input": "c", "output": "b"}}],
                     "states": [{"input": "a", "output": "b"}]}},
                    "facts": [{"says": [)" +
                   fact + "]}]");
