@@ -485,7 +485,8 @@ def test_the_reader_and_the_schema_know_the_same_keys():
         assert found == known, what
     with_keys = {name for name, text in {**reader, **values}.items() if keys_in(text)}
     assert with_keys == {
-        *("file", "model", "op_field", "part", "said", "state", "statement", "history"),
+        *("file", "model", "op_field", "part", "said", "state", "statement", "constraint"),
+        *("history", "merge"),
         *("read_tagged", "read_tensor", "read_shape"),
     }
 
