@@ -15,6 +15,10 @@ import pytest
 
 # The same examples in every run; the examples of one test may take as long as they need together.
 hypothesis.settings.register_profile("mithril", derandomize=True, deadline=None)
+# pytest reads this file before it takes `--hypothesis-profile`.
+hypothesis.settings.register_profile(
+    "thorough", derandomize=True, deadline=None, max_examples=3000, print_blob=True
+)
 hypothesis.settings.load_profile("mithril")
 
 GROUPS = ("pure", "device", "frameworks", "documents")

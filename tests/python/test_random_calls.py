@@ -3,15 +3,10 @@
 `pytest --hypothesis-profile=thorough tests/python/test_random_calls.py` runs thirty times as many.
 """
 
-import hypothesis
 import mithril as ml
 from hypothesis import given
 from hypothesis import strategies as st
 from mithril.errors import InternalError, MithrilError
-
-hypothesis.settings.register_profile(
-    "thorough", derandomize=True, deadline=None, max_examples=3000, print_blob=True
-)
 
 NAMES = ["a", "b", "c", "d", "input", "weight"]
 CALLS_IN_A_ROW = 12

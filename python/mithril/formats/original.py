@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mithril._public import public
@@ -97,6 +97,33 @@ def _section(form: Mapping, name: str, kind: type) -> Any:
     return found
 
 
+def _entries(form: Mapping, name: str) -> list[Mapping]:
+    """A section that is a list of dictionaries."""
+    found = _section(form, name, list)
+    for entry in found:
+        if not isinstance(entry, Mapping):
+            raise ParseError(f"dict_to_model: '{name}' holds dictionaries, got {shown(entry)}")
+    return found
+
+
+def _names(form: Mapping, name: str) -> set[str]:
+    """A section that is a list of names."""
+    found = _section(form, name, list)
+    if not all(isinstance(item, str) for item in found):
+        raise ParseError(f"dict_to_model: '{name}' holds names")
+    return set(found)
+
+
+def _called(call: Callable[..., Any], *args: Any, named: Mapping[str, Any]) -> Any:
+    """What a call gives whose names of arguments stand in the file."""
+    try:
+        return call(*args, **named)
+    except MithrilError:
+        raise
+    except TypeError as error:  # of a call with other arguments
+        raise SignatureError(f"dict_to_model: {error}") from None
+
+
 # --- classes and their arguments -----------------------------------------------------------------
 
 
@@ -114,7 +141,7 @@ def _class(name: str) -> type[Model]:
 
 def _instance(name: str, form: Mapping, depth: int) -> Model:
     args = _section(form, "args", dict)
-    tuples = set(_section(form, "tuples", list))
+    tuples = _names(form, "tuples")
     enums = _section(form, "enums", dict)
     values = {}
     for key, value in args.items():
@@ -123,16 +150,12 @@ def _instance(name: str, form: Mapping, depth: int) -> Model:
         else:
             value = _argument(key, value, depth)
             values[key] = _tuples(value) if key in tuples else value
-    cls = _class(name)
-    try:
-        return cls(**values)
-    except MithrilError:
-        raise
-    except TypeError as error:  # of a call with other arguments
-        raise SignatureError(f"dict_to_model: {error}") from None
+    return _called(_class(name), named=values)
 
 
 def _enum(name: Any, value: Any) -> Any:
+    if not isinstance(name, str):
+        raise ParseError(f"dict_to_model: no enumeration: {shown(name)}")
     cls = _ENUMS.get(name)
     try:
         return cls(value) if cls is not None else value
@@ -167,7 +190,7 @@ class _Structure:
         self.form = form
         self.depth = depth
         self.children: dict[str, Model] = {}
-        self.unnamed = set(_section(form, "unnamed_keys", list))
+        self.unnamed = _names(form, "unnamed_keys")
         self.placeholders: dict[str, Connection] = {}
 
     def build(self) -> None:
@@ -182,7 +205,7 @@ class _Structure:
             child = _model(form, self.depth + 1)
             given = _section(connections, name, dict)
             wires = {key: self._connection(value) for key, value in given.items()}
-            self.model.extend(child, **wires)
+            _called(self.model.extend, child, named=wires)
             self.children[name] = child
         self._expose()
         self._state_facts()
@@ -237,6 +260,8 @@ class _Structure:
         if not isinstance(ref, list) or len(ref) != 2:
             raise ParseError(f"dict_to_model: no key: {shown(ref)}")
         owner, key = ref
+        if not (isinstance(owner, str) and type(key) in (str, int)):
+            raise ParseError(f"dict_to_model: no key: {shown(ref)}")
         model = self.model if owner == "self" else self.children.get(owner)
         if model is None:
             raise KeyNotFound(f"dict_to_model: no submodel {shown(owner)}")
@@ -261,7 +286,7 @@ class _Structure:
     def _state_facts(self) -> None:
         form, model = self.form, self.model
         if form.get("assigned_constraints"):
-            names = [entry.get("fn") for entry in _section(form, "assigned_constraints", list)]
+            names = [entry.get("fn") for entry in _entries(form, "assigned_constraints")]
             raise UnsupportedError(
                 f"dict_to_model: the constraint {shown(names[0])} is a function of the original",
                 hint="add it to the loaded model by add_constraint",
@@ -332,18 +357,17 @@ def _train_model(form: Mapping, depth: int) -> Model:
     from mithril.train_model import TrainModel
 
     train = TrainModel(_model(form.get("model"), depth + 1))
-    for loss in _section(form, "losses", list):
+    for loss in _entries(form, "losses"):
         steps = [_model(step, depth + 1) for step in _section(loss, "reduce_steps", list)]
         args = {key: _value(value) for key, value in _section(loss, "args", dict).items()}
-        train.add_loss(_model(loss.get("model"), depth + 1), steps, **args)
-    for term in _section(form, "regularizations", list):
+        _called(train.add_loss, _model(loss.get("model"), depth + 1), steps, named=args)
+    for term in _entries(form, "regularizations"):
         args = {key: _pattern(value) for key, value in _section(term, "args", dict).items()}
         if "coef" not in term:
             raise ArgumentError("dict_to_model: a regularization has a coefficient")
         coef = _value(term["coef"])
-        train.add_regularization(
-            _model(term.get("model"), depth + 1), coef, reg_key=term.get("reg_key"), **args
-        )
+        args["reg_key"] = term.get("reg_key")
+        _called(train.add_regularization, _model(term.get("model"), depth + 1), coef, named=args)
     return train
 
 

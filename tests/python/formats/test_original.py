@@ -121,6 +121,23 @@ def test_training():
         ({**LINEARS, "assigned_types": [["input", "__import__('os')"]]}, ParseError),
         ({**LINEARS, "assigned_types": [["input", {"Tensor": []}]]}, ParseError),
         ({**LINEARS, "assigned_constraints": [{"fn": "f", "keys": []}]}, UnsupportedError),
+        ({**LINEARS, "assigned_constraints": [None]}, ParseError),
+        ({"is_train_model": True, "model": LINEARS, "losses": [None]}, ParseError),
+        ({"is_train_model": True, "model": LINEARS, "regularizations": ["x"]}, ParseError),
+        ({**LINEARS, "unnamed_keys": [["w0"]]}, ParseError),
+        ({**LINEARS, "exposed_keys": [[["m_0"], "output"]]}, ParseError),
+        ({**LINEARS, "exposed_keys": [["m_0", ["output"]]]}, ParseError),
+        ({"name": "Relu", "tuples": [{}]}, ParseError),
+        ({"name": "MaxPool2D", "args": {"padding": 1}, "enums": {"padding": []}}, MithrilError),
+        ({**LINEARS, "connections": {"m_0": {"model": "x"}}}, TypeError),
+        (
+            {
+                "is_train_model": True,
+                "model": LINEARS,
+                "losses": [{"model": "SquaredError", "args": {"reduce_steps": "x"}}],
+            },
+            TypeError,
+        ),
         ({"name": "Linear", "args": {"dimension": 4, "no": 1}}, TypeError),
     ],
 )
