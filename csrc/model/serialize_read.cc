@@ -353,9 +353,11 @@ ConstraintRecord RecordReader::constraint() {
 std::pair<int64_t, Name> RecordReader::reader() {
   std::pair<int64_t, Name> out;
   in_.begin_array();
-  if (in_.next_item()) out.first = in_.read_integer(0, std::numeric_limits<int32_t>::max());
-  if (in_.next_item()) out.second = in_.read_string();
-  if (in_.next_item()) in_.fail("requires a part and its key");
+  bool is_pair = in_.next_item();
+  if (is_pair) out.first = in_.read_integer(0, std::numeric_limits<int32_t>::max());
+  is_pair = is_pair && in_.next_item();
+  if (is_pair) out.second = in_.read_string();
+  if (!is_pair || in_.next_item()) in_.fail("requires a part and its key");
   return out;
 }
 

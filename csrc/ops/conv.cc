@@ -126,6 +126,12 @@ void layer_rule(RuleBuilder& r) {
   const auto size = r.known(r.attr("kernel_size"));
   if (size && !size->is_none()) {
     const HostValue pair = window_pair(*size);
+    if (pair.items().size() != 2) {
+      r.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                        "convolution2d: 'kernel_size' must be one size or two, got {}",
+                        core::to_string(*size)));
+      return;
+    }
     if (pair.items()[0].is_int()) r.equal(r.dim("kh"), pair.items()[0].as_int());
     if (pair.items()[1].is_int()) r.equal(r.dim("kw"), pair.items()[1].as_int());
   }

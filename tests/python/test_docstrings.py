@@ -31,5 +31,5 @@ def test_there_are_examples():
         for name in modules()
         for test in finder.find(importlib.import_module(name))
     )
-    assert count >= 40
+    assert count >= 35
     print(f"{count} docstrings with examples")

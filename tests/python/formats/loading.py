@@ -6,6 +6,7 @@
 `python loading.py folder` is the other side.
 """
 
+import importlib
 import os
 import resource
 import select
@@ -65,6 +66,8 @@ class Loader:
 
 
 def serve():
+    sys.path.append(str(Path(__file__).parents[1]))
+    importlib.import_module("file_constraints")  # registers what files name
     import mithril as ml
     from mithril.errors import InternalError, MithrilError
     from mithril.formats import dict_to_model, read_safetensors

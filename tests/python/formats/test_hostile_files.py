@@ -17,7 +17,7 @@ import pytest
 import test_model_file as written
 from formats import mutate, test_original, test_schema
 from formats.loading import Loader
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from mithril import _core
 from mithril.formats import write_safetensors
@@ -52,44 +52,22 @@ def documents():
     return [small, [json.loads(text) for text in ops], [test_schema.base()]]
 
 
-def objects(document):
-    return [at[key] for at, key in mutate.places([document]) if isinstance(at[key], dict)]
-
-
-def is_known(document):
-    """What the engine does not withstand yet: the tests `test_known_…` below."""
-    for at in objects(document):
-        readers = at.get("readers")
-        for entry in readers.values() if isinstance(readers, dict) else []:
-            if isinstance(entry, list) and len(entry) < 2:
-                return True
-        attrs = at.get("attrs")
-        if at.get("op") == "convolution2d" and isinstance(attrs, dict):
-            size = attrs.get("kernel_size")
-            if size in ([], {"tuple": []}):
-                return True
-    return False
-
-
 @pytest.mark.parametrize("group", range(3), ids=["models", "ops", "everything"])
 @given(data=st.data())
 def test_changed_models(loader, group, data):
     pick = Pick(data)
     document = mutate.mutated(pick, pick.of(documents()[group]))
-    assume(not is_known(document))
     check(loader, "model", mutate.text_of(pick, document))
 
 
-@pytest.mark.xfail(reason="the reader goes on behind the end of the list")
-def test_known_a_reader_of_one(loader):
+def test_a_reader_of_one(loader):
     document = written.mlp().to_json()
     broken = {**json.loads(document)}
     broken["model"]["readers"] = {"input": [0]}
     check(loader, "model", json.dumps(broken).encode())
 
 
-@pytest.mark.xfail(reason="a rule of Convolution2D reads sizes that are not there")
-def test_known_a_kernel_without_sizes(loader):
+def test_a_kernel_without_sizes(loader):
     op = next(op for op in _core.ops() if op["name"] == "convolution2d")
     document = json.loads(cases(op)[0].text)
     document["model"]["parts"][0]["attrs"]["kernel_size"] = []
@@ -218,7 +196,6 @@ def test_saved_models_whose_checksums_hold(loader, parts, data):
     which = pick.below(3)
     if which == 0:
         document = mutate.mutated(pick, json.loads(model))
-        assume(not is_known(document))
         model = mutate.text_of(pick, document)
     elif which == 1:
         header, rest = header_of(params)
