@@ -4,17 +4,16 @@
 
     1. Sizes that do not fit: both sides, and what they follow from
     'sum' (Add) cannot take 'x'
-      read_an_error.py:37   model |= ml.Add(name="sum")(left="x", right="h", output="y")
-        x   : [n, 8]     <- Linear 'inner', read_an_error.py:35
-          x : [n, 8]     <- set_shapes, read_an_error.py:36
-        h   : [n, 16]    <- Linear 'inner', read_an_error.py:35
-          x : [n, 8]     <- set_shapes, read_an_error.py:36
+      read_an_error.py:36   model |= ml.Add(name="sum")(left="x", right="h", output="y")
+        x   : [n, 8]     <- set_shapes, read_an_error.py:35
+        h   : [n, 16]    <- Linear 'inner', read_an_error.py:34
+          x : [n, 8]     <- set_shapes, read_an_error.py:35
         add: shapes must broadcast, got left: [n, 8] and right: [n, 16]
     mended: ['n', 8]
 
     2. A key that the layer does not have
     Linear has no key 'weigth', did you mean 'weight'?
-      at read_an_error.py:42
+      at read_an_error.py:41
     mended: ['w', 'x', '$1']
 
     3. A wire that nobody writes: an input like any other, until its data are missing

@@ -173,6 +173,10 @@ bool Store::set_value(uint32_t cell, const HostValue& value) {
     }
     case Tag::kInt:
       if (assign(cells_[root].value, value.as_int())) return true;
+      if (!refused_.allowed.empty()) {
+        conflict(core::Code::kValueConflict, "expected a number {}, got {}", refused_.allowed,
+                 refused_.got);
+      }
       conflict(core::Code::kValueConflict, "values are in conflict, got {} and {}",
                print_dim(cells_[root].value), value.as_int());
       blame({cell});

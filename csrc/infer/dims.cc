@@ -46,6 +46,33 @@ Bounds Store::bounds_of(Dim expression) const {
   });
 }
 
+namespace {
+// "9, 10 or 11"
+std::string join_values(const Possible& values) {
+  std::string out;
+  for (int i = 0; i < values.count; ++i) {
+    out += (i == 0 ? "" : i + 1 == values.count ? " or " : ", ") + std::to_string(values.values[i]);
+  }
+  return out;
+}
+}  // namespace
+
+std::string Store::limits(uint32_t dim) const {
+  const DimRecord& record = dims_[dim_root(dim)];
+  if (record.known) return "";
+  const Bounds b = bounds(dim);
+  constexpr int kFew = 3;  // are listed
+  const bool is_range =
+      record.possible == kNone || (possible_[record.possible].count > kFew &&
+                                   possible_[record.possible].count == b.high - b.low + 1);
+  if (!is_range) return join_values(possible_[record.possible]);
+  const bool has_low = b.low != INT64_MIN && (b.low > 0 || !record.is_size);
+  const bool has_high = b.high != INT64_MAX;
+  if (has_high && b.low != INT64_MIN) return fmt::format("in [{}, {}]", b.low, b.high);
+  if (has_high) return fmt::format("at most {}", b.high);
+  return has_low ? fmt::format("at least {}", b.low) : "";
+}
+
 bool Store::may_be(uint32_t dim, int64_t value) const {
   const DimRecord& record = dims_[dim_root(dim)];
   if (record.known) return record.value == value;
@@ -179,7 +206,7 @@ bool Store::assign(uint32_t dim, int64_t value) {
   }
   // A graph's symbol stands for any size: nothing may be decided about it.
   if (!may_be(root, value) || (forward_ && dims_[root].has_definition)) {
-    failed_ = true;
+    refuse(dim, std::to_string(value));
     return false;
   }
   const bool solve = dims_[root].has_definition && !is_own_symbol(root);
@@ -203,7 +230,7 @@ bool Store::narrow_values(uint32_t dim, Possible values) {
     if (may_be(root, values.values[i])) kept.values[kept.count++] = values.values[i];
   }
   if (kept.count == 0) {
-    failed_ = true;
+    refuse(dim, join_values(values));
     return false;
   }
   if (dims_[root].known) return true;
@@ -223,7 +250,7 @@ bool Store::narrow_bounds(uint32_t dim, Bounds given) {
   const Bounds now = bounds(root);
   const Bounds both{std::max(now.low, given.low), std::min(now.high, given.high)};
   if (both.low > both.high) {
-    failed_ = true;
+    refuse(dim, fmt::format("[{}, {}]", given.low, given.high));
     return false;
   }
   // The symbols of a graph are free: nothing is decided about them.
@@ -281,6 +308,13 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
       return false;
     }
     return must_be_size_like(ra, rb);
+  }
+  for (const auto& [known, open] : {std::pair(ra, rb), std::pair(rb, ra)}) {
+    const bool refused = dims_[known].known && dims_[known].value >= 0 && !dims_[open].known &&
+                         !may_be(open, dims_[known].value);
+    if (!refused) continue;
+    refuse(open, std::to_string(dims_[known].value));
+    return false;
   }
   // A class takes one definition; two of them are an equation, as is x = f(x).
   const bool expr_a = dims_[ra].has_definition && !is_own_symbol(ra);

@@ -70,7 +70,7 @@ class Explainer {
         case Entity::kCell: visit_cell(item); break;
         case Entity::kShape: visit_shape(item); break;
         case Entity::kSeq: chain(Entity::kSeq, s_.seqs_[item.id].event, item.before); break;
-        case Entity::kDim: chain(Entity::kDim, s_.dims_[s_.dim_root(item.id)].event, item.before);
+        case Entity::kDim: visit_dim(item);
       }
     }
     return std::move(facts_);
@@ -134,6 +134,15 @@ class Explainer {
         if (repr.seq != kNone) push(Entity::kSeq, repr.seq, item.before);
       }
     }
+  }
+
+  // Of the class that the dim was in then.
+  void visit_dim(const Item& item) {
+    uint32_t at = item.id;
+    while (s_.dims_[at].parent != kNone && s_.dims_[at].edge_event < item.before) {
+      at = s_.dims_[at].parent;
+    }
+    chain(Entity::kDim, s_.dims_[at].event, item.before);
   }
 
   // The last union that made a and b equal, and whether it is on a's side of the tree.
@@ -258,7 +267,49 @@ std::string Store::fact_text(uint32_t cell) {
   const CellRecord& record = cells_[cell_root(cell)];
   if (record.kinds.is_tensor()) return print_shape(cell, error_names_);
   const bool shown = record.tag != kUnknownTag && !record.kinds.may_be_tensor();
-  return shown ? print_value(cell) : to_string(record.kinds);
+  if (!shown) return to_string(record.kinds);
+  const std::string limited = record.tag == CellRecord::Tag::kInt ? limits(record.value) : "";
+  return limited.empty() ? print_value(cell) : to_string(record.kinds) + " " + limited;
+}
+
+Store::Ends Store::ends(uint32_t a, uint32_t b) {
+  Ends out;
+  const uint32_t cells[] = {a, b};
+  for (size_t i = 0; i < 2; ++i) {
+    out.roots[i] = cell_root(cells[i]);
+    out.shapes[i] = shape_if_any(cells[i]);
+    out.cells[i] = cells_[out.roots[i]];
+    if (out.shapes[i] != kNone) out.shape_records[i] = shapes_[out.shapes[i]];
+    out.texts[i] = fact_text(cells[i]);
+  }
+  if (out.shapes[0] == out.shapes[1]) out.shapes[1] = kNone;
+  out.events = static_cast<uint32_t>(events_.size());
+  return out;
+}
+
+/// Both sides of wires that cannot be one, from the records as they were when there were two.
+void Store::describe_ends(const Ends& ends) {
+  const auto exchange = [this](const Ends& to) {
+    Ends from = to;
+    for (size_t i = 0; i < 2; ++i) {
+      from.cells[i] = std::exchange(cells_[to.roots[i]], to.cells[i]);
+      if (to.shapes[i] == kNone) continue;
+      from.shape_records[i] = std::exchange(shapes_[to.shapes[i]], to.shape_records[i]);
+    }
+    return from;
+  };
+  if (ends.roots[0] == ends.roots[1]) return;
+  const Ends failed = exchange(ends);
+  const bool about_kinds = error_ && error_->kind == core::ErrorKind::kDType;
+  for (size_t i = 0; i < 2; ++i) {
+    Explainer explainer(*this);
+    explainer.cell(ends.roots[i], ends.events);
+    const uint32_t name = ends.cells[i].name;
+    shown_before_.push_back({ends.roots[i], name == kNone ? "" : names_[name],
+                             about_kinds ? to_string(ends.cells[i].kinds) : ends.texts[i],
+                             explainer.run()});
+  }
+  exchange(failed);
 }
 
 Conflict::Side Store::side(uint32_t cell, const std::vector<uint32_t>& facts) {
@@ -268,8 +319,8 @@ Conflict::Side Store::side(uint32_t cell, const std::vector<uint32_t>& facts) {
   if (record.name != kNone) out.name = names_[record.name];
   if (out.name.empty()) out.name = binding_name(error_at_rule_, cell);
   const auto before = std::find_if(shown_before_.begin(), shown_before_.end(),
-                                   [cell](const auto& shown) { return shown.first == cell; });
-  out.text = before != shown_before_.end() ? before->second : fact_text(cell);
+                                   [cell](const Shown& shown) { return shown.cell == cell; });
+  out.text = before != shown_before_.end() ? before->text : fact_text(cell);
   for (const uint32_t fact : facts) out.facts.push_back(FactId{fact});
   return out;
 }
@@ -283,6 +334,24 @@ void Store::describe_conflict() {
   conflict_.said.clear();
   conflict_.size_name.clear();
   conflict_.sizes.clear();
+  conflict_.refused = std::move(refused_);
+  conflict_.united = shown_before_.size() == 2;
+  if (conflict_.united) {
+    for (const Shown& shown : shown_before_) {
+      conflict_.sides.push_back({CellId{shown.cell}, shown.name, shown.text, {}});
+      for (const uint32_t fact : shown.facts) {
+        if (fact != asserting_) conflict_.sides.back().facts.push_back(FactId{fact});
+      }
+    }
+    if (clash_.met) {
+      conflict_.sizes = {clash_.values[0], clash_.values[1]};
+      for (const uint32_t dim : clash_.dims) {
+        if (dim == kNone || !conflict_.size_name.empty()) continue;
+        conflict_.size_name = size_name(Explainer(*this).nearest_rule(facts_behind_dim(dim)), dim);
+      }
+    }
+    return;
+  }
   const uint32_t here = rule != kNone ? rules_[rule].fact : asserting_;
   const auto only_here = [here](const std::vector<uint32_t>& facts) {
     return std::all_of(facts.begin(), facts.end(), [here](uint32_t f) { return f == here; });
@@ -326,8 +395,10 @@ void Store::explain_error(core::Error& error) {
   if (forward_) return;
   describe_conflict();
   for (Conflict::Side& side : conflict_.sides) {
-    if (error.kind == core::ErrorKind::kDType) side.text = to_string(kinds(side.cell.index));
+    const bool about_kinds = error.kind == core::ErrorKind::kDType && !conflict_.united;
+    if (about_kinds) side.text = to_string(kinds(side.cell.index));
   }
+  conflict_.names = error_names_;
   const uint32_t here = error_at_rule_ != kNone ? rules_[error_at_rule_].fact : asserting_;
   for (const Conflict::Side& side : conflict_.sides) {
     if (side.facts.empty()) continue;

@@ -1,5 +1,7 @@
 // Shapes: up to four representations of prefix · sequence · suffix, sequences that become bound,
 // and sets of possible ranks.
+#include <algorithm>
+
 #include "infer/store.h"
 
 namespace mithril::infer {
@@ -62,7 +64,12 @@ bool Store::bind_seq(uint32_t seq, const Dims& dims) {
     return unify_reprs(expand(Repr{0, 0, 0, seq}), dims);
   }
   record.bound = repr;
-  if (dims.seq != kNone) edit_seq(dims.seq).size += record.size;
+  if (dims.seq != kNone) {
+    SeqRecord& rest = edit_seq(dims.seq);
+    rest.size += record.size;
+    // The same axes under another id: the name that was given first is theirs.
+    if (dims.count() == 0) rest.name = std::min(rest.name, record.name);
+  }
   record_event(Entity::kSeq, seq, edit_seq(seq).event);
   wake(seqs_[seq].watch, seqs_[seq].watch_end, kFactEvents);
   return true;
@@ -149,6 +156,29 @@ bool Store::unify_reprs(Dims a, Dims b) {
   if (x.count() == 0) return bind_seq(a.seq, y);
   if (y.count() == 0) return bind_seq(b.seq, x);
   return true;  // [x, V1] and [V2, y] overlap in ways not known yet: both are kept
+}
+
+std::string_view Store::seq_name(uint32_t seq) const {
+  const uint32_t name = seqs_[seq].name;
+  return name == kNone ? std::string_view() : *owned_names_[name];
+}
+
+void Store::name_seq(uint32_t seq, uint32_t owned_name) {
+  const std::string& name = *owned_names_[owned_name];
+  // "V1" is what unnamed ones are called.
+  const bool generated =
+      name.front() == 'V' && name.find_first_not_of("0123456789", 1) == std::string::npos;
+  const bool taken =
+      std::find(seq_names_.begin(), seq_names_.end(), owned_name) != seq_names_.end();
+  if (generated || taken) return;
+  while (seqs_[seq].bound != kNone) {
+    const Repr& inner = reprs_[seqs_[seq].bound];
+    if (inner.count() != 0 || inner.seq == kNone) return;
+    seq = inner.seq;
+  }
+  if (seqs_[seq].name != kNone) return;
+  edit_seq(seq).name = owned_name;
+  seq_names_.push_back(owned_name);
 }
 
 // --- shapes -------------------------------------------------------------------------------------
@@ -464,7 +494,10 @@ std::string Store::print_shape(uint32_t cell, ShapeNames& names) {
     return e ? names.dim(*table_, *e) : std::string("?");
   };
   for (const uint32_t d : best.prefix) add(print(d));
-  if (!best.fixed()) add("(" + names.variadic(best.seq) + ", ...)");
+  if (!best.fixed()) {
+    const std::string_view own = seq_name(best.seq);
+    add("(" + (own.empty() ? names.variadic(best.seq) : std::string(own)) + ", ...)");
+  }
   for (const uint32_t d : best.suffix) add(print(d));
   return out + "]";
 }

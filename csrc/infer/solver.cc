@@ -135,13 +135,17 @@ std::string short_text(const HostValue& value) {
   return "[" + out + "]";
 }
 
-std::string print_template(const ShapeTemplate& shape) {
+std::string print_template(const ShapeTemplate& shape,
+                           const std::function<bool(size_t item)>& is_other = {}) {
   std::string out = "[";
-  for (const TemplateItem& item : shape) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const TemplateItem& item = shape[i];
     if (out.size() > 1) out += ", ";
     switch (item.type) {
       case TemplateItem::Type::kSize: out += std::to_string(item.size); break;
-      case TemplateItem::Type::kSymbol: out += item.name; break;
+      case TemplateItem::Type::kSymbol:
+        out += item.name + (is_other && is_other(i) ? "'" : "");
+        break;
       case TemplateItem::Type::kUnknown: out += "none"; break;
       case TemplateItem::Type::kVariadic:
         out += "(" + (item.name.empty() ? "" : item.name + ", ") + "...)";
@@ -178,8 +182,19 @@ Status Solver::assert_shape(CellId cell, const ShapeTemplate& shape, ScopeId sco
          .fact = fact.index,
          .payload = static_cast<uint32_t>(s.templates_.size() - 1),
          .flag = named});
-  const auto text = [&] { return print_template(shape); };
+  // A name that another size has got, and not the one that stands there: they differ in one text.
+  const auto is_other = [&](size_t i) {
+    const auto first = s.table().find_symbol(shape[i].name);
+    if (!first) return false;
+    const uint32_t owner = s.symbol_dim(*first);
+    const uint32_t known = s.shape_if_any(cell.index);
+    const Dims dims = known == kNone ? Dims{} : s.view(known);
+    if (i < dims.prefix.size() && s.same_class(dims.prefix[i], owner)) return false;
+    return !s.same_class(owner, user_symbol(scope.index, shape[i].name, false));
+  };
+  const auto text = [&] { return print_template(shape, is_other); };
   if (!s.narrow(cell.index, kTensor)) return said(finish(false, cell.index, ""), text);
+  s.error_names_.clear();
   const std::string before = s.shape_if_any(cell.index) == kNone ? "" : s.print_shape(cell.index);
   Dims dims;
   for (const TemplateItem& item : shape) {
@@ -191,31 +206,41 @@ Status Solver::assert_shape(CellId cell, const ShapeTemplate& shape, ScopeId sco
         part.push_back(user_symbol(scope.index, item.name, named));
         break;
       case TemplateItem::Type::kVariadic:
-        dims.seq = item.name.empty() ? s.new_seq() : s.scope_seq(scope.index, own_name(item.name));
+        dims.seq = item.name.empty() ? s.new_seq() : user_sequence(scope.index, item.name, named);
         break;
     }
   }
   // A named variadic that is bound already is written out by the meeting of representations.
   const bool ok = s.constrain(s.shape(cell.index), dims);
   if (ok && !s.failed_) return said(finish(true, cell.index, ""), text);
-  s.shown_before_ = {{cell.index, before}};
+  s.shown_before_ = {{cell.index, {}, before, {}}};
   return said(finish(false, cell.index,
                      "shapes are in conflict, got " + print_template(shape) + " and " + before),
               text);
 }
 
-std::string_view Solver::own_name(const std::string& name) {
-  for (const auto& owned : store_->owned_names_) {
-    if (*owned == name) return *owned;
-  }
-  store_->owned_names_.push_back(std::make_shared<const std::string>(name));
-  return *store_->owned_names_.back();
+uint32_t Solver::own_name(const std::string& name) {
+  auto& owned = store_->owned_names_;
+  const auto found = std::find_if(owned.begin(), owned.end(),
+                                  [&name](const auto& other) { return *other == name; });
+  const auto index = static_cast<uint32_t>(found - owned.begin());
+  if (found == owned.end()) owned.push_back(std::make_shared<const std::string>(name));
+  return index;
+}
+
+uint32_t Solver::user_sequence(uint32_t scope, const std::string& name, bool named) {
+  Store& s = *store_;
+  const size_t before = s.scope_entries_.size();
+  const uint32_t own = own_name(name);
+  const uint32_t seq = s.scope_seq(scope, *s.owned_names_[own]);
+  if (named && s.scope_entries_.size() != before) s.name_seq(seq, own);
+  return seq;
 }
 
 uint32_t Solver::user_symbol(uint32_t scope, const std::string& name, bool named) {
   Store& s = *store_;
   const size_t before = s.scope_entries_.size();
-  const uint32_t dim = s.scope_dim(scope, own_name(name));
+  const uint32_t dim = s.scope_dim(scope, *s.owned_names_[own_name(name)]);
   if (named && s.scope_entries_.size() != before) s.name_dim(dim, name);
   return dim;
 }
@@ -252,13 +277,16 @@ Status Solver::unify(CellId a, CellId b, FactId fact) {
   Store& s = *store_;
   s.asserting_ = fact.index;
   s.log({.type = Assertion::kUnify, .a = a.index, .b = b.index, .fact = fact.index});
-  std::string left = s.fact_text(a.index), right = s.fact_text(b.index);
+  s.error_names_.clear();
+  const Store::Ends ends = s.ends(a.index, b.index);
   const bool ok = s.unify_cells(a.index, b.index) && !s.failed_;
   if (ok) return finish(true, a.index, "");
-  s.blame({a.index, b.index});
-  const std::string what = "cannot connect, got " + left + " and " + right;
-  s.shown_before_ = {{a.index, std::move(left)}, {b.index, std::move(right)}};
-  return said(finish(false, a.index, what), [] { return std::string(); });
+  if (!s.error_) {
+    s.conflict(core::Code::kShapeConflict, "cannot connect, got {} and {}", ends.texts[0],
+               ends.texts[1]);
+  }
+  s.describe_ends(ends);
+  return finish(false, a.index, "");
 }
 
 Status Solver::add_rule(std::string_view op, const Rule& rule, std::span<const Binding> bindings,
@@ -397,6 +425,7 @@ ShapeView Store::shape_view(const Dims& dims) {
   ShapeView out;
   out.variadic = !dims.fixed();
   out.variadic_id = dims.seq;
+  if (out.variadic) out.variadic_name = seq_name(dims.seq);
   for (const uint32_t d : dims.prefix) out.prefix.push_back(*expression(d));
   for (const uint32_t d : dims.suffix) out.suffix.push_back(*expression(d));
   return out;
@@ -436,6 +465,12 @@ uint16_t Solver::possible_ranks(CellId cell) const {
 std::optional<HostValue> Solver::value(CellId cell) const { return store_->value(cell.index); }
 bool Solver::is_value_known(CellId cell) const {
   return store_->known_value(cell.index).has_value();
+}
+
+std::string Solver::limits(CellId cell) const {
+  const Store& s = *store_;
+  const CellRecord& record = s.cells_[s.cell_root(cell.index)];
+  return record.tag == CellRecord::Tag::kInt ? s.limits(record.value) : "";
 }
 
 std::optional<std::vector<CellId>> Solver::items(CellId cell) {
@@ -536,7 +571,7 @@ std::string Store::dump() const {
          r.ranks, r.watch, r.watch_end, r.event, r.stamp);
   }
   for (const SeqRecord& r : seqs_) {
-    line("seq", r.bound, r.size, r.ranks, r.watch, r.watch_end, r.event, r.stamp);
+    line("seq", r.bound, r.name, r.size, r.ranks, r.watch, r.watch_end, r.event, r.stamp);
   }
   for (const DimRecord& r : dims_) {
     line("dim", r.parent, r.size, r.value, r.known, r.is_size, r.has_definition,
@@ -574,6 +609,7 @@ std::string Store::dump() const {
     line("entry", e.name, static_cast<int>(e.entity), e.id, e.next);
   for (const std::string& n : names_) line("name", n);
   for (const auto& n : owned_names_) line("owned", *n);
+  for (const uint32_t n : seq_names_) line("seq_name", n);
   for (const uint32_t d : symbol_dims_) line("symbol", d);
   for (const uint32_t d : owners_) line("owner", d);
   for (size_t i = queue_at_; i < queue_.size(); ++i) line("queue", queue_[i]);

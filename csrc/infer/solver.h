@@ -45,7 +45,8 @@ using ShapeTemplate = std::vector<TemplateItem>;
 struct ShapeView {
   std::vector<Dim> prefix;  // all dims when !variadic
   bool variadic = false;
-  uint32_t variadic_id = 0;  // equal ids = the same unknown sequence
+  uint32_t variadic_id = 0;   // equal ids = the same unknown sequence
+  std::string variadic_name;  // what the user calls it, or ""
   std::vector<Dim> suffix;
 
   size_t min_rank() const { return prefix.size() + suffix.size(); }
@@ -61,6 +62,21 @@ struct Binding {
 /// A fact with where it came from, as `why` and errors list it.
 using Reason = core::Error::Fact;
 
+/// Names for unnamed dims (u1, u2 …) and variadics (V1, V2 …), by first appearance; use one
+/// object for everything that is shown together.
+class ShapeNames {
+ public:
+  std::string dim(const DimTable& table, Dim dim);
+  std::string variadic(uint32_t id);
+  void clear() {
+    dims_.clear();
+    variadics_.clear();
+  }
+
+ private:
+  std::vector<uint32_t> dims_, variadics_;
+};
+
 /// What clashed, by ids: the model layer says it with the user's names and places.
 struct Conflict {
   struct Side {
@@ -73,20 +89,17 @@ struct Conflict {
   FactId asserted;  // what was being said; invalid when relations met the clash later
   CellId about;     // of an assertion
   std::string said;
+  bool united = false;  // two wires were to be one: the sides
   std::vector<Side> sides;
   std::string size_name;       // the op's name of the size that clashes, or ""
   std::vector<int64_t> sizes;  // its two values
-};
-
-/// Names for unnamed dims (u1, u2 …) and variadics (V1, V2 …), by first appearance; use one
-/// object for everything that is shown together.
-class ShapeNames {
- public:
-  std::string dim(const DimTable& table, Dim dim);
-  std::string variadic(uint32_t id);
-
- private:
-  std::vector<uint32_t> dims_, variadics_;
+  struct Refused {
+    std::string size;     // as the texts call it: "u1"
+    std::string allowed;  // "in [1, 8]", "10 or 11"; "" if nothing was refused
+    std::string got;
+  };
+  Refused refused;   // a number that is none of those that the size may be
+  ShapeNames names;  // of the open sizes in the texts of the sides
 };
 
 /// How far to go back; only the latest mark that still stands may be undone or released.
@@ -168,6 +181,8 @@ class Solver {
   ShapeView shape_view(CellId cell) const;
   /// All representations (1 … 4).
   std::vector<ShapeView> representations(CellId cell) const;
+  /// "in [1, 8]", "10 or 11": what is known of an integer that is open; or "".
+  std::string limits(CellId cell) const;
   /// Whether anything is known of a shape (a template, a rank, equality with another's).
   bool has_shape(CellId cell) const;
   /// Possible ranks as bits 0 … 12, bit 13 = more.
@@ -217,7 +232,8 @@ class Solver {
   explicit Solver(std::unique_ptr<Store> store);
   core::Status finish(bool ok, uint32_t cell, std::string_view what);
   core::Status said(core::Status status, const std::function<std::string()>& text);
-  std::string_view own_name(const std::string& name);
+  uint32_t own_name(const std::string& name);
+  uint32_t user_sequence(uint32_t scope, const std::string& name, bool named);
   uint32_t user_symbol(uint32_t scope, const std::string& name, bool named);
   std::unique_ptr<Store> store_;
 };

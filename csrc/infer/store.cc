@@ -86,6 +86,7 @@ std::unique_ptr<Store> Store::clone() const {
   copy->templates_ = templates_;
   copy->logged_rules_ = logged_rules_;
   copy->owned_names_ = owned_names_;
+  copy->seq_names_ = seq_names_;
   copy->symbol_dims_ = symbol_dims_;
   copy->owners_ = owners_;
   copy->queue_ = queue_;
@@ -455,6 +456,16 @@ void Store::clash(uint32_t dim, uint32_t other, int64_t value, int64_t other_val
   if (!clash_.met) clash_ = {{dim, other}, {value, other_value}, true};
 }
 
+void Store::refuse(uint32_t dim, std::string got) {
+  failed_ = true;
+  std::string allowed = forward_ ? "" : limits(dim);
+  if (!allowed.empty()) refuse({print_dim(dim), std::move(allowed), std::move(got)});
+}
+
+void Store::refuse(Conflict::Refused refused) {
+  if (refused_.allowed.empty()) refused_ = std::move(refused);
+}
+
 void Store::fail_by(const Propagator& p) {
   failed_ = true;
   if (!error_) {
@@ -502,6 +513,7 @@ core::Status Store::take_error() {
   error_at_rule_ = kNone;
   blamed_.clear();
   clash_ = {};
+  refused_ = {};
   shown_before_.clear();
   error_names_ = {};
   return error;

@@ -87,6 +87,7 @@ struct ShapeRecord {
 
 struct SeqRecord {
   uint32_t bound = kNone;  // Repr
+  uint32_t name = kNone;   // what the user calls it: index of owned_names_
   uint32_t size = 1;
   RankMask ranks = kAllRanks;
   uint32_t watch = kNone, watch_end = kNone;
@@ -232,7 +233,10 @@ class Store {
   bool assign(uint32_t dim, int64_t value);
   bool unify_dims(uint32_t a, uint32_t b);
   bool must_be_size(uint32_t dim);
+  /// "in [1, 8]", "10 or 11": what an open size may be, where that says anything; or "".
+  std::string limits(uint32_t dim) const;
   bool same_dim(uint32_t a, uint32_t b) const;  // for sure equal
+  bool same_class(uint32_t a, uint32_t b) const { return dim_root(a) == dim_root(b); }
   bool narrow_values(uint32_t dim, Possible values);
   const Possible* possible(uint32_t dim) const;
   bool narrow_bounds(uint32_t dim, Bounds bounds);
@@ -284,6 +288,10 @@ class Store {
   std::string print_shape(uint32_t cell);
   std::string print_shape(uint32_t cell, ShapeNames& names);
   ShapeView shape_view(const Dims& dims);
+  /// "lead" of ("lead", ...), or "".
+  std::string_view seq_name(uint32_t seq) const;
+  /// First come, first served.
+  void name_seq(uint32_t seq, uint32_t owned_name);
 
   // --- values (cells.cc) ---------------------------------------------------------------------
   bool set_value(uint32_t cell, const core::HostValue& value);
@@ -364,6 +372,9 @@ class Store {
   void blame(std::initializer_list<uint32_t> cells);
   /// Two known sizes that would be one; the first clash of a failure counts.
   void clash(uint32_t dim, uint32_t other, int64_t value, int64_t other_value);
+  /// A number that the dim may not be; the first of a failure counts.
+  void refuse(uint32_t dim, std::string got);
+  void refuse(Conflict::Refused refused);
   core::Status take_error();
 
   // --- running (store.cc) -----------------------------------------------------------------------
@@ -423,7 +434,8 @@ class Store {
     uint32_t stamp;
     size_t cells, shapes, seqs, dims, propagators, rules, facts, scopes, log;
     size_t reprs, repr_dims, watches, args, hosts, lists, possible, bounds, types, events, extras,
-        bindings, scope_entries, names, templates, owned_names, symbols, owners, logged_rules;
+        bindings, scope_entries, names, templates, owned_names, seq_names, symbols, owners,
+        logged_rules;
     size_t cell_trail, shape_trail, seq_trail, dim_trail, propagator_trail, watch_trail,
         scope_trail, owner_trail, symbol_trail;
     DimTable::Size table;
@@ -447,6 +459,16 @@ class Store {
   void fail_by(const Propagator& p);
   void explain_error(core::Error& error);
   void describe_conflict();
+  /// Two cells as they are before they become one, and how far the events had come.
+  struct Ends {
+    uint32_t roots[2], shapes[2];
+    CellRecord cells[2];
+    ShapeRecord shape_records[2];
+    std::string texts[2];
+    uint32_t events;
+  };
+  Ends ends(uint32_t a, uint32_t b);
+  void describe_ends(const Ends& ends);
   std::string fact_text(uint32_t cell);
   Conflict::Side side(uint32_t cell, const std::vector<uint32_t>& facts);
   uint32_t cell_with(uint32_t dim) const;
@@ -519,6 +541,7 @@ class Store {
   std::vector<ShapeTemplate> templates_;
   std::vector<LoggedRule> logged_rules_;
   std::vector<std::shared_ptr<const std::string>> owned_names_;  // names of user scopes
+  std::vector<uint32_t> seq_names_;                              // those that a sequence has
   std::vector<uint32_t> symbol_dims_;  // dim of each symbol of the solver's own table
   std::vector<uint32_t> owners_;       // dim that is this expression, by expression id
 
@@ -558,8 +581,14 @@ class Store {
     bool met = false;
   };
   Clash clash_;
+  Conflict::Refused refused_;
   Conflict conflict_;
-  std::vector<std::pair<uint32_t, std::string>> shown_before_;  // cells that are being united
+  struct Shown {
+    uint32_t cell;
+    std::string name, text;
+    std::vector<uint32_t> facts;
+  };
+  std::vector<Shown> shown_before_;  // cells as they were before what failed; two: to be united
   uint32_t error_at_rule_ = kNone;
 };
 

@@ -48,6 +48,7 @@ Mark Store::mark() {
   f.names = names_.size();
   f.templates = templates_.size();
   f.owned_names = owned_names_.size();
+  f.seq_names = seq_names_.size();
   f.symbols = symbol_dims_.size();
   f.owners = owners_.size();
   f.logged_rules = logged_rules_.size();
@@ -120,6 +121,7 @@ void Store::undo(Mark mark) {
     names_.resize(f.names);
     templates_.resize(f.templates);
     owned_names_.resize(f.owned_names);
+    seq_names_.resize(f.seq_names);
     symbol_dims_.resize(f.symbols);
     owners_.resize(f.owners);
     logged_rules_.resize(f.logged_rules);
@@ -138,6 +140,7 @@ void Store::undo(Mark mark) {
   failed_ = false;
   error_.reset();
   blamed_.clear();
+  refused_ = {};
   error_at_rule_ = kNone;
   running_ = asserting_ = kNone;
 }

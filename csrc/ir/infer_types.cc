@@ -230,9 +230,18 @@ struct Ports {
       out.kinds = infer::kind_of(*info.host);
       out.value = &*info.host;
     } else {
-      out.kinds = infer::kHost;
+      out.kinds = kinds_of(info.type.host.tag);
     }
     return out;
+  }
+
+  static infer::KindSet kinds_of(HostType::Tag tag) {
+    switch (tag) {
+      case HostType::Tag::kBool: return infer::kScalarBool;
+      case HostType::Tag::kInt: return infer::kScalarInt;
+      case HostType::Tag::kFloat: return infer::kScalarFloat;
+      default: return infer::kHost;
+    }
   }
 };
 

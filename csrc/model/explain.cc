@@ -1,6 +1,7 @@
 #include "model/explain.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace mithril::model {
@@ -62,13 +63,73 @@ Speaker Narrator::speaker(FactId fact) const {
   return out;
 }
 
+std::string Narrator::limits(EdgeId root) const {
+  std::string out = solver_.limits(arena_.edges[root].cell);
+  for (auto entry = arena_.log.begin(); entry != arena_.log.end() && out.empty(); ++entry) {
+    const bool is_stated = entry->type == Entry::Type::kInterval && arena_.root(entry->id) == root;
+    if (is_stated) out = "in " + infer::to_string(*entry->interval);
+  }
+  return out;
+}
+
 std::string Narrator::shown(EdgeId edge) {
-  const Edge& at = arena_.edges[arena_.root(edge)];
+  const EdgeId root = arena_.root(edge);
+  const Edge& at = arena_.edges[root];
   if (!at.cell.valid()) return "";
+  if (side_ != nullptr && solver_.same_cell(side_->cell, at.cell)) {
+    return fmt::format("{} : {}", side_->name, side_->text);
+  }
   const bool is_tensor = !about_kinds && solver_.kinds(at.cell).is_tensor();
-  return fmt::format(
-      "{} : {}", at.label,
-      is_tensor ? solver_.print_shape(at.cell, names_) : infer::to_string(solver_.kinds(at.cell)));
+  if (is_tensor) return fmt::format("{} : {}", at.label, solver_.print_shape(at.cell, names_));
+  const std::string kinds = infer::to_string(solver_.kinds(at.cell));
+  const std::string limited = solver_.kinds(at.cell).is_tensor() ? "" : limits(root);
+  return fmt::format("{} : {}{}{}", at.label, kinds, limited.empty() ? "" : " ", limited);
+}
+
+namespace {
+
+/// "[N, (V1, ...), 3]" -> its items.
+std::vector<std::string> split(const std::string& shape) {
+  std::vector<std::string> out;
+  int depth = 0;
+  for (const char c : shape) {
+    if (c == '(' || c == '[') ++depth;
+    const bool starts = depth == 1 && (c == '[' || c == ',');
+    if (starts) out.emplace_back();
+    if (c == ')' || c == ']') --depth;
+    if (!starts && c != ' ' && depth > 0 && !out.empty()) out.back() += c;
+  }
+  if (out.size() == 1 && out.front().empty()) out.clear();
+  return out;
+}
+
+/// Whether all that is shown of a shape stands in the template.
+bool says_all(const ShapeTemplate& stated, const std::string& shown) {
+  const std::vector<std::string> items = split(shown);
+  return std::equal(stated.begin(), stated.end(), items.begin(), items.end(),
+                    [](const infer::TemplateItem& item, const std::string& text) {
+                      using Type = infer::TemplateItem::Type;
+                      if (item.type == Type::kSize) return text == std::to_string(item.size);
+                      if (item.type == Type::kVariadic) return text.starts_with('(');
+                      const auto part_of_name = [](unsigned char c) {
+                        return std::isalnum(c) != 0 || c == '_' || c == '\'';
+                      };
+                      return !text.empty() &&
+                             std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+                             std::all_of(text.begin(), text.end(), part_of_name);
+                    });
+}
+
+}  // namespace
+
+bool Narrator::states_all(FactId fact, const Conflict::Side& side) const {
+  const auto number = facts_.find(fact.index);
+  if (number == facts_.end() || !solver_.kinds(side.cell).is_tensor()) return false;
+  return std::any_of(arena_.log.begin(), arena_.log.end(), [&](const Entry& entry) {
+    if (entry.type != Entry::Type::kShape || entry.fact != number->second) return false;
+    const infer::CellId cell = arena_.edges[arena_.root(entry.id)].cell;
+    return cell.valid() && solver_.same_cell(cell, side.cell) && says_all(*entry.shape, side.text);
+  });
 }
 
 EdgeId Narrator::edge(FactId fact) const {
@@ -120,7 +181,8 @@ class Explanation {
     if (conflict_.sides.empty() && conflict_.said.empty()) return;
     if (call_.where.known()) error.location = call_.where;
     narrator_.about_kinds = error.kind == core::ErrorKind::kDType;
-    for (const Conflict::Side& side : conflict_.sides) sides_.push_back(outside(side));
+    narrator_.names_ = conflict_.names;
+    for (const Conflict::Side& side : conflict_.sides) sides_.push_back(stated(outside(side)));
     if (error.hint.empty()) error.hint = hint_for(error, arena_, solver_, call_, sides_);
     error.facts.clear();
     for (const Conflict::Side& side : sides_) {
@@ -166,6 +228,15 @@ class Explanation {
     return out;
   }
 
+  // A statement that says all that is known of the wire is what it rests on.
+  Conflict::Side stated(Conflict::Side side) const {
+    const auto found = std::find_if(side.facts.begin(), side.facts.end(), [&](FactId fact) {
+      return fact != here() && !narrator_.about_kinds && narrator_.states_all(fact, side);
+    });
+    if (found != side.facts.end()) side.facts = {*found};
+    return side;
+  }
+
   // What an op makes of operands that clash is no side of the clash.
   bool is_mere_result(const Conflict::Side& side) const {
     if (!conflict_.rule.valid() || sides_.size() < 3) return false;
@@ -191,6 +262,7 @@ class Explanation {
     if (facts.size() < 2) return;
     constexpr size_t kMostSteps = 4;
     facts.erase(facts.begin());
+    narrator_.side_ = &side;
     for (Error::Fact& step : narrator_.chain(facts, kMostSteps, 1)) {
       const Error::Fact& above = error.facts.back();
       const bool same = step.location == above.location && step.by == above.by;
@@ -212,6 +284,11 @@ class Explanation {
       error.reasons.push_back(
           fmt::format("'{}' would have to be {} and {}", conflict_.size_name, first, second));
     }
+    const Conflict::Refused& refused = conflict_.refused;
+    if (error.kind == core::ErrorKind::kShape && !refused.allowed.empty()) {
+      error.reasons.push_back(
+          fmt::format("{} must be {}, got {}", refused.size, refused.allowed, refused.got));
+    }
     if (!conflict_.rule.valid()) return;
     const Speaker op = narrator_.speaker(conflict_.rule);
     std::string rule = error.message;
@@ -226,17 +303,37 @@ class Explanation {
                              : fmt::format("'{}' ({})", node.name, node.class_name);
   }
 
-  // The child that was put in, or the submodel in which the relation failed.
+  // Of the children that were put in the one that speaks in the clash, else the last one; of a
+  // setter the submodel in which the relation failed.
   NodeId culprit() const {
-    if (call_.child != kNone) return call_.child;
-    if (!conflict_.rule.valid()) return kNone;
-    const NodeId leaf = narrator_.speaker(conflict_.rule).leaf;
-    return leaf == kNone ? kNone : submodel_with(arena_, call_.model, leaf);
+    const auto submodel = [this](FactId fact) {
+      const NodeId leaf = fact.valid() ? narrator_.speaker(fact).leaf : kNone;
+      return leaf == kNone ? kNone : submodel_with(arena_, call_.model, leaf);
+    };
+    const NodeId relation = submodel(conflict_.rule);
+    if (call_.child == kNone) return relation;
+    std::vector<NodeId> speakers{relation};
+    for (const Conflict::Side& side : conflict_.sides) {
+      if (!side.facts.empty()) speakers.push_back(submodel(side.facts.front()));
+    }
+    if (std::find(speakers.begin(), speakers.end(), call_.child) != speakers.end()) {
+      return call_.child;
+    }
+    const auto other = std::find_if(speakers.begin(), speakers.end(), [this](NodeId node) {
+      return std::find(call_.placed.begin(), call_.placed.end(), node) != call_.placed.end();
+    });
+    return other == speakers.end() ? call_.child : *other;
   }
 
   std::string header(const std::string& message) const {
     const NodeId node = culprit();
+    if (node == kNone && conflict_.united) {
+      return fmt::format("'{}' and '{}' cannot be one wire", sides_[0].name, sides_[1].name);
+    }
     if (node == kNone) {
+      if (!conflict_.about.valid() && conflict_.rule.valid() && sides_.size() == 1) {
+        return fmt::format("'{}' cannot be {}", sides_[0].name, sides_[0].text);
+      }
       if (!conflict_.about.valid()) return message;
       return fmt::format("'{}' cannot be {}", solver_.name(conflict_.about), conflict_.said);
     }

@@ -36,19 +36,26 @@ class Narrator {
  private:
   friend class Explanation;
   std::string shown(EdgeId edge);
+  /// "in [1, 8]" of a number on a wire, or "".
+  std::string limits(EdgeId root) const;
+  /// The statement of the fact that gives the wire's whole shape as it is shown.
+  bool states_all(infer::FactId fact, const infer::Conflict::Side& side) const;
 
   const Arena& arena_;
   infer::Solver& solver_;
   infer::ShapeNames names_;
+  const infer::Conflict::Side* side_ = nullptr;     // a wire that is shown as it was there
   std::unordered_map<uint32_t, uint32_t> entries_;  // solver's fact -> first entry of the log
   std::unordered_map<uint32_t, uint32_t> facts_;    // solver's fact -> the arena's
 };
 
-/// The call that failed: on which model, and which child it was about (kNone: a setter).
+/// The call that failed: on which model, and which child it was about (kNone: a setter). It may
+/// have put in others before that one.
 struct FailedCall {
   NodeId model = kNone;
   NodeId child = kNone;
   Location where;
+  std::vector<NodeId> placed{};
 };
 
 /// Rewrites an error of inference into the long form: who cannot take what, both facts with their

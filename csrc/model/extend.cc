@@ -111,7 +111,7 @@ NodeId Extension::local(const Model& model) const {
 }
 
 void Extension::finish() {
-  check_inference(arena(), {parent_, child_, where_});
+  check_inference(arena(), {parent_, child_, where_, children_});
   transaction_->commit();
   for (const auto& home : appended_) {
     home->forward = kept_;
@@ -206,6 +206,7 @@ void Extension::place(const Model& model, const Connections& connections, Chain 
   where_ = where;
   Arena& a = arena();
   child_ = local(model);
+  children_.push_back(child_);
   const std::string& name = a.node(child_).name;
   if (!name.empty() && a.node(parent_).child_names.count(name) != 0) {
     core::Error error = core::fail(ErrorKind::kName, Code::kNameTaken,

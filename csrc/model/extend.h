@@ -56,7 +56,8 @@ class Extension {
   std::unordered_map<const Home*, Offsets> offsets_;
   std::unique_ptr<Transaction> transaction_;
   NodeId parent_ = kNone;
-  NodeId child_ = kNone;  // being placed
+  NodeId child_ = kNone;          // being placed
+  std::vector<NodeId> children_;  // that were placed
   Location where_;
   std::unordered_map<const WireState*, ConnId> placed_;
   std::vector<std::pair<std::shared_ptr<WireState>, ConnId>> attach_;

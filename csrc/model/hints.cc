@@ -1,6 +1,7 @@
 // Fixes that are known for clashes of shapes and kinds: swapped axes, a missing flatten, another
 // wire that was meant, a cast.
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <optional>
 
@@ -90,10 +91,12 @@ class Hints {
       return text.empty() ? contradiction(error) : text;
     }
     if (error.code == core::Code::kValueAxis) return axes();
+    if (error.kind == core::ErrorKind::kValue) return allowed(error);
     if (error.kind != core::ErrorKind::kShape) return "";
-    for (const auto hint : {&Hints::swapped_statement, &Hints::swapped_wire, &Hints::flatten,
-                            &Hints::other_wire, &Hints::transposed_operand, &Hints::lined_up,
-                            &Hints::element_count, &Hints::contradiction, &Hints::channels_last}) {
+    for (const auto hint :
+         {&Hints::swapped_statement, &Hints::swapped_wire, &Hints::allowed, &Hints::flatten,
+          &Hints::other_wire, &Hints::transposed_operand, &Hints::lined_up, &Hints::element_count,
+          &Hints::contradiction, &Hints::channels_last}) {
       std::string text = (this->*hint)(error);
       if (!text.empty()) return text;
     }
@@ -150,8 +153,20 @@ class Hints {
     return Narrator(arena_, solver_).speaker(conflict_.rule).leaf;
   }
 
+  // 9, where a size lies in [1, 8].
+  std::string allowed(const core::Error&) const {
+    const Conflict::Refused& refused = conflict_.refused;
+    if (refused.allowed.empty()) return "";
+    const bool is_range = std::isalpha(static_cast<unsigned char>(refused.allowed.front())) != 0;
+    return fmt::format("in place of {} give {}{}", refused.got, is_range ? "a number " : "",
+                       refused.allowed);
+  }
+
   // images of [N, 8, 5, 5] into a layer that is 200 wide, or a result that has too many axes.
   std::string flatten(const core::Error&) const {
+    const NodeId leaf = leaf_of_rule();
+    const ir::OpDef* op = leaf == kNone ? nullptr : arena_.node(leaf).op;
+    if (op != nullptr && op->name == "flatten") return "";
     for (size_t i = 0; i < sides_.size(); ++i) {
       const auto shape = parse(side(i)->text);
       if (!shape || shape->size() < 3) continue;
@@ -258,8 +273,8 @@ class Hints {
     if (side(0)->cell != known.cell) {
       return fmt::format("to go with '{}', '{}' must be {}", side(0)->name, known.name, known.text);
     }
-    if (known.facts.empty()) return "";
-    const Speaker from = Narrator(arena_, solver_).speaker(known.facts.front());
+    if (side(0)->facts.empty()) return "";
+    const Speaker from = Narrator(arena_, solver_).speaker(side(0)->facts.front());
     const std::string place = core::to_string(from.where);
     if (place.empty() || from.by.empty()) return "";
     return fmt::format("'{}' is {} by {}: state that here, or change {}", known.name, known.text,

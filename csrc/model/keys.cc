@@ -355,6 +355,7 @@ void Model::merge_connections(const std::vector<KeyRef>& keys, const std::string
       if (!arena.conn(c).name.empty()) arena.node(at.node).names.erase(arena.conn(c).name);
     }
     keep_states(at, where);
+    check_inference(arena, {at.node, kNone, where});  // its errors name the wires as they were
     if (!name.empty()) rename(at, stays, name, where);
     if (arena.conn(stays).produced() && arena.conn(stays).name == "input") {
       refuse(ErrorKind::kName, Code::kNameReserved,

@@ -49,7 +49,9 @@ std::vector<ShapeItem> items(const infer::Solver& solver, const infer::ShapeView
   std::vector<ShapeItem> out;
   for (const infer::Dim dim : view.prefix) out.push_back(item(solver, dim, names));
   if (view.variadic) {
-    out.push_back({ShapeItem::Type::kVariadic, 0, names.variadic(view.variadic_id)});
+    const std::string& own = view.variadic_name;
+    out.push_back(
+        {ShapeItem::Type::kVariadic, 0, own.empty() ? names.variadic(view.variadic_id) : own});
   }
   for (const infer::Dim dim : view.suffix) out.push_back(item(solver, dim, names));
   return out;

@@ -33,6 +33,8 @@ class Search {
       : solver_(solver.clone()), most_(most), steps_(steps) {}
 
   infer::Solver& solver() { return solver_; }
+  /// Symbols of inputs: a size that holds for empty data only is none to offer.
+  void keep_positive(std::vector<infer::Dim> symbols) { positive_ = std::move(symbols); }
 
   std::vector<int64_t> legal(infer::Dim symbol, const std::vector<infer::Dim>& others) {
     std::vector<int64_t> out;
@@ -63,7 +65,10 @@ class Search {
     const uint64_t before = solver_.steps();  // an undo takes steps back
     const bool ok = solver_.assume(symbol, size).ok() && solver_.propagate().ok();
     used_ += 1 + solver_.steps() - before;
-    return ok;
+    return ok && std::none_of(positive_.begin(), positive_.end(), [this](infer::Dim dim) {
+      const infer::Dim now = solver_.resolve(dim);
+      return now.known() && now.value() < 1;
+    });
   }
 
   // Depth first, each open symbol in turn.
@@ -84,6 +89,7 @@ class Search {
   }
 
   infer::Solver solver_;
+  std::vector<infer::Dim> positive_;
   int64_t most_;
   uint64_t steps_;
   uint64_t used_ = 0;
@@ -121,6 +127,13 @@ std::vector<LegalSizes> Model::legal_sizes(const std::vector<KeyRef>& keys, int6
     // The names that `shapes` gives: by first appearance.
     if (cell.valid() && keys.empty()) search.solver().print_shape(cell, names);
   }
+  std::vector<infer::Dim> inputs;
+  for (const ConnId c : at.get().conns) {
+    if (!at.arena().conn(c).produced()) {
+      add_symbols(search.solver(), at.arena().edge_of(c).cell, inputs);
+    }
+  }
+  search.keep_positive(std::move(inputs));
   std::vector<LegalSizes> out;
   for (const infer::Dim symbol : symbols) {
     out.push_back({names.dim(search.solver().dims(), symbol), search.legal(symbol, symbols)});

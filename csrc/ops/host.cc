@@ -136,10 +136,35 @@ void define_containers(OpFamily& ops) {
 
 core::Kind kind_in(const HostValue& nested) {
   if (nested.is_bool()) return core::Kind::kBool;
-  if (!nested.is_sequence()) return nested.is_int() ? core::Kind::kInt : core::Kind::kFloat;
+  if (!nested.is_sequence()) {
+    const bool is_int = nested.is_int() || nested.is_symbolic();
+    return is_int ? core::Kind::kInt : core::Kind::kFloat;
+  }
   core::Kind kind = nested.items().empty() ? core::Kind::kFloat : core::Kind::kBool;
   for (const HostValue& item : nested.items()) kind = std::max(kind, kind_in(item));
   return kind;
+}
+
+bool has_sizes(const HostValue& nested) {
+  if (!nested.is_sequence()) return nested.is_symbolic();
+  return std::any_of(nested.items().begin(), nested.items().end(), has_sizes);
+}
+
+// Numbers of which some are sizes that are known later: each one stays a constant of its own. The
+// rule has seen that they are nested evenly.
+Value joined(Builder& b, const HostValue& nested, DType dtype) {
+  if (!nested.is_sequence()) {
+    return b.call("constant", std::vector<ir::Operand>{},
+                  {{"value", nested}, {"dtype", HostValue(dtype)}});
+  }
+  std::vector<ir::Operand> rows{HostValue(0)};  // the axis
+  for (const HostValue& item : nested.items()) {
+    const Value row = joined(b, item, dtype);
+    HostValue::Tuple shape{HostValue(1)};
+    for (const infer::Dim dim : row.shape()) shape.push_back(HostValue(dim.value()));
+    rows.emplace_back(reshape(row, HostValue::tuple(std::move(shape))));
+  }
+  return b.call("concat", std::move(rows));
 }
 
 DType type_of(Builder& b, const HostValue& nested) {
@@ -196,6 +221,7 @@ void define_conversions(OpFamily& ops) {
         if (!are_known(b, {"input"})) return Value();
         const HostValue& given = b.attr("dtype");
         const DType dtype = given.is_dtype() ? given.as_dtype() : type_of(b, b.attr("input"));
+        if (has_sizes(b.attr("input"))) return joined(b, b.attr("input"), dtype);
         auto literal = literal_of(b.attr("input"), dtype);
         if (literal != nullptr) return b.constant(std::move(literal));
         unsupported(b, "to_tensor: the items must be numbers in a regular shape");

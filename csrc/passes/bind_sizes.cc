@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "ir/registry.h"
 #include "ir/text.h"
 
 namespace mithril::passes {
@@ -84,9 +85,39 @@ class Binder {
   }
 
   Status unknown(Dim dim, const std::string& where) const {
+    if (const ir::Node* node = maker_of(dim)) {
+      core::Error error = core::fail(
+          ErrorKind::kUnsupported, Code::kUnsupported,
+          "{}: the size of its result depends on the data, and this backend needs every size "
+          "before it runs",
+          ir::Registry::global().get(node->op).name);
+      error.location = from_.location_of(*node);
+      error.hint = "put ml.where in the place of a mask, or run it on the NumPy backend";
+      return error;
+    }
     return core::fail(ErrorKind::kShape, Code::kShapeUnknown,
                       "the size '{}'{} has no valid value for these inputs", from_.dims.print(dim),
                       where.empty() ? "" : " of '" + where + "'");
+  }
+
+  bool mentions(ir::ValueId id, Dim symbol) const {
+    const ir::Shape& shape = from_.type(id).shape;
+    return std::any_of(shape.begin(), shape.end(),
+                       [&](Dim dim) { return !dim.known() && from_.dims.contains(dim, symbol); });
+  }
+
+  // The node that brings in a symbol of the size that no input has; null if all have one.
+  const ir::Node* maker_of(Dim dim) const {
+    for (const Dim symbol : from_.dims.symbols_of(dim)) {
+      const auto mentioned = [&](ir::ValueId id) { return mentions(id, symbol); };
+      if (std::any_of(from_.inputs.begin(), from_.inputs.end(), mentioned)) continue;
+      const auto maker =
+          std::find_if(from_.nodes.begin(), from_.nodes.end(), [&](const ir::Node& node) {
+            return std::any_of(node.results.begin(), node.results.end(), mentioned);
+          });
+      if (maker != from_.nodes.end()) return &*maker;
+    }
+    return nullptr;
   }
 
   // Depth is bounded by HostValue::kMaxDepth.

@@ -7,7 +7,8 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mithril import _core
@@ -146,8 +147,11 @@ def data_error(error: ShapeError, node: Any, compiled: tuple[str, int]) -> Shape
     facts: list[Any] = [(required, compiled, "compile", 0), *_known_facts(node, name)]
     here = _core.user_location()
     facts.append((given, here, "", 0))
-    hint = _shape_hint(_sizes(required), _sizes(given))
-    text = _core.error_text(message, here, facts, reasons, hint)
+    wanted = _sizes(required, _known_sizes(reasons))
+    hint = _shape_hint(wanted, _sizes(given))
+    if not hint and reasons and wanted is not None and None not in wanted:
+        hint = f"{wanted} goes with the other inputs"
+    text = _core.error_text(message, here, facts, reasons, "")
     said = tuple(Fact(text, Place(at[0], at[1], ""), by) for text, at, by, _ in facts)
     return type(error)._plain(text, code=error.code, hint=hint, facts=said, place=Place(*here, ""))
 
@@ -159,12 +163,18 @@ def _known_facts(node: Any, name: str, most: int = 3) -> list[tuple]:
     return [row for row in rows if row[0].startswith(f"{name} : ")][:most] or rows[:1]
 
 
-def _sizes(fact: str) -> list[int | None] | None:
+def _known_sizes(reasons: Sequence[str]) -> dict[str, str]:
+    """["N is 4 by the other inputs"] -> {"N": "4"}."""
+    pairs = (reason.partition(" by the other")[0].split(" is ") for reason in reasons)
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _sizes(fact: str, known: Mapping[str, str] = MappingProxyType({})) -> list[int | None] | None:
     """ "x : [N, 3]" -> [None, 3]; None where the number of axes is open."""
     text = fact.partition(" : ")[2].strip("[]")
     if "..." in text:
         return None
-    items = [item.strip() for item in text.split(",")] if text else []
+    items = [known.get(item.strip(), item.strip()) for item in text.split(",")] if text else []
     return [int(item) if item.isdigit() else None for item in items]
 
 

@@ -29,6 +29,10 @@ class Fact(NamedTuple):
     by: str = ""
 
 
+def _without_hint(text: str, hint: str) -> str:
+    return text.removesuffix(f"\n  help: {hint}") if hint else text
+
+
 @functools.cache
 def _with_code(cls: type, code: str) -> type:
     """`cls` under the name that tracebacks print: ``ShapeError[MTH101]``."""
@@ -71,7 +75,7 @@ class MithrilError(Exception):
         facts: tuple[Fact, ...] = (),
         place: Place | None = None,
     ):
-        message = _shortened(message, _LONGEST)
+        message = _shortened(_without_hint(message, hint), _LONGEST)
         super().__init__(message)
         self.message = message
         if code is not None:
@@ -82,9 +86,7 @@ class MithrilError(Exception):
 
     def __str__(self) -> str:
         """The message verbatim (KeyError would quote it), with the hint."""
-        if not self.hint or "\n  help: " in self.message:
-            return self.message
-        return f"{self.message}\n  help: {self.hint}"
+        return f"{self.message}\n  help: {self.hint}" if self.hint else self.message
 
     def __reduce__(self):
         plain = type(self)._plain or type(self)
@@ -260,6 +262,7 @@ def from_core(
     cls = _BY_CODE.get(code) or _CLASSES[kind]
     if not issubclass(cls, MithrilError):
         return cls()
+    text = _without_hint(text, hint)
     if code == _UNNAMED_INPUT:
         hint = _name_in_line(facts)
     return cls(

@@ -41,6 +41,16 @@ def test_the_hint_follows_the_message():
     assert str(ShapeError("a clash", hint="turn it")) == "a clash\n  help: turn it"
 
 
+def test_the_message_is_without_the_hint():
+    for error in (
+        from_core(0, 101, "text\n  help: h", "h", ("", 0, ""), []),
+        ShapeError("text\n  help: h", hint="h"),
+        pickle.loads(pickle.dumps(ShapeError("text", hint="h"))),
+    ):
+        assert (error.message, error.args) == ("text", ("text",))
+        assert str(error) == "text\n  help: h"
+
+
 def test_errors_of_the_engine_keep_their_facts():
     facts = [("f", ("b.py", 4, ""), "set_shapes")]
     error = from_core(0, 101, "text\n  help: h", "h", ("a.py", 3, "m"), facts)

@@ -176,6 +176,9 @@ OBSERVED = [
         known={"s": (2, 3)},
     ),
     Case("Size", use("Size"), shapes={"input": [5, 3]}, known={"output": 15}),
+    Case("Size of an unknown shape", use("Size"), kinds={"output": "int"}),
+    Case("Size of one axis", use("Size", dim=1), kinds={"output": "int"}),
+    Case("Size of two axes", use("Size", dim=(0, 1)), kinds={"output": "tuple"}),
     Case("Arange(stop=10, step=3)", use("Arange", stop=10, step=3), found={"output": [4]}),
     Case(
         "CrossEntropy()",

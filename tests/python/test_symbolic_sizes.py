@@ -196,6 +196,24 @@ def test_equal_expressions_are_one_size():
     assert model.shapes["out"] == ["N+1", 3]
 
 
+@pytest.mark.parametrize("backend", [ml.CpuBackend, ml.NumpyBackend])
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda x: x / x.shape[-1].tensor().sqrt(), [[0.5] * 4] * 2),
+        (lambda x: (x.shape[0] * x.shape[1] + 1).tensor(), 9),
+        (lambda x: x.shape.tensor(), [2, 4]),
+        (lambda x: ml.ToTensor()(((x.shape[0], 2.5), (1, x.shape[1]))), [[2.0, 2.5], [1.0, 4.0]]),
+    ],
+)
+def test_open_sizes_become_tensors(backend, made, expected):
+    x = ml.IOKey("x", shape=["N", "K"])
+    pm = ml.compile(ml.Model.create(y=made(x)), backend(), data_keys={"x"})
+    found = pm.evaluate({}, {"x": np.ones((2, 4), "float32")})["y"]
+    np.testing.assert_array_equal(found, expected)
+    assert np.asarray(found).dtype.kind == np.asarray(expected).dtype.kind
+
+
 def test_named_sizes_survive_to_the_summary(capsys):
     model = ml.Model()
     model |= ml.Convolution2D(3, 8, stride=2, padding=1)(input="image", output="features")

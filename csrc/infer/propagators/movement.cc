@@ -299,11 +299,13 @@ Outcome run_size_of(Store& s, const Propagator& p) {
   const uint32_t out = s.arg(p, 0), cell = s.arg(p, 1);
   const uint32_t shape = s.shape(cell);
   const auto axis = s.known_value(s.arg(p, 2));
-  if (!axis || !s.rank(shape)) return Outcome::kWait;
+  if (!axis) return Outcome::kWait;
+  const bool is_one = axis->is_none() || axis->is_int();
+  if (!s.narrow(out, is_one ? kScalarInt : kTupleKind)) return Outcome::kConflict;
+  if (!s.rank(shape)) return Outcome::kWait;
   const DimList dims = s.fixed_dims(shape);
   const int rank = static_cast<int>(dims.size());
   if (axis->is_none()) {
-    if (!s.narrow(out, kScalarInt)) return Outcome::kConflict;
     const auto product = product_of(s, dims);
     if (!product) return Outcome::kWait;
     if (!s.define(s.int_dim(out), *product) || s.failed()) return Outcome::kConflict;

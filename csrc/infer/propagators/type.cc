@@ -90,13 +90,15 @@ Outcome run_interval(Store& s, const Propagator& p) {
   const auto outside = [&](const std::string& got) {
     s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueConflict,
                                "expected a number in {}, got {}", to_string(interval), got));
+    s.refuse({"", "in " + to_string(interval), got});
     s.blame({cell});
     return Outcome::kConflict;
   };
   if (s.kinds(cell) == kScalarInt) {
     const Bounds bounds{int_bound(interval.low, true), int_bound(interval.high, false)};
     const uint32_t dim = s.int_dim(cell);
-    const std::string got = s.print_dim(dim);
+    const std::string known = s.limits(dim);
+    const std::string got = known.empty() ? s.print_dim(dim) : "one " + known;
     return s.narrow_bounds(dim, bounds) ? Outcome::kDone : outside(got);
   }
   const auto value = s.known_value(cell);
@@ -146,7 +148,8 @@ bool Store::narrow_type(uint32_t cell, const Type& type) {
 bool Store::narrow_interval(uint32_t cell, const Interval& interval) {
   if (!narrow(cell, kTensor | kScalarInt | kScalarFloat)) return false;
   const uint32_t extra = add_extra<const Interval>(std::make_shared<Interval>(interval));
-  post(kNone, run_interval, {cell}, false, 0, extra);
+  // A relation with the statement as its reason: what follows from it says who bounds it.
+  post(new_rule("", {}, asserting_), run_interval, {cell}, false, 0, extra);
   return true;
 }
 

@@ -65,6 +65,53 @@ TEST(ErrorText, Rank) {
   EXPECT_EQ(text.substr(0, text.find('\n')), "linear: input must have shape [..., k], got []");
 }
 
+TEST(ErrorText, TwoWiresThatCannotBeOne) {
+  World w;
+  ASSERT_TRUE(w.shape("a", "N, 3").ok());
+  ASSERT_TRUE(w.shape("b", "M, 4").ok());
+  const core::Status status = w.solver.unify(w.cell("a"), w.cell("b"), w.fact("merge"));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().text(),
+            "cannot connect, got [N, 3] and [M, 4]\n"
+            "  train.py:3\n"
+            "    a : [N, 3]    <- a, train.py:1\n"
+            "    b : [M, 4]    <- b, train.py:2");
+  EXPECT_TRUE(w.solver.conflict().united);
+}
+
+TEST(ErrorText, ASizeThatIsNoneOfThePossible) {
+  World w;
+  const CellId count = w.cell("count", kScalarInt);
+  ASSERT_TRUE(w.solver.assert_interval(count, {HostValue(1), HostValue(8)}, w.fact("count")).ok());
+  ASSERT_TRUE(w.settle().ok());
+  EXPECT_EQ(w.solver.limits(count), "in [1, 8]");
+  const core::Status status = w.value("count", HostValue(9));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().text(),
+            "expected a number in [1, 8], got 9\n"
+            "  train.py:2\n"
+            "    count : int in [1, 8]    <- count, train.py:1");
+  EXPECT_EQ(w.solver.conflict().refused.allowed, "in [1, 8]");
+}
+
+TEST(ErrorText, NamesOfVariadics) {
+  World w;
+  const ScopeId first = w.solver.new_scope(), second = w.solver.new_scope();
+  const ShapeTemplate lead{TemplateItem::variadic("lead"), TemplateItem::of(3)};
+  const auto state = [&](const char* name, const ShapeTemplate& shape, ScopeId scope) {
+    return w.solver.assert_shape(w.cell(name), shape, scope, w.fact(name)).ok();
+  };
+  ASSERT_TRUE(state("a", lead, first));
+  const Mark mark = w.solver.mark();
+  ASSERT_TRUE(state("b", lead, second));  // another one of that name
+  EXPECT_EQ(w.print("a") + w.print("b"), "[(lead, ...), 3][(V1, ...), 3]");
+  ASSERT_TRUE(w.solver.unify(w.cell("b"), w.cell("a"), w.fact()).ok());
+  EXPECT_EQ(w.print("b"), "[(lead, ...), 3]");
+  w.solver.undo(mark);
+  ASSERT_TRUE(state("c", {TemplateItem::variadic("V7")}, second));
+  EXPECT_EQ(w.print("c"), "[(V1, ...)]");
+}
+
 TEST(ErrorText, TwoShapesOfOneWire) {
   World w;
   ASSERT_TRUE(w.shape("x", "2, 3").ok());

@@ -98,6 +98,24 @@ TEST(LegalSizes, AreThoseWithWhichAllOthersHaveOne) {
   EXPECT_EQ(test::code_of([&] { (void)model.legal_sizes({"x"}, 7, 2); }), core::Code::kStepLimit);
 }
 
+TEST(LegalSizes, AreNotThoseOfEmptyDataOnly) {
+  Model model;
+  LeafSpec spec;
+  spec.keys = {{"shape", KeySpec{.value = HostValue::ints({-1, 4})}}};
+  model.extend(Model::leaf(test::op("reshape"), spec), at({{"input", "x"}, {"output", "y"}}));
+  using infer::TemplateItem;
+  // B H elements are 4 B: H is 4, or there are no rows.
+  model.set_shapes({{"x", {TemplateItem::symbol("B"), TemplateItem::symbol("H")}},
+                    {"y", {TemplateItem::symbol("B"), TemplateItem::of(4)}}});
+  for (const LegalSizes& found : model.legal_sizes({"x"}, 9, 1000)) {
+    if (found.symbol == "H") {
+      EXPECT_THAT(found.sizes, ElementsAre(4));
+    } else {
+      EXPECT_EQ(found.sizes.size(), 9u) << found.symbol;
+    }
+  }
+}
+
 TEST(NearMisses, NameReaderAndWriter) {
   Model model;
   model.extend(test::leaf("exp"), at({{"input", "pixels"}, {"output", "hidden"}}), Chain::kPlain,

@@ -37,6 +37,25 @@ TEST(BindSizes, NamesTheInputThatDoesNotFit) {
   EXPECT_FALSE(bound({{8, 3, 1}, {4}}).ok());
 }
 
+constexpr const char* kMask = R"(graph m<f32, i64>(%x: f32[N, 3], %m: bool[N, 3]) {
+  %0 = index(%x, %m) : f32[k]
+  %1 = relu(%0) : f32[k]
+  return z=%1
+}
+)";
+
+TEST(BindSizes, NamesTheOpWhoseSizeDependsOnData) {
+  const ir::Graph graph = parsed(kMask);
+  const int64_t sizes[] = {2, -1};
+  const auto result = bind_sizes(graph, sizes);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, core::Code::kUnsupported);
+  EXPECT_EQ(result.error().message,
+            "index: the size of its result depends on the data, and this backend needs every size "
+            "before it runs");
+  EXPECT_TRUE(check_sizes(graph, sizes).ok());
+}
+
 constexpr const char* kDivides = R"(graph m<f32, i64>(%x: f32[N]) {
   %0 = reshape(%x, shape=(5, -1)) : f32[5, floor(N/5)]
   return z=%0

@@ -51,6 +51,17 @@ model |= ml.Add()(left=s, right="b", output="c")  #2
         (('IOKey("s", type=str)', 'IOKey("s")'),),
     ),
     Case(
+        "one_of_two_new_layers",
+        """
+x = IOKey("x")
+model = ml.Model.create(i=ml.Where()(x > 0, x, 0.0), j=x.sum())  #1
+""",
+        "DTypeError",
+        "MTH201",
+        ("Where cannot take 'input2'", "input2 : 0.0 "),
+        (("0.0)", "Tensor(0.0))"),),
+    ),
+    Case(
         "a_shape_for_a_number",
         """
 IOKey("n", value=3, shape=[2])  #1
@@ -183,6 +194,30 @@ model.set_values(e=3.0)  #2
         "MTH303",
         ("'e'", "2.0", "3.0", "leave one of them out"),
         (("model.set_values(e=3.0)", ""),),
+    ),
+    Case(
+        "a_number_outside_of_an_interval",
+        """
+rate = IOKey("rate", type=float, interval=(0, 1))  #1
+model |= ml.Power()(base="x", exponent=rate, output="y")
+model.set_values(rate=1.5)  #2
+""",
+        "ArgumentError",
+        "MTH303",
+        ("'rate' cannot be 1.5", "expected a number in [0, 1], got 1.5    <- key 'rate'"),
+        (("rate=1.5", "rate=0.5"),),
+    ),
+    Case(
+        "a_size_outside_of_an_interval",
+        """
+count = IOKey("count", type=int, interval=(1, 8))  #1
+model |= ml.Arange()(stop=count, output="p")
+model.set_values(count=9)  #2
+""",
+        "ArgumentError",
+        "MTH303",
+        ("count : int in [1, 8]    <- key 'count'", "expected a number in [1, 8], got 9"),
+        (("count=9", "count=8"),),
     ),
     Case(
         "two_values_merged",

@@ -53,8 +53,21 @@ pm.evaluate({}, {"a": np.ones((4, 3)), "b": np.ones((5, 3))})  #2
 """,
         "ShapeError",
         "MTH108",
-        ("'b'", "[N, 3]", "[5, 3]", "N is 4"),
+        ("'b'", "[N, 3]", "[5, 3]", "N is 4", "[4, 3] goes with the other inputs"),
         (("np.ones((5, 3))", "np.ones((4, 3))"),),
+    ),
+    Case(
+        "a_mask_on_a_planned_backend",
+        """
+x = IOKey("x", shape=["N", 3])
+model = ml.Model.create(y=x[x > 0])  #1
+pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"})
+pm.evaluate({}, {"x": np.ones((2, 3), "float32")})
+""",
+        "UnsupportedError",
+        "MTH801",
+        ("index: the size of its result depends on the data", "NumPy backend"),
+        (("CpuBackend", "NumpyBackend"),),
     ),
     Case(
         "text_as_data",

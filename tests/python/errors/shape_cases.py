@@ -397,4 +397,114 @@ ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [None, 3]})  
         ("7]", "3]", "compile"),
         (('"x": [None, 3]', '"x": [None, 7]'),),
     ),
+    Case(
+        "merged_weights",
+        """
+w1 = IOKey("w1", shape=[4, 3])  #1
+model |= ml.Linear(4, use_bias=False)(input="x", weight=w1, output="h")
+w2 = IOKey("w2", shape=[4, 5])  #2
+model |= ml.Linear(4, use_bias=False)(input="z", weight=w2, output="k")
+model.merge_connections("w1", "w2", name="w")  #3
+""",
+        "ShapeError",
+        "MTH101",
+        (
+            "'w1' and 'w2' cannot be one wire\n",
+            "w1 : [4, 3]    <- key 'w1', ",
+            "w2 : [4, 5]    <- key 'w2', ",
+        ),
+    ),
+    Case(
+        "merged_weights_of_two_layers",
+        """
+model |= ml.Linear(4)(input=IOKey("x", shape=["N", 3]), weight="v", output="h")  #1
+model |= ml.Linear(4)(input=IOKey("z", shape=["M", 5]), weight="w", output="k")  #2
+model.merge_connections("v", "w", name="v")  #3
+""",
+        "ShapeError",
+        "MTH101",
+        (
+            "'v' and 'w' cannot be one wire\n",
+            "v   : [4, 3]    <- Linear, script.py:6\n      x : [N, 3]    <- key 'x'",
+            "w   : [4, 5]    <- Linear, script.py:7\n      z : [M, 5]    <- key 'z'",
+        ),
+    ),
+    Case(
+        "size_outside_of_an_interval",
+        """
+count = IOKey("count", type=int, interval=(1, 8))  #1
+model |= ml.Arange()(stop=count, output="p")  #2
+model.set_shapes(p=[9])  #3
+""",
+        "ShapeError",
+        "MTH101",
+        (
+            "'p' cannot be [9]",
+            "count : int in [1, 8]    <- key 'count'",
+            "u1 must be in [1, 8], got 9",
+            "in place of 9 give a number in [1, 8]",
+        ),
+        (("p=[9]", "p=[8]"),),
+    ),
+    Case(
+        "size_that_no_window_gives",
+        """
+model |= ml.MaxPool2D(2)(input="x", output="y")  #1
+model.set_shapes(y=["N", "C", 5, 5])  #2
+model.set_shapes(x=["N", "C", 9, 9])  #3
+""",
+        "ShapeError",
+        "MTH101",
+        ("y : [N, C, 5, 5]", "must be 10 or 11, got 9", "in place of 9 give 10 or 11"),
+        (("9, 9]", "10, 11]"),),
+    ),
+    Case(
+        "flatten_itself",
+        """
+model |= ml.Flatten(start_dim=1)(input="x", output="f")  #1
+w = IOKey("w", shape=[10, 784])  #2
+model |= ml.Linear(10)(input="f", weight=w, output="y")
+model.set_shapes(x=["N", 16, 32])  #3
+""",
+        "ShapeError",
+        "MTH106",
+        ("Flatten cannot take 'x'", "[N, 16, 32]", "[N, 784]"),
+    ),
+    Case(
+        "two_sizes_of_one_name",
+        """
+model |= ml.Relu()(input="x", output="y")
+model.set_shapes(x=["N", 3, 4])  #1
+model.set_shapes(x=["M", "N", "N"])  #2
+""",
+        "ShapeError",
+        "MTH101",
+        ("'x' cannot be [M, N', N']", "x : [N, 3, 4] "),
+        (('["M", "N", "N"]', '["M", "N", "K"]'),),
+    ),
+    Case(
+        "the_statement_and_not_a_reader",
+        """
+model |= ml.Linear(4)(input="x", output="h")
+model.set_shapes(x=["N", 3])  #1
+b = IOKey("b", shape=[2, 5])  #2
+model |= ml.Add()(left="x", right=b, output="y")
+""",
+        "ShapeError",
+        "MTH103",
+        ("\n    x : [N, 3]    <- set_shapes, ",),
+    ),
+    Case(
+        "a_name_for_any_number_of_axes",
+        """
+model |= ml.Relu()(input="x", output="h")
+model.set_shapes(x=[("lead", ...), 3])  #1
+w = IOKey("w", shape=[8, 4])  #2
+model |= ml.Linear(8)(input="h", weight=w, output="y")
+""",
+        "ShapeError",
+        "MTH101",
+        ("x : [(lead, ...), 3]",),
+        (("shape=[8, 4]", "shape=[8, 3]"),),
+    ),
 ]
