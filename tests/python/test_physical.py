@@ -362,6 +362,7 @@ for _ in range(60):
     m += ml.MatrixMultiply()(right="b")
 pm = ml.compile(m, ml.CpuBackend(), inference=True, data_keys={"a", "b"})
 big = {k: np.ones((1500, 1500), np.float32) for k in "ab"}
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 start = time.perf_counter()
 try:

@@ -115,6 +115,7 @@ def send():
     sent.append(time.perf_counter())
     os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 threading.Timer(0.5, send).start()
 try:
     slow.evaluate({}, data)
