@@ -6,10 +6,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mithril;
   auto graph = ir::parse(fuzz::text_of(data, size));
   if (!graph.ok()) return 0;
-  const std::string text = ir::print(graph.value());
+  const std::string text = ir::print(*graph);
   auto again = ir::parse(text);
   fuzz::require(again.ok(), "what is printed can be parsed");
-  fuzz::require(ir::print(again.value()) == text, "what is printed is printed again");
-  fuzz::require(ir::verify(graph.value()).ok(), "a graph that was parsed is valid");
+  fuzz::require(ir::print(*again) == text, "what is printed is printed again");
+  fuzz::require(ir::verify(*graph).ok(), "a graph that was parsed is valid");
   return 0;
 }

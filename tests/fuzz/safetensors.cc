@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       core::read_safetensors(fuzz::text_of(data + kLengthBytes, size - kLengthBytes), length);
   if (!places.ok()) return 0;
   int64_t at = 0;
-  for (const core::TensorPlace& place : places.value()) {
+  for (const core::TensorPlace& place : *places) {
     fuzz::require(place.begin == at && place.end >= at, "places follow each other");
     at = place.end;
   }

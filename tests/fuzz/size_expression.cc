@@ -7,7 +7,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   infer::DimTable table;
   const auto dim = table.parse(fuzz::text_of(data, size));
   if (!dim.ok()) return 0;
-  const auto again = table.parse(table.print(dim.value()));
-  fuzz::require(again.ok() && again.value() == dim.value(), "what is printed is the same size");
+  const auto again = table.parse(table.print(*dim));
+  fuzz::require(again.ok() && *again == *dim, "what is printed is the same size");
   return 0;
 }
