@@ -244,6 +244,11 @@ OpDefBuilder& OpDefBuilder::compose_many(ComposeFn body) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::checks_sizes() {
+  def_.checks_sizes = true;
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::expand_when(std::function<bool(const Graph&, const Node&)> when) {
   def_.expands = std::move(when);
   return *this;

@@ -171,6 +171,7 @@ struct OpDef {
   GradientFn gradient;
   bool differentiable = true;
   bool has_kinks = false;
+  bool checks_sizes = false;  // native targets keep it until sizes are bound
   bool commutative = false;
   bool random = false;                           // never merged, never folded
   std::vector<std::pair<double, double>> kinks;  // unary: (input, gradient there)
@@ -228,6 +229,8 @@ class OpDefBuilder {
   OpDefBuilder& rule(infer::Rule rule);
   OpDefBuilder& compose(std::function<Value(Builder&)> body);
   OpDefBuilder& compose_many(ComposeFn body);
+  /// Its rule refuses sizes of a call: no native target replaces it before they are bound.
+  OpDefBuilder& checks_sizes();
   /// Before another body: only nodes for which `when` is true are composed.
   OpDefBuilder& expand_when(std::function<bool(const Graph&, const Node&)> when);
   OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg)> body);

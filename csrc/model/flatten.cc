@@ -72,6 +72,7 @@ class Emitter {
                              const std::vector<Flat>& inputs);
   core::Status emit_pieces(const Node& leaf, std::vector<ir::Operand> operands, ir::Attrs attrs);
   void set_result(const Node& leaf, NodeId id, size_t output, Flat flat);
+  ir::Value with_known_sizes(EdgeId edge, ir::Value value);
   ir::Value& random_key(NodeId leaf);
   void follow_states(const FlatLeaf& leaf, const std::vector<ir::Value>& results);
   void spread_differentiability(const ir::OpDef& op, const std::vector<ir::Operand>& operands,
@@ -266,7 +267,33 @@ void Emitter::set_result(const Node& leaf, NodeId id, size_t output, Flat flat) 
     const ir::ValueInfo& info = graph_.value(flat.value.id);
     if (!info.type.is_tensor && info.host) hosts_[edge] = *info.host;
   }
+  if (flat.type == Flat::Type::kValue) flat.value = with_known_sizes(edge, flat.value);
   wires_[edge] = std::move(flat);
+}
+
+// An op tells forward what it makes; a number that the solver has from elsewhere (s*t is 1152, for
+// a weight reads it) is stated, and checked against the sizes of each call.
+ir::Value Emitter::with_known_sizes(EdgeId edge, ir::Value value) {
+  const ir::Type& type = value.type();
+  const auto is_open = [](infer::Dim dim) { return !dim.known(); };
+  if (!type.is_tensor || std::none_of(type.shape.begin(), type.shape.end(), is_open)) return value;
+  const auto known = flat_.solver().shape(flat_.cell(edge));
+  if (!known || known->size() != type.rank()) return value;
+  HostValue::Tuple sizes(type.rank());
+  bool any = false;
+  for (size_t i = 0; i < type.rank(); ++i) {
+    if (type.shape[i].known() || !(*known)[i].known()) continue;
+    sizes[i] = HostValue((*known)[i].value());
+    any = true;
+  }
+  if (!any) return value;
+  const ir::Value out = builder_.call("known_sizes", {value},
+                                      {{"sizes", HostValue::tuple(std::move(sizes))},
+                                       {"wire", HostValue(flat_.arena().edges[edge].label)}});
+  if (!out) return value;
+  differentiable_.resize(graph_.values.size());
+  differentiable_[static_cast<size_t>(out.id)] = differentiable_[static_cast<size_t>(value.id)];
+  return out;
 }
 
 core::Status Emitter::unsupported(NodeId leaf, std::string_view what) const {

@@ -66,9 +66,9 @@ class Search {
     const bool ok = solver_.assume(symbol, size).ok() && solver_.propagate().ok();
     used_ += 1 + solver_.steps() - before;
     return ok && std::none_of(positive_.begin(), positive_.end(), [this](infer::Dim dim) {
-      const infer::Dim now = solver_.resolve(dim);
-      return now.known() && now.value() < 1;
-    });
+             const infer::Dim now = solver_.resolve(dim);
+             return now.known() && now.value() < 1;
+           });
   }
 
   // Depth first, each open symbol in turn.

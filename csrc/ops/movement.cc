@@ -1,4 +1,5 @@
 // Ops that move or repeat elements and compute nothing: views, joins, paddings.
+#include "infer/relation.h"
 #include "ops/block.h"
 
 namespace mithril::ops {
@@ -110,6 +111,65 @@ void define_shapes(OpFamily& ops) {
       .with(at({{"input", {2, 3}}}, {{"axis", 0}}))
       .with(at({{"input", {2, 3}}}, {{"axis", -1}}))
       .with(at({{"input", {2, 3}}}, {{"axis", HostValue::ints({0, 2})}}));
+}
+
+// Terms: output, input, sizes, wire.
+core::Status relate_known_sizes(infer::Relation& relation) {
+  const auto sizes = relation.value(2), wire = relation.value(3);
+  if (!sizes || !sizes->is_sequence() || !relation.rank(1)) return {};
+  const auto rank = static_cast<int>(sizes->items().size());
+  MITHRIL_RETURN_IF_ERROR(relation.set_rank(1, rank));
+  MITHRIL_RETURN_IF_ERROR(relation.set_rank(0, rank));
+  for (int axis = 0; axis < rank; ++axis) {
+    const HostValue& size = sizes->items()[static_cast<size_t>(axis)];
+    if (!size.is_int()) {
+      MITHRIL_RETURN_IF_ERROR(relation.tie(0, axis, 1, axis));
+      continue;
+    }
+    const auto found = relation.size(1, axis);
+    if (found && *found != size.as_int()) {
+      core::Error error = core::fail(core::ErrorKind::kShape, core::Code::kShapeData,
+                                     "'{}' must have size {} in axis {}, got {}",
+                                     wire && wire->is_string() ? wire->as_string() : "input",
+                                     size.as_int(), axis, *found);
+      error.hint =
+          "the rest of the model fixes that size: give data that make it, or change what "
+          "reads the wire";
+      return error;
+    }
+    MITHRIL_RETURN_IF_ERROR(relation.set_size(0, axis, size.as_int()));
+  }
+  return {};
+}
+
+void define_known_sizes(OpFamily& ops) {
+  ops.def("known_sizes")
+      .doc(
+          "The operand, whose sizes are known from the rest of the model: numbers in sizes, none "
+          "where the operand itself tells. wire is its name in errors.")
+      .input("input", kTensor)
+      .attr("sizes")
+      .attr("wire", "")
+      .output("output", same_as("input"))
+      .rule([](RuleBuilder& r) {
+        r.same_kind(r.out(), r.in("input"));
+        r.custom({r.out(), r.in("input"), r.attr("sizes"), r.attr("wire")}, relate_known_sizes);
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        HostValue::Tuple sizes = b.attr("sizes").items();
+        for (size_t i = 0; i < sizes.size(); ++i) {
+          const infer::Dim dim = x.shape()[i];
+          if (sizes[i].is_none()) sizes[i] = HostValue(core::SymbolicInt{dim.id()});
+          if (dim.known()) sizes[i] = HostValue(dim.value());
+        }
+        return reshape(x, HostValue::tuple(std::move(sizes)));
+      })
+      .checks_sizes()
+      .gradient(reshape_back)
+      .with(at({{"input", {2, 3}}}, {{"sizes", HostValue::tuple({HostValue(), HostValue(3)})}}))
+      .rejects(at({{"input", {2, 3}}}, {{"sizes", HostValue::tuple({HostValue(), HostValue(4)})}}),
+               "known_sizes");
 }
 
 void define_broadcasts(OpFamily& ops) {
@@ -285,6 +345,7 @@ void define_joins(OpFamily& ops) {
 void define_movement(OpFamily& ops) {
   define_axes(ops);
   define_shapes(ops);
+  define_known_sizes(ops);
   define_broadcasts(ops);
   define_joins(ops);
 }

@@ -145,6 +145,7 @@ const std::unordered_map<std::string_view, Rewrite>& rewrites() {
       {"buffer", forward_operand},
       {"cast", forward_if_equal},
       {"broadcast_to", forward_if_equal},
+      {"known_sizes", forward_if_equal},
       {"sum_to", resolve_sum_to},
       {"broadcast_like", resolve_broadcast_like},
       {"reshape", collapse_reshapes},

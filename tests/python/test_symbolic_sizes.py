@@ -214,6 +214,55 @@ def test_open_sizes_become_tensors(backend, made, expected):
     assert np.asarray(found).dtype.kind == np.asarray(expected).dtype.kind
 
 
+def read_by_a_weight() -> ml.Model:
+    """f is known to be 12 wide, which no size of x tells."""
+    model = ml.Model()
+    model |= ml.Flatten(start_dim=1)(input="x", output="f")
+    w = ml.IOKey("w", shape=[5, 12])
+    model |= ml.Linear(5, use_bias=False)(input="f", weight=w, output="y")
+    model.set_shapes(x=["batch", "s", "t"])
+    return model
+
+
+@pytest.mark.parametrize("backend", [ml.CpuBackend, ml.NumpyBackend])
+def test_a_size_that_only_a_reader_knows(backend):
+    pm = ml.compile(read_by_a_weight(), backend(), trainable_keys={"x"})
+    w = np.arange(60.0, dtype="float32").reshape(5, 12)
+    ones = np.ones((2, 5), "float32")
+    for s, t in ((3, 4), (6, 2)):
+        x = np.arange(24.0, dtype="float32").reshape(2, s, t)
+        outputs, gradients = pm.evaluate({"w": w, "x": x}, {}, output_gradients={"y": ones})
+        np.testing.assert_array_equal(outputs["y"], x.reshape(2, 12) @ w.T)
+        np.testing.assert_array_equal(gradients["x"], (ones @ w).reshape(2, s, t))
+        np.testing.assert_array_equal(gradients["w"], ones.T @ x.reshape(2, 12))
+
+
+@pytest.mark.parametrize("backend", [ml.CpuBackend, ml.NumpyBackend])
+def test_a_call_that_contradicts_a_known_size(backend):
+    pm = ml.compile(read_by_a_weight(), backend(), data_keys={"x"})
+    params = {"w": np.ones((5, 12), "float32")}
+    with pytest.raises(ShapeError, match="'f' must have size 12 in axis 1, got 15") as raised:
+        pm.evaluate(params, {"x": np.ones((2, 3, 5), "float32")})
+    assert raised.value.code == "MTH108"
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("backend", [ml.CpuBackend, ml.NumpyBackend])
+def test_known_sizes_are_checked_one_by_one(backend):
+    """As many elements, but in other axes."""
+    model = ml.Model()
+    model |= ml.MaxPool2D(2)(input="x", output="y")
+    model |= ml.Add()(left="y", right=ml.IOKey("b", shape=[1, 1, 4, 9]), output="z")
+    model.set_shapes(x=["N", 1, "h", "w"], y=["N", 1, 4, 9])
+    pm = ml.compile(model, backend(), data_keys={"x", "b"})
+    b = np.zeros((1, 1, 4, 9), "float32")
+    for h, w in ((8, 18), (9, 19)):
+        found = pm.evaluate({}, {"x": np.ones((2, 1, h, w), "float32"), "b": b})["z"]
+        assert found.shape == (2, 1, 4, 9)
+    with pytest.raises(ShapeError):
+        pm.evaluate({}, {"x": np.ones((2, 1, 18, 8), "float32"), "b": b})
+
+
 def test_named_sizes_survive_to_the_summary(capsys):
     model = ml.Model()
     model |= ml.Convolution2D(3, 8, stride=2, padding=1)(input="image", output="features")

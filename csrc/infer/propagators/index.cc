@@ -73,9 +73,7 @@ uint32_t sliced(Store& s, uint32_t dim, const core::Slice& slice) {
   if ((whole && step == 1) || (step == -1 && slice.start.is_none() && slice.stop.is_none())) {
     return dim;
   }
-  const auto end = [&s](const HostValue& v) {
-    return v.is_none() ? kNone : s.dim_of_int(v);
-  };
+  const auto end = [&s](const HostValue& v) { return v.is_none() ? kNone : s.dim_of_int(v); };
   post_slice_size(s, out, dim, {end(slice.start), end(slice.stop), step});
   return out;
 }

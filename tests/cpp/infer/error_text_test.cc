@@ -79,6 +79,26 @@ TEST(ErrorText, TwoWiresThatCannotBeOne) {
   EXPECT_TRUE(w.solver.conflict().united);
 }
 
+// Their first sizes are one by the time the second ones clash: no reason for the other side.
+TEST(ErrorText, SidesOfAMergeRestOnTheirOwnFacts) {
+  World w;
+  ASSERT_TRUE(w.shape("x", "N, 3").ok());
+  ASSERT_TRUE(w.shape("x", "5, _").ok());
+  ASSERT_TRUE(w.shape("z", "M, 4").ok());
+  ASSERT_TRUE(w.use("relu", {{{"input", "x"}, {"output", "a"}}, {}}).ok());
+  ASSERT_TRUE(w.use("relu", {{{"input", "z"}, {"output", "b"}}, {}}).ok());
+  ASSERT_TRUE(w.settle().ok());
+  ASSERT_FALSE(w.solver.unify(w.cell("a"), w.cell("b"), w.fact("merge")).ok());
+  const Conflict& conflict = w.solver.conflict();
+  ASSERT_EQ(conflict.sides.size(), 2u);
+  for (const auto& [side, own] : {std::pair(0, "x"), std::pair(1, "z")}) {
+    for (const FactId fact : conflict.sides[static_cast<size_t>(side)].facts) {
+      const std::string said = w.solver.fact(fact).text;
+      EXPECT_TRUE(said == own || said == "relu") << side << " rests on " << said;
+    }
+  }
+}
+
 TEST(ErrorText, ASizeThatIsNoneOfThePossible) {
   World w;
   const CellId count = w.cell("count", kScalarInt);

@@ -263,6 +263,23 @@ TEST(Flatten, PiecesOfASplit) {
             (ir::Shape{infer::Dim(2), infer::Dim(3)}));
 }
 
+// A size that no op tells forward, for a weight gives it, is stated for those who read the wire.
+TEST(Flatten, SizesThatOnlyTheSolverKnows) {
+  Model model;
+  model.extend(leaf("flatten"), test::at({{"input", "x"}, {"output", "f"}}));
+  LeafSpec spec;
+  spec.attrs = {{"dimension", HostValue(5)}};
+  model.extend(Model::leaf(test::op("linear"), spec), test::at({{"input", "f"}, {"weight", "w"}}));
+  using infer::TemplateItem;
+  model.set_shapes(
+      {{"x", {TemplateItem::symbol("n"), TemplateItem::symbol("s"), TemplateItem::symbol("t")}},
+       {"w", test::sizes({5, 12})}});
+  const FlatGraph graph = flat(model);
+  EXPECT_THAT(ir::print(graph.graph),
+              HasSubstr("  %0 = flatten(%x) : float[n, s*t]  # flatten\n"
+                        "  %1 = known_sizes(%0, sizes=(none, 12), wire=\"f\") : float[n, 12]"));
+}
+
 TEST(Flatten, ShapesOfUnknownSizes) {
   const Connection x = test::key("x");
   const Connection shape = Model::call(test::op("shape"), {Argument::of(x)});
