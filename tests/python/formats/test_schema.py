@@ -14,6 +14,7 @@ import jsonschema
 import mithril as ml
 import pytest
 import test_model_file as written
+from formats.test_training import network
 from mithril import _core
 from mithril.errors import MithrilError
 from mithril.formats import training
@@ -30,15 +31,6 @@ def fits(text):
     """Asserts that a text fits, with the place that does not."""
     for error in validator.iter_errors(json.loads(text)):
         raise AssertionError(f"{'/'.join(map(str, error.absolute_path))}: {error.message}")
-
-
-def network():
-    model = ml.Model(name="net")
-    model |= ml.Linear(8)(input="input", weight="w", bias="b", output="hidden")
-    model += ml.Relu()
-    model += ml.Linear(2)(output="output")
-    model.set_shapes(input=["batch", 4])
-    return model
 
 
 def trained():
