@@ -176,25 +176,16 @@ Connection call_op(const std::string& name, const py::iterable& operands,
   return Model::call(def, arguments, std::move(spec), user_location());
 }
 
-std::string summary(const Model& self, bool shapes, bool types, bool symbolic,
-                    bool alternative_shapes, int depth, const std::string& title) {
-  const model::SummaryOptions options{shapes, types, symbolic, alternative_shapes, depth, title};
-  return model::print_summary(model::summarize(self, options), options);
-}
-
-/// [(title, [(name, [(key, is an output, shapes, type, connections)])])] of `summary`.
+/// [(title, [(name, [(key, is an output, shape or None, type, connections)])])].
 py::list summary_tables(const Model& self, const std::string& title, int depth, bool symbolic) {
-  model::SummaryOptions options;
-  options.title = title;
-  options.depth = depth;
-  options.symbolic = symbolic;
+  const model::SummaryOptions options{symbolic, depth, title};
   py::list out;
   for (const model::SummaryTable& table : model::summarize(self, options)) {
     py::list blocks;
     for (const model::SummaryBlock& block : table.blocks) {
       py::list rows;
       for (const model::SummaryRow& row : block.rows) {
-        rows.append(py::make_tuple(row.key, row.is_output, row.shapes, row.type, row.connections));
+        rows.append(py::make_tuple(row.key, row.is_output, row.shape, row.type, row.connections));
       }
       blocks.append(py::make_tuple(block.name, rows));
     }
@@ -350,7 +341,6 @@ void bind_facts(ModelClass& cls) {
       .def("near_misses", &near_misses)
       .def("first_reader", &first_reader)
       .def("legal_sizes", &legal_sizes)
-      .def("summary", &summary)
       .def("summary_tables", &summary_tables, py::arg("title"), py::arg("depth"),
            py::arg("symbolic"));
 }

@@ -103,6 +103,17 @@ Dim DimTable::substitute(Dim dim, const std::function<Dim(Dim)>& map) {
   return of_expression(dim);
 }
 
+namespace {
+
+bool multiply_power(int64_t& product, int64_t base, uint32_t power) {
+  for (; power > 0; --power) {
+    if (__builtin_mul_overflow(product, base, &product)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::optional<int64_t> DimTable::evaluate(
     Dim dim, const std::function<std::optional<int64_t>(uint32_t)>& values) const {
   if (dim.known()) return dim.value();
@@ -115,11 +126,7 @@ std::optional<int64_t> DimTable::evaluate(
       int64_t product = term.coefficient;
       for (const Factor& f : factors_of(term)) {
         const auto at = std::lower_bound(atoms.begin(), atoms.end(), f.atom) - atoms.begin();
-        for (uint32_t power = 0; power < f.power; ++power) {
-          if (__builtin_mul_overflow(product, known[static_cast<size_t>(at)], &product)) {
-            return std::nullopt;
-          }
-        }
+        if (!multiply_power(product, known[static_cast<size_t>(at)], f.power)) return std::nullopt;
       }
       if (__builtin_add_overflow(sum, product, &sum)) return std::nullopt;
     }

@@ -309,13 +309,7 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
     }
     return must_be_size_like(ra, rb);
   }
-  for (const auto& [known, open] : {std::pair(ra, rb), std::pair(rb, ra)}) {
-    const bool refused = dims_[known].known && dims_[known].value >= 0 && !dims_[open].known &&
-                         !may_be(open, dims_[known].value);
-    if (!refused) continue;
-    refuse(open, std::to_string(dims_[known].value));
-    return false;
-  }
+  if (refused_value(ra, rb) || refused_value(rb, ra)) return false;
   // A class takes one definition; two of them are an equation, as is x = f(x).
   const bool expr_a = dims_[ra].has_definition && !is_own_symbol(ra);
   const bool expr_b = dims_[rb].has_definition && !is_own_symbol(rb);
@@ -357,12 +351,32 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
     std::swap(a, b);
     std::swap(da, db);
   }
-  DimRecord& lost = edit_dim(rb);
-  DimRecord& kept = edit_dim(ra);
+  std::optional<Dim> definition;
+  if (da) definition = preferred(*da, *db) ? *da : *db;
+  if (!join_classes(ra, rb, a, b, definition)) return false;
+  if (equation) return solve_zero(*equation);
+  if (dims_[ra].known && (expr_a || expr_b)) {
+    const Dim form = normal_form(dims_[ra].definition);
+    return solve_zero(table_->sub(form, table_->constant(dims_[ra].value)));
+  }
+  return true;
+}
+
+bool Store::refused_value(uint32_t known, uint32_t open) {
+  const bool refused = dims_[known].known && dims_[known].value >= 0 && !dims_[open].known &&
+                       !may_be(open, dims_[known].value);
+  if (refused) refuse(open, std::to_string(dims_[known].value));
+  return refused;
+}
+
+bool Store::join_classes(uint32_t root, uint32_t lost_root, uint32_t member, uint32_t lost_member,
+                         std::optional<Dim> definition) {
+  DimRecord& lost = edit_dim(lost_root);
+  DimRecord& kept = edit_dim(root);
   const DimRecord before = kept;
-  lost.parent = ra;
-  lost.edge_a = b;
-  lost.edge_b = a;
+  lost.parent = root;
+  lost.edge_a = lost_member;
+  lost.edge_b = member;
   kept.size += lost.size;
   kept.is_size = kept.is_size || lost.is_size;
   if (lost.known) {
@@ -370,14 +384,14 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
     kept.value = lost.value;
     kept.origin = lost.origin;
   }
-  if (da) {
-    kept.definition = preferred(*da, *db) ? *da : *db;
+  if (definition) {
+    kept.definition = *definition;
   } else if (lost.has_definition && !kept.has_definition) {
     kept.definition = lost.definition;
     kept.has_definition = true;
   }
   const DimRecord other = lost;
-  record_event(Entity::kDim, ra, kept.event, rb);
+  record_event(Entity::kDim, root, kept.event, lost_root);
   lost.edge_event = kept.event;
   const bool gained =
       kept.known != before.known || kept.is_size != before.is_size ||
@@ -385,20 +399,12 @@ bool Store::unify_dims(uint32_t a, uint32_t b) {
   wake(lost.watch, lost.watch_end, kFactEvents);
   if (gained) wake(before.watch, before.watch_end, kFactEvents);
   join_watches(kept.watch, kept.watch_end, lost.watch, lost.watch_end);
-  const bool kept_known = dims_[ra].known;
-  if (kept_known && dims_[ra].value < 0 && dims_[ra].is_size) {
-    conflict(core::Code::kShapeConflict, "a size must not be negative, got {}", dims_[ra].value);
+  const bool kept_known = dims_[root].known;
+  if (kept_known && dims_[root].value < 0 && dims_[root].is_size) {
+    conflict(core::Code::kShapeConflict, "a size must not be negative, got {}", dims_[root].value);
     return false;
   }
-  if (!narrow_by(ra, other) || (kept_known && !narrow_by(ra, before)) || !settle_domain(ra)) {
-    return false;
-  }
-  if (equation) return solve_zero(*equation);
-  if (dims_[ra].known && (expr_a || expr_b)) {
-    const Dim definition = normal_form(dims_[ra].definition);
-    return solve_zero(table_->sub(definition, table_->constant(dims_[ra].value)));
-  }
-  return true;
+  return narrow_by(root, other) && (!kept_known || narrow_by(root, before)) && settle_domain(root);
 }
 
 bool Store::must_be_size_like(uint32_t a, uint32_t b) {

@@ -556,12 +556,28 @@ size_t Solver::cell_count() const { return store_->cells_.size(); }
 
 // --- dump -------------------------------------------------------------------------------------
 
-std::string Store::dump() const {
-  std::string out;
-  const auto line = [&out](auto&&... parts) {
-    ((out += fmt::format("{} ", parts)), ...);
-    out += '\n';
-  };
+namespace {
+
+/// The words of a line each, with a blank behind.
+class DumpLines {
+ public:
+  template <class... Parts>
+  void operator()(const Parts&... parts) {
+    ((text_ += fmt::format("{} ", parts)), ...);
+    text_ += '\n';
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+std::string Store::dump() const { return dump_records() + dump_pools(); }
+
+std::string Store::dump_records() const {
+  DumpLines line;
   for (const CellRecord& r : cells_) {
     line("cell", r.parent, r.size, r.kinds.bits(), r.type, r.shape, static_cast<int>(r.tag),
          r.is_list, r.value, r.length, r.watch, r.watch_end, r.event, r.name, r.stamp);
@@ -589,6 +605,11 @@ std::string Store::dump() const {
   for (const LogEntry& e : log_) {
     line("log", static_cast<int>(e.type), e.a, e.b, e.fact, e.payload, e.count, e.flag);
   }
+  return std::move(line).text();
+}
+
+std::string Store::dump_pools() const {
+  DumpLines line;
   for (const Repr& r : reprs_) line("repr", r.begin, r.prefix, r.suffix, r.seq, r.previous);
   for (const uint32_t d : repr_dims_) line("repr_dim", d);
   for (const Watch& w : watches_) line("watch", w.target, int{w.type}, w.next);
@@ -618,7 +639,7 @@ std::string Store::dump() const {
   const DimTable::Size t = own_table_.size();
   line("table", t.expressions, t.atoms, t.symbols, t.unnamed, t.names, t.terms, t.factors);
   for (uint32_t i = 0; i < t.symbols; ++i) line(own_table_.name_of(own_table_.symbol_at(i)));
-  return out;
+  return std::move(line).text();
 }
 
 }  // namespace mithril::infer

@@ -388,8 +388,7 @@ class Store {
   void release(Mark mark);
   std::string dump() const;
 
-  // --- explanations (explain.cc)
-  // ------------------------------------------------------------------
+  // --- explanations (explain.cc) -----------------------------------------------------------------
   std::vector<Reason> why_cell(uint32_t cell) const;
   std::vector<Reason> why_dim(uint32_t dim) const;
   std::vector<Reason> reasons(const std::vector<uint32_t>& facts) const;
@@ -506,6 +505,12 @@ class Store {
   bool solve_floor(Dim difference);
   bool preferred(Dim a, Dim b) const;
   bool must_be_size_like(uint32_t a, uint32_t b);
+  std::string dump_records() const;
+  std::string dump_pools() const;
+  bool refused_value(uint32_t known, uint32_t open);
+  /// The two members are what was united; `definition` is that of both, where they differ.
+  bool join_classes(uint32_t root, uint32_t lost_root, uint32_t member, uint32_t lost_member,
+                    std::optional<Dim> definition);
   bool settle_domain(uint32_t dim);
   bool narrow_by(uint32_t dim, const DimRecord& other);
   bool name_dim(uint32_t dim, std::string_view name);

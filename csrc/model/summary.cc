@@ -41,7 +41,7 @@ std::string type_text(KindSet kinds) {
   return out;
 }
 
-std::vector<std::string> shape_texts(const std::vector<ShapeItem>& shape, bool symbolic) {
+std::vector<std::string> shape_text(const std::vector<ShapeItem>& shape, bool symbolic) {
   std::vector<std::string> out;
   for (const ShapeItem& item : shape) {
     switch (item.type) {
@@ -98,9 +98,7 @@ class Summarizer {
     out.is_output = arena().conn(key).produced();
     const KeyRef wire(Access::connection(at_.home, key));
     const auto shapes = model_.shapes(wire, shown_);
-    for (size_t i = 0; i < shapes.size() && (i == 0 || options_.alternative_shapes); ++i) {
-      out.shapes.push_back(shape_texts(shapes[i], options_.symbolic));
-    }
+    if (!shapes.empty()) out.shape = shape_text(shapes[0], options_.symbolic);
     out.type = type_text(model_.kinds(wire));
     out.connections = connections(key);
     return out;
@@ -153,120 +151,6 @@ std::vector<SummaryTable> summarize(const Model& model, const SummaryOptions& op
       }
     }
     level = std::move(next);
-  }
-  return out;
-}
-
-// --- text ---------------------------------------------------------------------------------------
-
-namespace {
-
-// Places of a shape stand below each other, to the right.
-using Widths = std::vector<size_t>;
-
-void widen(Widths& widths, const std::vector<std::string>& shape) {
-  if (widths.size() < shape.size()) widths.resize(shape.size());
-  for (size_t i = 0; i < shape.size(); ++i) widths[i] = std::max(widths[i], shape[i].size());
-}
-
-std::string shape_text(const std::vector<std::string>& shape, const Widths& widths) {
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    out += fmt::format("{}{:>{}}", i == 0 ? "" : ", ", shape[i], widths[i]);
-  }
-  return out + "]";
-}
-
-/// Columns of text; a row that is one dash is a rule.
-class TextTable {
- public:
-  explicit TextTable(size_t columns) : widths_(columns) {}
-
-  void add(std::vector<std::string> cells) {
-    for (size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], cells[i].size());
-    rows_.push_back(std::move(cells));
-  }
-  void rule() { rows_.emplace_back(); }
-
-  std::string print(const std::string& title) const {
-    size_t width = 0;
-    for (const size_t w : widths_) width += w + 2;
-    width = std::max(width - 2, title.size());
-    std::string out = fmt::format("{:^{}}", title, width);
-    out.resize(out.find_last_not_of(' ') + 1);
-    out += "\n";
-    for (const auto& row : rows_) {
-      if (row.empty()) {
-        out += std::string(width, '-') + "\n";
-        continue;
-      }
-      std::string line;
-      for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths_[i]);
-      line.resize(line.find_last_not_of(' ') + 1);
-      out += line + "\n";
-    }
-    return out;
-  }
-
- private:
-  std::vector<size_t> widths_;
-  std::vector<std::vector<std::string>> rows_;
-};
-
-void add_rows(TextTable& text, const SummaryBlock& block, const Widths& widths,
-              const SummaryOptions& options) {
-  bool in_outputs = false, first = true;
-  const auto head = [&](const char* word) {
-    std::vector<std::string> cells{first ? block.name : "", word};
-    cells.resize(3 + (options.shapes ? 1 : 0) + (options.types ? 1 : 0));
-    text.add(std::move(cells));
-    first = false;
-  };
-  if (block.rows.empty() || !block.rows.front().is_output) head("Inputs:");
-  for (const SummaryRow& row : block.rows) {
-    if (row.is_output && !in_outputs) head("Outputs:");
-    in_outputs = row.is_output;
-    const size_t lines =
-        std::max<size_t>({1, options.shapes ? row.shapes.size() : 0, row.connections.size()});
-    for (size_t i = 0; i < lines; ++i) {
-      std::vector<std::string> cells{"", i == 0 ? "  " + row.key : ""};
-      if (options.shapes) {
-        const bool has_shape = i < row.shapes.size();
-        cells.push_back(has_shape ? shape_text(row.shapes[i], widths) : i == 0 ? "--" : "");
-      }
-      if (options.types) cells.push_back(i == 0 ? row.type : "");
-      const bool linked = i < row.connections.size();
-      cells.push_back(linked ? row.connections[i] : i == 0 ? "--" : "");
-      text.add(std::move(cells));
-    }
-  }
-}
-
-}  // namespace
-
-std::string print_summary(const std::vector<SummaryTable>& tables, const SummaryOptions& options) {
-  std::string out;
-  for (const SummaryTable& table : tables) {
-    Widths widths;
-    for (const SummaryBlock& block : table.blocks) {
-      for (const SummaryRow& row : block.rows) {
-        for (const auto& shape : row.shapes) widen(widths, shape);
-      }
-    }
-    std::vector<std::string> head{"Model Name", "Keys"};
-    if (options.shapes) head.push_back("Shapes");
-    if (options.types) head.push_back("Types");
-    head.push_back("Connections");
-    TextTable text(head.size());
-    text.rule();
-    text.add(std::move(head));
-    for (const SummaryBlock& block : table.blocks) {
-      text.rule();
-      add_rows(text, block, widths, options);
-    }
-    text.rule();
-    if (!out.empty()) out += "\n";
-    out += text.print(table.title);
   }
   return out;
 }

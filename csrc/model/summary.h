@@ -1,5 +1,6 @@
-// The tables of `Model.summary`, as rows and as text.
+// The rows of the tables that `Model.summary` prints.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,18 +9,15 @@
 namespace mithril::model {
 
 struct SummaryOptions {
-  bool shapes = true;
-  bool types = false;
   bool symbolic = false;  // u1 and (V1, ...) instead of None and ...
-  bool alternative_shapes = false;
-  int depth = 0;      // levels of submodels with tables of their own
-  std::string title;  // "" = name or class of the model
+  int depth = 0;          // levels of submodels with tables of their own
+  std::string title;      // "" = name or class of the model
 };
 
 struct SummaryRow {
   std::string key;
   bool is_output = false;
-  std::vector<std::vector<std::string>> shapes;  // one per representation; empty = no tensor
+  std::optional<std::vector<std::string>> shape;  // of tensors
   std::string type;
   std::vector<std::string> connections;  // "'x'", "'$weight'", "Linear_0.output", a value
 };
@@ -36,6 +34,5 @@ struct SummaryTable {
 
 /// The model's table, then (depth > 0) those of its submodels, level by level.
 std::vector<SummaryTable> summarize(const Model& model, const SummaryOptions& options = {});
-std::string print_summary(const std::vector<SummaryTable>& tables, const SummaryOptions& options);
 
 }  // namespace mithril::model

@@ -6,9 +6,6 @@
 
 namespace mithril::model {
 
-using core::Code;
-using core::ErrorKind;
-
 // --- ConnSet ------------------------------------------------------------------------------------
 
 namespace {

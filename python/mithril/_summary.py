@@ -83,11 +83,13 @@ def _texts(shapes: list, symbolic: bool) -> list[list[str]]:
 
 
 def _key(node: Any, part: Any, row: tuple, shapes: list[list[str]] | None) -> _Key:
-    name, is_output, shown, kind, connections = row
-    count = _size(shown[0]) if _is_parameter(node, part, name) else None
+    name, is_output, shape, kind, connections = row
+    count = _size(shape) if _is_parameter(node, part, name) else None
     number = "" if count is None else f"{count:,}" if count >= 0 else ">0"
+    if shapes is None:
+        shapes = [] if shape is None else [shape]
     links = [clean(link, MOST_CHARACTERS) for link in connections]
-    return _Key(clean(name, MOST_CHARACTERS), is_output, shapes or shown, kind, links, number)
+    return _Key(clean(name, MOST_CHARACTERS), is_output, shapes, kind, links, number)
 
 
 def _size(shape: Sequence[str]) -> int:

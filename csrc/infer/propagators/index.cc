@@ -141,141 +141,185 @@ bool narrow_by_elements(Store& s, uint32_t out, uint32_t in, uint32_t index) {
          s.narrow_type(out, element.items[0]);
 }
 
-Outcome run_index(Store& s, const Propagator& p) {
-  const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1), index_cell = s.arg(p, 2);
-  if (!narrow_index_kinds(s, out_cell, in_cell, index_cell)) return Outcome::kConflict;
-  const KindSet in_kinds = s.kinds(in_cell);
-  if (!in_kinds.decided()) return Outcome::kWait;
-  if (!in_kinds.is_tensor()) {
-    if (!in_kinds.subset_of(kSequence)) return Outcome::kWait;
-    const auto at = s.known_value(index_cell);
-    const auto items = s.items(in_cell);
-    if (!items && !narrow_by_elements(s, out_cell, in_cell, index_cell)) return Outcome::kConflict;
-    if (!at || !items) return Outcome::kWait;
-    const auto n = static_cast<int64_t>(items->size());
-    if (at->is_int()) {
-      if (at->as_int() < -n || at->as_int() >= n) {
-        return s.conflict(core::Code::kValueArgument, "index must be in [{}, {}), got {}", -n, n,
-                          at->as_int());
-      }
-      const int64_t i = at->as_int() < 0 ? at->as_int() + n : at->as_int();
-      return s.unify_cells(out_cell, (*items)[static_cast<size_t>(i)]) ? Outcome::kDone
-                                                                       : Outcome::kConflict;
+/// An item or a slice of a list or tuple.
+Outcome index_sequence(Store& s, uint32_t out, uint32_t in, uint32_t index) {
+  const auto at = s.known_value(index);
+  const auto items = s.items(in);
+  if (!items && !narrow_by_elements(s, out, in, index)) return Outcome::kConflict;
+  if (!at || !items) return Outcome::kWait;
+  const auto n = static_cast<int64_t>(items->size());
+  if (at->is_int()) {
+    if (at->as_int() < -n || at->as_int() >= n) {
+      return s.conflict(core::Code::kValueArgument, "index must be in [{}, {}), got {}", -n, n,
+                        at->as_int());
     }
-    if (!at->is_slice()) return Outcome::kWait;
-    const core::Slice& slice = at->as_slice();
-    if (slice.step == HostValue(0)) {
-      return s.conflict(core::Code::kValueArgument, "slice step must not be 0");
-    }
-    const core::SliceIndices taken = core::slice_indices(slice, n);
-    DimList part;
-    for (int64_t i = 0; i < taken.length; ++i) {
-      part.push_back((*items)[static_cast<size_t>(taken.start + i * taken.step)]);
-    }
-    const bool ok = s.set_items(out_cell, part, in_kinds.meets(kListKind));
+    const int64_t i = at->as_int() < 0 ? at->as_int() + n : at->as_int();
+    const bool ok = s.unify_cells(out, (*items)[static_cast<size_t>(i)]);
     return ok ? Outcome::kDone : Outcome::kConflict;
   }
-  // --- the items
-  std::vector<Item> items;
-  DimList cells = {index_cell};
+  if (!at->is_slice()) return Outcome::kWait;
+  const core::Slice& slice = at->as_slice();
+  if (slice.step == HostValue(0)) {
+    return s.conflict(core::Code::kValueArgument, "slice step must not be 0");
+  }
+  const core::SliceIndices taken = core::slice_indices(slice, n);
+  DimList part;
+  for (int64_t i = 0; i < taken.length; ++i) {
+    part.push_back((*items)[static_cast<size_t>(taken.start + i * taken.step)]);
+  }
+  const bool ok = s.set_items(out, part, s.kinds(in).meets(kListKind));
+  return ok ? Outcome::kDone : Outcome::kConflict;
+}
+
+/// The items of an index; nothing while the kind of one is open.
+std::optional<std::vector<Item>> classified_items(Store& s, uint32_t index) {
+  DimList cells = {index};
   // A list whose items are wires is a tuple of indices: what a variadic input of a node is.
-  const bool wires = s.kinds(index_cell) == kListKind && !s.value(index_cell);
-  if (s.kinds(index_cell) == kTupleKind || wires) {
-    const auto parts = s.items(index_cell);
-    if (!parts) return Outcome::kWait;
+  const bool wires = s.kinds(index) == kListKind && !s.value(index);
+  if (s.kinds(index) == kTupleKind || wires) {
+    const auto parts = s.items(index);
+    if (!parts) return std::nullopt;
     cells = *parts;
   }
-  size_t taken = 0, ellipses = 0;
-  bool arrays = false;
+  std::vector<Item> out;
   for (const uint32_t cell : cells) {
     const auto item = classify(s, cell);
-    if (!item) return Outcome::kWait;
-    items.push_back(*item);
-    taken += item->takes;
-    ellipses += item->type == Item::Type::kEllipsis;
-    arrays = arrays || item->type == Item::Type::kArray || item->type == Item::Type::kMask;
+    if (!item) return std::nullopt;
+    out.push_back(*item);
+  }
+  return out;
+}
+
+/// Whether an item's own value or shape is still missing.
+bool is_open(Store& s, const Item& item) {
+  if (item.type == Item::Type::kSlice) return !s.value(item.cell);
+  return item.type == Item::Type::kArray && s.is_tensor(item.cell) && !s.rank(s.shape(item.cell));
+}
+
+/// The sizes of an index array.
+DimList array_dims(Store& s, const Item& item) {
+  if (s.is_tensor(item.cell)) return s.fixed_dims(s.shape(item.cell));
+  SmallVector<int64_t, 8> sizes;
+  bool bools = false;
+  list_shape(*s.value(item.cell), sizes, bools);
+  DimList out;
+  for (const int64_t size : sizes) out.push_back(s.new_dim(size));
+  return out;
+}
+
+/// Builds the dimensions of an indexed tensor, item by item.
+class IndexedDims {
+ public:
+  IndexedDims(Store& s, const Propagator& p, DimList from, size_t taken, bool arrays)
+      : s_(s), p_(p), from_(from), taken_(taken), arrays_(arrays) {}
+
+  bool take(const Item& item) {
+    note_place(item);
+    ++items_;
+    switch (item.type) {
+      case Item::Type::kInt: return take_int(item);
+      case Item::Type::kSlice:
+        out_.push_back(sliced(s_, from_[at_++], s_.value(item.cell)->as_slice()));
+        if (s_.failed()) index_conflict(s_, p_, "output must be the indexed input");
+        return !s_.failed();
+      case Item::Type::kNew: out_.push_back(s_.new_dim(1)); return true;
+      case Item::Type::kEllipsis:
+        for (size_t rest = from_.size() - taken_; rest > 0; --rest) out_.push_back(from_[at_++]);
+        return true;
+      case Item::Type::kArray: shapes_.push_back(array_dims(s_, item)); break;
+      case Item::Type::kMask:  // how many are true is known at run time only
+        shapes_.push_back(DimList{s_.new_dim()});
+        break;
+    }
+    at_ += item.takes;
+    return true;
+  }
+
+  /// The dimensions, those of the index arrays joined; nothing after a conflict.
+  std::optional<DimList> finish() {
+    if (!arrays_) return out_;
+    const auto joint = joint_shape(s_, shapes_);
+    if (!joint) {
+      index_conflict(s_, p_, "index arrays must broadcast");
+      return std::nullopt;
+    }
+    const size_t where = apart_ ? 0 : array_place_;
+    for (size_t i = 0; i < joint->size(); ++i) out_.insert(where + i, (*joint)[i]);
+    return out_;
+  }
+
+ private:
+  /// Arrays with something else between them put their dimensions in front.
+  void note_place(const Item& item) {
+    const bool array = item.type == Item::Type::kArray || item.type == Item::Type::kMask ||
+                       (arrays_ && item.type == Item::Type::kInt);
+    if (!array) return;
+    if (!last_array_) array_place_ = out_.size();
+    apart_ = apart_ || (last_array_ && *last_array_ + 1 != items_);
+    last_array_ = items_;
+  }
+
+  bool take_int(const Item& item) {
+    const auto size = s_.size(from_[at_]), value = s_.size(s_.int_dim(item.cell));
+    if (size && value && (*value < -*size || *value >= *size)) {
+      s_.conflict(core::Code::kValueArgument,
+                  "index must be in [{}, {}) for axis {}, got {} for {}", -*size, *size, at_,
+                  *value, s_.describe(p_.rule, s_.arg(p_, 1)));
+      return false;
+    }
+    ++at_;
+    return true;
+  }
+
+  Store& s_;
+  const Propagator& p_;
+  DimList from_, out_;
+  size_t taken_;
+  bool arrays_, apart_ = false;
+  std::vector<DimList> shapes_;  // of the index arrays
+  size_t at_ = 0, items_ = 0, array_place_ = 0;
+  std::optional<size_t> last_array_;
+};
+
+Outcome run_index(Store& s, const Propagator& p) {
+  const uint32_t out = s.arg(p, 0), in = s.arg(p, 1), index = s.arg(p, 2);
+  if (!narrow_index_kinds(s, out, in, index)) return Outcome::kConflict;
+  const KindSet in_kinds = s.kinds(in);
+  if (!in_kinds.decided()) return Outcome::kWait;
+  if (in_kinds.subset_of(kSequence)) return index_sequence(s, out, in, index);
+  if (!in_kinds.is_tensor()) return Outcome::kWait;
+
+  auto items = classified_items(s, index);
+  if (!items) return Outcome::kWait;
+  size_t taken = 0, ellipses = 0;
+  bool arrays = false;
+  for (const Item& item : *items) {
+    taken += item.takes;
+    ellipses += item.type == Item::Type::kEllipsis;
+    arrays = arrays || item.type == Item::Type::kArray || item.type == Item::Type::kMask;
   }
   if (ellipses > 1) return index_conflict(s, p, "an index may have one ellipsis");
-  const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
-  if (!s.narrow_ranks(in, ranks_from(taken)) ||
-      (s.rank(in) && static_cast<size_t>(*s.rank(in)) < taken)) {
+  const uint32_t shape = s.shape(in);
+  if (!s.narrow_ranks(shape, ranks_from(taken)) ||
+      (s.rank(shape) && static_cast<size_t>(*s.rank(shape)) < taken)) {
     return index_conflict(s, p, "index must not take more dimensions than there are");
   }
-  if (!s.rank(in)) return Outcome::kWait;
-  const DimList from = s.fixed_dims(in);
-  for (const Item& item : items) {
-    const bool slice = item.type == Item::Type::kSlice, array = item.type == Item::Type::kArray;
-    if ((slice && !s.value(item.cell)) ||
-        (array && s.is_tensor(item.cell) && !s.rank(s.shape(item.cell)))) {
-      return wait_with_rank(s, p, items, from.size(), taken);
-    }
+  if (!s.rank(shape)) return Outcome::kWait;
+  const DimList from = s.fixed_dims(shape);
+  for (const Item& item : *items) {
+    if (is_open(s, item)) return wait_with_rank(s, p, *items, from.size(), taken);
   }
-  if (ellipses == 0) items.push_back({Item::Type::kEllipsis, kNone, 0});
-  // --- the result
-  DimList result;
-  std::vector<DimList> shapes;
-  size_t at = 0, array_place = 0;
-  bool apart = false;  // arrays with something else between them: their dims go in front
-  int last_array = -1;
-  for (size_t i = 0; i < items.size(); ++i) {
-    const Item& item = items[i];
-    const bool advanced = item.type == Item::Type::kArray || item.type == Item::Type::kMask ||
-                          (arrays && item.type == Item::Type::kInt);
-    if (advanced) {
-      if (last_array < 0) array_place = result.size();
-      if (last_array >= 0 && last_array + 1 != static_cast<int>(i)) apart = true;
-      last_array = static_cast<int>(i);
-    }
-    switch (item.type) {
-      case Item::Type::kInt: {
-        const auto size = s.size(from[at]);
-        const auto value = s.size(s.int_dim(item.cell));
-        if (size && value && (*value < -*size || *value >= *size)) {
-          return s.conflict(core::Code::kValueArgument,
-                            "index must be in [{}, {}) for axis {}, got {} for {}", -*size, *size,
-                            at, *value, s.describe(p.rule, in_cell));
-        }
-        ++at;
-        break;
-      }
-      case Item::Type::kSlice: {
-        const auto value = s.value(item.cell);
-        result.push_back(sliced(s, from[at++], value->as_slice()));
-        if (s.failed()) return index_conflict(s, p, "output must be the indexed input");
-        break;
-      }
-      case Item::Type::kNew: result.push_back(s.new_dim(1)); break;
-      case Item::Type::kEllipsis:
-        for (size_t rest = from.size() - taken; rest > 0; --rest) result.push_back(from[at++]);
-        break;
-      case Item::Type::kArray: {
-        if (s.is_tensor(item.cell)) {
-          shapes.push_back(s.fixed_dims(s.shape(item.cell)));
-        } else {
-          SmallVector<int64_t, 8> sizes;
-          bool bools = false;
-          list_shape(*s.value(item.cell), sizes, bools);
-          shapes.emplace_back();
-          for (const int64_t size : sizes) shapes.back().push_back(s.new_dim(size));
-        }
-        ++at;
-        break;
-      }
-      case Item::Type::kMask:  // how many are true is known at run time only
-        shapes.push_back(DimList{s.new_dim()});
-        at += item.takes;
-        break;
-    }
+  if (ellipses == 0) items->push_back({Item::Type::kEllipsis, kNone, 0});
+
+  IndexedDims indexed(s, p, from, taken, arrays);
+  for (const Item& item : *items) {
+    if (!indexed.take(item)) return Outcome::kConflict;
   }
-  if (arrays) {
-    const auto joint = joint_shape(s, shapes);
-    if (!joint) return index_conflict(s, p, "index arrays must broadcast");
-    const size_t where = apart ? 0 : array_place;
-    for (size_t i = 0; i < joint->size(); ++i) result.insert(where + i, (*joint)[i]);
-  }
+  const auto result = indexed.finish();
+  if (!result) return Outcome::kConflict;
   Dims dims;
-  dims.prefix = result;
-  if (s.constrain(out, dims) && !s.failed()) return Outcome::kDone;
+  dims.prefix = *result;
+  if (s.constrain(s.shape(out), dims) && !s.failed()) return Outcome::kDone;
   return index_conflict(s, p, "output must be the indexed input");
 }
 

@@ -8,8 +8,7 @@
 namespace mithril::infer {
 namespace {
 
-class DimTest : public testing::Test {
- protected:
+struct DimTest : testing::Test {
   Dim parse(std::string_view text) { return std::move(t.parse(text)).or_throw(); }
   std::string round(std::string_view text) { return t.print(parse(text)); }
   DimTable t;

@@ -12,8 +12,7 @@ namespace {
 
 using core::HostValue;
 
-class ForwardTest : public testing::Test {
- protected:
+struct ForwardTest : testing::Test {
   std::vector<Dim> dims(std::initializer_list<const char*> items) {
     std::vector<Dim> out;
     for (const char* item : items) out.push_back(table.parse(item).or_throw());
