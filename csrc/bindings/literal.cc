@@ -99,6 +99,10 @@ TensorLiteral from_bytes(const std::string& dtype, const std::vector<int64_t>& s
   if (total != static_cast<int64_t>(view.size())) {
     refuse("bytes do not fill the shape");
   }
+  const auto is_bool = [](char byte) { return byte == 0 || byte == 1; };
+  if (data->dtype == DType::kBool && !std::all_of(view.begin(), view.end(), is_bool)) {
+    refuse("the bytes of a tensor are no bools");
+  }
   return {std::move(data)};
 }
 

@@ -57,14 +57,29 @@ NodeId below(const Access::At& at, const Model& model, std::string_view what,
 
 // --- copies -------------------------------------------------------------------------------------
 
+namespace {
+
+/// The whole tree with all that was said, id by id. A part of a tree needs a draft: its keys are
+/// those of an outermost model then.
+Model copy_whole(const Access::At& at) {
+  const auto home = std::make_shared<Home>();
+  home->arena = std::make_unique<Arena>();
+  home->arena->append(at.arena());
+  return Access::model(home, at.node);
+}
+
+}  // namespace
+
 Model Model::clone(std::optional<std::string> name) const {
   const Access::At at = Access::at(*this);
-  const Draft draft(at, at.node, {});
-  for (Node& node : draft.arena().nodes) node.tag = 0;
-  Node& root = draft.arena().node(draft.node(at.node));
+  const bool is_part = at.get().parent != kNone || at.get().claimed;
+  Model copy = is_part ? Draft(at, at.node, {}).model(at.node) : copy_whole(at);
+  const Access::At to = Access::at(copy);
+  for (Node& node : to.arena().nodes) node.tag = 0;
+  Node& root = to.arena().node(to.node);
   root.claimed = false;
   if (name) root.name = std::move(*name);
-  return draft.model(at.node);
+  return copy;
 }
 
 void Model::unfreeze(Location where) {

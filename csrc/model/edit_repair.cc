@@ -253,7 +253,7 @@ class Repair {
   // Errors call a wire by the name that the outermost model has for it, else by the op's key.
   void label_edges(NodeId id) {
     for (const ConnId c : a_.node(id).conns) {
-      if (dead_[c] != 0 || a_.conn(c).name.empty()) continue;
+      if (dead_[c] != 0 || a_.conn(c).name.empty() || a_.conn(c).merged != kNone) continue;
       Edge& edge = a_.edges[a_.root(a_.conn(c).edge)];
       if (a_.node(id).op == nullptr || edge.label.empty()) edge.label = a_.conn(c).name;
     }

@@ -132,13 +132,14 @@ FileRecord RecordReader::file() {
 
 void RecordReader::version() {
   const Name text = in_.read_string();
-  const size_t dot = text.find('.');
-  int major = -1;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), major).ptr;
-  if (dot == Name::npos || end != text.data() + dot || major < 0) {
+  uint32_t major = 0, minor = 0;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const char* const dot = std::from_chars(begin, end, major).ptr;
+  if (dot == begin || dot == end || *dot != '.' ||
+      std::from_chars(dot + 1, end, minor).ptr != end || dot + 1 == end) {
     return in_.fail("requires a version such as \"1.0\"");
   }
-  if (major == kFileMajor) return;
+  if (major == uint32_t{kFileMajor}) return;
   in_.fail(fmt::format("version {} of model files is not known, this release reads version {}",
                        text.substr(0, 20), kFileMajor),
            Code::kFileVersion);

@@ -43,7 +43,7 @@ _TYPES = (
     *("float16", "bfloat16", "float32", "float64", "float", "double", "bool"),
 )
 _MODULES = (
-    *("backends", "errors", "functional", "inspect", "models", "optim", "testing", "types"),
+    *("backends", "errors", "inspect", "models", "optim", "testing", "types"),
     *("cli", "common", "compat", "constraints", "contrib", "formats", "framework", "training"),
     "utils",
 )

@@ -11,7 +11,7 @@ from mithril._checks import truth
 from mithril._public import public, signature_of
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
-from mithril.functional import results_of
+from mithril._functional import results_of
 from mithril.model import Model, create_node
 from mithril.primitive import PrimitiveModel, _functions
 

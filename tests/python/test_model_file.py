@@ -407,12 +407,25 @@ def version_of(path):
     return path.stem.partition("_")[2].replace("_", ".")
 
 
+@pytest.mark.parametrize("make", MODELS)
+def test_a_clone_is_written_as_its_original(make):
+    model = make()
+    assert model.clone().to_json() == model.to_json()
+
+
 def test_the_version_that_is_written_is_kept():
     """A new version comes with its files: those of older ones stay."""
     versions = {version_of(path) for path in DATA.glob("models_*.json")}
     assert json.loads(empty().to_json())["version"] in versions
     assert versions >= {"1.0"}
     assert {version_of(path) for path in DATA.glob("training_*.json")} == versions
+
+
+@pytest.mark.parametrize("version", ["x", "1", "1.", ".1", "1.x", "1.0.1", "-1.0", " 1.0", ""])
+def test_versions_are_two_numbers(version):
+    document = json.loads(empty().to_json()) | {"version": version}
+    with pytest.raises(ml.errors.ParseError, match="version"):
+        ml.Model.from_json(json.dumps(document))
 
 
 @pytest.mark.parametrize("file", sorted(DATA.glob("models_*.json")), ids=lambda path: path.stem)

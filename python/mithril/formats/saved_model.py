@@ -212,7 +212,7 @@ def _metadata(archive: zipfile.ZipFile, members: dict, what: str) -> dict[str, A
     try:
         found = json.loads(archive.read(members[METADATA]))
         form, version, sums = found["format"], found["version"], found["members"]
-        major = int(version.partition(".")[0])
+        major, _ = map(int, version.split("."))
         sums = {name: (entry["size"], entry["sha256"]) for name, entry in sums.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ParseError(f"{what}: {METADATA} is malformed") from None

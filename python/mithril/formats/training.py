@@ -164,8 +164,6 @@ def _read_coefficient(value: Any) -> Any:
         raw = _elements(name, _is(list, form["data"]))
     else:
         raw = base64.b64decode(_is(str, form["bytes"]), validate=True)
-    if name == "bool" and not set(raw) <= {0, 1}:
-        raise ValueError("the bytes of a tensor are no bools")
     return Tensor(_core.TensorLiteral.from_bytes(name, shape, raw))
 
 

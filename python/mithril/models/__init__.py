@@ -21,7 +21,7 @@ _BY_HAND = {
     "Lambda": ("mithril.tracing", "Lambda"),
     "define_unique_names": ("mithril.model", "define_unique_names"),
     "OperatorModel": ("mithril.operator_model", "OperatorModel"),
-    "functional": ("mithril.functional", "functional"),
+    "functional": ("mithril._functional", "functional"),
 } | {
     name: ("mithril.model", name)
     for name in (

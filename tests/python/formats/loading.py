@@ -17,8 +17,8 @@ import tempfile
 import warnings
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[3] / "python"
 SECONDS = 10  # ten times the contract's figure
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")  # which keeps freed memory
 
 
 class Loader:
@@ -49,7 +49,7 @@ class Loader:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # the same mithril
             )
             assert self._process.stdout.readline() == b"ready\n"
         self._process.stdin.write(struct.pack("<16sQ", kind.encode(), len(raw)) + raw)
@@ -110,7 +110,7 @@ def serve():
         except BaseException as error:
             answer = f"UNTYPED {type(error).__name__} {error}"
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        if grown > 4 * size // 1024 + (64 << 10):
+        if grown > 4 * size // 1024 + (64 << 10) and not SANITIZED:
             answer = f"TAKES {grown} KiB"
         print(answer.replace("\n", " ")[:300], file=answers, flush=True)
 

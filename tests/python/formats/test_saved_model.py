@@ -265,7 +265,7 @@ def test_members_that_are_missing_or_malformed(tmp_path):
     bad = [
         b"", b"[]", b"{", b"\xff", b"[" * 50_000, b"1" * 10_000,
         json.dumps({**good, "version": 1}).encode(),
-        json.dumps({**good, "version": "x"}).encode(),
+        *(json.dumps({**good, "version": v}).encode() for v in ("x", "1", "1.x", "1.0.1")),
         json.dumps({**good, "members": [1]}).encode(),
         json.dumps({**good, "format": "other"}).encode(),
     ]  # fmt: skip
