@@ -160,7 +160,7 @@ Model Model::leaf(const ir::OpDef& op, LeafSpec spec, Location where) {
     const ConnId conn = arena.new_conn(0, arena.new_edge(), output.name, output.name);
     arena.edit(conn).producer = conn;
     arena.expose(conn);
-    if (&output == &op.outputs.front()) arena.add_cout(conn);
+    arena.add_cout(conn);
     const KeySpec* given = find_in(spec.keys, output.name);
     if (given == nullptr) continue;
     if (given->value) {

@@ -10,6 +10,7 @@ void define_reduce(ir::OpFamily& ops);
 void define_movement(ir::OpFamily& ops);
 void define_index(ir::OpFamily& ops);
 void define_matmul(ir::OpFamily& ops);
+void define_linalg(ir::OpFamily& ops);
 void define_creation(ir::OpFamily& ops);
 void define_host(ir::OpFamily& ops);
 void define_conv(ir::OpFamily& ops);

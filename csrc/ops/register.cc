@@ -12,6 +12,7 @@ void define_builtin_ops(Registry& registry) {
       {"movement", ops::define_movement},
       {"index", ops::define_index},
       {"matmul", ops::define_matmul},
+      {"linalg", ops::define_linalg},
       {"creation", ops::define_creation},
       {"host", ops::define_host},
       {"conv", ops::define_conv},

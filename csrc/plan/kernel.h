@@ -7,14 +7,18 @@
 
 namespace mithril::plan {
 
-/// Where the first bad element of a run is noted (an index out of bounds); the executable turns
-/// it into a typed error. Written once: later reports are dropped.
+/// What is wrong with data that a kernel was given.
+enum class BadData : int8_t { kIndex, kSingular, kNotPositiveDefinite };
+
+/// Where the first bad element of a run is noted; the executable turns it into a typed error.
+/// Written once: later reports are dropped.
 struct ErrorSlot {
   std::atomic<int32_t> set{0};
+  BadData what = BadData::kIndex;
   int32_t step = -1;     // which step of the plan
   int32_t operand = -1;  // which buffer of that step
-  int64_t position = 0;  // row-major element index in that operand
-  int64_t value = 0;     // what stood there
+  int64_t position = 0;  // row-major index in that operand, of an element or a matrix
+  int64_t value = 0;     // the index that stood there
   int64_t bound = 0;     // the size that it must be below
 
   void report(int32_t at_operand, int64_t at_position, int64_t bad_value, int64_t at_bound) {
@@ -23,6 +27,12 @@ struct ErrorSlot {
     position = at_position;
     value = bad_value;
     bound = at_bound;
+  }
+  void report_matrix(BadData why, int64_t matrix) {
+    if (set.exchange(1) != 0) return;
+    what = why;
+    operand = 0;
+    position = matrix;
   }
 };
 

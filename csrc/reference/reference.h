@@ -57,43 +57,66 @@ typedef struct {
   int64_t size[REF_MAX_RANK], from[REF_MAX_RANK], to[REF_MAX_RANK];
 } ref_copy_dims;
 
-#define REF_DECLARE_REAL(REAL, S)                                                                 \
-  /* Units: rows, batch * m. */                                                                   \
-  void ref_matmul_##S(const ref_matmul_dims* d, const REAL* a, const REAL* b, REAL* c,            \
-                      int64_t begin, int64_t end);                                                \
-  /* Units: output rows, batch * groups * c_out * h_out. k = (c, kh, kw); taps in the padding     \
-   * are products with +0. */                                                                     \
-  void ref_conv2d_##S(const ref_conv2d_dims* d, const REAL* x, const REAL* w, REAL* y,            \
-                      int64_t begin, int64_t end);                                                \
-  /* Gradient with respect to x. Units: input rows, batch * groups * c_in * h_in. k = (o, kh,     \
-   * kw) over those taps that meet the grid of the output (the position is a multiple of the      \
-   * stride); taps beyond the output's edge are products with +0. */                              \
-  void ref_conv2d_dx_##S(const ref_conv2d_dims* d, const REAL* dy, const REAL* w, REAL* dx,       \
-                         int64_t begin, int64_t end);                                             \
-  /* Gradient with respect to w. Units: ref_conv2d_dw_units(d). k = (n, oh, ow); taps in the      \
-   * padding are products with +0. */                                                             \
-  void ref_conv2d_dw_##S(const ref_conv2d_dims* d, const REAL* x, const REAL* dy, REAL* dw,       \
-                         int64_t begin, int64_t end);                                             \
-  /* Units: planes. The first maximum of a window in row-major order (NaN counts as largest);     \
-   * padding never wins; a window of padding alone gives -inf. */                                 \
-  void ref_max_pool2d_##S(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,        \
-                          int64_t end);                                                           \
-  /* Units: planes. Each cotangent goes to the element that its window chose, windows in          \
-   * row-major order, added from +0. */                                                           \
-  void ref_max_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* x, const REAL* dy, REAL* dx, \
-                               int64_t begin, int64_t end);                                       \
-  /* Units: planes. Sum in row-major order from +0, divided by kh * kw (padding counts). */       \
-  void ref_avg_pool2d_##S(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,        \
-                          int64_t end);                                                           \
-  /* Units: planes. dy / (kh * kw), windows in row-major order, added from +0. */                 \
-  void ref_avg_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin, \
-                               int64_t end);                                                      \
-  /* dx = 0, then dx[o, index[j], i] += dy[o, j, i] with j rising. Units: columns, outer *        \
-   * inner. Returns the first j whose index is bad (it is left out), or -1. */                    \
-  int64_t ref_gather_grad_i32_##S(const ref_gather_dims* d, const int32_t* index, const REAL* dy, \
-                                  REAL* dx, int64_t begin, int64_t end);                          \
-  int64_t ref_gather_grad_i64_##S(const ref_gather_dims* d, const int64_t* index, const REAL* dy, \
-                                  REAL* dx, int64_t begin, int64_t end);
+/* `batch` dense matrices of n rows; k: columns of the right hand side. */
+typedef struct {
+  int64_t batch, n, k;
+  int lower, transposed; /* of a triangular matrix: which half is read, and how */
+} ref_linalg_dims;
+
+#define REF_DECLARE_REAL(REAL, S)                                                                    \
+  /* Units: rows, batch * m. */                                                                      \
+  void ref_matmul_##S(const ref_matmul_dims* d, const REAL* a, const REAL* b, REAL* c,               \
+                      int64_t begin, int64_t end);                                                   \
+  /* Units: output rows, batch * groups * c_out * h_out. k = (c, kh, kw); taps in the padding        \
+   * are products with +0. */                                                                        \
+  void ref_conv2d_##S(const ref_conv2d_dims* d, const REAL* x, const REAL* w, REAL* y,               \
+                      int64_t begin, int64_t end);                                                   \
+  /* Gradient with respect to x. Units: input rows, batch * groups * c_in * h_in. k = (o, kh,        \
+   * kw) over those taps that meet the grid of the output (the position is a multiple of the         \
+   * stride); taps beyond the output's edge are products with +0. */                                 \
+  void ref_conv2d_dx_##S(const ref_conv2d_dims* d, const REAL* dy, const REAL* w, REAL* dx,          \
+                         int64_t begin, int64_t end);                                                \
+  /* Gradient with respect to w. Units: ref_conv2d_dw_units(d). k = (n, oh, ow); taps in the         \
+   * padding are products with +0. */                                                                \
+  void ref_conv2d_dw_##S(const ref_conv2d_dims* d, const REAL* x, const REAL* dy, REAL* dw,          \
+                         int64_t begin, int64_t end);                                                \
+  /* Units: planes. The first maximum of a window in row-major order (NaN counts as largest);        \
+   * padding never wins; a window of padding alone gives -inf. */                                    \
+  void ref_max_pool2d_##S(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,           \
+                          int64_t end);                                                              \
+  /* Units: planes. Each cotangent goes to the element that its window chose, windows in             \
+   * row-major order, added from +0. */                                                              \
+  void ref_max_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* x, const REAL* dy, REAL* dx,    \
+                               int64_t begin, int64_t end);                                          \
+  /* Units: planes. Sum in row-major order from +0, divided by kh * kw (padding counts). */          \
+  void ref_avg_pool2d_##S(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,           \
+                          int64_t end);                                                              \
+  /* Units: planes. dy / (kh * kw), windows in row-major order, added from +0. */                    \
+  void ref_avg_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin,    \
+                               int64_t end);                                                         \
+  /* dx = 0, then dx[o, index[j], i] += dy[o, j, i] with j rising. Units: columns, outer *           \
+   * inner. Returns the first j whose index is bad (it is left out), or -1. */                       \
+  int64_t ref_gather_grad_i32_##S(const ref_gather_dims* d, const int32_t* index, const REAL* dy,    \
+                                  REAL* dx, int64_t begin, int64_t end);                             \
+  int64_t ref_gather_grad_i64_##S(const ref_gather_dims* d, const int64_t* index, const REAL* dy,    \
+                                  REAL* dx, int64_t begin, int64_t end);                             \
+  /* Units of linear algebra: matrices. Lower l with l lᵀ = (x + xᵀ) / 2. Returns the first unit \
+   * that is not positive definite, or -1. */                                                        \
+  int64_t ref_cholesky_##S(const ref_linalg_dims* d, const REAL* x, REAL* l, int64_t begin,          \
+                           int64_t end);                                                             \
+  /* t y = b, or tᵀ y = b, for one half of t; zeros on the diagonal give inf or NaN. */            \
+  void ref_solve_triangular_##S(const ref_linalg_dims* d, const REAL* t, const REAL* b, REAL* y,     \
+                                int64_t begin, int64_t end);                                         \
+  /* a y = b. `scratch`: n * n. Returns the first unit that is singular, or -1. */                   \
+  int64_t ref_solve_##S(const ref_linalg_dims* d, const REAL* a, const REAL* b, REAL* y,             \
+                        REAL* scratch, int64_t begin, int64_t end);                                  \
+  /* Determinants. `scratch`: n * n. */                                                              \
+  void ref_det_##S(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch, int64_t begin,   \
+                   int64_t end);                                                                     \
+  /* Of (x + xᵀ) / 2 by Jacobi's rotations: eigenvalues, rising, and eigenvectors as columns, the  \
+   * largest component of each positive. `scratch`: n * n. */                                        \
+  void ref_eigh_##S(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL* vectors,            \
+                    REAL* scratch, int64_t begin, int64_t end);
 
 REF_DECLARE_REAL(float, f32)
 REF_DECLARE_REAL(double, f64)

@@ -120,7 +120,11 @@ Status Executable::failure(plan::KernelStatus status, size_t at,
                            const plan::ErrorSlot& slot) const {
   const plan::Step& step = plan_.steps[at].step;
   core::Error error;
-  if (slot.set.load() != 0) {
+  if (slot.set.load() != 0 && slot.what != plan::BadData::kIndex) {
+    error = core::fail(
+        ErrorKind::kValue, Code::kValueArgument, "{}: matrix {} is {}", step.label, slot.position,
+        slot.what == plan::BadData::kSingular ? "singular" : "not positive definite");
+  } else if (slot.set.load() != 0) {
     error = core::fail(ErrorKind::kIndex, Code::kIndexBounds,
                        "{}: index {} at position {} is out of bounds for size {}", step.label,
                        slot.value, slot.position, slot.bound);

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril._checks import truth
+from mithril._functional import results_of
 from mithril._public import public, signature_of
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
-from mithril._functional import results_of
 from mithril.model import Model, create_node
 from mithril.primitive import PrimitiveModel, _functions
 

@@ -20,6 +20,11 @@ struct RealKernels {
                              int64_t);
   int64_t (*gather_grad_i64)(const ref_gather_dims*, const int64_t*, const T*, T*, int64_t,
                              int64_t);
+  int64_t (*cholesky)(const ref_linalg_dims*, const T*, T*, int64_t, int64_t);
+  void (*solve_triangular)(const ref_linalg_dims*, const T*, const T*, T*, int64_t, int64_t);
+  int64_t (*solve)(const ref_linalg_dims*, const T*, const T*, T*, T*, int64_t, int64_t);
+  void (*det)(const ref_linalg_dims*, const T*, T*, T*, int64_t, int64_t);
+  void (*eigh)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
 };
 
 struct ReferenceKernels {

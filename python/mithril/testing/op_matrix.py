@@ -100,7 +100,10 @@ class Case:
             return random.integers(0, 2, shape).astype(bool)
         if kind == "int":
             return random.integers(math.ceil(low), math.floor(high) + 1, shape)
-        values = random.uniform(low, high, shape).astype(np.float32).astype(np.float64)
+        values = random.uniform(low, high, shape)
+        if self.op["family"] == "linalg" and len(shape) > 1 and shape[-1] == shape[-2]:
+            values = values / 2 + shape[-1] * np.eye(shape[-1])  # positive definite
+        values = values.astype(np.float32).astype(np.float64)
         if points and len(self.op["inputs"]) and declared is self.op["inputs"][0]:
             special = self.op["points"][: values.size]
             values.reshape(-1)[: len(special)] = special

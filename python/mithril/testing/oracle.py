@@ -26,6 +26,7 @@ import numpy as np
 Wire = tuple[str, str]  # id of a model ("": the outermost one), name
 Ops = Mapping[str, Callable[..., Any]]
 DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
+RESULTS = {"eigh": ("values", "vectors")}  # of ops with several
 # What an op's function returns after its result: the next values of these inputs.
 NEXT = {
     "batch_norm2d": ("running_mean", "running_var"),
@@ -217,7 +218,8 @@ def _is_host(value: Any) -> bool:
 
 
 def results_of(op: Op) -> list[str]:
-    return [key for key in op.wires if key == "output" or key.startswith(("output_", "new_"))]
+    named = RESULTS.get(op.name, ("output",))
+    return [key for key in op.wires if key in named or key.startswith(("output_", "new_"))]
 
 
 def _inputs_of(op: Op) -> list[str]:

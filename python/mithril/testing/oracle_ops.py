@@ -284,6 +284,22 @@ def conv2d_dw(input, cotangent, shape, stride=(1, 1), padding=NO_PADDING, dilati
     return dw.reshape(shape)
 
 
+def symmetric(x):
+    return (x + np.swapaxes(x, -1, -2)) / 2
+
+
+def solve_triangular(matrix, right, lower=True, transposed=False):
+    half = np.tril(matrix) if lower else np.triu(matrix)
+    return np.linalg.solve(np.swapaxes(half, -1, -2) if transposed else half, right)
+
+
+def eigh(input):
+    """The largest component of each vector is positive."""
+    values, vectors = np.linalg.eigh(symmetric(input))
+    highest, lowest = (f(vectors, axis=-2, keepdims=True, initial=0) for f in (np.max, np.min))
+    return values, np.where(-lowest > highest, -vectors, vectors)
+
+
 def pair(value: Any) -> tuple:
     return tuple(value) if isinstance(value, tuple | list) else (value, value)
 
@@ -684,6 +700,16 @@ SIMPLE: dict[str, Callable[..., Any]] = {
     "cumsum": lambda input, axis=-1: np.cumsum(summable(input), axis),
     "matmul": lambda left, right: np.asarray(np.matmul(left, right)),
     "linear": linear,
+    "cholesky": lambda input: np.linalg.cholesky(symmetric(input)),
+    "solve_triangular": solve_triangular,
+    "solve": lambda matrix, right: np.linalg.solve(matrix, right),
+    "inverse": lambda input: np.linalg.inv(input),
+    "det": lambda input: np.asarray(np.linalg.det(input)),
+    "eigh": eigh,
+    "gpr_alpha": lambda label_mu_diff, L, K_term: np.linalg.solve(
+        np.tril(L) @ np.tril(L).T, label_mu_diff
+    ),
+    "gpr_v_outer": lambda K, K_term, L: K.T @ np.linalg.solve(np.tril(L) @ np.tril(L).T, K),
     "conv2d": conv2d,
     "conv2d_dx": conv2d_dx,
     "conv2d_dw": conv2d_dw,

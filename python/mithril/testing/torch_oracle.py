@@ -154,6 +154,20 @@ def variance(input, axis=None, keepdim=False, correction=0.0):
     return unreduced(result, x, axis) if keepdim else result
 
 
+def solve_triangular(matrix, right, lower=True, transposed=False):
+    half = torch.tril(matrix) if lower else torch.triu(matrix)
+    return torch.linalg.solve(half.mT if transposed else half, right)
+
+
+def eigh(input):
+    """The largest component of each vector is positive."""
+    values, vectors = torch.linalg.eigh((input + input.mT) / 2)
+    if not vectors.numel():
+        return values, vectors
+    lowest, highest = vectors.aminmax(dim=-2, keepdim=True)
+    return values, torch.where(-lowest > highest, -vectors, vectors)
+
+
 def cumsum(input, axis=-1):
     if not input.is_floating_point():
         return held(oracle_ops.SIMPLE["cumsum"](plain(input), axis))
@@ -433,6 +447,14 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum,
     "matmul": both(torch.matmul, "matmul"),
     "linear": linear,
+    "cholesky": lambda input: torch.linalg.cholesky((input + input.mT) / 2),
+    "solve_triangular": solve_triangular,
+    "solve": lambda matrix, right: torch.linalg.solve(matrix, right),
+    "inverse": lambda input: torch.linalg.inv(input),
+    "det": lambda input: torch.linalg.det(input),
+    "eigh": eigh,
+    "gpr_alpha": lambda label_mu_diff, L, K_term: torch.cholesky_solve(label_mu_diff, L.tril()),
+    "gpr_v_outer": lambda K, K_term, L: K.mT @ torch.cholesky_solve(K, L.tril()),
     "conv2d": conv2d,
     "conv2d_dx": conv2d_dx,
     "conv2d_dw": conv2d_dw,

@@ -23,6 +23,7 @@ namespace f32 {
 #include "reference/conv2d_dw.c"
 #include "reference/conv2d_dx.c"
 #include "reference/gather_grad.c"
+#include "reference/linalg.c"
 #include "reference/matmul.c"
 #include "reference/pool2d.c"
 #undef REAL
@@ -34,6 +35,7 @@ namespace f64 {
 #include "reference/conv2d_dw.c"
 #include "reference/conv2d_dx.c"
 #include "reference/gather_grad.c"
+#include "reference/linalg.c"
 #include "reference/matmul.c"
 #include "reference/pool2d.c"
 #undef NAMED
@@ -46,11 +48,13 @@ namespace bytes {
 #include "reference/matmul_integer.c"
 }  // namespace bytes
 
-#define MITHRIL_REAL_KERNELS(space)                                                        \
-  {                                                                                        \
-    space::ref_matmul, space::ref_conv2d, space::ref_conv2d_dx, space::ref_conv2d_dw,      \
-        space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,          \
-        space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64 \
+#define MITHRIL_REAL_KERNELS(space)                                                         \
+  {                                                                                         \
+    space::ref_matmul, space::ref_conv2d, space::ref_conv2d_dx, space::ref_conv2d_dw,       \
+        space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,           \
+        space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64, \
+        space::ref_cholesky, space::ref_solve_triangular, space::ref_solve, space::ref_det, \
+        space::ref_eigh                                                                     \
   }
 
 }  // namespace

@@ -16,6 +16,7 @@ import jax.numpy as _jnp
 import numpy as _np
 
 from ...random import threefry_block as _threefry_block
+from . import linalg as _linalg
 from . import windows as _windows
 
 _lax = _jax.lax
@@ -353,6 +354,13 @@ def sum_to(input, like):
 
 def matmul(left, right):
     return _jnp.matmul(left, right)
+
+
+cholesky = _linalg.cholesky
+solve_triangular = _linalg.solve_triangular
+solve = _linalg.solve
+det = _linalg.det
+eigh = _linalg.eigh
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):

@@ -15,6 +15,7 @@ import operator as _operator
 import torch as _torch
 
 from ...random import threefry_block as _threefry_block
+from . import linalg as _linalg
 from . import windows as _windows
 
 bool_ = _torch.bool
@@ -369,6 +370,13 @@ def sum_to(input, like):
 # ------------------------------------------------------------------------------ ops: products
 
 matmul = _torch.matmul
+
+
+cholesky = _linalg.cholesky
+solve_triangular = _linalg.solve_triangular
+solve = _linalg.solve
+det = _linalg.det
+eigh = _linalg.eigh
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):

@@ -18,6 +18,7 @@ import numpy as _np
 from mithril.errors import DataIndexError as _DataIndexError
 
 from ...random import threefry_block as _threefry_block
+from . import linalg as _linalg
 from . import windows as _windows
 from .utils import as_compute as _as_compute
 from .utils import erf as _erf
@@ -326,6 +327,13 @@ def _sum_to_shape(x, shape):
 def matmul(left, right):
     out = _np.matmul(_as_compute(left), _as_compute(right))
     return out.astype(left.dtype, copy=False)
+
+
+cholesky = _linalg.cholesky
+solve_triangular = _linalg.solve_triangular
+solve = _linalg.solve
+det = _linalg.det
+eigh = _linalg.eigh
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):

@@ -1,0 +1,138 @@
+// Square matrices: factors, solutions, determinants and eigenvalues, a matrix a unit.
+#include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::DType;
+using plan::BadData;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using select::KernelRequest;
+using select::Operand;
+
+struct Matrices {
+  ref_linalg_dims dims;
+  Isa isa;
+};
+
+template <class T>
+const RealKernels<T>& kernels(const Matrices& matrices) {
+  const ReferenceKernels& all = reference_kernels(matrices.isa);
+  if constexpr (sizeof(T) == 4) return all.f32;
+  if constexpr (sizeof(T) == 8) return all.f64;
+}
+
+const Matrices& matrices_of(const KernelArgs& args) {
+  return *static_cast<const Matrices*>(args.data);
+}
+
+template <class T>
+const T* in(const KernelArgs& args, int at) {
+  return static_cast<const T*>(args.buffers[at]);
+}
+
+template <class T>
+T* out(const KernelArgs& args, int at) {
+  return static_cast<T*>(args.buffers[at]);
+}
+
+KernelStatus checked(const KernelArgs& args, BadData why, int64_t bad) {
+  if (bad < 0) return KernelStatus::kOk;
+  args.error->report_matrix(why, bad);
+  return KernelStatus::kBadData;
+}
+
+template <class T>
+KernelStatus run_cholesky(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  const int64_t bad = kernels<T>(m).cholesky(&m.dims, in<T>(args, 0), out<T>(args, 1), begin, end);
+  return checked(args, BadData::kNotPositiveDefinite, bad);
+}
+
+template <class T>
+KernelStatus run_solve_triangular(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  kernels<T>(m).solve_triangular(&m.dims, in<T>(args, 0), in<T>(args, 1), out<T>(args, 2), begin,
+                                 end);
+  return KernelStatus::kOk;
+}
+
+template <class T>
+KernelStatus run_solve(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  const int64_t bad = kernels<T>(m).solve(&m.dims, in<T>(args, 0), in<T>(args, 1), out<T>(args, 2),
+                                          static_cast<T*>(args.scratch), begin, end);
+  return checked(args, BadData::kSingular, bad);
+}
+
+template <class T>
+KernelStatus run_det(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  kernels<T>(m).det(&m.dims, in<T>(args, 0), out<T>(args, 1), static_cast<T*>(args.scratch), begin,
+                    end);
+  return KernelStatus::kOk;
+}
+
+template <class T>
+KernelStatus run_eigh(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  kernels<T>(m).eigh(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
+                     static_cast<T*>(args.scratch), begin, end);
+  return KernelStatus::kOk;
+}
+
+bool flag(const KernelRequest& request, const char* name) {
+  const core::HostValue* value = request.node.attrs.find(name);
+  return value != nullptr && value->is_bool() && value->as_bool();
+}
+
+/// A step over the matrices of the first input; the last input's columns are the right hand side.
+template <plan::KernelFn kFloat, plan::KernelFn kDouble, bool kHasScratch>
+core::Result<plan::Step> make(const KernelRequest& request) {
+  const Operand& matrix = request.inputs[0];
+  const size_t rank = matrix.shape.size();
+  auto matrices = std::make_shared<Matrices>();
+  ref_linalg_dims& dims = matrices->dims;
+  dims.batch = 1;
+  for (size_t i = 0; i + 2 < rank; ++i) dims.batch *= matrix.shape[i];
+  dims.n = matrix.shape[rank - 1];
+  dims.k = request.inputs.size() > 1 ? request.inputs[1].shape[rank - 1] : 1;
+  dims.lower = flag(request, "lower");
+  dims.transposed = flag(request, "transposed");
+  matrices->isa = default_isa();
+  const auto element = static_cast<int64_t>(core::size_of(matrix.dtype));
+  plan::Step step;
+  step.kernel = matrix.dtype == DType::kFloat32 ? kFloat : kDouble;
+  step.units = dims.batch;
+  step.grain = grain_of(dims.n * dims.n * std::max(dims.n, dims.k));
+  if (kHasScratch) step.scratch_bytes = dims.n * dims.n * element;
+  step.data = std::move(matrices);
+  return step;
+}
+
+bool has_real_type(const KernelRequest& request) {
+  const DType dtype = request.outputs[0].dtype;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
+constexpr auto kCanonical = select::OrderClass::kCanonical;
+
+const select::KernelDef kKernels[] = {
+    {"cholesky", "cholesky", kCanonical, true, has_real_type,
+     make<run_cholesky<float>, run_cholesky<double>, false>},
+    {"solve_triangular", "solve_triangular", kCanonical, true, has_real_type,
+     make<run_solve_triangular<float>, run_solve_triangular<double>, false>},
+    {"solve", "solve", kCanonical, true, has_real_type,
+     make<run_solve<float>, run_solve<double>, true>},
+    {"det", "det", kCanonical, true, has_real_type, make<run_det<float>, run_det<double>, true>},
+    {"eigh", "eigh", kCanonical, true, has_real_type,
+     make<run_eigh<float>, run_eigh<double>, true>},
+};
+
+}  // namespace
+
+std::span<const select::KernelDef> linalg_kernels() { return kKernels; }
+
+}  // namespace mithril::cpu

@@ -1,0 +1,200 @@
+/* Square matrices, row after row, one unit each: factors, solutions, eigenvalues. Sums run in
+ * rising order, one fma after the other, from the value that they are taken from. */
+#include <math.h>
+
+#include "reference/reference.h"
+
+#ifndef REAL
+#define REAL float
+#define FMA fmaf
+#define NAMED(name) name##_f32
+#endif
+
+/* Of float, too, correctly rounded: double has more than twice its digits. */
+static REAL NAMED(ref_sqrt)(REAL x) { return (REAL)sqrt((double)x); }
+static REAL NAMED(ref_abs)(REAL x) { return (REAL)fabs((double)x); }
+
+int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REAL* l, int64_t begin,
+                            int64_t end) {
+  const int64_t n = d->n;
+  int64_t bad = -1;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const REAL* from = x + unit * n * n;
+    REAL* to = l + unit * n * n;
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < j; ++i) to[i * n + j] = 0;
+      for (int64_t i = j; i < n; ++i) {
+        REAL s = (from[i * n + j] + from[j * n + i]) * (REAL)0.5;
+        for (int64_t p = 0; p < j; ++p) s = FMA(-to[i * n + p], to[j * n + p], s);
+        if (i > j) {
+          to[i * n + j] = s / to[j * n + j];
+          continue;
+        }
+        if (!(s > 0) && bad < 0) bad = unit;
+        to[j * n + j] = NAMED(ref_sqrt)(s);
+      }
+    }
+  }
+  return bad;
+}
+
+void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t, const REAL* b, REAL* y,
+                                 int64_t begin, int64_t end) {
+  const int64_t n = d->n, k = d->k;
+  const int64_t row = d->transposed ? 1 : n, col = d->transposed ? n : 1;
+  const int downwards = d->lower != d->transposed;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const REAL* from = t + unit * n * n;
+    const REAL* right = b + unit * n * k;
+    REAL* to = y + unit * n * k;
+    for (int64_t step = 0; step < n; ++step) {
+      const int64_t i = downwards ? step : n - 1 - step;
+      for (int64_t c = 0; c < k; ++c) to[i * k + c] = right[i * k + c];
+      for (int64_t done = 0; done < step; ++done) {
+        const int64_t p = downwards ? done : n - 1 - done;
+        const REAL factor = -from[i * row + p * col];
+        for (int64_t c = 0; c < k; ++c) to[i * k + c] = FMA(factor, to[p * k + c], to[i * k + c]);
+      }
+      const REAL diagonal = from[i * row + i * col];
+      for (int64_t c = 0; c < k; ++c) to[i * k + c] = to[i * k + c] / diagonal;
+    }
+  }
+}
+
+/* Gaussian elimination in place, rows with the largest pivot (the first of equals) first; the same
+ * is done to the k columns of y. Returns the product of the pivots with the sign of the exchanges;
+ * 0 where a column has no pivot. */
+static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
+  REAL product = 1;
+  for (int64_t j = 0; j < n; ++j) {
+    int64_t best = j;
+    for (int64_t i = j + 1; i < n; ++i) {
+      if (NAMED(ref_abs)(a[i * n + j]) > NAMED(ref_abs)(a[best * n + j])) best = i;
+    }
+    const REAL pivot = a[best * n + j];
+    if (pivot == 0) return 0;
+    product = (best == j ? product : -product) * pivot;
+    for (int64_t c = 0; best != j && c < n; ++c) {
+      const REAL kept = a[j * n + c];
+      a[j * n + c] = a[best * n + c];
+      a[best * n + c] = kept;
+    }
+    for (int64_t c = 0; best != j && c < k; ++c) {
+      const REAL kept = y[j * k + c];
+      y[j * k + c] = y[best * k + c];
+      y[best * k + c] = kept;
+    }
+    for (int64_t i = j + 1; i < n; ++i) {
+      const REAL factor = -a[i * n + j] / pivot;
+      for (int64_t c = j; c < n; ++c) a[i * n + c] = FMA(factor, a[j * n + c], a[i * n + c]);
+      for (int64_t c = 0; c < k; ++c) y[i * k + c] = FMA(factor, y[j * k + c], y[i * k + c]);
+    }
+  }
+  return product;
+}
+
+int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const REAL* b, REAL* y,
+                         REAL* scratch, int64_t begin, int64_t end) {
+  const int64_t n = d->n, k = d->k;
+  int64_t bad = -1;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    REAL* to = y + unit * n * k;
+    for (int64_t i = 0; i < n * n; ++i) scratch[i] = a[unit * n * n + i];
+    for (int64_t i = 0; i < n * k; ++i) to[i] = b[unit * n * k + i];
+    if (NAMED(ref_eliminate)(n, k, scratch, to) == 0 && bad < 0) bad = unit;
+    for (int64_t i = n - 1; i >= 0; --i) {
+      for (int64_t p = n - 1; p > i; --p) {
+        const REAL factor = -scratch[i * n + p];
+        for (int64_t c = 0; c < k; ++c) to[i * k + c] = FMA(factor, to[p * k + c], to[i * k + c]);
+      }
+      for (int64_t c = 0; c < k; ++c) to[i * k + c] = to[i * k + c] / scratch[i * n + i];
+    }
+  }
+  return bad;
+}
+
+void NAMED(ref_det)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch, int64_t begin,
+                    int64_t end) {
+  const int64_t n = d->n;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    for (int64_t i = 0; i < n * n; ++i) scratch[i] = a[unit * n * n + i];
+    y[unit] = NAMED(ref_eliminate)(n, 0, scratch, scratch);
+  }
+}
+
+/* Turns rows and columns p and q of a, and columns p and q of v, so that a[p, q] becomes 0. */
+static void NAMED(ref_rotate)(int64_t n, int64_t p, int64_t q, REAL* a, REAL* v) {
+  const REAL theta = (a[q * n + q] - a[p * n + p]) / (2 * a[p * n + q]);
+  const REAL root = NAMED(ref_abs)(theta) + NAMED(ref_sqrt)(FMA(theta, theta, 1));
+  const REAL t = (theta < 0 ? -1 : 1) / root;
+  const REAL c = 1 / NAMED(ref_sqrt)(FMA(t, t, 1)), s = t * c;
+  for (int64_t i = 0; i < n; ++i) {
+    const REAL x = a[i * n + p], y = a[i * n + q];
+    a[i * n + p] = FMA(c, x, -(s * y));
+    a[i * n + q] = FMA(s, x, c * y);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const REAL x = a[p * n + i], y = a[q * n + i];
+    a[p * n + i] = FMA(c, x, -(s * y));
+    a[q * n + i] = FMA(s, x, c * y);
+  }
+  a[p * n + q] = a[q * n + p] = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const REAL x = v[i * n + p], y = v[i * n + q];
+    v[i * n + p] = FMA(c, x, -(s * y));
+    v[i * n + q] = FMA(s, x, c * y);
+  }
+}
+
+/* The eigenvalue at `at` becomes the least of those from there on; its vector's largest component
+ * (the first of equals) becomes positive. */
+static void NAMED(ref_settle)(int64_t n, int64_t at, REAL* w, REAL* v) {
+  int64_t least = at, largest = 0;
+  for (int64_t i = at + 1; i < n; ++i) {
+    if (w[i] < w[least]) least = i;
+  }
+  const REAL value = w[least];
+  w[least] = w[at];
+  w[at] = value;
+  for (int64_t i = 0; i < n; ++i) {
+    const REAL kept = v[i * n + least];
+    v[i * n + least] = v[i * n + at];
+    v[i * n + at] = kept;
+    if (NAMED(ref_abs)(kept) > NAMED(ref_abs)(v[largest * n + at])) largest = i;
+  }
+  if (v[largest * n + at] >= 0) return;
+  for (int64_t i = 0; i < n; ++i) v[i * n + at] = -v[i * n + at];
+}
+
+#define REF_MOST_SWEEPS 40 /* cyclic rotations converge after about ten */
+
+void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL* vectors,
+                     REAL* scratch, int64_t begin, int64_t end) {
+  const int64_t n = d->n;
+  const REAL least = sizeof(REAL) == 4 ? (REAL)1e-9 : (REAL)1e-18; /* of both diagonal elements */
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const REAL* from = x + unit * n * n;
+    REAL *w = values + unit * n, *v = vectors + unit * n * n;
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        scratch[i * n + j] = (from[i * n + j] + from[j * n + i]) * (REAL)0.5;
+        v[i * n + j] = i == j;
+      }
+    }
+    int turned = 1;
+    for (int sweep = 0; turned && sweep < REF_MOST_SWEEPS; ++sweep) {
+      turned = 0;
+      for (int64_t p = 0; p < n; ++p) {
+        for (int64_t q = p + 1; q < n; ++q) {
+          const REAL size = NAMED(ref_abs)(scratch[p * n + p]) + NAMED(ref_abs)(scratch[q * n + q]);
+          const REAL off = NAMED(ref_abs)(scratch[p * n + q]);
+          if (off <= least * size || off == 0) continue;
+          NAMED(ref_rotate)(n, p, q, scratch, v);
+          turned = 1;
+        }
+      }
+    }
+    for (int64_t i = 0; i < n; ++i) w[i] = scratch[i * n + i];
+    for (int64_t i = 0; i < n; ++i) NAMED(ref_settle)(n, i, w, v);
+  }
+}
