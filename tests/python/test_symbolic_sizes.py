@@ -55,6 +55,12 @@ FORWARD = [
         found={"out": [2, 3, "W"]},
     ),
     Case(
+        "reshape to a multiple",
+        of_shape(lambda x: x.reshape((x.shape[0] * 2, -1))),
+        shapes={"x": ["N", 4]},
+        found={"out": ["2*N", 2]},
+    ),
+    Case(
         "strided convolution",
         use("Convolution2D", 3, 8, stride=2, padding=1),
         shapes={"input": ["n", 3, "H", "W"]},
@@ -135,6 +141,12 @@ SOLVED = [
         of_shape(lambda x: ml.Arange()(stop=x.shape[0] * 2 + 1)),
         shapes={"x": ["N", 4], "out": [7]},
         found={"x": [3, 4]},
+    ),
+    Case(
+        "reshape to a product",
+        of_shape(lambda x: x.reshape((x.shape[0], x.shape[1] * x.shape[2]))),
+        shapes={"x": ["N", "H", 8], "out": [None, 48]},
+        found={"x": ["N", 6, 8], "out": ["N", 48]},
     ),
     Case(
         "slice without the first two",

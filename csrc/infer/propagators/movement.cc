@@ -62,7 +62,7 @@ Outcome run_reshape(Store& s, const Propagator& p) {
                           s.describe(p.rule, shape_cell));
       }
       if (!s.assign(to[i], *size)) return count_conflict(s, p);
-    } else if (dim != kNone && s.is_size(dim)) {
+    } else if (dim != kNone && (s.is_size(dim) || s.bounds(dim).low >= 0)) {
       if (!s.unify_dims(to[i], dim)) return count_conflict(s, p);
     } else {
       settled = false;  // may turn out to be -1
