@@ -328,6 +328,12 @@ Dim DimTable::mul(Dim a, Dim b) {
   return intern(p);
 }
 
+Dim DimTable::sum(std::span<const Dim> dims) {
+  Polynomial p;
+  for (const Dim dim : dims) append(p, dim, 1);
+  return intern(p);
+}
+
 Dim DimTable::product(std::span<const Dim> dims) {
   Dim out(1);
   for (const Dim dim : dims) out = mul(out, dim);

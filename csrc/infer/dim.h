@@ -81,6 +81,7 @@ class DimTable {
   /// a / b where that is a polynomial with integer coefficients (H*W / W), b being one term;
   /// nullopt otherwise. Takes b != 0 for granted.
   std::optional<Dim> divide_exact(Dim a, Dim b);
+  Dim sum(std::span<const Dim> dims);
   Dim product(std::span<const Dim> dims);
 
   /// Replaces symbols; those not in the map stay.

@@ -130,17 +130,17 @@ class DimParser {
     return Dim(0);
   }
   Dim sum(int depth) {
-    Dim total = product(depth);
+    std::vector<Dim> terms = {product(depth)};
     while (!failed_) {
       if (take('+')) {
-        total = table_.add(total, product(depth));
+        terms.push_back(product(depth));
       } else if (take('-')) {
-        total = table_.sub(total, product(depth));
+        terms.push_back(table_.sub(Dim(0), product(depth)));
       } else {
         break;
       }
     }
-    return total;
+    return terms.size() == 1 ? terms[0] : table_.sum(terms);
   }
   Dim product(int depth) {
     Dim total = factor(depth);

@@ -77,7 +77,7 @@ Dim DimTable::substitute(Dim dim, const std::function<Dim(Dim)>& map) {
       }
     }
     if (same) return d;
-    Dim sum(0);
+    std::vector<Dim> products;
     for (size_t t = 0; t < terms_of(d).size(); ++t) {
       const Term term = terms_of(d)[t];
       Dim product = constant(term.coefficient);
@@ -85,9 +85,9 @@ Dim DimTable::substitute(Dim dim, const std::function<Dim(Dim)>& map) {
         const Factor f = factors_[term.factors_begin + i];
         for (uint32_t power = 0; power < f.power; ++power) product = mul(product, of_atom(f.atom));
       }
-      sum = add(sum, product);
+      products.push_back(product);
     }
-    return sum;
+    return sum(products);
   };
   for (size_t i = 0; i < atoms.size(); ++i) {
     const Atom a = atoms_[atoms[i]];

@@ -23,6 +23,7 @@ TEST_F(DimTest, PrintsNormalForms) {
   EXPECT_EQ(round("N-1"), "N-1");
   EXPECT_EQ(round("3-N"), "-N+3");
   EXPECT_EQ(round("N-N"), "0");
+  EXPECT_EQ(round("A+B-A+2-M+3*M-2"), "B+2*M");
   EXPECT_EQ(round("0-4"), "-4");
   EXPECT_EQ(round("(N+1)*(N-1)"), "N*N-1");
   EXPECT_EQ(round("broadcast(N, M)"), "broadcast(N, M)");
