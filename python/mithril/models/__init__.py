@@ -41,6 +41,9 @@ _COMPOSED = {
     "kernel_methods": "KernelizedSVM PolynomialKernel RBFKernel",
     "metrics": "Accuracy F1 Metric Precision Recall",
     "mlp": "Layer MLP",
+    "recurrent": """EncoderDecoder EncoderDecoderInference ManyToOne OneToMany OneToManyInference
+        RNN""",
+    "recurrent_cells": "Cell GRUCell LSTMCell LSTMCellBody RNNCell",
     "regularizers": "L1 L2 QuadraticFormRegularizer",
 }
 _BY_HAND |= {

@@ -21,6 +21,12 @@ class Row:
     cout: str
 
 
+RNN_PARAMETERS = "w_ih=TBD, w_hh=TBD, w_ho=TBD, bias_h=TBD, bias_o=TBD"
+GATES = "w_i=TBD, w_f=TBD, w_c=TBD, w_o=TBD, "
+GATE_BIASES = "bias_f=TBD, bias_i=TBD, bias_c=TBD, bias_o=TBD"
+LSTM_KEYS = "w_f bias_f w_i bias_i w_c bias_c w_o bias_o"
+RNN_KEYS = "w_hh w_ih bias_h w_ho bias_o"
+DECODER_KEYS = " ".join(f"decoder_{key}" for key in RNN_KEYS.split())
 FLAGS = "threshold=None, is_binary=False, is_pred_one_hot=True, is_label_one_hot=True, "
 SCORES = "average='micro', n_classes=None, " + FLAGS + "pred=TBD, label=TBD"
 TABLE = {
@@ -122,6 +128,80 @@ TABLE = {
         )
         for name in ("Precision", "Recall", "F1")
     },
+    "RNNCell": Row(
+        m.RNNCell,
+        "input=TBD, " + RNN_PARAMETERS,
+        "input prev_hidden w_ih w_hh w_ho bias_h bias_o hidden hidden_compl output",
+        "input prev_hidden " + RNN_KEYS,
+        "output hidden hidden_compl",
+        "input",
+        "output",
+    ),
+    "LSTMCell": Row(
+        m.LSTMCell,
+        "input=TBD, " + GATES + "w_out=TBD, " + GATE_BIASES + ", bias_out=TBD",
+        "input prev_hidden prev_cell w_i w_f w_c w_o w_out bias_f bias_i bias_c bias_o bias_out"
+        " hidden cell hidden_compl output",
+        "input prev_cell prev_hidden " + LSTM_KEYS + " w_out bias_out",
+        "hidden cell hidden_compl output",
+        "input",
+        "output",
+    ),
+    "LSTMCellBody": Row(
+        m.LSTMCellBody,
+        "input=TBD, prev_hidden=TBD, prev_cell=TBD, " + GATES + GATE_BIASES,
+        "input prev_hidden prev_cell w_i w_f w_c w_o bias_f bias_i bias_c bias_o output",
+        "input prev_hidden w_f bias_f prev_cell w_i bias_i w_c bias_c w_o bias_o",
+        "output",
+        "prev_cell",
+        "output",
+    ),
+    "OneToMany": Row(
+        lambda: m.OneToMany(m.RNNCell(), 2),
+        "cell_type, max_sequence_length, teacher_forcing=False, input=TBD, **kwargs",
+        "input",
+        "input initial_hidden " + RNN_KEYS + " target1",
+        "output0 output1",
+        "input",
+        "output1",
+    ),
+    "OneToManyInference": Row(
+        lambda: m.OneToManyInference(m.RNNCell(), 2),
+        "cell_type, max_sequence_length, input=TBD, **kwargs",
+        "input",
+        "input initial_hidden " + RNN_KEYS,
+        "output0 output1",
+        "input",
+        "output1",
+    ),
+    "ManyToOne": Row(
+        lambda: m.ManyToOne(m.RNNCell(), 2),
+        "cell_type, max_sequence_length, hidden_concat=TBD, **kwargs",
+        "hidden_concat",
+        "input0 initial_hidden " + RNN_KEYS + " input1",
+        "output1 output0 hidden_concat",
+        "input0",
+        "hidden_concat",
+    ),
+    "EncoderDecoder": Row(
+        lambda: m.EncoderDecoder(m.RNNCell(), 2, 2),
+        "cell_type, max_input_sequence_length, max_target_sequence_length,"
+        " teacher_forcing=False, indices=TBD",
+        "indices",
+        f"input0 initial_hidden {RNN_KEYS} input1 indices decoder_input {DECODER_KEYS} target1",
+        "output0 output1",
+        "decoder_input input0",
+        "output1",
+    ),
+    "EncoderDecoderInference": Row(
+        lambda: m.EncoderDecoderInference(m.RNNCell(), 2, 2),
+        "cell_type, max_input_sequence_length, max_target_sequence_length",
+        "",
+        f"input0 initial_hidden {RNN_KEYS} input1 decoder_input {DECODER_KEYS}",
+        "output0 output1",
+        "decoder_input input0",
+        "output1",
+    ),
 }
 
 each = pytest.mark.parametrize("name", TABLE)
@@ -248,6 +328,52 @@ SHAPES = {
     "Precision": (m.Precision, {"pred": [6, 3]}, {"output": []}),
     "Recall": (m.Recall, {"pred": [6, 3]}, {"output": []}),
     "F1": (m.F1, {"pred": [6, 3]}, {"output": []}),
+    "RNNCell": (
+        m.RNNCell,
+        {"input": [4, 1, 2], "prev_hidden": [6, 1, 3], "output": [4, 1, 5]},
+        {"w_hh": [3, 3], "w_ih": [3, 2], "bias_h": [3], "w_ho": [5, 3], "bias_o": [5]}
+        | {"hidden": [4, 1, 3], "hidden_compl": [2, 1, 3]},
+    ),
+    "LSTMCell": (
+        m.LSTMCell,
+        {"input": [4, 1, 2], "prev_hidden": [6, 1, 3], "output": [4, 1, 5]},
+        {"prev_cell": [6, 1, 3], "hidden": [4, 1, 3], "cell": [4, 1, 3], "bias_f": [3]}
+        | {"hidden_compl": [2, 1, 3], "w_out": [5, 3], "bias_out": [5], "w_i": [3, 5]},
+    ),
+    "LSTMCellBody": (
+        m.LSTMCellBody,
+        {"input": [4, 1, 2], "prev_cell": [4, 1, 3]},
+        {"prev_hidden": [4, 1, 3], "w_c": [3, 5], "bias_o": [3], "output": [8, 1, 3]},
+    ),
+    "OneToMany": (
+        lambda: m.OneToMany(m.RNNCell(), 2),
+        {"input": [4, 1, 2], "initial_hidden": [4, 1, 3], "target1": [3, 1, 2]},
+        {"output0": [4, 1, 2], "output1": [3, 1, 2], "w_hh": [3, 3], "w_ih": [3, 2]}
+        | {"bias_h": [3], "w_ho": [2, 3], "bias_o": [2]},
+    ),
+    "OneToManyInference": (
+        lambda: m.OneToManyInference(m.RNNCell(), 2),
+        {"input": [4, 1, 2], "initial_hidden": [4, 1, 3]},
+        {"output0": [4, 1, 2], "output1": [4, 1, 2], "w_ho": [2, 3], "bias_o": [2]},
+    ),
+    "ManyToOne": (
+        lambda: m.ManyToOne(m.RNNCell(), 2),
+        {"input0": [4, 1, 2], "input1": [3, 1, None], "initial_hidden": [4, 1, 3]},
+        {"input1": [3, 1, 2], "hidden_concat": [4, 1, 3], "w_ih": [3, 2]},
+    ),
+    "EncoderDecoder": (
+        lambda: m.EncoderDecoder(m.RNNCell(), 2, 2),
+        {"input0": [4, 1, 2], "input1": [3, 1, 2], "initial_hidden": [4, 1, 3]}
+        | {"decoder_input": [4, 1, 6], "target1": [2, 1, 6]},
+        {"decoder_w_hh": [3, 3], "decoder_w_ih": [3, 6], "output0": [4, 1, 6]}
+        | {"output1": [2, 1, 6], "decoder_w_ho": [6, 3]},
+    ),
+    "EncoderDecoderInference": (
+        lambda: m.EncoderDecoderInference(m.RNNCell(), 2, 2),
+        {"input0": [4, 1, 2], "input1": [3, 1, 2], "initial_hidden": [4, 1, 3]}
+        | {"decoder_input": [4, 1, 6]},
+        {"decoder_w_ih": [3, 6], "output0": [4, 1, 6], "decoder_w_ho": [6, 3]},
+    ),
 }
 
 
@@ -259,7 +385,7 @@ def test_shapes(name):
     assert {key: model.shapes[key] for key in found} == found
 
 
-TRAINABLE = ("weight", "bias", "w_")
+TRAINABLE = ("weight", "bias", "w_", "decoder_bias", "decoder_w_")
 
 
 @each
