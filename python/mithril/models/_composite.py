@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mithril._annotation import ANY_TENSOR
 from mithril._values import Uses, key_spec
 from mithril.connection import TBD, Connection
 from mithril.errors import SignatureError, shown
@@ -14,6 +15,7 @@ class Composite(Model):
     """A model that its constructor composes of others; it is frozen from then on."""
 
     _connect_order: tuple[str, ...] = ()
+    _tensors: tuple[str, ...] = ()  # keys that no op says to be tensors when it is their turn
     _arguments: dict[str, Any] = {}
 
     def _compose(self, name: str | None, arguments: dict[str, Any], /, **keys: Any) -> _Composing:
@@ -59,8 +61,11 @@ class _Composing:
         else:
             what = f"{type(self._model).__name__}: {key}"
             fields = key_spec(value=self._used.take(value), what=what)
+        kinds = fields[4]
+        if kinds is None and key in self._model._tensors:
+            kinds = ANY_TENSOR
         connection = Connection()
-        connection._fields = (key, *fields[1:])
+        connection._fields = (key, *fields[1:4], kinds, *fields[5:])
         connection._wire.set_spec(connection._fields)
         return connection
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any
 
 from mithril import models
-from mithril._checks import items, mapping, text
+from mithril._checks import items, mapping, text, whole
 from mithril._public import public
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, OptionError, SignatureError, suggestion
@@ -57,6 +58,8 @@ class Layer(Composite):
         name: str | None = None,
     ):
         require_model("Layer: activation", activation, "Relu()")
+        if isinstance(dimension, Integral):
+            whole("Layer: dimension", int(dimension), 0)
         arguments = {"activation": activation, "dimension": dimension}
         with self._compose(name, arguments, input=input, weight=weight, bias=bias) as keys:
             self |= models.Linear(dimension).connect(**keys)

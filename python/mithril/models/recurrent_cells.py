@@ -184,6 +184,7 @@ class LSTMCellBody(Composite):
         *("input", "prev_hidden", "prev_cell", "w_i", "w_f", "w_c", "w_o"),
         *("bias_f", "bias_i", "bias_c", "bias_o", "output"),
     )
+    _tensors = ("input", "prev_hidden")
 
     @public
     def __init__(

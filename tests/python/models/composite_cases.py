@@ -3,6 +3,13 @@ differences of these functions, both in float64."""
 
 import mithril as ml
 import numpy as np
+import pytest
+
+
+def on_native(test):
+    """Runs a test with many cases on the engine's own backends; a few cases run on every one."""
+    return pytest.mark.device(pytest.mark.parametrize("native", ["cpu", "numpy"])(test))
+
 
 BACKENDS = {
     "numpy": "NumpyBackend",

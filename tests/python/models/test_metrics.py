@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mithril.errors import OptionError, ShapeError, SignatureError
 from mithril.models import F1, Accuracy, Metric, Precision, Recall
-from models.composite_cases import VALUES, far, run
+from models.composite_cases import VALUES, far, on_native, run
 from sklearn import metrics
 
 PLAIN = {"is_pred_one_hot": False, "is_label_one_hot": False}
@@ -88,10 +88,11 @@ def test_metric_of_truth_values(backend_name):
     assert outputs["output"].tolist() == [0, -1, 1]
 
 
+@on_native
 @pytest.mark.parametrize("average", ["micro", "macro", "weighted"])
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("missing", [(), (2,), (0, 3)])
-def test_scores(backend_name, name, average, missing):
+def test_scores(native, name, average, missing):
     pred, label = predictions(3, missing)
     present = np.unique(label)
     labels = present if average == "macro" else None
@@ -101,16 +102,17 @@ def test_scores(backend_name, name, average, missing):
     make = functools.partial(SCORES[name], average, None if average == "micro" else CLASSES)
     for model, given in ((make(**PLAIN), pred),
                          (make(is_label_one_hot=False), scores_for(pred, 4))):  # fmt: skip
-        assert far(value(model, given, label, backend_name), wanted, VALUES) is None
+        assert far(value(model, given, label, native), wanted, VALUES) is None
 
 
+@on_native
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("average", ["micro", "macro", "weighted"])
-def test_scores_of_nothing(backend_name, name, average):
+def test_scores_of_nothing(native, name, average):
     """0 of 0 is 0: a denominator of 0 counts as 1."""
     nothing = np.zeros(0, "int64")
     model = SCORES[name](average, 3, **PLAIN)
-    assert value(model, nothing, nothing, backend_name) == 0.0
+    assert value(model, nothing, nothing, native) == 0.0
 
 
 def test_scores_of_two_classes(backend_name):

@@ -28,6 +28,10 @@ def test_mlp(backend_name):
     check(model, by_hand, inputs, backend_name)
 
 
+def test_sizes_of_numpy():
+    assert Layer(ml.Relu(), np.int64(3)).shapes["bias"] == [3]
+
+
 def test_names_of_parameters():
     model = MLP([ml.Relu()] * 2, [3, 2], input_name_templates={"weight": "w", "bias": "b_"})
     assert model.input_keys == ["w0", "input", "b_0", "w1", "b_1"]
@@ -92,6 +96,11 @@ REFUSED = {
         lambda: MLP([ml.Relu()], [3], wieght0=ml.Tensor([1.0])),
         SignatureError,
         "MLP: has no argument 'wieght0', did you mean 'weight0'?",
+    ),
+    "a size": (
+        lambda: MLP([ml.Relu()], [-1]),
+        ArgumentError,
+        "Layer: dimension: requires an integer of at least 0, got -1",
     ),
     "no list": (
         lambda: MLP(ml.Relu(), [3]),

@@ -30,6 +30,7 @@ from models.composite_cases import (
     lstm_sizes,
     lstm_step,
     numbers,
+    on_native,
     rnn_sizes,
     rnn_step,
     run,
@@ -94,9 +95,10 @@ def decode(step, p, sizes, first, states, targets=None):
     return {f"output{i}": y for i, y in enumerate(by_steps(sequences, sizes))}
 
 
+@on_native
 @each_cell
 @pytest.mark.parametrize("sizes", [(3, 2, 2), (4, 1), (2,), (2, 0)])
-def test_many_to_one(backend_name, kind, sizes):
+def test_many_to_one(native, kind, sizes):
     make, sizes_of, step, states = CELLS[kind]
 
     def by_hand(**given):
@@ -110,13 +112,14 @@ def test_many_to_one(backend_name, kind, sizes):
         **{f"initial_{state}": (sizes[0], 1, H) for state in states},
         **sizes_of(D, H, 4),
     )
-    check(ManyToOne(make(), len(sizes)), by_hand, inputs, backend_name, fixed=True)
+    check(ManyToOne(make(), len(sizes)), by_hand, inputs, native, fixed=True)
 
 
+@on_native
 @each_cell
 @pytest.mark.parametrize("forced", [False, True])
 @pytest.mark.parametrize("sizes", [(3, 2, 1), (2, 2), (2,)])
-def test_one_to_many(backend_name, kind, forced, sizes):
+def test_one_to_many(native, kind, forced, sizes):
     make, sizes_of, step, states = CELLS[kind]
 
     def by_hand(input, **given):
@@ -139,11 +142,12 @@ def test_one_to_many(backend_name, kind, forced, sizes):
     read = [f"target{i}" for i in range(len(sizes) - 1)] if forced else []
     wrt = ["input", *begin, *parameters, *read]
     model = OneToMany(make(), len(sizes), forced)
-    check(model, oracle, inputs, backend_name, wrt, fixed=True)
+    check(model, oracle, inputs, native, wrt, fixed=True)
 
 
+@on_native
 @each_cell
-def test_one_to_many_in_use(backend_name, kind):
+def test_one_to_many_in_use(native, kind):
     make, sizes_of, step, states = CELLS[kind]
 
     def by_hand(input, **given):
@@ -152,7 +156,7 @@ def test_one_to_many_in_use(backend_name, kind):
 
     begin = {f"initial_{state}": (3, 1, H) for state in states}
     inputs = numbers(3, input=(3, 1, D), **begin, **sizes_of(D, H, D))
-    check(OneToManyInference(make(), 3), by_hand, inputs, backend_name, fixed=True)
+    check(OneToManyInference(make(), 3), by_hand, inputs, native, fixed=True)
 
 
 # What the encoder of a pair does not compute: its outputs.
@@ -178,9 +182,10 @@ def decoder_of(given):
     return {k.removeprefix("decoder_"): v for k, v in given.items() if k.startswith("decoder_")}
 
 
+@on_native
 @each_cell
 @pytest.mark.parametrize("forced", [False, True])
-def test_encoder_decoder(backend_name, kind, forced):
+def test_encoder_decoder(native, kind, forced):
     make, _, step, states = CELLS[kind]
     indices = np.array([2, 0, 1])
 
@@ -199,7 +204,7 @@ def test_encoder_decoder(backend_name, kind, forced):
     targets = {"target0": (3, 1, 2)} if forced else {}
     inputs = numbers(4, **shapes, **targets, target1=(2, 1, 2)) | {"indices": indices}
     wrt = [*shapes, *targets]
-    check(EncoderDecoder(make(), 2, 2, forced), by_hand, inputs, backend_name, wrt, fixed=True)
+    check(EncoderDecoder(make(), 2, 2, forced), by_hand, inputs, native, wrt, fixed=True)
 
 
 @each_cell

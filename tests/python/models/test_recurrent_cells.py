@@ -10,6 +10,7 @@ from models.composite_cases import (
     lstm_sizes,
     lstm_step,
     numbers,
+    on_native,
     rnn_sizes,
     rnn_step,
 )
@@ -24,9 +25,10 @@ def stacked(vectors, size):
 HIDDEN_ONLY = {"rnn": (RNNCell, rnn_sizes, rnn_step), "gru": (GRUCell, gru_sizes, gru_step)}
 
 
+@on_native
 @pytest.mark.parametrize("kind", HIDDEN_ONLY)
 @pytest.mark.parametrize(("rows", "before"), [(3, 3), (2, 4), (0, 2), (1, 1)])
-def test_cells_of_one_state(backend_name, kind, rows, before):
+def test_cells_of_one_state(native, kind, rows, before):
     make, sizes_of, step = HIDDEN_ONLY[kind]
 
     def by_hand(input, prev_hidden, **p):
@@ -38,7 +40,7 @@ def test_cells_of_one_state(backend_name, kind, rows, before):
         }
 
     inputs = numbers(1, input=(rows, 1, D), prev_hidden=(before, 1, H), **sizes_of(D, H, OUT))
-    check(make(), by_hand, inputs, backend_name, fixed=True)
+    check(make(), by_hand, inputs, native, fixed=True)
 
 
 def test_one_state_for_all_rows(backend_name):
@@ -69,8 +71,9 @@ def test_lstm_body(backend_name):
     check(LSTMCellBody(), by_hand, inputs, backend_name, fixed=True)
 
 
+@on_native
 @pytest.mark.parametrize(("rows", "before"), [(3, 3), (2, 4), (0, 2)])
-def test_lstm_cell(backend_name, rows, before):
+def test_lstm_cell(native, rows, before):
     def by_hand(input, prev_hidden, prev_cell, **p):
         steps = [
             lstm_step(p, input[i, 0], {"hidden": prev_hidden[i, 0], "cell": prev_cell[i, 0]})
@@ -85,7 +88,7 @@ def test_lstm_cell(backend_name, rows, before):
 
     states = {"prev_hidden": (before, 1, H), "prev_cell": (before, 1, H)}
     inputs = numbers(4, input=(rows, 1, D), **states, **lstm_sizes(D, H, OUT))
-    check(LSTMCell(), by_hand, inputs, backend_name, fixed=True)
+    check(LSTMCell(), by_hand, inputs, native, fixed=True)
 
 
 def test_states_of_fewer_sequences():
