@@ -127,6 +127,10 @@ class SignatureError(MithrilError, TypeError):
     code = "MTH301"
 
 
+class OptionError(ArgumentError, AssertionError):
+    """An argument of a model's constructor that does not go with the others."""
+
+
 class NotAConnectionError(ArgumentError, SignatureError, AssertionError):
     """Something that no key of a model can be given."""
 

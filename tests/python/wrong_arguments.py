@@ -26,6 +26,7 @@ from typing import Any
 import mithril as ml
 import numpy as np
 from mithril.errors import InternalError, MithrilError
+from mithril.models._composite import Composite
 
 LONGEST = 10.0  # seconds of one call: ten times what the contract says
 MOST_TEXT = 10_000
@@ -126,6 +127,14 @@ GOOD: dict[str, Callable[[], Any]] = {
     "Constraint.number": lambda: 0,
     "EdgeView.edge": object,
     "lr": lambda: 0.1,
+    "activation": lambda: ml.Relu(),
+    "activations": lambda: [ml.Relu()],
+    "dimensions": lambda: [2],
+    "KernelizedSVM.kernel": lambda: ml.models.RBFKernel(),
+    "cell_type": lambda: ml.models.RNNCell(),
+    "max_sequence_length": lambda: 2,
+    "max_input_sequence_length": lambda: 2,
+    "max_target_sequence_length": lambda: 2,
     # of models
     "model": small,
     "key": lambda: "x",
@@ -501,7 +510,7 @@ def is_plain(cls: type) -> bool:
 
 # Abstract ones, and what only mithril itself makes.
 NOT_MADE = {"Backend", "AutogradBackend", "PhysicalModel", "EdgeView", "Constraint", "Edge"}
-NOT_MADE |= {"OperatorModel", "Uninitialized"}
+NOT_MADE |= {"OperatorModel", "Uninitialized", "Cell", "RNN"}
 
 
 def is_backend(cls: Any) -> bool:
@@ -516,10 +525,10 @@ def constructors() -> Iterator[Subject]:
 
 
 def wiring() -> Iterator[Subject]:
-    """`connect` of each model that is one op, taken into a model."""
+    """`connect` of each model that is one op or composed by hand, taken into a model."""
     for subject in classes(ml.models):
         cls = subject.make().function
-        if not (isinstance(cls, type) and issubclass(cls, ml.models.OperatorModel)):
+        if not (isinstance(cls, type) and issubclass(cls, (ml.models.OperatorModel, Composite))):
             continue
         if issubclass(cls, ml.models.PrimitiveModel):
             continue

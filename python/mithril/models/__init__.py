@@ -35,7 +35,24 @@ _BY_HAND = {
     )
 }
 
-_MODULES = ("primitives", "train_model")
+# Models that are composed by hand: module -> names.
+_COMPOSED = {
+    "classifiers": "LinearSVM LogisticRegression",
+    "kernel_methods": "KernelizedSVM PolynomialKernel RBFKernel",
+    "metrics": "Accuracy F1 Metric Precision Recall",
+    "mlp": "Layer MLP",
+    "recurrent": """EncoderDecoder EncoderDecoderInference ManyToOne OneToMany OneToManyInference
+        RNN""",
+    "recurrent_cells": "Cell GRUCell LSTMCell LSTMCellBody RNNCell",
+    "regularizers": "L1 L2 QuadraticFormRegularizer",
+}
+_BY_HAND |= {
+    name: (f"mithril.models.{module}", name)
+    for module, names in _COMPOSED.items()
+    for name in names.split()
+}
+
+_MODULES = (*_COMPOSED, "primitives", "train_model")
 
 
 def _families() -> dict[str, str]:

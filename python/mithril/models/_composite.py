@@ -1,0 +1,83 @@
+"""What the classes share that compose a model of others in their constructor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mithril._annotation import ANY_TENSOR
+from mithril._values import Uses, key_spec
+from mithril.connection import TBD, Connection
+from mithril.errors import SignatureError, shown
+from mithril.model import Model
+
+
+class Composite(Model):
+    """A model that its constructor composes of others; it is frozen from then on."""
+
+    _connect_order: tuple[str, ...] = ()
+    _tensors: tuple[str, ...] = ()  # keys that no op says to be tensors when it is their turn
+    _arguments: dict[str, Any] = {}
+
+    def _compose(self, name: str | None, arguments: dict[str, Any], /, **keys: Any) -> _Composing:
+        """Starts the model; `with` it, the keys by name, each said of it what it was given.
+
+        `arguments` are those of the constructor that no key is named after.
+        """
+        Model.__init__(self, name)
+        given = {key: value for key, value in keys.items() if value is not TBD}
+        self._arguments = {**arguments, **given}
+        return _Composing(self, keys)
+
+    @property
+    def factory_args(self) -> dict[str, Any]:
+        return dict(self._arguments)
+
+    def _argument_order(self, count: int) -> list[str]:
+        inputs = self._node.input_keys
+        order = [key for key in self._connect_order if key in inputs]
+        order += [key for key in self._node.connect_order if key not in order]
+        if count > len(order):
+            raise SignatureError(
+                f"{self!r}: takes at most {len(order)} positional arguments"
+                f" ({', '.join(order)}), got {count}"
+            )
+        return order[:count]
+
+
+class _Composing:
+    """The time of a constructor: `Tensor`s that it was given are taken if it succeeds."""
+
+    def __init__(self, model: Composite, keys: dict[str, Any]):
+        self._model = model
+        self._keys = keys
+        self._used = Uses()
+
+    def __enter__(self) -> dict[str, Connection]:
+        return {key: self._connection(key, value) for key, value in self._keys.items()}
+
+    def _connection(self, key: str, value: Any) -> Connection:
+        if isinstance(value, Connection):
+            fields = value._fields or key_spec()
+        else:
+            what = f"{type(self._model).__name__}: {key}"
+            fields = key_spec(value=self._used.take(value), what=what)
+        kinds = fields[4]
+        if kinds is None and key in self._model._tensors:
+            kinds = ANY_TENSOR
+        connection = Connection()
+        connection._fields = (key, *fields[1:4], kinds, *fields[5:])
+        connection._wire.set_spec(connection._fields)
+        return connection
+
+    def __exit__(self, error: Any, *rest: Any) -> None:
+        self._used.__exit__(error, *rest)
+        if error is None:
+            self._model._freeze()
+
+
+def require_model(what: str, value: Any, example: str) -> Model:
+    """A model, as an object: a class is a slip that is easy to make."""
+    if isinstance(value, Model):
+        return value
+    hint = f"make one: {value.__name__}()" if isinstance(value, type) else f"such as {example}"
+    raise SignatureError(f"{what}: requires a model, got {shown(value)}", hint=hint)
