@@ -38,6 +38,7 @@ _BY_HAND = {
 # Models that are composed by hand: module -> names.
 _COMPOSED = {
     "classifiers": "LinearSVM LogisticRegression",
+    "einops": "Einsum Rearrange Reduce Repeat",
     "kernel_methods": "KernelizedSVM PolynomialKernel RBFKernel",
     "metrics": "Accuracy F1 Metric Precision Recall",
     "mlp": "Layer MLP",
