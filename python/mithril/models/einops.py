@@ -258,7 +258,7 @@ class _Axes:
     def __init__(self, wire: Connection, groups: Side, known: dict[str, int]):
         self.order = [axis for group in groups for axis in group]
         self.sizes: dict[str, Any] = dict(known)
-        shape = wire.shape
+        shape: Any = wire.shape
         for place, group in enumerate(groups):
             for axis in group:
                 if axis not in known:
