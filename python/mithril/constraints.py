@@ -192,4 +192,13 @@ def update_types(given: Any) -> list[UpdateType]:
     return [instance(what, entry, UpdateType, of) for entry in types]
 
 
+@register
+def scalars(*edges: EdgeView) -> bool:
+    """Those of the keys that are tensors have no axes."""
+    for edge in edges:
+        if edge.is_tensor:
+            edge.set_shape([])
+    return all(edge.is_tensor or edge.is_scalar for edge in edges)
+
+
 __all__ = ["Constraint", "EdgeView", "UpdateType", "Updates", "find", "register"]

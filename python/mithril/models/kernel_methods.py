@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril import models
+from mithril import constraints, models
 from mithril._checks import truth
 from mithril._public import public
 from mithril.connection import Connection
@@ -129,6 +129,7 @@ class PolynomialKernel(Composite):
             else:
                 self |= models.Power().connect(base, keys["degree"], output="output")
             self.set_shapes(input1=["n", "d"], input2=["m", "d"], output=["n", "m"], degree=[])
+            self.add_constraint(constraints.scalars, ["poly_coef"])
             self.set_cin("input1", "input2")
 
     @public
