@@ -97,7 +97,7 @@ def decode(step, p, sizes, first, states, targets=None):
 
 @on_native
 @each_cell
-@pytest.mark.parametrize("sizes", [(3, 2, 2), (4, 1), (2,), (2, 0)])
+@pytest.mark.parametrize("sizes", [(4, 3, 1), (3, 2, 2), (2,), (2, 0)])
 def test_many_to_one(native, kind, sizes):
     make, sizes_of, step, states = CELLS[kind]
 
