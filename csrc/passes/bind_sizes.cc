@@ -1,9 +1,11 @@
 #include "passes/bind_sizes.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/ranges.h>
 
+#include "ir/infer_types.h"
 #include "ir/registry.h"
 #include "ir/text.h"
 
@@ -146,6 +148,39 @@ class Binder {
   Status status_;
 };
 
+/// Sizes that only results have (`x[n:]` while n is open) follow once their operands are bound.
+Status learn_from_results(const ir::Graph& graph, std::vector<int64_t>& symbols) {
+  const auto is_open = [&](ir::ValueId id) {
+    const ir::Shape& shape = graph.type(id).shape;
+    return std::any_of(shape.begin(), shape.end(),
+                       [&](Dim dim) { return !dim.known() && !graph.dims.evaluate(dim, symbols); });
+  };
+  std::optional<ir::Graph> bound;  // as far as sizes are known
+  for (const ir::Node& node : graph.nodes) {
+    if (std::none_of(node.results.begin(), node.results.end(), is_open)) continue;
+    if (!bound) {
+      MITHRIL_ASSIGN(bound, Binder(graph, symbols, false).run());
+    }
+    const ir::Attrs& attrs = bound->nodes[static_cast<size_t>(&node - graph.nodes.data())].attrs;
+    const auto inferred =
+        ir::infer_types(ir::Registry::global().get(node.op), *bound, node.operands, attrs);
+    if (!inferred.ok()) return {};  // told with its place when the whole graph is checked
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const ir::Shape &open = graph.type(node.results[i]).shape, &found = inferred->types[i].shape;
+      for (size_t axis = 0; axis < open.size() && open.size() == found.size(); ++axis) {
+        if (open[axis].known() || !found[axis].known()) continue;
+        const auto solution = graph.dims.solve(open[axis], found[axis].value());
+        if (!solution || !solution->exact || solution->value < 0) continue;
+        int64_t& symbol = symbols[graph.dims.symbol_index(solution->symbol)];
+        if (symbol >= 0) continue;
+        symbol = solution->value;
+        bound.reset();
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
@@ -159,6 +194,7 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
     if (!graph.type(graph.inputs[i]).is_tensor) continue;
     MITHRIL_RETURN_IF_ERROR(check_input(graph, graph.inputs[i], sizes[i], symbols));
   }
+  MITHRIL_RETURN_IF_ERROR(learn_from_results(graph, symbols));
   return symbols;
 }
 
@@ -172,7 +208,9 @@ core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64
 
 Status check_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
   if (graph.dims.symbol_count() == 0) return {};
-  MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, symbols, false).run());
+  std::vector<int64_t> all(symbols.begin(), symbols.end());
+  MITHRIL_RETURN_IF_ERROR(learn_from_results(graph, all));
+  MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, all, false).run());
   return ir::verify(bound);
 }
 

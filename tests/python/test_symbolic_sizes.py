@@ -275,6 +275,25 @@ def test_known_sizes_are_checked_one_by_one(backend):
         pm.evaluate({}, {"x": np.ones((2, 1, 18, 8), "float32"), "b": b})
 
 
+@pytest.mark.parametrize("backend", [ml.CpuBackend, ml.NumpyBackend])
+@pytest.mark.parametrize("shapes", [{}, {"h": ["N", 2], "x": ["M", 3]}])
+def test_sizes_that_only_results_have(backend, shapes):
+    """What is left of N rows after the first M is no expression: max(N - M, 0)."""
+    model = ml.Model()
+    model |= ml.Buffer()(input="h")
+    model |= ml.Buffer()(input="x")
+    model |= ml.Concat(axis=0)(input=[model.h[model.x.shape[0] :], model.h[:1]], output="y")
+    pm = ml.compile(model, backend(), shapes=shapes, data_keys={"h", "x"})
+    for n, m in [(5, 3), (4, 4), (2, 3), (5, 0)]:
+        h, x = np.arange(2.0 * n, dtype="float32").reshape(n, 2), np.ones((m, 3), "float32")
+        y = np.concatenate([h[m:], h[:1]])
+        ones = {"y": np.ones_like(y)}
+        outputs, gradients = pm.evaluate({}, {"h": h, "x": x}, output_gradients=ones, wrt=["h"])
+        np.testing.assert_array_equal(outputs["y"], y)
+        rows = 1.0 * (np.arange(n) >= m) + (np.arange(n) < 1)
+        np.testing.assert_array_equal(gradients["h"], np.repeat(rows[:, None], 2, 1))
+
+
 def test_named_sizes_survive_to_the_summary(capsys):
     model = ml.Model()
     model |= ml.Convolution2D(3, 8, stride=2, padding=1)(input="image", output="features")
