@@ -139,6 +139,7 @@ void define_indexing(OpFamily& ops) {
         const Value added = spread(b.in("value"), x, *plan);
         return is_zeros(x) ? added : x + added;
       })
+      .checks_sizes()  // a part of open size, such as x[n:], is no expression
       .gradient([](GradBuilder& g) {
         g.d("input") = g.dout();
         if (g.wants("value")) g.d("value") = call_with_index(g, "index", {g.dout()});

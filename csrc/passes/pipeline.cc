@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/env.h"
+#include "ir/op_def.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
 #include "passes/decompose.h"
@@ -104,6 +105,10 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
   return Pipeline(graph, options)
       .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
       .run("fold_hosts", fold_hosts)
+      .run("decompose",
+           [](const ir::Graph& g) {
+             return decompose_if(g, [](const ir::OpDef& op) { return op.checks_sizes; });
+           })
       .run("resolve", rewrite)
       .optimize("fold_constants",
                 [&](const ir::Graph& g) -> core::Result<ir::Graph> {
