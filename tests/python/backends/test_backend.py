@@ -15,7 +15,7 @@ from mithril.backends.registry import available_backends
 from mithril.errors import DeviceNotAvailable, DTypeError, KeyNotFound, SignatureError
 from mithril.types import Dtype
 
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "mlx")
 
 
 def installed(name):

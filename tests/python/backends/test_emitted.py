@@ -9,7 +9,7 @@ import pytest
 from mithril.backends import Backend, get_backend
 from mithril.backends.emitted import MOST_VJPS, EmittedExecutable
 
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "mlx")
 
 MLP = """def evaluate(v0, v1, v2):
     v3 = ops.matmul(v0, v1)  # mlp.linear_1

@@ -1,0 +1,127 @@
+"""Convolution and pooling over the last two axes, on MLX arrays.
+
+Arguments are canonical: pairs for rows and columns, padding as ((top, bottom), (left, right)).
+MLX convolves with channels last: arrays are transposed on the way in and out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+
+from .special import where
+
+# ------------------------------------------------------------------------------- convolution
+
+
+def conv2d(
+    input, weight, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
+):  # fmt: skip
+    if 0 in input.shape or 0 in weight.shape or input.dtype == mx.float64:
+        return _conv2d_by_taps(input, weight, stride, padding, dilation, groups)
+    # Padded here: the gradients of MLX's own padding have wrong shapes (0.32).
+    x = mx.pad(mx.transpose(input, (0, 2, 3, 1)), [(0, 0), *padding, (0, 0)])
+    filters = mx.transpose(weight, (0, 2, 3, 1))
+    out = mx.conv_general(x, filters, stride, kernel_dilation=dilation, groups=groups)
+    return mx.transpose(out, (0, 3, 1, 2))
+
+
+def _conv2d_by_taps(input, weight, stride, padding, dilation, groups):
+    """As a matrix product: MLX has no convolution of float64, and dies of one."""
+    images, outputs = input.shape[0], weight.shape[0]
+    columns = mx.stack(list(_taps(input, weight.shape[2:], stride, padding, dilation, 0)), 2)
+    rows = math.prod(weight.shape[1:])
+    places = columns.shape[3:]
+    columns = columns.reshape(images, groups, rows, math.prod(places))
+    filters = weight.reshape(1, groups, outputs // groups, rows)
+    return mx.matmul(filters, columns).reshape(images, outputs, *places)
+
+
+def _transposed(linear, shape, cotangent):
+    """What a linear function of an array of that shape, transposed, makes of a cotangent."""
+    at = mx.zeros(shape, cotangent.dtype)
+    return mx.vjp(lambda x: [linear(x)], [at], [cotangent])[1][0]
+
+
+def conv2d_dx(
+    cotangent, weight, shape, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
+):  # fmt: skip
+    def linear(x):
+        return conv2d(x, weight, stride, padding, dilation, groups)
+
+    return _transposed(linear, shape, cotangent)
+
+
+def conv2d_dw(
+    input, cotangent, shape, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
+):  # fmt: skip
+    def linear(w):
+        return conv2d(input, w, stride, padding, dilation, groups)
+
+    return _transposed(linear, shape, cotangent)
+
+
+# ----------------------------------------------------------------------------------- pooling
+
+
+def _taps(input, kernel_size, stride, padding, dilation, fill):
+    """The padded input at each place of the kernel, in row-major order."""
+    widths = [(0, 0)] * (input.ndim - 2) + list(padding)
+    x = mx.pad(input, widths, constant_values=mx.array(fill, input.dtype))
+    counts = [
+        max(0, (n - (k - 1) * d - 1) // s + 1)
+        for n, k, s, d in zip(x.shape[-2:], kernel_size, stride, dilation, strict=True)
+    ]
+    for i in range(kernel_size[0]):
+        for j in range(kernel_size[1]):
+            rows, columns = (
+                slice(a, a + s * (n - 1) + 1, s) if n > 0 else slice(0, 0)
+                for a, s, n in zip(
+                    (i * dilation[0], j * dilation[1]), stride, counts, strict=True
+                )
+            )
+            yield x[..., rows, columns]
+
+
+def max_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)):
+    return max_pool2d_pick(input, input, None, kernel_size, stride, padding, dilation)
+
+
+def max_pool2d_pick(
+    input, value, like, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)
+):  # fmt: skip
+    window = (kernel_size, stride, padding, dilation)
+    inputs = _taps(mx.stop_gradient(input), *window, -math.inf)
+    values = _taps(value, *window, -math.inf if value is input else 0)
+    largest, picked = next(inputs), next(values)
+    for x, v in zip(inputs, values, strict=True):
+        # The first maximum, or the first NaN, and only that one takes the gradient.
+        wins = (x > largest) | ((x != x) & (largest == largest))
+        largest, picked = mx.where(wins, x, largest), where(wins, v, picked)
+    return picked
+
+
+def max_pool2d_grad(
+    input, cotangent, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)
+):  # fmt: skip
+    def linear(value):
+        window = (kernel_size, stride, padding, dilation)
+        return max_pool2d_pick(mx.stop_gradient(input), value, None, *window)
+
+    return _transposed(linear, input.shape, cotangent)
+
+
+def avg_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)):
+    wide = input.astype(mx.float32) if input.dtype.size == 2 else input
+    total = sum(_taps(wide, kernel_size, stride, padding, dilation, 0))
+    return (total / math.prod(kernel_size)).astype(input.dtype)
+
+
+def avg_pool2d_grad(
+    cotangent, shape, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)
+):  # fmt: skip
+    def linear(x):
+        return avg_pool2d(x, kernel_size, stride, padding, dilation)
+
+    return _transposed(linear, shape, cotangent)
