@@ -11,7 +11,7 @@ import numpy as np
 from mithril._public import public
 from mithril.backends.memory import memory_report, parse_size, process_memory
 from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
-from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
+from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
 from mithril.errors import DeviceNotAvailable, UnsupportedError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
 
@@ -95,20 +95,18 @@ class MlxBackend(AutogradBackend):
     # ------------------------------------------------------------------------------- devices
 
     def _find_device(self, device: Any) -> Any:
-        mx = self._mx
-        if isinstance(device, mx.DeviceType):
-            device = mx.Device(device, 0)
+        mx, available = self._mx, self.get_available_devices()
+        found = mx.Device(device, 0) if isinstance(device, mx.DeviceType) else device
         if isinstance(device, str):
             kind, _, index = device.partition(":")
             kind = _SYNONYMS.get(kind, kind)
             known = kind in ("cpu", "gpu") and (index or "0").isdigit()
-            device = mx.Device(getattr(mx, kind), int(index or 0)) if known else None
-        if not isinstance(device, mx.Device) or _name(device) not in self.get_available_devices():
-            available = ", ".join(self.get_available_devices())
+            found = mx.Device(getattr(mx, kind), int(index or 0)) if known else None
+        if not isinstance(found, mx.Device) or _name(found) not in available:
             raise DeviceNotAvailable(
-                f"MlxBackend: no device {shown(device)}; available: {available}"
+                f"MlxBackend: no device {shown(device)}; available: {', '.join(available)}"
             )
-        return device
+        return found
 
     def _check_device(self) -> None:
         if self.default_dtype is Dtype.float64 and self.device.type != self._mx.DeviceType.cpu:
@@ -209,10 +207,7 @@ class MlxBackend(AutogradBackend):
         """The values over the array's own memory, read-only: MLX's arrays do not change."""
         if not isinstance(array, self._mx.array):
             return super().to_numpy(array)
-        if array.dtype == self._mx.bfloat16:
-            values = np.asarray(array.view(self._mx.uint16)).view(Dtype.bfloat16.numpy())
-        else:
-            values = np.asarray(array)
+        values = mlx_values(array)
         values.flags.writeable = False
         return values
 

@@ -299,14 +299,20 @@ def silu(x):
     return x * sigmoid(x)
 
 
-def reduce_sum(x, axis, keepdim):
+def _reduced(function, x, axis, keepdim, identity):
+    """A reduction, but of nothing: MLX refuses it, gets it wrong, or ends the process by it."""
     axes = _axes(x, axis)
-    return _mx.sum(_as_compute(x), axes, keepdims=keepdim).astype(x.dtype) if axes else x
+    if x.size == 0:
+        return full(_kept_shape(x, axes, keepdim), identity, x.dtype)
+    return function(x, axes, keepdims=keepdim) if axes else x
+
+
+def reduce_sum(x, axis, keepdim):
+    return _reduced(_mx.sum, _as_compute(x), axis, keepdim, 0).astype(x.dtype)
 
 
 def reduce_prod(x, axis, keepdim):
-    axes = _axes(x, axis)
-    return _mx.prod(_as_compute(x), axes, keepdims=keepdim).astype(x.dtype) if axes else x
+    return _reduced(_mx.prod, _as_compute(x), axis, keepdim, 1).astype(x.dtype)
 
 
 def _bounds(dtype):
@@ -324,21 +330,12 @@ def _kept_shape(x, axes, keepdim):
     return sizes if keepdim else [n for i, n in enumerate(sizes) if i not in dropped]
 
 
-def _extremum(function, x, axis, keepdim, identity):
-    axes = _axes(x, axis)
-    if not axes:
-        return x
-    if x.size == 0:  # MLX refuses, whether anything is reduced or not
-        return full(_kept_shape(x, axes, keepdim), identity, x.dtype)
-    return function(x, axes, keepdims=keepdim)
-
-
 def reduce_max(x, axis, keepdim):
-    return _extremum(_mx.max, x, axis, keepdim, _bounds(x.dtype)[0])
+    return _reduced(_mx.max, x, axis, keepdim, _bounds(x.dtype)[0])
 
 
 def reduce_min(x, axis, keepdim):
-    return _extremum(_mx.min, x, axis, keepdim, _bounds(x.dtype)[1])
+    return _reduced(_mx.min, x, axis, keepdim, _bounds(x.dtype)[1])
 
 
 def _arg_reduce(function, x, axis, keepdim):
@@ -369,16 +366,16 @@ def reduce_argmin(x, axis, keepdim):
 
 
 def reduce_any(x, axis, keepdim):
-    axes = _axes(x, axis)
-    return _mx.any(x, axes, keepdims=keepdim) if axes else x != 0
+    return _reduced(_mx.any, x != 0, axis, keepdim, False)
 
 
 def reduce_all(x, axis, keepdim):
-    axes = _axes(x, axis)
-    return _mx.all(x, axes, keepdims=keepdim) if axes else x != 0
+    return _reduced(_mx.all, x != 0, axis, keepdim, True)
 
 
 def cumsum(input, axis=0):
+    if input.size == 0:  # MLX divides by 0, which ends the process
+        return input
     return _mx.cumsum(_as_compute(input), axis).astype(input.dtype)
 
 
@@ -393,16 +390,16 @@ stop_gradient = _mx.stop_gradient
 
 
 def softmax(input, axis=-1):
-    if input.dtype != float64:
+    if input.dtype != float64 and input.size > 0:
         return _mx.softmax(input, axis, precise=True)
     powers = exp(input - stop_gradient(reduce_max(input, axis, True)))
-    return powers / _mx.sum(powers, axis, keepdims=True)
+    return powers / reduce_sum(powers, axis, True)
 
 
 def log_softmax(input, axis=-1):
     x = _as_compute(input)
     x = x - stop_gradient(reduce_max(x, axis, True))
-    return (x - _mx.log(_mx.sum(exp(x), axis, keepdims=True))).astype(input.dtype)
+    return (x - _mx.log(reduce_sum(exp(x), axis, True))).astype(input.dtype)
 
 
 # ----------------------------------------------------------------------------- ops: reductions
@@ -459,11 +456,13 @@ def sum_to(input, like):
 
 
 def matmul(left, right):
-    return _mx.matmul(left, right) if _is_float(left) else _integer_matmul(left, right)
+    if _is_float(left) and left.size > 0 and right.size > 0:
+        return _mx.matmul(left, right)
+    return _sum_of_products(left, right)
 
 
-def _integer_matmul(left, right):
-    """A sum of products, column by column: MLX multiplies matrices of floats only."""
+def _sum_of_products(left, right):
+    """A matrix product column by column: MLX multiplies matrices of floats with elements only."""
     rows = left[None] if left.ndim == 1 else left
     columns = right[:, None] if right.ndim == 1 else right
     shape = (*_mx.broadcast_shapes(rows.shape[:-2], columns.shape[:-2]),
@@ -478,7 +477,9 @@ def _integer_matmul(left, right):
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
     columns = _mx.swapaxes(weight, -1, -2)
-    return matmul(input, columns) if bias is None else _mx.addmm(bias, input, columns)
+    if bias is None or input.size == 0 or weight.size == 0:
+        return matmul(input, columns) if bias is None else matmul(input, columns) + bias
+    return _mx.addmm(bias, input, columns)
 
 
 # ------------------------------------------------------------------------------- ops: windows
@@ -573,12 +574,16 @@ def to_tensor(input, dtype):
 
 
 def index(input, items=(), /, *, index=None):
-    return input[_index(input, items, index)]
+    entries = _index(input, items, index)
+    empty = _empty(input, entries)
+    return input[entries] if empty is None else empty
 
 
 def index_add(input, value, items=(), /, *, index=None):
     """A copy of `input` with `value` added where the index points; repeated places add up."""
     entries = _index(input, items, index)
+    if value.size == 0 or _empty(input, entries) is not None:
+        return input
     if not (isinstance(entries, tuple) and _builtins.any(isinstance(e, _Array) for e in entries)):
         return input.at[entries].add(value)
     # MLX orders the axes of values beside arrays and slices in its own way.
@@ -607,6 +612,15 @@ def _index(input, items, index):
     return tuple(checked)
 
 
+def _empty(input, entries):
+    """What an index picks if that is nothing, of which MLX may end the process; else None."""
+    as_list = entries if isinstance(entries, tuple) else (entries,)
+    if input.size > 0 and not _builtins.any(isinstance(e, _Array) and e.size == 0 for e in as_list):
+        return None
+    places = tuple(_np.zeros(e.shape, int) if isinstance(e, _Array) else e for e in as_list)
+    return _mx.zeros(_np.broadcast_to(0, input.shape)[places].shape, input.dtype)
+
+
 def _in_bounds(entry, size):
     if isinstance(entry, int) and not -size <= entry < size:
         raise IndexError(f"index {entry} is out of bounds for a size of {size}")
@@ -620,7 +634,7 @@ def _places(indices, size):
 
 
 def gather(input, indices):
-    return _mx.take(input, _places(indices, input.shape[0]), 0)
+    return index(input, (indices,))
 
 
 def embedding(input, weight, num_embeddings=None, dim=None):
@@ -629,7 +643,7 @@ def embedding(input, weight, num_embeddings=None, dim=None):
 
 def embedding_grad(value, indices, shape):
     """Zeros to whose rows the values are added, in the order of the indices."""
-    return _mx.zeros(shape, value.dtype).at[_places(indices, shape[0])].add(value)
+    return index_add(_mx.zeros(shape, value.dtype), value, (indices,))
 
 
 # ------------------------------------------------------------------------------ ops: creation
