@@ -35,7 +35,10 @@ def test_the_script_has_twelve_lines_and_prints_what_is_shown():
 
 def test_the_changed_line_is_a_backend():
     line = blocks("python")[1].splitlines()[0]
-    assert line == "backend = ml.JaxBackend()  # or ml.TorchBackend(), ml.MlxBackend(), ml.NumpyBackend()"
+    assert (
+        line
+        == "backend = ml.JaxBackend()  # or ml.TorchBackend(), ml.MlxBackend(), ml.NumpyBackend()"
+    )
 
 
 def test_the_same_on_numpy():

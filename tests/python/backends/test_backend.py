@@ -328,7 +328,8 @@ def test_limits_of_memory_are_undone():
 
 
 @pytest.mark.parametrize(
-    ("name", "install"), [
+    ("name", "install"),
+    [
         ("torch", "pip install torch"),
         ("jax", "pip install jax"),
         ("mlx", "pip install 'mlx[cpu]'"),

@@ -235,5 +235,3 @@ def test_values_are_seen_without_a_copy(backend):
     first, second = backend.to_numpy(x), backend.to_numpy(x)
     assert first.ctypes.data == second.ctypes.data
     assert not first.flags.writeable
-
-

@@ -347,7 +347,7 @@ class MlxBackend(AutogradBackend):
 
 
 def _name(device: Any) -> str:
-    """"gpu:1"; the number is told in MLX's text only: Device(gpu, 1)."""
+    """ "gpu:1"; the number is told in MLX's text only: Device(gpu, 1)."""
     kind, _, index = str(device).removeprefix("Device(").removesuffix(")").partition(", ")
     return f"{kind}:{index}"
 

@@ -6,6 +6,7 @@ MLX convolves with channels last: arrays are transposed on the way in and out.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import mlx.core as mx
@@ -18,9 +19,53 @@ from .special import where
 def conv2d(
     input, weight, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
 ):  # fmt: skip
+    window = (stride, padding, dilation, groups)
+    return _convolutions(tuple(input.shape), tuple(weight.shape), *window)[0](input, weight)
+
+
+def conv2d_dx(
+    cotangent, weight, shape, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
+):  # fmt: skip
+    window = (stride, padding, dilation, groups)
+    return _convolutions(tuple(shape), tuple(weight.shape), *window)[1](cotangent, weight)
+
+
+def conv2d_dw(
+    input, cotangent, shape, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
+):  # fmt: skip
+    window = (stride, padding, dilation, groups)
+    return _convolutions(tuple(input.shape), tuple(shape), *window)[2](input, cotangent)
+
+
+@functools.lru_cache(256)
+def _convolutions(input_shape, weight_shape, *window):
+    """The convolution of two shapes and its two gradients, each the gradient of the others.
+
+    MLX's own gradients of its gradients have wrong shapes (0.32).
+    """
+
+    @mx.custom_function
+    def conv(x, w):
+        return _conv2d(x, w, *window)
+
+    @mx.custom_function
+    def conv_dx(dy, w):
+        return _transposed(lambda x: _conv2d(x, w, *window), input_shape, dy)
+
+    @mx.custom_function
+    def conv_dw(x, dy):
+        return _transposed(lambda w: _conv2d(x, w, *window), weight_shape, dy)
+
+    conv.vjp(lambda at, dy, _: (conv_dx(dy, at[1]), conv_dw(at[0], dy)))
+    conv_dx.vjp(lambda at, g, _: (conv(g, at[1]), conv_dw(g, at[0])))
+    conv_dw.vjp(lambda at, g, _: (conv_dx(at[1], g), conv(at[0], g)))
+    return conv, conv_dx, conv_dw
+
+
+def _conv2d(input, weight, stride, padding, dilation, groups):
     if 0 in input.shape or 0 in weight.shape or input.dtype == mx.float64:
         return _conv2d_by_taps(input, weight, stride, padding, dilation, groups)
-    # Padded here: the gradients of MLX's own padding have wrong shapes (0.32).
+    # Padded here: the gradients of MLX's own padding have wrong shapes, too.
     x = mx.pad(mx.transpose(input, (0, 2, 3, 1)), [(0, 0), *padding, (0, 0)])
     filters = mx.transpose(weight, (0, 2, 3, 1))
     out = mx.conv_general(x, filters, stride, kernel_dilation=dilation, groups=groups)
@@ -33,6 +78,8 @@ def _conv2d_by_taps(input, weight, stride, padding, dilation, groups):
     columns = mx.stack(list(_taps(input, weight.shape[2:], stride, padding, dilation, 0)), 2)
     rows = math.prod(weight.shape[1:])
     places = columns.shape[3:]
+    if 0 in (images, outputs, rows, *places):
+        return mx.zeros((images, outputs, *places), input.dtype)
     columns = columns.reshape(images, groups, rows, math.prod(places))
     filters = weight.reshape(1, groups, outputs // groups, rows)
     return mx.matmul(filters, columns).reshape(images, outputs, *places)
@@ -42,24 +89,6 @@ def _transposed(linear, shape, cotangent):
     """What a linear function of an array of that shape, transposed, makes of a cotangent."""
     at = mx.zeros(shape, cotangent.dtype)
     return mx.vjp(lambda x: [linear(x)], [at], [cotangent])[1][0]
-
-
-def conv2d_dx(
-    cotangent, weight, shape, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
-):  # fmt: skip
-    def linear(x):
-        return conv2d(x, weight, stride, padding, dilation, groups)
-
-    return _transposed(linear, shape, cotangent)
-
-
-def conv2d_dw(
-    input, cotangent, shape, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1
-):  # fmt: skip
-    def linear(w):
-        return conv2d(input, w, stride, padding, dilation, groups)
-
-    return _transposed(linear, shape, cotangent)
 
 
 # ----------------------------------------------------------------------------------- pooling
@@ -77,9 +106,7 @@ def _taps(input, kernel_size, stride, padding, dilation, fill):
         for j in range(kernel_size[1]):
             rows, columns = (
                 slice(a, a + s * (n - 1) + 1, s) if n > 0 else slice(0, 0)
-                for a, s, n in zip(
-                    (i * dilation[0], j * dilation[1]), stride, counts, strict=True
-                )
+                for a, s, n in zip((i * dilation[0], j * dilation[1]), stride, counts, strict=True)
             )
             yield x[..., rows, columns]
 
