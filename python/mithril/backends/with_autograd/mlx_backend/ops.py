@@ -63,7 +63,7 @@ def _pair(x, y):
     """Both as arrays: MLX rounds bare numbers to float32, also beside float64."""
     if not isinstance(x, _Array):
         return _mx.array(x, y.dtype), y
-    return (x, y) if isinstance(y, _Array) else (x, _mx.array(y, x.dtype))
+    return _special.spread(x, y) if isinstance(y, _Array) else (x, _mx.array(y, x.dtype))
 
 
 def _on_pairs(function):
@@ -390,13 +390,17 @@ stop_gradient = _mx.stop_gradient
 
 
 def softmax(input, axis=-1):
-    if input.dtype != float64 and input.size > 0:
+    if input.size == 0:
+        return input
+    if input.dtype != float64:
         return _mx.softmax(input, axis, precise=True)
     powers = exp(input - stop_gradient(reduce_max(input, axis, True)))
     return powers / reduce_sum(powers, axis, True)
 
 
 def log_softmax(input, axis=-1):
+    if input.size == 0:
+        return input
     x = _as_compute(input)
     x = x - stop_gradient(reduce_max(x, axis, True))
     return (x - _mx.log(reduce_sum(exp(x), axis, True))).astype(input.dtype)
@@ -468,7 +472,7 @@ def _sum_of_products(left, right):
     shape = (*_mx.broadcast_shapes(rows.shape[:-2], columns.shape[:-2]),
              rows.shape[-2], columns.shape[-1])  # fmt: skip
     out = _mx.zeros(shape, left.dtype)
-    for k in range(rows.shape[-1]):
+    for k in range(rows.shape[-1] if out.size > 0 else 0):
         out = out + rows[..., :, k : k + 1] * columns[..., k : k + 1, :]
     out = out[..., 0] if right.ndim == 1 else out
     axis = -1 if right.ndim == 1 else -2
@@ -478,7 +482,7 @@ def _sum_of_products(left, right):
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
     columns = _mx.swapaxes(weight, -1, -2)
     if bias is None or input.size == 0 or weight.size == 0:
-        return matmul(input, columns) if bias is None else matmul(input, columns) + bias
+        return matmul(input, columns) if bias is None else add(matmul(input, columns), bias)
     return _mx.addmm(bias, input, columns)
 
 
@@ -525,11 +529,13 @@ def expand_dims(input, axis):
 
 
 def broadcast_to(input, shape):
+    if 0 in shape and tuple(input.shape) != tuple(shape):
+        return _mx.broadcast_to(stop_gradient(input), shape)  # see special.spread
     return _mx.broadcast_to(input, shape)
 
 
 def broadcast_like(input, like):
-    return _mx.broadcast_to(input, like.shape)
+    return broadcast_to(input, like.shape)
 
 
 def concat(input, axis=0):

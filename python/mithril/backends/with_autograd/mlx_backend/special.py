@@ -21,6 +21,17 @@ def constant(value, dtype):
     return mx.array(value, dtype)
 
 
+def spread(*arrays):
+    """Broadcast to one shape if that has no elements: there MLX's gradients of it do not end.
+
+    What is replaced gets the gradient 0, the sum of nothing.
+    """
+    if 0 not in [x.size for x in arrays]:
+        return arrays
+    shape = mx.broadcast_shapes(*(x.shape for x in arrays))
+    return tuple(x if tuple(x.shape) == tuple(shape) else mx.zeros(shape, x.dtype) for x in arrays)
+
+
 @mx.custom_function
 def _select(cond, x, y):
     return mx.where(cond, x, y)
@@ -35,6 +46,7 @@ def _select_vjp(operands, cotangent, _):
 def where(cond, x, y):
     """`mx.where` of arrays that sends exactly 0 to the branch not taken."""
     dtype = mx.result_type(x, y)
+    cond, x, y = spread(cond, x, y)
     return _select(*mx.broadcast_arrays(cond, x.astype(dtype), y.astype(dtype)))
 
 

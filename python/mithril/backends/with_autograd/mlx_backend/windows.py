@@ -75,10 +75,13 @@ def _conv2d(input, weight, stride, padding, dilation, groups):
 def _conv2d_by_taps(input, weight, stride, padding, dilation, groups):
     """As a matrix product: MLX has no convolution of float64, and dies of one."""
     images, outputs = input.shape[0], weight.shape[0]
+    if 0 in weight.shape:
+        sizes = _counts(input.shape, weight.shape[2:], stride, padding, dilation)
+        return mx.zeros((images, outputs, *sizes), input.dtype)
     columns = mx.stack(list(_taps(input, weight.shape[2:], stride, padding, dilation, 0)), 2)
     rows = math.prod(weight.shape[1:])
     places = columns.shape[3:]
-    if 0 in (images, outputs, rows, *places):
+    if 0 in (images, *places):
         return mx.zeros((images, outputs, *places), input.dtype)
     columns = columns.reshape(images, groups, rows, math.prod(places))
     filters = weight.reshape(1, groups, outputs // groups, rows)
@@ -94,14 +97,19 @@ def _transposed(linear, shape, cotangent):
 # ----------------------------------------------------------------------------------- pooling
 
 
+def _counts(shape, kernel_size, stride, padding, dilation):
+    """How many places the window has, in rows and columns."""
+    return [
+        max(0, (n + sum(p) - (k - 1) * d - 1) // s + 1)
+        for n, k, s, p, d in zip(shape[-2:], kernel_size, stride, padding, dilation, strict=True)
+    ]
+
+
 def _taps(input, kernel_size, stride, padding, dilation, fill):
     """The padded input at each place of the kernel, in row-major order."""
     widths = [(0, 0)] * (input.ndim - 2) + list(padding)
     x = mx.pad(input, widths, constant_values=mx.array(fill, input.dtype))
-    counts = [
-        max(0, (n - (k - 1) * d - 1) // s + 1)
-        for n, k, s, d in zip(x.shape[-2:], kernel_size, stride, dilation, strict=True)
-    ]
+    counts = _counts(input.shape, kernel_size, stride, padding, dilation)
     for i in range(kernel_size[0]):
         for j in range(kernel_size[1]):
             rows, columns = (
