@@ -36,7 +36,7 @@ setup: extension
 demo: extension $(STAMPS)/python-demo
 	$(PY) -m examples.digits
 
-demo-all: extension $(STAMPS)/python-demo $(STAMPS)/python-torch $(STAMPS)/python-jax
+demo-all: extension $(STAMPS)/python-demo $(STAMPS)/python-torch $(STAMPS)/python-jax $(STAMPS)/python-mlx
 	$(PY) -m examples.digits
 
 test:

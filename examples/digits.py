@@ -1,7 +1,7 @@
 """Handwritten digits: one convolutional network, trained here, run on every backend.
 
     make demo        # the own CPU engine and whatever else is installed
-    make demo-all    # with PyTorch and JAX
+    make demo-all    # with PyTorch, JAX and MLX
 
 Trains on scikit-learn's 1,797 images of 8x8 pixels, then holds every backend against a module
 written by hand in PyTorch with the same weights (without PyTorch: against central differences).
@@ -110,7 +110,7 @@ def accuracy(backend, params, state, data) -> float:
 
 def backends():
     """(name, backend or the reason why it is missing)."""
-    for name in ("CpuBackend", "NumpyBackend", "TorchBackend", "JaxBackend"):
+    for name in ("CpuBackend", "NumpyBackend", "TorchBackend", "JaxBackend", "MlxBackend"):
         try:
             yield name, getattr(ml, name)()
         except (ImportError, RuntimeError) as error:

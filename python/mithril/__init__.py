@@ -1,4 +1,4 @@
-"""Compose a model once; train and run it on a native CPU engine, NumPy, PyTorch and JAX.
+"""Compose a model once; train and run it on a native CPU engine, NumPy, PyTorch, JAX and MLX.
 
 Importing this package loads no array library: names are resolved when they are first used.
 """

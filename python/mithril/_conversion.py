@@ -20,6 +20,8 @@ def as_numpy(value: Any, what: str) -> Any:
     """A NumPy array of numbers, lists, or an array of anybody; typed errors name `what`."""
     import numpy as np
 
+    from mithril.backends.with_manualgrad.numpy_backend.backend import mlx_values
+
     try:
         if hasattr(value, "detach"):  # torch: a leaf with requires_grad has no __array__
             value = value.detach()
@@ -27,6 +29,8 @@ def as_numpy(value: Any, what: str) -> Any:
                 value = value.resolve_conj().resolve_neg()
             if str(value.dtype) == "torch.bfloat16":  # nor has bfloat16
                 return value.float().numpy().astype(Dtype.bfloat16.numpy())
+        if type(value).__module__ == "mlx.core":
+            return mlx_values(value)
         array = np.asarray(value)
     except Exception as error:  # of anybody's __array__
         raise ArgumentError(f"'{what}': cannot be read as an array: {error}") from error

@@ -23,7 +23,7 @@ hypothesis.settings.load_profile("mithril")
 
 GROUPS = ("pure", "device", "frameworks", "documents")
 NATIVE = ("cpu", "numpy")
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "mlx")
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 

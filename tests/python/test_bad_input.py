@@ -138,9 +138,10 @@ def test_bfloat16(backend):
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize("name", ["cpu", "numpy", "torch", "jax"])
+@pytest.mark.parametrize("name", ["cpu", "numpy", "torch", "jax", "mlx"])
 def test_foreign_tensors(name):
     torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    mx = pytest.importorskip("mlx.core")
     backend = ml.get_backend(name)
     pm = ml.compile(model(), backend)
     exact = torch.tensor(X)
@@ -152,8 +153,12 @@ def test_foreign_tensors(name):
         torch.complex(exact, -exact).conj().imag,
         jax.numpy.asarray(X),
         jax.numpy.asarray(X).astype("bfloat16"),
+        mx.array(np.float32(X)),
+        mx.array(np.float32(X)).astype(mx.bfloat16),
     ):
         out = pm.evaluate({"w": W, "b": B}, {"input": x})["output"]
+        if isinstance(x, mx.array):
+            x = np.asarray(x.astype(mx.float32))
         wanted = expected(x.float().numpy(force=True) if hasattr(x, "detach") else np.float32(x))
         np.testing.assert_allclose(backend.to_numpy(out), wanted, atol=2e-6)
     deleted = jax.numpy.array(X)

@@ -7,7 +7,7 @@ import pkgutil
 import mithril
 import pytest
 
-OPTIONAL = ("torch", "jax")  # backends whose examples need their framework
+OPTIONAL = ("torch", "jax", "mlx")  # backends whose examples need their framework
 
 
 def modules() -> list[str]:

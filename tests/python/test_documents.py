@@ -119,7 +119,6 @@ NEEDS = {
 HISTORY = {"S0.6": "jax.config is no module of JAX any more"}
 FAILING = {
     "S0.7": "mithril.testing.backend_tests is not there yet",
-    "S1.1": "the MLX backend is not there yet",
     "S1.2": "the C and GGML backends are not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "resnet18 is not there yet",
@@ -390,7 +389,7 @@ def test_the_documents_have_the_blocks_that_are_counted(documents):
 # --- the blocks that must run on every backend ----------------------------------------------------
 
 CLASSES = {"numpy": "NumpyBackend", "cpu": "CpuBackend", "torch": "TorchBackend",
-           "jax": "JaxBackend"}  # fmt: skip
+           "jax": "JaxBackend", "mlx": "MlxBackend"}  # fmt: skip
 
 
 def block_source(documents, label):

@@ -7,10 +7,10 @@ import pytest
 from mithril.types import Constant, Dtype, epsilon_table
 
 NAMES = {
-    "mithril": """compile NumpyBackend TorchBackend JaxBackend Backend Model PhysicalModel
-        TrainModel Connection IOKey Tensor TBD Constant DataType epsilon_table bool short int int16
-        int32 int64 float float16 bfloat16 float32 float64 double models types PhysicalConstantType
-        PhysicalShapeType LogicalModel Lambda""",
+    "mithril": """compile NumpyBackend TorchBackend JaxBackend MlxBackend Backend Model
+        PhysicalModel TrainModel Connection IOKey Tensor TBD Constant DataType epsilon_table bool
+        short int int16 int32 int64 float float16 bfloat16 float32 float64 double models types
+        PhysicalConstantType PhysicalShapeType LogicalModel Lambda""",
     "mithril.types": """DataType Constant Dtype uint8 int8 int16 short int32 int int64 long float16
         bfloat16 float32 float float64 double bool half constant_type_table constant_shp_table
         epsilon_table""",

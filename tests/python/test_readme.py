@@ -35,15 +35,21 @@ def test_the_script_has_twelve_lines_and_prints_what_is_shown():
 
 def test_the_changed_line_is_a_backend():
     line = blocks("python")[1].splitlines()[0]
-    assert line == "backend = ml.JaxBackend()  # or ml.TorchBackend(), ml.NumpyBackend()"
+    assert (
+        line
+        == "backend = ml.JaxBackend()  # or ml.TorchBackend(), ml.MlxBackend(), ml.NumpyBackend()"
+    )
 
 
 def test_the_same_on_numpy():
     assert printed(with_backend("backend = ml.NumpyBackend()")) == blocks("text")[0]
 
 
+FRAMEWORKS = {"torch": "TorchBackend", "jax": "JaxBackend", "mlx": "MlxBackend"}
+
+
 @pytest.mark.frameworks
-@pytest.mark.parametrize("module, name", [("torch", "TorchBackend"), ("jax", "JaxBackend")])
+@pytest.mark.parametrize("module, name", FRAMEWORKS.items())
 def test_the_same_on_frameworks(module, name):
     pytest.importorskip(module)
     assert printed(with_backend(f"backend = ml.{name}()")) == blocks("text")[0]

@@ -12,6 +12,8 @@ _LAZY = {
     "CpuBackend": "with_manualgrad.cpu_backend",
     "TorchBackend": "with_autograd.torch_backend",
     "JaxBackend": "with_autograd.jax_backend",
+    "MlxBackend": "with_autograd.mlx_backend",
+    "MLXBackend": "with_autograd.mlx_backend",
     "available_backends": "registry",
     "get_backend": "registry",
     "register_backend": "registry",

@@ -331,7 +331,7 @@ class Backend(ABC):
 
     def to_mlx(self, array: Any) -> Any:
         """An MLX array with the values and dtype of an array."""
-        return importlib.import_module("mlx.core").array(self.to_numpy(array))
+        return self._other("mlx").from_numpy(self.to_numpy(array))
 
     def _other(self, name: str) -> Any:
         from .registry import get_backend

@@ -1,4 +1,4 @@
-"""Runs emitted source: the one road from a graph's text to arrays of NumPy, PyTorch or JAX.
+"""Runs emitted source: the one road from a graph's text to arrays of frameworks.
 
 What lives here is the loading of the text and the cache of gradient functions; how a framework
 differentiates and compiles is in its `Backend` subclass (`_call`, `_make_vjp`, `_jit`).

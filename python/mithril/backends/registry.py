@@ -17,6 +17,7 @@ _BUILT_IN = {
     "numpy": "mithril.backends.with_manualgrad.numpy_backend:NumpyBackend",
     "torch": "mithril.backends.with_autograd.torch_backend:TorchBackend",
     "jax": "mithril.backends.with_autograd.jax_backend:JaxBackend",
+    "mlx": "mithril.backends.with_autograd.mlx_backend:MlxBackend",
     "cpu": "mithril.backends.with_manualgrad.cpu_backend:CpuBackend",
 }
 _registered: dict[str, type] = {}

@@ -193,6 +193,7 @@ def _supports() -> dict[str, Callable[[dict[str, Any]], str]]:
         "NumPy": "with_manualgrad/numpy_backend",
         "PyTorch": "with_autograd/torch_backend",
         "JAX": "with_autograd/jax_backend",
+        "MLX": "with_autograd/mlx_backend",
     }
     found: dict[str, Callable[[dict[str, Any]], str]] = {"CPU": _cpu_support}
     for name, package in emitted.items():

@@ -15,7 +15,7 @@ from mithril.backends.registry import available_backends
 from mithril.errors import DeviceNotAvailable, DTypeError, KeyNotFound, SignatureError
 from mithril.types import Dtype
 
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "mlx")
 
 
 def installed(name):
@@ -287,8 +287,53 @@ def test_options_of_torch():
         TorchBackend(parallel_strategy="magic")
 
 
+@pytest.mark.frameworks
+@pytest.mark.skipif(not installed("mlx"), reason="mlx is not installed")
+def test_options_of_mlx(caplog):
+    import mlx.core as mx
+    from mithril.backends import MLXBackend, MlxBackend
+
+    assert MLXBackend is MlxBackend
+    for device in ("cpu", "cpu:0", mx.cpu, mx.Device(mx.cpu, 0)):
+        assert MlxBackend(device=device).get_device() == "cpu:0"
+    assert MlxBackend(seed=42, default_dtype="float16").default_dtype is Dtype.float16
+    assert MlxBackend(dtype=mx.bfloat16, random_seed=3, compute_precision="bfloat16").seed == 3
+    with pytest.raises(SignatureError, match="seed=1 and random_seed=2"):
+        MlxBackend(seed=1, random_seed=2)
+    with pytest.raises(SignatureError, match="dtype=.* and default_dtype="):
+        MlxBackend(dtype=mx.float16, default_dtype="float32")
+    assert MlxBackend(use_graph=False).jit_default is False
+    assert MlxBackend(device_mesh=1).device_mesh == (1,)
+    with caplog.at_level("INFO", "mithril"):
+        MlxBackend(use_ane=True, enable_mps_optimization=True, compute_precision="float16")
+    for text in ("no Neural Engine", "own Metal kernels", "computes in float32"):
+        assert text in caplog.text
+
+
+@pytest.mark.frameworks
+@pytest.mark.skipif(not installed("mlx"), reason="mlx is not installed")
+def test_limits_of_memory_are_undone():
+    import mlx.core as mx
+
+    before = mx.set_memory_limit(2**34)
+    mx.set_memory_limit(before)
+    backend = get_backend("mlx", memory_limit="4GB", auto_free_tensors=True)
+    try:
+        assert mx.set_memory_limit(4 * 10**9) == 4 * 10**9
+        backend.array([1.0])
+        assert mx.get_cache_memory() == 0
+    finally:
+        backend.reset()
+    assert mx.set_memory_limit(before) == before
+
+
 @pytest.mark.parametrize(
-    ("name", "install"), [("torch", "pip install torch"), ("jax", "pip install jax")]
+    ("name", "install"),
+    [
+        ("torch", "pip install torch"),
+        ("jax", "pip install jax"),
+        ("mlx", "pip install 'mlx[cpu]'"),
+    ],
 )
 def test_a_missing_framework_shows_at_construction_only(name, install):
     script = f"""
@@ -372,7 +417,7 @@ def test_custom_functions():
 def test_registry():
     register_backend("tensor_only", TensorOnly)
     assert isinstance(get_backend("tensor_only"), TensorOnly)
-    assert {"numpy", "torch", "jax", "tensor_only"} <= set(available_backends())
+    assert {"numpy", "torch", "jax", "mlx", "tensor_only"} <= set(available_backends())
     with pytest.raises(KeyNotFound, match="no backend named 'numpi', did you mean 'numpy'"):
         get_backend("numpi")
     with pytest.raises(SignatureError):

@@ -9,7 +9,7 @@ import pytest
 from mithril.backends import Backend, get_backend
 from mithril.backends.emitted import MOST_VJPS, EmittedExecutable
 
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "mlx")
 
 MLP = """def evaluate(v0, v1, v2):
     v3 = ops.matmul(v0, v1)  # mlp.linear_1
@@ -146,7 +146,7 @@ def test_outputs_own_their_memory(backend):
     text = "def evaluate(v0):\n    return (v0, ops.reshape(v0, shape=(2, 1)), v0,)\n"
     x = backend.array([1.0, 2.0])
     outputs = EmittedExecutable(backend, text).run([x])
-    if backend.backend_type == "jax":  # immutable
+    if backend.backend_type == "jax":  # immutable, unlike the objects of the others
         return
     outputs[0][0] = 7.0
     close(backend, x, [1.0, 2.0])
@@ -179,10 +179,9 @@ def test_constants_and_host_inputs(backend):
     assert outputs[1] == (4, "name")
 
 
-@pytest.mark.frameworks
-@pytest.mark.skipif(not installed("jax"), reason="jax is not installed")
-def test_jit_takes_host_inputs_as_part_of_the_program():
-    backend = get_backend("jax")
+@pytest.mark.parametrize("name", [param("jax"), param("mlx")])
+def test_jit_takes_host_inputs_as_part_of_the_program(name):
+    backend = get_backend(name)
     text = "def evaluate(v0, v1):\n    return (ops.reshape(v0, shape=(v1, -1)),)\n"
     executable = EmittedExecutable(backend, text, jit=True)
     assert executable.run([backend.ones(6), 2])[0].shape == (2, 3)

@@ -7,7 +7,7 @@ import pytest
 from mithril.backends import get_backend
 from mithril.backends.methods import MOST_PROGRAMS
 
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "mlx")
 
 
 def param(name):

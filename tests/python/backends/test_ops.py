@@ -13,7 +13,7 @@ import pytest
 from mithril.backends import get_backend
 
 ROOT = Path(__file__).resolve().parents[3]
-FRAMEWORKS = ("torch", "jax")
+FRAMEWORKS = ("torch", "jax", "mlx")
 NAN, INF = math.nan, math.inf
 
 
@@ -53,12 +53,12 @@ class Table:
         return value if isinstance(value, int | tuple) else np.asarray(self.backend.to_numpy(value))
 
 
-@pytest.fixture(params=list(params("numpy", "torch", "jax")))
+@pytest.fixture(params=list(params("numpy", *FRAMEWORKS)))
 def ops(request):
     return Table(request.param)
 
 
-@pytest.fixture(params=list(params("torch", "jax")))
+@pytest.fixture(params=list(params(*FRAMEWORKS)))
 def differentiable(request):
     return Table(request.param)
 

@@ -18,11 +18,13 @@ BACKENDS = {
     "cpu": "CpuBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
+    "mlx": "MlxBackend",
 }
+FRAMEWORKS = ("torch", "jax", "mlx")
 
 
 def modes(backend_name):
-    return ("framework", "engine") if backend_name in ("torch", "jax") else ("engine",)
+    return ("framework", "engine") if backend_name in FRAMEWORKS else ("engine",)
 
 
 def numbers(seed, **shapes):

@@ -33,7 +33,20 @@ def host_values(data: Any) -> np.ndarray:
         data = data.detach().cpu()
         if str(data.dtype) == "torch.bfloat16":
             return data.float().numpy().astype(Dtype.bfloat16.numpy())
-    return np.asarray(data)
+    return mlx_values(data) if is_mlx(data) else np.asarray(data)
+
+
+def is_mlx(data: Any) -> bool:
+    return type(data).__module__ == "mlx.core"
+
+
+def mlx_values(data: Any) -> np.ndarray:
+    """An MLX array over its own memory; its bfloat16 NumPy reads as bits only."""
+    if str(data.dtype) != "mlx.core.bfloat16":
+        return np.asarray(data)
+    import mlx.core as mx
+
+    return np.asarray(data.view(mx.uint16)).view(Dtype.bfloat16.numpy())
 
 
 def _own_dtype(data: Any, values: np.ndarray, default_float: Dtype, default_int: Dtype) -> Dtype:

@@ -1,0 +1,7 @@
+"""MLX."""
+
+from .backend import MlxBackend
+
+MLXBackend = MlxBackend
+
+__all__ = ["MLXBackend", "MlxBackend"]

@@ -1,0 +1,379 @@
+"""Runs models on MLX arrays: line by line, or through mx.compile."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mithril._public import public
+from mithril.backends.memory import memory_report, parse_size, process_memory
+from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
+from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
+from mithril.errors import DeviceNotAvailable, UnsupportedError, shown
+from mithril.types import Dtype, DTypeLike, as_dtype
+
+from . import utils
+
+__all__ = ["MlxBackend"]
+
+_TRACING = "[eval] Attempting to eval an array during function transformations"
+# Names of devices beside MLX's own.
+_SYNONYMS = {"mps": "gpu", "metal": "gpu", "cuda": "gpu"}
+
+
+class MlxBackend(AutogradBackend):
+    """MLX on the CPU or a GPU.
+
+    Parameters
+    ----------
+    device : "cpu", "gpu", "gpu:1", `mx.cpu`, an `mx.Device` …; default: the device that MLX picks.
+    dtype, default_dtype : float16, bfloat16, float32 (default); float64 on the CPU only.
+    use_graph : default of ``ml.compile(jit=)``: whether programs go through `mx.compile`.
+    seed, random_seed : of the backend's random numbers.
+    memory_limit : "4GB", "512MiB" or bytes, for the whole process; `reset` undoes it.
+    auto_free_tensors, eager_free : give freed memory back at once, in the whole process.
+    compute_precision, device_mesh, enable_mps_optimization, use_ane : accepted; this version
+        computes in `dtype` on one device and says so in the log.
+
+    Nothing process-wide is changed but by the options that say so. Operations are lazy, as is
+    MLX's way: `evaluate` waits for its results, methods of the backend do not. A lazy array can be
+    computed by the thread that made it only.
+    """
+
+    backend_type = "mlx"
+    _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
+
+    @public
+    def __init__(
+        self,
+        device: Any = None,
+        dtype: DTypeLike | None = None,
+        eager_free: bool | None = None,
+        device_mesh: Any = None,
+        *,
+        default_dtype: DTypeLike | None = None,
+        use_graph: bool | None = None,
+        compute_precision: Any = None,
+        memory_limit: int | str | None = None,
+        auto_free_tensors: bool | None = None,
+        enable_mps_optimization: bool | None = None,
+        use_ane: bool | None = None,
+        seed: int | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        self._mx = require("mlx.core", "MLX", "'mlx[cpu]'")
+        dtypes = {"dtype": dtype, "default_dtype": default_dtype}
+        wanted = one_of(**{n: None if d is None else as_dtype(d) for n, d in dtypes.items()})
+        super().__init__(
+            dtype=Dtype.float32 if wanted is None else wanted,
+            seed=one_of(seed=seed, random_seed=random_seed) or 0,
+        )
+        self._device = None if device is None else self._find_device(device)
+        self._check_device()
+        self.jit_default = use_graph
+        self.device_mesh = (device_mesh,) if isinstance(device_mesh, int) else device_mesh
+        self._undo: dict[str, Callable[[], Any]] = {}
+        if memory_limit is not None:
+            self._limit_memory(parse_size(memory_limit))
+        if one_of(auto_free_tensors=auto_free_tensors, eager_free=eager_free):
+            self._set("cache", self._mx.set_cache_limit, 0)
+        self._tell_effects(compute_precision, enable_mps_optimization, use_ane)
+
+    def _tell_effects(self, precision: Any, mps: bool | None, ane: bool | None) -> None:
+        if precision is not None and as_dtype(precision) is not self.default_dtype:
+            note("MlxBackend", "compute_precision", f"computes in {self.default_dtype}")
+        if mps:
+            note("MlxBackend", "enable_mps_optimization=True", "MLX has its own Metal kernels")
+        if ane:
+            note("MlxBackend", "use_ane=True", "not available: MLX has no Neural Engine path")
+        if self.device_mesh is not None:
+            note("MlxBackend", f"device_mesh={self.device_mesh}", f"computes on {self.device}")
+
+    # ------------------------------------------------------------------------------- devices
+
+    def _find_device(self, device: Any) -> Any:
+        mx, available = self._mx, self.get_available_devices()
+        found = mx.Device(device, 0) if isinstance(device, mx.DeviceType) else device
+        if isinstance(device, str):
+            kind, _, index = device.partition(":")
+            kind = _SYNONYMS.get(kind, kind)
+            known = kind in ("cpu", "gpu") and (index or "0").isdigit()
+            found = mx.Device(getattr(mx, kind), int(index or 0)) if known else None
+        if not isinstance(found, mx.Device) or _name(found) not in available:
+            raise DeviceNotAvailable(
+                f"MlxBackend: no device {shown(device)}; available: {', '.join(available)}"
+            )
+        return found
+
+    def _check_device(self) -> None:
+        if self.default_dtype is Dtype.float64 and self.device.type != self._mx.DeviceType.cpu:
+            raise UnsupportedError(
+                f"MlxBackend: float64 is there on the CPU only, got {self.get_device()}",
+                hint="use device='cpu' or dtype='float32'",
+            )
+
+    @staticmethod
+    def get_available_devices() -> list[str]:
+        mx = require("mlx.core", "MLX", "'mlx[cpu]'")
+        kinds = ("cpu", "gpu")
+        return [f"{k}:{i}" for k in kinds for i in range(mx.device_count(getattr(mx, k)))]
+
+    @property
+    def device(self) -> Any:
+        return self._device if self._device is not None else self._mx.default_device()
+
+    def get_device(self) -> str:
+        return _name(self.device)
+
+    def set_default_device(self, device: Any) -> None:
+        """Moves this backend's further arrays and calls to another device."""
+        before, self._device = self._device, self._find_device(device)
+        try:
+            self._check_device()
+        except UnsupportedError:
+            self._device = before
+            raise
+
+    def to_device(self, data: Any, device: Any, asynchronous: bool = True) -> Any:
+        """`data` itself: MLX's devices share their memory."""
+        self._find_device(device)
+        return data
+
+    def block_until_ready(self, data: Any = None) -> Any:
+        self._mx.eval(data)
+        return data
+
+    def empty_cache(self) -> None:
+        self._mx.clear_cache()
+
+    def get_memory_info(self) -> dict[str, float]:
+        mx = self._mx
+        limit = mx.device_info().get("memory_size") or process_memory()[2]
+        return memory_report(mx.get_active_memory(), mx.get_peak_memory(), limit)
+
+    def _limit_memory(self, size: int) -> None:
+        self._set("memory", self._mx.set_memory_limit, size)
+
+    def _set(self, name: str, setter: Callable[[int], int], value: int) -> None:
+        before = setter(value)
+        self._undo.setdefault(name, lambda: setter(before))
+
+    def reset(self) -> None:
+        """Undoes what options changed in the process."""
+        while self._undo:
+            self._undo.popitem()[1]()
+
+    def _scope(self) -> Any:
+        if self._device is None:
+            return contextlib.nullcontext()
+        return self._mx.stream(self._device)
+
+    # ------------------------------------------------------------------------------- creation
+
+    def _native(self, dtype: DTypeLike) -> Any:
+        dtype = as_dtype(dtype)
+        return self._mx.bool_ if dtype is Dtype.bool else getattr(self._mx, dtype.value)
+
+    def get_backend_array_type(self) -> type:
+        return self._mx.array
+
+    def tensor(self, data: Any, dtype: DTypeLike | None = None) -> Any:
+        if isinstance(data, self._mx.array):
+            return data.astype(self._dtype_for(data, dtype))
+        return self._adopt(as_numpy(data, dtype, self.default_dtype, self.default_int))
+
+    def _dtype_for(self, data: Any, dtype: DTypeLike | None) -> Any:
+        if dtype is not None:
+            return self._native(dtype)
+        is_float = self._mx.issubdtype(data.dtype, self._mx.floating)
+        return self._native(self.default_dtype) if is_float else data.dtype
+
+    def _adopt(self, values: np.ndarray) -> Any:
+        return self._mx.array(values, self._native(values.dtype))
+
+    def _from_host(self, values: np.ndarray, dtype: DTypeLike | None = None) -> Any:
+        return self.tensor(values, values.dtype if dtype is None else dtype)
+
+    def zeros(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        return self._adopt(np.zeros(shape, self._or_default(dtype).numpy()))
+
+    def ones(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
+        return self._adopt(np.ones(shape, self._or_default(dtype).numpy()))
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        """The values over the array's own memory, read-only: MLX's arrays do not change."""
+        if not isinstance(array, self._mx.array):
+            return super().to_numpy(array)
+        values = mlx_values(array)
+        values.flags.writeable = False
+        return values
+
+    def from_numpy(self, array: np.ndarray) -> Any:
+        array = np.asarray(array)
+        return self._adopt(np.array(array, array.dtype.newbyteorder("="), order="C"))
+
+    # -------------------------------------------------------------- differentiation and tracing
+
+    def _scoped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def scoped(*arguments: Any) -> Any:
+            with self._scope():
+                return function(*arguments)
+
+        return scoped
+
+    def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The gradient of a scalar function with respect to its first argument."""
+        return self._scoped(self._mx.grad(function))
+
+    def value_and_grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that gives the value and the gradient for the first argument."""
+        return self._scoped(self._mx.value_and_grad(function))
+
+    def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
+        """MLX has no pull-back apart from the forward pass, so that each one runs `fn` again."""
+        with self._scope():
+            result = fn(*arguments)
+        output, aux = result if has_aux else (result, None)
+
+        def pull_back(cotangent: Any) -> Any:
+            def outputs(*leaves: Any) -> list[Any]:
+                result = fn(*_filled(arguments, iter(leaves)))
+                return _leaves(result[0] if has_aux else result)
+
+            with self._scope():
+                cotangents = _leaves(_ordered(cotangent, output))
+                _, gradients = self._mx.vjp(outputs, _leaves(arguments), cotangents)
+            return _filled(arguments, iter(gradients))
+
+        return output, pull_back, aux
+
+    def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        return self._scoped(self._mx.vmap(fn))
+
+    def jacrev(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The Jacobian, a row for each element of the result."""
+        mx = self._mx
+
+        def jacobian(x: Any) -> Any:
+            out = fn(x)
+            basis = mx.eye(out.size, dtype=out.dtype).reshape(out.size, *out.shape)
+            rows = [mx.vjp(lambda v: [fn(v)], [x], [row])[1][0] for row in basis]
+            return mx.stack(rows).reshape(*out.shape, *x.shape)
+
+        return self._scoped(jacobian)
+
+    def jacfwd(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The Jacobian, a column for each element of the argument."""
+        mx = self._mx
+
+        def jacobian(x: Any) -> Any:
+            basis = mx.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
+            columns = [mx.jvp(lambda v: [fn(v)], [x], [column])[1][0] for column in basis]
+            return mx.stack(columns, -1).reshape(*columns[0].shape, *x.shape)
+
+        return self._scoped(jacobian)
+
+    def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return self._scoped(self._mx.compile(fn, **options) if self._compiles() else fn)
+
+    def _compiles(self) -> bool:
+        with self._scope():
+            reason = utils.missing_compiler()
+        if reason is not None:
+            note("MlxBackend", "jit=True", f"runs line by line: {reason}")
+        return reason is None
+
+    def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        if not self._compiles():
+            return function
+        return utils.compile_arrays(self._mx, function, options)
+
+    # ------------------------------------------------------------------------- emitted source
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        with self._scope():
+            return self._finished(function(*inputs), inputs)
+
+    def _finished(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+        """Computed arrays, each an object of its own: assignments to items change one object."""
+        taken = {id(x) for x in inputs}
+        result = []
+        for output in outputs:
+            if isinstance(output, self._mx.array) and id(output) in taken:
+                output = output[...]
+            taken.add(id(output))
+            result.append(output)
+        try:
+            self._mx.eval([x for x in result if isinstance(x, self._mx.array)])
+        except ValueError as error:
+            if not str(error).startswith(_TRACING):
+                raise
+        return result
+
+    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+        mx, forward = self._mx, executable.function
+
+        def forward_and_backward(*arguments: Any) -> tuple[Any, Any]:
+            count = len(arguments) - sum(has_cotangent)
+            inputs, cotangents = list(arguments[:count]), list(arguments[count:])
+            outputs: list[Any] = []
+
+            def asked_outputs(*leaves: Any) -> list[Any]:
+                merged = list(inputs)
+                for i, leaf in zip(wrt, leaves, strict=True):
+                    merged[i] = leaf
+                outputs[:] = forward(*merged)
+                return [o for o, has in zip(outputs, has_cotangent, strict=True) if has]
+
+            leaves = [inputs[i] for i in wrt]
+            if not cotangents or not leaves:
+                asked_outputs(*leaves)
+                return outputs, [mx.zeros_like(leaf) for leaf in leaves]
+            gradients = mx.vjp(asked_outputs, leaves, cotangents)[1]
+            return outputs, list(gradients)
+
+        compiled = executable._compiled(forward_and_backward)
+
+        def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            with self._scope():
+                outputs, gradients = compiled(*inputs, *cotangents)
+                done = self._finished([*outputs, *gradients], [*inputs, *cotangents])
+            return done[: len(outputs)], done[len(outputs) :]
+
+        return run
+
+
+def _name(device: Any) -> str:
+    """ "gpu:1"; the number is told in MLX's text only: Device(gpu, 1)."""
+    kind, _, index = str(device).removeprefix("Device(").removesuffix(")").partition(", ")
+    return f"{kind}:{index}"
+
+
+def _leaves(tree: Any) -> list[Any]:
+    """The arrays of a nest of dictionaries, lists and tuples, in its order."""
+    if isinstance(tree, dict):
+        return [leaf for item in tree.values() for leaf in _leaves(item)]
+    if isinstance(tree, list | tuple):
+        return [leaf for item in tree for leaf in _leaves(item)]
+    return [tree]
+
+
+def _filled(tree: Any, leaves: Any) -> Any:
+    """A nest of that form with other leaves."""
+    if isinstance(tree, dict):
+        return {key: _filled(item, leaves) for key, item in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(_filled(item, leaves) for item in tree)
+    return next(leaves)
+
+
+def _ordered(tree: Any, like: Any) -> Any:
+    """Dictionaries in the order of another nest's."""
+    if isinstance(like, dict):
+        return {key: _ordered(tree[key], item) for key, item in like.items()}
+    if isinstance(like, list | tuple):
+        return [_ordered(a, b) for a, b in zip(tree, like, strict=True)]
+    return tree

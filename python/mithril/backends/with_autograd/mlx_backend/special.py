@@ -1,0 +1,218 @@
+"""What `ops` needs of functions and MLX lacks: float64 beyond float32's digits, and erfc.
+
+MLX computes exp, sin, cos, erf, the sigmoid and logaddexp of float64 with the digits of float32
+(0.32, on the CPU; no other device has float64), so here they come from functions that it has in
+full: power, tan, log, expm1. Its erf of float32 is wrong by up to 13 units in the last place and is
+0 below 1e-8, so erf and erfc are written here for every type. Its `where` multiplies cotangents by
+0 where a branch is not taken, which makes NaN of inf.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import mlx.core as mx
+
+
+@functools.cache
+def constant(value, dtype):
+    """A number as an array: MLX takes bare numbers beside float64 for float32."""
+    return mx.array(value, dtype)
+
+
+def spread(*arrays):
+    """Broadcast to one shape if that has no elements: there MLX's gradients of it do not end.
+
+    What is replaced gets the gradient 0, the sum of nothing.
+    """
+    if 0 not in [x.size for x in arrays]:
+        return arrays
+    shape = mx.broadcast_shapes(*(x.shape for x in arrays))
+    return tuple(x if tuple(x.shape) == tuple(shape) else mx.zeros(shape, x.dtype) for x in arrays)
+
+
+@mx.custom_function
+def _select(cond, x, y):
+    return mx.where(cond, x, y)
+
+
+@_select.vjp
+def _select_vjp(operands, cotangent, _):
+    cond, zeros = operands[0], mx.zeros_like(cotangent)
+    return mx.zeros_like(cond), _select(cond, cotangent, zeros), _select(cond, zeros, cotangent)
+
+
+def where(cond, x, y):
+    """`mx.where` of arrays that sends exactly 0 to the branch not taken."""
+    dtype = mx.result_type(x, y)
+    cond, x, y = spread(cond, x, y)
+    return _select(*mx.broadcast_arrays(cond, x.astype(dtype), y.astype(dtype)))
+
+
+# ------------------------------------------------------------------------------ exp, sin, cos
+
+
+def exp(x):
+    return mx.power(constant(math.e, x.dtype), x) if x.dtype == mx.float64 else mx.exp(x)
+
+
+def _half_tangent(x):
+    """(tan(x / 2), 1 + tan(x / 2) ** 2)."""
+    t = mx.tan(x * 0.5)
+    return t, 1 + t * t
+
+
+@mx.custom_function
+def _sin(x):
+    t, norm = _half_tangent(x)
+    return 2 * t / norm
+
+
+@mx.custom_function
+def _cos(x):
+    t, norm = _half_tangent(x)
+    return (1 - t * t) / norm
+
+
+@_sin.vjp
+def _sin_vjp(x, cotangent, _):
+    return cotangent * _cos(x)
+
+
+@_cos.vjp
+def _cos_vjp(x, cotangent, _):
+    return -cotangent * _sin(x)
+
+
+def sin(x):
+    return _sin(x) if x.dtype == mx.float64 else mx.sin(x)
+
+
+def cos(x):
+    return _cos(x) if x.dtype == mx.float64 else mx.cos(x)
+
+
+def _decay(x):
+    """Whether x < 0, and exp(-|x|), whose slope at 0 is that from above."""
+    negative = x < 0
+    return negative, exp(mx.where(negative, x, -x))
+
+
+def sigmoid(x):
+    if x.dtype != mx.float64:
+        return mx.sigmoid(x)
+    negative, decay = _decay(x)
+    return mx.where(negative, decay, 1) / (1 + decay)
+
+
+def softplus(x):
+    if x.dtype != mx.float64:
+        return mx.logaddexp(x, 0)
+    negative, decay = _decay(x)
+    return mx.where(negative, 0, x) + mx.log1p(decay)
+
+
+# --------------------------------------------------------------------------------- erf and erfc
+
+# Rational approximations of W. J. Cody, Math. Comp. 23 (1969), as in SPECFUN's CALERF: for
+# |x| <= 0.46875, for |x| <= 4, and above.
+_SMALL_P = (
+    1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
+    3.20937758913846947e3,
+)  # fmt: skip
+_SMALL_Q = (
+    1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
+    2.84423683343917062e3,
+)  # fmt: skip
+_MIDDLE_P = (
+    2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
+    2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
+    1.23033935479799725e3,
+)  # fmt: skip
+_MIDDLE_Q = (
+    1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
+    1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
+    1.23033935480374942e3,
+)  # fmt: skip
+_LARGE_P = (
+    1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
+    1.60837851487422766e-2, 6.58749161529837803e-4,
+)  # fmt: skip
+_LARGE_Q = (
+    1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1,
+    6.05183413124413191e-2, 2.33520497626869185e-3,
+)  # fmt: skip
+_INVERSE_ROOT_PI = 0.56418958354775628695
+_SMALL = 0.46875
+
+
+def _polynomial(coefficients, x):
+    first, *rest = (constant(c, x.dtype) for c in coefficients)
+    return functools.reduce(lambda sum, c: sum * x + c, rest, first)
+
+
+def _ratio(p, q, x):
+    return _polynomial(p, x) / _polynomial(q, x)
+
+
+def _near(x, small):
+    """erf(x) for |x| <= 0.46875."""
+    return x * _ratio(_SMALL_P, _SMALL_Q, mx.where(small, x * x, 0))
+
+
+def _tail(y):
+    """erfc(y) for y > 0.46875; the exponent is split so that its rounding does not show."""
+    middle = _ratio(_MIDDLE_P, _MIDDLE_Q, mx.minimum(y, 4))
+    inverse = 1 / (y * y)
+    rest = inverse * _ratio(_LARGE_P, _LARGE_Q, inverse)
+    large = (constant(_INVERSE_ROOT_PI, y.dtype) - rest) / y
+    head = mx.floor(mx.minimum(y, 30) * 16) * 0.0625
+    scale = exp(-head * head) * exp(-(y - head) * (y + head))
+    return scale * mx.where(y <= 4, middle, large)
+
+
+def _parts(x):
+    y = mx.abs(x)
+    small = y <= _SMALL
+    return small, _near(x, small), _tail(mx.where(small, 1, y))
+
+
+@mx.custom_function
+def _erf(x):
+    small, near, tail = _parts(x)
+    return mx.where(small, near, mx.where(x < 0, tail - 1, 1 - tail))
+
+
+@mx.custom_function
+def _erfc(x):
+    small, near, tail = _parts(x)
+    return mx.where(small, 1 - near, mx.where(x < 0, 2 - tail, tail))
+
+
+def _bell(x):
+    """The slope of erf."""
+    return constant(2 * _INVERSE_ROOT_PI, x.dtype) * exp(-x * x)
+
+
+@_erf.vjp
+def _erf_vjp(x, cotangent, _):
+    return cotangent * _bell(x)
+
+
+@_erfc.vjp
+def _erfc_vjp(x, cotangent, _):
+    return -cotangent * _bell(x)
+
+
+def _wide(function, x):
+    """16-bit floats in float32."""
+    return function(x.astype(mx.float32)).astype(x.dtype) if x.dtype.size == 2 else function(x)
+
+
+def erf(x):
+    return _wide(_erf, x)
+
+
+def erfc(x):
+    return _wide(_erfc, x)

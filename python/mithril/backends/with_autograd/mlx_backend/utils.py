@@ -1,0 +1,98 @@
+"""`mx.compile` for functions with Python values among arguments and results, where it works."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+MOST_SIGNATURES = 64  # of one compiled function; the one used longest ago goes
+
+
+@functools.cache
+def missing_compiler() -> str | None:
+    """Why `mx.compile` cannot run here, or None: on CPUs it calls g++ when the function runs."""
+    import mlx.core as mx
+
+    if mx.default_device().type != mx.DeviceType.cpu:
+        return None
+    if shutil.which("g++") is None:
+        return "MLX compiles with g++, which is not here"
+    try:
+        mx.eval(mx.compile(lambda x: mx.abs(x) + x)(mx.array(1.0)))
+    except RuntimeError as error:
+        return f"MLX's compiler does not work here ({str(error).splitlines()[0][:120]})"
+    return None
+
+
+def compile_arrays(mx: Any, function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Compiles `function` for its arrays; other arguments are part of the program.
+
+    MLX keeps the arrays of a program only, so results that are no arrays are those of the trace,
+    which is why there is a program for each signature.
+    """
+    programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+
+    def call(*arguments: Any) -> tuple[Any, ...]:
+        signature = tuple(
+            (x.dtype, *x.shape) if isinstance(x, mx.array) else repr(x) for x in arguments
+        )
+        program = programs.get(signature)
+        if program is None:
+            program = programs[signature] = _Program(mx, function, arguments, options)
+            while len(programs) > MOST_SIGNATURES:
+                programs.popitem(last=False)
+        return program(*arguments)
+
+    return call
+
+
+class _Program:
+    """A function compiled for arguments of one signature."""
+
+    def __init__(
+        self, mx: Any, function: Callable[..., Any], sample: tuple[Any, ...], options: Any
+    ) -> None:
+        self._array = mx.array
+        self._is_array = [isinstance(x, mx.array) for x in sample]
+        self._template: Any = None
+
+        def on_arrays(*arrays: Any) -> list[Any]:
+            given = iter(arrays)
+            merged = (next(given) if is_array else x for is_array, x in fixed)
+            leaves: list[Any] = []
+            self._template = _without_arrays(mx.array, function(*merged), leaves)
+            return leaves
+
+        fixed = [(b, None if b else x) for b, x in zip(self._is_array, sample, strict=True)]
+        self._compiled = mx.compile(on_arrays, **options)
+
+    def __call__(self, *arguments: Any) -> Any:
+        arrays = (x for x, is_array in zip(arguments, self._is_array, strict=True) if is_array)
+        leaves = self._compiled(*arrays)  # the first time it makes the template
+        return _with_arrays(self._template, iter(leaves))
+
+
+class _Hole:
+    """Where an array was."""
+
+
+_HOLE = _Hole()
+
+
+def _without_arrays(array: type, value: Any, leaves: list[Any]) -> Any:
+    """A tuple, list or leaf with holes for the arrays, which go to `leaves`."""
+    if isinstance(value, tuple | list):
+        return type(value)(_without_arrays(array, item, leaves) for item in value)
+    if not isinstance(value, array):
+        return value
+    leaves.append(value)
+    return _HOLE
+
+
+def _with_arrays(template: Any, leaves: Any) -> Any:
+    if isinstance(template, tuple | list):
+        return type(template)(_with_arrays(item, leaves) for item in template)
+    return next(leaves) if template is _HOLE else template
