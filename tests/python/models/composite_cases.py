@@ -16,6 +16,7 @@ BACKENDS = {
     "cpu": "CpuBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
+    "mlx": "MlxBackend",
 }
 VALUES = 1e-12  # relative to the largest element
 SLOPES = 1e-7  # what central differences are good for
