@@ -7,6 +7,7 @@ import importlib
 
 _LAZY = {
     "run_backend_tests": "mithril.testing.backend_tests",
+    **dict.fromkeys(("verify", "Verification", "Divergence"), "mithril.testing.verification"),
     **dict.fromkeys(("BackendReport", "Row"), "mithril.testing._report"),
 }
 
