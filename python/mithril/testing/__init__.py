@@ -8,6 +8,8 @@ import importlib
 _LAZY = {
     "run_backend_tests": "mithril.testing.backend_tests",
     **dict.fromkeys(("verify", "Verification", "Divergence"), "mithril.testing.verification"),
+    "assert_gradients": "mithril.testing.assertions",
+    "assert_same_on_all_backends": "mithril.testing.assertions",
     **dict.fromkeys(("BackendReport", "Row"), "mithril.testing._report"),
 }
 

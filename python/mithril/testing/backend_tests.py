@@ -28,6 +28,7 @@ from mithril.errors import (
 )
 from mithril.testing import op_matrix
 from mithril.testing._report import FAILED, FALLBACK, PASSED, SKIPPED, BackendReport, Row
+from mithril.testing.assertions import along
 from mithril.testing.op_matrix import Case
 from mithril.types import Dtype
 
@@ -35,7 +36,7 @@ from mithril.types import Dtype
 SLOPE_BOUND = {"float32": 1e-4, "float64": 1e-6}
 STAIRCASES = {"cast"}  # whose gradient is that of the identity, which no difference shows
 _CALLED = re.compile(r"\bops\.([A-Za-z_]\w*)")  # in emitted text
-CREATION = ("tensor", "zeros", "ones")
+CREATION = ("Backend.tensor", "Backend.zeros", "Backend.ones")  # there are ops of these names
 
 Problem = str | None
 # What one check is called, and the check: it says what is wrong, or raises.
@@ -66,9 +67,8 @@ def run_backend_tests(
     checked = _checked_backend(backend)
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise ArgumentError(f"run_backend_tests: samples: requires a positive int, got {samples!r}")
-    rows = [_creation_row(checked, name) for name in CREATION] if ops is None else []
-    rows += [check_op(checked, op, samples) for op in _chosen(ops)]
-    return BackendReport(repr(checked), rows)
+    names = [*CREATION, *op_names()] if ops is None else _chosen(ops)
+    return BackendReport(repr(checked), [check(checked, name, samples) for name in names])
 
 
 def op_names() -> list[str]:
@@ -76,17 +76,18 @@ def op_names() -> list[str]:
     return [op["name"] for op in _core.ops() if op["samples"]]
 
 
-def check_op(backend: Any, name: str, samples: int | None = None) -> Row:
-    """One op on a backend, as a row of the report.
+def check(backend: Any, name: str, samples: int | None = None) -> Row:
+    """One op on a backend, or one way to make arrays, as a row of the report.
 
     >>> import mithril as ml
-    >>> row = check_op(ml.NumpyBackend(), "exp")
+    >>> row = check(ml.NumpyBackend(), "exp")
     >>> row.outcome, row.runs
     ('passed', 'native')
     """
-    op = _core.find_op(name)
     ways: list[str] = []
-    return _row(name, _checks(backend, op, samples, ways), ways)
+    if name in CREATION:
+        return _row(name, _creation_checks(backend, name.removeprefix("Backend."), ways), ways)
+    return _row(name, _checks(backend, _core.find_op(name), samples, ways), ways)
 
 
 def _checked_backend(backend: Any) -> Any:
@@ -100,16 +101,14 @@ def _checked_backend(backend: Any) -> Any:
     return found
 
 
-def _chosen(ops: Iterable[str] | None) -> list[str]:
-    known = op_names()
-    if ops is None:
-        return known
+def _chosen(ops: Iterable[str]) -> list[str]:
+    known = [*CREATION, *op_names()]
     chosen = items("run_backend_tests: ops", ops, "names of ops")
     for name in chosen:
         if name not in known:
             near = suggestion(name, known) if isinstance(name, str) else ""
             raise KeyNotFound(f"run_backend_tests: no op named {name!r}{near}")
-    return list(chosen)
+    return chosen
 
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -252,7 +251,7 @@ def _slope_problem(backend: Any, case: Case, mode: str) -> Problem:
     dtype = str(backend.default_dtype)
     inputs = case.draw(points=False)
     model = op_matrix.compiled(case, backend, autodiff=mode)
-    weights = cotangents(model, op_matrix.expected(model, case, inputs, dtype).outputs)
+    weights = cotangents(op_matrix.expected(model, case, inputs, dtype).outputs)
     if not weights:
         return None
     gradients = op_matrix.evaluate(model, case, inputs, weights).gradients
@@ -265,33 +264,20 @@ def _slope_problem(backend: Any, case: Case, mode: str) -> Problem:
     for key in case.differentiable:
         direction = random.uniform(-1.0, 1.0, inputs[key].shape)
         slope = op_matrix.central_difference(total, inputs, {key: direction}, 1e-5)
-        problem = _along(gradients.get(key), direction, slope, SLOPE_BOUND[dtype])
+        problem = along(gradients.get(key), direction, slope, SLOPE_BOUND[dtype])
         if problem:
             return f"{key}: {problem}"
     return None
 
 
-def cotangents(model: Any, outputs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Random weights, exact in float32, for the float outputs of a compiled model."""
+def cotangents(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Random weights, exact in float32, for the float outputs."""
     random = np.random.default_rng(1)
-    flags = dict(zip(model.output_keys, model._compiled.differentiable_outputs, strict=True))
     return {
         name: random.standard_normal(value.shape).astype(np.float32).astype(np.float64)
         for name, value in outputs.items()
-        if name in flags and getattr(value, "dtype", None) == np.float64
+        if getattr(value, "dtype", None) == np.float64
     }
-
-
-def _along(gradient: Any, direction: np.ndarray, slope: float, bound: float) -> Problem:
-    found = np.asarray(gradient)
-    if found.shape != direction.shape:
-        return f"shape {found.shape}, not {direction.shape}"
-    if found.dtype.kind != "f":
-        return f"dtype {found.dtype}, not a float"
-    terms = found.astype(np.float64) * direction
-    got, scale = float(terms.sum()), max(1.0, abs(slope), float(np.abs(terms).sum()))
-    # With a scale that is NaN the comparison is false, as it must be.
-    return None if abs(got - slope) <= bound * scale else f"slope {got!r}, not {slope!r}"
 
 
 def _kink_problem(backend: Any, op: dict[str, Any], mode: str) -> Problem:
@@ -322,13 +308,9 @@ def _error_problem(backend: Any, op: dict[str, Any], sample: Any, message: str) 
     return f"was taken, not refused with {message!r}"
 
 
-def _creation_row(backend: Any, name: str) -> Row:
-    ways: list[str] = []
-    checks = (
-        (str(dtype), lambda dtype=dtype: _creation_problem(backend, name, dtype, ways))
-        for dtype in Dtype
-    )
-    return _row(name, checks, ways)
+def _creation_checks(backend: Any, name: str, ways: list[str]) -> Iterator[Check]:
+    for dtype in Dtype:
+        yield str(dtype), lambda dtype=dtype: _creation_problem(backend, name, dtype, ways)
 
 
 def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: list[str]) -> Problem:
@@ -343,4 +325,4 @@ def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: list[str]) ->
     return op_matrix.difference(made, want.astype(dtype.numpy()), 0.0)
 
 
-__all__ = ["check_op", "op_names", "run_backend_tests"]
+__all__ = ["check", "op_names", "run_backend_tests"]

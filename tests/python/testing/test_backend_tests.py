@@ -87,7 +87,7 @@ def test_three_methods_run_every_op_by_fallback():
     assert report.passed == report.total
     # What makes arrays, and what needs no function at run time.
     assert {row.name for row in report.rows if row.runs != "fallback"} == {
-        *("tensor", "zeros", "ones"),
+        *backend_tests.CREATION,
         *("known_sizes", "slice", "buffer", "shape", "size", "length"),
     }
     assert report.row("matmul").runs == report.row("linear").runs == "fallback"
@@ -95,7 +95,7 @@ def test_three_methods_run_every_op_by_fallback():
 
 
 def test_a_dtype_that_is_not_kept_is_unsupported():
-    row = backend_tests._creation_row(ThreeMethods(), "zeros")
+    row = backend_tests.check(ThreeMethods(), "Backend.zeros")
     assert row.outcome == "passed"
     assert row.reasons == ("bfloat16: unsupported dtype bfloat16: zeros gave float32",)
 
@@ -105,7 +105,7 @@ def test_arrays_of_wrong_values_are_found():
         def zeros(self, shape, dtype=None):
             return self.ones(shape, dtype)
 
-    row = backend_tests._creation_row(Ones(), "zeros")
+    row = backend_tests.check(Ones(), "Backend.zeros")
     assert row.outcome == "failed" and "wrong" in row.reasons[0]
 
 
@@ -196,7 +196,7 @@ def test_creation_that_raises_is_reported():
         def tensor(self, data, dtype=None):
             raise ZeroDivisionError("no arrays today")
 
-    row = backend_tests._creation_row(Broken(), "tensor")
+    row = backend_tests.check(Broken(), "Backend.tensor")
     assert (row.outcome, row.checks) == ("failed", len(ml.Dtype))
     assert row.reasons[0] == "uint8: raised ZeroDivisionError: no arrays today"
     report = run_backend_tests(Broken(), ops=SOME)
