@@ -6,6 +6,7 @@ import types
 import mithril as ml
 import numpy as np
 import pytest
+from mithril import _core
 from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, UnsupportedError
 from mithril.testing import backend_tests, run_backend_tests
@@ -155,6 +156,23 @@ def test_a_wrong_slope_at_a_kink_is_found():
 
     report = run_backend_tests(with_ops(greater=greater), ops=["relu"])
     assert [r for r in report.row("relu").reasons if r.startswith("kinks (engine): at [0.0]")]
+
+
+def test_a_wrong_state_is_found():
+    """Dropout's next key is made of words that are cut to 32 bits."""
+    report = run_backend_tests(with_ops(bitwise_and=lambda left, right: left + 1), ops=["dropout"])
+    reasons = report.row("dropout").reasons
+    assert any("value: state rng_key: " in reason for reason in reasons), reasons
+
+
+def test_errors_are_compared_with_their_text():
+    op = dict(_core.find_op("matmul"))
+    (sample, _), *_ = op["error_samples"]
+    backend = ml.NumpyBackend()
+    said = backend_tests._error_problem(backend, op, sample, "no such text")
+    assert said.startswith("said ") and said.endswith("not 'no such text'")
+    taken = backend_tests._error_problem(backend, op, op["samples"][0], "inner")
+    assert taken == "was taken, not refused with 'inner'"
 
 
 @pytest.mark.parametrize("result", [None, "text", [], object(), 3, np.zeros(0), (1, 2), {}])

@@ -183,6 +183,16 @@ def test_a_wrong_gradient_names_the_node_whose_rule_it_is():
     assert "ops.linear(" not in found.line  # a line of the forward part
 
 
+def test_the_first_wrong_gradient_is_named():
+    """On the way back relu comes before the layer, which gets its wrong gradient."""
+    model = ml.Model(name="net")
+    model |= ml.Linear(4, name="first")(input="x", output="h")
+    model |= ml.Relu(name="act")(input="h", output="y")
+    wrong = with_ops(where=lambda cond, a, b: numpy_ops.where(cond, a, b) * 2)
+    report = ml.verify(model, [wrong], shapes=SHAPES)
+    assert (report.first.direction, report.first.node) == ("backward", "net.act")
+
+
 def test_a_gradient_that_raises():
     said = fault(swapaxes=lambda input, **axes: 1 // 0)
     assert said == "backward raised ZeroDivisionError: integer division or modulo by zero"
