@@ -1,0 +1,147 @@
+"""What the conformance suite found of a backend: counts, a row for each op, Markdown and HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+FALLBACK = "fallback"
+_COLUMNS = ("op", "outcome", "runs", "checks", "seconds", "reasons")
+_MOST_REASONS = 5  # of one row, in tables; the row itself has all
+
+
+@dataclass(frozen=True)
+class Row:
+    """One op (or way to make arrays) on one backend."""
+
+    name: str
+    outcome: str  # "passed", "failed", "skipped"
+    runs: str = ""  # "native", "decomposed", "inlined", "folded", "fallback"; "": in no case
+    checks: int = 0
+    reasons: tuple[str, ...] = ()  # why it failed or is unsupported; "case: what is wrong"
+    seconds: float = 0.0
+
+    def _cells(self) -> tuple[str, ...]:
+        shown = [*self.reasons[:_MOST_REASONS]]
+        if len(self.reasons) > _MOST_REASONS:
+            shown.append(f"and {len(self.reasons) - _MOST_REASONS} more")
+        counts = (str(self.checks), f"{self.seconds:.2f}")
+        return (self.name, self.outcome, self.runs or "-", *counts, "\n".join(shown))
+
+
+@dataclass(frozen=True)
+class BackendReport:
+    """What `run_backend_tests` returns: true when nothing failed.
+
+    `total` rows are `passed`, `failed` or `skipped` (the backend says that it does not support
+    them). Those that passed run `native`, by functions of the backend, whole or composed of
+    others, or by `fallback`, on NumPy.
+
+    >>> rows = [Row("add", "passed", "native", 12), Row("exp", "failed", "native", 4, ("wrong",))]
+    >>> report = BackendReport("MyBackend", rows)
+    >>> report.passed, report.total, report.failed, bool(report)
+    (1, 2, 1, False)
+    >>> print(report)
+    MyBackend: 1 of 2 passed (1 native, 0 by fallback), 1 failed, 0 skipped, 16 checks
+      failed exp: wrong
+    """
+
+    backend: str
+    rows: list[Row] = field(default_factory=list)
+
+    def _count(self, outcome: str) -> int:
+        return sum(row.outcome == outcome for row in self.rows)
+
+    @property
+    def passed(self) -> int:
+        return self._count(PASSED)
+
+    @property
+    def failed(self) -> int:
+        return self._count(FAILED)
+
+    @property
+    def skipped(self) -> int:
+        return self._count(SKIPPED)
+
+    @property
+    def total(self) -> int:
+        return len(self.rows)
+
+    @property
+    def fallback(self) -> int:
+        return sum(row.outcome == PASSED and row.runs == FALLBACK for row in self.rows)
+
+    @property
+    def native(self) -> int:
+        return self.passed - self.fallback
+
+    @property
+    def checks(self) -> int:
+        """Comparisons made: values, gradients, kinks and errors of all cases."""
+        return sum(row.checks for row in self.rows)
+
+    @property
+    def failures(self) -> dict[str, tuple[str, ...]]:
+        """Name of what failed -> the reasons."""
+        return {row.name: row.reasons for row in self.rows if row.outcome == FAILED}
+
+    def row(self, name: str) -> Row:
+        """The row of an op."""
+        return next(row for row in self.rows if row.name == name)
+
+    def __bool__(self) -> bool:
+        return self.failed == 0
+
+    def _headline(self) -> str:
+        ways = f"{self.native} native, {self.fallback} by fallback"
+        return (
+            f"{self.backend}: {self.passed} of {self.total} passed ({ways}),"
+            f" {self.failed} failed, {self.skipped} skipped, {self.checks} checks"
+        )
+
+    def __str__(self) -> str:
+        lines = [self._headline()]
+        for row in self.rows:
+            if row.outcome != PASSED:
+                more = f" (and {len(row.reasons) - 1} more)" if len(row.reasons) > 1 else ""
+                lines.append(f"  {row.outcome} {row.name}: {''.join(row.reasons[:1])}{more}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_markdown(self) -> str:
+        """The counts and a table with a line for each row."""
+        lines = [self._headline(), "", _markdown_row(_COLUMNS), _markdown_row(["---"] * 6)]
+        lines += [_markdown_row(map(_markdown, row._cells())) for row in self.rows]
+        return "\n".join(lines) + "\n"
+
+    def to_html(self) -> str:
+        """The counts and a table; what backends say is escaped."""
+        rows = [_html_row("th", _COLUMNS), *(_html_row("td", row._cells()) for row in self.rows)]
+        return f"<p>{html.escape(self._headline())}</p>\n<table>\n{''.join(rows)}</table>\n"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+
+def _markdown_row(cells: Iterable[Any]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown(cell: str) -> str:
+    escaped = html.escape(cell, quote=False).replace("|", "\\|")
+    return "<br>".join(escaped.splitlines())
+
+
+def _html_row(tag: str, cells: Iterable[str]) -> str:
+    inner = "".join(
+        f"<{tag}>{'<br>'.join(html.escape(cell).splitlines())}</{tag}>" for cell in cells
+    )
+    return f"<tr>{inner}</tr>\n"
+
+
+__all__ = ["BackendReport", "Row"]

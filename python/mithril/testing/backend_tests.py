@@ -1,0 +1,328 @@
+"""The conformance suite: every op of the registry on a backend, against the oracle.
+
+Values, gradients (against central differences of the oracle), kinks, errors, and how the backend
+makes arrays. Whatever a backend does (wrong numbers, shapes, dtypes, None, exceptions) becomes a
+row of the report; only what it calls unsupported is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from mithril import _core
+from mithril._checks import instance, items
+from mithril._public import public
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    MithrilError,
+    MithrilWarning,
+    UnsupportedError,
+    suggestion,
+)
+from mithril.testing import op_matrix
+from mithril.testing._report import FAILED, FALLBACK, PASSED, SKIPPED, BackendReport, Row
+from mithril.testing.assertions import along
+from mithril.testing.op_matrix import Case
+from mithril.types import Dtype
+
+# Of slopes along a direction: relative to the sum of what they are made of (or 1).
+SLOPE_BOUND = {"float32": 1e-4, "float64": 1e-6}
+STAIRCASES = {"cast"}  # whose gradient is that of the identity, which no difference shows
+_CALLED = re.compile(r"\bops\.([A-Za-z_]\w*)")  # in emitted text
+CREATION = ("Backend.tensor", "Backend.zeros", "Backend.ones")  # there are ops of these names
+
+Problem = str | None
+# What one check is called, and the check: it says what is wrong, or raises.
+Check = tuple[str, Callable[[], Problem]]
+
+
+@public
+def run_backend_tests(
+    backend: Any, ops: Iterable[str] | None = None, samples: int | None = None
+) -> BackendReport:
+    """Runs every op of the registry on a backend.
+
+    Parameters
+    ----------
+    backend : an instance that computes in float32 or float64
+    ops : names of the ops to run; None: all, and the creation of arrays
+    samples : the most samples of one op, for backends that take long; None: all
+
+    Returns
+    -------
+    The report, whatever the backend does; it is true when nothing failed.
+
+    >>> import mithril as ml
+    >>> report = run_backend_tests(ml.NumpyBackend(), ops=["add", "relu"])
+    >>> report.passed, report.total, report.failed, report.native
+    (2, 2, 0, 2)
+    """
+    checked = _checked_backend(backend)
+    if samples is not None and (not isinstance(samples, int) or samples < 1):
+        raise ArgumentError(f"run_backend_tests: samples: requires a positive int, got {samples!r}")
+    names = [*CREATION, *op_names()] if ops is None else _chosen(ops)
+    return BackendReport(repr(checked), [check(checked, name, samples) for name in names])
+
+
+def op_names() -> list[str]:
+    """Names of the ops that have samples."""
+    return [op["name"] for op in _core.ops() if op["samples"]]
+
+
+def check(backend: Any, name: str, samples: int | None = None) -> Row:
+    """One op on a backend, or one way to make arrays, as a row of the report.
+
+    >>> import mithril as ml
+    >>> row = check(ml.NumpyBackend(), "exp")
+    >>> row.outcome, row.runs
+    ('passed', 'native')
+    """
+    ways: list[str] = []
+    if name in CREATION:
+        return _row(name, _creation_checks(backend, name.removeprefix("Backend."), ways), ways)
+    return _row(name, _checks(backend, _core.find_op(name), samples, ways), ways)
+
+
+def _checked_backend(backend: Any) -> Any:
+    from mithril.backends.backend import Backend
+
+    found = instance("run_backend_tests: backend", backend, Backend, "an instance of a backend")
+    if str(found.default_dtype) not in op_matrix.VALUE_BOUND:
+        raise UnsupportedError(
+            f"run_backend_tests: requires a backend of float32 or float64, got {found!r}"
+        )
+    return found
+
+
+def _chosen(ops: Iterable[str]) -> list[str]:
+    known = [*CREATION, *op_names()]
+    chosen = items("run_backend_tests: ops", ops, "names of ops")
+    for name in chosen:
+        if name not in known:
+            near = suggestion(name, known) if isinstance(name, str) else ""
+            raise KeyNotFound(f"run_backend_tests: no op named {name!r}{near}")
+    return chosen
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def _row(name: str, checks: Iterator[Check], ways: list[str]) -> Row:
+    start = time.perf_counter()
+    count, problems, unsupported = 0, [], []
+    for label, check in checks:
+        try:
+            problem = _quietly(check)
+        except UnsupportedError as error:
+            unsupported.append(f"{label}: {_first_line(error)}")
+            continue
+        except Exception as error:  # a backend may raise anything: that is what the report is for
+            problem = f"raised {type(error).__name__}: {_first_line(error)}"
+        count += 1
+        if problem:
+            problems.append(f"{label}: {problem}")
+    passed = PASSED if count else SKIPPED
+    return Row(
+        name=name,
+        outcome=FAILED if problems else passed,
+        runs=_worst(ways),
+        checks=count,
+        reasons=(*problems, *unsupported),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _quietly(check: Callable[[], Problem]) -> Problem:
+    """Cases are odd models on purpose: what compile and evaluate warn of is no news."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MithrilWarning)
+        return check()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def _worst(ways: list[str]) -> str:
+    order = (FALLBACK, "native", "decomposed", "inlined", "folded")
+    return next((way for way in order if way in ways), "")
+
+
+def _checks(
+    backend: Any, op: dict[str, Any], samples: int | None, ways: list[str]
+) -> Iterator[Check]:
+    most = samples or len(op["samples"])
+    cases = [case for case in op_matrix.cases(op) if case.index < most]
+    for case in cases:
+        yield f"{case.label} value", lambda case=case: _value_problem(backend, case, ways)
+    for mode in _modes(backend):
+        for case in cases:
+            if _has_slopes(case):
+                yield (
+                    f"{case.label} gradient ({mode})",
+                    lambda case=case, mode=mode: _slope_problem(backend, case, mode),
+                )
+        if op["kinks"]:
+            yield f"kinks ({mode})", lambda mode=mode: _kink_problem(backend, op, mode)
+    for index, (sample, message) in enumerate(op["error_samples"]):
+        yield (
+            f"error sample {index}",
+            lambda sample=sample, message=message: _error_problem(backend, op, sample, message),
+        )
+
+
+def _modes(backend: Any) -> tuple[str, ...]:
+    return ("engine",) if backend.is_manualgrad else ("framework", "engine")
+
+
+def _has_slopes(case: Case) -> bool:
+    op = case.op
+    has_gradient = op["differentiable"] and op["has_gradient"] and op["name"] not in STAIRCASES
+    return bool(has_gradient and case.kind == "float" and case.differentiable)
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def _value_problem(backend: Any, case: Case, ways: list[str]) -> Problem:
+    dtype = str(backend.default_dtype)
+    model = op_matrix.compiled(case, backend)
+    ways.append(_way(model, case))
+    got = op_matrix.evaluate(model, case, case.inputs)
+    want = op_matrix.expected(model, case, case.inputs, dtype)
+    bound = op_matrix.VALUE_BOUND[dtype]
+    for key, value in want.outputs.items():
+        problem = op_matrix.difference(got.outputs[key], value, bound)
+        problem = problem or _dtype_problem(model, key, got.outputs[key])
+        if problem:
+            return f"{key}: {problem}"
+    for key, value in want.states.items():
+        words = (_as_words(key, state) for state in (got.states[key], value))
+        problem = op_matrix.difference(*words, bound)
+        if problem:
+            return f"state {key}: {problem}"
+    return None
+
+
+def _as_words(key: str, value: Any) -> Any:
+    """Random keys are words of 32 bits, in whatever integers."""
+    return np.asarray(value).astype(np.uint32) if key == "rng_key" else value
+
+
+def _dtype_problem(model: Any, key: str, got: Any) -> Problem:
+    wanted, _ = model._program.output_types.get(key, (None, None))
+    if not isinstance(wanted, Dtype) or not isinstance(got, np.ndarray):
+        return None
+    same = got.dtype == wanted.numpy()
+    return None if same else f"dtype {got.dtype}, not {wanted}"
+
+
+def _way(model: Any, case: Case) -> str:
+    """How the backend runs a compiled case."""
+    called = _CALLED.findall(model.source)
+    if any(_falls_back(model.backend, function) for function in called):
+        return FALLBACK
+    return op_matrix.support(model, case.op)
+
+
+def _falls_back(backend: Any, name: str) -> bool:
+    """Whether a function of emitted text is NumPy's, on another backend."""
+    from mithril.backends.with_manualgrad import numpy_backend
+
+    if backend.runs_plans or isinstance(backend, numpy_backend.NumpyBackend):
+        return False
+    function = getattr(backend.ops, name, None)
+    is_function = callable(function) and not isinstance(function, type)  # a type is an argument
+    return is_function and function is getattr(numpy_backend.ops, name, None)
+
+
+# --- gradients -----------------------------------------------------------------------------------
+
+
+def _slope_problem(backend: Any, case: Case, mode: str) -> Problem:
+    """Gradients along a random direction, against central differences of the oracle."""
+    dtype = str(backend.default_dtype)
+    inputs = case.draw(points=False)
+    model = op_matrix.compiled(case, backend, autodiff=mode)
+    weights = cotangents(op_matrix.expected(model, case, inputs, dtype).outputs)
+    if not weights:
+        return None
+    gradients = op_matrix.evaluate(model, case, inputs, weights).gradients
+
+    def total(at: Any) -> float:
+        outputs = op_matrix.expected(model, case, at, dtype).outputs
+        return sum(float((weight * outputs[name]).sum()) for name, weight in weights.items())
+
+    random = np.random.default_rng(2)
+    for key in case.differentiable:
+        direction = random.uniform(-1.0, 1.0, inputs[key].shape)
+        slope = op_matrix.central_difference(total, inputs, {key: direction}, 1e-5)
+        problem = along(gradients.get(key), direction, slope, SLOPE_BOUND[dtype])
+        if problem:
+            return f"{key}: {problem}"
+    return None
+
+
+def cotangents(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Random weights, exact in float32, for the float outputs."""
+    random = np.random.default_rng(1)
+    return {
+        name: random.standard_normal(value.shape).astype(np.float32).astype(np.float64)
+        for name, value in outputs.items()
+        if getattr(value, "dtype", None) == np.float64
+    }
+
+
+def _kink_problem(backend: Any, op: dict[str, Any], mode: str) -> Problem:
+    """The op's definition fixes its slopes at kinks."""
+    points, slopes = (np.array(column) for column in zip(*op["kinks"], strict=True))
+    attrs = op["samples"][0]["attrs"]
+    sample = {"shapes": [("input", points.shape)], "attrs": attrs, "integers": []}
+    case = Case(op, 0, "float", sample)
+    model = op_matrix.compiled(case, backend, autodiff=mode)
+    run = op_matrix.evaluate(model, case, {"input": points}, {"output": np.ones(points.shape)})
+    rounded = slopes.astype(backend.default_dtype.numpy()).astype(np.float64)
+    found = np.asarray(run.gradients["input"], np.float64)
+    problem = op_matrix.difference(found, rounded, 0.0)
+    return f"at {points.tolist()}: {problem}" if problem else None
+
+
+# --- errors and arrays ---------------------------------------------------------------------------
+
+
+def _error_problem(backend: Any, op: dict[str, Any], sample: Any, message: str) -> Problem:
+    try:
+        op_matrix.compiled(Case(op, 0, "float", sample), backend)
+    except MithrilError as error:
+        # Clashes of two given shapes are told by the solver, which names the model by its class.
+        text = str(error).replace("_", "").lower()
+        said = message.replace("_", "").lower() in text
+        return None if said else f"said {_first_line(error)!r}, not {message!r}"
+    return f"was taken, not refused with {message!r}"
+
+
+def _creation_checks(backend: Any, name: str, ways: list[str]) -> Iterator[Check]:
+    for dtype in Dtype:
+        yield str(dtype), lambda dtype=dtype: _creation_problem(backend, name, dtype, ways)
+
+
+def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: list[str]) -> Problem:
+    given = np.array([[0, 1, 0], [1, 1, 0]]) if name == "tensor" else (2, 3)
+    want = given if name == "tensor" else getattr(np, name)((2, 3))
+    made = backend.to_numpy(getattr(backend, name)(given, dtype))
+    if not isinstance(made, np.ndarray):
+        return f"gave {type(made).__name__}, which is no array"
+    if made.dtype != dtype.numpy():
+        raise UnsupportedError(f"unsupported dtype {dtype}: {name} gave {made.dtype}")
+    ways.append("native")
+    return op_matrix.difference(made, want.astype(dtype.numpy()), 0.0)
+
+
+__all__ = ["check", "op_names", "run_backend_tests"]

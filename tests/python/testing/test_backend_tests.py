@@ -1,0 +1,296 @@
+"""The conformance suite sees what is wrong with a backend, and survives all that one can do."""
+
+import itertools
+import types
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril import _core
+from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
+from mithril.errors import ArgumentError, KeyNotFound, SignatureError, UnsupportedError
+from mithril.testing import backend_tests, run_backend_tests
+from mithril.testing._report import BackendReport, Row
+
+SOME = ["add", "matmul", "relu", "softmax", "sum", "max", "linear", "reshape", "cast", "split"]
+
+
+def with_ops(**changed):
+    """A NumPy backend whose table of functions has other ones in some places."""
+    table = types.SimpleNamespace(**{**vars(numpy_ops), **changed})
+    return type("Changed", (ml.NumpyBackend,), {"ops": table})()
+
+
+# --- backends that are right ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numpy_passes_every_op(dtype):
+    report = run_backend_tests(ml.NumpyBackend(dtype=dtype), samples=1 + (dtype == "float32"))
+    assert report, str(report)
+    assert report.passed == report.native == report.total
+    assert report.fallback == report.failed == report.skipped == 0
+    assert report.total == len(backend_tests.op_names()) + 3  # tensor, zeros, ones
+    assert report.checks > 2 * report.total
+
+
+@pytest.mark.device
+def test_the_engine_passes_every_op_or_says_that_it_cannot():
+    report = run_backend_tests(ml.CpuBackend())
+    assert report, str(report)
+    assert {row.name for row in report.rows if row.outcome == "skipped"} == {
+        "item",
+        "tensor_to_list",
+    }
+    assert report.row("linear").runs == "decomposed"
+    assert all(row.reasons for row in report.rows if row.outcome == "skipped")
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_frameworks_pass(name):
+    pytest.importorskip(name)
+    report = run_backend_tests(ml.get_backend(name), ops=SOME, samples=2)
+    assert report.passed == report.total == report.native == len(SOME), str(report)
+
+
+class Opaque:
+    """An array that shows nothing but its values."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self._values, dtype)
+
+    shape = property(lambda self: self._values.shape)
+    dtype = property(lambda self: self._values.dtype)
+
+
+class ThreeMethods(ml.Backend):
+    """The smallest backend; dtypes arrive as strings."""
+
+    NAMES = {str(d): d.numpy() for d in ml.Dtype if d != "bfloat16"}
+
+    def tensor(self, data, dtype=None):
+        return Opaque(np.array(data, self.NAMES.get(dtype, np.float32)))
+
+    def zeros(self, shape, dtype=None):
+        return Opaque(np.zeros(shape, self.NAMES.get(dtype, np.float32)))
+
+    def ones(self, shape, dtype=None):
+        return Opaque(np.ones(shape, self.NAMES.get(dtype, np.float32)))
+
+
+def test_three_methods_run_every_op_by_fallback():
+    report = run_backend_tests(ThreeMethods(), samples=1)
+    assert report, str(report)
+    assert report.passed == report.total
+    # What makes arrays, and what needs no function at run time.
+    assert {row.name for row in report.rows if row.runs != "fallback"} == {
+        *backend_tests.CREATION,
+        *("known_sizes", "slice", "buffer", "shape", "size", "length"),
+    }
+    assert report.row("matmul").runs == report.row("linear").runs == "fallback"
+    assert report.fallback > 100 and report.native == report.total - report.fallback
+
+
+def test_a_dtype_that_is_not_kept_is_unsupported():
+    row = backend_tests.check(ThreeMethods(), "Backend.zeros")
+    assert row.outcome == "passed"
+    assert row.reasons == ("bfloat16: unsupported dtype bfloat16: zeros gave float32",)
+
+
+def test_arrays_of_wrong_values_are_found():
+    class Ones(ThreeMethods):
+        def zeros(self, shape, dtype=None):
+            return self.ones(shape, dtype)
+
+    row = backend_tests.check(Ones(), "Backend.zeros")
+    assert row.outcome == "failed" and "wrong" in row.reasons[0]
+
+
+# --- backends that are wrong ---------------------------------------------------------------------
+
+# Each wrong in its own way.
+WRONG = {
+    "add": lambda left, right: left - right,
+    "exp": lambda input: np.exp(input) * input.dtype.type(1.0001),
+    "relu": lambda input: np.maximum(input, 0.1).astype(input.dtype),
+    "matmul": lambda left, right: np.matmul(left, right)[..., :0],  # the shape
+    "tanh": lambda input: np.tanh(input).astype(np.float16),  # the width
+    "sigmoid": lambda input: None,
+    "sum": lambda input, **_: np.float32(np.nan),
+    "transpose": lambda input, **_: input,
+    "maximum": lambda left, right: np.fmax(left, right) + 0 * left * right + 1,
+    "greater": lambda left, right: (left >= right).astype(np.int64),  # the dtype
+}
+
+
+def test_all_of_ten_wrong_ops_are_reported_by_name():
+    right = run_backend_tests(ml.NumpyBackend(), ops=list(WRONG))
+    assert right.failed == 0
+    report = run_backend_tests(with_ops(**WRONG), samples=1)
+    assert set(WRONG) <= set(report.failures)
+    assert not report
+    for name in WRONG:
+        assert report.row(name).reasons and f"failed {name}: " in str(report)
+    # Others fail only where their program calls a wrong one.
+    assert report.passed > 60 and report.row("log").outcome == "passed"
+
+
+def test_a_wrong_gradient_is_found():
+    class Wrong(ml.NumpyBackend):
+        """Its `greater` is right; the gradient of relu asks for it."""
+
+        ops = types.SimpleNamespace(**{**vars(numpy_ops), "where": lambda cond, a, b: a})
+
+    report = run_backend_tests(Wrong(), ops=["relu"])
+    assert "gradient" in report.row("relu").reasons[0]
+    assert "slope" in report.row("relu").reasons[0]
+
+
+def test_a_wrong_slope_at_a_kink_is_found():
+    def greater(left, right):
+        return left >= right
+
+    report = run_backend_tests(with_ops(greater=greater), ops=["relu"])
+    assert [r for r in report.row("relu").reasons if r.startswith("kinks (engine): at [0.0]")]
+
+
+def test_a_wrong_state_is_found():
+    """Dropout's next key is made of words that are cut to 32 bits."""
+    report = run_backend_tests(with_ops(bitwise_and=lambda left, right: left + 1), ops=["dropout"])
+    reasons = report.row("dropout").reasons
+    assert any("value: state rng_key: " in reason for reason in reasons), reasons
+
+
+def test_errors_are_compared_with_their_text():
+    op = dict(_core.find_op("matmul"))
+    (sample, _), *_ = op["error_samples"]
+    backend = ml.NumpyBackend()
+    said = backend_tests._error_problem(backend, op, sample, "no such text")
+    assert said.startswith("said ") and said.endswith("not 'no such text'")
+    taken = backend_tests._error_problem(backend, op, op["samples"][0], "inner")
+    assert taken == "was taken, not refused with 'inner'"
+
+
+@pytest.mark.parametrize("result", [None, "text", [], object(), 3, np.zeros(0), (1, 2), {}])
+def test_any_result_becomes_a_row(result):
+    report = run_backend_tests(with_ops(tanh=lambda input: result), ops=["tanh", "exp"])
+    assert report.row("tanh").outcome == "failed"
+    assert report.row("exp").outcome == "passed"
+
+
+def test_a_backend_that_raises_at_random():
+    random = np.random.default_rng(5)
+    kinds = [ValueError, RuntimeError, MemoryError, RecursionError, AssertionError, OSError]
+    raised = []
+
+    def shaky(name, function):
+        def call(*args, **kwargs):
+            if random.random() < 0.3:
+                raised.append(name)
+                raise kinds[len(raised) % len(kinds)](f"{name} gave up")
+            return function(*args, **kwargs)
+
+        return call
+
+    names = [n for n in backend_tests.op_names() if callable(getattr(numpy_ops, n, None))]
+    backend = with_ops(**{name: shaky(name, getattr(numpy_ops, name)) for name in names})
+    report = run_backend_tests(backend, samples=1)
+    assert report.total == len(backend_tests.op_names()) + 3
+    assert report.failed > 30
+    assert len(raised) > 60
+    said = [reason for reasons in report.failures.values() for reason in reasons]
+    assert all("raised" in reason and "gave up" in reason for reason in said)
+    assert {kind.__name__ for kind in kinds} <= {
+        word for reason in said for word in reason.replace(":", " ").split()
+    }
+
+
+def test_creation_that_raises_is_reported():
+    class Broken(ThreeMethods):
+        def tensor(self, data, dtype=None):
+            raise ZeroDivisionError("no arrays today")
+
+    row = backend_tests.check(Broken(), "Backend.tensor")
+    assert (row.outcome, row.checks) == ("failed", len(ml.Dtype))
+    assert row.reasons[0] == "uint8: raised ZeroDivisionError: no arrays today"
+    report = run_backend_tests(Broken(), ops=SOME)
+    assert report.failed == report.total == len(SOME)
+
+
+def test_a_stop_by_the_user_goes_through():
+    def stop(left, right):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_backend_tests(with_ops(add=stop), ops=["add"])
+
+
+def test_unsupported_is_skipped_and_not_failed():
+    def cannot(input):
+        raise UnsupportedError("erf: not on this device")
+
+    row = run_backend_tests(with_ops(erf=cannot), ops=["erf"]).row("erf")
+    assert row.outcome == "skipped"
+    assert "not on this device" in row.reasons[0]
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+def test_bad_arguments():
+    backend = ml.NumpyBackend()
+    with pytest.raises(SignatureError, match="requires an instance of a backend"):
+        run_backend_tests(ml.NumpyBackend)
+    with pytest.raises(KeyNotFound, match="no op named 'relux', did you mean 'relu'"):
+        run_backend_tests(backend, ops=["relux"])
+    with pytest.raises(SignatureError, match="names of ops"):
+        run_backend_tests(backend, ops="relu")
+    with pytest.raises(ArgumentError, match="samples"):
+        run_backend_tests(backend, samples=0)
+    with pytest.raises(UnsupportedError, match="float32 or float64"):
+        run_backend_tests(ml.NumpyBackend(dtype="float16"))
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+HOSTILE = "a|b <script>alert(1)</script>\nsecond & line"
+
+
+def test_counts_agree():
+    outcomes = ["passed", "failed", "skipped"]
+    ways = ["native", "decomposed", "fallback"]
+    rows = [Row(f"{o}.{w}", o, w, 2) for o, w in itertools.product(outcomes, ways)]
+    report = BackendReport("B", rows)
+    assert (report.passed, report.failed, report.skipped, report.total) == (3, 3, 3, 9)
+    assert (report.native, report.fallback) == (2, 1)
+    assert report.checks == 18
+
+
+def test_markdown():
+    report = BackendReport("B", [Row("add", "failed", "native", 1, (HOSTILE,), 0.25)])
+    assert report.to_markdown() == (
+        "B: 0 of 1 passed (0 native, 0 by fallback), 1 failed, 0 skipped, 1 checks\n\n"
+        "| op | outcome | runs | checks | seconds | reasons |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| add | failed | native | 1 | 0.25 |"
+        " a\\|b &lt;script&gt;alert(1)&lt;/script&gt;<br>second &amp; line |\n"
+    )
+
+
+def test_html():
+    report = BackendReport("<B>", [Row("add", "failed", "native", 1, (HOSTILE,))])
+    text = report.to_html()
+    assert text.startswith("<p>&lt;B&gt;: 0 of 1 passed")
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert text.count("<tr>") == text.count("</tr>") == 2
+    assert report._repr_html_() == text
+
+
+def test_long_lists_of_reasons_are_cut_in_tables_only():
+    row = Row("add", "failed", "native", 9, tuple(f"reason {i}" for i in range(9)))
+    text = BackendReport("B", [row]).to_markdown()
+    assert "reason 4" in text and "reason 5" not in text and "and 4 more" in text
