@@ -169,7 +169,8 @@ def test_errors_are_compared_with_their_text():
     op = dict(_core.find_op("matmul"))
     (sample, _), *_ = op["error_samples"]
     backend = ml.NumpyBackend()
-    said = backend_tests._error_problem(backend, op, sample, "no such text")
+    other = "no such text"  # not in the line that the error shows
+    said = backend_tests._error_problem(backend, op, sample, other)
     assert said.startswith("said ") and said.endswith("not 'no such text'")
     taken = backend_tests._error_problem(backend, op, op["samples"][0], "inner")
     assert taken == "was taken, not refused with 'inner'"
