@@ -235,3 +235,44 @@ def test_values_are_seen_without_a_copy(backend):
     first, second = backend.to_numpy(x), backend.to_numpy(x)
     assert first.ctypes.data == second.ctypes.data
     assert not first.flags.writeable
+
+
+def test_gradients_stop_at_integers(backend):
+    def function(x):
+        whole = backend.ops.astype(x, mx.int32)
+        return (backend.ops.astype(whole, mx.float32) * x).sum()
+
+    np.testing.assert_array_equal(backend.grad(function)(backend.array([2.5, -1.5])), [2.0, -1.0])
+
+
+# Of each of these MLX itself gives a wrong result, a signal, or none in finite time.
+EMPTY = {
+    "add": (lambda o, x, y: o.add(x, y), (0, 3), (3,), (0, 3)),
+    "where": (lambda o, x, y: o.where(x > 0, x, y), (2, 0), (2, 1), (2, 0)),
+    "maximum": (lambda o, x, y: o.maximum(x, y), (0, 3), (1, 3), (0, 3)),
+    "matmul of nothing": (lambda o, x, y: o.matmul(x, y), (2, 0), (0, 3), (2, 3)),
+    "matmul to nothing": (lambda o, x, y: o.matmul(x, y), (0, 2), (2, 3), (0, 3)),
+    "linear": (lambda o, x, y: o.linear(y, x, o.scalar(1.0, mx.float32)), (0, 2), (3, 2), (0, 3)),
+    "broadcast": (lambda o, x, y: o.broadcast_like(y, x), (0, 3), (3,), (0, 3)),
+    "prod": (lambda o, x, y: o.prod(x) * o.sum(y), (0, 3), (2,), ()),
+    "cumsum": (lambda o, x, y: o.cumsum(x, 1), (2, 0), (1,), (2, 0)),
+    "softmax": (lambda o, x, y: o.log_softmax(o.softmax(x)), (2, 0), (1,), (2, 0)),
+    "index": (lambda o, x, y: o.index(y, (x.astype(mx.int32),)), (0,), (4, 2), (0, 2)),
+    "conv2d": (lambda o, x, y: o.conv2d(x, y), (0, 2, 4, 4), (3, 2, 2, 2), (0, 3, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_arrays_without_elements(backend, name):
+    function, *shapes, result = EMPTY[name]
+    x, y = (backend.ones(shape) for shape in shapes)
+    out, gradients, _ = backend.vjp(
+        lambda x, y: function(backend.ops, x, y), [x, y], cotangents=backend.ones(result)
+    )
+    assert out.shape == result
+    assert [g.shape for g in gradients] == [tuple(shape) for shape in shapes]
+    wanted = 2.0 if name == "prod" else 0.0
+    np.testing.assert_array_equal(out, np.full(result, wanted))
+    slope = 1.0 if name == "prod" else 0.0
+    np.testing.assert_array_equal(gradients[1], np.full(shapes[1], slope))
+    assert backend.ops.all(x).item() is True
