@@ -158,6 +158,14 @@ def test_a_wrong_slope_at_a_kink_is_found():
     assert [r for r in report.row("relu").reasons if r.startswith("kinks (engine): at [0.0]")]
 
 
+def test_a_wider_float_is_found():
+    """Its values are right, and it is not what the graph says."""
+    report = run_backend_tests(
+        with_ops(tanh=lambda input: np.tanh(np.float64(input))), ops=["tanh"]
+    )
+    assert "tanh[0, float] value: output: dtype float64, not float32" in report.row("tanh").reasons
+
+
 def test_a_wrong_state_is_found():
     """Dropout's next key is made of words that are cut to 32 bits."""
     report = run_backend_tests(with_ops(bitwise_and=lambda left, right: left + 1), ops=["dropout"])
@@ -169,7 +177,7 @@ def test_errors_are_compared_with_their_text():
     op = dict(_core.find_op("matmul"))
     (sample, _), *_ = op["error_samples"]
     backend = ml.NumpyBackend()
-    other = "no such text"  # not in the line that the error shows
+    other = "no such text"  # errors show the line that calls, which must not have it
     said = backend_tests._error_problem(backend, op, sample, other)
     assert said.startswith("said ") and said.endswith("not 'no such text'")
     taken = backend_tests._error_problem(backend, op, op["samples"][0], "inner")

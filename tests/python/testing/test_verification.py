@@ -183,6 +183,21 @@ def test_a_wrong_gradient_names_the_node_whose_rule_it_is():
     assert "ops.linear(" not in found.line  # a line of the forward part
 
 
+def test_the_line_is_that_of_the_node_and_not_of_its_twin():
+    """Both pieces of a split have the path of the split."""
+    model = ml.Model(name="net")
+    model |= ml.Split(split_size=2, axis=-1, name="halves")(input="x", output="pieces")
+    model |= ml.Add(name="sum")(left=model["pieces"][0], right=model["pieces"][1], output="y")
+
+    def index(input, index):
+        return numpy_ops.index(input, index=index) * (2 if index[-1].start == 2 else 1)
+
+    report = ml.verify(model, [with_ops(index=index)], shapes={"x": [2, 4]})
+    assert report.first.node == "net.halves"
+    assert "slice(2, 4, None)" in report.first.line
+    assert len(report.first.line.splitlines()) == 1
+
+
 def test_the_first_wrong_gradient_is_named():
     """On the way back relu comes before the layer, which gets its wrong gradient."""
     model = ml.Model(name="net")
