@@ -26,6 +26,7 @@ import sys
 import threading
 import time
 import tomllib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,11 @@ ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "mutants" / "tree"
 BUILD = TREE / "build" / "mutants"
 CAUGHT = ROOT / "build" / "mutants" / "caught.json"  # fault -> the test that noticed it last
+SECONDS = ROOT / "build" / "mutants" / "seconds.json"  # C++ test, Python file -> what it takes
+SLOW = 0.5  # seconds: C++ tests that take longer run behind the others
 PY = str(ROOT / ".venv" / "bin" / "python")
 ENOUGH = 0.95
+NO_TESTS = 5  # pytest's status when nothing was collected
 COPIED = ("csrc", "cmake", "tests", "python", "scripts", "docs", "examples", "Makefile",
           "CMakeLists.txt", "CMakePresets.json", "README.md", "pyproject.toml")  # fmt: skip
 NOT_COPIED = {"__pycache__", "_generated", "_openblas"}
@@ -174,62 +178,71 @@ def run(command, number, limit):
         return None, process.communicate()[0]
 
 
+def read(path):
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def last(pattern, output, otherwise):
     found = re.findall(pattern, output, re.MULTILINE)
     return found[-1] if found else otherwise
 
 
 def cpp(number, only=None):
-    """The first C++ test that fails, or None."""
+    """The first C++ test that fails, or None; and the output."""
+    slow = ":".join(t for t, seconds in read(SECONDS).items() if seconds > SLOW and "/" not in t)
+    filters = [only] if only else [f"-{slow}", slow] if slow else ["*"]
     command = [str(BUILD / "mithril_tests"), "--gtest_fail_fast", "--gtest_color=no"]
-    status, output = run([*command, f"--gtest_filter={only or '*'}"], number, 300)
-    if status == 0:
-        return None, output
-    return last(r"^\[ RUN      \] (\S+)", output, "(start)"), output
+    for tests in filters:
+        status, output = run([*command, f"--gtest_filter={tests}"], number, 300)
+        if status != 0:
+            return last(r"^\[ RUN      \] (\S+)", output, "(start)"), output
+    return None, output
 
 
 def python_files():
-    """Those that caught most come first, then small ones."""
-    counts = {}
-    for test in read_caught().values():
-        file = test.partition("::")[0]
-        counts[file] = counts.get(file, 0) + 1
+    """The quick ones first, and those that caught most of all before them."""
+    counts = Counter(test.partition("::")[0] for test in read(CAUGHT).values())
     files = (TREE / "tests" / "python").rglob("test_*.py")
-    names = {p.relative_to(TREE).as_posix(): p.stat().st_size for p in files
-             if p.name not in NOT_RUN and "frameworks" not in p.parts}  # fmt: skip
-    return sorted(names, key=lambda name: (-counts.get(name, 0), names[name]))
+    names = [p.relative_to(TREE).as_posix() for p in files
+             if p.name not in NOT_RUN and "frameworks" not in p.parts]  # fmt: skip
+    seconds = read(SECONDS)
+    return sorted(names, key=lambda name: seconds.get(name, 0.0) / (1 + counts[name]))
 
 
 def pure(number, only=None):
-    """The first test of the pure Python group that fails, or None."""
+    """The first test of the pure Python group that fails, or None; and the output."""
     options = ["-x", "-v", "--tb=short", "--group=pure", "-p", "no:cacheprovider", "-rN"]
+    durations = ["--durations=0", "--durations-min=0.1"] if number == 0 else []
     tests = [only] if only else python_files()
-    status, output = run([PY, "-m", "pytest", *options, *tests], number, 1500)
-    if status in (0, 5):
+    status, output = run([PY, "-m", "pytest", *options, *durations, *tests], number, 1500)
+    if status in (0, NO_TESTS):
         return None, output
-    test = last(r"^(?:ERROR )?(tests/\S+\.py(?:::.*?)?)(?: FAILED.*| ERROR.*| - .*)?\s*$", output,
-                "(start)")  # fmt: skip
-    return test, output
+    return last(r"^(?:ERROR )?(tests/\S+\.py(?:::.*?)?)(?: FAILED.*| ERROR.*| - .*)?\s*$", output,
+                "(start)"), output  # fmt: skip
+
+
+def note_seconds(output):
+    """From the output of all tests without a fault."""
+    seconds = {name: int(ms) / 1000 for name, ms in re.findall(r"OK \] (\S+) \((\d+) ms", output)}
+    for number, file in re.findall(r"^([\d.]+)s (?:call|setup) +(tests/[^:]+)::", output, re.M):
+        seconds[file] = seconds.get(file, 0.0) + float(number)
+    SECONDS.write_text(json.dumps({**read(SECONDS), **seconds}, indent=1))
 
 
 GROUPS = {"c++": cpp, "python pure": pure}
 lock = threading.Lock()
 
 
-def read_caught():
-    return json.loads(CAUGHT.read_text()) if CAUGHT.exists() else {}
-
-
 def note_caught(fault, test):
     with lock:
-        caught = {**read_caught(), f"{fault.file}: {fault.what}": test}
+        caught = {**read(CAUGHT), f"{fault.file}: {fault.what}": test}
         CAUGHT.write_text(json.dumps(caught, indent=1))
 
 
 def try_fault(fault):
     """(group, test) that caught it, or (None, None), and seconds."""
     start = time.monotonic()
-    known = read_caught().get(f"{fault.file}: {fault.what}", "(start)")
+    known = read(CAUGHT).get(f"{fault.file}: {fault.what}", "(start)")
     attempts = [(group, None) for group in GROUPS]
     if known != "(start)":
         attempts.insert(0, ("python pure" if known.startswith("tests/") else "c++", known))
@@ -258,6 +271,7 @@ def sound():
         if test:
             print(output[-4000:])
             return False
+        note_seconds(output)
     return True
 
 

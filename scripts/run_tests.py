@@ -1,4 +1,4 @@
-"""`make test`, `make check`, `make fuzz`, `make mutants`: runs every group to its end, prints seconds per group.
+"""`make test`, `check`, `fuzz`, `mutants`: runs every group to its end, prints seconds per group.
 
 Uses nothing but the standard library: it runs before the virtual environment exists.
 """
