@@ -92,6 +92,9 @@ class Fault:
         return f"({chosen} ? ({self.wrong}) : ({self.right}))"
 
 
+NONE = Fault(file="", what="nothing", right="", wrong="")
+
+
 def read_faults():
     faults = []
     for path in sorted((ROOT / "tests" / "mutants").glob("*.toml")):
@@ -187,15 +190,43 @@ def last(pattern, output, otherwise):
     return found[-1] if found else otherwise
 
 
-def cpp(number, only=None):
+RUN_OPS = ("backends/", "plan/", "reference/", "select/")
+TEST_SUITE = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),", re.MULTILINE)
+COVERS = re.compile(r"^// Covers: (.+)$", re.MULTILINE)
+
+
+def covers(test, text, file):
+    """Whether a C++ test is that of csrc/`file`, by its place or by what it says."""
+    if test.with_name(test.stem.removesuffix("_test")) == Path(file).with_suffix(""):
+        return True
+    if test.parts[0] == "ops" and file.startswith(("ops/", "passes/", *RUN_OPS)):
+        return True
+    patterns = " ".join(COVERS.findall(text)).split()
+    return any(Path(file).match(pattern) for pattern in patterns)
+
+
+def suites_of(fault):
+    """The suites that are nearest to a fault, as a filter."""
+    folder, suites = ROOT / "tests" / "cpp", []
+    for path in sorted(folder.rglob("*_test.cc")):
+        text = path.read_text()
+        if covers(path.relative_to(folder), text, fault.file.removeprefix("csrc/")):
+            suites += TEST_SUITE.findall(text)
+    return ":".join(f"{s}.*:{s}/*:*/{s}.*" for s in dict.fromkeys(suites))
+
+
+def cpp(fault, only=None):
     """The first C++ test that fails, or None; and the output."""
     slow = ":".join(t for t, seconds in read(SECONDS).items() if seconds > SLOW and "/" not in t)
-    filters = [only] if only else [f"-{slow}", slow] if slow else ["*"]
+    near = suites_of(fault)
+    filters = [only] if only else [near and f"{near}-{slow}", f"-{slow}", slow] if slow else ["*"]
     command = [str(BUILD / "mithril_tests"), "--gtest_fail_fast", "--gtest_color=no"]
-    for tests in filters:
-        status, output = run([*command, f"--gtest_filter={tests}"], number, 300)
+    for tests in filter(None, filters):
+        status, output = run([*command, f"--gtest_filter={tests}"], fault.number, 300)
         if status != 0:
-            return last(r"^\[ RUN      \] (\S+)", output, "(start)"), output
+            failed = re.search(r"^\[  FAILED  \] ([^\s,]+)", output, re.MULTILINE)
+            crashed = last(r"^\[ RUN      \] (\S+)", output, "(start)")
+            return failed.group(1) if failed else crashed, output
     return None, output
 
 
@@ -209,12 +240,12 @@ def python_files():
     return sorted(names, key=lambda name: seconds.get(name, 0.0) / (1 + counts[name]))
 
 
-def pure(number, only=None):
+def pure(fault, only=None):
     """The first test of the pure Python group that fails, or None; and the output."""
     options = ["-x", "-v", "--tb=short", "--group=pure", "-p", "no:cacheprovider", "-rN"]
-    durations = ["--durations=0", "--durations-min=0.1"] if number == 0 else []
+    durations = ["--durations=0", "--durations-min=0.1"] if fault.number == 0 else []
     tests = [only] if only else python_files()
-    status, output = run([PY, "-m", "pytest", *options, *durations, *tests], number, 1500)
+    status, output = run([PY, "-m", "pytest", *options, *durations, *tests], fault.number, 1500)
     if status in (0, NO_TESTS):
         return None, output
     return last(r"^(?:ERROR )?(tests/\S+\.py(?:::.*?)?)(?: FAILED.*| ERROR.*| - .*)?\s*$", output,
@@ -247,7 +278,7 @@ def try_fault(fault):
     if known != "(start)":
         attempts.insert(0, ("python pure" if known.startswith("tests/") else "c++", known))
     for group, only in attempts:
-        test, output = GROUPS[group](fault.number, only)
+        test, output = GROUPS[group](fault, only)
         (TREE.parent / f"{fault.number}.log").write_text(output)
         if test:
             note_caught(fault, test)
@@ -266,7 +297,7 @@ def sound():
     """The build without a fault passes; else nothing below would mean anything."""
     for group, tests in GROUPS.items():
         start = time.monotonic()
-        test, output = tests(0)
+        test, output = tests(NONE)
         print(f"no fault, {group}: {test or 'ok'} ({time.monotonic() - start:.0f} s)", flush=True)
         if test:
             print(output[-4000:])

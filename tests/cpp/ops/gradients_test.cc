@@ -116,7 +116,7 @@ bool is_smooth(const Built& built) {
          core::is_float(built.results[0].dtype) && !built.float_inputs.empty();
 }
 
-TEST(Gradients, AreSlopes) {
+TEST(OpGradients, AreSlopes) {
   int checked = 0;
   for (const OpDef* op : Registry::global().all()) {
     if (!op->differentiable || op->body == BodyKind::kHost) continue;
@@ -162,7 +162,7 @@ std::vector<Numbers> gradients(const std::string& node, const std::vector<Number
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-TEST(Gradients, AreSharedByTies) {
+TEST(OpGradients, AreSharedByTies) {
   const std::string two = "%x: f64[3], %z: f64[3]";
   EXPECT_EQ(gradients("%0 = maximum(%x, %z) : f64[3]", {{1, 2, 0}, {1, 1, 3}, {1, 1, 1}}, two,
                       {"x", "z"}),
@@ -180,7 +180,7 @@ TEST(Gradients, AreSharedByTies) {
             (std::vector<Numbers>{{1, 0, 0, 0}}));
 }
 
-TEST(Gradients, AtKinksAreWhatTheBlockSays) {
+TEST(OpGradients, AtKinksAreWhatTheBlockSays) {
   for (const OpDef* op : Registry::global().all()) {
     if (op->kinks.empty()) continue;
     Sample sample;
@@ -203,7 +203,7 @@ TEST(Gradients, AtKinksAreWhatTheBlockSays) {
 }
 
 // Contract, not what the blocks say of themselves.
-TEST(Gradients, AtKinks) {
+TEST(OpGradients, AtKinks) {
   const auto at = [](const std::string& call, double point) {
     return gradients("%0 = " + call + " : f64[1]", {{point}, {1.0}}, "%x: f64[1]", {"x"})[0][0];
   };
@@ -219,7 +219,7 @@ TEST(Gradients, AtKinks) {
             (std::vector<Numbers>{{0, 6}}));
 }
 
-TEST(Gradients, OfTheBranchNotTakenAreZero) {
+TEST(OpGradients, OfTheBranchNotTakenAreZero) {
   const auto both =
       gradients("%0 = where(%c, %x, %z) : f64[2]", {{1, 0}, {1, 1}, {1, 1}, {kNan, kInf}},
                 "%c: bool[2], %x: f64[2], %z: f64[2]", {"x", "z"});
@@ -228,8 +228,31 @@ TEST(Gradients, OfTheBranchNotTakenAreZero) {
   EXPECT_EQ(both[1], (Numbers{0.0, kInf}));
 }
 
+TEST(OpGradients, OfTheSlopeOfLeakyRelu) {
+  EXPECT_EQ(gradients("%0 = leaky_relu(%x, %s) : f64[3]", {{-2, 3, -1}, {0.1}, {1, 1, 10}},
+                      "%x: f64[3], %s: f64[]", {"s"}),
+            (std::vector<Numbers>{{-12}}));
+}
+
+TEST(OpGradients, OfWeightedSharesOfClasses) {
+  const auto dt = gradients(
+      "%0 = cross_entropy(%x, %t, categorical=false, weights=[1.0, 3.0]) : "
+      "f64[1]",
+      {{0, 0}, {0.5, 0.5}, {1}}, "%x: f64[1, 2], %t: f64[1, 2]", {"t"});
+  EXPECT_DOUBLE_EQ(dt[0][0], std::log(2.0));
+  EXPECT_DOUBLE_EQ(dt[0][1], 3 * std::log(2.0));
+}
+
+// ln |x| has the slope 1 / x.
+TEST(OpGradients, OfTheRobustLogarithmBelowZero) {
+  const auto dx =
+      gradients("%0 = cross_entropy(%x, %t, input_type=\"probs\", robust=true) : f64[1]",
+                {{-0.5, 1.5}, {0}, {1}}, "%x: f64[1, 2], %t: i64[1]", {"x"});
+  EXPECT_EQ(dx[0], (Numbers{2, 0}));
+}
+
 // One class has probability 0 and is not the target.
-TEST(Gradients, OfCrossEntropyAreFiniteBesideTheTarget) {
+TEST(OpGradients, OfCrossEntropyAreFiniteBesideTheTarget) {
   const auto dx = gradients("%0 = cross_entropy(%x, %t, input_type=\"probs\") : f64[1]",
                             {{0.25, 0.0, 0.75}, {2}, {1}}, "%x: f64[1, 3], %t: i64[1]", {"x"});
   EXPECT_EQ(dx[0][0], 0.0);
