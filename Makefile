@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup demo demo-all test check fuzz bench docs lint format extension cpp-tests
+.PHONY: help setup demo demo-all test check fuzz mutants bench docs lint format extension cpp-tests
 
 help:
 	@echo "make setup     packages, .venv and the extension"
@@ -26,6 +26,7 @@ help:
 	@echo "make test      all tests, with seconds per group"
 	@echo "make check     the tests under sanitizers"
 	@echo "make fuzz      the parsers on mutated input (SECONDS=60 for each)"
+	@echo "make mutants   planted faults: would a test notice? (ONLY=3,7 for some of them)"
 	@echo "make bench     benchmarks against other frameworks"
 	@echo "make docs      docs/ops.md and docs/env_vars.md from the engine's tables"
 	@echo "make lint      formatting, naming, types (make format: formats)"
@@ -47,6 +48,9 @@ check:
 
 fuzz:
 	@$(PYTHON) scripts/run_tests.py fuzz </dev/null
+
+mutants:
+	@$(PYTHON) scripts/run_tests.py mutants </dev/null
 
 bench: extension $(STAMPS)/python-test
 	$(PY) -m benchmarks

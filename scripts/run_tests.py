@@ -1,4 +1,4 @@
-"""`make test`, `make check`, `make fuzz`: runs every group to its end, prints seconds per group.
+"""`make test`, `check`, `fuzz`, `mutants`: runs every group to its end, prints seconds per group.
 
 Uses nothing but the standard library: it runs before the virtual environment exists.
 """
@@ -83,6 +83,13 @@ def fuzz_groups():
     ]
 
 
+def mutants_groups():
+    return [
+        Group("set-up", make("setup-test"), needed=True),
+        Group("mutants", [PY, "scripts/mutants.py"]),
+    ]
+
+
 def fuzzer(name):
     limits = [f"-max_total_time={os.environ.get('SECONDS', '60')}", "-timeout=10"]
     found = f"-artifact_prefix=build/fuzz/{name}-"
@@ -107,9 +114,17 @@ def outcome(group, status):
     return "ok" if status == 0 else f"FAILED ({status})"
 
 
+KINDS = {
+    "test": test_groups,
+    "check": check_groups,
+    "fuzz": fuzz_groups,
+    "mutants": mutants_groups,
+}
+
+
 def main():
     rows = []
-    for group in {"test": test_groups, "check": check_groups, "fuzz": fuzz_groups}[sys.argv[1]]():
+    for group in KINDS[sys.argv[1]]():
         status, seconds = run(group)
         rows.append((group.name, seconds, outcome(group, status)))
         if group.needed and status != 0:

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "backends/cpu/target.h"
@@ -149,6 +150,49 @@ TEST(Program, CopiesOutputsThatAreInputsOrViews) {
   EXPECT_EQ(out[0], x);
   EXPECT_EQ(out[1], (std::vector<float>{1, 4, 2, 5, 3, 6}));
   EXPECT_EQ(out[2], out[1]);
+}
+
+TEST(Program, WritesEveryOutputOfOneValue) {
+  Program twice = program(parsed(R"(graph g<f32, i64>(%x: f32[3]) {
+  %0 = negate(%x) : f32[3]
+  return a=%0, b=%0
+})"));
+  const auto out = run(twice, {{3}}, {{1, 2, 3}});
+  EXPECT_EQ(out[0], (std::vector<float>{-1, -2, -3}));
+  EXPECT_EQ(out[1], out[0]);
+}
+
+// The loop of an addition could overwrite e, if it did not read it in another order as well.
+TEST(Program, KeepsOperandsThatAreReadInAnotherOrder) {
+  constexpr size_t kSize = 40;
+  std::vector<float> x(kSize * kSize), z(kSize * kSize), ones(kSize, 1.0F);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  for (size_t i = 0; i < x.size(); ++i) z[i] = static_cast<float>(i % 7);
+  const auto sums = [&](const char* addition) {
+    Program adds = program(
+        parsed(fmt::format(R"(graph g<f32, i64>(%x: f32[40, 40], %z: f32[40, 40], %w: f32[40, 1]) {{
+  %0 = cumsum(%x) : f32[40, 40]
+  %1 = transpose(%0) : f32[40, 40]
+  %2 = {} : f32[40, 40]
+  %3 = matmul(%2, %w) : f32[40, 1]
+  return y=%3
+}})",
+                           addition)));
+    return run(adds, {{40, 40}, {40, 40}, {40, 1}}, {x, z, ones})[0];
+  };
+  std::vector<double> running(kSize * kSize);
+  for (size_t i = 0; i < x.size(); ++i) running[i] = (i % kSize == 0 ? 0.0 : running[i - 1]) + x[i];
+  const auto both = sums("add(%0, %1)"), other = sums("add(%1, %z)");
+  for (size_t row = 0; row < kSize; ++row) {
+    double expected_both = 0.0, expected_other = 0.0;
+    for (size_t column = 0; column < kSize; ++column) {
+      const double turned = running[column * kSize + row];
+      expected_both += running[row * kSize + column] + turned;
+      expected_other += turned + z[row * kSize + column];
+    }
+    EXPECT_NEAR(both[row], expected_both, 1e-5 * expected_both);
+    EXPECT_NEAR(other[row], expected_other, 1e-5 * expected_other);
+  }
 }
 
 }  // namespace

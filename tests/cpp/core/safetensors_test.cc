@@ -44,8 +44,10 @@ TEST(Safetensors, RefusesHeadersThatLie) {
       R"({"a": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}} x)",
   };
   for (const char* text : rows) EXPECT_FALSE(read_safetensors(text, 8).ok()) << text;
-  EXPECT_TRUE(
-      read_safetensors(R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", 8).ok());
+  const char* right = R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})";
+  EXPECT_TRUE(read_safetensors(right, 8).ok());
+  EXPECT_FALSE(read_safetensors(right, 7).ok());
+  EXPECT_FALSE(read_safetensors(right, 9).ok()) << "data that no tensor has";
 }
 
 TEST(Safetensors, NamesEveryConcreteDtype) {

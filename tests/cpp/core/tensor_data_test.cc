@@ -83,10 +83,19 @@ TEST(Element, ConvertsAsACastDoes) {
   EXPECT_EQ(through(DType::kInt32, -2.9), HostValue(-2));
   EXPECT_EQ(through(DType::kInt64, std::nan("")), HostValue(0));
   EXPECT_EQ(through(DType::kInt64, 1e30), HostValue(std::numeric_limits<int64_t>::max()));
+  EXPECT_EQ(through(DType::kInt64, 0x1p63), HostValue(std::numeric_limits<int64_t>::max()));
   EXPECT_EQ(through(DType::kInt64, -1e30), HostValue(std::numeric_limits<int64_t>::min()));
   EXPECT_EQ(through(DType::kBool, 0.5), HostValue(true));
   EXPECT_EQ(through(DType::kFloat32, 3), HostValue(3.0));
   EXPECT_EQ(through(DType::kFloat32, 0.1), HostValue(static_cast<double>(0.1F)));
+}
+
+// The numbers of the reference, section 1.5.
+TEST(Constant, FollowsItsPrecision) {
+  EXPECT_EQ(constant_value("EPSILON", DType::kFloat64), 2.220446049250313e-16);
+  EXPECT_EQ(constant_value("EPSILON", DType::kFloat32), 1.1920929e-07);
+  EXPECT_EQ(constant_value("EPSILON", DType::kFloat16), 0.000977);
+  EXPECT_EQ(constant_value("MIN_POSITIVE_NORMAL", DType::kBFloat16), 6.104e-05);
 }
 
 TEST(Element, AppendsOneAfterAnother) {

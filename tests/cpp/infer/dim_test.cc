@@ -44,6 +44,22 @@ TEST_F(DimTest, EqualNormalFormsAreEqualIds) {
   EXPECT_EQ(t.symbol("u1"), unnamed) << "printed names of fresh symbols read back";
 }
 
+TEST_F(DimTest, SumsOfCoefficientsDoNotWrap) {
+  const Dim large = t.mul(parse("N"), Dim(int64_t{1} << 62));
+  EXPECT_NE(large, t.overflow());
+  EXPECT_EQ(t.add(large, large), t.overflow());
+  EXPECT_EQ(t.add(parse("N*M"), t.sub(large, large)), parse("N*M"));
+}
+
+TEST_F(DimTest, NamesBelongToOneSymbol) {
+  const Dim named = t.symbol("N"), other = t.fresh();
+  EXPECT_FALSE(t.set_name(other, "N"));
+  EXPECT_EQ(t.symbol("N"), named);
+  EXPECT_TRUE(t.set_name(other, "M"));
+  EXPECT_FALSE(t.set_name(other, "K")) << "it has a name";
+  EXPECT_EQ(t.symbol("M"), other);
+}
+
 TEST_F(DimTest, DividesAndSolves) {
   EXPECT_EQ(t.divide_exact(parse("H*W*3"), parse("W")), parse("3*H"));
   EXPECT_EQ(t.divide_exact(parse("H*W+H"), parse("H")), parse("W+1"));

@@ -72,6 +72,24 @@ TEST(GraphText, CommentsKeepOnlyPlainCharacters) {
   EXPECT_LE(escape_comment(std::string(1000, '\n')).size(), 120U);
 }
 
+TEST(Parse, RefusesMoreOperandsThanTheOpHas) {
+  const auto wrong = parse("graph m<f32, i64>(%x: f32[2]) {\n  %0 = relu(%x, %x) : f32[2]\n}");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().message.find("relu takes 1 operands, got 2"), std::string::npos);
+}
+
+TEST(Parse, BoundsRanks) {
+  const auto graph = [](int rank) {
+    std::string shape = "1";
+    for (int i = 1; i < rank; ++i) shape += ", 1";
+    return "graph m<f32, i64>(%x: f32[" + shape + "]) {\n  return y=%x\n}";
+  };
+  EXPECT_TRUE(parse(graph(64)).ok());
+  const auto wrong = parse(graph(65));
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.error().message.find("more than 64 dimensions"), std::string::npos);
+}
+
 TEST(Verify, FindsWhatIsNotDefinedBeforeItsUse) {
   Graph graph = std::move(parse(R"(graph m<f32, i64>(%x: f32[2]) {
   %0 = relu(%x) : f32[2]

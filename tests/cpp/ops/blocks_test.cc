@@ -11,6 +11,7 @@
 #include "ir/infer_types.h"
 #include "ir/registry.h"
 #include "ir/text.h"
+#include "ops/built.h"
 #include "passes/autodiff.h"
 #include "passes/decompose.h"
 #include "tile/builder.h"
@@ -18,59 +19,12 @@
 namespace mithril::ir {
 namespace {
 
+using test::build;
+using test::Built;
+using test::contains;
+using test::describe;
+
 std::vector<const OpDef*> blocks() { return Registry::global().all(); }
-
-bool contains(const std::vector<std::string>& list, const std::string& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
-DType element_type(const InputDef& input, const Sample& sample, DType floats) {
-  if (contains(sample.integers, input.name)) return DType::kInt64;
-  if (input.kinds.has(infer::ValueKind::kTensorFloat)) return floats;
-  return input.kinds.has(infer::ValueKind::kTensorInt) ? DType::kInt64 : DType::kBool;
-}
-
-/// One node of an op on a sample, in a graph of concrete types.
-struct Built {
-  Graph graph;
-  std::vector<std::string> float_inputs;
-  core::Status status;
-  std::vector<Type> results;
-};
-
-Built build(const OpDef& op, const Sample& sample, DType floats = DType::kFloat32) {
-  Built out;
-  out.graph.name = op.name;
-  out.graph.default_float = floats;
-  out.graph.default_int = DType::kInt64;
-  Builder b(out.graph);
-  std::vector<Operand> operands;
-  for (const InputDef& input : op.inputs) {
-    size_t items = 0;
-    for (const auto& [name, dims] : sample.shapes) {
-      if (name != input.name) continue;
-      Shape shape(dims.begin(), dims.end());
-      const Type type = Type::tensor(element_type(input, sample, floats), std::move(shape));
-      const std::string key = input.variadic ? name + std::to_string(items) : name;
-      operands.emplace_back(b.input(key, type));
-      if (core::is_float(type.dtype)) out.float_inputs.push_back(key);
-      ++items;
-    }
-    if (items == 0 && !input.variadic) operands.emplace_back();
-  }
-  const std::vector<Value> results = b.call_all(op, std::move(operands), sample.attrs);
-  out.status = b.take_status();
-  if (!out.status.ok()) return out;
-  for (size_t i = 0; i < results.size(); ++i) {
-    b.output(op.outputs[i].name, results[i]);
-    out.results.push_back(results[i].type());
-  }
-  return out;
-}
-
-std::string describe(const OpDef& op, size_t sample) {
-  return op.name + ", sample " + std::to_string(sample);
-}
 
 std::string text(const core::Status& status) { return status.ok() ? "" : status.error().text(); }
 

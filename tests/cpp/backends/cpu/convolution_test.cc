@@ -87,6 +87,8 @@ TEST(Convolution, EqualsTheReferenceToTheBit) {
       {5, 1, 8, 7, 7, 16, 7, 7, 1, 1, 1, 1, 0, 0, 1, 1},         // pointwise
       {1, 1, 1, 4, 40, 1, 3, 41, 2, 2, 1, 1, 0, 1, 1, 1},        // one channel, wide rows
       {2, 1, 3, 5, 5, 2, 9, 9, 3, 3, 1, 1, 3, 3, 1, 1},          // windows of padding alone
+      {3, 2, 3, 6, 7, 4, 6, 7, 3, 3, 1, 1, 1, 1, 1, 1},          // groups
+      {35, 1, 1, 3, 3, 2, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},         // units of several images
       {1, 1, 4, 120, 130, 3, 120, 130, 3, 3, 1, 1, 1, 1, 1, 1},  // several products an image
   };
   for (const ref_conv2d_dims& d : cases) {

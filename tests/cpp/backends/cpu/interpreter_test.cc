@@ -1,4 +1,5 @@
 // Covers: backends/cpu/isa/*.cc
+// Covers: backends/cpu/schedule.cc
 #include "backends/cpu/interpreter.h"
 
 #include <bit>
