@@ -50,8 +50,17 @@ def test_the_engine_passes_every_op_or_says_that_it_cannot():
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_frameworks_pass(name):
     pytest.importorskip(name)
-    report = run_backend_tests(ml.get_backend(name), ops=SOME, samples=2)
+    report = run_backend_tests(ml.get_backend(name, dtype="float64"), ops=SOME, samples=2)
     assert report.passed == report.total == report.native == len(SOME), str(report)
+
+
+@pytest.mark.frameworks
+def test_jax_in_32_bits_casts_to_no_64():
+    """Its programs quietly take 32-bit types there; the suite says so."""
+    pytest.importorskip("jax")
+    row = run_backend_tests(ml.JaxBackend(), ops=["cast"]).row("cast")
+    found = {reason.partition("dtype ")[2] for reason in row.reasons if "value" in reason}
+    assert found == {"float32, not float64"}
 
 
 class Opaque:
