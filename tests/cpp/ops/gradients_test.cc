@@ -40,6 +40,8 @@ class Draw {
       for (double& x : out) x = x > 0.0 ? 1.0 : 0.0;
     } else if (!core::is_float(info.type.dtype)) {
       for (double& x : out) x = std::floor(x + 0.5);
+    } else if (op.family == "linalg") {
+      make_definite(out, static_dims(info.type.shape));
     }
     return out;
   }
@@ -52,6 +54,17 @@ class Draw {
   }
 
  private:
+  // Square matrices become positive definite, and so do their triangles.
+  static void make_definite(Numbers& numbers, const std::vector<int64_t>& shape) {
+    const size_t rank = shape.size();
+    if (rank < 2 || shape[rank - 1] != shape[rank - 2]) return;
+    const auto n = static_cast<size_t>(shape[rank - 1]);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const bool is_diagonal = i / n % n == i % n;
+      numbers[i] = numbers[i] / 2.0 + (is_diagonal ? static_cast<double>(n) : 0.0);
+    }
+  }
+
   std::mt19937 generator_;
 };
 
