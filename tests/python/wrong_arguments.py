@@ -109,6 +109,13 @@ def physical(backend: type[ml.Backend] = ml.NumpyBackend) -> Any:
     )
 
 
+def closed() -> ml.Model:
+    """All sizes are known."""
+    model = ml.Model()
+    model |= ml.Relu()(input=ml.IOKey("x", shape=[2, 3]), output="y")
+    return model
+
+
 def data() -> dict[str, Any]:
     return {"x": np.ones((2, 3), "float32"), "t": np.ones((2, 4), "float32"), "p": 1.0, "q": 2.0}
 
@@ -130,6 +137,12 @@ GOOD: dict[str, Callable[[], Any]] = {
     "activation": lambda: ml.Relu(),
     "activations": lambda: [ml.Relu()],
     "dimensions": lambda: [2],
+    "equation": lambda: "ij,jk->ik",
+    "pattern": lambda: "a b -> b a",
+    "Reduce.pattern": lambda: "a b -> a",
+    "reduction": lambda: "sum",
+    "verify.model": lambda: closed(),
+    "verify.shapes": dict,
     "KernelizedSVM.kernel": lambda: ml.models.RBFKernel(),
     "cell_type": lambda: ml.models.RNNCell(),
     "max_sequence_length": lambda: 2,

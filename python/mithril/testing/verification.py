@@ -101,7 +101,7 @@ def _backends(given: Any) -> list[Any]:
     from mithril.backends.registry import get_backend
 
     chosen = items("verify: backends", DEFAULT if given is None else given, "backends or names")
-    made = [get_backend(each) if isinstance(each, str) else each for each in chosen]
+    made = [get_backend(each) if type(each) is str else each for each in chosen]
     for backend in made:
         instance("verify: backends", backend, Backend, "instances of backends, or their names")
     return made
@@ -138,7 +138,11 @@ class Task:
         self.run = NodeRun(self, self.reference)
 
     def _shapes(self, stated: dict[str, Any]) -> dict[str, Any]:
-        keys = set(getattr(self.model, "input_keys", ()))
+        from mithril.model import Model
+
+        for key, shape in stated.items():
+            items(f"verify: shapes: {shown(key)}", shape, "a list of sizes")
+        keys = set(self.model.input_keys) if isinstance(self.model, Model) else set()
         found = {k: np.shape(v) for k, v in self.given.items() if hasattr(v, "shape") and k in keys}
         return {**found, **stated}
 

@@ -80,8 +80,11 @@ def random(*shape, seed=0):
 
 def test_tables_have_the_same_functions():
     tables = [get_backend(p.values[0]) for p in params("numpy", *FRAMEWORKS) if len(p.marks) < 2]
-    names = {table.op_names for table in tables}
-    assert len(names) == 1
+    # MLX has no gradients of linear algebra: models with it are refused there.
+    linalg = {"cholesky", "det", "eigh", "solve", "solve_triangular"}
+    assert len({table.op_names - linalg for table in tables}) == 1
+    without = {type(table).__name__ for table in tables if not linalg <= table.op_names}
+    assert without <= {"MlxBackend"}
 
 
 def test_every_tile_instruction_has_a_function(ops):
