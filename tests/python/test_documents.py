@@ -372,7 +372,7 @@ def test_block(label, notebooks, document_marks):
         pytest.xfail(document_marks[label])
     if error is not None:
         raise error
-    CHECKS[label](notebook.namespace)
+    CHECKS.get(label, lambda _: None)(notebook.namespace)  # some only have to run
     document_marks[label] = "runs"
 
 
