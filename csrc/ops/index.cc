@@ -115,7 +115,8 @@ void define_indexing(OpFamily& ops) {
                               {HostValue::list({0, 2}), slice(1, 3), HostValue::list({1, 0})})}}))
       .with(at({{"input", {4, 3}}, {"index", {2, 5}}}, {}, {"index"}))
       .sample("index", 0.0, 3.0)
-      .rejects(at({{"input", {4, 3}}}, {{"index", 4}}), "index");
+      .rejects(at({{"input", {4, 3}}}, {{"index", 4}}), "index")
+      .rejects(at({{"input", {4, 3}}}, {{"index", HostValue::list({0, -5})}}), "index");
 
   ops.def("index_add")
       .doc(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from mithril import _core
 from mithril._checks import instance, mapping
 from mithril._checks import text as checked_text
+from mithril._files import write_text
 from mithril._public import public
-from mithril.formats._files import path_of
 
 
 @public
@@ -46,7 +45,7 @@ def dot(what: Any, path: Any = None) -> str:
     """
     drawn = str(what.plot("dot")) if _is_model(what) else _graph("dot", what).dot()
     if path is not None:
-        Path(path_of("dot: path", path)).write_text(drawn, encoding="utf-8")
+        write_text("dot: path", path, drawn)
     return drawn
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -333,6 +333,57 @@ class TrainModel(Model):
         self._node.set_cout([FINAL_COST], True)
         self._node.freeze()
         self._is_final = True
+
+    # --- editing ------------------------------------------------------------------------------
+    @public
+    def remove(self, *submodels: Model | str) -> None:
+        """`Model.remove`; the trained model and what a term of the cost or a metric is made of
+        stay (`UnsupportedError`)."""
+        self._check_editable("remove", submodels)
+        super().remove(*submodels)
+
+    @public
+    def replace(
+        self, submodel: Model | str, new: Model, keys: Mapping[str, str | None] | None = None
+    ) -> Model:
+        """`Model.replace`; the trained model and what a term of the cost or a metric is made of
+        stay (`UnsupportedError`)."""
+        self._check_editable("replace", (submodel,))
+        return super().replace(submodel, new, keys)
+
+    def _check_editable(self, where: str, submodels: Iterable[Model | str]) -> None:
+        for submodel in submodels:
+            tag = self._part(where, submodel).tag
+            if tag == self._inner._node.tag:
+                kept = "is the model that is trained"
+            elif term := next((t for t, tags in self._parts_of_terms() if tag in tags), ""):
+                kept = f"is a part of {term}"
+            else:
+                continue
+            raise UnsupportedError(
+                f"{where}: {submodel!r} {kept}",
+                hint="edit inside it, or make another TrainModel of the model",
+            )
+
+    def _parts_of_terms(self) -> Iterable[tuple[str, set[int]]]:
+        """Each term and metric with the submodels that compute it from the trained model."""
+        writers = {
+            wire.key_name: part
+            for part in self._node.submodels
+            if part.tag != self._inner._node.tag
+            for key, wire in self._node.wiring(part)
+            if key in part.output_keys
+        }
+        terms = [(term.text, term.result._wire) for term in (*self._losses, *self._penalties)]
+        terms += [(m.text, self._node.find_connection(m.key)) for m in self._metrics]
+        for text_of_term, result in terms:
+            found, ahead = set(), [result.key_name]
+            while ahead:
+                part = writers.get(ahead.pop())
+                if part is not None and part.tag not in found:
+                    found.add(part.tag)
+                    ahead += [wire.key_name for _, wire in self._node.wiring(part)]
+            yield text_of_term, found
 
     def _take_over(self, original: TrainModel) -> None:
         parts = {at.tag: number for number, at in enumerate(original._node.submodels)}

@@ -6,6 +6,7 @@ imported, so no framework is in the process unless it is asked for. A test that 
 runs once for every backend of `--backends`.
 """
 
+import collections
 import importlib.util
 import os
 from pathlib import Path
@@ -33,6 +34,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--backends", default=",".join(NATIVE + FRAMEWORKS), help="backends to run, by comma"
     )
+    parser.addoption("--seed", type=int, default=0, help="of the random gradient checks and graphs")
     parser.addoption(
         "--documents",
         default=os.environ.get("MITHRIL_DOCUMENTS", str(ROOT.parent / "shared" / "mission")),
@@ -138,7 +140,31 @@ def support_table(request) -> SupportTable:
     return request.config.stash.setdefault(SupportTable.key, SupportTable())
 
 
+class CheckCounts(collections.Counter):
+    """How many checks of a kind the tests made; printed at the end of the run."""
+
+    key = pytest.StashKey["CheckCounts"]()
+
+    def add(self, kind: str) -> None:
+        self[kind] += 1
+
+
+@pytest.fixture(scope="session")
+def check_counts(request) -> CheckCounts:
+    return request.config.stash.setdefault(CheckCounts.key, CheckCounts())
+
+
+@pytest.fixture(scope="session")
+def seed(request) -> int:
+    return request.config.getoption("--seed")
+
+
 def pytest_terminal_summary(terminalreporter, config):
+    counts = config.stash.get(CheckCounts.key, {})
+    if counts:
+        terminalreporter.section(f"random checks, --seed {config.getoption('--seed')}")
+        for kind, count in counts.items():
+            terminalreporter.write_line(f"{count} {kind}")
     table = config.stash.get(SupportTable.key, None)
     if table is not None:
         terminalreporter.section("support of ops")

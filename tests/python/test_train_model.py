@@ -8,7 +8,13 @@ import re
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import ArgumentError, FrozenModelError, KeyNotFound, WireNameError
+from mithril.errors import (
+    ArgumentError,
+    FrozenModelError,
+    KeyNotFound,
+    UnsupportedError,
+    WireNameError,
+)
 
 rng = np.random.default_rng(1)
 X = rng.normal(size=(6, 3))
@@ -667,3 +673,31 @@ def test_a_subclass_keeps_its_own():
     train.add_loss(ml.SquaredError(), input="y", target="target")
     twin = train.clone()
     assert type(twin) is Mine and twin.note == "mine" and len(twin.loss_keys) == 1
+
+
+def test_terms_and_the_trained_model_are_not_taken_out_from_under_the_cost():
+    train = wrapped()
+    loss, term, metric = ml.SquaredError(), penalty(), ml.AbsoluteError()
+    train.add_loss(loss, [ml.Mean(name="average")], input="y", target="target")
+    train.add_regularization(term, 0.1, input="w")
+    train.add_metric(metric, key_name="error", input="y", target="target")
+    train |= ml.Tanh(name="apart")(input="y", output="squashed")
+    before = train.to_json()
+    name, trained = next(iter(train.submodels.items()))
+    for part, kept in {
+        loss: "SquaredError(",
+        "average": "SquaredError(",
+        term: "Model(",
+        metric: "AbsoluteError(",
+        trained: "the model that is trained",
+    }.items():
+        for edit in (train.remove, lambda part: train.replace(part, ml.Relu())):
+            with pytest.raises(UnsupportedError, match=re.escape(kept)):
+                edit(part)
+    assert train.to_json() == before
+    train.remove("apart")
+    train.replace(f"{name}.{next(iter(trained.submodels))}", ml.Linear(2))
+    outputs, _ = run(train)
+    assert outputs["final_cost"] == pytest.approx(
+        np.mean((Y - T) ** 2) + 0.1 * 0.5 * (W**2).sum() / T.size
+    )

@@ -226,7 +226,10 @@ class IndexedDims {
       case Item::Type::kEllipsis:
         for (size_t rest = from_.size() - taken_; rest > 0; --rest) out_.push_back(from_[at_++]);
         return true;
-      case Item::Type::kArray: shapes_.push_back(array_dims(s_, item)); break;
+      case Item::Type::kArray:
+        if (!is_inside(item)) return false;
+        shapes_.push_back(array_dims(s_, item));
+        break;
       case Item::Type::kMask:  // how many are true is known at run time only
         shapes_.push_back(DimList{s_.new_dim()});
         break;
@@ -260,14 +263,32 @@ class IndexedDims {
   }
 
   bool take_int(const Item& item) {
-    const auto size = s_.size(from_[at_]), value = s_.size(s_.int_dim(item.cell));
-    if (size && value && (*value < -*size || *value >= *size)) {
-      s_.conflict(core::Code::kValueArgument,
-                  "index must be in [{}, {}) for axis {}, got {} for {}", -*size, *size, at_,
-                  *value, s_.describe(p_.rule, s_.arg(p_, 1)));
-      return false;
-    }
+    const auto value = s_.size(s_.int_dim(item.cell));
+    if (value && !is_inside(*value)) return false;
     ++at_;
+    return true;
+  }
+
+  bool is_inside(int64_t index) {
+    const auto size = s_.size(from_[at_]);
+    if (!size || (index >= -*size && index < *size)) return true;
+    s_.conflict(core::Code::kValueArgument, "index must be in [{}, {}) for axis {}, got {} for {}",
+                -*size, *size, at_, index, s_.describe(p_.rule, s_.arg(p_, 1)));
+    return false;
+  }
+
+  /// The numbers of a list that is known; those of a tensor are data.
+  bool is_inside(const Item& item) {
+    const auto value = s_.is_tensor(item.cell) ? std::nullopt : s_.value(item.cell);
+    std::vector<const HostValue*> ahead;
+    if (value) ahead.push_back(&*value);
+    while (!ahead.empty()) {
+      const HostValue& next = *ahead.back();
+      ahead.pop_back();
+      if (next.is_int() && !is_inside(next.as_int())) return false;
+      if (!next.is_sequence()) continue;
+      for (const HostValue& part : next.items()) ahead.push_back(&part);
+    }
     return true;
   }
 

@@ -35,14 +35,13 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from mithril import _core
+from mithril._files import write_text
 from mithril.backends.profile import profiled
 from mithril.primitive import OpTable, uses_primitives
 
@@ -78,22 +77,6 @@ def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any
     }
 
 
-def _write(path: Path, text: str) -> None:
-    """Replaces the file as a whole, or leaves it as it was."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder of file_path does not exist: {path.parent}")
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def load_source(
     backend: Any, text: str, constants: Sequence[Any] = (), file_path: str | None = None
 ) -> Callable[..., tuple[Any, ...]]:
@@ -111,7 +94,9 @@ def load_source(
     path = Path(file_path)
     if path.suffix != ".py":
         raise ValueError(f"file_path: a name that ends in .py is required, got {path.name!r}")
-    _write(path, text)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder of file_path does not exist: {path.parent}")
+    write_text("compile: file_path", path, text)
     spec = importlib.util.spec_from_file_location(f"mithril_emitted_{next(_serial)}", path)
     assert spec is not None and spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)

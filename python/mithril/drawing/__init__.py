@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mithril._checks import whole
+from mithril._files import path_of, write_text
 from mithril.errors import ArgumentError, shown
-from mithril.formats._files import path_of
 
 _FORMATS = {"svg": ".svg", "mermaid": ".mmd", "dot": ".dot"}
 
@@ -42,7 +42,7 @@ def plot(
         path = Path(file_path)
         if not path.parent.is_dir():
             raise ArgumentError(f"plot: the folder of file_path does not exist: {path.parent}")
-        path.write_text(picture, encoding="utf-8")
+        write_text("plot: file_path", file_path, picture)
     return picture
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from mithril import _core
 from mithril._conversion import as_numpy
+from mithril._files import path_of, replacing
 from mithril._public import public
 from mithril.errors import ArgumentError, ParseError, SignatureError, shown
-from mithril.formats._files import CHUNK, Hashed, damaged, path_of, replacing
+from mithril.formats._files import CHUNK, Hashed, damaged
 from mithril.types import as_dtype
 
 MOST_HEADER = 64 << 20  # bytes
@@ -105,7 +106,7 @@ def write_safetensors(path: Any, arrays: dict[str, Any]) -> None:
     (2, 3)
     """
     found = arrays_of(arrays, "write_safetensors")
-    with replacing(path_of("write_safetensors", path)) as file:
+    with replacing("write_safetensors", path) as file:
         write_tensors(file, found)
 
 

@@ -14,9 +14,10 @@ import zlib
 from typing import IO, Any, NamedTuple
 
 import mithril
+from mithril._files import path_of, replacing
 from mithril._public import public
 from mithril.errors import MithrilError, MithrilWarning, ParseError, SignatureError, shown, warn
-from mithril.formats._files import Hashed, damaged, path_of, replacing
+from mithril.formats._files import Hashed, damaged
 from mithril.formats.safetensors import arrays_of, read_tensors, write_tensors
 from mithril.model import Model
 
@@ -70,7 +71,7 @@ def save(model: Model, path: Any, params: dict[str, Any] | None = None) -> None:
         raise SignatureError(f"save: requires a model, got {shown(model)}")
     text = model.to_json(history=True).encode()
     arrays = None if params is None else arrays_of(params, "save: params")
-    with replacing(path_of("save", path)) as file, zipfile.ZipFile(file, "w") as archive:
+    with replacing("save", path) as file, zipfile.ZipFile(file, "w") as archive:
         sums = {}
         with _new_member(archive, MODEL, len(text)) as stream:
             sums[MODEL] = _written(stream, lambda out: out.write(text))
