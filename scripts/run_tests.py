@@ -80,6 +80,7 @@ def fuzz_groups():
         Group("build fuzz", make("cpp-fuzz"), needed=True),
         Group("seeds", [PY, "scripts/fuzz_seeds.py", "build/fuzz/corpus"], needed=True),
         *(Group(name, fuzzer(name)) for name in names),
+        Group("random models", [*pytest("device", "--graphs=20000"), "-k", "random_models"]),
     ]
 
 

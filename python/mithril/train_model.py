@@ -374,7 +374,8 @@ class TrainModel(Model):
             for key, wire in self._node.wiring(part)
             if key in part.output_keys
         }
-        terms = [(term.text, term.result._wire) for term in (*self._losses, *self._penalties)]
+        terms = [(loss.text, loss.result._wire) for loss in self._losses]
+        terms += [(term.text, term.result._wire) for term in self._penalties]
         terms += [(m.text, self._node.find_connection(m.key)) for m in self._metrics]
         for text_of_term, result in terms:
             found, ahead = set(), [result.key_name]

@@ -35,6 +35,7 @@ def pytest_addoption(parser):
         "--backends", default=",".join(NATIVE + FRAMEWORKS), help="backends to run, by comma"
     )
     parser.addoption("--seed", type=int, default=0, help="of the random gradient checks and graphs")
+    parser.addoption("--graphs", type=int, default=2000, help="number of random models")
     parser.addoption(
         "--documents",
         default=os.environ.get("MITHRIL_DOCUMENTS", str(ROOT.parent / "shared" / "mission")),

@@ -1,9 +1,10 @@
 """Random models against the oracle: what flatten, fusing, merging, planning and in-place work do.
 
-A seed is a model: twenty steps on tensors of a few shapes, each an op, or models in a model, that
-reads what is there already. The oracle reads the model's file, nesting and all. Values of several
-results, with and without gradients, and the gradient along a direction; then the same with one
-optimising pass off, which the seed draws (contracts 14).
+A seed is a model: 10 to 40 steps on tensors of floats, ints and bools of a few shapes, each an op,
+or models in a model, that reads what is there already. The oracle reads the model's file, nesting
+and all. Values of several results, with and without gradients, and the gradient along a direction;
+then the same with one optimising pass off, which the seed draws (contracts 14). A third of the
+models run in float32. `--seed` gives other models, `--graphs` more of them.
 """
 
 import mithril as ml
@@ -12,75 +13,138 @@ import pytest
 from mithril.testing import oracle
 from mithril.testing.op_matrix import central_difference, difference
 
-pytestmark = pytest.mark.device
-
-INPUTS = {"a": (4, 3), "b": (3,), "c": (4, 1), "w": (3, 3), "s": ()}
+INPUTS = {"a": (4, 3), "b": (3,), "c": (4, 1), "w": (3, 3), "s": (), "i": (4, 3), "j": (3,),
+          "m": (4, 1)}  # fmt: skip
+KINDS = {"i": int, "j": int, "m": bool}  # the others are floats
+STARTS = [f"{name}0" for name in INPUTS if name not in KINDS]
 UNARY = [ml.Tanh, ml.Sigmoid, ml.Relu, ml.Absolute, ml.Softplus, ml.Gelu, ml.Negate, ml.Sine,
          ml.SiLU, ml.LeakyRelu]  # fmt: skip
 BINARY = [ml.Add, ml.Subtract, ml.Multiply, ml.Maximum, ml.Minimum, ml.SquaredError]
 PASSES = ["-canonicalize", "-merge_common", "-fold_constants", "-fuse"]
 REDUCTIONS = [ml.Sum, ml.Mean, ml.Max, ml.Min]
+INT_BINARY = [ml.Add, ml.Subtract, ml.Maximum, ml.Minimum]
+COMPARISONS = [ml.Less, ml.GreaterEqual, ml.NotEqual]
+# Of values and slopes; float32 is held against numbers in float64.
+BOUNDS = {"float64": (1e-11, 1e-9, 1e-6), "float32": (3e-4, 3e-3, 3e-3)}
+ENGINES = {"cpu": "CpuBackend", "numpy": "NumpyBackend"}
+FRAMEWORKS = {"torch": "TorchBackend", "jax": "JaxBackend", "mlx": "MlxBackend"}
 
 
 class RandomModel:
-    """Wires by name with their shapes; each step adds one op on random ones."""
+    """Wires by name with their shapes and kinds; each step adds one op on random ones."""
 
-    def __init__(self, seed, steps=20):
+    def __init__(self, seed):
         self.random = np.random.default_rng(seed)
         self.model = ml.Model()
         self.shapes = dict(INPUTS)
-        keys = {n: ml.IOKey(n, shape=list(s), type=ml.Tensor[float]) for n, s in INPUTS.items()}
-        for name, key in keys.items():
-            self.add(ml.Buffer(), INPUTS[name], f"{name}0", input=key)
-        for i in range(steps):
+        self.kinds = {name: KINDS.get(name, float) for name in INPUTS}
+        for name, shape in INPUTS.items():
+            kind = self.kinds[name]
+            key = ml.IOKey(name, shape=list(shape), type=ml.Tensor[kind])
+            self.add(ml.Buffer(), shape, f"{name}0", kind=kind, input=key)
+        for i in range(self.random.integers(10, 41)):
             self.step(f"v{i}")
         outputs = [n for n in self.shapes if n.startswith("v")]
-        self.outputs = sorted({outputs[-1], *self.random.choice(outputs, 4)})
+        floats = [n for n in outputs if self.kinds[n] is float]
+        self.outputs = sorted({floats[-1], *self.random.choice(outputs, 4)})
         self.model.expose_keys(*self.outputs)
 
-    def add(self, op, shape, name, key="output", **wires):
-        self.model |= op.connect(**wires, **{key: name})
-        self.shapes[name] = shape
+    def inputs(self):
+        draw = {
+            float: lambda shape: np.float64(np.float32(self.random.uniform(-1.0, 1.0, shape))),
+            int: lambda shape: self.random.integers(-5, 6, shape),
+            bool: lambda shape: self.random.integers(0, 2, shape).astype(bool),
+        }
+        return {name: draw[self.kinds[name]](shape) for name, shape in INPUTS.items()}
 
-    def pick(self, fits=lambda shape: True):
-        names = [n for n, s in self.shapes.items() if n not in INPUTS and fits(s)]
+    def add(self, op, shape, name, key="output", kind=float, **wires):
+        self.model |= op.connect(**wires, **{key: name})
+        self.shapes[name], self.kinds[name] = shape, kind
+
+    def pick(self, fits=lambda shape: True, kinds=(float,)):
+        names = [
+            name
+            for name, shape in self.shapes.items()
+            if name not in INPUTS and self.kinds[name] in kinds and fits(shape)
+        ]
         return str(self.random.choice(names)) if names else None
 
+    def pair(self, kinds=((float,), (float,))):
+        """Two wires that broadcast, and their shape together."""
+        left, right = (self.pick(kinds=allowed) for allowed in kinds)
+        try:
+            return left, right, np.broadcast_shapes(self.shapes[left], self.shapes[right])
+        except ValueError:
+            return None
+
+    def one_of(self, ops):
+        return ops[self.random.integers(len(ops))]
+
     def step(self, name):
-        kinds = [self.unary, self.binary, self.binary, self.reduce, self.move, self.structured,
-                 self.nested]  # fmt: skip
-        while not kinds[self.random.integers(len(kinds))](name):
+        steps = [self.unary, self.binary, self.binary, self.reduce, self.move, self.structured,
+                 self.nested, self.integers, self.compare, self.choose]  # fmt: skip
+        while not self.one_of(steps)(name):
             pass
 
     def unary(self, name):
         source = self.pick()
-        op = UNARY[self.random.integers(len(UNARY))]
-        self.add(op(), self.shapes[source], name, input=source)
+        self.add(self.one_of(UNARY)(), self.shapes[source], name, input=source)
         return True
 
     def binary(self, name):
-        left, right = self.pick(), self.pick()
-        try:
-            shape = np.broadcast_shapes(self.shapes[left], self.shapes[right])
-        except ValueError:
+        """Of floats, or a float and an int."""
+        found = self.pair(((float,), (float, float, int)))
+        if not found:
             return False
-        op = BINARY[self.random.integers(len(BINARY))]
+        left, right, shape = found
+        op = self.one_of(BINARY)
         if op is ml.SquaredError:
             self.add(op(safe_shapes=False), shape, name, input=left, target=right)
         else:
             self.add(op(), shape, name, left=left, right=right)
         return True
 
-    def nested(self, name):
-        """Models in a model that share a wire, under names that mean something else outside."""
-        left, right = self.pick(), self.pick()
+    def integers(self, name):
+        found = self.pair(((int,), (int, bool)))
+        if not found:
+            return False
+        left, right, shape = found
+        self.add(self.one_of(INT_BINARY)(), shape, name, kind=int, left=left, right=right)
+        return True
+
+    def compare(self, name):
+        """Of inputs and ints: computed floats may differ by rounding alone, which says nothing."""
+        sources = [
+            n for n in self.shapes if n in STARTS or n not in INPUTS and self.kinds[n] is int
+        ]
+        left, right = (str(name) for name in self.random.choice(sources, 2))
         try:
             shape = np.broadcast_shapes(self.shapes[left], self.shapes[right])
         except ValueError:
             return False
+        self.add(self.one_of(COMPARISONS)(), shape, name, kind=bool, left=left, right=right)
+        return True
+
+    def choose(self, name):
+        found = self.pair()
+        mask = self.pick(kinds=(bool,))
+        try:
+            left, right, shape = found
+            shape = np.broadcast_shapes(shape, self.shapes[mask])
+        except (TypeError, ValueError):
+            return False
+        self.add(ml.Where(), shape, name, cond=mask, input1=left, input2=right)
+        return True
+
+    def nested(self, name):
+        """Models in a model that share a wire, under names that mean something else outside."""
+        found = self.pair()
+        if not found:
+            return False
+        left, right, shape = found
         inner = ml.Model()
         inner |= ml.Subtract()(left="a", right="b", output="c")
-        inner |= UNARY[self.random.integers(len(UNARY))]()(input="c", output="w")
+        inner |= self.one_of(UNARY)()(input="c", output="w")
         inner.expose_keys("w")
         again = inner.clone()
         middle = ml.Model(name=name)
@@ -95,7 +159,7 @@ class RandomModel:
         shape = self.shapes[source]
         axis = int(self.random.integers(len(shape)))
         keep = bool(self.random.integers(2))
-        op = REDUCTIONS[self.random.integers(len(REDUCTIONS))]
+        op = self.one_of(REDUCTIONS)
         rest = list(shape)
         rest[axis : axis + 1] = [1] if keep else []
         self.add(op(axis=axis, keepdim=keep), tuple(rest), name, input=source)
@@ -128,36 +192,94 @@ class RandomModel:
         return True
 
 
-@pytest.mark.parametrize("engine", ["NumpyBackend", "CpuBackend"])
-@pytest.mark.parametrize("first", range(0, 120, 20))
-def test_values_and_slopes(engine, first):
-    for seed in range(first, first + 20):
-        made = RandomModel(seed)
+CHUNKS = 20
+
+
+def seeds(config, graphs):
+    first = config.getoption("--seed") * 10**6
+    return range(first, first + graphs)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_values_and_slopes(engine, chunk, request, check_counts):
+    for seed in seeds(request.config, request.config.getoption("--graphs"))[chunk::CHUNKS]:
+        trial = Trial(seed, ENGINES[engine], "float32" if seed % 3 == 0 else "float64")
+        gradients = trial.check_values()
         off = PASSES[seed % len(PASSES)]
-        inputs = {n: made.random.uniform(-1.0, 1.0, s) for n, s in INPUTS.items()}
-        pm = ml.compile(made.model, getattr(ml, engine)(dtype="float64"))
-        text = made.model.to_json()
-        used = {n: x for n, x in inputs.items() if n in pm.input_keys}
-        want = oracle.evaluate(text, used).outputs
-        weights = {n: made.random.standard_normal(np.shape(y)) for n, y in want.items()}
-        result = pm.evaluate({}, used, output_gradients=weights, wrt=list(used))
-        other = ml.compile(made.model, getattr(ml, engine)(dtype="float64"), passes=[off])
-        less = other.evaluate({}, used, output_gradients=weights, wrt=list(used))
-        runs = (result.outputs, pm.evaluate({}, used), less.outputs, other.evaluate({}, used))
-        for name, value in want.items():
-            for got in runs:
-                problem = difference(np.asarray(got[name]), value, 1e-11)
-                assert problem is None, f"seed {seed}, {off}, {name}: {problem}\n{text}"
-        for name, value in result.gradients.items():
-            problem = difference(less.gradients[name], value, 1e-9)
-            assert problem is None, f"seed {seed}, {off}, gradient of {name}: {problem}\n{text}"
-        direction = {n: made.random.uniform(-1.0, 1.0, x.shape) for n, x in used.items()}
+        trial.check_gradients(trial.check_values(passes=[off]), gradients)
+        trial.check_slopes(gradients)
+        check_counts.add(f"random models on {engine}")
 
-        def total(at, text=text, weights=weights):
-            outputs = oracle.evaluate(text, at).outputs
-            return sum(float((w * outputs[n]).sum()) for n, w in weights.items())
 
-        slope = central_difference(total, used, direction, 1e-6)
-        got = sum(float((result.gradients[n] * d).sum()) for n, d in direction.items())
-        scale = max(1.0, sum(float(np.abs(g).sum()) for g in result.gradients.values()))
-        assert abs(got - slope) <= 1e-6 * scale, f"seed {seed}: {got}, not {slope}\n{text}"
+@pytest.mark.frameworks
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_values_and_gradients_of_frameworks(framework, request, check_counts):
+    pytest.importorskip(framework if framework != "mlx" else "mlx.core")
+    dtype = "float64" if framework == "torch" else "float32"
+    for seed in seeds(request.config, request.config.getoption("--graphs") // 20):
+        trial = Trial(seed, FRAMEWORKS[framework], dtype)
+        engine = Trial(seed, ENGINES["numpy"], "float64")
+        trial.check_gradients(trial.check_values(), engine.check_values())
+        check_counts.add(f"random models on {framework}")
+
+
+class Trial:
+    """A random model with its data on one backend, and what the oracle makes of it."""
+
+    def __init__(self, seed, backend, dtype):
+        self.made = RandomModel(seed)
+        self.backend, self.dtype = getattr(ml, backend)(dtype=dtype), dtype
+        self.told = f"--seed {seed // 10**6}, model {seed} on {backend} in {dtype}"
+        self.text = self.made.model.to_json()
+        pm = self.compiled()
+        self.inputs = {n: x for n, x in self.made.inputs().items() if n in pm.input_keys}
+        self.wrt = [n for n in self.inputs if self.made.kinds[n] is float]
+        self.want = oracle.evaluate(self.text, self.inputs).outputs
+        self.weights = {
+            name: self.made.random.standard_normal(np.shape(value))
+            for name, value in self.want.items()
+            if self.made.kinds[name] is float
+        }
+
+    def compiled(self, **options):
+        return ml.compile(self.made.model, self.backend, jit=False, **options)
+
+    def arrays(self, values):
+        floats = {n: x.astype(self.dtype) if x.dtype.kind == "f" else x for n, x in values.items()}
+        return {name: self.backend.tensor(x) for name, x in floats.items()}
+
+    def plain(self, values):
+        return {name: np.asarray(self.backend.to_numpy(x)) for name, x in values.items()}
+
+    def check_values(self, **options):
+        """Compares values with and without gradients; returns the gradients."""
+        pm, data = self.compiled(**options), self.arrays(self.inputs)
+        given = self.arrays({n: np.asarray(w) for n, w in self.weights.items()})
+        result = pm.evaluate({}, data, output_gradients=given, wrt=self.wrt)
+        for got in (self.plain(result.outputs), self.plain(pm.evaluate({}, data))):
+            for name, value in self.want.items():
+                wanted = np.asarray(value)
+                problem = difference(got[name].astype(wanted.dtype), wanted, BOUNDS[self.dtype][0])
+                assert problem is None, f"{self.told}, {options}, {name}: {problem}"
+        return self.plain(result.gradients)
+
+    def check_gradients(self, found, wanted):
+        for name, value in wanted.items():
+            got = found[name].astype(value.dtype)
+            problem = difference(got, value, BOUNDS[self.dtype][1])
+            assert problem is None, f"{self.told}, gradient of {name}: {problem}"
+
+    def check_slopes(self, gradients):
+        random = self.made.random
+        direction = {n: random.uniform(-1.0, 1.0, self.inputs[n].shape) for n in self.wrt}
+
+        def total(at):
+            outputs = oracle.evaluate(self.text, at).outputs
+            return sum(float((w * outputs[n]).sum()) for n, w in self.weights.items())
+
+        slope = central_difference(total, self.inputs, direction, 1e-6)
+        got = sum(float((gradients[n] * d).sum()) for n, d in direction.items())
+        scale = max(1.0, sum(float(np.abs(g).sum()) for g in gradients.values()))
+        assert abs(got - slope) <= BOUNDS[self.dtype][2] * scale, f"{self.told}: {got}, not {slope}"
