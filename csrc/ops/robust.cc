@@ -2,6 +2,7 @@
 #include "ops/robust.h"
 
 #include "core/tensor_data.h"
+#include "infer/relation.h"
 
 namespace mithril::ops {
 
@@ -24,13 +25,18 @@ Value threshold(Builder& b, Value like) {
   return {};
 }
 
-void threshold_rule(RuleBuilder& r) {
-  r.when_rank_known(r.in("threshold"), [](RuleBuilder& rule, int rank) {
-    if (rank == 0) return;
-    rule.fail(core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
-                         "'threshold' must be a number or a tensor of rank 0, got rank {}", rank));
-  });
+namespace {
+
+core::Status has_no_axes(infer::Relation& relation) {
+  const auto rank = relation.kinds(0).is_tensor() ? relation.rank(0) : std::nullopt;
+  if (!rank || *rank == 0) return {};
+  return core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
+                    "'threshold' must be a number or a tensor of rank 0, got rank {}", *rank);
 }
+
+}  // namespace
+
+void threshold_rule(RuleBuilder& r) { r.custom({r.in("threshold")}, has_no_axes); }
 
 Continued robust_log(Value x, Value limit) {
   const Value size = abs(x);

@@ -136,6 +136,7 @@ void define_hard_ones(OpFamily& ops) {
                   .attr("min_val", -1.0)
                   .attr("max_val", 1.0)
                   .output("output", same_as("input"))
+                  .rule([](RuleBuilder& r) { r.same_shape(r.out(), r.in("input")); })
                   .compose([](Builder& b) {
                     return ir::apply("clamp", {b.in("input"), b.attr("min_val"),
                                                b.attr("max_val")});
