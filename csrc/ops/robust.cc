@@ -66,26 +66,25 @@ Continued stable_reciprocal(Value x, Value limit) {
 using Function = Continued (*)(Value, Value);
 
 OpDefBuilder& continued(OpDefBuilder& block, Function function, const char* constant) {
-  return unary_cases(
-      block.input("input", kTensor)
-          .input("threshold", kThreshold, HostValue(constant))
-          .connect({"input", "output", "threshold"})
-          .output("output", computed())
-          .promote_float({"input"})
-          .rule([](RuleBuilder& r) {
-            r.kind(r.out(), kFloating);
-            r.same_shape(r.out(), r.in("input"));
-            threshold_rule(r);
-          })
-          .compose([function](Builder& b) {
-            const Value x = b.in("input");
-            return x ? function(x, threshold(b, x)).value : Value();
-          })
-          .gradient([function](GradBuilder& g) {
-            const Value x = g.in("input");
-            g.d("input") = g.dout() * function(x, threshold(g.builder(), x)).slope;
-          })
-          .rejects(at({{"input", {2}}, {"threshold", {2}}}), "rank 0"));
+  return unary_cases(block.input("input", kTensor)
+                         .input("threshold", kThreshold, HostValue(constant))
+                         .connect({"input", "output", "threshold"})
+                         .output("output", computed())
+                         .promote_float({"input"})
+                         .rule([](RuleBuilder& r) {
+                           r.kind(r.out(), kFloating);
+                           r.same_shape(r.out(), r.in("input"));
+                           threshold_rule(r);
+                         })
+                         .compose([function](Builder& b) {
+                           const Value x = b.in("input");
+                           return x ? function(x, threshold(b, x)).value : Value();
+                         })
+                         .gradient([function](GradBuilder& g) {
+                           const Value x = g.in("input");
+                           g.d("input") = g.dout() * function(x, threshold(g.builder(), x)).slope;
+                         })
+                         .rejects(at({{"input", {2}}, {"threshold", {2}}}), "rank 0"));
 }
 
 void define_functions(OpFamily& ops) {
