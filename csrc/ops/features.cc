@@ -86,8 +86,9 @@ void define_distances(OpFamily& ops) {
 
   ops.def("norm_modifier")
       .python("NormModifier")
-      .doc("Folds any number into the interval from 1 to 5, as a triangle wave of period 8 that is "
-           "1 at 1: a norm that may be trained. The gradient at the peaks is 0.")
+      .doc(
+          "Folds any number into the interval from 1 to 5, as a triangle wave of period 8 that is "
+          "1 at 1: a norm that may be trained. The gradient at the peaks is 0.")
       .formula("4 (1 - |2 u|) + 1, \\quad u = ((x - 1) \\bmod 8) / 8 - 1 / 2")
       .input("input", kFloating)
       .output("output", same_as("input"))
@@ -136,8 +137,9 @@ Value polynomial(Builder& b) {
   const Value x = b.in("input");
   const HostValue& degree = b.attr("degree");
   if (!x || !x.shape()[1].known() || !degree.is_int()) {
-    unsupported(b, "polynomial_features: the degree and the size of axis 1 must be known when the "
-                   "model is compiled");
+    unsupported(b,
+                "polynomial_features: the degree and the size of axis 1 must be known when the "
+                "model is compiled");
     return {};
   }
   const int64_t size = x.shape()[1].value();
@@ -187,8 +189,9 @@ void polynomial_rule(RuleBuilder& r) {
 void define_polynomials(OpFamily& ops) {
   ops.def("polynomial_features")
       .python("PolynomialFeatures")
-      .doc("All products of 1 to degree coordinates of each row, in the order of combinations "
-           "with repetition, as scikit-learn's without the bias.")
+      .doc(
+          "All products of 1 to degree coordinates of each row, in the order of combinations "
+          "with repetition, as scikit-learn's without the bias.")
       .formula("x_{i_1} \\cdots x_{i_k}, \\quad i_1 \\le \\dots \\le i_k, \\quad k \\le degree")
       .input("input", kNumeric)
       .key("degree")
@@ -257,8 +260,9 @@ void define_tools(OpFamily& ops) {
 
   ops.def("trapezoid")
       .python("Trapezoid")
-      .doc("Integral of y over x along the last axis, by trapezoids; x has the shape of y, or "
-           "its last axis only.")
+      .doc(
+          "Integral of y over x along the last axis, by trapezoids; x has the shape of y, or "
+          "its last axis only.")
       .formula("\\sum_i (x_{i+1} - x_i) (y_i + y_{i+1}) / 2")
       .input("y", kTensor)
       .input("x", kTensor)

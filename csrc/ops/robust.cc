@@ -2,6 +2,7 @@
 #include "ops/robust.h"
 
 #include "core/tensor_data.h"
+#include "infer/relation.h"
 
 namespace mithril::ops {
 
@@ -24,13 +25,18 @@ Value threshold(Builder& b, Value like) {
   return {};
 }
 
-void threshold_rule(RuleBuilder& r) {
-  r.when_rank_known(r.in("threshold"), [](RuleBuilder& rule, int rank) {
-    if (rank == 0) return;
-    rule.fail(core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
-                         "'threshold' must be a number or a tensor of rank 0, got rank {}", rank));
-  });
+namespace {
+
+core::Status has_no_axes(infer::Relation& relation) {
+  const auto rank = relation.kinds(0).is_tensor() ? relation.rank(0) : std::nullopt;
+  if (!rank || *rank == 0) return {};
+  return core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
+                    "'threshold' must be a number or a tensor of rank 0, got rank {}", *rank);
 }
+
+}  // namespace
+
+void threshold_rule(RuleBuilder& r) { r.custom({r.in("threshold")}, has_no_axes); }
 
 Continued robust_log(Value x, Value limit) {
   const Value size = abs(x);
@@ -60,26 +66,25 @@ Continued stable_reciprocal(Value x, Value limit) {
 using Function = Continued (*)(Value, Value);
 
 OpDefBuilder& continued(OpDefBuilder& block, Function function, const char* constant) {
-  return unary_cases(
-      block.input("input", kTensor)
-          .input("threshold", kThreshold, HostValue(constant))
-          .connect({"input", "output", "threshold"})
-          .output("output", computed())
-          .promote_float({"input"})
-          .rule([](RuleBuilder& r) {
-            r.kind(r.out(), kFloating);
-            r.same_shape(r.out(), r.in("input"));
-            threshold_rule(r);
-          })
-          .compose([function](Builder& b) {
-            const Value x = b.in("input");
-            return x ? function(x, threshold(b, x)).value : Value();
-          })
-          .gradient([function](GradBuilder& g) {
-            const Value x = g.in("input");
-            g.d("input") = g.dout() * function(x, threshold(g.builder(), x)).slope;
-          })
-          .rejects(at({{"input", {2}}, {"threshold", {2}}}), "rank 0"));
+  return unary_cases(block.input("input", kTensor)
+                         .input("threshold", kThreshold, HostValue(constant))
+                         .connect({"input", "output", "threshold"})
+                         .output("output", computed())
+                         .promote_float({"input"})
+                         .rule([](RuleBuilder& r) {
+                           r.kind(r.out(), kFloating);
+                           r.same_shape(r.out(), r.in("input"));
+                           threshold_rule(r);
+                         })
+                         .compose([function](Builder& b) {
+                           const Value x = b.in("input");
+                           return x ? function(x, threshold(b, x)).value : Value();
+                         })
+                         .gradient([function](GradBuilder& g) {
+                           const Value x = g.in("input");
+                           g.d("input") = g.dout() * function(x, threshold(g.builder(), x)).slope;
+                         })
+                         .rejects(at({{"input", {2}}, {"threshold", {2}}}), "rank 0"));
 }
 
 void define_functions(OpFamily& ops) {

@@ -24,8 +24,7 @@ void define_exponential_units(OpFamily& ops) {
       .attr("alpha", 1.0)
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const Reg x = c.in[0];
-        return select(x > 0.0, x,
-                      t.expm1(t.at_most(x, 0.0)) * c.attrs.find("alpha")->as_number());
+        return select(x > 0.0, x, t.expm1(t.at_most(x, 0.0)) * c.attrs.find("alpha")->as_number());
       })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
@@ -127,23 +126,25 @@ void define_hard_ones(OpFamily& ops) {
       .sample("input", -5.0, 5.0)
       .points({-3.0, 3.0});
 
-  unary_cases(ops.def("hard_tanh")
-                  .python("HardTanh", {"Hardtanh"})
-                  .doc("x limited to the interval from min_val to max_val; the gradient on a limit "
-                       "is 1.")
-                  .formula("\\min(\\max(x, min\\_val), max\\_val)")
-                  .input("input", kNumeric)
-                  .attr("min_val", -1.0)
-                  .attr("max_val", 1.0)
-                  .output("output", same_as("input"))
-                  .compose([](Builder& b) {
-                    return ir::apply("clamp", {b.in("input"), b.attr("min_val"),
-                                               b.attr("max_val")});
-                  })
-                  .kink(-1.0, 1.0)
-                  .kink(1.0, 1.0)
-                  .points({-1.0, 1.0})
-                  .with(at({{"input", {2, 9}}}, {{"min_val", -0.5}, {"max_val", 1.5}})));
+  unary_cases(
+      ops.def("hard_tanh")
+          .python("HardTanh", {"Hardtanh"})
+          .doc("x limited to the interval from min_val to max_val; the gradient on a limit "
+               "is 1.")
+          .formula("\\min(\\max(x, min\\_val), max\\_val)")
+          .input("input", kNumeric)
+          .attr("min_val", -1.0)
+          .attr("max_val", 1.0)
+          .output("output", same_as("input"))
+          .rule([](RuleBuilder& r) { r.same_shape(r.out(), r.in("input")); })
+          .compose([](Builder& b) {
+            const Attrs limits{{"min_val", b.attr("min_val")}, {"max_val", b.attr("max_val")}};
+            return ir::apply("clamp", {b.in("input")}, limits);
+          })
+          .kink(-1.0, 1.0)
+          .kink(1.0, 1.0)
+          .points({-1.0, 1.0}))
+      .with(at({{"input", {2, 9}}}, {{"min_val", -0.5}, {"max_val", 1.5}}));
 
   unary_cases(ops.def("relu6")
                   .python("ReLU6", {"Relu6"})
@@ -166,14 +167,9 @@ void define_hard_ones(OpFamily& ops) {
 // --- soft ones -------------------------------------------------------------------------------
 
 void define_soft_ones(OpFamily& ops) {
-  floating(ops.def("softsign")
-               .python("Softsign")
-               .doc("x over 1 + |x|.")
-               .formula("x / (1 + |x|)"))
+  floating(ops.def("softsign").python("Softsign").doc("x over 1 + |x|.").formula("x / (1 + |x|)"))
       .pointwise([](tile::Builder& t, Reg x) { return x / (t.abs(x) + 1.0); })
-      .gradient([](GradBuilder& g) {
-        g.d("input") = g.dout() / square(abs(g.in("input")) + 1.0);
-      })
+      .gradient([](GradBuilder& g) { g.d("input") = g.dout() / square(abs(g.in("input")) + 1.0); })
       .kinks()
       .points({0.5, -0.5});
 
@@ -285,26 +281,23 @@ void define_sums_of_exponentials(OpFamily& ops) {
 
   ops.def("logsumexp")
       .python("LogSumExp")
-      .doc("Logarithm of the sum of exponentials over the axes (none: all), without overflow; "
-           "of nothing but -inf it is -inf.")
+      .doc(
+          "Logarithm of the sum of exponentials over the axes (none: all), without overflow; "
+          "of nothing but -inf it is -inf.")
       .formula("\\ln \\sum_i e^{x_i}")
       .input("input", kNumeric)
       .key("axis", HostValue())
       .key("keepdim", false)
       .output("output", computed())
       .promote_float()
-      .rule([](RuleBuilder& r) {
-        r.reduce(r.out(), r.in("input"), r.in("axis"), r.in("keepdim"));
-      })
+      .rule([](RuleBuilder& r) { r.reduce(r.out(), r.in("input"), r.in("axis"), r.in("keepdim")); })
       .compose([](Builder& b) {
         const Value x = b.in("input");
         if (!x || needs_known_axis(b)) return Value();
         const Operand axis = given(b, "axis");
         const Operand keepdim = given(b, "keepdim");
         // Infinite ones are not taken off, inf - inf is none.
-        const auto finite = [](Value m) {
-          return where(equal(m - m, 0.0), m, 0.0);
-        };
+        const auto finite = [](Value m) { return where(equal(m - m, 0.0), m, 0.0); };
         const Value shift = finite(reduce("max", x, axis, HostValue(true)));
         const Value total = reduce("sum", exp(x - shift), axis, keepdim);
         return log(total) + finite(reduce("max", x, axis, keepdim));

@@ -27,9 +27,8 @@ void define_powers(OpFamily& ops) {
                .doc("Logarithm to base 2; of 0 -inf, of negative numbers NaN.")
                .formula("\\log_2 x"))
       .pointwise([](tile::Builder& t, Reg x) { return t.log2(x); })
-      .gradient([](GradBuilder& g) {
-        g.d("input") = g.dout() / (g.in("input") * std::numbers::ln2);
-      })
+      .gradient(
+          [](GradBuilder& g) { g.d("input") = g.dout() / (g.in("input") * std::numbers::ln2); })
       .sample("input", 0.1, 10.0);
 
   floating(ops.def("log10")
@@ -37,9 +36,8 @@ void define_powers(OpFamily& ops) {
                .doc("Logarithm to base 10, within 2 units; of 0 -inf, of negative numbers NaN.")
                .formula("\\log_{10} x"))
       .pointwise([](tile::Builder& t, Reg x) { return t.log(x) * std::numbers::log10e; })
-      .gradient([](GradBuilder& g) {
-        g.d("input") = g.dout() / (g.in("input") * std::numbers::ln10);
-      })
+      .gradient(
+          [](GradBuilder& g) { g.d("input") = g.dout() / (g.in("input") * std::numbers::ln10); })
       .sample("input", 0.1, 10.0);
 
   floating(ops.def("reciprocal").python("Reciprocal").doc("One over x.").formula("1 / x"))
@@ -115,9 +113,8 @@ void define_hyperbolic(OpFamily& ops) {
                .doc("Hyperbolic sine, within 4 units.")
                .formula("(e^x - e^{-x}) / 2"))
       .pointwise([](tile::Builder&, Reg x) { return sinh(x); })
-      .gradient([](GradBuilder& g) {
-        g.d("input") = g.dout() * ir::apply("cosh", {g.in("input")});
-      })
+      .gradient(
+          [](GradBuilder& g) { g.d("input") = g.dout() * ir::apply("cosh", {g.in("input")}); })
       .points({0.0, -0.0});
 
   floating(ops.def("cosh")
@@ -125,9 +122,8 @@ void define_hyperbolic(OpFamily& ops) {
                .doc("Hyperbolic cosine, within 4 units.")
                .formula("(e^x + e^{-x}) / 2"))
       .pointwise([](tile::Builder&, Reg x) { return cosh(x); })
-      .gradient([](GradBuilder& g) {
-        g.d("input") = g.dout() * ir::apply("sinh", {g.in("input")});
-      })
+      .gradient(
+          [](GradBuilder& g) { g.d("input") = g.dout() * ir::apply("sinh", {g.in("input")}); })
       .points({0.0, -0.0});
 
   floating(ops.def("asinh")
@@ -135,9 +131,7 @@ void define_hyperbolic(OpFamily& ops) {
                .doc("Inverse of the hyperbolic sine, within 4 units.")
                .formula("\\ln(x + \\sqrt{x^2 + 1})"))
       .pointwise([](tile::Builder&, Reg x) { return asinh(x); })
-      .gradient([](GradBuilder& g) {
-        g.d("input") = g.dout() / sqrt(square(g.in("input")) + 1.0);
-      })
+      .gradient([](GradBuilder& g) { g.d("input") = g.dout() / sqrt(square(g.in("input")) + 1.0); })
       .points({0.0, -0.0});
 
   floating(ops.def("acosh")
@@ -184,8 +178,8 @@ void define_rounding(OpFamily& ops) {
   };
   define("ceil", "Ceil",
          "The smallest integer at or above each element, in the default integer type.", &B::ceil);
-  define("round", "Round",
-         "The nearest integer, of two the even one, in the default integer type.", &B::round);
+  define("round", "Round", "The nearest integer, of two the even one, in the default integer type.",
+         &B::round);
   define("trunc", "Trunc", "Each element without its fraction, in the default integer type.",
          &B::trunc);
 }
@@ -219,28 +213,27 @@ Reg finite(tile::Builder& t, const PointwiseCall& c) {
 }
 
 void define_not_finite(OpFamily& ops) {
-  unary_cases(ops.def("nan_to_num")
-                  .python("NanToNum")
-                  .doc("The elements, with NaN replaced by nan, and infinities by posinf and "
-                       "neginf (none: the largest numbers of the type); those have gradient 0.")
-                  .input("input", kTensor)
-                  .key("nan", 0.0)
-                  .key("posinf", HostValue())
-                  .key("neginf", HostValue())
-                  .output("output", same_as("input"))
-                  .rule([](RuleBuilder& r) { r.same_shape(r.out(), r.in("input")); })
-                  .pointwise(finite)
-                  .gradient([](GradBuilder& g) {
-                    const Value x = g.in("input");
-                    g.d("input") = where(less(abs(x), kInfinity), g.dout(), 0.0);
-                  })
-                  .points({std::numeric_limits<double>::quiet_NaN(), kInfinity, -kInfinity})
-                  .kinks()
-                  .with(at({{"input", {2, 3}}},
-                           {{"nan", 1.5}, {"posinf", 7.0}, {"neginf", -7.0}})));
+  unary_cases(
+      ops.def("nan_to_num")
+          .python("NanToNum")
+          .doc("The elements, with NaN replaced by nan, and infinities by posinf and "
+               "neginf (none: the largest numbers of the type); those have gradient 0.")
+          .input("input", kTensor)
+          .key("nan", 0.0)
+          .key("posinf", HostValue())
+          .key("neginf", HostValue())
+          .output("output", same_as("input"))
+          .rule([](RuleBuilder& r) { r.same_shape(r.out(), r.in("input")); })
+          .pointwise(finite)
+          .gradient([](GradBuilder& g) {
+            const Value x = g.in("input");
+            g.d("input") = where(less(abs(x), kInfinity), g.dout(), 0.0);
+          })
+          .points({std::numeric_limits<double>::quiet_NaN(), kInfinity, -kInfinity})
+          .kinks()
+          .with(at({{"input", {2, 3}}}, {{"nan", 1.5}, {"posinf", 7.0}, {"neginf", -7.0}})));
 
-  const auto define = [&](const char* name, const char* python, const char* doc,
-                          Reg (*is)(Reg)) {
+  const auto define = [&](const char* name, const char* python, const char* doc, Reg (*is)(Reg)) {
     unary_cases(ops.def(name)
                     .python(python)
                     .doc(doc)

@@ -12,6 +12,7 @@ import sys
 if __name__ == "__main__":
     sys.path[0] = sys.path[0] + "/.."
 
+import functools  # noqa: E402
 import keyword  # noqa: E402
 import textwrap  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -44,16 +45,21 @@ def literal(value) -> str:
     return repr(value)
 
 
+@functools.cache
+def robust_forms() -> dict[str, dict]:
+    """Op -> the op that its class makes with `robust=True`: the function with finite slopes."""
+    ops = {op["name"]: op for op in _core.ops()}
+    return {name: ops[f"robust_{name}"] for name in ops if f"robust_{name}" in ops}
+
+
 def robust_form(op: dict) -> dict | None:
-    """The op that the class makes with `robust=True`: the same function with finite slopes."""
-    name = f"robust_{op['name']}"
-    return next((other for other in _core.ops() if other["name"] == name), None)
+    return robust_forms().get(op["name"])
 
 
 def plain_form(op: dict) -> dict | None:
     """The op whose robust form this one is."""
     name = op["name"].removeprefix("robust_")
-    return None if name == op["name"] else _core.find_op(name)
+    return _core.find_op(name) if name != op["name"] and name in robust_forms() else None
 
 
 def robust_keywords(op: dict) -> list[tuple[str, str]]:
@@ -243,11 +249,16 @@ def generate() -> dict[str, str]:
     table: dict[str, str] = {}
     for family, ops in families.items():
         files[f"{family}.py"] = (
-            HEAD.format(family=family) + imports(ops) + "\n".join(class_text(op) for op in ops) + "\n"
+            HEAD.format(family=family)
+            + imports(ops)
+            + "\n".join(class_text(op) for op in ops)
+            + "\n"
         )
         files[f"{family}.pyi"] = (
             "import typing\n\nfrom mithril.model import ExtendInfo\n"
-            "from mithril.operator_model import OperatorModel\n" + base_imports(ops) + "\n"
+            "from mithril.operator_model import OperatorModel\n"
+            + base_imports(ops)
+            + "\n"
             + "\n".join(stub_text(op) for op in ops)
         )
         for op in ops:

@@ -255,12 +255,16 @@ def functions_for(
         function.__name__: partial(function, smallest=smallest)
         for function in (robust_log, robust_sqrt, robust_power, kl_divergence)
     }
-    return FUNCTIONS | bound | {
-        "stable_reciprocal": partial(
-            stable_reciprocal, smallest=RECIPROCAL_THRESHOLD[float_dtype]
-        ),
-        "nan_to_num": partial(nan_to_num, largest=largest),
-    }
+    return (
+        FUNCTIONS
+        | bound
+        | {
+            "stable_reciprocal": partial(
+                stable_reciprocal, smallest=RECIPROCAL_THRESHOLD[float_dtype]
+            ),
+            "nan_to_num": partial(nan_to_num, largest=largest),
+        }
+    )
 
 
 __all__ = ["FUNCTIONS", "functions_for"]

@@ -780,16 +780,20 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     """Name -> function, where random numbers and thresholds are those of a float type."""
     smallest = SMALLEST_NORMAL[float_dtype]
     uniforms, normals = drawn(uniform, float_dtype), drawn(normal, float_dtype)
-    return SIMPLE | functions_for(float_dtype, SMALLEST_NORMAL) | {
-        "cross_entropy": partial(cross_entropy, smallest=smallest),
-        "binary_cross_entropy": partial(binary_cross_entropy, smallest=smallest),
-        "threefry_uniform": uniforms["words"],
-        "threefry_normal": normals["words"],
-        "rand": uniforms["key"],
-        "randn": normals["key"],
-        "draw_rand": uniforms["state"],
-        "draw_randn": normals["state"],
-    }
+    return (
+        SIMPLE
+        | functions_for(float_dtype, SMALLEST_NORMAL)
+        | {
+            "cross_entropy": partial(cross_entropy, smallest=smallest),
+            "binary_cross_entropy": partial(binary_cross_entropy, smallest=smallest),
+            "threefry_uniform": uniforms["words"],
+            "threefry_normal": normals["words"],
+            "rand": uniforms["key"],
+            "randn": normals["key"],
+            "draw_rand": uniforms["state"],
+            "draw_randn": normals["state"],
+        }
+    )
 
 
 __all__ = ["SIMPLE", "ops_for"]
