@@ -70,7 +70,7 @@ class EncoderDistanceMatrix(Composite):
             if final:
                 root = models.Power(robust=robust)
                 self |= root.connect(base=sums, exponent=1.0 / power, output="output")
-            self.set_cin("input1", "input2")
+            self._set_open_cins("input1", "input2")
 
     @public
     def connect(
@@ -104,8 +104,9 @@ class MDSCore(Composite):
     >>> core = ml.models.MDSCore()
     >>> model |= core(distances="d", pred_distances="e", norm=ml.Tensor(2.0), output="stress")
     >>> pm = ml.compile(model, ml.NumpyBackend(), inference=True)
-    >>> pm.evaluate({}, {"d": [[0.0, 2.0], [2.0, 0.0]], "e": [[0.0, 1.0], [1.0, 0.0]]})
-    {'stress': array(0.5, dtype=float32)}
+    >>> data = {"d": [[0.0, 2.0], [2.0, 0.0]], "e": [[0.0, 1.0], [1.0, 0.0]]}
+    >>> pm.evaluate({}, data)["stress"].item()
+    0.5
     """
 
     _connect_order = ("distances", "pred_distances", "norm", "output")
@@ -141,7 +142,7 @@ class MDSCore(Composite):
             root = models.Power(robust=robust)
             self |= root.connect(base=stress, exponent=1.0 / power, output="output")
             self.set_shapes(distances=["n", "n"], pred_distances=["n", "n"])
-            self.set_cin("distances", "pred_distances", "norm")
+            self._set_open_cins("distances", "pred_distances", "norm")
 
     @public
     def connect(
@@ -217,7 +218,7 @@ class TsnePJoint(Composite):
             joint = (rows + rows.transpose()) / (count * 2)
             self |= models.StopGradient().connect(input=joint, output="output")
             self.set_shapes(squared_distances=["n", "n"], target_perplexity=[], threshold=[])
-            self.set_cin("squared_distances")
+            self._set_open_cins("squared_distances")
 
     @public
     def connect(
@@ -314,7 +315,7 @@ class TSNECore(Composite):
             self |= models.Sum().connect(input=divergence, output="output")
             shapes = {key: ["n", "n"] for key in given}
             self.set_shapes(shapes)
-            self.set_cin("distances")
+            self._set_open_cins("distances")
             self.set_cout("output")
             self.expose_keys("output")
 
@@ -399,8 +400,7 @@ class DistanceEncoder(Composite):
             self |= models.Buffer().connect(input=coords, output=keys["predicted_coords"])
             self.set_differentiability(coords=True)
             self.set_shapes(input=["n", "d" if input_type == "points" else "n"], coords=["n", "k"])
-            cins = ("input", "coords", "norm")
-            self.set_cin(*(key for key in cins if not self._node.is_valued(key)))
+            self._set_open_cins("input", "coords", "norm")
             self.set_cout("output", "predicted_coords")
             self.expose_keys("output", "predicted_coords")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mithril import models
+from mithril import constraints, models
 from mithril._checks import truth
 from mithril._public import public
 from mithril.model import ExtendInfo
@@ -60,7 +60,7 @@ class GPRLoss(Composite):
             self |= models.Add().connect(left=fit + volume, right=scale, output="output")
             columns = {key: ["n", 1] for key in ("labels", "mu", "alpha")}
             self.set_shapes(columns, L=["n", "n"], K_term=["n", "n"])
-            self.set_cin("labels")
+            self._set_open_cins("labels")
             self.set_cout("output")
             self.expose_keys("output")
 
@@ -143,8 +143,9 @@ class GaussProcessRegressionCore(Composite):
             rest = models.TransposedDiagonal()
             self |= rest.connect(input=star - known, output=keys["confidence"])
             columns = {key: ["n", 1] for key in ("label", "mu")}
-            self.set_shapes(columns, k=["n", "n"], k_star=["n", "n"], s=[])
-            self.set_cin("label", "s", "k", "k_star", "mu")
+            self.set_shapes(columns, k=["n", "n"], k_star=["n", "n"])
+            self.add_constraint(constraints.scalars, ["s"])
+            self._set_open_cins("label", "s", "k", "k_star", "mu")
             self.set_cout(*outputs)
             self.expose_keys(*outputs)
 

@@ -379,7 +379,7 @@ class AUC(Composite):
             self |= models.Divide().connect(total, float(n_classes), "output")
             labels = ["n", n_classes] if one_hot else ["n"]
             self.set_shapes(pred=["n", n_classes], label=labels)
-            self.set_cin("pred")
+            self._set_open_cins("pred")
             self.set_cout("output")
             self.expose_keys("output")
 
@@ -389,7 +389,7 @@ class AUC(Composite):
 
 
 def _ordered_pairs(scores: Any, is_class: Any) -> Any:
-    """The mean, over pairs of one in and one out of the class, of 1, ½ and 0: above, equal, below."""
+    """The mean over pairs of one in the class and one not: 1 above it, ½ equal to it, else 0."""
     inside = is_class * 1.0
     outside = 1.0 - inside
     column, row = scores[:, None], scores[None, :]

@@ -50,6 +50,8 @@ class PolynomialRegression(Composite):
         name: str | None = None,
     ):
         whole("PolynomialRegression: degree", degree, 1)
+        if dimension is not None:
+            whole("PolynomialRegression: dimension", dimension, 1)
         arguments = {"degree": degree, "dimension": dimension}
         given = {"input": input, "weight": weight, "bias": bias}
         with self._compose(name, arguments, **given) as keys:
@@ -58,7 +60,7 @@ class PolynomialRegression(Composite):
             self |= monomials.connect(input=keys["input"], output=features)
             linear = {"weight": keys["weight"], "bias": keys["bias"]}
             self |= models.Linear(dimension).connect(input=features, **linear, output="output")
-            self.set_cin("input")
+            self._set_open_cins("input")
 
     @public
     def connect(

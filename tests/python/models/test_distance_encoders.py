@@ -3,11 +3,11 @@ import numpy as np
 import pytest
 from mithril.errors import ArgumentError, OptionError, SignatureError
 from mithril.models import (
+    L2,
     MDS,
     TSNE,
     DistanceEncoder,
     EncoderDistanceMatrix,
-    L2,
     MDSCore,
     TSNECore,
     TsnePJoint,
@@ -108,7 +108,9 @@ def test_mds(native, input_type):
     model = MDS(2, input_type, norm=ml.Tensor(2.0))
     given = ml.Tensor(INPUTS[input_type](points, 2.0).tolist())
     outer = ml.Model()
-    outer |= model(input=given, coords="coords", predicted_coords="predicted_coords", output="output")
+    outer |= model(
+        input=given, coords="coords", predicted_coords="predicted_coords", output="output"
+    )
     outer.expose_keys("output", "predicted_coords")
     inputs = {"coords": coords}
     wanted = by_hand(coords)
@@ -258,3 +260,19 @@ def test_arguments_are_checked(make, error, told):
     with pytest.raises(error) as failure:
         make()
     assert told in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments", "key"),
+    [
+        (EncoderDistanceMatrix, {}, "input1"),
+        (MDSCore, {}, "distances"),
+        (TsnePJoint, {}, "squared_distances"),
+        (TSNECore, {}, "distances"),
+        (MDS, {"prediction_dim": 2}, "input"),
+        (TSNE, {"prediction_dim": 2}, "input"),
+    ],
+)
+def test_keys_may_be_given_values(cls, arguments, key):
+    model = cls(**arguments, **{key: ml.Tensor([[0.0, 1.0], [1.0, 0.0]])})
+    assert key not in [wire.key_name for wire in model._node.cins]

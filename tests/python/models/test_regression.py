@@ -1,5 +1,4 @@
 import mithril as ml
-import numpy as np
 import pytest
 from mithril.errors import ArgumentError
 from mithril.models import PolynomialRegression
