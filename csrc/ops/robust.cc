@@ -128,7 +128,8 @@ struct Power {
 
   Power(Value base, Value exponent, Value limit) {
     size = abs(base);
-    const Value bound = 1.0 - log(limit) / log(size);
+    // Nothing flows through a comparison, but some frameworks multiply by that nothing: 0 * inf.
+    const Value bound = 1.0 - log(limit) / log(ir::apply("stop_gradient", {size}));
     line = logical_and(less(size, limit), less(exponent, bound));
     safe = where(line, 1.0, size);
   }

@@ -152,7 +152,10 @@ void define_hard_ones(OpFamily& ops) {
                   .formula("\\min(\\max(x, 0), 6)")
                   .input("input", kNumeric)
                   .output("output", same_as("input"))
-                  .pointwise([](tile::Builder& t, Reg x) { return t.min(t.max(x, 0.0), 6.0); })
+                  .pointwise([](tile::Builder&, Reg x) {
+                    const Reg capped = select(x >= 6.0, 6.0, x);
+                    return select(x <= 0.0, 0.0, capped);
+                  })
                   .gradient([](GradBuilder& g) {
                     const Value x = g.in("input");
                     const Value inside = logical_and(greater(x, 0.0), less(x, 6.0));

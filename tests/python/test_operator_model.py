@@ -58,15 +58,16 @@ def test_robust_forms(name):
 
 
 @pytest.mark.device
-@pytest.mark.parametrize(
-    "threshold", [0.25, ml.Tensor(0.25), ml.IOKey("limit", type=ml.Tensor[float])]
-)
+@pytest.mark.parametrize("threshold", [0.25, ml.Tensor(0.25), None])
 def test_thresholds(threshold):
-    model = ml.Model()
-    model |= ml.Sqrt(robust=True, threshold=threshold)(input="x", output="y")
+    model, data = ml.Model(), {"x": np.array([0.0, -0.125, 4.0])}
+    if threshold is None:
+        limit = ml.IOKey("limit", type=ml.Tensor[float])
+        model |= ml.Sqrt(robust=True, threshold=ml.TBD)(input="x", threshold=limit, output="y")
+        data["limit"] = np.array(0.25)
+    else:
+        model |= ml.Sqrt(robust=True, threshold=threshold)(input="x", output="y")
     pm = ml.compile(model, ml.NumpyBackend(dtype="float64"), inference=True)
-    data = {"x": np.array([0.0, -0.125, 4.0])}
-    data |= {key: np.array(0.25) for key in model.input_keys if key == "limit"}
     assert pm.evaluate({}, data)["y"].tolist() == [0.0, 0.25, 2.0]
 
 

@@ -1,4 +1,4 @@
-"""The oracle's further functions at values worked out by hand, or made by SciPy and scikit-learn."""
+"""The oracle's further functions, at values by hand and against SciPy and scikit-learn."""
 
 import numpy as np
 import pytest
