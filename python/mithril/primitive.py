@@ -148,7 +148,8 @@ class Activation(PrimitiveModel):
         if cls is not None:
             self._be(cls, formula, name, {"input": input, **kwargs})
             return
-        kinds = Tensor[float] if is_same else Tensor[int | float]
+        tensor: Any = Tensor
+        kinds = tensor[float] if is_same else tensor[int | float]
         elements = IOKey(shape=[("Var", ...)], type=kinds)
         given = elements if input is TBD else IOKey(value=input, shape=[("Var", ...)], type=kinds)
         if isinstance(input, Connection):
