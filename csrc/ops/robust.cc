@@ -184,7 +184,7 @@ void define_power(OpFamily& ops) {
           })
           .gradient(robust_power_gradient)
           .kinks()
-          .sample("base", -3.0, 3.0)
+          .sample("base", 0.2, 3.0)
           .sample("exponent", -2.0, 3.0),
       "base", "exponent")
       .with(at({{"base", {3, 4}}, {"exponent", {}}}, {{"threshold", 0.9}}))

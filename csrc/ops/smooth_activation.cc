@@ -228,7 +228,9 @@ void define_gate(OpFamily& ops, const char* name, const char* python, const char
           std::vector<infer::DimTerm> dims;
           for (int i = 0; i < rank; ++i) dims.push_back(rule.dim(rule.in("input"), i));
           auto& halved = dims[static_cast<size_t>(at)];
-          halved = rule.divide(halved, rule.dim(2));
+          const infer::DimTerm half = rule.dim("half");
+          rule.equal(half * 2, halved);
+          halved = half;
           rule.shape(rule.out(), std::span<const infer::DimTerm>(dims));
         });
       })
