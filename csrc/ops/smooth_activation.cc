@@ -152,7 +152,10 @@ void define_hard_ones(OpFamily& ops) {
                   .formula("\\min(\\max(x, 0), 6)")
                   .input("input", kNumeric)
                   .output("output", same_as("input"))
-                  .pointwise([](tile::Builder& t, Reg x) { return t.min(t.max(x, 0.0), 6.0); })
+                  .pointwise([](tile::Builder&, Reg x) {
+                    const Reg capped = select(x >= 6.0, 6.0, x);
+                    return select(x <= 0.0, 0.0, capped);
+                  })
                   .gradient([](GradBuilder& g) {
                     const Value x = g.in("input");
                     const Value inside = logical_and(greater(x, 0.0), less(x, 6.0));
@@ -225,7 +228,9 @@ void define_gate(OpFamily& ops, const char* name, const char* python, const char
           std::vector<infer::DimTerm> dims;
           for (int i = 0; i < rank; ++i) dims.push_back(rule.dim(rule.in("input"), i));
           auto& halved = dims[static_cast<size_t>(at)];
-          halved = rule.divide(halved, rule.dim(2));
+          const infer::DimTerm half = rule.dim("half");
+          rule.equal(half * 2, halved);
+          halved = half;
           rule.shape(rule.out(), std::span<const infer::DimTerm>(dims));
         });
       })

@@ -1,5 +1,6 @@
 // Further functions of single elements: hyperbolic ones, logarithms to other bases, rounding, and
-// what is not finite. Bounds of errors are in units in the last place, for float32 and float64.
+// what is not finite. Bounds of errors are in units in the last place, of the engine's own loops in
+// float32 and float64.
 #include <limits>
 #include <numbers>
 

@@ -93,7 +93,7 @@ def parameters(op: dict) -> list[tuple[str, str | None]]:
     wires = [i for i in inputs if not i["is_key"] and not (i["variadic"] and required)]
     values = [i for i in wires if i["default"] is not MISSING or not i["kinds"] & TENSORS]
     tensors = [i for i in wires if i not in values]
-    out = [("robust", "False")] if robust_form(op) else []
+    out: list[tuple[str, str | None]] = [("robust", "False")] if robust_form(op) else []
     out += first + [(i["name"], literal(i["default"])) for i in keys]
     out += [(n, literal(default)) for n, default in attrs[leading:]]
     out += [(i["name"], literal(i["default"])) for i in values]

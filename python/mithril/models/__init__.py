@@ -18,6 +18,7 @@ _BY_HAND = {
     "IOHyperEdge": ("mithril.connection", "Edge"),
     "PrimitiveModel": ("mithril.primitive", "PrimitiveModel"),
     "CustomPrimitiveModel": ("mithril.primitive", "CustomPrimitiveModel"),
+    "Activation": ("mithril.primitive", "Activation"),
     "Lambda": ("mithril.tracing", "Lambda"),
     "define_unique_names": ("mithril.model", "define_unique_names"),
     "OperatorModel": ("mithril.operator_model", "OperatorModel"),

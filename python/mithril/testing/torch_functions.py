@@ -19,7 +19,7 @@ from mithril.testing.oracle_functions import RECIPROCAL_THRESHOLD, limit_of
 
 
 def real(x: Any) -> torch.Tensor:
-    return torch.as_tensor(x).to(torch.float64)
+    return torch.as_tensor(x, dtype=torch.float64)
 
 
 def of_float(function: Callable[..., Any]) -> Callable[..., Any]:
