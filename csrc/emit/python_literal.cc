@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/tensor_data.h"
 
@@ -22,9 +23,12 @@ constexpr std::array kKeywords = {
 std::string float_text(double value, DType dtype) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  // Digits that name one float32 are enough, because the framework rounds them to it.
-  std::string text = dtype == DType::kFloat32 ? fmt::format("{}", static_cast<float>(value))
-                                              : fmt::format("{}", value);
+  // Digits that name one float32 are enough, because the framework rounds them to it. But the
+  // largest one's are above it, and PyTorch refuses what would overflow.
+  const bool largest = std::abs(value) == static_cast<double>(std::numeric_limits<float>::max());
+  const bool narrow = dtype == DType::kFloat32 && !largest;
+  std::string text =
+      narrow ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

@@ -114,10 +114,14 @@ void define_ranges(OpFamily& ops) {
       .with(at({}, {{"start", 5}, {"stop", 0}, {"step", -2}}))
       .with(at({}, {{"stop", 0}}))
       .rejects(at({}, {{"stop", 3}, {"step", 0}}), "arange");
+}
 
-  ops.def("eye")
-      .python("Eye")
-      .doc("Ones on the diagonal of an N by M matrix (M none: N by N), else zeros.")
+// Where row and column are equal, or where they are not.
+void define_identity(OpFamily& ops, const char* name, const char* python, const char* doc,
+                     const char* compare) {
+  ops.def(name)
+      .python(python)
+      .doc(doc)
       .key("N")
       .key("M", HostValue())
       .key("dtype", HostValue())
@@ -129,15 +133,15 @@ void define_ranges(OpFamily& ops) {
           rule.equal(rule.dim("m"), m.is_none() ? rule.dim("n") : rule.dim(rule.in("M")));
         });
       })
-      .compose([](Builder& b) {
+      .compose([compare](Builder& b) {
         const HostValue rows = b.attr("N");
         const HostValue columns = b.attr("M").is_none() ? rows : b.attr("M");
         const HostValue& dtype = b.attr("dtype");
         const auto range = [&](const HostValue& stop, int64_t axis) {
           return expand_dims(b.call("arange", {}, {{"stop", stop}}), HostValue(axis));
         };
-        const Value diagonal = equal(range(rows, 1), range(columns, 0));
-        return cast(diagonal, dtype.is_dtype() ? dtype.as_dtype() : b.graph().default_float);
+        const Value chosen = ir::apply(compare, {range(rows, 1), range(columns, 0)});
+        return cast(chosen, dtype.is_dtype() ? dtype.as_dtype() : b.graph().default_float);
       })
       .not_differentiable()
       .with(at({}, {{"N", 3}}))
@@ -151,6 +155,12 @@ void define_creation(OpFamily& ops) {
   define_constant(ops);
   define_filled(ops);
   define_ranges(ops);
+  define_identity(ops, "eye", "Eye",
+                  "Ones on the diagonal of an N by M matrix (M none: N by N), else zeros.",
+                  "equal");
+  define_identity(ops, "ones_with_zero_diag", "EyeComplement",
+                  "Zeros on the diagonal of an N by M matrix (M none: N by N), else ones.",
+                  "not_equal");
 }
 
 }  // namespace mithril::ops

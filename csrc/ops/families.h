@@ -5,7 +5,10 @@
 namespace mithril::ops {
 
 void define_elementwise(ir::OpFamily& ops);
+void define_special(ir::OpFamily& ops);
+void define_robust(ir::OpFamily& ops);
 void define_activation(ir::OpFamily& ops);
+void define_smooth_activation(ir::OpFamily& ops);
 void define_reduce(ir::OpFamily& ops);
 void define_movement(ir::OpFamily& ops);
 void define_index(ir::OpFamily& ops);
@@ -18,6 +21,8 @@ void define_pool(ir::OpFamily& ops);
 void define_norm(ir::OpFamily& ops);
 void define_attention(ir::OpFamily& ops);
 void define_loss(ir::OpFamily& ops);
+void define_pointwise_loss(ir::OpFamily& ops);
+void define_features(ir::OpFamily& ops);
 void define_random(ir::OpFamily& ops);
 void define_optimizer(ir::OpFamily& ops);
 

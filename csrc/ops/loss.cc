@@ -1,8 +1,6 @@
 // Losses: one value for each element or sample; reducing them is the model's business. All of them
 // keep a model's declared shapes safe: `safe_shapes` says that input and target must agree.
-#include <limits>
-
-#include "ops/block.h"
+#include "ops/robust.h"
 
 namespace mithril::ops {
 namespace {
@@ -57,33 +55,10 @@ bool flag(const Builder& b, std::string_view name) {
   return value.is_bool() && value.as_bool();
 }
 
-// The smallest positive normal number of the type, unless the key says otherwise.
-Operand threshold(const Builder& b, DType dtype) {
-  if (b.has("threshold")) return b.in("threshold");
-  const HostValue& value = b.attr("threshold");
-  if (value.is_int() || value.is_double()) return value;
-  switch (dtype) {
-    case DType::kFloat64: return std::numeric_limits<double>::min();
-    case DType::kFloat16: return 6.104e-05;
-    default: return static_cast<double>(std::numeric_limits<float>::min());
-  }
-}
-
-struct Logarithm {
-  Value value, slope;
-};
-
 // ln x; robust: continued below the threshold by the tangent there, on |x|.
-Logarithm logarithm(Builder& b, Value x) {
+Continued logarithm(Builder& b, Value x) {
   if (!flag(b, "robust")) return {log(x), 1.0 / x};
-  const Operand least = threshold(b, x.dtype());
-  const Value limit =
-      least.value ? cast(least.value, x.dtype()) : b.scalar(least.host->as_number(), x.dtype());
-  const Value size = abs(x);
-  const Value small = less(size, limit);
-  const Value safe = where(small, limit, size);
-  return {where(small, log(limit) + size / limit - 1.0, log(safe)),
-          sign(x) * where(small, 1.0 / limit, 1.0 / safe)};
+  return robust_log(x, threshold(b, x));
 }
 
 // --- cross entropy -------------------------------------------------------------------------
@@ -158,7 +133,7 @@ CrossEntropy terms(Builder& b) {
 }
 
 // log p of each class; `slope` is that of ln in the input, where the input are probabilities.
-Logarithm log_probabilities(Builder& b) {
+Continued log_probabilities(Builder& b) {
   const Value x = b.in("input");
   const std::string type = input_type(b);
   if (type == "logits") return {ir::apply("log_softmax", {x}, {{"axis", 1}}), {}};
@@ -172,7 +147,7 @@ Logarithm log_probabilities(Builder& b) {
 
 Value cross_entropy_body(Builder& b) {
   const CrossEntropy t = terms(b);
-  const Logarithm logp = log_probabilities(b);
+  const Continued logp = log_probabilities(b);
   if (!t.quantity || !logp.value) return {};
   // A class that is not the target counts 0 even where its logarithm is -inf.
   const Value product =
@@ -183,7 +158,7 @@ Value cross_entropy_body(Builder& b) {
 void cross_entropy_gradient(GradBuilder& g) {
   Builder& b = g.builder();
   const CrossEntropy t = terms(b);
-  const Logarithm logp = log_probabilities(b);
+  const Continued logp = log_probabilities(b);
   const Value dy = expand_dims(g.dout(), HostValue(1));
   if (!t.quantity || !logp.value || !dy) return;
   const Value dlogp = -(dy * t.quantity);
@@ -289,8 +264,8 @@ void binary_gradient(GradBuilder& g) {
     if (g.wants("target")) g.d("target") = g.dout() * ((p - 1.0) * softplus(-x) - x);
     return;
   }
-  const Logarithm yes = logarithm(b, x);
-  const Logarithm no = logarithm(b, 1.0 - x);
+  const Continued yes = logarithm(b, x);
+  const Continued no = logarithm(b, 1.0 - x);
   if (g.wants("input")) g.d("input") = g.dout() * ((1.0 - t) * no.slope - p * t * yes.slope);
   if (g.wants("target")) g.d("target") = g.dout() * (no.value - p * yes.value);
 }

@@ -7,7 +7,10 @@ namespace mithril::ir {
 void define_builtin_ops(Registry& registry) {
   constexpr std::pair<const char*, void (*)(OpFamily&)> kFamilies[] = {
       {"elementwise", ops::define_elementwise},
+      {"special", ops::define_special},
+      {"robust", ops::define_robust},
       {"activation", ops::define_activation},
+      {"smooth_activation", ops::define_smooth_activation},
       {"reduce", ops::define_reduce},
       {"movement", ops::define_movement},
       {"index", ops::define_index},
@@ -20,6 +23,8 @@ void define_builtin_ops(Registry& registry) {
       {"norm", ops::define_norm},
       {"attention", ops::define_attention},
       {"loss", ops::define_loss},
+      {"pointwise_loss", ops::define_pointwise_loss},
+      {"features", ops::define_features},
       {"random", ops::define_random},
       {"optimizer", ops::define_optimizer},
   };

@@ -12,6 +12,7 @@ import sys
 if __name__ == "__main__":
     sys.path[0] = sys.path[0] + "/.."
 
+import functools  # noqa: E402
 import keyword  # noqa: E402
 import textwrap  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -44,6 +45,31 @@ def literal(value) -> str:
     return repr(value)
 
 
+@functools.cache
+def robust_forms() -> dict[str, dict]:
+    """Op -> the op that its class makes with `robust=True`: the function with finite slopes."""
+    ops = {op["name"]: op for op in _core.ops()}
+    return {name: ops[f"robust_{name}"] for name in ops if f"robust_{name}" in ops}
+
+
+def robust_form(op: dict) -> dict | None:
+    return robust_forms().get(op["name"])
+
+
+def plain_form(op: dict) -> dict | None:
+    """The op whose robust form this one is."""
+    name = op["name"].removeprefix("robust_")
+    return _core.find_op(name) if name != op["name"] and name in robust_forms() else None
+
+
+def robust_keywords(op: dict) -> list[tuple[str, str]]:
+    """What only the robust form takes."""
+    form = robust_form(op)
+    own = {i["name"] for i in op["inputs"]}
+    further = [i for i in form["inputs"] if i["name"] not in own] if form else []
+    return [(i["name"], literal(i["default"])) for i in further]
+
+
 def is_list_of_keys(op: dict) -> bool:
     """Ops that say how many operands they have get the keys `input1 … inputN` instead of a list."""
     return any(i["variadic"] for i in op["inputs"]) and any(n == "n" for n, _ in op["attrs"])
@@ -67,7 +93,8 @@ def parameters(op: dict) -> list[tuple[str, str | None]]:
     wires = [i for i in inputs if not i["is_key"] and not (i["variadic"] and required)]
     values = [i for i in wires if i["default"] is not MISSING or not i["kinds"] & TENSORS]
     tensors = [i for i in wires if i not in values]
-    out = first + [(i["name"], literal(i["default"])) for i in keys]
+    out: list[tuple[str, str | None]] = [("robust", "False")] if robust_form(op) else []
+    out += first + [(i["name"], literal(i["default"])) for i in keys]
     out += [(n, literal(default)) for n, default in attrs[leading:]]
     out += [(i["name"], literal(i["default"])) for i in values]
     out += [(i["name"], "None" if i["optional"] and not i["when"] else "TBD") for i in tensors]
@@ -140,16 +167,26 @@ def connect_method(op: dict) -> str:
 
 def class_text(op: dict) -> str:
     pairs = parameters(op)
-    items = ", ".join(f'"{name}": {name}' for name, _ in pairs)
+    items = ", ".join(f'"{name}": {name}' for name, _ in pairs if name != "robust")
     facts = "\n    ".join(class_facts(op))
+    form, further = robust_form(op), robust_keywords(op)
+    make = f"self._make(name, {{{items}}})"
+    if form is not None:
+        values = ", ".join(f'"{name}": {name}' for name, _ in further)
+        make = (
+            f'self._make_either(robust, "{form["python_name"]}", name, {{{items}}}, {{{values}}})'
+        )
     synonyms = [(name, SYNONYMS[name]) for name, _ in pairs if name in SYNONYMS]
-    keywords = ", ".join(["*", *(f"{other}=None" for _, other in synonyms), "name=None"])
+    options = [f"{other}=None" for _, other in synonyms]
+    options += [f"{key}={default}" for key, default in further]
+    keywords = ", ".join(["*", *options, "name=None"])
+    plain = plain_form(op)
     prologue = "".join(
         f"        {name} = {name} if {other} is None else {other}\n" for name, other in synonyms
     )
     text = f'''
 
-class {op["python_name"]}(OperatorModel):
+class {op["python_name"]}({plain["python_name"] if plain else "OperatorModel"}):
     """{docstring(op)}
     """
 
@@ -157,7 +194,7 @@ class {op["python_name"]}(OperatorModel):
 
     @public
     def __init__({signature(pairs, keywords)}):
-{prologue}        self._make(name, {{{items}}})
+{prologue}        {make}
 {connect_method(op)}'''
     aliases = "".join(f"\n\n{alias} = {op['python_name']}" for alias in op["python_aliases"])
     return text.rstrip() + "\n" + aliases
@@ -167,8 +204,11 @@ def stub_text(op: dict) -> str:
     pairs = parameters(op)
     arguments = [f"{n}: typing.Any" if d is None else f"{n}: typing.Any = ..." for n, d in pairs]
     keywords = [f"{SYNONYMS[n]}: typing.Any = ..." for n, _ in pairs if n in SYNONYMS]
+    keywords += [f"{n}: typing.Any = ..." for n, _ in robust_keywords(op)]
+    plain = plain_form(op)
+    base = plain["python_name"] if plain else "OperatorModel"
     head = ", ".join(["self", *arguments, "*", *keywords, "name: str | None = ..."])
-    text = f"class {op['python_name']}(OperatorModel):\n    def __init__({head}) -> None: ...\n"
+    text = f"class {op['python_name']}({base}):\n    def __init__({head}) -> None: ...\n"
     if not is_list_of_keys(op):
         wires = ", ".join(["self", *(f"{n}: typing.Any = ..." for n in op["connect_order"])])
         text += f"    def connect({wires}) -> ExtendInfo: ...\n"
@@ -182,6 +222,22 @@ def check_names(op: dict) -> None:
         raise SystemExit(f"op {op['name']!r}: {bad[0]!r} cannot be a Python name")
 
 
+def base_imports(ops: list[dict]) -> str:
+    """Classes of other families that classes of this one derive from."""
+    plains = [plain for plain in map(plain_form, ops) if plain]
+    rows = {
+        f"from mithril.models._generated.{plain['family']} import {plain['python_name']}\n"
+        for plain in plains
+        if plain["family"] != ops[0]["family"]
+    }
+    return "".join(sorted(rows))
+
+
+def imports(ops: list[dict]) -> str:
+    above, below = IMPORTS.split("from mithril.operator_model")
+    return above + base_imports(ops) + "from mithril.operator_model" + below
+
+
 def generate() -> dict[str, str]:
     """File name -> text."""
     families: dict[str, list[dict]] = {}
@@ -193,11 +249,16 @@ def generate() -> dict[str, str]:
     table: dict[str, str] = {}
     for family, ops in families.items():
         files[f"{family}.py"] = (
-            HEAD.format(family=family) + IMPORTS + "\n".join(class_text(op) for op in ops) + "\n"
+            HEAD.format(family=family)
+            + imports(ops)
+            + "\n".join(class_text(op) for op in ops)
+            + "\n"
         )
         files[f"{family}.pyi"] = (
             "import typing\n\nfrom mithril.model import ExtendInfo\n"
-            "from mithril.operator_model import OperatorModel\n\n"
+            "from mithril.operator_model import OperatorModel\n"
+            + base_imports(ops)
+            + "\n"
             + "\n".join(stub_text(op) for op in ops)
         )
         for op in ops:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mithril import _core
 from mithril._arguments import model_name
+from mithril._checks import truth
 from mithril._values import Uses, as_value, key_spec
 from mithril.connection import TBD, Connection
 from mithril.errors import SignatureError
@@ -46,6 +47,26 @@ class OperatorModel(Model):
                 if key not in self._attrs:
                     self._place(spec, key, value, used)
             self._attach(_core.ModelNode.leaf(self._op, spec))
+
+    def _make_either(
+        self,
+        robust: Any,
+        form: str,
+        name: str | None,
+        values: dict[str, Any],
+        further: dict[str, Any],
+    ) -> None:
+        """As the op, or as its robust form: a class derived from this one, with further keys."""
+        from mithril import models
+
+        cls = getattr(models, form)
+        if truth(f"{type(self).__name__}: robust", robust):
+            self.__class__ = cls
+            values |= further
+        for key, value in further.items():
+            if not robust and value is not cls._defaults[key]:
+                raise SignatureError(f"{self._what(key)}: requires robust=True")
+        self._make(name, values)
 
     @property
     def formula_key(self) -> str:

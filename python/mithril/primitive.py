@@ -10,9 +10,10 @@ from typing import Any
 from mithril import _core
 from mithril._annotation import ANY_TENSOR
 from mithril._arguments import model_name, text
+from mithril._checks import truth
 from mithril._public import public
-from mithril.connection import NOT_GIVEN, Connection
-from mithril.errors import KeyNotFound, SignatureError, shown
+from mithril.connection import NOT_GIVEN, TBD, Connection, IOKey, Tensor
+from mithril.errors import KeyNotFound, SignatureError, shown, suggestion
 from mithril.model import ExtendInfo
 from mithril.operator_model import OperatorModel
 from mithril.types import MISSING
@@ -100,6 +101,86 @@ class PrimitiveModel(OperatorModel):
 
 class CustomPrimitiveModel(PrimitiveModel):
     """A primitive made in one call: `CustomPrimitiveModel("cube", input=…, output=…)`."""
+
+
+class Activation(PrimitiveModel):
+    """A function of each element, by its name: an op, or one that a backend has registered.
+
+    Parameters
+    ----------
+    formula_key : "relu", "gelu" …, or the name of a function of the backend
+    polymorphic_constraint : whether the result of a backend's function has the type of its operand,
+        which must then be float; else it is integer or float
+    input : a value or an `IOKey` for the key
+    **kwargs : values of further keys and arguments of an op; `IOKey`s that declare further keys of
+        a backend's function
+
+    Keys
+    ----
+    input : float or int tensor of any shape
+    output : of the same shape
+
+    Raises
+    ------
+    SignatureError : the op has no `input`, or not that argument.
+
+    >>> import mithril as ml
+    >>> model = ml.Model()
+    >>> model |= ml.models.Activation("leaky_relu", slope=0.5)(input="x", output="y")
+    >>> pm = ml.compile(model, ml.NumpyBackend(), inference=True)
+    >>> pm.evaluate({}, {"x": [-2.0, 2.0]})["y"].tolist()
+    [-1.0, 2.0]
+    """
+
+    @public
+    def __init__(
+        self,
+        formula_key: str,
+        polymorphic_constraint: bool = False,
+        input: Any = TBD,
+        *,
+        name: str | None = None,
+        **kwargs: Any,
+    ):
+        formula = _formula(formula_key)
+        is_same = truth("Activation: polymorphic_constraint", polymorphic_constraint)
+        cls = _class_of(formula)
+        if cls is not None:
+            self._be(cls, formula, name, {"input": input, **kwargs})
+            return
+        tensor: Any = Tensor
+        kinds = tensor[float] if is_same else tensor[int | float]
+        elements = IOKey(shape=[("Var", ...)], type=kinds)
+        given = elements if input is TBD else IOKey(value=input, shape=[("Var", ...)], type=kinds)
+        if isinstance(input, Connection):
+            given = input
+        super().__init__(formula, name=name, input=given, **kwargs, output=elements)
+
+    def _be(self, cls: Any, formula: str, name: str | None, values: dict[str, Any]) -> None:
+        """The op that the class makes, under this class's name."""
+        known = [*cls._connect_order, *cls._attrs]
+        odd = [key for key in values if key not in known]
+        if odd:
+            raise SignatureError(
+                f"Activation: {formula} has no argument {odd[0]!r}{suggestion(odd[0], known)}"
+            )
+        self._op = self._formula_key = formula
+        for fact in ("_attrs", "_defaults", "_optional", "_switches", "_connect_order"):
+            setattr(self, fact, getattr(cls, fact, ()))
+        missing = {key: default for key, default in _attributes(formula) if key not in values}
+        self._make(name, {**missing, **values})
+
+
+def _class_of(formula: str) -> Any:
+    from mithril import models
+    from mithril.models import _generated
+
+    name = _generated.CLASSES.get(formula)
+    return None if name is None else getattr(models, name)
+
+
+def _attributes(op: str) -> list[tuple[str, Any]]:
+    return [pair for pair in _core.find_op(op)["attrs"] if pair[1] is not MISSING]
 
 
 def _formula(key: Any) -> str:
@@ -207,4 +288,4 @@ def uses_primitives(source: str) -> bool:
 
 _ops_called = re.compile(r"\bops\.user_")
 
-__all__ = ["CustomPrimitiveModel", "PrimitiveModel"]
+__all__ = ["Activation", "CustomPrimitiveModel", "PrimitiveModel"]

@@ -351,6 +351,40 @@ KINKS = {
     "leaky_relu at -0": ("leaky_relu", {}, {"input": [-0.0, 0.0]}, [1.0, 1.0],
                          {"input": [0.01, 0.01]}),
     "softplus at 0": ("softplus", {}, {"input": [0.0]}, [1.0], {"input": [0.5]}),
+    "hinge loss at the margin": (
+        *("hinge_loss", {}, {"input": [0.5, 0.25], "target": [2.0, 2.0]}, [1.0, 1.0]),
+        {"input": [-1.0, -2.0], "target": [-0.25, -0.25]},
+    ),
+    "quantile loss at equality": (
+        *("quantile_loss", {"quantile": 0.75}, {"input": [1.0, 0.0], "target": [1.0, 1.0]}),
+        *([1.0, 1.0], {"input": [-0.25, -0.75], "target": [0.25, 0.75]}),
+    ),
+    "reciprocal below the threshold": (
+        *("stable_reciprocal", {"threshold": 0.5}, {"input": [0.0, -0.25, 4.0]}, [1.0, 1.0, 1.0]),
+        {"input": [-4.0, -4.0, -0.0625]},
+    ),
+    "robust power, on the line": (
+        *("robust_power", {"threshold": 0.5}, {"base": [0.0, -0.25], "exponent": [0.5, -1.0]}),
+        *([1.0, 1.0], {"base": [0.0, -2.0], "exponent": [0.0, 0.0]}),
+    ),
+    "distances of equal coordinates": (
+        "distance_matrix",
+        {},
+        {"left": [[1.0]], "right": [[1.0], [3.0]], "norm": 1.0},
+        [[1.0, 1.0]],
+        {"left": [[-1.0]], "right": [[0.0], [1.0]], "norm": 2.0 * np.log(2.0)},
+    ),
+    "peaks of the norm modifier": (
+        *("norm_modifier", {}, {"input": 5.0}, 1.0, {"input": 0.0}),
+    ),
+    "NaN and infinities": (
+        *("nan_to_num", {}, {"input": [NAN, INF, -INF, 1.0]}, [1.0, 1.0, 1.0, 1.0]),
+        {"input": [0.0, 0.0, 0.0, 1.0]},
+    ),
+    "smooth distance without a parabola": (
+        *("smooth_l1_loss", {"beta": 0.0}, {"input": [1.0, 3.0], "target": [1.0, 1.0]}),
+        *([1.0, 1.0], {"input": [0.0, 1.0], "target": [0.0, -1.0]}),
+    ),
     "prod with one zero": ("prod", {}, {"input": [0.0, 2.0, 3.0]}, 1.0, {"input": [6.0, 0.0, 0.0]}),
     "prod with two zeros": ("prod", {}, {"input": [0.0, 0.0, 3.0]}, 1.0,
                             {"input": [0.0, 0.0, 0.0]}),
@@ -415,6 +449,24 @@ EDGES = {
     "sqrt below 0": ("sqrt", {}, {"input": [-1.0, INF]}, [NAN, INF]),
     "log1p near 0": ("log1p", {}, {"input": [1e-20, -1.0]}, [1e-20, -INF]),
     "expm1 near 0": ("expm1", {}, {"input": [1e-20, -INF]}, [1e-20, -1.0]),
+    "hyperbolic functions near 0": ("sinh", {}, {"input": [1e-20, -1e-20]}, [1e-20, -1e-20]),
+    "asinh of large numbers": ("asinh", {}, {"input": [-1e300, 1e-20, INF]},
+                               [-691.4686750787737, 1e-20, INF]),
+    "acosh at its edges": ("acosh", {}, {"input": [1.0, 0.5, -1e20, 1e300]},
+                           [0.0, NAN, NAN, 691.4686750787737]),
+    "atanh at its edges": ("atanh", {}, {"input": [1.0, -1.0, 2.0, 1e-20]},
+                           [INF, -INF, NAN, 1e-20]),
+    "log_sigmoid does not underflow": ("log_sigmoid", {}, {"input": [-1000.0, 1000.0]},
+                                       [-1000.0, 0.0]),
+    "logsumexp does not overflow": ("logsumexp", {}, {"input": [1000.0, 1000.0]},
+                                    1000.0 + np.log(2.0)),
+    "logsumexp of -inf": ("logsumexp", {}, {"input": [-INF, -INF]}, -INF),
+    "logsumexp of inf": ("logsumexp", {}, {"input": [INF, 0.0]}, INF),
+    "mish does not overflow": ("mish", {}, {"input": [-1000.0, 1000.0]}, [0.0, 1000.0]),
+    "reciprocal of 0": ("stable_reciprocal", {"threshold": 0.5}, {"input": [0.0, -0.25]},
+                        [4.0, -3.0]),
+    "divergence from nothing": ("kl_divergence", {}, {"input": [0.5], "target": [0.0]}, [0.0]),
+    "halves go to the even integer": ("round", {}, {"input": [0.5, 1.5, -2.5]}, [0, 2, -2]),
     "sum of nothing": ("sum", {"axis": 0}, {"input": np.zeros((0, 2))}, [0.0, 0.0]),
     "prod of nothing": ("prod", {"axis": 0}, {"input": np.zeros((0, 2))}, [1.0, 1.0]),
     "mean of nothing": ("mean", {}, {"input": np.zeros(0)}, NAN),
@@ -438,6 +490,16 @@ def test_edges(edge, backend_name, backends):
     model = op_matrix.compiled(case, backends(backend_name, "float64"))
     got = op_matrix.evaluate(model, case, inputs).outputs["output"]
     assert difference(got, np.array(result), 1e-15) is None
+
+
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_hyperbolic_functions_overflow_no_sooner_than_they_must(name, backend_name, backends):
+    """exp overflows at 709.8, these at 710.5."""
+    x = np.array([-710.0, 1.0, 25.0, 710.0])
+    case = Case(OPS[name], 0, "float", {"shapes": [("input", (4,))], "attrs": {}, "integers": []})
+    model = op_matrix.compiled(case, backends(backend_name, "float64"))
+    got = op_matrix.evaluate(model, case, {"input": x}).outputs["output"]
+    np.testing.assert_allclose(got, getattr(np, name)(x), rtol=1e-13)
 
 
 # --- errors --------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Models that are one op: what their constructors take."""
 
 import mithril as ml
+import numpy as np
 import pytest
 from mithril.errors import ArgumentError, MithrilError, SignatureError
 from mithril.operator_model import OperatorModel
@@ -36,3 +37,44 @@ def test_a_failed_constructor_leaves_the_tensor_free():
     with pytest.raises(MithrilError):
         ml.Linear(3, weight=weights)
     assert ml.Linear(1, weight=weights) is not None
+
+
+ROBUST = {"Log": "RobustLog", "Sqrt": "RobustSqrt", "Power": "RobustPower"}
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_robust_forms(name):
+    plain = getattr(ml.models, name)
+    robust = plain(robust=True)
+    assert type(robust) is getattr(ml.models, ROBUST[name]) and isinstance(robust, plain)
+    assert robust.input_keys == [*plain().input_keys, "threshold"]
+    assert robust.formula_key == f"robust_{plain().formula_key}"
+    assert plain(robust=False).input_keys == plain().input_keys
+    with pytest.raises(SignatureError) as failure:
+        plain(threshold=0.5)
+    assert str(failure.value).startswith(f"{name}: threshold: requires robust=True")
+    with pytest.raises(SignatureError):
+        plain(robust="yes")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("threshold", [0.25, ml.Tensor(0.25), None])
+def test_thresholds(threshold):
+    model, data = ml.Model(), {"x": np.array([0.0, -0.125, 4.0])}
+    if threshold is None:
+        limit = ml.IOKey("limit", type=ml.Tensor[float])
+        model |= ml.Sqrt(robust=True, threshold=ml.TBD)(input="x", threshold=limit, output="y")
+        data["limit"] = np.array(0.25)
+    else:
+        model |= ml.Sqrt(robust=True, threshold=threshold)(input="x", output="y")
+    pm = ml.compile(model, ml.NumpyBackend(dtype="float64"), inference=True)
+    assert pm.evaluate({}, data)["y"].tolist() == [0.0, 0.25, 2.0]
+
+
+def test_robust_forms_are_kept_by_files(tmp_path):
+    model = ml.Model()
+    model |= ml.Power(robust=True, exponent=3.0)(base="x", output="y")
+    model.save(tmp_path / "model.json")
+    loaded, _ = ml.load(tmp_path / "model.json")
+    assert loaded.to_json() == model.to_json()
+    assert "robust_power" in loaded.to_json()

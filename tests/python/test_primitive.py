@@ -132,3 +132,47 @@ def test_bad_input(name):
     with pytest.raises(error) as caught:
         call()
     assert isinstance(caught.value, MithrilError)
+
+
+# --- activations by name --------------------------------------------------------------------------
+
+
+@pytest.mark.device
+def test_activations_by_the_name_of_an_op():
+    x = np.array([-1.5, 0.0, 2.0])
+    cases = {"relu": ({}, np.maximum(x, 0)), "leaky_relu": ({"slope": 0.5}, np.maximum(x, x / 2)),
+             "softplus": ({"beta": 2.0}, np.log1p(np.exp(2 * x)) / 2)}  # fmt: skip
+    for formula, (arguments, expected) in cases.items():
+        activation = ml.models.Activation(formula, **arguments)
+        assert activation.formula_key == formula and type(activation) is ml.models.Activation
+        model = ml.Model()
+        model |= activation(input="x", output="y")
+        pm = ml.compile(model, ml.NumpyBackend(dtype="float64"), inference=True)
+        np.testing.assert_allclose(pm.evaluate({}, {"x": x})["y"], expected, rtol=1e-15)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("polymorphic", [False, True])
+def test_activations_by_the_name_of_a_function(polymorphic):
+    backend = ml.NumpyBackend(dtype="float64")
+    backend.register_function("successor_of_tests", lambda x: x + 1)
+    model = ml.Model()
+    model |= ml.models.Activation("successor_of_tests", polymorphic)(input="x", output="y")
+    model.set_shapes(y=[2])
+    assert model.shapes["x"] == [2]
+    pm = ml.compile(model, backend, data_keys={"x"}, inference=True)
+    assert pm.evaluate({}, {"x": np.array([1.0, 2.0])})["y"].tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"formula_key": "relu", "slope": 1.0}, "Activation: relu has no argument 'slope'"),
+        ({"formula_key": "add"}, "Activation: add has no argument 'input'"),
+        ({"formula_key": "a b"}, "primitive: formula_key must be a Python name, got 'a b'"),
+    ],
+)
+def test_activations_that_cannot_be(arguments, message):
+    with pytest.raises(SignatureError) as failure:
+        ml.models.Activation(**arguments)
+    assert str(failure.value).splitlines()[0].endswith(message)

@@ -18,6 +18,7 @@ _BY_HAND = {
     "IOHyperEdge": ("mithril.connection", "Edge"),
     "PrimitiveModel": ("mithril.primitive", "PrimitiveModel"),
     "CustomPrimitiveModel": ("mithril.primitive", "CustomPrimitiveModel"),
+    "Activation": ("mithril.primitive", "Activation"),
     "Lambda": ("mithril.tracing", "Lambda"),
     "define_unique_names": ("mithril.model", "define_unique_names"),
     "OperatorModel": ("mithril.operator_model", "OperatorModel"),
@@ -38,13 +39,17 @@ _BY_HAND = {
 # Models that are composed by hand: module -> names.
 _COMPOSED = {
     "classifiers": "LinearSVM LogisticRegression",
+    "distance_encoders": """DistanceEncoder EncoderDistanceMatrix MDS MDSCore TSNE TSNECore
+        TsnePJoint""",
     "einops": "Einsum Rearrange Reduce Repeat",
+    "gaussian_processes": "GaussProcessRegressionCore GPRLoss",
     "kernel_methods": "KernelizedSVM PolynomialKernel RBFKernel",
-    "metrics": "Accuracy F1 Metric Precision Recall",
+    "metrics": "AUC Accuracy F1 Metric Precision Recall",
     "mlp": "Layer MLP",
     "recurrent": """EncoderDecoder EncoderDecoderInference ManyToOne OneToMany OneToManyInference
         RNN""",
     "recurrent_cells": "Cell GRUCell LSTMCell LSTMCellBody RNNCell",
+    "regression": "PolynomialRegression",
     "regularizers": "L1 L2 QuadraticFormRegularizer",
 }
 _BY_HAND |= {

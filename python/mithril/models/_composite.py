@@ -28,6 +28,10 @@ class Composite(Model):
         self._arguments = {**arguments, **given}
         return _Composing(self, keys)
 
+    def _set_open_cins(self, *keys: str) -> None:
+        """Canonical inputs, but for keys that were given a value."""
+        self.set_cin(*(key for key in keys if not self._node.is_valued(key)))
+
     @property
     def factory_args(self) -> dict[str, Any]:
         return dict(self._arguments)

@@ -11,7 +11,7 @@ from mithril.connection import Connection
 from mithril.errors import OptionError, SignatureError, suggestion
 from mithril.model import ExtendInfo, Model
 from mithril.models._composite import Composite, require_model
-from mithril.types import NOT_GIVEN, TBD, Constant
+from mithril.types import NOT_GIVEN, TBD
 
 
 class RBFKernel(Composite):
@@ -124,10 +124,7 @@ class PolynomialKernel(Composite):
             self |= models.Transpose().connect(input=keys["input2"], output=columns)
             self |= models.MatrixMultiply().connect(left=keys["input1"], right=columns)
             self += models.Add().connect(right=keys["poly_coef"], output=base)
-            if robust:
-                _robust_power(self, base, keys["degree"])
-            else:
-                self |= models.Power().connect(base, keys["degree"], output="output")
+            self |= models.Power(robust).connect(base, keys["degree"], output="output")
             self.set_shapes(input1=["n", "d"], input2=["m", "d"], output=["n", "m"], degree=[])
             self.add_constraint(constraints.scalars, ["poly_coef"])
             self.set_cin("input1", "input2")
@@ -143,20 +140,6 @@ class PolynomialKernel(Composite):
     ) -> ExtendInfo:
         keys = {"input1": input1, "input2": input2, "poly_coef": poly_coef, "degree": degree}
         return ExtendInfo(self, {**keys, "output": output})
-
-
-def _robust_power(model: Model, base: Any, exponent: Any) -> None:
-    """|base| ^ exponent; its tangent-like line |base| / threshold where the gradient explodes.
-
-    The line is taken where |base| is below the threshold and the power above the line.
-    """
-    size: Any = base.abs()
-    threshold = models.Buffer()(Constant.MIN_POSITIVE_NORMAL)
-    bound = 1.0 - models.Log()(threshold) / models.Log()(size)
-    is_near = (size < threshold) & (exponent < bound)
-    safe = models.Where()(is_near, models.Tensor(1.0), size)
-    line = size / threshold
-    model |= models.Where().connect(is_near, line, safe**exponent, output="output")
 
 
 class KernelizedSVM(Composite):

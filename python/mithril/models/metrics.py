@@ -1,4 +1,4 @@
-"""How well predicted classes meet the true ones: accuracy, precision, recall, F1.
+"""How well predicted classes meet the true ones: accuracy, precision, recall, F1, AUC.
 
 Classes are integers from 0, or rows with one score for each class. Nothing here has a gradient.
 """
@@ -322,4 +322,80 @@ class F1(_ClassMetric):
         return 2 * hits / _at_least_1(predicted + true)  # 2 TP + FP + FN
 
 
-__all__ = ["F1", "Accuracy", "Metric", "Precision", "Recall"]
+class AUC(Composite):
+    """The area under the ROC curve of each class against the others, and its mean.
+
+    The share of pairs of a sample of the class and one of another that the scores put in order;
+    ties count half. It is the area under the curve by trapezoids (Fawcett, Pattern Recognition
+    Letters 27, 2006). NaN where a class has all samples or none. The cost is that of comparing all
+    pairs of samples; no memory is taken for them on the engine.
+
+    Parameters
+    ----------
+    n_classes : how many classes there are
+    is_label_one_hot : whether labels are rows with a 1 where the class is
+    pred, label : values or `IOKey`s for these keys
+
+    Keys
+    ----
+    label : [n, n_classes] if one-hot, else [n]
+    pred : [n, n_classes], scores
+    output : float []
+
+    >>> import mithril as ml
+    >>> model = ml.Model()
+    >>> model |= ml.models.AUC(2, is_label_one_hot=False)(pred="p", label="t", output="auc")
+    >>> pm = ml.compile(model, ml.NumpyBackend(), inference=True)
+    >>> scores = [[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.7, 0.3]]
+    >>> pm.evaluate({}, {"p": scores, "t": [0, 1, 1, 0]})["auc"].item()
+    1.0
+    """
+
+    _connect_order = ("pred", "label", "output")
+    _tensors = ("pred", "label")
+
+    @public
+    def __init__(
+        self,
+        n_classes: int,
+        is_label_one_hot: bool = True,
+        pred: Any = TBD,
+        label: Any = TBD,
+        *,
+        name: str | None = None,
+    ):
+        whole("AUC: n_classes", n_classes, 1)
+        one_hot = truth("AUC: is_label_one_hot", is_label_one_hot)
+        options = {"n_classes": n_classes, "is_label_one_hot": one_hot}
+        with self._compose(name, options, label=label, pred=pred) as keys:
+            scores: Any = keys["pred"]
+            truths: Any = keys["label"]
+            total: Any = 0.0
+            for at in range(n_classes):
+                is_class = truths[:, at].ne(0) if one_hot else truths.eq(at)
+                area = _ordered_pairs(scores[:, at], is_class)
+                self |= models.Buffer().connect(input=area, output=f"auc_class_{at}")
+                total = total + self[f"auc_class_{at}"]
+            self |= models.Divide().connect(total, float(n_classes), "output")
+            labels = ["n", n_classes] if one_hot else ["n"]
+            self.set_shapes(pred=["n", n_classes], label=labels)
+            self._set_open_cins("pred")
+            self.set_cout("output")
+            self.expose_keys("output")
+
+    @public
+    def connect(self, pred=NOT_GIVEN, label=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+        return ExtendInfo(self, {"pred": pred, "label": label, "output": output})
+
+
+def _ordered_pairs(scores: Any, is_class: Any) -> Any:
+    """The mean over pairs of one in the class and one not: 1 above it, ½ equal to it, else 0."""
+    inside = is_class * 1.0
+    outside = 1.0 - inside
+    column, row = scores[:, None], scores[None, :]
+    above = (column > row) * 1.0 + column.eq(row) * 0.5
+    pairs = inside[:, None] * outside[None, :]
+    return (above * pairs).sum() / (inside.sum() * outside.sum())
+
+
+__all__ = ["AUC", "F1", "Accuracy", "Metric", "Precision", "Recall"]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mithril.testing.oracle import DTYPES
+from mithril.testing.oracle_functions import FUNCTIONS, functions_for
 
 SMALLEST_NORMAL = {
     "float64": 2.2250738585072014e-308, "float32": 1.1754943508222875e-38, "float16": 6.104e-05,
@@ -771,7 +772,7 @@ SIMPLE: dict[str, Callable[..., Any]] = {
     "momentum": momentum,
     "adam": adam,
     "adamw": adamw,
-}
+} | FUNCTIONS
 
 
 @cache
@@ -779,16 +780,20 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     """Name -> function, where random numbers and thresholds are those of a float type."""
     smallest = SMALLEST_NORMAL[float_dtype]
     uniforms, normals = drawn(uniform, float_dtype), drawn(normal, float_dtype)
-    return SIMPLE | {
-        "cross_entropy": partial(cross_entropy, smallest=smallest),
-        "binary_cross_entropy": partial(binary_cross_entropy, smallest=smallest),
-        "threefry_uniform": uniforms["words"],
-        "threefry_normal": normals["words"],
-        "rand": uniforms["key"],
-        "randn": normals["key"],
-        "draw_rand": uniforms["state"],
-        "draw_randn": normals["state"],
-    }
+    return (
+        SIMPLE
+        | functions_for(float_dtype, SMALLEST_NORMAL)
+        | {
+            "cross_entropy": partial(cross_entropy, smallest=smallest),
+            "binary_cross_entropy": partial(binary_cross_entropy, smallest=smallest),
+            "threefry_uniform": uniforms["words"],
+            "threefry_normal": normals["words"],
+            "rand": uniforms["key"],
+            "randn": normals["key"],
+            "draw_rand": uniforms["state"],
+            "draw_randn": normals["state"],
+        }
+    )
 
 
 __all__ = ["SIMPLE", "ops_for"]

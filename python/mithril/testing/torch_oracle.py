@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from mithril.testing import oracle, oracle_ops
+from mithril.testing import oracle, oracle_ops, torch_functions
 from mithril.testing.oracle_ops import NO_PADDING, axes_tuple, pair, pair_of_pairs
 
 
@@ -504,7 +504,8 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     exact = {name: through_numpy(f) for name, f in oracle_ops.ops_for(float_dtype).items()}
     losses = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
     bound = {name: partial(f, smallest=smallest) for name, f in losses.items()}
-    return exact | DIFFERENTIABLE | bound
+    further = torch_functions.functions_for(float_dtype, oracle_ops.SMALLEST_NORMAL)
+    return exact | DIFFERENTIABLE | further | bound
 
 
 def evaluate(

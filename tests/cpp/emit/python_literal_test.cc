@@ -53,6 +53,7 @@ TEST(PythonNumber, IsShortAndExactInItsType) {
   EXPECT_EQ(python_number(0.1, DType::kFloat32), "0.1");
   EXPECT_EQ(python_number(0.1, DType::kFloat64), "0.1");
   EXPECT_EQ(python_number(0.1, DType::kBFloat16), "0.10009765625");
+  EXPECT_EQ(python_number(3.4028234663852886e38, DType::kFloat32), "3.4028234663852886e+38");
   EXPECT_EQ(python_number(3.0, DType::kFloat32), "3.0");
   EXPECT_EQ(python_number(2.0, DType::kInt32), "2");
   EXPECT_EQ(python_number(2.0, DType::kBool), "True");

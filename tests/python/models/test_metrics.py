@@ -5,7 +5,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.errors import OptionError, ShapeError, SignatureError
-from mithril.models import F1, Accuracy, Metric, Precision, Recall
+from mithril.models import AUC, F1, Accuracy, Metric, Precision, Recall
 from models.composite_cases import VALUES, far, on_native, run
 from sklearn import metrics
 
@@ -189,3 +189,45 @@ def test_refused(case):
     assert str(caught.value) == text
     if error is OptionError:
         assert isinstance(caught.value, (AssertionError, ValueError))
+
+
+# --- the area under the ROC curve -----------------------------------------------------------------
+
+
+def areas(scores, label):
+    return [metrics.roc_auc_score(label == c, scores[:, c]) for c in range(CLASSES)]
+
+
+@pytest.mark.parametrize("is_one_hot", [True, False])
+def test_auc(backend_name, is_one_hot):
+    _, label = predictions(11)
+    scores = np.round(scores_for(label, 12) / 2, 1)  # with ties
+    assert len(np.unique(scores)) < scores.size / 2
+    wanted = np.mean(areas(scores, label))
+    assert 0.5 < wanted < 1.0
+    given = one_hot(label) if is_one_hot else label
+    assert value(AUC(CLASSES, is_one_hot), scores, given, backend_name) == pytest.approx(wanted)
+
+
+@on_native
+def test_auc_of_each_class(native):
+    _, label = predictions(13)
+    scores = scores_for(np.roll(label, 3), 14)
+    model = ml.Model()
+    model |= AUC(CLASSES, False)(pred="pred", label="label", output="auc")
+    model = model.extract(outputs=[model[f"AUC.auc_class_{c}"] for c in range(CLASSES)])
+    outputs, _ = run(model, {"pred": scores, "label": label}, native)
+    found = [float(x) for x in outputs.values()]
+    assert found == pytest.approx(areas(scores, label))
+
+
+@on_native
+def test_auc_is_nan_where_a_class_is_missing(native):
+    _, label = predictions(15, missing={2})
+    assert np.isnan(value(AUC(CLASSES, False), scores_for(label, 16), label, native))
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.0, "3", None])
+def test_auc_wants_a_number_of_classes(count):
+    with pytest.raises((OptionError, SignatureError, ValueError), match="n_classes"):
+        AUC(count)

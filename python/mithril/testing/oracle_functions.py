@@ -1,0 +1,270 @@
+"""What the ops of further families compute, in NumPy and float64: functions of single elements,
+activations, losses of elements, features. `oracle_ops.py` has the others and their conventions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+RECIPROCAL_THRESHOLD = {
+    "float64": 1.4916681462400413e-153, "float32": 1.0842021951e-19, "float16": 7.8128e-3,
+    "bfloat16": 1.0842021951e-19,
+}  # fmt: skip
+
+
+def real(x: Any) -> np.ndarray:
+    return np.asarray(x, np.float64)
+
+
+def whole(x: Any) -> np.ndarray:
+    return np.asarray(x).astype(np.int64)
+
+
+def kept(function: Callable[[np.ndarray], Any]) -> Callable[..., Any]:
+    """A function whose result has the type of its operand."""
+    return lambda input: np.asarray(function(np.asarray(input))).astype(np.asarray(input).dtype)
+
+
+def of_float(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda input: np.asarray(function(real(input)))
+
+
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None, *, largest):
+    x = np.asarray(input)
+    if x.dtype.kind != "f":
+        return x
+    highest = largest if posinf is None else posinf
+    lowest = -largest if neginf is None else neginf
+    return np.nan_to_num(x, nan=nan, posinf=highest, neginf=lowest)
+
+
+# --- continued below a threshold -----------------------------------------------------------------
+
+
+def limit_of(threshold: Any, smallest: float) -> Any:
+    return smallest if isinstance(threshold, str) else threshold
+
+
+def robust_log(input, threshold="", *, smallest):
+    x, limit = np.abs(real(input)), limit_of(threshold, smallest)
+    return np.where(x < limit, np.log(limit) + x / limit - 1.0, np.log(np.maximum(x, limit)))
+
+
+def robust_sqrt(input, threshold="", *, smallest):
+    x, limit = np.abs(real(input)), limit_of(threshold, smallest)
+    return np.where(x < limit, x / np.sqrt(limit), np.sqrt(x))
+
+
+def robust_power(base, exponent, threshold="", *, smallest):
+    x, e, limit = np.abs(real(base)), real(exponent), limit_of(threshold, smallest)
+    line = (x < limit) & (e < 1.0 - np.log(limit) / np.log(x))
+    return np.where(line, x / limit, x**e)
+
+
+def stable_reciprocal(input, threshold="", *, smallest):
+    x, limit = real(input), limit_of(threshold, smallest)
+    tangent = np.where(x < 0, -2.0, 2.0) / limit - x / limit / limit
+    return np.where(np.abs(x) < limit, tangent, 1.0 / x)
+
+
+# --- losses --------------------------------------------------------------------------------------
+
+
+def hinge_loss(input, target, safe_shapes=True):
+    return np.maximum(0.0, 1.0 - real(target) * real(input))
+
+
+def quantile_loss(input, target, quantile=0.5, safe_shapes=True):
+    e = real(target) - real(input)
+    return np.maximum(quantile * e, (quantile - 1.0) * e)
+
+
+def kl_divergence(input, target, threshold="", safe_shapes=True, *, smallest):
+    log = partial(robust_log, threshold=threshold, smallest=smallest)
+    return real(target) * (log(target) - log(input))
+
+
+def huber_loss(input, target, delta=1.0, safe_shapes=True):
+    d = np.abs(real(input) - real(target))
+    return np.where(d > delta, delta * (d - delta / 2), d * d / 2)
+
+
+def smooth_l1_loss(input, target, beta=1.0, safe_shapes=True):
+    d = np.abs(real(input) - real(target))
+    return np.where(d < beta, d * d / 2 / (beta or 1.0), d - beta / 2)
+
+
+# --- activations ---------------------------------------------------------------------------------
+
+
+def elu(input, alpha=1.0):
+    x = real(input)
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0.0)))
+
+
+def celu(input, alpha=1.0):
+    return alpha * elu(real(input) / alpha)
+
+
+def selu(input):
+    return 1.0507009873554805 * elu(input, 1.6732632423543772)
+
+
+def hard_sigmoid(input):
+    return np.clip(real(input) / 6.0 + 0.5, 0.0, 1.0)
+
+
+def mish(input):
+    x = real(input)
+    return x * np.tanh(np.logaddexp(0.0, x))
+
+
+def hard_tanh(input, min_val=-1.0, max_val=1.0):
+    x = np.asarray(input)
+    low, high = np.asarray(min_val).astype(x.dtype), np.asarray(max_val).astype(x.dtype)
+    return np.where(x < low, low, np.where(x > high, high, x))
+
+
+def logistic(x):
+    return np.exp(-np.logaddexp(0.0, -real(x)))
+
+
+def normal_below(x):
+    return 0.5 * np.vectorize(math.erfc, otypes=[np.float64])(-real(x) / math.sqrt(2.0))
+
+
+def gate(activation: Callable[[np.ndarray], Any]) -> Callable[..., Any]:
+    def run(input, axis=-1):
+        first, second = np.split(real(input), 2, axis)
+        return first * activation(second)
+
+    return run
+
+
+def logsumexp(input, axis=None, keepdim=False):
+    """`logaddexp.reduce` takes one axis: several are gone through from the last."""
+    x = real(input)
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = sorted((a % x.ndim for a in axes), reverse=True) if x.ndim else []
+    for a in axes:
+        x = np.logaddexp.reduce(x, axis=a, keepdims=bool(keepdim))
+    return np.asarray(x)
+
+
+def softmin(input, axis=-1):
+    x = -real(input)
+    return np.exp(x - logsumexp(x, axis, keepdim=True))
+
+
+# --- features ------------------------------------------------------------------------------------
+
+
+def cartesian_diff(left, right):
+    return np.subtract(np.asarray(left)[:, None], np.asarray(right)[None])
+
+
+def distance_matrix(left, right, norm):
+    return (np.abs(cartesian_diff(real(left), real(right))) ** real(norm)).sum(-1)
+
+
+def norm_modifier(input):
+    u = np.mod(real(input) - 1.0, 8.0) / 8.0 - 0.5
+    return 4.0 * (1.0 - 2.0 * np.abs(u)) + 1.0
+
+
+def polynomial_features(input, degree):
+    x = np.asarray(input)
+    columns = [
+        x[:, chosen].prod(1)
+        for k in range(1, degree + 1)
+        for chosen in map(list, itertools.combinations_with_replacement(range(x.shape[1]), k))
+    ]
+    return np.stack(columns, 1).astype(x.dtype)
+
+
+def trapezoid(y, x):
+    return np.asarray(np.trapezoid(real(y), real(x), axis=-1))
+
+
+def ones_with_zero_diag(N, M=None, dtype=None):  # noqa: N803
+    rows, columns = np.indices((N, N if M is None else M))
+    return (rows != columns).astype(dtype or np.float64)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "exp2": of_float(np.exp2),
+    "log2": of_float(np.log2),
+    "log10": of_float(np.log10),
+    "reciprocal": of_float(lambda x: 1.0 / x),
+    "tan": of_float(np.tan),
+    "sinh": of_float(np.sinh),
+    "cosh": of_float(np.cosh),
+    "asinh": of_float(np.arcsinh),
+    "acosh": of_float(np.arccosh),
+    "atanh": of_float(np.arctanh),
+    "ceil": lambda input: whole(np.ceil(real(input))),
+    "round": lambda input: whole(np.round(real(input))),
+    "trunc": lambda input: whole(np.trunc(real(input))),
+    "isinf": of_float(np.isinf),
+    "isfinite": of_float(np.isfinite),
+    "hinge_loss": hinge_loss,
+    "quad_hinge_loss": lambda input, target, safe_shapes=True: hinge_loss(input, target) ** 2,
+    "quantile_loss": quantile_loss,
+    "huber_loss": huber_loss,
+    "smooth_l1_loss": smooth_l1_loss,
+    "elu": elu,
+    "celu": celu,
+    "selu": selu,
+    "mish": mish,
+    "hard_sigmoid": hard_sigmoid,
+    "hard_swish": lambda input: real(input) * hard_sigmoid(input),
+    "hard_tanh": hard_tanh,
+    "relu6": kept(lambda x: np.clip(x, 0, 6)),
+    "softsign": of_float(lambda x: x / (1.0 + np.abs(x))),
+    "log_sigmoid": of_float(lambda x: -np.logaddexp(0.0, -x)),
+    "tanh_shrink": of_float(lambda x: x - np.tanh(x)),
+    "glu": gate(logistic),
+    "swiglu": gate(lambda x: x * logistic(x)),
+    "geglu": gate(lambda x: x * normal_below(x) if x.size else x),
+    "softmin": softmin,
+    "logsumexp": logsumexp,
+    "cartesian_diff": cartesian_diff,
+    "distance_matrix": distance_matrix,
+    "norm_modifier": norm_modifier,
+    "polynomial_features": polynomial_features,
+    "transposed_diag": lambda input: np.diagonal(input)[:, None],
+    "trapezoid": trapezoid,
+    "atleast_1d": lambda input: np.atleast_1d(input),
+    "ones_with_zero_diag": ones_with_zero_diag,
+}
+
+
+def functions_for(
+    float_dtype: str, smallest_normal: dict[str, float]
+) -> dict[str, Callable[..., Any]]:
+    """Name -> function, where thresholds and the largest number are those of a float type."""
+    smallest = smallest_normal[float_dtype]
+    largest = float(np.finfo("float32" if float_dtype == "bfloat16" else float_dtype).max)
+    bound = {
+        function.__name__: partial(function, smallest=smallest)
+        for function in (robust_log, robust_sqrt, robust_power, kl_divergence)
+    }
+    return (
+        FUNCTIONS
+        | bound
+        | {
+            "stable_reciprocal": partial(
+                stable_reciprocal, smallest=RECIPROCAL_THRESHOLD[float_dtype]
+            ),
+            "nan_to_num": partial(nan_to_num, largest=largest),
+        }
+    )
+
+
+__all__ = ["FUNCTIONS", "functions_for"]
