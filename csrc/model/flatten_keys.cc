@@ -256,8 +256,10 @@ const std::string& FlatModel::mode(NodeId leaf) const {
   static const std::string kNoMode, kTrain = "train", kEval = "eval";
   const HostValue* given = arena().node(leaf).attrs.find("mode");
   if (given == nullptr) return kNoMode;
-  if (given->is_string()) return given->as_string() == kTrain ? kTrain : kEval;
-  if (!given->is_none()) return kNoMode;
+  for (const std::string* named : {&kTrain, &kEval}) {
+    if (given->is_string() && given->as_string() == *named) return *named;
+  }
+  if (!given->is_none()) return kNoMode;  // another op's own mode
   return options.mode == Mode::kTrain ? kTrain : kEval;
 }
 

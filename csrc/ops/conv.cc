@@ -1,5 +1,5 @@
-// Convolution. `conv2d` and its two gradients are structured ops whose arguments are canonical
-// (window.h); each is linear in both operands, so each one's gradients are the other two.
+// The structured ops of convolution: `conv2d` and its two gradients, with canonical arguments
+// (window.h). Each is linear in both operands, so each one's gradients are the other two.
 #include "ops/window.h"
 
 namespace mithril::ops {
@@ -108,90 +108,12 @@ void define_structured(OpFamily& ops) {
                with_shape(strided(), {6, 2, 3, 2})));
 }
 
-// The size of the filters as an integer term for each axis.
-Term kernel_of_filters(RuleBuilder& r) {
-  const Term rows = r.fresh(infer::kScalarInt);
-  const Term columns = r.fresh(infer::kScalarInt);
-  r.equal(r.dim(rows), r.dim("kh"));
-  r.equal(r.dim(columns), r.dim("kw"));
-  const Term out = r.fresh(infer::kTupleKind);
-  const Term items[] = {rows, columns};
-  r.tuple(out, items);
-  return out;
-}
-
-void layer_rule(RuleBuilder& r) {
-  r.shape(r.in("weight"), "o _ kh kw");
-  if (r.has("bias")) r.shape(r.in("bias"), "1 o 1 1");
-  const auto size = r.known(r.attr("kernel_size"));
-  if (size && !size->is_none()) {
-    const HostValue pair = window_pair(*size);
-    if (pair.items().size() != 2) {
-      r.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
-                        "convolution2d: 'kernel_size' must be one size or two, got {}",
-                        core::to_string(*size)));
-      return;
-    }
-    if (pair.items()[0].is_int()) r.equal(r.dim("kh"), pair.items()[0].as_int());
-    if (pair.items()[1].is_int()) r.equal(r.dim("kw"), pair.items()[1].as_int());
-  }
-  const auto channels = r.known(r.attr("out_channels"));
-  if (channels && channels->is_int()) r.equal(r.dim("o"), channels->as_int());
-  const Term padding = resolved_padding(r, r.in("padding"), kernel_of_filters(r));
-  r.conv(r.out(), r.in("input"), r.in("weight"), 2, r.in("stride"), padding, r.in("dilation"),
-         r.in("groups"));
-}
-
-Value layer_body(Builder& b) {
-  if (!are_known(b, {"stride", "padding", "dilation", "groups"})) return {};
-  const Value w = b.in("weight");
-  if (!w) return {};
-  const Shape window(w.shape().begin() + 2, w.shape().end());
-  const Value y = ir::apply("conv2d", {b.in("input"), w},
-                            {{"stride", window_pair(b.attr("stride"))},
-                             {"padding", window_padding(b, b.attr("padding"), window)},
-                             {"dilation", window_pair(b.attr("dilation"))},
-                             {"groups", b.attr("groups")}});
-  return b.has("bias") ? y + b.in("bias") : y;
-}
-
 }  // namespace
 
 void define_conv(OpFamily& ops) {
   define_structured(ops);
-  ops.def("convolution2d")
-      .python("Convolution2D", {"Conv2d", "Conv2D"})
-      .doc(
-          "A convolution layer over images [n, c, h, w]: cross-correlation with the weight [o, c / "
-          "groups, kh, kw], plus bias [1, o, 1, 1]. stride and dilation: an int or a pair; "
-          "padding: an int, a pair, a pair of pairs, 'same' or 'valid'.")
-      .input("weight", kFloating)
-      .key("padding", HostValue::ints({0, 0}))
-      .key("stride", HostValue::ints({1, 1}))
-      .key("dilation", HostValue::ints({1, 1}))
-      .input("input", kNumeric)
-      .optional("bias", kFloating, "use_bias")
-      .key("groups", 1)
-      .attr("kernel_size", HostValue(), kWidth | infer::kSequence)
-      .attr("out_channels", HostValue(), kWidth)
-      .attr("use_bias", true)
-      .keys({"weight", "padding", "stride", "dilation", "input", "bias", "groups"})
-      .connect({"input", "weight", "stride", "padding", "dilation", "groups", "output", "bias"})
-      .output("output", computed())
-      .promote_float({"weight", "input", "bias"})
-      .trainable("weight", {Init::Kind::kUniformFanIn, "weight", {1, 2, 3}})
-      .trainable("bias", {Init::Kind::kUniformFanIn, "weight", {1, 2, 3}})
-      .rule(layer_rule)
-      .compose(layer_body)
-      .with(at({{"weight", {4, 3, 3, 3}}, {"input", {2, 3, 5, 6}}, {"bias", {1, 4, 1, 1}}}))
-      .with(at({{"weight", {4, 3, 3, 3}}, {"input", {2, 3, 5, 6}}, {"bias", {1, 4, 1, 1}}},
-               {{"padding", "same"}}))
-      .with(at({{"weight", {4, 1, 2, 2}}, {"input", {2, 2, 6, 6}}},
-               {{"use_bias", false}, {"stride", 2}, {"padding", 1}, {"groups", 2}}))
-      .with(at({{"weight", {4, 3, 3, 3}}, {"input", {2, 3, 9, 9}}, {"bias", {1, 4, 1, 1}}},
-               {{"dilation", 2}, {"kernel_size", 3}, {"out_channels", 4}}))
-      .rejects(at({{"weight", {4, 3, 3, 3}}, {"input", {2, 5, 8, 8}}, {"bias", {1, 4, 1, 1}}}),
-               "convolution2d");
+  define_conv_layers(ops);
+  define_conv_transpose(ops);
 }
 
 }  // namespace mithril::ops

@@ -238,6 +238,7 @@ void define_host(OpFamily& ops) {
   define_sizes(ops);
   define_containers(ops);
   define_conversions(ops);
+  define_window_arguments(ops);
 }
 
 }  // namespace mithril::ops

@@ -1,13 +1,9 @@
 // Normalisations: mean 0 and variance 1 along some axes, then a scale and a shift.
-#include "ops/block.h"
+#include "ops/norm.h"
+
+#include "infer/relation.h"
 
 namespace mithril::ops {
-namespace {
-
-/// A normalised operand, and one over the standard deviation that it was divided by.
-struct Normalized {
-  Value value, scale;
-};
 
 Normalized normalize(Value x, Value mean, Value variance, Operand eps) {
   const Value scale = ir::apply("rsqrt", {ir::apply("add", {variance, std::move(eps)})});
@@ -34,6 +30,14 @@ Value scaled(Value y, Value weight, Value bias) {
   if (weight) y = y * weight;
   return bias ? y + bias : y;
 }
+
+void state_per_channel(RuleBuilder& r, const char* name, int rank) {
+  std::vector<infer::DimTerm> dims(static_cast<size_t>(rank), r.dim(1));
+  dims[1] = r.dim("c");
+  if (r.has(name)) r.shape(r.in(name), std::span<const infer::DimTerm>(dims));
+}
+
+namespace {
 
 void define_layer_norm(OpFamily& ops) {
   ops.def("layer_norm")
@@ -80,121 +84,150 @@ void define_layer_norm(OpFamily& ops) {
       .rejects(at({{"input", {2, 3}}, {"weight", {4}}, {"bias", {4}}}), "layer_norm");
 }
 
-bool is_training(const Builder& b) {
-  const HostValue& mode = b.attr("mode");
-  return mode.is_string() && mode.as_string() == "train";
-}
-
-// [C] beside a batch of images.
-Value per_channel(Value x) {
-  if (!x) return {};
-  return reshape(x, HostValue::tuple({1, size_value(x.shape()[0]), 1, 1}));
-}
-
-HostValue image_axes() { return HostValue::ints({0, 2, 3}); }
-
-Normalized normalize_channels(Builder& b) {
-  const Value x = b.in("input");
-  const Operand eps = b.attr("eps");
-  if (is_training(b)) return normalize_along(x, image_axes(), eps);
-  const auto stored = [&](const char* name) { return per_channel(cast(b.in(name), x.dtype())); };
-  return normalize(x, stored("running_mean"), stored("running_var"), eps);
-}
-
-std::vector<Value> batch_norm_body(Builder& b) {
-  const Value x = b.in("input");
-  const Value y = scaled(normalize_channels(b).value, b.in("weight"), b.in("bias"));
-  const Value old_mean = b.in("running_mean");
-  const Value old_variance = b.in("running_var");
-  if (!is_training(b)) return {y, old_mean, old_variance};
-  const double momentum = b.number("momentum");
-  const Value n = count(x, image_axes());
-  const Value unbiased = variance(x, image_axes(), false) * (n / (n - 1.0));
-  const auto moved = [&](Value old, Value now) {
-    return old * (1.0 - momentum) + cast(now, old.dtype()) * momentum;
-  };
-  return {y, moved(old_mean, mean(x, image_axes())), moved(old_variance, unbiased)};
-}
-
-void batch_norm_gradient(GradBuilder& g) {
-  const Normalized y = normalize_channels(g.builder());
-  const Value dy = g.has("weight") ? g.dout() * g.in("weight") : g.dout();
-  if (g.wants("input")) {
-    g.d("input") =
-        is_training(g.builder()) ? through_statistics(dy, y, image_axes()) : dy * y.scale;
-  }
-  if (g.wants("weight")) g.d("weight") = g.dout() * y.value;
-  if (g.wants("bias")) g.d("bias") = g.dout();
-  if (is_training(g.builder())) return;
-  const Value by_scale = dy * y.scale;
-  if (g.wants("running_mean")) g.d("running_mean") = -sum(by_scale, image_axes());
-  if (g.wants("running_var")) {
-    g.d("running_var") = sum(by_scale * y.value * y.scale, image_axes()) * -0.5;
-  }
-}
-
-void define_batch_norm(OpFamily& ops) {
-  const Shapes shapes = {{"input", {3, 4, 2, 5}},
-                         {"running_mean", {4}},
-                         {"running_var", {4}},
-                         {"weight", {1, 4, 1, 1}},
-                         {"bias", {1, 4, 1, 1}}};
-  ops.def("batch_norm2d")
-      .python("BatchNorm2D", {"BatchNorm2d"})
-      .alias({"batch_norm"})
+// The mean square is brought to 1, and the mean is left where it is.
+void define_rms_norm(OpFamily& ops) {
+  ops.def("rms_norm")
+      .python("RMSNorm")
       .doc(
-          "Channels of images [n, c, h, w] brought to mean 0 and variance 1, times weight, plus "
-          "bias (both [1, c, 1, 1]). mode 'train': by the batch's own statistics, and the running "
-          "ones move by momentum (with n / (n - 1) for the variance); 'eval': by the running "
-          "ones; none: as the model is compiled (Ioffe and Szegedy, arXiv:1502.03167).")
-      .formula("\\frac{x - \\mu}{\\sqrt{\\sigma^2 + eps}} w + b")
-      .input("input", kTensor)
-      .input("running_mean", kTensor)
-      .input("running_var", kTensor)
+          "The last axis divided by its root mean square, times weight [c] for an input [..., c] "
+          "(Zhang and Sennrich, arXiv:1910.07467).")
+      .formula("\\frac{x}{\\sqrt{\\frac{1}{n} \\sum_i x_i^2 + eps}} w")
+      .input("input", kNumeric)
+      .input("eps", infer::kFloating | infer::kScalarFloat, HostValue(1e-6))
+      .optional("weight", kFloating, "use_scale")
+      .attr("use_scale", true)
+      .output("output", computed())
+      .promote_float({"input", "weight"})
+      .keys({"input", "eps", "weight"})
+      .connect({"input", "output", "eps", "weight"})
+      .trainable("weight", {Init::Kind::kOnes, "", {}})
+      .rule([](RuleBuilder& r) {
+        r.kind(r.out(), kFloating);
+        r.shape(r.in("input"), "... c");
+        r.shape(r.out(), "... c");
+        if (r.has("weight")) r.shape(r.in("weight"), "c");
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        if (!x) return Value();
+        const Value energy = mean(square(x), HostValue(-1), true);
+        const Value scale = ir::apply("rsqrt", {ir::apply("add", {energy, given(b, "eps")})});
+        return scaled(x * scale, b.in("weight"), Value());
+      })
+      .with(at({{"input", {2, 3, 4}}, {"weight", {4}}}))
+      .with(at({{"input", {5}}, {"weight", {5}}}))
+      .with(at({{"input", {5, 4}}}, {{"use_scale", false}}))
+      .with(at({{"input", {0, 4}}, {"weight", {4}}}))
+      .rejects(at({{"input", {2, 3}}, {"weight", {4}}}), "rms_norm");
+}
+
+// Terms: input, num_groups.
+core::Status groups_divide_channels(infer::Relation& relation) {
+  const auto groups = relation.value(1);
+  if (!groups || !groups->is_int()) return {};
+  const auto refuse = [&](const std::string& got) {
+    return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                      "'num_groups' must be positive and divide the channels, got {}", got);
+  };
+  if (groups->as_int() < 1) return refuse(core::to_string(*groups));
+  const auto rank = relation.rank(0);
+  const auto channels = rank && *rank > 1 ? relation.size(0, 1) : std::nullopt;
+  if (channels && *channels % groups->as_int() != 0) {
+    return refuse(fmt::format("{} and {} channels", groups->as_int(), *channels));
+  }
+  return {};
+}
+
+void grouped_rule(RuleBuilder& r) {
+  r.kind(r.out(), kFloating);
+  r.same_shape(r.out(), r.in("input"));
+  r.equal(r.dim("c"), r.dim(r.in("input"), 1));
+  r.when_rank_known(r.in("input"), [](RuleBuilder& rule, int rank) {
+    if (rank < 2) return;  // the size of axis 1 was refused
+    for (const char* name : {"weight", "bias"}) state_per_channel(rule, name, rank);
+  });
+}
+
+// Normalised over each of `groups` parts of a sample's elements.
+Value normalize_parts(Builder& b, infer::Dim groups) {
+  const Value x = b.in("input");
+  if (!x) return {};
+  const Shape shape = x.shape();
+  infer::DimTable& dims = b.graph().dims;
+  const auto size = dims.divide_exact(dims.product(std::span(shape).subspan(1)), groups);
+  if (!size) {
+    unsupported(b, b.op().name + ": the channels must be known when the model is compiled");
+    return {};
+  }
+  const Value rows = reshape(x, shape_value({shape[0], groups, *size}));
+  const Value y = b.call("layer_norm", {rows, given(b, "eps")},
+                         {{"use_scale", HostValue(false)}, {"use_bias", HostValue(false)}});
+  return scaled(reshape(y, shape_value(shape)), b.in("weight"), b.in("bias"));
+}
+
+// What group_norm and instance_norm have in common.
+OpDefBuilder& grouped(OpDefBuilder& block) {
+  return block.input("input", kNumeric)
+      .input("eps", infer::kFloating | infer::kScalarFloat, HostValue(1e-5))
       .optional("weight", kFloating, "use_scale")
       .optional("bias", kFloating, "use_bias")
-      .attr("num_features", HostValue(), kWidth)
       .attr("use_scale", true)
       .attr("use_bias", true)
-      .attr("eps", 1e-5)
-      .attr("momentum", 0.1)
-      .attr("mode", HostValue(), infer::kStrKind | infer::kNoneKind)
-      .choices({"train", "eval"})
       .output("output", computed())
-      .output("new_running_mean", same_as("running_mean"))
-      .output("new_running_var", same_as("running_var"))
       .promote_float({"input", "weight", "bias"})
+      .keys({"input", "eps", "weight", "bias"})
+      .connect({"input", "output", "eps", "weight", "bias"})
       .trainable("weight", {Init::Kind::kOnes, "", {}})
-      .trainable("bias", {Init::Kind::kZeros, "", {}})
-      .state("running_mean", "new_running_mean", 0.0)
-      .state("running_var", "new_running_var", 1.0)
+      .trainable("bias", {Init::Kind::kZeros, "", {}});
+}
+
+void define_grouped_norms(OpFamily& ops) {
+  const Shapes images = {{"input", {2, 4, 3, 5}}, {"weight", {1, 4, 1, 1}}, {"bias", {1, 4, 1, 1}}};
+  const Shapes sequences = {{"input", {2, 6, 3}}, {"weight", {1, 6, 1}}, {"bias", {1, 6, 1}}};
+  grouped(ops.def("group_norm")
+              .python("GroupNorm")
+              .doc("The channels of [n, c, ...] in num_groups parts, each brought to mean 0 and "
+                   "variance 1 in each sample, times weight, plus bias (both [1, c, 1, ...]; Wu "
+                   "and He, arXiv:1803.08494).")
+              .formula("\\frac{x - \\bar x}{\\sqrt{\\mathrm{var}(x) + eps}} w + b")
+              .attr("num_groups", 32))
       .rule([](RuleBuilder& r) {
-        r.shape(r.in("input"), "n c h w");
-        r.shape(r.out(), "n c h w");
-        for (const char* name : {"running_mean", "running_var"}) {
-          r.kind(r.in(name), kFloating);
-          r.shape(r.in(name), "c");
-          r.shape(r.out(std::string("new_") + name), "c");
-        }
-        if (r.has("weight")) r.shape(r.in("weight"), "1 c 1 1");
-        if (r.has("bias")) r.shape(r.in("bias"), "1 c 1 1");
-        const auto channels = r.known(r.attr("num_features"));
-        if (channels && channels->is_int()) r.equal(r.dim("c"), channels->as_int());
+        grouped_rule(r);
+        r.custom({r.in("input"), r.attr("num_groups")}, groups_divide_channels);
       })
-      .compose_many(batch_norm_body)
-      .gradient(batch_norm_gradient)
-      .sample("running_var", 0.5, 2.0)
-      .with(at(shapes, {{"mode", "eval"}}))
-      .with(at(shapes, {{"mode", "train"}}))
-      .with(at({shapes.begin(), shapes.begin() + 3},
-               {{"mode", "train"}, {"use_scale", false}, {"use_bias", false}}));
+      .compose([](Builder& b) { return normalize_parts(b, b.integer_attr("num_groups")); })
+      .with(at(images, {{"num_groups", 2}}))
+      .with(at(sequences, {{"num_groups", 3}}))
+      .with(at({{"input", {3, 32}}}, {{"use_scale", false}, {"use_bias", false}}))
+      .with(at({{"input", {0, 4, 2}}, {"weight", {1, 4, 1}}},
+               {{"num_groups", 4}, {"use_bias", false}}))
+      .rejects(at(images, {{"num_groups", 3}}), "must be positive and divide")
+      .rejects(at(images, {{"num_groups", 0}}), "must be positive and divide");
+
+  grouped(ops.def("instance_norm")
+              .python("InstanceNorm")
+              .doc("Each channel of each sample of [n, c, ...] brought to mean 0 and variance 1, "
+                   "times weight, plus bias (both [1, c, 1, ...]; Ulyanov, Vedaldi, Lempitsky, "
+                   "arXiv:1607.08022).")
+              .formula("\\frac{x - \\bar x}{\\sqrt{\\mathrm{var}(x) + eps}} w + b"))
+      .rule(grouped_rule)
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        return x ? normalize_parts(b, x.shape()[1]) : Value();
+      })
+      .with(at(images))
+      .with(at(sequences))
+      .with(at({{"input", {2, 3, 2, 3, 2}}}, {{"use_scale", false}, {"use_bias", false}}))
+      .rejects(at({{"input", {4}}}, {{"use_scale", false}, {"use_bias", false}}), "input");
 }
 
 }  // namespace
 
 void define_norm(OpFamily& ops) {
   define_layer_norm(ops);
-  define_batch_norm(ops);
+  define_rms_norm(ops);
+  define_grouped_norms(ops);
+  define_batch_norms(ops);
 }
 
 }  // namespace mithril::ops

@@ -1,6 +1,7 @@
-// Pooling. The structured ops take canonical arguments (window.h), the layers what users write.
+// The structured ops of pooling, over two axes and with canonical arguments (window.h).
 #include <limits>
 
+#include "ops/resample.h"
 #include "ops/window.h"
 
 namespace mithril::ops {
@@ -35,25 +36,8 @@ const Attrs& overlapping() {
   return kAttrs;
 }
 
-struct Window {
-  std::vector<int64_t> size, stride, dilation;
-  std::vector<std::vector<int64_t>> padding;
-};
-
-std::vector<int64_t> ints(const HostValue& value) {
-  std::vector<int64_t> out;
-  for (const HostValue& item : value.items()) out.push_back(item.as_int());
-  return out;
-}
-
-Window window_of(const Builder& b) {
-  Window w{ints(b.attr("kernel_size")), ints(b.attr("stride")), ints(b.attr("dilation")), {}};
-  for (const HostValue& pair : b.attr("padding").items()) w.padding.push_back(ints(pair));
-  return w;
-}
-
 // x, padded by `fill`, at one tap of every window.
-Value tap(Value padded, const Window& w, const Shape& result, int64_t row, int64_t column) {
+Value tap(Value padded, const Windows& w, const Shape& result, int64_t row, int64_t column) {
   HostValue::Tuple index{HostValue(core::EllipsisValue{})};
   const int64_t at[] = {row, column};
   infer::DimTable& dims = padded.builder->graph().dims;
@@ -66,25 +50,25 @@ Value tap(Value padded, const Window& w, const Shape& result, int64_t row, int64
   return ir::apply("index", {padded}, {{"index", HostValue::tuple(std::move(index))}});
 }
 
-Value padded(Value x, const Window& w, double fill) {
+Value padded(Value x, const Windows& w, const Operand& fill) {
   if (!x) return {};
   HostValue::Tuple widths(x.rank() - 2, HostValue::ints({0, 0}));
   bool any = false;
-  for (const auto& pair : w.padding) {
-    widths.push_back(HostValue::ints(pair));
-    any |= pair[0] != 0 || pair[1] != 0;
+  for (const auto& [low, high] : w.padding) {
+    widths.push_back(HostValue::ints({low, high}));
+    any |= low != 0 || high != 0;
   }
   if (!any) return x;
   const HostValue width = HostValue::tuple(std::move(widths));
   const Value shifted = ir::apply("pad", {x}, {{"pad_width", width}});
-  if (fill == 0.0) return shifted;
+  if (fill.host == HostValue(0.0)) return shifted;
   const Value inside = ir::apply("pad", {ones_like(x)}, {{"pad_width", width}});
   return where(equal(inside, 0.0), fill, shifted);
 }
 
 // What `value` has where each window of `input` has its first maximum: slices, tap by tap.
 Value pick_at_maximum(Builder& b) {
-  const Window w = window_of(b);
+  const Windows w = windows_of(b.node().attrs);
   const Value x = padded(b.in("input"), w, -std::numeric_limits<double>::infinity());
   const Value v = padded(b.in("value"), w, 0.0);
   const Value like = b.in("like");
@@ -109,9 +93,20 @@ Value pick_at_maximum(Builder& b) {
   return picked;
 }
 
+int64_t limit_of(DType dtype, bool largest) {
+  const auto bits = core::is_abstract(dtype) ? 64 : static_cast<int>(8 * core::size_of(dtype));
+  if (dtype == DType::kUInt8) return largest ? UINT8_MAX : 0;
+  const int64_t most = INT64_MAX >> (64 - bits);
+  return largest ? most : -most - 1;
+}
+
+// How many windows fit along one axis.
+infer::Dim count_of(infer::DimTable& dims, infer::Dim size, int64_t reach, int64_t stride) {
+  return dims.add(dims.floor_div(dims.sub(size, reach + 1), stride), 1);
+}
+
 void define_max(OpFamily& ops) {
   window_attrs(ops.def("max_pool2d")
-                   .python("PrimitiveMaxPool2D")
                    .doc("The largest element of each window over the last two axes; padding never "
                         "wins, the gradient goes to the first maximum in row-major order.")
                    .input("input", kFloating))
@@ -175,7 +170,6 @@ Attrs with_shape(Attrs attrs, HostValue shape) {
 
 void define_average(OpFamily& ops) {
   window_attrs(ops.def("avg_pool2d")
-                   .python("PrimitiveAvgPool2D")
                    .doc("The mean of each window over the last two axes; padding counts as zeros.")
                    .input("input", kFloating))
       .output("output", same_as("input"))
@@ -209,59 +203,36 @@ void define_average(OpFamily& ops) {
       .with(at({{"cotangent", {2, 3, 5}}}, with_shape(overlapping(), HostValue::ints({2, 5, 6}))));
 }
 
-void layer_rule(RuleBuilder& r) {
-  const Term kernel = r.in("kernel_size");
-  const Term padding = resolved_padding(r, r.in("padding"), kernel);
-  r.when_known(r.in("stride"), [padding](RuleBuilder& rule, const HostValue& stride) {
-    const Term size = rule.in("kernel_size");
-    rule.pool(rule.out(), rule.in("input"), 2, size, stride.is_none() ? size : rule.in("stride"),
-              padding, rule.in("dilation"));
-  });
-}
-
-void define_layer(OpFamily& ops, const char* name, const char* python, const char* alias,
-                  const char* op, const char* doc) {
-  OpDefBuilder block = ops.def(name);
-  block.python(python, {alias})
-      .doc(std::string(doc) +
-           " kernel_size, stride (none: kernel_size) and dilation: an int or a pair; padding: an "
-           "int, a pair, a pair of pairs, 'same' or 'valid'.")
-      .key("kernel_size")
-      .key("stride", HostValue())
-      .key("padding", HostValue::ints({0, 0}))
-      .input("input", kNumeric)
-      .key("dilation", 1)
-      .keys({"kernel_size", "stride", "padding", "input", "dilation"})
-      .connect({"input", "kernel_size", "stride", "padding", "dilation", "output"})
-      .output("output", computed())
-      .promote_float({"input"})
-      .rule(layer_rule)
-      .compose([op](Builder& b) {
-        if (!are_known(b, {"kernel_size", "stride", "padding", "dilation"})) return Value();
-        const HostValue size = window_pair(b.attr("kernel_size"));
-        Shape window;
-        for (const HostValue& item : size.items()) window.emplace_back(item.as_int());
-        const HostValue& stride = b.attr("stride");
-        return ir::apply(op, {b.in("input")},
-                         {{"kernel_size", size},
-                          {"stride", stride.is_none() ? size : window_pair(stride)},
-                          {"padding", window_padding(b, b.attr("padding"), window)},
-                          {"dilation", window_pair(b.attr("dilation"))}});
-      })
-      .with(at({{"input", {2, 3, 4, 6}}}, {{"kernel_size", 2}}))
-      .with(at({{"input", {2, 3, 5, 6}}},
-               {{"kernel_size", HostValue::ints({3, 3})}, {"stride", 1}, {"padding", "same"}}));
-}
-
 }  // namespace
+
+Value extreme_of_integers(Value x, const Windows& windows, bool largest) {
+  if (!x) return {};
+  Builder& b = *x.builder;
+  const Value all = padded(x, windows, b.integer(limit_of(x.dtype(), !largest), x.dtype()));
+  if (!all) return {};
+  Shape result(2);
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t reach = (windows.size[i] - 1) * windows.dilation[i];
+    const infer::Dim size = all.shape()[all.rank() - 2 + i];
+    result[i] = count_of(b.graph().dims, size, reach, windows.stride[i]);
+  }
+  Value best;
+  for (int64_t row = 0; row < windows.size[0]; ++row) {
+    for (int64_t column = 0; column < windows.size[1]; ++column) {
+      const Value next = tap(all, windows, result, row, column);
+      best = !best ? next : largest ? maximum(best, next) : minimum(best, next);
+    }
+  }
+  return best;
+}
 
 void define_pool(OpFamily& ops) {
   define_max(ops);
   define_average(ops);
-  define_layer(ops, "max_pooling2d", "MaxPool2D", "MaxPool2d", "max_pool2d",
-               "The largest element of each window over the last two axes.");
-  define_layer(ops, "avg_pooling2d", "AvgPool2D", "AvgPool2d", "avg_pool2d",
-               "The mean of each window over the last two axes; padding counts as zeros.");
+  define_pool_layers(ops);
+  define_adaptive_pools(ops);
+  define_resize(ops);
+  define_padding_modes(ops);
 }
 
 }  // namespace mithril::ops

@@ -1,19 +1,67 @@
-// Arguments of windows (convolution, pooling) in one form: pairs for rows and columns, padding as
-// ((top, bottom), (left, right)).
+// Arguments of windows (convolution, pooling) as users write them, and in canonical form: a number
+// for each axis, padding as (low, high). Structured ops have two axes; the layers here reduce one
+// and three axes to them.
 #pragma once
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
 #include "ops/block.h"
 
 namespace mithril::ops {
 
-/// An int, or one for rows and one for columns.
-HostValue window_pair(const HostValue& value);
-/// An int, a pair, a pair of pairs, or "same" (half the window on each side) or "valid" (none).
-/// Fails the body where "same" meets an even window.
+/// An int for every axis, or one for each.
+HostValue each_axis(const HostValue& value, size_t axes);
+/// An int, one for each axis, one (low, high) for each axis, or "same" (half the window on each
+/// side) or "valid" (none); with one axis also (low, high). Fails the body where "same" meets an
+/// even window.
 HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window);
 /// Whether the arguments of that names are known; a body fails where one is wired.
 bool are_known(Builder& b, std::initializer_list<const char*> names);
 
-/// The same for rules: a term with the padding as pairs.
-Term resolved_padding(RuleBuilder& r, Term padding, Term kernel);
+/// Windows that slide over the last axes of a tensor.
+struct Windows {
+  std::vector<int64_t> size, stride, dilation;
+  std::vector<std::array<int64_t, 2>> padding;
+
+  size_t axes() const { return size.size(); }
+  /// Those of `count` axes from `first` on.
+  Windows part(size_t first, size_t count) const;
+  /// With an axis in front (or behind) along which the window is one element.
+  Windows with_unit_axis(bool in_front) const;
+  /// Attributes of the structured ops; convolutions know the size from their filters.
+  Attrs attrs(bool with_size) const;
+};
+/// From canonical attributes.
+Windows windows_of(const Attrs& attrs);
+/// From the keys of a layer (`stride` none: the window's size), in canonical form; none where
+/// one of them is not known, and the body has failed. The size is 0 where it is neither known nor
+/// needed.
+std::optional<Windows> windows_of_layer(Builder& b, const Shape& window, bool needs_size);
+
+/// The sizes of x but for its last axes, then the sizes given.
+Value with_last_axes(Value x, size_t replaced, std::initializer_list<infer::Dim> sizes);
+
+/// What a pooling layer takes of each window.
+enum class Pool : uint8_t { kMax, kMin, kMean };
+/// Pools the last axes, one to three; integers too, but for their mean. Padding never wins.
+Value pooled(Pool pool, Value x, const Windows& windows);
+/// max_pool2d of integers (or the smallest of each window), tap by tap.
+Value extreme_of_integers(Value x, const Windows& windows, bool largest);
+
+/// The same for rules: a term with the padding as (low, high) for each axis.
+Term resolved_padding(RuleBuilder& r, Term padding, Term kernel, int axes);
+/// An argument that may be an int or one for each axis, when the rule is stated; none where it is
+/// open or none. Fails the rule where it is neither.
+std::optional<std::vector<int64_t>> known_sizes_of(RuleBuilder& r, const char* op,
+                                                   const char* argument, size_t axes);
+
+/// The other files of the families conv, pool and host.
+void define_conv_layers(OpFamily& ops);
+void define_conv_transpose(OpFamily& ops);
+void define_pool_layers(OpFamily& ops);
+void define_adaptive_pools(OpFamily& ops);
+void define_window_arguments(OpFamily& ops);
 
 }  // namespace mithril::ops

@@ -244,6 +244,25 @@ OPEN = {
         *("max_pool2d", {"kernel_size": (2, 2), "stride": (2, 1)}),
         [("input", (1, 2, 5, 4))],
     ),
+    "max_pooling3d": (
+        *("max_pooling3d", {"kernel_size": 2, "stride": 1}),
+        [("input", (1, 2, 3, 3, 4))],
+    ),
+    "convolution1d": (
+        *("convolution1d", {"stride": 2, "padding": 1, "use_bias": False}),
+        [("weight", (4, 2, 3)), ("input", (2, 2, 7))],
+    ),
+    "group_norm, one sample": (
+        *("group_norm", {"num_groups": 1, "use_scale": False, "use_bias": False}),
+        [("input", (1, 4, 3))],
+    ),
+    "instance_norm": (
+        *("instance_norm", {"use_scale": False, "use_bias": False}),
+        [("input", (2, 3, 4))],
+    ),
+    "rms_norm": ("rms_norm", {"use_scale": False}, [("input", (2, 3))]),
+    "global_avg_pool": ("global_avg_pool", {}, [("input", (2, 3, 4, 2))]),
+    "constantpad": ("constantpad", {"pad_width": (1, 2), "value": 3.0}, [("input", (2, 3))]),
 }
 
 
@@ -347,6 +366,26 @@ KINKS = {
         {"input": np.full((1, 1, 1), -5.0)},
         [[[1.0]]],
         {"input": [[[1.0]]]},
+    ),
+    "pooling a sequence: the first maximum": (
+        *("max_pooling1d", {"kernel_size": 2}, {"input": np.ones((1, 1, 4))}),
+        *([[[1.0, 2.0]]], {"input": [[[1.0, 0.0, 2.0, 0.0]]]}),
+    ),
+    "pooling a volume: the first maximum": (
+        *("max_pooling3d", {"kernel_size": 2}, {"input": np.ones((1, 1, 2, 2, 2))}),
+        *([[[[[1.0]]]]], {"input": np.eye(1, 8).reshape(1, 1, 2, 2, 2)}),
+    ),
+    "minima: the first one": (
+        *("min_pooling1d", {"kernel_size": 2, "padding": (1, 1)}, {"input": np.ones((1, 1, 2))}),
+        *([[[1.0, 2.0]]], {"input": [[[1.0, 2.0]]]}),
+    ),
+    "adaptive pooling: the first maximum": (
+        *("adaptivemaxpool1d", {"output_size": 2}, {"input": np.ones((1, 1, 3))}),
+        *([[[1.0, 2.0]]], {"input": [[[1.0, 2.0, 0.0]]]}),
+    ),
+    "the largest of a channel: ties share": (
+        *("global_max_pool", {}, {"input": np.ones((1, 1, 2, 2))}),
+        *([[[[1.0]]]], {"input": np.full((1, 1, 2, 2), 0.25)}),
     ),
     "leaky_relu at -0": ("leaky_relu", {}, {"input": [-0.0, 0.0]}, [1.0, 1.0],
                          {"input": [0.01, 0.01]}),

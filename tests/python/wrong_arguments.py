@@ -125,6 +125,9 @@ GOOD: dict[str, Callable[[], Any]] = {
     # of constructors
     "n": lambda: 2,
     "kernel_size": lambda: 2,
+    "output_size": lambda: 2,
+    "pad_width": lambda: (0, 0),
+    "Interpolate.size": lambda: 2,
     "stride": lambda: 1,
     "split_size": lambda: 2,
     "formula_key": lambda: "cube",
@@ -297,6 +300,8 @@ ALSO = {
     # What a function of the user's raises: here a class.
     "add_constraint": "constraint EdgeView",
     "evaluate": "Relu",
+    "PaddingConverter1D": "padding_converter_1d",
+    "PaddingConverter2D": "padding_converter_2d",
 }
 # What this release refuses whatever it is given.
 REFUSED = {"Connection.dtype", "Connection.atleast_1d", "PhysicalModel.as_function"}

@@ -62,6 +62,8 @@ Outcome run_arithmetic(Store& s, const Propagator& p) {
     if (op == IntOp::kMul) {
       const auto quotient = t.divide_exact(*ez, ex ? *ex : ey ? *ey : Dim(0));
       if (quotient) return s.define(ex ? y : x, *quotient) ? Outcome::kDone : fail();
+      const auto whole = t.constant_of(*ez), part = t.constant_of(ex ? *ex : ey ? *ey : Dim(0));
+      if (whole && part && *part > 0 && *whole % *part != 0) return fail();
     }
     return Outcome::kWait;
   }

@@ -19,8 +19,20 @@ Outcome run_window(Store& s, const Propagator& p) {
   if (dilation && *dilation <= 0) {
     return s.conflict(core::Code::kValueArgument, "dilation must be positive, got {}", *dilation);
   }
-  if (!kernel || !stride || !low || !high || !dilation) return Outcome::kWait;
   DimTable& t = s.table();
+  const auto least = [&](const std::optional<Dim>& size, int64_t bound) {
+    const auto number = size ? t.constant_of(*size) : std::nullopt;
+    return !number || *number >= bound;
+  };
+  if (!least(kernel, 1)) {
+    return s.conflict(core::Code::kValueArgument, "a window must be larger than 0, got {}",
+                      t.print(*kernel));
+  }
+  if (!least(low, 0) || !least(high, 0)) {
+    return s.conflict(core::Code::kValueArgument, "padding must not be negative, got {}",
+                      t.print(least(low, 0) ? *high : *low));
+  }
+  if (!kernel || !stride || !low || !high || !dilation) return Outcome::kWait;
   const Dim reach = t.mul(t.sub(*kernel, Dim(1)), Dim(*dilation));
   const Dim padding = t.sub(t.add(*low, *high), t.add(reach, Dim(1)));  // in + padding = last start
   const auto e = s.expression(in);

@@ -29,7 +29,9 @@ DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
 RESULTS = {"eigh": ("values", "vectors")}  # of ops with several
 # What an op's function returns after its result: the next values of these inputs.
 NEXT = {
-    "batch_norm2d": ("running_mean", "running_var"),
+    **dict.fromkeys(
+        ("batch_norm1d", "batch_norm2d", "batch_norm3d"), ("running_mean", "running_var")
+    ),
     "dropout": ("rng_key",),
     "draw_rand": ("rng_key",),
     "draw_randn": ("rng_key",),

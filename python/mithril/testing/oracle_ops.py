@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril.testing import oracle_windows
 from mithril.testing.oracle import DTYPES
 from mithril.testing.oracle_functions import FUNCTIONS, functions_for
 
@@ -301,23 +302,6 @@ def eigh(input):
     return values, np.where(-lowest > highest, -vectors, vectors)
 
 
-def pair(value: Any) -> tuple:
-    return tuple(value) if isinstance(value, tuple | list) else (value, value)
-
-
-def pair_of_pairs(padding: Any, size: Any) -> tuple:
-    if isinstance(padding, str):
-        return tuple((k // 2, k // 2) if padding.lower() == "same" else (0, 0) for k in size)
-    return tuple(pair(p) for p in pair(padding))
-
-
-def convolution2d(weight, padding=(0, 0), stride=(1, 1), dilation=(1, 1), input=None, bias=None,
-                  groups=1, kernel_size=None, out_channels=None, use_bias=True):  # fmt: skip
-    pads = pair_of_pairs(padding, weight.shape[2:])
-    y = conv2d(input, weight, pair(stride), pads, pair(dilation), groups)
-    return y if bias is None else y + bias
-
-
 def windows(x, kernel_size, stride, padding, dilation, fill):
     """[taps, ..., rows, columns], in row-major order of the window."""
     padded = zero_pad(real(x), padding, fill)
@@ -359,15 +343,6 @@ def avg_pool2d_grad(cotangent, shape, kernel_size, stride, padding=NO_PADDING, d
     return unpadded(dx, padding)
 
 
-def pooling_layer(pool: Callable[..., Any]) -> Callable[..., Any]:
-    def layer(kernel_size, stride=None, padding=(0, 0), input=None, dilation=1):
-        size = pair(kernel_size)
-        step = size if stride is None else pair(stride)
-        return pool(real(input), size, step, pair_of_pairs(padding, size), pair(dilation))
-
-    return layer
-
-
 # --- norms, attention ----------------------------------------------------------------------------
 
 
@@ -377,21 +352,6 @@ def layer_norm(input, eps=1e-5, weight=None, bias=None, use_scale=True, use_bias
     y = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
-
-
-def batch_norm2d(input, running_mean, running_var, weight=None, bias=None, num_features=None,
-                 use_scale=True, use_bias=True, eps=1e-5, momentum=0.1, mode=None):  # fmt: skip
-    x = real(input)
-    mean, var = running_mean, running_var
-    new_mean, new_var = running_mean, running_var
-    if mode == "train":
-        n = x.size // x.shape[1]
-        mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3))
-        new_mean = (1.0 - momentum) * running_mean + momentum * mean
-        new_var = (1.0 - momentum) * running_var + momentum * var * n / (n - 1)
-    y = (x - mean[:, None, None]) / np.sqrt(var[:, None, None] + eps)
-    y = y if weight is None else y * weight
-    return (y if bias is None else y + bias), new_mean, new_var
 
 
 def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=None, is_causal=True,
@@ -714,16 +674,13 @@ SIMPLE: dict[str, Callable[..., Any]] = {
     "conv2d": conv2d,
     "conv2d_dx": conv2d_dx,
     "conv2d_dw": conv2d_dw,
-    "convolution2d": convolution2d,
     "max_pool2d": max_pool2d,
     "max_pool2d_grad": max_pool2d_grad,
     "max_pool2d_pick": max_pool2d_pick,
     "avg_pool2d": avg_pool2d,
     "avg_pool2d_grad": avg_pool2d_grad,
-    "max_pooling2d": pooling_layer(max_pool2d),
-    "avg_pooling2d": pooling_layer(avg_pool2d),
     "layer_norm": layer_norm,
-    "batch_norm2d": batch_norm2d,
+    **oracle_windows.TABLE,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "squared_error": squared_error,
     "absolute_error": absolute_error,

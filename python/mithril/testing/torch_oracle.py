@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from mithril.testing import oracle, oracle_ops, torch_functions
+from mithril.testing import oracle, oracle_ops, torch_functions, torch_windows
 from mithril.testing.oracle_ops import NO_PADDING, axes_tuple, pair, pair_of_pairs
 
 
@@ -208,13 +208,6 @@ def conv2d_dw(input, cotangent, shape, stride=(1, 1), padding=NO_PADDING, dilati
     return adjoint(lambda w: conv2d(input, w, stride, padding, dilation, groups), zeros, cotangent)
 
 
-def convolution2d(weight, padding=(0, 0), stride=(1, 1), dilation=(1, 1), input=None, bias=None,
-                  groups=1, kernel_size=None, out_channels=None, use_bias=True):  # fmt: skip
-    pads = pair_of_pairs(padding, weight.shape[2:])
-    y = conv2d(input, weight, pair(stride), pads, pair(dilation), groups)
-    return y if bias is None else y + bias
-
-
 def windows(x, kernel_size, stride, padding, dilation, fill):
     padded = zero_pad(real(x), padding, fill)
     shape = oracle_ops.window_count(padded, kernel_size, stride, dilation)
@@ -250,15 +243,6 @@ def avg_pool2d_grad(cotangent, shape, kernel_size, stride, padding=NO_PADDING, d
     )
 
 
-def pooling_layer(pool: Callable[..., Any]) -> Callable[..., Any]:
-    def layer(kernel_size, stride=None, padding=(0, 0), input=None, dilation=1):
-        size = pair(kernel_size)
-        step = size if stride is None else pair(stride)
-        return pool(real(input), size, step, pair_of_pairs(padding, size), pair(dilation))
-
-    return layer
-
-
 # --- norms, attention, losses --------------------------------------------------------------------
 
 
@@ -270,8 +254,8 @@ def flat(x: torch.Tensor | None) -> torch.Tensor | None:
     return None if x is None else x.reshape(-1)
 
 
-def batch_norm2d(input, running_mean, running_var, weight=None, bias=None, num_features=None,
-                 use_scale=True, use_bias=True, eps=1e-5, momentum=0.1, mode=None):  # fmt: skip
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, num_features=None,
+               use_scale=True, use_bias=True, eps=1e-5, momentum=0.1, mode=None):  # fmt: skip
     train = mode == "train"
     mean, var = running_mean, running_var
     new_mean, new_var = running_mean, running_var
@@ -455,19 +439,17 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "eigh": eigh,
     "gpr_alpha": lambda label_mu_diff, L, K_term: torch.cholesky_solve(label_mu_diff, L.tril()),
     "gpr_v_outer": lambda K, K_term, L: K.mT @ torch.cholesky_solve(K, L.tril()),
+    **torch_windows.TABLE,
     "conv2d": conv2d,
     "conv2d_dx": conv2d_dx,
     "conv2d_dw": conv2d_dw,
-    "convolution2d": convolution2d,
     "max_pool2d": max_pool2d,
     "max_pool2d_grad": max_pool2d_grad,
     "max_pool2d_pick": max_pool2d_pick,
     "avg_pool2d": avg_pool2d,
     "avg_pool2d_grad": avg_pool2d_grad,
-    "max_pooling2d": pooling_layer(max_pool2d),
-    "avg_pooling2d": pooling_layer(avg_pool2d),
     "layer_norm": layer_norm,
-    "batch_norm2d": batch_norm2d,
+    **dict.fromkeys(("batch_norm1d", "batch_norm2d", "batch_norm3d"), batch_norm),
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "squared_error": both(lambda x, t: (x - t) ** 2, "squared_error"),
     "absolute_error": both(lambda x, t: (x - t).abs(), "absolute_error"),

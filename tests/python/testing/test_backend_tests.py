@@ -99,6 +99,7 @@ def test_three_methods_run_every_op_by_fallback():
     assert {row.name for row in report.rows if row.runs != "fallback"} == {
         *backend_tests.CREATION,
         *("known_sizes", "slice", "buffer", "shape", "size", "length"),
+        *("padding_converter_1d", "padding_converter_2d", "stride_converter", "tuple_converter"),
     }
     assert report.row("matmul").runs == report.row("linear").runs == "fallback"
     assert report.fallback > 100 and report.native == report.total - report.fallback

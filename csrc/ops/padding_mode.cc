@@ -1,0 +1,163 @@
+// Padding by other elements than zeros.
+#include "infer/relation.h"
+#include "ops/resample.h"
+
+namespace mithril::ops {
+namespace {
+
+// Where the element at `place` of a padded axis of `size` comes from; places count from the
+// operand's first element.
+using Source = int64_t (*)(int64_t place, int64_t size);
+
+int64_t reflected(int64_t place, int64_t size) {
+  const int64_t from_first = place < 0 ? -place : place;
+  return from_first < size ? from_first : 2 * (size - 1) - from_first;
+}
+int64_t replicated(int64_t place, int64_t size) { return std::clamp<int64_t>(place, 0, size - 1); }
+int64_t wrapped(int64_t place, int64_t size) { return ((place % size) + size) % size; }
+
+struct Mode {
+  const char* name;
+  const char* python;
+  const char* what;
+  Source source;
+  int64_t beyond;  // how much less than an axis may be added at one end of it; -1: any number
+};
+constexpr Mode kModes[] = {
+    {"reflectionpad", "ReflectionPad", "The operand mirrored at its borders, which stay single.",
+     reflected, 1},
+    {"replicationpad", "ReplicationPad", "The operand with its borders repeated.", replicated, -1},
+    {"circularpad", "CircularPad", "The operand going on from its other end.", wrapped, 0},
+};
+
+using Widths = std::vector<std::pair<int64_t, int64_t>>;
+
+// (low, high) for each axis; nothing where they are no such pairs.
+std::optional<Widths> widths_of(const HostValue& given, size_t rank) {
+  if (!given.is_sequence()) return std::nullopt;
+  const bool is_pair = given.items().size() == 2 && !given.items()[0].is_sequence();
+  const HostValue all = is_pair ? HostValue::tuple(HostValue::Tuple(rank, given)) : given;
+  if (all.items().size() != rank) return std::nullopt;
+  Widths out;
+  for (const HostValue& pair : all.items()) {
+    if (!pair.is_sequence() || pair.items().size() != 2) return std::nullopt;
+    for (const HostValue& end : pair.items()) {
+      if (!end.is_int() || end.as_int() < 0 || end.as_int() > kMostResampled) return std::nullopt;
+    }
+    out.emplace_back(pair.items()[0].as_int(), pair.items()[1].as_int());
+  }
+  return out;
+}
+
+// Terms: input, pad_width.
+core::Status fits_axes(infer::Relation& relation) {
+  const auto rank = relation.rank(0);
+  const auto given = relation.value(1);
+  if (!rank || !given) return {};
+  const auto widths = widths_of(*given, static_cast<size_t>(*rank));
+  if (!widths) {
+    return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                      "'pad_width' must be (low, high) for each of {} axes, got {}", *rank,
+                      core::to_string(*given));
+  }
+  for (int axis = 0; axis < *rank; ++axis) {
+    const auto [low, high] = (*widths)[static_cast<size_t>(axis)];
+    const auto size = relation.size(0, axis);
+    const int64_t added = std::max(low, high);
+    if (!size || added == 0) continue;
+    const int64_t most = relation.data() < 0 && *size > 0
+                             ? kMostResampled
+                             : std::max<int64_t>(*size - relation.data(), 0);
+    if (added <= most) continue;
+    return core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                      "'pad_width' must add at most {} elements at an end of axis {} with size "
+                      "{}, got {}",
+                      most, axis, *size, added);
+  }
+  return {};
+}
+
+void define_mode(OpFamily& ops, const Mode& mode) {
+  const auto two = [](HostValue a, HostValue b) { return HostValue::tuple({a, b}); };
+  const HostValue rows = two(HostValue::ints({1, 2}), HostValue::ints({0, 3}));
+  const HostValue last = two(HostValue::ints({0, 0}), HostValue::ints({2, 0}));
+  OpDefBuilder block = ops.def(mode.name);
+  block.python(mode.python)
+      .doc(std::string(mode.what) + " pad_width has (low, high) for each axis, or is one pair.")
+      .input("input", kTensor)
+      .attr("pad_width", infer::kSequence)
+      .output("output", same_as("input"))
+      .rule([&mode](RuleBuilder& r) {
+        r.pad(r.out(), r.in("input"), r.attr("pad_width"));
+        r.same_kind(r.out(), r.in("input"));
+        r.custom({r.in("input"), r.attr("pad_width")}, fits_axes, mode.beyond);
+      })
+      .compose([&mode](Builder& b) {
+        Value x = b.in("input");
+        const auto widths = x ? widths_of(b.attr("pad_width"), x.rank()) : std::nullopt;
+        for (size_t axis = 0; widths && x && axis < widths->size(); ++axis) {
+          const auto [low, high] = (*widths)[axis];
+          if (low == 0 && high == 0) continue;
+          const auto size = known_size(b, x, axis);
+          if (!size) return Value();
+          std::vector<int64_t> places;
+          for (int64_t i = -low; i < *size + high; ++i) places.push_back(mode.source(i, *size));
+          x = take_along(x, axis, places);
+        }
+        return x;
+      })
+      .with(at({{"input", {3, 4}}}, {{"pad_width", rows}}))
+      .with(at({{"input", {3}}}, {{"pad_width", HostValue::ints({2, 1})}}))
+      .with(at({{"input", {0, 3}}}, {{"pad_width", last}}))
+      .rejects(at({{"input", {3, 4}}}, {{"pad_width", HostValue::ints({-1, 0})}}), "pad_width")
+      .rejects(at({{"input", {3, 0}}}, {{"pad_width", rows}}), "'pad_width' must add at most")
+      .rejects(at({{"input", {3, 4, 1}}}, {{"pad_width", rows}}), "pad_width");
+  if (mode.beyond >= 0) {
+    block.rejects(at({{"input", {3}}}, {{"pad_width", HostValue::ints({4, 0})}}),
+                  "'pad_width' must add at most");
+  }
+}
+
+void define_constant(OpFamily& ops) {
+  ops.def("constantpad")
+      .python("ConstantPad")
+      .doc("A number around the operand: pad_width has (low, high) for each axis, or is one pair.")
+      .input("input", kFloating)
+      .attr("pad_width", infer::kSequence)
+      .attr("value", 0.0)
+      .output("output", same_as("input"))
+      .rule([](RuleBuilder& r) {
+        r.pad(r.out(), r.in("input"), r.attr("pad_width"));
+        r.same_kind(r.out(), r.in("input"));
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        if (!x) return Value();
+        const auto widths = widths_of(b.attr("pad_width"), x.rank());
+        if (!widths) {
+          unsupported(b, "constantpad: 'pad_width' must be (low, high) for each axis");
+          return Value();
+        }
+        HostValue::Tuple pairs;
+        for (const auto& [low, high] : *widths) pairs.push_back(HostValue::ints({low, high}));
+        const Attrs attrs = {{"pad_width", HostValue::tuple(std::move(pairs))}};
+        const Value ones = full(b, shape_value(x.shape()), 1.0, x.dtype());
+        const Value inside = ir::apply("pad", {ones}, attrs);
+        const Value padded = ir::apply("pad", {x}, attrs);
+        return where(equal(inside, 1.0), padded, b.number("value"));
+      })
+      .with(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({1, 0})}, {"value", 1.5}}))
+      .with(at({{"input", {0, 2}}},
+               {{"pad_width", HostValue::tuple({HostValue::ints({1, 1}), HostValue::ints({0, 2})})},
+                {"value", -2}}))
+      .rejects(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({-1, 0})}}), "pad_width");
+}
+
+}  // namespace
+
+void define_padding_modes(OpFamily& ops) {
+  define_constant(ops);
+  for (const Mode& mode : kModes) define_mode(ops, mode);
+}
+
+}  // namespace mithril::ops
