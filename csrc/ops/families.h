@@ -7,8 +7,13 @@ namespace mithril::ops {
 void define_elementwise(ir::OpFamily& ops);
 void define_activation(ir::OpFamily& ops);
 void define_reduce(ir::OpFamily& ops);
+void define_scan(ir::OpFamily& ops);
 void define_movement(ir::OpFamily& ops);
+void define_rearrange(ir::OpFamily& ops);
+void define_diagonal(ir::OpFamily& ops);
 void define_index(ir::OpFamily& ops);
+void define_places(ir::OpFamily& ops);
+void define_order(ir::OpFamily& ops);
 void define_matmul(ir::OpFamily& ops);
 void define_linalg(ir::OpFamily& ops);
 void define_creation(ir::OpFamily& ops);
