@@ -32,6 +32,9 @@ class Relation {
   /// The complete host value without unknown sizes.
   std::optional<core::HostValue> value(int term) const;
   core::Status set_value(int term, const core::HostValue& value);
+  /// The first term is the tuple of the others, tuples and lists among them taken apart; waits
+  /// until it is known what each one is.
+  core::Status join();
   /// It has said everything and need not run again.
   void finish() { finished_ = true; }
   bool finished() const { return finished_; }

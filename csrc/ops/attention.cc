@@ -1,6 +1,9 @@
-// Attention.
+// Attention, and what tells it of places.
+#include <cmath>
 #include <limits>
 
+#include "core/tensor_data.h"
+#include "infer/relation.h"
 #include "ops/block.h"
 
 namespace mithril::ops {
@@ -69,6 +72,71 @@ void attention_gradient(GradBuilder& g) {
   if (g.wants("attn_mask")) g.d("attn_mask") = ds;
 }
 
+// Sines and cosines of rising wave lengths, in float64: at place p the angle of column c is
+// p / 10000^(2 floor(c / 2) / width), which float32 cannot hold at far places.
+std::shared_ptr<const core::TensorData> waves(int64_t places, int64_t width, DType dtype) {
+  core::TensorData data;
+  data.dtype = dtype;
+  data.shape = {places, width};
+  std::vector<double> rates;
+  for (int64_t c = 0; c < width; ++c) {
+    rates.push_back(
+        std::pow(10000.0, -static_cast<double>(c - c % 2) / static_cast<double>(width)));
+  }
+  for (int64_t p = 0; p < places; ++p) {
+    for (int64_t c = 0; c < width; ++c) {
+      const double angle = static_cast<double>(p) * rates[static_cast<size_t>(c)];
+      core::append_element(data, HostValue(c % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+    }
+  }
+  return std::make_shared<const core::TensorData>(std::move(data));
+}
+
+// Terms: input, hidden_dim, max_len.
+core::Status relate_positions(infer::Relation& relation) {
+  const auto rank = relation.rank(0);
+  const auto most = relation.value(2);
+  if (!rank || !most) return {};
+  const auto places = relation.size(0, *rank - 2);
+  if (!places || *places <= most->as_int()) return {};
+  return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                    "the second to last axis must have at most max_len = {} places, got {}",
+                    most->as_int(), *places);
+}
+
+void define_positions(OpFamily& ops) {
+  ops.def("positional_encoding")
+      .python("PositionalEncoding")
+      .doc(
+          "The operand [..., places, hidden_dim] plus sines (even columns) and cosines (odd ones) "
+          "of each place, at most max_len places (Vaswani et al., arXiv:1706.03762).")
+      .formula("x_{p,c} + \\sin(p / 10000^{c / d}), \\cos(p / 10000^{(c - 1) / d})")
+      .input("input", kTensor)
+      .attr("hidden_dim", infer::kScalarInt)
+      .attr("max_len", 5000)
+      .output("output", computed())
+      .promote_float()
+      .rule([](RuleBuilder& r) {
+        r.shape(r.in("input"), "... l d");
+        r.shape(r.out(), "... l d");
+        r.equal(r.dim("d"), r.dim(r.attr("hidden_dim")));
+        r.custom({r.in("input"), r.attr("hidden_dim"), r.attr("max_len")}, relate_positions);
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        if (!x) return Value();
+        const infer::Dim places = x.shape()[x.rank() - 2];
+        const int64_t most = places.known() ? places.value() : b.integer_attr("max_len");
+        const Value table = b.constant(waves(most, b.integer_attr("hidden_dim"), x.dtype()));
+        return x + (places.known() ? table : part(table, 0, infer::Dim(0), places));
+      })
+      .with(at({{"input", {2, 5, 4}}}, {{"hidden_dim", 4}}))
+      .with(at({{"input", {7, 3}}}, {{"hidden_dim", 3}, {"max_len", 7}}))
+      .with(at({{"input", {0, 4}}}, {{"hidden_dim", 4}}))
+      .rejects(at({{"input", {8, 4}}}, {{"hidden_dim", 4}, {"max_len", 7}}), "at most max_len")
+      .rejects(at({{"input", {8, 4}}}, {{"hidden_dim", 6}}), "positional_encoding");
+}
+
 }  // namespace
 
 void define_attention(OpFamily& ops) {
@@ -112,6 +180,7 @@ void define_attention(OpFamily& ops) {
                {{"is_causal", false}}))
       .with(at({{"query", {3, 4}}, {"key", {6, 4}}, {"value", {6, 5}}, {"attn_mask", {3, 6}}},
                {{"is_causal", false}, {"use_attn_mask", true}, {"scale", 0.5}}));
+  define_positions(ops);
 }
 
 }  // namespace mithril::ops

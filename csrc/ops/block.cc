@@ -70,6 +70,53 @@ Value expand_dims(Value x, HostValue axis) {
   return ir::apply("expand_dims", {x}, {{"axis", std::move(axis)}});
 }
 
+namespace {
+
+// By reading places start, start + 1 …: the size of the result is stop - start even where that is
+// an expression, which a slice (it may be cut short) does not promise.
+Value gathered_part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
+  Builder& b = *x.builder;
+  const infer::Dim count = b.graph().dims.sub(stop, start);
+  const Value steps = b.call("arange", {}, {{"stop", size_value(count)}});
+  if (!steps) return {};
+  const Value first = size_constant(b, start, steps.dtype());
+  const Value front = axis == 0 ? x : swap_axes(x, 0, axis);
+  const Value rows = ir::apply("gather", {front, steps + first});
+  return axis == 0 ? rows : swap_axes(rows, 0, axis);
+}
+
+}  // namespace
+
+Value part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
+  if (!x) return {};
+  const bool known = start.known() && stop.known() && x.shape()[static_cast<size_t>(axis)].known();
+  if (!known) return gathered_part(x, axis, start, stop);
+  HostValue::Tuple index(x.rank(), HostValue(core::Slice{}));
+  index[static_cast<size_t>(axis)] =
+      HostValue(core::Slice{size_value(start), size_value(stop), HostValue()});
+  return ir::apply("index", {x}, {{"index", HostValue::tuple(std::move(index))}});
+}
+
+Value reversed(Value x, int64_t axis) {
+  if (!x) return {};
+  HostValue::Tuple index(x.rank(), HostValue(core::Slice{}));
+  index[static_cast<size_t>(axes_of(HostValue(axis), x.rank())[0])] =
+      HostValue(core::Slice{HostValue(), HostValue(), HostValue(-1)});
+  return ir::apply("index", {x}, {{"index", HostValue::tuple(std::move(index))}});
+}
+
+Value range(Builder& b, infer::Dim size, DType dtype) {
+  return b.call("arange", {}, {{"stop", size_value(size)}, {"dtype", HostValue(dtype)}});
+}
+
+Value size_constant(Builder& b, infer::Dim size, DType dtype) {
+  return b.call("constant", {}, {{"value", size_value(size)}, {"dtype", HostValue(dtype)}});
+}
+
+int64_t axis_attr(const Builder& b, std::string_view name, size_t rank) {
+  return axes_of(b.attr(name), rank)[0];
+}
+
 Value count(Value x, const HostValue& axis) {
   if (!x) return {};
   infer::DimTable& dims = x.builder->graph().dims;

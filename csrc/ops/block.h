@@ -77,6 +77,14 @@ Value broadcast_like(Value x, Value like);
 Value swap_axes(Value x, int64_t axis1, int64_t axis2);
 /// x with axes of size 1 put in at `axis` (positions in the result).
 Value expand_dims(Value x, HostValue axis);
+/// x from place `start` up to `stop` along one axis.
+Value part(Value x, int64_t axis, infer::Dim start, infer::Dim stop);
+/// x with the order of one axis turned around.
+Value reversed(Value x, int64_t axis);
+/// The ints from 0 up to `size` in a type.
+Value range(Builder& b, infer::Dim size, DType dtype = DType::kInt64);
+/// `size` as a tensor of rank 0.
+Value size_constant(Builder& b, infer::Dim size, DType dtype = DType::kInt64);
 /// How many elements x has along `axis`, as a tensor of rank 0 in the type of x.
 Value count(Value x, const HostValue& axis);
 /// A tensor of that shape, filled.
@@ -86,6 +94,8 @@ Value full(Builder& b, HostValue shape, double value, DType dtype);
 /// back as 1, so that it broadcasts against the input.
 Value with_reduced_axes(GradBuilder& g, Value reduced);
 
+/// An axis of the node, counted from the front.
+int64_t axis_attr(const Builder& b, std::string_view name, size_t rank);
 /// Whether the axis is wired: the body has failed then, because it needs its value.
 bool needs_known_axis(Builder& b);
 /// Fails a body or a rule with a typed error.

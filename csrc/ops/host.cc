@@ -1,6 +1,7 @@
 // Ops on host values: shapes and sizes, tuples, slices, and the way to and from tensors.
 #include <algorithm>
 
+#include "infer/relation.h"
 #include "ops/index_plan.h"
 #include "ops/window.h"
 
@@ -86,6 +87,17 @@ Result<HostValue> tuple_of(const ir::HostCall& call) {
 Result<HostValue> list_of(const ir::HostCall& call) {
   return HostValue::list({call.operands.begin(), call.operands.end()});
 }
+Result<HostValue> joined_tuple(const ir::HostCall& call) {
+  HostValue::Tuple out;
+  for (const HostValue& operand : call.operands) {
+    if (operand.is_sequence()) {
+      out.insert(out.end(), operand.items().begin(), operand.items().end());
+    } else {
+      out.push_back(operand);
+    }
+  }
+  return HostValue::tuple(std::move(out));
+}
 Result<HostValue> slice_of(const ir::HostCall& call) {
   return HostValue(core::Slice{call.operands[0], call.operands[1], call.operands[2]});
 }
@@ -119,6 +131,24 @@ void define_containers(OpFamily& ops) {
       .cin({})
       .rule([](RuleBuilder& r) { r.list(r.out(), numbered(r)); })
       .host(list_of);
+
+  ops.def("union")
+      .python("PrimitiveUnion")
+      .doc(
+          "Numbers and tuples of numbers joined to one flat tuple; the model's keys are input1, "
+          "input2 … up to n.")
+      .variadic("input", infer::kScalarInt | infer::kScalarFloat | infer::kSequence)
+      .attr("n", HostValue())
+      .output("output", host_result())
+      .cin({"input1"})
+      .rule([](RuleBuilder& r) {
+        std::vector<Term> terms{r.out()};
+        for (const Term item : numbered(r)) terms.push_back(item);
+        r.kind(r.out(), infer::kTupleKind);
+        r.custom(terms, [](infer::Relation& relation) { return relation.join(); });
+      })
+      .host(joined_tuple)
+      .not_differentiable();
 
   ops.def("slice")
       .python("Slice")

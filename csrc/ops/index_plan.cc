@@ -91,10 +91,6 @@ Value as_array(Builder& b, const Item& item) {
 
 // --- several arrays as one -----------------------------------------------------------------
 
-Value size_constant(Builder& b, Dim size) {
-  return b.call("constant", {}, {{"value", size_value(size)}, {"dtype", HostValue(DType::kInt64)}});
-}
-
 // Row-major place in the axes that the arrays index; beyond the last one where an array is out of
 // bounds, so that reading it is an error.
 // `sizes` is a copy: the types of a graph move while it grows.

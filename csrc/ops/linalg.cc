@@ -1,6 +1,10 @@
 // Linear algebra on the last two axes; axes before them are a batch. Gradients: Giles, "Collected
 // matrix derivative results for forward and reverse mode algorithmic differentiation" (2008), and
 // for Cholesky Murray, "Differentiation of the Cholesky decomposition" (2016).
+#include <algorithm>
+
+#include "core/tensor_data.h"
+#include "infer/relation.h"
 #include "ops/block.h"
 
 namespace mithril::ops {
@@ -209,6 +213,180 @@ void define_eigenvalues(OpFamily& ops) {
       .rejects(at({{"input", {2, 3}}}), "eigh");
 }
 
+// Terms: input [..., n, k], then a result whose axis from the end is min(n, k); data: which one.
+core::Status relate_smaller_side(infer::Relation& relation) {
+  const auto rank = relation.rank(0), to = relation.rank(1);
+  if (!rank || !to || *rank < 2) return {};
+  const auto n = relation.size(0, *rank - 2), k = relation.size(0, *rank - 1);
+  if (!n || !k) return {};
+  relation.finish();
+  return relation.set_size(1, *to - static_cast<int>(relation.data()), std::min(*n, *k));
+}
+
+bool has_known_matrices(Builder& b, Value x) {
+  if (!x) return false;
+  const Shape shape = x.shape();
+  if (shape.back().known() && shape[shape.size() - 2].known()) return true;
+  unsupported(b, b.op().name + ": the gradient needs known sizes of the matrices");
+  return false;
+}
+
+Value diagonal_only(Builder& b, Value vector) {
+  return expand_dims(vector, HostValue(-2)) * eye_like(b, vector);
+}
+
+// Of q r = a with as many rows as columns or more: (dq + q c) r⁻ᵀ, c the lower half of
+// r drᵀ - dqᵀ q and its mirror image.
+Value tall_qr_cotangent(Builder& b, Value q, Value r, Value dq, Value dr) {
+  const Value m = matmul(r, transposed(half(b, dr, false))) - matmul(transposed(dq), q);
+  const Value lower = half(b, m, true);
+  const Value mirrored = lower + transposed(lower) - lower * eye_like(b, lower);
+  return transposed(solve_triangular(r, transposed(dq + matmul(q, mirrored)), false, false));
+}
+
+void qr_gradient(GradBuilder& g) {
+  Builder& b = g.builder();
+  const Value x = g.in("input"), q = g.out("q"), r = g.out("r");
+  if (!has_known_matrices(b, x)) return;
+  const infer::Dim n = x.shape()[x.rank() - 2], k = x.shape().back();
+  const Value dq = g.dout("q"), dr = g.dout("r");
+  if (k.value() <= n.value()) {
+    g.d("input") = tall_qr_cotangent(b, q, r, dq, dr);
+    return;
+  }
+  // a = [a1 a2], q [r1 r2]: q comes from a1 alone, and r2 = qᵀ a2.
+  const auto last = static_cast<int64_t>(x.rank()) - 1;
+  const Value rest = part(x, last, n, k), drest = part(dr, last, n, k);
+  const Value whole_dq = dq + matmul(rest, transposed(drest));
+  const Value first = tall_qr_cotangent(b, q, part(r, last, infer::Dim(0), n), whole_dq,
+                                        part(dr, last, infer::Dim(0), n));
+  g.d("input") = b.call("concat", {HostValue(-1), first, matmul(q, drest)});
+}
+
+// x - xᵀ over s_j² - s_i², off the diagonal.
+Value over_gaps(Builder& b, Value x, Value s) {
+  const Value squares = s * s, eye = eye_like(b, s);
+  const Value gaps = expand_dims(squares, HostValue(-2)) - expand_dims(squares, HostValue(-1));
+  return (x - transposed(x)) / (gaps + eye);
+}
+
+void svd_gradient(GradBuilder& g) {
+  Builder& b = g.builder();
+  const Value x = g.in("input");
+  if (!has_known_matrices(b, x)) return;
+  const int64_t n = x.shape()[x.rank() - 2].value(), k = x.shape().back().value();
+  const Value u = g.out("u"), s = g.out("values"), vt = g.out("vt");
+  const Value row = expand_dims(s, HostValue(-2)), column = expand_dims(s, HostValue(-1));
+  Value inner = diagonal_only(b, g.dout("values"));
+  Value outside;
+  if (g.has_dout("u")) {
+    const Value du = g.dout("u"), product = matmul(transposed(u), du);
+    inner = inner + over_gaps(b, product, s) * row;
+    if (n > k) outside = matmul((du - matmul(u, product)) / row, vt);
+  }
+  if (g.has_dout("vt")) {
+    const Value dvt = g.dout("vt"), product = matmul(vt, transposed(dvt));
+    inner = inner + column * over_gaps(b, product, s);
+    if (k > n) {
+      const Value left = matmul(u, (dvt - matmul(transposed(product), vt)) / column);
+      outside = outside ? outside + left : left;
+    }
+  }
+  const Value inside = matmul(matmul(u, inner), vt);
+  g.d("input") = outside ? inside + outside : inside;
+}
+
+void define_factors(OpFamily& ops) {
+  ops.def("qr")
+      .python("QR")
+      .doc(
+          "q r = x, q with orthonormal columns, r upper triangular without negative numbers on its "
+          "diagonal: [..., n, k] -> [..., n, p] and [..., p, k], p the smaller of n and k. "
+          "Gradients need the first p columns of x to be independent.")
+      .formula("x = Q R")
+      .input("input", kFloating)
+      .output("q", same_as("input"))
+      .output("r", same_as("input"))
+      .rule([](RuleBuilder& r) {
+        r.shape(r.in("input"), "... n k");
+        r.shape(r.out("q"), "... n p");
+        r.shape(r.out("r"), "... p k");
+        r.custom({r.in("input"), r.out("q")}, relate_smaller_side, 1);
+      })
+      .kernel("qr")
+      .gradient(qr_gradient)
+      .with(at({{"input", {3, 3}}}))
+      .with(at({{"input", {2, 4, 3}}}))
+      .with(at({{"input", {2, 4}}}))
+      .with(at({{"input", {1, 1}}}))
+      .with(at({{"input", {0, 3}}}))
+      .rejects(at({{"input", {3}}}), "qr");
+
+  ops.def("svd")
+      .python("SVD")
+      .doc(
+          "u diag(values) vt = x, u and the transpose of vt with orthonormal columns, values "
+          "falling, the largest component of each column of u positive: [..., n, k] -> [..., n, "
+          "p], [..., p], [..., p, k], p the smaller of n and k. Gradients need distinct values "
+          "that are not 0.")
+      .formula("x = U \\, diag(s) \\, V^T")
+      .input("input", kFloating)
+      .output("u", same_as("input"))
+      .output("values", same_as("input"))
+      .output("vt", same_as("input"))
+      .rule([](RuleBuilder& r) {
+        r.shape(r.in("input"), "... n k");
+        r.shape(r.out("u"), "... n p");
+        r.shape(r.out("values"), "... p");
+        r.shape(r.out("vt"), "... p k");
+        r.custom({r.in("input"), r.out("values")}, relate_smaller_side, 1);
+      })
+      .kernel("svd")
+      .gradient(svd_gradient)
+      .with(at({{"input", {3, 3}}}))
+      .with(at({{"input", {2, 4, 3}}}))
+      .with(at({{"input", {2, 4}}}))
+      .with(at({{"input", {1, 1}}}))
+      .with(at({{"input", {0, 3}}}))
+      .rejects(at({{"input", {3}}}), "svd");
+
+  ops.def("eigvalsh")
+      .python("Eigvalsh")
+      .doc(
+          "The spectrum of a covariance as a column: the diagonal of L where it is given, else the "
+          "eigenvalues of K_term, rising, none below threshold; K_term and L [n, n].")
+      .input("K_term", kFloating)
+      .optional("L", kFloating)
+      .key("threshold", "EPSILON")
+      .output("output", computed())
+      .promote({"K_term", "L"})
+      .connect({"K_term", "L", "threshold", "output"})
+      .rule([](RuleBuilder& r) {
+        r.shape(r.in("K_term"), "n n");
+        if (r.has("L")) r.shape(r.in("L"), "n n");
+        r.shape(r.out(), "n 1");
+      })
+      .compose([](Builder& b) {
+        if (b.has("L")) return ir::apply("transposed_diag", {b.in("L")});
+        const Value k = b.in("K_term");
+        if (!k) return Value();
+        const Value values = ir::apply("eigh", {k});
+        const HostValue& given_bound = b.attr("threshold");
+        const Value bound =
+            b.has("threshold")
+                ? cast(b.in("threshold"), k.dtype())
+                : b.scalar(given_bound.is_string()
+                               ? *core::constant_value(given_bound.as_string(), k.dtype())
+                               : given_bound.as_number(),
+                           k.dtype());
+        return expand_dims(maximum(values, bound), HostValue(1));
+      })
+      .kinks()
+      .with(at({{"K_term", {3, 3}}, {"L", {3, 3}}}))
+      .with(at({{"K_term", {3, 3}}}, {{"threshold", 1e-3}}))
+      .rejects(at({{"K_term", {2, 3}}}), "eigvalsh");
+}
+
 void define_gaussian_processes(OpFamily& ops) {
   ops.def("gpr_alpha")
       .python("GPRAlpha")
@@ -265,6 +443,7 @@ void define_linalg(OpFamily& ops) {
   define_solutions(ops);
   define_determinant(ops);
   define_eigenvalues(ops);
+  define_factors(ops);
   define_gaussian_processes(ops);
 }
 

@@ -212,31 +212,6 @@ void define_broadcasts(OpFamily& ops) {
       .with(at({{"input", {2, 3}}, {"like", {2, 3}}}));
 }
 
-// The same by reading places start, start + 1 …: the size of the result is stop - start even where
-// that is an expression, which a slice (it may be cut short) does not promise.
-Value gathered_part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
-  Builder& b = *x.builder;
-  const infer::Dim count = b.graph().dims.sub(stop, start);
-  const Value steps = b.call("arange", {}, {{"stop", size_value(count)}});
-  if (!steps) return {};
-  const Value first =
-      b.call("constant", {}, {{"value", size_value(start)}, {"dtype", HostValue(steps.dtype())}});
-  const Value front = axis == 0 ? x : swap_axes(x, 0, axis);
-  const Value rows = ir::apply("gather", {front, steps + first});
-  return axis == 0 ? rows : swap_axes(rows, 0, axis);
-}
-
-// A part of x along one axis, from `start` up to `stop`.
-Value part(Value x, int64_t axis, infer::Dim start, infer::Dim stop) {
-  if (!x) return {};
-  const bool known = start.known() && stop.known() && x.shape()[static_cast<size_t>(axis)].known();
-  if (!known) return gathered_part(x, axis, start, stop);
-  HostValue::Tuple index(x.rank(), HostValue(core::Slice{}));
-  index[static_cast<size_t>(axis)] =
-      HostValue(core::Slice{size_value(start), size_value(stop), HostValue()});
-  return ir::apply("index", {x}, {{"index", HostValue::tuple(std::move(index))}});
-}
-
 infer::Dim element_count(Value x) {
   const Shape& shape = x.shape();
   return x.builder->graph().dims.product(std::span(shape.data(), shape.size()));

@@ -1,6 +1,8 @@
 // Random tensors by Threefry-2x32-20: element i of a draw comes from the block at counter i under
 // the key, so that bits are equal on every backend. The next key is the block at counter -1.
-#include "ops/block.h"
+#include <limits>
+
+#include "ops/window.h"
 
 namespace mithril::ops {
 namespace {
@@ -15,7 +17,53 @@ Key key_of(tile::Builder& t, const PointwiseCall& c) {
   return {t.cast(c.in[0], DType::kInt32), t.cast(c.in[1], DType::kInt32)};
 }
 
-OpDefBuilder& drawn(OpDefBuilder& block) {
+struct WideProduct {
+  Reg high, low;
+};
+
+// The product of two unsigned words in int32, by halves.
+WideProduct wide_product(tile::Builder& t, Reg x, Reg y) {
+  const Reg half = t.constant_int(DType::kInt32, 16), mask = t.constant_int(DType::kInt32, 0xffff);
+  const Reg x1 = t.shift_right_logical(x, half), x0 = x & mask;
+  const Reg y1 = t.shift_right_logical(y, half), y0 = y & mask;
+  const Reg middle = x1 * y0 + t.shift_right_logical(x0 * y0, half);
+  const Reg other = x0 * y1 + (middle & mask);
+  const Reg high =
+      x1 * y1 + t.shift_right_logical(middle, half) + t.shift_right_logical(other, half);
+  return {high, x * y};
+}
+
+// Whether x < y as unsigned words: as signed ones with the other sign.
+Reg is_below(tile::Builder& t, Reg x, Reg y) {
+  const Reg sign = t.constant_int(DType::kInt32, std::numeric_limits<int32_t>::min());
+  return t.less(x ^ sign, y ^ sign);
+}
+
+Reg integer_between(tile::Builder& t, const PointwiseCall& c) {
+  const Key key = key_of(t, c);
+  const int64_t low = c.attrs.find("low")->as_int(), high = c.attrs.find("high")->as_int();
+  const uint64_t all = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  const Reg count = t.constant_int(DType::kInt32, static_cast<int32_t>(static_cast<uint32_t>(all)));
+  const Reg position = t.position();
+  const Reg first = t.threefry(key.first, key.second, position, 0);
+  const WideProduct top = wide_product(t, first, count);
+  const Reg rest = wide_product(t, t.threefry(key.first, key.second, position, 1), count).high;
+  const Reg carry = t.cast(is_below(t, top.low + rest, rest), DType::kInt32);
+  // A count of 2^32 has no word: then all bits are the offset.
+  const Reg offset = all >> 32 != 0 ? first : top.high + carry;
+  if (c.result != DType::kInt64) {
+    return t.cast(offset + t.constant_int(DType::kInt32, low), c.result);
+  }
+  const Reg wide = t.bit_and(t.cast(offset, c.result), t.constant_int(c.result, 0xffffffff));
+  return wide + t.constant_int(c.result, low);
+}
+
+OpDefBuilder& drawn(OpDefBuilder& block, const Attrs& more = {}) {
+  const auto shaped = [&more](std::vector<int64_t> shape) {
+    Attrs attrs = more;
+    attrs.set("shape", HostValue::ints(shape));
+    return at({{"key0", {}}, {"key1", {}}}, attrs);
+  };
   return block.input("key0", kTensorInt)
       .input("key1", kTensorInt)
       .key("shape")
@@ -26,8 +74,8 @@ OpDefBuilder& drawn(OpDefBuilder& block) {
         r.shape(r.in("key1"), "");
         r.shape_from_value(r.out(), r.in("shape"));
       })
-      .with(at({{"key0", {}}, {"key1", {}}}, {{"shape", HostValue::ints({2, 3})}}))
-      .with(at({{"key0", {}}, {"key1", {}}}, {{"shape", HostValue::ints({0})}}));
+      .with(shaped({2, 3}))
+      .with(shaped({0}));
 }
 
 void define_draws(OpFamily& ops) {
@@ -57,6 +105,17 @@ void define_draws(OpFamily& ops) {
         const Reg u = t.uniform(DType::kFloat32, key.first, key.second, t.position());
         return t.less(u, t.constant(DType::kFloat32, c.attrs.find("p")->as_number()));
       });
+
+  drawn(ops.def("threefry_integers")
+            .doc("Integers from low up to high (not included) under a key of two words: the upper "
+                 "half of the product of 64 random bits and the count of integers, so that no "
+                 "integer is likelier by more than count / 2^64."),
+        {{"low", -3}, {"high", 1000}})
+      .attr("low", infer::kScalarInt)
+      .attr("high", infer::kScalarInt)
+      .key("dtype", HostValue())
+      .output("output", dtype_attr("dtype", ResultType::kDefaultInt))
+      .pointwise(integer_between);
 
   ops.def("next_key")
       .doc("The two words of the key that follows.")
@@ -175,6 +234,114 @@ void define_tensors(OpFamily& ops) {
            "threefry_normal");
 }
 
+// The least and the most that an integer type holds.
+std::pair<int64_t, int64_t> limits_of(DType dtype) {
+  if (dtype == DType::kUInt8) return {0, 255};
+  const size_t bits = 8 * std::min<size_t>(core::size_of(dtype), 4);
+  const int64_t half = int64_t{1} << (bits - 1);
+  return {-half, half - 1};
+}
+
+// low and high are two integers at most 2^32 apart, which fit the dtype.
+void state_range(RuleBuilder& r) {
+  r.when_known({r.in("low"), r.in("high"), r.in("dtype")}, [](RuleBuilder& b, auto values) {
+    const auto refuse = [&](std::string_view why) {
+      b.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument, "{}, got {} and {}",
+                        why, core::to_string(values[0]), core::to_string(values[1])));
+    };
+    if (!values[0].is_int() || !values[1].is_int()) return refuse("low and high must be ints");
+    const int64_t low = values[0].as_int(), high = values[1].as_int();
+    if (low >= high) return refuse("low must be below high");
+    const auto apart = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+    if (apart > uint64_t{1} << 32) return refuse("low and high must be at most 2^32 apart");
+    const DType dtype = values[2].is_dtype() ? values[2].as_dtype() : DType::kInt32;
+    const bool is_wide = dtype == DType::kInt64;
+    const auto [least, most] = limits_of(dtype);
+    if (is_wide || (low >= least && high - 1 <= most)) return;
+    refuse("the integers from low to high must fit the dtype");
+  });
+}
+
+Value draw_integers(Builder& b, const char* key) {
+  if (!are_known(b, {"low", "high"})) return {};
+  const Words words = words_of(b, key);
+  std::vector<Operand> operands{words.first, words.second, given(b, "shape")};
+  return b.call("threefry_integers", std::move(operands),
+                {{"low", b.attr("low")}, {"high", b.attr("high")}, {"dtype", b.attr("dtype")}});
+}
+
+OpDefBuilder& ranged(OpDefBuilder& block) {
+  return block.key("low")
+      .key("high")
+      .key("dtype", HostValue())
+      .cin({"shape"})
+      .random()
+      .not_differentiable();
+}
+
+void define_integers(OpFamily& ops) {
+  ranged(ops.def("randint")
+             .python("PrimitiveRandInt")
+             .doc("Integers from low up to high (not included), of a shape, from a key.")
+             .key("shape")
+             .input("key", kTensorInt | infer::kScalarInt))
+      .output("output", dtype_attr("dtype", ResultType::kDefaultInt))
+      .rule([](RuleBuilder& r) {
+        r.kind(r.out(), kTensorInt);
+        r.shape_from_value(r.out(), r.in("shape"));
+        state_range(r);
+      })
+      .compose([](Builder& b) { return draw_integers(b, "key"); })
+      .with(at({}, {{"shape", HostValue::ints({2, 3})}, {"key", 42}, {"low", -3}, {"high", 4}}))
+      .with(at({{"key", {2}}}, {{"shape", HostValue::ints({50})}, {"low", 0}, {"high", 7}}))
+      .with(at({{"key", {2}}}, {{"shape", HostValue::ints({9})},
+                                {"low", std::numeric_limits<int32_t>::min()},
+                                {"high", std::numeric_limits<int32_t>::max()}}))
+      .with(at({{"key", {}}}, {{"shape", HostValue::ints({})},
+                               {"low", 250},
+                               {"high", 251},
+                               {"dtype", HostValue(DType::kUInt8)}}))
+      .with(at({{"key", {2}}}, {{"shape", HostValue::ints({9})},
+                                {"low", -1},
+                                {"high", (int64_t{1} << 32) - 1},
+                                {"dtype", HostValue(DType::kInt64)}}))
+      .rejects(at({}, {{"shape", HostValue::ints({2})}, {"key", 1}, {"low", 4}, {"high", 4}}),
+               "low must be below high")
+      .rejects(at({}, {{"shape", HostValue::ints({2})},
+                       {"key", 1},
+                       {"low", 0},
+                       {"high", 257},
+                       {"dtype", HostValue(DType::kUInt8)}}),
+               "must fit the dtype");
+
+  ranged(ops.def("draw_randint")
+             .python("RandInt")
+             .doc("Integers from low up to high (not included), of a shape, new ones at each "
+                  "evaluation.")
+             .key("shape"))
+      .input("rng_key", kTensorInt)
+      .output("output", dtype_attr("dtype", ResultType::kDefaultInt))
+      .output("new_rng_key", default_int())
+      .state("rng_key", "new_rng_key", "key")
+      .keys({"shape", "low", "high", "dtype", "rng_key"})
+      .connect({"shape", "low", "high", "dtype", "output"})
+      .rule([](RuleBuilder& r) {
+        r.kind(r.out(), kTensorInt);
+        r.shape_from_value(r.out(), r.in("shape"));
+        r.shape(r.in("rng_key"), "2");
+        r.shape(r.out("new_rng_key"), "2");
+        state_range(r);
+      })
+      .compose_many([](Builder& b) {
+        const Value drawn = draw_integers(b, "rng_key");
+        const Words words = words_of(b, "rng_key");
+        return std::vector<Value>{drawn, ir::apply("next_key", {words.first, words.second})};
+      })
+      .with(at({{"rng_key", {2}}}, {{"shape", HostValue::ints({2, 3})}, {"low", 0}, {"high", 10}}))
+      .rejects(at({{"rng_key", {2}}}, {{"shape", HostValue::ints({2})}, {"low", 1}, {"high", 0}}),
+               "low must be below high");
+}
+
 bool is_training(const Builder& b) {
   const HostValue& mode = b.attr("mode");
   return mode.is_string() && mode.as_string() == "train" && b.has("rng_key");
@@ -226,6 +393,7 @@ void define_dropout(OpFamily& ops) {
 void define_random(OpFamily& ops) {
   define_draws(ops);
   define_tensors(ops);
+  define_integers(ops);
   define_dropout(ops);
 }
 

@@ -215,14 +215,6 @@ void define_logical(OpFamily& ops) {
                     .not_differentiable());
 }
 
-// x with the order of one axis turned around.
-Value reversed(Value x, int64_t axis) {
-  HostValue::Tuple index(x.rank(), HostValue(core::Slice{}));
-  index[static_cast<size_t>(axes_of(HostValue(axis), x.rank())[0])] =
-      HostValue(core::Slice{HostValue(), HostValue(), HostValue(-1)});
-  return ir::apply("index", {x}, {{"index", HostValue::tuple(std::move(index))}});
-}
-
 void define_scans(OpFamily& ops) {
   ops.def("cumsum")
       .python("CumSum")

@@ -51,6 +51,12 @@ typedef struct {
   int64_t outer, bound, inner, count, lowest;
 } ref_gather_dims;
 
+/* Dense x[outer, n, inner]; what is done along n, in rising order or in falling order. */
+typedef struct {
+  int64_t outer, n, inner;
+  int falling;
+} ref_axis_dims;
+
 /* Strides may be zero (source) or negative. */
 typedef struct {
   int64_t rank; /* at most REF_MAX_RANK */
@@ -116,7 +122,16 @@ typedef struct {
   /* Of (x + xᵀ) / 2 by Jacobi's rotations: eigenvalues, rising, and eigenvectors as columns, the  \
    * largest component of each positive. `scratch`: n * n. */                                        \
   void ref_eigh_##S(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL* vectors,            \
-                    REAL* scratch, int64_t begin, int64_t end);
+                    REAL* scratch, int64_t begin, int64_t end);                                      \
+  /* Of matrices of n rows and k columns, p = min(n, k). x = q r, q [n, p] with orthonormal          \
+   * columns, r [p, k] upper triangular, no negative number on its diagonal. `scratch`: n * k        \
+   * + 3 * p. */                                                                                     \
+  void ref_qr_##S(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, REAL* scratch,          \
+                  int64_t begin, int64_t end);                                                       \
+  /* x = u diag(values) vt, u [n, p], vt [p, k], values falling; the largest component of each       \
+   * column of u is positive. `scratch`: n * k + p * p. */                                           \
+  void ref_svd_##S(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values, REAL* vt,         \
+                   REAL* scratch, int64_t begin, int64_t end);
 
 REF_DECLARE_REAL(float, f32)
 REF_DECLARE_REAL(double, f64)
@@ -133,6 +148,35 @@ int64_t ref_gather_i32(const ref_gather_dims* d, int64_t size, const void* x, co
                        void* y, int64_t begin, int64_t end);
 int64_t ref_gather_i64(const ref_gather_dims* d, int64_t size, const void* x, const int64_t* index,
                        void* y, int64_t begin, int64_t end);
+
+/* y[0] = x[0], y[i] = a[i] * y[i - 1] + x[i] (one fma; integers wrap), from the last place on where
+ * it falls. Units: outer * inner. */
+void ref_linear_scan_f32(const ref_axis_dims* d, const float* a, const float* x, float* y,
+                         int64_t begin, int64_t end);
+void ref_linear_scan_f64(const ref_axis_dims* d, const double* a, const double* x, double* y,
+                         int64_t begin, int64_t end);
+void ref_linear_scan_i32(const ref_axis_dims* d, const int32_t* a, const int32_t* x, int32_t* y,
+                         int64_t begin, int64_t end);
+void ref_linear_scan_i64(const ref_axis_dims* d, const int64_t* a, const int64_t* x, int64_t* y,
+                         int64_t begin, int64_t end);
+
+/* Places in the order of their elements, as integers of `size` bytes (4 or 8). Stable; NaN is the
+ * largest element. Units: outer * inner. `scratch`: 2 * n. */
+void ref_argsort_f32(const ref_axis_dims* d, int64_t size, const float* x, void* y,
+                     int64_t* scratch, int64_t begin, int64_t end);
+void ref_argsort_f64(const ref_axis_dims* d, int64_t size, const double* x, void* y,
+                     int64_t* scratch, int64_t begin, int64_t end);
+void ref_argsort_i32(const ref_axis_dims* d, int64_t size, const int32_t* x, void* y,
+                     int64_t* scratch, int64_t begin, int64_t end);
+void ref_argsort_i64(const ref_axis_dims* d, int64_t size, const int64_t* x, void* y,
+                     int64_t* scratch, int64_t begin, int64_t end);
+
+/* y[k] = the largest j with index[j] = k, or -1, as integers of `size` bytes (4 or 8); outer and
+ * inner are 1. Units: places k. Returns the first bad j (it is left out), or -1. */
+int64_t ref_last_writers_i32(const ref_gather_dims* d, int64_t size, const int32_t* index, void* y,
+                             int64_t begin, int64_t end);
+int64_t ref_last_writers_i64(const ref_gather_dims* d, int64_t size, const int64_t* index, void* y,
+                             int64_t begin, int64_t end);
 
 /* Strided copy of elements of `size` bytes: slices, transposes, broadcasts, parts of a concat.
  * `from` and `to` do not overlap. Units: ref_copy_units(d), rows along the last axis. */

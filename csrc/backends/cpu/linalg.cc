@@ -112,6 +112,38 @@ core::Result<plan::Step> make(const KernelRequest& request) {
   return step;
 }
 
+template <class T>
+KernelStatus run_qr(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  kernels<T>(m).qr(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
+                   static_cast<T*>(args.scratch), begin, end);
+  return KernelStatus::kOk;
+}
+
+template <class T>
+KernelStatus run_svd(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  kernels<T>(m).svd(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2), out<T>(args, 3),
+                    static_cast<T*>(args.scratch), begin, end);
+  return KernelStatus::kOk;
+}
+
+/// A step over matrices of n rows and k columns, with scratch for a copy and what goes with it.
+template <plan::KernelFn kFloat, plan::KernelFn kDouble>
+core::Result<plan::Step> make_factors(const KernelRequest& request) {
+  MITHRIL_ASSIGN(plan::Step step, (make<kFloat, kDouble, false>(request)));
+  auto matrices = std::make_shared<Matrices>(*static_cast<const Matrices*>(step.data.get()));
+  const std::vector<int64_t>& shape = request.inputs[0].shape;
+  const int64_t n = shape[shape.size() - 2], k = shape.back(), p = std::min(n, k);
+  matrices->dims.n = n;
+  matrices->dims.k = k;
+  step.grain = grain_of(n * k * std::max<int64_t>(p, 1));
+  step.scratch_bytes = static_cast<size_t>(n * k + p * std::max<int64_t>(p, 3)) *
+                       core::size_of(request.inputs[0].dtype);
+  step.data = std::move(matrices);
+  return step;
+}
+
 bool has_real_type(const KernelRequest& request) {
   const DType dtype = request.outputs[0].dtype;
   return dtype == DType::kFloat32 || dtype == DType::kFloat64;
@@ -129,6 +161,8 @@ const select::KernelDef kKernels[] = {
     {"det", "det", kCanonical, true, has_real_type, make<run_det<float>, run_det<double>, true>},
     {"eigh", "eigh", kCanonical, true, has_real_type,
      make<run_eigh<float>, run_eigh<double>, true>},
+    {"qr", "qr", kCanonical, true, has_real_type, make_factors<run_qr<float>, run_qr<double>>},
+    {"svd", "svd", kCanonical, true, has_real_type, make_factors<run_svd<float>, run_svd<double>>},
 };
 
 }  // namespace

@@ -25,6 +25,15 @@ struct RealKernels {
   int64_t (*solve)(const ref_linalg_dims*, const T*, const T*, T*, T*, int64_t, int64_t);
   void (*det)(const ref_linalg_dims*, const T*, T*, T*, int64_t, int64_t);
   void (*eigh)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
+  void (*qr)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
+  void (*svd)(const ref_linalg_dims*, const T*, T*, T*, T*, T*, int64_t, int64_t);
+};
+
+/// What moves or orders whole elements along an axis, of type T.
+template <class T>
+struct AxisKernels {
+  void (*linear_scan)(const ref_axis_dims*, const T*, const T*, T*, int64_t, int64_t);
+  void (*argsort)(const ref_axis_dims*, int64_t, const T*, void*, int64_t*, int64_t, int64_t);
 };
 
 struct ReferenceKernels {
@@ -40,6 +49,14 @@ struct ReferenceKernels {
                         int64_t, int64_t);
   void (*copy)(const ref_copy_dims*, int64_t, const void*, void*, int64_t, int64_t);
   int64_t (*copy_units)(const ref_copy_dims*);
+  AxisKernels<float> axis_f32;
+  AxisKernels<double> axis_f64;
+  AxisKernels<int32_t> axis_i32;
+  AxisKernels<int64_t> axis_i64;
+  int64_t (*last_writers_i32)(const ref_gather_dims*, int64_t, const int32_t*, void*, int64_t,
+                              int64_t);
+  int64_t (*last_writers_i64)(const ref_gather_dims*, int64_t, const int64_t*, void*, int64_t,
+                              int64_t);
 };
 
 namespace generic {

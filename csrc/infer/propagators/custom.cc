@@ -56,6 +56,21 @@ core::Status Relation::set_value(int term, const core::HostValue& value) {
   return outcome(s_.set_value(cell(term), value), term);
 }
 
+core::Status Relation::join() {
+  DimList joined;
+  for (int term = 1; term < count(); ++term) {
+    if (kinds(term).is_scalar()) {
+      joined.push_back(cell(term));
+      continue;
+    }
+    const auto items = kinds(term).subset_of(kSequence) ? s_.items(cell(term)) : std::nullopt;
+    if (!items) return {};
+    for (const uint32_t item : *items) joined.push_back(item);
+  }
+  finish();
+  return outcome(s_.set_items(cell(0), joined, false), 0);
+}
+
 namespace {
 
 struct Custom {

@@ -26,6 +26,7 @@ from mithril.types import MISSING
 KINDS = ("float", "int", "bool")
 _BITS = {kind: _core.kinds()[f"tensor_{kind}"] for kind in KINDS}
 _PYTHON = {"float": float, "int": int, "bool": bool}
+PIECES = {"split": "split_size", "chunk": "chunks"}  # ops that give so many
 # Largest difference allowed, relative to the largest element of the result (or 1).
 VALUE_BOUND = {"float32": 2e-6, "float64": 1e-13}
 GRADIENT_BOUND = {"float32": 2e-5, "float64": 1e-11}
@@ -131,9 +132,10 @@ class Case:
         wires |= {name: name for name in self.op["outputs"] if name in child._node.output_keys}
         model = ml.Model()
         model |= child.connect(**wires)
-        if self.op["name"] == "split":  # a list of tensors is no output
+        count = PIECES.get(self.op["name"])
+        if count is not None:  # a list of tensors is no output
             pieces = model["output"]
-            for i in range(self.sample["attrs"]["split_size"]):
+            for i in range(self.sample["attrs"][count]):
                 model |= ml.Buffer().connect(input=pieces[i], output=f"output_{i}")
         return model
 

@@ -26,7 +26,12 @@ import numpy as np
 Wire = tuple[str, str]  # id of a model ("": the outermost one), name
 Ops = Mapping[str, Callable[..., Any]]
 DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
-RESULTS = {"eigh": ("values", "vectors")}  # of ops with several
+RESULTS = {  # of ops with several
+    "eigh": ("values", "vectors"),
+    "topk": ("values", "indices"),
+    "qr": ("q", "r"),
+    "svd": ("u", "values", "vt"),
+}
 # What an op's function returns after its result: the next values of these inputs.
 NEXT = {
     **dict.fromkeys(
@@ -35,6 +40,7 @@ NEXT = {
     "dropout": ("rng_key",),
     "draw_rand": ("rng_key",),
     "draw_randn": ("rng_key",),
+    "draw_randint": ("rng_key",),
 }
 NO_STATE_KEY = (0, 42)  # of draws that start anew at every call
 KEY = ("", "rng_key")  # the model's random key, which all draws move in turn

@@ -15,12 +15,14 @@ import numpy as np
 
 from mithril.testing import oracle_windows
 from mithril.testing.oracle import DTYPES
+from mithril.testing.oracle_arrays import ARRAYS, eigvalsh
 from mithril.testing.oracle_functions import FUNCTIONS, functions_for
 
 SMALLEST_NORMAL = {
     "float64": 2.2250738585072014e-308, "float32": 1.1754943508222875e-38, "float16": 6.104e-05,
     "bfloat16": 1.1754943508222875e-38,
 }  # fmt: skip
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def tensor(value: Any, dtype: str) -> np.ndarray:
@@ -538,6 +540,14 @@ def bernoulli(key0, key1, shape, p=0.5):
     return uniform(key0, key1, shape, "float32") < np.float32(p)
 
 
+def integers(key0, key1, shape, low, high, dtype=None):
+    """The upper half of 64 random bits times the count of integers, by Python's long integers."""
+    first, second = threefry(key0, key1, np.arange(math.prod(shape)))
+    words = zip(first.tolist(), second.tolist(), strict=True)
+    drawn = [low + ((((u << 32) | v) * (high - low)) >> 64) for u, v in words]
+    return np.array(drawn, dtype or "int64").reshape(shape)
+
+
 def next_key(key0, key1):
     return np.array(threefry(key0, key1, np.int64(-1))).astype(np.int64)
 
@@ -560,6 +570,15 @@ def drawn(draw: Callable[..., Any], float_dtype: str) -> dict[str, Callable[...,
         return from_key(shape, rng_key, dtype), next_key(*words_of(rng_key))
 
     return {"words": from_words, "key": from_key, "state": stateful}
+
+
+def randint(shape, key, low, high, dtype=None):
+    return integers(*words_of(key), shape, low, high, dtype)
+
+
+def draw_randint(shape, low, high, dtype=None, rng_key=None):
+    words = words_of(rng_key)
+    return integers(*words, shape, low, high, dtype), next_key(*words)
 
 
 def dropout(input, rng_key=None, p=0.5, mode=None):
@@ -712,24 +731,33 @@ SIMPLE: dict[str, Callable[..., Any]] = {
         np.arange(start, stop, step), dtype, None
     ),
     "eye": eye,
+    "one_hot": lambda input, num_classes, dtype=None: typed(
+        np.asarray(input)[..., None] == np.arange(num_classes), dtype
+    ),
     "shape": lambda input: tuple(int(n) for n in input.shape),
     "size": size,
     "length": lambda input: int(input.shape[0]),
     "to_tuple": lambda *input, n=None: tuple(input),
     "to_list": lambda *input, n=None: list(input),
+    "union": lambda *input, n=None: sum(
+        (tuple(x) if isinstance(x, tuple | list) else (x,) for x in input), ()
+    ),
     "slice": lambda start=None, stop=None, step=None: slice(start, stop, step),
     "buffer": lambda input: input,
     "item": lambda input: input.reshape(()).item(),
     "tensor_to_list": lambda input: input.tolist(),
     "to_tensor": lambda input, dtype=None: typed(input, dtype, None),
     "threefry_bernoulli": bernoulli,
+    "threefry_integers": integers,
+    "randint": randint,
+    "draw_randint": draw_randint,
     "next_key": next_key,
     "dropout": dropout,
     "sgd": sgd,
     "momentum": momentum,
     "adam": adam,
     "adamw": adamw,
-} | FUNCTIONS
+} | FUNCTIONS | ARRAYS
 
 
 @cache
@@ -742,6 +770,7 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
         | functions_for(float_dtype, SMALLEST_NORMAL)
         | {
             "cross_entropy": partial(cross_entropy, smallest=smallest),
+            "eigvalsh": partial(eigvalsh, epsilon=EPSILON[float_dtype]),
             "binary_cross_entropy": partial(binary_cross_entropy, smallest=smallest),
             "threefry_uniform": uniforms["words"],
             "threefry_normal": normals["words"],

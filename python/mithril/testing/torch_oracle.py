@@ -25,6 +25,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from mithril.testing import oracle, oracle_ops, torch_functions, torch_windows
 from mithril.testing.oracle_ops import NO_PADDING, axes_tuple, pair, pair_of_pairs
+from mithril.testing.torch_arrays import ARRAYS, eigvalsh
 
 
 def held(value: Any) -> Any:
@@ -477,7 +478,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "embedding": lambda input, weight, num_embeddings=None, dim=None: weight[input.to(torch.int64)],
     "buffer": lambda input: input,
     "dropout": dropout,
-}
+} | ARRAYS
 
 
 @cache
@@ -486,6 +487,7 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     exact = {name: through_numpy(f) for name, f in oracle_ops.ops_for(float_dtype).items()}
     losses = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
     bound = {name: partial(f, smallest=smallest) for name, f in losses.items()}
+    bound["eigvalsh"] = partial(eigvalsh, epsilon=oracle_ops.EPSILON[float_dtype])
     further = torch_functions.functions_for(float_dtype, oracle_ops.SMALLEST_NORMAL)
     return exact | DIFFERENTIABLE | further | bound
 

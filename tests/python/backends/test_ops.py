@@ -81,7 +81,7 @@ def random(*shape, seed=0):
 def test_tables_have_the_same_functions():
     tables = [get_backend(p.values[0]) for p in params("numpy", *FRAMEWORKS) if len(p.marks) < 2]
     # MLX has no gradients of linear algebra: models with it are refused there.
-    linalg = {"cholesky", "det", "eigh", "solve", "solve_triangular"}
+    linalg = {"cholesky", "det", "eigh", "qr", "solve", "solve_triangular", "svd"}
     assert len({table.op_names - linalg for table in tables}) == 1
     without = {type(table).__name__ for table in tables if not linalg <= table.op_names}
     assert without <= {"MlxBackend"}

@@ -22,6 +22,7 @@ namespace f32 {
 #include "reference/conv2d.c"
 #include "reference/conv2d_dw.c"
 #include "reference/conv2d_dx.c"
+#include "reference/factors.c"
 #include "reference/gather_grad.c"
 #include "reference/linalg.c"
 #include "reference/matmul.c"
@@ -34,6 +35,7 @@ namespace f64 {
 #include "reference/conv2d.c"
 #include "reference/conv2d_dw.c"
 #include "reference/conv2d_dx.c"
+#include "reference/factors.c"
 #include "reference/gather_grad.c"
 #include "reference/linalg.c"
 #include "reference/matmul.c"
@@ -46,6 +48,8 @@ namespace bytes {
 #include "reference/copy.c"
 #include "reference/gather.c"
 #include "reference/matmul_integer.c"
+#include "reference/scan.c"
+#include "reference/sort.c"
 }  // namespace bytes
 
 #define MITHRIL_REAL_KERNELS(space)                                                         \
@@ -54,15 +58,26 @@ namespace bytes {
         space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,           \
         space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64, \
         space::ref_cholesky, space::ref_solve_triangular, space::ref_solve, space::ref_det, \
-        space::ref_eigh                                                                     \
+        space::ref_eigh, space::ref_qr, space::ref_svd                                      \
   }
 
 }  // namespace
 
 const ReferenceKernels kReference = {
-    MITHRIL_REAL_KERNELS(f32), MITHRIL_REAL_KERNELS(f64), bytes::ref_matmul_i32,
-    bytes::ref_matmul_i64,     bytes::ref_gather_i32,     bytes::ref_gather_i64,
-    bytes::ref_copy,           bytes::ref_copy_units,
+    MITHRIL_REAL_KERNELS(f32),
+    MITHRIL_REAL_KERNELS(f64),
+    bytes::ref_matmul_i32,
+    bytes::ref_matmul_i64,
+    bytes::ref_gather_i32,
+    bytes::ref_gather_i64,
+    bytes::ref_copy,
+    bytes::ref_copy_units,
+    {bytes::ref_linear_scan_f32, bytes::ref_argsort_f32},
+    {bytes::ref_linear_scan_f64, bytes::ref_argsort_f64},
+    {bytes::ref_linear_scan_i32, bytes::ref_argsort_i32},
+    {bytes::ref_linear_scan_i64, bytes::ref_argsort_i64},
+    bytes::ref_last_writers_i32,
+    bytes::ref_last_writers_i64,
 };
 
 }  // namespace mithril::cpu::MITHRIL_ISA

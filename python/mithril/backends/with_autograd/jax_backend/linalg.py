@@ -26,3 +26,22 @@ def eigh(input):
     fixed = jax.lax.stop_gradient(vectors)
     largest = jnp.argmax(jnp.abs(fixed), axis=-2, keepdims=True)
     return values, vectors * jnp.sign(jnp.take_along_axis(fixed, largest, -2))
+
+
+def qr(input):
+    q, r = jnp.linalg.qr(input)
+    signs = _signs(jnp.diagonal(r, axis1=-2, axis2=-1))
+    return q * signs[..., None, :], r * signs[..., None]
+
+
+def svd(input):
+    u, values, vt = jnp.linalg.svd(input, full_matrices=False)
+    if not u.size:
+        return u, values, vt
+    largest = jnp.argmax(jnp.abs(u), axis=-2, keepdims=True)
+    signs = _signs(jnp.take_along_axis(u, largest, -2)[..., 0, :])
+    return u * signs[..., None, :], values, vt * signs[..., None]
+
+
+def _signs(x):
+    return jax.lax.stop_gradient(jnp.where(x < 0, -1, 1).astype(x.dtype))

@@ -17,6 +17,7 @@ import numpy as _np
 
 from ...random import threefry_block as _threefry_block
 from . import linalg as _linalg
+from . import scans as _scans
 from . import windows as _windows
 
 _lax = _jax.lax
@@ -282,6 +283,10 @@ def cumsum(input, axis=0):
     return _jnp.cumsum(_as_compute(input), axis).astype(input.dtype)
 
 
+linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
+argsort, last_writers = _scans.argsort, _scans.last_writers
+
+
 # ------------------------------------------------------------------- ops: activations, softmax
 
 
@@ -361,6 +366,7 @@ solve_triangular = _linalg.solve_triangular
 solve = _linalg.solve
 det = _linalg.det
 eigh = _linalg.eigh
+qr, svd = _linalg.qr, _linalg.svd
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):

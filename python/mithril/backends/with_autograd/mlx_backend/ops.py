@@ -16,6 +16,7 @@ import mlx.core as _mx
 import numpy as _np
 
 from ...random import threefry_block as _threefry_block
+from . import scans as _scans
 from . import special as _special
 from . import windows as _windows
 
@@ -377,6 +378,10 @@ def cumsum(input, axis=0):
     if input.size == 0:  # MLX divides by 0, which ends the process
         return input
     return _mx.cumsum(_as_compute(input), axis).astype(input.dtype)
+
+
+linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
+argsort, last_writers = _scans.argsort, _scans.last_writers
 
 
 # ------------------------------------------------------------------- ops: activations, softmax

@@ -40,3 +40,23 @@ def eigh(input):
     fixed = vectors.detach()
     largest = fixed.abs().argmax(-2, keepdim=True)
     return values, vectors * torch.take_along_dim(fixed, largest, -2).sign()
+
+
+def qr(input):
+    q, r = torch.linalg.qr(input)
+    signs = _signs(r.detach().diagonal(dim1=-2, dim2=-1))
+    return q * signs[..., None, :], r * signs[..., None]
+
+
+def svd(input):
+    u, values, vt = torch.linalg.svd(input, full_matrices=False)
+    if not u.numel():
+        return u, values, vt
+    fixed = u.detach()
+    largest = fixed.abs().argmax(-2, keepdim=True)
+    signs = _signs(torch.take_along_dim(fixed, largest, -2)[..., 0, :])
+    return u * signs[..., None, :], values, vt * signs[..., None]
+
+
+def _signs(x):
+    return torch.where(x < 0, -1, 1).to(x.dtype)

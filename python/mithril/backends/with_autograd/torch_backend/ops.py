@@ -16,6 +16,7 @@ import torch as _torch
 
 from ...random import threefry_block as _threefry_block
 from . import linalg as _linalg
+from . import scans as _scans
 from . import windows as _windows
 
 bool_ = _torch.bool
@@ -296,6 +297,10 @@ def cumsum(input, axis=0):
     return _torch.cumsum(input, axis, dtype=input.dtype)
 
 
+linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
+argsort, last_writers = _scans.argsort, _scans.last_writers
+
+
 # ------------------------------------------------------------------- ops: activations, softmax
 
 relu = _torch.relu
@@ -377,6 +382,7 @@ solve_triangular = _linalg.solve_triangular
 solve = _linalg.solve
 det = _linalg.det
 eigh = _linalg.eigh
+qr, svd = _linalg.qr, _linalg.svd
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):

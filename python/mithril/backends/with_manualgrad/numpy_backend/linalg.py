@@ -48,3 +48,18 @@ def eigh(input):
         return values, vectors
     largest = np.argmax(np.abs(vectors), axis=-2, keepdims=True)
     return values, vectors * np.sign(np.take_along_axis(vectors, largest, -2))
+
+
+def qr(input):
+    q, r = np.linalg.qr(input)
+    signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1, 1).astype(input.dtype)
+    return q * signs[..., None, :], r * signs[..., None]
+
+
+def svd(input):
+    u, values, vt = np.linalg.svd(input, full_matrices=False)
+    if not u.size:
+        return u, values, vt
+    largest = np.argmax(np.abs(u), axis=-2, keepdims=True)
+    signs = np.where(np.take_along_axis(u, largest, -2)[..., 0, :] < 0, -1, 1).astype(input.dtype)
+    return u * signs[..., None, :], values, vt * signs[..., None]

@@ -15,12 +15,12 @@ import math as _math
 import ml_dtypes as _ml_dtypes
 import numpy as _np
 
-from mithril.errors import DataIndexError as _DataIndexError
-
 from ...random import threefry_block as _threefry_block
 from . import linalg as _linalg
+from . import scans as _scans
 from . import windows as _windows
 from .utils import as_compute as _as_compute
+from .utils import checked as _checked
 from .utils import erf as _erf
 from .utils import erfc as _erfc
 
@@ -245,6 +245,10 @@ def cumsum(input, axis=0):
     return out.astype(input.dtype, copy=False)
 
 
+linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
+argsort, last_writers = _scans.argsort, _scans.last_writers
+
+
 # ------------------------------------------------------------------- ops: activations, softmax
 
 
@@ -334,6 +338,7 @@ solve_triangular = _linalg.solve_triangular
 solve = _linalg.solve
 det = _linalg.det
 eigh = _linalg.eigh
+qr, svd = _linalg.qr, _linalg.svd
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
@@ -461,14 +466,6 @@ def embedding_grad(value, indices, shape):
     out = _np.zeros(shape, value.dtype)
     _np.add.at(out, _checked(indices, shape[0]), value)
     return out
-
-
-def _checked(index, length):
-    index = _np.asarray(index)
-    if index.size and (index.min() < -length or index.max() >= length):
-        bad = index[(index < -length) | (index >= length)].flat[0]
-        raise _DataIndexError(f"index {bad} is out of bounds for an axis of size {length}")
-    return index
 
 
 # ------------------------------------------------------------------------------ ops: creation

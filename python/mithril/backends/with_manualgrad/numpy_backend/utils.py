@@ -1,8 +1,11 @@
-"""What `ops` needs and NumPy lacks: the error function, and 16-bit floats computed in float32."""
+"""What `ops` needs and NumPy lacks: the error function, 16-bit floats computed in float32, and
+errors of indices."""
 
 from __future__ import annotations
 
 import numpy as np
+
+from mithril.errors import DataIndexError
 
 
 def as_compute(x):
@@ -75,3 +78,12 @@ def erfc(x):
     tail = _tail(np.where(small, 1.0, y))
     far = np.where(wide > 0, tail, 2 - tail)
     return np.where(small, near, far).astype(x.dtype)
+
+
+def checked(index, length):
+    """Indices into an axis of that size, which all must be in bounds."""
+    index = np.asarray(index)
+    if index.size and (index.min() < -length or index.max() >= length):
+        bad = index[(index < -length) | (index >= length)].flat[0]
+        raise DataIndexError(f"index {bad} is out of bounds for an axis of size {length}")
+    return index

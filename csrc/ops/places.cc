@@ -1,0 +1,297 @@
+// Elements picked and put by integer arrays: along an axis, by mask, by class, in bags. All are
+// compositions of rows by index, but for `last_writers`.
+#include "infer/relation.h"
+#include "ops/block.h"
+
+namespace mithril::ops {
+namespace {
+
+using infer::Dim;
+
+Dim element_count(Value x) {
+  const Shape& shape = x.shape();
+  return x.builder->graph().dims.product(std::span(shape.data(), shape.size()));
+}
+
+Value flattened(Value x) {
+  if (!x) return {};
+  return reshape(x, shape_value({element_count(x)}));
+}
+
+// Row-major places in x of what `indices` select along the axis, in their shape; beyond the last
+// one where an index is out of bounds, so that reading it is an error.
+Value flat_places(Value x, Value indices, int64_t axis) {
+  if (!x || !indices) return {};
+  Builder& b = *x.builder;
+  infer::DimTable& dims = b.graph().dims;
+  const Shape shape = x.shape(), all = indices.shape();
+  const auto at = static_cast<size_t>(axis);
+  const Dim size = shape[at];
+  const Dim outer = dims.product(std::span(shape.data(), at));
+  const Dim inner = dims.product(std::span(shape.data() + at + 1, shape.size() - at - 1));
+  const Value rows = reshape(cast(indices, DType::kInt64), shape_value({outer, all[at], inner}));
+  const Value count = size_constant(b, size);
+  const Value inside = where(less(rows, 0.0), rows + count, rows);
+  const Value good = logical_and(greater_equal(inside, 0.0), less(inside, count));
+  const Value first = expand_dims(range(b, outer) * size_constant(b, dims.mul(size, inner)),
+                                  HostValue::ints({1, 2}));
+  const Value last = expand_dims(range(b, inner), HostValue::ints({0, 1}));
+  const Value place = first + inside * size_constant(b, inner) + last;
+  return reshape(where(good, place, size_constant(b, element_count(x))), shape_value(all));
+}
+
+// Terms: input, axis, then tensors of its sizes but for the axis.
+core::Status relate_but_axis(infer::Relation& relation) {
+  const auto axis = relation.value(1);
+  if (!axis || !axis->is_int()) return {};
+  std::optional<int> rank;
+  const auto tensor = [](int term) { return term == 0 || term > 1; };
+  for (int term = 0; term < relation.count(); ++term) {
+    if (tensor(term) && relation.rank(term)) rank = relation.rank(term);
+  }
+  if (!rank) return {};
+  const int64_t from_front = axis->as_int() < 0 ? axis->as_int() + *rank : axis->as_int();
+  if (from_front < 0 || from_front >= *rank) {
+    return core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                      "axis {} is out of range for rank {}", axis->as_int(), *rank);
+  }
+  for (int term = 0; term < relation.count(); ++term) {
+    if (tensor(term)) MITHRIL_RETURN_IF_ERROR(relation.set_rank(term, *rank));
+  }
+  for (int term = 2; term < relation.count(); ++term) {
+    for (int i = 0; i < *rank; ++i) {
+      if (i != from_front) MITHRIL_RETURN_IF_ERROR(relation.tie(0, i, term, i));
+    }
+  }
+  relation.finish();
+  return {};
+}
+
+void define_axis_places(OpFamily& ops) {
+  ops.def("take_along_axis")
+      .python("TakeAlongAxis")
+      .doc(
+          "The elements that integers name along the axis, each in its own row; indices have the "
+          "operand's shape but for the axis. Negative ones count from the end.")
+      .formula("y_{i,j} = x_{i, indices_{i,j}}")
+      .input("input", kTensor)
+      .input("indices", kTensorInt)
+      .key("axis", -1)
+      .output("output", same_as("input"))
+      .rule([](RuleBuilder& r) {
+        r.same_shape(r.out(), r.in("indices"));
+        r.custom({r.in("input"), r.in("axis"), r.in("indices")}, relate_but_axis);
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        if (!x || needs_known_axis(b)) return Value();
+        const Value places = flat_places(x, b.in("indices"), axis_attr(b, "axis", x.rank()));
+        return ir::apply("gather", {flattened(x), places});
+      })
+      .with(at({{"input", {3, 5}}, {"indices", {3, 2}}}))
+      .with(at({{"input", {4, 3, 2}}, {"indices", {6, 3, 2}}}, {{"axis", 0}}))
+      .with(at({{"input", {5}}, {"indices", {3}}}))
+      .with(at({{"input", {3, 5}}, {"indices", {3, 0}}}))
+      .with(at({{"input", {0, 5}}, {"indices", {0, 2}}}))
+      .sample("indices", -1.0, 3.0)
+      .rejects(at({{"input", {3, 5}}, {"indices", {2, 5}}}), "takealongaxis")
+      .rejects(at({{"input", {3, 5}}, {"indices", {3, 5}}}, {{"axis", 2}}),
+               "axis 2 is out of range");
+}
+
+OpDefBuilder& putting(OpDefBuilder& block) {
+  return block.input("indices", kTensorInt)
+      .key("axis", -1)
+      .rule([](RuleBuilder& r) {
+        r.same_shape(r.out(), r.in("input"));
+        r.same_shape(r.in("value"), r.in("indices"));
+        r.custom({r.in("input"), r.in("axis"), r.in("indices")}, relate_but_axis);
+      })
+      .connect({"input", "indices", "value", "axis", "output"})
+      .keys({"input", "indices", "value", "axis"})
+      .with(at({{"input", {3, 5}}, {"value", {3, 2}}, {"indices", {3, 2}}}))
+      .with(at({{"input", {4, 3, 2}}, {"value", {6, 3, 2}}, {"indices", {6, 3, 2}}}, {{"axis", 0}}))
+      .with(at({{"input", {5}}, {"value", {9}}, {"indices", {9}}}))
+      .with(at({{"input", {3, 5}}, {"value", {3, 0}}, {"indices", {3, 0}}}))
+      .with(at({{"input", {0, 5}}, {"value", {0, 2}}, {"indices", {0, 2}}}))
+      .sample("indices", -1.0, 3.0)
+      .rejects(at({{"input", {3, 5}}, {"value", {2, 5}}, {"indices", {2, 5}}}), "scatter")
+      .rejects(at({{"input", {3, 5}}, {"value", {3, 1}}, {"indices", {3, 5}}}), "scatter");
+}
+
+Value placed_in(Builder& b) {
+  const Value x = b.in("input");
+  if (!x || needs_known_axis(b)) return {};
+  return flattened(flat_places(x, b.in("indices"), axis_attr(b, "axis", x.rank())));
+}
+
+// Reads each place from what was written there last, or from the operand: one gather over both.
+Value scattered(Builder& b) {
+  const Value places = placed_in(b);
+  if (!places) return {};
+  const Value x = b.in("input");
+  const Dim total = element_count(x);
+  const Value writers = b.call("last_writers", {places, size_value(total)});
+  const Value both = b.call("concat", {HostValue(0), flattened(x), flattened(b.in("value"))});
+  const Value last = cast(writers, DType::kInt64);
+  const Value from = where(less(last, 0.0), range(b, total), last + size_constant(b, total));
+  return reshape_like(ir::apply("gather", {both, from}), x);
+}
+
+void define_scatters(OpFamily& ops) {
+  putting(ops.def("scatter")
+              .python("Scatter")
+              .doc("A copy of the operand with values put at the places that integers name along "
+                   "the axis, each in its own row; of several for one place the last one stays. "
+                   "indices and value have the operand's shape but for the axis.")
+              .formula("y_{i, indices_{i,j}} = value_{i,j}")
+              .input("input", kTensor)
+              .input("value", kTensor))
+      .output("output", computed())
+      .promote({"input", "value"})
+      .compose(scattered);
+
+  putting(ops.def("scatter_add")
+              .python("ScatterAdd")
+              .doc("A copy of the operand with values added at the places that integers name along "
+                   "the axis, each in its own row; several for one place add up. indices and value "
+                   "have the operand's shape but for the axis.")
+              .formula("y_{i,k} = x_{i,k} + \\sum_{j: indices_{i,j} = k} value_{i,j}")
+              .input("input", kNumeric)
+              .input("value", kNumeric))
+      .output("output", computed())
+      .promote({"input", "value"})
+      .compose([](Builder& b) {
+        const Value places = placed_in(b);
+        if (!places) return Value();
+        const Value x = b.in("input");
+        const Value sums = ir::apply("embedding_grad", {flattened(b.in("value")), places},
+                                     {{"shape", shape_value({element_count(x)})}});
+        return x + reshape_like(sums, x);
+      });
+
+  ops.def("last_writers")
+      .doc(
+          "For each of `size` places the number (row-major) of the last index that names it, or "
+          "-1 where none does. Negative indices count from the end.")
+      .formula("y_k = \\max \\{j : indices_j = k\\}")
+      .input("indices", kTensorInt)
+      .key("size")
+      .output("output", default_int())
+      .rule([](RuleBuilder& r) { r.shape(r.out(), {r.dim(r.in("size"))}); })
+      .kernel("last_writers")
+      .not_differentiable()
+      .with(at({{"indices", {6}}}, {{"size", 5}}))
+      .with(at({{"indices", {2, 3}}}, {{"size", 4}}))
+      .with(at({{"indices", {0}}}, {{"size", 3}}))
+      .with(at({{"indices", {0}}}, {{"size", 0}}))
+      .sample("indices", -2.0, 3.0);
+}
+
+void define_classes(OpFamily& ops) {
+  ops.def("one_hot")
+      .python("OneHot")
+      .doc(
+          "1 at the place along a new last axis that each integer names, 0 elsewhere; all 0 for "
+          "what is no class from 0 to num_classes - 1.")
+      .formula("y_{i,c} = [x_i = c]")
+      .input("input", kTensorInt)
+      .key("num_classes")
+      .key("dtype", HostValue())
+      .output("output", dtype_attr("dtype", ResultType::kDefaultFloat))
+      .cin({"input"})
+      .rule([](RuleBuilder& r) {
+        r.shape(r.in("input"), "...");
+        r.shape(r.out(), "... n");
+        r.equal(r.dim("n"), r.dim(r.in("num_classes")));
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        const Value classes = b.call(
+            "arange", {}, {{"stop", b.attr("num_classes")}, {"dtype", HostValue(DType::kInt64)}});
+        if (!x || !classes) return Value();
+        const Value wide = expand_dims(cast(x, DType::kInt64), HostValue(-1));
+        const HostValue& dtype = b.attr("dtype");
+        return cast(equal(wide, classes),
+                    dtype.is_dtype() ? dtype.as_dtype() : b.graph().default_float);
+      })
+      .not_differentiable()
+      .with(at({{"input", {4}}}, {{"num_classes", 3}}))
+      .with(at({{"input", {2, 3}}}, {{"num_classes", 5}, {"dtype", HostValue(DType::kInt32)}}))
+      .with(at({{"input", {}}}, {{"num_classes", 2}}))
+      .with(at({{"input", {0}}}, {{"num_classes", 2}}))
+      .sample("input", -1.0, 4.0);
+
+  ops.def("masked_fill")
+      .python("MaskedFill")
+      .doc("The value where the mask is true, else the operand.")
+      .formula("m \\, ? \\, v : x")
+      .input("input", kTensor)
+      .input("mask", infer::kTensorBool)
+      .input("value", kNum)
+      .output("output", computed())
+      .promote({"input", "value"})
+      .cin({"input"})
+      .rule([](RuleBuilder& r) {
+        r.kind(r.out(), kTensor);
+        r.broadcast(r.out(), {r.in("input"), r.in("mask"), r.in("value")});
+      })
+      .pointwise([](tile::Builder& t, tile::Reg x, tile::Reg mask, tile::Reg value) {
+        return t.select(mask, value, x);
+      })
+      .gradient([](GradBuilder& g) {
+        if (g.wants("input")) g.d("input") = where(g.in("mask"), 0.0, g.dout());
+        if (g.wants("value")) g.d("value") = where(g.in("mask"), g.dout(), 0.0);
+      })
+      .kinks()
+      .with(at({{"input", {2, 3}}, {"mask", {2, 3}}}, {{"value", 1.5}}))
+      .with(at({{"input", {2, 3}}, {"mask", {3}}, {"value", {}}}))
+      .with(at({{"input", {3}}, {"mask", {2, 1}}, {"value", {2, 3}}}))
+      .with(at({{"input", {0, 3}}, {"mask", {3}}}, {{"value", 0}}))
+      .rejects(at({{"input", {2, 3}}, {"mask", {4}}}, {{"value", 0.0}}), "must broadcast");
+
+  ops.def("embedding_bag")
+      .python("EmbeddingBag")
+      .doc(
+          "Rows of the weight by integer, the rows of each bag (the last axis of the input) summed "
+          "up, averaged, or their largest elements: input [..., l], weight [num_embeddings, dim], "
+          "result [..., dim].")
+      .formula("y_i = \\frac{1}{l} \\sum_j w_{x_{i,j}}")
+      .input("input", kTensorInt)
+      .input("weight", kFloating)
+      .attr("num_embeddings", HostValue(), kWidth)
+      .attr("dim", HostValue(), kWidth)
+      .attr("reduction", "mean")
+      .choices({"mean", "sum", "max"})
+      .output("output", same_as("weight"))
+      .trainable("weight", {Init::Kind::kNormal, "", {}})
+      .rule([](RuleBuilder& r) {
+        r.shape(r.in("input"), "... l");
+        r.shape(r.in("weight"), "n d");
+        r.shape(r.out(), "... d");
+        for (const auto& [attr, dim] : {std::pair("num_embeddings", "n"), std::pair("dim", "d")}) {
+          const auto size = r.known(r.attr(attr));
+          if (size && size->is_int()) r.equal(r.dim(dim), size->as_int());
+        }
+      })
+      .compose([](Builder& b) {
+        const Value rows = ir::apply("gather", {b.in("weight"), b.in("input")});
+        return reduce(b.attr("reduction").as_string(), rows, HostValue(-2), HostValue(false));
+      })
+      .kinks()
+      .with(at({{"input", {2, 4}}, {"weight", {5, 3}}}))
+      .with(at({{"input", {2, 3, 4}}, {"weight", {5, 3}}}, {{"reduction", "sum"}}))
+      .with(at({{"input", {4}}, {"weight", {5, 3}}}, {{"reduction", "max"}}))
+      .with(at({{"input", {0, 4}}, {"weight", {5, 3}}}))
+      .sample("input", 0.0, 4.0);
+}
+
+}  // namespace
+
+void define_places(OpFamily& ops) {
+  define_axis_places(ops);
+  define_scatters(ops);
+  define_classes(ops);
+}
+
+}  // namespace mithril::ops

@@ -1,0 +1,175 @@
+/* Factors of matrices of n rows and k columns, row after row, one matrix a unit; p = min(n, k).
+ * Sums run in rising order, one fma after the other, from the value that they are taken from. */
+#include <math.h>
+
+#include "reference/reference.h"
+
+#ifndef REAL
+#define REAL float
+#define FMA fmaf
+#define NAMED(name) name##_f32
+#endif
+
+/* Of float, too, correctly rounded: double has more than twice its digits. */
+static REAL NAMED(ref_root)(REAL x) { return (REAL)sqrt((double)x); }
+static REAL NAMED(ref_size)(REAL x) { return (REAL)fabs((double)x); }
+
+/* Takes from the column c of y, of rows of `columns`, what Householder's reflection with the vector
+ * (head, a[j + 1, j], a[j + 2, j] …) takes; a has rows of k. */
+static void NAMED(ref_reflect)(int64_t n, int64_t k, int64_t j, const REAL* a, REAL head, REAL tau,
+                               int64_t columns, int64_t c, REAL* y) {
+  REAL w = head * y[j * columns + c];
+  for (int64_t i = j + 1; i < n; ++i) w = FMA(a[i * k + j], y[i * columns + c], w);
+  w = -tau * w;
+  y[j * columns + c] = FMA(w, head, y[j * columns + c]);
+  for (int64_t i = j + 1; i < n; ++i) {
+    y[i * columns + c] = FMA(w, a[i * k + j], y[i * columns + c]);
+  }
+}
+
+void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, REAL* scratch,
+                   int64_t begin, int64_t end) {
+  const int64_t n = d->n, k = d->k, p = n < k ? n : k;
+  REAL *a = scratch, *heads = a + n * k, *taus = heads + p, *diagonal = taus + p;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    REAL *to_q = q + unit * n * p, *to_r = r + unit * p * k;
+    for (int64_t i = 0; i < n * k; ++i) a[i] = x[unit * n * k + i];
+    for (int64_t j = 0; j < p; ++j) {
+      REAL s = 0;
+      for (int64_t i = j; i < n; ++i) s = FMA(a[i * k + j], a[i * k + j], s);
+      const REAL norm = NAMED(ref_root)(s), first = a[j * k + j];
+      diagonal[j] = first > 0 ? -norm : norm;
+      heads[j] = first - diagonal[j];
+      taus[j] = norm == 0 ? 0 : 1 / (norm * (norm + NAMED(ref_size)(first)));
+      for (int64_t c = j + 1; c < k; ++c) {
+        NAMED(ref_reflect)(n, k, j, a, heads[j], taus[j], k, c, a);
+      }
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t c = 0; c < p; ++c) to_q[i * p + c] = i == c;
+    }
+    for (int64_t j = p - 1; j >= 0; --j) {
+      for (int64_t c = j; c < p; ++c) {
+        NAMED(ref_reflect)(n, k, j, a, heads[j], taus[j], p, c, to_q);
+      }
+    }
+    for (int64_t i = 0; i < p; ++i) {
+      const REAL sign = diagonal[i] < 0 ? -1 : 1;
+      for (int64_t c = 0; c < k; ++c) {
+        to_r[i * k + c] = c < i ? 0 : sign * (c == i ? diagonal[i] : a[i * k + c]);
+      }
+      for (int64_t j = 0; j < n; ++j) to_q[j * p + i] = sign * to_q[j * p + i];
+    }
+  }
+}
+
+static REAL NAMED(ref_dot)(int64_t n, const REAL* x, const REAL* y) {
+  REAL s = 0;
+  for (int64_t i = 0; i < n; ++i) s = FMA(x[i], y[i], s);
+  return s;
+}
+
+static void NAMED(ref_turn)(int64_t n, REAL c, REAL s, REAL* x, REAL* y) {
+  for (int64_t i = 0; i < n; ++i) {
+    const REAL a = x[i], b = y[i];
+    x[i] = FMA(c, a, -(s * b));
+    y[i] = FMA(s, a, c * b);
+  }
+}
+
+static void NAMED(ref_swap)(int64_t n, REAL* x, REAL* y) {
+  for (int64_t i = 0; i < n; ++i) {
+    const REAL kept = x[i];
+    x[i] = y[i];
+    y[i] = kept;
+  }
+}
+
+/* Makes the rows of g, `small` of length `large`, orthogonal by Jacobi's rotations, and does the
+ * same to the rows of v. */
+static void NAMED(ref_orthogonalize)(int64_t small, int64_t large, REAL* g, REAL* v) {
+  const REAL least = sizeof(REAL) == 4 ? (REAL)1e-8 : (REAL)1e-16;
+  int turned = 1;
+  for (int sweep = 0; turned && sweep < 40; ++sweep) {
+    turned = 0;
+    for (int64_t p = 0; p < small; ++p) {
+      for (int64_t q = p + 1; q < small; ++q) {
+        REAL *x = g + p * large, *y = g + q * large;
+        const REAL a = NAMED(ref_dot)(large, x, x), b = NAMED(ref_dot)(large, y, y);
+        const REAL off = NAMED(ref_dot)(large, x, y);
+        if (!(NAMED(ref_size)(off) > least * NAMED(ref_root)(a) * NAMED(ref_root)(b))) continue;
+        const REAL zeta = (b - a) / (2 * off);
+        const REAL root = NAMED(ref_size)(zeta) + NAMED(ref_root)(FMA(zeta, zeta, 1));
+        const REAL t = (zeta < 0 ? -1 : 1) / root;
+        const REAL c = 1 / NAMED(ref_root)(FMA(t, t, 1)), s = t * c;
+        if (s == 0) continue;
+        NAMED(ref_turn)(large, c, s, x, y);
+        NAMED(ref_turn)(small, c, s, v + p * small, v + q * small);
+        turned = 1;
+      }
+    }
+  }
+}
+
+/* Row `at` of g becomes a unit vector that is orthogonal to the rows before: of the first unit
+ * vector of the space that is far enough from them, what they leave. */
+static void NAMED(ref_complete)(int64_t at, int64_t large, REAL* g) {
+  REAL* to = g + at * large;
+  for (int64_t e = 0; e < large; ++e) {
+    for (int64_t i = 0; i < large; ++i) to[i] = i == e;
+    for (int round = 0; round < 2; ++round) {
+      for (int64_t row = 0; row < at; ++row) {
+        const REAL share = -NAMED(ref_dot)(large, g + row * large, to);
+        for (int64_t i = 0; i < large; ++i) to[i] = FMA(share, g[row * large + i], to[i]);
+      }
+    }
+    const REAL size = NAMED(ref_dot)(large, to, to);
+    if (!(size * (REAL)(2 * large) > 1)) continue;
+    const REAL norm = NAMED(ref_root)(size);
+    for (int64_t i = 0; i < large; ++i) to[i] = to[i] / norm;
+    return;
+  }
+}
+
+void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values, REAL* vt,
+                    REAL* scratch, int64_t begin, int64_t end) {
+  const int64_t n = d->n, k = d->k, wide = n < k;
+  const int64_t small = wide ? n : k, large = wide ? k : n;
+  REAL *g = scratch, *v = g + small * large;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const REAL* from = x + unit * n * k;
+    REAL* s = values + unit * small;
+    for (int64_t i = 0; i < small; ++i) {
+      for (int64_t j = 0; j < large; ++j) g[i * large + j] = from[wide ? i * k + j : j * k + i];
+      for (int64_t j = 0; j < small; ++j) v[i * small + j] = i == j;
+    }
+    NAMED(ref_orthogonalize)(small, large, g, v);
+    for (int64_t i = 0; i < small; ++i) {
+      s[i] = NAMED(ref_root)(NAMED(ref_dot)(large, g + i * large, g + i * large));
+    }
+    for (int64_t i = 0; i < small; ++i) {
+      int64_t most = i;
+      for (int64_t j = i + 1; j < small; ++j) {
+        if (s[j] > s[most]) most = j;
+      }
+      if (most != i) {
+        NAMED(ref_swap)(1, s + i, s + most);
+        NAMED(ref_swap)(large, g + i * large, g + most * large);
+        NAMED(ref_swap)(small, v + i * small, v + most * small);
+      }
+      REAL* row = g + i * large;
+      if (s[i] == 0) NAMED(ref_complete)(i, large, g);
+      for (int64_t j = 0; s[i] != 0 && j < large; ++j) row[j] = row[j] / s[i];
+      /* The largest component of each left vector, the first of equals, is positive. */
+      const REAL* left = wide ? v + i * small : row;
+      int64_t largest = 0;
+      for (int64_t j = 1; j < n; ++j) {
+        if (NAMED(ref_size)(left[j]) > NAMED(ref_size)(left[largest])) largest = j;
+      }
+      const REAL sign = left[largest] < 0 ? -1 : 1;
+      const REAL* right = wide ? row : v + i * small;
+      for (int64_t j = 0; j < n; ++j) u[unit * n * small + j * small + i] = sign * left[j];
+      for (int64_t j = 0; j < k; ++j) vt[unit * small * k + i * k + j] = sign * right[j];
+    }
+  }
+}

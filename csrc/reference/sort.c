@@ -1,0 +1,74 @@
+/* The order of elements along an axis: places are merged, runs of 1, 2, 4 …; of equal elements the
+ * one of the left run comes first, so that the order is stable. */
+#include "reference/reference.h"
+
+static void ref_store_place(void* y, int64_t size, int64_t at, int64_t place) {
+  if (size == 4) {
+    ((int32_t*)y)[at] = (int32_t)place;
+  } else {
+    ((int64_t*)y)[at] = place;
+  }
+}
+
+/* NaN, which differs from itself, is the largest element. */
+#define REF_LESS(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))
+
+#define REF_ARGSORT(NAME, TYPE)                                                             \
+  void NAME(const ref_axis_dims* d, int64_t size, const TYPE* x, void* y, int64_t* scratch, \
+            int64_t begin, int64_t end) {                                                   \
+    const int64_t n = d->n, step = d->inner;                                                \
+    for (int64_t unit = begin; unit < end; ++unit) {                                        \
+      const int64_t base = unit / step * n * step + unit % step;                            \
+      const TYPE* REF_RESTRICT from = x + base;                                             \
+      int64_t *sorted = scratch, *merged = scratch + n;                                     \
+      for (int64_t i = 0; i < n; ++i) sorted[i] = i;                                        \
+      for (int64_t run = 1; run < n; run *= 2) {                                            \
+        for (int64_t first = 0; first < n; first += 2 * run) {                              \
+          const int64_t half = first + run < n ? first + run : n;                           \
+          const int64_t last = half + run < n ? half + run : n;                             \
+          int64_t left = first, right = half;                                               \
+          for (int64_t to = first; to < last; ++to) {                                       \
+            int take_right = left == half;                                                  \
+            if (left < half && right < last) {                                              \
+              const TYPE l = from[sorted[left] * step], r = from[sorted[right] * step];     \
+              take_right = d->falling ? REF_LESS(l, r) : REF_LESS(r, l);                    \
+            }                                                                               \
+            merged[to] = take_right ? sorted[right++] : sorted[left++];                     \
+          }                                                                                 \
+        }                                                                                   \
+        int64_t* const swapped = sorted;                                                    \
+        sorted = merged;                                                                    \
+        merged = swapped;                                                                   \
+      }                                                                                     \
+      for (int64_t i = 0; i < n; ++i) ref_store_place(y, size, base + i * step, sorted[i]); \
+    }                                                                                       \
+  }
+
+REF_ARGSORT(ref_argsort_f32, float)
+REF_ARGSORT(ref_argsort_f64, double)
+REF_ARGSORT(ref_argsort_i32, int32_t)
+REF_ARGSORT(ref_argsort_i64, int64_t)
+
+#define REF_LAST_WRITERS(NAME, INDEX)                                                              \
+  int64_t NAME(const ref_gather_dims* d, int64_t size, const INDEX* index, void* y, int64_t begin, \
+               int64_t end) {                                                                      \
+    int64_t bad = -1;                                                                              \
+    for (int64_t k = begin; k < end; ++k) ref_store_place(y, size, k, -1);                         \
+    for (int64_t j = 0; j < d->count; ++j) {                                                       \
+      const int64_t value = (int64_t)index[j];                                                     \
+      if (value < d->lowest || value >= d->bound) {                                                \
+        if (bad < 0) bad = j;                                                                      \
+        continue;                                                                                  \
+      }                                                                                            \
+      const int64_t place = value < 0 ? value + d->bound : value;                                  \
+      if (place >= begin && place < end) ref_store_place(y, size, place, j);                       \
+    }                                                                                              \
+    return bad;                                                                                    \
+  }
+
+REF_LAST_WRITERS(ref_last_writers_i32, int32_t)
+REF_LAST_WRITERS(ref_last_writers_i64, int64_t)
+
+#undef REF_LAST_WRITERS
+#undef REF_ARGSORT
+#undef REF_LESS

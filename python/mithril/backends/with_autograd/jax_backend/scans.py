@@ -1,0 +1,43 @@
+"""What runs along one axis, as emitted programs call it: recurrences and orders."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+_INT = jnp.int32
+
+
+def linear_scan(factor, input, axis=-1, reverse=False):
+    """y[i] = factor[i] * y[i - 1] + input[i], from y[0] = input[0] on."""
+    if input.shape[axis] == 0:
+        return input
+    a, x = (jnp.moveaxis(operand, axis, 0) for operand in (factor, input))
+    a, x = (jnp.flip(operand, 0) if reverse else operand for operand in (a, x))
+
+    def step(before, at):
+        y = at[0] * before + at[1]
+        return y, y
+
+    _, rest = jax.lax.scan(step, x[0], (a[1:], x[1:]))
+    y = jnp.concatenate([x[:1], rest])
+    return jnp.moveaxis(jnp.flip(y, 0) if reverse else y, 0, axis)
+
+
+def cumprod(input, axis=-1):
+    return jnp.cumprod(input, axis, dtype=input.dtype)
+
+
+def argsort(input, axis=-1, descending=False):
+    """Stable, NaN as the largest."""
+    if not descending:
+        return jnp.argsort(input, axis, stable=True)
+    # Backwards, so that equal elements come out in their order when the result is turned around.
+    places = jnp.flip(jnp.argsort(jnp.flip(input, axis), axis, stable=True), axis)
+    return input.shape[axis] - 1 - places
+
+
+def last_writers(indices, size):
+    """The number of the last index that names each place, or -1."""
+    flat = indices.reshape(-1)
+    return jnp.full(size, -1, _INT).at[flat].max(jnp.arange(flat.size, dtype=_INT))

@@ -1,0 +1,54 @@
+"""What runs along one axis, as emitted programs call it: recurrences and orders.
+
+MLX ends the process by some of its functions of nothing.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+
+def linear_scan(factor, input, axis=-1, reverse=False):
+    """y[i] = factor[i] * y[i - 1] + input[i], from y[0] = input[0] on."""
+    if input.size == 0:
+        return input
+    size = input.shape[axis]
+    rows: list = []
+    for at in range(size - 1, -1, -1) if reverse else range(size):
+        a, x = (mx.take(operand, mx.array(at), axis) for operand in (factor, input))
+        rows.append(a * rows[-1] + x if rows else x)
+    return mx.stack(rows[::-1] if reverse else rows, axis)
+
+
+def cumprod(input, axis=-1):
+    first = mx.arange(input.shape[axis]) == 0
+    shape = [1] * input.ndim
+    shape[axis] = input.shape[axis]
+    return linear_scan(input, mx.where(first.reshape(shape), input, mx.zeros_like(input)), axis)
+
+
+def argsort(input, axis=-1, descending=False):
+    """Stable, NaN as the largest."""
+    x = mx.stop_gradient(input)
+    if x.size == 0:
+        return mx.zeros(x.shape, mx.int64)
+    if not descending:
+        return mx.argsort(x, axis).astype(mx.int64)
+    # Backwards, so that equal elements come out in their order when the result is turned around.
+    places = _flipped(mx.argsort(_flipped(x, axis), axis), axis)
+    return x.shape[axis] - 1 - places.astype(mx.int64)
+
+
+def _flipped(x, axis):
+    index = [slice(None)] * x.ndim
+    index[axis] = slice(None, None, -1)
+    return x[tuple(index)]
+
+
+def last_writers(indices, size):
+    """The number of the last index that names each place, or -1."""
+    places = mx.full((size,), -1, mx.int64)
+    if indices.size == 0 or size == 0:
+        return places
+    flat = mx.clip(indices.reshape(-1).astype(mx.int64), -size, size - 1)
+    return places.at[flat].maximum(mx.arange(flat.size, dtype=mx.int64))

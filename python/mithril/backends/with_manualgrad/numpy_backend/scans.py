@@ -1,0 +1,42 @@
+"""What runs along one axis, as emitted programs call it: recurrences and orders."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .utils import as_compute, checked
+
+
+def linear_scan(factor, input, axis=-1, reverse=False):
+    """y[i] = factor[i] * y[i - 1] + input[i], from y[0] = input[0] on."""
+    a, x = (np.moveaxis(as_compute(operand), axis, 0) for operand in (factor, input))
+    y = np.array(x)
+    places = range(len(y))
+    for before, at in zip(places, places[1:], strict=False):
+        if reverse:
+            before, at = -1 - before, -1 - at
+        y[at] = a[at] * y[before] + x[at]
+    return np.moveaxis(y, 0, axis).astype(input.dtype, copy=False)
+
+
+def cumprod(input, axis=-1):
+    x = as_compute(input)
+    return np.cumprod(x, axis, dtype=x.dtype).astype(input.dtype, copy=False)
+
+
+def argsort(input, axis=-1, descending=False):
+    """Stable, NaN as the largest."""
+    x = as_compute(input)
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    # Backwards, so that equal elements come out in their order when the result is turned around.
+    places = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    return x.shape[axis] - 1 - places
+
+
+def last_writers(indices, size):
+    """The number of the last index that names each place, or -1."""
+    places = np.full(size, -1, np.int64)
+    flat = checked(indices, size).reshape(-1)
+    places[flat] = np.arange(flat.size)  # of repeated places the last one stays
+    return places
