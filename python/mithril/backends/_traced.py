@@ -3,6 +3,8 @@ once as a model, and the engine differentiates that."""
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,8 +55,7 @@ class Recording:
         from mithril.connection import IOKey, Tensor
 
         backend = self._backend
-        is_array = backend._is_native(leaf) or isinstance(leaf, np.ndarray | np.generic)
-        if not is_array and not isinstance(leaf, float):
+        if not self._is_input(leaf):
             return leaf
         array = leaf if backend._is_native(leaf) else backend.tensor(leaf)
         array = backend._as_array(array)
@@ -64,6 +65,9 @@ class Recording:
         self.arrays.append(array)
         self._of.append(number)
         return IOKey(name, shape=list(backend.shape(array)), type=Tensor[kind])
+
+    def _is_input(self, leaf: Any) -> bool:
+        return self._backend._is_native(leaf) or isinstance(leaf, np.ndarray | np.generic | float)
 
     def _called(self, fn: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         try:
@@ -95,6 +99,18 @@ class Recording:
         types = {name: self._backend.dtype(self.arrays[int(name[1:])]) for name in present}
         data = [key for key in model.input_keys if not key.startswith("$")]
         return compile_model(model, self._backend, data_keys=data, types=types, jit=False)
+
+    def by_name(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Of values for all leaves of the arguments: those of float inputs that are read."""
+        known = set() if self.model is None else set(self.model.input_keys)
+        given = [v for v, leaf in zip(values, leaves(self._arguments), strict=True)
+                 if self._is_input(leaf)]  # fmt: skip
+        named = {f"x{i}": value for i, value in enumerate(given)}
+        return {
+            name: value
+            for name, value in named.items()
+            if name in known and self._backend.dtype(self.arrays[int(name[1:])]).is_float
+        }
 
     def data(self) -> dict[str, Any]:
         return {f"x{i}": array for i, array in enumerate(self.arrays)}
@@ -153,11 +169,9 @@ class Recording:
     def argument(self, number: int, by_name: dict[str, Any]) -> Any:
         """A nest of the form of an argument with what belongs to its inputs."""
         names = iter(self.names_of(number))
-        backend = self._backend
 
         def value(leaf: Any) -> Any:
-            is_array = backend._is_native(leaf) or isinstance(leaf, np.ndarray | np.generic | float)
-            return by_name[next(names)] if is_array else None
+            return by_name[next(names)] if self._is_input(leaf) else None
 
         tree = self._arguments[number]
         return filled(tree, iter([value(leaf) for leaf in leaves(tree)]))
@@ -212,37 +226,54 @@ def pull_back(
 def push_forward(
     backend: Any, fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Any, Any]:
-    """The derivative along tangents: the gradient, by its cotangent, of the gradient's product with
-    them, as the gradient is linear in that."""
-    from mithril.connection import IOKey
+    """Output, and its derivative along tangents.
+
+    The gradient of the outputs weighed by w is linear in w; so is its product with the tangents,
+    whose derivative by w is what is wanted.
+    """
+    recording = Recording(backend, fn, primals, aux=False)
+    outputs = recording.run()
+    moving = {n: y for n, y in outputs.items() if backend.dtype(y).is_float}
+    along = leaves(ordered(list(tangents), list(primals)))
+    if len(along) != len(leaves(list(primals))):
+        raise ArgumentError("jvp: requires a tangent for each primal")
+    tangent_of = recording.by_name(along)
+    moved = {name: backend.zeros_like(y) for name, y in outputs.items()}
+    if moving and tangent_of:
+        physical = recording.compiled(_slope_model(backend, recording, moving, tangent_of))
+        zeros = {f"w_{name}": backend.zeros_like(y) for name, y in moving.items()}
+        data = {**recording.data(), **{f"t_{n}": t for n, t in tangent_of.items()}, **zeros}
+        got = physical.evaluate({}, {k: v for k, v in data.items() if k in physical.data_keys})
+        moved |= {name: got[f"d_{name}"] for name in moving}
+    return recording.output(outputs), recording.output(moved)
+
+
+def _slope_model(
+    backend: Any, recording: Recording, moving: dict[str, Any], tangent_of: dict[str, Any]
+) -> Any:
+    from mithril.connection import IOKey, Tensor
     from mithril.model import Model
     from mithril.models import Gradient
 
-    recording = Recording(backend, fn, primals, aux=False)
-    along = leaves(ordered(list(tangents), list(primals)))
-    given = {f"t{i}": value for i, value in enumerate(along)}
-    names = list(recording._computed.values())
+    def key(name: str, like: Any) -> IOKey:
+        return IOKey(name, shape=list(backend.shape(like)), type=Tensor[float])
+
     model = Model()
-    model |= recording.model.connect(**{k: k for k in recording.model.input_keys},
-                                     **{name: name for name in names})  # fmt: skip
-    weighed: Any = 0.0
-    for name in names:
-        weighed = weighed + (model[name] * _like(model, IOKey(f"w_{name}"), model[name])).sum()
-    slope: Any = 0.0
-    for i in range(len(recording.arrays)):
-        if f"x{i}" not in recording.model.input_keys:
-            continue
-        slope = slope + (Gradient()(weighed, model[f"x{i}"]) * IOKey(f"t{i}")).sum()
-    for name in names:
-        model |= Gradient().connect(of=slope, wrt=model[f"w_{name}"], output=f"d_{name}")
-    model.expose_keys(*names, *(f"d_{name}" for name in names))
-    physical = recording.compiled(model)
-    outputs = recording.run()
-    zeros = {f"w_{name}": backend.zeros_like(outputs[name]) for name in names}
-    data = {**recording.data(), **given, **zeros}
-    got = physical.evaluate({}, {k: v for k, v in data.items() if k in physical.data_keys})
-    moved = {name: got[f"d_{name}"] for name in names}
-    return recording.output(outputs), recording.output(moved)
+    inner = recording.model
+    model |= inner.connect(**{k: k for k in (*inner.input_keys, *moving)})
+    weights = {name: key(f"w_{name}", y) for name, y in moving.items()}
+    weighed = functools.reduce(operator.add, [(model[n] * w).sum() for n, w in weights.items()])
+    slope = functools.reduce(
+        operator.add,
+        [
+            (Gradient()(weighed, model[name]) * key(f"t_{name}", t)).sum()
+            for name, t in tangent_of.items()
+        ],
+    )
+    for name, y in moving.items():
+        model |= Gradient().connect(of=slope, wrt=weights[name], output=f"d_{name}")
+    model.expose_keys(*(f"d_{name}" for name in moving))
+    return model
 
 
 def vmap(backend: Any, fn: Callable[..., Any], arguments: Sequence[Any]) -> Any:
