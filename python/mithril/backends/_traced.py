@@ -149,6 +149,18 @@ class Recording:
     def auxiliary(self, outputs: dict[str, Any]) -> Any:
         return self._values(self._aux_tree, outputs)
 
+    def movement(self, moved: dict[str, Any]) -> Any:
+        """As `output`, of how the results change: what was not computed does not."""
+        backend = self._backend
+
+        def change(leaf: Any) -> Any:
+            name = self._computed.get(id(leaf))
+            if name is not None:
+                return moved[name]
+            return backend.zeros_like(leaf) if backend._is_native(leaf) else 0.0
+
+        return filled(self._tree, iter([change(leaf) for leaf in self.results]))
+
     def _values(self, tree: Any, outputs: dict[str, Any]) -> Any:
         return filled(tree, iter([self._value(leaf, outputs) for leaf in leaves(tree)]))
 
@@ -158,11 +170,7 @@ class Recording:
 
     def cotangents(self, given: Any) -> dict[str, Any]:
         """By output, for a nest of the form of the result."""
-        values = leaves(ordered(given, self._tree))
-        if len(values) != len(self.results):
-            raise ArgumentError(
-                f"vjp: requires {len(self.results)} cotangents, got {len(values)}"
-            )
+        values = _matching(given, self._tree, "vjp: requires a cotangent for each result")
         pairs = zip(self.results, values, strict=True)
         return {self._computed[id(r)]: v for r, v in pairs if id(r) in self._computed}
 
@@ -234,9 +242,7 @@ def push_forward(
     recording = Recording(backend, fn, primals, aux=False)
     outputs = recording.run()
     moving = {n: y for n, y in outputs.items() if backend.dtype(y).is_float}
-    along = leaves(ordered(list(tangents), list(primals)))
-    if len(along) != len(leaves(list(primals))):
-        raise ArgumentError("jvp: requires a tangent for each primal")
+    along = _matching(list(tangents), list(primals), "jvp: requires a tangent for each primal")
     tangent_of = recording.by_name(along)
     moved = {name: backend.zeros_like(y) for name, y in outputs.items()}
     if moving and tangent_of:
@@ -245,7 +251,20 @@ def push_forward(
         data = {**recording.data(), **{f"t_{n}": t for n, t in tangent_of.items()}, **zeros}
         got = physical.evaluate({}, {k: v for k, v in data.items() if k in physical.data_keys})
         moved |= {name: got[f"d_{name}"] for name in moving}
-    return recording.output(outputs), recording.output(moved)
+    return recording.output(outputs), recording.movement(moved)
+
+
+def _matching(given: Any, like: Any, requirement: str) -> list[Any]:
+    """The leaves of a nest, which must have the form of another one."""
+    try:
+        found = leaves(ordered(given, like))
+    except (KeyError, TypeError, ValueError):
+        found = []
+    wanted = len(leaves(like))
+    if len(found) != wanted:
+        got = len(leaves(given))
+        raise ArgumentError(f"{requirement}: {wanted}, in a nest of the same form; got {got}")
+    return found
 
 
 def _slope_model(

@@ -21,6 +21,7 @@ from mithril.errors import (
     MithrilWarning,
     ShapeNotKnown,
     SignatureError,
+    UnsupportedError,
     shown,
     suggestion,
 )

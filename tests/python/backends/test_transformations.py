@@ -48,7 +48,7 @@ def test_gradients_of_a_nest(backend):
 
     value, gradient = backend.value_and_grad(function)(params)
     near(backend, value, 2 * np.sum(np.sin(A) * B))
-    assert list(gradient) == ["w", "rest"] and isinstance(gradient["rest"], list)
+    assert set(gradient) == {"w", "rest"} and isinstance(gradient["rest"], list)
     near(backend, gradient["w"], 2 * np.cos(A) * B)
     near(backend, gradient["rest"][0], 2 * np.sin(A))
     near(backend, gradient["rest"][1], np.sum(np.sin(A) * B))
@@ -109,9 +109,9 @@ def test_what_cannot_be_recorded_is_told(backend_class):
         backend.grad(lambda v: 3.0)(x)
     with pytest.raises(ArgumentError, match="one size in their first axis"):
         backend.vmap(lambda v, w: v)(x, backend.zeros(2))
-    with pytest.raises(ArgumentError, match="1 cotangents, got 2"):
+    with pytest.raises(ArgumentError, match="a cotangent for each result: 1, .* got 2"):
         backend.vjp(lambda v: v * 2, x, cotangents=[x, x])
-    with pytest.raises(ArgumentError, match="a tangent for each primal"):
+    with pytest.raises(ArgumentError, match="a tangent for each primal: 2, .* got 1"):
         backend.jvp(lambda v, w: v * w, [x, x], [x])
 
 

@@ -212,6 +212,9 @@ class MlxBackend(AutogradBackend):
         values.flags.writeable = False
         return values
 
+    def from_mlx(self, array: Any) -> Any:
+        return array
+
     def from_numpy(self, array: np.ndarray) -> Any:
         array = np.asarray(array)
         return self._adopt(np.array(array, array.dtype.newbyteorder("="), order="C"))
