@@ -72,9 +72,8 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
                                                   widths_of(out->interface));
                    }));
     if (passes::has_gradients(out->typed)) {
-      MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients", [&] {
-                       return passes::expand_gradients(out->typed);
-                     }));
+      MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients",
+                                        [&] { return passes::expand_gradients(out->typed); }));
     }
     CompileOptions told = out->options;
     if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);

@@ -23,9 +23,8 @@ std::vector<bool> needed(const ir::Graph& graph, std::span<const std::string> ou
   }
   for (const ir::StateBinding& state : graph.states) out[static_cast<size_t>(state.output)] = true;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool is_needed =
-        std::any_of(node->results.begin(), node->results.end(),
-                    [&](ValueId id) { return out[static_cast<size_t>(id)]; });
+    const bool is_needed = std::any_of(node->results.begin(), node->results.end(),
+                                       [&](ValueId id) { return out[static_cast<size_t>(id)]; });
     if (!is_needed) continue;
     for (const ValueId id : node->operands) {
       if (id != ir::kNoValue) out[static_cast<size_t>(id)] = true;
@@ -65,9 +64,9 @@ class Watcher {
   Watch watch_of(const Node& node, ValueId result) const {
     const ir::OpDef& op = ir::Registry::global().get(node.op);
     Watch out;
-    out.source = op.name == "constant"                        ? Watch::Source::kConstant
+    out.source = op.name == "constant"                   ? Watch::Source::kConstant
                  : forward_[static_cast<size_t>(result)] ? Watch::Source::kForward
-                                                              : Watch::Source::kGradient;
+                                                         : Watch::Source::kGradient;
     out.name = op.name;
     out.location = graph_.location_of(node);
     for (const ValueId id : node.operands) {
@@ -92,9 +91,8 @@ class Watcher {
   Value joined() {
     ir::Builder& builder = rewriter_.builder();
     if (counts_.empty()) {
-      return builder.call("zeros", {},
-                          {{"shape", HostValue::ints({0})},
-                           {"dtype", HostValue(graph_.default_int)}});
+      return builder.call(
+          "zeros", {}, {{"shape", HostValue::ints({0})}, {"dtype", HostValue(graph_.default_int)}});
     }
     std::vector<ir::Operand> operands{HostValue(0)};  // the axis
     operands.insert(operands.end(), counts_.begin(), counts_.end());

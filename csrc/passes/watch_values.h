@@ -15,9 +15,9 @@ struct Watch {
   /// What it is of: given ones are made by nothing that could be blamed.
   enum class Source : uint8_t { kInput, kConstant, kForward, kGradient };
   Source source = Source::kForward;
-  std::string name;                // of the input, or of the op that makes it
-  core::Location location;         // of that op
-  std::vector<int32_t> reads;      // the watches of what that op reads
+  std::string name;            // of the input, or of the op that makes it
+  core::Location location;     // of that op
+  std::vector<int32_t> reads;  // the watches of what that op reads
 };
 
 struct Watched {

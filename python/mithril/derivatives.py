@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from mithril._calls import refuse_as_child
 from mithril._checks import instance, items, text, truth
@@ -187,7 +187,7 @@ class _Parts:
             name = f"_{name}"
         return name
 
-    def derivative(self, of: Connection, wrt: Connection) -> Connection:
+    def derivative(self, of: Connection, wrt: Connection) -> Any:
         from mithril.models import Gradient
 
         part = Gradient()
@@ -199,14 +199,16 @@ class _Parts:
         from mithril.models import Buffer
 
         key = IOKey(
-            self._free(self.made._node, f"vector_{label}"), type=Tensor[float], differentiable=False
+            self._free(self.made._node, f"vector_{label}"),
+            type=cast(Any, Tensor)[float],
+            differentiable=False,
         )
         part = Buffer()
         self.made |= part.connect(input=key)
         self.made.set_shapes({key: [("Shape", ...)], like: [("Shape", ...)]})
         return Connection._of(part._node.connection("output"))
 
-    def finished(self, kind: str, made: list[Connection], keep_outputs: bool) -> Model:
+    def finished(self, kind: str, made: list[Any], keep_outputs: bool) -> Model:
         node = self.made._node
         outputs = {key: self._wire(key) for key in self._kept} if keep_outputs else {}
         for (label, _), wire in zip(self.wrt, made, strict=True):

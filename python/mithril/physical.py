@@ -155,8 +155,9 @@ class PhysicalModel:
 
         Returns
         -------
-        The dictionary of outputs, with what was fetched. With gradients the named tuple ``(outputs, gradients)``, whose
-        gradients have the keys `trainable_keys`; with state, the new state is its last item.
+        The dictionary of outputs, with what was fetched. With gradients the named tuple
+        ``(outputs, gradients)``, whose gradients have the keys `trainable_keys`; with state, the
+        new state is its last item.
         """
         if others or unknown:
             raise refusal(PhysicalModel.evaluate, (self, params, data, *others), unknown)

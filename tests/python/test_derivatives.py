@@ -118,7 +118,10 @@ def test_products_with_the_hessian(backend_class):
     backend = backend_class(dtype="float64")
     v, random = values(), np.random.default_rng(2)
     model = ml.hvp(mlp(), ["weight_0", "x"])
-    vectors = {"vector_weight_0": random.normal(size=(4, 2)), "vector_x": random.normal(size=(3, 2))}
+    vectors = {
+        "vector_weight_0": random.normal(size=(4, 2)),
+        "vector_x": random.normal(size=(3, 2)),
+    }
     got = run(model, backend, {"x": v["x"], **vectors}, params_of(v))
     step = 1e-4
 

@@ -92,7 +92,9 @@ def test_state_of_a_model_in_training():
     model = ml.Model()
     model |= ml.BatchNorm2d(name="norm")(input="x", output="h")
     model |= ml.Relu(name="act")(input="h", output="y")
-    pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": [2, 3, 4, 4]}, mode="train")
+    pm = ml.compile(
+        model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": [2, 3, 4, 4]}, mode="train"
+    )
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 4)).astype(np.float32)
     result = pm.evaluate(pm.get_parameters(), {"x": x}, state=pm.initial_state(), fetch=["norm"])
     want = (x - x.mean((0, 2, 3), keepdims=True)) / np.sqrt(x.var((0, 2, 3), keepdims=True) + 1e-5)

@@ -47,8 +47,7 @@ def test_forward(backend_name):
         pm.evaluate({"x": array(backend, [1.0, -2.0, -3.0])}, {})
     text = str(failed.value)
     assert text == (
-        "log: made 2 NaN of operands that have none\n"
-        f"  in model inner.ln (test_watch.py:{line})"
+        f"log: made 2 NaN of operands that have none\n  in model inner.ln (test_watch.py:{line})"
     )
     assert failed.value.place.path == "inner.ln" and failed.value.place.line == line
     assert isinstance(failed.value, FloatingPointError) and failed.value.code == "MTH705"
@@ -152,7 +151,9 @@ def test_steps_of_training(backend_class):
 def test_nothing_is_added_without_it():
     model, _ = network()
     plain = compiled(model, ml.NumpyBackend(), [2], check_nan=False)
-    assert "isnan" not in plain.source and type(plain._program.forward).__name__ != "WatchedExecutable"
+    assert (
+        "isnan" not in plain.source and type(plain._program.forward).__name__ != "WatchedExecutable"
+    )
     assert "isnan" in compiled(model, ml.NumpyBackend(), [2]).source
 
 

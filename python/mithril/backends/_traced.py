@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Recording:
         name = f"x{len(self.arrays)}"
         self.arrays.append(array)
         self._of.append(number)
-        return IOKey(name, shape=list(backend.shape(array)), type=Tensor[kind])
+        return IOKey(name, shape=list(backend.shape(array)), type=cast(Any, Tensor)[kind])
 
     def _is_input(self, leaf: Any) -> bool:
         return self._backend._is_native(leaf) or isinstance(leaf, np.ndarray | np.generic | float)
@@ -73,7 +73,9 @@ class Recording:
         try:
             return fn(*arguments)
         except MithrilError as error:
-            raise TraceError(f"{_name(fn)}: cannot be recorded: {error.message}", hint=_HINT) from error
+            raise TraceError(
+                f"{_name(fn)}: cannot be recorded: {error.message}", hint=_HINT
+            ) from error
         except (TypeError, ValueError, AttributeError) as error:
             raise TraceError(f"{_name(fn)}: cannot be recorded: {error}", hint=_HINT) from error
 
@@ -96,7 +98,9 @@ class Recording:
 
         known = [f"x{i}" for i in range(len(self.arrays))]
         present = [name for name in known if name in model.input_keys]
-        types = {name: self._backend.dtype(self.arrays[int(name[1:])]) for name in present}
+        types: dict[Any, Any] = {
+            name: self._backend.dtype(self.arrays[int(name[1:])]) for name in present
+        }
         data = [key for key in model.input_keys if not key.startswith("$")]
         return compile_model(model, self._backend, data_keys=data, types=types, jit=False)
 
@@ -275,12 +279,12 @@ def _slope_model(
     from mithril.models import Gradient
 
     def key(name: str, like: Any) -> IOKey:
-        return IOKey(name, shape=list(backend.shape(like)), type=Tensor[float])
+        return IOKey(name, shape=list(backend.shape(like)), type=cast(Any, Tensor)[float])
 
     model = Model()
     inner = recording.model
     model |= inner.connect(**{k: k for k in (*inner.input_keys, *moving)})
-    weights = {name: key(f"w_{name}", y) for name, y in moving.items()}
+    weights: dict[str, Any] = {name: key(f"w_{name}", y) for name, y in moving.items()}
     weighed = functools.reduce(operator.add, [(model[n] * w).sum() for n, w in weights.items()])
     slope = functools.reduce(
         operator.add,
@@ -289,7 +293,7 @@ def _slope_model(
             for name, t in tangent_of.items()
         ],
     )
-    for name, y in moving.items():
+    for name in moving:
         model |= Gradient().connect(of=slope, wrt=weights[name], output=f"d_{name}")
     model.expose_keys(*(f"d_{name}" for name in moving))
     return model

@@ -1,4 +1,4 @@
-"""Nests of dictionaries, lists and tuples with arrays in them, as functions take and return them."""
+"""Nests of dictionaries, lists and tuples, as functions take and return them."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class _on_class_and_instance:  # noqa: N801
 
 
 class _GradientsByInput:
-    """`fn_grad` of `register_primitive` as a ``backward_<name>`` function; computes what is read."""
+    """`fn_grad` of `register_primitive` as a ``backward_<name>``; computes what is read."""
 
     def __init__(self, fn_grad: Callable[..., Any], grad_output: Any = None, inputs: tuple = ()):
         self._fn_grad = fn_grad
@@ -480,8 +480,8 @@ class Backend(ABC):
         >>> import mithril as ml
         >>> backend = ml.NumpyBackend()
         >>> x = backend.array([1.0, 2.0])
-        >>> output, gradients, _ = backend.vjp(lambda a, b: a * b, [x, x], cotangents=backend.ones(2))
-        >>> gradients
+        >>> ones = backend.ones(2)
+        >>> backend.vjp(lambda a, b: a * b, [x, x], cotangents=ones)[1]
         [array([1., 2.], dtype=float32), array([1., 2.], dtype=float32)]
         """
         by_position = isinstance(primals, list | tuple)
@@ -584,7 +584,11 @@ class Backend(ABC):
         self._custom[name] = function
 
     @_on_class_and_instance
-    def register_primitive(cls, fn: Callable[..., Any], fn_grad: Callable[..., Any] | None = None):
+    def register_primitive(
+        cls: Any,  # noqa: N805
+        fn: Callable[..., Any],
+        fn_grad: Callable[..., Any] | None = None,
+    ) -> None:
         """Makes `fn` the kernel of the models whose formula key is its name (`PrimitiveModel`).
 
         It counts for the class that it is called on (or of the instance) and its subclasses:
@@ -610,9 +614,9 @@ class Backend(ABC):
         from mithril.primitive import checked_kernel
 
         name = checked_kernel(fn, fn_grad)
-        table = cls.__dict__.get("_primitives")
+        table: dict[str, Any] | None = vars(cls).get("_primitives")
         if table is None:
-            table = cls._primitives = {}  # type: ignore[attr-defined]
+            cls._primitives = table = {}
         table[name] = fn
         table.pop(f"backward_{name}", None)
         if fn_grad is not None:

@@ -59,7 +59,8 @@ TEST(ExpandGradients, GivesZerosWhereNothingDepends) {
   %1 = gradient(%0, %w) : f32[2]
   return g=%1
 }
-)"))).or_throw();
+)")))
+                            .or_throw();
   EXPECT_EQ(ir::Registry::global().get(out.producer(out.outputs[0].value)->op).name, "zeros_like");
 }
 
@@ -72,7 +73,8 @@ TEST(ExpandGradients, ExpandsGradientsOfGradients) {
   %4 = gradient(%3, %x) : f32[3]
   return g=%4
 }
-)"))).or_throw();
+)")))
+                            .or_throw();
   EXPECT_FALSE(has_gradients(out));
   EXPECT_TRUE(ir::verify(out).ok());
 }
@@ -85,7 +87,8 @@ TEST(ExpandGradients, TakesOneSweepForGradientsOfOneValue) {
   %2 = gradient(%0, %w) : f32[3]
   return g=%1, h=%2
 }
-)"))).or_throw();
+)")))
+                             .or_throw();
   const auto seeds = std::count_if(both.nodes.begin(), both.nodes.end(), [](const ir::Node& node) {
     return ir::Registry::global().get(node.op).name == "ones_like";
   });

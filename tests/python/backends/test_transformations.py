@@ -132,7 +132,12 @@ def test_sums_over_what_was_broadcast(backend):
 
 
 def test_dtypes_of_other_libraries(backend):
-    for given in ("float32", np.float32, np.dtype("float32"), backend.ones(1, dtype="float32").dtype):
+    for given in (
+        "float32",
+        np.float32,
+        np.dtype("float32"),
+        backend.ones(1, dtype="float32").dtype,
+    ):
         assert backend.convert_to_logical(given) is ml.float32
     assert backend.convert_to_logical("no dtype") == "no dtype"
     with pytest.raises(TypeError):
