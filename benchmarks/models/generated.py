@@ -79,7 +79,7 @@ class Torch:
         return x.transpose(1, 2)
 
     def conv(self, x: Any, w: Any, b: Any) -> Any:
-        return self.lib.nn.functional.conv2d(x, w, b, padding=1)
+        return self.lib.nn.functional.conv2d(x, w, b.flatten(), padding=1)
 
 
 class Jax:
@@ -142,8 +142,7 @@ class Jax:
         return x.swapaxes(1, 2)
 
     def conv(self, x: Any, w: Any, b: Any) -> Any:
-        out = self.lib.lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (1, 1)])
-        return out + b.reshape(1, -1, 1, 1)
+        return self.lib.lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (1, 1)]) + b
 
 
 class Mlx:
@@ -200,7 +199,7 @@ class Mlx:
     def conv(self, x: Any, w: Any, b: Any) -> Any:
         mx = self.lib
         out = mx.conv2d(mx.transpose(x, (0, 2, 3, 1)), mx.transpose(w, (0, 2, 3, 1)), padding=1)
-        return mx.transpose(out + b, (0, 3, 1, 2))
+        return mx.transpose(out, (0, 3, 1, 2)) + b
 
 
 LIBRARIES: dict[str, Callable[[], Any]] = {"torch": Torch, "jax": Jax, "mlx": Mlx}
@@ -321,7 +320,7 @@ class Residual(Job):
         for i in range(4)
         for name, shape in (
             (f"w{i}", (CHANNELS, CHANNELS, 3, 3)),
-            (f"b{i}", (CHANNELS,)),
+            (f"b{i}", (1, CHANNELS, 1, 1)),
         )
     }
     data_shape = target_shape = (8, CHANNELS, SIDE, SIDE)
