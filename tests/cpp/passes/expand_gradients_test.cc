@@ -29,7 +29,9 @@ TEST(ExpandGradients, PutsTheProgramInPlaceOfTheNode) {
 )",
               R"(graph f<f32, i64>(%x: f32[b]) {
   %0 = exp(%x) : f32[b]
-  return g=%0
+  %1 = ones_like(%0) : f32[b]
+  %2 = multiply(%1, %0) : f32[b]
+  return g=%2
 }
 )",
               expanded);
@@ -46,7 +48,9 @@ TEST(ExpandGradients, StopsAtAWireBetween) {
               R"(graph f<f32, i64>(%x: f32[b]) {
   %0 = sin(%x) : f32[b]
   %1 = exp(%0) : f32[b]
-  return g=%1
+  %2 = ones_like(%1) : f32[b]
+  %3 = multiply(%2, %1) : f32[b]
+  return g=%3
 }
 )",
               expanded);
@@ -121,8 +125,10 @@ TEST(ExpandGradients, IsDoneBeforeDifferentiation) {
 )",
               R"(graph f<f32, i64>(%x: f32[3], %cotangent.g: f32[3] cotangent) {
   %0 = exp(%x) : f32[3]
-  %1 = multiply(%cotangent.g, %0) : f32[3]
-  return grad.x=%1
+  %1 = ones_like(%0) : f32[3]
+  %2 = multiply(%cotangent.g, %1) : f32[3]
+  %3 = multiply(%2, %0) : f32[3]
+  return grad.x=%3
 }
 )",
               [&](const ir::Graph& graph) -> core::Result<ir::Graph> {

@@ -36,7 +36,7 @@ TEST(WatchValues, CountsEachFloatBehindTheNodeThatMakesIt) {
   %6 = cast(%5, dtype=i64) : i64[b]
   %7 = sum(%6) : i64[]
   %8 = reshape(%7, shape=(1,)) : i64[1]
-  %9 = concat(%3, %8) : i64[2]
+  %9 = concat(_, %3, %8) : i64[2]
   return y=%4, $watch=%9
 }
 )");
