@@ -32,9 +32,9 @@ def limit_threads(count: int) -> None:
 
 
 def rows() -> dict:
-    from benchmarks import compiling, composing, digits, memory, mlp, overhead, startup
+    from benchmarks import compiling, composing, digits, generated, memory, mlp, overhead, startup
 
-    groups = (startup, composing, compiling, overhead, mlp, digits, memory)
+    groups = (startup, composing, compiling, overhead, mlp, digits, memory, generated)
     return {name: row for group in groups for name, row in group.ROWS.items()}
 
 

@@ -1,6 +1,7 @@
 #include "compile.h"
 
 #include "passes/assign_dtypes.h"
+#include "passes/expand_gradients.h"
 
 namespace mithril {
 namespace {
@@ -70,6 +71,10 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
                                                   target.default_int, out->options.promote_mixed,
                                                   widths_of(out->interface));
                    }));
+    if (passes::has_gradients(out->typed)) {
+      MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients",
+                                        [&] { return passes::expand_gradients(out->typed); }));
+    }
     CompileOptions told = out->options;
     if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);
     MITHRIL_ASSIGN(out->forward, optimized(out->typed, told));

@@ -5,6 +5,7 @@
 #include "ir/registry.h"
 #include "ir/text.h"
 #include "passes/autodiff.h"
+#include "passes/watch_values.h"
 
 namespace mithril::bindings {
 namespace {
@@ -151,6 +152,20 @@ Graph differentiate(const Graph& graph, std::vector<std::string> outputs,
   return passes::differentiate(graph, options).or_throw();
 }
 
+/// (the graph with counts, [(source, name, path, file, line, reads)], watches that are results).
+py::tuple watch_values(const Graph& graph, const std::vector<std::string>& forward,
+                       bool infinities) {
+  static const char* sources[] = {"input", "constant", "forward", "gradient"};
+  passes::Watched watched = passes::watch_values(graph, forward, infinities).or_throw();
+  py::list rows;
+  for (const passes::Watch& watch : watched.watches) {
+    rows.append(py::make_tuple(sources[static_cast<int>(watch.source)], watch.name,
+                               watch.location.path, watch.location.file, watch.location.line,
+                               watch.reads));
+  }
+  return py::make_tuple(std::move(watched.graph), rows, watched.ends);
+}
+
 }  // namespace
 
 void bind_graph(py::module_& module) {
@@ -176,6 +191,9 @@ void bind_graph(py::module_& module) {
       .def(
           "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
       .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
+  module.def("watch_values", &watch_values, py::arg("graph"), py::arg("forward"),
+             py::arg("infinities"),
+             "A graph whose last output counts the NaN of each float value, and what these are.");
   module.def("kind_text", [](uint32_t bits) { return infer::to_string(infer::KindSet(bits)); });
   module.def("kinds", &kinds, "Name -> bit of each kind of content that a wire may have.");
   module.def("ops", &ops, "Every op of the registry as a dictionary.");

@@ -51,6 +51,10 @@ model::FlattenOptions to_flatten_options(const py::dict& fields) {
   out.shapes = to_config<infer::ShapeTemplate>(fields["shapes"], to_template);
   out.types = to_config<infer::Type>(fields["types"], to_type);
   out.dtypes = to_config<core::DType>(fields["dtypes"], dtype_of);
+  for (const py::handle item : fields["fetch"]) {
+    const auto pair = py::reinterpret_borrow<py::tuple>(item);
+    out.fetch.emplace_back(pair[0].cast<std::string>(), pair[1].cast<model::Connection&>());
+  }
   out.mode = fields["train"].cast<bool>() ? model::Mode::kTrain : model::Mode::kEval;
   out.inference = fields["inference"].cast<bool>();
   out.strict = fields["strict"].cast<bool>();

@@ -460,9 +460,11 @@ core::Status Emitter::emit_outputs() {
   for (const auto& [name, edge] : flat_.outputs) {
     const auto found = wires_.find(edge);
     if (found == wires_.end() || found->second.type != Flat::Type::kValue) {
-      core::Error error = core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
-                                     "output '{}' is a list or tuple of tensors", name);
-      error.hint = "expose its items";
+      const bool is_list = found != wires_.end() && found->second.type == Flat::Type::kList;
+      core::Error error =
+          core::fail(ErrorKind::kUnsupported, Code::kUnsupported, "output '{}' is {}", name,
+                     is_list ? "a list or tuple of tensors" : "no tensor that the model computes");
+      error.hint = is_list ? "expose its items" : "";
       error.location = flat_.options.where;
       return error;
     }

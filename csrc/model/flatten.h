@@ -20,6 +20,8 @@ struct FlattenOptions {
   Config<ShapeTemplate> shapes;  // symbols are shared
   Config<infer::Type> types;
   Config<core::DType> dtypes;  // of inputs; the target's default elsewhere
+  /// Further outputs: names with wires of any level.
+  std::vector<std::pair<std::string, Connection>> fetch;
   Mode mode = Mode::kEval;
   bool inference = false;   // no gradients will be asked for
   bool strict = false;      // unknown data_keys are an error instead of a warning

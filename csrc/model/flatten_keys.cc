@@ -240,6 +240,9 @@ void FlatModel::find_outputs() {
     }
     outputs.emplace_back(std::move(name), edge(c));
   }
+  for (const auto& [name, wire] : options.fetch) {
+    outputs.emplace_back(name, edge(resolve_anywhere(at_, wire, options.where)));
+  }
   if (!outputs.empty()) return;
   if (root.children.empty() && root.op == nullptr) {
     out.warnings.push_back({"EmptyModelWarning", "the model is empty: it has no outputs"});

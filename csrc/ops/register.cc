@@ -1,5 +1,6 @@
 // The order of families is the order of the op list in documentation and stubs.
 #include "ir/registry.h"
+#include "ops/derivative.h"
 #include "ops/families.h"
 
 namespace mithril::ir {
@@ -32,6 +33,7 @@ void define_builtin_ops(Registry& registry) {
       {"features", ops::define_features},
       {"random", ops::define_random},
       {"optimizer", ops::define_optimizer},
+      {"derivative", ops::define_derivative},
   };
   for (const auto& [name, define] : kFamilies) {
     OpFamily family(registry, name);

@@ -15,6 +15,7 @@ _LAZY: dict[str, str] = {
     **dict.fromkeys(("get_backend", "register_backend"), "mithril.backends.registry"),
     "TrainModel": "mithril.train_model",
     "Lambda": "mithril.tracing",
+    **dict.fromkeys(("grad", "hvp"), "mithril.derivatives"),
     "verify": "mithril.testing.verification",
     **dict.fromkeys(("Saved", "load"), "mithril.formats.saved_model"),
 }

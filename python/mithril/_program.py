@@ -15,7 +15,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.errors import OutOfMemoryError
-from mithril.primitive import op_names
+from mithril.primitive import has_primitives, is_primitive, op_names
 from mithril.types import Dtype
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
@@ -55,11 +55,17 @@ class Settings:
     optimizer: Any = None
     passes_off: tuple[str, ...] = ()
     static_shapes: bool = False
+    check_nan: str = ""  # "nan", "inf": what is looked for
 
 
-def target_of(backend: Any) -> dict[str, Any]:
+def calls_python(graph: Any) -> bool:
+    """Whether a graph has ops of the user's, which are Python functions."""
+    return has_primitives() and any(is_primitive(op) for op, *_ in graph.nodes())
+
+
+def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
     """What the engine needs to know of a backend (ir::Target)."""
-    native = backend.runs_plans
+    native = native and backend.runs_plans
     return {
         "native": native,
         "name": backend.backend_type,
@@ -91,7 +97,7 @@ class Program:
         self.outputs: list[str] = compiled.outputs
         self.state_names = [name for name, _ in compiled.states]
         self.output_types: dict[str, tuple] = compiled.output_types
-        self._target = target_of(settings.backend)
+        self._target = target_of(settings.backend, not calls_python(compiled.graph))
         by_name = {key.name: key for key in self.keys}
         self.by_name = by_name
         self.inputs = [by_name[name] for name, *_ in compiled.forward.inputs]
@@ -101,6 +107,13 @@ class Program:
         self._checked: dict[tuple, list] = {}
 
     def _executable(self, graph: Any, file_path: str | None = None) -> Any:
+        if self.settings.check_nan:
+            from mithril._watch import watched
+
+            return watched(self, graph, file_path)
+        return self._plain(graph, file_path)
+
+    def _plain(self, graph: Any, file_path: str | None = None) -> Any:
         settings = self.settings
         if self._target["native"]:
             passes_off = list(settings.passes_off)
@@ -116,6 +129,11 @@ class Program:
             jit_options=settings.jit_options,
             file_path=file_path,
         )
+
+    @property
+    def is_native(self) -> bool:
+        """Whether plans are run; a step of a plan cannot call Python."""
+        return bool(self._target["native"])
 
     # --- checks -------------------------------------------------------------------------------
     def output_shapes(self, shapes: Sequence[tuple[int, ...]]) -> list[list | None]:
@@ -157,6 +175,12 @@ class Program:
         """(outputs, new states, gradients of `wrt`). A cotangent None means 1."""
         if self.settings.autodiff == "framework":
             return self._framework_gradient(inputs, cotangents, wrt, ones)
+        return self.engine_gradient(inputs, cotangents, wrt)
+
+    def engine_gradient(
+        self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """The same by the gradient program of the engine."""
         given = tuple(name for name, value in cotangents.items() if value is not None)
         unit = tuple(name for name, value in cotangents.items() if value is None)
         executable = self._gradient(given, tuple(wrt), unit)
@@ -223,5 +247,9 @@ class Program:
         values += [None] * len(self.state_names)
         positions = {key.name: i for i, key in enumerate(self.inputs)}
         results, gradients = self.forward.run_vjp(inputs, values, [positions[n] for n in wrt])
+        if self.settings.check_nan:
+            from mithril._watch import check_gradients
+
+            check_gradients(self, dict(zip(wrt, gradients, strict=True)), inputs, cotangents)
         count = len(self.outputs)
         return list(results[:count]), list(results[count:]), list(gradients)

@@ -57,6 +57,7 @@ def compile(  # noqa: A001
     static_shapes: bool = False,
     static_inference: bool = False,
     gradient_checkpointing: bool = False,
+    check_nan: bool | str = False,
     passes: Iterable[str] = (),
     verbose: bool = False,
 ) -> PhysicalModel:
@@ -88,12 +89,16 @@ def compile(  # noqa: A001
     static_inference : what depends on constants only is computed once; native backends always do
         so, and JAX where it compiles
     gradient_checkpointing : not available yet
+    check_nan : True: the first op that makes a NaN, forward or in a gradient, is an error that
+        names it with its path in the model and its line; "inf": one that makes Inf, too. The
+        program counts them as it runs; without the option it does nothing for it.
     passes : optimising passes that do not run, such as ``["-fuse"]``
     verbose : logs (or prints, where nobody listens to the log) keys, shapes and passes
 
     Raises
     ------
     UnsupportedError : the backend cannot do what an option asks for
+    NotFiniteError : by calls of the result, with check_nan
 
     >>> import mithril as ml, numpy as np
     >>> model = ml.Model()
@@ -122,6 +127,7 @@ def compile(  # noqa: A001
         optimizer=optimizer,
         passes_off=_passes_off(passes),
         static_shapes=_flag("static_shapes", static_shapes),
+        check_nan=_check_nan(check_nan),
     )
     options = {
         "data_keys": _keys("data_keys", data_keys),
@@ -140,6 +146,7 @@ def compile(  # noqa: A001
         "promote_mixed": _flag("auto_scalar_promotion", auto_scalar_promotion),
         "passes_off": list(settings.passes_off),
         "report": _flag("verbose", verbose),
+        "fetch": [],
     }
     _check_disjoint(options)
     physical = PhysicalModel(model, settings, options)
@@ -242,6 +249,14 @@ def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise SignatureError(f"{name}: requires True or False, got {shown(value)}")
     return value
+
+
+def _check_nan(value: Any) -> str:
+    if isinstance(value, str) and value in ("nan", "inf"):
+        return value
+    if not isinstance(value, bool):
+        raise SignatureError(f'check_nan: requires True, False, "nan" or "inf", got {shown(value)}')
+    return "nan" if value else ""
 
 
 def _is_one_of(value: Any, *options: str) -> bool:

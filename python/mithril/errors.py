@@ -211,6 +211,12 @@ class OutOfMemoryError(MithrilError, MemoryError):
     code = "MTH703"
 
 
+class NotFiniteError(MithrilError, FloatingPointError):
+    """NaN (or Inf, where it is looked for) that an op made of finite values."""
+
+    code = "MTH705"
+
+
 class UnsupportedError(MithrilError, NotImplementedError):
     """Something that this target cannot do."""
 

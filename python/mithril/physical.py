@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import inspect
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +16,7 @@ from mithril._checks import instance, items, mapping, text
 from mithril._conversion import Converter, as_numpy
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
-from mithril._program import Key, Program, Settings, target_of
+from mithril._program import Key, Program, Settings, calls_python, target_of
 from mithril._public import public, refusal, refuses_misfits
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
@@ -37,6 +39,7 @@ from mithril.errors import (
 
 Params = dict[str, Any]
 FINAL_COST = "final_cost"
+_logger = logging.getLogger("mithril")
 
 
 class WithGradients(NamedTuple):
@@ -91,6 +94,7 @@ class PhysicalModel:
         self._compiled = self._compile({})
         self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
         self._by_ranks: dict[tuple, Program] = {}
+        self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
         # Takes calls that need no conversion, warning or state; None sends them the long way.
         self._fast = getattr(self._program and self._program.forward, "evaluate", None)
         self._quick_step: Any = None  # the same for training steps
@@ -110,7 +114,13 @@ class PhysicalModel:
         known = {k if isinstance(k, str) else k.key_name for k, _ in self._options["shapes"]}
         extra = [(k, shape) for k, shape in ranks.items() if k not in known]
         options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
-        return _core.compile(self._node, options, target_of(self.backend))
+        compiled = _core.compile(self._node, options, target_of(self.backend))
+        if not self.backend.runs_plans or not calls_python(compiled.graph):
+            return compiled
+        _logger.info(
+            "%r: the model has ops that are Python functions, so NumPy runs all of it", self.backend
+        )
+        return _core.compile(self._node, options, target_of(self.backend, native=False))
 
     def _make(self, compiled: Any) -> Program:
         return Program(compiled, self._settings)
@@ -126,6 +136,7 @@ class PhysicalModel:
         output_gradients: Any = None,
         state: Mapping[str, Any] | None = None,
         wrt: Iterable[str] | None = None,
+        fetch: Iterable[str] | None = None,
         **unknown: Any,
     ) -> Any:
         """The outputs, and on request gradients and the next state.
@@ -138,16 +149,26 @@ class PhysicalModel:
             one, or True where there is one scalar output (or a cost)
         state : the state, where the model has one
         wrt : further inputs whose gradients are wanted
+        fetch : further wires that are wanted, by name or path (``"blocks.3.attn"``: that of a
+            submodel means its one output) or as connections; they stand in the result under what
+            was given. For each set of them a program is compiled, of which 16 are kept.
 
         Returns
         -------
-        The dictionary of outputs. With gradients the named tuple ``(outputs, gradients)``, whose
-        gradients have the keys `trainable_keys`; with state, the new state is its last item.
+        The dictionary of outputs, with what was fetched. With gradients the named tuple
+        ``(outputs, gradients)``, whose gradients have the keys `trainable_keys`; with state, the
+        new state is its last item.
         """
         if others or unknown:
             raise refusal(PhysicalModel.evaluate, (self, params, data, *others), unknown)
         if self._static is not None:
             self._static.check(data)
+        if fetch is not None:
+            from mithril._fetch import fetching
+
+            return fetching(self, fetch).evaluate(
+                params, data, output_gradients=output_gradients, state=state, wrt=wrt
+            )
         if output_gradients is None and wrt is None and self._fast is not None:
             outputs = self._fast({} if params is None else params, {} if data is None else data)
             if outputs is not None:
@@ -246,7 +267,7 @@ class PhysicalModel:
                     extra[f"$opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
         cost = self._cost(program)
         results = program.run_step(inputs, cost, optimizer, extra)
-        if program is self._program:
+        if program is self._program and program.is_native and not self._settings.check_nan:
             from mithril._quick_step import QuickStep
 
             dtype = self.backend.default_dtype.numpy()
@@ -268,25 +289,44 @@ class PhysicalModel:
 
     @public
     def as_function(self, outputs: Iterable[str] | None = None) -> Callable[..., Any]:
-        """A pure function ``f(params, data)`` that the backend's framework can trace.
+        """A pure function ``f(params, data=None, state=None)`` that the framework can transform.
 
-        It returns the outputs as a dictionary; arrays must be the backend's, in the right dtypes.
+        It returns the dictionary of outputs, and for a model with state the named tuple ``(outputs,
+        state)``. Arrays must be the backend's, in the dtypes of the model; nothing is checked or
+        converted, so that `jax.jit`, `jax.grad`, `jax.vmap`, `torch.func`, `torch.compile`,
+        `mx.compile` and `mx.grad` see nothing but operations of their own.
+
+        Parameters
+        ----------
+        outputs : which outputs are wanted; None: all
+
+        Raises
+        ------
+        UnsupportedError : on NumPy and the engine, which have no such transformations
         """
         program = self._program
         if program is None or not hasattr(program.forward, "function"):
             raise UnsupportedError(
                 f"as_function: requires a framework backend and known ranks, got {self.backend!r}"
             )
-        order = [key.name for key in program.inputs]
         wanted = items("as_function: outputs", outputs, "names of outputs", optional=True)
         names = wanted if outputs is not None else list(self.output_keys)
         self._check_outputs("as_function: outputs", names)
-        run, all_names = program.forward.function, list(self.output_keys)
+        order = [(key.role, key.name) for key in program.inputs]
+        run, every, states = program.forward.function, program.outputs, program.state_names
 
-        def function(params: Any, data: Any = None) -> dict[str, Any]:
-            values = {**params, **(data or {})}
-            results = dict(zip(all_names, run(*(values[name] for name in order)), strict=False))
-            return {name: results[name] for name in names}
+        def function(params: Any = None, data: Any = None, state: Any = None) -> Any:
+            given = {"param": params or {}, "data": data or {}, "state": state or {}}
+            missing = [self._by_name[name] for role, name in order if name not in given[role]]
+            if missing:
+                raise self._missing(missing, *given.values())
+            with self.backend._tracing_scope():
+                results = run(*(given[role][name] for role, name in order))
+            by_name = dict(zip(every, results, strict=False))
+            chosen = {name: by_name[name] for name in names}
+            if not states:
+                return chosen
+            return WithState(chosen, dict(zip(states, results[-len(states) :], strict=True)))
 
         return function
 
@@ -474,20 +514,21 @@ class PhysicalModel:
     def _cost(self, program: Program) -> str:
         if FINAL_COST in program.outputs:
             return FINAL_COST
-        if len(program.outputs) != 1:
-            names = ", ".join(f"'{name}'" for name in program.outputs)
+        fetched = {name for name, _ in self._options["fetch"]}
+        own = [name for name in program.outputs if name not in fetched]
+        if len(own) != 1:
+            names = ", ".join(f"'{name}'" for name in own)
             raise ArgumentError(
                 f"output_gradients=True requires one scalar output, got {names or 'none'}",
                 hint="give a dictionary of cotangents",
             )
-        _, shape = program.output_types[program.outputs[0]]
+        _, shape = program.output_types[own[0]]
         if shape:
             raise ArgumentError(
-                f"output_gradients=True requires a scalar output, '{program.outputs[0]}' has shape"
-                f" {shape}",
+                f"output_gradients=True requires a scalar output, '{own[0]}' has shape {shape}",
                 hint="give a dictionary of cotangents",
             )
-        return program.outputs[0]
+        return own[0]
 
     def _check_outputs(self, what: str, names: Iterable[str]) -> None:
         for name in names:

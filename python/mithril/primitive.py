@@ -230,13 +230,23 @@ def _declared(formula: str, facts: dict[str, tuple]) -> str:
     return found
 
 
+def checked_kernel(fn: Any, fn_grad: Any) -> str:
+    """The formula key that a kernel is registered under: its name."""
+    for what, function in (("fn", fn), ("fn_grad", fn_grad)):
+        if not callable(function) and not (what == "fn_grad" and function is None):
+            raise SignatureError(
+                f"register_primitive: {what} requires a function, got {shown(function)}"
+            )
+    return _formula(getattr(fn, "__name__", ""))
+
+
 # --- functions of backends -----------------------------------------------------------------------
 
 _functions: dict[str, Callable[..., Any]] = {}  # of opaque Lambdas: every backend has them
 
 
 def _function(backend: Any, key: str) -> Callable[..., Any] | None:
-    found = backend._custom.get(key) or _functions.get(key)
+    found = backend._kernel(key) or _functions.get(key)
     if found is None and key.startswith("backward_"):
         found = getattr(type(backend), key, None)
         return None if found is None else getattr(backend, key)
@@ -255,6 +265,15 @@ def op_names(backend: Any) -> list[str]:
         if _function(backend, f"backward_{formula}") is not None:
             out += [f"{op}_vjp{i}" for i in range(len(rows))]
     return out
+
+
+def has_primitives() -> bool:
+    """Whether this process has declared any."""
+    return bool(_ops)
+
+
+def is_primitive(op: str) -> bool:
+    return _USER_OP.fullmatch(op) is not None
 
 
 class OpTable:

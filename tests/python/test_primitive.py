@@ -176,3 +176,95 @@ def test_activations_that_cannot_be(arguments, message):
     with pytest.raises(SignatureError) as failure:
         ml.models.Activation(**arguments)
     assert str(failure.value).splitlines()[0].endswith(message)
+
+
+# --- kernels of classes --------------------------------------------------------------------------
+
+
+def saxpy_of_tests(left, right):
+    return left * 2.0 + right * right
+
+
+def saxpy_of_tests_grad(output_gradient, cache, idx, left, right):
+    return output_gradient * (2.0 if idx == 0 else 2.0 * right)
+
+
+def saxpy():
+    key = {"shape": ANY, "type": ml.Tensor[float]}
+    model = ml.Model()
+    model |= ml.models.CustomPrimitiveModel(
+        "saxpy_of_tests", left=ml.IOKey(**key), right=ml.IOKey(**key), output=ml.IOKey(**key)
+    )(left="a", right="b", output="c")
+    model |= ml.Tanh()(input="c", output="y")
+    model.expose_keys("y")
+    return model
+
+
+@pytest.fixture
+def for_every_backend():
+    """The kernel on the base class, for the time of a test."""
+    ml.Backend.register_primitive(saxpy_of_tests, saxpy_of_tests_grad)
+    yield
+    for name in ("saxpy_of_tests", "backward_saxpy_of_tests"):
+        ml.Backend._primitives.pop(name)
+
+
+@pytest.mark.parametrize("autodiff", ["engine", "framework"])
+def test_kernels_of_every_backend(for_every_backend, backend_name, autodiff):
+    if autodiff == "framework" and backend_name in ("cpu", "numpy"):
+        pytest.skip("no differentiation of its own")
+    backend = ml.get_backend(backend_name)
+    a, b = np.array([0.1, -0.2, 0.3], np.float32), np.array([0.5, 0.25, -1.0], np.float32)
+    pm = ml.compile(
+        saxpy(), backend, shapes={"a": [3]}, trainable_keys={"a", "b"}, autodiff=autodiff, jit=False
+    )
+    assert pm.shapes["b"] == [3]  # by the rule that the keys state
+    given = {"y": backend.ones(3)}
+    params = {"a": backend.array(a), "b": backend.array(b)}
+    outputs, gradients = pm.evaluate(params, {}, output_gradients=given)
+    y = np.tanh(2 * a + b * b)
+    for got, want in ((outputs["y"], y), (gradients["a"], 2 * (1 - y**2)),
+                      (gradients["b"], 2 * b * (1 - y**2))):  # fmt: skip
+        np.testing.assert_allclose(backend.to_numpy(got), want, rtol=1e-5)
+
+
+@pytest.mark.device
+def test_training_steps_of_the_engine_call_kernels(for_every_backend):
+    model = ml.TrainModel(saxpy())
+    model.add_loss(ml.SquaredError(), input="y", target="t", reduce_steps=[ml.Sum()])
+    optimizer = ml.optim.SGD(lr=0.1)
+    options = {"data_keys": {"a", "t"}, "shapes": {"a": [2]}, "optimizer": optimizer}
+    a, b, t = np.array([0.1, -0.2]), np.array([0.5, 0.25]), np.array([1.0, -1.0])
+    for backend in (ml.CpuBackend(dtype="float64"), ml.NumpyBackend(dtype="float64")):
+        pm = ml.compile(model, backend, trainable_keys={"b"}, **options)
+        params = {"b": b}
+        step = pm.step(params, optimizer.init(params), {"a": a, "t": t})
+        y = np.tanh(2 * a + b * b)
+        slope = 2 * (y - t) * (1 - y**2) * 2 * b
+        np.testing.assert_allclose(step.params["b"], b - 0.1 * slope, rtol=1e-10)
+        step = pm.step(step.params, step.opt_state, {"a": a, "t": t})
+        assert np.isfinite(step.params["b"]).all()
+
+
+@pytest.mark.device
+def test_kernels_of_a_class_and_of_an_instance():
+    class Own(ml.NumpyBackend):
+        pass
+
+    Own().register_primitive(saxpy_of_tests)  # as on the class
+    a = np.ones(2, np.float32)
+    pm = ml.compile(saxpy(), Own(), shapes={"a": [2]}, inference=True, trainable_keys={"a", "b"})
+    np.testing.assert_allclose(pm.evaluate({"a": a, "b": a})["y"], np.tanh([3.0, 3.0]), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="saxpy_of_tests"):
+        ml.compile(saxpy(), ml.NumpyBackend(), shapes={"a": [2]}, inference=True)
+
+
+@pytest.mark.parametrize("wrong", [3, None, "saxpy"])
+def test_kernels_are_functions(wrong):
+    with pytest.raises(SignatureError, match="register_primitive"):
+        ml.NumpyBackend.register_primitive(wrong)
+    with pytest.raises(SignatureError, match="must be a Python name"):
+        ml.NumpyBackend.register_primitive(lambda x: x)  # its name is no formula key
+    if wrong is not None:
+        with pytest.raises(SignatureError, match="fn_grad"):
+            ml.NumpyBackend.register_primitive(saxpy_of_tests, wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import operator
@@ -112,6 +113,32 @@ def _takes_both_styles(method: Callable[..., Any]) -> Callable[..., Any]:
 
     wrapper._takes_both_styles = True  # type: ignore[attr-defined]
     return wrapper
+
+
+class _on_class_and_instance:  # noqa: N801
+    """A class method that instances have under the same name as their class."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
+        return functools.wraps(self._function)(functools.partial(self._function, owner))
+
+
+class _GradientsByInput:
+    """`fn_grad` of `register_primitive` as a ``backward_<name>``; computes what is read."""
+
+    def __init__(self, fn_grad: Callable[..., Any], grad_output: Any = None, inputs: tuple = ()):
+        self._fn_grad = fn_grad
+        self._given = (grad_output, inputs)
+
+    def __call__(self, grad_output: Any, inputs: tuple, _outputs: tuple) -> _GradientsByInput:
+        return _GradientsByInput(self._fn_grad, grad_output, inputs)
+
+    def __getitem__(self, idx: int) -> Any:
+        grad_output, inputs = self._given
+        return self._fn_grad(grad_output, {}, idx, *inputs)
 
 
 class Backend(ABC):
@@ -315,23 +342,44 @@ class Backend(ABC):
 
     def from_torch(self, tensor: Any) -> Any:
         """An array with the values and dtype of a PyTorch tensor."""
+        return self._imported(tensor)
+
+    def from_jax(self, array: Any) -> Any:
+        """An array with the values and dtype of a JAX array."""
+        return self._imported(array)
+
+    def from_mlx(self, array: Any) -> Any:
+        """An array with the values and dtype of an MLX array."""
+        return self._imported(array)
+
+    def _imported(self, array: Any) -> Any:
         from .with_manualgrad.numpy_backend.backend import host_values
 
-        return self.from_numpy(host_values(tensor))
+        return self.from_numpy(host_values(array))
 
-    from_jax = from_mlx = from_torch
+    # On the CPU arrays of NumPy, PyTorch and JAX share their memory with what they are converted
+    # to; MLX lends its memory and copies what it takes.
 
     def to_torch(self, array: Any) -> Any:
         """A PyTorch tensor with the values and dtype of an array."""
-        return self._other("torch").from_numpy(self.to_numpy(array))
+        return self._lent(array, "torch")
 
     def to_jax(self, array: Any) -> Any:
         """A JAX array with the values and dtype of an array."""
-        return self._other("jax").from_numpy(self.to_numpy(array))
+        return self._lent(array, "jax")
 
     def to_mlx(self, array: Any) -> Any:
         """An MLX array with the values and dtype of an array."""
-        return self._other("mlx").from_numpy(self.to_numpy(array))
+        return self._lent(array, "mlx")
+
+    def _lent(self, array: Any, to: str) -> Any:
+        other = self._other(to)
+        if other is self:
+            return array
+        own = getattr(other, f"from_{self.backend_type}", None)
+        if own is None or not hasattr(array, "__dlpack__") or isinstance(array, np.ndarray):
+            return other.from_numpy(self.to_numpy(array))
+        return own(array)
 
     def _other(self, name: str) -> Any:
         from .registry import get_backend
@@ -394,25 +442,129 @@ class Backend(ABC):
 
     # ----------------------------------------------------------------------- differentiation
 
-    def _no_autodiff(self) -> UnsupportedError:
-        return UnsupportedError(
-            f"{type(self).__name__} does not differentiate Python functions; compile a model and "
-            "ask for output_gradients, or use JaxBackend or TorchBackend"
-        )
+    # Arguments and results are arrays, or nests of dictionaries, lists and tuples of them. Without
+    # a framework that differentiates, the function is recorded as a model at each call.
 
     def grad(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        raise self._no_autodiff()
+        """The gradient of a scalar function with respect to its first argument.
+
+        >>> import mithril as ml
+        >>> backend = ml.NumpyBackend()
+        >>> slope = backend.grad(lambda p: backend.sum(p["w"] ** 2 * p["s"]))
+        >>> slope({"w": backend.array([1.0, 2.0]), "s": backend.array(3.0)})
+        {'w': array([ 6., 12.], dtype=float32), 's': array(5., dtype=float32)}
+        """
+
+        def gradient(*arguments: Any) -> Any:
+            return self.value_and_grad(fn)(*arguments)[1]
+
+        return gradient
 
     def value_and_grad(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        raise self._no_autodiff()
+        """A function that gives the value and the gradient for the first argument."""
+
+        def value_and_gradient(*arguments: Any) -> tuple[Any, Any]:
+            from . import _traced
+
+            return _traced.value_and_grad(self, fn, arguments)
+
+        return value_and_gradient
 
     def vjp(
         self, fn: Callable[..., Any], primals: Any, *, cotangents: Any = None, has_aux: bool = False
-    ) -> Any:
-        raise self._no_autodiff()
+    ) -> tuple[Any, Any, Any]:
+        """Output, gradients (or, without cotangents, the pull-back), and auxiliary output.
+
+        `primals` as a dict: ``fn(primals)``; as a list or tuple: ``fn(*primals)``; else one array.
+
+        >>> import mithril as ml
+        >>> backend = ml.NumpyBackend()
+        >>> x = backend.array([1.0, 2.0])
+        >>> ones = backend.ones(2)
+        >>> backend.vjp(lambda a, b: a * b, [x, x], cotangents=ones)[1]
+        [array([1., 2.], dtype=float32), array([1., 2.], dtype=float32)]
+        """
+        by_position = isinstance(primals, list | tuple)
+        arguments = tuple(primals) if by_position else (primals,)
+        output, pull_back, aux = self._pull_back(fn, arguments, has_aux)
+        if not has_aux:
+            aux = {} if isinstance(cotangents, dict) else []
+
+        def gradients(cotangent: Any) -> Any:
+            result = pull_back(cotangent)
+            return list(result) if by_position else result[0]
+
+        return output, gradients if cotangents is None else gradients(cotangents), aux
+
+    def jvp(self, fn: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+        """Output, and its derivative along `tangents`, which have the form of `primals` (`vjp`)."""
+        by_position = isinstance(primals, list | tuple)
+        arguments, along = (primals, tangents) if by_position else ((primals,), (tangents,))
+        return self._push_forward(fn, tuple(arguments), tuple(along))
 
     def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        raise UnsupportedError(f"{type(self).__name__} has no vmap")
+        """The function over the first axis of all arrays, results stacked along a new first one."""
+
+        def mapped(*arguments: Any) -> Any:
+            from . import _traced
+
+            return _traced.vmap(self, fn, arguments)
+
+        return mapped
+
+    def jacrev(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The Jacobian of a function of one array: shape of the result, then of the argument."""
+
+        def jacobian(x: Any) -> Any:
+            from . import _traced
+
+            return _traced.jacobian(self, fn, x)
+
+        return jacobian
+
+    def jacfwd(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """As `jacrev`; frameworks go forward, which is cheaper for few inputs."""
+        return self.jacrev(fn)
+
+    def jacobian(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """The same as `jacrev`."""
+        return self.jacrev(fn)
+
+    def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
+        from . import _traced
+
+        return _traced.pull_back(self, fn, arguments, has_aux)
+
+    def _push_forward(
+        self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
+        from . import _traced
+
+        return _traced.push_forward(self, fn, primals, tangents)
+
+    def accumulate_grads(self, gradient: Any, input: Any, *_: Any) -> Any:
+        """A gradient summed over the axes along which `input` was repeated to its shape."""
+        shape, given = self.shape(input), self.shape(gradient)
+        lead = len(given) - len(shape)
+        axes = tuple(range(lead)) + tuple(
+            lead + i for i, n in enumerate(shape) if n == 1 and given[lead + i] != 1
+        )
+        summed = self.sum(gradient, axis=axes) if axes else gradient
+        return self.reshape(summed, shape)
+
+    def convert_to_logical(self, input: Any, force: bool = False) -> Any:
+        """An `ml.Dtype` for a dtype of any library; other values as they are.
+
+        Raises
+        ------
+        DTypeError : with `force`, for what is no dtype
+        """
+        try:
+            return as_dtype(input)
+        except DTypeError:
+            if force:
+                raise
+            return input
 
     def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         raise UnsupportedError(f"{type(self).__name__} has no compiler for Python functions")
@@ -430,6 +582,50 @@ class Backend(ABC):
         inputs on backends that do not differentiate by themselves.
         """
         self._custom[name] = function
+
+    @_on_class_and_instance
+    def register_primitive(
+        cls: Any,  # noqa: N805
+        fn: Callable[..., Any],
+        fn_grad: Callable[..., Any] | None = None,
+    ) -> None:
+        """Makes `fn` the kernel of the models whose formula key is its name (`PrimitiveModel`).
+
+        It counts for the class that it is called on (or of the instance) and its subclasses:
+        ``ml.Backend.register_primitive`` is for every backend. `fn` takes tensors by position and
+        other values by name. Where the framework does not differentiate it (on NumPy and the
+        engine, and with ``autodiff="engine"``) gradients need `fn_grad`, called for each input as
+        ``fn_grad(output_gradient, cache, idx, *inputs)`` with an empty dictionary as `cache`.
+
+        >>> import mithril as ml
+        >>> def cube(input):
+        ...     return input**3
+        >>> def cube_grad(output_gradient, cache, idx, input):
+        ...     return 3 * input**2 * output_gradient
+        >>> ml.NumpyBackend.register_primitive(cube, cube_grad)
+        >>> anything = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float])
+        >>> model = ml.Model()
+        >>> model |= ml.models.CustomPrimitiveModel("cube", input=anything, output=anything)(
+        ...     input="x", output="y")
+        >>> pm = ml.compile(model, ml.NumpyBackend(), shapes={"x": [2]}, trainable_keys={"x"})
+        >>> pm.evaluate({"x": [1.0, 2.0]}, output_gradients={"y": [1.0, 1.0]}).gradients
+        {'x': array([ 3., 12.], dtype=float32)}
+        """
+        from mithril.primitive import checked_kernel
+
+        name = checked_kernel(fn, fn_grad)
+        table: dict[str, Any] | None = vars(cls).get("_primitives")
+        if table is None:
+            cls._primitives = table = {}
+        table[name] = fn
+        table.pop(f"backward_{name}", None)
+        if fn_grad is not None:
+            table[f"backward_{name}"] = _GradientsByInput(fn_grad)
+
+    def _kernel(self, name: str) -> Callable[..., Any] | None:
+        """The function of that name: of this instance, of its class, of a class above."""
+        tables = [self._custom, *(vars(cls).get("_primitives", {}) for cls in type(self).__mro__)]
+        return next((table[name] for table in tables if name in table), None)
 
     def call_custom(self, name: str, *arguments: Any, **options: Any) -> Any:
         if name not in self._custom:
@@ -534,6 +730,10 @@ class Backend(ABC):
     def _scope(self) -> Any:
         """A context in which the framework computes as this backend is configured."""
         return np.errstate(all="ignore")
+
+    def _tracing_scope(self) -> Any:
+        """The same for functions that a framework transforms."""
+        return contextlib.nullcontext()
 
     def _constant(self, value: Any) -> Any:
         """A NumPy array or a string as the functions of `ops` take it."""

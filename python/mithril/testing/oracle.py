@@ -204,7 +204,9 @@ def run(
     values |= {("", name): v if _is_host(v) else hold(v) for name, v in inputs.items()}
     moved: dict[Wire, Any] = {}  # by wire: what ops make of their state
     free = {KEY: hold(np.array(NO_STATE_KEY))}  # the key of draws that carry no state
-    for op in _needed(program):
+    ops_in_order = _needed(program)
+    _refuse_derivatives(ops_in_order)
+    for op in ops_in_order:
         _step(op, values, ops, mode, moved, free)
     _check_shapes(program, values)
     return Result(
@@ -256,6 +258,18 @@ def _needed(program: Program) -> list[Op]:
             else:
                 path.append(rest[0])
     return [program.ops[n] for n in order]
+
+
+def _refuse_derivatives(ops: Iterable[Op]) -> None:
+    """What a derivative is where something depends on its wire the oracle does not know."""
+    ops = list(ops)
+    for derivative in (op for op in ops if op.name == "gradient"):
+        reached = {derivative.wires["wrt"]}
+        for op in ops:
+            if any(op.wires[key] in reached for key in _inputs_of(op)):
+                reached |= {op.wires[key] for key in results_of(op)}
+        if derivative.wires["of"] in reached:
+            raise OracleError("the oracle does not differentiate")
 
 
 def _closure(start: Iterable[int], reads: list[list[int]]) -> set[int]:

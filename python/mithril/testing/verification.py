@@ -21,6 +21,7 @@ from mithril.errors import (
     MithrilWarning,
     ShapeNotKnown,
     SignatureError,
+    UnsupportedError,
     shown,
     suggestion,
 )
@@ -107,6 +108,19 @@ def _backends(given: Any) -> list[Any]:
     return made
 
 
+def _refuse_derivatives(model: Any) -> None:
+    """The reference computes what a file says, and has no derivatives (testing/oracle.py)."""
+    rest = [model._node] if hasattr(model, "_node") else []
+    while rest:
+        node = rest.pop()
+        if node.op == "gradient":
+            raise UnsupportedError(
+                "verify: the model has a Gradient, and the reference does not differentiate",
+                hint="verify the model that it is of: its gradients are compared, too",
+            )
+        rest += node.submodels
+
+
 class Task:
     """A model with the values that every backend gets, and the reference's results."""
 
@@ -121,6 +135,7 @@ class Task:
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
         if tolerance is not None and not (is_number and tolerance >= 0):
             raise ArgumentError(f"verify: tolerance requires a number from 0 on, got {tolerance!r}")
+        _refuse_derivatives(model)
         self.model, self.backends, self.tolerance = model, backends, tolerance
         self.given = dict(mapping("verify: inputs", inputs))
         for name in self.given:

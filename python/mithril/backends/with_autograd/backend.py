@@ -31,30 +31,8 @@ class AutogradBackend(Backend):
 
         return gradient
 
-    def vjp(
-        self, fn: Callable[..., Any], primals: Any, *, cotangents: Any = None, has_aux: bool = False
-    ) -> tuple[Any, Any, Any]:
-        """Output, gradients (or, without cotangents, the pull-back), and auxiliary output.
-
-        `primals` as a dict: ``fn(primals)``; as a list or tuple: ``fn(*primals)``; else one array.
-        """
-        by_position = isinstance(primals, list | tuple)
-        arguments = tuple(primals) if by_position else (primals,)
-        output, pull_back, aux = self._pull_back(fn, arguments, has_aux)
-        if not has_aux:
-            aux = {} if isinstance(cotangents, dict) else []
-
-        def gradients(cotangent: Any) -> Any:
-            result = pull_back(cotangent)
-            return list(result) if by_position else result[0]
-
-        return output, gradients if cotangents is None else gradients(cotangents), aux
-
     def _constant(self, value: Any) -> Any:
         return value if isinstance(value, str) else self._from_host(value)
-
-    def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
-        raise NotImplementedError
 
 
 def one_of(**synonyms: Any) -> Any:

@@ -153,6 +153,10 @@ class JaxBackend(AutogradBackend):
         stack.enter_context(self._jax.default_matmul_precision(_PRECISIONS[self.compute_precision]))
         return stack
 
+    def _tracing_scope(self) -> Any:
+        """The precision of products; types and devices are those of the user's own trace."""
+        return self._jax.default_matmul_precision(_PRECISIONS[self.compute_precision])
+
     # ------------------------------------------------------------------------------- creation
 
     def get_backend_array_type(self) -> type:
@@ -197,6 +201,18 @@ class JaxBackend(AutogradBackend):
     def to_numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array)
 
+    def _imported(self, array: Any) -> Any:
+        """Over another framework's memory by DLPack; a copy where that does not work."""
+        array = array.detach() if hasattr(array, "detach") else array
+        try:
+            with self._scope(getattr(array.dtype, "itemsize", 8) == 8):
+                return self._jax.device_put(self._jax.numpy.from_dlpack(array), self._device)
+        except Exception:  # of either framework: a dtype, device or layout that it does not take
+            return super()._imported(array)
+
+    def from_jax(self, array: Any) -> Any:
+        return array
+
     def from_numpy(self, array: np.ndarray) -> Any:
         array = np.asarray(array)
         return self._adopt(array.astype(array.dtype.newbyteorder("="), copy=False))
@@ -222,6 +238,12 @@ class JaxBackend(AutogradBackend):
         with self._scope():
             result = self._jax.vjp(fn, *arguments, has_aux=has_aux)
         return result if has_aux else (*result, None)
+
+    def _push_forward(
+        self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
+        with self._scope():
+            return self._jax.jvp(fn, primals, tangents)
 
     def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return self._scoped(self._jax.vmap(fn))

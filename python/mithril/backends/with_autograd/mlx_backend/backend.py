@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mithril._public import public
+from mithril.backends._trees import filled, leaves, ordered
 from mithril.backends.memory import memory_report, parse_size, process_memory
 from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
@@ -211,6 +212,9 @@ class MlxBackend(AutogradBackend):
         values.flags.writeable = False
         return values
 
+    def from_mlx(self, array: Any) -> Any:
+        return array
+
     def from_numpy(self, array: np.ndarray) -> Any:
         array = np.asarray(array)
         return self._adopt(np.array(array, array.dtype.newbyteorder("="), order="C"))
@@ -239,16 +243,30 @@ class MlxBackend(AutogradBackend):
         output, aux = result if has_aux else (result, None)
 
         def pull_back(cotangent: Any) -> Any:
-            def outputs(*leaves: Any) -> list[Any]:
-                result = fn(*_filled(arguments, iter(leaves)))
-                return _leaves(result[0] if has_aux else result)
+            def outputs(*values: Any) -> list[Any]:
+                result = fn(*filled(arguments, iter(values)))
+                return leaves(result[0] if has_aux else result)
 
             with self._scope():
-                cotangents = _leaves(_ordered(cotangent, output))
-                _, gradients = self._mx.vjp(outputs, _leaves(arguments), cotangents)
-            return _filled(arguments, iter(gradients))
+                cotangents = leaves(ordered(cotangent, output))
+                _, gradients = self._mx.vjp(outputs, leaves(arguments), cotangents)
+            return filled(arguments, iter(gradients))
 
         return output, pull_back, aux
+
+    def _push_forward(
+        self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
+        results: list[Any] = []
+
+        def outputs(*values: Any) -> list[Any]:
+            results[:] = [fn(*filled(primals, iter(values)))]
+            return leaves(results[0])
+
+        with self._scope():
+            along = leaves(ordered(tangents, primals))
+            values, moved = self._mx.jvp(outputs, leaves(primals), along)
+        return filled(results[0], iter(values)), filled(results[0], iter(moved))
 
     def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return self._scoped(self._mx.vmap(fn))
@@ -350,30 +368,3 @@ def _name(device: Any) -> str:
     """ "gpu:1"; the number is told in MLX's text only: Device(gpu, 1)."""
     kind, _, index = str(device).removeprefix("Device(").removesuffix(")").partition(", ")
     return f"{kind}:{index}"
-
-
-def _leaves(tree: Any) -> list[Any]:
-    """The arrays of a nest of dictionaries, lists and tuples, in its order."""
-    if isinstance(tree, dict):
-        return [leaf for item in tree.values() for leaf in _leaves(item)]
-    if isinstance(tree, list | tuple):
-        return [leaf for item in tree for leaf in _leaves(item)]
-    return [tree]
-
-
-def _filled(tree: Any, leaves: Any) -> Any:
-    """A nest of that form with other leaves."""
-    if isinstance(tree, dict):
-        return {key: _filled(item, leaves) for key, item in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree)(_filled(item, leaves) for item in tree)
-    return next(leaves)
-
-
-def _ordered(tree: Any, like: Any) -> Any:
-    """Dictionaries in the order of another nest's."""
-    if isinstance(like, dict):
-        return {key: _ordered(tree[key], item) for key, item in like.items()}
-    if isinstance(like, list | tuple):
-        return [_ordered(a, b) for a, b in zip(tree, like, strict=True)]
-    return tree

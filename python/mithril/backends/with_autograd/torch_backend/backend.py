@@ -218,6 +218,16 @@ class TorchBackend(AutogradBackend):
             return array.view(self._torch.int16).numpy().view(Dtype.bfloat16.numpy())
         return array.numpy()
 
+    def _imported(self, array: Any) -> Any:
+        """Over another framework's memory by DLPack; a copy where that does not work."""
+        try:
+            return self._torch.from_dlpack(array).to(self._device)
+        except Exception:  # of either framework: a dtype, device or layout that it does not take
+            return super()._imported(array)
+
+    def from_torch(self, tensor: Any) -> Any:
+        return tensor.detach().to(self._device)
+
     def from_numpy(self, array: np.ndarray) -> Any:
         array = np.asarray(array)
         usable = array.flags.writeable and array.dtype.isnative
@@ -240,6 +250,11 @@ class TorchBackend(AutogradBackend):
     def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
         result = self._torch.func.vjp(fn, *arguments, has_aux=has_aux)
         return result if has_aux else (*result, None)
+
+    def _push_forward(
+        self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
+        return self._torch.func.jvp(fn, primals, tangents)
 
     def vmap(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         return self._torch.func.vmap(fn)

@@ -1,0 +1,104 @@
+"""Rows: what mithril generates for a framework against the same model written by hand in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import OURS, Contender, LeftOut, Settings, compare, print_comparison
+from benchmarks.models import generated as models
+
+HAND = "by hand"
+
+
+def row(kind: str, framework: str, compiled: bool, step: bool, settings: Settings) -> None:
+    """One model on one framework: forward or a step of gradient descent, eager or compiled."""
+    job = models.MODELS[kind]()
+    factories: dict[str, Callable[[Settings], Contender]] = {
+        HAND: partial(_by_hand, job, framework, compiled, step),
+        OURS: partial(_generated, job, framework, compiled, step),
+    }
+    comparison = compare(factories, settings, tolerance=1e-4)
+    how = {True: "compiled", False: "eager"}[compiled]
+    what = {True: "gradients and update", False: "forward"}[step]
+    print_comparison(f"{job.title}, {framework} {how}: {what}", comparison)
+
+
+def _check(framework: str, compiled: bool, settings: Settings) -> None:
+    if framework == "torch":
+        import torch
+
+        torch.set_num_threads(settings.threads)
+        if compiled:
+            settings.check_time()
+    if framework == "mlx":
+        try:
+            import mlx.core  # noqa: F401
+        except ImportError as error:
+            raise LeftOut(str(error)) from None
+
+
+def _by_hand(job: Any, framework: str, compiled: bool, step: bool, settings: Settings) -> Contender:
+    _check(framework, compiled, settings)
+    library = models.LIBRARIES[framework]()
+    function = partial(job.by_hand, library)
+    run = library.step(function) if step else library.forward(function)
+    return _contender(library, job, library.compiled(run) if compiled else run, step)
+
+
+def _generated(
+    job: Any, framework: str, compiled: bool, step: bool, settings: Settings
+) -> Contender:
+    import mithril as ml
+
+    _check(framework, compiled, settings)
+    library = models.LIBRARIES[framework]()
+    backend = ml.get_backend(framework)
+    keys = {job.data_key} if not step else {job.data_key, "target"}
+    model = job.training_model() if step else job.model()
+    shapes = {job.data_key: list(job.data.shape)}
+    pm = ml.compile(model, backend, data_keys=keys, shapes=shapes, jit=compiled)
+    data = {job.data_key: library.array(job.data)}
+    if not step:
+
+        def run(weights: Any, _data: Any, _target: Any) -> Any:
+            return pm.evaluate(weights, data)[job.output]
+
+        return _contender(library, job, run, step)
+    data["target"] = library.array(job.target)
+
+    def train(weights: Any, _data: Any, _target: Any) -> Any:
+        gradients = pm.evaluate(weights, data, output_gradients=True).gradients
+        return {name: w - models.RATE * gradients[name] for name, w in weights.items()}
+
+    return _contender(library, job, train, step)
+
+
+def _contender(library: Any, job: Any, run: Callable[..., Any], step: bool) -> Contender:
+    weights = {name: library.array(value) for name, value in job.weights.items()}
+    data, target = library.array(job.data), library.array(job.target)
+
+    def result() -> dict[str, np.ndarray]:
+        found = library.wait(run(weights, data, target))
+        if not step:
+            return {"y": library.numpy(found)}
+        return {name: library.numpy(value) for name, value in found.items()}
+
+    return Contender(lambda: library.wait(run(weights, data, target)), result)
+
+
+def _rows() -> dict[str, Callable[[Settings], None]]:
+    out: dict[str, Callable[[Settings], None]] = {}
+    for kind in models.MODELS:
+        for framework in models.LIBRARIES:
+            for how, compiled in (("eager", False), ("jit", True)):
+                for what, step in (("forward", False), ("step", True)):
+                    name = f"generated-{kind}-{framework}-{how}-{what}"
+                    out[name] = partial(row, kind, framework, compiled, step)
+    return out
+
+
+ROWS = _rows()

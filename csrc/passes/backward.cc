@@ -1,0 +1,106 @@
+#include "passes/backward.h"
+
+#include <algorithm>
+
+#include "ir/registry.h"
+
+namespace mithril::passes {
+
+using core::Code;
+using core::ErrorKind;
+using core::Status;
+using ir::GradBuilder;
+using ir::kNoValue;
+using ir::Node;
+using ir::OpDef;
+using ir::Value;
+using ir::ValueId;
+
+bool is_differentiable(const ir::Type& type) {
+  return type.is_tensor && core::is_float(type.dtype);
+}
+
+Backward::Backward(ir::Builder& builder)
+    : graph_(builder.graph()),
+      builder_(builder),
+      node_count_(graph_.nodes.size()),
+      depends_(graph_.values.size(), false),
+      cotangents_(graph_.values.size()) {}
+
+bool Backward::depends(ValueId id) const {
+  return id != kNoValue && static_cast<size_t>(id) < depends_.size() &&
+         depends_[static_cast<size_t>(id)];
+}
+
+void Backward::want(ValueId id) { depends_[static_cast<size_t>(id)] = true; }
+
+void Backward::find_dependents() {
+  for (size_t at = 0; at < node_count_; ++at) {
+    const Node& node = graph_.nodes[at];
+    const OpDef& op = ir::Registry::global().get(node.op);
+    const bool reached =
+        op.differentiable && std::any_of(node.operands.begin(), node.operands.end(),
+                                         [&](ValueId id) { return depends(id); });
+    if (!reached) continue;
+    for (const ValueId id : node.results) {
+      depends_[static_cast<size_t>(id)] = is_differentiable(graph_.type(id));
+    }
+  }
+}
+
+void Backward::add(ValueId id, Value cotangent) {
+  Value& sum = cotangents_[static_cast<size_t>(id)];
+  sum = sum ? sum + cotangent : cotangent;
+}
+
+Status Backward::run() {
+  for (size_t at = node_count_; at-- > 0;) MITHRIL_RETURN_IF_ERROR(pull_back(at));
+  return {};
+}
+
+Status Backward::pull_back(size_t at) {
+  const Node node = graph_.nodes[at];  // a copy: rules append nodes
+  const OpDef& op = ir::Registry::global().get(node.op);
+  std::vector<Value> flowing;
+  bool any = false;
+  for (const ValueId id : node.results) {
+    const Value cotangent = depends(id) ? cotangents_[static_cast<size_t>(id)] : Value{};
+    any |= static_cast<bool>(cotangent);
+    flowing.push_back(cotangent);
+  }
+  std::vector<bool> wanted;
+  for (const ValueId id : node.operands) wanted.push_back(depends(id));
+  // Nothing is asked beyond a wanted value, unless something else reaches its node.
+  const bool asked = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
+  if (!any || !asked || !op.differentiable) return {};
+  if (!op.gradient) {
+    return core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                      "{} has no gradient, and one is asked through it", op.name);
+  }
+  builder_.set_location(node.location);
+  GradBuilder rule(builder_, op, node, std::move(flowing));
+  rule.set_wanted(wanted);
+  op.gradient(rule);
+  MITHRIL_RETURN_IF_ERROR(located(builder_.take_status(), node));
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const Value cotangent = rule.cotangents()[i];
+    if (!cotangent || !wanted[i]) continue;
+    const Value operand = builder_.value(node.operands[i]);
+    add(operand.id, ir::cast(ir::sum_to(cotangent, operand), operand.dtype()));
+  }
+  return located(builder_.take_status(), node);
+}
+
+Status Backward::located(Status status, const Node& node) const {
+  if (!status.ok() && !status.error().location.known()) {
+    status.error().location = graph_.location_of(node);
+  }
+  return status;
+}
+
+Value Backward::take(ValueId id) {
+  const Value found = cotangents_[static_cast<size_t>(id)];
+  return found ? found : ir::zeros_like(builder_.value(id));
+}
+
+}  // namespace mithril::passes

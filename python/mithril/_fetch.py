@@ -1,0 +1,105 @@
+"""`evaluate(fetch=[...])`: wires at any depth of a model as further outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mithril._checks import items, text
+from mithril.connection import Connection
+from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
+
+if TYPE_CHECKING:
+    from mithril.physical import PhysicalModel
+
+MOST_FETCHES = 16  # programs that one model keeps; the one used longest ago goes
+
+
+def fetching(physical: PhysicalModel, fetch: Any) -> PhysicalModel:
+    """The physical model whose outputs are these wires, too; compiled once for equal sets."""
+    from mithril.physical import PhysicalModel
+
+    given = [fetch] if isinstance(fetch, str | Connection) else items("fetch", fetch, "names")
+    wires = _wires(physical, given)
+    if not wires:
+        return physical
+    key = tuple(sorted(wires))
+    with physical._lock:
+        found = physical._fetches.get(key)
+        if found is not None:
+            physical._fetches.move_to_end(key)
+            return found
+    options = {**physical._options, "fetch": [(name, wires[name]) for name in key]}
+    made = PhysicalModel(physical._model, physical._settings, options)
+    made._told = physical._told
+    with physical._lock:
+        made = physical._fetches.setdefault(key, made)
+        while len(physical._fetches) > MOST_FETCHES:
+            physical._fetches.popitem(last=False)
+    return made
+
+
+def _wires(physical: PhysicalModel, names: Iterable[Any]) -> dict[str, Any]:
+    """Name in the result -> wire, of what is no output anyhow."""
+    out: dict[str, Any] = {}
+    for given in names:
+        name, wire = _wire(physical, given)
+        if wire is None:
+            continue
+        if name in out and not out[name].same_wire(wire):
+            raise ArgumentError(f"fetch: two wires are called '{name}'", hint="give their paths")
+        out[name] = wire
+    return out
+
+
+def _wire(physical: PhysicalModel, given: Any) -> tuple[str, Any]:
+    if isinstance(given, Connection):
+        return given._wire.key_name, given._wire
+    if not isinstance(given, str):
+        raise SignatureError(f"fetch: requires names, paths or connections, got {shown(given)}")
+    path = text("fetch", given)
+    if path in physical.output_keys:
+        return path, None
+    node = physical._node
+    if path in physical._by_name and physical._by_name[path].key:
+        return path, node.connection(physical._by_name[path].key)
+    try:
+        return path, node.connection_at(path)
+    except KeyNotFound:
+        wire = _result_of(node, path)
+        if wire is None:
+            raise _unknown(node, path) from None
+        return path, wire
+
+
+def _unknown(node: Any, path: str) -> KeyNotFound:
+    """The first part of the path that is not there, with what is called alike beside it."""
+    part, rest = node, path
+    while "." in rest:
+        head, _, tail = rest.partition(".")
+        try:
+            part = part.submodel(head)
+        except KeyNotFound:
+            break
+        rest = tail
+    name = rest.partition(".")[0]
+    inside = path[: len(path) - len(rest)].removesuffix(".")
+    where = f"'{inside}'" if inside else "the model"
+    near = suggestion(name, [*part.all_keys, *part.submodel_names])
+    return KeyNotFound(f"fetch: {where} has no wire or submodel '{name}'{near}")
+
+
+def _result_of(node: Any, path: str) -> Any:
+    """The output of the submodel at a path; None where there is no submodel."""
+    try:
+        part = node.submodel(path)
+    except KeyNotFound:
+        return None
+    wires = [part.connection(key) for key in part.output_keys] or part.couts
+    if len(wires) != 1:
+        names = ", ".join(f"'{path}.{wire.key_name}'" for wire in wires)
+        raise ArgumentError(f"fetch: '{path}' has several outputs: {names or 'none'}")
+    return wires[0]
+
+
+__all__ = ["fetching"]
