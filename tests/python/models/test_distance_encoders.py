@@ -108,9 +108,8 @@ def test_mds(native, input_type):
     model = MDS(2, input_type, norm=ml.Tensor(2.0))
     given = ml.Tensor(INPUTS[input_type](points, 2.0).tolist())
     outer = ml.Model()
-    outer |= model(
-        input=given, coords="coords", predicted_coords="predicted_coords", output="output"
-    )
+    outputs = {key: key for key in ("predicted_coords", "output")}
+    outer |= model(input=given, coords="coords", **outputs)
     outer.expose_keys("output", "predicted_coords")
     inputs = {"coords": coords}
     wanted = by_hand(coords)
