@@ -1,5 +1,6 @@
 // Activations beside those of activation.cc: exponential units, hard and soft ones, gates, and the
 // logarithm of a sum of exponentials.
+#include "infer/relation.h"
 #include "ops/block.h"
 
 namespace mithril::ops {
@@ -206,6 +207,13 @@ Value halves(Value x, int64_t axis, bool second) {
   return ir::apply("index", {x}, {{"index", HostValue::tuple(std::move(index))}});
 }
 
+core::Status has_halves(infer::Relation& relation) {
+  const auto size = relation.size(0, static_cast<int>(relation.data()));
+  if (!size || *size % 2 == 0) return {};
+  return core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
+                    "axis {} must have an even size, got {}", relation.data(), *size);
+}
+
 void define_gate(OpFamily& ops, const char* name, const char* python, const char* activation,
                  const char* doc, const char* formula) {
   ops.def(name)
@@ -228,6 +236,7 @@ void define_gate(OpFamily& ops, const char* name, const char* python, const char
           std::vector<infer::DimTerm> dims;
           for (int i = 0; i < rank; ++i) dims.push_back(rule.dim(rule.in("input"), i));
           auto& halved = dims[static_cast<size_t>(at)];
+          rule.custom({rule.in("input")}, has_halves, at);
           const infer::DimTerm half = rule.dim("half");
           rule.equal(half * 2, halved);
           halved = half;
@@ -243,7 +252,7 @@ void define_gate(OpFamily& ops, const char* name, const char* python, const char
       .with(at({{"input", {3, 4}}}))
       .with(at({{"input", {2, 6, 3}}}, {{"axis", 1}}))
       .with(at({{"input", {0, 2}}}))
-      .rejects(at({{"input", {2, 3}}}), name)
+      .rejects(at({{"input", {2, 3}}}), "even size")
       .rejects(at({{"input", {2, 4}}}, {{"axis", 2}}), "axis");
 }
 
