@@ -73,6 +73,7 @@ py::dict describe(const OpDef& op) {
   out["outputs"] = outputs;
   out["key_order"] = op.key_order;
   out["connect_order"] = op.connect_order;
+  out["argument_order"] = op.argument_order;
   out["canonical_inputs"] = op.canonical_inputs;
   out["body"] = static_cast<int>(op.body);
   out["has_gradient"] = static_cast<bool>(op.gradient) || op.body == ir::BodyKind::kCompose;

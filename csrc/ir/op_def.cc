@@ -199,6 +199,11 @@ OpDefBuilder& OpDefBuilder::connect(std::initializer_list<const char*> order) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::arguments(std::initializer_list<const char*> order) {
+  def_.argument_order.assign(order.begin(), order.end());
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::cin(std::initializer_list<const char*> names) {
   def_.canonical_inputs.assign(names.begin(), names.end());
   states_canonical_inputs_ = true;

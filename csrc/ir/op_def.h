@@ -153,8 +153,9 @@ struct OpDef {
   std::vector<InputDef> inputs;
   std::vector<AttrDef> attrs;
   std::vector<OutputDef> outputs;
-  std::vector<std::string> key_order;      // wires in order of `$n` numbering; default: inputs
-  std::vector<std::string> connect_order;  // default: inputs, outputs
+  std::vector<std::string> key_order;       // wires in order of `$n` numbering; default: inputs
+  std::vector<std::string> connect_order;   // default: inputs, outputs
+  std::vector<std::string> argument_order;  // leading arguments of the constructor; empty: by rule
   std::vector<std::string> canonical_inputs;
   DTypeRule::Compute compute = DTypeRule::Compute::kKeep;
   std::vector<std::string> promoted;  // which inputs; empty = all tensor inputs
@@ -221,6 +222,7 @@ class OpDefBuilder {
   OpDefBuilder& state(std::string_view input, std::string next, HostValue first);
   OpDefBuilder& keys(std::initializer_list<const char*> order);
   OpDefBuilder& connect(std::initializer_list<const char*> order);
+  OpDefBuilder& arguments(std::initializer_list<const char*> order);
   OpDefBuilder& cin(std::initializer_list<const char*> names);
   OpDefBuilder& promote(std::initializer_list<const char*> inputs = {});
   OpDefBuilder& promote_float(std::initializer_list<const char*> inputs = {});

@@ -30,6 +30,7 @@ void define_sigmoids(OpFamily& ops) {
 
   floating(ops.def("softplus")
                .python("Softplus")
+               .arguments({"input"})
                .doc("Smooth maximum of x and zero: log(1 + exp(beta x)) / beta, without overflow.")
                .formula("\\ln(1 + e^{\\beta x}) / \\beta"))
       .attr("beta", 1.0)
@@ -160,6 +161,7 @@ OpDefBuilder& along_axis(OpDefBuilder& block) {
 void define_softmax(OpFamily& ops) {
   along_axis(ops.def("softmax")
                  .python("Softmax")
+                 .arguments({"input", "axis"})
                  .doc("Exponentials that sum to 1 along the axis, without overflow.")
                  .formula("e^{x_i} / \\sum_j e^{x_j}"))
       .compose([](Builder& b) {
@@ -174,6 +176,7 @@ void define_softmax(OpFamily& ops) {
 
   along_axis(ops.def("log_softmax")
                  .python("LogSoftmax")
+                 .arguments({"input", "axis"})
                  .doc("Logarithm of softmax along the axis, without overflow.")
                  .formula("x_i - \\ln \\sum_j e^{x_j}"))
       .compose([](Builder& b) {

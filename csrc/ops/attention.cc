@@ -142,6 +142,8 @@ void define_positions(OpFamily& ops) {
 void define_attention(OpFamily& ops) {
   ops.def("scaled_dot_product_attention")
       .python("ScaledDotProduct")
+      .arguments({"is_causal", "scale", "dropout_p", "use_attn_mask", "query", "key", "value",
+                  "attn_mask"})
       .doc(
           "Each query's mean of the values, weighted by softmax of its products with the keys, "
           "scaled (none: by 1 / sqrt(d)). is_causal: only places up to its own; attn_mask: false "

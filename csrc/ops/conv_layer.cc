@@ -194,7 +194,12 @@ void define_layer(OpFamily& ops, const Layer& layer, const char* python,
       .key("dilation", is_line ? HostValue(1) : ones(axes))
       .input("input", kNumeric)
       .optional("bias", kFloating, "use_bias");
-  if (!is_line) block.key("groups", 1);
+  if (is_line) {  // groups came later, and last
+    block.arguments({"kernel_size", "out_channels", "stride", "padding", "dilation", "use_bias",
+                     "input", "weight"});
+  } else {
+    block.key("groups", 1);
+  }
   block.attr("kernel_size", HostValue(), kWidth | infer::kSequence)
       .attr("out_channels", HostValue(), kWidth)
       .attr("use_bias", true);
@@ -221,6 +226,8 @@ void define_primitive(OpFamily& ops, const Layer& layer, const char* name, const
   const bool is_line = axes == 1;
   OpDefBuilder block = ops.def(name);
   block.python(python)
+      .arguments({"use_bias", "input", "weight", "stride", "padding", "dilation",
+                  is_line ? "bias" : "groups"})
       .doc(layer_doc(axes) + " None of them has a default.")
       .input("input", kNumeric)
       .input("weight", kNumeric)

@@ -190,29 +190,6 @@ void define_diagonals(OpFamily& ops) {
       .with(at({{"input", {3, 3}}}))
       .with(at({{"input", {0}}}))
       .rejects(at({{"input", {2, 3, 4}}}), "1 or 2 dimensions");
-
-  ops.def("transposed_diag")
-      .python("TransposedDiagonal")
-      .doc("The diagonal of a square matrix as a column: [n, n] -> [n, 1].")
-      .formula("y_{i,0} = x_{i,i}")
-      .input("input", kTensor)
-      .output("output", same_as("input"))
-      .rule([](RuleBuilder& r) {
-        r.shape(r.in("input"), "n n");
-        r.shape(r.out(), "n 1");
-      })
-      .compose([](Builder& b) {
-        const Value x = b.in("input");
-        if (!x) return Value();
-        infer::DimTable& dims = b.graph().dims;
-        const Dim n = x.shape()[0];
-        const Value flat = reshape(x, shape_value({dims.mul(n, n)}));
-        const Value places = range(b, n) * size_constant(b, dims.add(n, 1));
-        return expand_dims(ir::apply("gather", {flat, places}), HostValue(1));
-      })
-      .with(at({{"input", {3, 3}}}))
-      .with(at({{"input", {0, 0}}}))
-      .rejects(at({{"input", {2, 3}}}), "transposed_diag");
 }
 
 void define_triangles(OpFamily& ops) {

@@ -228,6 +228,7 @@ void define_extrema(OpFamily& ops) {
   unary_cases(
       ops.def("clamp")
           .python("Clamp")
+          .arguments({"input", "min_val", "max_val"})
           .alias({"clip"})
           .doc("x limited to the interval from min_val to max_val (none: no limit); the gradient "
                "on a limit is 1.")

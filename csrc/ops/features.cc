@@ -260,6 +260,7 @@ void define_tools(OpFamily& ops) {
 
   ops.def("trapezoid")
       .python("Trapezoid")
+      .arguments({"x", "y"})
       .doc(
           "Integral of y over x along the last axis, by trapezoids; x has the shape of y, or "
           "its last axis only.")

@@ -76,6 +76,7 @@ void define_indexing(OpFamily& ops) {
   const HostValue all = slice(none, none);
   ops.def("index")
       .python("Indexer")
+      .arguments({"index", "input"})
       .alias({"indexer"})
       .doc(
           "NumPy indexing by ints, slices, none, ellipsis, lists and integer tensors; tuples and "

@@ -352,6 +352,7 @@ void define_factors(OpFamily& ops) {
 
   ops.def("eigvalsh")
       .python("Eigvalsh")
+      .arguments({"K_term", "L", "threshold"})
       .doc(
           "The spectrum of a covariance as a column: the diagonal of L where it is given, else the "
           "eigenvalues of K_term, rising, none below threshold; K_term and L [n, n].")

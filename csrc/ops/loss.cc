@@ -10,6 +10,7 @@ using tile::Reg;
 void define_distances(OpFamily& ops) {
   binary_cases(ops.def("squared_error")
                    .python("SquaredError")
+                   .arguments({"input", "target"})
                    .doc("Squared difference of input and target.")
                    .formula("(x - t)^2")
                    .input("input", kTensor)
@@ -31,6 +32,7 @@ void define_distances(OpFamily& ops) {
 
   binary_cases(ops.def("absolute_error")
                    .python("AbsoluteError")
+                   .arguments({"input", "target"})
                    .doc("Absolute difference of input and target; the gradient at equality is 0.")
                    .formula("|x - t|")
                    .input("input", kTensor)
@@ -188,6 +190,7 @@ Sample numbered(std::vector<int64_t> input, std::vector<int64_t> target, Attrs a
 void define_cross_entropy(OpFamily& ops) {
   OpDefBuilder block = ops.def("cross_entropy");
   block.python("CrossEntropy")
+      .arguments({"input_type", "weights", "input", "target", "robust", "threshold", "categorical"})
       .doc(
           "Cross entropy of each sample over the classes on axis 1, from logits, probs or "
           "log_probs. categorical: the target holds class numbers, else a share for each class. "
@@ -273,6 +276,7 @@ void binary_gradient(GradBuilder& g) {
 void define_binary_cross_entropy(OpFamily& ops) {
   ops.def("binary_cross_entropy")
       .python("BinaryCrossEntropy")
+      .arguments({"input_type", "pos_weight", "input", "target", "threshold", "robust"})
       .doc(
           "Cross entropy of yes-or-no targets, from logits or probs; pos_weight p scales the "
           "positive targets, 'auto' is (1 - mean t) / mean t.")

@@ -91,6 +91,7 @@ void define_shapes(OpFamily& ops) {
 
   view(ops.def("squeeze")
            .python("Squeeze")
+           .arguments({"input"})
            .doc("Axes of size 1 dropped: all of them, or those that axis names.")
            .input("input", kTensor)
            .attr("axis", HostValue(), kWidth | infer::kSequence))
@@ -251,6 +252,7 @@ std::vector<Value> pieces(Builder& b) {
 void define_joins(OpFamily& ops) {
   ops.def("concat")
       .python("Concat")
+      .arguments({"input", "axis"})
       .alias({"concatenate"})
       .doc("Operands one after the other along the axis; none joins them flattened.")
       .key("axis", 0)

@@ -32,6 +32,7 @@ void margin_gradient(GradBuilder& g, Value slope) {
 void define_margins(OpFamily& ops) {
   of_a_target(ops.def("hinge_loss")
                   .python("HingeLoss")
+                  .arguments({"input", "target"})
                   .doc("By how much input times target falls short of 1; at equality the gradient "
                        "is half of that inside.")
                   .formula("\\max(0, 1 - t x)"))
@@ -45,6 +46,7 @@ void define_margins(OpFamily& ops) {
 
   of_a_target(ops.def("quad_hinge_loss")
                   .python("QuadHingeLoss")
+                  .arguments({"input", "target"})
                   .doc("Square of what input times target falls short of 1.")
                   .formula("\\max(0, 1 - t x)^2"))
       .pointwise([](tile::Builder& b, Reg x, Reg t) {
@@ -64,6 +66,7 @@ void define_quantile(OpFamily& ops) {
   binary_cases(
       ops.def("quantile_loss")
           .python("QuantileLoss")
+          .arguments({"quantile", "input", "target"})
           .doc("Distance of input and target, weighted by the quantile where the target is above, "
                "else by what is left to 1 (Koenker and Bassett, 1978); at equality the gradient "
                "is the mean of both sides.")
@@ -103,6 +106,7 @@ void define_divergence(OpFamily& ops) {
   binary_cases(
       ops.def("kl_divergence")
           .python("KLDivergence")
+          .arguments({"input", "target", "threshold"})
           .doc("What each class adds to the divergence of Kullback and Leibler of the "
                "probabilities target from input; below the threshold logarithms are continued by "
                "their tangents.")
@@ -165,6 +169,7 @@ OpDefBuilder& with_width(OpDefBuilder& block, const char* name) {
 void define_smooth_distances(OpFamily& ops) {
   with_width(ops.def("huber_loss")
                  .python("HuberLoss")
+                 .arguments({"input", "target", "delta"})
                  .doc("Half the squared difference of input and target; beyond delta it goes on "
                       "as a line (Huber, 1964).")
                  .formula("d^2 / 2, \\quad |d| > \\delta: \\delta (|d| - \\delta / 2)"),
@@ -182,6 +187,7 @@ void define_smooth_distances(OpFamily& ops) {
 
   with_width(ops.def("smooth_l1_loss")
                  .python("SmoothL1Loss")
+                 .arguments({"input", "target", "beta"})
                  .doc("Absolute difference of input and target, less beta / 2; a parabola within "
                       "beta (Girshick, arXiv:1504.08083). Beta 0 is the absolute difference.")
                  .formula("|d| - \\beta / 2, \\quad |d| < \\beta: d^2 / (2 \\beta)"),

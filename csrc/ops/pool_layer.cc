@@ -135,6 +135,7 @@ void define_layer(OpFamily& ops, const Layer& layer) {
 void define_primitive(OpFamily& ops, const Layer& layer) {
   OpDefBuilder block = ops.def(std::string("primitive_") + layer.name);
   block.python(layer.primitive)
+      .arguments({"input", "kernel_size", "stride", "padding", "dilation"})
       .doc(layer_doc(layer) + " None of them has a default.")
       .input("input", kNumeric)
       .key("kernel_size")

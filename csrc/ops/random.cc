@@ -282,6 +282,7 @@ OpDefBuilder& ranged(OpDefBuilder& block) {
 void define_integers(OpFamily& ops) {
   ranged(ops.def("randint")
              .python("PrimitiveRandInt")
+             .arguments({"shape", "key", "low", "high", "dtype"})
              .doc("Integers from low up to high (not included), of a shape, from a key.")
              .key("shape")
              .input("key", kTensorInt | infer::kScalarInt))

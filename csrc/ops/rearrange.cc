@@ -125,6 +125,7 @@ void define_orders(OpFamily& ops) {
 
   ops.def("permute_tensor")
       .python("PermuteTensor")
+      .arguments({"indices", "input"})
       .doc(
           "Rows of the operand in the order of the indices, one for each row; an index that is out "
           "of bounds is an error (on JAX and MLX it counts as the nearest row).")

@@ -110,6 +110,7 @@ void define_functions(OpFamily& ops) {
 
   continued(ops.def("stable_reciprocal")
                 .python("StableReciprocal")
+                .arguments({"input", "threshold"})
                 .doc("One over x; nearer to 0 than the threshold the tangent there, at 0 that "
                      "of positive numbers.")
                 .formula("1 / x, \\quad |x| < \\tau: \\pm 2 / \\tau - x / \\tau^2"),

@@ -59,6 +59,7 @@ void define_padding(OpFamily& ops, const char* name, const char* python, size_t 
   const std::string forms[] = {"an int, (low, high)", "an int, a pair, a pair of pairs"};
   OpDefBuilder block = ops.def(name);
   block.python(python)
+      .arguments({"kernel_size", "input"})
       .doc("A padding (" + forms[axes - 1] + ", 'same' or 'valid') as (low, high)" +
            (axes == 1 ? std::string(".") : std::string(" for each axis.")))
       .key("input")
@@ -93,6 +94,7 @@ void define_window_arguments(OpFamily& ops) {
 
   ops.def("stride_converter")
       .python("StrideConverter")
+      .arguments({"kernel_size", "input"})
       .doc("A stride, or the size of the window where it is none.")
       .key("input")
       .key("kernel_size")

@@ -99,6 +99,9 @@ def parameters(op: dict) -> list[tuple[str, str | None]]:
     out += [(i["name"], literal(i["default"])) for i in values]
     out += [(i["name"], "None" if i["optional"] and not i["when"] else "TBD") for i in tensors]
     out += late + [(n, literal(default)) for n, default in op["attrs"] if n in OPTIONS]
+    order = {name: i for i, name in enumerate(op["argument_order"])}
+    if order:
+        out.sort(key=lambda pair: order.get(pair[0], len(order)))
     if any(default is None for _, default in out[len(first) :]):
         raise SystemExit(f"op {op['name']!r}: parameters without default must come first")
     return out

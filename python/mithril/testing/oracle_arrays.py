@@ -159,7 +159,6 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "triu": lambda input, diagonal=0: np.triu(input, diagonal),
     "diagonal": diagonal,
     "diag": diag,
-    "transposed_diag": lambda input: np.diag(input)[:, None],
     "positional_encoding": positional_encoding,
     "linear_scan": linear_scan,
     "cumprod": lambda input, axis=-1: np.cumprod(summable(input), axis),

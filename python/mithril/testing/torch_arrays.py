@@ -132,7 +132,6 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "triu": lambda input, diagonal=0: torch.triu(input, diagonal),
     "diagonal": moved(oracle_arrays.diagonal),
     "diag": diag,
-    "transposed_diag": lambda input: torch.diag(input)[:, None],
     "positional_encoding": positional_encoding,
     "linear_scan": linear_scan,
     "cumprod": cumprod,
