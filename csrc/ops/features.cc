@@ -1,4 +1,5 @@
 // Features of points, distances between them, and small tools of numeric code.
+#include "infer/relation.h"
 #include "ops/block.h"
 
 namespace mithril::ops {
@@ -162,6 +163,40 @@ Value polynomial(Builder& b) {
   return all.size() == 1 ? x : joined(b, all);
 }
 
+// How many monomials of 1 to degree d coordinates have; limit + 1 where they are more.
+int64_t monomials(int64_t d, int64_t degree, int64_t limit) {
+  __extension__ using Wide = __int128;
+  Wide count = 1;  // C(d + i, i), which grows with i
+  for (int64_t i = 1; i <= degree; ++i) {
+    count = count * (d + i) / i;
+    if (count > Wide(limit) + 1) return limit + 1;
+  }
+  return static_cast<int64_t>(count) - 1;
+}
+
+// Backward: the coordinates that make a known number of columns. Terms: output, input, degree.
+core::Status coordinates(infer::Relation& relation) {
+  constexpr int64_t kWidest = int64_t{1} << 40;
+  const auto degree = relation.value(2);
+  if (!degree || !degree->is_int() || degree->as_int() < 1) return {};
+  if (relation.rank(0) != 2 || relation.rank(1) != 2 || relation.size(1, 1)) return {};
+  const auto width = relation.size(0, 1);
+  if (!width || *width > kWidest) return {};
+  int64_t low = 0, high = *width;  // d coordinates have d monomials or more
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (monomials(middle, degree->as_int(), *width) < *width) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (monomials(low, degree->as_int(), *width) == *width) return relation.set_size(1, 1, low);
+  return core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                    "no number of coordinates has {} monomials of 1 to {}", *width,
+                    degree->as_int());
+}
+
 // C(d + degree, degree) - 1 columns.
 void polynomial_rule(RuleBuilder& r) {
   r.shape(r.in("input"), "n d");
@@ -184,6 +219,7 @@ void polynomial_rule(RuleBuilder& r) {
     }
     rule.equal(rule.dim("p"), rule.divide(product, rule.dim(orders)) - 1);
   });
+  r.custom({r.out(), r.in("input"), r.in("degree")}, coordinates);
 }
 
 void define_polynomials(OpFamily& ops) {

@@ -94,7 +94,7 @@ void define_axis_places(OpFamily& ops) {
       .with(at({{"input", {3, 5}}, {"indices", {3, 0}}}))
       .with(at({{"input", {0, 5}}, {"indices", {0, 2}}}))
       .sample("indices", -1.0, 3.0)
-      .rejects(at({{"input", {3, 5}}, {"indices", {2, 5}}}), "takealongaxis")
+      .rejects(at({{"input", {3, 5}}, {"indices", {2, 5}}}), "take")
       .rejects(at({{"input", {3, 5}}, {"indices", {3, 5}}}, {{"axis", 2}}),
                "axis 2 is out of range");
 }

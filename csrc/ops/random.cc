@@ -317,6 +317,7 @@ void define_integers(OpFamily& ops) {
 
   ranged(ops.def("draw_randint")
              .python("RandInt")
+             .arguments({"shape", "rng_key", "low", "high", "dtype"})
              .doc("Integers from low up to high (not included), of a shape, new ones at each "
                   "evaluation.")
              .key("shape"))

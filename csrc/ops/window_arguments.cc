@@ -77,10 +77,7 @@ void define_padding(OpFamily& ops, const char* name, const char* python, size_t 
       .with(at({}, {{"input", 1}, {"kernel_size", 3}}))
       .with(at({}, {{"input", "same"}, {"kernel_size", 5}}))
       .with(at({}, {{"input", "valid"}, {"kernel_size", 4}}))
-      .with(at({}, {{"input", HostValue::ints({1, 2})}, {"kernel_size", 3}}))
-      .rejects(at({}, {{"input", "same"}, {"kernel_size", 4}}), "odd kernel_size")
-      .rejects(at({}, {{"input", HostValue::ints({1, 2, 3})}, {"kernel_size", 3}}),
-               "padding must be");
+      .with(at({}, {{"input", HostValue::ints({1, 2})}, {"kernel_size", 3}}));
   if (axes == 1) return;
   const HostValue asymmetric = HostValue::tuple({HostValue::ints({1, 2}), HostValue::ints({0, 3})});
   block.with(at({}, {{"input", asymmetric}, {"kernel_size", HostValue::ints({3, 2})}}));

@@ -37,7 +37,7 @@ def assemble(
     combined = _combined(node, [loss.result for loss in losses], combiner, chain)
     if not penalties:
         return combined[0]
-    named = chain.put(_new("Buffer"), {"input": combined[0], "output": "loss"})
+    named = chain.put(new("Buffer"), {"input": combined[0], "output": "loss"})
     terms = [(named, combined[1])]
     by_coefficient: dict[Any, list[Penalty]] = {}
     for penalty in penalties:
@@ -46,7 +46,7 @@ def assemble(
         scaled = [_scaled(node, penalty, losses) for penalty in group]
         scalar = [_is_scalar(node, penalty.result) for penalty in group]
         total = _sum(list(zip(scaled, scalar, strict=True)), chain)
-        weighted = chain.put(_new("Multiply"), {"left": total, "right": _value(group[0].coef)})
+        weighted = chain.put(new("Multiply"), {"left": total, "right": _value(group[0].coef)})
         terms.append((weighted, True))
     return _sum(terms, chain)
 
@@ -74,7 +74,7 @@ def _combined(
 def _sum(terms: list[tuple[Connection, bool]], chain: Any) -> Connection:
     """The sum of all elements of all terms."""
     if not all(scalar for _, scalar in terms):
-        return chain.put(_new("Sum"), {"input": _joined(terms, chain)})
+        return chain.put(new("Sum"), {"input": _joined(terms, chain)})
     total: Any = terms[0][0]
     for term, _ in terms[1:]:
         total = total + term
@@ -83,7 +83,7 @@ def _sum(terms: list[tuple[Connection, bool]], chain: Any) -> Connection:
 
 def _joined(terms: list[tuple[Connection, bool]], chain: Any) -> Connection:
     """All elements of all terms as a vector."""
-    return chain.put(_new("Concat", None), {"input": [term for term, _ in terms]})
+    return chain.put(new("Concat", axis=None), {"input": [term for term, _ in terms]})
 
 
 def _is_scalar(node: Any, result: Connection) -> bool:
@@ -121,7 +121,7 @@ def _value(coef: Any) -> Any:
     return coef if isinstance(coef, (Connection, Tensor)) else Tensor(coef)
 
 
-def _new(name: str, *args: Any) -> Model:
+def new(name: str, **arguments: Any) -> Model:
     from mithril import models
 
-    return getattr(models, name)(*args)
+    return getattr(models, name)(**arguments)

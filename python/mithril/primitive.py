@@ -13,7 +13,7 @@ from mithril._arguments import model_name, text
 from mithril._checks import truth
 from mithril._public import public
 from mithril.connection import NOT_GIVEN, TBD, Connection, IOKey, Tensor
-from mithril.errors import KeyNotFound, SignatureError, shown, suggestion
+from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, suggestion
 from mithril.model import ExtendInfo
 from mithril.operator_model import OperatorModel
 from mithril.types import MISSING
@@ -151,9 +151,13 @@ class Activation(PrimitiveModel):
         tensor: Any = Tensor
         kinds = tensor[float] if is_same else tensor[int | float]
         elements = IOKey(shape=[("Var", ...)], type=kinds)
-        given = elements if input is TBD else IOKey(value=input, shape=[("Var", ...)], type=kinds)
-        if isinstance(input, Connection):
-            given = input
+        given = elements if input is TBD else input
+        if not isinstance(given, Connection):
+            try:
+                given = IOKey(value=input, shape=[("Var", ...)], type=kinds)
+            except MithrilError:
+                told = f"Activation: input: requires a tensor or an IOKey, got {shown(input)}"
+                raise SignatureError(told) from None
         super().__init__(formula, name=name, input=given, **kwargs, output=elements)
 
     def _be(self, cls: Any, formula: str, name: str | None, values: dict[str, Any]) -> None:

@@ -131,7 +131,7 @@ class TrainModel(Model):
             read.append((result, step))
             result = chain.put(step, {_cin(step): result})
         if coef is not None:
-            result = chain.put(_new("Multiply"), {"left": result, "right": coef})
+            result = chain.put(_cost.new("Multiply"), {"left": result, "right": coef})
         chain.take((key, result))
         self._losses.append(_cost.Loss(_text(loss_model, connections), result, read))
 
@@ -170,7 +170,7 @@ class TrainModel(Model):
         _check_distinct(where, [self, first, *found])
         for model in (first, *found):
             _output(model)
-        return found or [_new(default)]
+        return found or [_cost.new(default)]
 
     def _free_name(self, where: str, name: Any) -> str | None:
         if name is None:
@@ -329,7 +329,7 @@ class TrainModel(Model):
             raise ArgumentError("TrainModel: has no loss", hint="call add_loss(...)")
         chain = _Chain(self)
         cost = _cost.assemble(self._node, self._losses, self._penalties, self._combiner, chain)
-        chain.take((FINAL_COST, chain.put(_new("Buffer"), {"input": cost})))
+        chain.take((FINAL_COST, chain.put(_cost.new("Buffer"), {"input": cost})))
         self._node.set_cout([FINAL_COST], True)
         self._node.freeze()
         self._is_final = True
@@ -468,12 +468,6 @@ class _Chain:
             self._owner._node.take([(key or "", wire._wire) for key, wire in results])
         for model in self._made:
             self._owner._adopt(model)
-
-
-def _new(name: str, *args: Any) -> Model:
-    from mithril import models
-
-    return getattr(models, name)(*args)
 
 
 def _output(model: Model) -> str:

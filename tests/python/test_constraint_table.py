@@ -530,7 +530,7 @@ ROWS: dict[str, list[Case | Clash | Refused]] = {
     "pool_1d_constraints": [
         Case(
             "forward",
-            use("PrimitiveMaxPool1D", 2, stride=2, padding=(0, 0), dilation=1),
+            use("PrimitiveMaxPool1D", kernel_size=2, stride=2, padding=(0, 0), dilation=1),
             shapes={"input": [2, 3, 32]},
             found={"output": [2, 3, 16]},
         ),

@@ -110,3 +110,19 @@ def test_what_has_no_result_is_refused(what):
         model.set_shapes(input=SHAPES[axes])
     assert "bug" not in str(caught.value)
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("cls", "given", "told"),
+    [
+        ("PaddingConverter1D", {"input": "same", "kernel_size": 4}, "odd kernel_size"),
+        ("PaddingConverter1D", {"input": (1, 2, 3), "kernel_size": 3}, "padding must be"),
+        ("PaddingConverter2D", {"input": "same", "kernel_size": (3, 2)}, "odd kernel_size"),
+    ],
+)
+def test_converters_refuse(cls, given, told):
+    with pytest.raises(MithrilError) as failure:
+        model = ml.Model()
+        model |= getattr(ml.models, cls)(**given)(output="y")
+        ml.compile(model, ml.NumpyBackend(), inference=True)
+    assert told in str(failure.value)

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from mithril.testing import oracle, oracle_ops, torch_functions, torch_windows
-from mithril.testing.oracle_ops import NO_PADDING, axes_tuple, pair, pair_of_pairs
+from mithril.testing.oracle_ops import NO_PADDING, axes_tuple
 from mithril.testing.torch_arrays import ARRAYS, eigvalsh
 
 

@@ -133,6 +133,7 @@ TEST(OpGradients, AreSlopes) {
   int checked = 0;
   for (const OpDef* op : Registry::global().all()) {
     if (!op->differentiable || op->body == BodyKind::kHost) continue;
+    if (op->name == "gradient") continue;  // expanded before anything runs: expand_gradients_test
     if (op->outputs[0].dtype.result == DTypeRule::Result::kHost) continue;
     for (size_t i = 0; i < op->samples.size(); ++i) {
       const Built built = build(*op, op->samples[i], DType::kFloat64);
