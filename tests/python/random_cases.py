@@ -49,7 +49,7 @@ def _changed(case, random):
         sizes = {size: size + int(random.integers(4)) for size in known}
     else:
         sizes = {size: int(random.choice(SIZES)) for size in known}
-    sizes[0] = 1
+    sizes[0] = 0 if indexed else 1
     shapes = [(name, [sizes[size] for size in shape]) for name, shape in shapes]
     if len(shapes) > 1 and not indexed and random.integers(2):
         _, shape = shapes[random.integers(len(shapes))]

@@ -73,7 +73,8 @@ def points(op, engine, seed):
             continue
         for inputs in draws(case, DRAWS, seed):
             point = Point(model, case, inputs, random)
-            if point.weights:
+            # A window that meets padding only has no largest element.
+            if point.weights and all(np.isfinite(y).all() for y in point.outputs.values()):
                 yield point
 
 

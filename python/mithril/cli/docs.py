@@ -73,7 +73,8 @@ def _cell(text: str) -> str:
 
 
 def ops_page() -> str:
-    ops = sorted(_core.ops(), key=lambda op: (op["family"], op["name"]))
+    ours = [op for op in _core.ops() if op["family"] != "user"]
+    ops = sorted(ours, key=lambda op: (op["family"], op["name"]))
     families: dict[str, list[dict[str, Any]]] = {}
     for op in ops:
         families.setdefault(op["family"], []).append(op)

@@ -131,7 +131,7 @@ class GaussProcessRegressionCore(Composite):
             mean: Any = keys["mu"]
             star: Any = keys["k_star"]
             noise = models.Eye()(y.size(0)) * keys["s"]
-            covariance = keys["k"] + noise  # type: ignore[operator]
+            covariance = keys["k"] + noise
             factor = models.Cholesky()(covariance)
             alpha = models.GPRAlpha()(y - mean, factor, covariance)
             loss_of = models.GPRLoss()

@@ -213,9 +213,7 @@ def test_auc(backend_name, is_one_hot):
 def test_auc_of_each_class(native):
     _, label = predictions(13)
     scores = scores_for(np.roll(label, 3), 14)
-    model = ml.Model()
-    model |= AUC(CLASSES, False)(pred="pred", label="label", output="auc")
-    model = model.extract(outputs=[model[f"AUC.auc_class_{c}"] for c in range(CLASSES)])
+    model = AUC(CLASSES, False).extract(outputs=[f"auc_class_{c}" for c in range(CLASSES)])
     outputs, _ = run(model, {"pred": scores, "label": label}, native)
     found = [float(x) for x in outputs.values()]
     assert found == pytest.approx(areas(scores, label))
