@@ -13,28 +13,35 @@ static void ref_store_place(void* y, int64_t size, int64_t at, int64_t place) {
 /* NaN, which differs from itself, is the largest element. */
 #define REF_LESS(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))
 
-#define REF_ARGSORT(NAME, TYPE)                                                             \
+/* Two sorted runs of places next to each other, merged. */
+#define REF_MERGE(NAME, TYPE)                                                                   \
+  static void NAME(const TYPE* x, const ref_axis_dims* d, const int64_t* runs, int64_t* merged, \
+                   int64_t first, int64_t half, int64_t last) {                                 \
+    int64_t left = first, right = half;                                                         \
+    for (int64_t to = first; to < last; ++to) {                                                 \
+      int take_right = left == half;                                                            \
+      if (left < half && right < last) {                                                        \
+        const TYPE l = x[runs[left] * d->inner], r = x[runs[right] * d->inner];                 \
+        take_right = d->falling ? REF_LESS(l, r) : REF_LESS(r, l);                              \
+      }                                                                                         \
+      merged[to] = take_right ? runs[right++] : runs[left++];                                   \
+    }                                                                                           \
+  }
+
+#define REF_ARGSORT(NAME, MERGE, TYPE)                                                      \
+  REF_MERGE(MERGE, TYPE)                                                                    \
   void NAME(const ref_axis_dims* d, int64_t size, const TYPE* x, void* y, int64_t* scratch, \
             int64_t begin, int64_t end) {                                                   \
     const int64_t n = d->n, step = d->inner;                                                \
     for (int64_t unit = begin; unit < end; ++unit) {                                        \
       const int64_t base = unit / step * n * step + unit % step;                            \
-      const TYPE* REF_RESTRICT from = x + base;                                             \
       int64_t *sorted = scratch, *merged = scratch + n;                                     \
       for (int64_t i = 0; i < n; ++i) sorted[i] = i;                                        \
       for (int64_t run = 1; run < n; run *= 2) {                                            \
         for (int64_t first = 0; first < n; first += 2 * run) {                              \
           const int64_t half = first + run < n ? first + run : n;                           \
           const int64_t last = half + run < n ? half + run : n;                             \
-          int64_t left = first, right = half;                                               \
-          for (int64_t to = first; to < last; ++to) {                                       \
-            int take_right = left == half;                                                  \
-            if (left < half && right < last) {                                              \
-              const TYPE l = from[sorted[left] * step], r = from[sorted[right] * step];     \
-              take_right = d->falling ? REF_LESS(l, r) : REF_LESS(r, l);                    \
-            }                                                                               \
-            merged[to] = take_right ? sorted[right++] : sorted[left++];                     \
-          }                                                                                 \
+          MERGE(x + base, d, sorted, merged, first, half, last);                            \
         }                                                                                   \
         int64_t* const swapped = sorted;                                                    \
         sorted = merged;                                                                    \
@@ -44,10 +51,10 @@ static void ref_store_place(void* y, int64_t size, int64_t at, int64_t place) {
     }                                                                                       \
   }
 
-REF_ARGSORT(ref_argsort_f32, float)
-REF_ARGSORT(ref_argsort_f64, double)
-REF_ARGSORT(ref_argsort_i32, int32_t)
-REF_ARGSORT(ref_argsort_i64, int64_t)
+REF_ARGSORT(ref_argsort_f32, ref_merge_f32, float)
+REF_ARGSORT(ref_argsort_f64, ref_merge_f64, double)
+REF_ARGSORT(ref_argsort_i32, ref_merge_i32, int32_t)
+REF_ARGSORT(ref_argsort_i64, ref_merge_i64, int64_t)
 
 #define REF_LAST_WRITERS(NAME, INDEX)                                                              \
   int64_t NAME(const ref_gather_dims* d, int64_t size, const INDEX* index, void* y, int64_t begin, \
@@ -71,4 +78,5 @@ REF_LAST_WRITERS(ref_last_writers_i64, int64_t)
 
 #undef REF_LAST_WRITERS
 #undef REF_ARGSORT
+#undef REF_MERGE
 #undef REF_LESS
