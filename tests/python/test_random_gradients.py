@@ -146,7 +146,10 @@ def test_gradients_are_those_of_torch(name, engines, seed, check_counts):
         for point in points(OPS[name], engine, seed):
             case = point.case
             inputs = op_matrix.all_inputs(point.model, case, point.inputs)
-            want = torch_oracle.gradients(case.text, inputs, point.weights, case.differentiable)
+            try:
+                want = torch_oracle.gradients(case.text, inputs, point.weights, case.differentiable)
+            except (IndexError, RuntimeError, ValueError):  # sizes that PyTorch refuses
+                continue
             found = point.gradients()
             for key, value in want.items():
                 problem = difference(found[key], value, GRADIENT_BOUND["float64"])
