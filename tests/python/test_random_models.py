@@ -213,12 +213,8 @@ def test_values_and_slopes(engine, chunk, request, check_counts):
         check_counts.add(f"random models on {engine}")
 
 
-# One element of a gradient of model 66 is 0 in float32, where the engine has -0.015 in float64.
-UNEXPLAINED = pytest.param("mlx", marks=pytest.mark.xfail(reason="model 66", strict=False))
-
-
 @pytest.mark.frameworks
-@pytest.mark.parametrize("framework", ["torch", "jax", UNEXPLAINED])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_values_and_gradients_of_frameworks(framework, request, check_counts):
     pytest.importorskip(framework if framework != "mlx" else "mlx.core")
     dtype = "float64" if framework == "torch" else "float32"

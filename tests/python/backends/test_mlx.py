@@ -276,3 +276,15 @@ def test_arrays_without_elements(backend, name):
     slope = 1.0 if name == "prod" else 0.0
     np.testing.assert_array_equal(gradients[1], np.full(shapes[1], slope))
     assert backend.ops.all(x).item() is True
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_gradients_of_what_is_taken_backwards(size):
+    """MLX alone gives 0 where a slice takes one element backwards."""
+    model = ml.Model()
+    model |= ml.Buffer()(input=ml.IOKey("x", shape=[size, 2])[::-1], output="y")
+    backend = ml.MlxBackend()
+    pm = ml.compile(model, backend, trainable_keys={"x"}, autodiff="framework", jit=False)
+    params = {"x": backend.ones(size, 2)}
+    _, gradients = pm.evaluate(params, {}, output_gradients={"y": backend.ones(size, 2)})
+    assert np.asarray(backend.to_numpy(gradients["x"])).tolist() == [[1.0, 1.0]] * size

@@ -605,11 +605,11 @@ def index_add(input, value, items=(), /, *, index=None):
 
 
 def _index(input, items, index):
-    """What indexes an MLX array: numbers in bounds, lists as arrays."""
+    """What indexes an MLX array: numbers in bounds, lists as arrays, one element forward."""
     if len(items) > 0:
         index = items[0] if len(items) == 1 else tuple(items)
     entries = index if isinstance(index, tuple) else (index,)
-    if not _builtins.any(isinstance(entry, int | list | _Array) for entry in entries):
+    if not _builtins.any(isinstance(entry, int | list | slice | _Array) for entry in entries):
         return index
     named = _builtins.sum(entry is not None and entry is not Ellipsis for entry in entries)
     axis, checked = 0, []
@@ -635,6 +635,10 @@ def _empty(input, entries):
 def _in_bounds(entry, size):
     if isinstance(entry, int) and not -size <= entry < size:
         raise IndexError(f"index {entry} is out of bounds for a size of {size}")
+    if isinstance(entry, slice):
+        taken = range(*entry.indices(size))
+        # MLX loses the gradient of one element that is taken backwards.
+        return slice(taken[0], taken[0] + 1) if taken.step < 0 and len(taken) == 1 else entry
     if isinstance(entry, list):
         entry = _mx.array(entry, int64) if entry else _mx.zeros((0,), int64)
     return _places(entry, size) if isinstance(entry, _Array) else entry
