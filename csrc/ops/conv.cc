@@ -114,6 +114,7 @@ void define_conv(OpFamily& ops) {
   define_structured(ops);
   define_conv_layers(ops);
   define_conv_transpose(ops);
+  define_channels_last(ops);
 }
 
 }  // namespace mithril::ops

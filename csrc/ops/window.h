@@ -60,6 +60,7 @@ std::optional<std::vector<int64_t>> known_sizes_of(RuleBuilder& r, const char* o
 /// The other files of the families conv, pool and host.
 void define_conv_layers(OpFamily& ops);
 void define_conv_transpose(OpFamily& ops);
+void define_channels_last(OpFamily& ops);
 void define_pool_layers(OpFamily& ops);
 void define_adaptive_pools(OpFamily& ops);
 void define_window_arguments(OpFamily& ops);

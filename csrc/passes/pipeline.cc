@@ -10,6 +10,7 @@
 #include "passes/bind_sizes.h"
 #include "passes/decompose.h"
 #include "passes/fold_hosts.h"
+#include "passes/layout.h"
 #include "passes/merge_common.h"
 #include "passes/remove_dead.h"
 
@@ -89,12 +90,14 @@ bool PipelineOptions::is_off(std::string_view pass) const {
 core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
                                  const PipelineOptions& options) {
   const auto rewrite = [&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); };
-  return Pipeline(graph, options)
-      .run("decompose", [&](const ir::Graph& g) { return decompose(g, target); })
-      .optimize("canonicalize", rewrite)
-      .optimize("merge_common", merge_common)
-      .run("remove_dead", remove_dead)
-      .finish();
+  Pipeline pipeline(graph, options);
+  pipeline.run("decompose", [&](const ir::Graph& g) { return decompose(g, target); })
+      .optimize("canonicalize", rewrite);
+  if (wants_channels_last(target)) {
+    pipeline.optimize("layout", [&](const ir::Graph& g) { return layout(g, target); })
+        .optimize("canonicalize", rewrite);  // reshapes of reshapes
+  }
+  return pipeline.optimize("merge_common", merge_common).run("remove_dead", remove_dead).finish();
 }
 
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,6 +150,11 @@ class Program:
             self._checked[key] = found
         return found
 
+    def shapes_of(self, inputs: Sequence[Any]) -> list[tuple[int, ...]]:
+        """Those of the tensors among the inputs."""
+        pairs = zip(self.inputs, inputs, strict=True)
+        return [value.shape for key, value in pairs if key.is_tensor]
+
     def _check_size(self, shapes: list[list | None]) -> None:
         for name, shape in zip(self.outputs, shapes, strict=False):
             if shape and math.prod(size or 0 for size in shape) >= _MOST_ELEMENTS:
@@ -170,11 +175,11 @@ class Program:
         return list(results[:count]), list(results[count:])
 
     def run_gradient(
-        self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str], ones: Callable
+        self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """(outputs, new states, gradients of `wrt`). A cotangent None means 1."""
         if self.settings.autodiff == "framework":
-            return self._framework_gradient(inputs, cotangents, wrt, ones)
+            return self._framework_gradient(inputs, cotangents, wrt)
         return self.engine_gradient(inputs, cotangents, wrt)
 
     def engine_gradient(
@@ -237,14 +242,20 @@ class Program:
                 self._gradients.popitem(last=False)
         return made
 
-    def _framework_gradient(
-        self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str], ones: Callable
-    ) -> tuple[list[Any], list[Any], list[Any]]:
+    def cotangents_of(self, cotangents: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
+        """An entry for each result: an array, or None where no gradient flows from."""
         values = [cotangents.get(name) for name in self.outputs]
         for i, name in enumerate(self.outputs):
             if name in cotangents and values[i] is None:
-                values[i] = ones(name)
-        values += [None] * len(self.state_names)
+                dtype, _ = self.output_types[name]
+                shape = self.output_shapes(self.shapes_of(inputs))[i] or []
+                values[i] = self.settings.backend.ones(tuple(shape), dtype=dtype)
+        return values + [None] * len(self.state_names)
+
+    def _framework_gradient(
+        self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        values = self.cotangents_of(cotangents, inputs)
         positions = {key.name: i for i, key in enumerate(self.inputs)}
         results, gradients = self.forward.run_vjp(inputs, values, [positions[n] for n in wrt])
         if self.settings.check_nan:

@@ -18,6 +18,7 @@ from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._program import Key, Program, Settings, calls_python, target_of
 from mithril._public import public, refusal, refuses_misfits
+from mithril._quick_call import QuickCall
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
 from mithril.errors import (
@@ -96,7 +97,9 @@ class PhysicalModel:
         self._by_ranks: dict[tuple, Program] = {}
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
         # Takes calls that need no conversion, warning or state; None sends them the long way.
-        self._fast = getattr(self._program and self._program.forward, "evaluate", None)
+        self._quick = QuickCall.of(self._program)
+        native = getattr(self._program and self._program.forward, "evaluate", None)
+        self._fast = self._quick.outputs if self._quick is not None else native
         self._quick_step: Any = None  # the same for training steps
         self._keys = self._program.keys if self._program else _keys_of(self._compiled)
         self._by_name = {key.name: key for key in self._keys}
@@ -173,6 +176,10 @@ class PhysicalModel:
             outputs = self._fast({} if params is None else params, {} if data is None else data)
             if outputs is not None:
                 return outputs
+        if output_gradients is True and wrt is None and self._quick is not None:
+            both = self._quick.gradients(params, data)
+            if both is not None:
+                return WithGradients(*both)
         params = mapping("params", params)
         data = mapping("data", data)
         state = mapping("state", state)
@@ -180,13 +187,15 @@ class PhysicalModel:
         inputs = self._inputs(program, params, data, state)
         if output_gradients is None or output_gradients is False:
             outputs, states = program.run(inputs)
+            if self._quick is not None:
+                self._quick.learn(params, data, inputs)
             return self._result(program, outputs, None, states)
         self._check_gradients_allowed()
         wanted = self._wanted(program, wrt)
         cotangents = self._cotangents(program, inputs, output_gradients)
-        outputs, states, gradients = program.run_gradient(
-            inputs, cotangents, wanted, self._ones_for(program, inputs)
-        )
+        outputs, states, gradients = program.run_gradient(inputs, cotangents, wanted)
+        if self._quick is not None and output_gradients is True and wrt is None:
+            self._quick.learn_gradients(params, data, inputs, cotangents, wanted)
         return self._result(program, outputs, dict(zip(wanted, gradients, strict=True)), states)
 
     @public
@@ -379,7 +388,7 @@ class PhysicalModel:
 
     def _check_shapes(self, program: Program, values: list[Any]) -> None:
         try:
-            program.output_shapes(_shapes(program, values))
+            program.output_shapes(program.shapes_of(values))
         except ShapeError as error:
             explained = data_error(error, self._node, self._place)
             raise explained from None
@@ -482,9 +491,8 @@ class PhysicalModel:
         return self._shaped(program, inputs, request)
 
     def _shaped(self, program: Program, inputs: list, request: Mapping) -> dict[str, Any]:
-        shapes = dict(
-            zip(program.outputs, program.output_shapes(_shapes(program, inputs)), strict=True)
-        )
+        shapes = program.output_shapes(program.shapes_of(inputs))
+        by_name = dict(zip(program.outputs, shapes, strict=True))
         out = {}
         for name, value in request.items():
             dtype, _ = program.output_types[name]
@@ -492,7 +500,7 @@ class PhysicalModel:
                 raise ArgumentError(f"output_gradients: '{name}' is no tensor of floats")
             key = program.output_key(name)
             converted = self._convert(key, value)
-            wanted = shapes[name]
+            wanted = by_name[name]
             got = list(converted.shape)
             if wanted is not None and None not in wanted and got != wanted:
                 raise ArgumentError(
@@ -501,15 +509,6 @@ class PhysicalModel:
                 )
             out[name] = converted
         return out
-
-    def _ones_for(self, program: Program, inputs: list) -> Callable[[str], Any]:
-        def ones(name: str) -> Any:
-            dtype, _ = program.output_types[name]
-            shapes = program.output_shapes(_shapes(program, inputs))
-            shape = shapes[program.outputs.index(name)] or []
-            return self.backend.ones(tuple(shape), dtype=dtype)
-
-        return ones
 
     def _cost(self, program: Program) -> str:
         if FINAL_COST in program.outputs:
@@ -801,11 +800,6 @@ def _seed(what: str, seed: Any) -> int:
 
 def _keys_of(compiled: Any) -> list[Key]:
     return [Key(**entry) for entry in compiled.keys]
-
-
-def _shapes(program: Program, values: list) -> list:
-    pairs = zip(program.inputs, values, strict=True)
-    return [value.shape for key, value in pairs if key.is_tensor]
 
 
 def _is_keyword(name: str) -> bool:

@@ -153,6 +153,8 @@ class Backend(ABC):
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
     is_installed = True
     default_dtype: Dtype = Dtype.float32
+    # What two arrays must have in common for a compiled model to treat them alike.
+    _signature: Callable[[Any], tuple] = operator.attrgetter("__class__", "dtype", "shape")
     # Where a class has no functions of its own NumPy's run on its arrays' values.
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
 

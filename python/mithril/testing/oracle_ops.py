@@ -345,6 +345,16 @@ def avg_pool2d_grad(cotangent, shape, kernel_size, stride, padding=NO_PADDING, d
     return unpadded(dx, padding)
 
 
+def channels_last(function):
+    """The same on images [n, h, w, c]."""
+
+    def call(input, **attributes):
+        result = function(np.moveaxis(input, -1, 1), **attributes)
+        return np.moveaxis(result, 1, -1)
+
+    return call
+
+
 # --- norms, attention ----------------------------------------------------------------------------
 
 
@@ -699,6 +709,9 @@ SIMPLE: dict[str, Callable[..., Any]] = (
         "max_pool2d_pick": max_pool2d_pick,
         "avg_pool2d": avg_pool2d,
         "avg_pool2d_grad": avg_pool2d_grad,
+        "conv2d_channels_last": channels_last(conv2d),
+        "max_pool2d_channels_last": channels_last(max_pool2d),
+        "avg_pool2d_channels_last": channels_last(avg_pool2d),
         "layer_norm": layer_norm,
         **oracle_windows.TABLE,
         "scaled_dot_product_attention": scaled_dot_product_attention,

@@ -244,6 +244,15 @@ def avg_pool2d_grad(cotangent, shape, kernel_size, stride, padding=NO_PADDING, d
     )
 
 
+def channels_last(function):
+    """The same on images [n, h, w, c]."""
+
+    def call(input, **attributes):
+        return function(input.movedim(-1, 1), **attributes).movedim(1, -1)
+
+    return call
+
+
 # --- norms, attention, losses --------------------------------------------------------------------
 
 
@@ -449,6 +458,9 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "max_pool2d_pick": max_pool2d_pick,
     "avg_pool2d": avg_pool2d,
     "avg_pool2d_grad": avg_pool2d_grad,
+    "conv2d_channels_last": channels_last(conv2d),
+    "max_pool2d_channels_last": channels_last(max_pool2d),
+    "avg_pool2d_channels_last": channels_last(avg_pool2d),
     "layer_norm": layer_norm,
     **dict.fromkeys(("batch_norm1d", "batch_norm2d", "batch_norm3d"), batch_norm),
     "scaled_dot_product_attention": scaled_dot_product_attention,

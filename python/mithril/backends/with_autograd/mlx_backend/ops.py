@@ -494,6 +494,9 @@ def linear(weight, input, bias=None, dimension=None, use_bias=True):
 # ------------------------------------------------------------------------------- ops: windows
 
 conv2d, conv2d_dx, conv2d_dw = _windows.conv2d, _windows.conv2d_dx, _windows.conv2d_dw
+conv2d_channels_last = _windows.conv2d_channels_last
+max_pool2d_channels_last = _windows.max_pool2d_channels_last
+avg_pool2d_channels_last = _windows.avg_pool2d_channels_last
 max_pool2d, max_pool2d_grad = _windows.max_pool2d, _windows.max_pool2d_grad
 max_pool2d_pick = _windows.max_pool2d_pick
 avg_pool2d, avg_pool2d_grad = _windows.avg_pool2d, _windows.avg_pool2d_grad

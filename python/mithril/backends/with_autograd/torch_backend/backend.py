@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -157,6 +158,9 @@ class TorchBackend(AutogradBackend):
             self._torch.use_deterministic_algorithms(self._was_deterministic)
             del self._was_deterministic
 
+    # A tensor may be sparse, or without elements.
+    _signature = operator.attrgetter("__class__", "dtype", "shape", "layout", "device")
+
     def _scope(self) -> Any:
         if self._device.type == "cpu":
             return contextlib.nullcontext()
@@ -274,22 +278,26 @@ class TorchBackend(AutogradBackend):
     # ------------------------------------------------------------------------- emitted source
 
     def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
-        with self._scope(), self._torch.no_grad():
-            outputs = function(*inputs)
+        if [x for x in inputs if getattr(x, "requires_grad", False)] or self._device.type != "cpu":
+            with self._scope(), self._torch.no_grad():
+                outputs = function(*inputs)
+        else:
+            outputs = function(*inputs)  # entering the contexts costs as much as a layer
         return self._own_memory(outputs, inputs)
 
     def _own_memory(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """Plain tensors that share no memory with inputs or with one another."""
         tensor = self._torch.Tensor
         given = [x for x in inputs if isinstance(x, tensor)]
-        if any(isinstance(x, tensor) and x._is_view() for x in outputs):
+        if [x for x in outputs if isinstance(x, tensor) and x._is_view()]:
             return self._disentangled(outputs, given)
         # Tensors that are no views share memory only with themselves.
         taken = {x.data_ptr() for x in given}
         result = []
         for output in outputs:
             if isinstance(output, tensor):
-                output = output.detach()
+                if output.requires_grad:
+                    output = output.detach()
                 if output.data_ptr() in taken:
                     output = output.clone()
                 taken.add(output.data_ptr())

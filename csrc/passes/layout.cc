@@ -1,0 +1,273 @@
+#include "passes/layout.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+
+#include "ir/registry.h"
+#include "passes/rewriter.h"
+
+namespace mithril::passes {
+
+using core::HostValue;
+using infer::Dim;
+using ir::kNoValue;
+using ir::Node;
+using ir::OpDef;
+using ir::Operand;
+using ir::Value;
+using ir::ValueId;
+
+namespace {
+
+constexpr size_t kRank = 4;
+using Axes = std::array<int64_t, kRank>;
+// Axis i of one layout is axis kTo…[i] of the other one.
+constexpr Axes kToLast = {0, 2, 3, 1};
+constexpr Axes kToFirst = {0, 3, 1, 2};
+
+HostValue as_host(const Axes& axes) { return HostValue::ints({axes.begin(), axes.end()}); }
+
+// Whether the axes that are longer than 1 stay in their order: then nothing moves.
+bool moves_nothing(const ir::Shape& shape, const Axes& axes) {
+  int64_t last = -1;
+  for (const int64_t axis : axes) {
+    if (shape[static_cast<size_t>(axis)] == Dim(1)) continue;
+    if (axis < last) return false;
+    last = axis;
+  }
+  return true;
+}
+
+HostValue size_value(Dim dim) {
+  return dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()});
+}
+
+Value moved(Value x, const Axes& axes) {
+  if (!moves_nothing(x.shape(), axes)) return transpose(x, as_host(axes));
+  HostValue::Tuple shape;
+  for (const int64_t axis : axes) shape.push_back(size_value(x.shape()[static_cast<size_t>(axis)]));
+  return reshape(x, HostValue::tuple(std::move(shape)));
+}
+
+// With axes of size 1 in front.
+ir::Shape as_image(const ir::Shape& shape) {
+  ir::Shape out(kRank - shape.size(), Dim(1));
+  out.insert(out.end(), shape.begin(), shape.end());
+  return out;
+}
+
+// Axes counted from the front; none is all.
+std::vector<int64_t> axes_of(const HostValue* axis) {
+  std::vector<int64_t> out;
+  if (axis == nullptr || axis->is_none()) return {0, 1, 2, 3};
+  const auto add = [&](int64_t at) { out.push_back(at < 0 ? at + int64_t{kRank} : at); };
+  if (axis->is_int()) {
+    add(axis->as_int());
+  } else {
+    for (const HostValue& item : axis->items()) add(item.as_int());
+  }
+  return out;
+}
+
+class Layout {
+ public:
+  Layout(const ir::Graph& from, const ir::Target& target)
+      : from_(from), target_(target), rewriter_(from), last_(from.values.size(), kNoValue) {}
+
+  core::Result<ir::Graph> run() {
+    for (const Node& node : from_.nodes) {
+      rewriter_.builder().set_location(node.location);
+      const bool done = rewrite(op_of(node), node);
+      if (!rewriter_.builder().status().ok()) return rewriter_.finish();
+      if (done) continue;
+      for (const ValueId id : node.operands) {
+        if (id != kNoValue) first(id);
+      }
+      rewriter_.copy(node);
+    }
+    for (const ir::Output& output : from_.outputs) first(output.value);
+    for (const ir::StateBinding& state : from_.states) first(state.output);
+    return rewriter_.finish();
+  }
+
+ private:
+  static const OpDef& op_of(const Node& node) { return ir::Registry::global().get(node.op); }
+  const ir::Type& type(ValueId id) const { return from_.type(id); }
+
+  // ---------------------------------------------------------------------------- the two layouts
+
+  bool has_first(ValueId id) { return static_cast<bool>(rewriter_.mapped(id)); }
+  bool has_last(ValueId id) const { return last_[static_cast<size_t>(id)] != kNoValue; }
+  /// Whether it was computed with channels last, and nobody needed it otherwise so far.
+  bool lives_last(ValueId id) { return has_last(id) && !has_first(id); }
+  void set_last(ValueId id, Value value) { last_[static_cast<size_t>(id)] = value.id; }
+
+  Value first(ValueId id) {
+    if (!has_first(id)) {
+      const Value image = rewriter_.builder().value(last_[static_cast<size_t>(id)]);
+      rewriter_.map(id, moved(image, kToFirst));
+    }
+    return rewriter_.mapped(id);
+  }
+
+  Value last(ValueId id) {
+    if (!has_last(id)) {
+      Value image = rewriter_.mapped(id);
+      if (image.rank() < kRank) {
+        HostValue::Tuple shape;
+        for (const Dim dim : as_image(image.shape())) shape.push_back(size_value(dim));
+        image = reshape(image, HostValue::tuple(std::move(shape)));
+      }
+      set_last(id, moved(image, kToLast));
+    }
+    return rewriter_.builder().value(last_[static_cast<size_t>(id)]);
+  }
+
+  // ----------------------------------------------------------------------------------- rewrites
+
+  bool rewrite(const OpDef& op, const Node& node) {
+    if (node.results.size() != 1 || !type(node.results[0]).is_tensor) return false;
+    if (target_.keeps_whole.contains(op.name + "_channels_last")) return slide(op, node);
+    if (op.is_elementwise()) return compute(op, node);
+    static const std::set<std::string_view> kReductions = {"sum",  "mean", "max", "min",
+                                                           "prod", "any",  "all", "variance"};
+    if (kReductions.contains(op.name)) return reduce(op, node);
+    if (op.name == "pad") return pad(op, node);
+    return op.name == "concat" && join(op, node);
+  }
+
+  Value emit(const OpDef& op, std::vector<Operand> operands, ir::Attrs attrs) {
+    const auto results = rewriter_.builder().call_all(op, std::move(operands), std::move(attrs));
+    return results.empty() ? Value() : results[0];
+  }
+
+  // A window over images. Pools follow what comes; a convolution is worth the way.
+  bool slide(const OpDef& op, const Node& node) {
+    const ValueId image = node.operands[0];
+    if (type(image).rank() != kRank || (op.name != "conv2d" && !lives_last(image))) return false;
+    std::vector<Operand> operands{last(image)};
+    for (size_t i = 1; i < node.operands.size(); ++i)
+      operands.emplace_back(first(node.operands[i]));
+    const auto id = ir::Registry::global().find(op.name + "_channels_last");
+    set_last(node.results[0], emit(*id, std::move(operands), node.attrs));
+    return true;
+  }
+
+  // An elementwise op follows its operands: where fewer of them would have to move.
+  bool compute(const OpDef& op, const Node& node) {
+    if (type(node.results[0]).rank() != kRank || reads_position(op, node)) return false;
+    bool any_lives_last = false;
+    int balance = 0;  // of transposes: to compute it as it was, less those with channels last
+    for (const ValueId id : node.operands) {
+      if (id == kNoValue || !type(id).is_tensor || has_last(id) == has_first(id)) continue;
+      any_lives_last |= has_last(id);
+      if (moves_nothing(as_image(type(id).shape), kToLast)) continue;
+      balance += has_last(id) ? 1 : -1;
+    }
+    if (!any_lives_last || balance < 0) return false;
+    std::vector<Operand> operands;
+    for (const ValueId id : node.operands) {
+      if (id == kNoValue) {
+        operands.emplace_back(Value());
+      } else {
+        const bool moves = type(id).is_tensor && type(id).rank() > 0;
+        operands.emplace_back(moves ? last(id) : first(id));
+      }
+    }
+    set_last(node.results[0], emit(op, std::move(operands), node.attrs));
+    return true;
+  }
+
+  // Elements that depend on their place (random numbers) would change with the layout.
+  bool reads_position(const OpDef& op, const Node& node) const {
+    tile::Builder builder;
+    std::vector<tile::Reg> lanes;
+    for (const ValueId id : node.operands) {
+      lanes.push_back(id == kNoValue ? tile::Reg() : builder.load(type(id).dtype));
+    }
+    builder.store(op.pointwise(builder, {lanes, node.attrs, type(node.results[0]).dtype}));
+    const tile::Program program = builder.finish();
+    return std::any_of(program.code.begin(), program.code.end(), [](const tile::Instruction& i) {
+      return i.opcode == tile::Opcode::kPosition;
+    });
+  }
+
+  bool reduce(const OpDef& op, const Node& node) {
+    const ValueId image = node.operands[0];
+    const bool wired = std::any_of(node.operands.begin() + 1, node.operands.end(),
+                                   [](ValueId id) { return id != kNoValue; });
+    if (!lives_last(image) || wired) return false;
+    std::array<bool, kRank> reduced{};
+    for (const int64_t axis : axes_of(node.attrs.find("axis"))) {
+      reduced[static_cast<size_t>(axis)] = true;
+    }
+    std::vector<int64_t> axes, kept;
+    for (size_t i = 0; i < kRank; ++i) {
+      const auto axis = static_cast<size_t>(kToLast[i]);
+      if (reduced[axis]) {
+        axes.push_back(static_cast<int64_t>(i));
+      } else {
+        kept.push_back(kToLast[i]);
+      }
+    }
+    const bool keeps_rank = type(node.results[0]).rank() == kRank;
+    if (!keeps_rank && !std::is_sorted(kept.begin(), kept.end())) return false;
+    ir::Attrs attrs = node.attrs;
+    attrs.set("axis", HostValue::ints(axes));
+    const Value result = emit(op, {last(image)}, std::move(attrs));
+    if (keeps_rank) {
+      set_last(node.results[0], result);
+    } else {
+      rewriter_.map(node.results[0], result);
+    }
+    return true;
+  }
+
+  bool pad(const OpDef& op, const Node& node) {
+    const HostValue* widths = node.attrs.find("pad_width");
+    const bool each = widths != nullptr && widths->is_sequence() && widths->items().size() == kRank;
+    if (!each || !lives_last(node.operands[0])) return false;
+    HostValue::Tuple moved_widths;
+    for (const int64_t axis : kToLast) {
+      moved_widths.push_back(widths->items()[static_cast<size_t>(axis)]);
+    }
+    ir::Attrs attrs = node.attrs;
+    attrs.set("pad_width", HostValue::tuple(std::move(moved_widths)));
+    set_last(node.results[0], emit(op, {last(node.operands[0])}, std::move(attrs)));
+    return true;
+  }
+
+  bool join(const OpDef& op, const Node& node) {
+    const HostValue* axis = node.attrs.find("axis");
+    if (type(node.results[0]).rank() != kRank || axis == nullptr || !axis->is_int()) return false;
+    const std::span<const ValueId> images = std::span(node.operands).subspan(1);  // behind the axis
+    const auto there =
+        std::count_if(images.begin(), images.end(), [&](ValueId id) { return lives_last(id); });
+    if (there == 0 || 2 * there < std::ssize(images)) return false;
+    std::vector<Operand> operands{Value()};
+    for (const ValueId id : images) operands.emplace_back(last(id));
+    ir::Attrs attrs = node.attrs;
+    attrs.set("axis", HostValue(kToFirst[static_cast<size_t>(axes_of(axis)[0])]));
+    set_last(node.results[0], emit(op, std::move(operands), std::move(attrs)));
+    return true;
+  }
+
+  const ir::Graph& from_;
+  const ir::Target& target_;
+  Rewriter rewriter_;
+  std::vector<ValueId> last_;  // values of the old graph -> images [n, h, w, c] of the new one
+};
+
+}  // namespace
+
+bool wants_channels_last(const ir::Target& target) {
+  return target.keeps_whole.contains("conv2d_channels_last") && !target.decompose_all;
+}
+
+core::Result<ir::Graph> layout(const ir::Graph& graph, const ir::Target& target) {
+  return Layout(graph, target).run();
+}
+
+}  // namespace mithril::passes
