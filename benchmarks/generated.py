@@ -60,7 +60,10 @@ def _generated(
     keys = {job.data_key} if not step else {job.data_key, "target"}
     model = job.training_model() if step else job.model()
     shapes = {job.data_key: list(job.data.shape)}
-    pm = ml.compile(model, backend, data_keys=keys, shapes=shapes, jit=compiled)
+    optimizer = ml.optim.SGD(lr=models.RATE)
+    pm = ml.compile(
+        model, backend, data_keys=keys, shapes=shapes, jit=compiled, optimizer=optimizer
+    )
     data = {job.data_key: library.array(job.data)}
     if not step:
 
@@ -70,9 +73,10 @@ def _generated(
         return _contender(library, job, run, step)
     data["target"] = library.array(job.target)
 
+    state = optimizer.init(data)
+
     def train(weights: Any, _data: Any, _target: Any) -> Any:
-        gradients = pm.evaluate(weights, data, output_gradients=True).gradients
-        return {name: w - models.RATE * gradients[name] for name, w in weights.items()}
+        return pm.step(weights, state, data).params
 
     return _contender(library, job, train, step)
 

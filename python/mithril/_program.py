@@ -105,6 +105,7 @@ class Program:
         self._gradients: collections.OrderedDict[tuple, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
         self._checked: dict[tuple, list] = {}
+        self.compiled_step: Any = None  # the last one that was made (_compiled_step.py)
 
     def _executable(self, graph: Any, file_path: str | None = None) -> Any:
         if self.settings.check_nan:
@@ -242,6 +243,11 @@ class Program:
                 self._gradients.popitem(last=False)
         return made
 
+    def positions(self, names: Sequence[str]) -> list[int]:
+        """Where these inputs are."""
+        order = [key.name for key in self.inputs]
+        return [order.index(name) for name in names]
+
     def cotangents_of(self, cotangents: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
         """An entry for each result: an array, or None where no gradient flows from."""
         values = [cotangents.get(name) for name in self.outputs]
@@ -256,8 +262,7 @@ class Program:
         self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         values = self.cotangents_of(cotangents, inputs)
-        positions = {key.name: i for i, key in enumerate(self.inputs)}
-        results, gradients = self.forward.run_vjp(inputs, values, [positions[n] for n in wrt])
+        results, gradients = self.forward.run_vjp(inputs, values, self.positions(wrt))
         if self.settings.check_nan:
             from mithril._watch import check_gradients
 

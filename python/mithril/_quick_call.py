@@ -14,102 +14,98 @@ from mithril._program import Program
 from mithril.backends.emitted import EmittedExecutable
 
 MOST_SIGNATURES = 64
+Signature = tuple[tuple, ...]
 
 
-class QuickCall:
-    """Evaluates what needs no conversion, warning or state; None sends a call the long way."""
+class Arrays:
+    """The arrays of a call in the order of the program's inputs, and their signature."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
         self._signature = program.settings.backend._signature
         self._gather = _gather([(key.role, key.name) for key in program.inputs])
         self._count = len(program.inputs)
-        self._outputs = tuple(program.outputs)
-        self._met: set[tuple] = set()
-        # Signature -> (cotangents, names of the gradients, their positions).
-        self._gradients: dict[tuple, tuple[list, list[str], list[int]]] = {}
 
-    @staticmethod
-    def of(program: Program | None) -> QuickCall | None:
-        """None where calls have to go the long way."""
-        if program is None or not isinstance(program.forward, EmittedExecutable):
-            return None
-        ready = all(key.is_tensor and key.role in ("param", "data") for key in program.inputs)
-        return QuickCall(program) if ready and not program.state_names else None
-
-    def outputs(self, params: Any, data: Any) -> dict[str, Any] | None:
-        """The dictionary of outputs."""
-        try:
-            values, signature = self._read(params, data)
-            if signature not in self._met:
-                return None
-            return dict(zip(self._outputs, self._program.forward.run(values), strict=True))
-        except Exception:  # the long way says what is wrong
-            return None
-
-    def gradients(self, params: Any, data: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The dictionaries of outputs and of gradients of the cost."""
-        try:
-            values, signature = self._read(params, data)
-            found = self._gradients.get(signature)
-            if found is None:
-                return None
-            cotangents, names, wrt = found
-            results, gradients = self._program.forward.run_vjp(values, cotangents, wrt)
-        except Exception:
-            return None
-        return (
-            dict(zip(self._outputs, results, strict=True)),
-            dict(zip(names, gradients, strict=True)),
-        )
-
-    def learn(self, params: Mapping, data: Mapping, inputs: Sequence[Any]) -> None:
-        """Takes note of a call that went the long way with these inputs."""
-        signature = self._as_given(params, data, inputs)
-        if signature is not None:
-            _bounded(self._met).add(signature)
-
-    def learn_gradients(
-        self,
-        params: Mapping,
-        data: Mapping,
-        inputs: Sequence[Any],
-        cotangents: Mapping,
-        names: list,
-    ) -> None:
-        """The same for gradients of the cost: `cotangents` has it alone, as None."""
-        signature = self._as_given(params, data, inputs)
-        if signature is None or self._program.settings.autodiff != "framework":
-            return
-        order = [key.name for key in self._program.inputs]
-        places = [order.index(name) for name in names]
-        values = self._program.cotangents_of(cotangents, inputs)
-        _bounded(self._gradients)[signature] = values, names, places
-
-    def _read(self, params: Any, data: Any) -> tuple[tuple, tuple]:
-        if len(params) + len(data) != self._count:
+    def read(self, params: Any, data: Any, state: Any) -> tuple[tuple, Signature]:
+        """Fails on dictionaries that have other entries than the inputs."""
+        params, data, state = params or {}, data or {}, state or {}
+        if len(params) + len(data) + len(state) != self._count:
             raise KeyError
-        values = self._gather(params, data)
+        values = self._gather(params, data, state)
         return values, tuple(map(self._signature, values))
 
-    def _as_given(self, params: Any, data: Any, inputs: Sequence[Any]) -> tuple | None:
-        """The signature, unless an input is not what the caller gave."""
+    def as_given(self, given: Sequence[Any], inputs: Sequence[Any]) -> Signature | None:
+        """The signature of what was given, unless an input was made of it first."""
         try:
-            values, signature = self._read(params, data)
+            values, signature = self.read(*given)
         except (KeyError, TypeError, AttributeError):
             return None
         same = all(a is b for a, b in zip(values, inputs, strict=True))
         return signature if same else None
 
 
-def _gather(sources: Sequence[tuple[str, str]]) -> Callable[[Any, Any], tuple]:
-    """A function of params and data that gives these entries; dictionaries are faster so than
-    through a loop."""
+class QuickCall:
+    """Evaluates what needs no conversion and no warning; None sends a call the long way."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.arrays = Arrays(program)
+        self._met: set[Signature] = set()
+        # Signature -> (cotangents, names of the gradients, their positions).
+        self._gradients: dict[Signature, tuple[list, list[str], list[int]]] = {}
+
+    @staticmethod
+    def of(program: Program | None) -> QuickCall | None:
+        """None where calls have to go the long way."""
+        if program is None or not isinstance(program.forward, EmittedExecutable):
+            return None
+        return QuickCall(program) if all(key.is_tensor for key in program.inputs) else None
+
+    def evaluate(self, params: Any, data: Any, state: Any, gradients: Any) -> tuple | None:
+        """(outputs, gradients by name or None, new states); `gradients`: None, or True for those of
+        the cost."""
+        forward = self._program.forward
+        try:
+            values, signature = self.arrays.read(params, data, state)
+            if gradients is None and signature in self._met:
+                return self._parted(forward.run(values), None)
+            if gradients is not True or signature not in self._gradients:
+                return None
+            cotangents, names, places = self._gradients[signature]
+            results, found = forward.run_vjp(values, cotangents, places)
+            return self._parted(results, dict(zip(names, found, strict=True)))
+        except Exception:  # the long way says what is wrong
+            return None
+
+    def _parted(self, results: Sequence[Any], gradients: dict | None) -> tuple:
+        count = len(self._program.outputs)
+        return results[:count], gradients, results[count:]
+
+    def learn(self, given: Sequence[Any], inputs: Sequence[Any]) -> None:
+        """Takes note of a call that went the long way; `given`: params, data and state."""
+        signature = self.arrays.as_given(given, inputs)
+        if signature is not None:
+            bounded(self._met).add(signature)
+
+    def learn_gradients(
+        self, given: Sequence[Any], inputs: Sequence[Any], cotangents: Mapping, names: list[str]
+    ) -> None:
+        """The same for gradients of the cost: `cotangents` has it alone, as None."""
+        signature = self.arrays.as_given(given, inputs)
+        if signature is None or self._program.settings.autodiff != "framework":
+            return
+        values = self._program.cotangents_of(cotangents, inputs)
+        places = self._program.positions(names)
+        bounded(self._gradients)[signature] = values, names, places
+
+
+def _gather(sources: Sequence[tuple[str, str]]) -> Callable[..., tuple]:
+    """A function of params, data and state that gives these entries: faster than a loop."""
     items = "".join(f"{role}[{name!r}], " for role, name in sources)
-    return eval(f"lambda param, data: ({items})", {})
+    return eval(f"lambda param, data, state: ({items})", {})
 
 
-def _bounded(kept: Any) -> Any:
+def bounded(kept: Any) -> Any:
+    """What is kept for signatures, emptied when there are too many."""
     if len(kept) >= MOST_SIGNATURES:
         kept.clear()
     return kept

@@ -73,13 +73,17 @@ class Optimizer:
         for name, gradient in gradients.items():
             parameter = params[name]
             kept = tuple(new_slots[slot][name] for slot in self.slots)
-            updated, kept = self._apply(parameter, gradient, kept, step)
+            updated, kept = self._apply(parameter, gradient, kept, self._factors(step))
             new_params[name] = _like(updated, parameter)
             for slot, value in zip(self.slots, kept, strict=True):
                 new_slots[slot][name] = _like(value, parameter)
         return new_params, {"step": step, **new_slots}
 
-    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+    def _factors(self, step: Any) -> tuple:
+        """What in a step depends on its number alone."""
+        return ()
+
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         raise NotImplementedError
 
     def _decayed(self, p: Any, g: Any) -> Any:
@@ -99,7 +103,7 @@ class SGD(Optimizer):
     def __init__(self, lr: Any = 1e-2, weight_decay: float = 0.0):
         super().__init__(lr, weight_decay)
 
-    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         return p - self.lr * self._decayed(p, g), ()
 
 
@@ -121,7 +125,7 @@ class Momentum(Optimizer):
         self.momentum = _fraction("momentum", momentum)
         self.nesterov = truth("nesterov", nesterov)
 
-    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         g = self._decayed(p, g)
         velocity = self.momentum * kept[0] + g
         direction = g + self.momentum * velocity if self.nesterov else velocity
@@ -148,15 +152,17 @@ class Adam(Optimizer):
         self.beta2 = _fraction("beta2", beta2)
         self.eps = _not_negative("eps", eps)
 
-    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
-        return self._moved(p, self._decayed(p, g), kept, step)
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        return self._moved(p, self._decayed(p, g), kept, factors)
 
-    def _moved(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
+    def _factors(self, step: Any) -> tuple:
+        return 1 - self.beta1**step, (1 - self.beta2**step) ** 0.5
+
+    def _moved(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         m = self.beta1 * kept[0] + (1 - self.beta1) * g
         v = self.beta2 * kept[1] + (1 - self.beta2) * (g * g)
-        correction = (1 - self.beta2**step) ** 0.5
-        rate = self.lr / (1 - self.beta1**step)
-        return p - rate * (m / (v**0.5 / correction + self.eps)), (m, v)
+        of_m, root_of_v = factors
+        return p - self.lr / of_m * (m / (v**0.5 / root_of_v + self.eps)), (m, v)
 
 
 class AdamW(Adam):
@@ -175,8 +181,8 @@ class AdamW(Adam):
     ):
         super().__init__(lr, beta1, beta2, eps, weight_decay)
 
-    def _apply(self, p: Any, g: Any, kept: tuple, step: Any) -> tuple[Any, tuple]:
-        return self._moved(p * (1 - self.lr * self.weight_decay), g, kept, step)
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        return self._moved(p * (1 - self.lr * self.weight_decay), g, kept, factors)
 
 
 def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:

@@ -97,9 +97,8 @@ class PhysicalModel:
         self._by_ranks: dict[tuple, Program] = {}
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
         # Takes calls that need no conversion, warning or state; None sends them the long way.
-        self._quick = QuickCall.of(self._program)
-        native = getattr(self._program and self._program.forward, "evaluate", None)
-        self._fast = self._quick.outputs if self._quick is not None else native
+        self._fast = getattr(self._program and self._program.forward, "evaluate", None)
+        self._quick = QuickCall.of(self._program)  # the same for emitted source
         self._quick_step: Any = None  # the same for training steps
         self._keys = self._program.keys if self._program else _keys_of(self._compiled)
         self._by_name = {key.name: key for key in self._keys}
@@ -176,10 +175,10 @@ class PhysicalModel:
             outputs = self._fast({} if params is None else params, {} if data is None else data)
             if outputs is not None:
                 return outputs
-        if output_gradients is True and wrt is None and self._quick is not None:
-            both = self._quick.gradients(params, data)
-            if both is not None:
-                return WithGradients(*both)
+        if wrt is None and self._quick is not None and self._program is not None:
+            found = self._quick.evaluate(params, data, state, output_gradients)
+            if found is not None:
+                return self._result(self._program, *found)
         params = mapping("params", params)
         data = mapping("data", data)
         state = mapping("state", state)
@@ -188,14 +187,14 @@ class PhysicalModel:
         if output_gradients is None or output_gradients is False:
             outputs, states = program.run(inputs)
             if self._quick is not None:
-                self._quick.learn(params, data, inputs)
+                self._quick.learn((params, data, state), inputs)
             return self._result(program, outputs, None, states)
         self._check_gradients_allowed()
         wanted = self._wanted(program, wrt)
         cotangents = self._cotangents(program, inputs, output_gradients)
         outputs, states, gradients = program.run_gradient(inputs, cotangents, wanted)
         if self._quick is not None and output_gradients is True and wrt is None:
-            self._quick.learn_gradients(params, data, inputs, cotangents, wanted)
+            self._quick.learn_gradients((params, data, state), inputs, cotangents, wanted)
         return self._result(program, outputs, dict(zip(wanted, gradients, strict=True)), states)
 
     @public
@@ -240,10 +239,29 @@ class PhysicalModel:
 
         params = self._checked_params(params)
         check_state("step: opt_state", opt_state, optimizer, list(self.trainable_keys))
+        if self.jit:
+            done = self._compiled_step(params, opt_state, data, state)
+            if done is not None:
+                return Step(*done)
         result = self.evaluate(params, data, output_gradients=True, state=state)
         new_params, opt_state = optimizer.update(params, result.gradients, opt_state)
         new_state = result.state if isinstance(result, WithGradientsAndState) else {}
         return Step(new_params, opt_state, new_state, result.outputs)
+
+    def _compiled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
+        """The step as one compiled function, where the framework compiles gradients."""
+        from mithril._compiled_step import CompiledStep
+
+        data, state = mapping("data", data), mapping("state", state)
+        program = self._ready(data)
+        step = CompiledStep.of(program, self._cost(program), self._settings.optimizer)
+        if step is None:
+            return None
+        inputs = self._inputs(program, params, data, state)
+        self._check_gradients_allowed()
+        if program is self._program:
+            self._quick_step = step
+        return step.run((params, data, state), inputs, opt_state)
 
     def _checked_params(self, params: Any) -> Mapping[str, Any]:
         given = mapping("step: params", params)

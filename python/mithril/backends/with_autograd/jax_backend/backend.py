@@ -266,7 +266,10 @@ class JaxBackend(AutogradBackend):
         with self._scope():
             return list(function(*inputs))
 
-    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+    def _vjp_function(
+        self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]
+    ) -> Callable[..., tuple[Any, Any]]:
+        """Inputs and cotangents -> outputs and gradients, for compilers to see."""
         jax, forward = self._jax, executable.function
 
         def forward_and_backward(*arguments: Any) -> tuple[Any, Any]:
@@ -284,7 +287,10 @@ class JaxBackend(AutogradBackend):
             _, pull_back, outputs = jax.vjp(asked_outputs, *leaves, has_aux=True)
             return outputs, pull_back(list(cotangents))
 
-        compiled = executable._compiled(forward_and_backward)
+        return forward_and_backward
+
+    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+        compiled = executable._compiled(self._vjp_function(executable, wrt, has_cotangent))
 
         def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             with self._scope():

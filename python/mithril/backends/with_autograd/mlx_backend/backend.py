@@ -331,7 +331,10 @@ class MlxBackend(AutogradBackend):
                 raise
         return result
 
-    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+    def _vjp_function(
+        self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]
+    ) -> Callable[..., tuple[Any, Any]]:
+        """Inputs and cotangents -> outputs and gradients, for compilers to see."""
         mx, forward = self._mx, executable.function
 
         def forward_and_backward(*arguments: Any) -> tuple[Any, Any]:
@@ -353,7 +356,10 @@ class MlxBackend(AutogradBackend):
             gradients = mx.vjp(asked_outputs, leaves, cotangents)[1]
             return outputs, list(gradients)
 
-        compiled = executable._compiled(forward_and_backward)
+        return forward_and_backward
+
+    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+        compiled = executable._compiled(self._vjp_function(executable, wrt, has_cotangent))
 
         def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             with self._scope():
