@@ -1,6 +1,8 @@
 """The tree itself: who may include whom, a test for every source, one reader of the environment."""
 
+import importlib.util
 import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -214,3 +216,14 @@ def test_long_files_are_reported():
         lines = path.read_text().count("\n")
         if lines > LONGEST_FILE:
             warnings.warn(f"{path.relative_to(ROOT)} has {lines} lines", stacklevel=1)
+
+
+def test_planted_faults_are_where_they_are_said_to_be():
+    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts" / "mutants.py")
+    mutants = importlib.util.module_from_spec(spec)
+    sys.modules["mutants"] = mutants  # dataclasses look their module up
+    spec.loader.exec_module(mutants)
+    faults = mutants.read_faults()
+    assert len(faults) >= 100
+    for file in {fault.file for fault in faults}:
+        mutants.plant((ROOT / file).read_text(), [f for f in faults if f.file == file])
