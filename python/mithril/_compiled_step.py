@@ -97,7 +97,7 @@ class CompiledStep:
     ) -> tuple:
         step = int(opt_state["step"]) + 1
         numbers = np.array([float(self._optimizer.lr), *self._optimizer._factors(step)], self._wide)
-        arrays = (*inputs, one, *kept, self._backend.tensor(numbers, self._wide))
+        arrays = (*inputs, one, *kept, self._backend._argument(numbers))
         results = self._backend._call(self._function, arrays)
         program, slots = self._program, self._optimizer.slots
         outputs = len(program.outputs)

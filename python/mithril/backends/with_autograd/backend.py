@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from mithril.backends.backend import Backend
 from mithril.errors import DeviceNotAvailable, SignatureError
 
@@ -30,6 +32,10 @@ class AutogradBackend(Backend):
             return self.value_and_grad(function)(*arguments)[1]
 
         return gradient
+
+    def _argument(self, values: np.ndarray) -> Any:
+        """As compiled functions take them: the quickest way."""
+        return self.tensor(values, values.dtype)
 
     def _constant(self, value: Any) -> Any:
         return value if isinstance(value, str) else self._from_host(value)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 
 def jit_arrays(
     jax: Any, function: Callable[..., Any], options: dict[str, Any]
 ) -> Callable[..., Any]:
-    """Compiles `function` for its arrays; other arguments are part of the program."""
+    """Compiles `function` for its arrays, NumPy's too; other arguments are part of the program."""
     compiled: dict[tuple[int, ...], Callable[..., Any]] = {}
     plain = type(jax.device_put(0.0))  # `isinstance` with jax.Array takes a microsecond
 
     def is_static(x: Any) -> bool:
-        return x.__class__ is not plain and not isinstance(x, jax.Array)
+        return x.__class__ is not plain and not isinstance(x, np.ndarray | jax.Array)
 
     def call(*arguments: Any) -> Any:
         static = tuple([i for i, x in enumerate(arguments) if is_static(x)])
