@@ -175,6 +175,8 @@ void define_general(OpFamily& ops) {
   general_attention(
       ops.def("attention")
           .python("Attention")
+          .arguments({"is_causal", "scale", "enable_gqa", "use_attn_mask", "use_bias", "query",
+                      "key", "value", "attn_mask", "bias", "offset"})
           .doc("Scaled dot product attention of heads [..., h, l, e] whose first query stands at "
                "place `offset` of the keys: is_causal lets it see the places up to its own. "
                "enable_gqa: key and value have a number of heads that divides h, each serves the "
@@ -214,6 +216,8 @@ void define_general(OpFamily& ops) {
 void define_with_dropout(OpFamily& ops) {
   OpDefBuilder block = ops.def("dropout_attention");
   block.python("DropoutAttention")
+      .arguments({"p", "is_causal", "scale", "enable_gqa", "use_attn_mask", "use_bias", "mode",
+                  "query", "key", "value", "attn_mask", "bias", "offset"})
       .doc(
           "`Attention`, each of whose weights becomes 0 in train mode with probability p; the "
           "others grow by 1 / (1 - p). mode none: as the model is compiled.")

@@ -115,15 +115,15 @@ Value updated(Builder& b) {
 }
 
 void define_cache(OpFamily& ops) {
-  OpDefBuilder block = ops.def("update_cache");
-  block.python("UpdateCache")
+  ops.def("update_cache")
+      .python("UpdateCache")
       .doc(
           "A copy of the cache [..., s, d] with the input [..., l, d] at its places offset, offset "
           "+ 1 …. Where the cache has no room for it, which is known only at run time, the copy is "
           "NaN.")
       .input("cache", kFloating)
-      .input("input", kFloating);
-  with_offset(block)
+      .input("input", kFloating)
+      .input("offset", kTensorInt | infer::kScalarInt)
       .output("output", same_as("cache"))
       .connect({"cache", "input", "offset", "output"})
       .cin({"input"})
@@ -137,13 +137,13 @@ void define_cache(OpFamily& ops) {
       .compose(updated)
       .with(at({{"cache", {2, 6, 3}}, {"input", {2, 2, 3}}, {"offset", {}}}))
       .with(at({{"cache", {2, 3, 6, 2}}, {"input", {2, 3, 1, 2}}, {"offset", {}}}))
-      .with(at({{"cache", {5, 3}}, {"input", {5, 3}}}))
+      .with(at({{"cache", {5, 3}}, {"input", {5, 3}}}, {{"offset", 0}}))
       .with(at({{"cache", {5, 3}}, {"input", {2, 3}}}, {{"offset", 3}}))
-      .with(at({{"cache", {2, 5, 3}}, {"input", {2, 0, 3}}}))
+      .with(at({{"cache", {2, 5, 3}}, {"input", {2, 0, 3}}}, {{"offset", 1}}))
       .sample("offset", 0.0, 4.0)
       .rejects(at({{"cache", {5, 3}}, {"input", {2, 3}}}, {{"offset", 4}}), "has no room")
       .rejects(at({{"cache", {5, 3}}, {"input", {6, 3}}, {"offset", {}}}), "has no room")
-      .rejects(at({{"cache", {5, 3}}, {"input", {2, 4}}}), "update_cache");
+      .rejects(at({{"cache", {5, 3}}, {"input", {2, 4}}}, {{"offset", 0}}), "update_cache");
 }
 
 }  // namespace

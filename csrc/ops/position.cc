@@ -214,6 +214,7 @@ void state_rotation(RuleBuilder& r) {
 void define_rotation(OpFamily& ops) {
   OpDefBuilder block = ops.def("rotary_embedding");
   block.python("RotaryEmbedding")
+      .arguments({"theta", "interleaved", "width", "max_len", "input", "offset"})
       .doc(
           "Pairs of columns of [..., places, d] rotated by an angle that grows with the place, "
           "offset being the first one: pair i turns by place * theta^(-2 i / width) (Su et al., "

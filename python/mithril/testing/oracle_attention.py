@@ -62,7 +62,7 @@ def merge_heads(input):
     return np.concatenate([input[..., h, :, :] for h in range(input.shape[-3])], -1)
 
 
-def update_cache(cache, input, offset=0):
+def update_cache(cache, input, offset):
     out, first = np.array(cache, np.float64), int(offset)
     if first + input.shape[-2] > cache.shape[-2]:
         return np.full_like(out, np.nan)

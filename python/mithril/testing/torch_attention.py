@@ -41,7 +41,7 @@ def split_heads(input, num_heads):
     return input.unflatten(-1, (num_heads, input.shape[-1] // num_heads)).transpose(-2, -3)
 
 
-def update_cache(cache, input, offset=0):
+def update_cache(cache, input, offset):
     first, count = int(offset), input.shape[-2]
     if first + count > cache.shape[-2]:
         return torch.full_like(cache, torch.nan)
