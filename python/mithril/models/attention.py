@@ -142,7 +142,7 @@ class MultiHeadAttention(Composite):
         wires = {key: value for key, value in given.items() if key not in plan.missing}
         with self._compose(name, arguments, **wires) as keys:
             self._build(plan, keys)
-            self.set_shapes(plan.shapes())
+            self.set_shapes(plan.output_shapes())
             self.set_cin("query")
             self.set_cout("output")
             self.expose_keys("output")
@@ -165,21 +165,28 @@ class MultiHeadAttention(Composite):
             key_places: Any = plan.cache_size or source.shape[-2]
             places = {"query_places": query.shape[-2], "key_places": key_places}
             wires["bias"] = models.Alibi(plan.heads, offset=plan.first)(**places, **offset)
-        found = models.MergeHeads()(plan.core()(**wires))
-        parameters = {"weight": keys["w_o"]} | ({"bias": keys["b_o"]} if "b_o" in keys else {})
-        joint = models.Linear(plan.embed_dim, use_bias="b_o" in keys)
-        self |= joint.connect(input=found, **parameters, output="output")
+        merged = Connection()
+        self |= models.MergeHeads().connect(input=plan.core()(**wires), output=merged)
+        self.set_shapes(plan.input_shapes())
+        self._project(plan.embed_dim, merged, keys, "o", Connection("output"))
         if plan.cache_size:
             self._keep(plan.cache_size, query)
 
     def _heads(
         self, keys: dict[str, Connection], role: str, input: Any, heads: int, width: int | None
-    ) -> Any:
-        parameters: dict[str, Any] = {"weight": keys[f"w_{role}"]}
-        if f"b_{role}" in keys:
-            parameters["bias"] = keys[f"b_{role}"]
-        projected = models.Linear(width, use_bias=len(parameters) == 2)(input, **parameters)
-        return models.SplitHeads(heads)(projected)
+    ) -> Connection:
+        wide, apart = Connection(), Connection()
+        self |= models.SplitHeads(heads).connect(input=wide, output=apart)
+        self._project(width, input, keys, role, wide)  # last: it names the parameter that is wrong
+        return apart
+
+    def _project(
+        self, width: int | None, input: Any, keys: dict[str, Connection], role: str, output: Any
+    ) -> None:
+        bias = keys.get(f"b_{role}")
+        wires = {"input": input, "weight": keys[f"w_{role}"], "output": output}
+        layer = models.Linear(width, use_bias=bias is not None)
+        self |= layer.connect(**wires, **({} if bias is None else {"bias": bias}))
 
     def _cached(self, cache: str, new: Any) -> Connection:
         """What the cache is after this call."""
@@ -308,14 +315,19 @@ class _Plan:
     def key_width(self) -> int | None:
         return None if self.head_dim is None else self.kv_heads * self.head_dim
 
-    def shapes(self) -> dict[str, list[Any]]:
-        """The query is as wide as the output; all are as wide where the size of heads is open."""
+    def input_shapes(self) -> dict[str, list[Any]]:
+        """All are as wide as the query where the size of heads is open."""
         width: Any = self.embed_dim or "width"
+        weights = ("w_q", "w_k", "w_v") if self.head_dim is None else ()
+        shapes: dict[str, list[Any]] = {key: [width, None] for key in weights}
+        return shapes | {"query": [("lead", ...), None, width]}
+
+    def output_shapes(self) -> dict[str, list[Any]]:
+        """The output is as wide as the query."""
+        width: Any = self.embed_dim or "width"
+        bias = {} if "b_o" in self.missing else {"b_o": [width]}
         wide = width if self.head_dim is None else None
-        shapes: dict[str, list[Any]] = {"query": [("lead", ...), None, width], "w_o": [width, wide]}
-        if self.head_dim is None:
-            shapes |= {key: [width, None] for key in ("w_q", "w_k", "w_v")}
-        return shapes
+        return {"query": [("lead", ...), None, width], **bias, "w_o": [width, wide]}
 
     @property
     def first(self) -> Any:
