@@ -5,6 +5,7 @@
 
 #include "infer/relation.h"
 #include "ir/registry.h"
+#include "ops/broadcast.h"
 
 namespace mithril::ops {
 namespace {
@@ -68,6 +69,18 @@ Value by_query_head(const Builder& b, Value x, Value like) {
   return reshape(x, shape_value(shape));
 }
 
+// A mask or a bias beside the scores; in their shape where its open sizes may differ from theirs.
+Value beside(Value x, Value scores) {
+  if (!x || !scores) return x;
+  const Shape &own = x.shape(), &all = scores.shape();
+  const size_t front = all.size() - own.size();
+  bool fits = true;
+  for (size_t i = 0; i < own.size(); ++i) {
+    fits = fits && (own[i] == infer::Dim(1) || own[i] == all[front + i]);
+  }
+  return fits ? x : broadcast_like(x, scores);
+}
+
 /// The weights with which each query reads the values, and the scale of the scores.
 struct Weights {
   Value weights, scale;
@@ -82,10 +95,10 @@ Weights weights_of(Builder& b) {
   Value scores = by_query_head(b, products, query) * scale;
   if (!scores) return {};
   constexpr double kNever = -std::numeric_limits<double>::infinity();
-  if (has_operand(b, "bias")) scores = scores + cast(b.in("bias"), scores.dtype());
+  if (has_operand(b, "bias")) scores = scores + beside(cast(b.in("bias"), scores.dtype()), scores);
   if (flag(b, "is_causal")) scores = where(causal_mask(b, scores), scores, kNever);
   if (b.has("attn_mask")) {
-    const Value mask = b.in("attn_mask");
+    const Value mask = beside(b.in("attn_mask"), scores);
     scores = mask.dtype() == DType::kBool ? where(mask, scores, kNever) : scores + mask;
   }
   return {ir::apply("softmax", {scores}, {{"axis", -1}}), scale};
@@ -148,7 +161,7 @@ void attention_rule(RuleBuilder& r) {
     if (!r.has(name)) continue;
     const Term scores = r.fresh(kTensor);
     r.shape(scores, of.scores);
-    r.broadcast(scores, {scores, r.in(name)});
+    state_broadcasts_to(r, r.in(name), scores);
   }
 }
 

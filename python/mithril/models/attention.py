@@ -35,21 +35,23 @@ class MultiHeadAttention(Composite):
     is_causal : whether a place sees itself and those before it only
     use_key : keys and values are made of an input `key` instead of the query
     use_value : values are made of an input `value` instead of that
-    use_attn_mask : whether there is a mask
+    use_attn_mask : whether there is an input `attn_mask` that says what is seen
+    use_attn_bias : whether there is an input `attn_bias`, which is added to the scores
     dropout : the probability with which a weight is dropped in training (mode="train")
     rotary : a `RotaryEmbedding`, which turns queries and keys by their places
     alibi : whether scores fall with distance, by the biases of `Alibi`
     cache_size : room for the places of earlier calls, kept as state; None: nothing is kept
     scale : of the scores; None: 1 / √head_dim
-    query, key, value, attn_mask, w_q … b_o : values or `IOKey`s for these keys
+    query, key, value, attn_mask, attn_bias, w_q … b_o : values or `IOKey`s for these keys
 
     Keys
     ----
     query : float or int [..., l, embed_dim]
     key : [..., s, d_k], with use_key; else s = l
     value : [..., s, d_v], with use_value
-    attn_mask : with use_attn_mask, broadcast to [..., num_heads, l, s] (cache: l, cache_size);
-        bools, false where nothing is seen, or numbers to add to the scores
+    attn_mask : bool, with use_attn_mask; broadcasts to [..., num_heads, l, s] (with a cache: l,
+        cache_size); nothing is seen where it is false
+    attn_bias : float, with use_attn_bias; as attn_mask, but added to the scores
     w_q : float [num_heads · head_dim, embed_dim], trainable
     b_q : float [num_heads · head_dim], trainable
     w_k, w_v : float [num_kv_heads · head_dim, d_k or d_v], trainable
@@ -81,8 +83,8 @@ class MultiHeadAttention(Composite):
     (['batch', 'places', 64], [16, 64])
     """
 
-    _connect_order = ("query", "key", "value", "attn_mask", "w_q", "b_q", "w_k", "b_k", "w_v",
-                      "b_v", "w_o", "b_o", "output")  # fmt: skip
+    _connect_order = ("query", "key", "value", "attn_mask", "attn_bias", "w_q", "b_q", "w_k",
+                      "b_k", "w_v", "b_v", "w_o", "b_o", "output")  # fmt: skip
 
     @public
     def __init__(
@@ -97,6 +99,7 @@ class MultiHeadAttention(Composite):
         use_key: bool = False,
         use_value: bool = False,
         use_attn_mask: bool = False,
+        use_attn_bias: bool = False,
         dropout: float = 0.0,
         rotary: models.RotaryEmbedding | None = None,
         alibi: bool = False,
@@ -106,6 +109,7 @@ class MultiHeadAttention(Composite):
         key: Any = TBD,
         value: Any = TBD,
         attn_mask: Any = TBD,
+        attn_bias: Any = TBD,
         w_q: Any = TBD,
         b_q: Any = TBD,
         w_k: Any = TBD,
@@ -128,6 +132,7 @@ class MultiHeadAttention(Composite):
             "use_key": use_key,
             "use_value": use_value,
             "use_attn_mask": use_attn_mask,
+            "use_attn_bias": use_attn_bias,
             "dropout": dropout,
             "rotary": rotary,
             "alibi": alibi,
@@ -135,8 +140,8 @@ class MultiHeadAttention(Composite):
             "scale": scale,
         }
         plan = _Plan(arguments)
-        given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask, "w_q": w_q,
-                 "b_q": b_q, "w_k": w_k, "b_k": b_k, "w_v": w_v, "b_v": b_v, "w_o": w_o,
+        given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask,
+                 "attn_bias": attn_bias, "w_q": w_q, "b_q": b_q, "w_k": w_k, "b_k": b_k, "w_v": w_v, "b_v": b_v, "w_o": w_o,
                  "b_o": b_o}  # fmt: skip
         plan.refuse_missing(given)
         wires = {key: value for key, value in given.items() if key not in plan.missing}
@@ -161,13 +166,20 @@ class MultiHeadAttention(Composite):
         wires: dict[str, Any] = {"query": q, "key": k, "value": v, **offset}
         if "attn_mask" in keys:
             wires["attn_mask"] = keys["attn_mask"]
+        biases: list[Any] = [keys["attn_bias"]] if "attn_bias" in keys else []
         if plan.alibi:
             key_places: Any = plan.cache_size or source.shape[-2]
             places = {"query_places": query.shape[-2], "key_places": key_places}
-            wires["bias"] = models.Alibi(plan.heads, offset=plan.first)(**places, **offset)
+            biases.append(models.Alibi(plan.heads, offset=plan.first)(**places, **offset))
+        if biases:
+            wires["bias"] = biases[0] if len(biases) == 1 else biases[0] + biases[1]
         merged = Connection()
         self |= models.MergeHeads().connect(input=plan.core()(**wires), output=merged)
         self.set_shapes(plan.input_shapes())
+        if "attn_mask" in keys:
+            self.set_types(attn_mask=models.Tensor[bool])
+        if "attn_bias" in keys:
+            self.set_types(attn_bias=models.Tensor[float])
         self._project(plan.embed_dim, merged, keys, "o", Connection("output"))
         if plan.cache_size:
             self._keep(plan.cache_size, query)
@@ -211,6 +223,7 @@ class MultiHeadAttention(Composite):
         key=NOT_GIVEN,
         value=NOT_GIVEN,
         attn_mask=NOT_GIVEN,
+        attn_bias=NOT_GIVEN,
         w_q=NOT_GIVEN,
         b_q=NOT_GIVEN,
         w_k=NOT_GIVEN,
@@ -221,8 +234,8 @@ class MultiHeadAttention(Composite):
         b_o=NOT_GIVEN,
         output=NOT_GIVEN,
     ) -> ExtendInfo:
-        keys = {"query": query, "key": key, "value": value, "attn_mask": attn_mask, "w_q": w_q,
-                "b_q": b_q, "w_k": w_k, "b_k": b_k, "w_v": w_v, "b_v": b_v, "w_o": w_o,
+        keys = {"query": query, "key": key, "value": value, "attn_mask": attn_mask,
+                "attn_bias": attn_bias, "w_q": w_q, "b_q": b_q, "w_k": w_k, "b_k": b_k, "w_v": w_v, "b_v": b_v, "w_o": w_o,
                 "b_o": b_o, "output": output}  # fmt: skip
         return ExtendInfo(self, keys)
 
@@ -264,7 +277,7 @@ class _Plan:
         bias = self._flag("use_bias")
         of_output = self._given["use_output_bias"]
         has_output_bias = bias if of_output is None else self._flag("use_output_bias")
-        absent = {key: f"use_{key}" for key in ("key", "value", "attn_mask")
+        absent = {key: f"use_{key}" for key in ("key", "value", "attn_mask", "attn_bias")
                   if not self._flag(f"use_{key}")}  # fmt: skip
         absent |= {} if bias else dict.fromkeys(("b_q", "b_k", "b_v"), "use_bias")
         return absent | ({} if has_output_bias else {"b_o": "use_output_bias"})
@@ -349,7 +362,7 @@ class _Plan:
             "scale": self.scale,
             "enable_gqa": self.kv_heads != self.heads,
             "use_attn_mask": "attn_mask" not in self.missing,
-            "use_bias": self.alibi,
+            "use_bias": self.alibi or "attn_bias" not in self.missing,
             "offset": self.first,
         }
         if self.dropout:

@@ -39,7 +39,7 @@ SELF = {
     "plain": ({}, {}, None),
     "causal": ({"is_causal": True}, {}, ~np.tri(L, dtype=bool)),
     "mask": ({"use_attn_mask": True}, {"attn_mask": MASK}, ~MASK),
-    "bias": ({"use_attn_mask": True}, {"attn_mask": 2.0 * MASK}, 2.0 * MASK),
+    "bias": ({"use_attn_bias": True}, {"attn_bias": 2.0 * MASK}, 2.0 * MASK),
 }
 
 
@@ -74,7 +74,7 @@ def test_queries_that_share_keys(op, backend_name):
     shapes = {"query": (N, 6, L, 4), "key": (N, 2, L, 4), "value": (N, 2, L, 3)}
     model = getattr(ml, op)(is_causal=True, enable_gqa=True)
     options = {"trainable_keys": set(shapes)}
-    check(model, by_hand, numbers(1, **shapes), {}, backend_name, **options)
+    check(model, by_hand, numbers(1, **shapes), {}, backend_name, shapes=shapes, **options)
 
 
 # --- as Llama has it ------------------------------------------------------------------------------

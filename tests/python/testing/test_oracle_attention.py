@@ -49,6 +49,6 @@ def test_rotations():
 def test_biases_of_the_paper():
     """Section 3: 1/2, 1/4 … 1/256 for 8 heads; 12 heads have those and every second one of 16."""
     found = oracle.alibi(1, 2, num_heads=8)[:, 0, 1]
-    np.testing.assert_allclose(found, -0.5 ** np.arange(1, 9))
+    np.testing.assert_allclose(found, -(0.5 ** np.arange(1, 9)))
     found = oracle.alibi(1, 2, num_heads=12)[8:, 0, 1]
     np.testing.assert_allclose(found, -(0.5 ** np.array([0.5, 1.5, 2.5, 3.5])))
