@@ -141,8 +141,8 @@ class MultiHeadAttention(Composite):
         }
         plan = _Plan(arguments)
         given = {"query": query, "key": key, "value": value, "attn_mask": attn_mask,
-                 "attn_bias": attn_bias, "w_q": w_q, "b_q": b_q, "w_k": w_k, "b_k": b_k, "w_v": w_v, "b_v": b_v, "w_o": w_o,
-                 "b_o": b_o}  # fmt: skip
+                 "attn_bias": attn_bias, "w_q": w_q, "b_q": b_q, "w_k": w_k, "b_k": b_k,
+                 "w_v": w_v, "b_v": b_v, "w_o": w_o, "b_o": b_o}  # fmt: skip
         plan.refuse_missing(given)
         wires = {key: value for key, value in given.items() if key not in plan.missing}
         with self._compose(name, arguments, **wires) as keys:
@@ -235,8 +235,8 @@ class MultiHeadAttention(Composite):
         output=NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"query": query, "key": key, "value": value, "attn_mask": attn_mask,
-                "attn_bias": attn_bias, "w_q": w_q, "b_q": b_q, "w_k": w_k, "b_k": b_k, "w_v": w_v, "b_v": b_v, "w_o": w_o,
-                "b_o": b_o, "output": output}  # fmt: skip
+                "attn_bias": attn_bias, "w_q": w_q, "b_q": b_q, "w_k": w_k, "b_k": b_k,
+                "w_v": w_v, "b_v": b_v, "w_o": w_o, "b_o": b_o, "output": output}  # fmt: skip
         return ExtendInfo(self, keys)
 
 

@@ -76,7 +76,8 @@ FORMS = {
         {"num_heads": 2, "embed_dim": 8, "is_causal": True, "num_kv_heads": 1,
          "rotary": ml.RotaryEmbedding(theta=100.0)},
         shapes(8, 2, 1),
-        {"heads": 2, "kv_heads": 1, "is_causal": True, "turn": lambda x: turned(x, 100.0, 4, False)},
+        {"heads": 2, "kv_heads": 1, "is_causal": True,
+         "turn": lambda x: turned(x, 100.0, 4, False)},
     ),
     "part of the columns": (
         {"num_heads": 1, "head_dim": 5, "use_output_bias": False,
@@ -322,7 +323,9 @@ REFUSED = {
     "scale": (ArgumentError, {"scale": "big"}, "scale must be a number, got 'big'"),
     "rotary": (SignatureError, {"rotary": True}, "rotary: requires a RotaryEmbedding"),
     "both": (
-        OptionError, {"rotary": ml.RotaryEmbedding(), "alibi": True}, "takes one of rotary and alibi"
+        OptionError,
+        {"rotary": ml.RotaryEmbedding(), "alibi": True},
+        "takes one of rotary and alibi",
     ),
     "cache": (OptionError, {"cache_size": 4}, "cache_size requires is_causal=True"),
     "cached cross": (
