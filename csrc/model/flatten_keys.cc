@@ -480,14 +480,22 @@ void FlatModel::name_keys() {
     add_key(e, std::move(name), named);
     out.keys.back().key = arena().key(c);
   }
-  // Inputs that only an inner level sees: states bound there.
+  // Inputs that only an inner level sees: states bound there, numbered where layers have the same.
+  std::vector<EdgeId> inner;
+  std::unordered_set<EdgeId> seen;
+  std::unordered_map<std::string, size_t> count, number;
   for (const auto& binding : bindings) {
-    const auto reader = readers_.find(binding.input);
-    if (reader == readers_.end() || key_of.count(binding.input) != 0) continue;
-    std::string name = arena().edges[binding.input].label;
+    if (readers_.count(binding.input) == 0 || key_of.count(binding.input) != 0) continue;
+    if (!seen.insert(binding.input).second) continue;
+    inner.push_back(binding.input);
+    ++count[arena().edges[binding.input].label];
+  }
+  for (const EdgeId e : inner) {
+    const std::string& label = arena().edges[e].label;
+    std::string name = count[label] == 1 ? label : fmt::format("{}_{}", label, number[label]++);
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
-    add_key(binding.input, std::move(name), true);
+    add_key(e, std::move(name), true);
   }
 }
 

@@ -1,10 +1,11 @@
-// Attention, and what tells it of places.
-#include <cmath>
+// Attention: means of values, weighted by products of queries and keys.
+#include "ops/attention.h"
+
 #include <limits>
 
-#include "core/tensor_data.h"
 #include "infer/relation.h"
-#include "ops/block.h"
+#include "ir/registry.h"
+#include "ops/broadcast.h"
 
 namespace mithril::ops {
 namespace {
@@ -14,21 +15,70 @@ bool flag(const Builder& b, std::string_view name) {
   return value.is_bool() && value.as_bool();
 }
 
+bool has_operand(const Builder& b, std::string_view name) {
+  return b.op().input_index(name) >= 0 && b.has(name);
+}
+
 // True where a query may look: at its own place and before.
-Value causal_mask(Value scores) {
-  Builder& b = *scores.builder;
+Value causal_mask(Builder& b, Value scores) {
+  const infer::Dim queries = scores.shape()[scores.rank() - 2];
+  const bool is_first = b.op().input_index("offset") < 0 || known_offset(b) == 0;
   const auto places = [&](size_t axis, int64_t across) {
     const HostValue size = size_value(scores.shape()[scores.rank() - 2 + axis]);
     return expand_dims(b.call("arange", {}, {{"stop", size}}), HostValue(across));
   };
-  return greater_equal(places(0, 1), places(1, 0));
+  if (is_first) return greater_equal(places(0, 1), places(1, 0));
+  const Value rows = expand_dims(places_from_offset(b, queries), HostValue(1));
+  const Value columns = expand_dims(range(b, scores.shape().back()), HostValue(0));
+  return greater_equal(rows, columns);
 }
 
 Value scale_of(Builder& b, Value query) {
-  if (b.has("scale")) return cast(b.in("scale"), query.dtype());
+  if (has_operand(b, "scale")) return cast(b.in("scale"), query.dtype());
   const HostValue& scale = b.attr("scale");
   if (scale.is_int() || scale.is_double()) return b.scalar(scale.as_number(), query.dtype());
   return ir::apply("rsqrt", {count(query, HostValue(-1))});
+}
+
+bool shares_heads(const Builder& b, Value x, Value key) {
+  if (!flag(b, "enable_gqa")) return false;
+  return x.shape()[x.rank() - 3] != key.shape()[key.rank() - 3];
+}
+
+// [..., h, l, e] as [..., k, h / k * l, e]: the queries that read the same one of the k heads of
+// `key` stand below each other, so that one product serves them and nothing is repeated.
+Value by_key_head(const Builder& b, Value x, Value key) {
+  if (!x || !key || !shares_heads(b, x, key)) return x;
+  infer::DimTable& dims = x.builder->graph().dims;
+  Shape shape = x.shape();
+  const size_t heads = x.rank() - 3;
+  const infer::Dim shared = key.shape()[heads];
+  shape[heads + 1] = dims.mul(dims.floor_div(shape[heads], shared), shape[heads + 1]);
+  shape[heads] = shared;
+  return reshape(x, shape_value(shape));
+}
+
+// The same backwards: with all axes but the last one as those of `like`.
+Value by_query_head(const Builder& b, Value x, Value like) {
+  if (!x || !like || !flag(b, "enable_gqa") ||
+      x.shape()[x.rank() - 3] == like.shape()[x.rank() - 3]) {
+    return x;
+  }
+  Shape shape = like.shape();
+  shape.back() = x.shape().back();
+  return reshape(x, shape_value(shape));
+}
+
+// A mask or a bias beside the scores; in their shape where its open sizes may differ from theirs.
+Value beside(Value x, Value scores) {
+  if (!x || !scores) return x;
+  const Shape &own = x.shape(), &all = scores.shape();
+  const size_t front = all.size() - own.size();
+  bool fits = true;
+  for (size_t i = 0; i < own.size(); ++i) {
+    fits = fits && (own[i] == infer::Dim(1) || own[i] == all[front + i]);
+  }
+  return fits ? x : broadcast_like(x, scores);
 }
 
 /// The weights with which each query reads the values, and the scale of the scores.
@@ -41,105 +91,180 @@ Weights weights_of(Builder& b) {
   const Value key = b.in("key");
   if (!query || !key) return {};
   const Value scale = scale_of(b, query);
-  Value scores = matmul(query, swap_axes(key, -1, -2)) * scale;
+  const Value products = matmul(by_key_head(b, query, key), swap_axes(key, -1, -2));
+  Value scores = by_query_head(b, products, query) * scale;
   if (!scores) return {};
   constexpr double kNever = -std::numeric_limits<double>::infinity();
-  if (flag(b, "is_causal")) scores = where(causal_mask(scores), scores, kNever);
+  if (has_operand(b, "bias")) scores = scores + beside(cast(b.in("bias"), scores.dtype()), scores);
+  if (flag(b, "is_causal")) scores = where(causal_mask(b, scores), scores, kNever);
   if (b.has("attn_mask")) {
-    const Value mask = b.in("attn_mask");
+    const Value mask = beside(b.in("attn_mask"), scores);
     scores = mask.dtype() == DType::kBool ? where(mask, scores, kNever) : scores + mask;
   }
   return {ir::apply("softmax", {scores}, {{"axis", -1}}), scale};
 }
 
+Value mean_of_values(Builder& b, Value weights) {
+  const Value value = b.in("value");
+  return by_query_head(b, matmul(by_key_head(b, weights, value), value), b.in("query"));
+}
+
 bool drops_out(Builder& b) {
+  if (b.op().input_index("dropout_p") < 0) return false;
   const HostValue& p = b.attr("dropout_p");
   const bool some = b.has("dropout_p") || (!p.is_none() && p.as_number() != 0.0);
-  if (some) unsupported(b, b.op().name + ": dropout_p must be 0: put a dropout behind it");
+  if (some) {
+    unsupported(b, b.op().name +
+                       ": dropout_p must be 0: it has no random key; DropoutAttention has one, and "
+                       "MultiHeadAttention(dropout=p)");
+  }
   return some;
 }
 
 void attention_gradient(GradBuilder& g) {
-  if (drops_out(g.builder())) return;
-  const auto [p, scale] = weights_of(g.builder());
-  if (!p) return;
-  const Value dy = g.dout();
+  Builder& b = g.builder();
+  if (drops_out(b)) return;
+  const auto [weights, scale] = weights_of(b);
+  if (!weights) return;
+  const Value query = g.in("query"), key = g.in("key"), value = g.in("value");
+  const Value dy = by_key_head(b, g.dout(), key);
+  const Value p = by_key_head(b, weights, key);
   if (g.wants("value")) g.d("value") = matmul(swap_axes(p, -1, -2), dy);
-  const Value dp = p * matmul(dy, swap_axes(g.in("value"), -1, -2));
+  const Value dp = p * matmul(dy, swap_axes(value, -1, -2));
   const Value ds = dp - p * sum(dp, HostValue(-1), true);
-  if (g.wants("query")) g.d("query") = matmul(ds, g.in("key")) * scale;
-  if (g.wants("key")) g.d("key") = matmul(swap_axes(ds, -1, -2), g.in("query")) * scale;
-  if (g.wants("attn_mask")) g.d("attn_mask") = ds;
-}
-
-// Sines and cosines of rising wave lengths, in float64: at place p the angle of column c is
-// p / 10000^(2 floor(c / 2) / width), which float32 cannot hold at far places.
-std::shared_ptr<const core::TensorData> waves(int64_t places, int64_t width, DType dtype) {
-  core::TensorData data;
-  data.dtype = dtype;
-  data.shape = {places, width};
-  std::vector<double> rates;
-  for (int64_t c = 0; c < width; ++c) {
-    rates.push_back(
-        std::pow(10000.0, -static_cast<double>(c - c % 2) / static_cast<double>(width)));
+  if (g.wants("query")) g.d("query") = by_query_head(b, matmul(ds, key), query) * scale;
+  if (g.wants("key")) {
+    g.d("key") = matmul(swap_axes(ds, -1, -2), by_key_head(b, query, key)) * scale;
   }
-  for (int64_t p = 0; p < places; ++p) {
-    for (int64_t c = 0; c < width; ++c) {
-      const double angle = static_cast<double>(p) * rates[static_cast<size_t>(c)];
-      core::append_element(data, HostValue(c % 2 == 0 ? std::sin(angle) : std::cos(angle)));
-    }
+  const Value by_score = by_query_head(b, ds, query);
+  if (g.wants("attn_mask")) g.d("attn_mask") = by_score;
+  if (has_operand(b, "bias") && g.wants("bias")) g.d("bias") = by_score;
+}
+
+// What the shapes are called; rules keep the texts.
+struct Templates {
+  const char *query, *key, *value, *output, *scores;
+};
+
+void attention_rule(RuleBuilder& r) {
+  constexpr Templates kEqual{"... l e", "... s e", "... s v", "... l v", "... l s"};
+  constexpr Templates kShared{"... h l e", "... k s e", "... k s v", "... h l v", "... h l s"};
+  const auto shares = r.known(r.attr("enable_gqa"));
+  const bool is_shared = shares && shares->is_bool() && shares->as_bool();
+  const Templates& of = is_shared ? kShared : kEqual;
+  r.shape(r.in("query"), of.query);
+  r.shape(r.in("key"), of.key);
+  r.shape(r.in("value"), of.value);
+  r.shape(r.out(), of.output);
+  if (is_shared) r.divide(r.dim("h"), r.dim("k"));
+  for (const char* name : {"attn_mask", "bias"}) {
+    if (!r.has(name)) continue;
+    const Term scores = r.fresh(kTensor);
+    r.shape(scores, of.scores);
+    state_broadcasts_to(r, r.in(name), scores);
   }
-  return std::make_shared<const core::TensorData>(std::move(data));
 }
 
-// Terms: input, hidden_dim, max_len.
-core::Status relate_positions(infer::Relation& relation) {
-  const auto rank = relation.rank(0);
-  const auto most = relation.value(2);
-  if (!rank || !most) return {};
-  const auto places = relation.size(0, *rank - 2);
-  if (!places || *places <= most->as_int()) return {};
-  return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
-                    "the second to last axis must have at most max_len = {} places, got {}",
-                    most->as_int(), *places);
-}
-
-void define_positions(OpFamily& ops) {
-  ops.def("positional_encoding")
-      .python("PositionalEncoding")
-      .doc(
-          "The operand [..., places, hidden_dim] plus sines (even columns) and cosines (odd ones) "
-          "of each place, at most max_len places (Vaswani et al., arXiv:1706.03762).")
-      .formula("x_{p,c} + \\sin(p / 10000^{c / d}), \\cos(p / 10000^{(c - 1) / d})")
-      .input("input", kTensor)
-      .attr("hidden_dim", infer::kScalarInt)
-      .attr("max_len", 5000)
+// Both general forms, with and without a dropout of the weights.
+OpDefBuilder& general_attention(OpDefBuilder& block) {
+  block.input("query", kNumeric)
+      .input("key", kNumeric)
+      .input("value", kNumeric)
+      .optional("attn_mask", kTensor, "use_attn_mask")
+      .optional("bias", kFloating, "use_bias");
+  return with_offset(block)
+      .attr("is_causal", false)
+      .attr("scale", HostValue(), kNum | infer::kNoneKind)
+      .attr("enable_gqa", false)
+      .attr("use_attn_mask", false)
+      .attr("use_bias", false)
       .output("output", computed())
-      .promote_float()
-      .rule([](RuleBuilder& r) {
-        r.shape(r.in("input"), "... l d");
-        r.shape(r.out(), "... l d");
-        r.equal(r.dim("d"), r.dim(r.attr("hidden_dim")));
-        r.custom({r.in("input"), r.attr("hidden_dim"), r.attr("max_len")}, relate_positions);
-      })
-      .compose([](Builder& b) {
-        const Value x = b.in("input");
-        if (!x) return Value();
-        const infer::Dim places = x.shape()[x.rank() - 2];
-        const int64_t most = places.known() ? places.value() : b.integer_attr("max_len");
-        const Value table = b.constant(waves(most, b.integer_attr("hidden_dim"), x.dtype()));
-        return x + (places.known() ? table : part(table, 0, infer::Dim(0), places));
-      })
-      .with(at({{"input", {2, 5, 4}}}, {{"hidden_dim", 4}}))
-      .with(at({{"input", {7, 3}}}, {{"hidden_dim", 3}, {"max_len", 7}}))
-      .with(at({{"input", {0, 4}}}, {{"hidden_dim", 4}}))
-      .rejects(at({{"input", {8, 4}}}, {{"hidden_dim", 4}, {"max_len", 7}}), "at most max_len")
-      .rejects(at({{"input", {8, 4}}}, {{"hidden_dim", 6}}), "positional_encoding");
+      .promote_float({"query", "key", "value"})
+      .connect({"query", "key", "value", "attn_mask", "bias", "offset", "output"})
+      .cin({"query"});
 }
 
-}  // namespace
+void define_general(OpFamily& ops) {
+  general_attention(
+      ops.def("attention")
+          .python("Attention")
+          .arguments({"is_causal", "scale", "enable_gqa", "use_attn_mask", "use_bias", "query",
+                      "key", "value", "attn_mask", "bias", "offset"})
+          .doc("Scaled dot product attention of heads [..., h, l, e] whose first query stands at "
+               "place `offset` of the keys: is_causal lets it see the places up to its own. "
+               "enable_gqa: key and value have a number of heads that divides h, each serves the "
+               "same number of queries (Ainslie et al., arXiv:2305.13245). bias is added to the "
+               "scores, attn_mask too, or where it is false leaves places out.")
+          .formula("\\mathrm{softmax}(Q K^T \\cdot scale + bias) V"))
+      .rule([](RuleBuilder& r) {
+        attention_rule(r);
+        state_offset(r);
+      })
+      .compose([](Builder& b) { return mean_of_values(b, weights_of(b).weights); })
+      .gradient(attention_gradient)
+      .with(at({{"query", {2, 4, 3, 5}}, {"key", {2, 2, 7, 5}}, {"value", {2, 2, 7, 6}}},
+               {{"is_causal", true}, {"enable_gqa", true}, {"offset", 2}}))
+      .with(
+          at({{"query", {4, 3, 5}}, {"key", {4, 3, 5}}, {"value", {4, 3, 5}}, {"bias", {4, 3, 3}}},
+             {{"use_bias", true}, {"is_causal", true}, {"scale", 0.5}}))
+      .with(at(
+          {{"query", {4, 3, 5}},
+           {"key", {1, 6, 5}},
+           {"value", {1, 6, 2}},
+           {"attn_mask", {3, 6}},
+           {"bias", {4, 1, 6}},
+           {"offset", {}}},
+          {{"use_bias", true}, {"use_attn_mask", true}, {"is_causal", true}, {"enable_gqa", true}}))
+      .with(at({{"query", {3, 4}}, {"key", {6, 4}}, {"value", {6, 5}}}))
+      .with(at({{"query", {2, 0, 4}}, {"key", {2, 3, 4}}, {"value", {2, 3, 5}}}))
+      .sample("offset", 0.0, 3.0)
+      .rejects(at({{"query", {4, 3, 5}}, {"key", {3, 3, 5}}, {"value", {3, 3, 5}}},
+                  {{"enable_gqa", true}}),
+               "attention")
+      .rejects(at({{"query", {4, 3, 5}}, {"key", {2, 3, 5}}, {"value", {2, 3, 5}}}), "attention")
+      .rejects(at({{"query", {3, 5}}, {"key", {3, 5}}, {"value", {3, 5}}}, {{"offset", -1}}),
+               "offset must not be negative");
+}
 
-void define_attention(OpFamily& ops) {
+void define_with_dropout(OpFamily& ops) {
+  OpDefBuilder block = ops.def("dropout_attention");
+  block.python("DropoutAttention")
+      .arguments({"p", "is_causal", "scale", "enable_gqa", "use_attn_mask", "use_bias", "mode",
+                  "query", "key", "value", "attn_mask", "bias", "offset"})
+      .doc(
+          "`Attention`, each of whose weights becomes 0 in train mode with probability p; the "
+          "others grow by 1 / (1 - p). mode none: as the model is compiled.")
+      .formula("\\mathrm{dropout}(\\mathrm{softmax}(Q K^T \\cdot scale + bias)) V")
+      .attr("p", 0.5);
+  general_attention(block)
+      .optional("rng_key", kTensorInt)
+      .attr("mode", HostValue(), infer::kStrKind | infer::kNoneKind)
+      .choices({"train", "eval"})
+      .output("new_rng_key", default_int())
+      .state("rng_key", "new_rng_key", "key")
+      .rule([](RuleBuilder& r) {
+        attention_rule(r);
+        state_offset(r);
+        if (r.has("rng_key")) r.shape(r.in("rng_key"), "2");
+        r.shape(r.out("new_rng_key"), "2");
+      })
+      .compose_many([](Builder& b) {
+        const std::vector<Value> dropped = b.call_all(
+            *ir::Registry::global().find("dropout"), {weights_of(b).weights, b.in("rng_key")},
+            {{"p", b.attr("p")}, {"mode", b.attr("mode")}});
+        return std::vector<Value>{mean_of_values(b, dropped[0]), dropped[1]};
+      })
+      .with(at({{"query", {2, 4, 3, 5}},
+                {"key", {2, 2, 7, 5}},
+                {"value", {2, 2, 7, 6}},
+                {"rng_key", {2}}},
+               {{"mode", "train"}, {"enable_gqa", true}, {"is_causal", true}, {"offset", 4}}))
+      .with(at({{"query", {6, 5}}, {"key", {6, 5}}, {"value", {6, 2}}, {"rng_key", {2}}},
+               {{"mode", "train"}, {"p", 0.2}}))
+      .with(at({{"query", {3, 4}}, {"key", {6, 4}}, {"value", {6, 5}}}, {{"mode", "eval"}}));
+}
+
+void define_scaled_dot_product(OpFamily& ops) {
   ops.def("scaled_dot_product_attention")
       .python("ScaledDotProduct")
       .arguments({"is_causal", "scale", "dropout_p", "use_attn_mask", "query", "key", "value",
@@ -147,7 +272,9 @@ void define_attention(OpFamily& ops) {
       .doc(
           "Each query's mean of the values, weighted by softmax of its products with the keys, "
           "scaled (none: by 1 / sqrt(d)). is_causal: only places up to its own; attn_mask: false "
-          "places are left out, or numbers are added (Vaswani et al., arXiv:1706.03762).")
+          "places are left out, or numbers are added (Vaswani et al., arXiv:1706.03762). "
+          "enable_gqa: the heads (third axis from the end) of key and value may be fewer, by a "
+          "whole factor.")
       .formula("\\mathrm{softmax}(Q K^T \\cdot scale) V")
       .input("query", kNumeric)
       .input("key", kNumeric)
@@ -157,31 +284,71 @@ void define_attention(OpFamily& ops) {
       .key("is_causal", true)
       .key("scale", HostValue())
       .attr("use_attn_mask", false)
+      .attr("enable_gqa", false)
       .output("output", computed())
       .promote_float({"query", "key", "value"})
       .keys({"query", "key", "value", "dropout_p", "attn_mask", "is_causal", "scale"})
       .connect({"query", "key", "value", "dropout_p", "is_causal", "scale", "output", "attn_mask"})
       .cin({"query"})
-      .rule([](RuleBuilder& r) {
-        r.shape(r.in("query"), "... l e");
-        r.shape(r.in("key"), "... s e");
-        r.shape(r.in("value"), "... s v");
-        r.shape(r.out(), "... l v");
-        if (!r.has("attn_mask")) return;
-        const Term scores = r.fresh(kTensor);
-        r.shape(scores, "... l s");
-        r.broadcast(scores, {scores, r.in("attn_mask")});
-      })
+      .rule(attention_rule)
       .compose([](Builder& b) {
-        if (drops_out(b)) return Value();
-        return matmul(weights_of(b).weights, b.in("value"));
+        return drops_out(b) ? Value() : mean_of_values(b, weights_of(b).weights);
       })
       .gradient(attention_gradient)
       .with(at({{"query", {2, 3, 4}}, {"key", {2, 3, 4}}, {"value", {2, 3, 5}}}))
       .with(at({{"query", {2, 1, 3, 4}}, {"key", {2, 1, 6, 4}}, {"value", {2, 1, 6, 5}}},
                {{"is_causal", false}}))
       .with(at({{"query", {3, 4}}, {"key", {6, 4}}, {"value", {6, 5}}, {"attn_mask", {3, 6}}},
-               {{"is_causal", false}, {"use_attn_mask", true}, {"scale", 0.5}}));
+               {{"is_causal", false}, {"use_attn_mask", true}, {"scale", 0.5}}))
+      .with(at({{"query", {2, 6, 3, 4}}, {"key", {2, 2, 3, 4}}, {"value", {2, 2, 3, 5}}},
+               {{"enable_gqa", true}}))
+      .rejects(at({{"query", {4, 3, 5}}, {"key", {3, 3, 5}}, {"value", {3, 3, 5}}},
+                  {{"enable_gqa", true}}),
+               "scaled_dot_product_attention");
+}
+
+// Terms: offset.
+core::Status relate_offset(infer::Relation& relation) {
+  if (relation.kinds(0).is_tensor()) {
+    const auto rank = relation.rank(0);
+    if (!rank || *rank == 0) return relation.set_rank(0, 0);
+    return core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
+                      "offset must be one integer, got a tensor of rank {}", *rank);
+  }
+  const auto value = relation.value(0);
+  if (!value || !value->is_int() || value->as_int() >= 0) return {};
+  return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                    "offset must not be negative, got {}", value->as_int());
+}
+
+}  // namespace
+
+OpDefBuilder& with_offset(OpDefBuilder& block) {
+  return block.input("offset", kTensorInt | infer::kScalarInt, HostValue(0));
+}
+
+void state_offset(RuleBuilder& r) { r.custom({r.in("offset")}, relate_offset); }
+
+std::optional<int64_t> known_offset(const Builder& b) {
+  if (b.has("offset")) return std::nullopt;
+  const HostValue& offset = b.attr("offset");
+  if (offset.is_none()) return 0;
+  return offset.is_int() ? std::optional(offset.as_int()) : std::nullopt;
+}
+
+Value places_from_offset(Builder& b, infer::Dim count) {
+  const Value places = range(b, count);
+  if (b.has("offset")) return places + cast(b.in("offset"), DType::kInt64);
+  if (known_offset(b) == 0) return places;
+  return places +
+         b.call("constant", {}, {{"value", b.attr("offset")}, {"dtype", HostValue(DType::kInt64)}});
+}
+
+void define_attention(OpFamily& ops) {
+  define_scaled_dot_product(ops);
+  define_general(ops);
+  define_with_dropout(ops);
+  define_heads(ops);
   define_positions(ops);
 }
 

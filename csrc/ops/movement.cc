@@ -1,6 +1,7 @@
 // Ops that move or repeat elements and compute nothing: views, joins, paddings.
 #include "infer/relation.h"
 #include "ops/block.h"
+#include "ops/broadcast.h"
 
 namespace mithril::ops {
 namespace {
@@ -179,7 +180,11 @@ void define_broadcasts(OpFamily& ops) {
            .doc("The operand repeated along axes of size 1 and new leading axes.")
            .input("input", kTensor)
            .key("shape"))
-      .rule([](RuleBuilder& r) { r.broadcast_to(r.out(), r.in("input"), r.in("shape")); })
+      .rule([](RuleBuilder& r) {
+        r.kind(r.in("input"), kTensor);
+        r.shape_from_value(r.out(), r.in("shape"));
+        state_broadcasts_to(r, r.in("input"), r.out());
+      })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout(); })
       .with(at({{"input", {3}}}, {{"shape", HostValue::ints({2, 3})}}))
       .with(at({{"input", {2, 1}}}, {{"shape", HostValue::ints({4, 2, 3})}}))
@@ -192,7 +197,7 @@ void define_broadcasts(OpFamily& ops) {
            .input("like", kTensor))
       .rule([](RuleBuilder& r) {
         r.same_shape(r.out(), r.in("like"));
-        r.broadcast(r.out(), {r.in("input"), r.in("like")});
+        state_broadcasts_to(r, r.in("input"), r.in("like"));
       })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout(); })
       .with(at({{"input", {3}}, {"like", {2, 3}}}))
@@ -205,7 +210,7 @@ void define_broadcasts(OpFamily& ops) {
            .input("like", kTensor))
       .rule([](RuleBuilder& r) {
         r.same_shape(r.out(), r.in("like"));
-        r.broadcast(r.in("input"), {r.in("like"), r.in("input")});
+        state_broadcasts_to(r, r.in("like"), r.in("input"));
       })
       .gradient([](GradBuilder& g) { g.d("input") = broadcast_like(g.dout(), g.in("input")); })
       .with(at({{"input", {2, 3}}, {"like", {3}}}))

@@ -189,7 +189,9 @@ def left_out_names(excluded: Any, names: Sequence[str]) -> set[str]:
 def _given(value: Any, key: Key, shape: list[int], seed: int) -> Any:
     import numpy as np
 
-    dtype = (key.dtype or Dtype.float32).numpy()
+    # Where ranks are open no dtype has been assigned yet.
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    dtype = (key.dtype or (Dtype.int64 if is_int else Dtype.float32)).numpy()
     if value == "key":
         return np.array(_core.derive_key(seed, key.path), np.uint32).astype(dtype)
     if isinstance(value, _core.TensorLiteral):

@@ -132,6 +132,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "split_size": lambda: 2,
     "chunks": lambda: 2,
     "hidden_dim": lambda: 4,
+    "num_heads": lambda: 2,
     "k": lambda: 1,
     "formula_key": lambda: "cube",
     "Lambda.function": lambda: lambda x: x + 1,

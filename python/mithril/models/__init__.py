@@ -38,6 +38,7 @@ _BY_HAND = {
 
 # Models that are composed by hand: module -> names.
 _COMPOSED = {
+    "attention": "MultiHeadAttention",
     "classifiers": "LinearSVM LogisticRegression",
     "distance_encoders": """DistanceEncoder EncoderDistanceMatrix MDS MDSCore TSNE TSNECore
         TsnePJoint""",

@@ -38,6 +38,7 @@ NEXT = {
         ("batch_norm1d", "batch_norm2d", "batch_norm3d"), ("running_mean", "running_var")
     ),
     "dropout": ("rng_key",),
+    "dropout_attention": ("rng_key",),
     "draw_rand": ("rng_key",),
     "draw_randn": ("rng_key",),
     "draw_randint": ("rng_key",),
@@ -312,7 +313,7 @@ def _step(
     for wire, value in zip(states, results[1:], strict=False):
         if carried:  # two layers that share a state move it one after the other
             values[wire] = moved[wire] = value
-        elif op.name != "dropout":
+        elif op.name not in ("dropout", "dropout_attention"):
             free[wire] = value
 
 

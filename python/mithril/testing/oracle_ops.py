@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril.testing import oracle_windows
+from mithril.testing import oracle_attention, oracle_windows
 from mithril.testing.oracle import DTYPES
 from mithril.testing.oracle_arrays import ARRAYS, eigvalsh
 from mithril.testing.oracle_functions import FUNCTIONS, functions_for
@@ -367,8 +367,10 @@ def layer_norm(input, eps=1e-5, weight=None, bias=None, use_scale=True, use_bias
 
 
 def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=None, is_causal=True,
-                                 scale=None, use_attn_mask=False):  # fmt: skip
+                                 scale=None, use_attn_mask=False, enable_gqa=False):  # fmt: skip
     q, k, v = real(query), real(key), real(value)
+    if enable_gqa:
+        k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     scores = q @ k.swapaxes(-1, -2) * (1.0 / np.sqrt(q.shape[-1]) if scale is None else scale)
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
@@ -599,6 +601,17 @@ def dropout(input, rng_key=None, p=0.5, mode=None):
     return real(input) * kept * scale, next_key(*words_of(rng_key))
 
 
+def dropout_attention(query, key, value, attn_mask=None, bias=None, offset=0, rng_key=None, p=0.5,
+                      mode=None, **how):  # fmt: skip
+    def thinned(weights):
+        return dropout(weights, rng_key, p, mode)[0]
+
+    found = oracle_attention.attention(
+        query, key, value, attn_mask, bias, offset, **how, thinned=thinned
+    )
+    return found, dropout(np.zeros(0), rng_key, p, mode)[1]
+
+
 # --- optimizers ----------------------------------------------------------------------------------
 
 
@@ -714,6 +727,8 @@ SIMPLE: dict[str, Callable[..., Any]] = (
         "avg_pool2d_channels_last": channels_last(avg_pool2d),
         "layer_norm": layer_norm,
         **oracle_windows.TABLE,
+        **oracle_attention.TABLE,
+        "dropout_attention": dropout_attention,
         "scaled_dot_product_attention": scaled_dot_product_attention,
         "squared_error": squared_error,
         "absolute_error": absolute_error,

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from mithril.testing import oracle, oracle_ops, torch_functions, torch_windows
+from mithril.testing import oracle, oracle_ops, torch_attention, torch_functions, torch_windows
 from mithril.testing.oracle_ops import NO_PADDING, axes_tuple
 from mithril.testing.torch_arrays import ARRAYS, eigvalsh
 
@@ -277,8 +277,10 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, num_fea
 
 
 def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=None, is_causal=True,
-                                 scale=None, use_attn_mask=False):  # fmt: skip
+                                 scale=None, use_attn_mask=False, enable_gqa=False):  # fmt: skip
     q, k, v = real(query), real(key), real(value)
+    if enable_gqa:
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     scores = torch.einsum("...ld,...sd->...ls", q, k)
     scores = scores * (q.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
@@ -398,6 +400,17 @@ def dropout(input, rng_key=None, p=0.5, mode=None):
     return real(input) * held(mask), held(new_key)
 
 
+def dropout_attention(query, key, value, attn_mask=None, bias=None, offset=0, rng_key=None, p=0.5,
+                      mode=None, **how):  # fmt: skip
+    def thinned(weights):
+        return dropout(weights, rng_key, p, mode)[0]
+
+    found = torch_attention.attention(
+        query, key, value, attn_mask, bias, offset, **how, thinned=thinned
+    )
+    return found, dropout(torch.zeros(0), rng_key, p, mode)[1]
+
+
 DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "add": both(torch.add, "add"),
     "subtract": both(torch.sub, "subtract"),
@@ -450,6 +463,8 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "gpr_alpha": lambda label_mu_diff, L, K_term: torch.cholesky_solve(label_mu_diff, L.tril()),
     "gpr_v_outer": lambda K, K_term, L: K.mT @ torch.cholesky_solve(K, L.tril()),
     **torch_windows.TABLE,
+    **torch_attention.TABLE,
+    "dropout_attention": dropout_attention,
     "conv2d": conv2d,
     "conv2d_dx": conv2d_dx,
     "conv2d_dw": conv2d_dw,

@@ -1,0 +1,78 @@
+"""Ops around attention, by PyTorch; see `torch_oracle.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def weights(query, key, attn_mask, bias, offset, is_causal, scale, enable_gqa):
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+    scores = torch.einsum("...ld,...sd->...ls", query, key)
+    scores = scores * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if bias is not None:
+        scores = scores + bias
+    if is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(int(offset))
+        scores = scores.masked_fill(~seen, -torch.inf)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return torch.softmax(scores, -1)
+
+
+def attention(query, key, value, attn_mask=None, bias=None, offset=0, is_causal=False, scale=None,
+              enable_gqa=False, use_attn_mask=False, use_bias=False,
+              thinned: Callable[..., Any] | None = None):  # fmt: skip
+    q, k, v = (torch.as_tensor(x).to(torch.float64) for x in (query, key, value))
+    table = weights(q, k, attn_mask, bias, offset, is_causal, scale, enable_gqa)
+    if enable_gqa:
+        v = v.repeat_interleave(q.shape[-3] // k.shape[-3], -3)
+    return torch.einsum("...ls,...sv->...lv", table if thinned is None else thinned(table), v)
+
+
+def split_heads(input, num_heads):
+    return input.unflatten(-1, (num_heads, input.shape[-1] // num_heads)).transpose(-2, -3)
+
+
+def update_cache(cache, input, offset):
+    first, count = int(offset), input.shape[-2]
+    if first + count > cache.shape[-2]:
+        return torch.full_like(cache, torch.nan)
+    return torch.cat([cache[..., :first, :], input, cache[..., first + count :, :]], -2)
+
+
+def rotary_embedding(input, offset=0, theta=10000.0, interleaved=False, width=None,
+                     max_len=131072):  # fmt: skip
+    """By a matrix for each place."""
+    width = input.shape[-1] if width is None else width
+    matrices = []
+    for place in range(input.shape[-2]):
+        matrix = np.eye(input.shape[-1])
+        for pair in range(width // 2):
+            a, b = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + width // 2)
+            angle = (int(offset) + place) / theta ** (2.0 * pair / width)
+            matrix[[a, a, b, b], [a, b, a, b]] = (
+                np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)
+            )  # fmt: skip
+        matrices.append(matrix)
+    if not matrices:
+        return input
+    return torch.einsum("lij,...lj->...li", torch.as_tensor(np.stack(matrices)), input)
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    "attention": attention,
+    "split_heads": split_heads,
+    "merge_heads": lambda input: input.transpose(-2, -3).flatten(-2),
+    "update_cache": update_cache,
+    "rotary_embedding": rotary_embedding,
+}
+
+__all__ = ["TABLE", "attention"]
