@@ -2,6 +2,7 @@
 #include "ir/registry.h"
 #include "ops/derivative.h"
 #include "ops/families.h"
+#include "ops/late_families.h"
 
 namespace mithril::ir {
 
@@ -9,9 +10,11 @@ void define_builtin_ops(Registry& registry) {
   constexpr std::pair<const char*, void (*)(OpFamily&)> kFamilies[] = {
       {"elementwise", ops::define_elementwise},
       {"special", ops::define_special},
+      {"angle", ops::define_angle},
       {"robust", ops::define_robust},
       {"activation", ops::define_activation},
       {"smooth_activation", ops::define_smooth_activation},
+      {"threshold_activation", ops::define_threshold_activation},
       {"reduce", ops::define_reduce},
       {"scan", ops::define_scan},
       {"movement", ops::define_movement},
@@ -30,6 +33,8 @@ void define_builtin_ops(Registry& registry) {
       {"attention", ops::define_attention},
       {"loss", ops::define_loss},
       {"pointwise_loss", ops::define_pointwise_loss},
+      {"similarity_loss", ops::define_similarity_loss},
+      {"likelihood_loss", ops::define_likelihood_loss},
       {"features", ops::define_features},
       {"random", ops::define_random},
       {"optimizer", ops::define_optimizer},
