@@ -89,7 +89,6 @@ void define_quantile(OpFamily& ops) {
       .output("output", computed())
       .promote_float();
   const auto shapes = [](RuleBuilder& r, Term each) {
-    r.kind(each, kFloating);
     r.broadcast(each, {r.in("input"), r.in("target"), r.in("quantile")});
   };
   reducible(block, {.shapes = shapes, .gradient = quantile_gradient})
@@ -142,7 +141,6 @@ void define_divergence(OpFamily& ops) {
       .sample("input", 0.05, 0.95)
       .sample("target", 0.05, 0.95);
   const auto shapes = [](RuleBuilder& r, Term each) {
-    r.kind(each, kFloating);
     r.broadcast(each, {r.in("input"), r.in("target")});
     threshold_rule(r);
   };
@@ -166,7 +164,6 @@ OpDefBuilder& with_width(OpDefBuilder& block, const char* name, ir::GradientFn g
       .output("output", computed())
       .promote_float({"input", "target", name});
   const auto shapes = [](RuleBuilder& r, Term each) {
-    r.kind(each, kFloating);
     r.broadcast(each, {r.in("input"), r.in("target")});
   };
   reducible(block, {.shapes = shapes, .gradient = std::move(gradient)});

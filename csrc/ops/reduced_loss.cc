@@ -37,6 +37,7 @@ Value reduced(Builder& b, const Loss& loss) {
 infer::Rule rule_of(const Loss& loss) {
   return [shapes = loss.shapes](RuleBuilder& r) {
     const auto relate = [&](Term each) {
+      r.kind(each, kTensor);
       if (shapes) {
         shapes(r, each);
       } else {
@@ -48,7 +49,7 @@ infer::Rule rule_of(const Loss& loss) {
       relate(r.out());
       return;
     }
-    relate(r.fresh(kTensor));
+    relate(r.fresh());
     r.kind(r.out(), kFloating);
     r.shape(r.out(), "");
   };
