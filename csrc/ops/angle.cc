@@ -1,7 +1,7 @@
 // Angles from sines, cosines and tangents: the inverses of the circular functions. The leading part
-// of each result is carried as an exact pair, corrections below an eighth of it are rounded, so that
-// the last addition is the only full rounding; measured errors are below 1 unit in the last place
-// in float32 and float64. 16-bit floats compute in float32.
+// of each result is carried as an exact pair, corrections below an eighth of it are rounded, so
+// that the last addition is the only full rounding; measured errors are below 1 unit in the last
+// place in float32 and float64. 16-bit floats compute in float32.
 #include <limits>
 #include <span>
 
@@ -29,10 +29,10 @@ constexpr double kAtan64[] = {-0x1.5555555555555p-2, 0x1.9999999999952p-3,  -0x1
 constexpr double kAsin32[] = {0x1.5555555c0171dp-3, 0x1.33331ecf8b70bp-4, 0x1.6dc0f007c13e8p-5,
                               0x1.efedf83ab6506p-6, 0x1.82db23768c84fp-6, 0x1.5a80a068e3ee2p-7,
                               0x1.fb7ca379d49c6p-6};
-constexpr double kAsin64[] = {0x1.5555555555555p-3, 0x1.3333333333388p-4,  0x1.6db6db6dac1e0p-5,
-                              0x1.f1c71c7a52ba3p-6, 0x1.6e8ba123e494cp-6,  0x1.1c4efce23019fp-6,
-                              0x1.c990ad3d8fdcap-7, 0x1.7b027ee1dd585p-7,  0x1.3b49de7121487p-7,
-                              0x1.31622469ce5adp-7, 0x1.8f193743418ffp-9,  0x1.406192d124629p-6,
+constexpr double kAsin64[] = {0x1.5555555555555p-3,  0x1.3333333333388p-4, 0x1.6db6db6dac1e0p-5,
+                              0x1.f1c71c7a52ba3p-6,  0x1.6e8ba123e494cp-6, 0x1.1c4efce23019fp-6,
+                              0x1.c990ad3d8fdcap-7,  0x1.7b027ee1dd585p-7, 0x1.3b49de7121487p-7,
+                              0x1.31622469ce5adp-7,  0x1.8f193743418ffp-9, 0x1.406192d124629p-6,
                               -0x1.3b416bb7d9257p-6, 0x1.e529c6fce9bb4p-6};
 
 bool is_double(Reg x) { return x.dtype() == DType::kFloat64; }

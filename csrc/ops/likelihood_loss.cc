@@ -2,8 +2,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/reduced_loss.h"
 #include "ops/late_families.h"
+#include "ops/reduced_loss.h"
 
 namespace mithril::ops {
 namespace {

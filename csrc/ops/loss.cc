@@ -158,6 +158,7 @@ CrossEntropy terms(Builder& b) {
   }
   out.weights = class_weights(b, x, shares);
   if (const double smoothing = b.number("label_smoothing"); smoothing > 0.0) {
+    if (!core::is_float(shares.dtype())) shares = cast(shares, x.dtype());
     shares = smoothed(shares, smoothing, is_kept);
     out.counted = is_kept;
   }
@@ -240,9 +241,9 @@ core::Status has_weight_for_each_class(infer::Relation& relation) {
     given = static_cast<int64_t>(list->items().size());
   }
   if (!classes || !given || *classes == *given) return {};
-  core::Error error = core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
-                                 "'weights' must have one number for each class, got {} for {}",
-                                 *given, *classes);
+  core::Error error =
+      core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                 "'weights' must have one number for each class, got {} for {}", *given, *classes);
   error.hint = fmt::format("the classes are axis 1 of 'input': give {} weights", *classes);
   return error;
 }
@@ -266,8 +267,8 @@ void cross_entropy_rule(RuleBuilder& r, Term each) {
   classes_rule(r, each);
   const auto smoothing = r.known(r.attr("label_smoothing"));
   if (smoothing && !(smoothing->as_number() >= 0.0 && smoothing->as_number() <= 1.0)) {
-    r.fail(bad_argument(fmt::format("'label_smoothing' must be from 0 to 1, got {}",
-                                    core::to_string(*smoothing))));
+    r.fail(bad_argument(
+        fmt::format("'label_smoothing' must be from 0 to 1, got {}", core::to_string(*smoothing))));
   }
   const auto ignored = r.known(r.attr("ignore_index"));
   const bool ignores = ignored && ignored->is_int();
@@ -290,8 +291,8 @@ OpDefBuilder& class_number_cases(OpDefBuilder& block) {
       .with(numbered({4, 3}, {4}, {{"weights", weights}}))
       .with(numbered({9, 3}, {9}, {{"ignore_index", 1}}))
       .with(numbered({9, 3}, {9}, {{"reduction", "mean"}}))
-      .with(numbered({9, 3}, {9},
-                     {{"weights", weights}, {"ignore_index", 2}, {"reduction", "mean"}}))
+      .with(
+          numbered({9, 3}, {9}, {{"weights", weights}, {"ignore_index", 2}, {"reduction", "mean"}}))
       .with(numbered({4, 3, 2}, {4, 2}, {{"weights", weights}, {"reduction", "sum"}}))
       .with(numbered({0, 3}, {0}))
       .rejects(numbered({4, 2}, {4}, {{"weights", weights}}), "for each class, got 3 for 2");
@@ -371,19 +372,19 @@ void define_nll(OpFamily& ops) {
       .sample("input", -3.0, -0.1)
       .sample("target", 0.0, 2.0)
       .with(numbered({4, 3}, {4}));
-  reducible(block, {.shapes =
-                        [](RuleBuilder& r, Term each) {
-                          classes_rule(r, each);
-                          numbers_rule(r);
-                        },
-                    .body =
-                        [](Builder& b) {
-                          return b.call("cross_entropy",
-                                        {b.in("input"), b.in("target"), given(b, "weights")},
-                                        {{"input_type", "log_probs"},
-                                         {"ignore_index", b.attr("ignore_index")}});
-                        },
-                    .weights = sample_weights});
+  reducible(block,
+            {.shapes =
+                 [](RuleBuilder& r, Term each) {
+                   classes_rule(r, each);
+                   numbers_rule(r);
+                 },
+             .body =
+                 [](Builder& b) {
+                   return b.call(
+                       "cross_entropy", {b.in("input"), b.in("target"), given(b, "weights")},
+                       {{"input_type", "log_probs"}, {"ignore_index", b.attr("ignore_index")}});
+                 },
+             .weights = sample_weights});
   class_number_cases(block);
 }
 

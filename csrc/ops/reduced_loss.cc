@@ -94,9 +94,8 @@ OpDefBuilder& reducible(OpDefBuilder& block, Loss loss) {
     });
   }
   return block
-      .expand_when([](const ir::Graph&, const ir::Node& node) {
-        return is_reduced(node.attrs.find(kName));
-      })
+      .expand_when(
+          [](const ir::Graph&, const ir::Node& node) { return is_reduced(node.attrs.find(kName)); })
       .compose([loss](Builder& b) {
         return is_reduced(&b.attr(kName)) ? reduced(b, loss) : loss.body(b);
       });

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/reduced_loss.h"
 #include "ops/late_families.h"
+#include "ops/reduced_loss.h"
 
 namespace mithril::ops {
 namespace {
@@ -125,7 +125,7 @@ Value triplet(Builder& b) {
   const double p = b.number("p");
   const double eps = b.number("eps");
   const auto distance = [&](const char* x, const char* y) {
-    return norm(b.in(x) - b.in(y) + eps, p);
+    return norm(b.in(x)-b.in(y) + eps, p);
   };
   Value other = distance("anchor", "negative");
   if (b.attr("swap").as_bool()) other = minimum(other, distance("positive", "negative"));
