@@ -234,16 +234,13 @@ Sample numbered(std::vector<int64_t> input, std::vector<int64_t> target, Attrs a
 // Terms: input, weights.
 core::Status has_weight_for_each_class(infer::Relation& relation) {
   const auto classes = relation.size(0, 1);
-  std::optional<int64_t> given;
-  if (relation.kinds(1).is_tensor()) {
-    given = relation.size(1, 0);
-  } else if (const auto list = relation.value(1); list && list->is_sequence()) {
-    given = static_cast<int64_t>(list->items().size());
-  }
-  if (!classes || !given || *classes == *given) return {};
+  const auto weights = relation.value(1);
+  if (!classes || !weights || !weights->is_sequence()) return {};
+  const auto given = static_cast<int64_t>(weights->items().size());
+  if (*classes == given) return {};
   core::Error error =
       core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
-                 "'weights' must have one number for each class, got {} for {}", *given, *classes);
+                 "'weights' must have one number for each class, got {} for {}", given, *classes);
   error.hint = fmt::format("the classes are axis 1 of 'input': give {} weights", *classes);
   return error;
 }

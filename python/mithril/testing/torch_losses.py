@@ -99,9 +99,7 @@ def focal_loss(input, target, alpha=0.25, gamma=2.0):
     return losses if alpha is None else losses * (alpha * t + (1.0 - alpha) * (1.0 - t))
 
 
-def poisson_nll_loss(
-    input, target, log_input=True, full=False, eps=1e-8, reduction="none"
-):
+def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, reduction="none"):
     return F.poisson_nll_loss(
         real(input), real(target), log_input, full, eps=eps, reduction=reduction
     )
@@ -134,11 +132,11 @@ def thresholded_log(x, robust, threshold, smallest):
     return torch.where(small, tangent, torch.log(torch.where(small, limit, size)))
 
 
-def weights_of_classes(x, target, weights) -> torch.Tensor:
+def weights_of_classes(x, number, kept, weights) -> torch.Tensor:
     """A number for each class."""
     if not isinstance(weights, bool | str):
         return real(weights)
-    shares = np.eye(x.shape[1])[number_array(target) % x.shape[1]]
+    shares = np.eye(x.shape[1])[array(number) % x.shape[1]] * array(kept)[..., None]
     shares = np.moveaxis(shares, -1, 1)
     found = np.broadcast_to(oracle_ops.class_weights(weights, shares), (1, *x.shape[1:]))
     return torch.as_tensor(np.array(found[(0, slice(None)) + (0,) * (x.ndim - 2)]))
@@ -152,8 +150,8 @@ def smoothed(logarithm, weight, label_smoothing):
 
 def of_numbers(logarithm, target, weights, label_smoothing, ignore_index, reduction):
     number = torch.as_tensor(number_array(target))
-    weight = weights_of_classes(logarithm, target, weights)
     kept = number != (-1 if ignore_index is None else ignore_index)
+    weight = weights_of_classes(logarithm, number, kept, weights)
     counts = torch.where(kept, weight[number], 0.0)
     losses = -(logarithm.gather(1, number[:, None])[:, 0] * counts) * (1.0 - label_smoothing)
     if label_smoothing:

@@ -311,7 +311,6 @@ def atan2(y, x):
     return _torch.atan2(*_both(y, x))
 
 
-
 def _along(function, input, axis):
     if axis is None:
         return function(input.reshape(-1), 0).reshape(input.shape)
