@@ -6,7 +6,6 @@
 #include <span>
 
 #include "ops/block.h"
-#include "ops/late_families.h"
 
 namespace mithril::ops {
 namespace {

@@ -2,7 +2,6 @@
 #include "ir/registry.h"
 #include "ops/derivative.h"
 #include "ops/families.h"
-#include "ops/late_families.h"
 
 namespace mithril::ir {
 

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/late_families.h"
 #include "ops/reduced_loss.h"
 
 namespace mithril::ops {

@@ -1,6 +1,5 @@
 // Activations that change where their operand passes a bound, which may be learned.
 #include "ops/block.h"
-#include "ops/late_families.h"
 
 namespace mithril::ops {
 namespace {
