@@ -70,6 +70,7 @@ void define_focal(OpFamily& ops) {
       .attr("gamma", 2.0)
       .output("output", computed())
       .promote_float({"input", "target"})
+      .kinks()
       .sample("target", 0.0, 1.0);
   reducible(block, {.shapes = focal_rule, .body = focal})
       .with(pair({4}))
@@ -116,6 +117,7 @@ void define_poisson(OpFamily& ops) {
       .attr("eps", 1e-8)
       .output("output", computed())
       .promote_float({"input", "target"})
+      .kinks()
       .sample("input", 0.1, 2.0)
       .sample("target", 0.0, 5.0);
   reducible(block, {.shapes = equal_shapes, .body = poisson})

@@ -27,6 +27,7 @@ void define_cosine_similarity(OpFamily& ops) {
       .attr("eps", 1e-8)
       .output("output", computed())
       .promote_float({"input1", "input2"})
+      .kinks()
       .rule([](RuleBuilder& r) {
         const Term both = r.fresh(kTensor);
         r.broadcast(both, {r.in("input1"), r.in("input2")});
