@@ -299,8 +299,9 @@ core::Result<Inferred> infer_types(const OpDef& op, Graph& graph, std::span<cons
   }
   const DType compute = compute_type(op, graph, operands, attrs);
   // Without tensors the rule says what the result is: a number, or a shape that a key gives. Random
-  // numbers have tensors as keys only.
-  if (op.body == BodyKind::kPointwise && ((tensors && !op.random) || !op.shape_rule)) {
+  // numbers have tensors as keys only, and nodes that expand may be more than their loop.
+  const bool is_loop = tensors && !op.random && !op.expands;
+  if (op.body == BodyKind::kPointwise && (is_loop || !op.shape_rule)) {
     MITHRIL_ASSIGN(Shape shape, broadcast_shapes(op, graph, operands));
     for (const OutputDef& output : op.outputs) {
       const DType dtype = result_type(op, output.dtype, graph, operands, attrs, compute);

@@ -6,9 +6,11 @@ namespace mithril::ops {
 
 void define_elementwise(ir::OpFamily& ops);
 void define_special(ir::OpFamily& ops);
+void define_angle(ir::OpFamily& ops);
 void define_robust(ir::OpFamily& ops);
 void define_activation(ir::OpFamily& ops);
 void define_smooth_activation(ir::OpFamily& ops);
+void define_threshold_activation(ir::OpFamily& ops);
 void define_reduce(ir::OpFamily& ops);
 void define_scan(ir::OpFamily& ops);
 void define_movement(ir::OpFamily& ops);
@@ -27,6 +29,8 @@ void define_norm(ir::OpFamily& ops);
 void define_attention(ir::OpFamily& ops);
 void define_loss(ir::OpFamily& ops);
 void define_pointwise_loss(ir::OpFamily& ops);
+void define_similarity_loss(ir::OpFamily& ops);
+void define_likelihood_loss(ir::OpFamily& ops);
 void define_features(ir::OpFamily& ops);
 void define_random(ir::OpFamily& ops);
 void define_optimizer(ir::OpFamily& ops);

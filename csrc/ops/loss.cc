@@ -1,5 +1,7 @@
-// Losses: one value for each element or sample; reducing them is the model's business. All of them
-// keep a model's declared shapes safe: `safe_shapes` says that input and target must agree.
+// Losses: one value for each element or sample, unless `reduction` says otherwise. All of them keep
+// a model's declared shapes safe: `safe_shapes` says that input and target must agree.
+#include "infer/relation.h"
+#include "ops/reduced_loss.h"
 #include "ops/robust.h"
 
 namespace mithril::ops {
@@ -7,49 +9,45 @@ namespace {
 
 using tile::Reg;
 
-void define_distances(OpFamily& ops) {
-  binary_cases(ops.def("squared_error")
-                   .python("SquaredError")
-                   .arguments({"input", "target"})
-                   .doc("Squared difference of input and target.")
-                   .formula("(x - t)^2")
-                   .input("input", kTensor)
-                   .input("target", kTensor)
-                   .attr("safe_shapes", true)
-                   .output("output", computed())
-                   .promote()
-                   .pointwise([](tile::Builder&, Reg x, Reg t) {
-                     if (x.dtype() == DType::kBool) return x ^ t;
-                     const Reg d = x - t;
-                     return d * d;
-                   })
-                   .gradient([](GradBuilder& g) {
-                     const Value d = g.dout() * (g.in("input") - g.in("target")) * 2.0;
-                     g.d("input") = d;
-                     if (g.wants("target")) g.d("target") = -d;
-                   }),
-               "input", "target");
+OpDefBuilder& distance(OpDefBuilder& block, ir::GradientFn gradient) {
+  block.arguments({"input", "target"})
+      .input("input", kTensor)
+      .input("target", kTensor)
+      .attr("safe_shapes", true)
+      .output("output", computed())
+      .promote();
+  return binary_cases(reducible(block, {.gradient = std::move(gradient)}), "input", "target");
+}
 
-  binary_cases(ops.def("absolute_error")
-                   .python("AbsoluteError")
-                   .arguments({"input", "target"})
-                   .doc("Absolute difference of input and target; the gradient at equality is 0.")
-                   .formula("|x - t|")
-                   .input("input", kTensor)
-                   .input("target", kTensor)
-                   .attr("safe_shapes", true)
-                   .output("output", computed())
-                   .promote()
-                   .pointwise([](tile::Builder& b, Reg x, Reg t) {
-                     return x.dtype() == DType::kBool ? (x ^ t) : b.abs(x - t);
-                   })
-                   .gradient([](GradBuilder& g) {
-                     const Value d = g.dout() * sign(g.in("input") - g.in("target"));
-                     g.d("input") = d;
-                     if (g.wants("target")) g.d("target") = -d;
-                   })
-                   .kinks(),
-               "input", "target");
+void define_distances(OpFamily& ops) {
+  distance(ops.def("squared_error")
+               .python("SquaredError")
+               .doc("Squared difference of input and target.")
+               .formula("(x - t)^2"),
+           [](GradBuilder& g) {
+             const Value d = g.dout() * (g.in("input") - g.in("target")) * 2.0;
+             g.d("input") = d;
+             if (g.wants("target")) g.d("target") = -d;
+           })
+      .pointwise([](tile::Builder&, Reg x, Reg t) {
+        if (x.dtype() == DType::kBool) return x ^ t;
+        const Reg d = x - t;
+        return d * d;
+      });
+
+  distance(ops.def("absolute_error")
+               .python("AbsoluteError")
+               .doc("Absolute difference of input and target; the gradient at equality is 0.")
+               .formula("|x - t|"),
+           [](GradBuilder& g) {
+             const Value d = g.dout() * sign(g.in("input") - g.in("target"));
+             g.d("input") = d;
+             if (g.wants("target")) g.d("target") = -d;
+           })
+      .pointwise([](tile::Builder& b, Reg x, Reg t) {
+        return x.dtype() == DType::kBool ? (x ^ t) : b.abs(x - t);
+      })
+      .kinks();
 }
 
 bool flag(const Builder& b, std::string_view name) {
@@ -73,8 +71,14 @@ std::string input_type(const Builder& b) {
 /// The terms of the loss -sum_c q_c log p_c over the classes (axis 1).
 struct CrossEntropy {
   Value weights;   // q without the target: one for each class, or none
-  Value chosen;    // categorical: whether this class is the target
+  Value counted;   // where a logarithm counts; none: everywhere
   Value quantity;  // q: the target's share of each class, weighted
+};
+
+/// Targets that are class numbers.
+struct Chosen {
+  Value is_target;  // whether a class is the target of its sample, and counts
+  Value is_kept;    // whether the sample counts; none: all of them do
 };
 
 std::vector<int64_t> all_axes_but_classes(size_t rank) {
@@ -114,24 +118,63 @@ Value class_weights(Builder& b, Value x, Value shares) {
   return class_shape(list, x);
 }
 
+bool is_categorical(const Builder& b) {
+  return !b.op().has_attr("categorical") || flag(b, "categorical");
+}
+
+Chosen chosen_classes(Builder& b) {
+  const Value x = b.in("input");
+  const Value target = expand_dims(b.in("target"), HostValue(1));
+  const Value numbers = b.call("arange", {}, {{"stop", size_value(x.shape()[1])}});
+  const Value classes = class_shape(cast(numbers, target.dtype()), x);
+  Chosen out{equal(target, classes), {}};
+  const HostValue& ignored = b.attr("ignore_index");
+  if (!ignored.is_int()) return out;
+  const Value number = b.integer(ignored.as_int(), DType::kInt64);
+  out.is_kept = not_equal(cast(target, DType::kInt64), number);
+  out.is_target = logical_and(out.is_target, out.is_kept);
+  return out;
+}
+
+// Shares that give every class its part of `smoothing`; samples that do not count have none.
+Value smoothed(Value shares, double smoothing, Value is_kept) {
+  const Value classes = count(shares, HostValue(1));
+  const Value all = shares * (1.0 - smoothing) + smoothing / classes;
+  return is_kept ? where(is_kept, all, 0.0) : all;
+}
+
 CrossEntropy terms(Builder& b) {
   CrossEntropy out;
   const Value x = b.in("input");
-  const Value target = b.in("target");
-  if (!x || !target) return out;
-  if (flag(b, "categorical")) {
-    HostValue::Tuple shape{size_value(x.shape()[1])};
-    for (size_t i = 2; i < x.rank(); ++i) shape.emplace_back(1);
-    const Value classes = cast(b.call("arange", {}, {{"stop", shape[0]}}), target.dtype());
-    out.chosen = equal(expand_dims(target, HostValue(1)),
-                       reshape(classes, HostValue::tuple(std::move(shape))));
-    out.quantity = cast(out.chosen, x.dtype());
-  } else {
-    out.quantity = target;
+  Value shares = b.in("target");
+  if (!x || !shares) return out;
+  Value is_kept;
+  if (is_categorical(b)) {
+    const Chosen chosen = chosen_classes(b);
+    if (!chosen.is_target) return out;
+    out.counted = chosen.is_target;
+    is_kept = chosen.is_kept;
+    shares = cast(chosen.is_target, x.dtype());
   }
-  out.weights = class_weights(b, x, out.quantity);
-  if (out.weights) out.quantity = out.quantity * out.weights;
+  out.weights = class_weights(b, x, shares);
+  if (const double smoothing = b.number("label_smoothing"); smoothing > 0.0) {
+    if (!core::is_float(shares.dtype())) shares = cast(shares, x.dtype());
+    shares = smoothed(shares, smoothing, is_kept);
+    out.counted = is_kept;
+  }
+  out.quantity = out.weights ? shares * out.weights : shares;
   return out;
+}
+
+// Of class numbers: the weight of each sample's class, 0 where the sample is ignored.
+Value sample_weights(Builder& b) {
+  const Value x = b.in("input");
+  if (!is_categorical(b) || !x || !b.in("target")) return {};
+  const Chosen chosen = chosen_classes(b);
+  const Value shares = cast(chosen.is_target, x.dtype());
+  const Value weights = class_weights(b, x, shares);
+  if (!weights && !chosen.is_kept) return {};
+  return sum(weights ? shares * weights : shares, HostValue(1));
 }
 
 // log p of each class; `slope` is that of ln in the input, where the input are probabilities.
@@ -153,7 +196,7 @@ Value cross_entropy_body(Builder& b) {
   if (!t.quantity || !logp.value) return {};
   // A class that is not the target counts 0 even where its logarithm is -inf.
   const Value product =
-      t.chosen ? where(t.chosen, logp.value * t.quantity, 0.0) : logp.value * t.quantity;
+      t.counted ? where(t.counted, logp.value * t.quantity, 0.0) : logp.value * t.quantity;
   return -sum(product, HostValue(1));
 }
 
@@ -170,13 +213,14 @@ void cross_entropy_gradient(GradBuilder& g) {
       g.d("input") = dlogp - exp(logp.value) * sum(dlogp, HostValue(1), true);
     } else if (type == "probs") {
       const Value d = dlogp * logp.slope;
-      g.d("input") = t.chosen ? where(t.chosen, d, 0.0) : d;
+      g.d("input") = t.counted ? where(t.counted, d, 0.0) : d;
     } else {
       g.d("input") = dlogp;
     }
   }
   if (g.wants("target")) {
-    const Value d = -(dy * logp.value);
+    Value d = -(dy * logp.value);
+    if (const double rest = 1.0 - b.number("label_smoothing"); rest < 1.0) d = d * rest;
     g.d("target") = t.weights ? d * t.weights : d;
   }
 }
@@ -187,14 +231,82 @@ Sample numbered(std::vector<int64_t> input, std::vector<int64_t> target, Attrs a
             {"target"});
 }
 
+// Terms: input, weights.
+core::Status has_weight_for_each_class(infer::Relation& relation) {
+  const auto classes = relation.size(0, 1);
+  const auto weights = relation.value(1);
+  if (!classes || !weights || !weights->is_sequence()) return {};
+  const auto given = static_cast<int64_t>(weights->items().size());
+  if (*classes == given) return {};
+  core::Error error =
+      core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                 "'weights' must have one number for each class, got {} for {}", given, *classes);
+  error.hint = fmt::format("the classes are axis 1 of 'input': give {} weights", *classes);
+  return error;
+}
+
+void classes_rule(RuleBuilder& r, Term each) {
+  r.shape(r.in("input"), "n c ...");
+  r.shape(each, "n ...");
+  r.custom({r.in("input"), r.in("weights")}, has_weight_for_each_class);
+}
+
+void numbers_rule(RuleBuilder& r) {
+  r.shape(r.in("target"), "n ...");
+  r.kind(r.in("target"), kTensorInt);
+}
+
+core::Error bad_argument(const std::string& message) {
+  return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument, "{}", message);
+}
+
+void cross_entropy_rule(RuleBuilder& r, Term each) {
+  classes_rule(r, each);
+  const auto smoothing = r.known(r.attr("label_smoothing"));
+  if (smoothing && !(smoothing->as_number() >= 0.0 && smoothing->as_number() <= 1.0)) {
+    r.fail(bad_argument(
+        fmt::format("'label_smoothing' must be from 0 to 1, got {}", core::to_string(*smoothing))));
+  }
+  const auto ignored = r.known(r.attr("ignore_index"));
+  const bool ignores = ignored && ignored->is_int();
+  r.when_known(r.in("categorical"), [ignores](RuleBuilder& rule, const HostValue& categorical) {
+    if (categorical.is_bool() && categorical.as_bool()) {
+      numbers_rule(rule);
+      return;
+    }
+    rule.shape(rule.in("target"), "n c ...");
+    if (ignores) rule.fail(bad_argument("'ignore_index' requires class numbers as the target"));
+  });
+}
+
+constexpr infer::KindSet kIgnored = infer::kScalarInt | infer::kNoneKind;
+
+OpDefBuilder& class_number_cases(OpDefBuilder& block) {
+  const HostValue weights = HostValue::list({0.5, 1.0, 2.0});
+  return block.with(numbered({2, 3, 4, 5}, {2, 4, 5}))
+      .with(numbered({4, 3}, {4}, {{"weights", "auto"}}))
+      .with(numbered({4, 3}, {4}, {{"weights", weights}}))
+      .with(numbered({9, 3}, {9}, {{"ignore_index", 1}}))
+      .with(numbered({9, 3}, {9}, {{"reduction", "mean"}}))
+      .with(
+          numbered({9, 3}, {9}, {{"weights", weights}, {"ignore_index", 2}, {"reduction", "mean"}}))
+      .with(numbered({4, 3, 2}, {4, 2}, {{"weights", weights}, {"reduction", "sum"}}))
+      .with(numbered({0, 3}, {0}))
+      .rejects(numbered({4, 2}, {4}, {{"weights", weights}}), "for each class, got 3 for 2");
+}
+
 void define_cross_entropy(OpFamily& ops) {
   OpDefBuilder block = ops.def("cross_entropy");
   block.python("CrossEntropy")
-      .arguments({"input_type", "weights", "input", "target", "robust", "threshold", "categorical"})
+      .arguments({"input_type", "weights", "input", "target", "robust", "threshold", "categorical",
+                  "safe_shapes", "label_smoothing", "ignore_index", "reduction"})
       .doc(
           "Cross entropy of each sample over the classes on axis 1, from logits, probs or "
           "log_probs. categorical: the target holds class numbers, else a share for each class. "
-          "weights: a number for each class, or 'auto' for N / (C n_c).")
+          "weights: a number for each class, or 'auto' for N / (C n_c). label_smoothing: what of "
+          "each target goes to all classes alike (Szegedy et al., arXiv:1512.00567). "
+          "ignore_index: samples of that class number count nothing. The mean is weighted by the "
+          "classes of the samples.")
       .formula("-\\sum_c w_c t_c \\ln p_c")
       .input("input", kNumeric)
       .input("target", kTensor)
@@ -205,32 +317,72 @@ void define_cross_entropy(OpFamily& ops) {
       .attr("input_type", "logits")
       .choices({"logits", "probs", "log_probs"})
       .attr("safe_shapes", true)
+      .attr("label_smoothing", 0.0)
+      .attr("ignore_index", HostValue(), kIgnored)
       .connect({"input", "target", "weights", "categorical", "threshold", "robust", "output"})
       .output("output", computed())
       .promote_float({"input"})
-      .rule([](RuleBuilder& r) {
-        r.shape(r.in("input"), "n c ...");
-        r.shape(r.out(), "n ...");
-        r.when_known(r.in("categorical"), [](RuleBuilder& rule, const HostValue& categorical) {
-          const bool numbers = categorical.is_bool() && categorical.as_bool();
-          rule.shape(rule.in("target"), numbers ? "n ..." : "n c ...");
-          if (numbers) rule.kind(rule.in("target"), kTensorInt);
-        });
-      })
-      .compose(cross_entropy_body)
-      .gradient(cross_entropy_gradient)
       .sample("input", 0.05, 0.95)
       .sample("target", 0.0, 2.0);
+  reducible(block, {.shapes = cross_entropy_rule,
+                    .body = cross_entropy_body,
+                    .gradient = cross_entropy_gradient,
+                    .weights = sample_weights});
   for (const char* type : {"logits", "probs", "log_probs"}) {
     block.with(numbered({4, 3}, {4}, {{"input_type", type}}))
         .with(at({{"input", {4, 3}}, {"target", {4, 3}}},
                  {{"input_type", type}, {"categorical", false}}));
   }
-  block.with(numbered({2, 3, 4, 5}, {2, 4, 5}))
-      .with(numbered({4, 3}, {4}, {{"weights", "auto"}}))
-      .with(numbered({4, 3}, {4}, {{"weights", HostValue::list({0.5, 1.0, 2.0})}}))
+  class_number_cases(block)
       .with(numbered({4, 3}, {4}, {{"input_type", "probs"}, {"robust", true}}))
-      .with(numbered({0, 3}, {0}));
+      .with(numbered({4, 3}, {4}, {{"label_smoothing", 0.1}}))
+      .with(numbered({9, 3}, {9},
+                     {{"label_smoothing", 0.25},
+                      {"input_type", "probs"},
+                      {"weights", HostValue::list({0.5, 1.0, 2.0})},
+                      {"ignore_index", 0},
+                      {"reduction", "mean"}}))
+      .with(at({{"input", {4, 3}}, {"target", {4, 3}}},
+               {{"categorical", false}, {"label_smoothing", 0.1}, {"reduction", "mean"}}))
+      .rejects(numbered({4, 3}, {4}, {{"label_smoothing", 1.5}}), "must be from 0 to 1")
+      .rejects(at({{"input", {4, 3}}, {"target", {4, 3}}},
+                  {{"categorical", false}, {"ignore_index", 1}}),
+               "requires class numbers");
+}
+
+void define_nll(OpFamily& ops) {
+  OpDefBuilder block = ops.def("nll_loss");
+  block.python("NLLLoss")
+      .arguments({"weights", "input", "target", "ignore_index", "reduction"})
+      .doc(
+          "Negative logarithm of the probability of each sample's class: the input holds "
+          "logarithms of probabilities with the classes on axis 1, the target class numbers. "
+          "weights and ignore_index as in cross_entropy.")
+      .formula("-w_t x_t")
+      .input("input", kNumeric)
+      .input("target", kTensorInt)
+      .key("weights", false)
+      .attr("ignore_index", HostValue(), kIgnored)
+      .connect({"input", "target", "weights", "output"})
+      .output("output", computed())
+      .promote_float({"input"})
+      .sample("input", -3.0, -0.1)
+      .sample("target", 0.0, 2.0)
+      .with(numbered({4, 3}, {4}));
+  reducible(block,
+            {.shapes =
+                 [](RuleBuilder& r, Term each) {
+                   classes_rule(r, each);
+                   numbers_rule(r);
+                 },
+             .body =
+                 [](Builder& b) {
+                   return b.call(
+                       "cross_entropy", {b.in("input"), b.in("target"), given(b, "weights")},
+                       {{"input_type", "log_probs"}, {"ignore_index", b.attr("ignore_index")}});
+                 },
+             .weights = sample_weights});
+  class_number_cases(block);
 }
 
 // --- binary cross entropy ------------------------------------------------------------------
@@ -274,8 +426,8 @@ void binary_gradient(GradBuilder& g) {
 }
 
 void define_binary_cross_entropy(OpFamily& ops) {
-  ops.def("binary_cross_entropy")
-      .python("BinaryCrossEntropy")
+  OpDefBuilder block = ops.def("binary_cross_entropy");
+  block.python("BinaryCrossEntropy")
       .arguments({"input_type", "pos_weight", "input", "target", "threshold", "robust"})
       .doc(
           "Cross entropy of yes-or-no targets, from logits or probs; pos_weight p scales the "
@@ -291,20 +443,24 @@ void define_binary_cross_entropy(OpFamily& ops) {
       .attr("safe_shapes", true)
       .output("output", computed())
       .promote_float({"input", "target"})
-      .rule([](RuleBuilder& r) {
-        r.shape(r.in("input"), "...");
-        r.shape(r.in("target"), "...");
-        r.shape(r.out(), "...");
-      })
-      .compose(binary_body)
-      .gradient(binary_gradient)
       .sample("input", 0.1, 0.9)
-      .sample("target", 0.0, 1.0)
+      .sample("target", 0.0, 1.0);
+  reducible(block, {.shapes =
+                        [](RuleBuilder& r, Term each) {
+                          r.shape(r.in("input"), "...");
+                          r.shape(r.in("target"), "...");
+                          r.shape(each, "...");
+                        },
+                    .body = binary_body,
+                    .gradient = binary_gradient})
       .with(at({{"input", {4}}, {"target", {4}}}))
       .with(at({{"input", {4, 2}}, {"target", {4, 2}}}, {{"input_type", "probs"}}))
       .with(at({{"input", {4}}, {"target", {4}}}, {{"pos_weight", 2.0}}))
       .with(at({{"input", {9}}, {"target", {9}}}, {{"pos_weight", "auto"}}, {"target"}))
       .with(at({{"input", {4}}, {"target", {4}}}, {{"input_type", "probs"}, {"robust", true}}))
+      .with(at({{"input", {4, 2}}, {"target", {4, 2}}}, {{"reduction", "mean"}}))
+      .with(at({{"input", {4, 2}}, {"target", {4, 2}}},
+               {{"input_type", "probs"}, {"reduction", "sum"}}))
       .with(at({{"input", {0}}, {"target", {0}}}));
 }
 
@@ -313,6 +469,7 @@ void define_binary_cross_entropy(OpFamily& ops) {
 void define_loss(OpFamily& ops) {
   define_distances(ops);
   define_cross_entropy(ops);
+  define_nll(ops);
   define_binary_cross_entropy(ops);
 }
 

@@ -536,3 +536,11 @@ def test_sizes_of_a_call_that_an_op_does_not_take(name, engine):
         assert pm.evaluate({}, {"x": np.ones(good, "float32")})["y"].size > 0
         with pytest.raises((ShapeError, ArgumentError), match="in model"):
             pm.evaluate({}, {"x": np.ones(bad, "float32")})
+
+
+@pytest.mark.parametrize("cls", [ml.HardShrink, ml.SoftShrink])
+def test_shrinking_by_less_than_nothing_is_refused(cls):
+    model = ml.Model()
+    with pytest.raises(MithrilError, match="'lambd' must not be negative, got -1.0"):
+        model |= cls(-1.0)(input="x")
+    assert model.input_keys == []

@@ -398,6 +398,15 @@ KINKS = {
         *("quantile_loss", {"quantile": 0.75}, {"input": [1.0, 0.0], "target": [1.0, 1.0]}),
         *([1.0, 1.0], {"input": [-0.25, -0.75], "target": [0.25, 0.75]}),
     ),
+    "order at the margin": (
+        *("margin_ranking_loss", {"margin": 0.5}, {"input1": [1.0], "input2": [0.5],
+          "target": [1.0]}, [1.0], {"input1": [-0.5], "input2": [0.5], "target": [-0.25]}),
+    ),
+    "a learned slope at 0": (
+        *("prelu", {}, {"input": [0.0, -2.0], "weight": [0.25]}, [1.0, 1.0]),
+        {"input": [0.25, 0.25], "weight": [-2.0]},
+    ),
+    "angles at their ends": ("asin", {}, {"input": [1.0, -1.0]}, [1.0, 1.0], {"input": [INF, INF]}),
     "reciprocal below the threshold": (
         *("stable_reciprocal", {"threshold": 0.5}, {"input": [0.0, -0.25, 4.0]}, [1.0, 1.0, 1.0]),
         {"input": [-4.0, -4.0, -0.0625]},

@@ -1,5 +1,5 @@
 """What the ops of further families compute, in NumPy and float64: functions of single elements,
-activations, losses of elements, features. `oracle_ops.py` has the others and their conventions.
+activations, features. `oracle_ops.py` has the others and their conventions.
 """
 
 from __future__ import annotations
@@ -73,33 +73,6 @@ def stable_reciprocal(input, threshold="", *, smallest):
     return np.where(np.abs(x) < limit, tangent, 1.0 / x)
 
 
-# --- losses --------------------------------------------------------------------------------------
-
-
-def hinge_loss(input, target, safe_shapes=True):
-    return np.maximum(0.0, 1.0 - real(target) * real(input))
-
-
-def quantile_loss(input, target, quantile=0.5, safe_shapes=True):
-    e = real(target) - real(input)
-    return np.maximum(quantile * e, (quantile - 1.0) * e)
-
-
-def kl_divergence(input, target, threshold="", safe_shapes=True, *, smallest):
-    log = partial(robust_log, threshold=threshold, smallest=smallest)
-    return real(target) * (log(target) - log(input))
-
-
-def huber_loss(input, target, delta=1.0, safe_shapes=True):
-    d = np.abs(real(input) - real(target))
-    return np.where(d > delta, delta * (d - delta / 2), d * d / 2)
-
-
-def smooth_l1_loss(input, target, beta=1.0, safe_shapes=True):
-    d = np.abs(real(input) - real(target))
-    return np.where(d < beta, d * d / 2 / (beta or 1.0), d - beta / 2)
-
-
 # --- activations ---------------------------------------------------------------------------------
 
 
@@ -129,6 +102,12 @@ def hard_tanh(input, min_val=-1.0, max_val=1.0):
     x = np.asarray(input)
     low, high = np.asarray(min_val).astype(x.dtype), np.asarray(max_val).astype(x.dtype)
     return np.where(x < low, low, np.where(x > high, high, x))
+
+
+def prelu(input, weight, num_parameters=1):
+    x = real(input)
+    slopes = np.reshape(weight, (-1,) + (1,) * (x.ndim - 2)) if num_parameters > 1 else weight[0]
+    return np.maximum(x, 0.0) + slopes * np.minimum(x, 0.0)
 
 
 def logistic(x):
@@ -205,6 +184,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tan": of_float(np.tan),
     "sinh": of_float(np.sinh),
     "cosh": of_float(np.cosh),
+    "asin": of_float(np.arcsin),
+    "acos": of_float(np.arccos),
+    "atan": of_float(np.arctan),
+    "atan2": lambda y, x: np.arctan2(real(y), real(x)),
     "asinh": of_float(np.arcsinh),
     "acosh": of_float(np.arccosh),
     "atanh": of_float(np.arctanh),
@@ -213,11 +196,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "trunc": lambda input: whole(np.trunc(real(input))),
     "isinf": of_float(np.isinf),
     "isfinite": of_float(np.isfinite),
-    "hinge_loss": hinge_loss,
-    "quad_hinge_loss": lambda input, target, safe_shapes=True: hinge_loss(input, target) ** 2,
-    "quantile_loss": quantile_loss,
-    "huber_loss": huber_loss,
-    "smooth_l1_loss": smooth_l1_loss,
     "elu": elu,
     "celu": celu,
     "selu": selu,
@@ -226,6 +204,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "hard_swish": lambda input: real(input) * hard_sigmoid(input),
     "hard_tanh": hard_tanh,
     "relu6": kept(lambda x: np.clip(x, 0, 6)),
+    "prelu": prelu,
+    "threshold": lambda input, threshold=0.0, value=0.0: np.where(
+        real(input) > threshold, real(input), value
+    ),
+    "hard_shrink": lambda input, lambd=0.5: real(input) * (np.abs(input) > lambd),
+    "soft_shrink": lambda input, lambd=0.5: (
+        np.sign(input) * np.maximum(np.abs(real(input)) - lambd, 0.0)
+    ),
     "softsign": of_float(lambda x: x / (1.0 + np.abs(x))),
     "log_sigmoid": of_float(lambda x: -np.logaddexp(0.0, -x)),
     "tanh_shrink": of_float(lambda x: x - np.tanh(x)),
@@ -253,7 +239,7 @@ def functions_for(
     largest = float(np.finfo("float32" if float_dtype == "bfloat16" else float_dtype).max)
     bound = {
         function.__name__: partial(function, smallest=smallest)
-        for function in (robust_log, robust_sqrt, robust_power, kl_divergence)
+        for function in (robust_log, robust_sqrt, robust_power)
     }
     return (
         FUNCTIONS

@@ -17,6 +17,7 @@ from mithril.testing import oracle_attention, oracle_windows
 from mithril.testing.oracle import DTYPES
 from mithril.testing.oracle_arrays import ARRAYS, eigvalsh
 from mithril.testing.oracle_functions import FUNCTIONS, functions_for
+from mithril.testing.oracle_losses import LOSSES, kl_divergence, reducible
 
 SMALLEST_NORMAL = {
     "float64": 2.2250738585072014e-308, "float32": 1.1754943508222875e-38, "float16": 6.104e-05,
@@ -383,6 +384,7 @@ def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=Non
 # --- losses --------------------------------------------------------------------------------------
 
 
+@reducible
 def squared_error(input, target, safe_shapes=True):
     if is_bool(input, target):
         return np.logical_xor(input, target)
@@ -390,6 +392,7 @@ def squared_error(input, target, safe_shapes=True):
     return difference * difference
 
 
+@reducible
 def absolute_error(input, target, safe_shapes=True):
     if is_bool(input, target):
         return np.logical_xor(input, target)
@@ -418,7 +421,8 @@ def class_weights(weights, shares: np.ndarray) -> Any:
 
 
 def cross_entropy(input, target, weights=False, categorical=True, threshold="MIN_POSITIVE_NORMAL",
-                  robust=False, input_type="logits", safe_shapes=True, *, smallest):  # fmt: skip
+                  robust=False, input_type="logits", safe_shapes=True, label_smoothing=0.0,
+                  ignore_index=None, reduction="none", *, smallest):  # fmt: skip
     x = real(input)
     if input_type == "logits":
         logarithm = log_softmax(x, 1)
@@ -426,14 +430,38 @@ def cross_entropy(input, target, weights=False, categorical=True, threshold="MIN
         logarithm = thresholded_log(x, robust, threshold, smallest)
     else:
         logarithm = x
-    shares = real(target)
+    shares, kept = real(target), np.True_
     if categorical:
+        number = np.expand_dims(target, 1)
+        kept = np.True_ if ignore_index is None else number != ignore_index
         classes = np.arange(x.shape[1]).reshape((-1,) + (1,) * (x.ndim - 2))
-        shares = (np.expand_dims(target, 1) == classes).astype(np.float64)
+        shares = np.where(kept, number == classes, False).astype(np.float64)
+    weight = class_weights(weights, shares)
+    counts = (shares * weight).sum(1) if categorical else np.ones(shares.sum(1).shape)
+    shares = np.where(kept, shares * (1.0 - label_smoothing) + label_smoothing / x.shape[1], 0.0)
+    if categorical:
         logarithm = np.where(shares == 0, 0.0, logarithm)
-    return -(shares * class_weights(weights, shares) * logarithm).sum(1)
+    each = -(shares * weight * logarithm).sum(1)
+    if reduction == "none":
+        return each
+    return np.asarray(each.sum() / (counts.sum() if reduction == "mean" else 1.0))
 
 
+def nll_loss(input, target, weights=False, ignore_index=None, reduction="none", *, smallest):
+    """The same, written from where each sample's class stands."""
+    x, count = real(input), np.shape(input)[1]
+    if isinstance(weights, bool | str):
+        each = {"weights": weights, "ignore_index": ignore_index, "reduction": reduction}
+        return cross_entropy(x, target, input_type="log_probs", smallest=smallest, **each)
+    places = np.expand_dims(np.asarray(target) % count, 1)
+    weight = np.asarray(weights)[places[:, 0]] * (np.asarray(target) != ignore_index)
+    each = -weight * np.take_along_axis(x, places, 1)[:, 0]
+    if reduction == "none":
+        return each
+    return np.asarray(each.sum() / (weight.sum() if reduction == "mean" else 1.0))
+
+
+@reducible
 def binary_cross_entropy(input, target, pos_weight=1.0, threshold="MIN_POSITIVE_NORMAL",
                          robust=False, input_type="logits", safe_shapes=True, *,
                          smallest):  # fmt: skip
@@ -791,6 +819,7 @@ SIMPLE: dict[str, Callable[..., Any]] = (
     }
     | FUNCTIONS
     | ARRAYS
+    | LOSSES
 )
 
 
@@ -804,6 +833,8 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
         | functions_for(float_dtype, SMALLEST_NORMAL)
         | {
             "cross_entropy": partial(cross_entropy, smallest=smallest),
+            "nll_loss": partial(nll_loss, smallest=smallest),
+            "kl_divergence": partial(kl_divergence, smallest=smallest),
             "eigvalsh": partial(eigvalsh, epsilon=EPSILON[float_dtype]),
             "binary_cross_entropy": partial(binary_cross_entropy, smallest=smallest),
             "threefry_uniform": uniforms["words"],

@@ -72,40 +72,6 @@ def stable_reciprocal(input, threshold="", *, smallest):
     return torch.where(small, tangent, 1.0 / torch.where(small, limit, x))
 
 
-# --- losses --------------------------------------------------------------------------------------
-
-
-def hinge_loss(input, target, safe_shapes=True):
-    m = 1.0 - real(target) * real(input)
-    return torch.maximum(m, torch.zeros_like(m))  # ties share the gradient
-
-
-def quantile_loss(input, target, quantile=0.5, safe_shapes=True):
-    e, q = real(target) - real(input), real(quantile)
-    return torch.maximum(q * e, (q - 1.0) * e)
-
-
-def kl_divergence(input, target, threshold="", safe_shapes=True, *, smallest):
-    log = partial(robust_log, threshold=threshold, smallest=smallest)
-    return real(target) * (log(target) - log(input))
-
-
-def pairs(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def run(input, target, width=1.0, safe_shapes=True):
-        x, t = torch.broadcast_tensors(real(input), real(target))
-        return function(x, t, reduction="none", **{name: width})
-
-    return run
-
-
-def huber_loss(input, target, delta=1.0, safe_shapes=True):
-    return pairs(F.huber_loss, "delta")(input, target, delta)
-
-
-def smooth_l1_loss(input, target, beta=1.0, safe_shapes=True):
-    return pairs(F.smooth_l1_loss, "beta")(input, target, beta)
-
-
 # --- activations ---------------------------------------------------------------------------------
 
 
@@ -137,6 +103,11 @@ def gate(activation: Callable[..., Any]) -> Callable[..., Any]:
         return first * activation(second)
 
     return run
+
+
+def prelu(input, weight, num_parameters=1):
+    x = real(input)
+    return F.prelu(x if x.ndim else x[None], weight).reshape(x.shape)
 
 
 def softmin(input, axis=-1):
@@ -185,14 +156,13 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "tan": of_float(torch.tan),
     "sinh": of_float(torch.sinh),
     "cosh": of_float(torch.cosh),
+    "asin": of_float(torch.asin),
+    "acos": of_float(torch.acos),
+    "atan": of_float(torch.atan),
+    "atan2": lambda y, x: torch.atan2(real(y), real(x)),
     "asinh": of_float(torch.asinh),
     "acosh": of_float(torch.acosh),
     "atanh": of_float(torch.atanh),
-    "hinge_loss": hinge_loss,
-    "quad_hinge_loss": lambda input, target, safe_shapes=True: hinge_loss(input, target) ** 2,
-    "quantile_loss": quantile_loss,
-    "huber_loss": huber_loss,
-    "smooth_l1_loss": smooth_l1_loss,
     "elu": elu,
     "celu": lambda input, alpha=1.0: F.celu(real(input), alpha),
     "selu": of_float(torch.selu),
@@ -201,6 +171,10 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "hard_swish": lambda input: real(input) * hard_sigmoid(input),
     "hard_tanh": hard_tanh,
     "relu6": relu6,
+    "prelu": prelu,
+    "threshold": lambda input, threshold=0.0, value=0.0: F.threshold(real(input), threshold, value),
+    "hard_shrink": lambda input, lambd=0.5: F.hardshrink(real(input), lambd),
+    "soft_shrink": lambda input, lambd=0.5: F.softshrink(real(input), lambd),
     "softsign": of_float(F.softsign),
     "log_sigmoid": of_float(F.logsigmoid),
     "tanh_shrink": of_float(F.tanhshrink),
@@ -226,7 +200,7 @@ def functions_for(
     largest = float(torch.finfo(getattr(torch, float_dtype)).max)
     bound = {
         function.__name__: partial(function, smallest=smallest)
-        for function in (robust_log, robust_sqrt, robust_power, kl_divergence)
+        for function in (robust_log, robust_sqrt, robust_power)
     }
     return (
         DIFFERENTIABLE

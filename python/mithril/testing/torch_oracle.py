@@ -23,7 +23,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from mithril.testing import oracle, oracle_ops, torch_attention, torch_functions, torch_windows
+from mithril.testing import (
+    oracle,
+    oracle_ops,
+    torch_attention,
+    torch_functions,
+    torch_losses,
+    torch_windows,
+)
+from mithril.testing.oracle_losses import reducible
 from mithril.testing.oracle_ops import NO_PADDING, axes_tuple
 from mithril.testing.torch_arrays import ARRAYS, eigvalsh
 
@@ -293,50 +301,6 @@ def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=Non
     return torch.einsum("...ls,...sv->...lv", torch.softmax(scores, -1), v)
 
 
-def thresholded_log(x, robust, threshold, smallest):
-    if not robust:
-        return torch.log(x)
-    limit = torch.as_tensor(smallest if isinstance(threshold, str) else threshold, dtype=x.dtype)
-    size = x.abs()
-    small = size < limit
-    tangent = torch.log(limit) + size / limit - 1.0
-    return torch.where(small, tangent, torch.log(torch.where(small, limit, size)))
-
-
-def cross_entropy(input, target, weights=False, categorical=True, threshold="MIN_POSITIVE_NORMAL",
-                  robust=False, input_type="logits", safe_shapes=True, *, smallest):  # fmt: skip
-    x = real(input)
-    if input_type == "logits":
-        logarithm = F.log_softmax(x, 1)
-    elif input_type == "probs":
-        logarithm = thresholded_log(x, robust, threshold, smallest)
-    else:
-        logarithm = x
-    shares = plain(target)
-    if categorical:
-        classes = np.arange(x.shape[1]).reshape((-1,) + (1,) * (x.ndim - 2))
-        shares = (np.expand_dims(shares, 1) == classes).astype(np.float64)
-    weight = held(np.broadcast_to(oracle_ops.class_weights(plain(weights), shares), shares.shape))
-    if not categorical:
-        return -(weight * target * logarithm).sum(1)
-    picked = torch.as_tensor(np.asarray(plain(target), np.int64))[:, None]
-    return -(logarithm.gather(1, picked) * weight.gather(1, picked))[:, 0]
-
-
-def binary_cross_entropy(input, target, pos_weight=1.0, threshold="MIN_POSITIVE_NORMAL",
-                         robust=False, input_type="logits", safe_shapes=True, *,
-                         smallest):  # fmt: skip
-    x, t = real(input), real(target)
-    p = pos_weight
-    if isinstance(p, str):
-        p = ((1.0 - t.mean()) / t.mean()).detach()
-    if input_type == "logits":
-        positive = torch.as_tensor(p, dtype=torch.float64)
-        return F.binary_cross_entropy_with_logits(x, t, reduction="none", pos_weight=positive)
-    yes = thresholded_log(x, robust, threshold, smallest)
-    return -p * t * yes - (1.0 - t) * thresholded_log(1.0 - x, robust, threshold, smallest)
-
-
 # --- movement, indexing --------------------------------------------------------------------------
 
 
@@ -479,8 +443,8 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "layer_norm": layer_norm,
     **dict.fromkeys(("batch_norm1d", "batch_norm2d", "batch_norm3d"), batch_norm),
     "scaled_dot_product_attention": scaled_dot_product_attention,
-    "squared_error": both(lambda x, t: (x - t) ** 2, "squared_error"),
-    "absolute_error": both(lambda x, t: (x - t).abs(), "absolute_error"),
+    "squared_error": reducible(both(lambda x, t: (x - t) ** 2, "squared_error")),
+    "absolute_error": reducible(both(lambda x, t: (x - t).abs(), "absolute_error")),
     "transpose": lambda input, axes=None: torch.permute(
         input, tuple(range(input.ndim))[::-1] if axes is None else axes_tuple(axes, input.ndim)
     ),
@@ -513,11 +477,11 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
 def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     smallest = oracle_ops.SMALLEST_NORMAL[float_dtype]
     exact = {name: through_numpy(f) for name, f in oracle_ops.ops_for(float_dtype).items()}
-    losses = {"cross_entropy": cross_entropy, "binary_cross_entropy": binary_cross_entropy}
+    losses = torch_losses.THRESHOLDED
     bound = {name: partial(f, smallest=smallest) for name, f in losses.items()}
     bound["eigvalsh"] = partial(eigvalsh, epsilon=oracle_ops.EPSILON[float_dtype])
     further = torch_functions.functions_for(float_dtype, oracle_ops.SMALLEST_NORMAL)
-    return exact | DIFFERENTIABLE | further | bound
+    return exact | DIFFERENTIABLE | torch_losses.DIFFERENTIABLE | further | bound
 
 
 def evaluate(

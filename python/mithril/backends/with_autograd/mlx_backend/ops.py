@@ -387,6 +387,9 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 # ------------------------------------------------------------------- ops: activations, softmax
 
 
+asin, acos, atan, atan2 = _mx.arcsin, _mx.arccos, _mx.arctan, _on_pairs(_mx.arctan2)
+
+
 def relu(input):
     return where((input > 0) | (input != input), input, 0)
 

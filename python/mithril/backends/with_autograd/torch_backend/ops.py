@@ -303,8 +303,12 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 
 # ------------------------------------------------------------------- ops: activations, softmax
 
-relu = _torch.relu
-stop_gradient = _torch.detach
+relu, stop_gradient = _torch.relu, _torch.detach
+asin, acos, atan = _torch.asin, _torch.acos, _torch.atan
+
+
+def atan2(y, x):
+    return _torch.atan2(*_both(y, x))
 
 
 def _along(function, input, axis):

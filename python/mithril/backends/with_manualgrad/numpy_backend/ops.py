@@ -251,6 +251,8 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 
 # ------------------------------------------------------------------- ops: activations, softmax
 
+asin, acos, atan, atan2 = _np.arcsin, _np.arccos, _np.arctan, _np.arctan2
+
 
 def relu(input):
     return _np.maximum(input, input.dtype.type(0))
