@@ -39,6 +39,7 @@ _BY_HAND = {
 # Models that are composed by hand: module -> names.
 _COMPOSED = {
     "classifiers": "LinearSVM LogisticRegression",
+    "control": "Scan",
     "distance_encoders": """DistanceEncoder EncoderDistanceMatrix MDS MDSCore TSNE TSNECore
         TsnePJoint""",
     "einops": "Einsum Rearrange Reduce Repeat",
