@@ -40,6 +40,20 @@ std::vector<Value> call_scan(Builder& builder, const ScanParts& parts,
                              attrs, std::move(body), std::move(types));
 }
 
+void name_parts(Graph& body, const ScanParts& parts) {
+  for (size_t i = 0; i < body.inputs.size(); ++i) {
+    ValueInfo& input = body.value(body.inputs[i]);
+    input.role = Role::kData;
+    input.name = i < parts.x(0)          ? fmt::format("c{}", i)
+                 : i < parts.constant(0) ? fmt::format("x{}", i - parts.x(0))
+                                         : fmt::format("k{}", i - parts.constant(0));
+  }
+  for (size_t i = 0; i < body.outputs.size(); ++i) {
+    body.outputs[i].name =
+        i < parts.carries ? fmt::format("c{}", i) : fmt::format("y{}", i - parts.carries);
+  }
+}
+
 Dim length_of(const ScanParts& parts) {
   if (parts.length.is_symbolic()) return Dim::expression(parts.length.as_symbolic().expr);
   return Dim(parts.length.as_int());

@@ -32,6 +32,8 @@ ScanParts scan_parts(const Node& node);
 std::vector<Value> call_scan(Builder& builder, const ScanParts& parts,
                              std::span<const Value> operands, std::shared_ptr<const Graph> body,
                              std::vector<Type> y_types);
+/// Names the inputs of a body c0, x0 and k0 on, its outputs c0 and y0 on.
+void name_parts(Graph& body, const ScanParts& parts);
 /// The invariants of a scan: counts, dtypes, ranks and known sizes agree with those of its body.
 core::Status check_scan(const Graph& graph, const Node& node);
 /// The length as a size of the graph.

@@ -95,7 +95,7 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
       .run("decompose", everywhere([&](const ir::Graph& g) { return decompose(g, target); }))
       .optimize("canonicalize", rewrite)
       .optimize("merge_common", everywhere(merge_common))
-      .run("remove_dead", everywhere(remove_dead))
+      .run("remove_dead", remove_dead)
       .finish();
 }
 
@@ -119,7 +119,7 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
                 }))
       .optimize("canonicalize", rewrite)
       .optimize("merge_common", everywhere(merge_common))
-      .run("remove_dead", everywhere(remove_dead))
+      .run("remove_dead", remove_dead)
       .finish();
 }
 

@@ -27,21 +27,6 @@ std::optional<size_t> stacked_carry(const Graph& body, const ScanParts& parts, s
   return std::nullopt;
 }
 
-// Names of the body's inputs and outputs say what they are.
-void name_parts(Graph& body, const ScanParts& parts) {
-  for (size_t i = 0; i < body.inputs.size(); ++i) {
-    ir::ValueInfo& input = body.value(body.inputs[i]);
-    input.role = ir::Role::kData;
-    input.name = i < parts.x(0)          ? fmt::format("c{}", i)
-                 : i < parts.constant(0) ? fmt::format("x{}", i - parts.x(0))
-                                         : fmt::format("k{}", i - parts.constant(0));
-  }
-  for (size_t i = 0; i < body.outputs.size(); ++i) {
-    body.outputs[i].name =
-        i < parts.carries ? fmt::format("c{}", i) : fmt::format("y{}", i - parts.carries);
-  }
-}
-
 void tell_carries(Rewriter& rewriter, const Node& node) {
   ScanParts parts = ir::scan_parts(node);
   Graph body = *node.regions[0];
@@ -62,7 +47,7 @@ void tell_carries(Rewriter& rewriter, const Node& node) {
     rewriter.copy(node);
     return;
   }
-  name_parts(body, parts);
+  ir::name_parts(body, parts);
   std::vector<Value> operands;
   for (const ValueId id : node.operands) operands.push_back(rewriter.mapped(id));
   rewriter.builder().set_location(node.location);
@@ -78,7 +63,7 @@ class ScanGradient {
       : g_(g), node_(g.node()), parts_(ir::scan_parts(node_)), body_(*node_.regions[0]) {}
 
   core::Status run() {
-    name_parts(body_, parts_);
+    ir::name_parts(body_, parts_);
     choose();
     MITHRIL_ASSIGN(Graph step, differentiate(body_, options()));
     make_operands();
@@ -90,7 +75,7 @@ class ScanGradient {
     parts.ys = xs_.size();
     parts.reverse = !parts_.reverse;
     parts.length = parts_.length;
-    name_parts(body, parts);
+    ir::name_parts(body, parts);
     std::vector<ir::Type> y_types;
     for (const size_t x : xs_) y_types.push_back(operand(parts_.x(x)).type());
     const auto results = ir::call_scan(g_.builder(), parts, operands_,
