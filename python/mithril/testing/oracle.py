@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mithril.testing import oracle_loops
-from mithril.testing.oracle_loops import Folding, Loop
+from mithril.testing.oracle_loops import Folding, Loop, OracleError
 
 Wire = tuple[str, str]  # id of a model ("": the outermost one), name
 Ops = Mapping[str, Callable[..., Any]]
@@ -47,10 +47,6 @@ NEXT = {
 }
 NO_STATE_KEY = (0, 42)  # of draws that start anew at every call
 KEY = ("", "rng_key")  # the model's random key, which all draws move in turn
-
-
-class OracleError(Exception):
-    """The file, the values given, or an op's result contradict each other."""
 
 
 class Op(NamedTuple):
@@ -278,7 +274,8 @@ def _ordered(units: list[Unit], wanted: list[Wire]) -> list[Unit]:
             if not rest:
                 order[path.pop()] = None
             elif rest[0] in path:
-                raise OracleError("an op reads what it writes")
+                name = getattr(units[start], "name", "scan")
+                raise OracleError(f"{name}: it reads what it writes")
             else:
                 path.append(rest[0])
     return [units[n] for n in order]

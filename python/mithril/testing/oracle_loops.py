@@ -10,6 +10,10 @@ MARKS = {"scan_enter", "scan_slice", "scan_stack", "scan_exit"}
 ENDS = {"scan_stack", "scan_exit"}
 
 
+class OracleError(Exception):
+    """The file, the values given, or an op's result contradict each other."""
+
+
 class Loop(NamedTuple):
     """What lies between the marks of one model; a unit of the program, as an op is."""
 
@@ -48,7 +52,7 @@ class Folding:
                 if not any(map(is_mark, steps)):
                     break
             else:
-                raise ValueError("loops that read each other")
+                raise OracleError("loops that read each other")
             models.discard(model)
             units = self._replaced(units, model, steps)
         return units
@@ -112,8 +116,8 @@ def run(loop: Loop, values: dict[Wire, Any], step: Callable, stack: Callable) ->
         values[mark.wires["output"]] = state[mark.attrs["index"]]
     for rows, mark in zip(kept, loop.marks["scan_stack"], strict=True):
         if not rows:
-            raise ValueError("a loop without steps keeps rows of no known shape")
+            raise OracleError("a loop without steps keeps rows of no known shape")
         values[mark.wires["output"]] = stack(0, *(rows[::-1] if is_reverse else rows))
 
 
-__all__ = ["Folding", "Loop", "is_mark", "run"]
+__all__ = ["Folding", "Loop", "OracleError", "is_mark", "run"]
