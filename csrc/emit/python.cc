@@ -103,9 +103,7 @@ class PythonPrinter {
   Result<std::string> literal(const HostValue& value) {
     PythonLiterals literals;
     literals.size = [this](core::SymbolicInt s) { return size_text(Dim::expression(s.expr)); };
-    literals.constant = [this](const HostValue& constant) {
-      return add_constant(constant);
-    };
+    literals.constant = [this](const HostValue& constant) { return add_constant(constant); };
     return python_literal(value, literals);
   }
 
@@ -218,9 +216,8 @@ class PythonPrinter {
     MITHRIL_ASSIGN(const PythonSource source, body.run());
     line.function = source.text;
     std::string operands, ys, targets;
-    const std::pair<size_t, size_t> groups[] = {{0, parts.carries},
-                                                {parts.x(0), parts.xs},
-                                                {parts.constant(0), parts.constants}};
+    const std::pair<size_t, size_t> groups[] = {
+        {0, parts.carries}, {parts.x(0), parts.xs}, {parts.constant(0), parts.constants}};
     for (const auto& [from, count] : groups) {
       operands += "(";
       for (size_t i = from; i < from + count; ++i) {
@@ -235,10 +232,10 @@ class PythonPrinter {
     }
     for (const ValueId id : node.results) targets += name(id) + ", ";
     oversized_ = false;
-    line.statements.push_back(fmt::format(
-        "{}= ops.scan({}, {}({}), {}, {})", targets.substr(0, targets.size() - 1),
-        body.function_name(), operands, ys, size_text(ir::length_of(parts)),
-        parts.reverse ? "True" : "False"));
+    line.statements.push_back(
+        fmt::format("{}= ops.scan({}, {}({}), {}, {})", targets.substr(0, targets.size() - 1),
+                    body.function_name(), operands, ys, size_text(ir::length_of(parts)),
+                    parts.reverse ? "True" : "False"));
     if (oversized_) return unsupported(node, "a size expression is too long");
     line.comment = ir::escape_comment(graph_.location_of(node).path);
     add_deletions(node, line);
@@ -439,7 +436,8 @@ class PythonPrinter {
 
   // A size that nothing in the body shows is that of the same name outside.
   Status place_outer_size(Dim symbol, int32_t first_use) {
-    if (outer_ == nullptr) return unreadable(symbol, first_use);
+    const bool shared = outer_ != nullptr && graph_.dims.is_named(symbol);
+    if (!shared) return unreadable(symbol, first_use);
     const auto outer = outer_->graph_.dims.find_symbol(graph_.dims.name_of(symbol));
     if (!outer) return unreadable(symbol, first_use);
     size_lines_[kBeforeNodes].push_back(size_name(symbol) + " = " + outer_->size_text(*outer));

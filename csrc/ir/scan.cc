@@ -80,8 +80,8 @@ Status check_counts(const Node& node) {
   }
   const HostValue *reverse = node.attrs.find("reverse"), *length = node.attrs.find("length");
   if (reverse == nullptr || !reverse->is_bool()) return broken("reverse must be a bool");
-  const bool is_size = length != nullptr &&
-                       (length->is_symbolic() || (length->is_int() && length->as_int() >= 0));
+  const bool is_size =
+      length != nullptr && (length->is_symbolic() || (length->is_int() && length->as_int() >= 0));
   if (!is_size) return broken("length must be a size");
   if (body.inputs.size() != node.operands.size()) {
     return broken(fmt::format("{} operands for a body of {} inputs", node.operands.size(),

@@ -50,7 +50,8 @@ class Verifier {
   Status check_node(NodeId id) {
     const Node& node = graph_.node(id);
     const OpDef& op = Registry::global().get(node.op);
-    if (op.regions == 0 && node.results.size() != op.outputs.size()) return broken(node, "wrong number of results");
+    if (op.regions == 0 && node.results.size() != op.outputs.size())
+      return broken(node, "wrong number of results");
     for (size_t i = 0; i < node.results.size(); ++i) {
       const ValueInfo& info = graph_.value(node.results[i]);
       if (info.node != id || info.result != static_cast<int32_t>(i)) {

@@ -382,7 +382,8 @@ core::Status Emitter::emit_pieces(const Node& leaf, std::vector<ir::Operand> ope
 core::Status Emitter::check_in_loop(const FlatLeaf& flat_leaf) const {
   const Node& leaf = flat_.arena().node(flat_leaf.node);
   bool inside = false;
-  for (NodeId at = leaf.parent; at != kNone && !loops_.empty(); at = flat_.arena().node(at).parent) {
+  for (NodeId at = leaf.parent; at != kNone && !loops_.empty();
+       at = flat_.arena().node(at).parent) {
     inside |= loops_.count(at) != 0;
   }
   if (!inside) return {};

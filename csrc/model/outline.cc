@@ -174,8 +174,8 @@ class Body {
     MITHRIL_RETURN_IF_ERROR(add_outputs());
     parts_.constants = operands.size() - parts_.carries - parts_.xs;
     if (depth_of(body_) >= ir::kMaxRegionDepth) {
-      return refused(graph_, end(), fmt::format("scan: loops are more than {} deep",
-                                                ir::kMaxRegionDepth), "");
+      return refused(graph_, end(),
+                     fmt::format("scan: loops are more than {} deep", ir::kMaxRegionDepth), "");
     }
     return {};
   }
@@ -227,8 +227,7 @@ class Body {
       }
       const ValueId start = graph_.nodes[loop_.exits.at(index)].operands[1];
       operands.push_back(start);
-      body_.add_input(fmt::format("c{}", carries_.size() - 1), graph_.type(start),
-                      ir::Role::kData);
+      body_.add_input(fmt::format("c{}", carries_.size() - 1), graph_.type(start), ir::Role::kData);
     }
     parts_.carries = carries_.size();
     return {};
@@ -248,8 +247,8 @@ class Body {
     if (found != map_.end()) return found->second;
     const Node* node = graph_.producer(id);
     if (node != nullptr && op_name(*node) == "constant") {
-      const ir::NodeId made = body_.add_node(node->op, {}, node->attrs, {graph_.type(id)},
-                                             node->location);
+      const ir::NodeId made =
+          body_.add_node(node->op, {}, node->attrs, {graph_.type(id)}, node->location);
       return map_[id] = body_.node(made).results[0];
     }
     if (!graph_.type(id).is_tensor) {
@@ -257,8 +256,8 @@ class Body {
                      "make it a tensor, or give it in constant_keys");
     }
     operands.push_back(id);
-    return map_[id] = body_.add_input(fmt::format("k{}", constants_++), graph_.type(id),
-                                      ir::Role::kData);
+    return map_[id] =
+               body_.add_input(fmt::format("k{}", constants_++), graph_.type(id), ir::Role::kData);
   }
 
   core::Status copy(const Node& node) {
@@ -300,8 +299,8 @@ class Body {
   const Loop& loop_;
   Graph body_;
   ir::ScanParts parts_;
-  std::vector<int64_t> carries_;        // their indices
-  std::map<ValueId, ValueId> map_;      // of the graph -> of the body
+  std::vector<int64_t> carries_;    // their indices
+  std::map<ValueId, ValueId> map_;  // of the graph -> of the body
   size_t constants_ = 0;
 };
 
@@ -386,8 +385,8 @@ class Replacement {
   void copy(const Node& node) {
     std::vector<ir::Type> types;
     for (const ValueId id : node.results) types.push_back(graph_.type(id));
-    const ir::NodeId made = out_.add_node(node.op, mapped(node.operands), node.attrs,
-                                          std::move(types), node.location);
+    const ir::NodeId made =
+        out_.add_node(node.op, mapped(node.operands), node.attrs, std::move(types), node.location);
     out_.nodes.back().regions = node.regions;
     for (size_t i = 0; i < node.results.size(); ++i) {
       const ValueId result = out_.node(made).results[i];

@@ -94,9 +94,9 @@ class TypedScan {
     while (true) {
       std::vector<std::pair<ir::ValueId, core::DType>> inputs;
       for (size_t i = 0; i < dtypes_.size(); ++i) inputs.emplace_back(body.inputs[i], dtypes_[i]);
-      MITHRIL_ASSIGN(ir::Graph typed, assign_dtypes(body, widths_.default_float,
-                                                    widths_.default_int, widths_.promote_mixed,
-                                                    inputs));
+      MITHRIL_ASSIGN(ir::Graph typed,
+                     assign_dtypes(body, widths_.default_float, widths_.default_int,
+                                   widths_.promote_mixed, inputs));
       bool widened = false;
       for (size_t i = 0; i < parts_.carries; ++i) {
         const core::DType made = typed.type(typed.outputs[i].value).dtype;

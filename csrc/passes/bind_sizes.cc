@@ -102,8 +102,9 @@ class Binder {
     }
     MITHRIL_ASSIGN(std::vector<int64_t> symbols, solve_symbols(body, sizes));
     for (uint32_t i = 0; i < symbols.size(); ++i) {
-      if (symbols[i] >= 0) continue;
-      const auto outer = from_.dims.find_symbol(body.dims.name_of(body.dims.symbol_at(i)));
+      const Dim symbol = body.dims.symbol_at(i);
+      if (symbols[i] >= 0 || !body.dims.is_named(symbol)) continue;
+      const auto outer = from_.dims.find_symbol(body.dims.name_of(symbol));
       if (outer) symbols[i] = from_.dims.evaluate(*outer, symbols_).value_or(-1);
     }
     return bind_sizes(body, symbols);

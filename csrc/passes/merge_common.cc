@@ -45,8 +45,7 @@ core::Result<ir::Graph> merge_common(const ir::Graph& graph) {
     Node mapped = rewriter.mapped(node);
     if (op.commutative) std::sort(mapped.operands.begin(), mapped.operands.end());
     const auto [at, inserted] =
-        seen.emplace(Key{node.op, std::move(mapped.operands), node.attrs, node.regions},
-                     &node);
+        seen.emplace(Key{node.op, std::move(mapped.operands), node.attrs, node.regions}, &node);
     if (inserted) {
       rewriter.copy(node);
       continue;

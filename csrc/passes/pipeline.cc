@@ -112,8 +112,7 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
              return decompose_if(g, [](const ir::OpDef& op) { return op.checks_sizes; });
            }))
       .run("resolve", rewrite)
-      .optimize("fold_constants",
-                everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
+      .optimize("fold_constants", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
                   if (!evaluate) return g;
                   return fold_constants(g, evaluate);
                 }))

@@ -122,8 +122,8 @@ core::Result<Graph> remove_dead(const Graph& graph) {
     const bool is_live = std::any_of(node->results.begin(), node->results.end(),
                                      [&](ValueId id) { return is_set(live, id); });
     if (!is_live) continue;
-    const Flags read = ir::is_scan(*node) ? kept_of(*node, live).operands
-                                          : Flags(node->operands.size(), true);
+    const Flags read =
+        ir::is_scan(*node) ? kept_of(*node, live).operands : Flags(node->operands.size(), true);
     for (size_t i = 0; i < read.size(); ++i) {
       const ValueId id = node->operands[i];
       if (read[i] && id != kNoValue) live[static_cast<size_t>(id)] = true;

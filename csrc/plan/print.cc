@@ -47,9 +47,9 @@ std::string lines(const Plan& plan, const std::string& indent) {
     const Step& step = plan.steps[at].step;
     out += fmt::format("{}  {:3} {} ({}) -> {}; ", indent, at, step.label,
                        operands(plan, plan.steps[at], false), operands(plan, plan.steps[at], true));
-    out += step.loop != nullptr
-               ? fmt::format("{} times{}", step.loop->length, step.loop->reverse ? " backwards" : "")
-               : fmt::format("{} units by {}", step.units, step.grain);
+    out += step.loop != nullptr ? fmt::format("{} times{}", step.loop->length,
+                                              step.loop->reverse ? " backwards" : "")
+                                : fmt::format("{} units by {}", step.units, step.grain);
     if (!step.location.path.empty()) out += "; " + step.location.path;
     out += '\n';
     if (step.loop != nullptr) out += lines(*step.loop->body, indent + "    ");

@@ -123,9 +123,9 @@ Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl&
     if (step.loop != nullptr) {
       MITHRIL_RETURN_IF_ERROR(run_loop(at, pointers.data(), control));
     } else {
-      const KernelArgs args{pointers.data(), step.params.data(), step.scalars.data(),
-                            step.data.get(), scratch,            0,
-                            &slot,           control.cancel};
+      const KernelArgs args{
+          pointers.data(), step.params.data(), step.scalars.data(), step.data.get(), scratch, 0,
+          &slot,           control.cancel};
       const plan::KernelStatus status = run_step(step, args, control, pool);
       if (status != plan::KernelStatus::kOk || slot.set.load(std::memory_order_relaxed) != 0) {
         return failure(status, at, slot);
@@ -206,8 +206,7 @@ Status Executable::run_loop(size_t at, void* const* operands, const RunControl& 
       bases.set_input(carries + i, place(operands[carries + i], here, loop.x_bytes[i]));
     }
     for (size_t i = 0; i < loop.y_bytes.size(); ++i) {
-      bases.set_output(carries + i,
-                       place(operands[inputs + carries + i], here, loop.y_bytes[i]));
+      bases.set_output(carries + i, place(operands[inputs + carries + i], here, loop.y_bytes[i]));
     }
     MITHRIL_RETURN_IF_ERROR(body.run_steps(bases, scratch->data(), control));
     const bool cancelled = control.cancel != nullptr && control.cancel->load();

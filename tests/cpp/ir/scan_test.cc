@@ -72,10 +72,13 @@ TEST(Scan, LoopsInLoopsReadBack) {
 }
 
 TEST(Scan, RefusesBodiesThatDoNotFit) {
-  EXPECT_THAT(refusal(replaced(kSum, "xs=1", "xs=3")), HasSubstr("more carries and xs than operands"));
+  EXPECT_THAT(refusal(replaced(kSum, "xs=1", "xs=3")),
+              HasSubstr("more carries and xs than operands"));
   EXPECT_THAT(refusal(replaced(kSum, "xs=1", "xs=2")), HasSubstr("operand 2 is"));
-  EXPECT_THAT(refusal(replaced(kSum, ", y0=%0", "")), HasSubstr("2 results of a body of 1 outputs"));
-  EXPECT_THAT(refusal(replaced(kSum, "length='T'", "length=-1")), HasSubstr("length must be a size"));
+  EXPECT_THAT(refusal(replaced(kSum, ", y0=%0", "")),
+              HasSubstr("2 results of a body of 1 outputs"));
+  EXPECT_THAT(refusal(replaced(kSum, "length='T'", "length=-1")),
+              HasSubstr("length must be a size"));
   EXPECT_THAT(refusal(replaced(kSum, "f32[T, b] {", "f32[T] {")), HasSubstr("result 1 is"));
 }
 

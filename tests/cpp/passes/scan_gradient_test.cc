@@ -46,7 +46,8 @@ TEST(ScanGradient, TellsWhatStepsStartedFrom) {
 }
 
 TEST(ScanGradient, IsALoopTheOtherWay) {
-  expect_pass(kProducts, R"(graph m<f32, i64>(%h: f32[], %w: f32[], %cotangent.last: f32[] cotangent) {
+  expect_pass(kProducts,
+              R"(graph m<f32, i64>(%h: f32[], %w: f32[], %cotangent.last: f32[] cotangent) {
   %0 = scan(%h, %w, carries=1, length=5) : f32[5] {
     graph step<f32, i64>(%c0: f32[], %k0: f32[]) {
       %0 = multiply(%c0, %k0) : f32[]
