@@ -6,18 +6,17 @@ through the loop both ways. Without the loop they mean nothing, so they have no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mithril import _core, models
-from mithril._checks import truth, whole
+from mithril._checks import items, mapping, text, truth, whole
 from mithril._public import public
 from mithril.connection import Connection
-from mithril.errors import ArgumentError, KeyNotFound, OptionError, SignatureError, shown, suggestion
+from mithril.errors import ArgumentError, KeyNotFound, OptionError, SignatureError, suggestion
 from mithril.models._composite import Composite, require_model
 from mithril.operator_model import OperatorModel
 from mithril.types import TBD
-
 
 MOST_AXES = 64  # as many as a tensor may have
 
@@ -129,7 +128,7 @@ class _Parts:
         node = body._node
         self._inputs = list(node.input_keys)
         self._outputs = list(node.output_keys or [wire.key_name for wire in node.couts])
-        self.carry = self._pairs("carry", {} if carry is None else carry)
+        self.carry = self._pairs("carry", carry)
         self.xs = self._names("xs", xs)
         for key in [*self.carry, *self.xs]:
             self._check("input", key, self._inputs)
@@ -138,8 +137,8 @@ class _Parts:
         states = set(self.carry.values())
         if ys is None:
             ys = [key for key in self._outputs if key not in states]
-        kept = self._pairs("ys", ys) if isinstance(ys, Mapping) else self._names("ys", ys)
-        self.ys: dict[str, str] = dict(kept) if isinstance(kept, dict) else {k: k for k in kept}
+        is_dict = isinstance(ys, Mapping)
+        self.ys = self._pairs("ys", ys) if is_dict else {k: k for k in self._names("ys", ys)}
         for key in self.ys:
             self._check("output", key, self._outputs)
         constants = [k for k in self._inputs if not k.startswith("$") and not node.is_valued(k)]
@@ -147,23 +146,15 @@ class _Parts:
         self.inputs = [*self.carry, *self.xs, *self.constants]
         self._refuse_doubles()
 
-    def _names(self, argument: str, given: Any) -> list[str]:
-        names = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
-        is_list = not isinstance(given, str) and isinstance(given, Iterable)
-        if not is_list or not all(isinstance(name, str) for name in names):
-            raise SignatureError(
-                f"Scan: {argument} requires a list of keys of the body, got {shown(given)}"
-            )
-        return names
+    @staticmethod
+    def _names(argument: str, given: Any) -> list[str]:
+        what = f"Scan: {argument}"
+        return [text(what, key) for key in items(what, given, "a list of keys of the body")]
 
-    def _pairs(self, argument: str, given: Any) -> dict[str, str]:
-        is_dict = isinstance(given, Mapping)
-        if not is_dict or not all(isinstance(k, str) for k in [*given, *given.values()]):
-            raise SignatureError(
-                f"Scan: {argument} requires a dict of keys, got {shown(given)}",
-                hint='carry={"h": "h_next"}: the body\'s input and the output that is its next',
-            )
-        return dict(given)
+    @staticmethod
+    def _pairs(argument: str, given: Any) -> dict[str, str]:
+        what = f"Scan: {argument}"
+        return {text(what, k): text(what, v) for k, v in mapping(what, given).items()}
 
     @staticmethod
     def _check(kind: str, key: str, known: list[str]) -> None:

@@ -75,7 +75,9 @@ class Folding:
                 if writes & asked and not reads <= asked:
                     asked |= reads
                     grown = True
-        return [u for u in others if reached & set(self._writes(u)) and asked & set(self._writes(u))]
+        return [
+            u for u in others if reached & set(self._writes(u)) and asked & set(self._writes(u))
+        ]
 
     def _replaced(self, units: list[Any], model: str, steps: list[Any]) -> list[Any]:
         own = [unit for unit in units if is_mark(unit) and unit.model == model]
@@ -95,7 +97,7 @@ def is_mark(unit: Any) -> bool:
 
 
 def run(loop: Loop, values: dict[Wire, Any], step: Callable, stack: Callable) -> None:
-    """Runs `step(unit, values)` for each unit of each step; `stack(0, *rows)` joins what is kept."""
+    """Runs `step(unit, values)` for each unit of a step; `stack(0, *rows)` joins what is kept."""
     enters, exits = loop.marks["scan_enter"], loop.marks["scan_exit"]
     state = {mark.attrs["index"]: values[mark.wires["start"]] for mark in exits}
     state |= {mark.attrs["index"]: values[mark.wires["input"]] for mark in enters}

@@ -380,10 +380,11 @@ REFUSED = {
         "two keys of the loop are called 'x'",
     ),
     "carry that is no dict": (
-        lambda: ml.Scan(step(), carry=["h"], length=1), SignatureError, "carry requires a dict",
+        lambda: ml.Scan(step(), carry=["h"], length=1), SignatureError,
+        "carry: requires a dictionary",
     ),
     "xs that are a string": (
-        lambda: ml.Scan(step(), xs="x"), SignatureError, "xs requires a list of keys",
+        lambda: ml.Scan(step(), xs="x"), SignatureError, "xs: requires a list of keys",
     ),
     "negative axis": (lambda: ml.Scan(step(), xs=["x"], axis=-1), ArgumentError, "axis"),
     "huge axis": (lambda: ml.Scan(step(), xs=["x"], axis=2**20), ArgumentError, "axis"),
