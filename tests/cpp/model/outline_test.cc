@@ -51,7 +51,8 @@ TEST(Outline, TakesWhatLiesBetweenMarks) {
 )",
                   R"(graph m<f32, i64>(%h: f32[b], %x: f32[T, b], %w: f32[b]) {
   %0 = exp(%w) : f32[b]
-  %1, %2 = scan(%h, %x, %0, carries=1, xs=1, length='T') : f32[b], f32[T, b] {
+  %1 = constant(value=2.0, dtype=f32) : f32[]
+  %2, %3 = scan(%h, %x, %0, carries=1, xs=1, length='T') : f32[b], f32[T, b] {
     graph step<f32, i64>(%c0: f32[b], %x0: f32[b], %k0: f32[b]) {
       %0 = multiply(%x0, %k0) : f32[b]
       %1 = constant(value=2.0, dtype=f32) : f32[]
@@ -60,8 +61,8 @@ TEST(Outline, TakesWhatLiesBetweenMarks) {
       return c0=%3, y0=%0
     }
   }
-  %3 = exp(%1) : f32[b]
-  return y=%2, last=%3
+  %4 = exp(%2) : f32[b]
+  return y=%3, last=%4
 }
 )");
 }
