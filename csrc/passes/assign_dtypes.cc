@@ -93,7 +93,9 @@ class TypedScan {
     const ir::Graph& body = *node_.regions[0];
     while (true) {
       std::vector<std::pair<ir::ValueId, core::DType>> inputs;
-      for (size_t i = 0; i < dtypes_.size(); ++i) inputs.emplace_back(body.inputs[i], dtypes_[i]);
+      for (size_t i = 0; i < dtypes_.size(); ++i) {  // inputs come first in what a pass makes
+        inputs.emplace_back(static_cast<ir::ValueId>(i), dtypes_[i]);
+      }
       MITHRIL_ASSIGN(ir::Graph typed,
                      assign_dtypes(body, widths_.default_float, widths_.default_int,
                                    widths_.promote_mixed, inputs));

@@ -136,7 +136,8 @@ class _Parts:
             self._check("output", key, self._outputs)
         states = set(self.carry.values())
         if ys is None:
-            ys = [key for key in self._outputs if key not in states]
+            named = [key for key in self._outputs if not key.startswith("$")]
+            ys = [key for key in named if key not in states]
         is_dict = isinstance(ys, Mapping)
         self.ys = self._pairs("ys", ys) if is_dict else {k: k for k in self._names("ys", ys)}
         for key in self.ys:
