@@ -8,6 +8,7 @@
 #include "emit/python_literal.h"
 #include "emit/python_tile.h"
 #include "ir/registry.h"
+#include "ir/scan.h"
 #include "ir/text.h"
 #include "tile/builder.h"
 
@@ -34,8 +35,12 @@ constexpr int32_t kBeforeNodes = -1;
 
 class PythonPrinter {
  public:
-  PythonPrinter(const ir::Graph& graph, const ir::Target& target)
-      : graph_(graph), target_(target), last_use_(graph.values.size(), kBeforeNodes) {}
+  PythonPrinter(const ir::Graph& graph, const ir::Target& target, PythonPrinter* outer = nullptr)
+      : graph_(graph),
+        target_(target),
+        outer_(outer),
+        depth_(outer == nullptr ? 0 : outer->depth_ + 1),
+        last_use_(graph.values.size(), kBeforeNodes) {}
 
   Result<PythonSource> run() {
     name_values();
@@ -54,6 +59,7 @@ class PythonPrinter {
 
  private:
   struct Line {
+    std::string function;  // defined before the statements: the body of a loop
     std::vector<std::string> statements;
     std::string comment;
   };
@@ -97,11 +103,15 @@ class PythonPrinter {
   Result<std::string> literal(const HostValue& value) {
     PythonLiterals literals;
     literals.size = [this](core::SymbolicInt s) { return size_text(Dim::expression(s.expr)); };
-    literals.constant = [this](const HostValue& constant) {
-      source_.constants.push_back(constant);
-      return fmt::format("C[{}]", source_.constants.size() - 1);
-    };
+    literals.constant = [this](const HostValue& constant) { return add_constant(constant); };
     return python_literal(value, literals);
+  }
+
+  // Those of bodies are counted with those of the whole.
+  std::string add_constant(const HostValue& constant) {
+    if (outer_ != nullptr) return outer_->add_constant(constant);
+    source_.constants.push_back(constant);
+    return fmt::format("C[{}]", source_.constants.size() - 1);
   }
 
   std::string size_text(Dim dim) {
@@ -119,7 +129,8 @@ class PythonPrinter {
   }
 
   std::string size_name(Dim symbol) const {
-    return fmt::format("n{}", graph_.dims.symbol_index(symbol));
+    const uint32_t index = graph_.dims.symbol_index(symbol);
+    return depth_ == 0 ? fmt::format("n{}", index) : fmt::format("n{}_{}", index, depth_);
   }
 
   std::string shape_text(const ir::Shape& shape) {
@@ -177,6 +188,7 @@ class PythonPrinter {
 
   Status print_node(const Node& node) {
     if (is_spelled_where_used(node)) return {};
+    if (ir::is_scan(node)) return print_scan(node);
     const OpDef& op = op_of(node);
     Line& line = lines_[static_cast<size_t>(at_)];
     oversized_ = false;
@@ -191,6 +203,40 @@ class PythonPrinter {
     } else {
       line.statements.push_back(targets + (node.results.size() == 1 ? ", = " : " = ") + expression);
     }
+    line.comment = ir::escape_comment(graph_.location_of(node).path);
+    add_deletions(node, line);
+    return {};
+  }
+
+  // The body is a function beside the statements, which sees the sizes that stand out here.
+  Status print_scan(const Node& node) {
+    Line& line = lines_[static_cast<size_t>(at_)];
+    const ir::ScanParts parts = ir::scan_parts(node);
+    PythonPrinter body(*node.regions[0], target_, this);
+    MITHRIL_ASSIGN(const PythonSource source, body.run());
+    line.function = source.text;
+    std::string operands, ys, targets;
+    const std::pair<size_t, size_t> groups[] = {
+        {0, parts.carries}, {parts.x(0), parts.xs}, {parts.constant(0), parts.constants}};
+    for (const auto& [from, count] : groups) {
+      operands += "(";
+      for (size_t i = from; i < from + count; ++i) {
+        MITHRIL_ASSIGN(const std::string text, operand(node.operands[i]));
+        operands += text + ", ";
+      }
+      operands += "), ";
+    }
+    for (size_t i = 0; i < parts.ys; ++i) {
+      const ir::Type& type = graph_.type(node.results[parts.y(i)]);
+      ys += fmt::format("({}, {}), ", shape_text(type.shape), python_dtype(type.dtype));
+    }
+    for (const ValueId id : node.results) targets += name(id) + ", ";
+    oversized_ = false;
+    line.statements.push_back(
+        fmt::format("{}= ops.scan({}, {}({}), {}, {})", targets.substr(0, targets.size() - 1),
+                    body.function_name(), operands, ys, size_text(ir::length_of(parts)),
+                    parts.reverse ? "True" : "False"));
+    if (oversized_) return unsupported(node, "a size expression is too long");
     line.comment = ir::escape_comment(graph_.location_of(node).path);
     add_deletions(node, line);
     return {};
@@ -375,13 +421,26 @@ class PythonPrinter {
     for (const auto& [symbol, first_use] : first_use_) {
       const Dim dim = graph_.dims.symbol_at(symbol);
       const std::optional<SizeSource> source = find_source(dim, first_use);
-      if (!source) return unreadable(dim, first_use);
+      if (!source) {
+        MITHRIL_RETURN_IF_ERROR(place_outer_size(dim, first_use));
+        continue;
+      }
       const std::string size = fmt::format("{}.shape[{}]", name(source->value), source->axis);
       std::string text = size;
       if (source->b != 0) text = fmt::format("({} - {})", size, source->b);
       if (source->a != 1) text += fmt::format(" // {}", source->a);
       size_lines_[source->position].push_back(size_name(dim) + " = " + text);
     }
+    return {};
+  }
+
+  // A size that nothing in the body shows is that of the same name outside.
+  Status place_outer_size(Dim symbol, int32_t first_use) {
+    const bool shared = outer_ != nullptr && graph_.dims.is_named(symbol);
+    if (!shared) return unreadable(symbol, first_use);
+    const auto outer = outer_->graph_.dims.find_symbol(graph_.dims.name_of(symbol));
+    if (!outer) return unreadable(symbol, first_use);
+    size_lines_[kBeforeNodes].push_back(size_name(symbol) + " = " + outer_->size_text(*outer));
     return {};
   }
 
@@ -441,19 +500,36 @@ class PythonPrinter {
     std::string parameters;
     for (const ValueId id : graph_.inputs)
       parameters += (parameters.empty() ? "" : ", ") + name(id);
-    std::string out = "def evaluate(" + parameters + "):\n";
+    std::string out = "def " + function_name() + "(" + parameters + "):\n";
     const auto add_sizes = [&](int32_t position) {
       for (const std::string& line : size_lines_[position]) out += "    " + line + "\n";
     };
     add_sizes(kBeforeNodes);
     for (size_t i = 0; i < lines_.size(); ++i) {
       const Line& line = lines_[i];
+      out += indented(line.function);
       if (!line.statements.empty()) out += fmt::format("    {}", join(line.statements));
       if (!line.comment.empty()) out += "  # " + line.comment;
       if (!line.statements.empty()) out += "\n";
       add_sizes(static_cast<int32_t>(i));
     }
     return out + "    " + result + "\n";
+  }
+
+  std::string function_name() const {
+    if (outer_ == nullptr) return "evaluate";
+    return fmt::format("{}_{}", outer_->depth_ == 0 ? "step" : outer_->function_name(),
+                       outer_->at_);
+  }
+
+  static std::string indented(const std::string& text) {
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at) + 1;
+      out += "    " + text.substr(at, end - at);
+      at = end;
+    }
+    return out;
   }
 
   static std::string join(const std::vector<std::string>& statements) {
@@ -464,6 +540,8 @@ class PythonPrinter {
 
   const ir::Graph& graph_;
   const ir::Target& target_;
+  PythonPrinter* const outer_;  // of the graph that a body is in
+  const int depth_;
   PythonSource source_;
   std::vector<int32_t> numbers_;           // of values, in order of inputs and results
   std::vector<int32_t> last_use_;          // node that reads a value last

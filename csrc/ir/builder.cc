@@ -199,6 +199,22 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
   return out;
 }
 
+std::vector<Value> Builder::call_region(const OpDef& op, std::span<const Value> operands,
+                                        Attrs attrs, std::shared_ptr<const Graph> region,
+                                        std::vector<Type> types) {
+  if (status_.ok()) fail(fill_defaults(op, {}, attrs));
+  if (status_.ok()) fail(check_attr_names(op, attrs));
+  if (!status_.ok()) return std::vector<Value>(types.size());
+  std::vector<ValueId> ids;
+  for (const Value& operand : operands) ids.push_back(operand.id);
+  const NodeId at = graph_->add_node(op.id, std::move(ids), in_declared_order(op, attrs),
+                                     std::move(types), location_);
+  graph_->nodes[static_cast<size_t>(at)].regions.push_back(std::move(region));
+  std::vector<Value> out;
+  for (const ValueId id : graph_->node(at).results) out.push_back({this, id});
+  return out;
+}
+
 Value Builder::scalar(double value, DType dtype) {
   const bool integral = !core::is_float(dtype);
   const HostValue literal = dtype == DType::kBool ? HostValue(value != 0.0)

@@ -1,6 +1,8 @@
 // Building graphs: values with operators, ops by name, and what bodies and gradient rules see.
 #pragma once
 #include <initializer_list>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -58,6 +60,9 @@ class Builder {
   Value call(std::string_view op, std::vector<Operand> operands, Attrs attrs = {});
   /// All results.
   std::vector<Value> call_all(const OpDef& op, std::vector<Operand> operands, Attrs attrs);
+  /// A node that owns a graph. Its results have the given types, for the region says what they are.
+  std::vector<Value> call_region(const OpDef& op, std::span<const Value> operands, Attrs attrs,
+                                 std::shared_ptr<const Graph> region, std::vector<Type> types);
 
   /// A tensor literal of rank 0: `value` in type `dtype`.
   Value scalar(double value, DType dtype);
@@ -100,11 +105,18 @@ class GradBuilder {
   /// Cotangent of a result; zeros of its shape when nothing flows there.
   Value dout(std::string_view name = "output");
   bool has_dout(std::string_view name) const;  // whether anything flows there
+  /// Of the result at a place; none when nothing flows there.
+  Value cotangent(size_t result) const { return result_cotangents_[result]; }
   const HostValue& attr(std::string_view name) const { return builder_->attr(name); }
   /// Attributes of the node, to hand on to another op.
   const Attrs& attrs() const { return node_->attrs; }
+  const Node& node() const { return *node_; }
   /// Whether somebody asks for the cotangent of this input: skip work that nobody reads.
   bool wants(std::string_view input) const;
+  /// The same of an operand of the node, by its place.
+  bool wants_operand(size_t at) const { return wanted_.empty() || wanted_[at]; }
+  /// The cotangent of an operand, by its place.
+  Value& d_operand(size_t at) { return operand_cotangents_[at]; }
   /// The cotangent of an input; unassigned = no gradient (zero).
   Value& d(std::string_view input);
   /// Items of a variadic input and their cotangents.

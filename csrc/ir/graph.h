@@ -1,5 +1,6 @@
 // The flat program: SSA nodes over typed values. Labels are for people; ids are the structure.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,6 +35,11 @@ class Attrs {
   std::vector<std::pair<std::string, HostValue>> items_;
 };
 
+class Graph;
+
+/// How deep graphs may own graphs (a loop in a loop).
+inline constexpr int kMaxRegionDepth = 16;
+
 /// One application of an op. `operands` has an entry for each declared input (kNoValue where the
 /// input is absent or given as an attribute), then the further items of a variadic last input.
 struct Node {
@@ -42,6 +48,9 @@ struct Node {
   std::vector<ValueId> results;
   Attrs attrs;
   int32_t location = 0;  // index in Graph::locations
+  /// What the op runs by itself (scan: the body of the loop). Shared, never changed. A region has
+  /// sizes of its own: symbols of one name are one size.
+  std::vector<std::shared_ptr<const Graph>> regions;
 };
 
 /// What an input of a graph is to the caller.

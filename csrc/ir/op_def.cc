@@ -334,6 +334,11 @@ OpDefBuilder& OpDefBuilder::commutative() {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::regions(int count) {
+  def_.regions = count;
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::random() {
   def_.random = true;
   return *this;

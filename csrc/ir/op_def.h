@@ -175,6 +175,7 @@ struct OpDef {
   bool checks_sizes = false;  // native targets keep it until sizes are bound
   bool commutative = false;
   bool random = false;                           // never merged, never folded
+  int regions = 0;                               // graphs that each node owns
   std::vector<std::pair<double, double>> kinks;  // unary: (input, gradient there)
   std::vector<double> points;                    // unary samples that are always included
   std::vector<Sample> samples;
@@ -251,6 +252,8 @@ class OpDefBuilder {
   OpDefBuilder& kink(double input, double gradient);
   OpDefBuilder& commutative();
   OpDefBuilder& random();
+  /// Each node owns that many graphs; its results are theirs (ir/scan.h), as no rule can say.
+  OpDefBuilder& regions(int count);
   OpDefBuilder& sample(std::string_view input, double low, double high);
   OpDefBuilder& points(std::initializer_list<double> values);
   OpDefBuilder& with(Sample sample);

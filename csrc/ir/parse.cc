@@ -2,7 +2,8 @@
 //
 //   graph   = "graph" name ["<" dtype "," dtype ">"] "(" inputs ")" "{" line* "}"
 //   input   = "%" name ":" type ["param" | "state" | "cotangent"]
-//   line    = values "=" op "(" operands ["," attr "=" host]* ")" ":" types ["#" path]
+//   line    = values "=" op "(" operands ["," attr "=" host]* ")" ":" types ["{" graph "}"]
+//             ["#" path]                     (a graph: the body of a scan)
 //           | "state" value "<-" value "=" host
 //           | "return" [name "=" value ("," name "=" value)*]
 //   type    = dtype "[" dims "]" | host kind
@@ -16,6 +17,7 @@
 #include "core/checked.h"
 #include "core/tensor_data.h"
 #include "ir/builder.h"
+#include "ir/scan.h"
 #include "ir/text.h"
 
 namespace mithril::ir {
@@ -42,16 +44,23 @@ std::string unescape_comment(std::string_view text) {
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text), builder_(graph_) {}
+  Parser(const Parser& outer, int depth)
+      : text_(outer.text_), at_(outer.at_), depth_(depth), builder_(graph_) {}
 
   core::Result<Graph> run() {
-    MITHRIL_RETURN_IF_ERROR(header());
-    while (!accept("}")) MITHRIL_RETURN_IF_ERROR(line());
+    MITHRIL_RETURN_IF_ERROR(graph());
     skip();
     if (at_ != text_.size()) return error("text after the closing brace");
     return std::move(graph_);
   }
 
  private:
+  Status graph() {
+    MITHRIL_RETURN_IF_ERROR(header());
+    while (!accept("}")) MITHRIL_RETURN_IF_ERROR(line());
+    return {};
+  }
+
   // ---------------------------------------------------------------- characters
 
   Status error(std::string_view what) const {
@@ -422,8 +431,13 @@ class Parser {
       if (!result.ok()) return std::move(result).status();
       types.push_back(std::move(*result));
     } while (accept(","));
-    if (names.size() != types.size() || names.size() != op.outputs.size()) {
+    const size_t count = op.regions != 0 ? types.size() : op.outputs.size();
+    if (names.size() != types.size() || names.size() != count) {
       return error(fmt::format("{} has {} results", op.name, op.outputs.size()));
+    }
+    std::shared_ptr<const Graph> body;
+    if (op.regions != 0) {
+      MITHRIL_ASSIGN(body, region());
     }
     int32_t location = 0;
     if (accept("#")) {
@@ -435,6 +449,7 @@ class Parser {
       location = graph_.add_location(std::move(place));
     }
     builder_.set_location(location);
+    if (body != nullptr) return finish_region(op, names, operands, attrs, body, types);
     const auto results = builder_.call_all(op, std::move(operands), std::move(attrs));
     if (!builder_.status().ok()) return error(builder_.status().error().message);
     for (size_t i = 0; i < names.size(); ++i) {
@@ -443,6 +458,33 @@ class Parser {
         return error(fmt::format("{} infers {}, not {}", op.name, to_string(inferred, graph_.dims),
                                  to_string(types[i], graph_.dims)));
       }
+      if (!labels_.emplace(names[i], results[i].id).second) {
+        return error("two values named '%" + escape_comment(names[i]) + "'");
+      }
+    }
+    return {};
+  }
+
+  core::Result<std::shared_ptr<const Graph>> region() {
+    if (depth_ == kMaxRegionDepth) return error("graphs nested too deeply");
+    MITHRIL_RETURN_IF_ERROR(expect("{"));
+    Parser inner(*this, depth_ + 1);
+    MITHRIL_RETURN_IF_ERROR(inner.graph());
+    at_ = inner.at_;
+    MITHRIL_RETURN_IF_ERROR(expect("}"));
+    return std::make_shared<const Graph>(std::move(inner.graph_));
+  }
+
+  Status finish_region(const OpDef& op, const std::vector<std::string>& names,
+                       const std::vector<Operand>& operands, const Attrs& attrs,
+                       std::shared_ptr<const Graph> body, const std::vector<Type>& types) {
+    std::vector<Value> values;
+    for (const Operand& operand : operands) values.push_back(operand.value);
+    const auto results = builder_.call_region(op, values, attrs, std::move(body), types);
+    if (!builder_.status().ok()) return error(builder_.status().error().message);
+    const Status checked = check_scan(graph_, graph_.nodes.back());
+    if (!checked.ok()) return error(checked.error().message);
+    for (size_t i = 0; i < names.size(); ++i) {
       if (!labels_.emplace(names[i], results[i].id).second) {
         return error("two values named '%" + escape_comment(names[i]) + "'");
       }
@@ -470,6 +512,7 @@ class Parser {
   static constexpr size_t kMaxRank = 64;
   std::string_view text_;
   size_t at_ = 0;
+  int depth_ = 0;
   Graph graph_;
   Builder builder_;
   std::map<std::string, ValueId> labels_;

@@ -111,9 +111,22 @@ class Printer {
     for (size_t i = 0; i < node.results.size(); ++i) {
       out_ += (i == 0 ? "" : ", ") + to_string(graph_.type(node.results[i]), graph_.dims);
     }
+    for (const auto& region : node.regions) print_region(*region);
     const std::string& path = graph_.location_of(node).path;
     if (!path.empty()) out_ += "  # " + escape_comment(path);
     out_ += "\n";
+  }
+
+  // A line of the region is a line of the text: strings and paths have none inside.
+  void print_region(const Graph& region) {
+    out_ += " {\n";
+    const std::string text = Printer(region).run();
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at) + 1;
+      out_ += "    " + text.substr(at, end - at);
+      at = end;
+    }
+    out_ += "  }";
   }
 
   void print_outputs() {

@@ -1,6 +1,7 @@
 // The invariants of a graph.
 #include "ir/infer_types.h"
 #include "ir/registry.h"
+#include "ir/scan.h"
 #include "ir/text.h"
 
 namespace mithril::ir {
@@ -12,7 +13,7 @@ using core::Status;
 
 class Verifier {
  public:
-  explicit Verifier(const Graph& graph) : graph_(graph), scratch_(graph) {}
+  Verifier(const Graph& graph, int depth) : graph_(graph), scratch_(graph), depth_(depth) {}
 
   Status run() {
     std::vector<bool> defined(graph_.values.size(), false);
@@ -49,7 +50,8 @@ class Verifier {
   Status check_node(NodeId id) {
     const Node& node = graph_.node(id);
     const OpDef& op = Registry::global().get(node.op);
-    if (node.results.size() != op.outputs.size()) return broken(node, "wrong number of results");
+    if (op.regions == 0 && node.results.size() != op.outputs.size())
+      return broken(node, "wrong number of results");
     for (size_t i = 0; i < node.results.size(); ++i) {
       const ValueInfo& info = graph_.value(node.results[i]);
       if (info.node != id || info.result != static_cast<int32_t>(i)) {
@@ -58,6 +60,7 @@ class Verifier {
       const bool abstract = info.type.is_tensor && core::is_abstract(info.type.dtype);
       if (graph_.is_concrete() && abstract) return broken(node, "an abstract dtype is left");
     }
+    if (op.regions != 0) return check_region(node);
     auto inferred = infer_types(op, scratch_, node.operands, node.attrs);
     if (!inferred.ok()) {
       Status status = std::move(inferred).status();
@@ -73,6 +76,12 @@ class Verifier {
       }
     }
     return {};
+  }
+
+  Status check_region(const Node& node) const {
+    MITHRIL_RETURN_IF_ERROR(check_scan(graph_, node));
+    if (depth_ == kMaxRegionDepth) return broken(node, "regions are nested too deeply");
+    return Verifier(*node.regions[0], depth_ + 1).run();
   }
 
   // A size that inference leaves open may have any name.
@@ -91,10 +100,11 @@ class Verifier {
 
   const Graph& graph_;
   Graph scratch_;  // inference may add symbols to its table
+  int depth_;
 };
 
 }  // namespace
 
-Status verify(const Graph& graph) { return Verifier(graph).run(); }
+Status verify(const Graph& graph) { return Verifier(graph, 0).run(); }
 
 }  // namespace mithril::ir

@@ -5,6 +5,7 @@
 #include "core/tensor_data.h"
 #include "ir/builder.h"
 #include "model/flatten_keys.h"
+#include "model/outline.h"
 
 namespace mithril::model {
 
@@ -58,6 +59,7 @@ class Emitter {
   void name_symbols();
   void add_inputs();
   core::Status emit(const FlatLeaf& leaf);
+  core::Status check_in_loop(const FlatLeaf& leaf) const;
   core::Status emit_outputs();
   void emit_states();
 
@@ -88,6 +90,7 @@ class Emitter {
   ir::Value rng_input_, rng_;                        // first and current random key
   ir::Value fixed_rng_;                              // of draws whose state is not carried
   std::vector<bool> differentiable_;                 // by value id
+  std::unordered_set<NodeId> loops_;                 // models that are one
 };
 
 // Sizes that nobody named get u1, u2 …, in the order in which keys show them.
@@ -375,6 +378,27 @@ core::Status Emitter::emit_pieces(const Node& leaf, std::vector<ir::Operand> ope
   return {};
 }
 
+// A step is a function: what moves from call to call would have to move from step to step.
+core::Status Emitter::check_in_loop(const FlatLeaf& flat_leaf) const {
+  const Node& leaf = flat_.arena().node(flat_leaf.node);
+  bool inside = false;
+  for (NodeId at = leaf.parent; at != kNone && !loops_.empty();
+       at = flat_.arena().node(at).parent) {
+    inside |= loops_.count(at) != 0;
+  }
+  if (!inside) return {};
+  const bool carried = flat_.has_state(flat_leaf.node);
+  const auto moves = [&](const ir::InputDef& input) {
+    return !input.next.empty() && (carried || (is_random_key(input) && !input.optional));
+  };
+  const bool has_state = std::any_of(leaf.op->inputs.begin(), leaf.op->inputs.end(), moves);
+  if (has_state) return unsupported(flat_leaf.node, "random numbers and state in a loop");
+  if (leaf.op->name == "gradient") {
+    return unsupported(flat_leaf.node, "derivatives inside of a loop");
+  }
+  return {};
+}
+
 core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
   const NodeId id = flat_leaf.node;
   const Node& leaf = flat_.arena().node(id);
@@ -384,6 +408,8 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
   builder_.set_location(graph_.add_location(std::move(location)));
 
   ir::Attrs attrs = leaf.attrs;
+  MITHRIL_RETURN_IF_ERROR(check_in_loop(flat_leaf));
+  if (is_mark(op.name)) attrs.set("loop", HostValue(static_cast<int64_t>(leaf.parent)));
   if (!flat_leaf.mode.empty()) attrs.set("mode", HostValue(flat_leaf.mode));
   std::vector<Flat> inputs;
   std::vector<ir::Operand> operands;
@@ -396,6 +422,7 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
       continue;
     }
     if (input.variadic && leaf.variadic >= 0) {
+      const size_t first = inputs.size();
       for (int32_t i = 1; i <= leaf.variadic; ++i) {
         const ConnId item = flat_.arena().find(id, item_key(input, static_cast<size_t>(i)));
         inputs.push_back(wire(flat_.edge(item)));
@@ -405,7 +432,7 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
         return {};
       }
       collected = collect(leaf, attrs, inputs);
-      for (const Flat& item : inputs) operands.push_back(*operand(item));
+      for (size_t i = first; i < inputs.size(); ++i) operands.push_back(*operand(inputs[i]));
       continue;
     }
     const ConnId conn = flat_.arena().find(id, input.name);
@@ -492,6 +519,10 @@ void Emitter::emit_states() {
 }
 
 core::Status Emitter::run() {
+  for (const FlatLeaf& leaf : flat_.leaves) {
+    const Node& node = flat_.arena().node(leaf.node);
+    if (is_mark(node.op->name)) loops_.insert(node.parent);
+  }
   find_hosts();
   graph_.dims = flat_.solver().dims();
   name_symbols();
@@ -503,6 +534,7 @@ core::Status Emitter::run() {
   differentiable_.resize(graph_.values.size());
   MITHRIL_RETURN_IF_ERROR(emit_outputs());
   emit_states();
+  MITHRIL_ASSIGN(graph_, outline_loops(std::move(graph_)));
   return {};
 }
 

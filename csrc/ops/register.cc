@@ -1,5 +1,6 @@
 // The order of families is the order of the op list in documentation and stubs.
 #include "ir/registry.h"
+#include "ops/control.h"
 #include "ops/derivative.h"
 #include "ops/families.h"
 
@@ -38,6 +39,7 @@ void define_builtin_ops(Registry& registry) {
       {"random", ops::define_random},
       {"optimizer", ops::define_optimizer},
       {"derivative", ops::define_derivative},
+      {"control", ops::define_control},
   };
   for (const auto& [name, define] : kFamilies) {
     OpFamily family(registry, name);

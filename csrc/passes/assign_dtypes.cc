@@ -4,6 +4,7 @@
 
 #include "core/tensor_data.h"
 #include "ir/registry.h"
+#include "ir/scan.h"
 #include "passes/rewriter.h"
 
 namespace mithril::passes {
@@ -47,6 +48,75 @@ ir::Node with_precision(const ir::Node& node, core::DType default_float) {
   return out;
 }
 
+struct Widths {
+  core::DType default_float, default_int;
+  bool promote_mixed;
+};
+
+// A carry has one dtype before, within and after the loop: what it starts with and what steps make
+// of it are promoted to.
+class TypedScan {
+ public:
+  TypedScan(Rewriter& rewriter, const ir::Node& node, const Widths& widths)
+      : rewriter_(rewriter), node_(node), parts_(ir::scan_parts(node)), widths_(widths) {
+    for (const ir::ValueId id : node.operands) dtypes_.push_back(rewriter.mapped(id).dtype());
+  }
+
+  core::Status run() {
+    MITHRIL_ASSIGN(ir::Graph body, typed_body());
+    ir::Builder inside(body);
+    for (size_t i = 0; i < parts_.carries; ++i) {
+      ir::Output& next = body.outputs[i];
+      next.value = ir::cast(inside.value(next.value), dtypes_[i]).id;
+    }
+    MITHRIL_RETURN_IF_ERROR(inside.take_status());
+    rewriter_.builder().set_location(node_.location);
+    std::vector<ir::Value> operands;
+    for (size_t i = 0; i < node_.operands.size(); ++i) {
+      operands.push_back(ir::cast(rewriter_.mapped(node_.operands[i]), dtypes_[i]));
+    }
+    std::vector<ir::Type> y_types;
+    for (size_t i = 0; i < parts_.ys; ++i) {
+      y_types.push_back(rewriter_.from().type(node_.results[parts_.y(i)]));
+      y_types.back().dtype = body.type(body.outputs[parts_.y(i)].value).dtype;
+    }
+    const auto results =
+        ir::call_scan(rewriter_.builder(), parts_, operands,
+                      std::make_shared<const ir::Graph>(std::move(body)), std::move(y_types));
+    for (size_t i = 0; i < results.size(); ++i) rewriter_.map(node_.results[i], results[i]);
+    return {};
+  }
+
+ private:
+  // Promotion only widens, so this ends.
+  core::Result<ir::Graph> typed_body() {
+    const ir::Graph& body = *node_.regions[0];
+    while (true) {
+      std::vector<std::pair<ir::ValueId, core::DType>> inputs;
+      for (size_t i = 0; i < dtypes_.size(); ++i) {  // inputs come first in what a pass makes
+        inputs.emplace_back(static_cast<ir::ValueId>(i), dtypes_[i]);
+      }
+      MITHRIL_ASSIGN(ir::Graph typed,
+                     assign_dtypes(body, widths_.default_float, widths_.default_int,
+                                   widths_.promote_mixed, inputs));
+      bool widened = false;
+      for (size_t i = 0; i < parts_.carries; ++i) {
+        const core::DType made = typed.type(typed.outputs[i].value).dtype;
+        const core::DType joined = core::promote(dtypes_[i], made);
+        widened |= joined != dtypes_[i];
+        dtypes_[i] = joined;
+      }
+      if (!widened) return typed;
+    }
+  }
+
+  Rewriter& rewriter_;
+  const ir::Node& node_;
+  const ir::ScanParts parts_;
+  const Widths widths_;
+  std::vector<core::DType> dtypes_;  // of operands
+};
+
 }  // namespace
 
 core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType default_float,
@@ -63,6 +133,11 @@ core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType defaul
     if (type.dtype == core::DType::kAnyInt) type.dtype = default_int;
   }
   for (const ir::Node& node : graph.nodes) {
+    if (ir::is_scan(node)) {
+      const Widths all{default_float, default_int, promote_mixed};
+      MITHRIL_RETURN_IF_ERROR(TypedScan(rewriter, node, all).run());
+      continue;
+    }
     const size_t before = rewriter.graph().nodes.size();
     rewriter.emit_again(with_precision(node, default_float));
     const bool casts = rewriter.graph().nodes.size() > before + 1;

@@ -6,6 +6,7 @@
 #include "passes/backward.h"
 #include "passes/decompose.h"
 #include "passes/expand_gradients.h"
+#include "passes/scan_gradient.h"
 
 namespace mithril::passes {
 
@@ -116,7 +117,8 @@ core::Result<ir::Graph> differentiate(const ir::Graph& graph, const Differentiat
   MITHRIL_ASSIGN(ir::Graph expanded, decompose_if(graph, [](const OpDef& op) {
                    return op.differentiable && !op.gradient;
                  }));
-  return Differentiator(std::move(expanded), options).run();
+  MITHRIL_ASSIGN(ir::Graph told, stack_carries(expanded));
+  return Differentiator(std::move(told), options).run();
 }
 
 }  // namespace mithril::passes

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "ir/registry.h"
+#include "ir/scan.h"
+#include "passes/scan_gradient.h"
 
 namespace mithril::passes {
 
@@ -73,14 +75,19 @@ Status Backward::pull_back(size_t at) {
   // Nothing is asked beyond a wanted value, unless something else reaches its node.
   const bool asked = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
   if (!any || !asked || !op.differentiable) return {};
-  if (!op.gradient) {
+  const bool is_scan = ir::is_scan(node);
+  if (!op.gradient && !is_scan) {
     return core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
                       "{} has no gradient, and one is asked through it", op.name);
   }
   builder_.set_location(node.location);
   GradBuilder rule(builder_, op, node, std::move(flowing));
   rule.set_wanted(wanted);
-  op.gradient(rule);
+  if (is_scan) {
+    MITHRIL_RETURN_IF_ERROR(located(pull_back_scan(rule), node));
+  } else {
+    op.gradient(rule);
+  }
   MITHRIL_RETURN_IF_ERROR(located(builder_.take_status(), node));
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const Value cotangent = rule.cotangents()[i];

@@ -7,6 +7,7 @@
 
 #include "ir/infer_types.h"
 #include "ir/registry.h"
+#include "ir/scan.h"
 #include "ir/text.h"
 
 namespace mithril::passes {
@@ -71,6 +72,9 @@ class Binder {
       ir::Attrs attrs;
       for (const auto& [name, value] : node.attrs) attrs.set(name, bind(value, 0));
       node.attrs = std::move(attrs);
+      if (!all_ || node.regions.empty()) continue;
+      MITHRIL_ASSIGN(ir::Graph body, bound_body(out, node));
+      node.regions[0] = std::make_shared<const ir::Graph>(std::move(body));
     }
     MITHRIL_RETURN_IF_ERROR(std::move(status_));
     return out;
@@ -84,6 +88,26 @@ class Binder {
     if (!size || *size < 0) return unknown(dim, info.name);
     dim = Dim(*size);
     return {};
+  }
+
+  // Sizes of a body are those that its operands show, then those of the same name out here.
+  core::Result<ir::Graph> bound_body(const ir::Graph& bound, const ir::Node& node) const {
+    const ir::Graph& body = *node.regions[0];
+    const ir::ScanParts parts = ir::scan_parts(node);
+    std::vector<std::vector<int64_t>> sizes;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      sizes.push_back(ir::static_dims(bound.type(node.operands[i]).shape));
+      const bool is_x = i >= parts.x(0) && i < parts.constant(0);
+      if (is_x) sizes.back().erase(sizes.back().begin());
+    }
+    MITHRIL_ASSIGN(std::vector<int64_t> symbols, solve_symbols(body, sizes));
+    for (uint32_t i = 0; i < symbols.size(); ++i) {
+      const Dim symbol = body.dims.symbol_at(i);
+      if (symbols[i] >= 0 || !body.dims.is_named(symbol)) continue;
+      const auto outer = from_.dims.find_symbol(body.dims.name_of(symbol));
+      if (outer) symbols[i] = from_.dims.evaluate(*outer, symbols_).value_or(-1);
+    }
+    return bind_sizes(body, symbols);
   }
 
   Status unknown(Dim dim, const std::string& where) const {
@@ -157,6 +181,7 @@ Status learn_from_results(const ir::Graph& graph, std::vector<int64_t>& symbols)
   };
   std::optional<ir::Graph> bound;  // as far as sizes are known
   for (const ir::Node& node : graph.nodes) {
+    if (!node.regions.empty()) continue;
     if (std::none_of(node.results.begin(), node.results.end(), is_open)) continue;
     if (!bound) {
       MITHRIL_ASSIGN(bound, Binder(graph, symbols, false).run());
@@ -199,7 +224,9 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
 }
 
 core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
-  if (graph.dims.symbol_count() == 0) return graph;
+  const auto owns = [](const ir::Node& node) { return !node.regions.empty(); };
+  const bool has_regions = std::any_of(graph.nodes.begin(), graph.nodes.end(), owns);
+  if (graph.dims.symbol_count() == 0 && !has_regions) return graph;
   auto out = Binder(graph, symbols, true).run();
   if (!out.ok()) return out;
   MITHRIL_RETURN_IF_ERROR(ir::verify(*out));

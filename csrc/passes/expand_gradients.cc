@@ -6,6 +6,7 @@
 #include "passes/backward.h"
 #include "passes/decompose.h"
 #include "passes/rewriter.h"
+#include "passes/scan_gradient.h"
 
 namespace mithril::passes {
 
@@ -91,7 +92,8 @@ core::Result<ir::Graph> expand_gradients(const ir::Graph& graph) {
     MITHRIL_ASSIGN(const ir::Graph ready, decompose_if(current, [](const ir::OpDef& op) {
                      return op.differentiable && !op.gradient;
                    }));
-    MITHRIL_ASSIGN(current, Round(ready).run());
+    MITHRIL_ASSIGN(const ir::Graph told, stack_carries(ready));
+    MITHRIL_ASSIGN(current, Round(told).run());
   }
   return current;
 }

@@ -17,6 +17,7 @@ struct Key {
   ir::OpId op;
   std::vector<ValueId> operands;
   ir::Attrs attrs;
+  std::vector<std::shared_ptr<const ir::Graph>> regions;  // the same, not alike
   bool operator==(const Key&) const = default;
 };
 
@@ -44,7 +45,7 @@ core::Result<ir::Graph> merge_common(const ir::Graph& graph) {
     Node mapped = rewriter.mapped(node);
     if (op.commutative) std::sort(mapped.operands.begin(), mapped.operands.end());
     const auto [at, inserted] =
-        seen.emplace(Key{node.op, std::move(mapped.operands), node.attrs}, &node);
+        seen.emplace(Key{node.op, std::move(mapped.operands), node.attrs, node.regions}, &node);
     if (inserted) {
       rewriter.copy(node);
       continue;

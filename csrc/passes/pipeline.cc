@@ -12,6 +12,7 @@
 #include "passes/fold_hosts.h"
 #include "passes/layout.h"
 #include "passes/merge_common.h"
+#include "passes/regions.h"
 #include "passes/remove_dead.h"
 
 namespace mithril::passes {
@@ -89,37 +90,39 @@ bool PipelineOptions::is_off(std::string_view pass) const {
 
 core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
                                  const PipelineOptions& options) {
-  const auto rewrite = [&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); };
+  const GraphPass rewrite =
+      everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
   Pipeline pipeline(graph, options);
-  pipeline.run("decompose", [&](const ir::Graph& g) { return decompose(g, target); })
+  pipeline.run("decompose", everywhere([&](const ir::Graph& g) { return decompose(g, target); }))
       .optimize("canonicalize", rewrite);
   if (wants_channels_last(target)) {
-    pipeline.optimize("layout", [&](const ir::Graph& g) { return layout(g, target); })
+    pipeline.optimize("layout", everywhere([&](const ir::Graph& g) { return layout(g, target); }))
         .optimize("canonicalize", rewrite);  // reshapes of reshapes
   }
-  return pipeline.optimize("merge_common", merge_common).run("remove_dead", remove_dead).finish();
+  return pipeline.optimize("merge_common", everywhere(merge_common))
+      .run("remove_dead", remove_dead)
+      .finish();
 }
 
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
                                    const Evaluate& evaluate, const PipelineOptions& options) {
-  const auto rewrite = [&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); };
+  const GraphPass rewrite =
+      everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
   // canonicalize resolves sum_to and broadcast_like here, so it cannot be switched off; it runs
   // once more because resolving makes casts and reshapes that may be the identity.
   return Pipeline(graph, options)
       .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
-      .run("fold_hosts", fold_hosts)
-      .run("decompose",
-           [](const ir::Graph& g) {
+      .run("fold_hosts", everywhere(fold_hosts))
+      .run("decompose", everywhere([](const ir::Graph& g) {
              return decompose_if(g, [](const ir::OpDef& op) { return op.checks_sizes; });
-           })
+           }))
       .run("resolve", rewrite)
-      .optimize("fold_constants",
-                [&](const ir::Graph& g) -> core::Result<ir::Graph> {
+      .optimize("fold_constants", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
                   if (!evaluate) return g;
                   return fold_constants(g, evaluate);
-                })
+                }))
       .optimize("canonicalize", rewrite)
-      .optimize("merge_common", merge_common)
+      .optimize("merge_common", everywhere(merge_common))
       .run("remove_dead", remove_dead)
       .finish();
 }

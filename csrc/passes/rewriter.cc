@@ -38,6 +38,7 @@ void Rewriter::copy(const Node& node) {
   for (const ValueId id : node.results) types.push_back(from_.type(id));
   const ir::NodeId at = to_.add_node(node.op, std::move(made.operands), std::move(made.attrs),
                                      std::move(types), node.location);
+  to_.nodes[static_cast<size_t>(at)].regions = node.regions;
   for (size_t i = 0; i < node.results.size(); ++i) {
     const ValueId result = to_.node(at).results[i];
     to_.value(result).host = from_.value(node.results[i]).host;
@@ -46,6 +47,10 @@ void Rewriter::copy(const Node& node) {
 }
 
 void Rewriter::emit_again(const Node& node) {
+  if (!node.regions.empty()) {  // the results of a region follow from nothing else
+    copy(node);
+    return;
+  }
   builder_.set_location(node.location);
   std::vector<ir::Operand> operands;
   for (const ValueId id : node.operands) {

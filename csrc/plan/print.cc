@@ -38,21 +38,34 @@ std::string operands(const Plan& plan, const PlannedStep& planned, bool written)
 
 }  // namespace
 
+namespace {
+
+// Lines of a plan; of a loop's body, deeper to the right. Loops are few levels deep.
+std::string lines(const Plan& plan, const std::string& indent) {
+  std::string out;
+  for (size_t at = 0; at < plan.steps.size(); ++at) {
+    const Step& step = plan.steps[at].step;
+    out += fmt::format("{}  {:3} {} ({}) -> {}; ", indent, at, step.label,
+                       operands(plan, plan.steps[at], false), operands(plan, plan.steps[at], true));
+    out += step.loop != nullptr ? fmt::format("{} times{}", step.loop->length,
+                                              step.loop->reverse ? " backwards" : "")
+                                : fmt::format("{} units by {}", step.units, step.grain);
+    if (!step.location.path.empty()) out += "; " + step.location.path;
+    out += '\n';
+    if (step.loop != nullptr) out += lines(*step.loop->body, indent + "    ");
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string print(const Plan& plan) {
-  std::string out = fmt::format(
+  const std::string head = fmt::format(
       "plan: {} steps, arena {} bytes, scratch {} bytes a thread, {} inputs, {} outputs, {} "
       "constants\n",
       plan.steps.size(), plan.arena_bytes, plan.scratch_bytes, plan.input_count, plan.output_count,
       plan.constants.size());
-  for (size_t at = 0; at < plan.steps.size(); ++at) {
-    const Step& step = plan.steps[at].step;
-    out += fmt::format("  {:3} {} ({}) -> {}; {} units by {}", at, step.label,
-                       operands(plan, plan.steps[at], false), operands(plan, plan.steps[at], true),
-                       step.units, step.grain);
-    if (!step.location.path.empty()) out += "; " + step.location.path;
-    out += '\n';
-  }
-  return out;
+  return head + lines(plan, "");
 }
 
 }  // namespace mithril::plan

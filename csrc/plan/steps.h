@@ -29,13 +29,28 @@ struct Use {
   bool write = false;
 };
 
-/// One call of a kernel over `units` units.
+struct Plan;
+
+/// A step that runs a plan of its own at each place of an axis. Operands of the step: carries, xs,
+/// constants, then the last carries and the ys; those of the body the same with one place of the
+/// xs and ys.
+struct Loop {
+  std::shared_ptr<const Plan> body;
+  int64_t length = 0;
+  bool reverse = false;
+  int32_t constants = 0;
+  std::vector<int64_t> carry_bytes;
+  std::vector<int64_t> x_bytes, y_bytes;  // of one place
+};
+
+/// One call of a kernel over `units` units, or a loop.
 struct Step {
   KernelFn kernel = nullptr;
   std::vector<Use> operands;  // inputs, then outputs, in the kernel's order
   std::vector<int64_t> params;
   std::vector<double> scalars;
   std::shared_ptr<const void> data;
+  std::shared_ptr<const Loop> loop;  // instead of a kernel
   int64_t units = 1;
   int64_t grain = 1;  // units of one chunk
   size_t scratch_bytes = 0;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/status.h"
 #include "plan/plan.h"
@@ -32,6 +33,9 @@ class Executable {
                    const RunControl& control = {}) const;
 
  private:
+  class Bases;
+  core::Status run_steps(Bases& bases, std::byte* scratch, const RunControl& control) const;
+  core::Status run_loop(size_t at, void* const* operands, const RunControl& control) const;
   core::Status failure(plan::KernelStatus status, size_t step, const plan::ErrorSlot& slot) const;
   plan::KernelStatus run_step(const plan::Step& step, const plan::KernelArgs& args,
                               const RunControl& control, ThreadPool& pool) const;
@@ -41,6 +45,7 @@ class Executable {
     int64_t bytes;
   };
   plan::Plan plan_;
+  std::vector<std::shared_ptr<const Executable>> bodies_;  // by step: of loops
   std::vector<Counted> counted_;  // by step; empty unless MITHRIL_PROFILE is set
 };
 

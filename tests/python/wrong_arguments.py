@@ -159,6 +159,8 @@ GOOD: dict[str, Callable[[], Any]] = {
     "prediction_dim": lambda: 2,
     "n_classes": lambda: 2,
     "cell_type": lambda: ml.models.RNNCell(),
+    "Scan.body": lambda: ml.Relu(),
+    "Scan.xs": lambda: ["input"],
     "max_sequence_length": lambda: 2,
     "max_input_sequence_length": lambda: 2,
     "max_target_sequence_length": lambda: 2,

@@ -7,6 +7,8 @@
 #include "core/checked.h"
 #include "core/tensor_data.h"
 #include "ir/registry.h"
+#include "ir/scan.h"
+#include "plan/plan.h"
 #include "select/fuse.h"
 #include "select/tile_lowering.h"
 #include "select/views.h"
@@ -55,22 +57,22 @@ class Selector {
 
   // ---------------------------------------------------------------- buffers
 
-  core::Result<int64_t> byte_size(ValueId id) const {
-    const auto shape = dims(id);
-    const auto count = core::element_count(shape);
+  static core::Result<int64_t> byte_size(const ir::Graph& graph, ValueId id) {
+    const ir::Type& type = graph.type(id);
+    const auto count = core::element_count(ir::static_dims(type.shape));
     const auto bytes =
-        count ? core::checked_mul(*count, static_cast<int64_t>(core::size_of(dtype(id))))
+        count ? core::checked_mul(*count, static_cast<int64_t>(core::size_of(type.dtype)))
               : std::nullopt;
     if (!bytes) {
       return core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
                         "a value of type {} does not fit an address space",
-                        to_string(graph_.type(id), graph_.dims));
+                        to_string(type, graph.dims));
     }
     return *bytes;
   }
 
   core::Result<BufferId> add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
-    MITHRIL_ASSIGN(const int64_t bytes, byte_size(id));
+    MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph_, id));
     steps_.buffers.push_back({kind, index, bytes});
     return static_cast<BufferId>(steps_.buffers.size()) - 1;
   }
@@ -130,7 +132,7 @@ class Selector {
       }
       if (select::is_reshape(op.name)) return emit_reshape_copy(node);
     }
-    return emit_kernel(node, op);
+    return ir::is_scan(node) ? emit_loop_of(node) : emit_kernel(node, op);
   }
 
   Status emit_constant(const Node& node) {
@@ -327,6 +329,41 @@ class Selector {
     step->label = std::string(kernel->name);
     step->location = graph_.location_of(node);
     steps_.steps.push_back(std::move(*step));
+    return {};
+  }
+
+  // A scan: its body is selected and planned like a graph of its own.
+  Status emit_loop_of(const Node& node) {
+    const ir::ScanParts parts = ir::scan_parts(node);
+    auto loop = std::make_shared<plan::Loop>();
+    MITHRIL_ASSIGN(plan::Steps body, select_steps(*node.regions[0], options_));
+    MITHRIL_ASSIGN(plan::Plan planned, plan::make_plan(std::move(body)));
+    loop->body = std::make_shared<const plan::Plan>(std::move(planned));
+    loop->length = ir::length_of(parts).value();
+    loop->reverse = parts.reverse;
+    loop->constants = static_cast<int32_t>(parts.constants);
+    Step step;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      select::Operand input = operand(node.operands[i]);
+      MITHRIL_RETURN_IF_ERROR(make_contiguous(input, node.operands[i]));
+      step.operands.push_back(input.use);
+      const bool is_carry = i < parts.carries, is_x = !is_carry && i < parts.constant(0);
+      const ir::Graph& graph = *node.regions[0];
+      MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph, graph.inputs[i]));
+      if (is_carry) loop->carry_bytes.push_back(bytes);
+      if (is_x) loop->x_bytes.push_back(bytes);
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      MITHRIL_RETURN_IF_ERROR(materialize(node.results[i]));
+      step.operands.push_back(write(node.results[i]));
+      const ir::Graph& graph = *node.regions[0];
+      MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph, graph.outputs[i].value));
+      if (i >= parts.carries) loop->y_bytes.push_back(bytes);
+    }
+    step.loop = std::move(loop);
+    step.label = "scan";
+    step.location = graph_.location_of(node);
+    steps_.steps.push_back(std::move(step));
     return {};
   }
 

@@ -35,6 +35,7 @@ class Node:
     call: str
     types: list[str]
     location: str  # "file.py:12" of the user's code; "" where there is none
+    region: str = ""  # of a loop: the text of its body
     values: dict[int, str] = field(default_factory=dict)  # result -> the output that shows it
     probes: dict[int, str] = field(default_factory=dict)  # operand -> the input added to it
 
@@ -58,7 +59,7 @@ class Probed:
 
 def probed(graph: Any, count: int | None = None) -> Probed:
     """`graph` with windows at every node; with `count` it ends after that many nodes."""
-    head, *lines, last = str(graph).strip().splitlines()[:-1]
+    head, *lines, last = _statements(str(graph))
     nodes = _nodes(graph, [line for line in lines if _is_node(line)])
     states = [line for line in lines if not _is_node(line)]
     nodes = _needed(nodes, [last, *states])
@@ -83,6 +84,17 @@ def probed(graph: Any, count: int | None = None) -> Probed:
     return Probed(_core.Graph.parse(text), nodes, shapes)
 
 
+def _statements(text: str) -> list[str]:
+    """The lines of a graph, but for the last one; what stands in a loop is part of its line."""
+    out: list[str] = []
+    for line in text.strip().splitlines()[:-1]:
+        if line.startswith(("    ", "  }")):
+            out[-1] += "\n" + line
+        else:
+            out.append(line)
+    return out
+
+
 def _is_node(line: str) -> bool:
     return line.lstrip().startswith("%")
 
@@ -94,13 +106,14 @@ def _nodes(graph: Any, lines: list[str]) -> list[Node]:
         results, _, rest = line.strip().partition(" = ")
         # The path as texts have it: without what could end a line.
         statement, _, path = rest.rpartition("  # ") if "  # " in rest else (rest, "", "")
+        statement, opening, region = statement.partition(" {\n")
         call, _, types = statement.rpartition(" : ")
         number = seen[path, op] = seen.get((path, op), -1) + 1
         place = f"{file}:{row}" if file else ""
         named = results.split(", ")
         # Sizes, too, stand between commas; results of nodes with several are all tensors.
         listed = [types] if len(named) == 1 else [match[0] for match in _TYPE.finditer(types)]
-        out.append(Node((path, op, number), named, call, listed, place))
+        out.append(Node((path, op, number), named, call, listed, place, opening + region))
     return out
 
 
@@ -141,7 +154,8 @@ def _with_probes(
 
     call = _VALUE.sub(probe, node.call)
     yield from added
-    yield f"  {', '.join(node.results)} = {call} : {', '.join(node.types)}{comment}"
+    results, listed = ", ".join(node.results), ", ".join(node.types)
+    yield f"  {results} = {call} : {listed}{node.region}{comment}"
 
 
 def _float_shape(type_: str) -> tuple[int, ...] | None:

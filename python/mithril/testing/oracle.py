@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mithril.testing import oracle_loops
+from mithril.testing.oracle_loops import Folding, Loop, OracleError
+
 Wire = tuple[str, str]  # id of a model ("": the outermost one), name
 Ops = Mapping[str, Callable[..., Any]]
 DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
@@ -47,15 +50,15 @@ NO_STATE_KEY = (0, 42)  # of draws that start anew at every call
 KEY = ("", "rng_key")  # the model's random key, which all draws move in turn
 
 
-class OracleError(Exception):
-    """The file, the values given, or an op's result contradict each other."""
-
-
 class Op(NamedTuple):
     name: str
     attrs: dict[str, Any]
     wires: dict[str, Wire]  # its keys, inputs and outputs
     items: int  # operands of a variadic op that are keys of their own; -1: none
+    model: str  # id of the model that it is a part of
+
+
+Unit = Op | Loop
 
 
 @dataclass
@@ -129,7 +132,7 @@ class _Flattener:
         own = f"{id_}#{number}"  # wires that only the op has
         wires = {k: (own, k) if w is None else self._top((id_, w)) for k, w in keys.items()}
         attrs = {name: read_value(value) for name, value in part.get("attrs", {}).items()}
-        self.program.ops.append(Op(part["op"], attrs, wires, part.get("items", -1)))
+        self.program.ops.append(Op(part["op"], attrs, wires, part.get("items", -1), id_))
         for key, value in part.get("values", {}).items():
             self.program.values[wires[key]] = read_value(value)
         for said in part.get("facts", []):
@@ -205,10 +208,17 @@ def run(
     values |= {("", name): v if _is_host(v) else hold(v) for name, v in inputs.items()}
     moved: dict[Wire, Any] = {}  # by wire: what ops make of their state
     free = {KEY: hold(np.array(NO_STATE_KEY))}  # the key of draws that carry no state
-    ops_in_order = _needed(program)
-    _refuse_derivatives(ops_in_order)
-    for op in ops_in_order:
-        _step(op, values, ops, mode, moved, free)
+    units = _needed(program)
+    _refuse_derivatives(units)
+
+    def step(unit: Unit, values: dict[Wire, Any]) -> None:
+        if isinstance(unit, Loop):
+            oracle_loops.run(unit, values, step, ops["stack"])
+        else:
+            _step(unit, values, ops, mode, moved, free)
+
+    for unit in units:
+        step(unit, values)
     _check_shapes(program, values)
     return Result(
         {name: _found(values, ("", name)) for name in program.outputs},
@@ -238,14 +248,24 @@ def _inputs_of(op: Op) -> list[str]:
     return [key for key in op.wires if key not in outputs]
 
 
-def _needed(program: Program) -> list[Op]:
-    """The ops that outputs depend on, in the order of the tree but for what one reads: first."""
-    writer = {op.wires[key]: n for n, op in enumerate(program.ops) for key in results_of(op)}
-    reads = [
-        [writer[op.wires[key]] for key in _inputs_of(op) if op.wires[key] in writer]
-        for op in program.ops
-    ]
+def _reads(unit: Unit) -> list[Wire]:
+    return unit.reads if isinstance(unit, Loop) else [unit.wires[k] for k in _inputs_of(unit)]
+
+
+def _writes(unit: Unit) -> list[Wire]:
+    return unit.writes if isinstance(unit, Loop) else [unit.wires[k] for k in results_of(unit)]
+
+
+def _needed(program: Program) -> list[Unit]:
+    """What outputs depend on, in an order to run it in."""
     wanted = [("", name) for name in program.outputs] + [state[1] for state in program.states]
+    return _ordered(Folding(_reads, _writes, _ordered).folded(program.ops), wanted)
+
+
+def _ordered(units: list[Unit], wanted: list[Wire]) -> list[Unit]:
+    """What wires depend on, in the order of the tree but for what one reads: first."""
+    writer = {wire: n for n, unit in enumerate(units) for wire in _writes(unit)}
+    reads = [[writer[wire] for wire in _reads(unit) if wire in writer] for unit in units]
     needed = _closure([writer[wire] for wire in wanted if wire in writer], reads)
     order: dict[int, None] = {}
     for start in sorted(needed):
@@ -255,20 +275,20 @@ def _needed(program: Program) -> list[Op]:
             if not rest:
                 order[path.pop()] = None
             elif rest[0] in path:
-                raise OracleError(f"{program.ops[start].name}: it reads what it writes")
+                name = getattr(units[start], "name", "scan")
+                raise OracleError(f"{name}: it reads what it writes")
             else:
                 path.append(rest[0])
-    return [program.ops[n] for n in order]
+    return [units[n] for n in order]
 
 
-def _refuse_derivatives(ops: Iterable[Op]) -> None:
+def _refuse_derivatives(units: list[Unit]) -> None:
     """What a derivative is where something depends on its wire the oracle does not know."""
-    ops = list(ops)
-    for derivative in (op for op in ops if op.name == "gradient"):
+    for derivative in (u for u in units if isinstance(u, Op) and u.name == "gradient"):
         reached = {derivative.wires["wrt"]}
-        for op in ops:
-            if any(op.wires[key] in reached for key in _inputs_of(op)):
-                reached |= {op.wires[key] for key in results_of(op)}
+        for unit in units:
+            if not reached.isdisjoint(_reads(unit)):
+                reached.update(_writes(unit))
         if derivative.wires["of"] in reached:
             raise OracleError("the oracle does not differentiate")
 

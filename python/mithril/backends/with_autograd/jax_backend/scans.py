@@ -41,3 +41,16 @@ def last_writers(indices, size):
     """The number of the last index that names each place, or -1."""
     flat = indices.reshape(-1)
     return jnp.full(size, -1, _INT).at[flat].max(jnp.arange(flat.size, dtype=_INT))
+
+
+def scan(step, carries, xs, constants, ys, length, reverse):
+    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones."""
+    count = len(carries)
+
+    def one(state, places):
+        results = step(*state, *places, *constants)
+        return tuple(results[:count]), tuple(results[count:])
+
+    start = tuple(jnp.asarray(carry) for carry in carries)
+    last, kept = jax.lax.scan(one, start, tuple(xs), length=length, reverse=reverse)
+    return (*last, *kept)

@@ -52,3 +52,21 @@ def last_writers(indices, size):
         return places
     flat = mx.clip(indices.reshape(-1).astype(mx.int64), -size, size - 1)
     return places.at[flat].maximum(mx.arange(flat.size, dtype=mx.int64))
+
+
+def scan(step, carries, xs, constants, ys, length, reverse):
+    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
+
+    `ys` has the shape and dtype of each of these, with its leading axis of places.
+    """
+    count = len(carries)
+    kept: list = [[] for _ in ys]
+    for at in range(length - 1, -1, -1) if reverse else range(length):
+        places = (mx.take(x, mx.array(at), 0) for x in xs)
+        results = step(*carries, *places, *constants)
+        carries = results[:count]
+        for rows, row in zip(kept, results[count:], strict=True):
+            rows.append(row)
+    if length == 0:
+        return (*carries, *(mx.zeros(shape, dtype) for shape, dtype in ys))
+    return (*carries, *(mx.stack(rows[::-1] if reverse else rows) for rows in kept))

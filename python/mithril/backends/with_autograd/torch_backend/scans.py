@@ -32,3 +32,22 @@ def last_writers(indices, size):
     places = torch.full((size,), -1, dtype=torch.int64, device=flat.device)
     flat = torch.where(flat < 0, flat + size, flat)
     return places.scatter_reduce(0, flat, numbers, "amax")
+
+
+def scan(step, carries, xs, constants, ys, length, reverse):
+    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
+
+    `ys` has the shape and dtype of each of these, with its leading axis of places.
+    """
+    count = len(carries)
+    device = next((x.device for x in (*carries, *xs, *constants)), None)
+    places = [x.unbind(0) for x in xs]
+    kept: list = [[] for _ in ys]
+    for at in range(length - 1, -1, -1) if reverse else range(length):
+        results = step(*carries, *(x[at] for x in places), *constants)
+        carries = results[:count]
+        for rows, row in zip(kept, results[count:], strict=True):
+            rows.append(row)
+    if length == 0:
+        return (*carries, *(torch.empty(s, dtype=dtype, device=device) for s, dtype in ys))
+    return (*carries, *(torch.stack(rows[::-1] if reverse else rows) for rows in kept))

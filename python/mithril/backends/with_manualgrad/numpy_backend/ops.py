@@ -246,6 +246,7 @@ def cumsum(input, axis=0):
 
 
 linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
+scan = _scans.scan
 argsort, last_writers = _scans.argsort, _scans.last_writers
 
 

@@ -40,3 +40,18 @@ def last_writers(indices, size):
     flat = checked(indices, size).reshape(-1)
     places[flat] = np.arange(flat.size)  # of repeated places the last one stays
     return places
+
+
+def scan(step, carries, xs, constants, ys, length, reverse):
+    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
+
+    `ys` has the shape and dtype of each of these, with its leading axis of places.
+    """
+    count = len(carries)
+    kept = [np.empty(shape, dtype) for shape, dtype in ys]
+    for at in range(length - 1, -1, -1) if reverse else range(length):
+        results = step(*carries, *(x[at] for x in xs), *constants)
+        carries = results[:count]
+        for rows, row in zip(kept, results[count:], strict=True):
+            rows[at] = row
+    return (*carries, *kept)

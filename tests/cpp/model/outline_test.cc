@@ -1,0 +1,141 @@
+#include "model/outline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+
+namespace mithril::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+ir::Graph parsed(std::string_view text) { return std::move(ir::parse(text)).or_throw(); }
+
+void expect_outlined(std::string_view before, std::string_view after) {
+  const ir::Graph out = std::move(outline_loops(parsed(before))).or_throw();
+  EXPECT_EQ(ir::print(out), after);
+  const core::Status status = ir::verify(out);
+  EXPECT_TRUE(status.ok()) << (status.ok() ? "" : status.error().message);
+}
+
+std::string refusal(std::string_view text) {
+  const auto out = outline_loops(parsed(text));
+  return out.ok() ? "" : out.error().message;
+}
+
+TEST(Outline, GraphsWithoutLoopsStay) {
+  constexpr std::string_view kPlain = R"(graph m<f32, i64>(%x: f32[b]) {
+  %0 = exp(%x) : f32[b]
+  return y=%0
+}
+)";
+  expect_outlined(kPlain, kPlain);
+}
+
+// What does not depend on the step stays outside, numbers go inside.
+TEST(Outline, TakesWhatLiesBetweenMarks) {
+  expect_outlined(R"(graph m<f32, i64>(%h: f32[b], %x: f32[T, b], %w: f32[b]) {
+  %0 = scan_enter(%h, loop=7) : f32[b]
+  %1 = scan_slice(%x, length='T', loop=7) : f32[b]
+  %2 = exp(%w) : f32[b]
+  %3 = multiply(%1, %2) : f32[b]
+  %4 = constant(value=2.0, dtype=f32) : f32[]
+  %5 = multiply(%0, %4) : f32[b]
+  %6 = add(%5, %3) : f32[b]
+  %7 = scan_stack(%3, _, %6, length='T', loop=7) : f32[T, b]
+  %8 = scan_exit(%6, %h, _, %6, length='T', loop=7) : f32[b]
+  %9 = exp(%8) : f32[b]
+  return y=%7, last=%9
+}
+)",
+                  R"(graph m<f32, i64>(%h: f32[b], %x: f32[T, b], %w: f32[b]) {
+  %0 = exp(%w) : f32[b]
+  %1 = constant(value=2.0, dtype=f32) : f32[]
+  %2, %3 = scan(%h, %x, %0, carries=1, xs=1, length='T') : f32[b], f32[T, b] {
+    graph step<f32, i64>(%c0: f32[b], %x0: f32[b], %k0: f32[b]) {
+      %0 = multiply(%x0, %k0) : f32[b]
+      %1 = constant(value=2.0, dtype=f32) : f32[]
+      %2 = multiply(%c0, %1) : f32[b]
+      %3 = add(%2, %0) : f32[b]
+      return c0=%3, y0=%0
+    }
+  }
+  %4 = exp(%2) : f32[b]
+  return y=%3, last=%4
+}
+)");
+}
+
+// A loop waits for what its later ends read, and readers of its first end wait for it.
+TEST(Outline, PutsTheLoopBehindAllThatItReads) {
+  expect_outlined(R"(graph m<f32, i64>(%h: f32[], %x: f32[3], %w: f32[]) {
+  %0 = scan_slice(%x, length=3, loop=1) : f32[]
+  %1 = scan_stack(%0, length=3, loop=1, reverse=true) : f32[3]
+  %2 = exp(%1) : f32[3]
+  %3 = exp(%w) : f32[]
+  %4 = multiply(%0, %3) : f32[]
+  %5 = scan_stack(%4, length=3, index=1, loop=1, reverse=true) : f32[3]
+  return a=%2, b=%5
+}
+)",
+                  R"(graph m<f32, i64>(%h: f32[], %x: f32[3], %w: f32[]) {
+  %0 = exp(%w) : f32[]
+  %1, %2 = scan(%x, %0, xs=1, reverse=true, length=3) : f32[3], f32[3] {
+    graph step<f32, i64>(%x0: f32[], %k0: f32[]) {
+      %0 = multiply(%x0, %k0) : f32[]
+      return y0=%x0, y1=%0
+    }
+  }
+  %3 = exp(%1) : f32[3]
+  return a=%3, b=%2
+}
+)");
+}
+
+TEST(Outline, InnerLoopsBecomePartsOfSteps) {
+  expect_outlined(R"(graph m<f32, i64>(%h: f32[]) {
+  %0 = scan_enter(%h, loop=1) : f32[]
+  %1 = scan_enter(%0, loop=2) : f32[]
+  %2 = exp(%1) : f32[]
+  %3 = scan_exit(%2, %0, _, %2, length=3, loop=2) : f32[]
+  %4 = scan_exit(%3, %h, _, %3, length=2, loop=1) : f32[]
+  return y=%4
+}
+)",
+                  R"(graph m<f32, i64>(%h: f32[]) {
+  %0 = scan(%h, carries=1, length=2) : f32[] {
+    graph step<f32, i64>(%c0: f32[]) {
+      %0 = scan(%c0, carries=1, length=3) : f32[] {
+        graph step<f32, i64>(%c0: f32[]) {
+          %0 = exp(%c0) : f32[]
+          return c0=%0
+        }
+      }
+      return c0=%0
+    }
+  }
+  return y=%0
+}
+)");
+}
+
+TEST(Outline, RefusesWhatIsNoLoop) {
+  EXPECT_THAT(refusal(R"(graph m<f32, i64>(%h: f32[]) {
+  %0 = scan_enter(%h, loop=1) : f32[]
+  return y=%0
+}
+)"),
+              HasSubstr("a loop has no end"));
+  EXPECT_THAT(refusal(R"(graph m<f32, i64>(%x: f32[3]) {
+  %0 = scan_slice(%x, length=3, loop=1) : f32[]
+  %1 = exp(%0) : f32[]
+  %2 = scan_stack(%1, length=3, loop=1) : f32[3]
+  return y=%2, inside=%1
+}
+)"),
+              HasSubstr("a value of one step (exp) is read outside of the loop"));
+}
+
+}  // namespace
+}  // namespace mithril::model
