@@ -470,6 +470,8 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
     MITHRIL_RETURN_IF_ERROR(emit_pieces(leaf, std::move(operands), std::move(attrs)));
     return builder_.take_status();
   }
+  // Sizes of a carry are those that it starts with: the solver knows that steps keep them.
+  if (op.name == "scan_exit") operands[0] = operands[1];
   const std::vector<ir::Value> results = builder_.call_all(op, operands, std::move(attrs));
   if (!builder_.status().ok()) return builder_.take_status();
   spread_differentiability(op, operands, results);

@@ -436,6 +436,33 @@ void name_symbols(infer::DimTable& dims) {
   }
 }
 
+// What nobody reads may read the values of steps: the length of a sequence that is known.
+void drop_dead(Graph& graph) {
+  std::vector<bool> live(graph.values.size(), false);
+  const auto keep = [&](ValueId id) {
+    if (id != kNoValue) live[static_cast<size_t>(id)] = true;
+  };
+  for (const ir::Output& output : graph.outputs) keep(output.value);
+  for (const ir::StateBinding& state : graph.states) keep(state.output);
+  const auto is_live = [&](const Node& node) {
+    return std::any_of(node.results.begin(), node.results.end(),
+                       [&](ValueId id) { return live[static_cast<size_t>(id)]; });
+  };
+  for (size_t at = graph.nodes.size(); at-- > 0;) {
+    if (!is_live(graph.nodes[at])) continue;
+    for (const ValueId id : graph.nodes[at].operands) keep(id);
+  }
+  for (ir::ValueInfo& value : graph.values) {
+    if (value.node != ir::kNoNode && !is_live(graph.node(value.node))) value.node = ir::kNoNode;
+  }
+  std::erase_if(graph.nodes, [&](const Node& node) { return !is_live(node); });
+  for (size_t at = 0; at < graph.nodes.size(); ++at) {
+    for (const ValueId id : graph.nodes[at].results) {
+      graph.value(id).node = static_cast<ir::NodeId>(at);
+    }
+  }
+}
+
 std::set<int64_t> loops_in(const Graph& graph) {
   std::set<int64_t> out;
   for (const Node& node : graph.nodes) {
@@ -454,6 +481,8 @@ core::Result<Graph> outline_loops(Graph graph) {
   std::set<int64_t> open = loops_in(graph);
   if (open.empty()) return graph;
   name_symbols(graph.dims);
+  drop_dead(graph);
+  open = loops_in(graph);
   while (!open.empty()) {
     bool any = false;
     for (const int64_t id : std::vector<int64_t>(open.begin(), open.end())) {

@@ -27,7 +27,7 @@ class _Mark(OperatorModel):
     def __init__(self, op: str, carries: int | None = None, **attrs: Any):
         self._op = op
         self._arguments = {"op": op, "carries": carries, **attrs}
-        spec: dict[str, Any] = {"name": None, "attrs": attrs, "keys": {}, "open": [], "absent": []}
+        spec: dict[str, Any] = {"name": "", "attrs": attrs, "keys": {}, "open": [], "absent": []}
         self._attach(_core.ModelNode.leaf(op, spec | {"count": carries}))
 
 

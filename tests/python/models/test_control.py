@@ -132,6 +132,7 @@ def test_lax_scan(name):
     body |= ml.Add()(left="steps", right=1, output="more")
     body |= ml.Buffer()(input="sum", output="kept")
     body.expose_keys("sum", "rest", "more", "kept")
+    body.set_types(steps=ml.Tensor[int])
     model = ml.Model()
     model |= ml.Scan(body, carry={"total": "sum", "steps": "more"}, xs=["x"], ys=["kept", "rest"])(
         total="start", steps="steps", x="x", w="w",
