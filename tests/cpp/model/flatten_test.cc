@@ -229,21 +229,6 @@ TEST(Flatten, BoundState) {
   EXPECT_THAT(ir::print(graph.graph), HasSubstr("state %s <- %0 = 0.0"));
 }
 
-TEST(Flatten, BoundStatesOfLayersAreNumbered) {
-  Model layer;
-  layer.extend(leaf("add"), at({{"left", "x"}, {"right", "s"}, {"output", "y"}}));
-  layer.bind_state("s", "y", HostValue(0.0));
-  layer.expose_keys({"y"});
-  Model model;
-  model.extend(layer.clone(), at({{"x", "x"}, {"y", "h"}}));
-  model.extend(layer, at({{"x", "h"}, {"y", "z"}}));
-  const FlatGraph graph = flat(model, {.shapes = {{"x", test::sizes({2})}}});
-  EXPECT_THAT(names(graph, ir::Role::kState), ElementsAre("s_0", "s_1"));
-  const std::string text = ir::print(graph.graph);
-  EXPECT_THAT(text, HasSubstr("%0 = add(%x, %s_0)"));
-  EXPECT_THAT(text, HasSubstr("%1 = add(%0, %s_1)"));
-}
-
 TEST(Flatten, ListsDissolve) {
   Model model;
   model.extend(leaf("concat"),

@@ -171,22 +171,6 @@ TEST(OpRules, AttentionTiesItsOperands) {
   EXPECT_EQ(attention.shape("output"), "[n, h, l, 9]");
 }
 
-TEST(OpRules, AttentionSharesKeys) {
-  Op attention("scaled_dot_product_attention", keys({{"enable_gqa", true}}));
-  attention.set("query", {"n", "6", "l", "e"}).set("value", {"n", "2", "s", "9"});
-  EXPECT_EQ(attention.shape("key"), "[n, 2, s, e]");
-  EXPECT_EQ(attention.shape("output"), "[n, 6, l, 9]");
-}
-
-TEST(OpRules, HeadsGoApartAndTogether) {
-  Op apart("split_heads", keys({{"num_heads", 4}}));
-  apart.set("output", {"n", "4", "l", "3"});
-  EXPECT_EQ(apart.shape("input"), "[n, l, 12]");
-  Op together("merge_heads");
-  together.set("input", {"n", "4", "l", "3"});
-  EXPECT_EQ(together.shape("output"), "[n, l, 12]");
-}
-
 TEST(OpRules, HostArithmeticFolds) {
   Op add("add", keys({{"left", 2}, {"right", 3}}));
   EXPECT_EQ(add.value("output"), "5");
