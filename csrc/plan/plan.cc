@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "core/checked.h"
 
@@ -124,9 +125,12 @@ class Planner {
 
   core::Status place_outputs(int32_t at) {
     const Step& step = steps_.steps[static_cast<size_t>(at)];
+    bool is_first = true;  // what `inplace` speaks of
     for (const Use& use : step.operands) {
-      if (!use.write || !is_temporary(use.buffer) || offset(use.buffer) >= 0) continue;
-      if (take_over(step, at, use.buffer)) continue;
+      if (!use.write) continue;
+      const bool may_take_over = std::exchange(is_first, false);
+      if (!is_temporary(use.buffer) || offset(use.buffer) >= 0) continue;
+      if (may_take_over && take_over(step, at, use.buffer)) continue;
       const auto place = arena_.take(buffer(use.buffer).bytes);
       if (!place) {
         return core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
@@ -139,7 +143,6 @@ class Planner {
 
   // The first output gets the bytes of an operand that dies here.
   bool take_over(const Step& step, int32_t at, BufferId output) {
-    if (!taken_over_.empty()) return false;
     for (const int32_t candidate : step.inplace) {
       const Use& victim = step.operands[static_cast<size_t>(candidate)];
       const bool dies = is_temporary(victim.buffer) && life(victim.buffer).last == at;

@@ -11,8 +11,8 @@ constexpr std::string_view kNested = R"(graph m<f32, i64>(%h: f32[]) {
     graph step<f32, i64>(%c0: f32[]) {
       %0 = scan(%c0, carries=1, length=3) : f32[] {
         graph step<f32, i64>(%c0: f32[]) {
-          %0 = negative(%c0) : f32[]
-          %1 = negative(%0) : f32[]
+          %0 = negate(%c0) : f32[]
+          %1 = negate(%0) : f32[]
           return c0=%1
         }
       }

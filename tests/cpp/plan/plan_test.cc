@@ -58,6 +58,15 @@ TEST(Plan, AStepNeverWritesWhatItReadsUnlessItMay) {
   EXPECT_EQ(plan.arena_bytes, 64);
 }
 
+TEST(Plan, OnlyTheFirstOutputTakesOver) {
+  Steps steps = temporaries(2, 64);
+  steps.steps = {step({2}, 0), step({0}, 3), step({1}, 3)};
+  steps.steps[1].operands.push_back({1, 0, true});  // behind the output of the graph
+  steps.steps[1].inplace = {0};
+  const Plan plan = planned(std::move(steps));
+  EXPECT_NE(plan.steps[1].operands[0].offset, plan.steps[1].operands[2].offset);
+}
+
 TEST(Plan, DoesNotTakeOverAnOperandThatIsReadLater) {
   Steps steps = temporaries(2, 64);
   steps.steps = {step({2}, 0), step({0}, 1), step({0, 1}, 3)};
