@@ -75,6 +75,7 @@ class Scan(Composite):
     >>> model = ml.Model()
     >>> model |= ml.Scan(step, carry={"total": "sum"}, xs=["x"])(
     ...     total="start", x="numbers", so_far="sums", sum="last")
+    >>> model.expose_keys("sums", "last")
     >>> pm = ml.compile(model, ml.NumpyBackend(), inference=True)
     >>> out = pm.evaluate({}, {"start": pm.backend.array(0.0),
     ...                        "numbers": pm.backend.array([1.0, 2.0, 3.0])})
