@@ -59,6 +59,8 @@ class Emitter {
   void name_symbols();
   void add_inputs();
   core::Status emit(const FlatLeaf& leaf);
+  core::Status emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Operand> operands,
+                         ir::Attrs attrs, std::optional<HostValue> collected);
   core::Status check_in_loop(const FlatLeaf& leaf) const;
   core::Status emit_outputs();
   void emit_states();
@@ -470,11 +472,19 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
     MITHRIL_RETURN_IF_ERROR(emit_pieces(leaf, std::move(operands), std::move(attrs)));
     return builder_.take_status();
   }
+  return emit_node(flat_leaf, std::move(operands), std::move(attrs), std::move(collected));
+}
+
+// `collected`: what a container of known values is.
+core::Status Emitter::emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Operand> operands,
+                                ir::Attrs attrs, std::optional<HostValue> collected) {
+  const NodeId id = flat_leaf.node;
+  const Node& leaf = flat_.arena().node(id);
   // Sizes of a carry are those that it starts with: the solver knows that steps keep them.
-  if (op.name == "scan_exit") operands[0] = operands[1];
-  const std::vector<ir::Value> results = builder_.call_all(op, operands, std::move(attrs));
+  if (leaf.op->name == "scan_exit") operands[0] = operands[1];
+  const std::vector<ir::Value> results = builder_.call_all(*leaf.op, operands, std::move(attrs));
   if (!builder_.status().ok()) return builder_.take_status();
-  spread_differentiability(op, operands, results);
+  spread_differentiability(*leaf.op, operands, results);
   if (collected) {
     ir::ValueInfo& made = graph_.value(results.front().id);
     made.type = ir::Type::host_value(ir::type_of(*collected));

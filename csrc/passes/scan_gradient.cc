@@ -11,7 +11,6 @@
 namespace mithril::passes {
 
 using ir::Graph;
-using ir::kNoValue;
 using ir::Node;
 using ir::ScanParts;
 using ir::Value;
