@@ -1,10 +1,13 @@
 // Graphs as text, and the registry of ops as plain Python values (for `_generate.py`, backends
 // and docs).
+#include <algorithm>
+
 #include "bindings/python.h"
 #include "infer/kind.h"
 #include "ir/registry.h"
 #include "ir/text.h"
 #include "passes/autodiff.h"
+#include "passes/regions.h"
 #include "passes/watch_values.h"
 
 namespace mithril::bindings {
@@ -167,6 +170,14 @@ py::tuple watch_values(const Graph& graph, const std::vector<std::string>& forwa
   return py::make_tuple(std::move(watched.graph), rows, watched.ends);
 }
 
+bool has_op(const Graph& graph, const std::string& name) {
+  const ir::OpDef* op = ir::Registry::global().find(name);
+  const auto is_one = [&](const ir::Node& node) { return op != nullptr && node.op == op->id; };
+  return passes::anywhere(graph, [&](const Graph& one) {
+    return std::any_of(one.nodes.begin(), one.nodes.end(), is_one);
+  });
+}
+
 }  // namespace
 
 void bind_graph(py::module_& module) {
@@ -191,6 +202,7 @@ void bind_graph(py::module_& module) {
       .def("nodes", &nodes, "(op, model path, file, line) of each node.")
       .def(
           "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
+      .def("has_op", &has_op, "Whether a node is of the op, or a node that another one runs.")
       .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
   module.def("watch_values", &watch_values, py::arg("graph"), py::arg("forward"),
              py::arg("infinities"),

@@ -35,10 +35,12 @@ constexpr int32_t kBeforeNodes = -1;
 
 class PythonPrinter {
  public:
-  PythonPrinter(const ir::Graph& graph, const ir::Target& target, PythonPrinter* outer = nullptr)
+  PythonPrinter(const ir::Graph& graph, const ir::Target& target, PythonPrinter* outer = nullptr,
+                std::string_view label = "")
       : graph_(graph),
         target_(target),
         outer_(outer),
+        label_(label),
         depth_(outer == nullptr ? 0 : outer->depth_ + 1),
         last_use_(graph.values.size(), kBeforeNodes) {}
 
@@ -59,7 +61,7 @@ class PythonPrinter {
 
  private:
   struct Line {
-    std::string function;  // defined before the statements: the body of a loop
+    std::string functions;  // defined before the statements: what the op runs by itself
     std::vector<std::string> statements;
     std::string comment;
   };
@@ -188,7 +190,7 @@ class PythonPrinter {
 
   Status print_node(const Node& node) {
     if (is_spelled_where_used(node)) return {};
-    if (ir::is_scan(node)) return print_scan(node);
+    if (!node.regions.empty()) return print_regions(node);
     const OpDef& op = op_of(node);
     Line& line = lines_[static_cast<size_t>(at_)];
     oversized_ = false;
@@ -208,38 +210,64 @@ class PythonPrinter {
     return {};
   }
 
-  // The body is a function beside the statements, which sees the sizes that stand out here.
-  Status print_scan(const Node& node) {
+  // Regions are functions beside the statements, which see the sizes that stand out here.
+  Status print_regions(const Node& node) {
     Line& line = lines_[static_cast<size_t>(at_)];
-    const ir::ScanParts parts = ir::scan_parts(node);
-    PythonPrinter body(*node.regions[0], target_, this);
-    MITHRIL_ASSIGN(const PythonSource source, body.run());
-    line.function = source.text;
-    std::string operands, ys, targets;
-    const std::pair<size_t, size_t> groups[] = {
-        {0, parts.carries}, {parts.x(0), parts.xs}, {parts.constant(0), parts.constants}};
-    for (const auto& [from, count] : groups) {
-      operands += "(";
-      for (size_t i = from; i < from + count; ++i) {
-        MITHRIL_ASSIGN(const std::string text, operand(node.operands[i]));
-        operands += text + ", ";
-      }
-      operands += "), ";
+    static constexpr const char* kLabels[][2] = {
+        {"step", ""}, {"taken", "other"}, {"condition", "step"}};
+    const auto& labels = kLabels[ir::is_cond(node) ? 1 : ir::is_while(node) ? 2 : 0];
+    std::string arguments;
+    for (size_t at = 0; at < node.regions.size(); ++at) {
+      PythonPrinter region(*node.regions[at], target_, this, labels[at]);
+      MITHRIL_ASSIGN(const PythonSource source, region.run());
+      line.functions += source.text;
+      arguments += region.function_name() + ", ";
     }
-    for (size_t i = 0; i < parts.ys; ++i) {
-      const ir::Type& type = graph_.type(node.results[parts.y(i)]);
-      ys += fmt::format("({}, {}), ", shape_text(type.shape), python_dtype(type.dtype));
-    }
-    for (const ValueId id : node.results) targets += name(id) + ", ";
     oversized_ = false;
-    line.statements.push_back(
-        fmt::format("{}= ops.scan({}, {}({}), {}, {})", targets.substr(0, targets.size() - 1),
-                    body.function_name(), operands, ys, size_text(ir::length_of(parts)),
-                    parts.reverse ? "True" : "False"));
+    MITHRIL_ASSIGN(const std::string rest, region_operands(node));
+    std::string targets;
+    for (const ValueId id : node.results) targets += name(id) + ", ";
+    line.statements.push_back(fmt::format("{}= ops.{}({}{})", targets.substr(0, targets.size() - 1),
+                                          op_of(node).name, arguments, rest));
     if (oversized_) return unsupported(node, "a size expression is too long");
     line.comment = ir::escape_comment(graph_.location_of(node).path);
     add_deletions(node, line);
     return {};
+  }
+
+  // "(carries), (xs), (constants), …" of a scan; those of the others have no xs, or no carries.
+  Result<std::string> region_operands(const Node& node) {
+    const ir::RegionParts parts = ir::region_parts(node);
+    std::string out;
+    const auto add = [&](size_t from, size_t count) -> Status {
+      out += out.empty() ? "(" : ", (";
+      for (size_t i = from; i < from + count; ++i) {
+        MITHRIL_ASSIGN(const std::string text, operand(node.operands[i]));
+        out += text + ", ";
+      }
+      out += ")";
+      return {};
+    };
+    if (!ir::is_cond(node)) MITHRIL_RETURN_IF_ERROR(add(0, parts.carries));
+    if (ir::is_scan(node)) MITHRIL_RETURN_IF_ERROR(add(parts.x(0), parts.xs));
+    MITHRIL_RETURN_IF_ERROR(add(parts.constant(0), parts.constants));
+    if (ir::is_cond(node)) {
+      MITHRIL_ASSIGN(const std::string predicate, operand(node.operands.back()));
+      out += ", " + predicate;
+    }
+    if (ir::is_scan(node)) out += ", " + scan_extent(node);
+    return out;
+  }
+
+  std::string scan_extent(const Node& node) {
+    const ir::ScanParts parts = ir::scan_parts(node);
+    std::string ys;
+    for (size_t i = 0; i < parts.ys; ++i) {
+      const ir::Type& type = graph_.type(node.results[parts.y(i)]);
+      ys += fmt::format("({}, {}), ", shape_text(type.shape), python_dtype(type.dtype));
+    }
+    return fmt::format("({}), {}, {}", ys, size_text(ir::length_of(parts)),
+                       parts.reverse ? "True" : "False");
   }
 
   // Known host values and numbers have no variable.
@@ -371,10 +399,7 @@ class PythonPrinter {
       if (value == nullptr) continue;
       MITHRIL_ASSIGN(*text, literal(*value));
     }
-    const auto reads_position = [](const tile::Instruction& instruction) {
-      return instruction.opcode == tile::Opcode::kPosition;
-    };
-    if (std::any_of(program.code.begin(), program.code.end(), reads_position)) {
+    if (tile::reads_position(program)) {
       context.shape = shape_text(graph_.type(node.results[0]).shape);
     }
     auto text = python_tile(program, context);
@@ -507,7 +532,7 @@ class PythonPrinter {
     add_sizes(kBeforeNodes);
     for (size_t i = 0; i < lines_.size(); ++i) {
       const Line& line = lines_[i];
-      out += indented(line.function);
+      out += ir::indented(line.functions);
       if (!line.statements.empty()) out += fmt::format("    {}", join(line.statements));
       if (!line.comment.empty()) out += "  # " + line.comment;
       if (!line.statements.empty()) out += "\n";
@@ -517,19 +542,12 @@ class PythonPrinter {
   }
 
   std::string function_name() const {
-    if (outer_ == nullptr) return "evaluate";
-    return fmt::format("{}_{}", outer_->depth_ == 0 ? "step" : outer_->function_name(),
-                       outer_->at_);
+    return outer_ == nullptr ? "evaluate" : std::string(label_) + place();
   }
 
-  static std::string indented(const std::string& text) {
-    std::string out;
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = text.find('\n', at) + 1;
-      out += "    " + text.substr(at, end - at);
-      at = end;
-    }
-    return out;
+  // Of a function: the numbers of the nodes that it is in.
+  std::string place() const {
+    return outer_ == nullptr ? "" : fmt::format("{}_{}", outer_->place(), outer_->at_);
   }
 
   static std::string join(const std::vector<std::string>& statements) {
@@ -540,7 +558,8 @@ class PythonPrinter {
 
   const ir::Graph& graph_;
   const ir::Target& target_;
-  PythonPrinter* const outer_;  // of the graph that a body is in
+  PythonPrinter* const outer_;  // of the graph that a region is in
+  const std::string_view label_;
   const int depth_;
   PythonSource source_;
   std::vector<int32_t> numbers_;           // of values, in order of inputs and results

@@ -199,9 +199,10 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
   return out;
 }
 
-std::vector<Value> Builder::call_region(const OpDef& op, std::span<const Value> operands,
-                                        Attrs attrs, std::shared_ptr<const Graph> region,
-                                        std::vector<Type> types) {
+std::vector<Value> Builder::call_regions(const OpDef& op, std::span<const Value> operands,
+                                         Attrs attrs,
+                                         std::vector<std::shared_ptr<const Graph>> regions,
+                                         std::vector<Type> types) {
   if (status_.ok()) fail(fill_defaults(op, {}, attrs));
   if (status_.ok()) fail(check_attr_names(op, attrs));
   if (!status_.ok()) return std::vector<Value>(types.size());
@@ -209,7 +210,7 @@ std::vector<Value> Builder::call_region(const OpDef& op, std::span<const Value> 
   for (const Value& operand : operands) ids.push_back(operand.id);
   const NodeId at = graph_->add_node(op.id, std::move(ids), in_declared_order(op, attrs),
                                      std::move(types), location_);
-  graph_->nodes[static_cast<size_t>(at)].regions.push_back(std::move(region));
+  graph_->nodes[static_cast<size_t>(at)].regions = std::move(regions);
   std::vector<Value> out;
   for (const ValueId id : graph_->node(at).results) out.push_back({this, id});
   return out;
@@ -349,13 +350,32 @@ Value reshape(Value x, HostValue shape) {
   return x.builder->call("reshape", {x}, {{"shape", std::move(shape)}});
 }
 
+HostValue size_value(Dim dim) {
+  return dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()});
+}
+
+HostValue shape_value(const Shape& shape) {
+  HostValue::Tuple dims;
+  for (const Dim dim : shape) dims.push_back(size_value(dim));
+  return HostValue::tuple(std::move(dims));
+}
+
+std::vector<int64_t> axes_of(const HostValue& axis, size_t rank) {
+  const auto from_start = [&](int64_t a) { return a < 0 ? a + static_cast<int64_t>(rank) : a; };
+  std::vector<int64_t> out;
+  if (axis.is_int()) {
+    out.push_back(from_start(axis.as_int()));
+  } else if (axis.is_sequence()) {
+    for (const HostValue& item : axis.items()) out.push_back(from_start(item.as_int()));
+  } else {
+    for (size_t i = 0; i < rank; ++i) out.push_back(static_cast<int64_t>(i));
+  }
+  return out;
+}
+
 Value reshape_like(Value x, Value like) {
   if (!x || x.shape() == like.shape()) return x;
-  HostValue::Tuple dims;
-  for (const Dim dim : like.shape()) {
-    dims.push_back(dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()}));
-  }
-  return reshape(x, HostValue::tuple(std::move(dims)));
+  return reshape(x, shape_value(like.shape()));
 }
 
 Value zeros_like(Value x) { return apply("zeros_like", {x}); }

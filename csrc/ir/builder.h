@@ -60,9 +60,10 @@ class Builder {
   Value call(std::string_view op, std::vector<Operand> operands, Attrs attrs = {});
   /// All results.
   std::vector<Value> call_all(const OpDef& op, std::vector<Operand> operands, Attrs attrs);
-  /// A node that owns a graph. Its results have the given types, for the region says what they are.
-  std::vector<Value> call_region(const OpDef& op, std::span<const Value> operands, Attrs attrs,
-                                 std::shared_ptr<const Graph> region, std::vector<Type> types);
+  /// A node that owns graphs. Its results have the given types, for the regions say what they are.
+  std::vector<Value> call_regions(const OpDef& op, std::span<const Value> operands, Attrs attrs,
+                                  std::vector<std::shared_ptr<const Graph>> regions,
+                                  std::vector<Type> types);
 
   /// A tensor literal of rank 0: `value` in type `dtype`.
   Value scalar(double value, DType dtype);
@@ -174,6 +175,11 @@ MITHRIL_BINARY(matmul) MITHRIL_BINARY(logical_and) MITHRIL_BINARY(logical_or)
 Value where(Value condition, Operand a, Operand b);
 // clang-format on
 Value cast(Value x, DType dtype);
+/// A size or a shape as a host value.
+HostValue size_value(Dim dim);
+HostValue shape_value(const Shape& shape);
+/// Ints as written by a user: an int is one axis, none is all; negative ones count from the end.
+std::vector<int64_t> axes_of(const HostValue& axis, size_t rank);
 /// Reductions over `axis` (int, tuple or none = all).
 Value sum(Value x, HostValue axis, bool keepdim = false);
 Value mean(Value x, HostValue axis, bool keepdim = false);

@@ -25,6 +25,16 @@ void Attrs::erase(std::string_view name) {
   std::erase_if(items_, [&](const auto& item) { return item.first == name; });
 }
 
+Graph Graph::frame() const {
+  Graph out;
+  out.name = name;
+  out.dims = dims;
+  out.locations = locations;
+  out.default_float = default_float;
+  out.default_int = default_int;
+  return out;
+}
+
 ValueId Graph::add_input(std::string input_name, Type type, Role role) {
   const auto id = static_cast<ValueId>(values.size());
   ValueInfo info;
@@ -81,6 +91,24 @@ ValueId Graph::find_output(std::string_view key) const {
     if (output.name == key) return output.value;
   }
   return kNoValue;
+}
+
+std::vector<bool> live_values(const Graph& graph) {
+  std::vector<bool> read(graph.values.size(), false);
+  for (const Output& output : graph.outputs) read[static_cast<size_t>(output.value)] = true;
+  for (const StateBinding& state : graph.states) read[static_cast<size_t>(state.output)] = true;
+  return live_values(graph, std::move(read));
+}
+
+std::vector<bool> live_values(const Graph& graph, std::vector<bool> read) {
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool is_live = std::any_of(node->results.begin(), node->results.end(),
+                                     [&](ValueId id) { return read[static_cast<size_t>(id)]; });
+    for (const ValueId id : node->operands) {
+      if (is_live && id != kNoValue) read[static_cast<size_t>(id)] = true;
+    }
+  }
+  return read;
 }
 
 std::vector<int32_t> use_counts(const Graph& graph) {

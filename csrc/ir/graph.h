@@ -94,6 +94,8 @@ class Graph {
   DType default_int = DType::kAnyInt;
   bool is_concrete() const { return !core::is_abstract(default_float); }
 
+  /// Its name, sizes, locations and dtypes around no nodes: what a graph made of it starts from.
+  Graph frame() const;
   ValueId add_input(std::string name, Type type, Role role);
   /// Appends a node whose result types are given. Builder infers them; passes use Builder.
   NodeId add_node(OpId op, std::vector<ValueId> operands, Attrs attrs, std::vector<Type> results,
@@ -112,6 +114,11 @@ class Graph {
   ValueId find_input(std::string_view name) const;  // kNoValue if absent
   ValueId find_output(std::string_view name) const;
 };
+
+/// By value: whether a node or an output reads it that matters to the outputs.
+std::vector<bool> live_values(const Graph& graph);
+/// The same with what matters given: values that somebody outside reads.
+std::vector<bool> live_values(const Graph& graph, std::vector<bool> read);
 
 /// How often each value is read by nodes and outputs.
 std::vector<int32_t> use_counts(const Graph& graph);

@@ -2,8 +2,8 @@
 //
 //   graph   = "graph" name ["<" dtype "," dtype ">"] "(" inputs ")" "{" line* "}"
 //   input   = "%" name ":" type ["param" | "state" | "cotangent"]
-//   line    = values "=" op "(" operands ["," attr "=" host]* ")" ":" types ["{" graph "}"]
-//             ["#" path]                     (a graph: the body of a scan)
+//   line    = values "=" op "(" operands ["," attr "=" host]* ")" ":" types ("{" graph "}")*
+//             ["#" path]                     (graphs: what the op runs by itself)
 //           | "state" value "<-" value "=" host
 //           | "return" [name "=" value ("," name "=" value)*]
 //   type    = dtype "[" dims "]" | host kind
@@ -17,7 +17,7 @@
 #include "core/checked.h"
 #include "core/tensor_data.h"
 #include "ir/builder.h"
-#include "ir/scan.h"
+#include "ir/region.h"
 #include "ir/text.h"
 
 namespace mithril::ir {
@@ -435,9 +435,9 @@ class Parser {
     if (names.size() != types.size() || names.size() != count) {
       return error(fmt::format("{} has {} results", op.name, op.outputs.size()));
     }
-    std::shared_ptr<const Graph> body;
-    if (op.regions != 0) {
-      MITHRIL_ASSIGN(body, region());
+    Regions regions(static_cast<size_t>(op.regions));
+    for (auto& inner : regions) {
+      MITHRIL_ASSIGN(inner, region());
     }
     int32_t location = 0;
     if (accept("#")) {
@@ -449,7 +449,7 @@ class Parser {
       location = graph_.add_location(std::move(place));
     }
     builder_.set_location(location);
-    if (body != nullptr) return finish_region(op, names, operands, attrs, body, types);
+    if (!regions.empty()) return finish_regions(op, names, operands, attrs, regions, types);
     const auto results = builder_.call_all(op, std::move(operands), std::move(attrs));
     if (!builder_.status().ok()) return error(builder_.status().error().message);
     for (size_t i = 0; i < names.size(); ++i) {
@@ -475,14 +475,14 @@ class Parser {
     return std::make_shared<const Graph>(std::move(inner.graph_));
   }
 
-  Status finish_region(const OpDef& op, const std::vector<std::string>& names,
-                       const std::vector<Operand>& operands, const Attrs& attrs,
-                       std::shared_ptr<const Graph> body, const std::vector<Type>& types) {
+  Status finish_regions(const OpDef& op, const std::vector<std::string>& names,
+                        const std::vector<Operand>& operands, const Attrs& attrs,
+                        const Regions& regions, const std::vector<Type>& types) {
     std::vector<Value> values;
     for (const Operand& operand : operands) values.push_back(operand.value);
-    const auto results = builder_.call_region(op, values, attrs, std::move(body), types);
+    const auto results = builder_.call_regions(op, values, attrs, regions, types);
     if (!builder_.status().ok()) return error(builder_.status().error().message);
-    const Status checked = check_scan(graph_, graph_.nodes.back());
+    const Status checked = check_regions(graph_, graph_.nodes.back());
     if (!checked.ok()) return error(checked.error().message);
     for (size_t i = 0; i < names.size(); ++i) {
       if (!labels_.emplace(names[i], results[i].id).second) {

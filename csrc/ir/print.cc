@@ -119,14 +119,7 @@ class Printer {
 
   // A line of the region is a line of the text: strings and paths have none inside.
   void print_region(const Graph& region) {
-    out_ += " {\n";
-    const std::string text = Printer(region).run();
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = text.find('\n', at) + 1;
-      out_ += "    " + text.substr(at, end - at);
-      at = end;
-    }
-    out_ += "  }";
+    out_ += " {\n" + indented(Printer(region).run()) + "  }";
   }
 
   void print_outputs() {
@@ -155,6 +148,17 @@ std::string escape_comment(std::string_view text) {
         kept ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
     if (out.size() + piece.size() > kLongest) break;
     out += piece;
+  }
+  return out;
+}
+
+std::string indented(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at) + 1;
+    out += "    ";
+    out += text.substr(at, end - at);
+    at = end;
   }
   return out;
 }

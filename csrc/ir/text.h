@@ -17,6 +17,9 @@ std::string dot(const Graph& graph);
 /// every other byte as %XX, at most 120 characters.
 std::string escape_comment(std::string_view text);
 
+/// Each line four places to the right; the text ends with its last line.
+std::string indented(std::string_view text);
+
 /// Never reads past `text` and never recurses deeper than HostValue::kMaxDepth. Types are
 /// checked against what the ops infer.
 core::Result<Graph> parse(std::string_view text);

@@ -1,7 +1,7 @@
 // The invariants of a graph.
 #include "ir/infer_types.h"
+#include "ir/region.h"
 #include "ir/registry.h"
-#include "ir/scan.h"
 #include "ir/text.h"
 
 namespace mithril::ir {
@@ -60,7 +60,7 @@ class Verifier {
       const bool abstract = info.type.is_tensor && core::is_abstract(info.type.dtype);
       if (graph_.is_concrete() && abstract) return broken(node, "an abstract dtype is left");
     }
-    if (op.regions != 0) return check_region(node);
+    if (op.regions != 0) return check_inside(node);
     auto inferred = infer_types(op, scratch_, node.operands, node.attrs);
     if (!inferred.ok()) {
       Status status = std::move(inferred).status();
@@ -78,10 +78,13 @@ class Verifier {
     return {};
   }
 
-  Status check_region(const Node& node) const {
-    MITHRIL_RETURN_IF_ERROR(check_scan(graph_, node));
+  Status check_inside(const Node& node) const {
+    MITHRIL_RETURN_IF_ERROR(check_regions(graph_, node));
     if (depth_ == kMaxRegionDepth) return broken(node, "regions are nested too deeply");
-    return Verifier(*node.regions[0], depth_ + 1).run();
+    for (const auto& region : node.regions) {
+      MITHRIL_RETURN_IF_ERROR(Verifier(*region, depth_ + 1).run());
+    }
+    return {};
   }
 
   // A size that inference leaves open may have any name.

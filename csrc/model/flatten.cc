@@ -92,7 +92,8 @@ class Emitter {
   ir::Value rng_input_, rng_;                        // first and current random key
   ir::Value fixed_rng_;                              // of draws whose state is not carried
   std::vector<bool> differentiable_;                 // by value id
-  std::unordered_set<NodeId> loops_;                 // models that are one
+  std::unordered_set<NodeId> loops_;                 // models that are one, or branches
+  std::vector<int64_t> owners_;                      // by node: the leaf that made it
 };
 
 // Sizes that nobody named get u1, u2 …, in the order in which keys show them.
@@ -394,9 +395,9 @@ core::Status Emitter::check_in_loop(const FlatLeaf& flat_leaf) const {
     return !input.next.empty() && (carried || (is_random_key(input) && !input.optional));
   };
   const bool has_state = std::any_of(leaf.op->inputs.begin(), leaf.op->inputs.end(), moves);
-  if (has_state) return unsupported(flat_leaf.node, "random numbers and state in a loop");
+  if (has_state) return unsupported(flat_leaf.node, "random numbers and state in a loop or branch");
   if (leaf.op->name == "gradient") {
-    return unsupported(flat_leaf.node, "derivatives inside of a loop");
+    return unsupported(flat_leaf.node, "derivatives inside of a loop or branch");
   }
   return {};
 }
@@ -481,7 +482,8 @@ core::Status Emitter::emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Opera
   const NodeId id = flat_leaf.node;
   const Node& leaf = flat_.arena().node(id);
   // Sizes of a carry are those that it starts with: the solver knows that steps keep them.
-  if (leaf.op->name == "scan_exit") operands[0] = operands[1];
+  const bool is_exit = leaf.op->name == "scan_exit" || leaf.op->name == "while_exit";
+  if (is_exit) operands[0] = operands[1];
   const std::vector<ir::Value> results = builder_.call_all(*leaf.op, operands, std::move(attrs));
   if (!builder_.status().ok()) return builder_.take_status();
   spread_differentiability(*leaf.op, operands, results);
@@ -542,11 +544,17 @@ core::Status Emitter::run() {
   for (const FlatLeaf& leaf : flat_.leaves) {
     MITHRIL_RETURN_IF_ERROR(emit(leaf));
     if (!builder_.status().ok()) return builder_.take_status();
+    owners_.resize(graph_.nodes.size(), static_cast<int64_t>(leaf.node));
   }
   differentiable_.resize(graph_.values.size());
   MITHRIL_RETURN_IF_ERROR(emit_outputs());
   emit_states();
-  MITHRIL_ASSIGN(graph_, outline_loops(std::move(graph_)));
+  const auto is_inside = [&](int64_t leaf, int64_t model) {
+    NodeId at = static_cast<NodeId>(leaf);
+    while (at != kNone && at != static_cast<NodeId>(model)) at = flat_.arena().node(at).parent;
+    return at != kNone;
+  };
+  MITHRIL_ASSIGN(graph_, outline(std::move(graph_), {std::move(owners_), is_inside}));
   return {};
 }
 

@@ -18,29 +18,6 @@ OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const s
       .rejects(at({{left, {2, 3}}, {right, {4}}}), "must broadcast");
 }
 
-HostValue size_value(infer::Dim dim) {
-  return dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()});
-}
-
-HostValue shape_value(const Shape& shape) {
-  HostValue::Tuple dims;
-  for (const infer::Dim dim : shape) dims.push_back(size_value(dim));
-  return HostValue::tuple(std::move(dims));
-}
-
-std::vector<int64_t> axes_of(const HostValue& axis, size_t rank) {
-  const auto from_start = [&](int64_t a) { return a < 0 ? a + static_cast<int64_t>(rank) : a; };
-  std::vector<int64_t> out;
-  if (axis.is_int()) {
-    out.push_back(from_start(axis.as_int()));
-  } else if (axis.is_sequence()) {
-    for (const HostValue& item : axis.items()) out.push_back(from_start(item.as_int()));
-  } else {
-    for (size_t i = 0; i < rank; ++i) out.push_back(static_cast<int64_t>(i));
-  }
-  return out;
-}
-
 bool needs_known_axis(Builder& b) {
   if (!b.has("axis")) return false;
   unsupported(b, b.op().name + ": the axis must be known when the model is compiled");

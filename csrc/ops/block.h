@@ -30,6 +30,7 @@ inline constexpr infer::KindSet kWidth = infer::kScalarInt | infer::kNoneKind;
 using infer::RuleBuilder;
 using infer::Term;
 using ir::Attrs;
+using ir::axes_of;
 using ir::boolean;
 using ir::Builder;
 using ir::computed;
@@ -47,6 +48,8 @@ using ir::PointwiseCall;
 using ir::same_as;
 using ir::Sample;
 using ir::Shape;
+using ir::shape_value;
+using ir::size_value;
 using ir::Value;
 using ResultType = DTypeRule::Result;
 
@@ -60,12 +63,6 @@ inline Sample at(Shapes shapes, Attrs attrs = {}, std::vector<std::string> integ
 OpDefBuilder& unary_cases(OpDefBuilder& block, const Attrs& attrs = {});
 /// The same for two operands: equal, broadcast both ways, rank 0, no elements; and a clash.
 OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const std::string& right);
-
-/// A size or a shape as a host value.
-HostValue size_value(infer::Dim dim);
-HostValue shape_value(const Shape& shape);
-/// Ints as written by a user: an int is one axis, none is all; negative ones count from the end.
-std::vector<int64_t> axes_of(const HostValue& axis, size_t rank);
 
 /// An input of a body as a call takes it: the wire where there is one, else the known value.
 Operand given(const Builder& b, std::string_view name);

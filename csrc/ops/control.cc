@@ -1,6 +1,6 @@
-// Loops. In graphs they are `scan` (ir/scan.h says what its parts are); in models the steps stand
-// between marks, which relate what is outside of the loop to what one step sees, and flatten makes
-// a scan of all that lies between.
+// Loops and branches. In graphs they are ops that own graphs (ir/region.h says what the parts are);
+// in models their nodes stand between marks, which relate what is outside to what is inside, and
+// flatten makes one op of all that lies between.
 #include "ops/control.h"
 
 #include "ops/block.h"
@@ -26,7 +26,36 @@ void define_loop(OpFamily& ops) {
       .builtin();
 }
 
-// What all marks know: their place among those of one kind, and their loop, which flatten names.
+void define_while(OpFamily& ops) {
+  ops.def("while_loop")
+      .doc(
+          "A loop as long as a condition holds of the carries: the body makes the next ones. "
+          "Constants are the same for each step. `ml.While` makes models of it.")
+      .formula("h_{t+1} = f(h_t) \\text{ while } c(h_t)")
+      .variadic("operands", kTensor)
+      .attr("carries", 0)
+      .output("results", computed())
+      .rule([](RuleBuilder&) {})
+      .regions(2)
+      .builtin();
+}
+
+void define_branches(OpFamily& ops) {
+  ops.def("cond")
+      .doc(
+          "What the first of two graphs makes of the operands where the last operand, a bool, is "
+          "true, else what the second one makes. The other graph is not run. `ml.Cond` makes "
+          "models of it.")
+      .formula("p \\; ? \\; f(x) : g(x)")
+      .variadic("operands", kTensor)
+      .output("results", computed())
+      .rule([](RuleBuilder&) {})
+      .regions(2)
+      .builtin();
+}
+
+// What all marks know: their place among those of one kind, and the model they are the border of,
+// which flatten names.
 OpDefBuilder& mark(OpDefBuilder& block) {
   return block.attr("index", 0).attr("loop", -1).output("output", same_as("input")).builtin();
 }
@@ -74,12 +103,43 @@ void define_ends(OpFamily& ops) {
       });
 }
 
+void define_while_exit(OpFamily& ops) {
+  mark(ops.def("while_exit")
+           .doc("What a loop hands on whose condition does not hold any more.")
+           .input("input", kTensor)
+           .input("start", kTensor)
+           .input("condition", infer::kTensorBool)
+           .variadic("carries", kTensor))
+      .rule([](RuleBuilder& r) {
+        r.same(r.in("input"), r.in("start"));
+        r.same_shape(r.out(), r.in("input"));
+        r.shape(r.in("condition"), "");
+      });
+}
+
+void define_join(OpFamily& ops) {
+  mark(ops.def("cond_join")
+           .doc("The first input where the predicate is true, else the other one.")
+           .input("input", kTensor)
+           .input("other", kTensor)
+           .input("predicate", infer::kTensorBool))
+      .rule([](RuleBuilder& r) {
+        r.same(r.in("input"), r.in("other"));
+        r.same_shape(r.out(), r.in("input"));
+        r.shape(r.in("predicate"), "");
+      });
+}
+
 }  // namespace
 
 void define_control(OpFamily& ops) {
   define_loop(ops);
+  define_while(ops);
+  define_branches(ops);
   define_entries(ops);
   define_ends(ops);
+  define_while_exit(ops);
+  define_join(ops);
 }
 
 }  // namespace mithril::ops

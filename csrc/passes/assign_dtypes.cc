@@ -3,8 +3,8 @@
 #include <set>
 
 #include "core/tensor_data.h"
+#include "ir/region.h"
 #include "ir/registry.h"
-#include "ir/scan.h"
 #include "passes/rewriter.h"
 
 namespace mithril::passes {
@@ -54,65 +54,78 @@ struct Widths {
 };
 
 // A carry has one dtype before, within and after the loop: what it starts with and what steps make
-// of it are promoted to.
-class TypedScan {
+// of it are promoted to. A result of branches has what both are promoted to.
+class TypedRegions {
  public:
-  TypedScan(Rewriter& rewriter, const ir::Node& node, const Widths& widths)
-      : rewriter_(rewriter), node_(node), parts_(ir::scan_parts(node)), widths_(widths) {
+  TypedRegions(Rewriter& rewriter, const ir::Node& node, const Widths& widths)
+      : rewriter_(rewriter), node_(node), parts_(ir::region_parts(node)), widths_(widths) {
     for (const ir::ValueId id : node.operands) dtypes_.push_back(rewriter.mapped(id).dtype());
   }
 
   core::Status run() {
-    MITHRIL_ASSIGN(ir::Graph body, typed_body());
-    ir::Builder inside(body);
-    for (size_t i = 0; i < parts_.carries; ++i) {
-      ir::Output& next = body.outputs[i];
-      next.value = ir::cast(inside.value(next.value), dtypes_[i]).id;
+    MITHRIL_ASSIGN(std::vector<ir::Graph> typed, typed_regions());
+    std::vector<ir::Type> types;
+    for (size_t i = 0; i < node_.results.size(); ++i) {
+      types.push_back(rewriter_.from().type(node_.results[i]));
+      types.back().dtype = i < parts_.carries ? dtypes_[i] : joined(typed, i);
     }
-    MITHRIL_RETURN_IF_ERROR(inside.take_status());
+    ir::Regions regions;
+    for (size_t at = 0; at < typed.size(); ++at) {
+      ir::Builder inside(typed[at]);
+      for (size_t i = 0; i < types.size() && ir::gives_results(node_, at); ++i) {
+        ir::Output& output = typed[at].outputs[i];
+        output.value = ir::cast(inside.value(output.value), types[i].dtype).id;
+      }
+      MITHRIL_RETURN_IF_ERROR(inside.take_status());
+      regions.push_back(std::make_shared<const ir::Graph>(std::move(typed[at])));
+    }
     rewriter_.builder().set_location(node_.location);
     std::vector<ir::Value> operands;
     for (size_t i = 0; i < node_.operands.size(); ++i) {
       operands.push_back(ir::cast(rewriter_.mapped(node_.operands[i]), dtypes_[i]));
     }
-    std::vector<ir::Type> y_types;
-    for (size_t i = 0; i < parts_.ys; ++i) {
-      y_types.push_back(rewriter_.from().type(node_.results[parts_.y(i)]));
-      y_types.back().dtype = body.type(body.outputs[parts_.y(i)].value).dtype;
-    }
-    const auto results =
-        ir::call_scan(rewriter_.builder(), parts_, operands,
-                      std::make_shared<const ir::Graph>(std::move(body)), std::move(y_types));
+    const ir::OpDef& op = ir::Registry::global().get(node_.op);
+    const auto results = rewriter_.builder().call_regions(op, operands, node_.attrs,
+                                                          std::move(regions), std::move(types));
     for (size_t i = 0; i < results.size(); ++i) rewriter_.map(node_.results[i], results[i]);
     return {};
   }
 
  private:
   // Promotion only widens, so this ends.
-  core::Result<ir::Graph> typed_body() {
-    const ir::Graph& body = *node_.regions[0];
+  core::Result<std::vector<ir::Graph>> typed_regions() {
     while (true) {
       std::vector<std::pair<ir::ValueId, core::DType>> inputs;
-      for (size_t i = 0; i < dtypes_.size(); ++i) {  // inputs come first in what a pass makes
+      for (size_t i = 0; i < parts_.inputs(); ++i) {  // they come first in what a pass makes
         inputs.emplace_back(static_cast<ir::ValueId>(i), dtypes_[i]);
       }
-      MITHRIL_ASSIGN(ir::Graph typed,
-                     assign_dtypes(body, widths_.default_float, widths_.default_int,
-                                   widths_.promote_mixed, inputs));
+      std::vector<ir::Graph> typed;
+      for (const auto& region : node_.regions) {
+        MITHRIL_ASSIGN(ir::Graph graph,
+                       assign_dtypes(*region, widths_.default_float, widths_.default_int,
+                                     widths_.promote_mixed, inputs));
+        typed.push_back(std::move(graph));
+      }
       bool widened = false;
       for (size_t i = 0; i < parts_.carries; ++i) {
-        const core::DType made = typed.type(typed.outputs[i].value).dtype;
-        const core::DType joined = core::promote(dtypes_[i], made);
-        widened |= joined != dtypes_[i];
-        dtypes_[i] = joined;
+        const core::DType both = core::promote(dtypes_[i], joined(typed, i));
+        widened |= both != dtypes_[i];
+        dtypes_[i] = both;
       }
       if (!widened) return typed;
     }
   }
 
+  core::DType joined(const std::vector<ir::Graph>& typed, size_t result) const {
+    const auto of = [&](const ir::Graph& graph) {
+      return graph.type(graph.outputs[result].value).dtype;
+    };
+    return ir::is_cond(node_) ? core::promote(of(typed[0]), of(typed[1])) : of(typed.back());
+  }
+
   Rewriter& rewriter_;
   const ir::Node& node_;
-  const ir::ScanParts parts_;
+  const ir::RegionParts parts_;
   const Widths widths_;
   std::vector<core::DType> dtypes_;  // of operands
 };
@@ -133,9 +146,9 @@ core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType defaul
     if (type.dtype == core::DType::kAnyInt) type.dtype = default_int;
   }
   for (const ir::Node& node : graph.nodes) {
-    if (ir::is_scan(node)) {
+    if (!node.regions.empty()) {
       const Widths all{default_float, default_int, promote_mixed};
-      MITHRIL_RETURN_IF_ERROR(TypedScan(rewriter, node, all).run());
+      MITHRIL_RETURN_IF_ERROR(TypedRegions(rewriter, node, all).run());
       continue;
     }
     const size_t before = rewriter.graph().nodes.size();

@@ -4,6 +4,7 @@
 
 #include "ir/registry.h"
 #include "ir/scan.h"
+#include "passes/cond_gradient.h"
 #include "passes/scan_gradient.h"
 
 namespace mithril::passes {
@@ -75,18 +76,16 @@ Status Backward::pull_back(size_t at) {
   // Nothing is asked beyond a wanted value, unless something else reaches its node.
   const bool asked = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
   if (!any || !asked || !op.differentiable) return {};
-  const bool is_scan = ir::is_scan(node);
-  if (!op.gradient && !is_scan) {
-    return core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
-                      "{} has no gradient, and one is asked through it", op.name);
-  }
+  const bool has_rule = op.gradient || ir::is_scan(node) || ir::is_cond(node);
+  if (!has_rule) return no_gradient(node);
   builder_.set_location(node.location);
   GradBuilder rule(builder_, op, node, std::move(flowing));
   rule.set_wanted(wanted);
-  if (is_scan) {
-    MITHRIL_RETURN_IF_ERROR(located(pull_back_scan(rule), node));
-  } else {
+  if (op.gradient) {
     op.gradient(rule);
+  } else {
+    Status pulled = ir::is_scan(node) ? pull_back_scan(rule) : pull_back_cond(rule);
+    MITHRIL_RETURN_IF_ERROR(located(std::move(pulled), node));
   }
   MITHRIL_RETURN_IF_ERROR(located(builder_.take_status(), node));
   for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -96,6 +95,16 @@ Status Backward::pull_back(size_t at) {
     add(operand.id, ir::cast(ir::sum_to(cotangent, operand), operand.dtype()));
   }
   return located(builder_.take_status(), node);
+}
+
+Status Backward::no_gradient(const Node& node) const {
+  core::Error error = core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                                 "{} has no gradient, and one is asked through it",
+                                 ir::Registry::global().get(node.op).name);
+  if (ir::is_while(node)) {
+    error.hint = "use ml.Scan, whose number of steps is known, or compile with inference=True";
+  }
+  return located(std::move(error), node);
 }
 
 Status Backward::located(Status status, const Node& node) const {

@@ -27,6 +27,7 @@ class Backward {
  private:
   bool depends(ir::ValueId id) const;
   core::Status pull_back(size_t at);
+  core::Status no_gradient(const ir::Node& node) const;
   core::Status located(core::Status status, const ir::Node& node) const;
 
   ir::Graph& graph_;

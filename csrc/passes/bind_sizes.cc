@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "ir/infer_types.h"
+#include "ir/region.h"
 #include "ir/registry.h"
-#include "ir/scan.h"
 #include "ir/text.h"
 
 namespace mithril::passes {
@@ -73,8 +73,10 @@ class Binder {
       for (const auto& [name, value] : node.attrs) attrs.set(name, bind(value, 0));
       node.attrs = std::move(attrs);
       if (!all_ || node.regions.empty()) continue;
-      MITHRIL_ASSIGN(ir::Graph body, bound_body(out, node));
-      node.regions[0] = std::make_shared<const ir::Graph>(std::move(body));
+      for (std::shared_ptr<const ir::Graph>& region : node.regions) {
+        MITHRIL_ASSIGN(ir::Graph inside, bound_region(out, node, *region));
+        region = std::make_shared<const ir::Graph>(std::move(inside));
+      }
     }
     MITHRIL_RETURN_IF_ERROR(std::move(status_));
     return out;
@@ -90,24 +92,23 @@ class Binder {
     return {};
   }
 
-  // Sizes of a body are those that its operands show, then those of the same name out here.
-  core::Result<ir::Graph> bound_body(const ir::Graph& bound, const ir::Node& node) const {
-    const ir::Graph& body = *node.regions[0];
-    const ir::ScanParts parts = ir::scan_parts(node);
+  // Sizes of a region are those that its operands show, then those of the same name out here.
+  core::Result<ir::Graph> bound_region(const ir::Graph& bound, const ir::Node& node,
+                                       const ir::Graph& region) const {
+    const ir::RegionParts parts = ir::region_parts(node);
     std::vector<std::vector<int64_t>> sizes;
-    for (size_t i = 0; i < node.operands.size(); ++i) {
+    for (size_t i = 0; i < parts.inputs(); ++i) {
       sizes.push_back(ir::static_dims(bound.type(node.operands[i]).shape));
-      const bool is_x = i >= parts.x(0) && i < parts.constant(0);
-      if (is_x) sizes.back().erase(sizes.back().begin());
+      if (parts.is_x(i)) sizes.back().erase(sizes.back().begin());
     }
-    MITHRIL_ASSIGN(std::vector<int64_t> symbols, solve_symbols(body, sizes));
+    MITHRIL_ASSIGN(std::vector<int64_t> symbols, solve_symbols(region, sizes));
     for (uint32_t i = 0; i < symbols.size(); ++i) {
-      const Dim symbol = body.dims.symbol_at(i);
-      if (symbols[i] >= 0 || !body.dims.is_named(symbol)) continue;
-      const auto outer = from_.dims.find_symbol(body.dims.name_of(symbol));
+      const Dim symbol = region.dims.symbol_at(i);
+      if (symbols[i] >= 0 || !region.dims.is_named(symbol)) continue;
+      const auto outer = from_.dims.find_symbol(region.dims.name_of(symbol));
       if (outer) symbols[i] = from_.dims.evaluate(*outer, symbols_).value_or(-1);
     }
-    return bind_sizes(body, symbols);
+    return bind_sizes(region, symbols);
   }
 
   Status unknown(Dim dim, const std::string& where) const {

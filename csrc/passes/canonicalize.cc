@@ -12,6 +12,7 @@ using core::HostValue;
 using infer::Dim;
 using ir::Node;
 using ir::Shape;
+using ir::shape_value;
 using ir::Value;
 
 namespace {
@@ -61,14 +62,6 @@ std::optional<Value> resolve_sum_to(const Site& site) {
     }
   }
   return reshape_like(sum(g, HostValue::ints(axes)), site.operand(1));
-}
-
-HostValue shape_value(const Shape& shape) {
-  HostValue::Tuple dims;
-  for (const Dim dim : shape) {
-    dims.push_back(dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()}));
-  }
-  return HostValue::tuple(std::move(dims));
 }
 
 std::optional<Value> resolve_broadcast_like(const Site& site) {

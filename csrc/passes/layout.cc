@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ir/registry.h"
+#include "passes/regions.h"
 #include "passes/rewriter.h"
 
 namespace mithril::passes {
@@ -40,34 +41,17 @@ bool moves_nothing(const ir::Shape& shape, const Axes& axes) {
   return true;
 }
 
-HostValue size_value(Dim dim) {
-  return dim.known() ? HostValue(dim.value()) : HostValue(core::SymbolicInt{dim.id()});
-}
-
 Value moved(Value x, const Axes& axes) {
   if (!moves_nothing(x.shape(), axes)) return transpose(x, as_host(axes));
-  HostValue::Tuple shape;
-  for (const int64_t axis : axes) shape.push_back(size_value(x.shape()[static_cast<size_t>(axis)]));
-  return reshape(x, HostValue::tuple(std::move(shape)));
+  ir::Shape shape;
+  for (const int64_t axis : axes) shape.push_back(x.shape()[static_cast<size_t>(axis)]);
+  return reshape(x, ir::shape_value(shape));
 }
 
 // With axes of size 1 in front.
 ir::Shape as_image(const ir::Shape& shape) {
   ir::Shape out(kRank - shape.size(), Dim(1));
   out.insert(out.end(), shape.begin(), shape.end());
-  return out;
-}
-
-// Axes counted from the front; none is all.
-std::vector<int64_t> axes_of(const HostValue* axis) {
-  std::vector<int64_t> out;
-  if (axis == nullptr || axis->is_none()) return {0, 1, 2, 3};
-  const auto add = [&](int64_t at) { out.push_back(at < 0 ? at + int64_t{kRank} : at); };
-  if (axis->is_int()) {
-    add(axis->as_int());
-  } else {
-    for (const HostValue& item : axis->items()) add(item.as_int());
-  }
   return out;
 }
 
@@ -115,11 +99,7 @@ class Layout {
   Value last(ValueId id) {
     if (!has_last(id)) {
       Value image = rewriter_.mapped(id);
-      if (image.rank() < kRank) {
-        HostValue::Tuple shape;
-        for (const Dim dim : as_image(image.shape())) shape.push_back(size_value(dim));
-        image = reshape(image, HostValue::tuple(std::move(shape)));
-      }
+      if (image.rank() < kRank) image = reshape(image, ir::shape_value(as_image(image.shape())));
       set_last(id, moved(image, kToLast));
     }
     return rewriter_.builder().value(last_[static_cast<size_t>(id)]);
@@ -188,10 +168,7 @@ class Layout {
       lanes.push_back(id == kNoValue ? tile::Reg() : builder.load(type(id).dtype));
     }
     builder.store(op.pointwise(builder, {lanes, node.attrs, type(node.results[0]).dtype}));
-    const tile::Program program = builder.finish();
-    return std::any_of(program.code.begin(), program.code.end(), [](const tile::Instruction& i) {
-      return i.opcode == tile::Opcode::kPosition;
-    });
+    return tile::reads_position(builder.finish());
   }
 
   bool reduce(const OpDef& op, const Node& node) {
@@ -200,7 +177,8 @@ class Layout {
                                    [](ValueId id) { return id != kNoValue; });
     if (!lives_last(image) || wired) return false;
     std::array<bool, kRank> reduced{};
-    for (const int64_t axis : axes_of(node.attrs.find("axis"))) {
+    const HostValue* given = node.attrs.find("axis");
+    for (const int64_t axis : ir::axes_of(given == nullptr ? HostValue() : *given, kRank)) {
       reduced[static_cast<size_t>(axis)] = true;
     }
     std::vector<int64_t> axes, kept;
@@ -249,7 +227,7 @@ class Layout {
     std::vector<Operand> operands{Value()};
     for (const ValueId id : images) operands.emplace_back(last(id));
     ir::Attrs attrs = node.attrs;
-    attrs.set("axis", HostValue(kToFirst[static_cast<size_t>(axes_of(axis)[0])]));
+    attrs.set("axis", HostValue(kToFirst[static_cast<size_t>(ir::axes_of(*axis, kRank)[0])]));
     set_last(node.results[0], emit(op, std::move(operands), std::move(attrs)));
     return true;
   }
@@ -262,8 +240,13 @@ class Layout {
 
 }  // namespace
 
-bool wants_channels_last(const ir::Target& target) {
-  return target.keeps_whole.contains("conv2d_channels_last") && !target.decompose_all;
+bool wants_channels_last(const ir::Graph& graph, const ir::Target& target) {
+  if (!target.keeps_whole.contains("conv2d_channels_last") || target.decompose_all) return false;
+  const ir::OpId convolution = ir::Registry::global().find("conv2d")->id;
+  return anywhere(graph, [&](const ir::Graph& one) {
+    return std::any_of(one.nodes.begin(), one.nodes.end(),
+                       [&](const Node& node) { return node.op == convolution; });
+  });
 }
 
 core::Result<ir::Graph> layout(const ir::Graph& graph, const ir::Target& target) {

@@ -47,6 +47,8 @@ class Pipeline {
     return options_.is_off(name) ? *this : run(name, pass);
   }
 
+  const ir::Graph& graph() const { return graph_; }
+
   core::Result<ir::Graph> finish() {
     if (!status_.ok()) return std::move(status_);
     return std::move(graph_);
@@ -95,7 +97,7 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
   Pipeline pipeline(graph, options);
   pipeline.run("decompose", everywhere([&](const ir::Graph& g) { return decompose(g, target); }))
       .optimize("canonicalize", rewrite);
-  if (wants_channels_last(target)) {
+  if (wants_channels_last(pipeline.graph(), target)) {
     pipeline.optimize("layout", everywhere([&](const ir::Graph& g) { return layout(g, target); }))
         .optimize("canonicalize", rewrite);  // reshapes of reshapes
   }

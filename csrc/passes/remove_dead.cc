@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/scan.h"
+#include "ir/region.h"
 #include "passes/rewriter.h"
 
 namespace mithril::passes {
@@ -10,7 +10,7 @@ namespace mithril::passes {
 using ir::Graph;
 using ir::kNoValue;
 using ir::Node;
-using ir::ScanParts;
+using ir::RegionParts;
 using ir::ValueId;
 
 namespace {
@@ -19,45 +19,45 @@ using Flags = std::vector<bool>;
 
 bool is_set(const Flags& flags, ValueId id) { return flags[static_cast<size_t>(id)]; }
 
-/// What stays of a scan.
+/// What stays of a node that owns graphs.
 struct Kept {
   Flags operands, results;
 };
 
-// `live` are the values that somebody outside reads. Of a loop in there all operands count: what it
-// does not need goes when its own body is looked at.
-Flags live_values(const Graph& graph, Flags live) {
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool is_live = std::any_of(node->results.begin(), node->results.end(),
-                                     [&](ValueId id) { return is_set(live, id); });
-    for (const ValueId id : node->operands) {
-      if (is_live && id != kNoValue) live[static_cast<size_t>(id)] = true;
-    }
+// Of a node in a region all operands count: what a loop there does not need goes with its own body.
+Flags live_inside(const Node& node, size_t at, const Flags& results) {
+  const Graph& region = *node.regions[at];
+  Flags out(region.values.size(), false);
+  for (size_t i = 0; i < region.outputs.size(); ++i) {
+    const bool is_read = !ir::gives_results(node, at) || results[i];
+    if (is_read) out[static_cast<size_t>(region.outputs[i].value)] = true;
   }
-  return live;
+  return ir::live_values(region, std::move(out));
 }
 
 // A carry stays for its result, or for what a later step makes of it: asked until nothing is new.
 Kept kept_of(const Node& node, const Flags& live) {
-  const Graph& body = *node.regions[0];
-  const ScanParts parts = ir::scan_parts(node);
+  const RegionParts parts = ir::region_parts(node);
   Kept out;
   for (const ValueId id : node.results) out.results.push_back(is_set(live, id));
-  Flags inside;
+  Flags read;  // by input of the regions
   for (bool grown = true; grown;) {
     grown = false;
-    inside.assign(body.values.size(), false);
-    for (size_t i = 0; i < out.results.size(); ++i) {
-      if (out.results[i]) inside[static_cast<size_t>(body.outputs[i].value)] = true;
+    read.assign(parts.inputs(), false);
+    for (size_t at = 0; at < node.regions.size(); ++at) {
+      const Flags inside = live_inside(node, at, out.results);
+      for (size_t i = 0; i < read.size(); ++i) {
+        if (is_set(inside, node.regions[at]->inputs[i])) read[i] = true;
+      }
     }
-    inside = live_values(body, std::move(inside));
     for (size_t i = 0; i < parts.carries; ++i) {
-      if (out.results[i] || !is_set(inside, body.inputs[i])) continue;
+      if (out.results[i] || !read[i]) continue;
       out.results[i] = grown = true;
     }
   }
-  for (size_t i = 0; i < node.operands.size(); ++i) {
-    out.operands.push_back(i < parts.carries ? out.results[i] : is_set(inside, body.inputs[i]));
+  out.operands.assign(node.operands.size(), true);  // a predicate stays
+  for (size_t i = 0; i < read.size(); ++i) {
+    out.operands[i] = i < parts.carries ? out.results[i] : read[i];
   }
   return out;
 }
@@ -65,47 +65,42 @@ Kept kept_of(const Node& node, const Flags& live) {
 template <class T>
 void erase_unset(std::vector<T>& items, const Flags& flags) {
   size_t next = 0;
-  for (size_t i = 0; i < flags.size(); ++i) {
+  for (size_t i = 0; i < items.size(); ++i) {
     if (flags[i]) items[next++] = items[i];
   }
   items.resize(next);
 }
 
-ScanParts counts(const ScanParts& parts, const Kept& kept) {
-  ScanParts out = parts;
-  const auto count = [](const Flags& flags, size_t from, size_t to) {
-    const auto at = [&](size_t i) { return flags.begin() + static_cast<ptrdiff_t>(i); };
-    return static_cast<size_t>(std::count(at(from), at(to), true));
+ir::Attrs counts(const Node& node, const Kept& kept) {
+  const RegionParts parts = ir::region_parts(node);
+  ir::Attrs out = node.attrs;
+  const auto count = [&](const char* name, size_t from, size_t to) {
+    const auto at = [&](size_t i) { return kept.operands.begin() + static_cast<ptrdiff_t>(i); };
+    if (out.find(name) != nullptr) {
+      out.set(name, ir::HostValue(static_cast<int64_t>(std::count(at(from), at(to), true))));
+    }
   };
-  out.carries = count(kept.results, 0, parts.carries);
-  out.xs = count(kept.operands, parts.x(0), parts.constant(0));
-  out.constants = count(kept.operands, parts.constant(0), kept.operands.size());
-  out.ys = count(kept.results, parts.carries, kept.results.size());
+  count("carries", 0, parts.carries);
+  count("xs", parts.x(0), parts.constant(0));
   return out;
 }
 
-core::Status copy_scan(Rewriter& rewriter, const Node& node, const Flags& live) {
+core::Status copy_regions(Rewriter& rewriter, const Node& node, const Flags& live) {
   const Kept kept = kept_of(node, live);
-  const ScanParts parts = counts(ir::scan_parts(node), kept);
-  Graph body = *node.regions[0];
-  erase_unset(body.inputs, kept.operands);
-  erase_unset(body.outputs, kept.results);
-  ir::name_parts(body, parts);
-  MITHRIL_ASSIGN(body, remove_dead(body));
-  std::vector<ir::Value> operands;
-  for (size_t i = 0; i < node.operands.size(); ++i) {
-    if (kept.operands[i]) operands.push_back(rewriter.mapped(node.operands[i]));
+  Node pruned = node;
+  erase_unset(pruned.operands, kept.operands);
+  erase_unset(pruned.results, kept.results);
+  pruned.attrs = counts(node, kept);
+  const RegionParts parts = ir::region_parts(pruned);
+  for (size_t at = 0; at < node.regions.size(); ++at) {
+    Graph region = *node.regions[at];
+    erase_unset(region.inputs, kept.operands);
+    if (ir::gives_results(node, at)) erase_unset(region.outputs, kept.results);
+    ir::name_parts(region, parts, ir::gives_results(node, at));
+    MITHRIL_ASSIGN(region, remove_dead(region));
+    pruned.regions[at] = std::make_shared<const Graph>(std::move(region));
   }
-  std::vector<ValueId> results = node.results;
-  erase_unset(results, kept.results);
-  std::vector<ir::Type> y_types;
-  for (size_t i = 0; i < parts.ys; ++i) {
-    y_types.push_back(rewriter.from().type(results[parts.y(i)]));
-  }
-  rewriter.builder().set_location(node.location);
-  const auto made = ir::call_scan(rewriter.builder(), parts, operands,
-                                  std::make_shared<const Graph>(std::move(body)), y_types);
-  for (size_t i = 0; i < results.size(); ++i) rewriter.map(results[i], made[i]);
+  rewriter.copy(pruned);
   return {};
 }
 
@@ -123,7 +118,7 @@ core::Result<Graph> remove_dead(const Graph& graph) {
                                      [&](ValueId id) { return is_set(live, id); });
     if (!is_live) continue;
     const Flags read =
-        ir::is_scan(*node) ? kept_of(*node, live).operands : Flags(node->operands.size(), true);
+        node->regions.empty() ? Flags(node->operands.size(), true) : kept_of(*node, live).operands;
     for (size_t i = 0; i < read.size(); ++i) {
       const ValueId id = node->operands[i];
       if (read[i] && id != kNoValue) live[static_cast<size_t>(id)] = true;
@@ -134,11 +129,11 @@ core::Result<Graph> remove_dead(const Graph& graph) {
     const bool is_live = std::any_of(node.results.begin(), node.results.end(),
                                      [&](ValueId id) { return is_set(live, id); });
     if (!is_live) continue;
-    if (!ir::is_scan(node)) {
+    if (node.regions.empty()) {
       rewriter.copy(node);
       continue;
     }
-    MITHRIL_RETURN_IF_ERROR(copy_scan(rewriter, node, live));
+    MITHRIL_RETURN_IF_ERROR(copy_regions(rewriter, node, live));
   }
   return rewriter.finish();
 }

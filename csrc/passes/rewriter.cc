@@ -9,12 +9,7 @@ using ir::Node;
 using ir::ValueId;
 
 Rewriter::Rewriter(const ir::Graph& from)
-    : from_(from), builder_(to_), map_(from.values.size(), kNoValue) {
-  to_.name = from.name;
-  to_.dims = from.dims;
-  to_.locations = from.locations;
-  to_.default_float = from.default_float;
-  to_.default_int = from.default_int;
+    : from_(from), to_(from.frame()), builder_(to_), map_(from.values.size(), kNoValue) {
   for (const ValueId id : from.inputs) {
     const ir::ValueInfo& info = from.value(id);
     const ValueId made = to_.add_input(info.name, info.type, info.role);

@@ -40,19 +40,35 @@ std::string operands(const Plan& plan, const PlannedStep& planned, bool written)
 
 namespace {
 
-// Lines of a plan; of a loop's body, deeper to the right. Loops are few levels deep.
+std::string extent(const Step& step) {
+  if (step.branch != nullptr) return "one of two";
+  if (step.loop == nullptr) return fmt::format("{} units by {}", step.units, step.grain);
+  if (step.loop->condition != nullptr) return "while the first holds";
+  return fmt::format("{} times{}", step.loop->length, step.loop->reverse ? " backwards" : "");
+}
+
+std::vector<const Plan*> plans_of(const Step& step) {
+  if (step.branch != nullptr) return {step.branch->taken.get(), step.branch->other.get()};
+  if (step.loop == nullptr) return {};
+  if (step.loop->condition == nullptr) return {step.loop->body.get()};
+  return {step.loop->condition.get(), step.loop->body.get()};
+}
+
+// Lines of a plan; those of plans that a step runs, deeper to the right. They are few levels deep.
 std::string lines(const Plan& plan, const std::string& indent) {
   std::string out;
   for (size_t at = 0; at < plan.steps.size(); ++at) {
     const Step& step = plan.steps[at].step;
     out += fmt::format("{}  {:3} {} ({}) -> {}; ", indent, at, step.label,
                        operands(plan, plan.steps[at], false), operands(plan, plan.steps[at], true));
-    out += step.loop != nullptr ? fmt::format("{} times{}", step.loop->length,
-                                              step.loop->reverse ? " backwards" : "")
-                                : fmt::format("{} units by {}", step.units, step.grain);
+    out += extent(step);
     if (!step.location.path.empty()) out += "; " + step.location.path;
     out += '\n';
-    if (step.loop != nullptr) out += lines(*step.loop->body, indent + "    ");
+    const std::vector<const Plan*> plans = plans_of(step);
+    for (const Plan* inner : plans) {
+      out += lines(*inner, indent + "    ");
+      if (plans.size() > 1 && inner == plans.front()) out += indent + "    --\n";
+    }
   }
   return out;
 }

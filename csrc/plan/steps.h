@@ -31,11 +31,12 @@ struct Use {
 
 struct Plan;
 
-/// A step that runs a plan of its own at each place of an axis. Operands of the step: carries, xs,
-/// constants, then the last carries and the ys; those of the body the same with one place of the
-/// xs and ys.
+/// A step that runs a plan of its own at each place of an axis, or while a condition holds.
+/// Operands of the step: carries, xs, constants, then the last carries and the ys; those of the body
+/// the same with one place of the xs and ys, those of the condition carries, constants and a bool.
 struct Loop {
   std::shared_ptr<const Plan> body;
+  std::shared_ptr<const Plan> condition;  // null: `length` steps
   int64_t length = 0;
   bool reverse = false;
   int32_t constants = 0;
@@ -43,14 +44,21 @@ struct Loop {
   std::vector<int64_t> x_bytes, y_bytes;  // of one place
 };
 
-/// One call of a kernel over `units` units, or a loop.
+/// A step that runs one of two plans. Operands of the step: inputs of both, a bool, then outputs.
+struct Branch {
+  std::shared_ptr<const Plan> taken, other;  // where the bool is true, and where it is not
+  int32_t inputs = 0;
+};
+
+/// One call of a kernel over `units` units, a loop or a branch.
 struct Step {
   KernelFn kernel = nullptr;
   std::vector<Use> operands;  // inputs, then outputs, in the kernel's order
   std::vector<int64_t> params;
   std::vector<double> scalars;
   std::shared_ptr<const void> data;
-  std::shared_ptr<const Loop> loop;  // instead of a kernel
+  std::shared_ptr<const Loop> loop;      // instead of a kernel
+  std::shared_ptr<const Branch> branch;  // instead of a kernel
   int64_t units = 1;
   int64_t grain = 1;  // units of one chunk
   size_t scratch_bytes = 0;

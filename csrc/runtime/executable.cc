@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "runtime/arena_pool.h"
 
@@ -85,10 +86,15 @@ class Executable::Bases {
 };
 
 Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
+  const auto of = [](const std::shared_ptr<const plan::Plan>& inner) {
+    return inner == nullptr ? nullptr : std::make_shared<const Executable>(*inner);
+  };
   for (const PlannedStep& planned : plan_.steps) {
-    const bool is_loop = planned.step.loop != nullptr;
-    bodies_.push_back(is_loop ? std::make_shared<const Executable>(*planned.step.loop->body)
-                              : nullptr);
+    const plan::Loop* loop = planned.step.loop.get();
+    const plan::Branch* branch = planned.step.branch.get();
+    inner_.push_back(loop != nullptr     ? Inner{of(loop->body), of(loop->condition)}
+                     : branch != nullptr ? Inner{of(branch->taken), of(branch->other)}
+                                         : Inner{});
   }
   Profile* const profile = Profile::process();
   if (profile == nullptr) return;
@@ -98,17 +104,34 @@ Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
   }
 }
 
+/// The memory of a run: what steps hand to each other, and what kernels need for themselves.
+class Executable::Workspace {
+ public:
+  Status take(const Plan& plan) {
+    auto arena = take_arena(static_cast<size_t>(plan.arena_bytes));
+    if (!arena.ok()) return std::move(arena).status();
+    auto scratch = take_arena(plan.scratch_bytes);
+    if (!scratch.ok()) return std::move(scratch).status();
+    arena_ = std::move(*arena);
+    scratch_ = std::move(*scratch);
+    return {};
+  }
+  std::byte* arena() const { return arena_.data(); }
+  std::byte* scratch() const { return scratch_.data(); }
+
+ private:
+  Arena arena_, scratch_;
+};
+
 Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
                        const RunControl& control) const {
-  auto arena = take_arena(static_cast<size_t>(plan_.arena_bytes));
-  if (!arena.ok()) return std::move(arena).status();
-  auto scratch = take_arena(plan_.scratch_bytes);
-  if (!scratch.ok()) return std::move(scratch).status();
-  Bases bases(plan_, arena->data());
+  Workspace workspace;
+  MITHRIL_RETURN_IF_ERROR(workspace.take(plan_));
+  Bases bases(plan_, workspace.arena());
   for (size_t i = 0; i < inputs.size(); ++i) bases.set_input(i, inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) bases.set_output(i, outputs[i]);
   const ScopedFloatEnvironment environment;
-  return run_steps(bases, scratch->data(), control);
+  return run_steps(bases, workspace.scratch(), control);
 }
 
 Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl& control) const {
@@ -122,6 +145,8 @@ Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl&
     const int64_t start = counted_.empty() ? 0 : now();
     if (step.loop != nullptr) {
       MITHRIL_RETURN_IF_ERROR(run_loop(at, pointers.data(), control));
+    } else if (step.branch != nullptr) {
+      MITHRIL_RETURN_IF_ERROR(run_branch(at, pointers.data(), control));
     } else {
       const KernelArgs args{
           pointers.data(), step.params.data(), step.scalars.data(), step.data.get(), scratch, 0,
@@ -138,38 +163,50 @@ Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl&
 
 namespace {
 
-/// Where the carries of a loop are: each in two places, which steps read and write in turn, so that
-/// the last step writes the loop's result.
+/// Where the carries of a loop are: each in two places, which steps read and write in turn.
 class Carries {
  public:
-  Carries(const plan::Loop& loop, void* const* before, void* const* results, std::byte* spare)
-      : loop_(loop), before_(before), results_(results) {
-    for (const int64_t bytes : loop.carry_bytes) {
-      spare_.push_back(spare);
-      spare += rounded(bytes);
-    }
-  }
-  static int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  Carries(const plan::Loop& loop, void* const* before, void* const* results)
+      : loop_(loop), before_(before), results_(results) {}
 
-  /// What step `number` of the loop reads and writes.
+  Status take_memory() {
+    size_t bytes = 0;
+    for (const int64_t carry : loop_.carry_bytes) bytes += rounded(carry);
+    auto spare = take_arena(bytes);
+    if (!spare.ok()) return std::move(spare).status();
+    spare_ = std::move(*spare);
+    std::byte* at = spare_.data();
+    for (const int64_t carry : loop_.carry_bytes) {
+      places_.push_back(at);
+      at += rounded(carry);
+    }
+    return {};
+  }
+
+  /// What step `number` of the loop reads and writes. The last of `length` steps writes results.
   const void* read(size_t i, int64_t number) const {
     return number == 0 ? before_[i] : write(i, number - 1);
   }
   void* write(size_t i, int64_t number) const {
-    return (loop_.length - 1 - number) % 2 == 0 ? results_[i] : spare_[i];
+    return (loop_.length - 1 - number) % 2 == 0 ? results_[i] : places_[i];
   }
-  /// A loop without steps.
-  void hand_on() const {
-    for (size_t i = 0; i < spare_.size(); ++i) {
-      std::memcpy(results_[i], before_[i], static_cast<size_t>(loop_.carry_bytes[i]));
+  /// After `steps` steps, of which nobody knew that there would be no more: results are in place.
+  void finish(int64_t steps) const {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const void* last = read(i, steps);
+      if (last == results_[i]) continue;
+      std::memcpy(results_[i], last, static_cast<size_t>(loop_.carry_bytes[i]));
     }
   }
 
  private:
+  static size_t rounded(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
+
   const plan::Loop& loop_;
   void* const* before_;
   void* const* results_;
-  std::vector<std::byte*> spare_;
+  Arena spare_;
+  std::vector<std::byte*> places_;
 };
 
 void* place(void* base, int64_t at, int64_t bytes) {
@@ -181,22 +218,32 @@ void* place(void* base, int64_t at, int64_t bytes) {
 // One arena for all steps: nothing is allocated between them.
 Status Executable::run_loop(size_t at, void* const* operands, const RunControl& control) const {
   const plan::Loop& loop = *plan_.steps[at].step.loop;
-  const Executable& body = *bodies_[at];
+  const Executable &body = *inner_[at].first, *condition = inner_[at].second.get();
   const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
   const size_t inputs = carries + xs + static_cast<size_t>(loop.constants);
-  int64_t spare_bytes = 0;
-  for (const int64_t bytes : loop.carry_bytes) spare_bytes += Carries::rounded(bytes);
-  auto spare = take_arena(static_cast<size_t>(spare_bytes));
-  if (!spare.ok()) return std::move(spare).status();
-  auto arena = take_arena(static_cast<size_t>(body.plan_.arena_bytes));
-  if (!arena.ok()) return std::move(arena).status();
-  auto scratch = take_arena(body.plan_.scratch_bytes);
-  if (!scratch.ok()) return std::move(scratch).status();
-  Bases bases(body.plan_, arena->data());
-  const Carries carry(loop, operands, operands + inputs, spare->data());
-  if (loop.length == 0) carry.hand_on();
-  for (size_t i = carries + xs; i < inputs; ++i) bases.set_input(i, operands[i]);
-  for (int64_t number = 0; number < loop.length; ++number) {
+  Workspace workspace, asking;
+  MITHRIL_RETURN_IF_ERROR(workspace.take(body.plan_));
+  Bases bases(body.plan_, workspace.arena());
+  std::optional<Bases> asked;
+  bool go = true;
+  if (condition != nullptr) {
+    MITHRIL_RETURN_IF_ERROR(asking.take(condition->plan_));
+    asked.emplace(condition->plan_, asking.arena());
+    asked->set_output(0, &go);
+  }
+  Carries carry(loop, operands, operands + inputs);
+  MITHRIL_RETURN_IF_ERROR(carry.take_memory());
+  for (size_t i = carries + xs; i < inputs; ++i) {
+    bases.set_input(i, operands[i]);
+    if (asked) asked->set_input(i, operands[i]);
+  }
+  int64_t number = 0;
+  for (; asked || number < loop.length; ++number) {
+    if (asked) {
+      for (size_t i = 0; i < carries; ++i) asked->set_input(i, carry.read(i, number));
+      MITHRIL_RETURN_IF_ERROR(condition->run_steps(*asked, asking.scratch(), control));
+      if (!go) break;
+    }
     const int64_t here = loop.reverse ? loop.length - 1 - number : number;
     for (size_t i = 0; i < carries; ++i) {
       bases.set_input(i, carry.read(i, number));
@@ -208,11 +255,26 @@ Status Executable::run_loop(size_t at, void* const* operands, const RunControl& 
     for (size_t i = 0; i < loop.y_bytes.size(); ++i) {
       bases.set_output(carries + i, place(operands[inputs + carries + i], here, loop.y_bytes[i]));
     }
-    MITHRIL_RETURN_IF_ERROR(body.run_steps(bases, scratch->data(), control));
+    MITHRIL_RETURN_IF_ERROR(body.run_steps(bases, workspace.scratch(), control));
     const bool cancelled = control.cancel != nullptr && control.cancel->load();
     if (cancelled) return failure(plan::KernelStatus::kCancelled, at, {});
   }
+  carry.finish(number);
   return {};
+}
+
+Status Executable::run_branch(size_t at, void* const* operands, const RunControl& control) const {
+  const plan::Branch& branch = *plan_.steps[at].step.branch;
+  const auto inputs = static_cast<size_t>(branch.inputs);
+  const bool is_taken = *static_cast<const bool*>(operands[inputs]);
+  const Executable& chosen = is_taken ? *inner_[at].first : *inner_[at].second;
+  Workspace workspace;
+  MITHRIL_RETURN_IF_ERROR(workspace.take(chosen.plan_));
+  Bases bases(chosen.plan_, workspace.arena());
+  for (size_t i = 0; i < inputs; ++i) bases.set_input(i, operands[i]);
+  const size_t outputs = plan_.steps[at].step.operands.size() - inputs - 1;
+  for (size_t i = 0; i < outputs; ++i) bases.set_output(i, operands[inputs + 1 + i]);
+  return chosen.run_steps(bases, workspace.scratch(), control);
 }
 
 plan::KernelStatus Executable::run_step(const plan::Step& step, const KernelArgs& args,

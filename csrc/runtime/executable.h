@@ -34,8 +34,10 @@ class Executable {
 
  private:
   class Bases;
+  class Workspace;
   core::Status run_steps(Bases& bases, std::byte* scratch, const RunControl& control) const;
   core::Status run_loop(size_t at, void* const* operands, const RunControl& control) const;
+  core::Status run_branch(size_t at, void* const* operands, const RunControl& control) const;
   core::Status failure(plan::KernelStatus status, size_t step, const plan::ErrorSlot& slot) const;
   plan::KernelStatus run_step(const plan::Step& step, const plan::KernelArgs& args,
                               const RunControl& control, ThreadPool& pool) const;
@@ -45,7 +47,11 @@ class Executable {
     int64_t bytes;
   };
   plan::Plan plan_;
-  std::vector<std::shared_ptr<const Executable>> bodies_;  // by step: of loops
+  /// What a step runs by itself: the body of a loop and its condition, or two branches.
+  struct Inner {
+    std::shared_ptr<const Executable> first, second;
+  };
+  std::vector<Inner> inner_;      // by step
   std::vector<Counted> counted_;  // by step; empty unless MITHRIL_PROFILE is set
 };
 

@@ -1,5 +1,7 @@
 #include "tile/program.h"
 
+#include <algorithm>
+
 namespace mithril::tile {
 
 bool accepts(Domain domain, core::DType dtype) {
@@ -13,6 +15,11 @@ bool accepts(Domain domain, core::DType dtype) {
     case Domain::kBool: return is_bool;
   }
   return false;
+}
+
+bool reads_position(const Program& program) {
+  return std::any_of(program.code.begin(), program.code.end(),
+                     [](const Instruction& i) { return i.opcode == Opcode::kPosition; });
 }
 
 bool is_reducing(const Program& program) {

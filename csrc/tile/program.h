@@ -43,6 +43,8 @@ struct Program {
 };
 
 bool is_reducing(const Program& program);
+/// Whether what it makes of an element depends on the element's place.
+bool reads_position(const Program& program);
 /// Level of output `k`: kRow outputs have one element per kept index.
 Level output_level(const Program& program, uint32_t k);
 /// Level of input `k`: kRow inputs are read once per kept index. Unread inputs are kLane.

@@ -7,6 +7,7 @@ holds the executables of one compiled model: the forward one, and gradients as t
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -92,6 +93,9 @@ class Program:
 
     def __init__(self, compiled: Any, settings: Settings):
         self.compiled = compiled
+        if settings.autodiff == "framework" and compiled.forward.has_op("while_loop"):
+            # Some frameworks would differentiate it: what has no gradient is told by the engine.
+            settings = dataclasses.replace(settings, autodiff="engine")
         self.settings = settings
         self.keys = [Key(**entry) for entry in compiled.keys]
         self.outputs: list[str] = compiled.outputs

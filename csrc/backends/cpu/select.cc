@@ -132,7 +132,8 @@ class Selector {
       }
       if (select::is_reshape(op.name)) return emit_reshape_copy(node);
     }
-    return ir::is_scan(node) ? emit_loop_of(node) : emit_kernel(node, op);
+    if (ir::is_cond(node)) return emit_branch(node);
+    return node.regions.empty() ? emit_kernel(node, op) : emit_loop_of(node);
   }
 
   Status emit_constant(const Node& node) {
@@ -332,37 +333,63 @@ class Selector {
     return {};
   }
 
-  // A scan: its body is selected and planned like a graph of its own.
-  Status emit_loop_of(const Node& node) {
-    const ir::ScanParts parts = ir::scan_parts(node);
-    auto loop = std::make_shared<plan::Loop>();
-    MITHRIL_ASSIGN(plan::Steps body, select_steps(*node.regions[0], options_));
-    MITHRIL_ASSIGN(plan::Plan planned, plan::make_plan(std::move(body)));
-    loop->body = std::make_shared<const plan::Plan>(std::move(planned));
-    loop->length = ir::length_of(parts).value();
-    loop->reverse = parts.reverse;
-    loop->constants = static_cast<int32_t>(parts.constants);
+  // Regions are selected and planned like graphs of their own.
+  core::Result<std::shared_ptr<const plan::Plan>> planned(const ir::Graph& region) {
+    MITHRIL_ASSIGN(plan::Steps steps, select_steps(region, options_));
+    MITHRIL_ASSIGN(plan::Plan made, plan::make_plan(std::move(steps)));
+    return std::make_shared<const plan::Plan>(std::move(made));
+  }
+
+  // A step without its kernel, of contiguous operands and results in memory of their own.
+  core::Result<Step> step_of(const Node& node, const ir::OpDef& op) {
     Step step;
-    for (size_t i = 0; i < node.operands.size(); ++i) {
-      select::Operand input = operand(node.operands[i]);
-      MITHRIL_RETURN_IF_ERROR(make_contiguous(input, node.operands[i]));
+    for (const ValueId id : node.operands) {
+      select::Operand input = operand(id);
+      MITHRIL_RETURN_IF_ERROR(make_contiguous(input, id));
       step.operands.push_back(input.use);
-      const bool is_carry = i < parts.carries, is_x = !is_carry && i < parts.constant(0);
-      const ir::Graph& graph = *node.regions[0];
-      MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph, graph.inputs[i]));
-      if (is_carry) loop->carry_bytes.push_back(bytes);
-      if (is_x) loop->x_bytes.push_back(bytes);
     }
-    for (size_t i = 0; i < node.results.size(); ++i) {
-      MITHRIL_RETURN_IF_ERROR(materialize(node.results[i]));
-      step.operands.push_back(write(node.results[i]));
-      const ir::Graph& graph = *node.regions[0];
-      MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph, graph.outputs[i].value));
-      if (i >= parts.carries) loop->y_bytes.push_back(bytes);
+    for (const ValueId id : node.results) {
+      MITHRIL_RETURN_IF_ERROR(materialize(id));
+      step.operands.push_back(write(id));
     }
-    step.loop = std::move(loop);
-    step.label = "scan";
+    step.label = op.name;
     step.location = graph_.location_of(node);
+    return step;
+  }
+
+  Status emit_loop_of(const Node& node) {
+    const ir::RegionParts parts = ir::region_parts(node);
+    auto loop = std::make_shared<plan::Loop>();
+    const ir::Graph& body = ir::body_of(node);
+    MITHRIL_ASSIGN(loop->body, planned(body));
+    loop->constants = static_cast<int32_t>(parts.constants);
+    if (ir::is_scan(node)) {
+      loop->length = ir::length_of(ir::scan_parts(node)).value();
+      loop->reverse = ir::scan_parts(node).reverse;
+    } else {
+      MITHRIL_ASSIGN(loop->condition, planned(*node.regions[0]));
+    }
+    for (size_t i = 0; i < parts.constant(0); ++i) {
+      MITHRIL_ASSIGN(const int64_t bytes, byte_size(body, body.inputs[i]));
+      (parts.is_x(i) ? loop->x_bytes : loop->carry_bytes).push_back(bytes);
+    }
+    for (size_t i = parts.carries; i < node.results.size(); ++i) {
+      MITHRIL_ASSIGN(const int64_t bytes, byte_size(body, body.outputs[i].value));
+      loop->y_bytes.push_back(bytes);
+    }
+    MITHRIL_ASSIGN(Step step, step_of(node, ir::Registry::global().get(node.op)));
+    step.loop = std::move(loop);
+    steps_.steps.push_back(std::move(step));
+    return {};
+  }
+
+  Status emit_branch(const Node& node) {
+    auto branch = std::make_shared<plan::Branch>();
+    MITHRIL_ASSIGN(branch->taken, planned(*node.regions[0]));
+    MITHRIL_ASSIGN(branch->other, planned(*node.regions[1]));
+    branch->inputs = static_cast<int32_t>(ir::region_parts(node).inputs());
+    MITHRIL_ASSIGN(Step step, step_of(node, ir::Registry::global().get(node.op)));
+    step.branch = std::move(branch);
     steps_.steps.push_back(std::move(step));
     return {};
   }

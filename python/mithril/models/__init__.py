@@ -40,7 +40,7 @@ _BY_HAND = {
 _COMPOSED = {
     "attention": "MultiHeadAttention",
     "classifiers": "LinearSVM LogisticRegression",
-    "control": "Scan",
+    "control": "Cond Scan While",
     "distance_encoders": """DistanceEncoder EncoderDistanceMatrix MDS MDSCore TSNE TSNECore
         TsnePJoint""",
     "einops": "Einsum Rearrange Reduce Repeat",

@@ -1,7 +1,7 @@
-"""Loops as models: the steps of `Scan` stand between marks, of which compile makes one op.
+"""Loops and branches as models: what is inside stands between marks, and compile makes one op of it.
 
-The marks relate what is outside of the loop to what a step sees, so sizes and kinds are inferred
-through the loop both ways. Without the loop they mean nothing, so they have no public classes.
+The marks relate what is outside to what is inside, so sizes and kinds are inferred through it both
+ways. By themselves they mean nothing, so they have no public classes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Scan(Composite):
         name: str | None = None,
     ):
         body = require_model("Scan: body", body, "Scan(step, ...)")
-        parts = _Parts(body, carry, xs, ys)
+        parts = _Parts("Scan", body, carry, xs, ys)
         if whole("Scan: axis", axis, least=0) >= MOST_AXES:
             raise ArgumentError(f"Scan: axis requires an integer below {MOST_AXES}, got {axis}")
         if length is not None:
@@ -125,10 +125,9 @@ class Scan(Composite):
 class _Parts:
     """The keys of the body, by what they are to the loop."""
 
-    def __init__(self, body: Any, carry: Any, xs: Any, ys: Any):
-        node = body._node
-        self._inputs = list(node.input_keys)
-        self._outputs = list(node.output_keys or [wire.key_name for wire in node.couts])
+    def __init__(self, what: str, body: Any, carry: Any, xs: Any = (), ys: Any = None):
+        self._what = what
+        self._inputs, self._outputs = list(body._node.input_keys), outputs_of(body)
         self.carry = self._pairs("carry", carry)
         self.xs = self._names("xs", xs)
         for key in [*self.carry, *self.xs]:
@@ -137,44 +136,36 @@ class _Parts:
             self._check("output", key, self._outputs)
         states = set(self.carry.values())
         if ys is None:
-            named = [key for key in self._outputs if not key.startswith("$")]
-            ys = [key for key in named if key not in states]
+            ys = [k for k in self._outputs if not k.startswith("$") and k not in states]
         is_dict = isinstance(ys, Mapping)
         self.ys = self._pairs("ys", ys) if is_dict else {k: k for k in self._names("ys", ys)}
         for key in self.ys:
             self._check("output", key, self._outputs)
-        constants = [k for k in self._inputs if not k.startswith("$") and not node.is_valued(k)]
-        self.constants = [k for k in constants if k not in {*self.carry, *self.xs}]
+        self.constants = [k for k in open_inputs(body) if k not in {*self.carry, *self.xs}]
         self.inputs = [*self.carry, *self.xs, *self.constants]
         self._refuse_doubles()
 
-    @staticmethod
-    def _names(argument: str, given: Any) -> list[str]:
-        what = f"Scan: {argument}"
+    def _names(self, argument: str, given: Any) -> list[str]:
+        what = f"{self._what}: {argument}"
         return [text(what, key) for key in items(what, given, "a list of keys of the body")]
 
-    @staticmethod
-    def _pairs(argument: str, given: Any) -> dict[str, str]:
-        what = f"Scan: {argument}"
+    def _pairs(self, argument: str, given: Any) -> dict[str, str]:
+        what = f"{self._what}: {argument}"
         return {text(what, k): text(what, v) for k, v in mapping(what, given).items()}
 
-    @staticmethod
-    def _check(kind: str, key: str, known: list[str]) -> None:
+    def _check(self, kind: str, key: str, known: list[str]) -> None:
         if key not in known:
-            named = ", ".join(repr(k) for k in known if not k.startswith("$")) or "none"
             raise KeyNotFound(
-                f"Scan: the body has no {kind} {key!r}{suggestion(key, known)}",
-                hint=f"its {kind}s are {named}",
+                f"{self._what}: the body has no {kind} {key!r}{suggestion(key, known)}",
+                hint=f"its {kind}s are {named(known)}",
             )
 
     def _refuse_doubles(self) -> None:
         keys = [*self.inputs, *self.carry.values(), *self.ys.values()]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise OptionError(
-                    f"Scan: two keys of the loop are called {key!r}",
-                    hint='ys={"h_next": "states"} gives a kept output a name of its own',
-                )
+        hint = "rename one of them"
+        if self._what == "Scan":
+            hint = 'ys={"h_next": "states"} gives a kept output a name of its own'
+        refuse_doubles(self._what, "loop", keys, hint)
 
 
 class _Loop:
@@ -243,4 +234,199 @@ class _Loop:
         return wire
 
 
-__all__ = ["Scan"]
+class While(Composite):
+    """A loop as long as a condition holds: what a step makes of its state is the next one's.
+
+    As `jax.lax.while_loop`, with keys for pytrees: one op, and the number of steps follows from the
+    data. A loop whose condition does not hold at first hands on what it started from. There is no
+    gradient through it (`Scan`, whose number of steps is known, has one); a loop that never ends
+    can be interrupted on all backends but JAX. A step has no random numbers, no running statistics
+    and no derivatives inside.
+
+    Parameters
+    ----------
+    condition : a model of one output, a bool of shape []; its inputs that are in `carry` read the
+        state
+    body : the model of one step; both models stay free for other uses
+    carry : the state, body input -> body output that the next step and the condition read there.
+        Both have one shape and one kind.
+
+    Keys
+    ----
+    the body inputs of `carry` : what the first step starts from
+    the body outputs of `carry` : the first state for which the condition does not hold
+    the other inputs of both models : the same in all steps; a key that both have is one key
+
+    Raises
+    ------
+    SignatureError : no models, or arguments of other types.
+    KeyNotFound : a name that is no key of the body.
+    OptionError : a key that is named twice; no state; a condition of several outputs.
+    ShapeError : a state that changes its shape; a condition that is no single number.
+    UnsupportedError : from compile, where a gradient is asked through the loop.
+
+    >>> import mithril as ml
+    >>> halved = ml.Model.create(half=ml.IOKey("x") / 2.0)
+    >>> is_large = ml.Model.create(large=ml.IOKey("x") > ml.IOKey("limit"))
+    >>> model = ml.Model()
+    >>> model |= ml.While(is_large, halved, carry={"x": "half"})(x="x", limit="limit", half="y")
+    >>> model.expose_keys("y")
+    >>> pm = ml.compile(model, ml.NumpyBackend(), inference=True)
+    >>> array = pm.backend.array
+    >>> pm.evaluate({}, {"x": array(40.0), "limit": array(3.0)})["y"].item()
+    2.5
+    """
+
+    @public
+    def __init__(self, condition: Any, body: Any, carry: Any, *, name: str | None = None):
+        condition = require_model("While: condition", condition, "While(condition, step, ...)")
+        body = require_model("While: body", body, "While(condition, step, ...)")
+        parts = _Parts("While", body, carry, ys=())
+        if not parts.carry:
+            raise OptionError("While: requires a state", hint='such as carry={"x": "next_x"}')
+        asked = outputs_of(condition)
+        if len(asked) != 1:
+            raise OptionError(f"While: the condition has {len(asked)} outputs: {named(asked)}")
+        known = {*parts.inputs, *parts.carry.values()}
+        more = [key for key in open_inputs(condition) if key not in known]
+        given = dict.fromkeys([*parts.inputs, *more], TBD)
+        arguments = {"condition": condition, "body": body, "carry": parts.carry}
+        with self._compose(name, arguments, **given) as keys:
+            self._build(condition, asked[0], body, parts, keys)
+            self.set_cin(*parts.carry)
+            self.set_cout(next(iter(parts.carry.values())))
+            self.expose_keys(*parts.carry.values())
+
+    def _build(self, condition: Any, asked: str, body: Any, parts: _Parts, keys: dict) -> None:
+        wires: dict[str, Any] = {key: keys[key] for key in keys if key not in parts.carry}
+        for i, key in enumerate(parts.carry):
+            wires[key] = Connection()
+            mark = _Mark("scan_enter", index=i)
+            self |= mark.connect(input=keys[key], output=wires[key])
+        go = Connection()
+        results = {key: Connection() for key in parts.carry.values()}
+        self |= condition.clone().connect(**_of(condition, wires), **{asked: go})
+        self |= body.clone().connect(**_of(body, wires), **results)
+        after = {f"carries{i}": wire for i, wire in enumerate(results.values(), start=1)}
+        for i, (key, next_) in enumerate(parts.carry.items()):
+            mark = _Mark("while_exit", index=i, carries=len(after))
+            ends = {"input": results[next_], "start": keys[key], "condition": go}
+            self |= mark.connect(**ends, **after, output=next_)
+
+
+class Cond(Composite):
+    """The outputs of one of two models, which a bool chooses; the other one is not run.
+
+    As `jax.lax.cond`, with keys for operands: one op. Gradients of any order exist; those of the
+    inputs that only the other branch reads are zero. What is taken is done again for its gradient.
+    Branches have no random numbers, no running statistics and no derivatives inside.
+
+    Parameters
+    ----------
+    taken : the model whose outputs count where `predicate` is true
+    other : the one for false; its outputs have the same names, shapes and kinds. Both models stay
+        free for other uses.
+    shared : trainable inputs that both have under one name, and that are one parameter; those that
+        are not named here stay two, with names of their own
+
+    Keys
+    ----
+    predicate : bool of shape []
+    the inputs of both models : data that both read under one name is one key
+    their outputs : of the branch that was chosen
+
+    Raises
+    ------
+    SignatureError : no models.
+    KeyNotFound : `shared` names what is not an input of both.
+    OptionError : outputs of different names; a key that is named twice.
+    ShapeError, KindError : outputs that differ in shape or kind.
+
+    >>> import mithril as ml
+    >>> root = ml.Model.create(y=ml.IOKey("x").sqrt())
+    >>> minus = ml.Model.create(y=-ml.IOKey("x"))
+    >>> model = ml.Model()
+    >>> model |= ml.Cond(root, minus)(predicate="is_positive", x="x", y="y")
+    >>> model.expose_keys("y")
+    >>> pm = ml.compile(model, ml.NumpyBackend(), inference=True)
+    >>> array = pm.backend.array
+    >>> pm.evaluate({}, {"is_positive": array(False), "x": array(-4.0)})["y"].item()
+    4.0
+    """
+
+    _connect_order = ("predicate",)
+
+    @public
+    def __init__(self, taken: Any, other: Any, shared: Any = (), *, name: str | None = None):
+        models_ = [
+            require_model("Cond: taken", taken, "Cond(ml.Relu(), ml.Tanh())"),
+            require_model("Cond: other", other, "Cond(ml.Relu(), ml.Tanh())"),
+        ]
+        what = "Cond: shared"
+        shared = [text(what, key) for key in items(what, shared, "a list of keys of the branches")]
+        inputs = [open_inputs(model) for model in models_]
+        both = [key for key in inputs[0] if key in inputs[1]]
+        for key in shared:
+            if key not in both:
+                raise KeyNotFound(
+                    f"Cond: {key!r} is not an input of both branches{suggestion(key, both)}",
+                    hint=f"they have in common {named(both)}",
+                )
+        outputs = self._outputs(models_)
+        own = [k for k in both if taken._node.differentiable(k) and k not in shared]
+        keys_ = [k for k in dict.fromkeys([*inputs[0], *inputs[1]]) if k not in own]
+        refuse_doubles("Cond", "branches", ["predicate", *keys_, *outputs], "rename one of them")
+        given = dict.fromkeys(["predicate", *keys_], TBD)
+        arguments = {"taken": taken, "other": other, "shared": shared}
+        with self._compose(name, arguments, **given) as keys:
+            made = []
+            for model in models_:
+                made.append({key: Connection() for key in outputs})
+                self |= model.clone().connect(**_of(model, keys), **made[-1])
+            for i, key in enumerate(outputs):
+                mark = _Mark("cond_join", index=i)
+                wires = {"input": made[0][key], "other": made[1][key]}
+                self |= mark.connect(**wires, predicate=keys["predicate"], output=key)
+            self.set_cin(*[key for key in both if key not in shared and key not in own])
+            self.set_cout(outputs[0])
+            self.expose_keys(*outputs)
+
+    @staticmethod
+    def _outputs(branches: list[Any]) -> list[str]:
+        first, second = (outputs_of(model) for model in branches)
+        if set(first) != set(second):
+            raise OptionError(
+                f"Cond: the branches have other outputs: {named(first)} and {named(second)}",
+                hint="give them the same names",
+            )
+        return first
+
+
+def outputs_of(model: Any) -> list[str]:
+    """What it exposes, else its canonical outputs."""
+    node = model._node
+    return list(node.output_keys or [wire.key_name for wire in node.couts])
+
+
+def open_inputs(model: Any) -> list[str]:
+    """Inputs that have a name and no value."""
+    node = model._node
+    return [k for k in node.input_keys if not k.startswith("$") and not node.is_valued(k)]
+
+
+def named(keys: list[str]) -> str:
+    return ", ".join(repr(key) for key in keys if not key.startswith("$")) or "none"
+
+
+def refuse_doubles(what: str, where: str, keys: list[str], hint: str) -> None:
+    for key in keys:
+        if keys.count(key) > 1:
+            raise OptionError(f"{what}: two keys of the {where} are called {key!r}", hint=hint)
+
+
+def _of(model: Any, wires: dict[str, Any]) -> dict[str, Any]:
+    """The wires that are inputs of the model."""
+    return {key: wires[key] for key in open_inputs(model) if key in wires}
+
+
+__all__ = ["Cond", "Scan", "While"]

@@ -54,3 +54,21 @@ def scan(step, carries, xs, constants, ys, length, reverse):
     start = tuple(jnp.asarray(carry) for carry in carries)
     last, kept = jax.lax.scan(one, start, tuple(xs), length=length, reverse=reverse)
     return (*last, *kept)
+
+
+def cond(taken, other, constants, predicate):
+    """What the one of two functions makes that the predicate chooses."""
+    if not isinstance(predicate, jax.core.Tracer):
+        return (taken if bool(predicate) else other)(*constants)
+    operands = tuple(jnp.asarray(x) for x in constants)
+    return jax.lax.cond(predicate, lambda *x: tuple(taken(*x)), lambda *x: tuple(other(*x)), *operands)
+
+
+def while_loop(condition, step, carries, constants):
+    """The first carries for which the condition does not hold."""
+    start = tuple(jnp.asarray(carry) for carry in carries)
+    return jax.lax.while_loop(
+        lambda state: condition(*state, *constants)[0],
+        lambda state: tuple(step(*state, *constants)),
+        start,
+    )

@@ -45,6 +45,7 @@ class MlxBackend(AutogradBackend):
     """
 
     backend_type = "mlx"
+    _traces_branches = False
     _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
 
     @public

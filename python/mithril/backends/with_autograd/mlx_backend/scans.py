@@ -70,3 +70,15 @@ def scan(step, carries, xs, constants, ys, length, reverse):
     if length == 0:
         return (*carries, *(mx.zeros(shape, dtype) for shape, dtype in ys))
     return (*carries, *(mx.stack(rows[::-1] if reverse else rows) for rows in kept))
+
+
+def cond(taken, other, constants, predicate):
+    """What the one of two functions makes that the predicate chooses."""
+    return (taken if bool(predicate) else other)(*constants)
+
+
+def while_loop(condition, step, carries, constants):
+    """The first carries for which the condition does not hold."""
+    while bool(condition(*carries, *constants)[0]):
+        carries = step(*carries, *constants)
+    return tuple(carries)

@@ -51,3 +51,15 @@ def scan(step, carries, xs, constants, ys, length, reverse):
     if length == 0:
         return (*carries, *(torch.empty(s, dtype=dtype, device=device) for s, dtype in ys))
     return (*carries, *(torch.stack(rows[::-1] if reverse else rows) for rows in kept))
+
+
+def cond(taken, other, constants, predicate):
+    """What the one of two functions makes that the predicate chooses."""
+    return (taken if bool(predicate) else other)(*constants)
+
+
+def while_loop(condition, step, carries, constants):
+    """The first carries for which the condition does not hold."""
+    while bool(condition(*carries, *constants)[0]):
+        carries = step(*carries, *constants)
+    return tuple(carries)

@@ -55,3 +55,15 @@ def scan(step, carries, xs, constants, ys, length, reverse):
         for rows, row in zip(kept, results[count:], strict=True):
             rows[at] = row
     return (*carries, *kept)
+
+
+def cond(taken, other, constants, predicate):
+    """What the one of two functions makes that the predicate chooses."""
+    return (taken if bool(predicate) else other)(*constants)
+
+
+def while_loop(condition, step, carries, constants):
+    """The first carries for which the condition does not hold."""
+    while bool(condition(*carries, *constants)[0]):
+        carries = step(*carries, *constants)
+    return tuple(carries)
