@@ -34,6 +34,7 @@ from mithril.testing import (
 from mithril.testing.oracle_losses import reducible
 from mithril.testing.oracle_ops import NO_PADDING, axes_tuple
 from mithril.testing.torch_arrays import ARRAYS, eigvalsh
+from mithril.testing.torch_fourier import FOURIER
 
 
 def held(value: Any) -> Any:
@@ -470,7 +471,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "embedding": lambda input, weight, num_embeddings=None, dim=None: weight[input.to(torch.int64)],
     "buffer": lambda input: input,
     "dropout": dropout,
-} | ARRAYS
+} | ARRAYS | FOURIER
 
 
 @cache

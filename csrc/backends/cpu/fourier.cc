@@ -1,0 +1,93 @@
+// Fourier transforms along one axis, a line a unit.
+#include <memory>
+
+#include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::DType;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using select::KernelRequest;
+
+struct Transform {
+  ref_axis_dims dims;
+  std::unique_ptr<double[]> table;  // roots of unity: made with the step, read by all threads
+  bool has_imag;
+  Isa isa;
+};
+
+template <class T>
+DftKernels::Run<T> kernel_of(Isa isa) {
+  if constexpr (sizeof(T) == 4) return reference_kernels(isa).dft.f32;
+  if constexpr (sizeof(T) == 8) return reference_kernels(isa).dft.f64;
+}
+
+template <class T>
+KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& transform = *static_cast<const Transform*>(args.data);
+  const int to = transform.has_imag ? 2 : 1;
+  const auto* imag = transform.has_imag ? static_cast<const T*>(args.buffers[1]) : nullptr;
+  kernel_of<T>(transform.isa)(
+      &transform.dims, transform.table.get(), static_cast<const T*>(args.buffers[0]), imag,
+      static_cast<T*>(args.buffers[to]), static_cast<T*>(args.buffers[to + 1]),
+      static_cast<double*>(args.scratch), begin, end);
+  return KernelStatus::kOk;
+}
+
+ref_axis_dims dims_of(const KernelRequest& request) {
+  const std::vector<int64_t>& shape = request.inputs[0].shape;
+  const auto rank = static_cast<int64_t>(shape.size());
+  int64_t at = request.node.attrs.find("axis")->as_int();
+  if (at < 0) at += rank;
+  const bool inverse = request.node.attrs.find("inverse")->as_bool();
+  ref_axis_dims out = {1, shape[static_cast<size_t>(at)], 1, inverse};
+  for (int64_t i = 0; i < rank; ++i) {
+    if (i < at) out.outer *= shape[static_cast<size_t>(i)];
+    if (i > at) out.inner *= shape[static_cast<size_t>(i)];
+  }
+  return out;
+}
+
+/// About four operations for an element in each of the rounds, which double what is done.
+int64_t work_of(int64_t n) {
+  int64_t rounds = 1;
+  for (int64_t done = 1; done < n; done *= 2) ++rounds;
+  return n * rounds * 4;
+}
+
+core::Result<plan::Step> make(const KernelRequest& request) {
+  auto transform = std::make_shared<Transform>();
+  transform->isa = default_isa();
+  transform->dims = dims_of(request);
+  transform->has_imag = request.inputs.size() > 1 && request.inputs[1].present();
+  const DftKernels& kernels = reference_kernels(transform->isa).dft;
+  const int64_t n = transform->dims.n, width = kernels.width(n);
+  const auto scratch = static_cast<size_t>(kernels.scratch(n));
+  transform->table = std::make_unique<double[]>(static_cast<size_t>(kernels.table(n)));
+  kernels.prepare(n, transform->table.get(), std::make_unique<double[]>(scratch).get());
+  plan::Step step;
+  step.kernel = request.inputs[0].dtype == DType::kFloat32 ? run<float> : run<double>;
+  step.units = transform->dims.outer * transform->dims.inner;
+  step.grain = (grain_of(work_of(n)) + width - 1) / width * width;
+  step.scratch_bytes = scratch * sizeof(double);
+  step.data = std::move(transform);
+  return step;
+}
+
+bool has_real_type(const KernelRequest& request) {
+  const DType dtype = request.outputs[0].dtype;
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
+const select::KernelDef kKernels[] = {
+    {"dft", "dft", select::OrderClass::kCanonical, true, has_real_type, make},
+};
+
+}  // namespace
+
+std::span<const select::KernelDef> fourier_kernels() { return kKernels; }
+
+}  // namespace mithril::cpu

@@ -1,0 +1,76 @@
+"""Fourier transforms of pairs of real and imaginary parts, as emitted programs call them.
+
+MLX has one complex type, of float32: transforms of float64 are products with matrices of roots of
+unity, of factors of the size one after the other. A large prime takes a matrix of its square.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+
+MOST = 64  # rows of a matrix, where the size has such factors
+
+
+def dft(real, imag=None, axis=-1, inverse=False):
+    if real.size == 0:
+        return real, real
+    imag = mx.zeros_like(real) if imag is None else imag
+    if real.dtype == mx.float64:
+        parts = [mx.swapaxes(x, axis, -1) for x in (real, imag)]
+        re, im = _double(*reversed(parts))[::-1] if inverse else _double(*parts)
+        return mx.swapaxes(re, axis, -1), mx.swapaxes(im, axis, -1)
+    x = real + 1j * imag
+    if not inverse:
+        y = mx.fft.fft(x, axis=axis)
+    else:
+        y = mx.conj(mx.fft.fft(mx.conj(x), axis=axis))
+    return mx.real(y), mx.imag(y)
+
+
+def rfft(input, axis=-1, n=None, norm="backward"):
+    x = input.astype(mx.float32) if input.dtype in (mx.float16, mx.bfloat16) else input
+    places = x.shape[axis] if n is None else n
+    kept = places // 2 + 1
+    if input.dtype == mx.float64:
+        parts = [_resized(y, axis, kept) for y in dft(_resized(x, axis, places), None, axis)]
+    else:
+        y = mx.fft.rfft(x, places, axis)
+        parts = [mx.real(y), mx.imag(y)]
+    divisor = {"backward": 1.0, "ortho": places**0.5, "forward": float(places)}[norm]
+    return tuple((y / mx.array(divisor, y.dtype)).astype(input.dtype) for y in parts)
+
+
+def _resized(x, axis, size):
+    has = x.shape[axis]
+    if has > size:
+        return mx.split(x, [size], axis)[0]
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, size - has)
+    return mx.pad(x, widths)
+
+
+def _double(real, imag):
+    """Along the last axis, forwards."""
+    n = real.shape[-1]
+    rows = next((p for p in range(min(MOST, n - 1), 1, -1) if n % p == 0), n)
+    if n <= MOST or rows == n:
+        return _product(real, imag, n)
+    # Place j = a (n / rows) + b: transforms over a, roots, transforms over b; place k = c + d rows.
+    shape, rest = real.shape[:-1], n // rows
+    parts = [mx.swapaxes(x.reshape(*shape, rows, rest), -1, -2) for x in (real, imag)]
+    re, im = _product(*parts, rows)  # [..., b, c]
+    cosine, sine = _roots(np.outer(np.arange(rest), np.arange(rows)), n)
+    re, im = re * cosine + im * sine, im * cosine - re * sine
+    re, im = _double(mx.swapaxes(re, -1, -2), mx.swapaxes(im, -1, -2))  # [..., c, d]
+    return tuple(mx.swapaxes(x, -1, -2).reshape(*shape, n) for x in (re, im))
+
+
+def _product(real, imag, n):
+    cosine, sine = _roots(np.outer(np.arange(n), np.arange(n)), n)
+    return real @ cosine + imag @ sine, imag @ cosine - real @ sine
+
+
+def _roots(places, n):
+    angles = 2 * np.pi * (places % n) / n
+    return mx.array(np.cos(angles), mx.float64), mx.array(np.sin(angles), mx.float64)
