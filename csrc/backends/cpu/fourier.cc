@@ -1,5 +1,6 @@
 // Fourier transforms along one axis, a line a unit.
 #include <memory>
+#include <new>
 
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
@@ -12,9 +13,16 @@ using plan::KernelArgs;
 using plan::KernelStatus;
 using select::KernelRequest;
 
+using Doubles = std::unique_ptr<double[]>;
+
+/// None where there is no memory.
+Doubles doubles(int64_t count) {
+  return Doubles(new (std::nothrow) double[static_cast<size_t>(count)]);
+}
+
 struct Transform {
   ref_axis_dims dims;
-  std::unique_ptr<double[]> table;  // roots of unity: made with the step, read by all threads
+  Doubles table;  // roots of unity: made with the step, read by all threads
   bool has_imag;
   Isa isa;
 };
@@ -65,14 +73,18 @@ core::Result<plan::Step> make(const KernelRequest& request) {
   transform->has_imag = request.inputs.size() > 1 && request.inputs[1].present();
   const DftKernels& kernels = reference_kernels(transform->isa).dft;
   const int64_t n = transform->dims.n, width = kernels.width(n);
-  const auto scratch = static_cast<size_t>(kernels.scratch(n));
-  transform->table = std::make_unique<double[]>(static_cast<size_t>(kernels.table(n)));
-  kernels.prepare(n, transform->table.get(), std::make_unique<double[]>(scratch).get());
+  const Doubles scratch = doubles(kernels.scratch(n));
+  transform->table = doubles(kernels.table(n));
+  if (!transform->table || !scratch) {
+    return core::fail(core::ErrorKind::kMemory, core::Code::kOutOfMemory,
+                      "dft: no memory for the roots of unity of {} places", n);
+  }
+  kernels.prepare(n, transform->table.get(), scratch.get());
   plan::Step step;
   step.kernel = request.inputs[0].dtype == DType::kFloat32 ? run<float> : run<double>;
   step.units = transform->dims.outer * transform->dims.inner;
   step.grain = (grain_of(work_of(n)) + width - 1) / width * width;
-  step.scratch_bytes = scratch * sizeof(double);
+  step.scratch_bytes = static_cast<size_t>(kernels.scratch(n)) * sizeof(double);
   step.data = std::move(transform);
   return step;
 }
