@@ -1,6 +1,7 @@
 // Discrete Fourier transforms. There are no complex element types: a complex tensor is two real
-// ones. One primitive, `dft`, transforms a whole axis without a factor; everything else is cut,
-// padded, weighted and scaled around it. All of it is linear, so gradients need no values.
+// ones. Two primitives transform a whole axis without a factor, `dft` and, of real tensors, `rdft`;
+// everything else is cut, padded, weighted and scaled around them. All of it is linear, so
+// gradients need no values.
 #include <algorithm>
 #include <cmath>
 
@@ -200,10 +201,12 @@ Complex fft(Complex x, int64_t axis, const std::string& norm, bool inverse) {
 /// Of real x: the other half of the places repeats this one, conjugate.
 Complex rfft(Value x, int64_t axis, const std::string& norm) {
   if (!x) return {};
-  infer::DimTable& dims = x.builder->graph().dims;
-  const Dim kept = dims.add(dims.floor_div(places_along(x, axis), Dim(2)), Dim(1));
-  const Complex y = fft({x, {}}, axis, norm, false);
-  return {part(y.re, axis, Dim(0), kept), part(y.im, axis, Dim(0), kept)};
+  Builder& b = *x.builder;
+  const Dim n = places_along(x, axis);
+  const auto half =
+      b.call_all(*ir::Registry::global().find("rdft"), {x}, {{"axis", HostValue(axis)}});
+  if (!b.status().ok()) return {};
+  return {scaled(half[0], n, norm, false), scaled(half[1], n, norm, false)};
 }
 
 // Whether a place of the first half stands for itself alone: the first one, and of an even number
@@ -311,6 +314,38 @@ void define_primitive(OpFamily& ops) {
       .rejects(at(pair({2, 0})), "must have at least 1 place")
       .rejects(at(pair({2, 3}), {{"axis", 2}}), "axis must be in")
       .rejects(at({{"real", {2, 3}}, {"imag", {2, 4}}}), "dft");
+}
+
+// The cotangents of places that are not there are zeros, and x has no imaginary part.
+void rdft_gradient(GradBuilder& g) {
+  const Value x = g.in("input");
+  const int64_t axis = axis_attr(g.builder(), "axis", x.rank());
+  const Dim n = places_along(x, axis);
+  const auto whole = [&](Value dy) {
+    infer::DimTable& dims = g.builder().graph().dims;
+    return dy ? zeros_behind(dy, axis, dims.sub(n, places_along(dy, axis))) : dy;
+  };
+  const Value dim = g.has_dout("output_imag") ? whole(g.dout("output_imag")) : Value();
+  g.d("input") = dft({whole(g.dout("output_real")), dim}, axis, true).re;
+}
+
+void define_real_primitive(OpFamily& ops) {
+  complex_outputs(ops.def("rdft").input("input", kFloating).promote().attr("axis", -1))
+      .doc("The first n // 2 + 1 places of dft of a real tensor.")
+      .formula("y_k = \\sum_j x_j e^{-2 \\pi i j k / n}")
+      .rule([](RuleBuilder& r) {
+        state_transform(
+            r,
+            {{r.in("input")}, complex_output(r), argument(r, "axis"), HostValue(), Places::kHalf});
+      })
+      .kernel("rdft")
+      .gradient(rdft_gradient)
+      .with(at({{"input", {2, 6}}}))
+      .with(at({{"input", {3, 7, 2}}}, {{"axis", 1}}))
+      .with(at({{"input", {53}}}))
+      .with(at({{"input", {0, 1}}}))
+      .rejects(at({{"input", {2, 0}}}), "must have at least 1 place")
+      .rejects(at({{"input", {2, 3}}}, {{"axis", 2}}), "axis must be in");
 }
 
 void define_complex(OpFamily& ops, const char* name, const char* python, bool inverse) {
@@ -533,6 +568,7 @@ void define_shift(OpFamily& ops, const char* name, const char* python, bool back
 
 void define_fourier(OpFamily& ops) {
   define_primitive(ops);
+  define_real_primitive(ops);
   define_complex(ops, "fft", "FFT", false);
   define_complex(ops, "ifft", "IFFT", true);
   define_real(ops);

@@ -112,8 +112,8 @@ static void ref_radix_4(int64_t span, int64_t far, const double* xr, const doubl
   }
 }
 
-/* Any radix by its definition: roots q * m of p. */
-static void ref_radix(int64_t p, int64_t n, ref_complex roots, int64_t span, int64_t far,
+/* Any radix by its definition: roots q * m of p, which lie `turn` apart. */
+static void ref_radix(int64_t p, int64_t turn, ref_complex roots, int64_t span, int64_t far,
                       const double* xr, const double* xi, double* yr, double* yi) {
   for (int64_t m = 0; m < p; ++m) {
     double *tor = yr + m * far, *toi = yi + m * far;
@@ -122,7 +122,7 @@ static void ref_radix(int64_t p, int64_t n, ref_complex roots, int64_t span, int
       toi[s] = xi[s];
     }
     for (int64_t q = 1; q < p; ++q) {
-      const double re = roots.re[q * m % p * (n / p)], im = roots.im[q * m % p * (n / p)];
+      const double re = roots.re[q * m % p * turn], im = roots.im[q * m % p * turn];
       const double *fromr = xr + q * span, *fromi = xi + q * span;
       for (int64_t s = 0; s < span; ++s) {
         tor[s] += fromr[s] * re - fromi[s] * im;
@@ -133,15 +133,15 @@ static void ref_radix(int64_t p, int64_t n, ref_complex roots, int64_t span, int
 }
 
 /* One round: in `x` there are transforms of `done` places of every (n / done)th element; in `y`
- * those of p * done places. */
+ * those of p * done places. The roots are those of step * n. */
 static void ref_round(int64_t n, int64_t done, int64_t p, int64_t width, ref_complex roots,
-                      ref_complex x, ref_complex y) {
+                      int64_t step, ref_complex x, ref_complex y) {
   const int64_t span = n / done / p * width, far = done * span;
   for (int64_t k = 0; k < done; ++k) {
     double *xr = x.re + k * p * span, *xi = x.im + k * p * span;
     double *yr = y.re + k * span, *yi = y.im + k * span;
     for (int64_t q = 1; k > 0 && q < p; ++q) {
-      const int64_t root = k * q * (n / done / p);
+      const int64_t root = k * q * (n / done / p) * step;
       ref_turn_row(span, roots.re[root], roots.im[root], xr + q * span, xi + q * span);
     }
     if (p == 2) {
@@ -149,18 +149,18 @@ static void ref_round(int64_t n, int64_t done, int64_t p, int64_t width, ref_com
     } else if (p == 4) {
       ref_radix_4(span, far, xr, xi, yr, yi);
     } else {
-      ref_radix(p, n, roots, span, far, xr, xi, yr, yi);
+      ref_radix(p, n / p * step, roots, span, far, xr, xi, yr, yi);
     }
   }
 }
 
 /* All rounds; `x` is used up. Returns where the result lies: in `x` or in `y`. */
-static ref_complex ref_rounds(int64_t n, int64_t width, ref_complex roots, ref_complex x,
-                              ref_complex y) {
+static ref_complex ref_rounds(int64_t n, int64_t width, ref_complex roots, int64_t step,
+                              ref_complex x, ref_complex y) {
   int64_t p = 4;
   for (int64_t done = 1; done < n; done *= p) {
     while (n / done % p != 0) p = p == 4 ? 2 : p == 2 ? 3 : p + 2;
-    ref_round(n, done, p, width, roots, x, y);
+    ref_round(n, done, p, width, roots, step, x, y);
     const ref_complex kept = x;
     x = y;
     y = kept;
@@ -184,12 +184,13 @@ static ref_complex ref_chirped(int64_t n, int64_t width, double* table, ref_comp
     ref_turn_row(width, chirp.re[i], chirp.im[i], x.re + i * width, x.im + i * width);
   }
   for (int64_t i = n * width; i < m * width; ++i) x.re[i] = x.im[i] = 0;
-  ref_complex z = ref_rounds(m, width, roots, x, y);
+  ref_complex z = ref_rounds(m, width, roots, 1, x, y);
   for (int64_t i = 0; i < m; ++i) {
     ref_turn_row(width, filter.re[i], filter.im[i], z.re + i * width, z.im + i * width);
   }
   /* Real and imaginary parts exchanged, it is the transform back. */
-  z = ref_swapped(ref_rounds(m, width, roots, ref_swapped(z), ref_swapped(z.re == x.re ? y : x)));
+  z = ref_swapped(
+      ref_rounds(m, width, roots, 1, ref_swapped(z), ref_swapped(z.re == x.re ? y : x)));
   for (int64_t i = 0; i < n; ++i) {
     ref_turn_row(width, chirp.re[i], chirp.im[i], z.re + i * width, z.im + i * width);
   }
@@ -211,7 +212,7 @@ void ref_dft_prepare(int64_t n, double* table, double* scratch) {
     x.im[i] = x.im[(m - i) % m] = -chirp.im[i];
     square = (square + 2 * i + 1) % (2 * n);
   }
-  const ref_complex transformed = ref_rounds(m, 1, roots, x, y);
+  const ref_complex transformed = ref_rounds(m, 1, roots, 1, x, y);
   for (int64_t i = 0; i < m; ++i) {
     filter.re[i] = transformed.re[i] / (double)m;
     filter.im[i] = transformed.im[i] / (double)m;
@@ -225,7 +226,7 @@ static int64_t ref_line(const ref_axis_dims* d, int64_t unit) {
 static ref_complex ref_transformed(int64_t n, int64_t width, double* table, ref_complex x,
                                    ref_complex y) {
   if (!ref_is_smooth(n)) return ref_chirped(n, width, table, x, y);
-  return ref_rounds(n, width, ref_part(table, 0, n), x, y);
+  return ref_rounds(n, width, ref_part(table, 0, n), 1, x, y);
 }
 
 /* Back is the same with real and imaginary parts exchanged, before and after. */
@@ -256,10 +257,69 @@ static ref_complex ref_transformed(int64_t n, int64_t width, double* table, ref_
     }                                                                                         \
   }
 
+/* Whether real lines are transformed as lines of half their size, neighbours being real and
+ * imaginary part. */
+static int ref_is_folded(int64_t n) { return n % 2 == 0 && ref_is_smooth(n); }
+
+/* What a folded transform stands for: places 0 to n / 2, in `to`. */
+static ref_complex ref_unfolded(int64_t n, int64_t width, ref_complex roots, ref_complex z,
+                                ref_complex to) {
+  const int64_t half = n / 2;
+  for (int64_t k = 0; k <= half; ++k) {
+    const int64_t a = k % half * width, b = (half - k) % half * width, at = k * width;
+    const double re = roots.re[k], im = roots.im[k];
+    for (int64_t s = 0; s < width; ++s) {
+      const double er = (z.re[a + s] + z.re[b + s]) * 0.5, ei = (z.im[a + s] - z.im[b + s]) * 0.5;
+      const double dr = (z.re[a + s] - z.re[b + s]) * 0.5, di = (z.im[a + s] + z.im[b + s]) * 0.5;
+      to.re[at + s] = er + (re * di + im * dr);
+      to.im[at + s] = ei + (im * di - re * dr);
+    }
+  }
+  return to;
+}
+
+static ref_complex ref_transformed_real(int64_t n, int64_t width, double* table, ref_complex x,
+                                        ref_complex y) {
+  if (!ref_is_folded(n)) return ref_transformed(n, width, table, x, y);
+  const ref_complex roots = ref_part(table, 0, n);
+  const ref_complex z = ref_rounds(n / 2, width, roots, 2, x, y);
+  return ref_unfolded(n, width, roots, z, z.re == x.re ? y : x);
+}
+
+#define REF_RDFT(NAME, TYPE)                                                                \
+  void NAME(const ref_axis_dims* d, double* table, const TYPE* input, TYPE* yre, TYPE* yim, \
+            double* scratch, int64_t begin, int64_t end) {                                  \
+    const int64_t n = d->n, most = ref_dft_width(n), room = ref_dft_places(n) * most;       \
+    const int64_t folded = ref_is_folded(n), rows = folded ? n / 2 : n, kept = n / 2 + 1;   \
+    const ref_axis_dims to = {d->outer, kept, d->inner, 0};                                 \
+    for (int64_t first = begin; first < end; first += most) {                               \
+      const int64_t width = end - first < most ? end - first : most;                        \
+      const ref_complex x = ref_part(scratch, 0, room), y = ref_part(scratch, room, room);  \
+      for (int64_t l = 0; l < width; ++l) {                                                 \
+        const TYPE* from = input + ref_line(d, first + l);                                  \
+        for (int64_t i = 0; i < rows; ++i) {                                                \
+          x.re[i * width + l] = (double)from[(folded ? 2 * i : i) * d->inner];              \
+          x.im[i * width + l] = folded ? (double)from[(2 * i + 1) * d->inner] : 0;          \
+        }                                                                                   \
+      }                                                                                     \
+      const ref_complex z = ref_transformed_real(n, width, table, x, y);                    \
+      for (int64_t l = 0; l < width; ++l) {                                                 \
+        const int64_t at = ref_line(&to, first + l);                                        \
+        for (int64_t i = 0; i < kept; ++i) {                                                \
+          yre[at + i * d->inner] = (TYPE)z.re[i * width + l];                               \
+          yim[at + i * d->inner] = (TYPE)z.im[i * width + l];                               \
+        }                                                                                   \
+      }                                                                                     \
+    }                                                                                       \
+  }
+
 REF_DFT(ref_dft_f32, float)
 REF_DFT(ref_dft_f64, double)
+REF_RDFT(ref_rdft_f32, float)
+REF_RDFT(ref_rdft_f64, double)
 
 #undef REF_DFT
+#undef REF_RDFT
 #undef REF_LARGEST_RADIX
 #undef REF_TOGETHER
 #undef REF_MOST_TOGETHER

@@ -183,6 +183,11 @@ void ref_dft_f32(const ref_axis_dims* d, double* table, const float* re, const f
                  float* yre, float* yim, double* scratch, int64_t begin, int64_t end);
 void ref_dft_f64(const ref_axis_dims* d, double* table, const double* re, const double* im,
                  double* yre, double* yim, double* scratch, int64_t begin, int64_t end);
+/* The first n / 2 + 1 places of the transform of real lines, with the same table and scratch. */
+void ref_rdft_f32(const ref_axis_dims* d, double* table, const float* x, float* yre, float* yim,
+                  double* scratch, int64_t begin, int64_t end);
+void ref_rdft_f64(const ref_axis_dims* d, double* table, const double* x, double* yre, double* yim,
+                  double* scratch, int64_t begin, int64_t end);
 
 /* y[k] = the largest j with index[j] = k, or -1, as integers of `size` bytes (4 or 8); outer and
  * inner are 1. Units: places k. Returns the first bad j (it is left out), or -1. */

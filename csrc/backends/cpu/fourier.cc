@@ -34,6 +34,20 @@ DftKernels::Run<T> kernel_of(Isa isa) {
 }
 
 template <class T>
+KernelStatus run_real(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& transform = *static_cast<const Transform*>(args.data);
+  const DftKernels& all = reference_kernels(transform.isa).dft;
+  const auto kernel = [&] {
+    if constexpr (sizeof(T) == 4) return all.real_f32;
+    if constexpr (sizeof(T) == 8) return all.real_f64;
+  }();
+  kernel(&transform.dims, transform.table.get(), static_cast<const T*>(args.buffers[0]),
+         static_cast<T*>(args.buffers[1]), static_cast<T*>(args.buffers[2]),
+         static_cast<double*>(args.scratch), begin, end);
+  return KernelStatus::kOk;
+}
+
+template <class T>
 KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto& transform = *static_cast<const Transform*>(args.data);
   const int to = transform.has_imag ? 2 : 1;
@@ -50,8 +64,9 @@ ref_axis_dims dims_of(const KernelRequest& request) {
   const auto rank = static_cast<int64_t>(shape.size());
   int64_t at = request.node.attrs.find("axis")->as_int();
   if (at < 0) at += rank;
-  const bool inverse = request.node.attrs.find("inverse")->as_bool();
-  ref_axis_dims out = {1, shape[static_cast<size_t>(at)], 1, inverse};
+  const core::HostValue* inverse = request.node.attrs.find("inverse");
+  ref_axis_dims out = {1, shape[static_cast<size_t>(at)], 1,
+                       inverse != nullptr && inverse->as_bool()};
   for (int64_t i = 0; i < rank; ++i) {
     if (i < at) out.outer *= shape[static_cast<size_t>(i)];
     if (i > at) out.inner *= shape[static_cast<size_t>(i)];
@@ -66,6 +81,7 @@ int64_t work_of(int64_t n) {
   return n * rounds * 4;
 }
 
+template <plan::KernelFn kFloat, plan::KernelFn kDouble>
 core::Result<plan::Step> make(const KernelRequest& request) {
   auto transform = std::make_shared<Transform>();
   transform->isa = default_isa();
@@ -81,7 +97,7 @@ core::Result<plan::Step> make(const KernelRequest& request) {
   }
   kernels.prepare(n, transform->table.get(), scratch.get());
   plan::Step step;
-  step.kernel = request.inputs[0].dtype == DType::kFloat32 ? run<float> : run<double>;
+  step.kernel = request.inputs[0].dtype == DType::kFloat32 ? kFloat : kDouble;
   step.units = transform->dims.outer * transform->dims.inner;
   step.grain = (grain_of(work_of(n)) + width - 1) / width * width;
   step.scratch_bytes = static_cast<size_t>(kernels.scratch(n)) * sizeof(double);
@@ -94,8 +110,11 @@ bool has_real_type(const KernelRequest& request) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64;
 }
 
+constexpr auto kCanonical = select::OrderClass::kCanonical;
+
 const select::KernelDef kKernels[] = {
-    {"dft", "dft", select::OrderClass::kCanonical, true, has_real_type, make},
+    {"dft", "dft", kCanonical, true, has_real_type, make<run<float>, run<double>>},
+    {"rdft", "rdft", kCanonical, true, has_real_type, make<run_real<float>, run_real<double>>},
 };
 
 }  // namespace

@@ -41,12 +41,17 @@ struct DftKernels {
   template <class T>
   using Run = void (*)(const ref_axis_dims*, double*, const T*, const T*, T*, T*, double*, int64_t,
                        int64_t);
+  template <class T>
+  using RunReal = void (*)(const ref_axis_dims*, double*, const T*, T*, T*, double*, int64_t,
+                           int64_t);
   int64_t (*table)(int64_t);
   int64_t (*scratch)(int64_t);
   int64_t (*width)(int64_t);
   void (*prepare)(int64_t, double*, double*);
   Run<float> f32;
   Run<double> f64;
+  RunReal<float> real_f32;
+  RunReal<double> real_f64;
 };
 
 struct ReferenceKernels {

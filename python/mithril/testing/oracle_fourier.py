@@ -23,6 +23,10 @@ def dft(real, imag=None, axis=-1, inverse=False):
     return parts(np.fft.ifft(x, axis=axis, norm="forward") if inverse else np.fft.fft(x, axis=axis))
 
 
+def rdft(input, axis=-1):
+    return parts(np.fft.rfft(input, axis=axis))
+
+
 def fft(real, imag=None, axis=-1, n=None, norm="backward", use_imag=True):
     return parts(np.fft.fft(joined(real, imag), n, axis, norm))
 
@@ -60,6 +64,7 @@ def irfft2(real, imag=None, axes=LAST_TWO, norm="backward", n=None, use_imag=Tru
 
 FOURIER: dict[str, Callable[..., Any]] = {
     "dft": dft,
+    "rdft": rdft,
     "fft": fft,
     "ifft": ifft,
     "rfft": rfft,

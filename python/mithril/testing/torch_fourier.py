@@ -26,6 +26,12 @@ def dft(real, imag=None, axis=-1, inverse=False):
     return parts(torch.fft.fft(joined(real, imag), dim=axis))
 
 
+def rdft(input, axis=-1):
+    if not input.numel():
+        return (input.narrow(axis, 0, input.shape[axis] // 2 + 1),) * 2
+    return parts(torch.fft.rfft(input, dim=axis))
+
+
 def fft(real, imag=None, axis=-1, n=None, norm="backward", use_imag=True):
     if not real.numel():
         return real, real
@@ -74,6 +80,7 @@ def shift(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 FOURIER: dict[str, Callable[..., Any]] = {
     "dft": dft,
+    "rdft": rdft,
     "fft": fft,
     "ifft": ifft,
     "rfft": rfft,

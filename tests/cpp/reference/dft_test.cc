@@ -123,6 +123,55 @@ TEST(ReferenceDft, WithoutImaginaryPartsTheyAreZero) {
   EXPECT_EQ(first_difference(got.im, want.im), -1);
 }
 
+/// The first half of a real transform, every buffer between guards.
+Parts run_real(const cpu::DftKernels& kernels, const ref_axis_dims& d, const std::vector<double>& x,
+               int64_t piece, bool at_end) {
+  const auto size = [](int64_t count) { return static_cast<size_t>(count); };
+  const Guarded<double> table(size(kernels.table(d.n)), at_end);
+  const Guarded<double> scratch(size(kernels.scratch(d.n)), at_end);
+  kernels.prepare(d.n, table.data(), scratch.data());
+  fill_nan(scratch);
+  const Guarded<double> input(x.size(), at_end);
+  const size_t kept = size(d.outer * (d.n / 2 + 1) * d.inner);
+  const Guarded<double> yre(kept, at_end), yim(kept, at_end);
+  std::copy(x.begin(), x.end(), input.data());
+  for (int64_t unit = 0; unit < d.outer * d.inner; unit += piece) {
+    kernels.real_f64(&d, table.data(), input.data(), yre.data(), yim.data(), scratch.data(), unit,
+                     std::min(unit + piece, d.outer * d.inner));
+  }
+  return {yre.copy(), yim.copy()};
+}
+
+TEST(ReferenceDft, RealLinesHaveTheFirstHalf) {
+  std::mt19937_64 random(6);
+  for (const int64_t n : {1, 2, 3, 4, 6, 7, 12, 16, 53, 60, 97, 106, 1024}) {
+    for (const ref_axis_dims d : {ref_axis_dims{11, n, 1, 0}, ref_axis_dims{3, n, 5, 0}}) {
+      Parts x = random_parts(static_cast<size_t>(d.outer * n * d.inner), random);
+      x.im.clear();
+      const Parts whole = run(builds()[0], d, x, 16, true);
+      const Parts first = run_real(builds()[0], d, x.re, 16, true);
+      const int64_t kept = n / 2 + 1;
+      for (int64_t unit = 0; unit < d.outer * d.inner; ++unit) {
+        const int64_t outer = unit / d.inner, inner = unit % d.inner;
+        for (int64_t k = 0; k < kept; ++k) {
+          const auto at = static_cast<size_t>((outer * kept + k) * d.inner + inner);
+          const auto in = static_cast<size_t>((outer * n + k) * d.inner + inner);
+          const double bound = 2e-15 * std::sqrt(static_cast<double>(n));
+          EXPECT_NEAR(first.re[at], whole.re[in], bound) << n << " " << k;
+          EXPECT_NEAR(first.im[at], whole.im[in], bound) << n << " " << k;
+        }
+      }
+      for (const cpu::DftKernels& kernels : builds()) {
+        for (const int64_t piece : {1, 3}) {
+          const Parts got = run_real(kernels, d, x.re, piece, piece == 3);
+          EXPECT_EQ(first_difference(got.re, first.re), -1) << n;
+          EXPECT_EQ(first_difference(got.im, first.im), -1) << n;
+        }
+      }
+    }
+  }
+}
+
 TEST(ReferenceDft, FloatsAreTransformedInDouble) {
   std::mt19937_64 random(5);
   const ref_axis_dims d = {1, 300, 1, 0};

@@ -14,6 +14,8 @@ CALLS = [
     ("dft", (X, Y), {}),
     ("dft", (X,), {"axis": 0, "inverse": True}),
     ("dft", (NONE, NONE), {}),
+    ("rdft", (X,), {"axis": 0}),
+    ("rdft", (NONE,), {}),
     ("fft", (X, Y), {"n": 5, "norm": "ortho"}),
     ("fft", (NONE, NONE), {}),
     ("ifft", (X, Y), {"axis": 0, "norm": "forward"}),

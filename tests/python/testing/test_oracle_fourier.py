@@ -29,6 +29,7 @@ def test_whole_transforms():
 
 
 def test_halves():
+    same(oracle.rdft(X), (X @ matrix(5, -1))[:, :3])
     same(oracle.rfft(X), (X @ matrix(5, -1))[:, :3])
     np.testing.assert_allclose(oracle.irfft(*oracle.rfft(X), n=5), X)
     same(oracle.rfft2(X), (matrix(2, -1) @ X @ matrix(5, -1))[:, :3])

@@ -80,7 +80,7 @@ const ReferenceKernels kReference = {
     bytes::ref_last_writers_i32,
     bytes::ref_last_writers_i64,
     {bytes::ref_dft_table, bytes::ref_dft_scratch, bytes::ref_dft_width, bytes::ref_dft_prepare,
-     bytes::ref_dft_f32, bytes::ref_dft_f64},
+     bytes::ref_dft_f32, bytes::ref_dft_f64, bytes::ref_rdft_f32, bytes::ref_rdft_f64},
 };
 
 }  // namespace mithril::cpu::MITHRIL_ISA

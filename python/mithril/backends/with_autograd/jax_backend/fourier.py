@@ -12,15 +12,10 @@ def dft(real, imag=None, axis=-1, inverse=False):
     return y.real, y.imag
 
 
-def rfft(input, axis=-1, n=None, norm="backward"):
-    y = jnp.fft.rfft(_wide(input), n, axis, norm)
-    return y.real.astype(input.dtype), y.imag.astype(input.dtype)
+def rdft(input, axis=-1):
+    y = jnp.fft.rfft(input, axis=axis)
+    return y.real, y.imag
 
 
 def _joined(real, imag):
     return jax.lax.complex(real, jnp.zeros_like(real) if imag is None else imag)
-
-
-def _wide(x):
-    """float16 and bfloat16 as float32: no complex type is made of them."""
-    return x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x

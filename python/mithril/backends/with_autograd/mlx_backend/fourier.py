@@ -28,26 +28,17 @@ def dft(real, imag=None, axis=-1, inverse=False):
     return mx.real(y), mx.imag(y)
 
 
-def rfft(input, axis=-1, n=None, norm="backward"):
-    x = input.astype(mx.float32) if input.dtype in (mx.float16, mx.bfloat16) else input
-    places = x.shape[axis] if n is None else n
-    kept = places // 2 + 1
-    if input.dtype == mx.float64:
-        parts = [_resized(y, axis, kept) for y in dft(_resized(x, axis, places), None, axis)]
-    else:
-        y = mx.fft.rfft(x, places, axis)
-        parts = [mx.real(y), mx.imag(y)]
-    divisor = {"backward": 1.0, "ortho": places**0.5, "forward": float(places)}[norm]
-    return tuple((y / mx.array(divisor, y.dtype)).astype(input.dtype) for y in parts)
+def rdft(input, axis=-1):
+    kept = input.shape[axis] // 2 + 1
+    if input.size == 0 or input.dtype == mx.float64:
+        re, im = dft(input, None, axis)
+        return _first(re, kept, axis), _first(im, kept, axis)
+    y = mx.fft.rfft(input, axis=axis)
+    return mx.real(y), mx.imag(y)
 
 
-def _resized(x, axis, size):
-    has = x.shape[axis]
-    if has > size:
-        return mx.split(x, [size], axis)[0]
-    widths = [(0, 0)] * x.ndim
-    widths[axis] = (0, size - has)
-    return mx.pad(x, widths)
+def _first(x, size, axis):
+    return x if x.shape[axis] == size else mx.split(x, [size], axis)[0]
 
 
 def _double(real, imag):

@@ -384,7 +384,7 @@ def cumsum(input, axis=0):
 linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
 scan = _scans.scan
 argsort, last_writers = _scans.argsort, _scans.last_writers
-dft, rfft = _fourier.dft, _fourier.rfft
+dft, rdft = _fourier.dft, _fourier.rdft
 
 
 # ------------------------------------------------------------------- ops: activations, softmax

@@ -14,17 +14,15 @@ def dft(real, imag=None, axis=-1, inverse=False):
     return y.real, y.imag
 
 
-def rfft(input, axis=-1, n=None, norm="backward"):
-    y = torch.fft.rfft(_wide(input), n, axis, norm)
-    return y.real.to(input.dtype), y.imag.to(input.dtype)
+def rdft(input, axis=-1):
+    if input.numel() == 0:
+        kept = input.narrow(axis, 0, input.shape[axis] // 2 + 1)
+        return kept, kept
+    y = torch.fft.rfft(input, dim=axis)
+    return y.real, y.imag
 
 
 def _joined(real, imag):
     if imag is None:
         return torch.complex(real, torch.zeros_like(real))
     return torch.complex(real, imag)
-
-
-def _wide(x):
-    """float16 and bfloat16 as float32: they have no complex type, or no transforms."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

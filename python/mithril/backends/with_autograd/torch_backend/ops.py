@@ -389,7 +389,7 @@ solve = _linalg.solve
 det = _linalg.det
 eigh = _linalg.eigh
 qr, svd = _linalg.qr, _linalg.svd
-dft, rfft = _fourier.dft, _fourier.rfft
+dft, rdft = _fourier.dft, _fourier.rdft
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):

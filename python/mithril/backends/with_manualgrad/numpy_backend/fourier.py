@@ -12,11 +12,6 @@ def dft(real, imag=None, axis=-1, inverse=False):
     return y.real.astype(real.dtype), y.imag.astype(real.dtype)
 
 
-def rfft(input, axis=-1, n=None, norm="backward"):
-    y = np.fft.rfft(_wide(input), n, axis, norm)
+def rdft(input, axis=-1):
+    y = np.fft.rfft(input, axis=axis)
     return y.real.astype(input.dtype), y.imag.astype(input.dtype)
-
-
-def _wide(x):
-    """NumPy takes float16, but transforms in it."""
-    return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
