@@ -7,8 +7,8 @@ namespace {
 
 /// Every build of the kernels, the C99 one among them.
 std::vector<cpu::DftKernels> builds() {
-  std::vector<cpu::DftKernels> out{
-      {ref_dft_table, ref_dft_scratch, ref_dft_width, ref_dft_prepare, ref_dft_f32, ref_dft_f64}};
+  std::vector<cpu::DftKernels> out{{ref_dft_table, ref_dft_scratch, ref_dft_width, ref_dft_prepare,
+                                    ref_dft_f32, ref_dft_f64, ref_rdft_f32, ref_rdft_f64}};
   for (const cpu::Isa isa : supported_isas()) out.push_back(cpu::reference_kernels(isa).dft);
   return out;
 }
@@ -87,7 +87,7 @@ TEST(ReferenceDft, EqualsItsDefinitionForEverySmallSize) {
 
 TEST(ReferenceDft, LongLinesOfEveryKind) {
   std::mt19937_64 random(2);
-  for (const int64_t n : {1009, 1024, 1500, 2048, 2304, 2809}) {
+  for (const int64_t n : {1009, 1024, 1500, 2304}) {
     const ref_axis_dims d = {1, n, 2, 0};
     const Parts x = random_parts(static_cast<size_t>(2 * n), random);
     EXPECT_LE(distance(d, x, run(builds()[0], d, x, 2, false)), 2e-15) << n;

@@ -49,8 +49,8 @@ def _double(real, imag):
         return _product(real, imag, n)
     # Place j = a (n / rows) + b: transforms over a, roots, transforms over b; place k = c + d rows.
     shape, rest = real.shape[:-1], n // rows
-    parts = [mx.swapaxes(x.reshape(*shape, rows, rest), -1, -2) for x in (real, imag)]
-    re, im = _product(*parts, rows)  # [..., b, c]
+    re, im = (mx.swapaxes(x.reshape(*shape, rows, rest), -1, -2) for x in (real, imag))
+    re, im = _product(re, im, rows)  # [..., b, c]
     cosine, sine = _roots(np.outer(np.arange(rest), np.arange(rows)), n)
     re, im = re * cosine + im * sine, im * cosine - re * sine
     re, im = _double(mx.swapaxes(re, -1, -2), mx.swapaxes(im, -1, -2))  # [..., c, d]
