@@ -90,7 +90,7 @@ void state_sizes(RuleBuilder& r, const Sizes& sizes, int rank) {
 }
 
 /// Inputs of one shape; outputs that differ from it along the last of the axes.
-void state_transform(RuleBuilder& r, Sizes sizes) {
+void state_transform(RuleBuilder& r, const Sizes& sizes) {
   for (const Term input : sizes.inputs) r.same_shape(input, sizes.inputs[0]);
   std::vector<Term> ranks = sizes.outputs;
   ranks.push_back(sizes.inputs[0]);
@@ -245,7 +245,7 @@ Value irfft(Complex x, int64_t axis, const HostValue& n, const std::string& norm
 }
 
 std::vector<int64_t> axes_of_node(const Builder& b, Value x) {
-  return axes_of(b.op().has_attr("axes") ? b.attr("axes") : b.attr("axis"), x.rank());
+  return axes_of(b.attr("axes"), x.rank());
 }
 
 // --- blocks ----------------------------------------------------------------------------------
@@ -253,8 +253,6 @@ std::vector<int64_t> axes_of_node(const Builder& b, Value x) {
 constexpr const char* kNormDoc =
     "norm: which way is divided by n, 'backward' the inverse, 'forward' the other one, 'ortho' "
     "both by the root of n.";
-
-const HostValue kLastTwo = HostValue::ints({-2, -1});
 
 OpDefBuilder& complex_operands(OpDefBuilder& block) {
   return block.input("real", kFloating)
@@ -277,7 +275,8 @@ OpDefBuilder& along_axis(OpDefBuilder& block) {
 }
 
 OpDefBuilder& along_axes(OpDefBuilder& block) {
-  return norm_of(block.attr("axes", kLastTwo, infer::kSequence | infer::kScalarInt));
+  return norm_of(
+      block.attr("axes", HostValue::ints({-2, -1}), infer::kSequence | infer::kScalarInt));
 }
 
 Shapes pair(std::vector<int64_t> shape) { return {{"real", shape}, {"imag", shape}}; }
