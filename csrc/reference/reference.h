@@ -172,8 +172,8 @@ void ref_argsort_i64(const ref_axis_dims* d, int64_t size, const int64_t* x, voi
                      int64_t* scratch, int64_t begin, int64_t end);
 
 /* Discrete Fourier transforms of re + i im (im null: 0), falling: with the other sign of the
- * exponent; not divided by n, which is not 0. Units: outer * inner. Elements of a table, of scratch,
- * and how many units are done together; prepare fills a table with the help of scratch. */
+ * exponent; not divided by n, which is not 0. Units: outer * inner. Elements of a table, of
+ * scratch, and how many units are done together; prepare fills a table with the help of scratch. */
 int64_t ref_dft_table(int64_t n);
 int64_t ref_dft_scratch(int64_t n);
 int64_t ref_dft_width(int64_t n);
