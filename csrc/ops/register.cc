@@ -25,6 +25,7 @@ void define_builtin_ops(Registry& registry) {
       {"order", ops::define_order},
       {"matmul", ops::define_matmul},
       {"linalg", ops::define_linalg},
+      {"fourier", ops::define_fourier},
       {"creation", ops::define_creation},
       {"host", ops::define_host},
       {"conv", ops::define_conv},

@@ -171,6 +171,24 @@ void ref_argsort_i32(const ref_axis_dims* d, int64_t size, const int32_t* x, voi
 void ref_argsort_i64(const ref_axis_dims* d, int64_t size, const int64_t* x, void* y,
                      int64_t* scratch, int64_t begin, int64_t end);
 
+/* Discrete Fourier transforms of re + i im (im null: 0), falling: with the other sign of the
+ * exponent; not divided by n, which is not 0. Units: outer * inner. Elements of a table, of
+ * scratch, and how many units are done together; prepare fills a table with the help of scratch. */
+int64_t ref_dft_table(int64_t n);
+int64_t ref_dft_scratch(int64_t n);
+int64_t ref_dft_width(int64_t n);
+void ref_dft_prepare(int64_t n, double* table, double* scratch);
+/* `table` is only read. */
+void ref_dft_f32(const ref_axis_dims* d, double* table, const float* re, const float* im,
+                 float* yre, float* yim, double* scratch, int64_t begin, int64_t end);
+void ref_dft_f64(const ref_axis_dims* d, double* table, const double* re, const double* im,
+                 double* yre, double* yim, double* scratch, int64_t begin, int64_t end);
+/* The first n / 2 + 1 places of the transform of real lines, with the same table and scratch. */
+void ref_rdft_f32(const ref_axis_dims* d, double* table, const float* x, float* yre, float* yim,
+                  double* scratch, int64_t begin, int64_t end);
+void ref_rdft_f64(const ref_axis_dims* d, double* table, const double* x, double* yre, double* yim,
+                  double* scratch, int64_t begin, int64_t end);
+
 /* y[k] = the largest j with index[j] = k, or -1, as integers of `size` bytes (4 or 8); outer and
  * inner are 1. Units: places k. Returns the first bad j (it is left out), or -1. */
 int64_t ref_last_writers_i32(const ref_gather_dims* d, int64_t size, const int32_t* index, void* y,

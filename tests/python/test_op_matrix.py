@@ -262,6 +262,9 @@ OPEN = {
     ),
     "rms_norm": ("rms_norm", {"use_scale": False}, [("input", (2, 3))]),
     "global_avg_pool": ("global_avg_pool", {}, [("input", (2, 3, 4, 2))]),
+    "irfft": ("irfft", {}, [("real", (2, 4)), ("imag", (2, 4))]),
+    "irfft, n": ("irfft", {"axis": 0, "n": 5}, [("real", (2, 4)), ("imag", (2, 4))]),
+    "fftshift": ("fftshift", {}, [("input", (5, 4))]),
     "constantpad": ("constantpad", {"pad_width": (1, 2), "value": 3.0}, [("input", (2, 3))]),
 }
 

@@ -8,6 +8,7 @@
 namespace mithril::cpu {
 
 std::span<const select::KernelDef> axis_kernels();
+std::span<const select::KernelDef> fourier_kernels();
 std::span<const select::KernelDef> linalg_kernels();
 std::span<const select::KernelDef> matmul_kernels();
 std::span<const select::KernelDef> movement_kernels();

@@ -36,6 +36,24 @@ struct AxisKernels {
   void (*argsort)(const ref_axis_dims*, int64_t, const T*, void*, int64_t*, int64_t, int64_t);
 };
 
+/// Fourier transforms: sizes and contents of a table, and what reads it.
+struct DftKernels {
+  template <class T>
+  using Run = void (*)(const ref_axis_dims*, double*, const T*, const T*, T*, T*, double*, int64_t,
+                       int64_t);
+  template <class T>
+  using RunReal = void (*)(const ref_axis_dims*, double*, const T*, T*, T*, double*, int64_t,
+                           int64_t);
+  int64_t (*table)(int64_t);
+  int64_t (*scratch)(int64_t);
+  int64_t (*width)(int64_t);
+  void (*prepare)(int64_t, double*, double*);
+  Run<float> f32;
+  Run<double> f64;
+  RunReal<float> real_f32;
+  RunReal<double> real_f64;
+};
+
 struct ReferenceKernels {
   RealKernels<float> f32;
   RealKernels<double> f64;
@@ -57,6 +75,7 @@ struct ReferenceKernels {
                               int64_t);
   int64_t (*last_writers_i64)(const ref_gather_dims*, int64_t, const int64_t*, void*, int64_t,
                               int64_t);
+  DftKernels dft;
 };
 
 namespace generic {

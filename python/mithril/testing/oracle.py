@@ -34,6 +34,10 @@ RESULTS = {  # of ops with several
     "topk": ("values", "indices"),
     "qr": ("q", "r"),
     "svd": ("u", "values", "vt"),
+    **dict.fromkeys(
+        ("dft", "rdft", "fft", "ifft", "rfft", "fft2", "ifft2", "rfft2"),
+        ("output_real", "output_imag"),
+    ),
 }
 # What an op's function returns after its result: the next values of these inputs.
 NEXT = {

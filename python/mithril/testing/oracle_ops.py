@@ -16,6 +16,7 @@ import numpy as np
 from mithril.testing import oracle_attention, oracle_windows
 from mithril.testing.oracle import DTYPES
 from mithril.testing.oracle_arrays import ARRAYS, eigvalsh
+from mithril.testing.oracle_fourier import FOURIER
 from mithril.testing.oracle_functions import FUNCTIONS, functions_for
 from mithril.testing.oracle_losses import LOSSES, kl_divergence, reducible
 
@@ -819,6 +820,7 @@ SIMPLE: dict[str, Callable[..., Any]] = (
     }
     | FUNCTIONS
     | ARRAYS
+    | FOURIER
     | LOSSES
 )
 

@@ -34,6 +34,7 @@ from mithril.testing import (
 from mithril.testing.oracle_losses import reducible
 from mithril.testing.oracle_ops import NO_PADDING, axes_tuple
 from mithril.testing.torch_arrays import ARRAYS, eigvalsh
+from mithril.testing.torch_fourier import FOURIER
 
 
 def held(value: Any) -> Any:
@@ -481,7 +482,8 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
     bound = {name: partial(f, smallest=smallest) for name, f in losses.items()}
     bound["eigvalsh"] = partial(eigvalsh, epsilon=oracle_ops.EPSILON[float_dtype])
     further = torch_functions.functions_for(float_dtype, oracle_ops.SMALLEST_NORMAL)
-    return exact | DIFFERENTIABLE | torch_losses.DIFFERENTIABLE | further | bound
+    tables = DIFFERENTIABLE | FOURIER | torch_losses.DIFFERENTIABLE
+    return exact | tables | further | bound
 
 
 def evaluate(

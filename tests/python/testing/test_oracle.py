@@ -14,6 +14,7 @@ from mithril.testing import (
     op_matrix,
     oracle,
     oracle_arrays,
+    oracle_fourier,
     oracle_functions,
     oracle_loops,
     oracle_losses,
@@ -244,6 +245,7 @@ def test_it_shares_nothing_with_the_engine():
     tables = (
         oracle_ops,
         oracle_arrays,
+        oracle_fourier,
         oracle_functions,
         oracle_loops,
         oracle_losses,

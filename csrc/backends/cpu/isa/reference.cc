@@ -46,6 +46,7 @@ namespace f64 {
 
 namespace bytes {
 #include "reference/copy.c"
+#include "reference/dft.c"
 #include "reference/gather.c"
 #include "reference/matmul_integer.c"
 #include "reference/scan.c"
@@ -78,6 +79,8 @@ const ReferenceKernels kReference = {
     {bytes::ref_linear_scan_i64, bytes::ref_argsort_i64},
     bytes::ref_last_writers_i32,
     bytes::ref_last_writers_i64,
+    {bytes::ref_dft_table, bytes::ref_dft_scratch, bytes::ref_dft_width, bytes::ref_dft_prepare,
+     bytes::ref_dft_f32, bytes::ref_dft_f64, bytes::ref_rdft_f32, bytes::ref_rdft_f64},
 };
 
 }  // namespace mithril::cpu::MITHRIL_ISA

@@ -16,6 +16,7 @@ import mlx.core as _mx
 import numpy as _np
 
 from ...random import threefry_block as _threefry_block
+from . import fourier as _fourier
 from . import scans as _scans
 from . import special as _special
 from . import windows as _windows
@@ -383,6 +384,7 @@ def cumsum(input, axis=0):
 linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
 scan, cond, while_loop = _scans.scan, _scans.cond, _scans.while_loop
 argsort, last_writers = _scans.argsort, _scans.last_writers
+dft, rdft = _fourier.dft, _fourier.rdft
 
 
 # ------------------------------------------------------------------- ops: activations, softmax

@@ -16,6 +16,7 @@ import ml_dtypes as _ml_dtypes
 import numpy as _np
 
 from ...random import threefry_block as _threefry_block
+from . import fourier as _fourier
 from . import linalg as _linalg
 from . import scans as _scans
 from . import windows as _windows
@@ -342,6 +343,7 @@ solve = _linalg.solve
 det = _linalg.det
 eigh = _linalg.eigh
 qr, svd = _linalg.qr, _linalg.svd
+dft, rdft = _fourier.dft, _fourier.rdft
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
