@@ -96,9 +96,10 @@ class PhysicalModel:
         self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
         self._by_ranks: dict[tuple, Program] = {}
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
+        self._quick = QuickCall.of(self._program)  # for emitted source
         # Takes calls that need no conversion, warning or state; None sends them the long way.
-        self._fast = getattr(self._program and self._program.forward, "evaluate", None)
-        self._quick = QuickCall.of(self._program)  # the same for emitted source
+        own = getattr(self._program and self._program.forward, "evaluate", None)
+        self._fast = self._quick.forward if self._quick else own
         self._quick_step: Any = None  # the same for training steps
         self._keys = self._program.keys if self._program else _keys_of(self._compiled)
         self._by_name = {key.name: key for key in self._keys}
@@ -171,7 +172,8 @@ class PhysicalModel:
             return fetching(self, fetch).evaluate(
                 params, data, output_gradients=output_gradients, state=state, wrt=wrt
             )
-        if output_gradients is None and wrt is None and self._fast is not None:
+        quick = output_gradients is None and wrt is None and state is None
+        if quick and self._fast is not None:
             outputs = self._fast({} if params is None else params, {} if data is None else data)
             if outputs is not None:
                 return outputs

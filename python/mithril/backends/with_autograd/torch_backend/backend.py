@@ -289,7 +289,8 @@ class TorchBackend(AutogradBackend):
         """Plain tensors that share no memory with inputs or with one another."""
         tensor = self._torch.Tensor
         given = [x for x in inputs if isinstance(x, tensor)]
-        if [x for x in outputs if isinstance(x, tensor) and x._is_view()]:
+        # What is detached from a view is none.
+        if [x for x in outputs if isinstance(x, tensor) and (x._is_view() or x.storage_offset())]:
             return self._disentangled(outputs, given)
         # Tensors that are no views share memory only with themselves.
         taken = {x.data_ptr() for x in given}
@@ -317,6 +318,34 @@ class TorchBackend(AutogradBackend):
                 taken.add(pointer)
             result.append(output)
         return result
+
+    def _way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> Callable[..., bool] | None:
+        """PyTorch's own check of what its compiler has specialised for; it is no public one."""
+        if self._device.type != "cpu" or [x for x in arrays if x.requires_grad]:
+            return None
+        try:
+            from torch._C._dynamo.guards import TensorGuards
+
+            sizes = [list(x.shape) for x in arrays]
+            strides = [list(x.stride()) for x in arrays]
+            check = TensorGuards(
+                *arrays, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides
+            ).check
+            return check if check(*arrays) is True else None
+        except Exception:  # another version, or tensors that it does not take
+            return None
+
+    def _first_of_way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
+        """For equal shapes and strides results share memory, or do not, each time."""
+        results = function(*arrays)
+        owned = self._own_memory(results, arrays)
+        if all(a is b for a, b in zip(results, owned, strict=True)):
+            return owned, function
+        return owned, lambda *same: self._own_memory(function(*same), same)
 
     def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
         torch = self._torch
