@@ -103,12 +103,18 @@ class Arrays:
         self._gather = _gather([(key.role, key.name) for key in program.inputs])
         self._count = len(program.inputs)
 
-    def read(self, params: Any, data: Any, state: Any) -> tuple[tuple, Signature]:
+    def gather(self, params: Any, data: Any, state: Any) -> tuple:
         """Fails on dictionaries that have other entries than the inputs."""
         params, data, state = params or {}, data or {}, state or {}
         if len(params) + len(data) + len(state) != self._count:
             raise KeyError
-        values = self._gather(params, data, state)
+        return self._gather(params, data, state)
+
+    def signature(self, arrays: Sequence[Any]) -> Signature:
+        return tuple(map(self._signature, arrays))
+
+    def read(self, params: Any, data: Any, state: Any) -> tuple[tuple, Signature]:
+        values = self.gather(params, data, state)
         return values, tuple(map(self._signature, values))
 
     def as_given(self, given: Sequence[Any], inputs: Sequence[Any]) -> Signature | None:

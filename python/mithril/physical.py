@@ -237,30 +237,27 @@ class PhysicalModel:
                 return Step(*done)
         if self.backend.runs_plans and optimizer.op:
             return self._step_of_engine(self._checked_params(params), opt_state, data, state)
+        from mithril._compiled_step import CompiledStep
         from mithril.optim import check_state
 
         params = self._checked_params(params)
         check_state("step: opt_state", opt_state, optimizer, list(self.trainable_keys))
-        if self.jit:
-            done = self._compiled_step(params, opt_state, data, state)
-            if done is not None:
-                return Step(*done)
+        if CompiledStep.suits(self._settings):
+            return Step(*self._compiled_step(params, opt_state, data, state))
         result = self.evaluate(params, data, output_gradients=True, state=state)
         new_params, opt_state = optimizer.update(params, result.gradients, opt_state)
         new_state = result.state if isinstance(result, WithGradientsAndState) else {}
         return Step(new_params, opt_state, new_state, result.outputs)
 
-    def _compiled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
-        """The step as one compiled function, where the framework compiles gradients."""
+    def _compiled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple:
+        """The step as one function, compiled where the framework compiles gradients."""
         from mithril._compiled_step import CompiledStep
 
         data, state = mapping("data", data), mapping("state", state)
         program = self._ready(data)
-        step = CompiledStep.of(program, self._cost(program), self._settings.optimizer)
-        if step is None:
-            return None
         inputs = self._inputs(program, params, data, state)
         self._check_gradients_allowed()
+        step = CompiledStep.of(program, self._cost(program), self._settings.optimizer)
         if program is self._program:
             self._quick_step = step
         return step.run((params, data, state), inputs, opt_state)
