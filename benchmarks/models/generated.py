@@ -347,7 +347,7 @@ class Resnet18(Job):
         )
         self.weight_shapes = {n: tuple(pm.shapes[n]) for n in pm.trainable_keys if n != "image"}
         super().__init__()
-        for name, value in self.weights.items():  # so that values keep their size on the way
+        for value in self.weights.values():  # so that values keep their size on the way
             if value.ndim == 4 and value.shape[0] > 1:
                 value *= 10 * (2 / value[0].size) ** 0.5
         rng = np.random.default_rng(1)
