@@ -187,6 +187,32 @@ def test_quick_outputs_share_no_memory_with_inputs():
     assert quick(pm, {}, {"x": x}) is not None
 
 
+@pytest.mark.parametrize("name, jit", [("torch", False), ("jax", True)])
+def test_what_an_op_would_take_is_checked_still(name, jit):
+    pytest.importorskip(name)
+    backend = ml.get_backend(name)
+    pm = ml.compile(ml.Relu(), backend, data_keys={"input"}, shapes={"input": [3]}, jit=jit)
+    for _ in range(3):
+        pm.evaluate({}, {"input": backend.array(np.ones(3, np.float32))})
+        half = pm.evaluate({}, {"input": backend.array(np.ones(3), ml.float16)})
+        assert backend.dtype(half["output"]) is ml.float32
+        with pytest.raises(ml.errors.ShapeError):
+            pm.evaluate({}, {"input": backend.array(np.ones(4, np.float32))})
+
+
+def test_what_is_detached_from_a_part_of_an_input_is_copied():
+    pytest.importorskip("torch")
+    backend = ml.TorchBackend()
+    model = ml.Model()
+    x = ml.IOKey("x", shape=[4])
+    model |= ml.StopGradient()(input=x[1:], output="y")
+    pm = ml.compile(model, backend, data_keys={"x"})
+    given = backend.array(np.ones(4, np.float32))
+    for _ in range(3):
+        pm.evaluate({}, {"x": given})["y"].fill_(7)
+        assert given.tolist() == [1, 1, 1, 1]
+
+
 def test_a_state_that_nobody_asked_for_is_looked_at_each_time(backend):
     pm = compiled(backend)
     params, data = arguments(backend)

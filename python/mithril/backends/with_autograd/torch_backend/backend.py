@@ -329,8 +329,8 @@ class TorchBackend(AutogradBackend):
         try:
             from torch._C._dynamo.guards import TensorGuards
 
-            sizes = [list(x.shape) for x in arrays]
-            strides = [list(x.stride()) for x in arrays]
+            sizes: list[Any] = [list(x.shape) for x in arrays]
+            strides: list[Any] = [list(x.stride()) for x in arrays]
             check = TensorGuards(
                 *arrays, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides
             ).check
@@ -400,8 +400,6 @@ class TorchBackend(AutogradBackend):
         if not pairs:
             return [self._torch.zeros_like(leaf) for leaf in leaves]
         outputs, cotangents = zip(*pairs, strict=True)
-        if len(pairs) == 1 and outputs[0].ndim == 0 and cotangents[0] is None:
-            cotangents = None  # PyTorch's own 1
         return self._torch.autograd.grad(
             outputs, leaves, cotangents, allow_unused=True, materialize_grads=True
         )
