@@ -152,8 +152,8 @@ def test_tensors_that_require_gradients_stay_out_of_the_graph_of_a_step():
         value.requires_grad_(True)
     kept, other = optimizer.init(plain), optimizer.init(plain)
     for _ in range(3):
-        params, kept, _, outputs = pm.step(params, kept, data)
         plain, other, _, expected = pm.step(plain, other, data)
+        params, kept, _, outputs = pm.step(params, kept, data)
         assert not any(x.requires_grad for x in (*params.values(), *outputs.values()))
         assert not any(x.requires_grad for x in (*kept["v"].values(), *expected.values()))
         for name, value in plain.items():
