@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,19 +37,6 @@ class AutogradBackend(Backend):
     def _argument(self, values: np.ndarray) -> Any:
         """As compiled functions take them: the quickest way."""
         return self.tensor(values, values.dtype)
-
-    def _way(
-        self, function: Callable[..., Any], arrays: Sequence[Any]
-    ) -> Callable[..., bool] | None:
-        """A quick check whether arrays are like these, in all that calls of `function` depend on;
-        None where there is none that is quicker than their signature."""
-        return None
-
-    def _first_of_way(
-        self, function: Callable[..., Any], arrays: Sequence[Any]
-    ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
-        """The results as `_call` gives them, and what gives them for arrays that pass the check."""
-        raise NotImplementedError
 
     def _constant(self, value: Any) -> Any:
         return value if isinstance(value, str) else self._from_host(value)
