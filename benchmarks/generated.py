@@ -105,6 +105,8 @@ def _rows() -> dict[str, Callable[[Settings], None]]:
     for kind in models.MODELS:
         for framework in models.MODELS[kind].frameworks:
             for how, compiled in (("eager", False), ("jit", True)):
+                if not compiled and framework in models.MODELS[kind].only_compiled:
+                    continue
                 for what, step in (("forward", False), ("step", True)):
                     name = f"generated-{kind}-{framework}-{how}-{what}"
                     out[name] = partial(row, kind, framework, compiled, step)

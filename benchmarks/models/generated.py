@@ -232,6 +232,7 @@ class Job:
     output = "output"
     weight_shapes: dict[str, tuple[int, ...]] = {}
     frameworks = ("torch", "jax", "mlx")
+    only_compiled: tuple[str, ...] = ()  # where op by op would take minutes
     data_shape: tuple[int, ...] = ()
     target_shape: tuple[int, ...] = ()
 
@@ -334,7 +335,7 @@ class Gpt2Block(Job):
 class Resnet18(Job):
     """Statistics are those of a trained model and stay, also in steps (as in fine-tuning)."""
 
-    frameworks = ("torch", "jax")
+    frameworks, only_compiled = ("torch", "jax"), ("jax",)
     title = "ResNet-18 with frozen statistics, images [2, 3, 64, 64]"
     data_key, output = "image", "logits"
     data_shape, target_shape = (2, 3, 64, 64), (2, 1000)
