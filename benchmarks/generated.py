@@ -44,7 +44,11 @@ def _check(framework: str, compiled: bool, settings: Settings) -> None:
 def _by_hand(job: Any, framework: str, compiled: bool, step: bool, settings: Settings) -> Contender:
     _check(framework, compiled, settings)
     library = models.LIBRARIES[framework]()
-    function = partial(job.by_hand, library)
+    constants = {name: library.array(value) for name, value in job.constants.items()}
+
+    def function(weights: Any, x: Any) -> Any:
+        return job.by_hand(library, {**weights, **constants}, x)
+
     run = library.step(function) if step else library.forward(function)
     return _contender(library, job, library.compiled(run) if compiled else run, step)
 
@@ -62,13 +66,15 @@ def _generated(
     shapes = {job.data_key: list(job.data.shape)}
     optimizer = ml.optim.SGD(lr=models.RATE)
     pm = ml.compile(
-        model, backend, data_keys=keys, shapes=shapes, jit=compiled, optimizer=optimizer
-    )
+        model, backend, data_keys=keys, shapes=shapes, jit=compiled, optimizer=optimizer,
+        mode="eval",
+    )  # fmt: skip
+    constants = {name: library.array(value) for name, value in job.constants.items()}
     data = {job.data_key: library.array(job.data)}
     if not step:
 
         def run(weights: Any, _data: Any, _target: Any) -> Any:
-            return pm.evaluate(weights, data)[job.output]
+            return pm.evaluate({**weights, **constants}, data)[job.output]
 
         return _contender(library, job, run, step)
     data["target"] = library.array(job.target)
@@ -76,7 +82,7 @@ def _generated(
     state = optimizer.init(data)
 
     def train(weights: Any, _data: Any, _target: Any) -> Any:
-        return pm.step(weights, state, data).params
+        return pm.step({**weights, **constants}, state, data).params
 
     return _contender(library, job, train, step)
 
@@ -89,7 +95,7 @@ def _contender(library: Any, job: Any, run: Callable[..., Any], step: bool) -> C
         found = library.wait(run(weights, data, target))
         if not step:
             return {"y": library.numpy(found)}
-        return {name: library.numpy(value) for name, value in found.items()}
+        return {name: library.numpy(value) for name, value in found.items() if name in weights}
 
     return Contender(lambda: library.wait(run(weights, data, target)), result)
 
@@ -97,8 +103,10 @@ def _contender(library: Any, job: Any, run: Callable[..., Any], step: bool) -> C
 def _rows() -> dict[str, Callable[[Settings], None]]:
     out: dict[str, Callable[[Settings], None]] = {}
     for kind in models.MODELS:
-        for framework in models.LIBRARIES:
+        for framework in models.MODELS[kind].frameworks:
             for how, compiled in (("eager", False), ("jit", True)):
+                if not compiled and framework in models.MODELS[kind].only_compiled:
+                    continue
                 for what, step in (("forward", False), ("step", True)):
                     name = f"generated-{kind}-{framework}-{how}-{what}"
                     out[name] = partial(row, kind, framework, compiled, step)

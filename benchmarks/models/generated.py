@@ -13,7 +13,6 @@ import numpy as np
 
 RATE = 1e-3
 PLACES, WIDTH, HEADS = 64, 128, 4
-CHANNELS, SIDE = 16, 16
 
 
 # --- libraries ------------------------------------------------------------------------------------
@@ -78,8 +77,18 @@ class Torch:
     def swap(self, x: Any) -> Any:
         return x.transpose(1, 2)
 
-    def conv(self, x: Any, w: Any, b: Any) -> Any:
-        return self.lib.nn.functional.conv2d(x, w, b.flatten(), padding=1)
+    def plain_conv(self, x: Any, w: Any, stride: int, padding: int) -> Any:
+        return self.lib.nn.functional.conv2d(x, w, None, stride, padding)
+
+    def batch_norm(self, x: Any, mean: Any, variance: Any, w: Any, b: Any) -> Any:
+        batch_norm = self.lib.nn.functional.batch_norm
+        return batch_norm(x, mean, variance, w.flatten(), b.flatten(), eps=1e-5)
+
+    def max_pool(self, x: Any) -> Any:
+        return self.lib.nn.functional.max_pool2d(x, 3, 2, 1)
+
+    def pooled(self, x: Any) -> Any:
+        return x.mean((2, 3))
 
 
 class Jax:
@@ -141,8 +150,20 @@ class Jax:
     def swap(self, x: Any) -> Any:
         return x.swapaxes(1, 2)
 
-    def conv(self, x: Any, w: Any, b: Any) -> Any:
-        return self.lib.lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (1, 1)]) + b
+    def plain_conv(self, x: Any, w: Any, stride: int, padding: int) -> Any:
+        sides = [(padding, padding)] * 2
+        return self.lib.lax.conv_general_dilated(x, w, (stride, stride), sides)
+
+    def batch_norm(self, x: Any, mean: Any, variance: Any, w: Any, b: Any) -> Any:
+        mean, variance = mean[:, None, None], variance[:, None, None]
+        return (x - mean) * self.lib.lax.rsqrt(variance + 1e-5) * w + b
+
+    def max_pool(self, x: Any) -> Any:
+        lax, sides = self.lib.lax, [(0, 0), (0, 0), (1, 1), (1, 1)]
+        return lax.reduce_window(x, -np.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), sides)
+
+    def pooled(self, x: Any) -> Any:
+        return x.mean((2, 3))
 
 
 class Mlx:
@@ -196,11 +217,6 @@ class Mlx:
     def swap(self, x: Any) -> Any:
         return x.swapaxes(1, 2)
 
-    def conv(self, x: Any, w: Any, b: Any) -> Any:
-        mx = self.lib
-        out = mx.conv2d(mx.transpose(x, (0, 2, 3, 1)), mx.transpose(w, (0, 2, 3, 1)), padding=1)
-        return mx.transpose(out, (0, 3, 1, 2)) + b
-
 
 LIBRARIES: dict[str, Callable[[], Any]] = {"torch": Torch, "jax": Jax, "mlx": Mlx}
 
@@ -215,11 +231,14 @@ class Job:
     data_key = "input"
     output = "output"
     weight_shapes: dict[str, tuple[int, ...]] = {}
+    frameworks = ("torch", "jax", "mlx")
+    only_compiled: tuple[str, ...] = ()  # where op by op would take minutes
     data_shape: tuple[int, ...] = ()
     target_shape: tuple[int, ...] = ()
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
+        self.constants: dict[str, np.ndarray] = {}  # parameters that no step changes
         self.weights = {
             name: (0.1 * rng.standard_normal(shape)).astype(np.float32)
             for name, shape in self.weight_shapes.items()
@@ -313,44 +332,57 @@ class Gpt2Block(Job):
         return x + lib.linear(wide, w["wo"], w["bo"])
 
 
-class Residual(Job):
-    title = f"two residual blocks of convolutions, [8, {CHANNELS}, {SIDE}, {SIDE}]"
-    weight_shapes = {
-        name: shape
-        for i in range(4)
-        for name, shape in (
-            (f"w{i}", (CHANNELS, CHANNELS, 3, 3)),
-            (f"b{i}", (1, CHANNELS, 1, 1)),
-        )
-    }
-    data_shape = target_shape = (8, CHANNELS, SIDE, SIDE)
+class Resnet18(Job):
+    """Statistics are those of a trained model and stay, also in steps (as in fine-tuning)."""
 
-    def model(self) -> Any:
+    frameworks, only_compiled = ("torch", "jax"), ("jax",)
+    title = "ResNet-18 with frozen statistics, images [2, 3, 64, 64]"
+    data_key, output = "image", "logits"
+    data_shape, target_shape = (2, 3, 64, 64), (2, 1000)
+
+    def __init__(self) -> None:
         import mithril as ml
 
-        m, x = ml.Model(), "input"
-        for i in (0, 2):
-            for k, source in ((i, x), (i + 1, f"r{i}")):
-                m |= ml.Conv2d(filters=CHANNELS, kernel_size=3, padding=1)(
-                    input=source, weight=f"w{k}", bias=f"b{k}", output=f"c{k}"
-                )
-                if k == i:
-                    m |= ml.Relu()(input=f"c{k}", output=f"r{k}")
-            m |= ml.Add()(left=x, right=f"c{i + 1}", output=f"s{i}")
-            x = "output" if i else "x1"
-            m |= ml.Relu()(input=f"s{i}", output=x)
-        m.expose_keys("output")
-        return m
+        pm = ml.compile(
+            self.model(), ml.NumpyBackend(), shapes={"image": list(self.data_shape)}, mode="eval"
+        )
+        self.weight_shapes = {n: tuple(pm.shapes[n]) for n in pm.trainable_keys if n != "image"}
+        super().__init__()
+        for value in self.weights.values():  # so that values keep their size on the way
+            if value.ndim == 4 and value.shape[0] > 1:
+                value *= 10 * (2 / value[0].size) ** 0.5
+        rng = np.random.default_rng(1)
+        for name in pm.param_keys:
+            if name.startswith("running_"):
+                values = rng.uniform(0.5, 1.5, pm.shapes[name]).astype(np.float32)
+                self.constants[name] = values - ("mean" in name)
+
+    def model(self) -> Any:
+        from benchmarks.models.resnet import resnet18
+
+        return resnet18()
 
     def by_hand(self, lib: Any, w: Any, x: Any) -> Any:
-        for i in (0, 2):
-            inner = lib.relu(lib.conv(x, w[f"w{i}"], w[f"b{i}"]))
-            x = lib.relu(x + lib.conv(inner, w[f"w{i + 1}"], w[f"b{i + 1}"]))
-        return x
+        weights = (w[name] for name in self.weight_shapes)
+        statistics = (w[name] for name in self.constants)
+
+        def conv(x: Any, stride: int = 1, padding: int = 1) -> Any:
+            x = lib.plain_conv(x, next(weights), stride, padding)
+            mean, variance = next(statistics), next(statistics)
+            return lib.batch_norm(x, mean, variance, next(weights), next(weights))
+
+        x = lib.max_pool(lib.relu(conv(x, 2, 3)))
+        for stage in range(4):
+            for i in range(2):
+                stride = 2 if stage and not i else 1
+                inner = conv(lib.relu(conv(x, stride)))
+                around = conv(x, stride, 0) if stride == 2 else x
+                x = lib.relu(inner + around)
+        return lib.linear(lib.pooled(x), next(weights), next(weights))
 
 
-MODELS: dict[str, Callable[[], Job]] = {
+MODELS: dict[str, type[Job]] = {
     "mlp": Mlp,
     "gpt2-block": Gpt2Block,
-    "residual": Residual,
+    "resnet18": Resnet18,
 }

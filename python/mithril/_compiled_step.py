@@ -1,4 +1,7 @@
-"""A training step on a framework as one compiled function: its own gradients, then the update."""
+"""A training step on a framework as one function: its own gradients, then the update.
+
+Where the framework compiles gradients with what they are of (JAX, MLX), all of it is compiled.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mithril._program import Program
-from mithril._quick_call import Arrays, Signature, bounded
+from mithril._program import Program, Settings
+from mithril._quick_call import Arrays, Signature, Ways, bounded
+from mithril.optim import _like
 
 
 class CompiledStep:
@@ -22,19 +26,27 @@ class CompiledStep:
         self._numbers = optimizer._numbers()
         self._trained = [key.name for key in program.inputs if key.trainable]
         self._arrays = Arrays(program)
-        self._met: dict[Signature, Any] = {}  # -> the cotangent of the cost
         self._output = output
-        self._function = program.forward._compiled(self._whole())
+        self._one: Any = None  # the cotangent of the cost, where that has rank 0
+        self._met: dict[Signature, Any] = {}  # -> the cotangent of the cost
+        self._is_whole = self._backend.compiles_steps
+        step = self._whole()
+        self._function = program.forward._compiled(step) if self._is_whole else step
+        self._ways = Ways(self._backend, self._function)
         # Of the rate and its like, which halves would spoil.
         self._wide = "float64" if str(self._backend.default_dtype) == "float64" else "float32"
 
     @staticmethod
-    def of(program: Program, output: str, optimizer: Any) -> CompiledStep | None:
-        """None where a framework has no such function of gradients, or nothing is compiled."""
-        settings = program.settings
-        possible = settings.jit and settings.autodiff == "framework" and not settings.check_nan
-        if not possible or not hasattr(settings.backend, "_vjp_function"):
-            return None
+    def suits(settings: Settings) -> bool:
+        """Whether the framework has such a function of gradients."""
+        if settings.autodiff != "framework" or settings.check_nan:
+            return False
+        backend = settings.backend
+        return hasattr(backend, "_vjp_function") and (settings.jit or not backend.compiles_steps)
+
+    @staticmethod
+    def of(program: Program, output: str, optimizer: Any) -> CompiledStep:
+        """The program's own one; `suits` says whether there is any."""
         found = program.compiled_step
         if found is None or found._numbers != optimizer._numbers():
             found = program.compiled_step = CompiledStep(program, output, optimizer)
@@ -51,30 +63,51 @@ class CompiledStep:
         def step(*arrays: Any) -> tuple[Any, ...]:
             outputs, gradients = both(*arrays[: inputs + 1])
             kept, numbers = arrays[inputs + 1 : -1], arrays[-1]
-            moving = copy.copy(optimizer)
-            moving.lr = numbers[0]
-            factors = tuple(numbers[1 + i] for i in range(len(optimizer._factors(1))))
+            moving, factors = self._moving(numbers)
             results = []
             for i, (place, gradient) in enumerate(zip(places, gradients, strict=True)):
                 parameter = arrays[place]
                 own = kept[i * slots : (i + 1) * slots]
                 updated, own = moving._apply(parameter, gradient, own, factors)
-                results += [x.astype(parameter.dtype) for x in (updated, *own)]
+                results += [_like(x, parameter) for x in (updated, *own)]
             return (*outputs, *results)
 
         return step
 
+    def _moving(self, numbers: Any) -> tuple[Any, tuple]:
+        """The optimizer at the rate of the step, and the step's factors."""
+        optimizer = self._optimizer
+        if not self._is_whole:
+            return optimizer, numbers
+        moving = copy.copy(optimizer)
+        moving.lr = numbers[0]
+        return moving, tuple(numbers[1 + i] for i in range(len(optimizer._factors(1))))
+
     def try_run(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
         """(params, opt_state, state, outputs), or None where arrays have to be looked at."""
         try:
-            values, signature = self._arrays.read(params, data, state)
-            kept = self._kept(opt_state)
-            signature += tuple(map(self._backend._signature, kept))
-            if signature not in self._met or self._optimizer._numbers() != self._numbers:
+            if self._optimizer._numbers() != self._numbers:
                 return None
-            return self._results(values, self._met[signature], kept, params, opt_state)
+            values = self._arrays.gather(params, data, state)
+            kept = self._kept(opt_state)
+            run, one = self._way(values, kept), self._one
+            if run is None:
+                signature = self._arrays.signature((*values, *kept))
+                if signature not in self._met:
+                    return None
+                run, one = self._long, self._met[signature]
+            results = run(*values, one, *kept, self._numbers_of(opt_state))
+            return self._parted(results, params, opt_state)
         except Exception:  # the long way says what is wrong
             return None
+
+    def _way(self, values: Sequence, kept: Sequence) -> Any:
+        check, run = self._ways.last
+        arrays = (*values, *kept)
+        return run if check(*arrays) else self._ways.of(arrays)
+
+    def _long(self, *arrays: Any) -> Any:
+        return self._backend._call(self._function, arrays)
 
     def run(self, given: Sequence[Any], inputs: list, opt_state: Mapping) -> tuple:
         """The same of inputs that were checked and converted; `given`: params, data, state."""
@@ -82,36 +115,39 @@ class CompiledStep:
         one = next(c for c in cotangents if c is not None)
         kept = self._kept(opt_state)
         native = [x if self._backend._is_native(x) else self._backend.tensor(x) for x in kept]
-        results = self._results(inputs, one, native, given[0], opt_state)
+        results = self._long(*inputs, one, *native, self._numbers_of(opt_state))
         signature = self._arrays.as_given(given, inputs)
         if signature is not None and all(a is b for a, b in zip(kept, native, strict=True)):
-            bounded(self._met)[signature + tuple(map(self._backend._signature, kept))] = one
-        return results
+            bounded(self._met)[signature + self._arrays.signature(kept)] = one
+            if one.shape == ():
+                self._one = one if self._is_whole else None  # PyTorch makes one quicker
+                self._ways.learn([*inputs, *kept])
+        return self._parted(results, given[0], opt_state)
 
     def _kept(self, opt_state: Mapping) -> list[Any]:
         slots = [opt_state[slot] for slot in self._optimizer.slots]
         return [slot[name] for name in self._trained for slot in slots]
 
-    def _results(
-        self, inputs: Sequence, one: Any, kept: list, params: Mapping, opt_state: Mapping
-    ) -> tuple:
-        step = int(opt_state["step"]) + 1
-        numbers = np.array([float(self._optimizer.lr), *self._optimizer._factors(step)], self._wide)
-        arrays = (*inputs, one, *kept, self._backend._argument(numbers))
-        results = self._backend._call(self._function, arrays)
+    def _numbers_of(self, opt_state: Mapping) -> Any:
+        """What changes from step to step: the rate where the step is compiled, and factors."""
+        factors = self._optimizer._factors(int(opt_state["step"]) + 1)
+        if not self._is_whole:
+            return factors
+        rate = float(self._optimizer.lr)
+        return self._backend._argument(np.array([rate, *factors], self._wide))
+
+    def _parted(self, results: Sequence, params: Mapping, opt_state: Mapping) -> tuple:
         program, slots = self._program, self._optimizer.slots
         outputs = len(program.outputs)
         first = outputs + len(program.state_names)
         width = 1 + len(slots)
-        columns = [results[first + i :: width] for i in range(width)]
-        moved = [dict(zip(self._trained, column, strict=True)) for column in columns]
-        old = [opt_state[slot] for slot in slots]
+        moved = [
+            {**old, **dict(zip(self._trained, results[first + i :: width], strict=True))}
+            for i, old in enumerate((params, *(opt_state[slot] for slot in slots)))
+        ]
         return (
-            {**params, **moved[0]},
-            {
-                "step": step,
-                **{s: {**o, **m} for s, o, m in zip(slots, old, moved[1:], strict=True)},
-            },
+            moved[0],
+            {"step": int(opt_state["step"]) + 1, **dict(zip(slots, moved[1:], strict=True))},
             dict(zip(program.state_names, results[outputs:first], strict=True)),
             dict(zip(program.outputs, results[:outputs], strict=True)),
         )

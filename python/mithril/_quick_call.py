@@ -2,7 +2,9 @@
 
 Which calls are alike says the *signature* of their arrays: class, dtype, shape and what else the
 backend's `_signature` names. It is kept once a call with it went the long way and no array was
-converted there, so every check of that way holds for it.
+converted there, so every check of that way holds for it. For the first signatures there is a
+quicker one, a *way* of the backend's own: a check of all arrays at once, and the function that
+those run which pass.
 """
 
 from __future__ import annotations
@@ -14,7 +16,83 @@ from mithril._program import Program
 from mithril.backends.emitted import EmittedExecutable
 
 MOST_SIGNATURES = 64
+MOST_WAYS = 8  # which are tried one after another
 Signature = tuple[tuple, ...]
+Function = Callable[..., Any]
+
+
+class Ways:
+    """The ways of one function of arrays; what was called last is tried first."""
+
+    def __init__(self, backend: Any, function: Function) -> None:
+        self._backend = backend
+        self._function = function
+        self._checks: list[Function] = []
+        self._runs: dict[int, Function] = {}  # of those that were called
+        self.last: tuple[Function, Function] = (_never, _never)  # (check, run)
+
+    def of(self, arrays: Sequence[Any]) -> Function | None:
+        """What runs these arrays, if they are like former ones."""
+        for i, check in enumerate(self._checks):
+            if check(*arrays):
+                run = self._runs.get(i)
+                if run is None:
+                    return lambda *same: self._first(i, same)
+                self.last = check, run
+                return run
+        return None
+
+    def _first(self, i: int, arrays: Sequence[Any]) -> Any:
+        results, run = self._backend._first_of_way(self._function, arrays)
+        self._runs[i] = run
+        self.last = self._checks[i], run
+        return results
+
+    def learn(self, arrays: Sequence[Any]) -> None:
+        """Takes note of arrays that have passed all checks as they are."""
+        if len(self._checks) < MOST_WAYS and self.of(arrays) is None:
+            check = self._backend._way(self._function, arrays)
+            if check is not None:
+                self._checks.append(check)
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+_QUICK = """
+def quick(param, data):
+    try:
+        if len(param) + len(data) != {count}:
+            return None
+        arrays = ({arrays})
+        check, run = ways.last
+        if not check(*arrays):
+            run = ways.of(arrays)
+            if run is None:
+                return None
+        {targets} = run(*arrays)
+        return {{{entries}}}
+    except Exception:  # the long way says what is wrong
+        return None
+"""
+
+
+def _quick_function(program: Program, ways: Ways) -> Function | None:
+    """Params and data -> outputs, or None; written out for the program, as loops take longer."""
+    if program.state_names or any(key.role == "state" for key in program.inputs):
+        return None
+    results = [f"y{i}" for i in range(len(program.outputs))]
+    pairs = zip(program.outputs, results, strict=True)
+    text = _QUICK.format(
+        count=len(program.inputs),
+        arrays="".join(f"{key.role}[{key.name!r}], " for key in program.inputs),
+        targets=f"[{', '.join(results)}]",
+        entries=", ".join(f"{name!r}: {result}" for name, result in pairs),
+    )
+    scope: dict[str, Any] = {"ways": ways}
+    exec(compile(text, "mithril_quick_call.py", "exec"), scope)
+    return scope["quick"]
 
 
 class Arrays:
@@ -25,12 +103,18 @@ class Arrays:
         self._gather = _gather([(key.role, key.name) for key in program.inputs])
         self._count = len(program.inputs)
 
-    def read(self, params: Any, data: Any, state: Any) -> tuple[tuple, Signature]:
+    def gather(self, params: Any, data: Any, state: Any) -> tuple:
         """Fails on dictionaries that have other entries than the inputs."""
         params, data, state = params or {}, data or {}, state or {}
         if len(params) + len(data) + len(state) != self._count:
             raise KeyError
-        values = self._gather(params, data, state)
+        return self._gather(params, data, state)
+
+    def signature(self, arrays: Sequence[Any]) -> Signature:
+        return tuple(map(self._signature, arrays))
+
+    def read(self, params: Any, data: Any, state: Any) -> tuple[tuple, Signature]:
+        values = self.gather(params, data, state)
         return values, tuple(map(self._signature, values))
 
     def as_given(self, given: Sequence[Any], inputs: Sequence[Any]) -> Signature | None:
@@ -49,6 +133,8 @@ class QuickCall:
     def __init__(self, program: Program) -> None:
         self._program = program
         self.arrays = Arrays(program)
+        self._ways = Ways(program.settings.backend, program.forward._forward)
+        self.forward = _quick_function(program, self._ways)
         self._met: set[Signature] = set()
         # Signature -> (cotangents, names of the gradients, their positions).
         self._gradients: dict[Signature, tuple[list, list[str], list[int]]] = {}
@@ -85,6 +171,7 @@ class QuickCall:
         signature = self.arrays.as_given(given, inputs)
         if signature is not None:
             bounded(self._met).add(signature)
+            self._ways.learn(inputs)
 
     def learn_gradients(
         self, given: Sequence[Any], inputs: Sequence[Any], cotangents: Mapping, names: list[str]

@@ -96,9 +96,10 @@ class PhysicalModel:
         self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
         self._by_ranks: dict[tuple, Program] = {}
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
+        self._quick = QuickCall.of(self._program)  # for emitted source
         # Takes calls that need no conversion, warning or state; None sends them the long way.
-        self._fast = getattr(self._program and self._program.forward, "evaluate", None)
-        self._quick = QuickCall.of(self._program)  # the same for emitted source
+        own = getattr(self._program and self._program.forward, "evaluate", None)
+        self._fast = self._quick.forward if self._quick else own
         self._quick_step: Any = None  # the same for training steps
         self._keys = self._program.keys if self._program else _keys_of(self._compiled)
         self._by_name = {key.name: key for key in self._keys}
@@ -171,7 +172,8 @@ class PhysicalModel:
             return fetching(self, fetch).evaluate(
                 params, data, output_gradients=output_gradients, state=state, wrt=wrt
             )
-        if output_gradients is None and wrt is None and self._fast is not None:
+        quick = output_gradients is None and wrt is None and state is None
+        if quick and self._fast is not None:
             outputs = self._fast({} if params is None else params, {} if data is None else data)
             if outputs is not None:
                 return outputs
@@ -235,30 +237,27 @@ class PhysicalModel:
                 return Step(*done)
         if self.backend.runs_plans and optimizer.op:
             return self._step_of_engine(self._checked_params(params), opt_state, data, state)
+        from mithril._compiled_step import CompiledStep
         from mithril.optim import check_state
 
         params = self._checked_params(params)
         check_state("step: opt_state", opt_state, optimizer, list(self.trainable_keys))
-        if self.jit:
-            done = self._compiled_step(params, opt_state, data, state)
-            if done is not None:
-                return Step(*done)
+        if CompiledStep.suits(self._settings):
+            return Step(*self._compiled_step(params, opt_state, data, state))
         result = self.evaluate(params, data, output_gradients=True, state=state)
         new_params, opt_state = optimizer.update(params, result.gradients, opt_state)
         new_state = result.state if isinstance(result, WithGradientsAndState) else {}
         return Step(new_params, opt_state, new_state, result.outputs)
 
-    def _compiled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
-        """The step as one compiled function, where the framework compiles gradients."""
+    def _compiled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple:
+        """The step as one function, compiled where the framework compiles gradients."""
         from mithril._compiled_step import CompiledStep
 
         data, state = mapping("data", data), mapping("state", state)
         program = self._ready(data)
-        step = CompiledStep.of(program, self._cost(program), self._settings.optimizer)
-        if step is None:
-            return None
         inputs = self._inputs(program, params, data, state)
         self._check_gradients_allowed()
+        step = CompiledStep.of(program, self._cost(program), self._settings.optimizer)
         if program is self._program:
             self._quick_step = step
         return step.run((params, data, state), inputs, opt_state)

@@ -1,4 +1,4 @@
-"""`step` as one compiled function on JAX and MLX, against the steps of torch.optim in float64."""
+"""`step` as one function, compiled on JAX and MLX, against the steps of torch.optim in float64."""
 
 import importlib.util
 
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.frameworks
 BACKENDS = [
     pytest.param(name, marks=pytest.mark.skipif(not importlib.util.find_spec(name), reason=name))
-    for name in ("jax", "mlx")
+    for name in ("torch", "jax", "mlx")
 ]
 OPTIMIZERS = {
     "sgd": (ml.optim.SGD(0.1, 0.01), lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.01)),
@@ -35,7 +35,7 @@ def compiled(backend, optimizer, **options):
     train = ml.TrainModel(model)
     train.add_loss(ml.SquaredError(), [ml.Mean()], input="y", target="t")
     return ml.compile(train, backend, data_keys={"x", "t"}, shapes={"x": ["n", 4]},
-                      optimizer=optimizer, jit=True, **options)  # fmt: skip
+                      optimizer=optimizer, jit=backend.compiles_steps, **options)  # fmt: skip
 
 
 def batch(seed, rows=5):
@@ -127,7 +127,7 @@ def test_the_state_of_the_model_moves(backend):
     train = ml.TrainModel(model)
     train.add_loss(ml.SquaredError(), [ml.Mean()], input="y", target="t")
     results = []
-    for jit in (False, True):
+    for jit in (False, backend.compiles_steps):
         pm = ml.compile(train, backend, data_keys={"x", "t"}, shapes={"x": ["n", 4]},
                         optimizer=optimizer, jit=jit, mode="train")  # fmt: skip
         params, state = pm.randomize_params(3), pm.initial_state()
@@ -141,3 +141,25 @@ def test_the_state_of_the_model_moves(backend):
         np.testing.assert_allclose(
             np.asarray(results[1][name]), np.asarray(value), rtol=1e-4, atol=1e-5, err_msg=name
         )
+
+
+def test_tensors_that_require_gradients_stay_out_of_the_graph_of_a_step():
+    backend, optimizer = ml.TorchBackend(), ml.optim.Momentum(0.1)
+    pm = compiled(backend, optimizer)
+    data = native(backend, batch(0))
+    params, plain = native(backend, start()), native(backend, start())
+    for value in params.values():
+        value.requires_grad_(True)
+    kept, other = optimizer.init(plain), optimizer.init(plain)
+    for _ in range(3):
+        plain, other, _, expected = pm.step(plain, other, data)
+        params, kept, _, outputs = pm.step(params, kept, data)
+        assert not any(x.requires_grad for x in (*params.values(), *outputs.values()))
+        assert not any(x.requires_grad for x in (*kept["v"].values(), *expected.values()))
+        for name, value in plain.items():
+            torch.testing.assert_close(params[name], value, rtol=0, atol=0)
+        torch.testing.assert_close(outputs["y"], expected["y"], rtol=0, atol=0)
+        params = {name: value.requires_grad_(True) for name, value in params.items()}
+    with torch.no_grad():
+        again = pm.step(plain, other, data).params
+    torch.testing.assert_close(again["w"], pm.step(plain, other, data).params["w"])

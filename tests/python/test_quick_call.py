@@ -130,6 +130,112 @@ def test_models_with_state_go_the_long_way(backend):
     assert not np.array_equal(np.asarray(first.state[name]), np.asarray(second.state[name]))
 
 
+def quick(pm, *given):
+    """The outputs by the way of programs without state; None: it leaves the call to others."""
+    assert pm._fast is not None
+    return pm._fast(*given)
+
+
+@pytest.mark.parametrize("name, jit", [("torch", False), ("jax", True)])
+def test_what_one_check_of_all_arrays_lets_through(name, jit):
+    pytest.importorskip(name)
+    backend = ml.get_backend(name)
+    pm = compiled(backend, jit=jit)
+    params, data = arguments(backend)
+    assert quick(pm, params, data) is None
+    expected = np.asarray(pm.evaluate(params, data)["final_cost"])
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(quick(pm, params, data)["final_cost"]), expected)
+    x, w = data["x"], params["w"]
+    wrong = [
+        ({**params, "w": backend.array(np.ones((3, 4)), ml.float16)}, data),
+        (params, {**data, "x": x[:2]}),
+        (params, {**data, "x": np.asarray(x)}),
+        (params, {**data, "x": 1.0}),
+        (params, {**data, "other": x}),
+        ({"w": w}, data),
+        ({"w": w, "c": params["b"]}, data),
+    ]
+    for given in wrong:
+        assert quick(pm, *given) is None
+    # They are left to the long way, which takes note of further sizes.
+    few = {name: value[:2] for name, value in data.items()}
+    pm.evaluate(params, few)
+    for given in ((params, few), (params, data)):
+        cost, _ = by_hand(*given)
+        found = quick(pm, *given)["final_cost"]
+        np.testing.assert_allclose(np.asarray(found), cost, rtol=1e-5)
+    for given in wrong:
+        assert quick(pm, *given) is None
+
+
+def test_quick_outputs_share_no_memory_with_inputs():
+    pytest.importorskip("torch")
+    backend = ml.TorchBackend()
+    model = ml.Model()
+    model |= ml.Reshape((6,))(input="x", output="flat")
+    model |= ml.StopGradient()(input="flat", output="same")
+    model |= ml.Relu()(input="x", output="fresh")
+    model.expose_keys("flat", "same", "fresh")
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [2, 3]})
+    x = backend.array(np.ones((2, 3), np.float32))
+    for _ in range(3):
+        out = pm.evaluate({}, {"x": x})
+        for value in out.values():
+            value += 1
+        assert [float(v.sum()) for v in (x, *out.values())] == [6.0, 12.0, 12.0, 12.0]
+    assert quick(pm, {}, {"x": x}) is not None
+
+
+@pytest.mark.parametrize("name, jit", [("torch", False), ("jax", True)])
+def test_what_an_op_would_take_is_checked_still(name, jit):
+    pytest.importorskip(name)
+    backend = ml.get_backend(name)
+    pm = ml.compile(ml.Relu(), backend, data_keys={"input"}, shapes={"input": [3]}, jit=jit)
+    for _ in range(3):
+        pm.evaluate({}, {"input": backend.array(np.ones(3, np.float32))})
+        half = pm.evaluate({}, {"input": backend.array(np.ones(3), ml.float16)})
+        assert backend.dtype(half["output"]) is ml.float32
+        with pytest.raises(ml.errors.ShapeError):
+            pm.evaluate({}, {"input": backend.array(np.ones(4, np.float32))})
+
+
+def test_what_is_detached_from_a_part_of_an_input_is_copied():
+    pytest.importorskip("torch")
+    backend = ml.TorchBackend()
+    model = ml.Model()
+    x = ml.IOKey("x", shape=[4])
+    model |= ml.StopGradient()(input=x[1:], output="y")
+    pm = ml.compile(model, backend, data_keys={"x"})
+    given = backend.array(np.ones(4, np.float32))
+    for _ in range(3):
+        pm.evaluate({}, {"x": given})["y"].fill_(7)
+        assert given.tolist() == [1, 1, 1, 1]
+
+
+def test_a_state_that_nobody_asked_for_is_looked_at_each_time(backend):
+    pm = compiled(backend)
+    params, data = arguments(backend)
+    for _ in range(3):
+        with pytest.raises(ml.errors.MithrilError, match="state"):
+            pm.evaluate(params, data, state=5)
+        pm.evaluate(params, data)
+
+
+def test_fetches_and_counts_of_nan_work_beside_it(backend):
+    pm = compiled(backend, check_nan=True)
+    params, data = arguments(backend)
+    bad = {**data, "x": backend.array(np.full((5, 4), np.nan, np.float32))}
+    for _ in range(3):
+        pm.evaluate(params, data)
+        with pytest.raises(ml.errors.NotFiniteError):
+            pm.evaluate(params, bad)
+    pm = compiled(backend)
+    for _ in range(3):
+        assert set(pm.evaluate(params, data)) == {"y", "final_cost"}
+        assert "w" in pm.evaluate(params, data, fetch=["w"])
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="torch")
 def test_tensors_without_elements_of_their_own_are_refused_still():
     import torch

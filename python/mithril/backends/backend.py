@@ -569,6 +569,19 @@ class Backend(ABC):
                 raise
             return input
 
+    def _way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> Callable[..., bool] | None:
+        """A quick check whether arrays are like these, in all that calls of `function` depend on;
+        None where there is none that is quicker than their signature."""
+        return None
+
+    def _first_of_way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
+        """The results as `_call` gives them, and what gives them for arrays that pass the check."""
+        raise NotImplementedError
+
     def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         raise UnsupportedError(f"{type(self).__name__} has no compiler for Python functions")
 

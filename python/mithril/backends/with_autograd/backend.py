@@ -24,6 +24,7 @@ class AutogradBackend(Backend):
     """
 
     is_manualgrad = False
+    compiles_steps = True  # whether a compiler sees gradients and updates together
 
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The gradient of a scalar function with respect to its first argument."""

@@ -17,7 +17,7 @@ from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
 from mithril.errors import ArgumentError, DataOverflowError, DeviceNotAvailable, MithrilWarning
 from mithril.types import Dtype, DTypeLike, as_dtype
 
-from .utils import jit_arrays
+from .utils import ArrayJit
 
 __all__ = ["JaxBackend"]
 
@@ -263,11 +263,35 @@ class JaxBackend(AutogradBackend):
         return values  # JAX puts it on the device ten times faster by itself
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return jit_arrays(self._jax, function, options)
+        return ArrayJit(self._jax, function, options, self._tracing_scope)
+
+    def _scope_of(self, function: Callable[..., Any]) -> Any:
+        """What calls of a function need around them."""
+        if not isinstance(function, ArrayJit):
+            return self._scope()
+        stack = contextlib.ExitStack()
+        if self._is_wide:
+            stack.enter_context(self._jax.enable_x64(True))
+        if self._device is not None:
+            stack.enter_context(self._jax.default_device(self._device))
+        return stack
 
     def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
-        with self._scope():
+        with self._scope_of(function):
             return list(function(*inputs))
+
+    def _way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> Callable[..., bool] | None:
+        needs_scope = self._is_wide or self._device is not None
+        if needs_scope or not isinstance(function, ArrayJit):
+            return None
+        return function.takes_quickly if function.takes_quickly(*arrays) else None
+
+    def _first_of_way(
+        self, function: Any, arrays: Sequence[Any]
+    ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
+        return function.quick(*arrays), function.quick
 
     def _vjp_function(
         self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]
@@ -296,7 +320,7 @@ class JaxBackend(AutogradBackend):
         compiled = executable._compiled(self._vjp_function(executable, wrt, has_cotangent))
 
         def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            with self._scope():
+            with self._scope_of(compiled):
                 outputs, gradients = compiled(*inputs, *cotangents)
             return list(outputs), list(gradients)
 

@@ -39,6 +39,7 @@ class TorchBackend(AutogradBackend):
 
     backend_type = "torch"
     _traces_branches = False
+    compiles_steps = False
     _ops_module = "mithril.backends.with_autograd.torch_backend.ops"
 
     @public
@@ -290,7 +291,8 @@ class TorchBackend(AutogradBackend):
         """Plain tensors that share no memory with inputs or with one another."""
         tensor = self._torch.Tensor
         given = [x for x in inputs if isinstance(x, tensor)]
-        if [x for x in outputs if isinstance(x, tensor) and x._is_view()]:
+        # What is detached from a view is none.
+        if [x for x in outputs if isinstance(x, tensor) and (x._is_view() or x.storage_offset())]:
             return self._disentangled(outputs, given)
         # Tensors that are no views share memory only with themselves.
         taken = {x.data_ptr() for x in given}
@@ -319,19 +321,77 @@ class TorchBackend(AutogradBackend):
             result.append(output)
         return result
 
-    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+    def _way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> Callable[..., bool] | None:
+        """PyTorch's own check of what its compiler has specialised for; it is no public one."""
+        if self._device.type != "cpu" or [x for x in arrays if x.requires_grad]:
+            return None
+        try:
+            from torch._C._dynamo.guards import TensorGuards
+
+            sizes: list[Any] = [list(x.shape) for x in arrays]
+            strides: list[Any] = [list(x.stride()) for x in arrays]
+            check = TensorGuards(
+                *arrays, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides
+            ).check
+            return check if check(*arrays) is True else None
+        except Exception:  # another version, or tensors that it does not take
+            return None
+
+    def _first_of_way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
+        """For equal shapes and strides results share memory, or do not, each time."""
+        results = function(*arrays)
+        owned = self._own_memory(results, arrays)
+        pairs = list(zip(results, owned, strict=True))
+        if all(a is b for a, b in pairs):
+            return owned, function
+        if all(a is b or a.data_ptr() == b.data_ptr() for a, b in pairs):
+            places = [i for i, (a, b) in enumerate(pairs) if a is not b]
+
+            def detached(*same: Any) -> list[Any]:
+                results = list(function(*same))
+                for i in places:
+                    results[i] = results[i].detach()
+                return results
+
+            return owned, detached
+        return owned, lambda *same: self._own_memory(function(*same), same)
+
+    def _vjp_function(
+        self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]
+    ) -> Callable[..., tuple[Any, Any]]:
+        """Inputs and cotangents -> outputs, which hang on the graph still, and gradients."""
         torch = self._torch
         forward = executable._forward
+        asked = [i for i, has in enumerate(has_cotangent) if has]
+
+        def differentiated(arguments: Sequence[Any]) -> tuple[Any, Any]:
+            count = len(arguments) - len(asked)
+            leaves = list(arguments[:count])
+            for i in wrt:
+                leaves[i] = leaves[i].detach().requires_grad_(True)
+            outputs = forward(*leaves)
+            cotangents = zip(asked, arguments[count:], strict=True)
+            pairs = [(outputs[i], c) for i, c in cotangents if outputs[i].requires_grad]
+            return outputs, self._gradients(pairs, [leaves[i] for i in wrt])
+
+        def forward_and_backward(*arguments: Any) -> tuple[Any, Any]:
+            if torch.is_grad_enabled():  # entering the context costs as much as a layer
+                return differentiated(arguments)
+            with torch.enable_grad():
+                return differentiated(arguments)
+
+        return forward_and_backward
+
+    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
+        both = self._vjp_function(executable, wrt, has_cotangent)
 
         def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            leaves = list(inputs)
-            for i in wrt:
-                leaves[i] = inputs[i].detach().requires_grad_(True)
-            with self._scope(), torch.enable_grad():
-                outputs = forward(*leaves)
-                asked = [o for o, has in zip(outputs, has_cotangent, strict=True) if has]
-                pairs = [(o, c) for o, c in zip(asked, cotangents, strict=True) if o.requires_grad]
-                gradients = self._gradients(pairs, [leaves[i] for i in wrt])
+            with self._scope():
+                outputs, gradients = both(*inputs, *cotangents)
             owned = self._own_memory([*outputs, *gradients], [*inputs, *cotangents])
             return owned[: len(outputs)], owned[len(outputs) :]
 

@@ -333,6 +333,15 @@ def log_softmax(input, axis=-1):
     return _along(_torch.log_softmax, input, axis)
 
 
+def layer_norm(input, eps=1e-5, weight=None, bias=None, use_scale=True, use_bias=True):
+    if not isinstance(eps, _Tensor):
+        return _functional.layer_norm(input, input.shape[-1:], weight, bias, eps)
+    centred = input - _torch.mean(input, -1, keepdim=True)
+    out = centred * _torch.rsqrt(_torch.mean(centred * centred, -1, keepdim=True) + eps)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
 # ----------------------------------------------------------------------------- ops: reductions
 
 
