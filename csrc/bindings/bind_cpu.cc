@@ -219,7 +219,7 @@ class CpuProgram {
   static Status run_plan(const Specialization& specialization, const Call& call,
                          const std::vector<void*>& results, const runtime::RunControl& control) {
     constexpr int64_t kWorthReleasing = 2048;  // elements read; below, a run takes microseconds
-    if (call.elements < kWorthReleasing) {
+    if (call.elements < kWorthReleasing && !specialization.executable.has_regions()) {
       return specialization.executable.run(call.pointers, results, control);
     }
     const py::gil_scoped_release release;

@@ -146,8 +146,8 @@ class Check {
     }
     const bool too_few = node_.results.size() < count("carries");
     if (too_few || (is_while(node_) && node_.results.size() != count("carries"))) {
-      return broken(fmt::format("{} results of {} carries", node_.results.size(),
-                                count("carries")));
+      return broken(
+          fmt::format("{} results of {} carries", node_.results.size(), count("carries")));
     }
     return {};
   }
@@ -163,8 +163,8 @@ class Check {
   Status sizes(size_t at, const RegionParts& parts) const {
     const Graph& region = *node_.regions[at];
     if (region.inputs.size() != parts.inputs()) {
-      return broken(fmt::format("{} operands for a body of {} inputs", parts.inputs(),
-                                region.inputs.size()));
+      return broken(
+          fmt::format("{} operands for a body of {} inputs", parts.inputs(), region.inputs.size()));
     }
     const size_t outputs = gives_results(node_, at) ? node_.results.size() : 1;
     if (region.outputs.size() != outputs) {
@@ -190,8 +190,8 @@ class Check {
                                 to_string(region.type(inner), region.dims)));
     };
     for (size_t i = 0; i < parts.inputs(); ++i) {
-      MITHRIL_RETURN_IF_ERROR(check(node_.operands[i], region.inputs[i], parts.is_x(i),
-                                    fmt::format("operand {}", i)));
+      MITHRIL_RETURN_IF_ERROR(
+          check(node_.operands[i], region.inputs[i], parts.is_x(i), fmt::format("operand {}", i)));
     }
     if (!gives_results(node_, at)) {
       const bool decides = is_flag(region.type(region.outputs[0].value));

@@ -62,6 +62,7 @@ class Emitter {
   core::Status emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Operand> operands,
                          ir::Attrs attrs, std::optional<HostValue> collected);
   core::Status check_in_loop(const FlatLeaf& leaf) const;
+  bool says_more(ir::Value a, ir::Value b) const;
   core::Status emit_outputs();
   void emit_states();
 
@@ -476,6 +477,16 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
   return emit_node(flat_leaf, std::move(operands), std::move(attrs), std::move(collected));
 }
 
+// Whether more sizes of the first one are numbers or names than of the second one.
+bool Emitter::says_more(ir::Value a, ir::Value b) const {
+  const auto plain = [&](ir::Value value) {
+    const ir::Shape& shape = value.shape();
+    return std::count_if(shape.begin(), shape.end(),
+                         [&](infer::Dim dim) { return dim.known() || graph_.dims.is_symbol(dim); });
+  };
+  return plain(a) > plain(b);
+}
+
 // `collected`: what a container of known values is.
 core::Status Emitter::emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Operand> operands,
                                 ir::Attrs attrs, std::optional<HostValue> collected) {
@@ -484,8 +495,18 @@ core::Status Emitter::emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Opera
   // Sizes of a carry are those that it starts with: the solver knows that steps keep them.
   const bool is_exit = leaf.op->name == "scan_exit" || leaf.op->name == "while_exit";
   if (is_exit) operands[0] = operands[1];
+  // Likewise with branches: the sizes of the one count that says more of them.
+  const bool is_join = leaf.op->name == "cond_join";
+  const std::vector<ir::Operand> branches(operands.begin(), operands.begin() + (is_join ? 2 : 0));
+  if (is_join) {
+    const bool second = says_more(branches[1].value, branches[0].value);
+    operands[0] = operands[1] = branches[second ? 1 : 0];
+  }
   const std::vector<ir::Value> results = builder_.call_all(*leaf.op, operands, std::move(attrs));
   if (!builder_.status().ok()) return builder_.take_status();
+  for (size_t i = 0; i < branches.size(); ++i) {
+    graph_.nodes.back().operands[i] = branches[i].value.id;
+  }
   spread_differentiability(*leaf.op, operands, results);
   if (collected) {
     ir::ValueInfo& made = graph_.value(results.front().id);

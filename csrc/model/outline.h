@@ -1,5 +1,5 @@
-// From marks in a flat graph to ops that own graphs: what lies between the entries and the ends of a
-// loop, and what only one branch of a choice needs, becomes a region. Internal to model/.
+// From marks in a flat graph to ops that own graphs: what lies between the entries and the ends of
+// a loop, and what only one branch of a choice needs, becomes a region. Internal to model/.
 #pragma once
 #include <functional>
 #include <vector>

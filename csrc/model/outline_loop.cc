@@ -136,7 +136,10 @@ class Finder {
 class Body {
  public:
   Body(const Graph& graph, const Loop& loop)
-      : graph_(graph), loop_(loop), end_(graph.nodes[loop.end()]), region_(graph, end_, loop.name()) {}
+      : graph_(graph),
+        loop_(loop),
+        end_(graph.nodes[loop.end()]),
+        region_(graph, end_, loop.name()) {}
 
   core::Result<Made> make() {
     if (!loop_.is_while) MITHRIL_RETURN_IF_ERROR(find_length());

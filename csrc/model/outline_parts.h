@@ -18,9 +18,9 @@ struct Made {
 
 /// Nodes that become one.
 struct Cut {
-  std::vector<bool> inside;         // by node: held by regions, or an entry
-  std::vector<size_t> ends;         // whose results the new node makes; it stands at the first
-  bool has_inner = false;           // marks of something else are inside: that comes first
+  std::vector<bool> inside;  // by node: held by regions, or an entry
+  std::vector<size_t> ends;  // whose results the new node makes; it stands at the first
+  bool has_inner = false;    // marks of something else are inside: that comes first
   std::function<core::Result<Made>()> make;
 };
 

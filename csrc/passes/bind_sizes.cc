@@ -75,6 +75,7 @@ class Binder {
       if (!all_ || node.regions.empty()) continue;
       for (std::shared_ptr<const ir::Graph>& region : node.regions) {
         MITHRIL_ASSIGN(ir::Graph inside, bound_region(out, node, *region));
+        MITHRIL_RETURN_IF_ERROR(check_results(out, node, inside));
         region = std::make_shared<const ir::Graph>(std::move(inside));
       }
     }
@@ -109,6 +110,25 @@ class Binder {
       if (outer) symbols[i] = from_.dims.evaluate(*outer, symbols_).value_or(-1);
     }
     return bind_sizes(region, symbols);
+  }
+
+  // Sizes that were open may differ between branches, and between a carry and what it becomes.
+  Status check_results(const ir::Graph& bound, const ir::Node& node,
+                       const ir::Graph& inside) const {
+    if (inside.outputs.size() != node.results.size()) return {};  // a condition
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      const ir::Shape& outer = bound.type(node.results[i]).shape;
+      const ir::Shape& inner = inside.type(inside.outputs[i].value).shape;
+      if (std::equal(inner.rbegin(), inner.rend(), outer.rbegin())) continue;
+      const std::string& name = ir::Registry::global().get(node.op).name;
+      core::Error error = core::fail(
+          ErrorKind::kShape, Code::kShapeData, "{}: {}, got {} and {}", name,
+          ir::is_cond(node) ? "branches must agree in shape" : "a state must keep its shape",
+          ir::to_string(outer, bound.dims), ir::to_string(inner, inside.dims));
+      error.location = from_.location_of(node);
+      return error;
+    }
+    return {};
   }
 
   Status unknown(Dim dim, const std::string& where) const {
@@ -238,7 +258,10 @@ Status check_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
   if (graph.dims.symbol_count() == 0) return {};
   std::vector<int64_t> all(symbols.begin(), symbols.end());
   MITHRIL_RETURN_IF_ERROR(learn_from_results(graph, all));
-  MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, all, false).run());
+  const auto owns = [](const ir::Node& node) { return !node.regions.empty(); };
+  const bool has_regions = std::any_of(graph.nodes.begin(), graph.nodes.end(), owns);
+  const bool is_known = std::none_of(all.begin(), all.end(), [](int64_t size) { return size < 0; });
+  MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, all, has_regions && is_known).run());
   return ir::verify(bound);
 }
 

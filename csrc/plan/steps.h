@@ -32,8 +32,9 @@ struct Use {
 struct Plan;
 
 /// A step that runs a plan of its own at each place of an axis, or while a condition holds.
-/// Operands of the step: carries, xs, constants, then the last carries and the ys; those of the body
-/// the same with one place of the xs and ys, those of the condition carries, constants and a bool.
+/// Operands of the step: carries, xs, constants, then the last carries and the ys; those of the
+/// body the same with one place of the xs and ys, those of the condition carries, constants and a
+/// bool.
 struct Loop {
   std::shared_ptr<const Plan> body;
   std::shared_ptr<const Plan> condition;  // null: `length` steps

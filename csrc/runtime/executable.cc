@@ -92,6 +92,7 @@ Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
   for (const PlannedStep& planned : plan_.steps) {
     const plan::Loop* loop = planned.step.loop.get();
     const plan::Branch* branch = planned.step.branch.get();
+    has_regions_ |= loop != nullptr || branch != nullptr;
     inner_.push_back(loop != nullptr     ? Inner{of(loop->body), of(loop->condition)}
                      : branch != nullptr ? Inner{of(branch->taken), of(branch->other)}
                                          : Inner{});

@@ -26,6 +26,8 @@ class Executable {
  public:
   explicit Executable(plan::Plan plan);
   const plan::Plan& plan() const { return plan_; }
+  /// Whether steps run plans of their own: how long that takes the sizes do not tell.
+  bool has_regions() const { return has_regions_; }
 
   /// `inputs[i]` and `outputs[i]` belong to the graph's inputs and outputs (null for host values);
   /// outputs must not overlap anything. On failure outputs hold unspecified numbers.
@@ -51,7 +53,8 @@ class Executable {
   struct Inner {
     std::shared_ptr<const Executable> first, second;
   };
-  std::vector<Inner> inner_;      // by step
+  std::vector<Inner> inner_;  // by step
+  bool has_regions_ = false;
   std::vector<Counted> counted_;  // by step; empty unless MITHRIL_PROFILE is set
 };
 

@@ -32,7 +32,7 @@ class CompiledStep:
         self._is_whole = self._backend.compiles_steps
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
-        self._ways = Ways(self._backend, self._function)
+        self._ways = Ways(program, self._function)
         # Of the rate and its like, which halves would spoil.
         self._wide = "float64" if str(self._backend.default_dtype) == "float64" else "float32"
 

@@ -133,6 +133,7 @@ class Converter:
         import numpy as np
 
         assert key.dtype is not None
+        value = np.asarray(value)  # NumPy's scalars are no arrays
         wanted, flags = key.dtype.numpy(), value.flags
         if flags.c_contiguous and flags.aligned and value.dtype == wanted:
             return value if value.dtype is wanted else value.view(wanted)

@@ -93,7 +93,9 @@ class Program:
 
     def __init__(self, compiled: Any, settings: Settings):
         self.compiled = compiled
-        if settings.autodiff == "framework" and compiled.forward.has_op("while_loop"):
+        has_while = compiled.forward.has_op("while_loop")
+        self.asks_data = has_while or compiled.forward.has_op("cond")  # for what to run
+        if has_while and settings.autodiff == "framework":
             # Some frameworks would differentiate it: what has no gradient is told by the engine.
             settings = dataclasses.replace(settings, autodiff="engine")
         self.settings = settings

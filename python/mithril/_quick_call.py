@@ -24,8 +24,10 @@ Function = Callable[..., Any]
 class Ways:
     """The ways of one function of arrays; what was called last is tried first."""
 
-    def __init__(self, backend: Any, function: Function) -> None:
-        self._backend = backend
+    def __init__(self, program: Program, function: Function) -> None:
+        self._backend = program.settings.backend
+        # What data choose may share memory with inputs in one call and not in the next one.
+        self._varies = program.asks_data
         self._function = function
         self._checks: list[Function] = []
         self._runs: dict[int, Function] = {}  # of those that were called
@@ -50,7 +52,7 @@ class Ways:
 
     def learn(self, arrays: Sequence[Any]) -> None:
         """Takes note of arrays that have passed all checks as they are."""
-        if len(self._checks) < MOST_WAYS and self.of(arrays) is None:
+        if not self._varies and len(self._checks) < MOST_WAYS and self.of(arrays) is None:
             check = self._backend._way(self._function, arrays)
             if check is not None:
                 self._checks.append(check)
@@ -133,7 +135,7 @@ class QuickCall:
     def __init__(self, program: Program) -> None:
         self._program = program
         self.arrays = Arrays(program)
-        self._ways = Ways(program.settings.backend, program.forward._forward)
+        self._ways = Ways(program, program.forward._forward)
         self.forward = _quick_function(program, self._ways)
         self._met: set[Signature] = set()
         # Signature -> (cotangents, names of the gradients, their positions).

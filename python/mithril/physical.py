@@ -243,18 +243,23 @@ class PhysicalModel:
         params = self._checked_params(params)
         check_state("step: opt_state", opt_state, optimizer, list(self.trainable_keys))
         if CompiledStep.suits(self._settings):
-            return Step(*self._compiled_step(params, opt_state, data, state))
+            done = self._compiled_step(params, opt_state, data, state)
+            if done is not None:
+                return Step(*done)
         result = self.evaluate(params, data, output_gradients=True, state=state)
         new_params, opt_state = optimizer.update(params, result.gradients, opt_state)
         new_state = result.state if isinstance(result, WithGradientsAndState) else {}
         return Step(new_params, opt_state, new_state, result.outputs)
 
-    def _compiled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple:
-        """The step as one function, compiled where the framework compiles gradients."""
+    def _compiled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
+        """The step as one function, compiled where the framework compiles gradients; None where
+        the program's gradients are the engine's."""
         from mithril._compiled_step import CompiledStep
 
         data, state = mapping("data", data), mapping("state", state)
         program = self._ready(data)
+        if not CompiledStep.suits(program.settings):
+            return None
         inputs = self._inputs(program, params, data, state)
         self._check_gradients_allowed()
         step = CompiledStep.of(program, self._cost(program), self._settings.optimizer)

@@ -576,6 +576,7 @@ def test_every_op_has_samples():
     no operands alone make (tests/python/models/test_control.py)."""
     own = {op["name"] for op in _core.ops() if not op["name"].startswith("user_")}
     loops = {"scan", "scan_enter", "scan_slice", "scan_stack", "scan_exit"}
+    loops |= {"cond", "cond_join", "while_loop", "while_exit"}
     assert own - set(OPS) == {"to_tuple", "to_list", "union"} | loops
 
 

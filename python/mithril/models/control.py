@@ -1,4 +1,4 @@
-"""Loops and branches as models: what is inside stands between marks, and compile makes one op of it.
+"""Loops and branches as models: what is inside stands between marks, and becomes one op.
 
 The marks relate what is outside to what is inside, so sizes and kinds are inferred through it both
 ways. By themselves they mean nothing, so they have no public classes.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 Wire = tuple[str, str]
-MARKS = {"scan_enter", "scan_slice", "scan_stack", "scan_exit"}
-ENDS = {"scan_stack", "scan_exit"}
+MARKS = {"scan_enter", "scan_slice", "scan_stack", "scan_exit", "while_exit"}
+ENDS = {"scan_stack", "scan_exit", "while_exit"}
 
 
 class OracleError(Exception):
@@ -24,7 +25,11 @@ class Loop(NamedTuple):
 
     @property
     def end(self) -> Any:
-        return self.marks["scan_stack" if self.marks["scan_stack"] else "scan_exit"][0]
+        return next(self.marks[name][0] for name in sorted(ENDS) if self.marks[name])
+
+    @property
+    def exits(self) -> list[Any]:
+        return self.marks["scan_exit"] + self.marks["while_exit"]
 
     @property
     def next(self) -> list[Wire]:
@@ -35,6 +40,12 @@ class Loop(NamedTuple):
 def next_of(end: Any) -> list[Wire]:
     count = sum(key.startswith("carries") for key in end.wires)
     return [end.wires[f"carries{i + 1}"] for i in range(count)]
+
+
+def wanted_of(end: Any) -> list[Wire]:
+    """What steps are there for."""
+    condition = [end.wires["condition"]] if end.name == "while_exit" else []
+    return [end.wires["input"], *condition, *next_of(end)]
 
 
 class Folding:
@@ -63,7 +74,7 @@ class Folding:
         others = [unit for unit in units if unit not in own]
         reached = {w for mark in own if mark.name not in ENDS for w in self._writes(mark)}
         asked = {w for mark in own if mark.name in ENDS
-                 for w in [mark.wires["input"], *next_of(mark)]}  # fmt: skip
+                 for w in wanted_of(mark)}  # fmt: skip
         grown = True
         while grown:
             grown = False
@@ -85,7 +96,7 @@ class Folding:
         inside = {wire for unit in [*steps, *own] for wire in self._writes(unit)}
         reads = [w for unit in [*steps, *own] for w in self._reads(unit) if w not in inside]
         ends = [mark for mark in own if mark.name in ENDS]
-        wanted = [w for mark in ends for w in [mark.wires["input"], *next_of(mark)]]
+        wanted = [w for mark in ends for w in wanted_of(mark)]
         loop = Loop(
             marks, self._ordered(steps, wanted), reads, [w for m in ends for w in self._writes(m)]
         )
@@ -96,14 +107,21 @@ def is_mark(unit: Any) -> bool:
     return not isinstance(unit, Loop) and unit.name in MARKS
 
 
+def _places(loop: Loop, values: dict[Wire, Any], is_reverse: bool) -> Iterable[int]:
+    if loop.marks["while_exit"]:
+        return itertools.count()
+    length = int(values[loop.end.wires["length"]])
+    return reversed(range(length)) if is_reverse else range(length)
+
+
 def run(loop: Loop, values: dict[Wire, Any], step: Callable, stack: Callable) -> None:
     """Runs `step(unit, values)` for each unit of a step; `stack(0, *rows)` joins what is kept."""
-    enters, exits = loop.marks["scan_enter"], loop.marks["scan_exit"]
+    enters, exits = loop.marks["scan_enter"], loop.exits
     state = {mark.attrs["index"]: values[mark.wires["start"]] for mark in exits}
     state |= {mark.attrs["index"]: values[mark.wires["input"]] for mark in enters}
     kept: list[list[Any]] = [[] for _ in loop.marks["scan_stack"]]
-    length, is_reverse = int(values[loop.end.wires["length"]]), loop.end.attrs["reverse"]
-    for at in reversed(range(length)) if is_reverse else range(length):
+    is_reverse = loop.end.attrs.get("reverse", False)
+    for at in _places(loop, values, is_reverse):
         inside = dict(values)
         for mark in enters:
             inside[mark.wires["output"]] = state[mark.attrs["index"]]
@@ -111,6 +129,8 @@ def run(loop: Loop, values: dict[Wire, Any], step: Callable, stack: Callable) ->
             inside[mark.wires["output"]] = values[mark.wires["input"]][at]
         for unit in loop.steps:
             step(unit, inside)
+        if loop.marks["while_exit"] and not inside[loop.end.wires["condition"]]:
+            break
         state = {index: inside[loop.next[index]] for index in state}
         for rows, mark in zip(kept, loop.marks["scan_stack"], strict=True):
             rows.append(inside[mark.wires["input"]])

@@ -693,6 +693,7 @@ SIMPLE: dict[str, Callable[..., Any]] = (
         "logical_not": lambda input: np.invert(input),
         "shift_left": shift_left,
         "shift_right": shift_right,
+        "cond_join": lambda input, other, predicate, **_: input if predicate else other,
         "where": lambda cond, input1, input2: np.where(cond, input1, input2),
         "isnan": lambda input: np.isnan(real(input)),
         "negate": lambda input: np.negative(input),

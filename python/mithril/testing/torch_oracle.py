@@ -386,6 +386,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "maximum": both(torch.maximum, "maximum"),
     "minimum": both(torch.minimum, "minimum"),
     "clamp": clamp,
+    "cond_join": lambda input, other, predicate, **_: input if predicate else other,
     "where": where,
     "negate": one(torch.neg, "negate"),
     "abs": one(torch.abs, "abs"),

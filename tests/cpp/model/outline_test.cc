@@ -1,3 +1,4 @@
+// Covers: model/outline_parts.cc model/outline_loop.cc model/outline_branches.cc
 #include "model/outline.h"
 
 #include <gmock/gmock.h>
@@ -142,6 +143,78 @@ TEST(Outline, RefusesWhatIsNoLoop) {
 }
 )"),
               HasSubstr("a value of one step (exp) is read outside of the loop"));
+}
+
+// What both branches read, and what somebody else reads, is computed before the choice.
+TEST(Outline, TakesIntoABranchWhatOnlyThatBranchReads) {
+  expect_outlined(R"(graph m<f32, i64>(%x: f32[b], %p: bool[]) {
+  %0 = exp(%x) : f32[b]
+  %1 = sqrt(%0) : f32[b]
+  %2 = tanh(%0) : f32[b]
+  %3 = negate(%2) : f32[b]
+  %4 = sin(%x) : f32[b]
+  %5 = cond_join(%1, %3, %p, loop=3) : f32[b]
+  %6 = cond_join(%x, %4, %p, index=1, loop=3) : f32[b]
+  return y=%5, z=%6, kept=%4
+}
+)",
+                  R"(graph m<f32, i64>(%x: f32[b], %p: bool[]) {
+  %0 = exp(%x) : f32[b]
+  %1 = sin(%x) : f32[b]
+  %2, %3 = cond(%0, %x, %1, %p) : f32[b], f32[b] {
+    graph taken<f32, i64>(%k0: f32[b], %k1: f32[b], %k2: f32[b]) {
+      %0 = sqrt(%k0) : f32[b]
+      return y0=%0, y1=%k1
+    }
+  } {
+    graph other<f32, i64>(%k0: f32[b], %k1: f32[b], %k2: f32[b]) {
+      %0 = tanh(%k0) : f32[b]
+      %1 = negate(%0) : f32[b]
+      return y0=%1, y1=%k2
+    }
+  }
+  return y=%2, z=%3, kept=%1
+}
+)");
+}
+
+TEST(Outline, LeavesOutsideWhatAnotherModelMade) {
+  ir::Graph graph = parsed(R"(graph m<f32, i64>(%x: f32[], %p: bool[]) {
+  %0 = exp(%x) : f32[]
+  %1 = cond_join(%0, %x, %p, loop=3) : f32[]
+  return y=%1
+}
+)");
+  Owners owners{{0, 3}, [](int64_t leaf, int64_t) { return leaf == 3; }};
+  const ir::Graph out = std::move(outline(std::move(graph), std::move(owners))).or_throw();
+  EXPECT_THAT(ir::print(out), HasSubstr("%0 = exp(%x)"));
+}
+
+// The condition and the body are two regions of the same inputs.
+TEST(Outline, MakesAWhileLoop) {
+  expect_outlined(R"(graph m<f32, i64>(%x: f32[], %limit: f32[], %w: f32[]) {
+  %0 = scan_enter(%x, loop=1) : f32[]
+  %1 = less(%0, %limit) : bool[]
+  %2 = multiply(%0, %w) : f32[]
+  %3 = while_exit(%x, %x, %1, %2, loop=1) : f32[]
+  return y=%3
+}
+)",
+                  R"(graph m<f32, i64>(%x: f32[], %limit: f32[], %w: f32[]) {
+  %0 = while_loop(%x, %limit, %w, carries=1) : f32[] {
+    graph condition<f32, i64>(%c0: f32[], %k0: f32[], %k1: f32[]) {
+      %0 = less(%c0, %k0) : bool[]
+      return go=%0
+    }
+  } {
+    graph step<f32, i64>(%c0: f32[], %k0: f32[], %k1: f32[]) {
+      %0 = multiply(%c0, %k1) : f32[]
+      return c0=%0
+    }
+  }
+  return y=%0
+}
+)");
 }
 
 }  // namespace

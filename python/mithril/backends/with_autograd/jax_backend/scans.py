@@ -61,7 +61,9 @@ def cond(taken, other, constants, predicate):
     if not isinstance(predicate, jax.core.Tracer):
         return (taken if bool(predicate) else other)(*constants)
     operands = tuple(jnp.asarray(x) for x in constants)
-    return jax.lax.cond(predicate, lambda *x: tuple(taken(*x)), lambda *x: tuple(other(*x)), *operands)
+    return jax.lax.cond(
+        predicate, lambda *x: tuple(taken(*x)), lambda *x: tuple(other(*x)), *operands
+    )
 
 
 def while_loop(condition, step, carries, constants):
