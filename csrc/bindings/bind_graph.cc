@@ -170,6 +170,19 @@ py::tuple watch_values(const Graph& graph, const std::vector<std::string>& forwa
   return py::make_tuple(std::move(watched.graph), rows, watched.ends);
 }
 
+bool has_masks(const Graph& graph) {
+  const auto is_mask = [](const Graph& one, ir::ValueId id) {
+    return id != ir::kNoValue && one.type(id).is_tensor && one.type(id).dtype == core::DType::kBool;
+  };
+  return passes::anywhere(graph, [&](const Graph& one) {
+    return std::any_of(one.nodes.begin(), one.nodes.end(), [&](const ir::Node& node) {
+      const int index = ir::Registry::global().get(node.op).input_index("index");
+      return index >= 0 && std::any_of(node.operands.begin() + index, node.operands.end(),
+                                       [&](ir::ValueId id) { return is_mask(one, id); });
+    });
+  });
+}
+
 bool has_op(const Graph& graph, const std::string& name) {
   const ir::OpDef* op = ir::Registry::global().find(name);
   const auto is_one = [&](const ir::Node& node) { return op != nullptr && node.op == op->id; };
@@ -203,6 +216,7 @@ void bind_graph(py::module_& module) {
       .def(
           "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
       .def("has_op", &has_op, "Whether a node is of the op, or a node that another one runs.")
+      .def("has_masks", &has_masks, "Whether bools of a call choose elements: sizes follow then.")
       .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
   module.def("watch_values", &watch_values, py::arg("graph"), py::arg("forward"),
              py::arg("infinities"),

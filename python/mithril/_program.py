@@ -64,6 +64,23 @@ def calls_python(graph: Any) -> bool:
     return has_primitives() and any(is_primitive(op) for op, *_ in graph.nodes())
 
 
+def choices(graph: Any) -> set[str]:
+    """What data choose: which nodes run, how many elements there are."""
+    found = {"branches"} if graph.has_op("cond") or graph.has_op("while_loop") else set()
+    return found | {"masks"} if graph.has_masks() else found
+
+
+def _can_compile(backend: Any, graph: Any) -> bool:
+    """Whether the framework's compiler takes the graph; a note says why not."""
+    if not backend._not_compiled or not (hard := choices(graph) & backend._not_compiled):
+        return True
+    from mithril.backends.with_autograd.backend import note
+
+    reason = f"its compiler cannot follow {' and '.join(sorted(hard))} that depend on data"
+    note(type(backend).__name__, "jit=True", f"runs line by line: {reason}")
+    return False
+
+
 def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
     """What the engine needs to know of a backend (ir::Target)."""
     native = native and backend.runs_plans
@@ -93,9 +110,8 @@ class Program:
 
     def __init__(self, compiled: Any, settings: Settings):
         self.compiled = compiled
-        has_while = compiled.forward.has_op("while_loop")
-        self.asks_data = has_while or compiled.forward.has_op("cond")  # for what to run
-        if has_while and settings.autodiff == "framework":
+        self.asks_data = bool(choices(compiled.forward))
+        if settings.autodiff == "framework" and compiled.forward.has_op("while_loop"):
             # Some frameworks would differentiate it: what has no gradient is told by the engine.
             settings = dataclasses.replace(settings, autodiff="engine")
         self.settings = settings
@@ -132,7 +148,7 @@ class Program:
             settings.backend,
             text,
             [literal_array(c) for c in constants],
-            jit=settings.jit,
+            jit=settings.jit and _can_compile(settings.backend, graph),
             jit_options=settings.jit_options,
             file_path=file_path,
         )

@@ -13,6 +13,7 @@ from mithril import models
 
 TABLE = """
 AUC: n_classes is_label_one_hot pred label
+AUCCore: input label
 Absolute: input
 AbsoluteError: input target
 Accuracy: threshold is_binary is_pred_one_hot is_label_one_hot pred label
@@ -167,6 +168,7 @@ TransposedDiagonal: input
 Trapezoid: x y
 TsnePJoint: squared_distances target_perplexity threshold
 TupleConverter: input
+Unique: input
 Variance: axis keepdim correction input
 Where: cond input1 input2
 ZerosLike: input

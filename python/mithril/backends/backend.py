@@ -151,7 +151,8 @@ class Backend(ABC):
     is_manualgrad = True  # gradients are graphs of the engine, not the framework's
     runs_plans = False  # whether graphs are run by the engine instead of by emitted source
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
-    _traces_branches = True  # whether its compiler takes programs that choose by data
+    # What its compiler cannot follow of what data choose (`_program.choices`).
+    _not_compiled: frozenset[str] = frozenset()
     is_installed = True
     default_dtype: Dtype = Dtype.float32
     # What two arrays must have in common for a compiled model to treat them alike.

@@ -35,7 +35,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -47,7 +46,6 @@ from mithril.backends.profile import profiled
 from mithril.primitive import OpTable, uses_primitives
 
 from . import host
-from .with_autograd.backend import note
 
 __all__ = ["EmittedExecutable", "load_source"]
 
@@ -107,18 +105,6 @@ def load_source(
     return module.evaluate
 
 
-def _traces(backend: Any, text: str) -> bool:
-    """Whether the framework's compiler takes the program; a note says why not."""
-    if backend._traces_branches or _asks_data.search(text) is None:
-        return True
-    reason = "its compiler cannot follow branches and loops that depend on data"
-    note(type(backend).__name__, "jit=True", f"runs line by line: {reason}")
-    return False
-
-
-_asks_data = re.compile(r"\bops\.(cond|while_loop)\(")
-
-
 class EmittedExecutable:
     """One emitted function on one backend; the head of this file says how it is used."""
 
@@ -134,7 +120,7 @@ class EmittedExecutable:
     ) -> None:
         self.backend = backend
         self.source = source
-        self.jit = jit and _traces(backend, source)
+        self.jit = jit
         self.function = load_source(backend, source, constants, file_path)
         self._jit_options = jit_options or {}
         self._forward = self._compiled(self.function)

@@ -41,6 +41,7 @@ _COMPOSED = {
     "attention": "MultiHeadAttention",
     "classifiers": "LinearSVM LogisticRegression",
     "control": "Cond Scan While",
+    "distinct": "AUCCore Unique",
     "distance_encoders": """DistanceEncoder EncoderDistanceMatrix MDS MDSCore TSNE TSNECore
         TsnePJoint""",
     "einops": "Einsum Rearrange Reduce Repeat",

@@ -1,6 +1,10 @@
 """Branches and loops that data choose, against NumPy, torch.func, `lax.cond` and
 `lax.while_loop`."""
 
+import _thread
+import signal
+import threading
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -320,11 +324,16 @@ def test_frameworks_refuse_the_same_gradients(name):
         pm.evaluate({}, inputs, output_gradients={"y": np.ones(2, "f4")}, wrt=["matrix"])
 
 
-@pytest.mark.device
-def test_endless_loops_can_be_interrupted():
-    import _thread
-    import threading
+@pytest.fixture
+def interrupts():
+    """Processes in the background may ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
+
+@pytest.mark.device
+def test_endless_loops_can_be_interrupted(interrupts):
     model = powers()
     pm = ml.compile(model, ml.CpuBackend(), inference=True, shapes={"x": [2], "matrix": [2, 2]})
     data = {"x": np.ones(2, "f4"), "matrix": np.eye(2, dtype="f4"), "limit": np.float32(9.0)}

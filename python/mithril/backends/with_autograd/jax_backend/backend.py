@@ -42,6 +42,7 @@ class JaxBackend(AutogradBackend):
     """
 
     backend_type = "jax"
+    _not_compiled = frozenset({"masks"})
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
 
     @public

@@ -45,7 +45,7 @@ class MlxBackend(AutogradBackend):
     """
 
     backend_type = "mlx"
-    _traces_branches = False
+    _not_compiled = frozenset({"branches", "masks"})
     _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
 
     @public

@@ -618,6 +618,8 @@ def _index(input, items, index):
     if len(items) > 0:
         index = items[0] if len(items) == 1 else tuple(items)
     entries = index if isinstance(index, tuple) else (index,)
+    if _builtins.any(map(_is_mask, entries)):
+        index = entries = _without_masks(entries)
     if not _builtins.any(isinstance(entry, int | list | slice | _Array) for entry in entries):
         return index
     named = _builtins.sum(entry is not None and entry is not Ellipsis for entry in entries)
@@ -630,6 +632,19 @@ def _index(input, items, index):
             axis += 1
         checked.append(entry)
     return tuple(checked)
+
+
+def _is_mask(entry):
+    return isinstance(entry, _Array) and entry.dtype == _mx.bool_
+
+
+def _without_masks(entries):
+    """The places that are true in the place of bools, which MLX would read as numbers."""
+    out = []
+    for entry in entries:
+        found = _np.nonzero(_np.array(entry)) if _is_mask(entry) else (entry,)
+        out += [_mx.array(x) if isinstance(x, _np.ndarray) else x for x in found]
+    return tuple(out)
 
 
 def _empty(input, entries):

@@ -38,7 +38,7 @@ class TorchBackend(AutogradBackend):
     """
 
     backend_type = "torch"
-    _traces_branches = False
+    _not_compiled = frozenset({"branches"})
     compiles_steps = False
     _ops_module = "mithril.backends.with_autograd.torch_backend.ops"
 
