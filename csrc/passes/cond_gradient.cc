@@ -39,7 +39,7 @@ core::Status pull_back_cond(ir::GradBuilder& g) {
   for (const auto& region : node.regions) {
     Graph branch = *region;
     ir::name_parts(branch, parts);
-    MITHRIL_ASSIGN(branch, differentiate(std::move(branch), options));
+    MITHRIL_ASSIGN(branch, differentiate(branch, options));
     ir::name_parts(branch, made);  // its inputs: the constants, then the cotangents
     MITHRIL_ASSIGN(branch, remove_dead(branch));
     regions.push_back(std::make_shared<const Graph>(std::move(branch)));
