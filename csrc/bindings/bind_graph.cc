@@ -185,10 +185,7 @@ bool has_masks(const Graph& graph) {
 
 bool has_op(const Graph& graph, const std::string& name) {
   const ir::OpDef* op = ir::Registry::global().find(name);
-  const auto is_one = [&](const ir::Node& node) { return op != nullptr && node.op == op->id; };
-  return passes::anywhere(graph, [&](const Graph& one) {
-    return std::any_of(one.nodes.begin(), one.nodes.end(), is_one);
-  });
+  return op != nullptr && passes::has_op(graph, op->id);
 }
 
 }  // namespace

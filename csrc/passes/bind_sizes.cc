@@ -9,6 +9,7 @@
 #include "ir/region.h"
 #include "ir/registry.h"
 #include "ir/text.h"
+#include "passes/regions.h"
 
 namespace mithril::passes {
 
@@ -245,9 +246,7 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
 }
 
 core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
-  const auto owns = [](const ir::Node& node) { return !node.regions.empty(); };
-  const bool has_regions = std::any_of(graph.nodes.begin(), graph.nodes.end(), owns);
-  if (graph.dims.symbol_count() == 0 && !has_regions) return graph;
+  if (graph.dims.symbol_count() == 0 && !has_regions(graph)) return graph;
   auto out = Binder(graph, symbols, true).run();
   if (!out.ok()) return out;
   MITHRIL_RETURN_IF_ERROR(ir::verify(*out));
@@ -258,10 +257,8 @@ Status check_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
   if (graph.dims.symbol_count() == 0) return {};
   std::vector<int64_t> all(symbols.begin(), symbols.end());
   MITHRIL_RETURN_IF_ERROR(learn_from_results(graph, all));
-  const auto owns = [](const ir::Node& node) { return !node.regions.empty(); };
-  const bool has_regions = std::any_of(graph.nodes.begin(), graph.nodes.end(), owns);
   const bool is_known = std::none_of(all.begin(), all.end(), [](int64_t size) { return size < 0; });
-  MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, all, has_regions && is_known).run());
+  MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, all, has_regions(graph) && is_known).run());
   return ir::verify(bound);
 }
 

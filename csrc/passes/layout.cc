@@ -242,11 +242,7 @@ class Layout {
 
 bool wants_channels_last(const ir::Graph& graph, const ir::Target& target) {
   if (!target.keeps_whole.contains("conv2d_channels_last") || target.decompose_all) return false;
-  const ir::OpId convolution = ir::Registry::global().find("conv2d")->id;
-  return anywhere(graph, [&](const ir::Graph& one) {
-    return std::any_of(one.nodes.begin(), one.nodes.end(),
-                       [&](const Node& node) { return node.op == convolution; });
-  });
+  return has_op(graph, ir::Registry::global().find("conv2d")->id);
 }
 
 core::Result<ir::Graph> layout(const ir::Graph& graph, const ir::Target& target) {

@@ -18,11 +18,22 @@ core::Result<ir::Graph> map_regions(const ir::Graph& graph, const GraphPass& pas
 
 GraphPass everywhere(GraphPass pass) {
   return [pass = std::move(pass)](const ir::Graph& graph) -> core::Result<ir::Graph> {
-    const auto owns = [](const ir::Node& node) { return !node.regions.empty(); };
-    if (std::none_of(graph.nodes.begin(), graph.nodes.end(), owns)) return pass(graph);
+    if (!has_regions(graph)) return pass(graph);
     MITHRIL_ASSIGN(const ir::Graph inner, map_regions(graph, pass));
     return pass(inner);
   };
+}
+
+bool has_regions(const ir::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const ir::Node& node) { return !node.regions.empty(); });
+}
+
+bool has_op(const ir::Graph& graph, ir::OpId op) {
+  return anywhere(graph, [op](const ir::Graph& one) {
+    return std::any_of(one.nodes.begin(), one.nodes.end(),
+                       [op](const ir::Node& node) { return node.op == op; });
+  });
 }
 
 bool anywhere(const ir::Graph& graph, const std::function<bool(const ir::Graph&)>& holds) {

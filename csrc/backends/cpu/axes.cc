@@ -1,6 +1,7 @@
 // What runs along one axis: recurrences, orders; and who wrote a place last.
+#include "backends/cpu/axes.h"
+
 #include "backends/cpu/kernel_families.h"
-#include "backends/cpu/reference.h"
 
 namespace mithril::cpu {
 namespace {
@@ -70,16 +71,8 @@ bool flag(const KernelRequest& request, const char* name) {
 }
 
 std::shared_ptr<Axis> axis_of(const KernelRequest& request, const char* falling) {
-  const std::vector<int64_t>& shape = request.inputs[0].shape;
-  const auto rank = static_cast<int64_t>(shape.size());
-  int64_t at = request.node.attrs.find("axis")->as_int();
-  if (at < 0) at += rank;
   auto out = std::make_shared<Axis>();
-  out->dims = {1, shape[static_cast<size_t>(at)], 1, flag(request, falling)};
-  for (int64_t i = 0; i < rank; ++i) {
-    if (i < at) out->dims.outer *= shape[static_cast<size_t>(i)];
-    if (i > at) out->dims.inner *= shape[static_cast<size_t>(i)];
-  }
+  out->dims = axis_dims(request, falling);
   out->place = static_cast<int64_t>(core::size_of(request.outputs[0].dtype));
   out->isa = default_isa();
   return out;
@@ -156,6 +149,19 @@ const select::KernelDef kKernels[] = {
 };
 
 }  // namespace
+
+ref_axis_dims axis_dims(const KernelRequest& request, const char* flag_name) {
+  const std::vector<int64_t>& shape = request.inputs[0].shape;
+  const auto rank = static_cast<int64_t>(shape.size());
+  int64_t at = request.node.attrs.find("axis")->as_int();
+  if (at < 0) at += rank;
+  ref_axis_dims out = {1, shape[static_cast<size_t>(at)], 1, flag(request, flag_name)};
+  for (int64_t i = 0; i < rank; ++i) {
+    if (i < at) out.outer *= shape[static_cast<size_t>(i)];
+    if (i > at) out.inner *= shape[static_cast<size_t>(i)];
+  }
+  return out;
+}
 
 std::span<const select::KernelDef> axis_kernels() { return kKernels; }
 

@@ -2,8 +2,8 @@
 #include <memory>
 #include <new>
 
+#include "backends/cpu/axes.h"
 #include "backends/cpu/kernel_families.h"
-#include "backends/cpu/reference.h"
 
 namespace mithril::cpu {
 namespace {
@@ -59,21 +59,6 @@ KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) {
   return KernelStatus::kOk;
 }
 
-ref_axis_dims dims_of(const KernelRequest& request) {
-  const std::vector<int64_t>& shape = request.inputs[0].shape;
-  const auto rank = static_cast<int64_t>(shape.size());
-  int64_t at = request.node.attrs.find("axis")->as_int();
-  if (at < 0) at += rank;
-  const core::HostValue* inverse = request.node.attrs.find("inverse");
-  ref_axis_dims out = {1, shape[static_cast<size_t>(at)], 1,
-                       inverse != nullptr && inverse->as_bool()};
-  for (int64_t i = 0; i < rank; ++i) {
-    if (i < at) out.outer *= shape[static_cast<size_t>(i)];
-    if (i > at) out.inner *= shape[static_cast<size_t>(i)];
-  }
-  return out;
-}
-
 /// About four operations for an element in each of the rounds, which double what is done.
 int64_t work_of(int64_t n) {
   int64_t rounds = 1;
@@ -85,7 +70,7 @@ template <plan::KernelFn kFloat, plan::KernelFn kDouble>
 core::Result<plan::Step> make(const KernelRequest& request) {
   auto transform = std::make_shared<Transform>();
   transform->isa = default_isa();
-  transform->dims = dims_of(request);
+  transform->dims = axis_dims(request, "inverse");
   transform->has_imag = request.inputs.size() > 1 && request.inputs[1].present();
   const DftKernels& kernels = reference_kernels(transform->isa).dft;
   const int64_t n = transform->dims.n, width = kernels.width(n);
@@ -103,11 +88,6 @@ core::Result<plan::Step> make(const KernelRequest& request) {
   step.scratch_bytes = static_cast<size_t>(kernels.scratch(n)) * sizeof(double);
   step.data = std::move(transform);
   return step;
-}
-
-bool has_real_type(const KernelRequest& request) {
-  const DType dtype = request.outputs[0].dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
 }
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;

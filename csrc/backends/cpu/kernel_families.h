@@ -15,6 +15,12 @@ std::span<const select::KernelDef> movement_kernels();
 std::span<const select::KernelDef> rows_kernels();
 std::span<const select::KernelDef> window_kernels();
 
+/// For kernels of float32 and float64 alone.
+inline bool has_real_type(const select::KernelRequest& request) {
+  const core::DType dtype = request.outputs[0].dtype;
+  return dtype == core::DType::kFloat32 || dtype == core::DType::kFloat64;
+}
+
 /// Units of one chunk so that a chunk does about `kChunkWork` elementary operations.
 inline int64_t grain_of(int64_t work_per_unit) {
   constexpr int64_t kChunkWork = 1 << 18;

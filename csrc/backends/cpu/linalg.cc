@@ -144,11 +144,6 @@ core::Result<plan::Step> make_factors(const KernelRequest& request) {
   return step;
 }
 
-bool has_real_type(const KernelRequest& request) {
-  const DType dtype = request.outputs[0].dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
 constexpr auto kCanonical = select::OrderClass::kCanonical;
 
 const select::KernelDef kKernels[] = {
