@@ -97,7 +97,7 @@ Weights weights_of(Builder& b) {
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   if (has_operand(b, "bias")) scores = scores + beside(cast(b.in("bias"), scores.dtype()), scores);
   if (flag(b, "is_causal")) scores = where(causal_mask(b, scores), scores, kNever);
-  if (b.has("attn_mask")) {
+  if (has_operand(b, "attn_mask")) {
     const Value mask = beside(b.in("attn_mask"), scores);
     scores = mask.dtype() == DType::kBool ? where(mask, scores, kNever) : scores + mask;
   }
@@ -107,6 +107,21 @@ Weights weights_of(Builder& b) {
 Value mean_of_values(Builder& b, Value weights) {
   const Value value = b.in("value");
   return by_query_head(b, matmul(by_key_head(b, weights, value), value), b.in("query"));
+}
+
+// Products and a softmax, and at most the causal mask: what frameworks have one function for.
+bool is_plain(const Builder& b) {
+  const bool from_first = b.op().input_index("offset") < 0 || known_offset(b) == 0;
+  return !has_operand(b, "attn_mask") && !has_operand(b, "bias") && !has_operand(b, "scale") &&
+         (from_first || !flag(b, "is_causal"));
+}
+
+Value attended(Builder& b) {
+  if (!is_plain(b)) return mean_of_values(b, weights_of(b).weights);
+  return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")},
+                {{"is_causal", b.attr("is_causal")},
+                 {"scale", b.attr("scale")},
+                 {"enable_gqa", b.attr("enable_gqa")}});
 }
 
 bool drops_out(Builder& b) {
@@ -137,7 +152,7 @@ void attention_gradient(GradBuilder& g) {
     g.d("key") = matmul(swap_axes(ds, -1, -2), by_key_head(b, query, key)) * scale;
   }
   const Value by_score = by_query_head(b, ds, query);
-  if (g.wants("attn_mask")) g.d("attn_mask") = by_score;
+  if (has_operand(b, "attn_mask") && g.wants("attn_mask")) g.d("attn_mask") = by_score;
   if (has_operand(b, "bias") && g.wants("bias")) g.d("bias") = by_score;
 }
 
@@ -200,7 +215,7 @@ void define_general(OpFamily& ops) {
         attention_rule(r);
         state_offset(r);
       })
-      .compose([](Builder& b) { return mean_of_values(b, weights_of(b).weights); })
+      .compose(attended)
       .gradient(attention_gradient)
       .with(at({{"query", {2, 4, 3, 5}}, {"key", {2, 2, 7, 5}}, {"value", {2, 2, 7, 6}}},
                {{"is_causal", true}, {"enable_gqa", true}, {"offset", 2}}))
@@ -224,6 +239,30 @@ void define_general(OpFamily& ops) {
       .rejects(at({{"query", {4, 3, 5}}, {"key", {2, 3, 5}}, {"value", {2, 3, 5}}}), "attention")
       .rejects(at({{"query", {3, 5}}, {"key", {3, 5}}, {"value", {3, 5}}}, {{"offset", -1}}),
                "offset must not be negative");
+}
+
+void define_plain(OpFamily& ops) {
+  ops.def("plain_attention")
+      .doc(
+          "`Attention` without masks, but for the causal one: what frameworks have a function for.")
+      .formula("\\mathrm{softmax}(Q K^T \\cdot scale) V")
+      .input("query", kFloating)
+      .input("key", kFloating)
+      .input("value", kFloating)
+      .attr("is_causal", false)
+      .attr("scale", HostValue(), kNum | infer::kNoneKind)
+      .attr("enable_gqa", false)
+      .output("output", same_as("query"))
+      .rule(attention_rule)
+      .compose([](Builder& b) { return mean_of_values(b, weights_of(b).weights); })
+      .gradient(attention_gradient)
+      .with(at({{"query", {2, 3, 4}}, {"key", {2, 6, 4}}, {"value", {2, 6, 5}}}))
+      .with(at({{"query", {2, 3, 5, 4}}, {"key", {2, 3, 5, 4}}, {"value", {2, 3, 5, 2}}},
+               {{"is_causal", true}, {"scale", 0.5}}))
+      .with(at({{"query", {3, 4}}, {"key", {6, 4}}, {"value", {6, 5}}}, {{"is_causal", true}}))
+      .with(at({{"query", {6, 4}}, {"key", {3, 4}}, {"value", {3, 5}}}, {{"is_causal", true}}))
+      .with(at({{"query", {2, 4, 3, 5}}, {"key", {2, 2, 7, 5}}, {"value", {2, 2, 7, 6}}},
+               {{"is_causal", true}, {"enable_gqa", true}}));
 }
 
 void define_with_dropout(OpFamily& ops) {
@@ -291,9 +330,7 @@ void define_scaled_dot_product(OpFamily& ops) {
       .connect({"query", "key", "value", "dropout_p", "is_causal", "scale", "output", "attn_mask"})
       .cin({"query"})
       .rule(attention_rule)
-      .compose([](Builder& b) {
-        return drops_out(b) ? Value() : mean_of_values(b, weights_of(b).weights);
-      })
+      .compose([](Builder& b) { return drops_out(b) ? Value() : attended(b); })
       .gradient(attention_gradient)
       .with(at({{"query", {2, 3, 4}}, {"key", {2, 3, 4}}, {"value", {2, 3, 5}}}))
       .with(at({{"query", {2, 1, 3, 4}}, {"key", {2, 1, 6, 4}}, {"value", {2, 1, 6, 5}}},
@@ -345,6 +382,7 @@ Value places_from_offset(Builder& b, infer::Dim count) {
 }
 
 void define_attention(OpFamily& ops) {
+  define_plain(ops);
   define_scaled_dot_product(ops);
   define_general(ops);
   define_with_dropout(ops);

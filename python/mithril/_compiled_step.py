@@ -28,11 +28,13 @@ class CompiledStep:
         self._arrays = Arrays(program)
         self._output = output
         self._one: Any = None  # the cotangent of the cost, where that has rank 0
+        self._rate: tuple[float, Any] | None = None  # of the last step, and as an array
         self._met: dict[Signature, Any] = {}  # -> the cotangent of the cost
         self._is_whole = self._backend.compiles_steps
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
         self._ways = Ways(program, self._function)
+        self._parted = _parting(program, self._trained, optimizer.slots)
         # Of the rate and its like, which halves would spoil.
         self._wide = "float64" if str(self._backend.default_dtype) == "float64" else "float32"
 
@@ -134,20 +136,30 @@ class CompiledStep:
         if not self._is_whole:
             return factors
         rate = float(self._optimizer.lr)
-        return self._backend._argument(np.array([rate, *factors], self._wide))
+        if factors:
+            return self._backend._argument(np.array([rate, *factors], self._wide))
+        if self._rate is None or self._rate[0] != rate:  # the same array serves all steps
+            self._rate = rate, self._backend.tensor(np.array([rate], self._wide), self._wide)
+        return self._rate[1]
 
-    def _parted(self, results: Sequence, params: Mapping, opt_state: Mapping) -> tuple:
-        program, slots = self._program, self._optimizer.slots
-        outputs = len(program.outputs)
-        first = outputs + len(program.state_names)
-        width = 1 + len(slots)
-        moved = [
-            {**old, **dict(zip(self._trained, results[first + i :: width], strict=True))}
-            for i, old in enumerate((params, *(opt_state[slot] for slot in slots)))
-        ]
-        return (
-            moved[0],
-            {"step": int(opt_state["step"]) + 1, **dict(zip(slots, moved[1:], strict=True))},
-            dict(zip(program.state_names, results[outputs:first], strict=True)),
-            dict(zip(program.outputs, results[:outputs], strict=True)),
-        )
+
+def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> Any:
+    """A function of a step's results, params and optimizer state -> what `run` gives; written out
+    for the program, as loops take longer."""
+
+    def entries(names: Sequence[str], first: int, width: int = 1) -> str:
+        return "".join(f"{n!r}: results[{first + i * width}], " for i, n in enumerate(names))
+
+    states = len(program.outputs)
+    first, width = states + len(program.state_names), 1 + len(slots)
+    moved = [entries(trained, first + i, width) for i in range(width)]
+    kept = "".join(
+        f"{slot!r}: {{**opt_state[{slot!r}], {text}}}, "
+        for slot, text in zip(slots, moved[1:], strict=True)
+    )
+    return eval(
+        f"lambda results, params, opt_state: ({{**params, {moved[0]}}}, "
+        f"{{'step': int(opt_state['step']) + 1, {kept}}}, "
+        f"{{{entries(program.state_names, states)}}}, {{{entries(program.outputs, 0)}}})",
+        {},
+    )

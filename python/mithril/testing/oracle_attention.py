@@ -101,6 +101,7 @@ def alibi(query_places, key_places, offset=0, dtype=None, num_heads=1):
 
 TABLE: dict[str, Callable[..., Any]] = {
     "attention": attention,
+    "plain_attention": attention,
     "split_heads": split_heads,
     "merge_heads": merge_heads,
     "update_cache": update_cache,

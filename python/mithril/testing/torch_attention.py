@@ -69,6 +69,7 @@ def rotary_embedding(input, offset=0, theta=10000.0, interleaved=False, width=No
 
 TABLE: dict[str, Callable[..., Any]] = {
     "attention": attention,
+    "plain_attention": attention,
     "split_heads": split_heads,
     "merge_heads": lambda input: input.transpose(-2, -3).flatten(-2),
     "update_cache": update_cache,

@@ -16,6 +16,7 @@ import mlx.core as _mx
 import numpy as _np
 
 from ...random import threefry_block as _threefry_block
+from . import attention as _attention
 from . import fourier as _fourier
 from . import scans as _scans
 from . import special as _special
@@ -488,6 +489,9 @@ def _sum_of_products(left, right):
     out = out[..., 0] if right.ndim == 1 else out
     axis = -1 if right.ndim == 1 else -2
     return _mx.squeeze(out, axis) if left.ndim == 1 else out
+
+
+plain_attention = _attention.plain_attention
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):

@@ -364,6 +364,8 @@ class TorchBackend(AutogradBackend):
         self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]
     ) -> Callable[..., tuple[Any, Any]]:
         """Inputs and cotangents -> outputs, which hang on the graph still, and gradients."""
+        from .attention import wanted
+
         torch = self._torch
         forward = executable._forward
         asked = [i for i, has in enumerate(has_cotangent) if has]
@@ -373,7 +375,12 @@ class TorchBackend(AutogradBackend):
             leaves = list(arguments[:count])
             for i in wrt:
                 leaves[i] = leaves[i].detach().requires_grad_(True)
-            outputs = forward(*leaves)
+            # What is not detached may be differentiated again by whoever gave it.
+            wanted.one = not [x for x in arguments if getattr(x, "requires_grad", False)]
+            try:
+                outputs = forward(*leaves)
+            finally:
+                wanted.one = False
             cotangents = zip(asked, arguments[count:], strict=True)
             pairs = [(outputs[i], c) for i, c in cotangents if outputs[i].requires_grad]
             return outputs, self._gradients(pairs, [leaves[i] for i in wrt])
@@ -398,9 +405,11 @@ class TorchBackend(AutogradBackend):
         return run
 
     def _gradients(self, pairs: Sequence[tuple[Any, Any]], leaves: Sequence[Any]) -> Sequence[Any]:
+        torch = self._torch
         if not pairs:
-            return [self._torch.zeros_like(leaf) for leaf in leaves]
+            return [torch.zeros_like(leaf) for leaf in leaves]
         outputs, cotangents = zip(*pairs, strict=True)
-        return self._torch.autograd.grad(
-            outputs, leaves, cotangents, allow_unused=True, materialize_grads=True
-        )
+        found = torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True)
+        # PyTorch can do this itself, and takes longer.
+        each = zip(found, leaves, strict=True)
+        return [torch.zeros_like(leaf) if g is None else g for g, leaf in each]

@@ -15,6 +15,7 @@ import operator as _operator
 import torch as _torch
 
 from ...random import threefry_block as _threefry_block
+from . import attention as _attention
 from . import fourier as _fourier
 from . import linalg as _linalg
 from . import scans as _scans
@@ -331,6 +332,26 @@ def softmax(input, axis=-1):
 
 def log_softmax(input, axis=-1):
     return _along(_torch.log_softmax, input, axis)
+
+
+def squared_error(input, target, safe_shapes=True, reduction=None):
+    if _alike(input, target):
+        return _functional.mse_loss(input, target, reduction=reduction or "none")
+    if bool_ in [getattr(x, "dtype", None) for x in (input, target)]:
+        return input ^ target
+    difference = input - target
+    squares = difference * difference
+    return squares if reduction in (None, "none") else getattr(_torch, reduction)(squares)
+
+
+def _alike(input, target):
+    """Floats of one shape: PyTorch's losses warn of other ones."""
+    if not (isinstance(input, _Tensor) and isinstance(target, _Tensor)):
+        return False
+    return input.is_floating_point() and input.dtype is target.dtype and input.shape == target.shape
+
+
+plain_attention = _attention.plain_attention
 
 
 def layer_norm(input, eps=1e-5, weight=None, bias=None, use_scale=True, use_bias=True):

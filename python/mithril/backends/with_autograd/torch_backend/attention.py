@@ -1,0 +1,51 @@
+"""Attention by PyTorch's own kernel, and step by step where that lacks a derivative.
+
+The kernel of the CPU has a gradient, but none of its gradient and no forward derivative.
+"""
+
+from __future__ import annotations
+
+import threading as _threading
+
+import torch as _torch
+from torch.autograd import forward_ad as _forward_ad
+
+
+class _Wanted(_threading.local):
+    one = False  # derivatives of the gradients that are made now are not asked for
+
+
+wanted = _Wanted()
+
+
+def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=False):
+    if _suffices(query, key, value):
+        scale = None if scale is None else float(scale)
+        return _torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    return _by_steps(query, key, value, is_causal, scale, enable_gqa)
+
+
+def _suffices(query, key, value):
+    """Whether the kernel computes this, and all derivatives of it that can be asked for."""
+    if 0 in query.shape or 0 in key.shape or query.dtype is _torch.float16:
+        return False
+    if _torch.compiler.is_compiling():
+        return True
+    if _torch._C._are_functorch_transforms_active() or _forward_ad._current_level >= 0:
+        return False
+    if not _torch.is_grad_enabled() or wanted.one:
+        return True
+    return not (query.requires_grad or key.requires_grad or value.requires_grad)
+
+
+def _by_steps(query, key, value, is_causal, scale, enable_gqa):
+    if enable_gqa:
+        group = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(group, -3) for x in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        seen = _torch.ones(scores.shape[-2:], dtype=_torch.bool, device=scores.device).tril()
+        scores = _torch.where(seen, scores, -_torch.inf)
+    return _torch.softmax(scores, -1) @ value
