@@ -208,6 +208,8 @@ def covers(test, text, file):
 def suites_of(fault):
     """The suites that are nearest to a fault, as a filter."""
     folder, suites = ROOT / "tests" / "cpp", []
+    if not fault.file:
+        return ""
     for path in sorted(folder.rglob("*_test.cc")):
         text = path.read_text()
         if covers(path.relative_to(folder), text, fault.file.removeprefix("csrc/")):

@@ -1,0 +1,404 @@
+// A kernel is a loop over kept indices; in it each section is one loop over the reduced indices,
+// which computes anew what it needs of the sections before. Registers are constants v0, v1 ….
+#include "emit/c_like.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "emit/c_like_text.h"
+#include "tile/expand.h"
+#include "tile/sections.h"
+
+namespace mithril::emit {
+namespace {
+
+using core::DType;
+using core::short_name;
+using tile::Family;
+using tile::Instruction;
+using tile::Level;
+using tile::Opcode;
+using tile::RegId;
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+bool is_wide_float(DType dtype) { return core::is_float(dtype) && !is_half(dtype); }
+
+bool reduces(const Instruction& i) { return tile::info(i.opcode).family == Family::kReduce; }
+bool scans(const Instruction& i) { return tile::info(i.opcode).family == Family::kScan; }
+bool stores(const Instruction& i) { return i.opcode == Opcode::kStore; }
+
+// ---------------------------------------------------------------- casts
+
+// `x` of type `from` as what halves are rounded from: a float32 that lost nothing which matters.
+std::string for_rounding(DType from, std::string_view x) {
+  if (from == DType::kFloat32) return std::string(x);
+  if (from == DType::kFloat64) return fmt::format("m_odd_float({})", x);
+  if (core::size_of(from) <= 2) return fmt::format("(m_f32){}", x);
+  if (core::size_of(from) == 4) return fmt::format("m_odd_float((m_f64){})", x);
+  return fmt::format("m_odd_float(m_odd_double({}))", x);
+}
+
+std::string cast(DType from, DType to, const std::string& x) {
+  if (from == to) return x;
+  if (is_half(from)) {
+    return cast(DType::kFloat32, to, fmt::format("m_float_of_{}({})", short_name(from), x));
+  }
+  if (to == DType::kBool) return fmt::format("(m_bool)({} != 0)", x);
+  if (is_half(to)) return fmt::format("m_{}_of_float({})", short_name(to), for_rounding(from, x));
+  if (core::is_float(from) && !core::is_float(to)) {
+    return fmt::format("m_sat_{}_{}({})", short_name(from), short_name(to), x);
+  }
+  return fmt::format("(m_{}){}", short_name(to), x);
+}
+
+std::string bitcast(DType from, DType to, std::string_view x) {
+  if (to == DType::kBool) return fmt::format("(m_bool)({} != 0)", x);
+  std::string bits(x);
+  if (is_wide_float(from)) bits = fmt::format("m_bits_{}({})", short_name(from), x);
+  if (is_wide_float(to)) {
+    return fmt::format("m_of_bits_{0}((m_w{1}){2})", short_name(to), 8 * core::size_of(to), bits);
+  }
+  return fmt::format("(m_{}){}", short_name(to), bits);
+}
+
+std::string constant(DType dtype, uint64_t bits) {
+  const std::string text = fmt::format("M_U64({:#x})", bits);
+  return is_wide_float(dtype) ? fmt::format("m_of_bits_{}((m_w{}){})", short_name(dtype),
+                                            8 * core::size_of(dtype), text)
+                              : fmt::format("(m_{}){}", short_name(dtype), text);
+}
+
+// ---------------------------------------------------------------- reductions
+
+// The state of a reduction, its functions and its definition share a name: sum_f32, argmax_i64 ….
+std::string state_of(Opcode opcode, DType dtype) {
+  return fmt::format("m_{}_{}", tile::info(opcode).text, short_name(dtype));
+}
+
+std::string_view combining(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kReduceSum: return "add";
+    case Opcode::kReduceProd: return "mul";
+    case Opcode::kReduceMax: return "max";
+    case Opcode::kReduceMin: return "min";
+    case Opcode::kReduceAny: return "or";
+    default: return "and";
+  }
+}
+
+bool finds_place(Opcode opcode) { return tile::info(opcode).rule == tile::Rule::kIndex; }
+
+std::string definition(Opcode opcode, DType dtype) {
+  const std::string name = state_of(opcode, dtype);
+  if (finds_place(opcode)) {
+    const char* better = opcode == Opcode::kReduceArgMax ? ">" : "<";
+    return fmt::format("M_EXTREME({}, m_{}, {})\n", name, short_name(dtype), better);
+  }
+  return fmt::format("M_REDUCTION({0}, m_{1}, m_{2}_{1})\n", name, short_name(dtype),
+                     combining(opcode));
+}
+
+std::string identity(Opcode opcode, DType dtype) {
+  const bool least = opcode == Opcode::kReduceMax, most = opcode == Opcode::kReduceMin;
+  if (opcode == Opcode::kReduceProd || opcode == Opcode::kReduceAll) return "1";
+  if (!least && !most) return "0";
+  if (core::is_float(dtype)) {
+    const uint64_t inf = dtype == DType::kFloat32 ? 0x7f800000u : 0x7ff0000000000000u;
+    return fmt::format("{}{}", least ? "-" : "", constant(dtype, inf));
+  }
+  const size_t width = 8 * core::size_of(dtype);
+  const bool is_signed = dtype != DType::kUInt8;
+  const uint64_t smallest = is_signed ? uint64_t{1} << (width - 1) : 0;
+  const uint64_t largest = (uint64_t{2} << (width - 1)) - 1 - smallest;
+  return constant(dtype, least ? smallest : largest);
+}
+
+// ---------------------------------------------------------------- one kernel
+
+class Printer {
+ public:
+  Printer(const CLikeKernel& kernel, Dialect dialect)
+      : kernel_(kernel),
+        dialect_(dialect),
+        program_(tile::expand(kernel.program)),
+        section_(tile::sections_of(program_)),
+        buffers_(program_.inputs.size() + program_.outputs.size()) {}
+
+  core::Result<std::string> run(std::set<std::string>& definitions) {
+    for (const Instruction& i : program_.code) {
+      if (tile::info(i.opcode).family == Family::kExtern) {
+        return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                          "kernel {}: {} has no text in C", kernel_.name,
+                          tile::info(i.opcode).text);
+      }
+      if (reduces(i)) definitions.insert(definition(i.opcode, at(i.operands[0]).dtype));
+    }
+    head();
+    values(Level::kUniform, [](RegId) { return true; });
+    open(dialect_ == Dialect::kC99 ? "for (m_i64 k = begin; k < end; ++k) {" : "{");
+    offsets("o", "k", 0, kernel_.kept, [](size_t) { return true; });
+    const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
+    for (int32_t s = 0; s <= last; ++s) section(s);
+    close();
+    close();
+    return std::move(out_);
+  }
+
+ private:
+  const Instruction& at(RegId r) const { return program_.code[r]; }
+  bool is_input(size_t b) const { return b < program_.inputs.size(); }
+  DType dtype(size_t b) const {
+    return is_input(b) ? program_.inputs[b] : program_.outputs[b - program_.inputs.size()];
+  }
+  size_t buffer_of(const Instruction& i) const {
+    return i.index + (stores(i) ? program_.inputs.size() : 0);
+  }
+  bool is_row(size_t b) const {
+    const auto k = static_cast<uint32_t>(b);
+    return is_input(b)
+               ? input_level(program_, k) == Level::kRow
+               : output_level(program_, k - static_cast<uint32_t>(program_.inputs.size())) ==
+                     Level::kRow;
+  }
+
+  // ---- text
+
+  void line(std::string_view text) {
+    out_.append(2 * static_cast<size_t>(depth_), ' ');
+    out_.append(text);
+    out_.push_back('\n');
+  }
+  void open(std::string_view text) {
+    line(text);
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}");
+  }
+
+  // ---- the function
+
+  void head() {
+    const bool c99 = dialect_ == Dialect::kC99;
+    std::string text =
+        c99 ? fmt::format(
+                  "void {}(m_i64 begin, m_i64 end, const m_i64* shape, const double* scalars, "
+                  "void* const* buffers",
+                  kernel_.name)
+            : fmt::format(
+                  "__kernel void {}(const m_i64 begin, const m_i64 end, "
+                  "__global const m_i64* shape, __global const double* scalars",
+                  kernel_.name);
+    for (size_t b = 0; !c99 && b < buffers_; ++b) {
+      text += fmt::format(", __global {}m_{}* b{}", is_input(b) ? "const " : "",
+                          short_name(dtype(b)), b);
+    }
+    open(text + ") {");
+    for (size_t b = 0; c99 && b < buffers_; ++b) {
+      line(fmt::format("{0}m_{1}* b{2} = buffers[{2}];", is_input(b) ? "const " : "",
+                       short_name(dtype(b)), b));
+    }
+    std::string count = "1";
+    for (size_t d = 0; d < kernel_.reduced; ++d) {
+      count += fmt::format(" * shape[{}]", kernel_.kept + d);
+    }
+    line(fmt::format("const m_i64 count = {};", count));
+    line("(void)shape, (void)scalars, (void)count;");
+    if (c99) return;
+    line("const m_i64 k = begin + (m_i64)get_global_id(0);");
+    line("if (k >= end) return;");
+  }
+
+  // Where index `index` of the dims [first, first + rank) lies in each buffer: PREFIX0, PREFIX1 ….
+  template <class Wanted>
+  void offsets(std::string_view prefix, std::string_view index, size_t first, size_t rank,
+               const Wanted& wanted) {
+    const size_t dims = kernel_.kept + kernel_.reduced;
+    std::string declared;
+    for (size_t b = 0; b < buffers_; ++b) {
+      if (!wanted(b)) continue;
+      declared += fmt::format("{} {}{} = 0", declared.empty() ? "m_i64" : ",", prefix, b);
+    }
+    if (declared.empty()) return;
+    line(declared + ";");
+    if (rank == 0) return;
+    open("{");
+    line(fmt::format("m_i64 rest = {}, i;", index));
+    for (size_t d = rank; d-- > 0;) {
+      line(d == 0 ? "i = rest;"
+                  : fmt::format("i = rest % shape[{0}], rest /= shape[{0}];", first + d));
+      for (size_t b = 0; b < buffers_; ++b) {
+        if (!wanted(b)) continue;
+        line(fmt::format("{}{} += i * shape[{}];", prefix, b, dims + b * dims + first + d));
+      }
+    }
+    close();
+  }
+
+  // Row values, one loop over the lanes, the reductions' results, row outputs.
+  void section(int32_t s) {
+    values(Level::kRow, [&](RegId r) { return section_[r] == s && !reduces(at(r)); });
+    const std::vector<bool> needed = needed_lanes(s);
+    std::vector<RegId> states;
+    bool runs = false;
+    for (RegId r = 0; r < program_.code.size(); ++r) {
+      const Instruction& i = at(r);
+      if (section_[r] == s && reduces(i)) states.push_back(r);
+      runs = runs || (section_[r] == s && (reduces(i) || (stores(i) && i.level == Level::kLane)));
+    }
+    for (const RegId r : states) begin(r);
+    if (runs) lanes(s, needed, states);
+    for (const RegId r : states) finish(r);
+  }
+
+  // Which lane values section s computes.
+  std::vector<bool> needed_lanes(int32_t s) const {
+    std::vector<bool> needed(program_.code.size(), false);
+    for (size_t r = needed.size(); r-- > 0;) {
+      const Instruction& i = program_.code[r];
+      const bool root = section_[r] == s && (reduces(i) || (stores(i) && i.level == Level::kLane));
+      if (!root && !needed[r]) continue;
+      for (const RegId operand : i.operands) {
+        if (operand != tile::kNoReg && at(operand).level == Level::kLane) needed[operand] = true;
+      }
+    }
+    return needed;
+  }
+
+  void lanes(int32_t s, const std::vector<bool>& needed, const std::vector<RegId>& states) {
+    open("{");
+    for (RegId r = 0; r < program_.code.size(); ++r) {
+      if (needed[r] && scans(at(r))) {
+        line(fmt::format("m_{} c{} = 0;", short_name(at(r).dtype), r));  // the sum so far
+      }
+    }
+    open("for (m_i64 r = 0; r < count; ++r) {");
+    std::vector<bool> used(buffers_, false);
+    for (RegId r = 0; r < program_.code.size(); ++r) {
+      const Instruction& i = at(r);
+      const bool is_stored = stores(i) && section_[r] == s && i.level == Level::kLane;
+      if (is_stored || (needed[r] && i.opcode == Opcode::kLoad)) used[buffer_of(i)] = true;
+    }
+    offsets("p", "r", kernel_.kept, kernel_.reduced, [&](size_t b) { return used[b]; });
+    values(Level::kLane, [&](RegId r) { return needed[r] || (section_[r] == s && stores(at(r))); });
+    for (const RegId r : states) take(r);
+    close();
+    close();
+  }
+
+  // Registers and outputs of one level, in order.
+  template <class Wanted>
+  void values(Level level, const Wanted& wanted) {
+    for (RegId r = 0; r < program_.code.size(); ++r) {
+      const Instruction& i = at(r);
+      if (i.level != level || !wanted(r)) continue;
+      if (stores(i)) {
+        line(fmt::format("{} = v{};", element(i), i.operands[0]));
+      } else if (scans(i)) {
+        line(fmt::format("const m_{0} v{1} = c{1} = r == 0 ? v{2} : m_add_{0}(c{1}, v{2});",
+                         short_name(i.dtype), r, i.operands[0]));
+      } else {
+        line(fmt::format("const m_{} v{} = {};", short_name(i.dtype), r, expression(i)));
+      }
+    }
+  }
+
+  // ---- instructions
+
+  std::string element(const Instruction& i) const {
+    const size_t b = buffer_of(i);
+    const bool moves = i.level == Level::kLane && !is_row(b);
+    return moves ? fmt::format("b{0}[o{0} + p{0}]", b) : fmt::format("b{0}[o{0}]", b);
+  }
+
+  std::string expression(const Instruction& i) const {
+    switch (i.opcode) {
+      case Opcode::kLoad: return element(i);
+      case Opcode::kConstant: return constant(i.dtype, i.bits);
+      case Opcode::kScalar:
+        return cast(DType::kFloat64, i.dtype, fmt::format("scalars[{}]", i.index));
+      case Opcode::kPosition: return "k * count + r";
+      case Opcode::kRowPosition: return "k";
+      case Opcode::kReducedPosition: return "r";
+      default: return call(i);
+    }
+  }
+
+  std::string call(const Instruction& i) const {
+    const auto x = [&](size_t k) { return fmt::format("v{}", i.operands[k]); };
+    const DType from = at(i.operands[0]).dtype;
+    switch (i.opcode) {
+      case Opcode::kSelect: return fmt::format("{} ? {} : {}", x(0), x(1), x(2));
+      case Opcode::kCast: return cast(from, i.dtype, x(0));
+      case Opcode::kBitcast: return bitcast(from, i.dtype, x(0));
+      case Opcode::kThreefry: {
+        const bool wide = at(i.operands[2]).dtype == DType::kInt64;
+        return fmt::format("(m_i32)(m_w32)(m_threefry({}, {}, (m_w{}){}) >> {})", x(0), x(1),
+                           wide ? 64 : 32, x(2), 32 * i.index);
+      }
+      default: break;
+    }
+    std::string operands = x(0);
+    for (size_t k = 1; k < tile::info(i.opcode).arity; ++k) operands += ", " + x(k);
+    return fmt::format("m_{}_{}({})", tile::info(i.opcode).text, short_name(from), operands);
+  }
+
+  // ---- reductions
+
+  void begin(RegId r) {
+    const std::string name = state_of(at(r).opcode, at(at(r).operands[0]).dtype);
+    line(fmt::format("{}_state s{};", name, r));
+    line(fmt::format("{}_begin(&s{});", name, r));
+  }
+
+  static int width(const Instruction& i) {
+    return i.order == tile::Order::kLanes ? static_cast<int>(tile::kLanesWidth) : 1;
+  }
+
+  void take(RegId r) {
+    const Instruction& i = at(r);
+    const std::string name = state_of(i.opcode, at(i.operands[0]).dtype);
+    if (finds_place(i.opcode)) {
+      return line(fmt::format("{}_take(&s{}, v{});", name, r, i.operands[0]));
+    }
+    const int64_t block = i.order == tile::Order::kLanes ? tile::kLanesBlock : tile::kRowsBlock;
+    line(fmt::format("{}_take(&s{}, v{}, {}, {});", name, r, i.operands[0], width(i), block));
+  }
+
+  void finish(RegId r) {
+    const Instruction& i = at(r);
+    if (finds_place(i.opcode)) return line(fmt::format("const m_i64 v{0} = s{0}.at;", r));
+    const DType from = at(i.operands[0]).dtype;
+    line(fmt::format("const m_{0} v{1} = {2}_end(&s{1}, {3}, {4});", short_name(i.dtype), r,
+                     state_of(i.opcode, from), width(i), identity(i.opcode, from)));
+  }
+
+  const CLikeKernel& kernel_;
+  Dialect dialect_;
+  tile::Program program_;
+  std::vector<int32_t> section_;
+  size_t buffers_;
+  std::string out_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+core::Result<std::string> print_c_like(std::span<const CLikeKernel> kernels, Dialect dialect) {
+  std::set<std::string> definitions;
+  std::string functions;
+  for (const CLikeKernel& kernel : kernels) {
+    MITHRIL_RETURN_IF_ERROR(tile::verify(kernel.program));
+    MITHRIL_ASSIGN(const std::string text, Printer(kernel, dialect).run(definitions));
+    functions += "\n" + text;
+  }
+  std::string out = dialect == Dialect::kC99 ? kHeadC99 : kHeadOpenCl;
+  out += kInstructions;
+  for (const std::string& text : definitions) out += text;
+  return out + functions;
+}
+
+}  // namespace mithril::emit

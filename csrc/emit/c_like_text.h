@@ -1,0 +1,15 @@
+// What printed kernels stand on: the instructions of tile programs as functions of C. One text for
+// all dialects behind a head of each.
+#pragma once
+
+namespace mithril::emit {
+
+/// Types, access to bits, and the dialect's names of fma, sqrt and the roundings.
+extern const char* const kHeadC99;
+extern const char* const kHeadOpenCl;
+
+/// m_add_f32(a, b), m_sat_f32_i8(x) …: functions of scalars that mean what tile/instruction.h says.
+/// M_REDUCTION and M_EXTREME define the running states of reductions.
+extern const char* const kInstructions;
+
+}  // namespace mithril::emit

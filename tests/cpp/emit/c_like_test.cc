@@ -1,0 +1,283 @@
+// Covers: emit/c_like_text.cc tile/sections.cc
+// Printed kernels, compiled by the system's compiler and run.
+#include "emit/c_like.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "backends/cpu/run_program.h"
+#include "emit/opencl.h"
+#include "tile/builder.h"
+#include "tile/evaluate.h"
+#include "tile/random_program.h"
+
+namespace mithril::emit {
+namespace {
+
+using core::DType;
+using tile::Builder;
+using tile::Level;
+using tile::testing::Bytes;
+
+using Function = void (*)(int64_t begin, int64_t end, const int64_t* shape, const double* scalars,
+                          void* const* buffers);
+
+/// A source, compiled and loaded.
+class Library {
+ public:
+  explicit Library(const std::string& source) {
+    char pattern[] = "/tmp/mithril_c_like_XXXXXX";
+    folder_ = mkdtemp(pattern);
+    std::ofstream(folder_ / "kernels.c") << source;
+    const std::string command = fmt::format(
+        "cc -std=c99 -O1 -Werror=implicit-function-declaration -ffp-contract=off -shared -fPIC "
+        "-o {0}/kernels.so {0}/kernels.c -lm 2>{0}/errors",
+        folder_.string());
+    if (std::system(command.c_str()) != 0) {
+      std::ifstream errors(folder_ / "errors");
+      ADD_FAILURE() << std::string(std::istreambuf_iterator<char>(errors), {});
+      return;
+    }
+    handle_ = dlopen((folder_ / "kernels.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  ~Library() {
+    if (handle_ != nullptr) dlclose(handle_);
+    std::filesystem::remove_all(folder_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  Function find(const std::string& name) const {
+    return handle_ == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(handle_, name.c_str()));
+  }
+
+ private:
+  std::filesystem::path folder_;
+  void* handle_ = nullptr;
+};
+
+const std::vector<double> kScalars{1.25};
+
+struct Case {
+  tile::Program program;
+  int64_t kept = 1, reduced = 1;
+  std::vector<Bytes> inputs;
+};
+
+// Sizes of one kept and one reduced dim, then the strides of dense operands.
+std::vector<int64_t> dense_shape(const Case& of) {
+  const tile::Program& program = of.program;
+  const bool reducing = is_reducing(program);
+  std::vector<int64_t> out{of.kept};
+  if (reducing) out.push_back(of.reduced);
+  const auto add = [&](Level level) {
+    out.push_back(reducing && level != Level::kRow ? of.reduced : 1);
+    if (reducing) out.push_back(level == Level::kRow ? 0 : 1);
+  };
+  for (uint32_t k = 0; k < program.inputs.size(); ++k) add(input_level(program, k));
+  for (uint32_t k = 0; k < program.outputs.size(); ++k) add(output_level(program, k));
+  return out;
+}
+
+int64_t elements(const Case& of, Level level) {
+  return level == Level::kRow ? of.kept : of.kept * of.reduced;
+}
+
+std::vector<Bytes> empty_outputs(const Case& of) {
+  std::vector<Bytes> out;
+  for (uint32_t k = 0; k < of.program.outputs.size(); ++k) {
+    const auto count = static_cast<size_t>(elements(of, output_level(of.program, k)));
+    out.emplace_back(count * core::size_of(of.program.outputs[k]));
+  }
+  return out;
+}
+
+void expect_equal(const Case& of, const std::vector<Bytes>& got, const std::string& where) {
+  const auto wanted = tile::evaluate(of.program, of.kept, of.reduced, of.inputs, kScalars);
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    const int64_t at = cpu::testing::first_difference(of.program.outputs[k], got[k], wanted[k]);
+    ASSERT_EQ(at, -1) << where << ", output " << k << "\n" << print(of.program);
+  }
+}
+
+std::vector<Bytes> run(const Case& of, Function function) {
+  std::vector<Bytes> outputs = empty_outputs(of);
+  std::vector<void*> buffers;
+  std::vector<Bytes> inputs = of.inputs;
+  for (Bytes& bytes : inputs) buffers.push_back(bytes.data());
+  for (Bytes& bytes : outputs) buffers.push_back(bytes.data());
+  const auto shape = dense_shape(of);
+  // In two parts: a part is what a thread gets.
+  function(of.kept / 2, of.kept, shape.data(), kScalars.data(), buffers.data());
+  function(0, of.kept / 2, shape.data(), kScalars.data(), buffers.data());
+  return outputs;
+}
+
+Case random_case(std::mt19937& rng, bool reducing) {
+  Case out;
+  do {
+    out.program = tile::testing::random_program(rng, reducing, 4 + static_cast<int>(rng() % 28));
+  } while (!print_c_like(std::vector{CLikeKernel{"k", out.program}}, Dialect::kC99).ok());
+  constexpr int64_t kSizes[] = {0, 1, 2, 15, 16, 17, 63, 64, 65, 130, 600, 4500, 9000};
+  const bool reduces = is_reducing(out.program);
+  out.kept = 1 + static_cast<int64_t>(rng() % (reduces ? 4 : 60));
+  out.reduced = reduces ? kSizes[rng() % std::size(kSizes)] : 1;
+  out.inputs = tile::testing::random_inputs(rng, out.program, out.kept, out.reduced);
+  return out;
+}
+
+CLikeKernel kernel_of(const Case& of, std::string name) {
+  return {std::move(name), of.program, 1, is_reducing(of.program) ? size_t{1} : 0};
+}
+
+std::vector<Case> random_cases(uint32_t seed, int count) {
+  std::mt19937 rng(seed);
+  std::vector<Case> out;
+  for (int k = 0; k < count; ++k) out.push_back(random_case(rng, k % 2 == 1));
+  return out;
+}
+
+std::string source_of(const std::vector<Case>& cases, Dialect dialect) {
+  std::vector<CLikeKernel> kernels;
+  for (const Case& of : cases) kernels.push_back(kernel_of(of, fmt::format("k{}", kernels.size())));
+  return print_c_like(kernels, dialect).or_throw();
+}
+
+TEST(CLike, Text) {
+  Builder t;
+  const tile::Reg x = t.load(DType::kFloat32);
+  t.store(t.reduce(tile::Opcode::kReduceSum, x * 2.0));
+  const CLikeKernel kernel{"doubled_sum", t.finish(), 1, 1};
+  const std::string c99 = print_c_like(std::vector{kernel}, Dialect::kC99).or_throw();
+  EXPECT_EQ(c99.substr(c99.find("M_REDUCTION(m_")),
+            R"(M_REDUCTION(m_reduce_sum_f32, m_f32, m_add_f32)
+
+void doubled_sum(m_i64 begin, m_i64 end, const m_i64* shape, const double* scalars, void* const* buffers) {
+  const m_f32* b0 = buffers[0];
+  m_f32* b1 = buffers[1];
+  const m_i64 count = 1 * shape[1];
+  (void)shape, (void)scalars, (void)count;
+  const m_f32 v1 = m_of_bits_f32((m_w32)M_U64(0x40000000));
+  for (m_i64 k = begin; k < end; ++k) {
+    m_i64 o0 = 0, o1 = 0;
+    {
+      m_i64 rest = k, i;
+      i = rest;
+      o0 += i * shape[2];
+      o1 += i * shape[4];
+    }
+    m_reduce_sum_f32_state s3;
+    m_reduce_sum_f32_begin(&s3);
+    {
+      for (m_i64 r = 0; r < count; ++r) {
+        m_i64 p0 = 0;
+        {
+          m_i64 rest = r, i;
+          i = rest;
+          p0 += i * shape[3];
+        }
+        const m_f32 v0 = b0[o0 + p0];
+        const m_f32 v2 = m_mul_f32(v0, v1);
+        m_reduce_sum_f32_take(&s3, v2, 16, 4096);
+      }
+    }
+    const m_f32 v3 = m_reduce_sum_f32_end(&s3, 16, 0);
+    b1[o1] = v3;
+  }
+}
+)");
+  const std::string opencl = print_c_like(std::vector{kernel}, Dialect::kOpenCl).or_throw();
+  EXPECT_NE(opencl.find("__kernel void doubled_sum(const m_i64 begin, const m_i64 end, __global "
+                        "const m_i64* shape, __global const double* scalars, __global const m_f32* "
+                        "b0, __global m_f32* b1) {\n"),
+            std::string::npos);
+  EXPECT_NE(opencl.find("const m_i64 k = begin + (m_i64)get_global_id(0);"), std::string::npos);
+}
+
+TEST(CLike, RefusesWhatHasNoText) {
+  Builder t;
+  t.store(sin(t.load(DType::kFloat32)));
+  const auto text = print_c_like(std::vector{CLikeKernel{"wave", t.finish()}}, Dialect::kC99);
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().message, "kernel wave: trig_turns has no text in C");
+}
+
+// A matrix read by columns, beside a row that is the same for all, of three kept dims.
+TEST(CLike, Strides) {
+  Builder t;
+  const tile::Reg x = t.load(DType::kInt32), y = t.load(DType::kInt32);
+  t.store(x * t.constant_int(DType::kInt32, 100) + y);
+  t.store(t.position());
+  const Library library(
+      print_c_like(std::vector{CLikeKernel{"k", t.finish(), 3, 0}}, Dialect::kC99).or_throw());
+  const Function function = library.find("k");
+  ASSERT_NE(function, nullptr);
+  std::vector<int32_t> a{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, b{50, 60}, sums(12);
+  std::vector<int64_t> positions(12);
+  // Sizes 2 x 3 x 2; a lies as [2, 2, 3] and is turned around in its last dims, b has the last one.
+  const std::vector<int64_t> shape{2, 3, 2, 6, 1, 3, 0, 0, 1, 6, 2, 1, 6, 2, 1};
+  void* buffers[] = {a.data(), b.data(), sums.data(), positions.data()};
+  function(0, 12, shape.data(), nullptr, buffers);
+  std::vector<int32_t> wanted;
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      for (int k = 0; k < 2; ++k) {
+        wanted.push_back(100 * (6 * i + 3 * k + j) + b[static_cast<size_t>(k)]);
+      }
+    }
+  }
+  EXPECT_EQ(sums, wanted);
+  EXPECT_EQ(positions, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+}
+
+class RandomPrograms : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(RandomPrograms, InC99EqualTheEvaluator) {
+  const std::vector<Case> cases = random_cases(GetParam(), 100);
+  const Library library(source_of(cases, Dialect::kC99));
+  for (size_t k = 0; k < cases.size(); ++k) {
+    const Function function = library.find(fmt::format("k{}", k));
+    ASSERT_NE(function, nullptr);
+    expect_equal(cases[k], run(cases[k], function), fmt::format("seed {} case {}", GetParam(), k));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(CLike, RandomPrograms, ::testing::Range(0u, 10u));
+
+// Tests of one process share the device, whose compiler takes a second to start.
+testing::OpenCl* device(std::string& why) {
+  static std::string reason;
+  static const std::unique_ptr<testing::OpenCl> opened = testing::OpenCl::open(reason);
+  why = reason;
+  return opened.get();
+}
+
+class RandomOpenCl : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(RandomOpenCl, EqualsTheEvaluator) {
+  std::string why;
+  const testing::OpenCl* opencl = device(why);
+  if (opencl == nullptr) GTEST_SKIP() << "OpenCL: " << why;
+  const std::vector<Case> cases = random_cases(GetParam(), 40);
+  std::string log;
+  const auto program = opencl->build(source_of(cases, Dialect::kOpenCl), log);
+  ASSERT_NE(program, nullptr) << log;
+  for (size_t k = 0; k < cases.size(); ++k) {
+    Bytes shape = cpu::testing::bytes_of(dense_shape(cases[k]));
+    Bytes scalars = cpu::testing::bytes_of(kScalars);
+    std::vector<Bytes> inputs = cases[k].inputs, outputs = empty_outputs(cases[k]);
+    std::vector<Bytes*> arrays{&shape, &scalars};
+    for (Bytes& bytes : inputs) arrays.push_back(&bytes);
+    for (Bytes& bytes : outputs) arrays.push_back(&bytes);
+    ASSERT_TRUE(program->run(fmt::format("k{}", k), 0, cases[k].kept, arrays));
+    expect_equal(cases[k], outputs, fmt::format("seed {} case {}", GetParam(), k));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(CLike, RandomOpenCl, ::testing::Range(100u, 103u));
+
+}  // namespace
+}  // namespace mithril::emit
