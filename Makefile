@@ -71,7 +71,7 @@ extension: build/release/build.ninja
 	@cmake --build --preset release -j$(JOBS)
 
 # What `scripts/run_tests.py` asks for, group by group.
-setup-test: $(STAMPS)/system-build $(STAMPS)/python-build $(STAMPS)/python-test
+setup-test: $(STAMPS)/system-build $(STAMPS)/system-test $(STAMPS)/python-build $(STAMPS)/python-test
 setup-check: setup-test $(STAMPS)/system-check
 cpp-%: build/%/build.ninja
 	@cmake --build --preset $* -j$(JOBS)

@@ -13,6 +13,7 @@
 #include "backends/cpu/run_program.h"
 #include "emit/opencl.h"
 #include "tile/builder.h"
+#include "tile/convert.h"
 #include "tile/evaluate.h"
 #include "tile/random_program.h"
 
@@ -235,6 +236,138 @@ TEST(CLike, Strides) {
   EXPECT_EQ(positions, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
 }
 
+// Tests of one process share the device, whose compiler takes a second to start.
+testing::OpenCl* device(std::string& why) {
+  static std::string reason;
+  static const std::unique_ptr<testing::OpenCl> opened = testing::OpenCl::open(reason);
+  why = reason;
+  return opened.get();
+}
+
+void expect_equal_on_device(const std::vector<Case>& cases) {
+  std::string why, log;
+  const testing::OpenCl* opencl = device(why);
+  if (opencl == nullptr) GTEST_SKIP() << "OpenCL: " << why;
+  const auto program = opencl->build(source_of(cases, Dialect::kOpenCl), log);
+  ASSERT_NE(program, nullptr) << log;
+  for (size_t k = 0; k < cases.size(); ++k) {
+    Bytes shape = cpu::testing::bytes_of(dense_shape(cases[k]));
+    Bytes scalars = cpu::testing::bytes_of(kScalars);
+    std::vector<Bytes> inputs = cases[k].inputs, outputs = empty_outputs(cases[k]);
+    std::vector<Bytes*> arrays{&shape, &scalars};
+    for (Bytes& bytes : inputs) arrays.push_back(&bytes);
+    for (Bytes& bytes : outputs) arrays.push_back(&bytes);
+    ASSERT_TRUE(program->run(fmt::format("k{}", k), 0, cases[k].kept, arrays));
+    expect_equal(cases[k], outputs, fmt::format("OpenCL case {}", k));
+  }
+}
+
+// ---- every instruction on the edges of its types
+
+Bytes edges(DType dtype) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  std::vector<double> values{0, 1, -1, 2, -2, 5, -7, 31, 32, 63, 64, 127, -128, 255, 256};
+  if (core::is_float(dtype)) {
+    // Just above the middle of two halves.
+    const std::vector<double> middles{1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40};
+    values.insert(values.end(), middles.begin(), middles.end());
+    for (const double x : {-0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-7, 1e-40, -1e-40, 65504.0, 1e10,
+                           2147483648.0, -2147483648.0, 9223372036854775808.0, 1e38, inf, -inf,
+                           std::numeric_limits<double>::quiet_NaN()}) {
+      values.push_back(x);
+    }
+  } else {
+    // The smallest, the largest, just above the middle of two halves.
+    values.insert(values.end(), {-inf, inf, 0x40400001p0, 0x10100000001p0});
+  }
+  Bytes out;
+  for (const double x : values) {
+    const uint64_t bits = tile::bits_of_double(dtype, x);
+    const auto* from = reinterpret_cast<const std::byte*>(&bits);
+    out.insert(out.end(), from, from + core::size_of(dtype));
+  }
+  return out;
+}
+
+// Operands such that the points are all combinations of edges.
+Case on_edges(tile::Program program) {
+  Case out{std::move(program), 1, 1, {}};
+  std::vector<Bytes> each;
+  for (const DType dtype : out.program.inputs) {
+    each.push_back(edges(dtype));
+    out.kept *= static_cast<int64_t>(each.back().size() / core::size_of(dtype));
+  }
+  int64_t step = out.kept;
+  for (size_t k = 0; k < each.size(); ++k) {
+    const size_t size = core::size_of(out.program.inputs[k]);
+    const auto count = static_cast<int64_t>(each[k].size() / size);
+    step /= count;
+    Bytes& all = out.inputs.emplace_back();
+    for (int64_t at = 0; at < out.kept; ++at) {
+      const auto* from = each[k].data() + static_cast<size_t>(at / step % count) * size;
+      all.insert(all.end(), from, from + size);
+    }
+  }
+  return out;
+}
+
+constexpr DType kTypes[] = {DType::kBool,    DType::kUInt8,  DType::kInt8,    DType::kInt16,
+                            DType::kInt32,   DType::kInt64,  DType::kFloat16, DType::kBFloat16,
+                            DType::kFloat32, DType::kFloat64};
+
+void add_if_printed(std::vector<Case>& cases, Builder& t, tile::Reg result) {
+  t.store(result);
+  tile::Program program = t.finish();
+  if (print_c_like(std::vector{CLikeKernel{"k", program}}, Dialect::kC99).ok()) {
+    cases.push_back(on_edges(std::move(program)));
+  }
+}
+
+std::vector<Case> every_instruction() {
+  std::vector<Case> out;
+  for (int k = 0; k < tile::kOpcodeCount; ++k) {
+    const auto opcode = static_cast<tile::Opcode>(k);
+    const tile::OpcodeInfo& op = tile::info(opcode);
+    const bool plain = op.rule == tile::Rule::kSame || op.rule == tile::Rule::kCompare;
+    const bool lane = op.family == tile::Family::kPointwise || op.family == tile::Family::kMacro;
+    for (const DType dtype : kTypes) {
+      if (!lane || !plain || !tile::accepts(op.domain, dtype)) continue;
+      Builder t;
+      std::vector<tile::Reg> operands;
+      for (int n = 0; n < op.arity; ++n) operands.push_back(t.load(dtype));
+      add_if_printed(out, t, t.emit(opcode, operands));
+    }
+  }
+  for (const DType from : kTypes) {
+    for (const DType to : kTypes) {
+      Builder t;
+      add_if_printed(out, t, t.cast(t.load(from), to));
+      Builder u;
+      const tile::Reg bits = u.load(from);
+      // Which NaN a float is, is not defined.
+      if (!core::is_float(from) && core::size_of(from) == core::size_of(to)) {
+        add_if_printed(out, u, u.bitcast(bits, to));
+      }
+    }
+  }
+  return out;
+}
+
+TEST(CLike, EveryInstructionOnEdgesInC99) {
+  const std::vector<Case> cases = every_instruction();
+  EXPECT_GT(cases.size(), 350u);
+  const Library library(source_of(cases, Dialect::kC99));
+  for (size_t k = 0; k < cases.size(); ++k) {
+    const Function function = library.find(fmt::format("k{}", k));
+    ASSERT_NE(function, nullptr);
+    expect_equal(cases[k], run(cases[k], function), "C99");
+  }
+}
+
+TEST(CLike, EveryInstructionOnEdgesInOpenCl) { expect_equal_on_device(every_instruction()); }
+
+// ---- random programs
+
 class RandomPrograms : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomPrograms, InC99EqualTheEvaluator) {
@@ -248,34 +381,11 @@ TEST_P(RandomPrograms, InC99EqualTheEvaluator) {
 }
 INSTANTIATE_TEST_SUITE_P(CLike, RandomPrograms, ::testing::Range(0u, 10u));
 
-// Tests of one process share the device, whose compiler takes a second to start.
-testing::OpenCl* device(std::string& why) {
-  static std::string reason;
-  static const std::unique_ptr<testing::OpenCl> opened = testing::OpenCl::open(reason);
-  why = reason;
-  return opened.get();
-}
-
 class RandomOpenCl : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomOpenCl, EqualsTheEvaluator) {
-  std::string why;
-  const testing::OpenCl* opencl = device(why);
-  if (opencl == nullptr) GTEST_SKIP() << "OpenCL: " << why;
-  const std::vector<Case> cases = random_cases(GetParam(), 40);
-  std::string log;
-  const auto program = opencl->build(source_of(cases, Dialect::kOpenCl), log);
-  ASSERT_NE(program, nullptr) << log;
-  for (size_t k = 0; k < cases.size(); ++k) {
-    Bytes shape = cpu::testing::bytes_of(dense_shape(cases[k]));
-    Bytes scalars = cpu::testing::bytes_of(kScalars);
-    std::vector<Bytes> inputs = cases[k].inputs, outputs = empty_outputs(cases[k]);
-    std::vector<Bytes*> arrays{&shape, &scalars};
-    for (Bytes& bytes : inputs) arrays.push_back(&bytes);
-    for (Bytes& bytes : outputs) arrays.push_back(&bytes);
-    ASSERT_TRUE(program->run(fmt::format("k{}", k), 0, cases[k].kept, arrays));
-    expect_equal(cases[k], outputs, fmt::format("seed {} case {}", GetParam(), k));
-  }
+  SCOPED_TRACE(GetParam());
+  expect_equal_on_device(random_cases(GetParam(), 40));
 }
 INSTANTIATE_TEST_SUITE_P(CLike, RandomOpenCl, ::testing::Range(100u, 103u));
 
