@@ -13,10 +13,20 @@ function(mithril_folder name)
   set(MITHRIL_OBJECTS ${MITHRIL_OBJECTS} mithril_${name} PARENT_SCOPE)
 endfunction()
 
+# What printed kernels carry is the text that the engine itself compiles.
+set(extern_lanes ${CMAKE_SOURCE_DIR}/csrc/tile/extern_lane.inc)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${extern_lanes})
+file(READ ${extern_lanes} MITHRIL_EXTERN_LANES)
+configure_file(${CMAKE_SOURCE_DIR}/csrc/emit/extern_lanes.cc.in
+               ${CMAKE_BINARY_DIR}/generated/extern_lanes.cc @ONLY)
+
 foreach(folder ${MITHRIL_FOLDERS})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.cc
        ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.c)
   list(FILTER sources EXCLUDE REGEX "/backends/cpu/isa/")
+  if(folder STREQUAL emit)
+    list(APPEND sources ${CMAKE_BINARY_DIR}/generated/extern_lanes.cc)
+  endif()
   mithril_folder(${folder} ${sources})
 endforeach()
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/*.cc)

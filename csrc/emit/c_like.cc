@@ -128,7 +128,7 @@ class Printer {
 
   core::Result<std::string> run(std::set<std::string>& definitions) {
     for (const Instruction& i : program_.code) {
-      if (tile::info(i.opcode).family == Family::kExtern) {
+      if (i.opcode == Opcode::kPowLane) {
         return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
                           "kernel {}: {} has no text in C", kernel_.name,
                           tile::info(i.opcode).text);
@@ -397,6 +397,8 @@ core::Result<std::string> print_c_like(std::span<const CLikeKernel> kernels, Dia
   }
   std::string out = dialect == Dialect::kC99 ? kHeadC99 : kHeadOpenCl;
   out += kInstructions;
+  out += kExternLanes;
+  out += "M_TRIG(f32)\nM_TRIG(f64)\n";
   for (const std::string& text : definitions) out += text;
   return out + functions;
 }

@@ -17,7 +17,9 @@ typedef uint64_t m_w64;
 typedef float m_f32;
 typedef double m_f64;
 #define M_FN static inline
-#define M_GLOBAL
+#define M_TABLE static const
+#define M_NAN NAN
+#define M_INFINITY INFINITY
 #define M_U64(x) x##ull
 M_FN m_w32 m_bits_f32(m_f32 x) { m_w32 u; memcpy(&u, &x, 4); return u; }
 M_FN m_w64 m_bits_f64(m_f64 x) { m_w64 u; memcpy(&u, &x, 8); return u; }
@@ -55,7 +57,9 @@ typedef ulong m_w64;
 typedef float m_f32;
 typedef double m_f64;
 #define M_FN static
-#define M_GLOBAL __global
+#define M_TABLE __constant
+#define M_NAN NAN
+#define M_INFINITY INFINITY
 #define M_U64(x) x##ul
 #define m_bits_f32(x) as_uint(x)
 #define m_bits_f64(x) as_ulong(x)
@@ -195,6 +199,11 @@ M_FN m_f64 m_scale_f64(m_f64 x, m_f64 n) {
   for (; k < -1022; k += 969) x *= m_of_bits_f64(M_U64(0x0360000000000000));
   return x * m_of_bits_f64((m_w64)(k + 1023) << 52);
 }
+
+#define M_TRIG(T) \
+  M_FN m_##T m_trig_turns_##T(m_##T x) { return m_reduce_turns_##T(x).n; } \
+  M_FN m_##T m_trig_rest_##T(m_##T x) { return m_reduce_turns_##T(x).r; } \
+  M_FN m_##T m_trig_rest_low_##T(m_##T x) { return m_reduce_turns_##T(x).low; }
 
 /* Halves are bits: they move and change sign as they are, and compute in float32. */
 M_FN m_f16 m_neg_f16(m_f16 a) { return a ^ 0x8000; }

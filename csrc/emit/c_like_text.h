@@ -12,4 +12,7 @@ extern const char* const kHeadOpenCl;
 /// M_REDUCTION and M_EXTREME define the running states of reductions.
 extern const char* const kInstructions;
 
+/// tile/extern_lane.inc, as the build found it.
+extern const char* const kExternLanes;
+
 }  // namespace mithril::emit

@@ -1,86 +1,32 @@
-// Payne-Hanek reduction, double-double power, exact remainders. In the common subset of C99, OpenCL
-// C and CUDA C where it can be, because device printers will carry the same text.
+// Payne-Hanek reduction (extern_lane.inc), double-double power, exact remainders.
 #include "tile/extern_lane.h"
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "tile/scalar_lane.h"
 
 namespace mithril::tile {
 namespace {
 
-// 32 zero bits, then the binary fraction of 2/pi. The window starts so that its top bit weighs 2
-// quarter turns: what is dropped above is a multiple of four quarter turns, what is dropped below
-// is less than 2^-62 (2^-126) of one.
-constexpr uint32_t kTwoOverPi[41] = {
-    0,          0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041,
-    0xfe5163ab, 0xdebbc561, 0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c,
-    0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4,
-    0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f, 0x6d367ecf,
-    0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b, 0x3d0739f7, 0x8a5292ea,
-    0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20, 0x9af4361d};
-void reduce_finite(float x, float* n, float* r, float* low) {
-  uint32_t u, w[3], i;
-  memcpy(&u, &x, 4);  // OpenCL: as_uint, CUDA: __float_as_uint
-  uint32_t start = ((u >> 23) & 255) - 150 + 30, m = (u & 0x7fffff) | 0x800000;
-  for (i = 0; i < 3; ++i) {
-    uint32_t word = (start >> 5) + i, shift = start & 31;
-    w[i] = (kTwoOverPi[word] << shift) | (uint32_t)((uint64_t)kTwoOverPi[word + 1] >> (32 - shift));
-  }
-  uint64_t p = ((uint64_t)(m * w[0]) << 32) + (uint64_t)m * w[1] + (((uint64_t)m * w[2]) >> 32);
-  uint64_t q = (p + ((uint64_t)1 << 61)) >> 62;
-  int64_t fraction = (int64_t)(p - (q << 62));
-  float hi = (float)fraction, lo = (float)(fraction - (int64_t)hi), h = hi * 0x1.921fb6p-62f;
-  float l = std::fma(lo, 0x1.921fb6p-62f,
-                     std::fma(hi, -0x1.777a5cp-87f, std::fma(hi, 0x1.921fb6p-62f, -h)));
-  float sign = x < 0 ? -1.0f : 1.0f;
-  *n = sign * (float)(uint32_t)q;
-  *r = sign * h;
-  *low = sign * l;
-}
-void reduce_finite(double x, double* n, double* r, double* low) {
-  uint64_t u;
-  uint32_t w[6], p[6], i;
-  memcpy(&u, &x, 8);
-  uint32_t start = (uint32_t)((u >> 52) & 2047) - 1075 + 30;
-  uint64_t m = (u & 0xfffffffffffffu) | 0x10000000000000u, m0 = m & 0xffffffffu, m1 = m >> 32,
-           carry = 0, carry1 = 0;
-  for (i = 0; i < 6; ++i) {
-    uint32_t word = (start >> 5) + i, shift = start & 31;
-    w[i] = (kTwoOverPi[word] << shift) | (uint32_t)((uint64_t)kTwoOverPi[word + 1] >> (32 - shift));
-  }
-  for (i = 6; i-- > 0;) {  // p = m w mod 2^192, lowest word last
-    carry += m0 * w[i];
-    p[i] = (uint32_t)carry;
-    carry >>= 32;
-  }
-  for (i = 5; i-- > 0;) {
-    carry1 += m1 * w[i + 1] + p[i];
-    p[i] = (uint32_t)carry1;
-    carry1 >>= 32;
-  }
-  uint64_t a = ((uint64_t)p[0] << 32) | p[1], b = ((uint64_t)p[2] << 32) | p[3];
-  uint64_t q = (a + ((uint64_t)1 << 61)) >> 62;
-  a -= q << 62;
-  double sign = x < 0 ? -1.0 : 1.0, way = sign;
-  if (a >> 63) {
-    a = ~a;
-    b = ~b;
-    way = -way;
-  }  // minus the magnitude; the missing unit is 2^-126
-  double l0 = (double)(a >> 32) * 0x1p-30, l1 = (double)(a & 0xffffffffu) * 0x1p-62,
-         l2 = (double)(b >> 32) * 0x1p-94, l3 = (double)(b & 0xffffffffu) * 0x1p-126;
-  double h = l0 + l1, e = l1 - (h - l0), g = l2 + l3, s = h + g, t = s - h,
-         f = (h - (s - t)) + (g - t) + e + (l3 - (g - l2));
-  double v = s * 0x1.921fb54442d18p+0,
-         z = std::fma(f, 0x1.921fb54442d18p+0,
-                      std::fma(s, 0x1.1a62633145c07p-54, std::fma(s, 0x1.921fb54442d18p+0, -v)));
-  *n = sign * (double)q;
-  *r = way * v;
-  *low = way * z;
-}
+using m_f32 = float;
+using m_f64 = double;
+using m_w32 = uint32_t;
+using m_w64 = uint64_t;
+using m_i64 = int64_t;
+#define M_FN static
+#define M_TABLE constexpr
+#define M_NAN NAN
+#define M_INFINITY INFINITY
+#define M_U64(x) x##ull
+#define m_c_fma_f32 std::fma
+#define m_c_fma_f64 std::fma
+#define m_abs_f32 std::fabs
+#define m_abs_f64 std::fabs
+uint32_t m_bits_f32(float x) { return std::bit_cast<uint32_t>(x); }
+uint64_t m_bits_f64(double x) { return std::bit_cast<uint64_t>(x); }
+#include "tile/extern_lane.inc"
 
 // ---- power
 
@@ -183,17 +129,13 @@ T floordiv(T x, T y) {
 }  // namespace
 
 TurnsF32 reduce_turns(float x) {
-  if (!(std::fabs(x) < INFINITY)) return {0, NAN, NAN};
-  TurnsF32 out{0, 0, 0};
-  if (std::fabs(x) >= math::Limits<float>::trig_hi) reduce_finite(x, &out.n, &out.r, &out.low);
-  return out;
+  const m_turns_f32 turns = m_reduce_turns_f32(x);
+  return {turns.n, turns.r, turns.low};
 }
 
 TurnsF64 reduce_turns(double x) {
-  if (!(std::fabs(x) < static_cast<double>(INFINITY))) return {0, NAN, NAN};
-  TurnsF64 out{0, 0, 0};
-  if (std::fabs(x) >= math::Limits<double>::trig_hi) reduce_finite(x, &out.n, &out.r, &out.low);
-  return out;
+  const m_turns_f64 turns = m_reduce_turns_f64(x);
+  return {turns.n, turns.r, turns.low};
 }
 
 double pow_lane(double x, double y) {
