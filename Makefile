@@ -21,7 +21,7 @@ export CCACHE_NOHASHDIR := 1
 .PHONY: help setup demo demo-all test check fuzz mutants bench docs lint format extension cpp-tests
 
 help:
-	@echo "make setup     packages, .venv and the extension"
+	@echo "make setup     everything: packages, all extras in .venv, the extension"
 	@echo "make demo      train a small network on the CPU engine (make demo-all: on every backend)"
 	@echo "make test      all tests, with seconds per group"
 	@echo "make check     the tests under sanitizers"
@@ -31,7 +31,7 @@ help:
 	@echo "make docs      docs/ops.md and docs/env_vars.md from the engine's tables"
 	@echo "make lint      formatting, naming, types (make format: formats)"
 
-setup: extension
+setup: setup-test setup-check extension $(STAMPS)/system-lint $(STAMPS)/python-dev $(STAMPS)/python-demo
 	@echo "ready; to use it from a shell: . .venv/bin/activate"
 
 demo: extension $(STAMPS)/python-demo

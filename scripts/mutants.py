@@ -39,7 +39,7 @@ SECONDS = ROOT / "build" / "mutants" / "seconds.json"  # C++ test, Python file -
 SLOW = 0.5  # seconds: C++ tests that take longer run behind the others
 PY = str(ROOT / ".venv" / "bin" / "python")
 ENOUGH = 0.95
-NO_TESTS = 5  # pytest's status when nothing was collected
+NO_TESTS, UNKNOWN_TEST = 5, 4  # pytest's status when nothing was collected, or no such test
 COPIED = ("csrc", "cmake", "tests", "python", "scripts", "docs", "examples", "Makefile",
           "CMakeLists.txt", "CMakePresets.json", "README.md", "pyproject.toml")  # fmt: skip
 NOT_COPIED = {"__pycache__", "_generated", "_openblas"}
@@ -248,10 +248,12 @@ def pure(fault, only=None):
     durations = ["--durations=0", "--durations-min=0.1"] if fault.number == 0 else []
     tests = [only] if only else python_files()
     status, output = run([PY, "-m", "pytest", *options, *durations, *tests], fault.number, 1500)
-    if status in (0, NO_TESTS):
+    if status in (0, NO_TESTS) or (only and status == UNKNOWN_TEST):
         return None, output
-    return last(r"^(?:ERROR )?(tests/\S+\.py(?:::.*?)?)(?: FAILED.*| ERROR.*| - .*)?\s*$", output,
-                "(start)"), output  # fmt: skip
+    failed = re.search(r"^(tests/\S+\.py::.*?) (?:FAILED|ERROR)\b|^ERROR (tests/\S+)", output, re.M)
+    if failed:
+        return failed.group(1) or failed.group(2), output
+    return last(r"^(tests/\S+\.py::\S+)", output, "(start)"), output  # the process ended in it
 
 
 def note_seconds(output):
