@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
@@ -21,15 +22,22 @@ constexpr int64_t kGatherBytes = 256 << 10;  // taps gathered for one product: a
 template <class T>
 struct Convolution {
   ref_conv2d_dims d;
-  GemmFn<T> gemm;
-  int64_t rows = 1;      // output rows of one product
-  int64_t images = 1;    // images of one unit
-  int64_t channels = 1;  // input channels of one unit (weight gradient)
+  std::vector<Gemm<T>> products;  // of whole blocks first, of what is left behind them
+  int64_t rows = 1;               // output rows of one product
+  int64_t images = 1;             // images of one unit
+  int64_t channels = 1;           // input channels of one unit (weight gradient)
+  size_t product_bytes = 0;       // scratch of the products; gathered taps stand behind it
+
+  explicit Convolution(const ref_conv2d_dims& dims) : d(dims) {}
+  void add(const GemmDims& dims) {
+    products.emplace_back(default_isa(), dims);
+    product_bytes = std::max(product_bytes, (products.back().scratch_bytes() + 63) / 64 * 64);
+  }
 };
 
 template <class T>
-T* after_gemm(void* scratch) {
-  return reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + kGemmScratchBytes);
+T* after_product(const Convolution<T>& conv, void* scratch) {
+  return reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + conv.product_bytes);
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -111,19 +119,28 @@ void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T
   }
 }
 
+// Products of weights[m, k] and gathered[k, positions] for as many rows of an image's result as
+// are gathered at once, and for the rows that are left.
+template <class T>
+void add_image_products(Convolution<T>& conv, int64_t m, int64_t k, int64_t result_rows,
+                        int64_t columns) {
+  const int64_t row_bytes = k * columns * static_cast<int64_t>(sizeof(T));
+  conv.rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1, result_rows);
+  for (const int64_t rows : {conv.rows, result_rows % conv.rows}) {
+    const int64_t n = rows * columns;
+    conv.add({m, n, k, k, 1, n, 1, result_rows * columns});
+  }
+}
+
 // y[m, positions] = weights[m, k] · gathered[k, positions] for one image and group.
 template <class T>
-void image_product(const Convolution<T>& conv, const Gather& g, const T* weights, int64_t m,
-                   const T* planes, int64_t result_rows, T* y, void* scratch) {
-  T* columns = after_gemm<T>(scratch);
-  const int64_t k = g.channels * g.kh * g.kw;
-  const int64_t plane = result_rows * g.columns;
+void image_product(const Convolution<T>& conv, const Gather& g, const T* weights, const T* planes,
+                   int64_t result_rows, T* y, void* scratch) {
+  T* columns = after_product(conv, scratch);
   for (int64_t row = 0; row < result_rows; row += conv.rows) {
     const int64_t rows = std::min(conv.rows, result_rows - row);
-    const int64_t n = rows * g.columns;
     gather(g, planes, row, rows, columns);
-    const GemmDims dims{m, n, k, k, 1, n, 1, plane};
-    conv.gemm(dims, weights, columns, y + row * g.columns, {0, m, 0, n}, {}, scratch);
+    conv.products[rows == conv.rows ? 0 : 1].run(weights, columns, y + row * g.columns, scratch);
   }
 }
 
@@ -141,8 +158,8 @@ KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
   const int64_t taps = d.c_in * d.kh * d.kw;
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = image * groups + group
     const int64_t group = unit % d.groups;
-    image_product(conv, g, w + group * d.c_out * taps, d.c_out, x + unit * d.c_in * d.h_in * d.w_in,
-                  d.h_out, y + unit * d.c_out * d.h_out * d.w_out, args.scratch);
+    image_product(conv, g, w + group * d.c_out * taps, x + unit * d.c_in * d.h_in * d.w_in, d.h_out,
+                  y + unit * d.c_out * d.h_out * d.w_out, args.scratch);
   }
   return KernelStatus::kOk;
 }
@@ -171,7 +188,7 @@ KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t e
                  1,       -d.dilation_h, -d.dilation_w, d.pad_top, d.pad_left, d.w_in};
   const int64_t weights = d.c_in * d.c_out * d.kh * d.kw;
   const int64_t columns = d.c_out * d.kh * d.kw * conv.rows * d.w_in;
-  T* packed = after_gemm<T>(args.scratch) + columns;
+  T* packed = after_product(conv, args.scratch) + columns;
   const int64_t blocks = ceil_div(d.batch, conv.images);
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of images
     const int64_t group = unit / blocks;
@@ -179,7 +196,7 @@ KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t e
     const int64_t first = unit % blocks * conv.images;
     for (int64_t n = first; n < std::min(first + conv.images, d.batch); ++n) {
       const int64_t at = n * d.groups + group;
-      image_product(conv, g, packed, d.c_in, dy + at * d.c_out * d.h_out * d.w_out, d.h_in,
+      image_product(conv, g, packed, dy + at * d.c_out * d.h_out * d.w_out, d.h_in,
                     dx + at * d.c_in * d.h_in * d.w_in, args.scratch);
     }
   }
@@ -255,7 +272,7 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
   const int64_t all_taps = d.c_in * window;
   const int64_t blocks = ceil_div(d.c_in, conv.channels);
   const int64_t total = d.batch * d.h_out * d.w_out;
-  T* left = after_gemm<T>(args.scratch);
+  T* left = after_product(conv, args.scratch);
   T* taps = left + d.c_out * kDepth;
   T* sum = taps + conv.channels * window * kDepth;
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of channels
@@ -268,8 +285,8 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
       gather_cotangents(d, dy, group, from, depth, left);
       gather_taps(d, x, group, channel, channels, from, depth, taps);
       // sumᵀ[t, o] = taps[t, p] · leftᵀ[p, o]
-      const GemmDims dims{n, d.c_out, depth, kDepth, 1, 1, kDepth, d.c_out};
-      conv.gemm(dims, taps, left, sum, {0, n, 0, d.c_out}, {}, args.scratch);
+      const size_t product = (channels == conv.channels ? 0 : 2) + (depth == kDepth ? 0 : 1);
+      conv.products[product].run(taps, left, sum, args.scratch);
       for (int64_t o = 0; o < d.c_out; ++o) {
         T* out = dw + (group * d.c_out + o) * all_taps + channel * window;
         for (int64_t t = 0; t < n; ++t) {
@@ -285,50 +302,54 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
 // ---------------------------------------------------------------- steps
 
 template <class T>
-core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
-  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
-  const int64_t row_bytes = d.c_in * d.kh * d.kw * d.w_out * static_cast<int64_t>(sizeof(T));
-  conv->rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1,
-                                   std::max<int64_t>(d.h_out, 1));
+core::Result<plan::Step> forward_step(const ref_conv2d_dims& d) {
+  auto conv = std::make_shared<Convolution<T>>(d);
+  const int64_t taps = d.c_in * d.kh * d.kw;
+  add_image_products(*conv, d.c_out, taps, d.h_out, d.w_out);
   plan::Step step;
   step.kernel = run_forward<T>;
   step.units = d.batch * d.groups;
   step.grain = grain_of(d.c_out * d.h_out * d.w_out * d.c_in * d.kh * d.kw / 8);
-  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows);
+  step.scratch_bytes =
+      conv->product_bytes + static_cast<size_t>(taps * conv->rows * d.w_out) * sizeof(T);
   step.data = std::move(conv);
   return step;
 }
 
 template <class T>
-core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
-  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
-  const int64_t row_bytes = d.c_out * d.kh * d.kw * d.w_in * static_cast<int64_t>(sizeof(T));
-  conv->rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1,
-                                   std::max<int64_t>(d.h_in, 1));
+core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d) {
+  auto conv = std::make_shared<Convolution<T>>(d);
+  const int64_t taps = d.c_out * d.kh * d.kw;
+  add_image_products(*conv, d.c_in, taps, d.h_in, d.w_in);
   const int threads = runtime::ThreadPool::shared().thread_count();
   conv->images = std::max<int64_t>(1, d.batch / (4 * threads));  // weights are packed once a unit
-  const int64_t weights = d.c_in * d.c_out * d.kh * d.kw * static_cast<int64_t>(sizeof(T));
+  const int64_t elements = taps * conv->rows * d.w_in + d.c_in * taps;
   plan::Step step;
   step.kernel = run_input_gradient<T>;
   step.units = ceil_div(d.batch, conv->images) * d.groups;
-  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows + weights);
+  step.scratch_bytes = conv->product_bytes + static_cast<size_t>(elements) * sizeof(T);
   step.data = std::move(conv);
   return step;
 }
 
 template <class T>
-core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
-  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
+core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d) {
+  auto conv = std::make_shared<Convolution<T>>(d);
   constexpr int64_t kTaps = 72;  // enough rows to pay for gathering the cotangents again
   const int64_t window = d.kh * d.kw;
   conv->channels =
       std::clamp<int64_t>(kTaps / std::max<int64_t>(window, 1), 1, std::max<int64_t>(d.c_in, 1));
+  for (const int64_t channels : {conv->channels, d.c_in % conv->channels}) {
+    for (const int64_t depth : {kDepth, d.batch * d.h_out * d.w_out % kDepth}) {
+      conv->add({channels * window, d.c_out, depth, kDepth, 1, 1, kDepth, d.c_out});
+    }
+  }
   const int64_t taps = conv->channels * window;
   const int64_t elements = d.c_out * kDepth + taps * kDepth + taps * d.c_out;
   plan::Step step;
   step.kernel = run_weight_gradient<T>;
   step.units = ceil_div(d.c_in, conv->channels) * d.groups;
-  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(elements) * sizeof(T);
+  step.scratch_bytes = conv->product_bytes + static_cast<size_t>(elements) * sizeof(T);
   step.data = std::move(conv);
   return step;
 }
@@ -342,21 +363,16 @@ bool fits_convolution(const ref_conv2d_dims& d) {
 }
 
 core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(default_isa());
-  return dtype == DType::kFloat32 ? forward_step<float>(d, kernels.f32)
-                                  : forward_step<double>(d, kernels.f64);
+  return dtype == DType::kFloat32 ? forward_step<float>(d) : forward_step<double>(d);
 }
 
 core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(default_isa());
-  return dtype == DType::kFloat32 ? input_gradient_step<float>(d, kernels.f32)
-                                  : input_gradient_step<double>(d, kernels.f64);
+  return dtype == DType::kFloat32 ? input_gradient_step<float>(d) : input_gradient_step<double>(d);
 }
 
 core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(default_isa());
-  return dtype == DType::kFloat32 ? weight_gradient_step<float>(d, kernels.f32)
-                                  : weight_gradient_step<double>(d, kernels.f64);
+  return dtype == DType::kFloat32 ? weight_gradient_step<float>(d)
+                                  : weight_gradient_step<double>(d);
 }
 
 }  // namespace mithril::cpu
