@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/jit/gemm_cache.h"
@@ -17,8 +18,9 @@ constexpr int64_t kColStep = 128;                     // of a unit: whole panels
 constexpr double kSmallestUnit = 2.0 * 64 * 64 * 64;  // flops; about 2 us
 // Packed A of one group of rows, with B streaming past, stays in a second cache of 1 MB and more.
 constexpr int64_t kGroupBytes = 640 << 10;
-constexpr int64_t kGroupRows = 64;            // at least: B is read again for each group
-constexpr int64_t kRowBytes = 12 << 10;       // of one row of A in a pass over k
+constexpr int64_t kGroupRows = 64;       // at least: B is read again for each group
+constexpr int64_t kLongPass = 12 << 10;  // bytes of a row of A in a pass over k
+constexpr int64_t kShortPass = 4 << 10;
 constexpr int64_t kKeptBytes = 8 << 20;       // of B packed at once
 constexpr int64_t kInPlaceBytes = 128 << 10;  // of B that is near enough where it lies
 constexpr int64_t kPanelsForPackedA = 16;     // that read it, to pay for packing it
@@ -32,6 +34,13 @@ constexpr auto kSize = static_cast<int64_t>(sizeof(T));
 template <class T>
 int64_t bytes(int64_t elements) {
   return elements * kSize<T>;
+}
+
+// One column is computed as one row: vectors then lie along the axis that is long.
+bool is_column(const GemmDims& d) { return d.n == 1 && d.m > 1 && d.c_row == 1; }
+
+GemmDims transposed(const GemmDims& d) {
+  return {d.n, d.m, d.k, d.b_col, d.b_row, d.a_col, d.a_row, d.m};
 }
 
 // Steps along an axis of one place never matter: they are chosen to suit.
@@ -86,8 +95,8 @@ void run_reference(const GemmDims& dims, const T* a, const T* b, T* c, const Gem
 // ---------------------------------------------------------------- units
 
 GemmRange GemmTiling::range(const GemmDims& dims, int64_t unit) const {
-  const int64_t row = unit / col_units * rows;
-  const int64_t col = unit % col_units * cols;
+  const int64_t row = unit == 0 ? 0 : unit / col_units * rows;  // small products feel a division
+  const int64_t col = unit == 0 ? 0 : unit % col_units * cols;
   return {row, std::min(dims.m, row + rows), col, std::min(dims.n, col + cols)};
 }
 
@@ -118,8 +127,9 @@ GemmTiling tile_gemm(const GemmDims& dims, int threads) {
 
 template <class T>
 Gemm<T>::Gemm(Isa isa, const GemmDims& dims, int threads, GemmSource source)
-    : dims_(with_free_steps_chosen(dims)),
-      tiling_(tile_gemm(dims, threads)),
+    : swaps_(isa != Isa::kGeneric && is_column(dims)),
+      dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
+      tiling_(tile_gemm(dims_, threads)),
       isa_(isa),
       parts_(parts_of<T>(isa)) {
   if (parts_ == nullptr || units() == 0) return;
@@ -132,9 +142,13 @@ template <class T>
 bool Gemm<T>::choose(bool emitted) {
   emitted_ = emitted;
   lanes_ = gemm_lanes(isa_, sizeof(T));
-  width_ = int64_t{lanes_} * vectors_of_tile();
+  vectors_ = vectors_of_tile();
+  width_ = int64_t{lanes_} * vectors_;
+  const int64_t last_cols = dims_.n - (tiling_.col_units - 1) * tiling_.cols;
+  last_columns_ = last_cols - (ceil_div(last_cols, width_) - 1) * width_;
+  last_vectors_ = static_cast<int>(ceil_div(last_columns_, lanes_));
   // Compiled micro-kernels are no taller where they are narrow.
-  const int64_t most_rows = gemm_most_rows(isa_, emitted ? vectors_of_tile() : 2);
+  const int64_t most_rows = gemm_most_rows(isa_, emitted ? vectors_ : 2);
   const int64_t last = dims_.m - (tiling_.row_units - 1) * tiling_.rows;
   for (const int i : {0, 1}) {
     const int64_t total = i == 0 ? tiling_.rows : last;
@@ -142,6 +156,7 @@ bool Gemm<T>::choose(bool emitted) {
     rows_[i].low = total / rows_[i].tiles;
     rows_[i].taller = total % rows_[i].tiles;
   }
+  choose_passes();
   choose_packing();
   return find_tiles();
 }
@@ -152,7 +167,9 @@ template <class T>
 int Gemm<T>::vectors_of_tile() const {
   const int64_t needed = ceil_div(tiling_.cols, lanes_);
   int wide = 2;
-  if (emitted_ && tiling_.rows <= 2) {
+  if (dims_.b_col != 1) {
+    // A block of a packed panel stays in the first cache.
+  } else if (emitted_ && tiling_.rows <= 2) {
     wide = isa_ == Isa::kAvx512 ? 8 : 4;
   } else if (emitted_ && tiling_.rows <= 6 && isa_ == Isa::kAvx512) {
     wide = 4;
@@ -162,8 +179,6 @@ int Gemm<T>::vectors_of_tile() const {
 
 template <class T>
 void Gemm<T>::choose_packing() {
-  const int64_t passes = ceil_div(std::max<int64_t>(bytes<T>(dims_.k), 1), kRowBytes);
-  pass_depth_ = round_up(std::max<int64_t>(ceil_div(dims_.k, passes), 1), kBlock);
   const int64_t panels = ceil_div(tiling_.cols, width_);
   const bool page_steps = bytes<T>(dims_.a_row) % 2048 == 0;
   packs_a_ = (dims_.a_col != 1 && dims_.a_row != 1) ||
@@ -178,8 +193,8 @@ void Gemm<T>::choose_packing() {
   int64_t group_rows = 0;
   keeps_b_ = false;
   for (const Rows& rows : rows_) {
-    group_rows = std::max(group_rows, group_tiles(rows) * (rows.low + 1));
-    keeps_b_ = keeps_b_ || (right_ != Right::kInPlace && rows.tiles > group_tiles(rows));
+    group_rows = std::max(group_rows, rows.group * (rows.low + 1));
+    keeps_b_ = keeps_b_ || (right_ != Right::kInPlace && rows.tiles > rows.group);
   }
   block_cols_ = tiling_.cols;
   if (keeps_b_) {
@@ -192,28 +207,31 @@ void Gemm<T>::choose_packing() {
   b_bytes_ = static_cast<size_t>(bytes<T>(kept * width_));
 }
 
+// A second pass over k visits C again, a second group of rows visits B again. Few rows are one
+// group, in as many passes as that takes.
 template <class T>
-int64_t Gemm<T>::group_tiles(const Rows& rows) const {
-  const int64_t each = bytes<T>(std::min(dims_.k, pass_depth_)) * (rows.low + 1);
-  const int64_t most =
-      std::max(ceil_div(kGroupRows, rows.low), kGroupBytes / std::max<int64_t>(each, 1));
-  return ceil_div(rows.tiles, ceil_div(rows.tiles, most));
-}
-
-template <class T>
-int64_t Gemm<T>::last_columns() const {
-  const int64_t cols = dims_.n - (tiling_.col_units - 1) * tiling_.cols;
-  return cols - (ceil_div(cols, width_) - 1) * width_;
+void Gemm<T>::choose_passes() {
+  const int64_t row_bytes = std::max<int64_t>(bytes<T>(dims_.k), 1);
+  const int64_t one_group = kGroupBytes / tiling_.rows;
+  const int64_t passes = ceil_div(row_bytes, one_group >= kShortPass ? one_group : kLongPass);
+  pass_depth_ = round_up(std::max<int64_t>(ceil_div(dims_.k, passes), 1), kBlock);
+  const int64_t pass_bytes = bytes<T>(std::clamp<int64_t>(dims_.k, 1, pass_depth_));
+  for (Rows& rows : rows_) {
+    const int64_t tall = rows.low + (rows.taller > 0 ? 1 : 0);
+    const int64_t most =
+        std::max(ceil_div(kGroupRows, rows.low), kGroupBytes / (pass_bytes * tall));
+    rows.group = ceil_div(rows.tiles, ceil_div(rows.tiles, most));
+    if (dims_.k > pass_depth_ && one_group >= kShortPass) rows.group = rows.tiles;
+  }
 }
 
 template <class T>
 GemmTileSpec Gemm<T>::spec(int64_t rows, bool packs, bool last_panel) const {
-  const int64_t cols = last_panel ? last_columns() : width_;
   GemmTileSpec spec{isa_, sizeof(T) == sizeof(double), static_cast<int>(rows)};
-  spec.vectors = static_cast<int>(ceil_div(cols, lanes_));
+  spec.vectors = last_panel ? last_vectors_ : vectors_;
   spec.by_rows = !packs_a_ && dims_.a_col == 1;
   spec.packs = packs;
-  spec.masked = cols % lanes_ != 0;
+  spec.masked = last_panel && last_columns_ % lanes_ != 0;
   return spec;
 }
 
@@ -253,8 +271,8 @@ class Gemm<T>::Run {
       void* scratch)
       : g_(gemm),
         d_(gemm.dims_),
-        rows_(gemm.rows_of(unit)),
         range_(gemm.tiling_.range(gemm.dims_, unit)),
+        rows_(gemm.rows_[range_.row_end == d_.m ? 1 : 0]),
         a_(a + range_.row_begin * d_.a_row),
         b_(b),
         c_(c + range_.row_begin * d_.c_row),
@@ -263,13 +281,12 @@ class Gemm<T>::Run {
         packed_b_(packed_a_ + gemm.a_bytes_ / sizeof(T)) {}
 
   void run() {
-    const int64_t group = g_.group_tiles(rows_);
     for (col_ = range_.col_begin; col_ < range_.col_end; col_ += g_.block_cols_) {
       col_end_ = std::min(range_.col_end, col_ + g_.block_cols_);
       for (pass_ = 0; pass_ == 0 || pass_ < d_.k; pass_ += g_.pass_depth_) {
         pass_depth_ = std::min(g_.pass_depth_, d_.k - pass_);
-        for (first_ = 0; first_ < rows_.tiles; first_ += group) {
-          last_ = std::min(rows_.tiles, first_ + group);
+        for (first_ = 0; first_ < rows_.tiles; first_ += rows_.group) {
+          last_ = std::min(rows_.tiles, first_ + rows_.group);
           run_group();
         }
       }
@@ -307,7 +324,7 @@ class Gemm<T>::Run {
     T* const kept = panel.b + (g_.keeps_b_ ? k * g_.width_ : 0);
     Right how = g_.right_;
     // Compiled micro-kernels read whole vectors of B.
-    if (!g_.emitted_ && panel.cols % g_.lanes_ != 0) how = Right::kPackedBefore;
+    if (!g_.emitted_ && panel.cols != packed_width(panel)) how = Right::kPackedBefore;
     const int64_t width = how == Right::kInPlace ? 0 : packed_width(panel);
     if (how == Right::kPackedBefore && !panel.packed) {
       g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width});
@@ -321,7 +338,7 @@ class Gemm<T>::Run {
     tile.b = in_place ? raw : kept;
     tile.b_step = bytes<T>(in_place ? d_.b_row : width);
     tile.c_step = bytes<T>(d_.c_row);
-    tile.last_columns = panel.cols - (ceil_div(panel.cols, g_.lanes_) - 1) * g_.lanes_;
+    tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
     tile.first = pass_ + k == 0;
     tile.packed = kept;
     const Ahead ahead = ahead_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
@@ -339,19 +356,24 @@ class Gemm<T>::Run {
         packs = false;
         tile.b = kept;
         tile.b_step = bytes<T>(width);
-      } else {
+      } else if (ahead.rows > 0) {
         asked += depth / gemm_unroll(static_cast<int>(height), vectors_of(panel));
       }
       if (finished && epilogue_.run != nullptr) {
-        epilogue_.run(epilogue_.args, static_cast<T*>(tile.c), d_.c_row, height, panel.cols,
-                      range_.row_begin + row, panel.col);
+        finish(static_cast<T*>(tile.c), height, panel.cols, range_.row_begin + row, panel.col);
       }
     }
   }
 
-  int vectors_of(const Panel& panel) const {
-    return static_cast<int>(ceil_div(panel.cols, g_.lanes_));
+  void finish(T* tile, int64_t rows, int64_t cols, int64_t row, int64_t col) const {
+    if (g_.swaps_) {
+      epilogue_.run(epilogue_.args, tile, 1, cols, rows, col, row);
+    } else {
+      epilogue_.run(epilogue_.args, tile, d_.c_row, rows, cols, row, col);
+    }
   }
+
+  int vectors_of(const Panel& panel) const { return panel.last ? g_.last_vectors_ : g_.vectors_; }
   // The last panel is as narrow as its tile.
   int64_t packed_width(const Panel& panel) const { return int64_t{g_.lanes_} * vectors_of(panel); }
 
@@ -397,8 +419,8 @@ class Gemm<T>::Run {
 
   const Gemm& g_;
   const GemmDims& d_;
-  const Rows& rows_;
   const GemmRange range_;
+  const Rows& rows_;
   const T* const a_;
   const T* const b_;
   T* const c_;
@@ -413,6 +435,7 @@ class Gemm<T>::Run {
 template <class T>
 void Gemm<T>::run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
                   void* scratch) const {
+  if (swaps_) std::swap(a, b);
   if (parts_ == nullptr) {
     run_reference(dims_, a, b, c, tiling_.range(dims_, unit), epilogue);
   } else {

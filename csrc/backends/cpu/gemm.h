@@ -60,7 +60,6 @@ class Gemm {
   /// 10-20 us each; running emits nothing.
   Gemm(Isa isa, const GemmDims& dims, int threads = 1, GemmSource source = GemmSource::kEmitted);
 
-  const GemmDims& dims() const { return dims_; }
   /// Parts of C that may be computed at the same time, in any order.
   int64_t units() const { return tiling_.units(); }
   /// What `run` wants of each thread, 64-byte aligned; not cleared.
@@ -82,6 +81,7 @@ class Gemm {
   // How the rows of a unit are cut: as few tiles as can be, of two heights that differ by one.
   struct Rows {
     int64_t tiles = 0, low = 0, taller = 0;  // the first `taller` tiles have low + 1 rows
+    int64_t group = 0;                       // tiles whose A stays in the second cache
     GemmTileFn tile[2][2][2] = {};           // packs, last panel of C, tall
     int64_t height(int64_t index) const { return low + (index < taller ? 1 : 0); }
     int64_t start(int64_t index) const { return index * low + std::min(index, taller); }
@@ -94,21 +94,20 @@ class Gemm {
   bool find_tiles();
   int vectors_of_tile() const;
   GemmTileSpec spec(int64_t rows, bool packs, bool last_panel) const;
-  int64_t last_columns() const;  // of C in its last panel
-  int64_t group_tiles(const Rows& rows) const;
-  const Rows& rows_of(int64_t unit) const {
-    return rows_[unit / tiling_.col_units + 1 == tiling_.row_units ? 1 : 0];
-  }
+  void choose_passes();
 
+  bool swaps_;  // C is one column, computed as the transposed product: one row
   GemmDims dims_;
   GemmTiling tiling_;
   Isa isa_;
   const GemmParts<T>* parts_ = nullptr;  // none: the reference runs
   bool emitted_ = false;
   int lanes_ = 0;
-  int64_t width_ = 0;       // of a panel: the columns of a tile
-  int64_t pass_depth_ = 0;  // of k, for which A is packed and C is visited
-  int64_t block_cols_ = 0;  // for which B is packed
+  int vectors_ = 0, last_vectors_ = 0;  // of a tile, and of one in the last panel of C
+  int64_t last_columns_ = 0;            // that C has in its last panel
+  int64_t width_ = 0;                   // of a panel: the columns of a tile
+  int64_t pass_depth_ = 0;              // of k, for which A is packed and C is visited
+  int64_t block_cols_ = 0;              // for which B is packed
   bool packs_a_ = false;
   bool keeps_b_ = false;  // packed B is read by several groups of rows
   Right right_ = Right::kInPlace;
