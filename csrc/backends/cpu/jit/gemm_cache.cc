@@ -24,6 +24,11 @@ size_t GemmCache::size() const {
   return code_.size();
 }
 
+void GemmCache::clear() {
+  const std::lock_guard lock(mutex_);
+  code_.clear();
+}
+
 GemmCache& GemmCache::shared() {
   static auto* const cache = new GemmCache;
   return *cache;

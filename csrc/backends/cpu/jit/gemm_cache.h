@@ -18,6 +18,8 @@ class GemmCache {
   std::vector<GemmCode> find(std::span<const GemmTileSpec> specs);
 
   size_t size() const;
+  /// For tests: nothing that was found here may be called any more.
+  void clear();
   /// The process's own; it is never destroyed, so its code may be called at any time.
   static GemmCache& shared();
 

@@ -1,7 +1,14 @@
 #include "backends/cpu/gemm.h"
 
+#include <unistd.h>
 #include <vector>
 
+#if defined(__linux__)
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#endif
+
+#include "backends/cpu/jit/gemm_cache.h"
 #include "reference/support.h"
 
 namespace mithril::testing_support {
@@ -215,6 +222,37 @@ TYPED_TEST(Gemm, GenericIsTheReference) {
   this->by_reference(d, a.data(), b.data(), expected.data());
   EXPECT_EQ(first_difference(c.copy(), expected.copy()), -1);
 }
+
+#if defined(__linux__)
+
+// A process that may not make memory executable runs the compiled micro-kernels.
+TEST(GemmSources, WithoutExecutableMemoryTheCompiledOnesRun) {
+  constexpr int kSetMemoryDenyWriteExecute = 65, kRefuseExecGain = 1;  // prctl, Linux 6.3
+  constexpr int kPassed = 0, kCannotAsk = 77;
+  const std::vector<Isa> isas = fast_isas();
+  if (isas.empty()) GTEST_SKIP() << "no micro-kernels here";
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (prctl(kSetMemoryDenyWriteExecute, kRefuseExecGain, 0, 0, 0) != 0) _exit(kCannotAsk);
+    cpu::jit::GemmCache::shared().clear();
+    const GemmDims d{22, 40, 30, 30, 1, 40, 1, 40};
+    const std::vector<float> a(22 * 30, 2), b(30 * 40, 3);
+    std::vector<float> c(22 * 40);
+    const cpu::Gemm<float> gemm(isas.back(), d);
+    alignas(64) static std::byte scratch[1 << 16];
+    gemm.run(a.data(), b.data(), c.data(), scratch);
+    const bool right = c == std::vector<float>(c.size(), 180);
+    _exit(!gemm.is_emitted() && gemm.scratch_bytes() <= sizeof(scratch) && right ? kPassed : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kCannotAsk) GTEST_SKIP() << "this kernel cannot refuse it";
+  EXPECT_EQ(WEXITSTATUS(status), kPassed);
+}
+
+#endif
 
 TYPED_TEST(Gemm, EpilogueSeesEachFinishedElementOnce) {
   using T = TypeParam;
