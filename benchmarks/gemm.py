@@ -66,7 +66,9 @@ def products(title: str, sizes: tuple[Size, ...], settings: Settings) -> None:
     peak = peak_rate()
     of_peak = f"% of {peak * settings.threads:.0f}" if peak else "% of peak"
     print(f"\n{title}: Gflop/s, median (best)")
-    print(f"  {'rows, columns, depth':<22}{OURS:>18}{of_peak:>12}{TORCH:>18}{NUMPY:>18}{'time':>12}")
+    print(
+        f"  {'rows, columns, depth':<22}{OURS:>18}{of_peak:>12}{TORCH:>18}{NUMPY:>18}{'time':>12}"
+    )
     for size in sizes:
         print_product(size, replace(settings, seconds=settings.seconds * SHARE), peak)
 
