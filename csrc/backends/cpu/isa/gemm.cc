@@ -3,7 +3,6 @@
 #include "backends/cpu/gemm_tile.h"
 
 #if defined(__AVX2__)
-#include <algorithm>
 #include <immintrin.h>
 #include <utility>
 
@@ -105,15 +104,18 @@ void transpose(Vec (&rows)[kCount]) {
   if constexpr (half > 1) transpose<half / 2>(rows);
 }
 
+// Not std::clamp: what these objects define is the baseline's or their own.
+int64_t at_most(int64_t left, int64_t most) { return left < 0 ? 0 : left < most ? left : most; }
+
 // Lanes that are rows in memory: squares are transposed.
 template <class S, class T = typename S::Real>
 void pack_across(const GemmPack<T>& x) {
   constexpr int64_t kSide = kLanes<S>;
   for (int64_t lane = 0; lane < x.width; lane += kSide) {
-    const int64_t wide = std::min(kSide, x.width - lane);
-    const int64_t given = std::clamp<int64_t>(x.lanes - lane, 0, kSide);
+    const int64_t wide = at_most(x.width - lane, kSide);
+    const int64_t given = at_most(x.lanes - lane, kSide);
     for (int64_t p = 0; p < x.depth; p += kSide) {
-      const int64_t deep = std::min(kSide, x.depth - p);
+      const int64_t deep = at_most(x.depth - p, kSide);
       typename S::Vec square[kSide];
       const T* from = x.from + lane * x.lane_step + p;
 #pragma GCC unroll 16
@@ -148,8 +150,8 @@ void pack_along(const GemmPack<T>& x) {
     const T* from = x.from + p * x.depth_step;
     T* to = x.to + p * x.width;
     for (int64_t lane = 0; lane < x.width; lane += kLanes<S>) {
-      const int64_t wide = std::min<int64_t>(kLanes<S>, x.width - lane);
-      const int64_t given = std::clamp<int64_t>(x.lanes - lane, 0, kLanes<S>);
+      const int64_t wide = at_most(x.width - lane, kLanes<S>);
+      const int64_t given = at_most(x.lanes - lane, kLanes<S>);
       if (wide == kLanes<S> && given == wide) {
         S::store(to + lane, S::load(from + lane));
       } else {
