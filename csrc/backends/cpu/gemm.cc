@@ -39,8 +39,19 @@ int64_t bytes(int64_t elements) {
 // One column is computed as one row: vectors then lie along the axis that is long.
 bool is_column(const GemmDims& d) { return d.n == 1 && d.m > 1 && d.c_row == 1; }
 
+// Both operands have rows along k, as in x Wt: one of them must be transposed, and the smaller one
+// is where the other becomes the left one, if it fills half a vector. Steps of whole pages would
+// fall on one set of the first cache, where rows are read as they lie; a second pass over k would
+// need C itself.
+template <class T>
+bool has_larger_right_rows(Isa isa, const GemmDims& d) {
+  const bool both = d.a_col == 1 && d.b_row == 1 && d.b_col != 1 && d.k > 1;
+  return both && gemm_lanes(isa, sizeof(T)) < 2 * d.m && d.m < d.n && bytes<T>(d.k) <= kLongPass &&
+         bytes<T>(d.b_col) % 4096 != 0;
+}
+
 GemmDims transposed(const GemmDims& d) {
-  return {d.n, d.m, d.k, d.b_col, d.b_row, d.a_col, d.a_row, d.m};
+  return {d.n, d.m, d.k, d.b_col, d.b_row, d.a_col, d.a_row, is_column(d) ? d.m : d.c_row};
 }
 
 // Steps along an axis of one place never matter: they are chosen to suit.
@@ -127,7 +138,8 @@ GemmTiling tile_gemm(const GemmDims& dims, int threads) {
 
 template <class T>
 Gemm<T>::Gemm(Isa isa, const GemmDims& dims, int threads, GemmSource source)
-    : swaps_(isa != Isa::kGeneric && is_column(dims)),
+    : swaps_(isa != Isa::kGeneric && (is_column(dims) || has_larger_right_rows<T>(isa, dims))),
+      turns_c_(swaps_ && !is_column(dims)),
       dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
       tiling_(tile_gemm(dims_, threads)),
       isa_(isa),
@@ -205,6 +217,7 @@ void Gemm<T>::choose_packing() {
   a_bytes_ = packs_a_ ? static_cast<size_t>(round_up(bytes<T>(group_rows * deep), 64)) : 0;
   const int64_t kept = keeps_b_ ? ceil_div(block_cols_, width_) * deep : std::min(deep, kBlock);
   b_bytes_ = static_cast<size_t>(bytes<T>(kept * width_));
+  c_bytes_ = turns_c_ ? static_cast<size_t>(bytes<T>(group_rows * width_)) : 0;
 }
 
 // A second pass over k visits C again, a second group of rows visits B again. Few rows are one
@@ -213,7 +226,8 @@ template <class T>
 void Gemm<T>::choose_passes() {
   const int64_t row_bytes = std::max<int64_t>(bytes<T>(dims_.k), 1);
   const int64_t one_group = kGroupBytes / tiling_.rows;
-  const int64_t passes = ceil_div(row_bytes, one_group >= kShortPass ? one_group : kLongPass);
+  const bool short_passes = one_group >= kShortPass && !turns_c_;
+  const int64_t passes = ceil_div(row_bytes, short_passes ? one_group : kLongPass);
   pass_depth_ = round_up(std::max<int64_t>(ceil_div(dims_.k, passes), 1), kBlock);
   const int64_t pass_bytes = bytes<T>(std::clamp<int64_t>(dims_.k, 1, pass_depth_));
   for (Rows& rows : rows_) {
@@ -221,7 +235,7 @@ void Gemm<T>::choose_passes() {
     const int64_t most =
         std::max(ceil_div(kGroupRows, rows.low), kGroupBytes / (pass_bytes * tall));
     rows.group = ceil_div(rows.tiles, ceil_div(rows.tiles, most));
-    if (dims_.k > pass_depth_ && one_group >= kShortPass) rows.group = rows.tiles;
+    if (short_passes && passes > 1) rows.group = rows.tiles;
   }
 }
 
@@ -275,10 +289,11 @@ class Gemm<T>::Run {
         rows_(gemm.rows_[range_.row_end == d_.m ? 1 : 0]),
         a_(a + range_.row_begin * d_.a_row),
         b_(b),
-        c_(c + range_.row_begin * d_.c_row),
+        c_(c),
         epilogue_(epilogue),
         packed_a_(static_cast<T*>(scratch)),
-        packed_b_(packed_a_ + gemm.a_bytes_ / sizeof(T)) {}
+        packed_b_(packed_a_ + gemm.a_bytes_ / sizeof(T)),
+        turned_(packed_b_ + gemm.b_bytes_ / sizeof(T)) {}
 
   void run() {
     for (col_ = range_.col_begin; col_ < range_.col_end; col_ += g_.block_cols_) {
@@ -327,7 +342,7 @@ class Gemm<T>::Run {
     if (!g_.emitted_ && panel.cols != packed_width(panel)) how = Right::kPackedBefore;
     const int64_t width = how == Right::kInPlace ? 0 : packed_width(panel);
     if (how == Right::kPackedBefore && !panel.packed) {
-      g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width});
+      g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width});
     }
     bool packs = how == Right::kPackedByTile && !panel.packed;
     const bool in_place = how == Right::kInPlace || packs;
@@ -337,7 +352,7 @@ class Gemm<T>::Run {
     tile.a_step = bytes<T>(d_.a_col == 1 ? d_.a_row : d_.a_col);
     tile.b = in_place ? raw : kept;
     tile.b_step = bytes<T>(in_place ? d_.b_row : width);
-    tile.c_step = bytes<T>(d_.c_row);
+    tile.c_step = bytes<T>(g_.turns_c_ ? g_.width_ : d_.c_row);
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
     tile.first = pass_ + k == 0;
     tile.packed = kept;
@@ -347,7 +362,7 @@ class Gemm<T>::Run {
     for (int64_t t = first_; t < last_; ++t) {
       const int64_t row = rows_.start(t), height = rows_.height(t);
       set_left(tile, k, depth, row, height);
-      tile.c = c_ + row * d_.c_row + panel.col;
+      tile.c = place_of(row, panel.col);
       tile.next = asked < ahead.rows ? reinterpret_cast<const char*>(ahead.at) + asked * ahead.step
                                      : tile.b;
       tile.next_step = asked < ahead.rows ? ahead.step : 0;
@@ -359,15 +374,27 @@ class Gemm<T>::Run {
       } else if (ahead.rows > 0) {
         asked += depth / gemm_unroll(static_cast<int>(height), vectors_of(panel));
       }
-      if (finished && epilogue_.run != nullptr) {
-        finish(static_cast<T*>(tile.c), height, panel.cols, range_.row_begin + row, panel.col);
-      }
+      if (finished) finish(static_cast<T*>(tile.c), height, panel.cols, row, panel.col);
     }
   }
 
+  // Where a tile of C is summed; rows count from the unit's first.
+  T* place_of(int64_t row, int64_t col) const {
+    if (g_.turns_c_) return turned_ + (row - rows_.start(first_)) * g_.width_;
+    return c_ + (range_.row_begin + row) * d_.c_row + col;
+  }
+
   void finish(T* tile, int64_t rows, int64_t cols, int64_t row, int64_t col) const {
+    row += range_.row_begin;
+    if (g_.turns_c_) {
+      T* const to = c_ + col * d_.c_row + row;
+      g_.parts_->pack({tile, g_.width_, 1, rows, cols, to, d_.c_row, rows});
+      tile = to;
+    }
+    if (epilogue_.run == nullptr) return;
     if (g_.swaps_) {
-      epilogue_.run(epilogue_.args, tile, 1, cols, rows, col, row);
+      const int64_t step = g_.turns_c_ ? d_.c_row : 1;
+      epilogue_.run(epilogue_.args, tile, step, cols, rows, col, row);
     } else {
       epilogue_.run(epilogue_.args, tile, d_.c_row, rows, cols, row, col);
     }
@@ -412,7 +439,7 @@ class Gemm<T>::Run {
       for (int64_t t = first_; t < last_; ++t) {
         const int64_t row = rows_.start(t), height = rows_.height(t);
         g_.parts_->pack({a_ + row * d_.a_row + (pass_ + k) * d_.a_col, d_.a_row, d_.a_col, height,
-                         depth, strip(k, depth, row), height});
+                         depth, strip(k, depth, row), height, height});
       }
     }
   }
@@ -427,7 +454,8 @@ class Gemm<T>::Run {
   const Epilogue<T>& epilogue_;
   T* const packed_a_;
   T* const packed_b_;
-  int64_t col_ = 0, col_end_ = 0;      // of the columns whose B is kept
+  T* const turned_;                // C of a group and a panel, where it is transposed at the end
+  int64_t col_ = 0, col_end_ = 0;  // of the columns whose B is kept
   int64_t pass_ = 0, pass_depth_ = 0;  // over k
   int64_t first_ = 0, last_ = 0;       // tiles of the group
 };

@@ -63,7 +63,7 @@ class Gemm {
   /// Parts of C that may be computed at the same time, in any order.
   int64_t units() const { return tiling_.units(); }
   /// What `run` wants of each thread, 64-byte aligned; not cleared.
-  size_t scratch_bytes() const { return a_bytes_ + b_bytes_; }
+  size_t scratch_bytes() const { return a_bytes_ + b_bytes_ + c_bytes_; }
   bool is_emitted() const { return emitted_; }
 
   void run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
@@ -96,7 +96,8 @@ class Gemm {
   GemmTileSpec spec(int64_t rows, bool packs, bool last_panel) const;
   void choose_passes();
 
-  bool swaps_;  // C is one column, computed as the transposed product: one row
+  bool swaps_;    // the transposed product is computed
+  bool turns_c_;  // and its tiles are transposed when they are finished
   GemmDims dims_;
   GemmTiling tiling_;
   Isa isa_;
@@ -112,7 +113,7 @@ class Gemm {
   bool keeps_b_ = false;  // packed B is read by several groups of rows
   Right right_ = Right::kInPlace;
   Rows rows_[2];  // of all units but the last along the rows, and of that
-  size_t a_bytes_ = 0, b_bytes_ = 0;
+  size_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;
 };
 
 extern template class Gemm<float>;

@@ -58,15 +58,15 @@ constexpr int gemm_unroll(int rows, int vectors) {
   return each >= 20 ? 2 : each >= 10 ? 4 : 8;
 }
 
-/// Transposes or copies a part of an operand: to[p][l] = from[l * lane_step + p * depth_step] for
-/// `lanes` lanes, zeros from there to `width`. Steps in elements.
+/// Transposes or copies a part of a matrix: to[p * to_step + l] = from[l * lane_step + p *
+/// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements.
 template <class T>
 struct GemmPack {
   const T* from;
   int64_t lane_step, depth_step;
   int64_t lanes, depth;
   T* to;
-  int64_t width;
+  int64_t to_step, width;
 };
 
 /// What isa/gemm.cc has for one type: packing, and micro-kernels of at most two vectors that

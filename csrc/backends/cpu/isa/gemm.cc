@@ -129,14 +129,14 @@ void pack_across(const GemmPack<T>& x) {
         }
       }
       transpose<kSide / 2>(square);
-      T* to = x.to + p * x.width + lane;
+      T* to = x.to + p * x.to_step + lane;
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kSide; ++i) {
         if (i >= deep) break;
         if (wide == kSide) {
-          S::store(to + i * x.width, square[i]);
+          S::store(to + i * x.to_step, square[i]);
         } else {
-          S::store(to + i * x.width, square[i], wide);
+          S::store(to + i * x.to_step, square[i], wide);
         }
       }
     }
@@ -148,7 +148,7 @@ template <class S, class T = typename S::Real>
 void pack_along(const GemmPack<T>& x) {
   for (int64_t p = 0; p < x.depth; ++p) {
     const T* from = x.from + p * x.depth_step;
-    T* to = x.to + p * x.width;
+    T* to = x.to + p * x.to_step;
     for (int64_t lane = 0; lane < x.width; lane += kLanes<S>) {
       const int64_t wide = at_most(x.width - lane, kLanes<S>);
       const int64_t given = at_most(x.lanes - lane, kLanes<S>);
@@ -166,7 +166,7 @@ void pack(const GemmPack<T>& x) {
   if (x.lane_step == 1) return pack_along<S>(x);
   if (x.depth_step == 1) return pack_across<S>(x);
   for (int64_t p = 0; p < x.depth; ++p) {
-    T* to = x.to + p * x.width;
+    T* to = x.to + p * x.to_step;
     for (int64_t l = 0; l < x.lanes; ++l) to[l] = x.from[l * x.lane_step + p * x.depth_step];
     for (int64_t l = x.lanes; l < x.width; ++l) to[l] = 0;
   }

@@ -200,6 +200,8 @@ TYPED_TEST(Gemm, LargeOnesEqualTheReference) {
     this->check_all({400, 530, 90, Layout::kColumns, Layout::kColumns}, threads);
     this->check_all({90, 70, 6500, Layout::kRows, Layout::kRows}, threads);
     this->check_all({150, 40, 3500, Layout::kGaps, Layout::kRows}, threads);
+    this->check_all({45, 700, 600, Layout::kRows, Layout::kColumns, 3}, threads);
+    this->check_all({45, 300, 3200, Layout::kRows, Layout::kColumns}, threads);
   }
   this->check_all({130, 3000, 1600});
 }
@@ -254,45 +256,54 @@ TEST(GemmSources, WithoutExecutableMemoryTheCompiledOnesRun) {
 
 #endif
 
+template <class T>
+struct Seen {
+  std::vector<int> count;
+  int64_t n;
+  const T* c;
+  bool placed = true;
+
+  // Counts its block's elements and negates them.
+  static void note(const cpu::EpiArgs* args, T* tile, int64_t ldt, int64_t rows, int64_t cols,
+                   int64_t row0, int64_t col0) {
+    auto* s = const_cast<Seen*>(reinterpret_cast<const Seen*>(args));
+    s->placed = s->placed && tile == s->c + row0 * s->n + col0 && ldt == s->n;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < cols; ++j) {
+        ++s->count[static_cast<size_t>((row0 + i) * s->n + col0 + j)];
+        tile[i * ldt + j] = -tile[i * ldt + j];
+      }
+    }
+  }
+};
+
 TYPED_TEST(Gemm, EpilogueSeesEachFinishedElementOnce) {
   using T = TypeParam;
-  struct Seen {
-    std::vector<int> count;
-    int64_t n;
-    const T* c;
-    bool placed = true;
+  const int64_t k = 301;
+  const GemmDims cases[] = {
+      {140, 275, k, k, 1, 275, 1, 275},  // in place
+      {140, 1, k, k, 1, 1, 1, 1},        // as one row
+      {50, 275, k, k, 1, 1, k, 275},     // transposed when it is finished
   };
   for (const Isa isa : supported_isas()) {
-    const int64_t m = 140, n = 275, k = 300;
-    const GemmDims d{m, n, k, k, 1, n, 1, n};
-    const Guarded<T> a(m * k), b(k * n), c(m * n), plain(m * n);
-    fill_random(a, this->random_);
-    fill_random(b, this->random_);
-    Seen seen{std::vector<int>(static_cast<size_t>(m * n)), n, c.data()};
-    cpu::Epilogue<T> epilogue;
-    epilogue.args = reinterpret_cast<const cpu::EpiArgs*>(&seen);
-    epilogue.run = [](const cpu::EpiArgs* args, T* tile, int64_t ldt, int64_t rows, int64_t cols,
-                      int64_t row0, int64_t col0) {
-      auto* s = const_cast<Seen*>(reinterpret_cast<const Seen*>(args));
-      s->placed = s->placed && tile == s->c + row0 * s->n + col0 && ldt == s->n;
-      for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < cols; ++j) {
-          ++s->count[static_cast<size_t>((row0 + i) * s->n + col0 + j)];
-          tile[i * ldt + j] = -tile[i * ldt + j];
-        }
+    for (const GemmDims& d : cases) {
+      const Guarded<T> a(d.m * k), b(k * d.n), c(d.m * d.n), plain(d.m * d.n);
+      fill_random(a, this->random_);
+      fill_random(b, this->random_);
+      this->by_reference(d, a.data(), b.data(), plain.data());
+      std::vector<T> expected = plain.copy();
+      for (T& value : expected) value = -value;
+      Seen<T> seen{std::vector<int>(expected.size()), d.n, c.data()};
+      const cpu::Epilogue<T> epilogue{Seen<T>::note, reinterpret_cast<const cpu::EpiArgs*>(&seen)};
+      const cpu::Gemm<T> gemm(isa, d, 3);
+      const Guarded<char> scratch((gemm.scratch_bytes() + 63) / 64 * 64);
+      for (int64_t unit = 0; unit < gemm.units(); ++unit) {
+        gemm.run(unit, a.data(), b.data(), c.data(), epilogue, scratch.data());
       }
-    };
-    this->by_reference(d, a.data(), b.data(), plain.data());
-    std::vector<T> expected = plain.copy();
-    for (T& value : expected) value = -value;
-    const cpu::Gemm<T> gemm(isa, d, 3);
-    const Guarded<char> scratch((gemm.scratch_bytes() + 63) / 64 * 64);
-    for (int64_t unit = 0; unit < gemm.units(); ++unit) {
-      gemm.run(unit, a.data(), b.data(), c.data(), epilogue, scratch.data());
+      EXPECT_EQ(first_difference(c.copy(), expected), -1);
+      EXPECT_EQ(seen.count, std::vector<int>(expected.size(), 1));
+      EXPECT_TRUE(seen.placed);
     }
-    EXPECT_EQ(first_difference(c.copy(), expected), -1);
-    EXPECT_EQ(seen.count, std::vector<int>(static_cast<size_t>(m * n), 1));
-    EXPECT_TRUE(seen.placed);
   }
 }
 

@@ -26,7 +26,7 @@ class GemmPack : public ::testing::Test {
     const Guarded<T> from(static_cast<size_t>(reach)), to(static_cast<size_t>(depth * width));
     fill_random(from, random_);
     fill_nan(to);
-    parts<T>(isa).pack({from.data(), lane_step, depth_step, lanes, depth, to.data(), width});
+    parts<T>(isa).pack({from.data(), lane_step, depth_step, lanes, depth, to.data(), width, width});
     std::vector<T> expected;
     for (int64_t p = 0; p < depth; ++p) {
       for (int64_t l = 0; l < width; ++l) {
