@@ -32,9 +32,19 @@ def limit_threads(count: int) -> None:
 
 
 def rows() -> dict:
-    from benchmarks import compiling, composing, digits, generated, memory, mlp, overhead, startup
+    from benchmarks import (
+        compiling,
+        composing,
+        digits,
+        gemm,
+        generated,
+        memory,
+        mlp,
+        overhead,
+        startup,
+    )
 
-    groups = (startup, composing, compiling, overhead, mlp, digits, memory, generated)
+    groups = (startup, composing, compiling, overhead, mlp, gemm, digits, memory, generated)
     return {name: row for group in groups for name, row in group.ROWS.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -95,21 +96,36 @@ def isa() -> str:
 
 
 def fma_peak() -> str:
-    """By a small C program; the NumPy product below stands in where there is no compiler."""
+    """The NumPy product below stands in where there is no compiler."""
+    try:
+        width, rate = measure_peak()
+    except (subprocess.SubprocessError, OSError) as error:
+        return f"not measured ({error}); see the product below"
+    return f"{rate:.0f} Gflop/s in float32 (C, {width} lanes, 16 chains)"
+
+
+def peak_rate() -> float | None:
+    """Gflop/s of one thread in float32; None where there is no C compiler."""
+    try:
+        return measure_peak()[1]
+    except (subprocess.SubprocessError, OSError):
+        return None
+
+
+@functools.cache
+def measure_peak() -> tuple[int, float]:
+    """Lanes of a vector, and Gflop/s of one thread, by a small C program."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
-        return "no C compiler; see the product below"
+        raise FileNotFoundError("no C compiler")
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "peak.c"), Path(folder, "peak")
         source.write_text(PEAK_SOURCE)
         flags = ["-O3", "-march=native", "-ffp-contract=fast", "-funroll-loops"]
-        try:
-            subprocess.run([compiler, *flags, source, "-o", program], check=True, timeout=60)
-            out = subprocess.run([program], check=True, timeout=60, capture_output=True, text=True)
-        except (subprocess.SubprocessError, OSError) as error:
-            return f"not measured: {error}"
+        subprocess.run([compiler, *flags, source, "-o", program], check=True, timeout=60)
+        out = subprocess.run([program], check=True, timeout=60, capture_output=True, text=True)
     width, rate, _ = out.stdout.split()
-    return f"{float(rate):.0f} Gflop/s in float32 (C, {width} lanes, 16 chains)"
+    return int(width), float(rate)
 
 
 def gemm_rate(size: int = 1024) -> float:

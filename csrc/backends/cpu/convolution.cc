@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
@@ -18,18 +19,44 @@ using plan::KernelStatus;
 
 constexpr int64_t kGatherBytes = 256 << 10;  // taps gathered for one product: about an L2
 
-template <class T>
-struct Convolution {
-  ref_conv2d_dims d;
-  GemmFn<T> gemm;
-  int64_t rows = 1;      // output rows of one product
-  int64_t images = 1;    // images of one unit
-  int64_t channels = 1;  // input channels of one unit (weight gradient)
+// What gathers the right operand of a product: `taps` channels × kh × kw rows over the positions
+// of `rows` rows of the result.
+struct Gather {
+  int64_t channels, h, w;  // of the source planes
+  int64_t kh, kw;
+  int64_t row_step, column_step;  // from one result row (column) to the next
+  int64_t tap_row_step, tap_column_step;
+  int64_t row_start, column_start;  // source row of result row 0 at tap 0
+  int64_t rows, columns;            // of the result
+
+  // One tap that lies where the result lies: the planes are the operand.
+  bool copies() const {
+    return kh == 1 && kw == 1 && row_step == 1 && column_step == 1 && row_start == 0 &&
+           column_start == 0 && rows == h && columns == w;
+  }
 };
 
 template <class T>
-T* after_gemm(void* scratch) {
-  return reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + kGemmScratchBytes);
+struct Convolution {
+  ref_conv2d_dims d;
+  Gather gather;                  // of an image (all but the weight gradient)
+  std::vector<Gemm<T>> products;  // of whole blocks first, of what is left behind them
+  int64_t rows = 1;               // output rows of one product
+  int64_t images = 1;             // images of one unit
+  int64_t channels = 1;           // input channels of one unit (weight gradient)
+  size_t product_bytes = 0;       // scratch of the products; gathered taps stand behind it
+
+  explicit Convolution(const ref_conv2d_dims& dims, const Gather& of_image = {})
+      : d(dims), gather(of_image) {}
+  void add(const GemmDims& dims) {
+    products.emplace_back(default_isa(), dims);
+    product_bytes = std::max(product_bytes, (products.back().scratch_bytes() + 63) / 64 * 64);
+  }
+};
+
+template <class T>
+T* after_product(const Convolution<T>& conv, void* scratch) {
+  return reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + conv.product_bytes);
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -76,17 +103,6 @@ void gather_shifted(const T* plane, int64_t h, int64_t w, int64_t first, int64_t
   }
 }
 
-// What gathers the right operand of a product: `taps` channels × kh × kw rows over the positions
-// of `rows` rows of the result.
-struct Gather {
-  int64_t channels, h, w;  // of the source planes
-  int64_t kh, kw;
-  int64_t row_step, column_step;  // from one result row (column) to the next
-  int64_t tap_row_step, tap_column_step;
-  int64_t row_start, column_start;  // source row of result row 0 at tap 0
-  int64_t columns;                  // of the result
-};
-
 template <class T>
 void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T* out) {
   const bool shifted = g.row_step == 1 && g.column_step == 1 && g.columns == g.w;
@@ -111,19 +127,36 @@ void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T
   }
 }
 
+// Products of weights[m, k] and gathered[k, positions] for as many rows of an image's result as
+// are gathered at once, and for the rows that are left. Bytes that the gathered taps take.
+template <class T>
+size_t add_image_products(Convolution<T>& conv, int64_t m) {
+  const Gather& g = conv.gather;
+  const int64_t k = g.channels * g.kh * g.kw, positions = g.rows * g.columns;
+  if (g.copies()) {
+    conv.rows = g.rows;
+    conv.add({m, positions, k, k, 1, positions, 1, positions});
+    return 0;
+  }
+  const int64_t row_bytes = k * g.columns * static_cast<int64_t>(sizeof(T));
+  conv.rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1, g.rows);
+  for (const int64_t rows : {conv.rows, g.rows % conv.rows}) {
+    const int64_t n = rows * g.columns;
+    conv.add({m, n, k, k, 1, n, 1, positions});
+  }
+  return static_cast<size_t>(row_bytes * conv.rows);
+}
+
 // y[m, positions] = weights[m, k] · gathered[k, positions] for one image and group.
 template <class T>
-void image_product(const Convolution<T>& conv, const Gather& g, const T* weights, int64_t m,
-                   const T* planes, int64_t result_rows, T* y, void* scratch) {
-  T* columns = after_gemm<T>(scratch);
-  const int64_t k = g.channels * g.kh * g.kw;
-  const int64_t plane = result_rows * g.columns;
-  for (int64_t row = 0; row < result_rows; row += conv.rows) {
-    const int64_t rows = std::min(conv.rows, result_rows - row);
-    const int64_t n = rows * g.columns;
+void image_product(const Convolution<T>& conv, const T* weights, const T* planes, T* y, T* columns,
+                   void* scratch) {
+  const Gather& g = conv.gather;
+  if (g.copies()) return conv.products[0].run(weights, planes, y, scratch);
+  for (int64_t row = 0; row < g.rows; row += conv.rows) {
+    const int64_t rows = std::min(conv.rows, g.rows - row);
     gather(g, planes, row, rows, columns);
-    const GemmDims dims{m, n, k, k, 1, n, 1, plane};
-    conv.gemm(dims, weights, columns, y + row * g.columns, {0, m, 0, n}, {}, scratch);
+    conv.products[rows == conv.rows ? 0 : 1].run(weights, columns, y + row * g.columns, scratch);
   }
 }
 
@@ -136,13 +169,12 @@ KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto* x = static_cast<const T*>(args.buffers[0]);
   const auto* w = static_cast<const T*>(args.buffers[1]);
   auto* y = static_cast<T*>(args.buffers[2]);
-  const Gather g{d.c_in,     d.h_in,       d.w_in,       d.kh,       d.kw,        d.stride_h,
-                 d.stride_w, d.dilation_h, d.dilation_w, -d.pad_top, -d.pad_left, d.w_out};
   const int64_t taps = d.c_in * d.kh * d.kw;
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = image * groups + group
     const int64_t group = unit % d.groups;
-    image_product(conv, g, w + group * d.c_out * taps, d.c_out, x + unit * d.c_in * d.h_in * d.w_in,
-                  d.h_out, y + unit * d.c_out * d.h_out * d.w_out, args.scratch);
+    image_product(conv, w + group * d.c_out * taps, x + unit * d.c_in * d.h_in * d.w_in,
+                  y + unit * d.c_out * d.h_out * d.w_out, after_product(conv, args.scratch),
+                  args.scratch);
   }
   return KernelStatus::kOk;
 }
@@ -167,11 +199,8 @@ KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t e
   const auto* dy = static_cast<const T*>(args.buffers[0]);
   const auto* w = static_cast<const T*>(args.buffers[1]);
   auto* dx = static_cast<T*>(args.buffers[2]);
-  const Gather g{d.c_out, d.h_out,       d.w_out,       d.kh,      d.kw,       1,
-                 1,       -d.dilation_h, -d.dilation_w, d.pad_top, d.pad_left, d.w_in};
   const int64_t weights = d.c_in * d.c_out * d.kh * d.kw;
-  const int64_t columns = d.c_out * d.kh * d.kw * conv.rows * d.w_in;
-  T* packed = after_gemm<T>(args.scratch) + columns;
+  T* packed = after_product(conv, args.scratch);
   const int64_t blocks = ceil_div(d.batch, conv.images);
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of images
     const int64_t group = unit / blocks;
@@ -179,8 +208,8 @@ KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t e
     const int64_t first = unit % blocks * conv.images;
     for (int64_t n = first; n < std::min(first + conv.images, d.batch); ++n) {
       const int64_t at = n * d.groups + group;
-      image_product(conv, g, packed, d.c_in, dy + at * d.c_out * d.h_out * d.w_out, d.h_in,
-                    dx + at * d.c_in * d.h_in * d.w_in, args.scratch);
+      image_product(conv, packed, dy + at * d.c_out * d.h_out * d.w_out,
+                    dx + at * d.c_in * d.h_in * d.w_in, packed + weights, args.scratch);
     }
   }
   return KernelStatus::kOk;
@@ -255,7 +284,7 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
   const int64_t all_taps = d.c_in * window;
   const int64_t blocks = ceil_div(d.c_in, conv.channels);
   const int64_t total = d.batch * d.h_out * d.w_out;
-  T* left = after_gemm<T>(args.scratch);
+  T* left = after_product(conv, args.scratch);
   T* taps = left + d.c_out * kDepth;
   T* sum = taps + conv.channels * window * kDepth;
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of channels
@@ -268,8 +297,8 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
       gather_cotangents(d, dy, group, from, depth, left);
       gather_taps(d, x, group, channel, channels, from, depth, taps);
       // sumᵀ[t, o] = taps[t, p] · leftᵀ[p, o]
-      const GemmDims dims{n, d.c_out, depth, kDepth, 1, 1, kDepth, d.c_out};
-      conv.gemm(dims, taps, left, sum, {0, n, 0, d.c_out}, {}, args.scratch);
+      const size_t product = (channels == conv.channels ? 0 : 2) + (depth == kDepth ? 0 : 1);
+      conv.products[product].run(taps, left, sum, args.scratch);
       for (int64_t o = 0; o < d.c_out; ++o) {
         T* out = dw + (group * d.c_out + o) * all_taps + channel * window;
         for (int64_t t = 0; t < n; ++t) {
@@ -285,50 +314,55 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
 // ---------------------------------------------------------------- steps
 
 template <class T>
-core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
-  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
-  const int64_t row_bytes = d.c_in * d.kh * d.kw * d.w_out * static_cast<int64_t>(sizeof(T));
-  conv->rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1,
-                                   std::max<int64_t>(d.h_out, 1));
+core::Result<plan::Step> forward_step(const ref_conv2d_dims& d) {
+  auto conv = std::make_shared<Convolution<T>>(
+      d, Gather{d.c_in, d.h_in, d.w_in, d.kh, d.kw, d.stride_h, d.stride_w, d.dilation_h,
+                d.dilation_w, -d.pad_top, -d.pad_left, d.h_out, d.w_out});
+  const size_t gathered = add_image_products(*conv, d.c_out);
   plan::Step step;
   step.kernel = run_forward<T>;
   step.units = d.batch * d.groups;
   step.grain = grain_of(d.c_out * d.h_out * d.w_out * d.c_in * d.kh * d.kw / 8);
-  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows);
+  step.scratch_bytes = conv->product_bytes + gathered;
   step.data = std::move(conv);
   return step;
 }
 
 template <class T>
-core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
-  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
-  const int64_t row_bytes = d.c_out * d.kh * d.kw * d.w_in * static_cast<int64_t>(sizeof(T));
-  conv->rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1,
-                                   std::max<int64_t>(d.h_in, 1));
+core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d) {
+  auto conv = std::make_shared<Convolution<T>>(
+      d, Gather{d.c_out, d.h_out, d.w_out, d.kh, d.kw, 1, 1, -d.dilation_h, -d.dilation_w,
+                d.pad_top, d.pad_left, d.h_in, d.w_in});
+  const size_t gathered = add_image_products(*conv, d.c_in);
   const int threads = runtime::ThreadPool::shared().thread_count();
   conv->images = std::max<int64_t>(1, d.batch / (4 * threads));  // weights are packed once a unit
-  const int64_t weights = d.c_in * d.c_out * d.kh * d.kw * static_cast<int64_t>(sizeof(T));
+  const auto weights = static_cast<size_t>(d.c_in * d.c_out * d.kh * d.kw) * sizeof(T);
   plan::Step step;
   step.kernel = run_input_gradient<T>;
   step.units = ceil_div(d.batch, conv->images) * d.groups;
-  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(row_bytes * conv->rows + weights);
+  step.scratch_bytes = conv->product_bytes + weights + gathered;
   step.data = std::move(conv);
   return step;
 }
 
 template <class T>
-core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d, GemmFn<T> gemm) {
-  auto conv = std::make_shared<Convolution<T>>(Convolution<T>{d, gemm});
+core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d) {
+  auto conv = std::make_shared<Convolution<T>>(d);
   constexpr int64_t kTaps = 72;  // enough rows to pay for gathering the cotangents again
   const int64_t window = d.kh * d.kw;
   conv->channels =
       std::clamp<int64_t>(kTaps / std::max<int64_t>(window, 1), 1, std::max<int64_t>(d.c_in, 1));
+  for (const int64_t channels : {conv->channels, d.c_in % conv->channels}) {
+    for (const int64_t depth : {kDepth, d.batch * d.h_out * d.w_out % kDepth}) {
+      conv->add({channels * window, d.c_out, depth, kDepth, 1, 1, kDepth, d.c_out});
+    }
+  }
   const int64_t taps = conv->channels * window;
   const int64_t elements = d.c_out * kDepth + taps * kDepth + taps * d.c_out;
   plan::Step step;
   step.kernel = run_weight_gradient<T>;
   step.units = ceil_div(d.c_in, conv->channels) * d.groups;
-  step.scratch_bytes = kGemmScratchBytes + static_cast<size_t>(elements) * sizeof(T);
+  step.scratch_bytes = conv->product_bytes + static_cast<size_t>(elements) * sizeof(T);
   step.data = std::move(conv);
   return step;
 }
@@ -342,21 +376,16 @@ bool fits_convolution(const ref_conv2d_dims& d) {
 }
 
 core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(default_isa());
-  return dtype == DType::kFloat32 ? forward_step<float>(d, kernels.f32)
-                                  : forward_step<double>(d, kernels.f64);
+  return dtype == DType::kFloat32 ? forward_step<float>(d) : forward_step<double>(d);
 }
 
 core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(default_isa());
-  return dtype == DType::kFloat32 ? input_gradient_step<float>(d, kernels.f32)
-                                  : input_gradient_step<double>(d, kernels.f64);
+  return dtype == DType::kFloat32 ? input_gradient_step<float>(d) : input_gradient_step<double>(d);
 }
 
 core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& d, DType dtype) {
-  const GemmKernels& kernels = gemm_kernels(default_isa());
-  return dtype == DType::kFloat32 ? weight_gradient_step<float>(d, kernels.f32)
-                                  : weight_gradient_step<double>(d, kernels.f64);
+  return dtype == DType::kFloat32 ? weight_gradient_step<float>(d)
+                                  : weight_gradient_step<double>(d);
 }
 
 }  // namespace mithril::cpu

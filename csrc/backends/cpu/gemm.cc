@@ -1,53 +1,477 @@
 #include "backends/cpu/gemm.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/jit/gemm_cache.h"
+#include "backends/cpu/reference.h"
 
 namespace mithril::cpu {
 
 namespace {
 
-constexpr int64_t kRowStep = 84;                      // a multiple of both tile heights (14 and 6)
-constexpr int64_t kColStep = 256;                     // whole panels
-constexpr double kSmallestUnit = 2.0 * 64 * 64 * 64;  // flops; about 3 us
+constexpr int64_t kBlock = REF_BLOCK;
+constexpr int64_t kFewestRows = 84;                   // of a unit: tiles enough to share packed B
+constexpr int64_t kColStep = 128;                     // of a unit: whole panels
+constexpr double kSmallestUnit = 2.0 * 64 * 64 * 64;  // flops; about 2 us
+// Packed A of one group of rows, with B streaming past, stays in a second cache of 1 MB and more.
+constexpr int64_t kGroupBytes = 640 << 10;
+constexpr int64_t kGroupRows = 64;       // at least: B is read again for each group
+constexpr int64_t kLongPass = 12 << 10;  // bytes of a row of A in a pass over k
+constexpr int64_t kShortPass = 4 << 10;
+constexpr int64_t kKeptBytes = 8 << 20;       // of B packed at once
+constexpr int64_t kInPlaceBytes = 128 << 10;  // of B that is near enough where it lies
+constexpr int64_t kPanelsForPackedA = 16;     // that read it, to pay for packing it
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+template <class T>
+constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+
+template <class T>
+int64_t bytes(int64_t elements) {
+  return elements * kSize<T>;
+}
+
+// One column is computed as one row: vectors then lie along the axis that is long.
+bool is_column(const GemmDims& d) { return d.n == 1 && d.m > 1 && d.c_row == 1; }
+
+// Both operands have rows along k, as in x Wt: one of them must be transposed, and the smaller one
+// is where the other becomes the left one, if it fills half a vector. Steps of whole pages would
+// fall on one set of the first cache, where rows are read as they lie; a second pass over k would
+// need C itself.
+template <class T>
+bool has_larger_right_rows(Isa isa, const GemmDims& d) {
+  const bool both = d.a_col == 1 && d.b_row == 1 && d.b_col != 1 && d.k > 1;
+  return both && gemm_lanes(isa, sizeof(T)) < 2 * d.m && d.m < d.n && bytes<T>(d.k) <= kLongPass &&
+         bytes<T>(d.b_col) % 4096 != 0;
+}
+
+GemmDims transposed(const GemmDims& d) {
+  return {d.n, d.m, d.k, d.b_col, d.b_row, d.a_col, d.a_row, is_column(d) ? d.m : d.c_row};
+}
+
+// Steps along an axis of one place never matter: they are chosen to suit.
+GemmDims with_free_steps_chosen(GemmDims d) {
+  if (d.k == 1) d.a_col = 1;
+  if (d.m == 1 && d.a_col != 1) d.a_row = 1;
+  if (d.n == 1) d.b_col = 1;
+  return d;
+}
+
+template <class T>
+const GemmParts<T>* parts_of(Isa isa) {
+  const GemmFallback* found = nullptr;
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx2) found = &avx2::kGemm;
+  if (isa == Isa::kAvx512) found = &avx512::kGemm;
+#endif
+  if (found == nullptr) return nullptr;
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return &found->f32;
+  } else {
+    return &found->f64;
+  }
+}
+
+// Without fused multiply-add in hardware nothing is gained by blocking.
+template <class T>
+void run_reference(const GemmDims& dims, const T* a, const T* b, T* c, const GemmRange& range,
+                   const Epilogue<T>& epilogue) {
+  ref_matmul_dims d{};
+  d.m = range.row_end - range.row_begin;
+  d.n = range.col_end - range.col_begin;
+  d.k = dims.k;
+  d.a_row = dims.a_row, d.a_col = dims.a_col;
+  d.b_row = dims.b_row, d.b_col = dims.b_col;
+  d.c_row = dims.c_row, d.c_col = 1;
+  const T* left = a + range.row_begin * dims.a_row;
+  const T* right = b + range.col_begin * dims.b_col;
+  T* out = c + range.row_begin * dims.c_row + range.col_begin;
+  const ReferenceKernels& kernels = reference_kernels(Isa::kGeneric);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    kernels.f32.matmul(&d, left, right, out, 0, d.m);
+  } else {
+    kernels.f64.matmul(&d, left, right, out, 0, d.m);
+  }
+  if (epilogue.run == nullptr) return;
+  epilogue.run(epilogue.args, out, dims.c_row, d.m, d.n, range.row_begin, range.col_begin);
+}
 
 }  // namespace
 
-const GemmKernels& gemm_kernels(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx2) return avx2::kGemm;
-  if (isa == Isa::kAvx512) return avx512::kGemm;
-#endif
-  static_cast<void>(isa);
-  return generic::kGemm;
-}
+// ---------------------------------------------------------------- units
 
 GemmRange GemmTiling::range(const GemmDims& dims, int64_t unit) const {
-  const int64_t row = unit / col_units * rows;
-  const int64_t col = unit % col_units * cols;
+  const int64_t row = unit == 0 ? 0 : unit / col_units * rows;  // small products feel a division
+  const int64_t col = unit == 0 ? 0 : unit % col_units * cols;
   return {row, std::min(dims.m, row + rows), col, std::min(dims.n, col + cols)};
 }
 
 GemmTiling tile_gemm(const GemmDims& dims, int threads) {
   GemmTiling tiling;
   if (dims.m == 0 || dims.n == 0) return tiling;
-  const double flops = 2.0 * static_cast<double>(dims.m) * static_cast<double>(dims.n) *
-                       static_cast<double>(std::max<int64_t>(dims.k, 1));
+  const auto m = static_cast<double>(dims.m), n = static_cast<double>(dims.n);
+  const double flops = 2.0 * m * n * static_cast<double>(std::max<int64_t>(dims.k, 1));
   const double affordable = std::max(1.0, flops / kSmallestUnit);
   const auto wanted =
       static_cast<int64_t>(std::min(affordable, threads == 1 ? 1.0 : 4.0 * threads));
-  // Rows first: B is then packed once for all columns of a unit.
-  const int64_t row_units = std::min(wanted, ceil_div(dims.m, kRowStep));
+  // About square: each unit packs its own part of B, and reads its own part of A.
+  const auto square =
+      static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(wanted) * n / m)));
+  const int64_t most_rows = ceil_div(dims.m, kFewestRows), most_cols = ceil_div(dims.n, kColStep);
+  const int64_t first = std::clamp<int64_t>(square, 1, std::min(wanted, most_cols));
+  const int64_t row_units = std::min(ceil_div(wanted, first), most_rows);
   tiling.rows = ceil_div(dims.m, row_units);
-  if (row_units > 1) tiling.rows = ceil_div(tiling.rows, kRowStep) * kRowStep;
   tiling.row_units = ceil_div(dims.m, tiling.rows);
-  const int64_t left = ceil_div(wanted, tiling.row_units);
-  const int64_t col_units = std::min(left, ceil_div(dims.n, kColStep));
+  const int64_t col_units = std::min(ceil_div(wanted, tiling.row_units), most_cols);
   tiling.cols = ceil_div(dims.n, col_units);
-  if (col_units > 1) tiling.cols = ceil_div(tiling.cols, kColStep) * kColStep;
+  if (col_units > 1) tiling.cols = round_up(tiling.cols, kColStep);
   tiling.col_units = ceil_div(dims.n, tiling.cols);
   return tiling;
 }
+
+// ---------------------------------------------------------------- choices
+
+template <class T>
+Gemm<T>::Gemm(Isa isa, const GemmDims& dims, int threads, GemmSource source)
+    : swaps_(isa != Isa::kGeneric && (is_column(dims) || has_larger_right_rows<T>(isa, dims))),
+      turns_c_(swaps_ && !is_column(dims)),
+      dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
+      tiling_(tile_gemm(dims_, threads)),
+      isa_(isa),
+      parts_(parts_of<T>(isa)) {
+  if (parts_ == nullptr || units() == 0) return;
+  if (source == GemmSource::kEmitted && choose(true)) return;
+  choose(false);
+}
+
+// False where the micro-kernels cannot be had.
+template <class T>
+bool Gemm<T>::choose(bool emitted) {
+  emitted_ = emitted;
+  lanes_ = gemm_lanes(isa_, sizeof(T));
+  vectors_ = vectors_of_tile();
+  width_ = int64_t{lanes_} * vectors_;
+  const int64_t last_cols = dims_.n - (tiling_.col_units - 1) * tiling_.cols;
+  last_columns_ = last_cols - (ceil_div(last_cols, width_) - 1) * width_;
+  last_vectors_ = static_cast<int>(ceil_div(last_columns_, lanes_));
+  // Compiled micro-kernels are no taller where they are narrow.
+  const int64_t most_rows = gemm_most_rows(isa_, emitted ? vectors_ : 2);
+  const int64_t last = dims_.m - (tiling_.row_units - 1) * tiling_.rows;
+  for (const int i : {0, 1}) {
+    const int64_t total = i == 0 ? tiling_.rows : last;
+    rows_[i].tiles = ceil_div(total, most_rows);
+    rows_[i].low = total / rows_[i].tiles;
+    rows_[i].taller = total % rows_[i].tiles;
+  }
+  choose_passes();
+  choose_packing();
+  return find_tiles();
+}
+
+// Few rows read each element of B once or twice: wide tiles then keep enough sums going to hide
+// the latency of an addition.
+template <class T>
+int Gemm<T>::vectors_of_tile() const {
+  const int64_t needed = ceil_div(tiling_.cols, lanes_);
+  int wide = 2;
+  if (dims_.b_col != 1) {
+    // A block of a packed panel stays in the first cache.
+  } else if (emitted_ && tiling_.rows <= 2) {
+    wide = isa_ == Isa::kAvx512 ? 8 : 4;
+  } else if (emitted_ && tiling_.rows <= 6 && isa_ == Isa::kAvx512) {
+    wide = 4;
+  }
+  return static_cast<int>(std::min<int64_t>(wide, needed));
+}
+
+template <class T>
+void Gemm<T>::choose_packing() {
+  const int64_t panels = ceil_div(tiling_.cols, width_);
+  const bool page_steps = bytes<T>(dims_.a_row) % 2048 == 0;
+  packs_a_ = (dims_.a_col != 1 && dims_.a_row != 1) ||
+             (panels >= 4 && (dims_.a_col != 1 || page_steps || panels >= kPanelsForPackedA));
+  const int64_t b_bytes = bytes<T>(dims_.k * tiling_.cols);
+  right_ = Right::kInPlace;
+  if (dims_.b_col != 1) {
+    right_ = Right::kPackedBefore;
+  } else if (rows_[0].tiles > 2 && b_bytes > kInPlaceBytes) {
+    right_ = emitted_ ? Right::kPackedByTile : Right::kPackedBefore;
+  }
+  int64_t group_rows = 0;
+  keeps_b_ = false;
+  for (const Rows& rows : rows_) {
+    group_rows = std::max(group_rows, rows.group * (rows.low + 1));
+    keeps_b_ = keeps_b_ || (right_ != Right::kInPlace && rows.tiles > rows.group);
+  }
+  block_cols_ = tiling_.cols;
+  if (keeps_b_) {
+    const int64_t most = kKeptBytes / (bytes<T>(pass_depth_) * width_);
+    block_cols_ = ceil_div(panels, ceil_div(panels, most)) * width_;
+  }
+  const int64_t deep = std::min(pass_depth_, dims_.k);
+  a_bytes_ = packs_a_ ? static_cast<size_t>(round_up(bytes<T>(group_rows * deep), 64)) : 0;
+  const int64_t kept = keeps_b_ ? ceil_div(block_cols_, width_) * deep : std::min(deep, kBlock);
+  b_bytes_ = static_cast<size_t>(bytes<T>(kept * width_));
+  c_bytes_ = turns_c_ ? static_cast<size_t>(bytes<T>(group_rows * width_)) : 0;
+}
+
+// A second pass over k visits C again, a second group of rows visits B again. Few rows are one
+// group, in as many passes as that takes.
+template <class T>
+void Gemm<T>::choose_passes() {
+  const int64_t row_bytes = std::max<int64_t>(bytes<T>(dims_.k), 1);
+  const int64_t one_group = kGroupBytes / tiling_.rows;
+  const bool short_passes = one_group >= kShortPass && !turns_c_;
+  const int64_t passes = ceil_div(row_bytes, short_passes ? one_group : kLongPass);
+  pass_depth_ = round_up(std::max<int64_t>(ceil_div(dims_.k, passes), 1), kBlock);
+  const int64_t pass_bytes = bytes<T>(std::clamp<int64_t>(dims_.k, 1, pass_depth_));
+  for (Rows& rows : rows_) {
+    const int64_t tall = rows.low + (rows.taller > 0 ? 1 : 0);
+    const int64_t most =
+        std::max(ceil_div(kGroupRows, rows.low), kGroupBytes / (pass_bytes * tall));
+    rows.group = ceil_div(rows.tiles, ceil_div(rows.tiles, most));
+    if (short_passes && passes > 1) rows.group = rows.tiles;
+  }
+}
+
+template <class T>
+GemmTileSpec Gemm<T>::spec(int64_t rows, bool packs, bool last_panel) const {
+  GemmTileSpec spec{isa_, sizeof(T) == sizeof(double), static_cast<int>(rows)};
+  spec.vectors = last_panel ? last_vectors_ : vectors_;
+  spec.by_rows = !packs_a_ && dims_.a_col == 1;
+  spec.packs = packs;
+  spec.masked = last_panel && last_columns_ % lanes_ != 0;
+  return spec;
+}
+
+template <class T>
+bool Gemm<T>::find_tiles() {
+  std::vector<GemmTileSpec> specs;
+  std::vector<GemmTileFn*> places;
+  for (Rows& rows : rows_) {
+    for (const int packs : {0, 1}) {
+      if (packs == 1 && right_ != Right::kPackedByTile) continue;
+      for (const int last : {0, 1}) {
+        for (const int tall : {0, 1}) {
+          if (tall == 1 ? rows.taller == 0 : rows.taller == rows.tiles) continue;
+          specs.push_back(spec(rows.low + tall, packs == 1, last == 1));
+          places.push_back(&rows.tile[packs][last][tall]);
+        }
+      }
+    }
+  }
+  if (!emitted_) {
+    for (size_t i = 0; i < specs.size(); ++i) *places[i] = parts_->tile(specs[i]);
+    return true;
+  }
+  const std::vector<jit::GemmCode> code = jit::GemmCache::shared().find(specs);
+  for (size_t i = 0; i < code.size(); ++i) *places[i] = code[i].run;
+  return !code.empty();
+}
+
+// ---------------------------------------------------------------- the loop nest
+
+// One unit: for columns whose packed B is kept, for a pass over k, for rows whose A stays in the
+// second cache, for a panel, for a block of k (whose B stays in the first cache), for a tile.
+template <class T>
+class Gemm<T>::Run {
+ public:
+  Run(const Gemm& gemm, int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
+      void* scratch)
+      : g_(gemm),
+        d_(gemm.dims_),
+        range_(gemm.tiling_.range(gemm.dims_, unit)),
+        rows_(gemm.rows_[range_.row_end == d_.m ? 1 : 0]),
+        a_(a + range_.row_begin * d_.a_row),
+        b_(b),
+        c_(c),
+        epilogue_(epilogue),
+        packed_a_(static_cast<T*>(scratch)),
+        packed_b_(packed_a_ + gemm.a_bytes_ / sizeof(T)),
+        turned_(packed_b_ + gemm.b_bytes_ / sizeof(T)) {}
+
+  void run() {
+    for (col_ = range_.col_begin; col_ < range_.col_end; col_ += g_.block_cols_) {
+      col_end_ = std::min(range_.col_end, col_ + g_.block_cols_);
+      for (pass_ = 0; pass_ == 0 || pass_ < d_.k; pass_ += g_.pass_depth_) {
+        pass_depth_ = std::min(g_.pass_depth_, d_.k - pass_);
+        for (first_ = 0; first_ < rows_.tiles; first_ += rows_.group) {
+          last_ = std::min(rows_.tiles, first_ + rows_.group);
+          run_group();
+        }
+      }
+    }
+  }
+
+ private:
+  // Where a row of B is read next, to ask for it early.
+  struct Ahead {
+    const T* at = nullptr;
+    int64_t step = 0, rows = 0;
+  };
+  struct Panel {
+    int64_t col, cols;
+    bool last;    // of C
+    bool packed;  // B of this panel is there, from the group before
+    T* b;         // packed, if it is
+  };
+
+  void run_group() {
+    if (g_.packs_a_) pack_a();
+    for (int64_t col = col_; col < col_end_; col += g_.width_) {
+      Panel panel{col, std::min(g_.width_, col_end_ - col), col + g_.width_ >= d_.n,
+                  g_.keeps_b_ && first_ > 0, packed_b_};
+      if (g_.keeps_b_) panel.b += (col - col_) * pass_depth_;
+      for (int64_t k = 0; k == 0 || k < pass_depth_; k += kBlock) {
+        run_block(panel, k, std::min(kBlock, pass_depth_ - k));
+      }
+    }
+  }
+
+  // All tiles of the group on one panel, `depth` deep from `k` of the pass.
+  void run_block(const Panel& panel, int64_t k, int64_t depth) {
+    const T* const raw = b_ + (pass_ + k) * d_.b_row + panel.col * d_.b_col;
+    T* const kept = panel.b + (g_.keeps_b_ ? k * g_.width_ : 0);
+    Right how = g_.right_;
+    // Compiled micro-kernels read whole vectors of B.
+    if (!g_.emitted_ && panel.cols != packed_width(panel)) how = Right::kPackedBefore;
+    const int64_t width = how == Right::kInPlace ? 0 : packed_width(panel);
+    if (how == Right::kPackedBefore && !panel.packed) {
+      g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width});
+    }
+    bool packs = how == Right::kPackedByTile && !panel.packed;
+    const bool in_place = how == Right::kInPlace || packs;
+
+    GemmTile tile{};
+    tile.depth = depth;
+    tile.a_step = bytes<T>(d_.a_col == 1 ? d_.a_row : d_.a_col);
+    tile.b = in_place ? raw : kept;
+    tile.b_step = bytes<T>(in_place ? d_.b_row : width);
+    tile.c_step = bytes<T>(g_.turns_c_ ? g_.width_ : d_.c_row);
+    tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
+    tile.first = pass_ + k == 0;
+    tile.packed = kept;
+    const Ahead ahead = ahead_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
+    const bool finished = pass_ + k + depth == d_.k;
+    int64_t asked = 0;
+    for (int64_t t = first_; t < last_; ++t) {
+      const int64_t row = rows_.start(t), height = rows_.height(t);
+      set_left(tile, k, depth, row, height);
+      tile.c = place_of(row, panel.col);
+      tile.next = asked < ahead.rows ? reinterpret_cast<const char*>(ahead.at) + asked * ahead.step
+                                     : tile.b;
+      tile.next_step = asked < ahead.rows ? ahead.step : 0;
+      rows_.tile[packs][panel.last][height - rows_.low](&tile);
+      if (packs) {
+        packs = false;
+        tile.b = kept;
+        tile.b_step = bytes<T>(width);
+      } else if (ahead.rows > 0) {
+        asked += depth / gemm_unroll(static_cast<int>(height), vectors_of(panel));
+      }
+      if (finished) finish(static_cast<T*>(tile.c), height, panel.cols, row, panel.col);
+    }
+  }
+
+  // Where a tile of C is summed; rows count from the unit's first.
+  T* place_of(int64_t row, int64_t col) const {
+    if (g_.turns_c_) return turned_ + (row - rows_.start(first_)) * g_.width_;
+    return c_ + (range_.row_begin + row) * d_.c_row + col;
+  }
+
+  void finish(T* tile, int64_t rows, int64_t cols, int64_t row, int64_t col) const {
+    row += range_.row_begin;
+    if (g_.turns_c_) {
+      T* const to = c_ + col * d_.c_row + row;
+      g_.parts_->pack({tile, g_.width_, 1, rows, cols, to, d_.c_row, rows});
+      tile = to;
+    }
+    if (epilogue_.run == nullptr) return;
+    if (g_.swaps_) {
+      const int64_t step = g_.turns_c_ ? d_.c_row : 1;
+      epilogue_.run(epilogue_.args, tile, step, cols, rows, col, row);
+    } else {
+      epilogue_.run(epilogue_.args, tile, d_.c_row, rows, cols, row, col);
+    }
+  }
+
+  int vectors_of(const Panel& panel) const { return panel.last ? g_.last_vectors_ : g_.vectors_; }
+  // The last panel is as narrow as its tile.
+  int64_t packed_width(const Panel& panel) const { return int64_t{g_.lanes_} * vectors_of(panel); }
+
+  // The next block of k of this panel, or the first one of the next panel.
+  Ahead ahead_of(const Panel& panel, int64_t k, int64_t depth, const T* now, int64_t step) const {
+    if (g_.right_ == Right::kPackedBefore && !panel.packed) return {};
+    const int64_t left = pass_depth_ - k - depth;
+    if (left > 0) {
+      return {reinterpret_cast<const T*>(reinterpret_cast<const char*>(now) + depth * step), step,
+              std::min(left, kBlock)};
+    }
+    if (panel.col + g_.width_ >= col_end_) return {};
+    const int64_t rows = std::min(kBlock, pass_depth_);
+    if (panel.packed) return {panel.b + g_.width_ * pass_depth_, step, rows};
+    return {b_ + pass_ * d_.b_row + (panel.col + g_.width_) * d_.b_col, step, rows};
+  }
+
+  void set_left(GemmTile& tile, int64_t k, int64_t depth, int64_t row, int64_t height) const {
+    if (!g_.packs_a_) {
+      tile.a = a_ + row * d_.a_row + (pass_ + k) * d_.a_col;
+      return;
+    }
+    tile.a = strip(k, depth, row);
+    tile.a_step = bytes<T>(height);
+  }
+
+  // Packed A: for each block of k its tiles, each k by k.
+  T* strip(int64_t k, int64_t depth, int64_t row) const {
+    const int64_t begin = rows_.start(first_), end = rows_.start(last_);
+    return packed_a_ + k * (end - begin) + (row - begin) * depth;
+  }
+
+  void pack_a() const {
+    for (int64_t k = 0; k < pass_depth_; k += kBlock) {
+      const int64_t depth = std::min(kBlock, pass_depth_ - k);
+      for (int64_t t = first_; t < last_; ++t) {
+        const int64_t row = rows_.start(t), height = rows_.height(t);
+        g_.parts_->pack({a_ + row * d_.a_row + (pass_ + k) * d_.a_col, d_.a_row, d_.a_col, height,
+                         depth, strip(k, depth, row), height, height});
+      }
+    }
+  }
+
+  const Gemm& g_;
+  const GemmDims& d_;
+  const GemmRange range_;
+  const Rows& rows_;
+  const T* const a_;
+  const T* const b_;
+  T* const c_;
+  const Epilogue<T>& epilogue_;
+  T* const packed_a_;
+  T* const packed_b_;
+  T* const turned_;                // C of a group and a panel, where it is transposed at the end
+  int64_t col_ = 0, col_end_ = 0;  // of the columns whose B is kept
+  int64_t pass_ = 0, pass_depth_ = 0;  // over k
+  int64_t first_ = 0, last_ = 0;       // tiles of the group
+};
+
+template <class T>
+void Gemm<T>::run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
+                  void* scratch) const {
+  if (swaps_) std::swap(a, b);
+  if (parts_ == nullptr) {
+    run_reference(dims_, a, b, c, tiling_.range(dims_, unit), epilogue);
+  } else {
+    Run(*this, unit, a, b, c, epilogue, scratch).run();
+  }
+}
+
+template class Gemm<float>;
+template class Gemm<double>;
 
 }  // namespace mithril::cpu

@@ -1,10 +1,12 @@
 // Our own matrix product: register-blocked, packed, in canonical order (equal to ref_matmul to the
 // last bit), with an epilogue on finished blocks.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "backends/cpu/cpuid.h"
+#include "backends/cpu/gemm_tile.h"
 
 namespace mithril::cpu {
 
@@ -31,22 +33,6 @@ struct GemmRange {
   int64_t row_begin, row_end, col_begin, col_end;
 };
 
-/// `scratch`: kGemmScratchBytes, 64-byte aligned, of this thread's own.
-template <class T>
-using GemmFn = void (*)(const GemmDims& dims, const T* a, const T* b, T* c, const GemmRange& range,
-                        const Epilogue<T>& epilogue, void* scratch);
-
-struct GemmKernels {
-  GemmFn<float> f32;
-  GemmFn<double> f64;
-};
-
-inline constexpr size_t kGemmScratchBytes = (size_t{32} << 10) + (size_t{256} << 10);
-
-/// Order class: canonical, for every instruction set, range and thread count. kGeneric runs the
-/// reference kernel.
-const GemmKernels& gemm_kernels(Isa isa);
-
 /// How C is cut into units for threads: blocks of rows, then of columns, in row-major order.
 struct GemmTiling {
   int64_t rows = 1, cols = 1;            // of a unit
@@ -59,16 +45,78 @@ struct GemmTiling {
 /// is large enough.
 GemmTiling tile_gemm(const GemmDims& dims, int threads);
 
-namespace generic {
-extern const GemmKernels kGemm;
-}
-#if defined(__x86_64__)
-namespace avx2 {
-extern const GemmKernels kGemm;
-}
-namespace avx512 {
-extern const GemmKernels kGemm;
-}
-#endif
+/// Where micro-kernels come from.
+enum class GemmSource : uint8_t {
+  kEmitted,   // made at run time where that is possible
+  kCompiled,  // always those of isa/gemm.cc
+};
+
+/// A product of given sizes and strides, ready to run. Order class: canonical, for every
+/// instruction set, source, unit and thread count; kGeneric runs the reference kernel.
+template <class T>
+class Gemm {
+ public:
+  /// For at most `threads` threads. Micro-kernels that the process has not yet are emitted here,
+  /// 10-20 us each; running emits nothing.
+  Gemm(Isa isa, const GemmDims& dims, int threads = 1, GemmSource source = GemmSource::kEmitted);
+
+  /// Parts of C that may be computed at the same time, in any order.
+  int64_t units() const { return tiling_.units(); }
+  /// What `run` wants of each thread, 64-byte aligned; not cleared.
+  size_t scratch_bytes() const { return a_bytes_ + b_bytes_ + c_bytes_; }
+  bool is_emitted() const { return emitted_; }
+
+  void run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
+           void* scratch) const;
+  /// All units.
+  void run(const T* a, const T* b, T* c, void* scratch) const {
+    for (int64_t unit = 0; unit < units(); ++unit) run(unit, a, b, c, {}, scratch);
+  }
+
+ private:
+  // What becomes of B: the first tile of a panel that reads it also packs it for the others, or a
+  // panel is packed before it is read.
+  enum class Right : uint8_t { kInPlace, kPackedByTile, kPackedBefore };
+
+  // How the rows of a unit are cut: as few tiles as can be, of two heights that differ by one.
+  struct Rows {
+    int64_t tiles = 0, low = 0, taller = 0;  // the first `taller` tiles have low + 1 rows
+    int64_t group = 0;                       // tiles whose A stays in the second cache
+    GemmTileFn tile[2][2][2] = {};           // packs, last panel of C, tall
+    int64_t height(int64_t index) const { return low + (index < taller ? 1 : 0); }
+    int64_t start(int64_t index) const { return index * low + std::min(index, taller); }
+  };
+
+  class Run;
+
+  bool choose(bool emitted);
+  void choose_packing();
+  bool find_tiles();
+  int vectors_of_tile() const;
+  GemmTileSpec spec(int64_t rows, bool packs, bool last_panel) const;
+  void choose_passes();
+
+  bool swaps_;    // the transposed product is computed
+  bool turns_c_;  // and its tiles are transposed when they are finished
+  GemmDims dims_;
+  GemmTiling tiling_;
+  Isa isa_;
+  const GemmParts<T>* parts_ = nullptr;  // none: the reference runs
+  bool emitted_ = false;
+  int lanes_ = 0;
+  int vectors_ = 0, last_vectors_ = 0;  // of a tile, and of one in the last panel of C
+  int64_t last_columns_ = 0;            // that C has in its last panel
+  int64_t width_ = 0;                   // of a panel: the columns of a tile
+  int64_t pass_depth_ = 0;              // of k, for which A is packed and C is visited
+  int64_t block_cols_ = 0;              // for which B is packed
+  bool packs_a_ = false;
+  bool keeps_b_ = false;  // packed B is read by several groups of rows
+  Right right_ = Right::kInPlace;
+  Rows rows_[2];  // of all units but the last along the rows, and of that
+  size_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;
+};
+
+extern template class Gemm<float>;
+extern template class Gemm<double>;
 
 }  // namespace mithril::cpu

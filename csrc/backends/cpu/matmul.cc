@@ -116,9 +116,7 @@ core::Result<plan::Step> make_integer(const KernelRequest& request) {
 template <class T>
 struct BlockedProduct {
   ref_matmul_dims batches;  // batch sizes and strides
-  GemmDims dims;
-  GemmTiling tiling;
-  GemmFn<T> run;
+  Gemm<T> gemm;
 };
 
 // Where batch number `batch` of an operand begins.
@@ -134,44 +132,42 @@ int64_t batch_offset(const ref_matmul_dims& dims, const int64_t* strides, int64_
 template <class T>
 KernelStatus run_blocked(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto& product = *static_cast<const BlockedProduct<T>*>(args.data);
-  const int64_t units = product.tiling.units();
+  const int64_t units = product.gemm.units();
   for (int64_t unit = begin; unit < end; ++unit) {
     const int64_t batch = unit / units;
     const auto at = [&](const int64_t* strides) {
       return batch_offset(product.batches, strides, batch);
     };
-    product.run(product.dims, static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch),
-                static_cast<const T*>(args.buffers[1]) + at(product.batches.b_batch),
-                static_cast<T*>(args.buffers[2]) + at(product.batches.c_batch),
-                product.tiling.range(product.dims, unit % units), {}, args.scratch);
+    product.gemm.run(
+        unit % units, static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch),
+        static_cast<const T*>(args.buffers[1]) + at(product.batches.b_batch),
+        static_cast<T*>(args.buffers[2]) + at(product.batches.c_batch), {}, args.scratch);
   }
   return KernelStatus::kOk;
 }
 
 template <class T>
-core::Result<plan::Step> make_blocked(const KernelRequest& request, GemmFn<T> run) {
-  auto product = std::make_shared<BlockedProduct<T>>();
+core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const ref_matmul_dims dims = matmul_dims(request);
-  product->batches = dims;
-  product->dims = {dims.m,     dims.n,     dims.k,     dims.a_row,
-                   dims.a_col, dims.b_row, dims.b_col, dims.c_row};
-  product->tiling = tile_gemm(product->dims, runtime::ThreadPool::shared().thread_count());
-  product->run = run;
+  const GemmDims one = {dims.m,     dims.n,     dims.k,     dims.a_row,
+                        dims.a_col, dims.b_row, dims.b_col, dims.c_row};
+  const int threads = runtime::ThreadPool::shared().thread_count();
+  auto product = std::make_shared<BlockedProduct<T>>(
+      BlockedProduct<T>{dims, Gemm<T>(default_isa(), one, threads)});
   plan::Step step;
   step.kernel = run_blocked<T>;
-  step.units = product->tiling.units();
+  step.units = product->gemm.units();
   for (int64_t i = 0; i < dims.batch_rank; ++i) step.units *= dims.batch[i];
-  const int64_t work = product->tiling.rows * product->tiling.cols * dims.k;
+  const int64_t work = dims.m * dims.n * dims.k / std::max<int64_t>(product->gemm.units(), 1);
   step.grain = grain_of(work / 8);  // vectors of at least 8
-  step.scratch_bytes = kGemmScratchBytes;
+  step.scratch_bytes = product->gemm.scratch_bytes();
   step.data = std::move(product);
   return step;
 }
 
 core::Result<plan::Step> make_gemm(const KernelRequest& request) {
-  const GemmKernels& kernels = gemm_kernels(default_isa());
-  return request.outputs[0].dtype == DType::kFloat32 ? make_blocked<float>(request, kernels.f32)
-                                                     : make_blocked<double>(request, kernels.f64);
+  return request.outputs[0].dtype == DType::kFloat32 ? make_blocked<float>(request)
+                                                     : make_blocked<double>(request);
 }
 
 bool has_gemm(const KernelRequest& request) {

@@ -1,113 +1,209 @@
-// The matrix product for one instruction set. Each element of C is a sum in canonical order: the
-// loops over rows and columns may be cut anywhere, the one over k at multiples of 256 only.
-#include "backends/cpu/gemm.h"
-
-#include <algorithm>
-#include <array>
-#include <utility>
-
-#include "backends/cpu/reference.h"
+// For the matrix product on one instruction set: packing of operands, and micro-kernels for where
+// machine code cannot be made at run time.
+#include "backends/cpu/gemm_tile.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
-#endif
+#include <utility>
 
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {
 
-#if defined(__AVX2__)
-
 #if defined(__AVX512F__)
+constexpr Isa kIsa = Isa::kAvx512;
 struct F32 {
   using Real = float;
   using Vec = __m512;
+  static __mmask16 first(int64_t n) { return static_cast<__mmask16>((1U << n) - 1); }
   static Vec zero() { return _mm512_setzero_ps(); }
   static Vec load(const float* at) { return _mm512_loadu_ps(at); }
+  static Vec load(const float* at, int64_t n) { return _mm512_maskz_loadu_ps(first(n), at); }
   static Vec spread(const float* at) { return _mm512_set1_ps(*at); }
   static void store(float* at, Vec v) { _mm512_storeu_ps(at, v); }
+  static void store(float* at, Vec v, int64_t n) { _mm512_mask_storeu_ps(at, first(n), v); }
   static Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
   static Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 };
 struct F64 {
   using Real = double;
   using Vec = __m512d;
+  static __mmask8 first(int64_t n) { return static_cast<__mmask8>((1U << n) - 1); }
   static Vec zero() { return _mm512_setzero_pd(); }
   static Vec load(const double* at) { return _mm512_loadu_pd(at); }
+  static Vec load(const double* at, int64_t n) { return _mm512_maskz_loadu_pd(first(n), at); }
   static Vec spread(const double* at) { return _mm512_set1_pd(*at); }
   static void store(double* at, Vec v) { _mm512_storeu_pd(at, v); }
+  static void store(double* at, Vec v, int64_t n) { _mm512_mask_storeu_pd(at, first(n), v); }
   static Vec add(Vec a, Vec b) { return _mm512_add_pd(a, b); }
   static Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_pd(a, b, c); }
 };
-constexpr int kMostRows = 14;  // 28 accumulators, 2 for B, 1 for A of 32 registers
 #else
+constexpr Isa kIsa = Isa::kAvx2;
+alignas(64) constexpr int32_t kMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
 struct F32 {
   using Real = float;
   using Vec = __m256;
+  static __m256i first(int64_t n) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - n));
+  }
   static Vec zero() { return _mm256_setzero_ps(); }
   static Vec load(const float* at) { return _mm256_loadu_ps(at); }
+  static Vec load(const float* at, int64_t n) { return _mm256_maskload_ps(at, first(n)); }
   static Vec spread(const float* at) { return _mm256_set1_ps(*at); }
   static void store(float* at, Vec v) { _mm256_storeu_ps(at, v); }
+  static void store(float* at, Vec v, int64_t n) { _mm256_maskstore_ps(at, first(n), v); }
   static Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
   static Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 };
 struct F64 {
   using Real = double;
   using Vec = __m256d;
+  static __m256i first(int64_t n) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - 2 * n));
+  }
   static Vec zero() { return _mm256_setzero_pd(); }
   static Vec load(const double* at) { return _mm256_loadu_pd(at); }
+  static Vec load(const double* at, int64_t n) { return _mm256_maskload_pd(at, first(n)); }
   static Vec spread(const double* at) { return _mm256_set1_pd(*at); }
   static void store(double* at, Vec v) { _mm256_storeu_pd(at, v); }
+  static void store(double* at, Vec v, int64_t n) { _mm256_maskstore_pd(at, first(n), v); }
   static Vec add(Vec a, Vec b) { return _mm256_add_pd(a, b); }
   static Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_pd(a, b, c); }
 };
-constexpr int kMostRows = 6;  // 12 accumulators, 2 for B, 1 for A of 16 registers
 #endif
 
-constexpr int64_t kBlock = REF_BLOCK;
-constexpr int kVectors = 2;  // of a panel's width
 template <class S>
 constexpr int kLanes = static_cast<int>(sizeof(typename S::Vec) / sizeof(typename S::Real));
-template <class S>
-constexpr int kPanel = kVectors* kLanes<S>;
 
-/// One tile: `rows` x `cols` of C, one block of k deep.
-template <class T>
-struct Tile {
-  int64_t depth;
-  const T* a;
-  int64_t a_step;  // from row to row when A is read by rows, else from k to k
-  const T* b;
-  int64_t b_row;
-  T* c;
-  int64_t c_row;
-  int64_t cols;
-  bool first;  // store, else add
-};
+// ---------------------------------------------------------------- packing
 
-template <class S, int kRows, int kWide>
-void finish_tile(const Tile<typename S::Real>& t, typename S::Vec (&sum)[kRows][kWide]) {
-  using T = typename S::Real;
-  if (t.cols == kWide * kLanes<S>) {
-    for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kWide; ++v) {
-        T* at = t.c + r * t.c_row + v * kLanes<S>;
-        S::store(at, t.first ? sum[r][v] : S::add(S::load(at), sum[r][v]));
+// Exchanges, in blocks of `half` lanes, the upper half of a with the lower half of b.
+template <int half, class Vec, size_t... lane>
+void exchange(Vec& a, Vec& b, std::index_sequence<lane...>) {
+  constexpr int kCount = sizeof...(lane);
+  const Vec low = __builtin_shufflevector(
+      a, b,
+      ((static_cast<int>(lane) & half) == 0 ? static_cast<int>(lane)
+                                            : kCount + static_cast<int>(lane) - half)...);
+  b = __builtin_shufflevector(
+      a, b,
+      ((static_cast<int>(lane) & half) == 0 ? static_cast<int>(lane) + half
+                                            : kCount + static_cast<int>(lane))...);
+  a = low;
+}
+
+// A square of vectors, in place.
+template <int half, class Vec, size_t kCount>
+void transpose(Vec (&rows)[kCount]) {
+#pragma GCC unroll 16
+  for (size_t i = 0; i < kCount; ++i) {
+    if ((i & half) == 0) {
+      exchange<half>(rows[i], rows[i + half], std::make_index_sequence<kCount>{});
+    }
+  }
+  if constexpr (half > 1) transpose<half / 2>(rows);
+}
+
+// Not std::clamp: what these objects define is the baseline's or their own.
+int64_t at_most(int64_t left, int64_t most) { return left < 0 ? 0 : left < most ? left : most; }
+
+// Lanes that are rows in memory: squares are transposed.
+template <class S, class T = typename S::Real>
+void pack_across(const GemmPack<T>& x) {
+  constexpr int64_t kSide = kLanes<S>;
+  for (int64_t lane = 0; lane < x.width; lane += kSide) {
+    const int64_t wide = at_most(x.width - lane, kSide);
+    const int64_t given = at_most(x.lanes - lane, kSide);
+    for (int64_t p = 0; p < x.depth; p += kSide) {
+      const int64_t deep = at_most(x.depth - p, kSide);
+      typename S::Vec square[kSide];
+      const T* from = x.from + lane * x.lane_step + p;
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kSide; ++i) {
+        if (i >= given) {
+          square[i] = S::zero();
+        } else if (deep == kSide) {
+          square[i] = S::load(from + i * x.lane_step);
+        } else {
+          square[i] = S::load(from + i * x.lane_step, deep);
+        }
+      }
+      transpose<kSide / 2>(square);
+      T* to = x.to + p * x.to_step + lane;
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kSide; ++i) {
+        if (i >= deep) break;
+        if (wide == kSide) {
+          S::store(to + i * x.to_step, square[i]);
+        } else {
+          S::store(to + i * x.to_step, square[i], wide);
+        }
       }
     }
-    return;
   }
-  alignas(64) T row[kWide * kLanes<S>];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kWide; ++v) S::store(row + v * kLanes<S>, sum[r][v]);
-    T* at = t.c + r * t.c_row;
-    for (int64_t j = 0; j < t.cols; ++j) at[j] = t.first ? row[j] : at[j] + row[j];
+}
+
+// Lanes that are neighbours in memory.
+template <class S, class T = typename S::Real>
+void pack_along(const GemmPack<T>& x) {
+  for (int64_t p = 0; p < x.depth; ++p) {
+    const T* from = x.from + p * x.depth_step;
+    T* to = x.to + p * x.to_step;
+    for (int64_t lane = 0; lane < x.width; lane += kLanes<S>) {
+      const int64_t wide = at_most(x.width - lane, kLanes<S>);
+      const int64_t given = at_most(x.lanes - lane, kLanes<S>);
+      if (wide == kLanes<S> && given == wide) {
+        S::store(to + lane, S::load(from + lane));
+      } else {
+        S::store(to + lane, S::load(from + lane, given), wide);
+      }
+    }
+  }
+}
+
+template <class S, class T = typename S::Real>
+void pack(const GemmPack<T>& x) {
+  if (x.lane_step == 1) return pack_along<S>(x);
+  if (x.depth_step == 1) return pack_across<S>(x);
+  for (int64_t p = 0; p < x.depth; ++p) {
+    T* to = x.to + p * x.to_step;
+    for (int64_t l = 0; l < x.lanes; ++l) to[l] = x.from[l * x.lane_step + p * x.depth_step];
+    for (int64_t l = x.lanes; l < x.width; ++l) to[l] = 0;
+  }
+}
+
+// ---------------------------------------------------------------- micro-kernels
+
+template <class T>
+T* after(T* at, int64_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(at) + bytes);
+}
+template <class T>
+const T* after(const T* at, int64_t bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(at) + bytes);
+}
+
+template <class S, int kRows, int kWide, bool kMasked>
+void finish_tile(const GemmTile& t, const typename S::Vec (&sum)[kRows][kWide]) {
+  auto* at = static_cast<typename S::Real*>(t.c);
+  for (int r = 0; r < kRows; ++r, at = after(at, t.c_step)) {
+    for (int v = 0; v < kWide; ++v) {
+      auto* c = at + v * kLanes<S>;
+      if (!kMasked || v + 1 < kWide) {
+        S::store(c, t.first != 0 ? sum[r][v] : S::add(S::load(c), sum[r][v]));
+      } else {
+        const int64_t n = t.last_columns;
+        S::store(c, t.first != 0 ? sum[r][v] : S::add(S::load(c, n), sum[r][v]), n);
+      }
+    }
   }
 }
 
 // A by rows: every third row has a pointer of its own, the others are reached by scaled indices.
-template <class S, int kRows, int kWide, bool kByRows>
-void run_tile(const Tile<typename S::Real>& t) {
+template <class S, int kRows, int kWide, bool kByRows, bool kMasked>
+void run_tile(const GemmTile* tile) {
   using T = typename S::Real;
+  const GemmTile& t = *tile;
   typename S::Vec sum[kRows][kWide];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -117,197 +213,53 @@ void run_tile(const Tile<typename S::Real>& t) {
   constexpr int kGroups = kByRows ? (kRows + 2) / 3 : 1;
   const T* a[kGroups];
 #pragma GCC unroll 8
-  for (int g = 0; g < kGroups; ++g) a[g] = t.a + 3 * g * t.a_step;
-  const T* b = t.b;
+  for (int g = 0; g < kGroups; ++g) a[g] = after(static_cast<const T*>(t.a), 3 * g * t.a_step);
+  const T* b = static_cast<const T*>(t.b);
   for (int64_t p = 0; p < t.depth; ++p) {
     typename S::Vec right[kWide];
 #pragma GCC unroll 2
     for (int v = 0; v < kWide; ++v) right[v] = S::load(b + v * kLanes<S>);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const T* at = kByRows ? a[r / 3] + (r % 3) * t.a_step : a[0] + r;
+      const T* at = kByRows ? after(a[r / 3], (r % 3) * t.a_step) : a[0] + r;
       const typename S::Vec left = S::spread(at);
 #pragma GCC unroll 2
       for (int v = 0; v < kWide; ++v) sum[r][v] = S::fma(left, right[v], sum[r][v]);
     }
-    b += t.b_row;
+    b = after(b, t.b_step);
 #pragma GCC unroll 8
-    for (int g = 0; g < kGroups; ++g) a[g] += kByRows ? 1 : t.a_step;
+    for (int g = 0; g < kGroups; ++g) a[g] = kByRows ? a[g] + 1 : after(a[g], t.a_step);
   }
-  finish_tile<S, kRows, kWide>(t, sum);
+  finish_tile<S, kRows, kWide, kMasked>(t, sum);
 }
 
-template <class T>
-using TileFn = void (*)(const Tile<T>&);
+constexpr int kMostRows = gemm_most_rows(kIsa, 2);
 
-template <class S, int kWide, bool kByRows, size_t... kIndex>
-constexpr auto tile_table(std::index_sequence<kIndex...>) {
-  return std::array{
-      TileFn<typename S::Real>{run_tile<S, static_cast<int>(kIndex) + 1, kWide, kByRows>}...};
+template <class S, int kWide, bool kByRows, bool kMasked, size_t... kIndex>
+GemmTileFn tile_of(int rows, std::index_sequence<kIndex...>) {
+  static constexpr GemmTileFn kTable[] = {
+      run_tile<S, static_cast<int>(kIndex) + 1, kWide, kByRows, kMasked>...};
+  return kTable[rows - 1];
+}
+
+template <class S, int kWide, bool kByRows>
+GemmTileFn tile_of(const GemmTileSpec& spec) {
+  const auto heights = std::make_index_sequence<kMostRows>{};
+  return spec.masked ? tile_of<S, kWide, kByRows, true>(spec.rows, heights)
+                     : tile_of<S, kWide, kByRows, false>(spec.rows, heights);
 }
 
 template <class S>
-TileFn<typename S::Real> tile_function(int64_t rows, int64_t cols, bool by_rows) {
-  using Heights = std::make_index_sequence<kMostRows>;
-  static constexpr auto kNarrowRows = tile_table<S, 1, true>(Heights{});
-  static constexpr auto kNarrowCols = tile_table<S, 1, false>(Heights{});
-  static constexpr auto kWideRows = tile_table<S, 2, true>(Heights{});
-  static constexpr auto kWideCols = tile_table<S, 2, false>(Heights{});
-  const bool narrow = cols <= kLanes<S>;
-  const auto& table =
-      narrow ? (by_rows ? kNarrowRows : kNarrowCols) : (by_rows ? kWideRows : kWideCols);
-  return table[static_cast<size_t>(rows - 1)];
+GemmTileFn tile(const GemmTileSpec& spec) {
+  if (spec.vectors == 1)
+    return spec.by_rows ? tile_of<S, 1, true>(spec) : tile_of<S, 1, false>(spec);
+  return spec.by_rows ? tile_of<S, 2, true>(spec) : tile_of<S, 2, false>(spec);
 }
-
-/// panel[p][j] = B[p, j] for `cols` columns, zeros beyond them.
-template <class S, class T = typename S::Real>
-void pack_panel(const T* b, int64_t b_row, int64_t b_col, int64_t depth, int64_t cols, T* panel) {
-  for (int64_t p = 0; p < depth; ++p) {
-    const T* from = b + p * b_row;
-    T* to = panel + p * kPanel<S>;
-    if (b_col == 1 && cols == kPanel<S>) {
-      for (int v = 0; v < kVectors; ++v)
-        S::store(to + v * kLanes<S>, S::load(from + v * kLanes<S>));
-      continue;
-    }
-    for (int64_t j = 0; j < cols; ++j) to[j] = from[j * b_col];
-    for (int64_t j = cols; j < kPanel<S>; ++j) to[j] = 0;
-  }
-}
-
-/// How `total` rows are cut: as few tiles as can be, of two heights that differ by one.
-struct Heights {
-  explicit Heights(int64_t total)
-      : count((total + kMostRows - 1) / kMostRows),
-        small(count == 0 ? 0 : total / count),
-        taller(count == 0 ? 0 : total % count) {}
-  int64_t height(int64_t index) const { return small + (index < taller ? 1 : 0); }
-  int64_t start(int64_t index) const { return index * small + std::min(index, taller); }
-  int64_t count, small, taller;
-};
-
-template <class S>
-struct Product {
-  using T = typename S::Real;
-  // Rows of A that are packed at once: with a panel of B they stay in the second cache.
-  static constexpr int64_t kGroup = (256 << 10) / (kBlock * sizeof(T)) / kMostRows * kMostRows;
-
-  const GemmDims& d;
-  const T* a;
-  const T* b;
-  T* c;
-  const GemmRange& range;
-  const Epilogue<T>& epilogue;
-  T* panel;
-  T* strips;
-  bool pack_a = false;
-  bool pack_b = false;
-
-  void run() {
-    const int64_t rows = range.row_end - range.row_begin, cols = range.col_end - range.col_begin;
-    const bool page_strides = d.a_row * static_cast<int64_t>(sizeof(T)) % 2048 == 0;
-    pack_a = (d.a_col != 1 && d.a_row != 1) ||
-             (cols >= 4 * kPanel<S> && (d.a_col != 1 || page_strides || cols >= 512));
-    const auto b_bytes = static_cast<double>(d.k) * static_cast<double>(cols) * sizeof(T);
-    pack_b = d.b_col != 1 || (rows > 2 * kMostRows && b_bytes > 200e3);
-    for (int64_t p = 0; p == 0 || p < d.k; p += kBlock) {
-      for (int64_t row = range.row_begin; row < range.row_end; row += kGroup) {
-        run_group(p, std::min(kBlock, d.k - p), row, std::min(kGroup, range.row_end - row));
-      }
-    }
-  }
-
-  void run_group(int64_t p, int64_t depth, int64_t row, int64_t rows) {
-    const Heights heights(rows);
-    if (pack_a) pack_strips(p, depth, row, heights);
-    for (int64_t col = range.col_begin; col < range.col_end; col += kPanel<S>) {
-      const int64_t cols = std::min<int64_t>(kPanel<S>, range.col_end - col);
-      run_panel(p, depth, row, heights, col, cols);
-      if (p + depth == d.k && epilogue.run != nullptr) {
-        epilogue.run(epilogue.args, c + row * d.c_row + col, d.c_row, rows, cols, row, col);
-      }
-    }
-  }
-
-  void run_panel(int64_t p, int64_t depth, int64_t row, const Heights& heights, int64_t col,
-                 int64_t cols) {
-    Tile<T> tile{};
-    tile.depth = depth;
-    tile.b = b + p * d.b_row + col * d.b_col;
-    tile.b_row = d.b_row;
-    // A whole vector is read even where a part is used, so only a whole one is read in place.
-    if (pack_b || cols % kLanes<S> != 0) {
-      pack_panel<S>(tile.b, d.b_row, d.b_col, depth, cols, panel);
-      tile.b = panel;
-      tile.b_row = kPanel<S>;
-    }
-    tile.c_row = d.c_row;
-    tile.cols = cols;
-    tile.first = p == 0;
-    const bool by_rows = !pack_a && d.a_col == 1;
-    for (int64_t i = 0; i < heights.count; ++i) {
-      const int64_t start = heights.start(i), height = heights.height(i);
-      tile.a = pack_a ? strips + start * kBlock : a + (row + start) * d.a_row + p * d.a_col;
-      tile.a_step = pack_a ? height : by_rows ? d.a_row : d.a_col;
-      tile.c = c + (row + start) * d.c_row + col;
-      tile_function<S>(height, cols, by_rows)(tile);
-    }
-  }
-
-  void pack_strips(int64_t p, int64_t depth, int64_t row, const Heights& heights) {
-    for (int64_t i = 0; i < heights.count; ++i) {
-      const int64_t start = heights.start(i), height = heights.height(i);
-      const T* from = a + (row + start) * d.a_row + p * d.a_col;
-      T* to = strips + start * kBlock;
-      for (int64_t r = 0; r < height; ++r) {
-        for (int64_t q = 0; q < depth; ++q) to[q * height + r] = from[r * d.a_row + q * d.a_col];
-      }
-    }
-  }
-};
-
-template <class S, class T = typename S::Real>
-void gemm(const GemmDims& dims, const T* a, const T* b, T* c, const GemmRange& range,
-          const Epilogue<T>& epilogue, void* scratch) {
-  T* panel = static_cast<T*>(scratch);
-  static_assert(kBlock * kPanel<S> * sizeof(T) <= (32 << 10));
-  T* strips = panel + (32 << 10) / sizeof(T);
-  Product<S>{dims, a, b, c, range, epilogue, panel, strips}.run();
-}
-
-#else
-
-// Without fused multiply-add in hardware nothing is gained by blocking: the reference runs.
-template <class T>
-void gemm_by_reference(const GemmDims& dims, const T* a, const T* b, T* c, const GemmRange& range,
-                       const Epilogue<T>& epilogue, void*) {
-  ref_matmul_dims d{};
-  d.m = range.row_end - range.row_begin;
-  d.n = range.col_end - range.col_begin;
-  d.k = dims.k;
-  d.a_row = dims.a_row, d.a_col = dims.a_col;
-  d.b_row = dims.b_row, d.b_col = dims.b_col;
-  d.c_row = dims.c_row, d.c_col = 1;
-  const T* left = a + range.row_begin * dims.a_row;
-  const T* right = b + range.col_begin * dims.b_col;
-  T* out = c + range.row_begin * dims.c_row + range.col_begin;
-  if constexpr (sizeof(T) == sizeof(float)) {
-    kReference.f32.matmul(&d, left, right, out, 0, d.m);
-  } else {
-    kReference.f64.matmul(&d, left, right, out, 0, d.m);
-  }
-  if (epilogue.run == nullptr || d.m <= 0 || d.n <= 0) return;
-  epilogue.run(epilogue.args, out, dims.c_row, d.m, d.n, range.row_begin, range.col_begin);
-}
-
-#endif
 
 }  // namespace
 
-#if defined(__AVX2__)
-const GemmKernels kGemm = {gemm<F32>, gemm<F64>};
-#else
-const GemmKernels kGemm = {gemm_by_reference<float>, gemm_by_reference<double>};
-#endif
+const GemmFallback kGemm = {{pack<F32>, tile<F32>}, {pack<F64>, tile<F64>}};
 
 }  // namespace mithril::cpu::MITHRIL_ISA
+
+#endif

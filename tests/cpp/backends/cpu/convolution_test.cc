@@ -85,6 +85,10 @@ TEST(Convolution, EqualsTheReferenceToTheBit) {
       {2, 2, 3, 9, 8, 4, 4, 7, 3, 2, 2, 1, 1, 0, 1, 1},          // groups, stride
       {2, 1, 40, 12, 11, 33, 10, 7, 3, 3, 1, 1, 1, 0, 1, 2},     // k > 256, dilation
       {5, 1, 8, 7, 7, 16, 7, 7, 1, 1, 1, 1, 0, 0, 1, 1},         // pointwise
+      {2, 2, 300, 5, 9, 20, 5, 9, 1, 1, 1, 1, 0, 0, 1, 1},       // pointwise, groups, k > 256
+      {2, 1, 8, 7, 7, 6, 4, 4, 1, 1, 2, 2, 0, 0, 1, 1},          // pointwise, stride
+      {2, 1, 3, 7, 7, 6, 9, 9, 1, 1, 1, 1, 1, 1, 1, 1},          // pointwise, padding
+      {2, 1, 3, 7, 7, 6, 8, 8, 1, 1, 1, 1, 0, 0, 1, 1},          // pointwise, padding behind
       {1, 1, 1, 4, 40, 1, 3, 41, 2, 2, 1, 1, 0, 1, 1, 1},        // one channel, wide rows
       {2, 1, 3, 5, 5, 2, 9, 9, 3, 3, 1, 1, 3, 3, 1, 1},          // windows of padding alone
       {3, 2, 3, 6, 7, 4, 6, 7, 3, 3, 1, 1, 1, 1, 1, 1},          // groups

@@ -1,0 +1,100 @@
+"""Rows: float32 matrix products, as the share of the measured fused multiply-add peak."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from benchmarks.harness import OURS, Contender, Settings, compare, duration
+from benchmarks.machine import peak_rate
+
+TORCH, NUMPY = "PyTorch", "NumPy"
+SHARE = 0.25  # of a row's seconds that one size gets
+SQUARES = tuple((n, n, n) for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048))
+# Rows, columns and depth: layers of transformers, then convolutions seen as products.
+LAYERS = (
+    (128, 2304, 768),
+    (128, 3072, 768),
+    (128, 768, 3072),
+    (197, 3072, 768),
+    (3136, 64, 64),
+    (784, 512, 128),
+    (49, 2048, 512),
+)
+TOLERANCE = 1e-5
+
+Size = tuple[int, int, int]
+
+
+def operands(size: Size) -> tuple[np.ndarray, np.ndarray]:
+    m, n, k = size
+    rng = np.random.default_rng(0)
+    left, right = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    return left.astype(np.float32), right.astype(np.float32)
+
+
+def mithril_product(size: Size, settings: Settings) -> Contender:
+    import mithril as ml
+
+    left, right = operands(size)
+    model = ml.Model()
+    model |= ml.MatrixMultiply()(left="left", right="right", output="output")
+    model.expose_keys("output")
+    shapes = {"left": list(left.shape), "right": list(right.shape)}
+    backend = ml.CpuBackend(threads=settings.threads)
+    pm = ml.compile(model, backend, data_keys=set(shapes), shapes=shapes)
+    data, evaluate = {"left": left, "right": right}, pm.evaluate
+    return Contender(lambda: evaluate({}, data), lambda: {"y": evaluate({}, data)["output"]})
+
+
+def numpy_product(size: Size, settings: Settings) -> Contender:
+    left, right = operands(size)
+    return Contender(lambda: left @ right, lambda: {"y": left @ right})
+
+
+def torch_product(size: Size, settings: Settings) -> Contender:
+    import torch
+
+    torch.set_num_threads(settings.threads)
+    left, right = map(torch.from_numpy, operands(size))
+    return Contender(lambda: torch.mm(left, right), lambda: {"y": torch.mm(left, right).numpy()})
+
+
+def products(title: str, sizes: tuple[Size, ...], settings: Settings) -> None:
+    peak = peak_rate()
+    of_peak = f"% of {peak * settings.threads:.0f}" if peak else "% of peak"
+    print(f"\n{title}: Gflop/s, median (best)")
+    print(
+        f"  {'rows, columns, depth':<22}{OURS:>18}{of_peak:>12}{TORCH:>18}{NUMPY:>18}{'time':>12}"
+    )
+    for size in sizes:
+        print_product(size, replace(settings, seconds=settings.seconds * SHARE), peak)
+
+
+def print_product(size: Size, settings: Settings, peak: float | None) -> None:
+    builders = {NUMPY: numpy_product, OURS: mithril_product, TORCH: torch_product}
+    comparison = compare(
+        {name: partial(build, size) for name, build in builders.items()}, settings, TOLERANCE
+    )
+    work = 2e-9 * size[0] * size[1] * size[2]
+    cells = {}
+    for timing in comparison.timings:
+        wrong = timing.difference is not None and timing.difference > TOLERANCE
+        cells[timing.name] = (
+            "*** differs" if wrong else f"{work / timing.median:.1f} ({work / timing.minimum:.1f})"
+        )
+    ours = comparison.of(OURS)
+    share = f"{100 * work / ours.median / peak / settings.threads:.0f}" if ours and peak else ""
+    time = duration(ours.median) if ours else ""
+    print(
+        f"  {', '.join(map(str, size)):<22}{cells.get(OURS, ''):>18}{share:>12}"
+        f"{cells.get(TORCH, 'missing'):>18}{cells.get(NUMPY, 'missing'):>18}{time:>12}"
+    )
+
+
+ROWS = {
+    "gemm-squares": partial(products, "square products", SQUARES),
+    "gemm-layers": partial(products, "products of layers", LAYERS),
+}

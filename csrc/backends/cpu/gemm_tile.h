@@ -1,0 +1,94 @@
+// What the loop nest of the matrix product and its micro-kernels agree on. Micro-kernels are
+// machine code made at run time (jit/gemm_emitter.h) or, where that cannot be, functions of
+// isa/gemm.cc.
+#pragma once
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cpu/cpuid.h"
+
+namespace mithril::cpu {
+
+/// One call of a micro-kernel: a tile of C, at most one block of k deep. Steps are in bytes.
+/// Emitted code reads the fields by their offsets.
+struct GemmTile {
+  int64_t depth;  // steps of k; none gives zeros
+  const void* a;
+  int64_t a_step;  // to the next row of A when it is read by rows, else to the next k
+  const void* b;
+  int64_t b_step;
+  void* c;
+  int64_t c_step;
+  int64_t last_columns;  // that C has under the last vector; read by masked kernels only
+  int64_t first;         // 1: the sum is stored, 0: it is added to C
+  void* packed;          // where packing kernels put what they read of B, row after row
+  const void* next;      // what to bring to the second cache: a row of B for each turn
+  int64_t next_step;     // 0 where nothing is wanted
+};
+using GemmTileFn = void (*)(const GemmTile*);
+
+/// Which micro-kernel. Extents and strides are arguments, so there are few: no more than
+/// 2 sets x 2 types x 8 variants x 80 shapes, whatever products a process runs.
+struct GemmTileSpec {
+  Isa isa = Isa::kGeneric;
+  bool is_double = false;
+  int rows = 0;
+  int vectors = 0;       // columns of the tile, in vectors
+  bool by_rows = false;  // A lies in rows, k is contiguous; else a column of the tile is contiguous
+  bool packs = false;    // B is stored to `packed` as it is read
+  bool masked = false;   // neither B nor C has all columns of the last vector
+
+  auto operator<=>(const GemmTileSpec&) const = default;
+};
+
+inline int gemm_lanes(Isa isa, size_t element_bytes) {
+  return (isa == Isa::kAvx512 ? 64 : 32) / static_cast<int>(element_bytes);
+}
+
+/// The tallest tile of so many vectors whose sums, with B and an element of A, fit the registers.
+constexpr int gemm_most_rows(Isa isa, int vectors) {
+  const int sums = isa == Isa::kAvx512 ? 28 : 12;
+  return vectors <= 2 ? sums / vectors : (sums - vectors + 2) / vectors;
+}
+
+/// Steps of k in one turn of a micro-kernel's loop, a power of two: about 50 multiply-adds.
+constexpr int gemm_unroll(int rows, int vectors) {
+  const int each = rows * vectors;
+  return each >= 20 ? 2 : each >= 10 ? 4 : 8;
+}
+
+/// Transposes or copies a part of a matrix: to[p * to_step + l] = from[l * lane_step + p *
+/// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements.
+template <class T>
+struct GemmPack {
+  const T* from;
+  int64_t lane_step, depth_step;
+  int64_t lanes, depth;
+  T* to;
+  int64_t to_step, width;
+};
+
+/// What isa/gemm.cc has for one type: packing, and micro-kernels of at most two vectors that
+/// neither pack nor mask B.
+template <class T>
+struct GemmParts {
+  void (*pack)(const GemmPack<T>&);
+  GemmTileFn (*tile)(const GemmTileSpec&);
+};
+
+struct GemmFallback {
+  GemmParts<float> f32;
+  GemmParts<double> f64;
+};
+
+#if defined(__x86_64__)
+namespace avx2 {
+extern const GemmFallback kGemm;
+}
+namespace avx512 {
+extern const GemmFallback kGemm;
+}
+#endif
+
+}  // namespace mithril::cpu
