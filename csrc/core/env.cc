@@ -78,6 +78,8 @@ constexpr std::array kRows = {
         [](std::string_view text, Env& env) { env.profile = parse_bool(text); }},
     Row{{"MITHRIL_CPU_ISA", "generic | avx2 | avx512", "force a code path"},
         [](std::string_view text, Env& env) { env.cpu_isa = text; }},
+    Row{{"MITHRIL_JIT", "0 | 1", "0: the interpreter runs loops, no machine code is made for them"},
+        [](std::string_view text, Env& env) { env.jit = text.empty() || parse_bool(text); }},
     Row{{"MITHRIL_THREADS", "1..1024", "threads of the CPU backend, the calling one included"},
         [](std::string_view text, Env& env) { env.threads = parse_int(text, 1, 1024); }},
     Row{{"MITHRIL_POISON", "1", "fill arenas with NaN before each run"},
