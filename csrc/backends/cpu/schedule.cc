@@ -97,6 +97,7 @@ class Scheduler {
       section.reductions = reductions[s];
       out_.sections.push_back(section);
     }
+    drop_unused_slots();
     return std::move(out_);
   }
 
@@ -420,6 +421,37 @@ class Scheduler {
       apply(renamed, step);
     }
     for (Reduction& reduction : out_.reductions) apply(renamed, reduction.out);
+  }
+
+  // Whoever runs the schedule has a pointer to each slot.
+  void drop_unused_slots() {
+    std::vector<int32_t> renamed(out_.slots.size(), -1);
+    const auto note = [&](int32_t slot) {
+      if (slot >= 0) renamed[static_cast<size_t>(slot)] = 0;
+    };
+    for (const Step& step : out_.steps) {
+      for (const int32_t slot : reads_of(step)) note(slot);
+      for (const int32_t slot : writes_of(step)) note(slot);
+    }
+    for (const Reduction& reduction : out_.reductions) note(reduction.out);
+    for (const CompiledStep& step : out_.compiled) {
+      for (const jit::LaneReduction& reduction : step.program.reductions) note(reduction.slot);
+    }
+    std::vector<Slot> slots;
+    for (size_t s = 0; s < renamed.size(); ++s) {
+      if (renamed[s] < 0) continue;
+      renamed[s] = static_cast<int32_t>(slots.size());
+      slots.push_back(out_.slots[s]);
+    }
+    out_.slots = std::move(slots);
+    for (Step& step : out_.steps) apply(renamed, step);
+    for (Reduction& reduction : out_.reductions) {
+      apply(renamed, reduction.out);
+      apply(renamed, reduction.running);
+    }
+    for (CompiledStep& step : out_.compiled) {
+      for (jit::LaneReduction& reduction : step.program.reductions) apply(renamed, reduction.slot);
+    }
   }
 
   static void apply(const std::vector<int32_t>& renamed, int32_t& slot) {

@@ -80,7 +80,7 @@ struct CompiledStep {
   };
   jit::CompiledFn fn = nullptr;
   jit::Walk walk = jit::Walk::kFlat;
-  std::vector<int32_t> reads, writes;  // slots, but for uniform ones and those of reductions
+  std::vector<int32_t> reads, writes;  // slots, but for those of reductions
   std::vector<Reduced> reductions;
   jit::LaneProgram program;  // until it is compiled
 };

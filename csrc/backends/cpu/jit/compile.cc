@@ -17,6 +17,11 @@ constexpr size_t kSmallest = size_t{32} << 10, kLargest = size_t{4} << 20;
 // Told by is_refused, never taken back.
 std::atomic<bool> refused{false};
 
+// Code is aligned where it is written as where it will run.
+struct alignas(64) Line {
+  uint8_t bytes[64];
+};
+
 struct Emitted {
   std::vector<size_t> offsets;
   std::vector<std::vector<int32_t>> partials;
@@ -60,17 +65,18 @@ namespace {
 bool compile(Schedule& schedule, Isa isa) {
   if (schedule.compiled.empty()) return true;
   Emitted emitted;
-  std::unique_ptr<uint8_t[]> buffer;
+  std::unique_ptr<Line[]> buffer;
+  const auto begin = [&] { return reinterpret_cast<uint8_t*>(buffer.get()); };
   for (size_t size = kSmallest;; size *= 2) {
-    buffer = std::make_unique_for_overwrite<uint8_t[]>(size);
+    buffer = std::make_unique_for_overwrite<Line[]>(size / sizeof(Line));
     try {
-      emitted = emit(schedule, isa, buffer.get(), size);
+      emitted = emit(schedule, isa, begin(), size);
       break;
     } catch (const Xbyak::Error& error) {
       if (static_cast<int>(error) != Xbyak::ERR_CODE_IS_TOO_BIG || size >= kLargest) throw;
     }
   }
-  auto code = CodeMemory::seal({buffer.get(), emitted.size});
+  auto code = CodeMemory::seal({begin(), emitted.size});
   if (code == nullptr) {
     refused.store(true, std::memory_order_relaxed);
     return false;

@@ -213,7 +213,6 @@ class Function {
 }  // namespace
 
 std::vector<int32_t> emit_function(Assembler& as, const Machine& machine, Walk walk) {
-  as.align(16);
   as.use(machine);
   return Function(as, machine, walk).emit();
 }

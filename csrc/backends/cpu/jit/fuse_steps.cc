@@ -162,8 +162,7 @@ class Fuser {
       out.writes.push_back(slot);
     }
     for (const Value& v : out.program.values) {
-      const bool memory = v.source == Source::kLane || v.source == Source::kRow;
-      if (memory) out.reads.push_back(v.slot);
+      if (v.slot >= 0) out.reads.push_back(v.slot);
     }
     out.walk = walk(out.program);
     Step step;
@@ -212,6 +211,7 @@ class Fuser {
     if (const auto bits = constants_.find(v.slot); bits != constants_.end()) {
       v.source = Source::kConstant;
       v.bits = bits->second;
+      v.slot = -1;
     }
   }
 
@@ -246,32 +246,23 @@ class Fuser {
 
   // ---- what is left over
 
+  // Copies and uniform values that were for the steps that are gone. Backwards, as they read each
+  // other.
   void drop_unread() {
     count_reads();
-    const auto is_unread = [&](const Step& step) {
-      const bool copies = step.kind == StepKind::kExpand || step.kind == StepKind::kFill;
-      return copies && reads_[static_cast<size_t>(step.out)] == 0;
+    const auto is_unread = [&](const Step& step, bool goes) {
+      if (!goes || reads_[static_cast<size_t>(step.out)] > 0) return false;
+      for_reads(schedule_, step, [&](int32_t s) { --reads_[static_cast<size_t>(s)]; });
+      return true;
     };
-    std::erase_if(steps_.setup, is_unread);
-    for (auto& section : steps_.lanes) std::erase_if(section, is_unread);
-    std::vector<bool> used(schedule_.slots.size(), false);
-    const auto note = [&](const std::vector<Step>& list) {
-      for (const Step& step : list) {
-        for_reads(schedule_, step, [&](int32_t s) { used[static_cast<size_t>(s)] = true; });
-        if (step.out >= 0) used[static_cast<size_t>(step.out)] = true;
-      }
-    };
-    note(steps_.setup);
-    for (const auto& section : steps_.rows) note(section);
-    for (const auto& section : steps_.lanes) note(section);
-    for (const Reduction& r : schedule_.reductions) used[static_cast<size_t>(r.out)] = true;
-    for (const CompiledStep& step : schedule_.compiled) {
-      for (const int32_t s : step.writes) used[static_cast<size_t>(s)] = true;
-      for (const LaneReduction& r : step.program.reductions) used[static_cast<size_t>(r.slot)] = true;
+    for (auto& section : steps_.lanes) {
+      std::erase_if(section, [&](const Step& step) {
+        return is_unread(step, step.kind == StepKind::kExpand);
+      });
     }
-    for (size_t s = 0; s < used.size(); ++s) {
-      if (!used[s]) schedule_.slots[s].size = 0;
-    }
+    std::reverse(steps_.setup.begin(), steps_.setup.end());
+    std::erase_if(steps_.setup, [&](const Step& step) { return is_unread(step, true); });
+    std::reverse(steps_.setup.begin(), steps_.setup.end());
   }
 
   const tile::Program& program_;
