@@ -1,5 +1,7 @@
 #include "backends/cpu/jit/assembler.h"
 
+#include <algorithm>
+
 #include "core/status.h"
 
 namespace mithril::cpu::jit {
@@ -13,7 +15,38 @@ bool Assembler::clobbers_early(Code code) {
   return code == Code::kI64ToI32 || code == Code::kI32ToI16;
 }
 
-void Assembler::instruction(const Op& op, int d, const int* a) {
+bool Assembler::takes_memory(const Op& op, size_t k) const {
+  switch (op.code) {
+    case Code::kAddF:
+    case Code::kSubF:
+    case Code::kMulF:
+    case Code::kDivF:
+    case Code::kMinF:
+    case Code::kMaxF:
+    case Code::kRangeF:
+    case Code::kScaleF:
+    case Code::kCompareF:
+    case Code::kCompareI:
+    case Code::kEqualI:
+    case Code::kGreaterI: return k == 1;
+    case Code::kAnd:
+    case Code::kOr:
+    case Code::kXor:
+    case Code::kAndNot:
+    case Code::kAddI:
+    case Code::kSubI:
+    case Code::kMulI:
+    case Code::kMinI:
+    case Code::kMaxI: return k == 1 && op.form != Form::kMask;
+    case Code::kFma:
+    case Code::kFms:
+    case Code::kFnma: return k != 0;
+    case Code::kBlend: return k == 1 && op.size != 2;
+    default: return false;
+  }
+}
+
+void Assembler::instruction(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
   if (in_mask_register(op.form) && op.code != Code::kCompareF && op.code != Code::kCompareI) {
     return mask_instruction(op, d, a);
   }
@@ -27,26 +60,26 @@ void Assembler::instruction(const Op& op, int d, const int* a) {
     case Code::kRangeF:
     case Code::kScaleF:
     case Code::kSqrtF:
-    case Code::kRoundF: return arithmetic(op, d, a);
+    case Code::kRoundF: return arithmetic(op, d, a, memory);
     case Code::kFma:
     case Code::kFms:
-    case Code::kFnma: return fused(op, d, a);
+    case Code::kFnma: return fused(op, d, a, memory);
     case Code::kCopy: return copy(op.form, d, a[0]);
     case Code::kAnd:
     case Code::kOr:
     case Code::kXor:
-    case Code::kAndNot: return bitwise(op, d, a);
+    case Code::kAndNot: return bitwise(op, d, a, memory);
     case Code::kCompareF:
     case Code::kCompareI:
     case Code::kEqualI:
-    case Code::kGreaterI: return compare(op, d, a);
+    case Code::kGreaterI: return compare(op, d, a, memory);
     case Code::kShiftLeft:
     case Code::kShiftRight:
     case Code::kShiftRightLogical:
     case Code::kShiftLeftBy:
     case Code::kShiftRightBy:
     case Code::kShiftRightLogicalBy: return shift(op, d, a);
-    case Code::kBlend: return blend(op, d, a);
+    case Code::kBlend: return blend(op, d, a, memory);
     case Code::kI64ToI32:
     case Code::kI32ToI16: return narrow(op, d, a);
     case Code::kAddI:
@@ -55,7 +88,7 @@ void Assembler::instruction(const Op& op, int d, const int* a) {
     case Code::kMinI:
     case Code::kMaxI:
     case Code::kAbsI:
-    case Code::kMultiplyLow32: return integer(op, d, a);
+    case Code::kMultiplyLow32: return integer(op, d, a, memory);
     default: return convert(op, d, a);
   }
 }
@@ -66,9 +99,9 @@ void Assembler::copy(Form form, int d, int a) {
   vmovaps(vector(d, form), vector(a, form));
 }
 
-void Assembler::arithmetic(const Op& op, int d, const int* a) {
+void Assembler::arithmetic(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
   const Xmm z = vector(d, op.form), x = vector(a[0], op.form);
-  const Xmm y = vector(a[1] >= 0 ? a[1] : 0, op.form);
+  const Source y = source(a[1], bytes(op.form), memory);
   const bool f64 = op.size == 8;
   switch (op.code) {
     case Code::kAddF: return f64 ? vaddpd(z, x, y) : vaddps(z, x, y);
@@ -86,26 +119,41 @@ void Assembler::arithmetic(const Op& op, int d, const int* a) {
   return f64 ? vroundpd(z, x, op.imm) : vroundps(z, x, op.imm);
 }
 
-// d is one of the operands (of equal ones the first), or none.
-void Assembler::fused(const Op& op, int d, const int* a) {
+void Assembler::fused(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
   const auto in = [&](int reg) { return vector(reg, op.form); };
   const bool f64 = op.size == 8;
-  const auto product = [&](const Xmm& x, const Xmm& y, const Xmm& z) {  // x = x y + z
+  const auto times = [&](const Xmm& x, const Xmm& y, const Xbyak::Operand& z) {  // x = x y + z
     switch (op.code) {
       case Code::kFma: return f64 ? vfmadd213pd(x, y, z) : vfmadd213ps(x, y, z);
       case Code::kFms: return f64 ? vfmsub213pd(x, y, z) : vfmsub213ps(x, y, z);
       default: return f64 ? vfnmadd213pd(x, y, z) : vfnmadd213ps(x, y, z);
     }
   };
-  if (d == a[0]) return product(in(d), in(a[1]), in(a[2]));
-  if (d == a[1]) return product(in(d), in(a[0]), in(a[2]));
-  copy(op.form, d, a[2]);
-  const Xmm z = in(d), x = in(a[0]), y = in(a[1]);
-  switch (op.code) {
-    case Code::kFma: return f64 ? vfmadd231pd(z, x, y) : vfmadd231ps(z, x, y);
-    case Code::kFms: return f64 ? vfmsub231pd(z, x, y) : vfmsub231ps(z, x, y);
-    default: return f64 ? vfnmadd231pd(z, x, y) : vfnmadd231ps(z, x, y);
+  const auto onto = [&](const Xmm& z, const Xmm& x, const Xbyak::Operand& y) {  // z = x y + z
+    switch (op.code) {
+      case Code::kFma: return f64 ? vfmadd231pd(z, x, y) : vfmadd231ps(z, x, y);
+      case Code::kFms: return f64 ? vfmsub231pd(z, x, y) : vfmsub231ps(z, x, y);
+      default: return f64 ? vfnmadd231pd(z, x, y) : vfnmadd231ps(z, x, y);
+    }
+  };
+  const Source y = source(a[1], bytes(op.form), memory), z = source(a[2], bytes(op.form), memory);
+  if (a[2] == kInMemory) {
+    if (d == a[1]) return times(in(d), in(a[0]), z);
+    copy(op.form, d, a[0]);
+    return times(in(d), in(a[1]), z);
   }
+  if (d == a[0] && a[1] != kInMemory) return times(in(d), in(a[1]), z);
+  if (d == a[1]) return times(in(d), in(a[0]), z);
+  if (d == a[0] && d != a[2]) {  // x = x [y] + z
+    const Xmm x = in(d), w = in(a[2]);
+    switch (op.code) {
+      case Code::kFma: return f64 ? vfmadd132pd(x, w, y) : vfmadd132ps(x, w, y);
+      case Code::kFms: return f64 ? vfmsub132pd(x, w, y) : vfmsub132ps(x, w, y);
+      default: return f64 ? vfnmadd132pd(x, w, y) : vfnmadd132ps(x, w, y);
+    }
+  }
+  copy(op.form, d, a[2]);
+  onto(in(d), in(a[0]), y);
 }
 
 void Assembler::mask_instruction(const Op& op, int d, const int* a) {
@@ -120,8 +168,9 @@ void Assembler::mask_instruction(const Op& op, int d, const int* a) {
   }
 }
 
-void Assembler::bitwise(const Op& op, int d, const int* a) {
-  const Xmm z = vector(d, op.form), x = vector(a[0], op.form), y = vector(a[1], op.form);
+void Assembler::bitwise(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
+  const Xmm z = vector(d, op.form), x = vector(a[0], op.form);
+  const Source y = source(a[1], bytes(op.form), memory);
   switch (op.code) {
     case Code::kAnd: return vandps(z, x, y);
     case Code::kOr: return vorps(z, x, y);
@@ -130,9 +179,9 @@ void Assembler::bitwise(const Op& op, int d, const int* a) {
   }
 }
 
-void Assembler::integer(const Op& op, int d, const int* a) {
+void Assembler::integer(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
   const Xmm z = vector(d, op.form), x = vector(a[0], op.form);
-  const Xmm y = vector(a[1] >= 0 ? a[1] : 0, op.form);
+  const Source y = source(a[1], bytes(op.form), memory);
   const bool is_long = op.size == 8;
   switch (op.code) {
     case Code::kAddI: return is_long ? vpaddq(z, x, y) : vpaddd(z, x, y);
@@ -159,9 +208,10 @@ void Assembler::shift(const Op& op, int d, const int* a) {
   }
 }
 
-void Assembler::compare(const Op& op, int d, const int* a) {
+void Assembler::compare(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
   const int width = op.size * lanes_;
-  const Xmm x = vector(a[0], width), y = vector(a[1], width);
+  const Xmm x = vector(a[0], width);
+  const Source y = source(a[1], width, memory);
   const bool is_long = op.size == 8;
   if (op.code == Code::kCompareI) {
     return is_long ? vpcmpq(Opmask(d), x, y, op.imm) : vpcmpd(Opmask(d), x, y, op.imm);
@@ -175,8 +225,9 @@ void Assembler::compare(const Op& op, int d, const int* a) {
   return is_long ? vpcmpgtq(z, x, y) : vpcmpgtd(z, x, y);
 }
 
-void Assembler::blend(const Op& op, int d, const int* a) {
-  const Xmm z = vector(d, op.form), t = vector(a[1], op.form), f = vector(a[2], op.form);
+void Assembler::blend(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
+  const Xmm z = vector(d, op.form), f = vector(a[2], op.form);
+  const Source t = source(a[1], bytes(op.form), memory);
   if (wide_) {
     const Xmm masked = z | Opmask(a[0]);
     if (op.size == 2) return vpblendmw(masked, f, t);
@@ -247,6 +298,11 @@ void Assembler::load_constant(const Op& op, int d) {
   }
 }
 
+Xbyak::Address Assembler::constant_operand(const Op& op) {
+  if (wide_) return ptr_b[rip + constants_[{op.bits, op.size}]];
+  return constant(op.size == 8 ? op.bits : op.bits | op.bits << 32, 32);
+}
+
 Xbyak::Address Assembler::constant(uint64_t bits, int size) {
   return ptr[rip + constants_[{bits, size}]];
 }
@@ -259,8 +315,7 @@ void Assembler::finish() {
   for (auto& [key, label] : constants_) {
     L(label);
     // At least 8 bytes each, so that all stay aligned.
-    dq(key.first);
-    if (key.second == 16) dq(key.first);
+    for (int written = 0; written < std::max(key.second, 8); written += 8) dq(key.first);
   }
 }
 

@@ -39,17 +39,22 @@ class Assembler : public Xbyak::CodeGenerator {
   }
   Xbyak::Xmm vector(int reg, Form form) const { return vector(reg, bytes(form)); }
 
-  /// `op` of the registers `a` (as many as it has operands) into d; see is_destructive for the
-  /// exceptions. Leaves, stores and updates are not for here.
-  void instruction(const Op& op, int d, const int* a);
+  /// `op` of the registers `a` (as many as it has operands) into d; kInMemory for the one operand
+  /// that `memory` is. Leaves, stores and updates are not for here.
+  void instruction(const Op& op, int d, const int* a, const Xbyak::Address* memory = nullptr);
+  static constexpr int kInMemory = -2;
+  /// Whether operand k may be in memory (one at a time).
+  bool takes_memory(const Op& op, size_t k) const;
   /// d must be none of the operands.
   static bool clobbers_early(Code code);
 
   void copy(Form form, int d, int a);
   /// As many lanes as the form has.
   void load_constant(const Op& op, int d);
-  /// A constant of 1, 2, 4, 8, or 16 bytes (bits twice), somewhere behind the code.
+  /// A constant of 2, 4, 8, 16 or 32 bytes (the last: 8 bytes repeated), somewhere behind the code.
   Xbyak::Address constant(uint64_t bits, int size);
+  /// The same in all lanes, as an operand in memory.
+  Xbyak::Address constant_operand(const Op& op);
   /// 64 bytes of ones, then of zeros.
   Xbyak::Label& mask_table() { return mask_table_; }
   Xbyak::Address zeros() { return ptr[rip + mask_table_ + 64]; }
@@ -57,16 +62,29 @@ class Assembler : public Xbyak::CodeGenerator {
   void finish();
 
  private:
-  void arithmetic(const Op& op, int d, const int* a);
-  void fused(const Op& op, int d, const int* a);
+  void arithmetic(const Op& op, int d, const int* a, const Xbyak::Address* memory);
+  void fused(const Op& op, int d, const int* a, const Xbyak::Address* memory);
   void mask_instruction(const Op& op, int d, const int* a);
-  void bitwise(const Op& op, int d, const int* a);
-  void integer(const Op& op, int d, const int* a);
+  void bitwise(const Op& op, int d, const int* a, const Xbyak::Address* memory);
+  void integer(const Op& op, int d, const int* a, const Xbyak::Address* memory);
   void shift(const Op& op, int d, const int* a);
-  void compare(const Op& op, int d, const int* a);
-  void blend(const Op& op, int d, const int* a);
+  void compare(const Op& op, int d, const int* a, const Xbyak::Address* memory);
+  void blend(const Op& op, int d, const int* a, const Xbyak::Address* memory);
   void convert(const Op& op, int d, const int* a);
   void narrow(const Op& op, int d, const int* a);
+
+  /// Operand k of `width` bytes.
+  struct Source {
+    Xbyak::Xmm reg;
+    const Xbyak::Address* memory;
+    operator const Xbyak::Operand&() const {
+      if (memory != nullptr) return *memory;
+      return reg;
+    }
+  };
+  static Source source(int reg, int width, const Xbyak::Address* memory) {
+    return {vector(reg < 0 ? 0 : reg, width), reg == kInMemory ? memory : nullptr};
+  }
 
   bool wide_ = false;
   int lanes_ = 8, widest_ = 4;

@@ -31,6 +31,7 @@ Body::Body(Assembler& as, const Machine& machine, Memory& memory, int accumulato
 void Body::plan_uses() {
   const size_t n = machine_.order.size();
   next_.assign(3 * n, kNever);
+  uses_.assign(machine_.ops.size(), 0);
   coming_.assign(machine_.ops.size(), kNever);
   for (size_t p = n; p-- > 0;) {
     const Op& o = op(machine_.order[p]);
@@ -38,6 +39,7 @@ void Body::plan_uses() {
       if (o.args[k] < 0) continue;
       int& coming = coming_[static_cast<size_t>(o.args[k])];
       next_[3 * p + k] = coming;
+      ++uses_[static_cast<size_t>(o.args[k])];
       coming = static_cast<int>(p);
     }
   }
@@ -95,10 +97,8 @@ void Body::choose_pins() {
   // An op has three operands, a result, and needs a temporary register at most.
   const int spare = 5;
   MITHRIL_CHECK(last >= spare + 1, "jit: {} accumulators", registers - last);
-  std::vector<int> uses(machine_.ops.size(), 0), candidates;
-  for (const int v : machine_.order) {
-    for (const int a : op(v).args) uses[static_cast<size_t>(std::max(a, 0))] += a >= 0 ? 1 : 0;
-  }
+  const std::vector<int>& uses = uses_;
+  std::vector<int> candidates;
   for (size_t v = 0; v < machine_.ops.size(); ++v) {
     const Op& o = machine_.ops[v];
     const bool fixed =
@@ -280,18 +280,48 @@ int Body::destination(const Op& o, const int* a) {
   const bool fused = o.code == Code::kFma || o.code == Code::kFms || o.code == Code::kFnma;
   Bank& in = bank(o.form);
   for (size_t k = 0; fused && k < 3; ++k) {
-    const auto reg = static_cast<size_t>(a[k]);
-    if (in.owner[reg] == kFree) return a[k];
+    if (a[k] >= 0 && in.owner[static_cast<size_t>(a[k])] == kFree) return a[k];
   }
   return take(o.form);
+}
+
+// Constants, what is on the stack, and inputs that are read once need no register of their own.
+int Body::choose_memory_operand(const Op& o, const Copy& copy) {
+  for (size_t k = 3; k-- > 0;) {
+    const int v = o.args[k];
+    if (v < 0 || !as_.takes_memory(o, k) || place(v).reg >= 0) continue;
+    if (std::count(o.args.begin(), o.args.end(), v) > 1) continue;
+    const Op& from = op(v);
+    if (from.form != Form::k32 && from.form != Form::k64) continue;
+    if (from.code == Code::kConstant) {
+      if (from.bits != 0) return static_cast<int>(k);
+    } else if (place(v).at_home) {
+      return static_cast<int>(k);
+    } else if (from.code == Code::kLoad && !copy.masked && core::size_of(from.dtype) >= 4) {
+      // Only its first use is coming, so it has not been read.
+      const bool based = std::any_of(bases_.begin(), bases_.end(),
+                                     [&](const auto& base) { return base.first == from.slot; });
+      if (based && uses_[static_cast<size_t>(v)] == 1) return static_cast<int>(k);
+    }
+  }
+  return -1;
+}
+
+Xbyak::Address Body::memory_operand(int value, const Copy& copy) {
+  const Op& o = op(value);
+  if (o.code == Code::kConstant) return as_.constant_operand(o);
+  if (place(value).at_home) return as_.ptr[as_.rsp + place(value).home];
+  return as_.ptr[lane(o.slot, o.dtype, copy)];
 }
 
 void Body::emit_op(size_t position, const Copy& copy) {
   const int v = machine_.order[position];
   const Op& o = op(v);
   int a[3] = {-1, -1, -1};
+  const int in_memory = choose_memory_operand(o, copy);
   for (size_t k = 0; k < 3; ++k) {
-    if (o.args[k] >= 0) a[k] = use(o.args[k], copy);
+    if (o.args[k] < 0) continue;
+    a[k] = static_cast<int>(k) == in_memory ? Assembler::kInMemory : use(o.args[k], copy);
   }
   for (size_t k = 0; k < 3; ++k) {
     if (o.args[k] >= 0) coming_[static_cast<size_t>(o.args[k])] = next_[3 * position + k];
@@ -320,7 +350,12 @@ void Body::emit_op(size_t position, const Copy& copy) {
       release_all();
       d = destination(o, a);
     }
-    as_.instruction(o, d, a);
+    if (in_memory >= 0) {
+      const auto from = memory_operand(o.args[static_cast<size_t>(in_memory)], copy);
+      as_.instruction(o, d, a, &from);
+    } else {
+      as_.instruction(o, d, a);
+    }
     Place& at = place(v);
     if (coming_[static_cast<size_t>(v)] != kNever) {
       at.reg = d;

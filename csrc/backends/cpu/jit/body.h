@@ -68,6 +68,8 @@ class Body {
   void release(int value);
   void materialise(int value, int reg, const Copy& copy);
   int destination(const Op& op, const int* a);
+  int choose_memory_operand(const Op& op, const Copy& copy);
+  Xbyak::Address memory_operand(int value, const Copy& copy);
   void emit_op(size_t position, const Copy& copy);
   void unlock();
   int temporary(bool needed);
@@ -83,6 +85,7 @@ class Body {
   Bank banks_[2];
   std::vector<int> next_;   // by position × operand: the position of the value's next use
   std::vector<int> first_;  // by value
+  std::vector<int> uses_;   // by value
   std::vector<int> coming_;
   std::vector<int> temporaries_;
   std::vector<std::vector<int>> accumulator_registers_;

@@ -58,7 +58,7 @@ class Function {
     const bool in_order = std::any_of(machine_.reductions.begin(), machine_.reductions.end(),
                                       [](const Accumulated& r) { return r.ordered; });
     const int least = in_order ? ordered() : 1;
-    return is_short && reductions <= 2 ? std::max(least, 4) : least;
+    return is_short && reductions <= 2 ? std::max(least, 2) : least;
   }
 
   // ---- frame

@@ -69,8 +69,18 @@ class Lowering {
     out_.ops.push_back(op);
     return static_cast<int32_t>(out_.ops.size()) - 1;
   }
+  static bool commutes(Code code) {
+    return code == Code::kAddF || code == Code::kMulF || code == Code::kFma ||
+           code == Code::kFms || code == Code::kFnma || code == Code::kAnd || code == Code::kOr ||
+           code == Code::kXor || code == Code::kAddI || code == Code::kMulI;
+  }
   int32_t emit(Code code, Form form, int size, int32_t a, int32_t b = -1, int32_t c = -1,
                uint8_t imm = 0) {
+    // The second operand may be in memory.
+    const auto is_constant = [&](int32_t x) {
+      return out_.ops[static_cast<size_t>(x)].code == Code::kConstant;
+    };
+    if (commutes(code) && is_constant(a) && !is_constant(b)) std::swap(a, b);
     Op op;
     op.code = code;
     op.form = form;
