@@ -171,11 +171,12 @@ void Assembler::mask_instruction(const Op& op, int d, const int* a) {
 void Assembler::bitwise(const Op& op, int d, const int* a, const Xbyak::Address* memory) {
   const Xmm z = vector(d, op.form), x = vector(a[0], op.form);
   const Source y = source(a[1], bytes(op.form), memory);
+  const bool f64 = op.size == 8;  // of a constant in memory, that is what is repeated
   switch (op.code) {
-    case Code::kAnd: return vandps(z, x, y);
-    case Code::kOr: return vorps(z, x, y);
-    case Code::kXor: return vxorps(z, x, y);
-    default: return vandnps(z, x, y);
+    case Code::kAnd: return f64 ? vandpd(z, x, y) : vandps(z, x, y);
+    case Code::kOr: return f64 ? vorpd(z, x, y) : vorps(z, x, y);
+    case Code::kXor: return f64 ? vxorpd(z, x, y) : vxorps(z, x, y);
+    default: return f64 ? vandnpd(z, x, y) : vandnps(z, x, y);
   }
 }
 
