@@ -22,6 +22,9 @@ const IsaTable& table_of([[maybe_unused]] Isa isa) {
 }
 
 constexpr int64_t kBlockBytes = 32 * 1024;  // of lane slots: most of the first-level cache
+constexpr int64_t kPoints = 1024;           // most of a tile
+constexpr int64_t kCompiledPoints = 4096;   // … where steps are calls for more than one instruction
+constexpr int64_t kUnitTiles = 4;           // of the interpreter's size
 constexpr int64_t kRowsAcross = 256;        // rows of a kRowAcross tile
 
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -173,7 +176,8 @@ class LoopMaker {
   // Points of a tile where lane values outlive their section.
   int64_t block(Layout layout) const {
     const Schedule& schedule = code_.schedule(layout, false);
-    return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, 1024);
+    const int64_t most = schedule.compiled.empty() ? kPoints : kCompiledPoints;
+    return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, most);
   }
 
   void choose_layout() {
@@ -203,7 +207,7 @@ class LoopMaker {
       header_.tile_r = std::min(most / kept_.sizes.back() * kept_.sizes.back(), header_.kept);
     }
     header_.capacity = header_.tile_r;
-    header_.unit = header_.tile_r * std::max<int64_t>(1, 4 * most / header_.tile_r);
+    header_.unit = header_.tile_r * std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.tile_r);
   }
 
   // A bias: tiles of whole periods make its block the same in each.
@@ -227,7 +231,7 @@ class LoopMaker {
     header_.tile_r = std::min(r, tile::kLanesBlock);
     header_.tile_rows = std::clamp<int64_t>(most / r, 1, std::max<int64_t>(header_.kept, 1));
     header_.capacity = header_.tile_rows * header_.tile_r;
-    header_.unit = header_.tile_rows * std::max<int64_t>(1, 4 * most / header_.capacity);
+    header_.unit = header_.tile_rows * std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.capacity);
     header_.depth = levels(ceil_divide(r, tile::kLanesBlock));
   }
 

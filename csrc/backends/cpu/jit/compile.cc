@@ -6,6 +6,7 @@
 
 #include "backends/cpu/jit/code_memory.h"
 #include "backends/cpu/jit/function.h"
+#include "backends/cpu/jit/schedule_cache.h"
 #include "core/env.h"
 #include "tile/expand.h"
 
@@ -14,8 +15,8 @@ namespace {
 
 constexpr size_t kSmallest = size_t{32} << 10, kLargest = size_t{4} << 20;
 
-// Told by is_refused, never taken back.
-std::atomic<bool> refused{false};
+// Never taken back.
+std::atomic<bool> refused{false}, told{false};
 
 // Code is aligned where it is written as where it will run.
 struct alignas(64) Line {
@@ -49,6 +50,8 @@ Emitted emit(Schedule& schedule, Isa isa, uint8_t* buffer, size_t size) {
 }  // namespace
 
 bool is_refused() { return refused.load(std::memory_order_relaxed); }
+
+bool take_refusal() { return is_refused() && !told.exchange(true); }
 
 bool is_on(Isa isa) { return isa != Isa::kGeneric && core::env().jit && !is_refused(); }
 
@@ -98,14 +101,18 @@ bool compile(Schedule& schedule, Isa isa) {
 
 }  // namespace
 
+using Made = ScheduleCache::Made;
+
 std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
                                                   const IsaTable& table, Isa isa, Layout layout,
                                                   bool recompute) {
-  const tile::Expansion expansion{.trigonometric = false, .scale = isa == Isa::kAvx512};
-  auto schedule = std::make_shared<Schedule>(make_fused_schedule(
-      tile::expand(widened, expansion), table, isa, layout, recompute));
-  if (!compile(*schedule, isa)) return nullptr;
-  return schedule;
+  return ScheduleCache::process().get({widened, isa, layout, recompute}, [&]() -> Made {
+    const tile::Expansion expansion{.trigonometric = false, .scale = isa == Isa::kAvx512};
+    auto schedule = std::make_shared<Schedule>(make_fused_schedule(
+        tile::expand(widened, expansion), table, isa, layout, recompute));
+    if (!compile(*schedule, isa)) return nullptr;
+    return schedule;
+  });
 }
 
 }  // namespace mithril::cpu::jit

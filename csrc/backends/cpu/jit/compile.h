@@ -12,6 +12,8 @@ namespace mithril::cpu::jit {
 bool is_on(Isa isa);
 /// Whether the system has refused memory for code in this process.
 bool is_refused();
+/// True once after that, for whoever tells people.
+bool take_refusal();
 
 /// False for the few programs that only the interpreter runs.
 bool can_compile(const tile::Program& program);

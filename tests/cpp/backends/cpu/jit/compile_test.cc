@@ -111,7 +111,7 @@ constexpr uint32_t kSeed = 20261123;
 
 TEST(Jit, RandomPointwiseProgramsEqualTheEvaluator) {
   int64_t compiled = 0;
-  for (uint32_t round = 0; round < 1200; ++round) {
+  for (uint32_t round = 0; round < 2000; ++round) {
     SCOPED_TRACE("seed " + std::to_string(kSeed + round));
     std::mt19937 rng(kSeed + round);
     const auto program = random_program(rng, random_shape(rng, false, tile::Order::kLanes));
@@ -126,7 +126,7 @@ TEST(Jit, RandomPointwiseProgramsEqualTheEvaluator) {
 }
 
 TEST(Jit, RandomReductionsAlongRowsEqualTheEvaluator) {
-  for (uint32_t round = 0; round < 700; ++round) {
+  for (uint32_t round = 0; round < 1200; ++round) {
     SCOPED_TRACE("seed " + std::to_string(kSeed + round));
     std::mt19937 rng(kSeed + round);
     const auto program = random_program(rng, random_shape(rng, true, tile::Order::kLanes));
@@ -140,7 +140,7 @@ TEST(Jit, RandomReductionsAlongRowsEqualTheEvaluator) {
 }
 
 TEST(Jit, RandomReductionsAcrossRowsEqualTheEvaluator) {
-  for (uint32_t round = 0; round < 700; ++round) {
+  for (uint32_t round = 0; round < 1200; ++round) {
     SCOPED_TRACE("seed " + std::to_string(kSeed + round));
     std::mt19937 rng(kSeed + round);
     const auto program = random_program(rng, random_shape(rng, true, tile::Order::kRows));
@@ -285,7 +285,7 @@ void check_in_place(const tile::Program& program, const Domain& domain,
 }
 
 TEST(Jit, RandomProgramsInPlaceEqualTheEvaluator) {
-  for (uint32_t round = 0; round < 600; ++round) {
+  for (uint32_t round = 0; round < 800; ++round) {
     SCOPED_TRACE("seed " + std::to_string(kSeed + round));
     std::mt19937 rng(kSeed + round);
     const bool reducing = round % 2 == 0;
