@@ -23,9 +23,11 @@ const IsaTable& table_of([[maybe_unused]] Isa isa) {
 
 constexpr int64_t kBlockBytes = 32 * 1024;  // of lane slots: most of the first-level cache
 constexpr int64_t kPoints = 1024;           // most of a tile
-constexpr int64_t kCompiledPoints = 4096;   // … where steps are calls for more than one instruction
-constexpr int64_t kUnitTiles = 4;           // of the interpreter's size
-constexpr int64_t kRowsAcross = 256;        // rows of a kRowAcross tile
+constexpr int64_t kCompiledPoints = 4096;  // … where steps are calls for more than one instruction
+constexpr int64_t kShortRow = 16;
+constexpr int64_t kManyRows = 64;
+constexpr int64_t kUnitTiles = 4;     // of the interpreter's size
+constexpr int64_t kRowsAcross = 256;  // rows of a kRowAcross tile
 
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -94,6 +96,7 @@ class LoopMaker {
   LoopMaker(const TileKernel& kernel, std::span<const int64_t> kept,
             std::span<const int64_t> reduced, std::span<const OperandStrides> operands)
       : program_(kernel.code().program), code_(kernel.code()) {
+    header_.compiled = code_.compiles ? 1 : 0;
     header_.kept = product(kept);
     header_.reduced = product(reduced);
     gather(kept, reduced, operands);
@@ -128,7 +131,8 @@ class LoopMaker {
   }
 
   const Schedule& schedule() const {
-    return code_.schedule(static_cast<Layout>(header_.layout), header_.recompute != 0);
+    return code_.schedule(static_cast<Layout>(header_.layout), header_.recompute != 0,
+                          header_.compiled != 0);
   }
 
   void gather(std::span<const int64_t> kept, std::span<const int64_t> reduced,
@@ -175,7 +179,7 @@ class LoopMaker {
 
   // Points of a tile where lane values outlive their section.
   int64_t block(Layout layout) const {
-    const Schedule& schedule = code_.schedule(layout, false);
+    const Schedule& schedule = code_.schedule(layout, false, header_.compiled != 0);
     const int64_t most = schedule.compiled.empty() ? kPoints : kCompiledPoints;
     return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, most);
   }
@@ -207,7 +211,8 @@ class LoopMaker {
       header_.tile_r = std::min(most / kept_.sizes.back() * kept_.sizes.back(), header_.kept);
     }
     header_.capacity = header_.tile_r;
-    header_.unit = header_.tile_r * std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.tile_r);
+    header_.unit = header_.tile_r *
+                   std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.tile_r);
   }
 
   // A bias: tiles of whole periods make its block the same in each.
@@ -226,12 +231,15 @@ class LoopMaker {
 
   void choose_inside() {
     header_.layout = static_cast<int64_t>(Layout::kRowInside);
+    // Compiled steps go row by row, the interpreter's go through all rows of a tile at once.
+    if (header_.reduced < kShortRow && header_.kept > kManyRows) header_.compiled = 0;
     const int64_t r = std::max<int64_t>(header_.reduced, 1), most = block(Layout::kRowInside);
     header_.recompute = r > tile::kLanesBlock ? 1 : 0;
     header_.tile_r = std::min(r, tile::kLanesBlock);
     header_.tile_rows = std::clamp<int64_t>(most / r, 1, std::max<int64_t>(header_.kept, 1));
     header_.capacity = header_.tile_rows * header_.tile_r;
-    header_.unit = header_.tile_rows * std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.capacity);
+    header_.unit = header_.tile_rows *
+                   std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.capacity);
     header_.depth = levels(ceil_divide(r, tile::kLanesBlock));
   }
 
@@ -336,12 +344,13 @@ core::Result<std::shared_ptr<const TileKernel>> TileKernel::make(const tile::Pro
   return std::shared_ptr<const TileKernel>(std::move(kernel));
 }
 
-const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute) const {
+const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute, bool compiled) const {
   const std::lock_guard lock(mutex_);
-  const Schedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0];
+  const Schedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0][compiled ? 1 : 0];
   if (entry != nullptr) return *entry;
   std::shared_ptr<const Schedule> schedule;
-  if (compiles) schedule = jit::compiled_schedule(program, *table, isa, layout, recompute);
+  if (compiles && compiled)
+    schedule = jit::compiled_schedule(program, *table, isa, layout, recompute);
   if (schedule == nullptr) {
     schedule = std::make_shared<const Schedule>(make_schedule(program, *table, recompute));
   }

@@ -66,8 +66,8 @@ struct Reduction {
   ExtremeFn extreme = nullptr;
   ScanFn scan = nullptr;
   tile::Order order = tile::Order::kLanes;
-  int32_t size = 4;  // bytes an element
-  int32_t out = -1;  // row slot of the result (scan: lane slot)
+  int32_t size = 4;      // bytes an element
+  int32_t out = -1;      // row slot of the result (scan: lane slot)
   int32_t running = -1;  // row slot of the running values, if not in the state
   uint64_t identity = 0;
   uint64_t beginning = 0;  // of compiled steps: what it is combined with stays bit for bit
@@ -119,10 +119,10 @@ std::vector<int32_t> sections_of(const tile::Program& program);
 
 /// Layout of KernelArgs::params, then dims and operands.
 struct LoopHeader {
-  int64_t layout, recompute;
-  int64_t kept, reduced;      // points
-  int64_t tile_rows, tile_r;  // most of a tile; pointwise: tile_rows 1, tile_r the block
-  int64_t unit;               // rows (pointwise: points) a unit
+  int64_t layout, recompute, compiled;  // which schedule
+  int64_t kept, reduced;                // points
+  int64_t tile_rows, tile_r;            // most of a tile; pointwise: tile_rows 1, tile_r the block
+  int64_t unit;                         // rows (pointwise: points) a unit
   int64_t kept_dims, reduced_dims;
   int64_t capacity;      // points of a tile
   int64_t depth;         // of the stacks of partial results

@@ -18,12 +18,13 @@ struct TileKernel::Code {
   bool lanes_order = false, rows_order = false;  // float sums or products of that order
   std::vector<int32_t> section;                  // of each instruction
 
-  /// The schedule for tiles of that layout; made by the first loop that wants it.
-  const Schedule& schedule(Layout layout, bool recompute) const;
+  /// The schedule for tiles of that layout; made by the first loop that wants it. Without compiled
+  /// steps where `compiled` is false, or there are none.
+  const Schedule& schedule(Layout layout, bool recompute, bool compiled = true) const;
 
-  // By layout and recompute. An entry is set once, before any loop that runs by it is handed out;
-  // whoever has such a loop reads it without the lock.
-  mutable const Schedule* made[kLayouts][2] = {};
+  // By layout, recompute and compiled. An entry is set once, before any loop that runs by it is
+  // handed out; whoever has such a loop reads it without the lock.
+  mutable const Schedule* made[kLayouts][2][2] = {};
 
  private:
   mutable std::mutex mutex_;

@@ -137,7 +137,7 @@ class Runner {
       : args_(args),
         code_(static_cast<const TileKernel*>(args.data)->code()),
         header_(*reinterpret_cast<const LoopHeader*>(args.params)),
-        plan_(*code_.made[header_.layout][header_.recompute]),
+        plan_(*code_.made[header_.layout][header_.recompute][header_.compiled]),
         layout_(static_cast<Layout>(header_.layout)),
         inputs_(static_cast<int32_t>(code_.program.inputs.size())),
         buffers_(inputs_ + static_cast<int32_t>(code_.program.outputs.size())) {

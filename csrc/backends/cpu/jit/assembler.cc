@@ -221,7 +221,8 @@ void Assembler::compare(const Op& op, int d, const int* a, const Xbyak::Address*
     return is_long ? vcmppd(Opmask(d), x, y, op.imm) : vcmpps(Opmask(d), x, y, op.imm);
   }
   const Xmm z = vector(d, width);
-  if (op.code == Code::kCompareF) return is_long ? vcmppd(z, x, y, op.imm) : vcmpps(z, x, y, op.imm);
+  if (op.code == Code::kCompareF)
+    return is_long ? vcmppd(z, x, y, op.imm) : vcmpps(z, x, y, op.imm);
   if (op.code == Code::kEqualI) return is_long ? vpcmpeqq(z, x, y) : vpcmpeqd(z, x, y);
   return is_long ? vpcmpgtq(z, x, y) : vpcmpgtd(z, x, y);
 }
@@ -293,9 +294,9 @@ void Assembler::load_constant(const Op& op, int d) {
   switch (size) {
     case 2: return vpbroadcastw(z, constant(bits, 2));
     case 4: return vbroadcastss(z, constant(bits, 4));
-    default: return 
-        z.isXMM() ? vmovddup(z, constant(bits, 8))
-                  : vbroadcastsd(Ymm(d, z.getKind(), z.getBit()), constant(bits, 8));
+    default:
+      return z.isXMM() ? vmovddup(z, constant(bits, 8))
+                       : vbroadcastsd(Ymm(d, z.getKind(), z.getBit()), constant(bits, 8));
   }
 }
 

@@ -8,8 +8,8 @@ namespace mithril::cpu::jit {
 
 /// Where a copy of the body stands.
 struct Copy {
-  int accumulator = 0;    // which of several it adds to
-  int displacement = 0;   // elements beyond the index
+  int accumulator = 0;   // which of several it adds to
+  int displacement = 0;  // elements beyond the index
   bool masked = false;
 };
 
@@ -42,7 +42,7 @@ class Body {
  private:
   struct Place {
     int reg = -1;
-    int home = -1;      // on the stack
+    int home = -1;  // on the stack
     bool at_home = false;
     bool pinned = false;
   };

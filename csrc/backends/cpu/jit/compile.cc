@@ -57,9 +57,8 @@ bool is_on(Isa isa) { return isa != Isa::kGeneric && core::env().jit && !is_refu
 
 bool can_compile(const tile::Program& program) {
   // Formulas of tile/math.h scale by numbers within bounds; only those are compiled.
-  return std::none_of(program.code.begin(), program.code.end(), [](const tile::Instruction& i) {
-    return i.opcode == tile::Opcode::kScale;
-  });
+  return std::none_of(program.code.begin(), program.code.end(),
+                      [](const tile::Instruction& i) { return i.opcode == tile::Opcode::kScale; });
 }
 
 namespace {
@@ -108,8 +107,8 @@ std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
                                                   bool recompute) {
   return ScheduleCache::process().get({widened, isa, layout, recompute}, [&]() -> Made {
     const tile::Expansion expansion{.trigonometric = false, .scale = isa == Isa::kAvx512};
-    auto schedule = std::make_shared<Schedule>(make_fused_schedule(
-        tile::expand(widened, expansion), table, isa, layout, recompute));
+    auto schedule = std::make_shared<Schedule>(
+        make_fused_schedule(tile::expand(widened, expansion), table, isa, layout, recompute));
     if (!compile(*schedule, isa)) return nullptr;
     return schedule;
   });

@@ -13,8 +13,8 @@ using tile::Instruction;
 using tile::Level;
 using tile::Opcode;
 
-constexpr size_t kFewest = 2;     // steps worth a function of their own
-constexpr size_t kMost = 1500;    // values of one function
+constexpr size_t kFewest = 2;   // steps worth a function of their own
+constexpr size_t kMost = 1500;  // values of one function
 
 class Fuser {
  public:

@@ -21,15 +21,26 @@ Form form_of(DType dtype) {
   return core::size_of(dtype) == 8 ? Form::k64 : Form::k32;
 }
 
-uint8_t size_of(Form form) {
-  return form == Form::k64 ? 8 : form == Form::k16 ? 2 : 4;
-}
+uint8_t size_of(Form form) { return form == Form::k64 ? 8 : form == Form::k16 ? 2 : 4; }
 
 enum Predicate : uint8_t {  // of vcmpps, without signals
-  kEq = 0x00, kUnordered = 0x03, kNe = 0x04, kOrdered = 0x07,
-  kLt = 0x11, kLe = 0x12, kGe = 0x1d, kGt = 0x1e,
+  kEq = 0x00,
+  kUnordered = 0x03,
+  kNe = 0x04,
+  kOrdered = 0x07,
+  kLt = 0x11,
+  kLe = 0x12,
+  kGe = 0x1d,
+  kGt = 0x1e,
 };
-enum IntPredicate : uint8_t { kIntEq = 0, kIntLt = 1, kIntLe = 2, kIntNe = 4, kIntGe = 5, kIntGt = 6 };
+enum IntPredicate : uint8_t {
+  kIntEq = 0,
+  kIntLt = 1,
+  kIntLe = 2,
+  kIntNe = 4,
+  kIntGe = 5,
+  kIntGt = 6
+};
 
 uint64_t float_bits(double x, int size) {
   return size == 8 ? std::bit_cast<uint64_t>(x) : std::bit_cast<uint32_t>(static_cast<float>(x));
@@ -70,9 +81,9 @@ class Lowering {
     return static_cast<int32_t>(out_.ops.size()) - 1;
   }
   static bool commutes(Code code) {
-    return code == Code::kAddF || code == Code::kMulF || code == Code::kFma ||
-           code == Code::kFms || code == Code::kFnma || code == Code::kAnd || code == Code::kOr ||
-           code == Code::kXor || code == Code::kAddI || code == Code::kMulI;
+    return code == Code::kAddF || code == Code::kMulF || code == Code::kFma || code == Code::kFms ||
+           code == Code::kFnma || code == Code::kAnd || code == Code::kOr || code == Code::kXor ||
+           code == Code::kAddI || code == Code::kMulI;
   }
   int32_t emit(Code code, Form form, int size, int32_t a, int32_t b = -1, int32_t c = -1,
                uint8_t imm = 0) {
@@ -91,7 +102,11 @@ class Lowering {
   }
   /// Of the form of a number of `size` bytes.
   int32_t number(Code code, int size, int32_t a, int32_t b = -1, int32_t c = -1, uint8_t imm = 0) {
-    return emit(code, size == 8 ? Form::k64 : size == 2 ? Form::k16 : Form::k32, size, a, b, c, imm);
+    return emit(code,
+                size == 8   ? Form::k64
+                : size == 2 ? Form::k16
+                            : Form::k32,
+                size, a, b, c, imm);
   }
   int32_t constant(uint64_t bits, int size) {
     for (size_t k = 0; k < out_.ops.size(); ++k) {
@@ -558,54 +573,6 @@ class Lowering {
 };
 
 }  // namespace
-
-namespace {
-
-bool can_cast(DType from, DType to, Isa isa) {
-  if (from == to || to == DType::kBool || from == DType::kBool) return true;
-  if (is_half(to)) return is_half(from) || from == DType::kFloat32 || core::size_of(from) <= 2;
-  if (isa == Isa::kAvx512) return true;
-  if (from == DType::kInt64) return !core::is_float(to);
-  return !(to == DType::kInt64 && core::is_float(from));
-}
-
-}  // namespace
-
-bool can_lower(Opcode opcode, DType result, DType from, Isa isa) {
-  const auto known = [](DType t) {
-    return t == DType::kBool || core::is_float(t) || t == DType::kUInt8 || t == DType::kInt8 ||
-           t == DType::kInt16 || t == DType::kInt32 || t == DType::kInt64;
-  };
-  if (!known(result) || !known(from)) return false;
-  switch (opcode) {
-    case Opcode::kCast: return can_cast(from, result, isa);
-    case Opcode::kSelect:
-    case Opcode::kBitcast: return true;
-    case Opcode::kFloorDiv:
-    case Opcode::kMod:
-    case Opcode::kThreefry: return false;
-    case Opcode::kScale: return isa == Isa::kAvx512;
-    default: break;
-  }
-  return tile::info(opcode).family == tile::Family::kPointwise && !is_half(from);
-}
-
-bool can_lower_reduction(Opcode opcode, DType dtype) {
-  switch (opcode) {
-    case Opcode::kReduceSum:
-    case Opcode::kReduceProd:
-    case Opcode::kReduceMax:
-    case Opcode::kReduceMin: break;
-    default: return false;
-  }
-  return is_wide_float(dtype) || dtype == DType::kInt32 || dtype == DType::kInt64;
-}
-
-int32_t lanes_of(const LaneProgram& program, Isa isa) {
-  const bool wide = std::any_of(program.values.begin(), program.values.end(),
-                                [](const Value& v) { return core::size_of(v.dtype) == 8; });
-  return (isa == Isa::kAvx512 ? 64 : 32) / (wide ? 8 : 4);
-}
 
 Machine lower(const LaneProgram& program, Isa isa) { return Lowering(program, isa).run(); }
 

@@ -15,31 +15,67 @@ namespace mithril::cpu::jit {
 enum class Form : uint8_t { k16, k32, k64, kMask };
 
 enum class Code : uint8_t {
-  kLoad,      // leaves, brought into registers where they are used
+  kLoad,  // leaves, brought into registers where they are used
   kRow,
   kUniform,
   kConstant,
   kAccumulator,
   kStore,   // args[0] to `slot` as `dtype`
   kUpdate,  // args[0] becomes the accumulator of reduction `slot`
-  kAddF, kSubF, kMulF, kDivF, kMinF, kMaxF,  // min, max: the second operand where unordered, equal
-  kRangeF, kScaleF,                          // AVX-512
-  kSqrtF, kRoundF,
-  kFma, kFms, kFnma,
+  kAddF,
+  kSubF,
+  kMulF,
+  kDivF,
+  kMinF,
+  kMaxF,  // min, max: the second operand where unordered, equal
+  kRangeF,
+  kScaleF,  // AVX-512
+  kSqrtF,
+  kRoundF,
+  kFma,
+  kFms,
+  kFnma,
   kCompareF,
   kCopy,
-  kAnd, kOr, kXor, kAndNot,  // kAndNot: ~a & b
-  kNot,                      // AVX-512 masks
-  kAddI, kSubI, kMulI, kMinI, kMaxI, kAbsI, kMultiplyLow32,
+  kAnd,
+  kOr,
+  kXor,
+  kAndNot,  // kAndNot: ~a & b
+  kNot,     // AVX-512 masks
+  kAddI,
+  kSubI,
+  kMulI,
+  kMinI,
+  kMaxI,
+  kAbsI,
+  kMultiplyLow32,
   kCompareI,  // AVX-512
-  kEqualI, kGreaterI,
-  kShiftLeft, kShiftRight, kShiftRightLogical,
-  kShiftLeftBy, kShiftRightBy, kShiftRightLogicalBy,  // imm
-  kBlend,  // mask ? b : c
-  kF32ToF64, kF64ToF32, kI32ToF32, kI32ToF64, kF32ToI32, kF64ToI32,
-  kF32ToI64, kF64ToI64, kI64ToF32, kI64ToF64,  // AVX-512
-  kI32ToI64, kI64ToI32, kI32ToI16, kU16ToI32, kI16ToI32,
-  kF16ToF32, kF32ToF16,
+  kEqualI,
+  kGreaterI,
+  kShiftLeft,
+  kShiftRight,
+  kShiftRightLogical,
+  kShiftLeftBy,
+  kShiftRightBy,
+  kShiftRightLogicalBy,  // imm
+  kBlend,                // mask ? b : c
+  kF32ToF64,
+  kF64ToF32,
+  kI32ToF32,
+  kI32ToF64,
+  kF32ToI32,
+  kF64ToI32,
+  kF32ToI64,
+  kF64ToI64,
+  kI64ToF32,
+  kI64ToF64,  // AVX-512
+  kI32ToI64,
+  kI64ToI32,
+  kI32ToI16,
+  kU16ToI32,
+  kI16ToI32,
+  kF16ToF32,
+  kF32ToF16,
 };
 
 /// kI32ToI16 of values from -32768 to 32767; else they are 0 to 65535.
@@ -47,8 +83,8 @@ inline constexpr uint8_t kSigned = 1;
 
 struct Op {
   Code code = Code::kLoad;
-  Form form = Form::k32;    // of the result
-  uint8_t size = 4;         // bytes a lane that the instruction works on
+  Form form = Form::k32;  // of the result
+  uint8_t size = 4;       // bytes a lane that the instruction works on
   uint8_t imm = 0;
   core::DType dtype = core::DType::kFloat32;  // leaves and stores: in memory
   std::array<int32_t, 3> args{-1, -1, -1};
@@ -66,7 +102,7 @@ struct Accumulated {
 };
 
 struct Machine {
-  bool wide = false;  // AVX-512
+  bool wide = false;   // AVX-512
   int32_t widest = 4;  // bytes of the widest lane
   int32_t lanes = 8;   // elements of an iteration
   std::vector<Op> ops;

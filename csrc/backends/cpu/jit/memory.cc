@@ -96,8 +96,7 @@ void Memory::load_whole(int d, Form form, DType dtype, const RegExp& at, int tem
     case DType::kInt8: return as_.vpmovsxbd(z, from);
     case DType::kInt16: return as_.vpmovsxwd(z, from);
     case DType::kFloat16:
-    case DType::kBFloat16:
-      return as_.lanes() == 4 ? as_.vmovq(z, from) : as_.vmovups(z, from);
+    case DType::kBFloat16: return as_.lanes() == 4 ? as_.vmovq(z, from) : as_.vmovups(z, from);
     default: return as_.vmovups(z, from);
   }
 }

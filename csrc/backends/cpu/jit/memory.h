@@ -6,14 +6,14 @@ namespace mithril::cpu::jit {
 
 /// What lies on the stack of a compiled function, by offset from rsp. Homes of values follow.
 namespace frame {
-inline constexpr int kCaller = 0;      // the caller's stack pointer
-inline constexpr int kBegin = 8;       // kAcross: the first point's outer part
-inline constexpr int kEnd = 16;        // … and where it ends
-inline constexpr int kCount = 24;      // elements of a masked copy
+inline constexpr int kCaller = 0;  // the caller's stack pointer
+inline constexpr int kBegin = 8;   // kAcross: the first point's outer part
+inline constexpr int kEnd = 16;    // … and where it ends
+inline constexpr int kCount = 24;  // elements of a masked copy
 inline constexpr int kSaved = 32;
-inline constexpr int kMask32 = 64;     // AVX2: its mask in lanes of 32 bits
-inline constexpr int kMask64 = 128;    // … of 64
-inline constexpr int kBounce = 192;    // 64 bytes
+inline constexpr int kMask32 = 64;   // AVX2: its mask in lanes of 32 bits
+inline constexpr int kMask64 = 128;  // … of 64
+inline constexpr int kBounce = 192;  // 64 bytes
 inline constexpr int kHomes = 256;
 }  // namespace frame
 

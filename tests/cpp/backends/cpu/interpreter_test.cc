@@ -268,8 +268,7 @@ TEST(Interpreter, MacrosAgreeAcrossInstructionSets) {
     const auto program = t.finish();
     const auto wanted = testing::run(program, Isa::kGeneric, {{n}, {}}, {x});
     for (const testing::Engine engine : testing::engines()) {
-      expect_equal(program, testing::run(program, engine, {{n}, {}}, {x}), wanted,
-                   name(engine));
+      expect_equal(program, testing::run(program, engine, {{n}, {}}, {x}), wanted, name(engine));
     }
     const int64_t part = 2000;
     Bytes head(x.begin(), x.begin() + part * static_cast<int64_t>(core::size_of(dtype)));
@@ -358,8 +357,9 @@ TEST(Interpreter, KeepsApartWhatOneOperandTransposes) {
   const auto program = t.finish();
   const std::vector<float> a = random_floats(20 * 30, 19), b = random_floats(20 * 30, 20);
   for (const testing::Engine engine : testing::engines()) {
-    const auto out = testing::run_strided(program, engine, {{20, 30}, {}}, {bytes_of(a), bytes_of(b)},
-                                          {{{30, 1}, {}}, {{1, 20}, {}}}, {0, 0});
+    const auto out =
+        testing::run_strided(program, engine, {{20, 30}, {}}, {bytes_of(a), bytes_of(b)},
+                             {{{30, 1}, {}}, {{1, 20}, {}}}, {0, 0});
     const auto difference = values_of<float>(out[0]);
     for (size_t i = 0; i < 20; ++i) {
       for (size_t j = 0; j < 30; ++j) {

@@ -19,15 +19,16 @@ class Writer {
     types_ = {DType::kFloat32, DType::kFloat32, DType::kFloat32, DType::kInt32, DType::kBool};
     if (shape.wide) types_.insert(types_.end(), {DType::kFloat64, DType::kInt64});
     if (!shape.halves) return;
-    types_.insert(types_.end(), {DType::kUInt8, DType::kInt8, DType::kInt16, DType::kFloat16,
-                                 DType::kBFloat16});
+    types_.insert(types_.end(),
+                  {DType::kUInt8, DType::kInt8, DType::kInt16, DType::kFloat16, DType::kBFloat16});
   }
 
   tile::Program run() {
     const size_t loads = 2 + rng_() % 3;
     for (size_t k = 0; k < loads; ++k) add(t_.load(type()));
     if (shape_.reducing && rng_() % 2 == 0) add(t_.load_row(type()));
-    if (rng_() % 4 == 0 && shape_.wide) add(shape_.reducing ? t_.reduced_position() : t_.position());
+    if (rng_() % 4 == 0 && shape_.wide)
+      add(shape_.reducing ? t_.reduced_position() : t_.position());
     add(t_.scalar(type(), 0));
     for (int k = 0; k < 3; ++k) add(t_.constant(type(), static_cast<int>(rng_() % 9) - 3));
     for (int k = 0; k < shape_.instructions; ++k) step();
@@ -85,15 +86,15 @@ class Writer {
     add(t_.emit(opcode, {a, of(dtype)}));
   }
   void reduction() {
-    const Opcode opcodes[] = {Opcode::kReduceSum, Opcode::kReduceSum, Opcode::kReduceMax,
+    const Opcode opcodes[] = {Opcode::kReduceSum, Opcode::kReduceSum,  Opcode::kReduceMax,
                               Opcode::kReduceMin, Opcode::kReduceProd, Opcode::kReduceArgMax};
     Reg x = any();
     if (x.dtype() == DType::kBool) return add(t_.reduce(Opcode::kReduceAny, x));
     add(t_.reduce(opcodes[rng_() % 6], x, shape_.order));
   }
   void macro() {
-    const Opcode opcodes[] = {Opcode::kExp, Opcode::kTanh, Opcode::kLog1p, Opcode::kSin,
-                              Opcode::kSigmoid, Opcode::kSoftplus};
+    const Opcode opcodes[] = {Opcode::kExp, Opcode::kTanh,    Opcode::kLog1p,
+                              Opcode::kSin, Opcode::kSigmoid, Opcode::kSoftplus};
     const DType floats[] = {DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kFloat16};
     const DType dtype = floats[rng_() % (shape_.wide ? shape_.halves ? 4 : 3 : 2)];
     add(t_.emit(opcodes[rng_() % 6], {of(dtype)}));
@@ -119,8 +120,8 @@ class Writer {
 };
 
 double special(std::mt19937& rng, DType dtype) {
-  const double limits[] = {0.0, -0.0, 1.0, -1.0, 127.0, -128.0, 2147483648.0, -2147483648.0,
-                           9.3e18, -1e300, 1e-40, 65519.9};
+  const double limits[] = {0.0,          -0.0,          1.0,    -1.0,   127.0, -128.0,
+                           2147483648.0, -2147483648.0, 9.3e18, -1e300, 1e-40, 65519.9};
   const double floats[] = {INFINITY, -INFINITY, NAN};
   return core::is_float(dtype) && rng() % 2 == 0 ? floats[rng() % 3] : limits[rng() % 12];
 }

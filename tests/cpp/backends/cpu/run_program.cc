@@ -82,7 +82,8 @@ std::vector<Engine> engines() {
       out.emplace_back(isa);
       if (jit::is_on(isa)) out.emplace_back(isa, true);
     } else if (!told) {
-      std::printf("[  SKIPPED ] %s: this machine does not have it\n", std::string(cpu::name(isa)).c_str());
+      std::printf("[  SKIPPED ] %s: this machine does not have it\n",
+                  std::string(cpu::name(isa)).c_str());
     }
   }
   told = true;
@@ -108,8 +109,8 @@ std::vector<Bytes> run(const tile::Program& program, Engine engine, const Domain
   for (uint32_t k = 0; k < program.inputs.size(); ++k) {
     strides.push_back(dense(domain, input_level(program, k) == tile::Level::kRow));
   }
-  return run_strided(program, engine, domain, inputs, strides, std::vector<int64_t>(inputs.size(), 0),
-                     scalars);
+  return run_strided(program, engine, domain, inputs, strides,
+                     std::vector<int64_t>(inputs.size(), 0), scalars);
 }
 
 std::vector<Bytes> run_strided(const tile::Program& program, Engine engine, const Domain& domain,

@@ -1,5 +1,6 @@
 // Covers: backends/cpu/jit/assembler.cc
 // Covers: backends/cpu/jit/body.cc
+// Covers: backends/cpu/jit/can_lower.cc
 // Covers: backends/cpu/jit/function.cc
 // Covers: backends/cpu/jit/fuse_steps.cc
 // Covers: backends/cpu/jit/lower.cc
@@ -89,9 +90,10 @@ void check_across(const tile::Program& program, int64_t rows, int64_t r,
   }
   const std::vector<int64_t> base(inputs.size(), 0);
   for (const Engine engine : testing::engines()) {
-    expect_equal(program,
-                 testing::run_strided(program, engine, {{rows}, {r}}, moved, strides, base, kScalars),
-                 wanted, name(engine));
+    expect_equal(
+        program,
+        testing::run_strided(program, engine, {{rows}, {r}}, moved, strides, base, kScalars),
+        wanted, name(engine));
   }
 }
 
@@ -115,12 +117,13 @@ TEST(Jit, RandomPointwiseProgramsEqualTheEvaluator) {
     SCOPED_TRACE("seed " + std::to_string(kSeed + round));
     std::mt19937 rng(kSeed + round);
     const auto program = random_program(rng, random_shape(rng, false, tile::Order::kLanes));
-    const int64_t n = round % 4 == 0 ? static_cast<int64_t>(rng() % 3000)
-                                     : static_cast<int64_t>(rng() % 131);
+    const int64_t n =
+        round % 4 == 0 ? static_cast<int64_t>(rng() % 3000) : static_cast<int64_t>(rng() % 131);
     const Domain domain{{n}, {}};
     check(program, domain, random_inputs(rng, program, domain));
     if (HasFatalFailure()) return;
-    for (const Isa isa : compiled_sets()) compiled += compiled_steps(program, isa, Layout::kPointwise);
+    for (const Isa isa : compiled_sets())
+      compiled += compiled_steps(program, isa, Layout::kPointwise);
   }
   EXPECT_GT(compiled, compiled_sets().empty() ? -1 : 1200);
 }
@@ -228,7 +231,8 @@ TEST(Jit, SpillsAndReturns) {
 TEST(Jit, MoreInputsThanPointers) {
   Builder t;
   std::vector<Reg> inputs;
-  for (int k = 0; k < 12; ++k) inputs.push_back(t.load(k % 3 == 0 ? DType::kInt8 : DType::kFloat32));
+  for (int k = 0; k < 12; ++k)
+    inputs.push_back(t.load(k % 3 == 0 ? DType::kInt8 : DType::kFloat32));
   Reg sum = cast(inputs[0], DType::kFloat32);
   for (const Reg input : inputs) sum = sum * 0.5 + cast(input, DType::kFloat32);
   for (int k = 0; k < 5; ++k) t.store(sum * (k + 1.0));
@@ -274,8 +278,10 @@ void check_in_place(const tile::Program& program, const Domain& domain,
     for (const auto& s : strides) operands.push_back({s.kept, s.reduced});
     const Loop loop = make_loop(*kernel, domain.kept, domain.reduced, operands);
     std::vector<std::max_align_t> scratch(loop.scratch_bytes / sizeof(std::max_align_t) + 8);
-    const plan::KernelArgs args{buffers.data(), loop.params.data(), kScalars.data(), kernel.get(),
-                                scratch.data(), 0,                  nullptr, nullptr};
+    const plan::KernelArgs args{buffers.data(),  loop.params.data(),
+                                kScalars.data(), kernel.get(),
+                                scratch.data(),  0,
+                                nullptr,         nullptr};
     const FloatEnvironment environment;
     kernel->function()(args, 0, loop.units);
     std::vector<Bytes> got;
