@@ -9,7 +9,6 @@ namespace mithril::cpu::jit {
 using Xbyak::Opmask;
 using Xbyak::Xmm;
 using Xbyak::Ymm;
-using Xbyak::Zmm;
 
 bool Assembler::clobbers_early(Code code) {
   return code == Code::kI64ToI32 || code == Code::kI32ToI16;

@@ -1,7 +1,6 @@
 #include "backends/cpu/jit/body.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/status.h"
 

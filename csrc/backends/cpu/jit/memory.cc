@@ -4,7 +4,6 @@ namespace mithril::cpu::jit {
 
 using core::DType;
 using Xbyak::Opmask;
-using Xbyak::Reg64;
 using Xbyak::RegExp;
 using Xbyak::Xmm;
 using Xbyak::Ymm;

@@ -7,10 +7,11 @@
 // Covers: backends/cpu/jit/memory.cc
 #include "backends/cpu/jit/compile.h"
 
-#include <chrono>
+#include <cstdlib>
 #include <random>
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 
 #include "backends/cpu/jit/code_memory.h"
 #include "backends/cpu/random_program.h"
@@ -344,6 +345,26 @@ TEST(Jit, InterpretsOnRequestAndWithoutVectors) {
   EXPECT_TRUE(interpreted->code().schedule(Layout::kPointwise, false).compiled.empty());
   EXPECT_EQ(compiled_steps(program, Isa::kGeneric, Layout::kPointwise), 0);
   EXPECT_FALSE(is_refused());
+}
+
+// In a process of its own, as neither can be taken back.
+[[noreturn]] void run_without_executable_memory() {
+  constexpr int kSetMdwe = 65, kRefuseExecGain = 1;  // Linux 6.3
+  if (prctl(kSetMdwe, kRefuseExecGain, 0, 0, 0) != 0) std::_Exit(0);
+  Builder t;
+  const Reg x = t.load(DType::kFloat32);
+  t.store(x * 1.0625 + 3.0);
+  const auto program = t.finish();
+  const std::vector<Bytes> inputs{testing::bytes_of<float>({1, 2, 3})};
+  const bool equal = testing::run(program, Engine(detect_isa(), true), {{3}, {}}, inputs) ==
+                     tile::evaluate(program, 3, 1, inputs);
+  const bool told_once = take_refusal() && !take_refusal();
+  std::_Exit(equal && is_refused() && told_once && !is_on(detect_isa()) ? 0 : 1);
+}
+
+TEST(JitDeathTest, InterpretsWhereMemoryForCodeIsRefused) {
+  if (!is_on(detect_isa())) GTEST_SKIP() << "nothing is compiled here";
+  EXPECT_EXIT(run_without_executable_memory(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
