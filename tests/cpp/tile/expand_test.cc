@@ -77,8 +77,8 @@ std::vector<Bytes> inputs_for(Opcode opcode, const std::vector<T>& x) {
 
 TEST(Expand, LeavesSinesAsTheyAre) {
   Builder t;
-  const Reg x = t.load(DType::kFloat32);
-  t.store(sin(x) + cos(x) + exp(x));
+  const Reg x = t.load(DType::kFloat32), a = sin(x), b = cos(x);
+  t.store(a + b + exp(x));
   const Program expanded = expand(t.finish(), {.trigonometric = false});
   std::vector<Opcode> left;
   for (const Instruction& i : expanded.code) {
