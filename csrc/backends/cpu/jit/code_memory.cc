@@ -2,9 +2,9 @@
 
 #include <cstring>
 #include <functional>
+#include <unistd.h>
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 namespace mithril::cpu::jit {
 
