@@ -332,7 +332,7 @@ core::Result<std::shared_ptr<const TileKernel>> TileKernel::make(const tile::Pro
   code->program = tile::widen_halves(program);
   code->table = &table_of(isa);
   code->isa = isa;
-  code->compiles = compiled && jit::is_on(isa) && jit::can_compile(program);
+  code->compiles = compiled && jit::is_on(isa) && jit::can_compile(code->program);
   code->reducing = tile::is_reducing(program);
   code->lanes_order = has_order(program, tile::Order::kLanes);
   code->rows_order = has_order(program, tile::Order::kRows) && !code->lanes_order;

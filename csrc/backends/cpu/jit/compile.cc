@@ -55,10 +55,21 @@ bool take_refusal() { return is_refused() && !told.exchange(true); }
 
 bool is_on(Isa isa) { return isa != Isa::kGeneric && core::env().jit && !is_refused(); }
 
-bool can_compile(const tile::Program& program) {
-  // Formulas of tile/math.h scale by numbers within bounds; only those are compiled.
-  return std::none_of(program.code.begin(), program.code.end(),
-                      [](const tile::Instruction& i) { return i.opcode == tile::Opcode::kScale; });
+bool can_compile(const tile::Program& widened) {
+  int calls = 0;
+  for (const tile::Instruction& i : widened.code) {
+    // Formulas of tile/math.h scale by numbers within bounds; only those are compiled.
+    if (i.opcode == tile::Opcode::kScale) return false;
+    const tile::Family family = tile::info(i.opcode).family;
+    const bool works = family != tile::Family::kLeaf && family != tile::Family::kStore;
+    if (works && (i.level == tile::Level::kLane || family == tile::Family::kReduce)) ++calls;
+    for (const tile::RegId r : i.operands) {
+      const bool expands = r != tile::kNoReg && i.level == tile::Level::kLane &&
+                           widened.code[r].level == tile::Level::kRow;
+      if (expands) ++calls;
+    }
+  }
+  return calls > 1;
 }
 
 namespace {

@@ -15,8 +15,9 @@ bool is_refused();
 /// True once after that, for whoever tells people.
 bool take_refusal();
 
-/// False for the few programs that only the interpreter runs.
-bool can_compile(const tile::Program& program);
+/// False for programs that the interpreter runs as well, with a single call in each tile, and for
+/// the few that only it runs.
+bool can_compile(const tile::Program& widened);
 
 /// The schedule of a widened program for tiles of that layout, its steps over lanes compiled as far
 /// as they can be. Null where the system refuses memory for code.

@@ -336,6 +336,18 @@ TEST(Jit, CallsWhatItCannotCompile) {
   }
 }
 
+TEST(Jit, LeavesASingleCallAsItIs) {
+  for (const bool two : {false, true}) {
+    Builder t;
+    const Reg x = t.load(DType::kFloat32), y = gelu(x);
+    t.store(two ? y + x : y);
+    const auto program = t.finish();
+    for (const Isa isa : compiled_sets()) {
+      EXPECT_EQ(compiled_steps(program, isa, Layout::kPointwise), two ? 1 : 0);
+    }
+  }
+}
+
 TEST(Jit, InterpretsOnRequestAndWithoutVectors) {
   Builder t;
   const Reg x = t.load(DType::kFloat32);
