@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "backends/cpu/jit/compile.h"
 #include "core/checked.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
@@ -112,6 +113,10 @@ core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {
     };
   }
   MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, select));
+  if (cpu::jit::take_refusal()) {
+    options_.trace->refusal(
+        "the system refuses memory for machine code: loops are interpreted, to the same bits");
+  }
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   options_.trace->stage("select and plan", watch.seconds(),
                         fmt::format("{} steps, {}", plan.steps.size(), cpu::name(select.isa)));

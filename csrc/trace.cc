@@ -137,6 +137,8 @@ void Trace::recompile(const std::function<std::string()>& what) {
   }
 }
 
+void Trace::refusal(std::string_view text) { say(1, Topic::kCodegen, LogLevel::kInfo, text); }
+
 // --- where it goes ------------------------------------------------------------------------------
 
 bool Trace::wants(int debug, Topic topic, LogLevel level) const {

@@ -57,6 +57,8 @@ class Trace {
   void loop(std::string_view label, const tile::Program& program);
   void plan(const plan::Plan& plan);
   void recompile(const std::function<std::string()>& what);
+  /// Something that the machine denies, and what happens instead.
+  void refusal(std::string_view text);
 
  private:
   bool wants(int debug, Topic topic, LogLevel level) const;

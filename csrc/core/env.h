@@ -31,6 +31,7 @@ struct Env {
   bool verify = false;         // also on in debug builds
   bool profile = false;
   std::string cpu_isa;  // "generic", "avx2", "avx512", or empty: the best there is
+  bool jit = true;      // compile loops to machine code
   int threads = 0;      // 0: one for each processor of the process
   bool poison = false;
   std::vector<LogLevel> log;

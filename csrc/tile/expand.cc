@@ -102,7 +102,7 @@ Builder& builder_of(const S&... symbols) {
   return *found;
 }
 
-template <class T_>
+template <class T_, bool scales>
 struct SymbolicLane {
   using T = T_;
   using Bits = typename math::Format<T>::Bits;
@@ -148,7 +148,10 @@ struct SymbolicLane {
   friend V sqrt(const V& a) { return V(write(Opcode::kSqrt, a)); }
   friend V at_least(const V& a, const V& c) { return V(write(Opcode::kAtLeast, a, c)); }
   friend V at_most(const V& a, const V& c) { return V(write(Opcode::kAtMost, a, c)); }
-  friend V scale(const V& a, const V& n) { return V(write(Opcode::kScale, a, n)); }
+  friend V scale(const V& a, const V& n) {
+    if constexpr (scales) return V(write(Opcode::kScale, a, n));
+    return math::scale<V>(a, n);
+  }
   friend V select(const M& m, const V& a, const V& b) {
     Builder& t = m.reg.builder();
     return V(t.select(m.reg, a.s.in(t, kFloat), b.s.in(t, kFloat)));
@@ -209,24 +212,39 @@ V macro(Opcode opcode, const V& x) {
   }
 }
 
+template <bool scales>
 Reg expand_pow(Builder& t, Reg x, Reg y) {
   if (x.dtype() == DType::kFloat64) return t.emit(Opcode::kPowLane, {x, y});
-  using V = SymbolicLane<double>;
+  using V = SymbolicLane<double, scales>;
   const V wide = math::pow_f32(V(t.cast(x, DType::kFloat64)), V(t.cast(y, DType::kFloat64)));
   return t.cast(wide.s.reg, DType::kFloat32);
 }
 
-Reg expand_one(Builder& t, const Instruction& i, Operands operands) {
+template <bool scales>
+Reg expand_macro(Builder& t, const Instruction& i, Operands operands) {
+  if (i.opcode == Opcode::kPow) return expand_pow<scales>(t, operands[0], operands[1]);
+  if (i.dtype == DType::kFloat64) {
+    return macro(i.opcode, SymbolicLane<double, scales>(operands[0])).s.reg;
+  }
+  return macro(i.opcode, SymbolicLane<float, scales>(operands[0])).s.reg;
+}
+
+Reg expand_one(Builder& t, const Instruction& i, Operands operands, Expansion expansion) {
   if (info(i.opcode).family != Family::kMacro) return keep(t, i, operands);
-  if (i.opcode == Opcode::kPow) return expand_pow(t, operands[0], operands[1]);
-  if (i.dtype == DType::kFloat64) return macro(i.opcode, SymbolicLane<double>(operands[0])).s.reg;
-  return macro(i.opcode, SymbolicLane<float>(operands[0])).s.reg;
+  const bool trigonometric = i.opcode == Opcode::kSin || i.opcode == Opcode::kCos;
+  if (trigonometric && !expansion.trigonometric) return keep(t, i, operands);
+  return expansion.scale ? expand_macro<true>(t, i, operands) : expand_macro<false>(t, i, operands);
 }
 
 }  // namespace
 
 Program widen_halves(const Program& program) { return rebuild(program, widen_one); }
 
-Program expand(const Program& program) { return rebuild(widen_halves(program), expand_one); }
+Program expand(const Program& program, Expansion expansion) {
+  return rebuild(widen_halves(program),
+                 [expansion](Builder& t, const Instruction& i, Operands operands) {
+                   return expand_one(t, i, operands, expansion);
+                 });
+}
 
 }  // namespace mithril::tile

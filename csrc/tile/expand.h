@@ -9,8 +9,14 @@ namespace mithril::tile {
 /// float32 reductions of cast values, rounded once at the end.
 Program widen_halves(const Program& program);
 
+/// What expand may write.
+struct Expansion {
+  bool trigonometric = true;  // sin and cos, which need extern lanes; else they stay
+  bool scale = true;          // the instruction; else two products of equal bits
+};
+
 /// Macro instructions in basic and extern ones, by the formulas of tile/math.h. Implies
 /// widen_halves.
-Program expand(const Program& program);
+Program expand(const Program& program, Expansion expansion = {});
 
 }  // namespace mithril::tile

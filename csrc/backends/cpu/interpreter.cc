@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/jit/compile.h"
 #include "backends/cpu/schedule.h"
 #include "backends/cpu/tile_code.h"
 #include "tile/expand.h"
@@ -21,7 +22,12 @@ const IsaTable& table_of([[maybe_unused]] Isa isa) {
 }
 
 constexpr int64_t kBlockBytes = 32 * 1024;  // of lane slots: most of the first-level cache
-constexpr int64_t kRowsAcross = 256;        // rows of a kRowAcross tile
+constexpr int64_t kPoints = 1024;           // most of a tile
+constexpr int64_t kCompiledPoints = 4096;  // … where steps are calls for more than one instruction
+constexpr int64_t kShortRow = 16;
+constexpr int64_t kManyRows = 64;
+constexpr int64_t kUnitTiles = 4;     // of the interpreter's size
+constexpr int64_t kRowsAcross = 256;  // rows of a kRowAcross tile
 
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -90,6 +96,7 @@ class LoopMaker {
   LoopMaker(const TileKernel& kernel, std::span<const int64_t> kept,
             std::span<const int64_t> reduced, std::span<const OperandStrides> operands)
       : program_(kernel.code().program), code_(kernel.code()) {
+    header_.compiled = code_.compiles ? 1 : 0;
     header_.kept = product(kept);
     header_.reduced = product(reduced);
     gather(kept, reduced, operands);
@@ -123,7 +130,10 @@ class LoopMaker {
     to.insert(to.end(), from.begin(), from.end());
   }
 
-  const Schedule& schedule() const { return header_.recompute != 0 ? code_.chunked : code_.whole; }
+  const Schedule& schedule() const {
+    return code_.schedule(static_cast<Layout>(header_.layout), header_.recompute != 0,
+                          header_.compiled != 0);
+  }
 
   void gather(std::span<const int64_t> kept, std::span<const int64_t> reduced,
               std::span<const OperandStrides> operands) {
@@ -167,8 +177,11 @@ class LoopMaker {
     return std::max<int64_t>(bytes, 1);
   }
 
-  int64_t block(const Schedule& schedule) const {
-    return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, 1024);
+  // Points of a tile where lane values outlive their section.
+  int64_t block(Layout layout) const {
+    const Schedule& schedule = code_.schedule(layout, false, header_.compiled != 0);
+    const int64_t most = schedule.compiled.empty() ? kPoints : kCompiledPoints;
+    return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, most);
   }
 
   void choose_layout() {
@@ -190,7 +203,7 @@ class LoopMaker {
 
   void choose_pointwise() {
     header_.layout = static_cast<int64_t>(Layout::kPointwise);
-    const int64_t most = block(code_.whole);
+    const int64_t most = block(Layout::kPointwise);
     header_.tile_rows = 1;
     header_.tile_r = std::min(most, std::max<int64_t>(header_.kept, 1));
     if (repeats_last_dim() && kept_.sizes.back() <= most) {
@@ -198,7 +211,8 @@ class LoopMaker {
       header_.tile_r = std::min(most / kept_.sizes.back() * kept_.sizes.back(), header_.kept);
     }
     header_.capacity = header_.tile_r;
-    header_.unit = header_.tile_r * std::max<int64_t>(1, 4 * most / header_.tile_r);
+    header_.unit = header_.tile_r *
+                   std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.tile_r);
   }
 
   // A bias: tiles of whole periods make its block the same in each.
@@ -217,18 +231,21 @@ class LoopMaker {
 
   void choose_inside() {
     header_.layout = static_cast<int64_t>(Layout::kRowInside);
-    const int64_t r = std::max<int64_t>(header_.reduced, 1), most = block(code_.whole);
+    // Compiled steps go row by row, the interpreter's go through all rows of a tile at once.
+    if (header_.reduced < kShortRow && header_.kept > kManyRows) header_.compiled = 0;
+    const int64_t r = std::max<int64_t>(header_.reduced, 1), most = block(Layout::kRowInside);
     header_.recompute = r > tile::kLanesBlock ? 1 : 0;
     header_.tile_r = std::min(r, tile::kLanesBlock);
     header_.tile_rows = std::clamp<int64_t>(most / r, 1, std::max<int64_t>(header_.kept, 1));
     header_.capacity = header_.tile_rows * header_.tile_r;
-    header_.unit = header_.tile_rows * std::max<int64_t>(1, 4 * most / header_.capacity);
+    header_.unit = header_.tile_rows *
+                   std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.capacity);
     header_.depth = levels(ceil_divide(r, tile::kLanesBlock));
   }
 
   void choose_across() {
     header_.layout = static_cast<int64_t>(Layout::kRowAcross);
-    const int64_t r = std::max<int64_t>(header_.reduced, 1), most = block(code_.whole);
+    const int64_t r = std::max<int64_t>(header_.reduced, 1), most = block(Layout::kRowAcross);
     header_.tile_rows = std::min(kRowsAcross, std::max<int64_t>(header_.kept, 1));
     header_.recompute = r * header_.tile_rows > 16 * most ? 1 : 0;
     const int64_t fitting = std::max<int64_t>(1, most / header_.tile_rows);
@@ -307,24 +324,38 @@ TileKernel::TileKernel() = default;
 TileKernel::~TileKernel() = default;
 
 core::Result<std::shared_ptr<const TileKernel>> TileKernel::make(const tile::Program& program,
-                                                                 Isa isa) {
+                                                                 Isa isa, bool compiled) {
   MITHRIL_RETURN_IF_ERROR(tile::verify(program));
   MITHRIL_CHECK(supports(isa), "this machine has no {}", name(isa));
   std::shared_ptr<TileKernel> kernel(new TileKernel());
-  const IsaTable& table = table_of(isa);
   auto code = std::make_unique<Code>();
   code->program = tile::widen_halves(program);
+  code->table = &table_of(isa);
+  code->isa = isa;
+  code->compiles = compiled && jit::is_on(isa) && jit::can_compile(code->program);
   code->reducing = tile::is_reducing(program);
   code->lanes_order = has_order(program, tile::Order::kLanes);
   code->rows_order = has_order(program, tile::Order::kRows) && !code->lanes_order;
-  code->whole = make_schedule(code->program, table, false);
-  code->chunked = make_schedule(code->program, table, true);
-  code->section = sections_of(program);
+  code->section = tile::sections_of(program);
   kernel->program_ = program;
   kernel->isa_ = isa;
-  kernel->function_ = table.run;
+  kernel->function_ = code->table->run;
   kernel->code_ = std::move(code);
   return std::shared_ptr<const TileKernel>(std::move(kernel));
+}
+
+const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute, bool compiled) const {
+  const std::lock_guard lock(mutex_);
+  const Schedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0][compiled ? 1 : 0];
+  if (entry != nullptr) return *entry;
+  std::shared_ptr<const Schedule> schedule;
+  if (compiles && compiled)
+    schedule = jit::compiled_schedule(program, *table, isa, layout, recompute);
+  if (schedule == nullptr) {
+    schedule = std::make_shared<const Schedule>(make_schedule(program, *table, recompute));
+  }
+  owned_.push_back(schedule);
+  return *(entry = schedule.get());
 }
 
 bool TileKernel::can_alias(uint32_t input, uint32_t output) const {

@@ -17,9 +17,11 @@ namespace mithril::cpu {
 /// shared by threads. `run` is its kernel and `this` its KernelArgs::data.
 class TileKernel {
  public:
-  /// Fails with the error of verify() only. `isa` must be supported by this machine.
+  /// Fails with the error of verify() only. `isa` must be supported by this machine. Where its
+  /// loops are `compiled`, lanes run as machine code (x86-64; see jit/); the bits are the same.
   static core::Result<std::shared_ptr<const TileKernel>> make(const tile::Program& program,
-                                                              Isa isa = detect_isa());
+                                                              Isa isa = detect_isa(),
+                                                              bool compiled = true);
   ~TileKernel();
   plan::KernelFn function() const { return function_; }
   const tile::Program& program() const { return program_; }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "backends/cpu/jit/fuse_steps.h"
 #include "tile/convert.h"
 
 namespace mithril::cpu {
@@ -14,19 +15,6 @@ using tile::Instruction;
 using tile::Level;
 using tile::Opcode;
 using tile::RegId;
-
-std::vector<int32_t> sections_of(const tile::Program& program) {
-  std::vector<int32_t> section(program.code.size(), 0);
-  for (size_t at = 0; at < program.code.size(); ++at) {
-    const Instruction& i = program.code[at];
-    for (const RegId r : i.operands) {
-      if (r == tile::kNoReg) continue;
-      const bool reduced = tile::info(program.code[r].opcode).family == Family::kReduce;
-      section[at] = std::max(section[at], section[r] + (reduced ? 1 : 0));
-    }
-  }
-  return section;
-}
 
 namespace {
 
@@ -58,11 +46,18 @@ class Scheduler {
       : program_(program),
         isa_(isa),
         recompute_(recompute),
-        section_(sections_of(program)),
+        section_(tile::sections_of(program)),
         slot_(program.code.size(), -1),
         filled_(program.code.size(), -1),
         filled_row_(program.code.size(), -1),
         expanded_(program.code.size(), -1) {}
+
+  /// With compiled steps for tiles of that layout.
+  void fuse_for(Layout layout, Isa isa) {
+    fuses_ = true;
+    layout_ = layout;
+    set_ = isa;
+  }
 
   Schedule run() {
     const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
@@ -78,6 +73,7 @@ class Scheduler {
       lanes_.clear();
       reductions.push_back({first, static_cast<int32_t>(out_.reductions.size())});
     }
+    if (fuses_) jit::fuse_steps(program_, layout_, set_, {setup_, rows, lanes}, out_);
     share_slots(lanes);
     find_hazards(lanes);
     out_.setup = append(setup_);
@@ -88,6 +84,7 @@ class Scheduler {
       section.reductions = reductions[s];
       out_.sections.push_back(section);
     }
+    drop_unused_slots();
     return std::move(out_);
   }
 
@@ -185,6 +182,7 @@ class Scheduler {
     MITHRIL_CHECK(step.fn != nullptr, "interpreter: no {} of {}", tile::info(i.opcode).text,
                   core::short_name(i.dtype));
     step.out = slot_[r] = new_slot(i.level, i.dtype);
+    step.instruction = static_cast<int32_t>(r);
     list(i.level).push_back(step);
   }
 
@@ -244,6 +242,7 @@ class Scheduler {
     step.size = reduction.size;
     step.a = slot_at(i.operands[0], Level::kLane);
     step.index = static_cast<int32_t>(out_.reductions.size());
+    step.instruction = static_cast<int32_t>(r);
     const int32_t out = new_slot(i.level, i.dtype);
     slot_[r] = out;
     reduction.out = out;
@@ -348,20 +347,41 @@ class Scheduler {
 
   // ---- slots
 
+  /// The slots that a step reads, each once.
+  std::vector<int32_t> reads_of(const Step& step) const {
+    std::vector<int32_t> out;
+    if (step.kind == StepKind::kCompiled) out = compiled(step).reads;
+    for (const int32_t slot : {step.a, step.b, step.c}) {
+      if (slot >= 0) out.push_back(slot);
+    }
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+  std::vector<int32_t> writes_of(const Step& step) const {
+    if (step.kind == StepKind::kCompiled) return compiled(step).writes;
+    return step.out >= 0 ? std::vector<int32_t>{step.out} : std::vector<int32_t>{};
+  }
+  const CompiledStep& compiled(const Step& step) const {
+    return out_.compiled[static_cast<size_t>(step.index)];
+  }
+
+  static std::vector<Step*> all(std::vector<std::vector<Step>>& lanes) {
+    std::vector<Step*> steps;
+    for (auto& section : lanes) {
+      for (Step& step : section) steps.push_back(&step);
+    }
+    return steps;
+  }
+
   // Lane slots of computed values are shared once their last reader has run; `out` may take over an
   // operand's slot, because every function reads an index before writing it.
   void share_slots(std::vector<std::vector<Step>>& lanes) {
-    std::vector<Step*> steps;
-    std::vector<size_t> ends;
-    for (auto& section : lanes) {
-      for (Step& step : section) steps.push_back(&step);
-      ends.push_back(steps.size());
-    }
+    const std::vector<Step*> steps = all(lanes);
     std::vector<size_t> last(out_.slots.size(), 0);
     for (size_t k = 0; k < steps.size(); ++k) {
-      for (const int32_t slot : {steps[k]->a, steps[k]->b, steps[k]->c, steps[k]->out}) {
-        if (slot >= 0) last[static_cast<size_t>(slot)] = k;
-      }
+      for (const int32_t slot : reads_of(*steps[k])) last[static_cast<size_t>(slot)] = k;
+      for (const int32_t slot : writes_of(*steps[k])) last[static_cast<size_t>(slot)] = k;
     }
     std::vector<bool> fixed(out_.slots.size(), false);
     for (const int32_t slot : dedicated_) fixed[static_cast<size_t>(slot)] = true;
@@ -370,38 +390,70 @@ class Scheduler {
     }
     std::vector<int32_t> renamed(out_.slots.size(), -1);
     std::multimap<int32_t, int32_t> free;  // by element size
-    const auto releases = [&](int32_t slot, size_t k) {
-      const auto s = static_cast<size_t>(slot);
-      return slot >= 0 && !fixed[s] && out_.slots[s].level == Level::kLane && last[s] == k;
-    };
     for (size_t k = 0; k < steps.size(); ++k) {
       Step& step = *steps[k];
-      int32_t operands[3] = {step.a, step.b, step.c};
-      std::sort(operands, operands + 3);
-      for (int j = 0; j < 3; ++j) {
-        if (j > 0 && operands[j] == operands[j - 1]) continue;
-        // Steps that read other indices than they write must not overwrite their operand.
-        if (releases(operands[j], k) && step.kind == StepKind::kCall) {
-          release(free, renamed, operands[j]);
+      const std::vector<int32_t> reads = reads_of(step);
+      const auto release_reads = [&] {
+        for (const int32_t slot : reads) {
+          const auto s = static_cast<size_t>(slot);
+          const bool is_lane = out_.slots[s].level == Level::kLane;
+          if (!fixed[s] && is_lane && last[s] == k) release(free, renamed, slot);
         }
-      }
-      if (step.out >= 0) rename(step.out, fixed, renamed, free);
-      for (int j = 0; j < 3; ++j) {
-        if (j > 0 && operands[j] == operands[j - 1]) continue;
-        if (releases(operands[j], k) && step.kind != StepKind::kCall) {
-          release(free, renamed, operands[j]);
-        }
-      }
-      for (int32_t* place : {&step.a, &step.b, &step.c, &step.out}) {
-        if (*place >= 0 && renamed[static_cast<size_t>(*place)] >= 0) {
-          *place = renamed[static_cast<size_t>(*place)];
-        }
-      }
+      };
+      // Steps that read other indices than they write must not overwrite their operand.
+      const bool in_step = step.kind == StepKind::kCall || step.kind == StepKind::kCompiled;
+      if (in_step) release_reads();
+      for (const int32_t slot : writes_of(step)) rename(slot, fixed, renamed, free);
+      if (!in_step) release_reads();
+      apply(renamed, step);
     }
+    for (Reduction& reduction : out_.reductions) apply(renamed, reduction.out);
+  }
+
+  // Whoever runs the schedule has a pointer to each slot.
+  void drop_unused_slots() {
+    std::vector<int32_t> renamed(out_.slots.size(), -1);
+    const auto note = [&](int32_t slot) {
+      if (slot >= 0) renamed[static_cast<size_t>(slot)] = 0;
+    };
+    for (const Step& step : out_.steps) {
+      for (const int32_t slot : reads_of(step)) note(slot);
+      for (const int32_t slot : writes_of(step)) note(slot);
+    }
+    for (const Reduction& reduction : out_.reductions) note(reduction.out);
+    for (const CompiledStep& step : out_.compiled) {
+      for (const jit::LaneReduction& reduction : step.program.reductions) note(reduction.slot);
+    }
+    std::vector<Slot> slots;
+    for (size_t s = 0; s < renamed.size(); ++s) {
+      if (renamed[s] < 0) continue;
+      renamed[s] = static_cast<int32_t>(slots.size());
+      slots.push_back(out_.slots[s]);
+    }
+    out_.slots = std::move(slots);
+    for (Step& step : out_.steps) apply(renamed, step);
     for (Reduction& reduction : out_.reductions) {
-      const int32_t to = renamed[static_cast<size_t>(reduction.out)];
-      if (to >= 0) reduction.out = to;
+      apply(renamed, reduction.out);
+      apply(renamed, reduction.running);
     }
+    for (CompiledStep& step : out_.compiled) {
+      for (jit::LaneReduction& reduction : step.program.reductions) apply(renamed, reduction.slot);
+    }
+  }
+
+  static void apply(const std::vector<int32_t>& renamed, int32_t& slot) {
+    if (slot >= 0 && renamed[static_cast<size_t>(slot)] >= 0) {
+      slot = renamed[static_cast<size_t>(slot)];
+    }
+  }
+  void apply(const std::vector<int32_t>& renamed, Step& step) {
+    for (int32_t* slot : {&step.a, &step.b, &step.c, &step.out}) apply(renamed, *slot);
+    if (step.kind != StepKind::kCompiled) return;
+    CompiledStep& to = out_.compiled[static_cast<size_t>(step.index)];
+    for (int32_t& slot : to.reads) apply(renamed, slot);
+    for (int32_t& slot : to.writes) apply(renamed, slot);
+    for (jit::Value& value : to.program.values) apply(renamed, value.slot);
+    for (jit::Output& output : to.program.outputs) apply(renamed, output.slot);
   }
 
   void release(std::multimap<int32_t, int32_t>& free, const std::vector<int32_t>& renamed,
@@ -422,37 +474,41 @@ class Scheduler {
   // Inputs that are still read after an output's producer has run: if they share memory with the
   // output, it must not be written before they are done with.
   void find_hazards(std::vector<std::vector<Step>>& lanes) {
-    std::vector<Step*> steps;
-    for (auto& section : lanes) {
-      for (Step& step : section) steps.push_back(&step);
-    }
+    const std::vector<Step*> steps = all(lanes);
     std::vector<int32_t> input_of(out_.slots.size(), -1);
     for (const Step* step : steps) {
       if (step->kind == StepKind::kFetch && step->index < input_count()) {
         input_of[static_cast<size_t>(step->out)] = step->index;
       }
     }
+    const auto note = [&](int32_t slot) {
+      if (input_of[static_cast<size_t>(slot)] < 0) return;
+      out_.hazards.push_back(input_of[static_cast<size_t>(slot)]);
+    };
     for (size_t k = 0; k < steps.size(); ++k) {
       if (steps[k]->kind != StepKind::kBind) continue;
       size_t producer = k + 1;
-      while (steps[producer]->kind == StepKind::kBind || steps[producer]->out != steps[k]->out) {
-        ++producer;
-      }
+      while (!produces(*steps[producer], steps[k]->out)) ++producer;
       steps[k]->partner = static_cast<int32_t>(out_.hazards.size());
       for (size_t later = producer + 1; later < steps.size(); ++later) {
-        for (const int32_t slot :
-             {steps[later]->a, steps[later]->b, steps[later]->c, steps[later]->out}) {
-          if (slot < 0 || input_of[static_cast<size_t>(slot)] < 0) continue;
-          out_.hazards.push_back(input_of[static_cast<size_t>(slot)]);
-        }
+        for (const int32_t slot : reads_of(*steps[later])) note(slot);
+        for (const int32_t slot : writes_of(*steps[later])) note(slot);
       }
       steps[k]->hazard_count = static_cast<int32_t>(out_.hazards.size()) - steps[k]->partner;
     }
+  }
+  bool produces(const Step& step, int32_t slot) const {
+    if (step.kind == StepKind::kBind) return false;
+    const std::vector<int32_t> writes = writes_of(step);
+    return std::find(writes.begin(), writes.end(), slot) != writes.end();
   }
 
   const tile::Program& program_;
   const IsaTable& isa_;
   bool recompute_;
+  bool fuses_ = false;
+  Layout layout_ = Layout::kPointwise;
+  Isa set_ = Isa::kGeneric;
   std::vector<int32_t> section_;
   std::vector<int32_t> slot_, filled_, filled_row_, expanded_;  // of each register
   std::vector<Step> setup_, rows_, lanes_, stores_, binds_;
@@ -464,6 +520,13 @@ class Scheduler {
 
 Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute) {
   return Scheduler(widened, isa, recompute).run();
+}
+
+Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa, Isa set,
+                             Layout layout, bool recompute) {
+  Scheduler scheduler(expanded, isa, recompute);
+  scheduler.fuse_for(layout, set);
+  return scheduler.run();
 }
 
 }  // namespace mithril::cpu

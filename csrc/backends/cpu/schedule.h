@@ -2,12 +2,27 @@
 // the instruction-set builds, so it is plain data.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "backends/cpu/isa/isa_table.h"
-#include "tile/program.h"
+#include "backends/cpu/jit/lane_program.h"
+#include "tile/sections.h"
 
 namespace mithril::cpu {
+
+enum class Isa : uint8_t;
+namespace jit {
+class CodeMemory;
+}
+
+/// How the points of a tile lie.
+enum class Layout : int64_t {
+  kPointwise,  // a tile is a run of the kept domain
+  kRowInside,  // a tile is rows × r, r innermost
+  kRowAcross,  // a tile is r × rows, rows innermost
+};
+inline constexpr int kLayouts = 3;
 
 /// A buffer of scratch that holds one value: one element, one per row of the tile, or one per
 /// point.
@@ -27,6 +42,7 @@ enum class StepKind : uint8_t {
   kStore,     // a slot to an operand
   kReduce,    // a lane slot into the running state of a reduction
   kScan,
+  kCompiled,  // a run of kCall, kExpand and kReduce as machine code
 };
 
 struct Step {
@@ -34,7 +50,8 @@ struct Step {
   tile::Level level = tile::Level::kLane;
   int32_t size = 0;                          // bytes an element of `out` (of the stored value)
   int32_t out = -1, a = -1, b = -1, c = -1;  // slots
-  int32_t index = 0;                         // operand, scalar, or reduction
+  int32_t index = 0;                         // operand, scalar, reduction, or compiled step
+  int32_t instruction = -1;                  // of the program; kCall and kReduce
   int32_t partner =
       -1;  // kBind: position of the first hazard in `hazards`; kStore: same slot bound
   int32_t hazard_count = 0;
@@ -49,9 +66,23 @@ struct Reduction {
   ExtremeFn extreme = nullptr;
   ScanFn scan = nullptr;
   tile::Order order = tile::Order::kLanes;
-  int32_t size = 4;  // bytes an element
-  int32_t out = -1;  // row slot of the result (scan: lane slot)
+  int32_t size = 4;      // bytes an element
+  int32_t out = -1;      // row slot of the result (scan: lane slot)
+  int32_t running = -1;  // row slot of the running values, if not in the state
   uint64_t identity = 0;
+  uint64_t beginning = 0;  // of compiled steps: what it is combined with stays bit for bit
+};
+
+/// A step as a function. Its reductions leave `partials` elements of each row in the row slot.
+struct CompiledStep {
+  struct Reduced {
+    int32_t reduction, slot, partials;
+  };
+  jit::CompiledFn fn = nullptr;
+  jit::Walk walk = jit::Walk::kFlat;
+  std::vector<int32_t> reads, writes;  // slots, but for those of reductions
+  std::vector<Reduced> reductions;
+  jit::LaneProgram program;  // until it is compiled
 };
 
 struct StepRange {
@@ -70,26 +101,25 @@ struct Schedule {
   std::vector<Reduction> reductions;
   std::vector<int32_t> hazards;  // input operands
   StepRange setup;               // once per call
+  std::vector<CompiledStep> compiled;
+  std::shared_ptr<const jit::CodeMemory> code;  // of the compiled steps
 };
 
 /// `recompute`: lane values do not outlive their section (a row is visited in several chunks, once
 /// per section); else they do (whole rows fit the tile).
 Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute);
 
-/// Section of every instruction: the number of reductions on the longest path to it.
-std::vector<int32_t> sections_of(const tile::Program& program);
+/// The same with compiled steps for tiles of that layout, without their code; see jit/compile.h.
+/// `expanded` has no macros but those that are called.
+Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa, Isa set,
+                             Layout layout, bool recompute);
 
 /// Layout of KernelArgs::params, then dims and operands.
-enum class Layout : int64_t {
-  kPointwise,  // a tile is a run of the kept domain
-  kRowInside,  // a tile is rows × r, r innermost
-  kRowAcross,  // a tile is r × rows, rows innermost
-};
 struct LoopHeader {
-  int64_t layout, recompute;
-  int64_t kept, reduced;      // points
-  int64_t tile_rows, tile_r;  // most of a tile; pointwise: tile_rows 1, tile_r the block
-  int64_t unit;               // rows (pointwise: points) a unit
+  int64_t layout, recompute, compiled;  // which schedule
+  int64_t kept, reduced;                // points
+  int64_t tile_rows, tile_r;            // most of a tile; pointwise: tile_rows 1, tile_r the block
+  int64_t unit;                         // rows (pointwise: points) a unit
   int64_t kept_dims, reduced_dims;
   int64_t capacity;      // points of a tile
   int64_t depth;         // of the stacks of partial results

@@ -1,5 +1,7 @@
 // What a TileKernel holds for the instruction-set builds.
 #pragma once
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "backends/cpu/interpreter.h"
@@ -9,10 +11,24 @@ namespace mithril::cpu {
 
 struct TileKernel::Code {
   tile::Program program;  // widened
+  const IsaTable* table = nullptr;
+  Isa isa = Isa::kGeneric;
+  bool compiles = false;
   bool reducing = false;
   bool lanes_order = false, rows_order = false;  // float sums or products of that order
-  Schedule whole, chunked;
-  std::vector<int32_t> section;  // of each instruction
+  std::vector<int32_t> section;                  // of each instruction
+
+  /// The schedule for tiles of that layout; made by the first loop that wants it. Without compiled
+  /// steps where `compiled` is false, or there are none.
+  const Schedule& schedule(Layout layout, bool recompute, bool compiled = true) const;
+
+  // By layout, recompute and compiled. An entry is set once, before any loop that runs by it is
+  // handed out; whoever has such a loop reads it without the lock.
+  mutable const Schedule* made[kLayouts][2][2] = {};
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<const Schedule>> owned_;
 };
 
 }  // namespace mithril::cpu

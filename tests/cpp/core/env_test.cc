@@ -20,6 +20,7 @@ TEST(Env, NothingSetIsQuiet) {
   const Env env = parse({});
   EXPECT_EQ(env.debug, 0);
   EXPECT_EQ(env.threads, 0);
+  EXPECT_TRUE(env.jit);
   EXPECT_FALSE(env.verify || env.profile || env.poison || env.full_traceback);
   EXPECT_TRUE(env.dump.empty() && env.passes.empty() && env.log.empty());
 }
@@ -30,6 +31,7 @@ TEST(Env, ReadsEveryKind) {
                          {"MITHRIL_PASSES", "-fuse,+layout,,merge_common,-"},
                          {"MITHRIL_THREADS", "7"},
                          {"MITHRIL_CPU_ISA", "avx2"},
+                         {"MITHRIL_JIT", "0"},
                          {"MITHRIL_LOG", "memory:debug,passes,:x,warning"},
                          {"MITHRIL_POISON", "1"}});
   EXPECT_EQ(env.debug, 3);
@@ -42,6 +44,7 @@ TEST(Env, ReadsEveryKind) {
   EXPECT_TRUE(env.passes[2].on);
   EXPECT_EQ(env.threads, 7);
   EXPECT_EQ(env.cpu_isa, "avx2");
+  EXPECT_FALSE(env.jit);
   ASSERT_EQ(env.log.size(), 3u);
   EXPECT_EQ(env.log[0].level, "debug");
   EXPECT_EQ(env.log[1].topic, "passes");

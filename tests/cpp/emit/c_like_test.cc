@@ -10,20 +10,20 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "backends/cpu/random_program.h"
 #include "backends/cpu/run_program.h"
 #include "emit/opencl.h"
 #include "tile/builder.h"
 #include "tile/convert.h"
 #include "tile/evaluate.h"
-#include "tile/random_program.h"
 
 namespace mithril::emit {
 namespace {
 
 using core::DType;
+using cpu::testing::Bytes;
 using tile::Builder;
 using tile::Level;
-using tile::testing::Bytes;
 
 using Function = void (*)(int64_t begin, int64_t end, const int64_t* shape, const double* scalars,
                           void* const* buffers);
@@ -122,13 +122,21 @@ std::vector<Bytes> run(const Case& of, Function function) {
 Case random_case(std::mt19937& rng, bool reducing) {
   Case out;
   do {
-    out.program = tile::testing::random_program(rng, reducing, 4 + static_cast<int>(rng() % 28));
+    cpu::testing::RandomShape shape;
+    shape.reducing = reducing;
+    shape.order = rng() % 2 == 0 ? tile::Order::kLanes : tile::Order::kRows;
+    shape.instructions = 4 + static_cast<int>(rng() % 28);
+    shape.everything = true;
+    out.program = cpu::testing::random_program(rng, shape);
   } while (!print_c_like(std::vector{CLikeKernel{"k", out.program}}, Dialect::kC99).ok());
   constexpr int64_t kSizes[] = {0, 1, 2, 15, 16, 17, 63, 64, 65, 130, 600, 4500, 9000};
   const bool reduces = is_reducing(out.program);
   out.kept = 1 + static_cast<int64_t>(rng() % (reduces ? 4 : 60));
   out.reduced = reduces ? kSizes[rng() % std::size(kSizes)] : 1;
-  out.inputs = tile::testing::random_inputs(rng, out.program, out.kept, out.reduced);
+  for (uint32_t k = 0; k < out.program.inputs.size(); ++k) {
+    const auto count = static_cast<size_t>(elements(out, input_level(out.program, k)));
+    out.inputs.push_back(cpu::testing::random_elements(rng, out.program.inputs[k], count));
+  }
   return out;
 }
 

@@ -53,11 +53,14 @@ Program one(Opcode opcode, DType dtype) {
   return t.finish();
 }
 
-void expect_expansion_equal(Opcode opcode, DType dtype, const std::vector<Bytes>& inputs,
-                            size_t n) {
-  const Program program = one(opcode, dtype), expanded = expand(program);
+void expect_expansion_equal(Opcode opcode, DType dtype, const std::vector<Bytes>& inputs, size_t n,
+                            Expansion expansion = {}) {
+  const Program program = one(opcode, dtype), expanded = expand(program, expansion);
   ASSERT_TRUE(verify(expanded).ok()) << verify(expanded).error().message << print(expanded);
-  for (const Instruction& i : expanded.code) ASSERT_NE(info(i.opcode).family, Family::kMacro);
+  for (const Instruction& i : expanded.code) {
+    ASSERT_NE(info(i.opcode).family, Family::kMacro);
+    ASSERT_TRUE(expansion.scale || i.opcode != Opcode::kScale);
+  }
   const auto kept = static_cast<int64_t>(n);
   const auto a = evaluate(program, kept, 1, inputs), b = evaluate(expanded, kept, 1, inputs);
   const int64_t at = cpu::testing::first_difference(dtype, a[0], b[0]);
@@ -72,12 +75,30 @@ std::vector<Bytes> inputs_for(Opcode opcode, const std::vector<T>& x) {
   return {bytes_of(x), bytes_of(y)};
 }
 
+TEST(Expand, LeavesSinesAsTheyAre) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32), a = sin(x), b = cos(x);
+  t.store(a + b + exp(x));
+  const Program expanded = expand(t.finish(), {.trigonometric = false});
+  std::vector<Opcode> left;
+  for (const Instruction& i : expanded.code) {
+    ASSERT_NE(info(i.opcode).family, Family::kExtern);
+    if (info(i.opcode).family == Family::kMacro) left.push_back(i.opcode);
+  }
+  EXPECT_EQ(left, (std::vector<Opcode>{Opcode::kSin, Opcode::kCos}));
+}
+
 TEST(Expand, MacrosEqualTheirExpansions) {
   const auto f32 = patterns<float, uint32_t>(1001);
   const auto f64 = patterns<double, uint64_t>(501);
   for (const Opcode opcode : macros()) {
-    expect_expansion_equal(opcode, DType::kFloat32, inputs_for(opcode, f32), f32.size());
-    expect_expansion_equal(opcode, DType::kFloat64, inputs_for(opcode, f64), f64.size());
+    for (const bool scale : {true, false}) {
+      const Expansion expansion{.scale = scale};
+      expect_expansion_equal(opcode, DType::kFloat32, inputs_for(opcode, f32), f32.size(),
+                             expansion);
+      expect_expansion_equal(opcode, DType::kFloat64, inputs_for(opcode, f64), f64.size(),
+                             expansion);
+    }
   }
 }
 

@@ -137,7 +137,7 @@ class Runner {
       : args_(args),
         code_(static_cast<const TileKernel*>(args.data)->code()),
         header_(*reinterpret_cast<const LoopHeader*>(args.params)),
-        plan_(header_.recompute != 0 ? code_.chunked : code_.whole),
+        plan_(*code_.made[header_.layout][header_.recompute][header_.compiled]),
         layout_(static_cast<Layout>(header_.layout)),
         inputs_(static_cast<int32_t>(code_.program.inputs.size())),
         buffers_(inputs_ + static_cast<int32_t>(code_.program.outputs.size())) {
@@ -375,6 +375,7 @@ class Runner {
         case StepKind::kExpand: expand(step, tile); break;
         case StepKind::kReduce: reduce(step, tile); break;
         case StepKind::kScan: scan(step, tile); break;
+        case StepKind::kCompiled: compiled(plan_.compiled.data()[step.index], tile); break;
         default: break;
       }
     }
@@ -421,7 +422,9 @@ class Runner {
   State state(int32_t reduction) const {
     char* at = scratch_ + header_.state_offset + reduction * state_bytes_;
     auto* counters = reinterpret_cast<int64_t*>(at);
-    return {counters, counters + 1, at + 64, at + 64 + row_bytes()};
+    const int32_t running = plan_.reductions.data()[reduction].running;
+    char* value = running >= 0 ? static_cast<char*>(pointers_[running]) : at + 64;
+    return {counters, counters + 1, value, at + 64 + row_bytes()};
   }
 
   static int64_t height(int64_t blocks) {
@@ -489,6 +492,47 @@ class Runner {
     int64_t top = height(*s.blocks) - 1;
     std::memcpy(out, s.stack + top * row_bytes(), static_cast<size_t>(tile.rows * reduction.size));
     while (--top >= 0) reduction.combine(out, s.stack + top * row_bytes(), out, nullptr, tile.rows);
+  }
+
+  void compiled(const CompiledStep& step, const Tile& tile) {
+    const int64_t reductions = static_cast<int64_t>(step.reductions.size());
+    if (layout_ == Layout::kRowAcross) {
+      if (reductions == 0) return step.fn(pointers_, tile.count, tile.rows, 0);
+      return reduce_compiled_across(step, tile);
+    }
+    step.fn(pointers_, tile.rows, tile.count, 0);
+    for (int64_t k = 0; k < reductions; ++k) {
+      const CompiledStep::Reduced& r = step.reductions.data()[k];
+      const Reduction& reduction = plan_.reductions.data()[r.reduction];
+      const State s = state(r.reduction);
+      reduction.row_reduce(s.value, pointers_[r.slot], tile.rows, r.partials, reduction.order);
+      push(reduction, s, tile.rows);
+    }
+  }
+
+  // In runs that end where a block does; all reductions of a step are equally far.
+  void reduce_compiled_across(const CompiledStep& step, const Tile& tile) {
+    const int64_t reductions = static_cast<int64_t>(step.reductions.size());
+    const int64_t* const in_block = state(step.reductions.data()[0].reduction).in_block;
+    for (int64_t r = 0; r < tile.count;) {
+      const int64_t left = tile.count - r, room = tile::kRowsBlock - *in_block;
+      const int64_t n = left < room ? left : room;
+      for (int64_t k = 0; *in_block == 0 && k < reductions; ++k) {
+        const int32_t index = step.reductions.data()[k].reduction;
+        const Reduction& reduction = plan_.reductions.data()[index];
+        fill_bytes(state(index).value, &reduction.beginning, tile.rows, reduction.size);
+      }
+      step.fn(pointers_, r + n, tile.rows, r);
+      for (int64_t k = 0; k < reductions; ++k) {
+        const int32_t index = step.reductions.data()[k].reduction;
+        const State s = state(index);
+        *s.in_block += n;
+        if (*s.in_block == tile::kRowsBlock) {
+          push(plan_.reductions.data()[index], s, tile.rows);
+        }
+      }
+      r += n;
+    }
   }
 
   int64_t row_stride(const Tile& tile) const {

@@ -39,9 +39,9 @@ void check(const tile::Program& program, const Domain& domain, const std::vector
            const std::vector<double>& scalars = {}) {
   const auto wanted =
       tile::evaluate(program, domain.kept_points(), domain.reduced_points(), inputs, scalars);
-  for (const Isa isa : testing::isas()) {
-    expect_equal(program, testing::run(program, isa, domain, inputs, scalars), wanted,
-                 std::string(name(isa)));
+  for (const testing::Engine engine : testing::engines()) {
+    expect_equal(program, testing::run(program, engine, domain, inputs, scalars), wanted,
+                 name(engine));
   }
 }
 
@@ -58,8 +58,8 @@ TEST(Interpreter, AddsABias) {
   t.store(t.load(DType::kFloat32) + t.load(DType::kFloat32));
   const auto program = t.finish();
   const Bytes a = bytes_of<float>({1, 2, 3}), b = bytes_of<float>({10, 20, 30});
-  for (const Isa isa : testing::isas()) {
-    const auto out = testing::run(program, isa, {{3}, {}}, {a, b});
+  for (const testing::Engine engine : testing::engines()) {
+    const auto out = testing::run(program, engine, {{3}, {}}, {a, b});
     EXPECT_EQ(values_of<float>(out[0]), (std::vector<float>{11, 22, 33}));
   }
 }
@@ -267,9 +267,8 @@ TEST(Interpreter, MacrosAgreeAcrossInstructionSets) {
     }
     const auto program = t.finish();
     const auto wanted = testing::run(program, Isa::kGeneric, {{n}, {}}, {x});
-    for (const Isa isa : testing::isas()) {
-      expect_equal(program, testing::run(program, isa, {{n}, {}}, {x}), wanted,
-                   std::string(name(isa)));
+    for (const testing::Engine engine : testing::engines()) {
+      expect_equal(program, testing::run(program, engine, {{n}, {}}, {x}), wanted, name(engine));
     }
     const int64_t part = 2000;
     Bytes head(x.begin(), x.begin() + part * static_cast<int64_t>(core::size_of(dtype)));
@@ -293,8 +292,8 @@ TEST(Interpreter, ReadsAnyStrides) {
   const std::vector<float> x = random_floats(5 * 7 * 300, 5);
   std::vector<int16_t> y(5 * 300);
   for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int16_t>(i * 7);
-  for (const Isa isa : testing::isas()) {
-    const auto out = testing::run_strided(program, isa, domain,
+  for (const testing::Engine engine : testing::engines()) {
+    const auto out = testing::run_strided(program, engine, domain,
                                           {bytes_of(x), bytes_of(y), bytes_of<double>({1.5})},
                                           strides, {0, 299, 0});
     const auto sum = values_of<float>(out[0]);
@@ -334,15 +333,15 @@ TEST(Interpreter, RepeatsOperandsOverRows) {
       t.store(reduce_sum(a * b) + a);
       const auto sum = t.finish();
       const auto wanted_sum = tile::evaluate(sum, rows, n, {bytes_of(x), bytes_of(repeated)});
-      for (const Isa isa : testing::isas()) {
+      for (const testing::Engine engine : testing::engines()) {
         const std::vector<Bytes> inputs{bytes_of(x), bytes_of(bias)};
-        const std::string where(name(isa));
+        const std::string where = name(engine);
         expect_equal(product,
-                     testing::run_strided(product, isa, {{rows, n}, {}}, inputs,
+                     testing::run_strided(product, engine, {{rows, n}, {}}, inputs,
                                           {{{n, 1}, {}}, {{0, step}, {}}}, {0, base}),
                      wanted, where);
         expect_equal(sum,
-                     testing::run_strided(sum, isa, {{rows}, {n}}, inputs,
+                     testing::run_strided(sum, engine, {{rows}, {n}}, inputs,
                                           {{{n}, {1}}, {{0}, {step}}}, {0, base}),
                      wanted_sum, where);
       }
@@ -357,9 +356,10 @@ TEST(Interpreter, KeepsApartWhatOneOperandTransposes) {
   t.store(x - y);
   const auto program = t.finish();
   const std::vector<float> a = random_floats(20 * 30, 19), b = random_floats(20 * 30, 20);
-  for (const Isa isa : testing::isas()) {
-    const auto out = testing::run_strided(program, isa, {{20, 30}, {}}, {bytes_of(a), bytes_of(b)},
-                                          {{{30, 1}, {}}, {{1, 20}, {}}}, {0, 0});
+  for (const testing::Engine engine : testing::engines()) {
+    const auto out =
+        testing::run_strided(program, engine, {{20, 30}, {}}, {bytes_of(a), bytes_of(b)},
+                             {{{30, 1}, {}}, {{1, 20}, {}}}, {0, 0});
     const auto difference = values_of<float>(out[0]);
     for (size_t i = 0; i < 20; ++i) {
       for (size_t j = 0; j < 30; ++j) {
@@ -401,10 +401,10 @@ TEST(Interpreter, ReducesOverSeveralDimsAtAnyStrides) {
     const Domain domain{{5}, {6, 70}};
     const Bytes scales = bytes_of<float>({1, 2, 3, 4, 5});
     const auto wanted = tile::evaluate(program, 5, 420, {bytes_of(moved), scales});
-    for (const Isa isa : testing::isas()) {
-      const auto got = testing::run_strided(program, isa, domain, {bytes_of(x), scales},
+    for (const testing::Engine engine : testing::engines()) {
+      const auto got = testing::run_strided(program, engine, domain, {bytes_of(x), scales},
                                             {{{70}, {350, 1}}, {{1}, {0, 0}}}, {0, 0});
-      expect_equal(program, got, wanted, std::string(name(isa)));
+      expect_equal(program, got, wanted, name(engine));
     }
   }
 }
@@ -428,10 +428,10 @@ TEST(Interpreter, ReducesManyRowsAcross) {
         }
       }
       const auto wanted = tile::evaluate(program, rows, r, {bytes_of(values)});
-      for (const Isa isa : testing::isas()) {
-        const auto got = testing::run_strided(program, isa, {{rows}, {r}}, {bytes_of(across)},
+      for (const testing::Engine engine : testing::engines()) {
+        const auto got = testing::run_strided(program, engine, {{rows}, {r}}, {bytes_of(across)},
                                               {{{1}, {rows}}}, {0});
-        expect_equal(program, got, wanted, std::string(name(isa)));
+        expect_equal(program, got, wanted, name(engine));
       }
     }
   }
@@ -530,8 +530,8 @@ TEST(Interpreter, WritesOverItsInputsWhereThatIsAllowed) {
   const int64_t n = 3000;
   const auto p0 = random_floats(n, 13), m0 = random_floats(n, 14), g0 = random_floats(n, 15);
   const auto wanted = tile::evaluate(program, n, 1, {bytes_of(p0), bytes_of(m0), bytes_of(g0)});
-  for (const Isa isa : testing::isas()) {
-    const auto kernel = TileKernel::make(program, isa).or_throw();
+  for (const testing::Engine engine : testing::engines()) {
+    const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
     EXPECT_TRUE(kernel->can_alias(0, 1));
     EXPECT_TRUE(kernel->can_alias(1, 0));
     std::vector<float> a = p0, b = m0, c = g0;
@@ -543,7 +543,7 @@ TEST(Interpreter, WritesOverItsInputsWhereThatIsAllowed) {
     const plan::KernelArgs args{
         buffers, loop.params.data(), nullptr, kernel.get(), scratch.data(), 0, nullptr, nullptr};
     EXPECT_EQ(kernel->function()(args, 0, loop.units), plan::KernelStatus::kOk);
-    expect_equal(program, {bytes_of(b), bytes_of(a)}, wanted, std::string(name(isa)));
+    expect_equal(program, {bytes_of(b), bytes_of(a)}, wanted, name(engine));
   }
 }
 

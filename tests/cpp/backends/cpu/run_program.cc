@@ -1,10 +1,12 @@
 #include "backends/cpu/run_program.h"
 
 #include <cmath>
+#include <cstdio>
 #include <unistd.h>
 
 #include <sys/mman.h>
 
+#include "backends/cpu/jit/compile.h"
 #include "core/checked.h"
 #include "tile/half.h"
 
@@ -68,11 +70,23 @@ bool is_nan(core::DType dtype, const std::byte* at) {
 
 }  // namespace
 
-std::vector<Isa> isas() {
-  std::vector<Isa> out;
+std::string name(Engine engine) {
+  return std::string(cpu::name(engine.isa)) + (engine.compiled ? " compiled" : "");
+}
+
+std::vector<Engine> engines() {
+  static bool told = false;
+  std::vector<Engine> out;
   for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
-    if (supports(isa)) out.push_back(isa);
+    if (supports(isa)) {
+      out.emplace_back(isa);
+      if (jit::is_on(isa)) out.emplace_back(isa, true);
+    } else if (!told) {
+      std::printf("[  SKIPPED ] %s: this machine does not have it\n",
+                  std::string(cpu::name(isa)).c_str());
+    }
   }
+  told = true;
   return out;
 }
 
@@ -89,22 +103,22 @@ Strides dense(const Domain& domain, bool row) {
   return out;
 }
 
-std::vector<Bytes> run(const tile::Program& program, Isa isa, const Domain& domain,
+std::vector<Bytes> run(const tile::Program& program, Engine engine, const Domain& domain,
                        const std::vector<Bytes>& inputs, const std::vector<double>& scalars) {
   std::vector<Strides> strides;
   for (uint32_t k = 0; k < program.inputs.size(); ++k) {
     strides.push_back(dense(domain, input_level(program, k) == tile::Level::kRow));
   }
-  return run_strided(program, isa, domain, inputs, strides, std::vector<int64_t>(inputs.size(), 0),
-                     scalars);
+  return run_strided(program, engine, domain, inputs, strides,
+                     std::vector<int64_t>(inputs.size(), 0), scalars);
 }
 
-std::vector<Bytes> run_strided(const tile::Program& program, Isa isa, const Domain& domain,
+std::vector<Bytes> run_strided(const tile::Program& program, Engine engine, const Domain& domain,
                                const std::vector<Bytes>& inputs,
                                const std::vector<Strides>& input_strides,
                                const std::vector<int64_t>& base,
                                const std::vector<double>& scalars) {
-  const auto kernel = TileKernel::make(program, isa).or_throw();
+  const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
   std::vector<Strides> strides = input_strides;
   std::vector<std::unique_ptr<Guarded>> arrays;
   std::vector<void*> buffers;

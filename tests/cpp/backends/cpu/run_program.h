@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/float_env.h"
@@ -28,8 +29,15 @@ std::vector<T> values_of(const Bytes& bytes) {
   return out;
 }
 
-/// Every instruction set that this machine has.
-std::vector<Isa> isas();
+/// What runs a program: the interpreter of an instruction set, or machine code for it.
+struct Engine {
+  Engine(Isa set, bool is_compiled = false) : isa(set), compiled(is_compiled) {}
+  Isa isa;
+  bool compiled;
+};
+std::string name(Engine engine);
+/// Every instruction set that this machine has, interpreted and compiled; says what it leaves out.
+std::vector<Engine> engines();
 
 struct Domain {
   std::vector<int64_t> kept, reduced;
@@ -45,11 +53,11 @@ Strides dense(const Domain& domain, bool row);
 
 /// Dense inputs and outputs, units run one by one in falling order. Reads and writes outside the
 /// arrays fault (guard pages).
-std::vector<Bytes> run(const tile::Program& program, Isa isa, const Domain& domain,
+std::vector<Bytes> run(const tile::Program& program, Engine engine, const Domain& domain,
                        const std::vector<Bytes>& inputs, const std::vector<double>& scalars = {});
 
 /// The same with inputs at given strides; `base[k]` is the index of element 0 in inputs[k].
-std::vector<Bytes> run_strided(const tile::Program& program, Isa isa, const Domain& domain,
+std::vector<Bytes> run_strided(const tile::Program& program, Engine engine, const Domain& domain,
                                const std::vector<Bytes>& inputs,
                                const std::vector<Strides>& strides,
                                const std::vector<int64_t>& base,

@@ -1,0 +1,28 @@
+// Schedules with machine code in them.
+#pragma once
+#include <memory>
+
+#include "backends/cpu/cpuid.h"
+#include "backends/cpu/schedule.h"
+
+namespace mithril::cpu::jit {
+
+/// Whether loops for that instruction set are compiled: not by MITHRIL_JIT=0, nor once the system
+/// has refused memory for code.
+bool is_on(Isa isa);
+/// Whether the system has refused memory for code in this process.
+bool is_refused();
+/// True once after that, for whoever tells people.
+bool take_refusal();
+
+/// False for programs that the interpreter runs as well, with a single call in each tile, and for
+/// the few that only it runs.
+bool can_compile(const tile::Program& widened);
+
+/// The schedule of a widened program for tiles of that layout, its steps over lanes compiled as far
+/// as they can be. Null where the system refuses memory for code.
+std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
+                                                  const IsaTable& table, Isa isa, Layout layout,
+                                                  bool recompute);
+
+}  // namespace mithril::cpu::jit
