@@ -14,7 +14,6 @@
 #include "backends/cpu/run_program.h"
 #include "emit/opencl.h"
 #include "tile/builder.h"
-#include "tile/convert.h"
 #include "tile/evaluate.h"
 
 namespace mithril::emit {
@@ -308,13 +307,7 @@ Bytes edges(DType dtype) {
     // The smallest, the largest, just above the middle of two halves.
     values.insert(values.end(), {-inf, inf, 0x40400001p0, 0x10100000001p0});
   }
-  Bytes out;
-  for (const double x : values) {
-    const uint64_t bits = tile::bits_of_double(dtype, x);
-    const auto* from = reinterpret_cast<const std::byte*>(&bits);
-    out.insert(out.end(), from, from + core::size_of(dtype));
-  }
-  return out;
+  return cpu::testing::encode(dtype, values);
 }
 
 // Operands such that the points are all combinations of edges.

@@ -22,6 +22,7 @@ using core::DType;
 using testing::Bytes;
 using testing::bytes_of;
 using testing::Domain;
+using testing::encode;
 using testing::values_of;
 using tile::Builder;
 using tile::Reg;
@@ -144,16 +145,6 @@ std::vector<double> special_numbers(DType dtype) {
     out.push_back(x);
   }
   out.insert(out.end(), {INFINITY, -INFINITY, NAN});
-  return out;
-}
-
-Bytes encode(DType dtype, const std::vector<double>& values) {
-  Bytes out;
-  for (const double x : values) {
-    const uint64_t bits = tile::bits_of_double(dtype, x);
-    const auto* from = reinterpret_cast<const std::byte*>(&bits);
-    out.insert(out.end(), from, from + core::size_of(dtype));
-  }
   return out;
 }
 

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "tile/convert.h"
-
 namespace mithril::cpu::testing {
 namespace {
 
@@ -156,14 +154,9 @@ tile::Program random_program(std::mt19937& rng, const RandomShape& shape) {
 
 Bytes random_elements(std::mt19937& rng, DType dtype, size_t n) {
   std::normal_distribution<double> normal(0, 3);
-  Bytes out;
-  for (size_t k = 0; k < n; ++k) {
-    const double x = rng() % 10 == 0 ? special(rng, dtype) : normal(rng);
-    const uint64_t bits = tile::bits_of_double(dtype, x);
-    const auto* from = reinterpret_cast<const std::byte*>(&bits);
-    out.insert(out.end(), from, from + core::size_of(dtype));
-  }
-  return out;
+  std::vector<double> values(n);
+  for (double& x : values) x = rng() % 10 == 0 ? special(rng, dtype) : normal(rng);
+  return encode(dtype, values);
 }
 
 }  // namespace mithril::cpu::testing

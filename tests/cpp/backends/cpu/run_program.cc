@@ -8,6 +8,7 @@
 
 #include "backends/cpu/jit/compile.h"
 #include "core/checked.h"
+#include "tile/convert.h"
 #include "tile/half.h"
 
 namespace mithril::cpu::testing {
@@ -87,6 +88,16 @@ std::vector<Engine> engines() {
     }
   }
   told = true;
+  return out;
+}
+
+Bytes encode(core::DType dtype, const std::vector<double>& values) {
+  Bytes out;
+  for (const double x : values) {
+    const uint64_t bits = tile::bits_of_double(dtype, x);
+    const auto* from = reinterpret_cast<const std::byte*>(&bits);
+    out.insert(out.end(), from, from + core::size_of(dtype));
+  }
   return out;
 }
 

@@ -29,6 +29,9 @@ std::vector<T> values_of(const Bytes& bytes) {
   return out;
 }
 
+/// Each number as an element of `dtype`, as casts make it.
+Bytes encode(core::DType dtype, const std::vector<double>& values);
+
 /// What runs a program: the interpreter of an instruction set, or machine code for it.
 struct Engine {
   Engine(Isa set, bool is_compiled = false) : isa(set), compiled(is_compiled) {}
