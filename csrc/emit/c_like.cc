@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "emit/c_like_text.h"
+#include "tile/convert.h"
 #include "tile/expand.h"
+#include "tile/reduction.h"
 #include "tile/sections.h"
 
 namespace mithril::emit {
@@ -18,11 +20,11 @@ using core::DType;
 using core::short_name;
 using tile::Family;
 using tile::Instruction;
+using tile::is_half;
 using tile::Level;
 using tile::Opcode;
 using tile::RegId;
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 bool is_wide_float(DType dtype) { return core::is_float(dtype) && !is_half(dtype); }
 
 bool reduces(const Instruction& i) { return tile::info(i.opcode).family == Family::kReduce; }
@@ -77,17 +79,6 @@ std::string state_of(Opcode opcode, DType dtype) {
   return fmt::format("m_{}_{}", tile::info(opcode).text, short_name(dtype));
 }
 
-std::string_view combining(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kReduceSum: return "add";
-    case Opcode::kReduceProd: return "mul";
-    case Opcode::kReduceMax: return "max";
-    case Opcode::kReduceMin: return "min";
-    case Opcode::kReduceAny: return "or";
-    default: return "and";
-  }
-}
-
 bool finds_place(Opcode opcode) { return tile::info(opcode).rule == tile::Rule::kIndex; }
 
 std::string definition(Opcode opcode, DType dtype) {
@@ -97,22 +88,12 @@ std::string definition(Opcode opcode, DType dtype) {
     return fmt::format("M_EXTREME({}, m_{}, {})\n", name, short_name(dtype), better);
   }
   return fmt::format("M_REDUCTION({0}, m_{1}, m_{2}_{1})\n", name, short_name(dtype),
-                     combining(opcode));
+                     tile::info(tile::combining(opcode)).text);
 }
 
 std::string identity(Opcode opcode, DType dtype) {
-  const bool least = opcode == Opcode::kReduceMax, most = opcode == Opcode::kReduceMin;
-  if (opcode == Opcode::kReduceProd || opcode == Opcode::kReduceAll) return "1";
-  if (!least && !most) return "0";
-  if (core::is_float(dtype)) {
-    const uint64_t inf = dtype == DType::kFloat32 ? 0x7f800000u : 0x7ff0000000000000u;
-    return fmt::format("{}{}", least ? "-" : "", constant(dtype, inf));
-  }
-  const size_t width = 8 * core::size_of(dtype);
-  const bool is_signed = dtype != DType::kUInt8;
-  const uint64_t smallest = is_signed ? uint64_t{1} << (width - 1) : 0;
-  const uint64_t largest = (uint64_t{2} << (width - 1)) - 1 - smallest;
-  return constant(dtype, least ? smallest : largest);
+  const uint64_t bits = tile::identity_of(opcode, dtype);
+  return bits == 0 ? "0" : constant(dtype, bits);
 }
 
 // ---------------------------------------------------------------- one kernel

@@ -9,6 +9,11 @@
 
 namespace mithril::tile {
 
+/// Two bytes, and computed in float32.
+inline bool is_half(core::DType dtype) {
+  return dtype == core::DType::kFloat16 || dtype == core::DType::kBFloat16;
+}
+
 /// Float to integer: truncates, saturates, NaN gives 0.
 template <class To, class From>
 inline To saturate(From x) {

@@ -60,8 +60,6 @@ Program rebuild(const Program& program, const Rewrite& rewrite) {
   return out;
 }
 
-bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
 /// A half in float32; constants at once.
 Reg widened(Builder& t, Reg x) { return is_half(x.dtype()) ? t.cast(x, DType::kFloat32) : x; }
 

@@ -27,6 +27,8 @@ using m_i64 = int64_t;
 uint32_t m_bits_f32(float x) { return std::bit_cast<uint32_t>(x); }
 uint64_t m_bits_f64(double x) { return std::bit_cast<uint64_t>(x); }
 #include "tile/extern_lane.inc"
+// The bounds in that text.
+static_assert(math::Limits<float>::trig_hi == 131072 && math::Limits<double>::trig_hi == 8388608);
 
 // ---- power
 

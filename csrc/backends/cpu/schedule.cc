@@ -1,11 +1,10 @@
 #include "backends/cpu/schedule.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 
 #include "backends/cpu/jit/fuse_steps.h"
-#include "tile/convert.h"
+#include "tile/reduction.h"
 
 namespace mithril::cpu {
 
@@ -17,28 +16,6 @@ using tile::Opcode;
 using tile::RegId;
 
 namespace {
-
-uint64_t identity_of(Opcode opcode, DType dtype) {
-  const double inf = std::numeric_limits<double>::infinity();
-  switch (opcode) {
-    case Opcode::kReduceMax: return tile::bits_of_double(dtype, -inf);
-    case Opcode::kReduceMin: return tile::bits_of_double(dtype, inf);
-    case Opcode::kReduceProd:
-    case Opcode::kReduceAll: return tile::bits_of_int(dtype, 1);
-    default: return 0;
-  }
-}
-
-Opcode combining(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kReduceSum: return Opcode::kAdd;
-    case Opcode::kReduceProd: return Opcode::kMul;
-    case Opcode::kReduceMax: return Opcode::kMax;
-    case Opcode::kReduceMin: return Opcode::kMin;
-    case Opcode::kReduceAny: return Opcode::kOr;
-    default: return Opcode::kAnd;
-  }
-}
 
 class Scheduler {
  public:
@@ -228,14 +205,14 @@ class Scheduler {
     Reduction reduction;
     reduction.order = i.order;
     reduction.size = size_of(from);
-    reduction.identity = identity_of(i.opcode, from);
+    reduction.identity = tile::identity_of(i.opcode, from);
     if (scans) {
       reduction.scan = isa_.scan(from);
     } else if (tile::info(i.opcode).rule == tile::Rule::kIndex) {
       reduction.extreme = isa_.extreme(i.opcode, from);
     } else {
       reduction.row_reduce = isa_.row_reduce(i.opcode, from);
-      reduction.combine = isa_.lane(combining(i.opcode), from, from, 0, Shape::kBoth);
+      reduction.combine = isa_.lane(tile::combining(i.opcode), from, from, 0, Shape::kBoth);
     }
     Step step;
     step.kind = scans ? StepKind::kScan : StepKind::kReduce;

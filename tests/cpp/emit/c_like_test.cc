@@ -1,4 +1,4 @@
-// Covers: emit/c_like_text.cc tile/sections.cc
+// Covers: emit/c_like_text.cc tile/sections.cc tile/reduction.cc
 // Printed kernels, compiled by the system's compiler and run.
 #include "emit/c_like.h"
 

@@ -2,15 +2,15 @@
 #include <algorithm>
 
 #include "backends/cpu/jit/machine.h"
+#include "tile/convert.h"
 
 namespace mithril::cpu::jit {
 
 using core::DType;
+using tile::is_half;
 using tile::Opcode;
 
 namespace {
-
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
 bool can_cast(DType from, DType to, Isa isa) {
   if (from == to || to == DType::kBool || from == DType::kBool) return true;

@@ -4,15 +4,16 @@
 
 #include "backends/cpu/jit/machine.h"
 #include "core/status.h"
+#include "tile/convert.h"
 
 namespace mithril::cpu::jit {
 
 using core::DType;
+using tile::is_half;
 using tile::Opcode;
 
 namespace {
 
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 bool is_wide_float(DType t) { return t == DType::kFloat32 || t == DType::kFloat64; }
 
 Form form_of(DType dtype) {
@@ -21,6 +22,7 @@ Form form_of(DType dtype) {
   return core::size_of(dtype) == 8 ? Form::k64 : Form::k32;
 }
 
+Form form_of_size(int size) { return size == 8 ? Form::k64 : size == 2 ? Form::k16 : Form::k32; }
 uint8_t size_of(Form form) { return form == Form::k64 ? 8 : form == Form::k16 ? 2 : 4; }
 
 enum Predicate : uint8_t {  // of vcmpps, without signals
@@ -102,11 +104,7 @@ class Lowering {
   }
   /// Of the form of a number of `size` bytes.
   int32_t number(Code code, int size, int32_t a, int32_t b = -1, int32_t c = -1, uint8_t imm = 0) {
-    return emit(code,
-                size == 8   ? Form::k64
-                : size == 2 ? Form::k16
-                            : Form::k32,
-                size, a, b, c, imm);
+    return emit(code, form_of_size(size), size, a, b, c, imm);
   }
   int32_t constant(uint64_t bits, int size) {
     for (size_t k = 0; k < out_.ops.size(); ++k) {
@@ -117,7 +115,7 @@ class Lowering {
     }
     Op op;
     op.code = Code::kConstant;
-    op.form = size == 8 ? Form::k64 : size == 2 ? Form::k16 : Form::k32;
+    op.form = form_of_size(size);
     op.size = static_cast<uint8_t>(size);
     op.bits = bits;
     return push(op);
