@@ -59,20 +59,22 @@ bool is_ready(PyObject* object, const py::object& dtype) {
   return array->descr == dtype.ptr() && (array->flags & kWanted) == kWanted;
 }
 
-ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off) {
+ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
+                               bool exact_conv) {
   ProgramOptions out;
   if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env(std::move(off));
   out.select.fuse = !out.passes.is_off("fuse");
+  out.select.exact_conv = exact_conv;
   return out;
 }
 
 class CpuProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
-             std::shared_ptr<Trace> trace, std::vector<std::string> off)
+             std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv)
       : program_(with_states_as_outputs(std::move(graph)),
-                 program_options(std::move(trace), std::move(off))),
+                 program_options(std::move(trace), std::move(off), exact_conv)),
         pool_(std::move(pool)) {
     const ir::Graph& made = program_.graph();
     for (const ir::ValueId input : made.inputs) {
@@ -305,9 +307,9 @@ void bind_cpu(py::module_& module) {
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
   py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
-                    std::vector<std::string>>(),
+                    std::vector<std::string>, bool>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
-           py::arg("passes_off") = std::vector<std::string>())
+           py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false)
       .def("groups", &CpuProgram::groups, py::arg("sizes"))
       .def("run", &CpuProgram::run, py::arg("inputs"))
       .def("try_run", &CpuProgram::try_run, py::arg("inputs"))

@@ -20,6 +20,8 @@ struct Operand {
   core::DType dtype = core::DType::kFloat32;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
+  /// Its first element, if the operand is a constant of the program; lives as long as the step.
+  const std::byte* constant = nullptr;
   bool present() const { return use.buffer >= 0; }
 };
 
@@ -29,6 +31,7 @@ struct KernelRequest {
   const ir::OpDef& op;
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
+  bool exact_conv = false;  // only canonical convolutions
 };
 
 struct KernelDef {

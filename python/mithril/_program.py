@@ -56,6 +56,7 @@ class Settings:
     optimizer: Any = None
     passes_off: tuple[str, ...] = ()
     static_shapes: bool = False
+    exact_conv: bool = False
     check_nan: str = ""  # "nan", "inf": what is looked for
 
 
@@ -139,8 +140,9 @@ class Program:
     def _plain(self, graph: Any, file_path: str | None = None) -> Any:
         settings = self.settings
         if self._target["native"]:
-            passes_off = list(settings.passes_off)
-            return settings.backend._program(graph, self.compiled.trace, passes_off)
+            return settings.backend._program(
+                graph, self.compiled.trace, settings.passes_off, settings.exact_conv
+            )
         from mithril.backends.emitted import EmittedExecutable
 
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)

@@ -56,6 +56,7 @@ def compile(  # noqa: A001
     auto_scalar_promotion: bool = True,
     static_shapes: bool = False,
     static_inference: bool = False,
+    exact_conv: bool = False,
     gradient_checkpointing: bool = False,
     check_nan: bool | str = False,
     passes: Iterable[str] = (),
@@ -88,6 +89,9 @@ def compile(  # noqa: A001
     static_shapes : shapes that are not known here are those of the first call from then on
     static_inference : what depends on constants only is computed once; native backends always do
         so, and JAX where it compiles
+    exact_conv : True: native backends sum every convolution in the order of the reference, to the
+        bit; False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and
+        within 2^-20 of the largest sum of magnitudes (docs/numerics.md)
     gradient_checkpointing : not available yet
     check_nan : True: the first op that makes a NaN, forward or in a gradient, is an error that
         names it with its path in the model and its line; "inf": one that makes Inf, too. The
@@ -127,6 +131,7 @@ def compile(  # noqa: A001
         optimizer=optimizer,
         passes_off=_passes_off(passes),
         static_shapes=_flag("static_shapes", static_shapes),
+        exact_conv=_flag("exact_conv", exact_conv),
         check_nan=_check_nan(check_nan),
     )
     options = {

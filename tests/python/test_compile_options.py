@@ -106,7 +106,13 @@ def test_what_cannot_be_done_yet_says_so():
 
 
 KEYWORDS = ("verbose", "safe_shapes", "auto_scalar_promotion", "static_shapes", "safe_names")
-KEYWORDS += ("static_inference", "gradient_checkpointing", "use_short_namings", "inference")
+KEYWORDS += (
+    "static_inference",
+    "exact_conv",
+    "gradient_checkpointing",
+    "use_short_namings",
+    "inference",
+)
 
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
@@ -285,3 +291,64 @@ def test_names_like_the_engines_own_do_not_collide(name, place):
         steps.append({**params, **outputs})
     for key, value in steps[0].items():
         np.testing.assert_allclose(value, steps[1][key], rtol=1e-9, err_msg=key)
+
+
+def test_exact_conv_sums_whole_numbers_exactly():
+    """Convolutions by tiles round on the way; sums of products of small whole numbers do not."""
+    model = ml.Model()
+    model |= ml.Conv2d(filters=32, kernel_size=3, padding=1, use_bias=False)(input="x", output="y")
+    rng = np.random.default_rng(5)
+    x = rng.integers(-8, 9, size=(2, 32, 24, 24)).astype(np.float32)
+    w = rng.integers(-8, 9, size=(32, 32, 3, 3)).astype(np.float32)
+    padded = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    expected = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64))
+
+    def run(**options):
+        pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, **options)
+        (name,) = pm.param_keys
+        bound = pm.bind({name: w})
+        y = pm.evaluate({name: w}, {"x": x})["y"]
+        np.testing.assert_array_equal(y, bound.evaluate({}, {"x": x})["y"])
+        return y
+
+    np.testing.assert_array_equal(run(exact_conv=True), expected)
+    by_tiles = run()
+    magnitude = np.einsum("nchwij,ocij->nohw", np.abs(windows), np.abs(w.astype(np.int64)))
+    np.testing.assert_allclose(by_tiles, expected, rtol=0, atol=2.0**-20 * magnitude.max())
+    if ml.CpuBackend().isa != "generic":
+        assert (by_tiles != expected).any()
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_bound_matrices_give_the_same_bits(batch):
+    """Weights that are constants are packed once; sizes end inside of panels and blocks."""
+    rng = np.random.default_rng(9)
+    for rows, inner, columns in [(8, 300, 70), (33, 513, 45), (8, 64, 64)]:
+        model = ml.Model()
+        model |= ml.MatrixMultiply()(left="x", right="w", output="y")
+        x = rng.normal(size=(*batch, rows, inner)).astype(np.float32)
+        w = rng.normal(size=(*batch, inner, columns)).astype(np.float32)
+        pm = ml.compile(
+            model,
+            ml.CpuBackend(),
+            data_keys={"x"},
+            trainable_keys={"w"},
+            shapes={"x": x.shape, "w": w.shape},
+        )
+        y = pm.evaluate({"w": w}, {"x": x})["y"]
+        np.testing.assert_array_equal(pm.bind({"w": w}).evaluate({}, {"x": x})["y"], y)
+        turned = np.ascontiguousarray(np.swapaxes(w, -1, -2))
+        model = ml.Model()
+        model |= ml.SwapAxes(-1, -2)(input="w", output="t")
+        model |= ml.MatrixMultiply()(left="x", right="t", output="y")
+        pm = ml.compile(
+            model,
+            ml.CpuBackend(),
+            data_keys={"x"},
+            trainable_keys={"w"},
+            shapes={"x": x.shape, "w": turned.shape},
+        )
+        np.testing.assert_array_equal(pm.bind({"w": turned}).evaluate({}, {"x": x})["y"], y)
+        exact = x.astype(np.float64) @ w.astype(np.float64)
+        np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)

@@ -17,7 +17,7 @@ using core::DType;
 using plan::KernelArgs;
 using plan::KernelStatus;
 
-constexpr int64_t kGatherBytes = 256 << 10;  // taps gathered for one product: about an L2
+constexpr int64_t kGatherBytes = 1024 << 10;  // taps gathered for one product: about an L2
 
 // What gathers the right operand of a product: `taps` channels × kh × kw rows over the positions
 // of `rows` rows of the result.

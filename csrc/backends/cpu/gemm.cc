@@ -137,8 +137,10 @@ GemmTiling tile_gemm(const GemmDims& dims, int threads) {
 // ---------------------------------------------------------------- choices
 
 template <class T>
-Gemm<T>::Gemm(Isa isa, const GemmDims& dims, int threads, GemmSource source)
-    : swaps_(isa != Isa::kGeneric && (is_column(dims) || has_larger_right_rows<T>(isa, dims))),
+Gemm<T>::Gemm(Isa isa, const GemmDims& dims, int threads, GemmSource source, GemmRight right)
+    : is_packed_(right == GemmRight::kPacked && isa != Isa::kGeneric && !is_column(dims)),
+      swaps_(isa != Isa::kGeneric &&
+             (is_column(dims) || (!is_packed_ && has_larger_right_rows<T>(isa, dims)))),
       turns_c_(swaps_ && !is_column(dims)),
       dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
       tiling_(tile_gemm(dims_, threads)),
@@ -179,8 +181,9 @@ template <class T>
 int Gemm<T>::vectors_of_tile() const {
   const int64_t needed = ceil_div(tiling_.cols, lanes_);
   int wide = 2;
-  if (dims_.b_col != 1) {
-    // A block of a packed panel stays in the first cache.
+  if (dims_.b_col != 1 || is_packed_) {
+    // A block of a packed panel stays in the first cache. Panels that are packed once are as wide
+    // for any number of rows.
   } else if (emitted_ && tiling_.rows <= 2) {
     wide = isa_ == Isa::kAvx512 ? 8 : 4;
   } else if (emitted_ && tiling_.rows <= 6 && isa_ == Isa::kAvx512) {
@@ -197,7 +200,9 @@ void Gemm<T>::choose_packing() {
              (panels >= 4 && (dims_.a_col != 1 || page_steps || panels >= kPanelsForPackedA));
   const int64_t b_bytes = bytes<T>(dims_.k * tiling_.cols);
   right_ = Right::kInPlace;
-  if (dims_.b_col != 1) {
+  if (is_packed_) {
+    right_ = Right::kPackedOnce;
+  } else if (dims_.b_col != 1) {
     right_ = Right::kPackedBefore;
   } else if (rows_[0].tiles > 2 && b_bytes > kInPlaceBytes) {
     right_ = emitted_ ? Right::kPackedByTile : Right::kPackedBefore;
@@ -206,7 +211,8 @@ void Gemm<T>::choose_packing() {
   keeps_b_ = false;
   for (const Rows& rows : rows_) {
     group_rows = std::max(group_rows, rows.group * (rows.low + 1));
-    keeps_b_ = keeps_b_ || (right_ != Right::kInPlace && rows.tiles > rows.group);
+    const bool packs = right_ == Right::kPackedByTile || right_ == Right::kPackedBefore;
+    keeps_b_ = keeps_b_ || (packs && rows.tiles > rows.group);
   }
   block_cols_ = tiling_.cols;
   if (keeps_b_) {
@@ -216,7 +222,7 @@ void Gemm<T>::choose_packing() {
   const int64_t deep = std::min(pass_depth_, dims_.k);
   a_bytes_ = packs_a_ ? static_cast<size_t>(round_up(bytes<T>(group_rows * deep), 64)) : 0;
   const int64_t kept = keeps_b_ ? ceil_div(block_cols_, width_) * deep : std::min(deep, kBlock);
-  b_bytes_ = static_cast<size_t>(bytes<T>(kept * width_));
+  b_bytes_ = is_packed_ ? 0 : static_cast<size_t>(bytes<T>(kept * width_));
   c_bytes_ = turns_c_ ? static_cast<size_t>(bytes<T>(group_rows * width_)) : 0;
 }
 
@@ -272,6 +278,26 @@ bool Gemm<T>::find_tiles() {
   const std::vector<jit::GemmCode> code = jit::GemmCache::shared().find(specs);
   for (size_t i = 0; i < code.size(); ++i) *places[i] = code[i].run;
   return !code.empty();
+}
+
+// ---------------------------------------------------------------- operands packed once
+
+// Panels one after the other, each k by k; the last one is as narrow as its tile.
+template <class T>
+int64_t Gemm<T>::packed_size() const {
+  if (!is_packed_ || parts_ == nullptr || units() == 0) return 0;
+  const int64_t panels = ceil_div(dims_.n, width_);
+  return dims_.k * ((panels - 1) * width_ + int64_t{lanes_} * last_vectors_);
+}
+
+template <class T>
+void Gemm<T>::pack_right(const T* b, T* packed) const {
+  for (int64_t col = 0; col < dims_.n; col += width_) {
+    const int64_t cols = std::min(width_, dims_.n - col);
+    const int64_t width = col + width_ < dims_.n ? width_ : int64_t{lanes_} * last_vectors_;
+    parts_->pack({b + col * dims_.b_col, dims_.b_col, dims_.b_row, cols, dims_.k,
+                  packed + col * dims_.k, width, width});
+  }
 }
 
 // ---------------------------------------------------------------- the loop nest
@@ -335,23 +361,25 @@ class Gemm<T>::Run {
 
   // All tiles of the group on one panel, `depth` deep from `k` of the pass.
   void run_block(const Panel& panel, int64_t k, int64_t depth) {
-    const T* const raw = b_ + (pass_ + k) * d_.b_row + panel.col * d_.b_col;
+    const bool once = g_.right_ == Right::kPackedOnce;
+    const T* const raw = once ? b_ + panel.col * d_.k + (pass_ + k) * packed_width(panel)
+                              : b_ + (pass_ + k) * d_.b_row + panel.col * d_.b_col;
     T* const kept = panel.b + (g_.keeps_b_ ? k * g_.width_ : 0);
     Right how = g_.right_;
     // Compiled micro-kernels read whole vectors of B.
-    if (!g_.emitted_ && panel.cols != packed_width(panel)) how = Right::kPackedBefore;
+    if (!g_.emitted_ && !once && panel.cols != packed_width(panel)) how = Right::kPackedBefore;
     const int64_t width = how == Right::kInPlace ? 0 : packed_width(panel);
     if (how == Right::kPackedBefore && !panel.packed) {
       g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width});
     }
     bool packs = how == Right::kPackedByTile && !panel.packed;
-    const bool in_place = how == Right::kInPlace || packs;
+    const bool in_place = how == Right::kInPlace || once || packs;
 
     GemmTile tile{};
     tile.depth = depth;
     tile.a_step = bytes<T>(d_.a_col == 1 ? d_.a_row : d_.a_col);
     tile.b = in_place ? raw : kept;
-    tile.b_step = bytes<T>(in_place ? d_.b_row : width);
+    tile.b_step = bytes<T>(in_place && !once ? d_.b_row : width);
     tile.c_step = bytes<T>(g_.turns_c_ ? g_.width_ : d_.c_row);
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
     tile.first = pass_ + k == 0;
@@ -415,6 +443,9 @@ class Gemm<T>::Run {
     if (panel.col + g_.width_ >= col_end_) return {};
     const int64_t rows = std::min(kBlock, pass_depth_);
     if (panel.packed) return {panel.b + g_.width_ * pass_depth_, step, rows};
+    if (g_.right_ == Right::kPackedOnce) {
+      return {b_ + (panel.col + g_.width_) * d_.k + pass_ * g_.width_, step, rows};
+    }
     return {b_ + pass_ * d_.b_row + (panel.col + g_.width_) * d_.b_col, step, rows};
   }
 

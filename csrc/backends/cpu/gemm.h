@@ -51,6 +51,12 @@ enum class GemmSource : uint8_t {
   kCompiled,  // always those of isa/gemm.cc
 };
 
+/// Where a product finds its right operand.
+enum class GemmRight : uint8_t {
+  kAsGiven,  // by the strides of its dims
+  kPacked,   // as Gemm::pack_right left it: for weights, which many runs read
+};
+
 /// A product of given sizes and strides, ready to run. Order class: canonical, for every
 /// instruction set, source, unit and thread count; kGeneric runs the reference kernel.
 template <class T>
@@ -58,13 +64,19 @@ class Gemm {
  public:
   /// For at most `threads` threads. Micro-kernels that the process has not yet are emitted here,
   /// 10-20 us each; running emits nothing.
-  Gemm(Isa isa, const GemmDims& dims, int threads = 1, GemmSource source = GemmSource::kEmitted);
+  Gemm(Isa isa, const GemmDims& dims, int threads = 1, GemmSource source = GemmSource::kEmitted,
+       GemmRight right = GemmRight::kAsGiven);
 
   /// Parts of C that may be computed at the same time, in any order.
   int64_t units() const { return tiling_.units(); }
   /// What `run` wants of each thread, 64-byte aligned; not cleared.
   size_t scratch_bytes() const { return a_bytes_ + b_bytes_ + c_bytes_; }
   bool is_emitted() const { return emitted_; }
+  /// With GemmRight::kPacked: elements of the packed B; 0 where it is read as given nonetheless,
+  /// for nothing would be gained.
+  int64_t packed_size() const;
+  /// Packs B, which lies by the strides of the dims, for any number of runs.
+  void pack_right(const T* b, T* packed) const;
 
   void run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
            void* scratch) const;
@@ -75,8 +87,8 @@ class Gemm {
 
  private:
   // What becomes of B: the first tile of a panel that reads it also packs it for the others, or a
-  // panel is packed before it is read.
-  enum class Right : uint8_t { kInPlace, kPackedByTile, kPackedBefore };
+  // panel is packed before it is read, or all of them were before the run, one after the other.
+  enum class Right : uint8_t { kInPlace, kPackedByTile, kPackedBefore, kPackedOnce };
 
   // How the rows of a unit are cut: as few tiles as can be, of two heights that differ by one.
   struct Rows {
@@ -96,8 +108,9 @@ class Gemm {
   GemmTileSpec spec(int64_t rows, bool packs, bool last_panel) const;
   void choose_passes();
 
-  bool swaps_;    // the transposed product is computed
-  bool turns_c_;  // and its tiles are transposed when they are finished
+  bool is_packed_;  // B, before the run
+  bool swaps_;      // the transposed product is computed
+  bool turns_c_;    // and its tiles are transposed when they are finished
   GemmDims dims_;
   GemmTiling tiling_;
   Isa isa_;

@@ -1,7 +1,10 @@
 // Matrix products: strided operands read in place, batches broadcast by stride 0.
+#include <algorithm>
+
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
+#include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
@@ -117,6 +120,7 @@ template <class T>
 struct BlockedProduct {
   ref_matmul_dims batches;  // batch sizes and strides
   Gemm<T> gemm;
+  runtime::Buffer packed;  // the right operand, if it is constant
 };
 
 // Where batch number `batch` of an operand begins.
@@ -138,12 +142,24 @@ KernelStatus run_blocked(const KernelArgs& args, int64_t begin, int64_t end) {
     const auto at = [&](const int64_t* strides) {
       return batch_offset(product.batches, strides, batch);
     };
+    const T* right = product.packed
+                         ? reinterpret_cast<const T*>(product.packed.data())
+                         : static_cast<const T*>(args.buffers[1]) + at(product.batches.b_batch);
     product.gemm.run(
-        unit % units, static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch),
-        static_cast<const T*>(args.buffers[1]) + at(product.batches.b_batch),
+        unit % units, static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch), right,
         static_cast<T*>(args.buffers[2]) + at(product.batches.c_batch), {}, args.scratch);
   }
   return KernelStatus::kOk;
+}
+
+// A constant matrix that is the same for all batches is packed once. Few rows read it too seldom.
+bool packs_right(const KernelRequest& request, const ref_matmul_dims& dims) {
+  constexpr int64_t kFewestRows = 8;
+  constexpr int64_t kFewestElements = 64 * 64;
+  const int64_t* end = dims.b_batch + dims.batch_rank;
+  return request.inputs[1].constant != nullptr && dims.m >= kFewestRows &&
+         dims.n * dims.k >= kFewestElements &&
+         std::all_of(dims.b_batch, end, [](int64_t stride) { return stride == 0; });
 }
 
 template <class T>
@@ -152,8 +168,14 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const GemmDims one = {dims.m,     dims.n,     dims.k,     dims.a_row,
                         dims.a_col, dims.b_row, dims.b_col, dims.c_row};
   const int threads = runtime::ThreadPool::shared().thread_count();
-  auto product = std::make_shared<BlockedProduct<T>>(
-      BlockedProduct<T>{dims, Gemm<T>(default_isa(), one, threads)});
+  const GemmRight right = packs_right(request, dims) ? GemmRight::kPacked : GemmRight::kAsGiven;
+  auto product = std::make_shared<BlockedProduct<T>>(BlockedProduct<T>{
+      dims, Gemm<T>(default_isa(), one, threads, GemmSource::kEmitted, right), {}});
+  if (const int64_t size = product->gemm.packed_size(); size > 0) {
+    MITHRIL_ASSIGN(product->packed, runtime::Buffer::make(static_cast<size_t>(size) * sizeof(T)));
+    product->gemm.pack_right(reinterpret_cast<const T*>(request.inputs[1].constant),
+                             reinterpret_cast<T*>(product->packed.data()));
+  }
   plan::Step step;
   step.kernel = run_blocked<T>;
   step.units = product->gemm.units();

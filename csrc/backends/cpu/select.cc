@@ -295,6 +295,11 @@ class Selector {
     out.dtype = dtype(id);
     out.shape = dims(id);
     out.strides = view(id).strides;
+    const Buffer& buffer = steps_.buffers[static_cast<size_t>(out.use.buffer)];
+    if (buffer.kind == Buffer::Kind::kConstant) {
+      const auto& data = steps_.constants[static_cast<size_t>(buffer.index)];
+      out.constant = data->bytes.data() + out.use.offset;
+    }
     return out;
   }
 
@@ -304,6 +309,7 @@ class Selector {
     if (!copy.ok()) return std::move(copy).status();
     MITHRIL_RETURN_IF_ERROR(add_copy(id, {*copy, 0, true}, "copy"));
     operand.use = {*copy, 0, false};
+    operand.constant = nullptr;
     operand.strides = select::contiguous_strides(operand.shape);
     return {};
   }
@@ -316,12 +322,12 @@ class Selector {
       outputs.push_back(operand(id));
       outputs.back().use.write = true;
     }
-    const select::KernelDef* kernel = find_kernel({node, op, inputs, outputs});
+    const select::KernelDef* kernel = find_kernel({node, op, inputs, outputs, options_.exact_conv});
     if (kernel == nullptr) return unsupported(node, op);
     for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
       MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], node.operands[i]));
     }
-    auto step = kernel->make({node, op, inputs, outputs});
+    auto step = kernel->make({node, op, inputs, outputs, options_.exact_conv});
     if (!step.ok()) return std::move(step).status();
     for (const select::Operand& input : inputs) {
       if (input.present()) step->operands.push_back(input.use);

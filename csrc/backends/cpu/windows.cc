@@ -2,7 +2,9 @@
 // the reference kernels.
 #include "backends/cpu/convolution.h"
 #include "backends/cpu/kernel_families.h"
+#include "backends/cpu/pooling.h"
 #include "backends/cpu/reference.h"
+#include "backends/cpu/winograd.h"
 
 namespace mithril::cpu {
 namespace {
@@ -88,6 +90,38 @@ plan::Step real_convolution(const KernelRequest& request, const ref_conv2d_dims&
   return request.outputs[0].dtype == DType::kFloat32
              ? convolution_step<float>(dims, pick(kernels.f32), units, work)
              : convolution_step<double>(dims, pick(kernels.f64), units, work);
+}
+
+// Filters are the second operand of both: of a convolution, and of the gradient of its input.
+const float* constant_filters(const KernelRequest& request) {
+  return reinterpret_cast<const float*>(request.inputs[1].constant);
+}
+
+bool takes_tiles(const KernelRequest& request) {
+  const auto is_one = [&](const char* attr, size_t axis) { return item(request, attr, axis) == 1; };
+  const std::vector<int64_t>& filters = request.inputs[1].shape;
+  return !request.exact_conv && request.outputs[0].dtype == DType::kFloat32 &&
+         request.node.attrs.find("groups")->as_int() == 1 && filters[2] == 3 && filters[3] == 3 &&
+         is_one("stride", 0) && is_one("stride", 1) && is_one("dilation", 0) &&
+         is_one("dilation", 1);
+}
+
+WinogradDims tiles_of_forward(const KernelRequest& request) {
+  return forward_dims(conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]));
+}
+WinogradDims tiles_of_input_gradient(const KernelRequest& request) {
+  return input_gradient_dims(
+      conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]));
+}
+
+template <WinogradDims (*dims)(const KernelRequest&)>
+bool prefers_tiles(const KernelRequest& request) {
+  return takes_tiles(request) &&
+         prefers_winograd(dims(request), request.inputs[1].constant != nullptr);
+}
+template <WinogradDims (*dims)(const KernelRequest&)>
+core::Result<plan::Step> make_tiles(const KernelRequest& request) {
+  return make_winograd(dims(request), constant_filters(request));
 }
 
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
@@ -184,9 +218,18 @@ plan::Step real_pooling(const KernelRequest& request, const ref_pool2d_dims& dim
   return pooling_step(pooling);
 }
 
+// Forward. `pick` chooses the function of the pools of either type.
+template <class Pick>
+core::Result<plan::Step> pool(const KernelRequest& request, const Pick& pick) {
+  const ref_pool2d_dims dims = pool_dims(request, request.inputs[0], request.outputs[0]);
+  const PoolTable& table = pools(default_isa());
+  return request.outputs[0].dtype == DType::kFloat32
+             ? pooling_step(Pooling<float>{dims, pick(table.f32)})
+             : pooling_step(Pooling<double>{dims, pick(table.f64)});
+}
+
 core::Result<plan::Step> make_max_pool2d(const KernelRequest& request) {
-  return real_pooling(request, pool_dims(request, request.inputs[0], request.outputs[0]),
-                      [](auto& pooling, const auto& k) { pooling.one = k.max_pool2d; });
+  return pool(request, [](const auto& pools) { return pools.max; });
 }
 
 core::Result<plan::Step> make_max_pool2d_grad(const KernelRequest& request) {
@@ -195,8 +238,7 @@ core::Result<plan::Step> make_max_pool2d_grad(const KernelRequest& request) {
 }
 
 core::Result<plan::Step> make_avg_pool2d(const KernelRequest& request) {
-  return real_pooling(request, pool_dims(request, request.inputs[0], request.outputs[0]),
-                      [](auto& pooling, const auto& k) { pooling.one = k.avg_pool2d; });
+  return pool(request, [](const auto& pools) { return pools.average; });
 }
 
 core::Result<plan::Step> make_avg_pool2d_grad(const KernelRequest& request) {
@@ -205,7 +247,12 @@ core::Result<plan::Step> make_avg_pool2d_grad(const KernelRequest& request) {
 }
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;
+constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
+    {"conv2d", "conv2d.winograd", kOther, true, prefers_tiles<tiles_of_forward>,
+     make_tiles<tiles_of_forward>},
+    {"conv2d_dx", "conv2d_dx.winograd", kOther, true, prefers_tiles<tiles_of_input_gradient>,
+     make_tiles<tiles_of_input_gradient>},
     {"conv2d", "conv2d", kCanonical, true, has_real_type, make_conv2d},
     {"conv2d_dx", "conv2d_dx", kCanonical, true, has_real_type, make_conv2d_dx},
     {"conv2d_dw", "conv2d_dw", kCanonical, true, has_real_type, make_conv2d_dw},

@@ -16,6 +16,7 @@ namespace {
 
 using cpu::GemmDims;
 using cpu::GemmRange;
+using cpu::GemmRight;
 using cpu::GemmSource;
 using cpu::GemmTiling;
 using cpu::Isa;
@@ -116,19 +117,31 @@ class Gemm : public ::testing::Test {
     const std::vector<T> expected = c.copy();
     for (const Isa isa : fast_isas()) {
       for (const GemmSource source : {GemmSource::kEmitted, GemmSource::kCompiled}) {
-        const cpu::Gemm<T> gemm(isa, d, threads, source);
-        ASSERT_EQ(gemm.is_emitted(), source == GemmSource::kEmitted && gemm.units() > 0);
-        const Guarded<char> scratch((gemm.scratch_bytes() + 63) / 64 * 64);
-        fill_nan(c);
-        for (int64_t unit = gemm.units() - 1; unit >= 0; --unit) {
-          gemm.run(unit, a.data() + left.origin, b.data() + right.origin, c.data(), {},
-                   scratch.data());
+        for (const GemmRight how : {GemmRight::kAsGiven, GemmRight::kPacked}) {
+          const cpu::Gemm<T> gemm(isa, d, threads, source, how);
+          ASSERT_EQ(gemm.is_emitted(), source == GemmSource::kEmitted && gemm.units() > 0);
+          fill_nan(c);
+          run_backwards(gemm, a.data() + left.origin, b.data() + right.origin, c.data());
+          ASSERT_EQ(first_difference(c.copy(), expected), -1)
+              << name(isa) << (gemm.is_emitted() ? " emitted" : " compiled")
+              << (gemm.packed_size() > 0 ? " packed: " : ": ") << p.m << " " << p.n << " " << p.k
+              << " layouts " << static_cast<int>(p.left) << " " << static_cast<int>(p.right)
+              << " threads " << threads;
         }
-        ASSERT_EQ(first_difference(c.copy(), expected), -1)
-            << name(isa) << (gemm.is_emitted() ? " emitted: " : " compiled: ") << p.m << " " << p.n
-            << " " << p.k << " layouts " << static_cast<int>(p.left) << " "
-            << static_cast<int>(p.right) << " threads " << threads;
       }
+    }
+  }
+
+  // The last unit first; B is packed before if that is wanted.
+  static void run_backwards(const cpu::Gemm<T>& gemm, const T* a, const T* b, T* c) {
+    const Guarded<T> packed(static_cast<size_t>(gemm.packed_size()));
+    if (gemm.packed_size() > 0) {
+      gemm.pack_right(b, packed.data());
+      b = packed.data();
+    }
+    const Guarded<char> scratch((gemm.scratch_bytes() + 63) / 64 * 64);
+    for (int64_t unit = gemm.units() - 1; unit >= 0; --unit) {
+      gemm.run(unit, a, b, c, {}, scratch.data());
     }
   }
 

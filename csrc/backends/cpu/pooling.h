@@ -1,0 +1,42 @@
+// Maximum and average over windows, a row of results at a time: equal to the reference kernels to
+// the bit.
+#pragma once
+#include <cstdint>
+
+#include "backends/cpu/cpuid.h"
+#include "reference/reference.h"
+
+namespace mithril::cpu {
+
+/// Over the planes [begin, end).
+template <class T>
+using PoolFn = void (*)(const ref_pool2d_dims*, const T* x, T* y, int64_t begin, int64_t end);
+
+template <class T>
+struct Pools {
+  PoolFn<T> max, average;
+};
+struct PoolTable {
+  Pools<float> f32;
+  Pools<double> f64;
+};
+
+namespace generic {
+extern const PoolTable kPools;
+}
+namespace avx2 {
+extern const PoolTable kPools;
+}
+namespace avx512 {
+extern const PoolTable kPools;
+}
+
+inline const PoolTable& pools(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx2) return avx2::kPools;
+  if (isa == Isa::kAvx512) return avx512::kPools;
+#endif
+  return generic::kPools;
+}
+
+}  // namespace mithril::cpu

@@ -1,0 +1,318 @@
+#include "backends/cpu/winograd.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernel_families.h"
+#include "backends/cpu/winograd_parts.h"
+#include "runtime/buffer.h"
+#include "runtime/thread_pool.h"
+
+namespace mithril::cpu {
+namespace {
+
+using plan::KernelArgs;
+using plan::KernelStatus;
+
+constexpr int64_t kBlockBytes = 1536 << 10;  // of transformed patches and products: a second cache
+constexpr int64_t kFewestTiles = 14;         // of a block: rows of a product's tile
+constexpr int64_t kFewestFilters = 64;       // of a unit, where there are too few blocks
+constexpr int64_t kPadding = 16;             // floats: a cache line
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+constexpr int64_t bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
+
+const WinogradParts* parts_of(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx2) return &avx2::kWinograd;
+  if (isa == Isa::kAvx512) return &avx512::kWinograd;
+#endif
+  return nullptr;
+}
+
+const GemmParts<float>* packing_of(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx2) return &avx2::kGemm.f32;
+  if (isa == Isa::kAvx512) return &avx512::kGemm.f32;
+#endif
+  return nullptr;
+}
+
+/// Tiles are counted in rows of tiles over all images. A unit is a block of such rows and a share
+/// of the filters.
+class Winograd {
+ public:
+  /// Null `filters`: they are an operand of each run.
+  static core::Result<plan::Step> make(const WinogradDims& dims, const float* filters);
+
+ private:
+  // What a thread has for itself.
+  struct Scratch {
+    float* x = nullptr;  // the rows under a row of tiles, padded
+    float* v = nullptr;  // transformed patches of a block
+    float* m = nullptr;  // their products
+    float* y = nullptr;  // a row of tiles of the result
+    float* u = nullptr;  // transformed filters, if they are not constant
+    float* taps = nullptr;
+    void* product = nullptr;
+    int64_t floats = 0;  // of all that stands before `product`
+  };
+
+  explicit Winograd(const WinogradDims& d)
+      : d_(d), parts_(*parts_of(default_isa())), packing_(*packing_of(default_isa())) {}
+
+  void choose_blocks();
+  void add_products();
+  core::Status pack_filters(const float* w);
+  Scratch divide(void* memory) const;
+  int64_t rows_of(int64_t block) const {
+    return std::min(block_rows_, d_.images * tile_rows_ - block * block_rows_);
+  }
+
+  KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) const;
+  void transform_filters(const float* w, float* u, float* taps) const;
+  void transform_block(const float* x, int64_t first, int64_t rows, const Scratch& s) const;
+  void fill_row(const float* image, int64_t row, float* to) const;
+  void store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s, float* y) const;
+
+  WinogradDims d_;
+  const WinogradParts& parts_;
+  const GemmParts<float>& packing_;
+  bool constant_ = false;
+  int64_t tile_rows_ = 0, tile_columns_ = 0;  // of an image
+  int64_t channels_ = 0;                      // in whole vectors
+  int64_t columns_ = 0;                       // of a padded row of x
+  int64_t block_rows_ = 0, blocks_ = 0;
+  int64_t shares_ = 1, share_ = 0, stride_ = 0;   // of the filters: how many, of one, in vectors
+  std::vector<Gemm<float>> products_;             // of a whole block, and of the last one
+  int64_t u_step_ = 0, v_step_ = 0, m_step_ = 0;  // from one element of a patch to the next
+  runtime::Buffer packed_;                        // constant filters: [share][36] packed matrices
+};
+
+// Threads get blocks of tiles; where there are too few, each takes some of the filters.
+void Winograd::choose_blocks() {
+  const int64_t threads = runtime::ThreadPool::shared().thread_count();
+  tile_rows_ = ceil_div(d_.h_out, kTile);
+  tile_columns_ = ceil_div(d_.w_out, kTile);
+  columns_ = kTile * tile_columns_ + 2;
+  channels_ = round_up(d_.channels, parts_.lanes);
+  // Filters are read again for each block: it should not be much smaller than they are.
+  const int64_t filters = round_up(d_.filters, parts_.lanes);
+  const int64_t most = std::max(kBlockBytes, bytes(kElements * channels_ * filters));
+  const int64_t row_bytes = bytes(kElements * tile_columns_ * (channels_ + filters));
+  const int64_t rows = d_.images * tile_rows_;
+  blocks_ = std::min(rows, round_up(ceil_div(row_bytes * rows, most), threads));
+  block_rows_ = ceil_div(rows, blocks_);
+  if (block_rows_ * tile_columns_ < kFewestTiles) {
+    block_rows_ = std::min(rows, ceil_div(kFewestTiles, tile_columns_));
+  }
+  blocks_ = ceil_div(rows, block_rows_);
+  while (blocks_ * shares_ < threads && d_.filters % (2 * shares_ * kFewestFilters) == 0) {
+    shares_ *= 2;
+  }
+  share_ = d_.filters / shares_;
+  stride_ = round_up(share_, parts_.lanes);
+}
+
+void Winograd::add_products() {
+  const GemmRight right = constant_ ? GemmRight::kPacked : GemmRight::kAsGiven;
+  for (const int64_t rows : {block_rows_, rows_of(blocks_ - 1)}) {
+    const GemmDims dims{rows * tile_columns_, share_, d_.channels, channels_, 1,
+                        shares_ * stride_,    1,      stride_};
+    products_.emplace_back(default_isa(), dims, 1, GemmSource::kEmitted, right);
+  }
+  // No multiples of a page: 36 streams would fall on one set of the first cache.
+  u_step_ = d_.channels * shares_ * stride_ + kPadding;
+  v_step_ = block_rows_ * tile_columns_ * channels_ + kPadding;
+  m_step_ = block_rows_ * tile_columns_ * stride_ + kPadding;
+}
+
+core::Status Winograd::pack_filters(const float* w) {
+  std::vector<float> u(static_cast<size_t>(kElements * u_step_));
+  std::vector<float> taps(static_cast<size_t>(kTaps * parts_.lanes));
+  transform_filters(w, u.data(), taps.data());
+  const Gemm<float>& product = products_[0];
+  const int64_t size = product.packed_size();
+  MITHRIL_ASSIGN(packed_,
+                 runtime::Buffer::make(static_cast<size_t>(bytes(shares_ * kElements * size))));
+  auto* to = reinterpret_cast<float*>(packed_.data());
+  for (int64_t share = 0; share < shares_; ++share) {
+    for (int64_t e = 0; e < kElements; ++e, to += size) {
+      product.pack_right(u.data() + e * u_step_ + share * stride_, to);
+    }
+  }
+  u_step_ = size;
+  return {};
+}
+
+core::Result<plan::Step> Winograd::make(const WinogradDims& dims, const float* filters) {
+  auto made = std::shared_ptr<Winograd>(new Winograd(dims));
+  made->constant_ = filters != nullptr;
+  made->choose_blocks();
+  made->add_products();
+  if (filters != nullptr) MITHRIL_RETURN_IF_ERROR(made->pack_filters(filters));
+  plan::Step step;
+  step.units = made->blocks_ * made->shares_;
+  // Filters that are not constant are transformed for each chunk.
+  const int64_t threads = runtime::ThreadPool::shared().thread_count();
+  step.grain = made->constant_ ? 1 : ceil_div(step.units, threads);
+  const size_t product =
+      std::max(made->products_[0].scratch_bytes(), made->products_[1].scratch_bytes());
+  step.scratch_bytes = static_cast<size_t>(bytes(made->divide(nullptr).floats)) + product;
+  step.kernel = [](const KernelArgs& args, int64_t begin, int64_t end) {
+    return static_cast<const Winograd*>(args.data)->run(args, begin, end);
+  };
+  step.data = std::move(made);
+  return step;
+}
+
+Winograd::Scratch Winograd::divide(void* memory) const {
+  Scratch s;
+  auto* const start = static_cast<float*>(memory);
+  const auto take = [&](int64_t floats) {
+    float* const at = memory == nullptr ? nullptr : start + s.floats;
+    s.floats += round_up(floats, kPadding);
+    return at;
+  };
+  s.x = take(kPatch * columns_ * channels_);
+  s.v = take(kElements * v_step_);
+  s.m = take(kElements * m_step_);
+  s.y = take(kTile * kTile * tile_columns_ * stride_);
+  if (!constant_) {
+    s.u = take(kElements * u_step_);
+    s.taps = take(kTaps * parts_.lanes);
+  }
+  s.product = memory == nullptr ? nullptr : start + s.floats;
+  return s;
+}
+
+// ---------------------------------------------------------------- a run
+
+KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) const {
+  const auto* x = static_cast<const float*>(args.buffers[0]);
+  auto* y = static_cast<float*>(args.buffers[2]);
+  const Scratch s = divide(args.scratch);
+  const float* u = reinterpret_cast<const float*>(packed_.data());
+  if (!constant_) {
+    transform_filters(static_cast<const float*>(args.buffers[1]), s.u, s.taps);
+    u = s.u;
+  }
+  const int64_t u_share = constant_ ? kElements * u_step_ : stride_;
+  for (int64_t unit = begin; unit < end; ++unit) {  // unit = block * shares + share
+    if (args.cancel != nullptr && args.cancel->load(std::memory_order_relaxed)) {
+      return KernelStatus::kCancelled;
+    }
+    const int64_t block = unit / shares_, share = unit % shares_;
+    const int64_t first = block * block_rows_, rows = rows_of(block);
+    if (unit == begin || share == 0) transform_block(x, first, rows, s);
+    const Gemm<float>& product = products_[rows == block_rows_ ? 0 : 1];
+    for (int64_t e = 0; e < kElements; ++e) {
+      product.run(s.v + e * v_step_, u + share * u_share + e * u_step_, s.m + e * m_step_,
+                  s.product);
+    }
+    store_block(first, rows, share, s, y);
+  }
+  return KernelStatus::kOk;
+}
+
+// u[36][channel][filter]
+void Winograd::transform_filters(const float* w, float* u, float* taps) const {
+  const int64_t by_filter = kTaps * (d_.turned ? 1 : d_.channels);
+  const int64_t by_channel = kTaps * (d_.turned ? d_.filters : 1);
+  const int64_t lanes = parts_.lanes;
+  for (int64_t c = 0; c < d_.channels; ++c) {
+    for (int64_t f = 0; f < d_.filters; f += lanes) {
+      const int64_t given = std::min(lanes, d_.filters - f);
+      packing_.pack(
+          {w + c * by_channel + f * by_filter, by_filter, 1, given, kTaps, taps, lanes, lanes});
+      parts_.filters({taps, d_.turned, u + c * shares_ * stride_ + f, u_step_});
+    }
+  }
+}
+
+// v[36][tile][channel]
+void Winograd::transform_block(const float* x, int64_t first, int64_t rows,
+                               const Scratch& s) const {
+  const int64_t row_size = columns_ * channels_;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t image = (first + i) / tile_rows_, tile_row = (first + i) % tile_rows_;
+    const float* planes = x + image * d_.channels * d_.h * d_.w;
+    int64_t filled = 0;
+    if (i > 0 && tile_row > 0) {  // the last two rows under the tiles above
+      std::copy_n(s.x + kTile * row_size, 2 * row_size, s.x);
+      filled = 2;
+    }
+    for (int64_t r = filled; r < kPatch; ++r) {
+      fill_row(planes, tile_row * kTile + r - d_.pad_top, s.x + r * row_size);
+    }
+    parts_.input(
+        {s.x, row_size, channels_, tile_columns_, s.v + i * tile_columns_ * channels_, v_step_});
+  }
+}
+
+// One row of an image, channels last, with zeros around it.
+void Winograd::fill_row(const float* image, int64_t row, float* to) const {
+  const bool inside = row >= 0 && row < d_.h;
+  const int64_t begin = inside ? std::clamp<int64_t>(d_.pad_left, 0, columns_) : columns_;
+  const int64_t end = inside ? std::clamp<int64_t>(d_.pad_left + d_.w, begin, columns_) : columns_;
+  std::fill(to, to + begin * channels_, 0.F);
+  std::fill(to + end * channels_, to + columns_ * channels_, 0.F);
+  if (begin == end) return;
+  const float* from = image + row * d_.w + begin - d_.pad_left;
+  packing_.pack({from, d_.h * d_.w, 1, d_.channels, end - begin, to + begin * channels_, channels_,
+                 channels_});
+}
+
+void Winograd::store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s,
+                           float* y) const {
+  const int64_t row_size = kTile * tile_columns_ * stride_, plane = d_.h_out * d_.w_out;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t image = (first + i) / tile_rows_, top = (first + i) % tile_rows_ * kTile;
+    parts_.output(
+        {s.m + i * tile_columns_ * stride_, m_step_, stride_, tile_columns_, s.y, row_size});
+    float* to = y + (image * d_.filters + share * share_) * plane + top * d_.w_out;
+    for (int64_t r = 0; r < std::min(kTile, d_.h_out - top); ++r, to += d_.w_out) {
+      packing_.pack({s.y + r * row_size, stride_, 1, d_.w_out, share_, to, plane, d_.w_out});
+    }
+  }
+}
+
+}  // namespace
+
+WinogradDims forward_dims(const ref_conv2d_dims& d) {
+  return {d.batch, d.c_in, d.h_in, d.w_in, d.c_out, d.h_out, d.w_out, d.pad_top, d.pad_left, false};
+}
+
+WinogradDims input_gradient_dims(const ref_conv2d_dims& d) {
+  return {d.batch, d.c_out, d.h_out,       d.w_out,        d.c_in,
+          d.h_in,  d.w_in,  2 - d.pad_top, 2 - d.pad_left, true};
+}
+
+// In multiply-adds for each pair of a channel and a filter; what is not multiplied was measured in
+// the same unit.
+bool prefers_winograd(const WinogradDims& d, bool constant) {
+  constexpr int64_t kFewest = 16;          // channels and filters
+  constexpr double kReadFilter = 36 * 11;  // 36 transformed taps from the third cache
+  constexpr double kReadTaps = 9 * 11;
+  constexpr double kTransform = 500;        // a filter
+  constexpr double kTransformPatch = 1000;  // one, of one channel: there, or back
+  if (parts_of(default_isa()) == nullptr || d.channels < kFewest || d.filters < kFewest) {
+    return false;
+  }
+  const auto images = static_cast<double>(d.images);
+  const auto channels = static_cast<double>(d.channels), filters = static_cast<double>(d.filters);
+  const double tiles = images * static_cast<double>(ceil_div(d.h_out, kTile)) *
+                       static_cast<double>(ceil_div(d.w_out, kTile));
+  const double results = images * static_cast<double>(d.h_out * d.w_out);
+  const double by_tiles = kElements * tiles + kReadFilter + (constant ? 0 : kTransform) +
+                          kTransformPatch * tiles * (1 / channels + 1 / filters);
+  return by_tiles < kTaps * results + kReadTaps;
+}
+
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, const float* filters) {
+  return Winograd::make(dims, filters);
+}
+
+}  // namespace mithril::cpu

@@ -1,0 +1,33 @@
+// Convolution of 3x3 windows by tiles of 4x4 results: a quarter of the multiplications. Sums are
+// taken in another order than reference/ has (order class: other; docs/numerics.md says how far
+// results may lie apart), and do not depend on units or threads.
+#pragma once
+#include <cstdint>
+
+#include "core/status.h"
+#include "plan/steps.h"
+#include "reference/reference.h"
+
+namespace mithril::cpu {
+
+/// The convolution that is computed: for the gradient of the input the one of cotangents with
+/// turned filters.
+struct WinogradDims {
+  int64_t images, channels, h, w;
+  int64_t filters, h_out, w_out;
+  int64_t pad_top, pad_left;
+  bool turned;  // filter f of channel c is w[c][f], read backwards; else w[f][c]
+};
+
+/// Of a convolution, or of the gradient of its input; steps, dilations and groups must be 1.
+WinogradDims forward_dims(const ref_conv2d_dims& d);
+WinogradDims input_gradient_dims(const ref_conv2d_dims& d);
+
+/// Whether it can be had here, and is expected to be quicker than a product of gathered taps.
+/// `constant`: the filters are, so that they are transformed once.
+bool prefers_winograd(const WinogradDims& dims, bool constant);
+
+/// float32; operands x, w and y. `filters` are the constant w, or null: transformed in each run.
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, const float* filters);
+
+}  // namespace mithril::cpu
