@@ -52,7 +52,7 @@ fuzz:
 mutants:
 	@$(PYTHON) scripts/run_tests.py mutants </dev/null
 
-bench: extension $(STAMPS)/python-test
+bench: extension $(STAMPS)/python-test $(STAMPS)/python-bench
 	$(PY) -m benchmarks
 
 docs: extension

@@ -18,8 +18,8 @@ def row(kind: str, framework: str, compiled: bool, step: bool, settings: Setting
     """One model on one framework: forward or a step of gradient descent, eager or compiled."""
     job = models.MODELS[kind]()
     factories: dict[str, Callable[[Settings], Contender]] = {
-        HAND: partial(_by_hand, job, framework, compiled, step),
-        OURS: partial(_generated, job, framework, compiled, step),
+        HAND: partial(by_hand, job, framework, compiled, step),
+        OURS: partial(generated, job, framework, compiled, step),
     }
     comparison = compare(factories, settings, tolerance=1e-4)
     how = {True: "compiled", False: "eager"}[compiled]
@@ -41,7 +41,7 @@ def _check(framework: str, compiled: bool, settings: Settings) -> None:
             raise LeftOut(str(error)) from None
 
 
-def _by_hand(job: Any, framework: str, compiled: bool, step: bool, settings: Settings) -> Contender:
+def by_hand(job: Any, framework: str, compiled: bool, step: bool, settings: Settings) -> Contender:
     _check(framework, compiled, settings)
     library = models.LIBRARIES[framework]()
     constants = {name: library.array(value) for name, value in job.constants.items()}
@@ -53,14 +53,15 @@ def _by_hand(job: Any, framework: str, compiled: bool, step: bool, settings: Set
     return _contender(library, job, library.compiled(run) if compiled else run, step)
 
 
-def _generated(
+def generated(
     job: Any, framework: str, compiled: bool, step: bool, settings: Settings
 ) -> Contender:
     import mithril as ml
 
     _check(framework, compiled, settings)
     library = models.LIBRARIES[framework]()
-    backend = ml.get_backend(framework)
+    threads = {"threads": settings.threads} if framework == "cpu" else {}
+    backend = ml.get_backend(framework, **threads)
     keys = {job.data_key} if not step else {job.data_key, "target"}
     model = job.training_model() if step else job.model()
     shapes = {job.data_key: list(job.data.shape)}

@@ -218,7 +218,20 @@ class Mlx:
         return x.swapaxes(1, 2)
 
 
-LIBRARIES: dict[str, Callable[[], Any]] = {"torch": Torch, "jax": Jax, "mlx": Mlx}
+class Cpu:
+    """The engine itself: there is nothing to write by hand."""
+
+    def array(self, values: np.ndarray) -> np.ndarray:
+        return values.copy()
+
+    def numpy(self, array: np.ndarray) -> np.ndarray:
+        return array
+
+    def wait(self, result: Any) -> Any:
+        return result
+
+
+LIBRARIES: dict[str, Callable[[], Any]] = {"torch": Torch, "jax": Jax, "mlx": Mlx, "cpu": Cpu}
 
 
 # --- models ---------------------------------------------------------------------------------------

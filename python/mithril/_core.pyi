@@ -182,6 +182,7 @@ class CpuProgram:
         pool: ThreadPool | None = None,
         trace: Trace | None = None,
         passes_off: list[str] = ...,
+        exact_conv: bool = ...,
     ) -> None: ...
     def groups(
         self, sizes: list[list[int]]

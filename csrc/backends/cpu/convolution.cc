@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "backends/cpu/gemm.h"
@@ -42,7 +43,6 @@ struct Convolution {
   Gather gather;                  // of an image (all but the weight gradient)
   std::vector<Gemm<T>> products;  // of whole blocks first, of what is left behind them
   int64_t rows = 1;               // output rows of one product
-  int64_t images = 1;             // images of one unit
   int64_t channels = 1;           // input channels of one unit (weight gradient)
   size_t product_bytes = 0;       // scratch of the products; gathered taps stand behind it
 
@@ -181,35 +181,91 @@ KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
 
 // ---------------------------------------------------------------- gradient of the input
 
-// packed[c][o][tap] = w[o][c][tap]: the order of the sum is (o, kh, kw).
+// Taps of a window along an axis: first, first + step, ...
+struct Taps {
+  int64_t first = 0, step = 1, count = 0;
+};
+
+// Elements of the input that are `stride` apart, from `phase` on, meet the same taps: those that
+// reach the result's grid. For them the gradient is a convolution without strides.
 template <class T>
-void pack_weights(const ref_conv2d_dims& d, const T* w, T* packed) {
-  const int64_t window = d.kh * d.kw;
+struct Phase {
+  int64_t top, left;
+  Taps rows, columns;
+  Convolution<T> conv;
+};
+
+template <class T>
+struct InputGradient {
+  ref_conv2d_dims d;
+  std::vector<Phase<T>> phases;
+  int64_t images = 1;                              // of one unit
+  size_t product_bytes = 0;                        // scratch: products, then weights,
+  int64_t weights = 0, gathered = 0, results = 0;  // gathered taps and results (elements)
+  bool dense() const { return d.stride_h == 1 && d.stride_w == 1; }
+};
+
+Taps kept_taps(int64_t phase, int64_t padding, int64_t size, int64_t stride, int64_t dilation) {
+  Taps out{0, stride / std::gcd(stride, dilation), 0};
+  for (int64_t tap = size - 1; tap >= 0; --tap) {
+    if ((phase + padding - tap * dilation) % stride != 0) continue;
+    out.first = tap;
+    ++out.count;
+  }
+  return out;
+}
+
+// packed[c][o][tap] = w[o][c][tap] for the taps of a phase: the order of the sum is (o, kh, kw).
+template <class T>
+void pack_weights(const ref_conv2d_dims& d, const Phase<T>& phase, const T* w, T* packed) {
   for (int64_t c = 0; c < d.c_in; ++c) {
     for (int64_t o = 0; o < d.c_out; ++o) {
-      std::copy_n(w + (o * d.c_in + c) * window, window, packed + (c * d.c_out + o) * window);
+      const T* window = w + (o * d.c_in + c) * d.kh * d.kw;
+      for (int64_t i = 0; i < phase.rows.count; ++i) {
+        const T* row = window + (phase.rows.first + i * phase.rows.step) * d.kw;
+        for (int64_t j = 0; j < phase.columns.count; ++j) {
+          *packed++ = row[phase.columns.first + j * phase.columns.step];
+        }
+      }
+    }
+  }
+}
+
+// dx[c][top + r * stride][left + q * stride] = results[c][r][q]
+template <class T>
+void scatter(const ref_conv2d_dims& d, const Phase<T>& phase, const T* results, T* dx) {
+  const Gather& g = phase.conv.gather;
+  for (int64_t c = 0; c < d.c_in; ++c) {
+    for (int64_t r = 0; r < g.rows; ++r, results += g.columns) {
+      T* row = dx + (c * d.h_in + phase.top + r * d.stride_h) * d.w_in + phase.left;
+      for (int64_t q = 0; q < g.columns; ++q) row[q * d.stride_w] = results[q];
     }
   }
 }
 
 template <class T>
 KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t end) {
-  const auto& conv = *static_cast<const Convolution<T>*>(args.data);
-  const ref_conv2d_dims& d = conv.d;
+  const auto& gradient = *static_cast<const InputGradient<T>*>(args.data);
+  const ref_conv2d_dims& d = gradient.d;
   const auto* dy = static_cast<const T*>(args.buffers[0]);
   const auto* w = static_cast<const T*>(args.buffers[1]);
   auto* dx = static_cast<T*>(args.buffers[2]);
-  const int64_t weights = d.c_in * d.c_out * d.kh * d.kw;
-  T* packed = after_product(conv, args.scratch);
-  const int64_t blocks = ceil_div(d.batch, conv.images);
+  T* packed = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + gradient.product_bytes);
+  T* columns = packed + gradient.weights;
+  T* results = columns + gradient.gathered;
+  const int64_t blocks = ceil_div(d.batch, gradient.images);
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of images
-    const int64_t group = unit / blocks;
-    pack_weights(d, w + group * weights, packed);
-    const int64_t first = unit % blocks * conv.images;
-    for (int64_t n = first; n < std::min(first + conv.images, d.batch); ++n) {
-      const int64_t at = n * d.groups + group;
-      image_product(conv, packed, dy + at * d.c_out * d.h_out * d.w_out,
-                    dx + at * d.c_in * d.h_in * d.w_in, packed + weights, args.scratch);
+    const int64_t group = unit / blocks, first = unit % blocks * gradient.images;
+    for (const Phase<T>& phase : gradient.phases) {
+      pack_weights(d, phase, w + group * d.c_in * d.c_out * d.kh * d.kw, packed);
+      for (int64_t n = first; n < std::min(first + gradient.images, d.batch); ++n) {
+        const int64_t at = n * d.groups + group;
+        T* image = dx + at * d.c_in * d.h_in * d.w_in;
+        T* to = gradient.dense() ? image : results;
+        image_product(phase.conv, packed, dy + at * d.c_out * d.h_out * d.w_out, to, columns,
+                      args.scratch);
+        if (!gradient.dense()) scatter(d, phase, results, image);
+      }
     }
   }
   return KernelStatus::kOk;
@@ -329,19 +385,52 @@ core::Result<plan::Step> forward_step(const ref_conv2d_dims& d) {
 }
 
 template <class T>
+void add_phase(InputGradient<T>& gradient, int64_t top, int64_t left) {
+  const ref_conv2d_dims& d = gradient.d;
+  const Taps rows = kept_taps(top, d.pad_top, d.kh, d.stride_h, d.dilation_h);
+  const Taps columns = kept_taps(left, d.pad_left, d.kw, d.stride_w, d.dilation_w);
+  const Gather gather{d.c_out,
+                      d.h_out,
+                      d.w_out,
+                      rows.count,
+                      columns.count,
+                      1,
+                      1,
+                      -d.dilation_h * rows.step / d.stride_h,
+                      -d.dilation_w * columns.step / d.stride_w,
+                      (top + d.pad_top - rows.first * d.dilation_h) / d.stride_h,
+                      (left + d.pad_left - columns.first * d.dilation_w) / d.stride_w,
+                      ceil_div(d.h_in - top, d.stride_h),
+                      ceil_div(d.w_in - left, d.stride_w)};
+  Phase<T> phase{top, left, rows, columns, Convolution<T>(d, gather)};
+  const auto gathered = static_cast<int64_t>(add_image_products(phase.conv, d.c_in) / sizeof(T));
+  gradient.product_bytes = std::max(gradient.product_bytes, phase.conv.product_bytes);
+  gradient.weights = std::max(gradient.weights, d.c_in * d.c_out * rows.count * columns.count);
+  gradient.gathered = std::max(gradient.gathered, gathered);
+  if (!gradient.dense()) {
+    gradient.results = std::max(gradient.results, d.c_in * gather.rows * gather.columns);
+  }
+  gradient.phases.push_back(std::move(phase));
+}
+
+template <class T>
 core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d) {
-  auto conv = std::make_shared<Convolution<T>>(
-      d, Gather{d.c_out, d.h_out, d.w_out, d.kh, d.kw, 1, 1, -d.dilation_h, -d.dilation_w,
-                d.pad_top, d.pad_left, d.h_in, d.w_in});
-  const size_t gathered = add_image_products(*conv, d.c_in);
+  auto gradient = std::make_shared<InputGradient<T>>();
+  gradient->d = d;
+  for (int64_t top = 0; top < std::min(d.stride_h, d.h_in); ++top) {
+    for (int64_t left = 0; left < std::min(d.stride_w, d.w_in); ++left) {
+      add_phase(*gradient, top, left);
+    }
+  }
   const int threads = runtime::ThreadPool::shared().thread_count();
-  conv->images = std::max<int64_t>(1, d.batch / (4 * threads));  // weights are packed once a unit
-  const auto weights = static_cast<size_t>(d.c_in * d.c_out * d.kh * d.kw) * sizeof(T);
+  // Weights are packed once a unit.
+  gradient->images = std::max<int64_t>(1, d.batch / (4 * threads));
+  const int64_t elements = gradient->weights + gradient->gathered + gradient->results;
   plan::Step step;
   step.kernel = run_input_gradient<T>;
-  step.units = ceil_div(d.batch, conv->images) * d.groups;
-  step.scratch_bytes = conv->product_bytes + weights + gathered;
-  step.data = std::move(conv);
+  step.units = ceil_div(d.batch, gradient->images) * d.groups;
+  step.scratch_bytes = gradient->product_bytes + static_cast<size_t>(elements) * sizeof(T);
+  step.data = std::move(gradient);
   return step;
 }
 

@@ -10,8 +10,8 @@ namespace mithril::cpu {
 /// Whether there is anything to multiply; else the reference kernels do it.
 bool fits_convolution(const ref_conv2d_dims& dims);
 
-/// Steps over float32 or float64 with operands as those of ref_conv2d, ref_conv2d_dx (stride 1
-/// only: there the taps of the reference are all taps) and ref_conv2d_dw.
+/// Steps over float32 or float64 with operands as those of ref_conv2d, ref_conv2d_dx and
+/// ref_conv2d_dw.
 core::Result<plan::Step> make_convolution(const ref_conv2d_dims& dims, core::DType dtype);
 core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& dims, core::DType dtype);
 core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& dims, core::DType dtype);

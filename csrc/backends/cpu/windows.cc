@@ -134,8 +134,7 @@ core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
 
 core::Result<plan::Step> make_conv2d_dx(const KernelRequest& request) {
   const auto d = conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]);
-  const bool dense = d.stride_h == 1 && d.stride_w == 1;
-  if (dense && fits_convolution(d)) return make_input_gradient(d, request.outputs[0].dtype);
+  if (fits_convolution(d)) return make_input_gradient(d, request.outputs[0].dtype);
   return real_convolution(request, d, d.batch * d.groups * d.c_in * d.h_in,
                           d.w_in * d.c_out * d.kh * d.kw,
                           [](const auto& kernels) { return kernels.conv2d_dx; });

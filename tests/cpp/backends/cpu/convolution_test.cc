@@ -72,7 +72,6 @@ void check(const ref_conv2d_dims& d, core::DType dtype) {
   kernels.conv2d_dw(&d, x.data(), dy.data(), dw.data(), 0, ref_conv2d_dw_units(&d));
   expect_equal_bits(run(make_weight_gradient(d, dtype), x, dy, w_count), dw);
 
-  if (d.stride_h != 1 || d.stride_w != 1) return;
   std::vector<T> dx(static_cast<size_t>(x_count));
   kernels.conv2d_dx(&d, dy.data(), w.data(), dx.data(), 0, d.batch * d.groups * d.c_in * d.h_in);
   expect_equal_bits(run(make_input_gradient(d, dtype), dy, w, x_count), dx);
@@ -92,6 +91,11 @@ TEST(Convolution, EqualsTheReferenceToTheBit) {
       {1, 1, 1, 4, 40, 1, 3, 41, 2, 2, 1, 1, 0, 1, 1, 1},        // one channel, wide rows
       {2, 1, 3, 5, 5, 2, 9, 9, 3, 3, 1, 1, 3, 3, 1, 1},          // windows of padding alone
       {3, 2, 3, 6, 7, 4, 6, 7, 3, 3, 1, 1, 1, 1, 1, 1},          // groups
+      {2, 1, 3, 9, 10, 4, 5, 5, 3, 3, 2, 2, 1, 1, 1, 1},         // phases
+      {2, 2, 5, 11, 8, 3, 3, 3, 3, 4, 4, 3, 1, 2, 1, 1},         // phases without taps
+      {3, 1, 3, 11, 13, 4, 4, 4, 3, 3, 2, 3, 0, 1, 2, 2},        // dilated, strides that share it
+      {1, 1, 90, 14, 14, 40, 7, 7, 3, 3, 2, 2, 1, 1, 1, 1},      // phases, k > 256
+      {1, 1, 3, 2, 2, 4, 1, 1, 2, 2, 5, 5, 0, 0, 1, 1},          // strides beyond the input
       {35, 1, 1, 3, 3, 2, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},         // units of several images
       {1, 1, 4, 120, 130, 3, 120, 130, 3, 3, 1, 1, 1, 1, 1, 1},  // several products an image
   };
