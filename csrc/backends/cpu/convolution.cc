@@ -48,8 +48,8 @@ struct Convolution {
 
   explicit Convolution(const ref_conv2d_dims& dims, const Gather& of_image = {})
       : d(dims), gather(of_image) {}
-  void add(const GemmDims& dims) {
-    products.emplace_back(default_isa(), dims);
+  void add(const GemmDims& dims, const GemmOptions& options = {}) {
+    products.emplace_back(default_isa(), dims, options);
     product_bytes = std::max(product_bytes, (products.back().scratch_bytes() + 63) / 64 * 64);
   }
 };
@@ -342,26 +342,20 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
   const int64_t total = d.batch * d.h_out * d.w_out;
   T* left = after_product(conv, args.scratch);
   T* taps = left + d.c_out * kDepth;
-  T* sum = taps + conv.channels * window * kDepth;
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of channels
     const int64_t group = unit / blocks;
     const int64_t channel = unit % blocks * conv.channels;
     const int64_t channels = std::min(conv.channels, d.c_in - channel);
-    const int64_t n = channels * window;
+    T* to = dw + group * d.c_out * all_taps + channel * window;
     for (int64_t from = 0; from == 0 || from < total; from += kDepth) {
       const int64_t depth = std::min(kDepth, total - from);
       gather_cotangents(d, dy, group, from, depth, left);
       gather_taps(d, x, group, channel, channels, from, depth, taps);
-      // sumᵀ[t, o] = taps[t, p] · leftᵀ[p, o]
-      const size_t product = (channels == conv.channels ? 0 : 2) + (depth == kDepth ? 0 : 1);
-      conv.products[product].run(taps, left, sum, args.scratch);
-      for (int64_t o = 0; o < d.c_out; ++o) {
-        T* out = dw + (group * d.c_out + o) * all_taps + channel * window;
-        for (int64_t t = 0; t < n; ++t) {
-          const T value = sum[t * d.c_out + o];
-          out[t] = from == 0 ? value : out[t] + value;
-        }
-      }
+      // dw[o, t] += left[o, p] · tapsᵀ[p, t]
+      const size_t at = (channels == conv.channels ? 0 : 2) + (depth == kDepth ? 0 : 1);
+      const Gemm<T>& product = conv.products[at];
+      from == 0 ? product.run(left, taps, to, args.scratch)
+                : product.add(left, taps, to, args.scratch);
     }
   }
   return KernelStatus::kOk;
@@ -437,17 +431,17 @@ core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d) {
 template <class T>
 core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d) {
   auto conv = std::make_shared<Convolution<T>>(d);
-  constexpr int64_t kTaps = 72;  // enough rows to pay for gathering the cotangents again
+  constexpr int64_t kTaps = 288;  // enough to pay for gathering the cotangents again
   const int64_t window = d.kh * d.kw;
-  conv->channels =
-      std::clamp<int64_t>(kTaps / std::max<int64_t>(window, 1), 1, std::max<int64_t>(d.c_in, 1));
+  const int threads = runtime::ThreadPool::shared().thread_count();
+  conv->channels = std::clamp<int64_t>(kTaps / window, 1, ceil_div(d.c_in, threads));
   for (const int64_t channels : {conv->channels, d.c_in % conv->channels}) {
     for (const int64_t depth : {kDepth, d.batch * d.h_out * d.w_out % kDepth}) {
-      conv->add({channels * window, d.c_out, depth, kDepth, 1, 1, kDepth, d.c_out});
+      conv->add({d.c_out, channels * window, depth, kDepth, 1, 1, kDepth, d.c_in * window},
+                {.may_add = true});
     }
   }
-  const int64_t taps = conv->channels * window;
-  const int64_t elements = d.c_out * kDepth + taps * kDepth + taps * d.c_out;
+  const int64_t elements = (d.c_out + conv->channels * window) * kDepth;
   plan::Step step;
   step.kernel = run_weight_gradient<T>;
   step.units = ceil_div(d.c_in, conv->channels) * d.groups;

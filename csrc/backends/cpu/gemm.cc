@@ -77,25 +77,30 @@ const GemmParts<T>* parts_of(Isa isa) {
   }
 }
 
-// Without fused multiply-add in hardware nothing is gained by blocking.
+// Without fused multiply-add in hardware nothing is gained by blocking. `sum`: memory for the
+// product if it is added to C, else null.
 template <class T>
 void run_reference(const GemmDims& dims, const T* a, const T* b, T* c, const GemmRange& range,
-                   const Epilogue<T>& epilogue) {
+                   const Epilogue<T>& epilogue, T* sum) {
   ref_matmul_dims d{};
   d.m = range.row_end - range.row_begin;
   d.n = range.col_end - range.col_begin;
   d.k = dims.k;
   d.a_row = dims.a_row, d.a_col = dims.a_col;
   d.b_row = dims.b_row, d.b_col = dims.b_col;
-  d.c_row = dims.c_row, d.c_col = 1;
+  d.c_row = sum != nullptr ? d.n : dims.c_row, d.c_col = 1;
   const T* left = a + range.row_begin * dims.a_row;
   const T* right = b + range.col_begin * dims.b_col;
   T* out = c + range.row_begin * dims.c_row + range.col_begin;
+  T* const product = sum != nullptr ? sum : out;
   const ReferenceKernels& kernels = reference_kernels(Isa::kGeneric);
   if constexpr (sizeof(T) == sizeof(float)) {
-    kernels.f32.matmul(&d, left, right, out, 0, d.m);
+    kernels.f32.matmul(&d, left, right, product, 0, d.m);
   } else {
-    kernels.f64.matmul(&d, left, right, out, 0, d.m);
+    kernels.f64.matmul(&d, left, right, product, 0, d.m);
+  }
+  for (int64_t i = 0; sum != nullptr && i < d.m * d.n; ++i) {
+    out[i / d.n * dims.c_row + i % d.n] += sum[i];
   }
   if (epilogue.run == nullptr) return;
   epilogue.run(epilogue.args, out, dims.c_row, d.m, d.n, range.row_begin, range.col_begin);
@@ -137,17 +142,20 @@ GemmTiling tile_gemm(const GemmDims& dims, int threads) {
 // ---------------------------------------------------------------- choices
 
 template <class T>
-Gemm<T>::Gemm(Isa isa, const GemmDims& dims, int threads, GemmSource source, GemmRight right)
-    : is_packed_(right == GemmRight::kPacked && isa != Isa::kGeneric && !is_column(dims)),
-      swaps_(isa != Isa::kGeneric &&
-             (is_column(dims) || (!is_packed_ && has_larger_right_rows<T>(isa, dims)))),
+Gemm<T>::Gemm(Isa isa, const GemmDims& dims, const GemmOptions& options)
+    : is_packed_(options.right == GemmRight::kPacked && isa != Isa::kGeneric && !is_column(dims)),
+      swaps_(isa != Isa::kGeneric && (is_column(dims) || (!is_packed_ && !options.may_add &&
+                                                          has_larger_right_rows<T>(isa, dims)))),
       turns_c_(swaps_ && !is_column(dims)),
       dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
-      tiling_(tile_gemm(dims_, threads)),
+      tiling_(tile_gemm(dims_, options.threads)),
       isa_(isa),
       parts_(parts_of<T>(isa)) {
+  if (parts_ == nullptr && options.may_add) {
+    c_bytes_ = static_cast<size_t>(bytes<T>(tiling_.rows * tiling_.cols));
+  }
   if (parts_ == nullptr || units() == 0) return;
-  if (source == GemmSource::kEmitted && choose(true)) return;
+  if (options.source == GemmSource::kEmitted && choose(true)) return;
   choose(false);
 }
 
@@ -308,7 +316,7 @@ template <class T>
 class Gemm<T>::Run {
  public:
   Run(const Gemm& gemm, int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
-      void* scratch)
+      void* scratch, bool adds)
       : g_(gemm),
         d_(gemm.dims_),
         range_(gemm.tiling_.range(gemm.dims_, unit)),
@@ -317,6 +325,7 @@ class Gemm<T>::Run {
         b_(b),
         c_(c),
         epilogue_(epilogue),
+        adds_(adds),
         packed_a_(static_cast<T*>(scratch)),
         packed_b_(packed_a_ + gemm.a_bytes_ / sizeof(T)),
         turned_(packed_b_ + gemm.b_bytes_ / sizeof(T)) {}
@@ -382,7 +391,7 @@ class Gemm<T>::Run {
     tile.b_step = bytes<T>(in_place && !once ? d_.b_row : width);
     tile.c_step = bytes<T>(g_.turns_c_ ? g_.width_ : d_.c_row);
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
-    tile.first = pass_ + k == 0;
+    tile.first = pass_ + k == 0 && !adds_;
     tile.packed = kept;
     const Ahead ahead = ahead_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
     const bool finished = pass_ + k + depth == d_.k;
@@ -483,6 +492,7 @@ class Gemm<T>::Run {
   const T* const b_;
   T* const c_;
   const Epilogue<T>& epilogue_;
+  const bool adds_;
   T* const packed_a_;
   T* const packed_b_;
   T* const turned_;                // C of a group and a panel, where it is transposed at the end
@@ -492,13 +502,14 @@ class Gemm<T>::Run {
 };
 
 template <class T>
-void Gemm<T>::run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
-                  void* scratch) const {
+void Gemm<T>::run_unit(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
+                       void* scratch, bool adds) const {
   if (swaps_) std::swap(a, b);
   if (parts_ == nullptr) {
-    run_reference(dims_, a, b, c, tiling_.range(dims_, unit), epilogue);
+    T* const sum = adds ? static_cast<T*>(scratch) : nullptr;
+    run_reference(dims_, a, b, c, tiling_.range(dims_, unit), epilogue, sum);
   } else {
-    Run(*this, unit, a, b, c, epilogue, scratch).run();
+    Run(*this, unit, a, b, c, epilogue, scratch, adds).run();
   }
 }
 

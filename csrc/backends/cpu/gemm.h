@@ -57,15 +57,21 @@ enum class GemmRight : uint8_t {
   kPacked,   // as Gemm::pack_right left it: for weights, which many runs read
 };
 
+struct GemmOptions {
+  int threads = 1;  // at most so many
+  GemmSource source = GemmSource::kEmitted;
+  GemmRight right = GemmRight::kAsGiven;
+  bool may_add = false;  // runs may add to C
+};
+
 /// A product of given sizes and strides, ready to run. Order class: canonical, for every
 /// instruction set, source, unit and thread count; kGeneric runs the reference kernel.
 template <class T>
 class Gemm {
  public:
-  /// For at most `threads` threads. Micro-kernels that the process has not yet are emitted here,
-  /// 10-20 us each; running emits nothing.
-  Gemm(Isa isa, const GemmDims& dims, int threads = 1, GemmSource source = GemmSource::kEmitted,
-       GemmRight right = GemmRight::kAsGiven);
+  /// Micro-kernels that the process has not yet are emitted here, 10-20 us each; running emits
+  /// nothing.
+  Gemm(Isa isa, const GemmDims& dims, const GemmOptions& options = {});
 
   /// Parts of C that may be computed at the same time, in any order.
   int64_t units() const { return tiling_.units(); }
@@ -79,10 +85,16 @@ class Gemm {
   void pack_right(const T* b, T* packed) const;
 
   void run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
-           void* scratch) const;
+           void* scratch) const {
+    run_unit(unit, a, b, c, epilogue, scratch, false);
+  }
   /// All units.
   void run(const T* a, const T* b, T* c, void* scratch) const {
     for (int64_t unit = 0; unit < units(); ++unit) run(unit, a, b, c, {}, scratch);
+  }
+  /// All units of the next block of a longer sum, at most 256 of k (GemmOptions::may_add): C + AB.
+  void add(const T* a, const T* b, T* c, void* scratch) const {
+    for (int64_t unit = 0; unit < units(); ++unit) run_unit(unit, a, b, c, {}, scratch, true);
   }
 
  private:
@@ -100,6 +112,9 @@ class Gemm {
   };
 
   class Run;
+
+  void run_unit(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
+                void* scratch, bool adds) const;
 
   bool choose(bool emitted);
   void choose_packing();

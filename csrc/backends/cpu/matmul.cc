@@ -168,9 +168,10 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const GemmDims one = {dims.m,     dims.n,     dims.k,     dims.a_row,
                         dims.a_col, dims.b_row, dims.b_col, dims.c_row};
   const int threads = runtime::ThreadPool::shared().thread_count();
-  const GemmRight right = packs_right(request, dims) ? GemmRight::kPacked : GemmRight::kAsGiven;
-  auto product = std::make_shared<BlockedProduct<T>>(BlockedProduct<T>{
-      dims, Gemm<T>(default_isa(), one, threads, GemmSource::kEmitted, right), {}});
+  GemmOptions options{.threads = threads};
+  if (packs_right(request, dims)) options.right = GemmRight::kPacked;
+  auto product = std::make_shared<BlockedProduct<T>>(
+      BlockedProduct<T>{dims, Gemm<T>(default_isa(), one, options), {}});
   if (const int64_t size = product->gemm.packed_size(); size > 0) {
     MITHRIL_ASSIGN(product->packed, runtime::Buffer::make(static_cast<size_t>(size) * sizeof(T)));
     product->gemm.pack_right(reinterpret_cast<const T*>(request.inputs[1].constant),

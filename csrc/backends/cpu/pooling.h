@@ -12,9 +12,15 @@ namespace mithril::cpu {
 template <class T>
 using PoolFn = void (*)(const ref_pool2d_dims*, const T* x, T* y, int64_t begin, int64_t end);
 
+/// Each cotangent goes to the first maximum of its window. Planes have less than 2^31 elements.
+template <class T>
+using PoolGradientFn = void (*)(const ref_pool2d_dims*, const T* x, const T* dy, T* dx,
+                                int64_t begin, int64_t end);
+
 template <class T>
 struct Pools {
   PoolFn<T> max, average;
+  PoolGradientFn<T> max_gradient;
 };
 struct PoolTable {
   Pools<float> f32;

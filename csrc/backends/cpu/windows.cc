@@ -1,5 +1,7 @@
 // The rows of convolution, pooling and their gradients; what convolution.h does not take runs on
 // the reference kernels.
+#include <limits>
+
 #include "backends/cpu/convolution.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/pooling.h"
@@ -231,9 +233,21 @@ core::Result<plan::Step> make_max_pool2d(const KernelRequest& request) {
   return pool(request, [](const auto& pools) { return pools.max; });
 }
 
+template <class T>
+plan::Step max_gradient_step(const ref_pool2d_dims& d, const Pools<T>& pools,
+                             const RealKernels<T>& reference) {
+  Pooling<T> pooling{d};
+  const bool is_small = d.h_in * d.w_in <= std::numeric_limits<int32_t>::max();
+  pooling.two = is_small ? pools.max_gradient : reference.max_pool2d_grad;
+  return pooling_step(pooling);
+}
+
 core::Result<plan::Step> make_max_pool2d_grad(const KernelRequest& request) {
-  return real_pooling(request, pool_dims(request, request.inputs[0], request.inputs[1]),
-                      [](auto& pooling, const auto& k) { pooling.two = k.max_pool2d_grad; });
+  const ref_pool2d_dims d = pool_dims(request, request.inputs[0], request.inputs[1]);
+  const PoolTable& table = pools(default_isa());
+  const ReferenceKernels& kernels = reference_kernels(default_isa());
+  return request.outputs[0].dtype == DType::kFloat32 ? max_gradient_step(d, table.f32, kernels.f32)
+                                                     : max_gradient_step(d, table.f64, kernels.f64);
 }
 
 core::Result<plan::Step> make_avg_pool2d(const KernelRequest& request) {

@@ -117,11 +117,12 @@ void Winograd::choose_blocks() {
 }
 
 void Winograd::add_products() {
-  const GemmRight right = constant_ ? GemmRight::kPacked : GemmRight::kAsGiven;
+  GemmOptions options;
+  if (constant_) options.right = GemmRight::kPacked;
   for (const int64_t rows : {block_rows_, rows_of(blocks_ - 1)}) {
     const GemmDims dims{rows * tile_columns_, share_, d_.channels, channels_, 1,
                         shares_ * stride_,    1,      stride_};
-    products_.emplace_back(default_isa(), dims, 1, GemmSource::kEmitted, right);
+    products_.emplace_back(default_isa(), dims, options);
   }
   // No multiples of a page: 36 streams would fall on one set of the first cache.
   u_step_ = d_.channels * shares_ * stride_ + kPadding;

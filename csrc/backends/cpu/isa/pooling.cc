@@ -31,12 +31,19 @@ void take_row(const T* __restrict x, int64_t step, int64_t count, T* __restrict 
   for (int64_t i = 0; i < count; ++i) y[i] = Op::take(y[i], x[i * (kStep == 0 ? step : kStep)]);
 }
 
-// One tap for the results under which it is no padding.
+// The results [first, last) of a row under which a tap that starts at `start` is no padding.
+struct Span {
+  int64_t first, last;
+};
+Span span_of(int64_t start, int64_t size, int64_t step, int64_t count) {
+  const int64_t first = start >= 0 ? 0 : (step - 1 - start) / step;
+  const int64_t last = start >= size ? 0 : (size - start + step - 1) / step;
+  return {first, last < count ? last : count};
+}
+
 template <class Op, class T>
 void take_tap(const T* row, int64_t start, int64_t size, int64_t step, int64_t count, T* y) {
-  const int64_t first = start >= 0 ? 0 : (step - 1 - start) / step;
-  int64_t last = start >= size ? 0 : (size - start + step - 1) / step;
-  if (last > count) last = count;
+  const auto [first, last] = span_of(start, size, step, count);
   if (first >= last) return;
   const T* x = row + start + first * step;
   if (step == 1) return take_row<Op, 1>(x, step, last - first, y + first);
@@ -75,8 +82,75 @@ void average(const ref_pool2d_dims* d, const T* x, T* y, int64_t begin, int64_t 
   }
 }
 
+constexpr int64_t kPiece = 64;  // results whose maxima are looked for at once
+
+// Maxima so far, and where they are in their windows: elements behind the window's first one.
+template <class T>
+struct Maxima {
+  T value[kPiece];
+  int32_t at[kPiece];  // -1: no tap yet
+};
+
+template <int kStep, class T>
+void take_maxima(const T* __restrict x, int64_t step, int64_t first, int64_t last, int32_t at,
+                 Maxima<T>& best) {
+  for (int64_t i = first; i < last; ++i) {
+    const T value = x[(i - first) * (kStep == 0 ? step : kStep)], before = best.value[i];
+    const bool better =
+        (value > before) | ((value != value) & (before == before)) | (best.at[i] < 0);
+    best.value[i] = better ? value : before;
+    best.at[i] = better ? at : best.at[i];
+  }
+}
+
+// Of `count` results of row `oh`, from column `ow` on.
+template <class T>
+void find_maxima(const ref_pool2d_dims& d, const T* plane, int64_t oh, int64_t ow, int64_t count,
+                 Maxima<T>& best) {
+  for (int64_t i = 0; i < count; ++i) best.value[i] = 0, best.at[i] = -1;
+  for (int64_t i = 0; i < d.kh; ++i) {
+    const int64_t ih = oh * d.stride_h + i * d.dilation_h - d.pad_top;
+    if (ih < 0 || ih >= d.h_in) continue;
+    for (int64_t j = 0; j < d.kw; ++j) {
+      const int64_t start = ow * d.stride_w + j * d.dilation_w - d.pad_left;
+      const auto [first, last] = span_of(start, d.w_in, d.stride_w, count);
+      const T* x = plane + ih * d.w_in + start + first * d.stride_w;
+      const auto at = static_cast<int32_t>(i * d.dilation_h * d.w_in + j * d.dilation_w);
+      if (d.stride_w == 1) {
+        take_maxima<1>(x, 1, first, last, at, best);
+      } else if (d.stride_w == 2) {
+        take_maxima<2>(x, 2, first, last, at, best);
+      } else {
+        take_maxima<0>(x, d.stride_w, first, last, at, best);
+      }
+    }
+  }
+}
+
+template <class T>
+void max_gradient(const ref_pool2d_dims* d, const T* x, const T* dy, T* dx, int64_t begin,
+                  int64_t end) {
+  const int64_t size = d->h_in * d->w_in;
+  for (int64_t i = begin * size; i < end * size; ++i) dx[i] = 0;
+  Maxima<T> best;
+  for (int64_t row = begin * d->h_out; row < end * d->h_out; ++row) {
+    const int64_t plane = row / d->h_out * size, oh = row % d->h_out;
+    for (int64_t ow = 0; ow < d->w_out; ow += kPiece) {
+      const int64_t count = d->w_out - ow < kPiece ? d->w_out - ow : kPiece;
+      find_maxima(*d, x + plane, oh, ow, count, best);
+      const int64_t top = oh * d->stride_h - d->pad_top, left = ow * d->stride_w - d->pad_left;
+      for (int64_t i = 0; i < count; ++i) {
+        if (best.at[i] < 0) continue;
+        dx[plane + top * d->w_in + left + i * d->stride_w + best.at[i]] +=
+            dy[row * d->w_out + ow + i];
+      }
+    }
+  }
+}
+
 }  // namespace
 
-const PoolTable kPools = {{max<float>, average<float>}, {max<double>, average<double>}};
+const PoolTable kPools = {{max<float>, average<float>, max_gradient<float>},
+                          {max<double>, average<double>, max_gradient<double>}};
 
 }  // namespace mithril::cpu::MITHRIL_ISA

@@ -118,7 +118,7 @@ class Gemm : public ::testing::Test {
     for (const Isa isa : fast_isas()) {
       for (const GemmSource source : {GemmSource::kEmitted, GemmSource::kCompiled}) {
         for (const GemmRight how : {GemmRight::kAsGiven, GemmRight::kPacked}) {
-          const cpu::Gemm<T> gemm(isa, d, threads, source, how);
+          const cpu::Gemm<T> gemm(isa, d, {threads, source, how});
           ASSERT_EQ(gemm.is_emitted(), source == GemmSource::kEmitted && gemm.units() > 0);
           fill_nan(c);
           run_backwards(gemm, a.data() + left.origin, b.data() + right.origin, c.data());
@@ -231,11 +231,46 @@ TYPED_TEST(Gemm, GenericIsTheReference) {
   const Guarded<T> a(20 * 300), b(300 * 33), c(20 * 33), expected(20 * 33);
   fill_random(a, this->random_);
   fill_random(b, this->random_);
-  const cpu::Gemm<T> gemm(Isa::kGeneric, d, 2);
+  const cpu::Gemm<T> gemm(Isa::kGeneric, d, {.threads = 2});
   EXPECT_EQ(gemm.scratch_bytes(), 0U);
   gemm.run(a.data(), b.data(), c.data(), nullptr);
   this->by_reference(d, a.data(), b.data(), expected.data());
   EXPECT_EQ(first_difference(c.copy(), expected.copy()), -1);
+}
+
+// A sum of two blocks of k, the second one added, is the product of both.
+TYPED_TEST(Gemm, BlocksMayBeAdded) {
+  using T = TypeParam;
+  const int64_t first = 256;
+  for (const auto& [m, n, second] : {std::tuple<int64_t, int64_t, int64_t>{12, 40, 44},
+                                     {30, 288, 256},  // right rows along k, as of taps
+                                     {100, 1, 3},     // as one row
+                                     {9, 65, 1}}) {
+    const int64_t k = first + second;
+    const GemmDims both{m, n, k, k, 1, 1, k, n + 2};
+    const Guarded<T> a(m * k), b(k * n), c((m - 1) * (n + 2) + n);
+    fill_random(a, this->random_);
+    fill_random(b, this->random_);
+    fill_nan(c);
+    this->by_reference(both, a.data(), b.data(), c.data());
+    const std::vector<T> expected = c.copy();
+    for (const Isa isa : supported_isas()) {
+      for (const GemmSource source : {GemmSource::kEmitted, GemmSource::kCompiled}) {
+        const cpu::GemmOptions options{.source = source, .may_add = true};
+        GemmDims one = both;
+        one.k = first;
+        const cpu::Gemm<T> store(isa, one, options);
+        one.k = second;
+        const cpu::Gemm<T> add(isa, one, options);
+        const size_t bytes = std::max(store.scratch_bytes(), add.scratch_bytes());
+        const Guarded<char> scratch((bytes + 63) / 64 * 64);
+        fill_nan(c);
+        store.run(a.data(), b.data(), c.data(), scratch.data());
+        add.add(a.data() + first, b.data() + first, c.data(), scratch.data());
+        ASSERT_EQ(first_difference(c.copy(), expected), -1) << name(isa) << " " << m << " " << n;
+      }
+    }
+  }
 }
 
 #if defined(__linux__)
@@ -308,7 +343,7 @@ TYPED_TEST(Gemm, EpilogueSeesEachFinishedElementOnce) {
       for (T& value : expected) value = -value;
       Seen<T> seen{std::vector<int>(expected.size()), d.n, c.data()};
       const cpu::Epilogue<T> epilogue{Seen<T>::note, reinterpret_cast<const cpu::EpiArgs*>(&seen)};
-      const cpu::Gemm<T> gemm(isa, d, 3);
+      const cpu::Gemm<T> gemm(isa, d, {.threads = 3});
       const Guarded<char> scratch((gemm.scratch_bytes() + 63) / 64 * 64);
       for (int64_t unit = 0; unit < gemm.units(); ++unit) {
         gemm.run(unit, a.data(), b.data(), c.data(), epilogue, scratch.data());
