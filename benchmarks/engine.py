@@ -197,7 +197,7 @@ def our_rows(kind: str, x: np.ndarray, settings: Settings) -> Contender:
 
     ops: dict[str, Callable[[], Any]] = {
         "softmax": lambda: ml.Softmax(axis=-1),
-        "layer_norm": lambda: ml.LayerNorm(use_scale=False, use_shift=False, eps=1e-5),
+        "layer_norm": lambda: ml.LayerNorm(use_scale=False, use_bias=False, eps=1e-5),
         "gelu": lambda: ml.Gelu(),
         "gelu_tanh": lambda: ml.Gelu(approximate=True),
     }

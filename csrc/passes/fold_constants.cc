@@ -25,6 +25,7 @@ class Folder {
 
   core::Result<ir::Graph> run(const Evaluate& evaluate) {
     find_constants();
+    leave_transposes();
     find_frontier();
     if (frontier_.empty()) return graph_;
     auto literals = evaluate(constant_part());
@@ -63,6 +64,30 @@ class Folder {
     for (const Node& node : graph_.nodes) {
       if (!folds(node)) continue;
       for (const ValueId id : node.results) constant_[static_cast<size_t>(id)] = true;
+    }
+  }
+
+  // A transposed matrix is a view to the product that reads it: nothing would be gained by a copy.
+  void leave_transposes() {
+    enum Readers : uint8_t { kNone, kProducts, kOthers };
+    std::vector<Readers> readers(graph_.values.size(), kNone);
+    for (const ir::Output& output : graph_.outputs) {
+      readers[static_cast<size_t>(output.value)] = kOthers;
+    }
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+      const ValueId id = node->results[0];
+      const std::string_view name = op_of(*node).name;
+      const bool is_transpose = name == "transpose" || name == "swapaxes";
+      if (is_transpose && readers[static_cast<size_t>(id)] == kProducts) {
+        constant_[static_cast<size_t>(id)] = false;
+      }
+      const bool is_product = name == "matmul" && !is_constant(id);
+      const bool passes_on = is_transpose && !is_constant(id);
+      for (const ValueId operand : node->operands) {
+        if (operand == kNoValue) continue;
+        Readers& known = readers[static_cast<size_t>(operand)];
+        known = std::max(known, is_product || passes_on ? kProducts : kOthers);
+      }
     }
   }
 

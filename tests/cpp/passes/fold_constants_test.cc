@@ -49,6 +49,40 @@ TEST(FoldConstants, ComputesWhatDependsOnConstantsOnly) {
               folded);
 }
 
+// A product reads a transposed matrix where it lies; others would copy it in every run.
+TEST(FoldConstants, LeavesTransposesThatOnlyProductsRead) {
+  expect_pass(R"(graph m<f32, i64>(%x: f32[4, 3]) {
+  %0 = constant(value=tensor<f32[2, 3]>(1.0, 2.0, 3.0, 4.0, 5.0, 6.0)) : f32[2, 3]
+  %1 = exp(%0) : f32[2, 3]
+  %2 = swapaxes(%1, axis1=0, axis2=1) : f32[3, 2]
+  %3 = matmul(%x, %2) : f32[4, 2]
+  return y=%3
+}
+)",
+              R"(graph m<f32, i64>(%x: f32[4, 3]) {
+  %0 = constant(value=tensor<f32[2, 3]>(7.0, 7.0, 7.0, 7.0, 7.0, 7.0)) : f32[2, 3]
+  %1 = swapaxes(%0, axis1=0, axis2=1) : f32[3, 2]
+  %2 = matmul(%x, %1) : f32[4, 2]
+  return y=%2
+}
+)",
+              folded);
+  expect_pass(R"(graph m<f32, i64>(%x: f32[4, 3]) {
+  %0 = constant(value=tensor<f32[2, 3]>(1.0, 2.0, 3.0, 4.0, 5.0, 6.0)) : f32[2, 3]
+  %1 = swapaxes(%0, axis1=0, axis2=1) : f32[3, 2]
+  %2 = matmul(%x, %1) : f32[4, 2]
+  return y=%2, t=%1
+}
+)",
+              R"(graph m<f32, i64>(%x: f32[4, 3]) {
+  %0 = constant(value=tensor<f32[3, 2]>(7.0, 7.0, 7.0, 7.0, 7.0, 7.0)) : f32[3, 2]
+  %1 = matmul(%x, %0) : f32[4, 2]
+  return y=%1, t=%0
+}
+)",
+              folded);
+}
+
 TEST(FoldConstants, LeavesWhatOnlyRepeats) {
   expect_unchanged(R"(graph m<f32, i64>(%x: f32[2, 3]) {
   %0 = constant(value=2.0, dtype=f32) : f32[]
