@@ -48,10 +48,17 @@ class Fuser {
   Fuser(const ir::Graph& graph, bool enabled) : graph_(graph), enabled_(enabled) {
     out_.group_of.assign(graph.nodes.size(), -1);
     out_.spread.assign(graph.values.size(), Spread::kOutside);
+    readers_.resize(graph.values.size());
+    for (size_t at = 0; at < graph.nodes.size(); ++at) {
+      for (const ValueId id : graph.nodes[at].operands) {
+        if (id != kNoValue) readers_[static_cast<size_t>(id)].push_back(static_cast<NodeId>(at));
+      }
+    }
   }
 
   Fusion run() {
     for (size_t at = 0; at < graph_.nodes.size(); ++at) place(static_cast<NodeId>(at));
+    drop_empty();
     find_outputs();
     return std::move(out_);
   }
@@ -78,11 +85,63 @@ class Fuser {
     const OpDef& op = ir::Registry::global().get(node.op);
     const bool loop = (op.body == BodyKind::kPointwise || op.body == BodyKind::kRow) &&
                       graph_.type(node.results[0]).is_tensor;
-    if (loop && enabled_) {
-      const int32_t last = last_group(node);
-      if (last >= 0 && join(last, id, node, op)) return;
+    if (!loop || !enabled_) return start(id, node, op, loop);
+    const int32_t last = last_group(node);
+    if (last < 0 || !join(last, id, node, op)) start(id, node, op, loop);
+    const int32_t at = out_.group_of[static_cast<size_t>(id)];
+    for (const ValueId operand : node.operands) {
+      if (operand == kNoValue) continue;
+      const int32_t earlier = group_of(operand);
+      if (earlier >= 0 && earlier != at && can_move(earlier, at)) move_into(earlier, at);
     }
-    start(id, node, op, loop);
+  }
+
+  // Whether the nodes of an earlier loop may run with those of group `at`: pointwise over the same
+  // domain, and read by nothing that runs between them.
+  bool can_move(int32_t earlier, int32_t at) const {
+    const Group& from = out_.groups[static_cast<size_t>(earlier)];
+    const Group& to = out_.groups[static_cast<size_t>(at)];
+    if (!from.is_loop || !to.is_loop || !from.reduced.empty() || from.shape != to.shape ||
+        from.nodes.size() + to.nodes.size() > kMostNodes) {
+      return false;
+    }
+    if (counts_positions(from) && !is_trailing(to.reduced, to.shape.size())) return false;
+    const bool rows_are_whole = !to.reduced.empty() && kept_shape(to) == to.shape;
+    return !rows_are_whole && std::all_of(from.nodes.begin(), from.nodes.end(), [&](NodeId node) {
+      const auto& results = graph_.node(node).results;
+      return std::all_of(results.begin(), results.end(),
+                         [&](ValueId id) { return is_read_from(id, earlier, at); });
+    });
+  }
+
+  // Whether what reads the value runs in group `own`, or not before group `at`.
+  bool is_read_from(ValueId id, int32_t own, int32_t at) const {
+    const std::vector<NodeId>& readers = readers_[static_cast<size_t>(id)];
+    return std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+      const int32_t group = out_.group_of[static_cast<size_t>(reader)];
+      return group < 0 || group == own || group >= at;
+    });
+  }
+
+  void move_into(int32_t earlier, int32_t at) {
+    std::vector<NodeId>& from = out_.groups[static_cast<size_t>(earlier)].nodes;
+    std::vector<NodeId>& to = out_.groups[static_cast<size_t>(at)].nodes;
+    for (const NodeId node : from) out_.group_of[static_cast<size_t>(node)] = at;
+    to.insert(to.end(), from.begin(), from.end());
+    std::sort(to.begin(), to.end());  // the order of the graph
+    from.clear();
+  }
+
+  void drop_empty() {
+    std::vector<int32_t> kept(out_.groups.size());
+    int32_t count = 0;
+    for (size_t i = 0; i < out_.groups.size(); ++i) {
+      kept[i] = count;
+      count += out_.groups[i].nodes.empty() ? 0 : 1;
+    }
+    std::erase_if(out_.groups, [](const Group& group) { return group.nodes.empty(); });
+    for (int32_t& group : out_.group_of)
+      group = group < 0 ? group : kept[static_cast<size_t>(group)];
   }
 
   void start(NodeId id, const Node& node, const OpDef& op, bool loop) {
@@ -226,6 +285,7 @@ class Fuser {
 
   const ir::Graph& graph_;
   bool enabled_;
+  std::vector<std::vector<NodeId>> readers_;  // by value
   Fusion out_;
 };
 

@@ -58,6 +58,57 @@ TEST(Fuse, DoesNotMoveALoopBehindWhatItNeeds) {
             "exp+tanh [4, 4] | matmul | add [4, 4]");
 }
 
+// A step of an optimizer: every operand begins with a loop of its own.
+TEST(Fuse, MovesLoopsToTheOneThatReadsThem) {
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%m: f32[4], %v: f32[4], %g: f32[4]) {
+  %0 = exp(%m) : f32[4]
+  %1 = tanh(%g) : f32[4]
+  %2 = add(%0, %1) : f32[4]
+  %3 = square(%g) : f32[4]
+  %4 = negate(%v) : f32[4]
+  %5 = add(%4, %3) : f32[4]
+  %6 = divide(%2, %5) : f32[4]
+  return p=%6, m=%2, v=%5
+}
+)"),
+            "exp+tanh+add+square+negate+add+divide [4]");
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[2, 8], %y: f32[2, 8]) {
+  %0 = exp(%x) : f32[2, 8]
+  %1 = max(%y, axis=(1,), keepdim=true) : f32[2, 1]
+  %2 = subtract(%y, %1) : f32[2, 8]
+  %3 = multiply(%0, %2) : f32[2, 8]
+  return y=%3
+}
+)"),
+            "exp+max+subtract+multiply [2, 8]/1");
+}
+
+// The product reads what exp makes; what tanh makes is read by nothing before the last loop.
+TEST(Fuse, MovesNoLoopBehindItsReaders) {
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[4, 4], %y: f32[4, 4]) {
+  %0 = exp(%x) : f32[4, 4]
+  %1 = tanh(%y) : f32[4, 4]
+  %2 = matmul(%0, %x) : f32[4, 4]
+  %3 = add(%2, %0) : f32[4, 4]
+  %4 = add(%3, %1) : f32[4, 4]
+  return y=%4
+}
+)"),
+            "exp [4, 4] | matmul | tanh+add+add [4, 4]");
+}
+
+// Where the reduced axis has one place, row values look like the domain: they stay apart.
+TEST(Fuse, MovesNothingIntoRowsThatAreWhole) {
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[4, 1], %y: f32[4, 1]) {
+  %0 = exp(%x) : f32[4, 1]
+  %1 = max(%y, axis=(1,), keepdim=true) : f32[4, 1]
+  %2 = multiply(%1, %0) : f32[4, 1]
+  return y=%2
+}
+)"),
+            "exp [4, 1] | max+multiply [4, 1]/1");
+}
+
 TEST(Fuse, KeepsOtherDomainsApart) {
   EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[4], %y: f32[3, 4]) {
   %0 = exp(%x) : f32[4]
