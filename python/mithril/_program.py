@@ -57,6 +57,7 @@ class Settings:
     passes_off: tuple[str, ...] = ()
     static_shapes: bool = False
     check_nan: str = ""  # "nan", "inf": what is looked for
+    recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
 
 
 def calls_python(graph: Any) -> bool:
@@ -140,7 +141,9 @@ class Program:
         settings = self.settings
         if self._target["native"]:
             passes_off = list(settings.passes_off)
-            return settings.backend._program(graph, self.compiled.trace, passes_off)
+            return settings.backend._program(
+                graph, self.compiled.trace, passes_off, settings.recorder
+            )
         from mithril.backends.emitted import EmittedExecutable
 
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)

@@ -55,6 +55,13 @@ class CpuBackend(NumpyBackend):
         """The instruction set whose kernels run: "generic", "avx2" or "avx512"."""
         return _core.cpu_isa()
 
-    def _program(self, graph: Any, trace: Any = None, passes_off: Sequence[str] = ()) -> Any:
+    def _program(
+        self,
+        graph: Any,
+        trace: Any = None,
+        passes_off: Sequence[str] = (),
+        recorder: Any = None,
+    ) -> Any:
         """An executable of a graph (mithril/_program.py)."""
-        return _core.CpuProgram(graph, self._pool, trace, list(passes_off))
+        recorder = recorder or _core.Recorder()
+        return _core.CpuProgram(graph, self._pool, trace, list(passes_off), recorder)
