@@ -79,7 +79,12 @@ class Fuser {
   }
 
   Fusion run() {
-    for (size_t at = 0; at < graph_.nodes.size(); ++at) place(static_cast<NodeId>(at));
+    // Constants come first: they wait for nothing, so none comes between two loops.
+    for (const bool constants : {true, false}) {
+      for (size_t at = 0; at < graph_.nodes.size(); ++at) {
+        if (is_constant(graph_.nodes[at]) == constants) place(static_cast<NodeId>(at));
+      }
+    }
     find_outputs();
     return std::move(out_);
   }
@@ -87,6 +92,10 @@ class Fuser {
  private:
   std::vector<int64_t> dims(ValueId id) const { return ir::static_dims(graph_.type(id).shape); }
   Spread spread(ValueId id) const { return out_.spread[static_cast<size_t>(id)]; }
+
+  static bool is_constant(const Node& node) {
+    return ir::Registry::global().get(node.op).name == "constant";
+  }
 
   int32_t group_of(ValueId id) const {
     const NodeId node = graph_.value(id).node;

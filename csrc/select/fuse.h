@@ -49,7 +49,8 @@ struct Fusion {
 };
 
 /// `graph` has static shapes. Legal by construction: a node only ever joins the last of the
-/// groups that make its operands, so groups in order of creation are in order of dependence.
+/// groups that make its operands, so groups in order of creation are in order of dependence;
+/// constants are the first groups.
 /// With `enabled` false every node is a group of its own (MITHRIL_PASSES=-fuse).
 ///
 /// Before:  %0 = max(%x) %1 = subtract(%x, %0) %2 = exp(%1) %3 = sum(%2) %4 = divide(%2, %3)

@@ -10,7 +10,7 @@ from mithril import _core
 from mithril._checks import text
 from mithril._formula import Polynomial, fit
 from mithril._program import Program
-from mithril._sizes import checked_shapes, input_shapes, native, program_for
+from mithril._sizes import Shapes, checked_shapes, input_shapes, native, program_for
 from mithril.backends.memory import parse_size
 from mithril.errors import (
     ArgumentError,
@@ -256,8 +256,8 @@ class MemoryPlan:
 
         >>> import mithril as ml
         >>> pm = ml.compile(ml.Relu(), ml.CpuBackend(), shapes={"input": ["batch", 256]})
-        >>> pm.memory_plan().largest("batch", "8MB")
-        3906
+        >>> pm.memory_plan().largest("batch", "8MB", multiple_of=500)
+        3500
         """
         if text("largest: size", size) not in self.sizes:
             near = suggestion(size, self.sizes)
@@ -383,11 +383,13 @@ def memory_plan(physical: Any, shapes: Any) -> MemoryPlan:
             " a plan"
         )
     planned = _programs(physical, program)
-    found = planned[0].executable.symbols(input_shapes(program, given))
+    shapes = input_shapes(program, given)
+    found = planned[0].executable.symbols(shapes)
     open_sizes = [name for name, size in found.items() if size is None]
     sizes = dict(found)
     for i, name in enumerate(open_sizes):
         sizes[name] = _ASSUMED[i % len(_ASSUMED)] + 128 * (i // len(_ASSUMED))
+    _check_solved(program, shapes, planned[0].executable.sizes(sizes))
     try:
         return MemoryPlan(planned, sizes, open_sizes)
     except MithrilError as error:
@@ -401,33 +403,46 @@ def memory_plan(physical: Any, shapes: Any) -> MemoryPlan:
         ) from None
 
 
+def _check_solved(program: Program, shapes: Shapes, found: Shapes) -> None:
+    """Whether the open sizes that were found make the shapes that are known."""
+    for key, wanted, got in zip(program.inputs, shapes, found, strict=True):
+        if any(a is not None and a != b for a, b in zip(wanted, got, strict=True)):
+            raise ShapeError(
+                f"memory_plan: open sizes make the shape of '{key.name}' {got}, not {wanted}",
+                code="MTH108",
+            )
+
+
 def _programs(physical: Any, program: Program) -> list[_Planned]:
     """The ways to run the model, the one that takes the most last."""
     backend, optimizer = physical.backend, physical._settings.optimizer
     threads = backend.threads or _core.thread_count()
     own = ["parameters" if key.role == "param" else "inputs" for key in program.inputs]
     out = [_Planned("evaluate", program.forward, own, threads)]
-    wanted = physical._wanted(program, None)
+    wanted = tuple(physical._wanted(program, None))
     if physical.inference or not wanted:
         return out
     try:
-        cost = physical._cost(program)
-    except ArgumentError:  # no single scalar: cotangents are given
-        given = tuple(name for name, (dtype, _) in program.output_types.items()
-                      if dtype is not None and dtype.is_float)  # fmt: skip
-        if given:
-            roles = own + ["inputs"] * len(given)
-            executable = program._gradient(given, tuple(wanted), ())
-            out.append(_Planned("gradient", executable, roles, threads))
+        given, unit = _cotangents(physical, program)
+        executable = program._gradient(given, wanted, unit)
+    except MithrilError:  # nothing has a gradient
         return out
-    executable = program._gradient((), tuple(wanted), (cost,))
-    out.append(_Planned("gradient", executable, own, threads))
-    if optimizer is not None and optimizer.op:
-        executable, order, _ = program.step_program(cost, optimizer)
+    out.append(_Planned("gradient", executable, own + ["inputs"] * len(given), threads))
+    if unit and optimizer is not None and optimizer.op:
+        executable, order, _ = program.step_program(unit[0], optimizer)
         by_name = dict(zip((key.name for key in program.inputs), own, strict=True))
         roles = [by_name.get(name, "optimizer") for name in order]
         out.append(_Planned("step", executable, roles, threads))
     return out
+
+
+def _cotangents(physical: Any, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Outputs whose cotangents are given, and the one whose cotangent is 1."""
+    try:
+        return (), (physical._cost(program),)
+    except ArgumentError:  # no single scalar
+        types = program.output_types.items()
+        return tuple(name for name, (dtype, _) in types if dtype and dtype.is_float), ()
 
 
 __all__ = ["Contributor", "Formula", "MemoryPlan", "ProgramMemory", "memory_plan"]

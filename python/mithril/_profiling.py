@@ -158,7 +158,8 @@ class Profile:
             if waits:
                 _wait(self._physical.backend, result)
             elapsed = time.perf_counter_ns() - start
-            self._calls.append(_Call(name, threading.get_native_id(), start, elapsed))
+            what = name if kwargs.get("output_gradients") in (None, False) else "gradient"
+            self._calls.append(_Call(what, threading.get_native_id(), start, elapsed))
             return result
 
         return call
@@ -174,7 +175,7 @@ class Profile:
 
     @property
     def calls(self) -> list[tuple[str, float]]:
-        """("evaluate" or "step", seconds) of each call, in order of their ends."""
+        """("evaluate", "gradient" or "step", seconds) of each call, in order of their ends."""
         return [(call.name, 1e-9 * call.nanoseconds) for call in self._calls]
 
     def trace(self) -> dict[str, Any]:

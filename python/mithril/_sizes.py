@@ -32,7 +32,8 @@ def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int
 
 def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) -> Program:
     """The program that data of these shapes would run."""
-    missing = [name for name in physical._compiled.unknown_ranks if name not in given]
+    unknown = physical._compiled.unknown_ranks
+    missing = [n for n in unknown if n not in given and n in physical.data_keys]
     if missing:
         keys = ", ".join(missing)
         raise UnsupportedError(f"{what}: the ranks of {keys} are open", hint="give shapes=")

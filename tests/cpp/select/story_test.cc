@@ -103,5 +103,18 @@ TEST(Story, TellsOfTheOneLoopThatANodeMayJoin) {
                   "its operands"});
 }
 
+TEST(Story, EachNeighbourHasItsOwnReason) {
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4, 4]) {
+  %0 = sum(%x, axis=(1,)) : f32[4]
+  %1 = sum(%x, axis=(0,)) : f32[4]
+  %2 = subtract(%1, %0) : f32[4]
+  return y=%2
+}
+)"),
+            (Notes{"subtract is not fused with sum: its elements are not those of that loop",
+                   "subtract is not fused with sum: a node joins only the last of the groups that "
+                   "make its operands"}));
+}
+
 }  // namespace
 }  // namespace mithril::select
