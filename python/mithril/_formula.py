@@ -65,18 +65,17 @@ def fit(measure: Measure, base: Mapping[str, int]) -> list[Polynomial] | None:
     The degree in each size is found first, along a line; then a grid of that many samples gives
     every coefficient.
     """
-    start = {name: max(size, 2) for name, size in base.items()}  # a size of 1 is broadcast
     known: dict[tuple[int, ...], Sequence[int] | None] = {}
 
     def at(steps: tuple[int, ...]) -> Sequence[int] | None:
         if steps not in known:
-            moved = zip(start.items(), steps, strict=True)
+            moved = zip(base.items(), steps, strict=True)
             known[steps] = measure({name: size + STEP * step for (name, size), step in moved})
         return known[steps]
 
     degrees = []
-    for i in range(len(start)):
-        line = [at(_along(i, step, len(start))) for step in range(MOST_DEGREE + 2)]
+    for i in range(len(base)):
+        line = [at(_along(i, step, len(base))) for step in range(MOST_DEGREE + 2)]
         degree = _degree(line)
         if degree is None:
             return None
@@ -86,7 +85,7 @@ def fit(measure: Measure, base: Mapping[str, int]) -> list[Polynomial] | None:
     if any(sample is None for sample in samples):
         return None
     return [
-        _interpolated(list(start), [Fraction(s) for s in start.values()], degrees, column)
+        _interpolated(list(base), [Fraction(s) for s in base.values()], degrees, column)
         for column in zip(*samples, strict=True)
     ]
 

@@ -139,7 +139,10 @@ class _Planned:
         """The formula, or why there is none."""
         if len(sizes) > _MOST_OPEN:
             return f"there are {len(sizes)} open sizes"
-        base = self.raw(sizes)
+        sizes = {name: max(size, 2) for name, size in sizes.items()}  # one of 1 is broadcast
+        base = self._tried(sizes)
+        if base is None:
+            return "the model takes few sizes only"
         step, structure = base["peak_step"], base["structure"]
 
         def measure(at: dict[str, int]) -> list[int] | None:

@@ -22,7 +22,7 @@ def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int
             raise KeyNotFound(f"{what}: shapes: no input named '{name}'{near}")
         is_list = isinstance(shape, Sequence) and not isinstance(shape, str)
         sizes = tuple(shape) if is_list else ()
-        if not is_list or not all(type(size) is int and size >= 0 for size in sizes):
+        if not is_list or not all(type(size) is int and 0 <= size < 2**63 for size in sizes):
             raise ArgumentError(
                 f"{what}: shapes: '{name}' requires a list of sizes, got {shown(shape)}"
             )

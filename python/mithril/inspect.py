@@ -75,7 +75,7 @@ def explain(
     ...     print(line)
     net.act: relu
       fused into one loop over [2, 4]: net.first: add; net.act: relu
-        net.first (add) is not fused with net.first (matmul): that is no loop, and only loops are joined
+        net.first (add) is not fused with net.first (matmul): that is no loop, ...
     """
     from mithril._explain import explain as explain_model
     from mithril._explain import explain_all

@@ -102,6 +102,9 @@ def test_open_sizes_have_a_formula():
     assert formula.note.startswith("exact at batch=1")
     assert formula.total({"batch": 3}) == 64 * 3 + 3072 * 3 + 557056 + 4 + exact.constants
     assert plan.formula is not None and "batch" in str(plan.formula)
+    alone = two_products().memory_plan({"x": [1, 16]})
+    assert str(alone.formula_of("evaluate").intermediates) == "3072*batch"
+    assert "batch=1" in alone.formula_of("evaluate").note
     assert two_products(8).memory_plan().formula_of("evaluate").total.names == ()
 
 
@@ -200,9 +203,13 @@ def test_shapes_are_checked():
     assert pm.memory_plan({"x": [10, 16]}).sizes == {"batch": 10}
     with pytest.raises(KeyNotFound, match="did you mean 'x'"):
         pm.memory_plan({"xx": [10, 16]})
-    for shape in (5, "ab", [1.5, 2], [-1, 16], [None, 16], [True, 16]):
-        with pytest.raises(ArgumentError, match="requires a list of sizes"):
-            pm.memory_plan({"x": shape})
+    for shape in (5, "ab", [1.5, 2], [-1, 16], [None, 16], [True, 16], [2**63, 16]):
+        for look in (pm.memory_plan, lambda shapes: pm.explain(shapes=shapes)):
+            with pytest.raises(ArgumentError, match="requires a list of sizes"):
+                look({"x": shape})
+    with pytest.raises(ShapeError, match="no valid value"):  # more bytes than 64 bits count
+        pm.memory_plan({"x": [2**62, 16]})
+    assert pm.memory_plan().largest("batch", 2**50) > 2**37
     with pytest.raises(ShapeError):
         pm.memory_plan({"x": [10, 17]})
     with pytest.raises(SignatureError):
