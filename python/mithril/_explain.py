@@ -52,11 +52,7 @@ class Explanation:
             lines += [f"{'':5}{'  ' * step.depth}  {note}" for note in step.notes]
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return f"Explanation({len(self.steps)} steps)"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
+    __repr__ = __str__  # what an interactive session shows
 
 
 def explain_all(physical: Any, shapes: Any) -> Explanation:

@@ -291,14 +291,7 @@ class MemoryPlan:
     def __str__(self) -> str:
         return "\n\n".join(self._table(memory) for memory in self.programs.values())
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
-
-    def __repr__(self) -> str:
-        each = ", ".join(
-            f"{name}: {_core.print_bytes(memory.total)}" for name, memory in self.programs.items()
-        )
-        return f"MemoryPlan({each})"
+    __repr__ = __str__  # what an interactive session shows
 
     def _table(self, memory: ProgramMemory) -> str:
         formula = self._formula(memory.name) if self.sizes else None

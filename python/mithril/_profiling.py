@@ -223,11 +223,7 @@ class Profile:
         note = "; rows in [] have the time of their own steps in them" if loops else ""
         return "\n".join([head, *lines, f"steps: {1e3 * own:.3f} ms{note}"])
 
-    def __repr__(self) -> str:
-        return f"Profile({len(self._calls)} calls, {len(self._steps)} steps)"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
+    __repr__ = __str__  # what an interactive session shows
 
 
 def _line(row: ProfileRow, total: float) -> str:

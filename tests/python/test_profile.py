@@ -231,7 +231,7 @@ def test_the_table_is_for_people():
     text = str(profile)
     assert text.startswith("1 calls, ")
     assert "% of peak" in text and "net.first" in text and "add+relu" in text
-    assert repr(profile) == f"Profile(1 calls, {len(profile.rows)} steps)"
+    assert repr(profile) == text
 
 
 def test_other_backends_have_an_event_for_each_call(backend_name, tmp_path):
