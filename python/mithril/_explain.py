@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._sizes import checked_shapes, input_shapes, native, program_for
+from mithril._sizes import checked_shapes, input_shapes, native, program_for, ways
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
 
 _OPEN = "what is fused depends on sizes that are open: give shapes="
@@ -55,13 +55,19 @@ class Explanation:
     __repr__ = __str__  # what an interactive session shows
 
 
-def explain_all(physical: Any, shapes: Any) -> Explanation:
+def explain_all(physical: Any, shapes: Any, way: str = "evaluate") -> Explanation:
     """See `PhysicalModel.explain`."""
     given = checked_shapes("explain", physical, shapes)
     program = program_for("explain", physical, given)
     if not program.is_native:
+        if way != "evaluate":
+            raise UnsupportedError(f"explain: {_who_runs(physical)}: no program for '{way}'")
         return Explanation(list(_written(physical, program)), _who_runs(physical))
-    story = _story(program, given)
+    by_name = {one.name: one.executable for one in ways(physical, program)}
+    if way not in by_name:
+        near = suggestion(way, by_name)
+        raise KeyNotFound(f"explain: the model has no program '{way}'{near}")
+    story = _story(program, given, by_name[way])
     if isinstance(story, str):
         raise UnsupportedError(f"explain: {story}")
     return Explanation([step for step in _flat(story, 0) if step.kernel != "constant"], "")
@@ -77,7 +83,7 @@ def explain(physical: Any, name: str, shapes: Any) -> list[str]:
         known = [part for _, path, *_ in flat for part in (path, path.rpartition(".")[2])]
         near = suggestion(name, list(dict.fromkeys(known)))
         raise KeyNotFound(f"explain: no submodel named {name!r} is in the graph{near}")
-    story = _story(program, given) if program.is_native else None
+    story = _story(program, given, native(program.forward)) if program.is_native else None
     steps = list(_flat(story, 0)) if isinstance(story, list) else story
     lines = []
     for path in paths:
@@ -137,13 +143,17 @@ def _sentence(step: ExplainedStep) -> str:
 # --- the engine's story ---------------------------------------------------------------------------
 
 
-def _story(program: Any, given: Any) -> list | str:
+def _story(program: Any, given: Any, executable: Any) -> list | str:
     """Of a planned program; a text if it cannot be told."""
+    forward = native(program.forward)
     shapes = input_shapes(program, given)
+    if executable is not forward:  # it has further inputs, of the same open sizes
+        sizes = forward.symbols(shapes).items()
+        shapes = executable.sizes({name: size for name, size in sizes if size is not None})
     if any(None in shape for shape in shapes):
         return _OPEN
     try:
-        return native(program.forward).story(shapes)
+        return executable.story(shapes)
     except UnsupportedError as error:
         return f"unsupported: {error}"
 

@@ -10,7 +10,7 @@ from mithril import _core
 from mithril._checks import text
 from mithril._formula import Polynomial, fit
 from mithril._program import Program
-from mithril._sizes import Shapes, checked_shapes, input_shapes, native, program_for
+from mithril._sizes import Shapes, Way, checked_shapes, input_shapes, program_for, ways
 from mithril.backends.memory import parse_size
 from mithril.errors import (
     ArgumentError,
@@ -103,12 +103,10 @@ class Formula:
 
 
 class _Planned:
-    """A program with what its inputs are to the caller."""
+    """One way to run the model, planned at any sizes."""
 
-    def __init__(self, name: str, executable: Any, roles: list[str], threads: int):
-        self.name = name
-        self.roles = roles
-        self.executable = native(executable)
+    def __init__(self, way: Way, threads: int):
+        self.name, self.executable, self._roles = way
         self._threads = threads
 
     def raw(self, sizes: Mapping[str, int], step: int = -1) -> dict[str, Any]:
@@ -119,7 +117,7 @@ class _Planned:
         """Bytes of the inputs by what they are."""
         out = {"inputs": 0, "parameters": 0, "optimizer": 0}
         for index, count in raw["inputs"].items():
-            out[self.roles[index]] += count
+            out[self._roles[index]] += count
         return out
 
     def at(self, sizes: Mapping[str, int]) -> ProgramMemory:
@@ -378,7 +376,8 @@ def memory_plan(physical: Any, shapes: Any) -> MemoryPlan:
             "memory_plan: the model has ops that are Python functions, so NumPy runs it, without"
             " a plan"
         )
-    planned = _programs(physical, program)
+    threads = physical.backend.threads or _core.thread_count()
+    planned = [_Planned(way, threads) for way in ways(physical, program)]
     shapes = input_shapes(program, given)
     found = planned[0].executable.symbols(shapes)
     open_sizes = [name for name, size in found.items() if size is None]
@@ -407,38 +406,6 @@ def _check_solved(program: Program, shapes: Shapes, found: Shapes) -> None:
                 f"memory_plan: open sizes make the shape of '{key.name}' {got}, not {wanted}",
                 code="MTH108",
             )
-
-
-def _programs(physical: Any, program: Program) -> list[_Planned]:
-    """The ways to run the model, the one that takes the most last."""
-    backend, optimizer = physical.backend, physical._settings.optimizer
-    threads = backend.threads or _core.thread_count()
-    own = ["parameters" if key.role == "param" else "inputs" for key in program.inputs]
-    out = [_Planned("evaluate", program.forward, own, threads)]
-    wanted = tuple(physical._wanted(program, None))
-    if physical.inference or not wanted:
-        return out
-    try:
-        given, unit = _cotangents(physical, program)
-        executable = program._gradient(given, wanted, unit)
-    except MithrilError:  # nothing has a gradient
-        return out
-    out.append(_Planned("gradient", executable, own + ["inputs"] * len(given), threads))
-    if unit and optimizer is not None and optimizer.op:
-        executable, order, _ = program.step_program(unit[0], optimizer)
-        by_name = dict(zip((key.name for key in program.inputs), own, strict=True))
-        roles = [by_name.get(name, "optimizer") for name in order]
-        out.append(_Planned("step", executable, roles, threads))
-    return out
-
-
-def _cotangents(physical: Any, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Outputs whose cotangents are given, and the one whose cotangent is 1."""
-    try:
-        return (), (physical._cost(program),)
-    except ArgumentError:  # no single scalar
-        types = program.output_types.items()
-        return tuple(name for name, (dtype, _) in types if dtype and dtype.is_float), ()
 
 
 __all__ = ["Contributor", "Formula", "MemoryPlan", "ProgramMemory", "memory_plan"]

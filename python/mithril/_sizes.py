@@ -1,14 +1,21 @@
-"""Which program runs for given shapes, and with what sizes of its inputs."""
+"""Which programs run for given shapes, and with what sizes of their inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mithril._checks import mapping, text
 from mithril._program import Program
-from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    MithrilError,
+    UnsupportedError,
+    shown,
+    suggestion,
+)
 
 Shapes = list[list[int | None]]
 
@@ -48,9 +55,49 @@ def input_shapes(program: Program, given: Mapping[str, tuple[int, ...]]) -> Shap
     return [by_name[key.name] or [] if key.is_tensor else [] for key in program.inputs]
 
 
+class Way(NamedTuple):
+    """A way to run the model: "evaluate", "gradient" or "step", the program of the engine, and what
+    each of its inputs is ("inputs", "parameters", "optimizer")."""
+
+    name: str
+    executable: Any
+    roles: list[str]
+
+
+def ways(physical: Any, program: Program) -> list[Way]:
+    """Those there are, the one that takes the most last."""
+    optimizer = physical._settings.optimizer
+    own = ["parameters" if key.role == "param" else "inputs" for key in program.inputs]
+    out = [Way("evaluate", native(program.forward), own)]
+    wanted = tuple(physical._wanted(program, None))
+    if physical.inference or not wanted:
+        return out
+    try:
+        given, unit = _cotangents(physical, program)
+        executable = program._gradient(given, wanted, unit)
+    except MithrilError:  # nothing has a gradient
+        return out
+    out.append(Way("gradient", native(executable), own + ["inputs"] * len(given)))
+    if unit and optimizer is not None and optimizer.op:
+        executable, order, _ = program.step_program(unit[0], optimizer)
+        by_name = dict(zip((key.name for key in program.inputs), own, strict=True))
+        roles = [by_name.get(name, "optimizer") for name in order]
+        out.append(Way("step", native(executable), roles))
+    return out
+
+
 def native(executable: Any) -> Any:
     """The program of plans in an executable that looks at its results."""
     return getattr(executable, "_executable", executable)
 
 
-__all__ = ["checked_shapes", "input_shapes", "native", "program_for"]
+def _cotangents(physical: Any, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Outputs whose cotangents are given, and the one whose cotangent is 1."""
+    try:
+        return (), (physical._cost(program),)
+    except ArgumentError:  # no single scalar
+        types = program.output_types.items()
+        return tuple(name for name, (dtype, _) in types if dtype and dtype.is_float), ()
+
+
+__all__ = ["Shapes", "Way", "checked_shapes", "input_shapes", "native", "program_for", "ways"]

@@ -762,7 +762,11 @@ class PhysicalModel:
     # --- looking inside -------------------------------------------------------------------------
     @public
     def explain(
-        self, name: str | None = None, shapes: Mapping[str, Sequence[int]] | None = None
+        self,
+        name: str | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        *,
+        program: str = "evaluate",
     ) -> Any:
         """How the model runs: what was fused, which kernels were chosen, and why not others.
 
@@ -770,6 +774,7 @@ class PhysicalModel:
         ----------
         name : of a submodel ("mlp.head"): only what became of it; None: every step in order
         shapes : of data, where compile was not told them: fusion is decided for concrete sizes
+        program : the way to run the model whose steps are wanted: "evaluate", "gradient" or "step"
 
         Returns
         -------
@@ -780,7 +785,7 @@ class PhysicalModel:
         Raises
         ------
         UnsupportedError : sizes are open
-        KeyNotFound : no submodel has that name
+        KeyNotFound : no submodel has that name, or there is no such program
 
         >>> import mithril as ml
         >>> model = ml.Model(name="net")
@@ -793,7 +798,7 @@ class PhysicalModel:
         from mithril._explain import explain, explain_all
 
         if name is None:
-            return explain_all(self, shapes)
+            return explain_all(self, shapes, text("explain: program", program))
         return explain(self, text("explain: name", name), shapes)
 
     @public

@@ -119,6 +119,35 @@ def test_open_sizes_are_asked_for():
 
 
 @device
+def test_gradients_and_training_steps_are_explained_too():
+    model = ml.Model(name="net")
+    model |= ml.Linear(4, name="first")(input="x", output="h")
+    model |= ml.Mean(name="mean")(input="h", output="cost")
+    model.expose_keys("cost")
+    shapes = {"x": ["rows", 3]}
+    optimizer = ml.optim.Adam(0.1)
+    pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys={"x"}, optimizer=optimizer)
+    given = {"x": [5, 3]}
+    steps = {
+        program: len(pm.explain(shapes=given, program=program).steps)
+        for program in ("evaluate", "gradient", "step")
+    }
+    assert steps["evaluate"] < steps["gradient"] < steps["step"]
+    ops = [op for step in pm.explain(shapes=given, program="step").steps for op, _ in step.members]
+    assert "sqrt" in ops
+    with pytest.raises(UnsupportedError, match="give shapes="):
+        pm.explain(program="step")
+    with pytest.raises(KeyNotFound, match="no program 'steps', did you mean 'step'"):
+        pm.explain(shapes=given, program="steps")
+    with pytest.raises(KeyNotFound, match="no program 'step'"):
+        network().explain(program="step")
+    with pytest.raises(SignatureError):
+        pm.explain(shapes=given, program=3)
+    with pytest.raises(UnsupportedError, match="no program for 'gradient'"):
+        network(ml.NumpyBackend()).explain(program="gradient")
+
+
+@device
 def test_a_name_gives_the_lines_of_inspect():
     pm = network()
     assert pm.explain("act") == ml.inspect.explain(pm, "act")
