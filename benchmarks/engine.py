@@ -251,9 +251,7 @@ def jax_rows(kind: str, x: np.ndarray, settings: Settings) -> Contender:
 
 def _ours(pm: Any, data: dict, output: str, params: dict | None = None) -> Contender:
     evaluate, params = pm.evaluate, params or {}
-    return Contender(
-        lambda: evaluate(params, data), lambda: {"y": evaluate(params, data)[output]}
-    )
+    return Contender(lambda: evaluate(params, data), lambda: {"y": evaluate(params, data)[output]})
 
 
 def _by_ort(module: Any, data: np.ndarray, settings: Settings) -> Contender:

@@ -6,7 +6,9 @@
 #include "core/checked.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
+#include "plan/memory.h"
 #include "plan/plan.h"
+#include "runtime/memory_limit.h"
 
 namespace mithril {
 
@@ -82,8 +84,11 @@ std::string print_sizes(const ir::Graph& graph, std::span<const std::vector<int6
 core::Result<std::shared_ptr<const Specialization>> Program::make(
     std::span<const std::vector<int64_t>> sizes) const {
   options_.trace->recompile([&] { return "specialize for " + print_sizes(graph_, sizes); });
-  MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes));
+  const Stopwatch watch;
+  MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes, options_.passes));
+  options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", graph.nodes.size()));
   MITHRIL_ASSIGN(plan::Plan plan, make_plan(graph));
+  MITHRIL_RETURN_IF_ERROR(plan::check_memory(plan, runtime::memory_limit()));
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
     const ir::Type& type = graph.type(output.value);
@@ -93,15 +98,25 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
       Specialization{runtime::Executable(std::move(plan)), std::move(shapes)});
 }
 
-core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t>> sizes) const {
-  const Stopwatch watch;
+core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t>> sizes,
+                                             const passes::PipelineOptions& options) const {
   MITHRIL_ASSIGN(const auto symbols, passes::solve_symbols(graph_, sizes));
   const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
     return evaluate_constants(constants, options_.select);
   };
-  MITHRIL_ASSIGN(ir::Graph graph, passes::specialize(graph_, symbols, evaluate, options_.passes));
-  options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", graph.nodes.size()));
-  return graph;
+  return passes::specialize(graph_, symbols, evaluate, options);
+}
+
+core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> sizes,
+                                          std::vector<select::Story>* story) const {
+  passes::PipelineOptions quiet = options_.passes;
+  quiet.on_pass = nullptr;
+  quiet.on_rewrite = nullptr;
+  MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes, quiet));
+  cpu::SelectOptions select = options_.select;
+  select.story = story;
+  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, select));
+  return plan::make_plan(std::move(steps));
 }
 
 core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {

@@ -41,8 +41,10 @@ class Program {
   core::Result<std::shared_ptr<const Specialization>> specialize(
       std::span<const std::vector<int64_t>> sizes);
 
-  /// What is planned for these sizes: no symbols, no composites.
-  core::Result<ir::Graph> make_static(std::span<const std::vector<int64_t>> sizes) const;
+  /// What `specialize` would plan for these sizes, even if memory is too small for it; nothing is
+  /// kept, traced or refused. `story` gets what became of each node; null: nobody asks.
+  core::Result<plan::Plan> preview(std::span<const std::vector<int64_t>> sizes,
+                                   std::vector<select::Story>* story = nullptr) const;
 
  private:
   using Key = std::vector<int64_t>;
@@ -52,6 +54,8 @@ class Program {
   };
   core::Result<std::shared_ptr<const Specialization>> make(
       std::span<const std::vector<int64_t>> sizes) const;
+  core::Result<ir::Graph> make_static(std::span<const std::vector<int64_t>> sizes,
+                                      const passes::PipelineOptions& options) const;
   core::Result<plan::Plan> make_plan(const ir::Graph& graph) const;
   std::shared_ptr<const Specialization> find(const Key& key);
 

@@ -1,18 +1,20 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
 #include <atomic>
+#include <map>
+#include <optional>
 
 #include <pybind11/numpy.h>
 
 #include "backends/cpu/cpuid.h"
 #include "backends/cpu/kernels.h"
+#include "bindings/inspection.h"
 #include "bindings/python.h"
 #include "core/checked.h"
-#include "ir/registry.h"
 #include "passes/bind_sizes.h"
 #include "program.h"
 #include "runtime/buffer.h"
+#include "runtime/recording.h"
 #include "runtime/thread_pool.h"
-#include "select/fuse.h"
 
 namespace mithril::bindings {
 namespace {
@@ -72,10 +74,12 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
 class CpuProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
-             std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv)
+             std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
+             std::shared_ptr<runtime::Recorder> recorder)
       : program_(with_states_as_outputs(std::move(graph)),
                  program_options(std::move(trace), std::move(off), exact_conv)),
-        pool_(std::move(pool)) {
+        pool_(std::move(pool)),
+        recorder_(std::move(recorder)) {
     const ir::Graph& made = program_.graph();
     for (const ir::ValueId input : made.inputs) {
       input_names_.push_back(interned(made.value(input).name));
@@ -134,19 +138,52 @@ class CpuProgram {
     return named;
   }
 
-  /// What runs together for these sizes: (is a loop, its domain, [(op, model path)]) of each group.
-  py::list groups(const Sizes& sizes) const {
-    const ir::Graph graph = program_.make_static(sizes).or_throw();
-    const select::Fusion fusion = select::fuse(graph, program_.options().select.fuse);
-    py::list out;
-    for (const select::Group& group : fusion.groups) {
-      py::list members;
-      for (const ir::NodeId id : group.nodes) {
-        const ir::Node& node = graph.node(id);
-        members.append(
-            py::make_tuple(ir::Registry::global().get(node.op).name, graph.location_of(node).path));
+  /// What becomes of the nodes for these sizes (bindings/inspection.h).
+  py::list story(const Sizes& sizes) const {
+    std::vector<select::Story> out;
+    preview(sizes, &out);
+    return story_of(out);
+  }
+
+  /// What a run for these sizes takes; nothing is allocated for it.
+  py::dict memory(const Sizes& sizes, int32_t step) const {
+    return memory_of(preview(sizes, nullptr), step);
+  }
+
+  /// The open sizes of the inputs by name, in order of appearance: what shapes of which some sizes
+  /// are None make them, or None. No entry for inputs of unknown shape.
+  py::dict symbols(const std::vector<std::vector<std::optional<int64_t>>>& shapes) const {
+    const ir::Graph& graph = program_.graph();
+    py::dict out;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const ir::Shape& shape = graph.type(graph.inputs[i]).shape;
+      for (size_t axis = 0; axis < shape.size(); ++axis) {
+        for (const infer::Dim symbol : graph.dims.symbols_of(shape[axis])) {
+          const py::str name(graph.dims.name_of(symbol));
+          if (!out.contains(name)) out[name] = py::none();
+        }
+        const bool given = i < shapes.size() && axis < shapes[i].size() && shapes[i][axis];
+        const auto found = given ? graph.dims.solve(shape[axis], *shapes[i][axis]) : std::nullopt;
+        if (found && found->exact) out[py::str(graph.dims.name_of(found->symbol))] = found->value;
       }
-      out.append(py::make_tuple(group.is_loop, group.shape, members));
+    }
+    return out;
+  }
+
+  /// Shapes of the inputs for values of their open sizes; None for one that stays open.
+  py::list sizes(const std::map<std::string, int64_t>& symbols) const {
+    const ir::Graph& graph = program_.graph();
+    const auto value_of = [&](uint32_t index) -> std::optional<int64_t> {
+      const auto at = symbols.find(graph.dims.name_of(graph.dims.symbol_at(index)));
+      return at == symbols.end() ? std::nullopt : std::optional(at->second);
+    };
+    py::list out;
+    for (const ir::ValueId input : graph.inputs) {
+      py::list shape;
+      for (const infer::Dim dim : graph.type(input).shape) {
+        shape.append(py::cast(graph.dims.evaluate(dim, value_of)));
+      }
+      out.append(shape);
     }
     return out;
   }
@@ -190,6 +227,11 @@ class CpuProgram {
     return py::reinterpret_steal<py::object>(text);
   }
 
+  plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const {
+    const py::gil_scoped_release release;
+    return program_.preview(sizes, story).or_throw();
+  }
+
   std::shared_ptr<const Specialization> specialize(const Sizes& sizes) {
     const std::shared_ptr<const Latest> latest = latest_.load();
     if (latest && latest->sizes == sizes) return latest->specialization;
@@ -212,6 +254,9 @@ class CpuProgram {
     control.poll = Interrupt::poll;
     control.poll_context = &interrupt;
     control.pool = pool_.get();
+    const std::shared_ptr<runtime::Recording> recording = recorder_->current();
+    if (recording != nullptr) recording->keep(specialization);
+    control.recording = recording.get();
     Status status = run_plan(*specialization, call, results, control);
     if (interrupt.raised) throw py::error_already_set();
     status.or_throw();
@@ -287,6 +332,7 @@ class CpuProgram {
 
   Program program_;
   std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
+  std::shared_ptr<runtime::Recorder> recorder_;
   std::vector<py::object> input_names_, output_names_;
   std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
   std::vector<bool> is_param_;
@@ -307,10 +353,14 @@ void bind_cpu(py::module_& module) {
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
   py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
-                    std::vector<std::string>, bool>(),
+                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
-           py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false)
-      .def("groups", &CpuProgram::groups, py::arg("sizes"))
+           py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
+           py::arg("recorder") = std::make_shared<runtime::Recorder>())
+      .def("story", &CpuProgram::story, py::arg("sizes"))
+      .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
+      .def("symbols", &CpuProgram::symbols, py::arg("shapes"))
+      .def("sizes", &CpuProgram::sizes, py::arg("symbols"))
       .def("run", &CpuProgram::run, py::arg("inputs"))
       .def("try_run", &CpuProgram::try_run, py::arg("inputs"))
       .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));

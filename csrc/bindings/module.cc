@@ -13,5 +13,6 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_model(module);
   mithril::bindings::bind_files(module);
   mithril::bindings::bind_runtime(module);
+  mithril::bindings::bind_inspection(module);
   mithril::bindings::bind_cpu(module);
 }

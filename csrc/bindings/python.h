@@ -45,6 +45,8 @@ void bind_constraint(py::module_& module);
 void bind_primitive(py::module_& module);
 void bind_files(py::module_& module);
 void bind_runtime(py::module_& module);
+/// Recorders, and what the machine has. Before what has recorders as arguments.
+void bind_inspection(py::module_& module);
 void bind_cpu(py::module_& module);
 
 }  // namespace mithril::bindings

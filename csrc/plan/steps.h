@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/host_value.h"
 #include "core/location.h"
 #include "plan/kernel.h"
@@ -19,6 +20,9 @@ struct Buffer {
   Kind kind = Kind::kTemporary;
   int32_t index = 0;  // which input, output or constant
   int64_t bytes = 0;
+  core::DType dtype = core::DType::kFloat32;
+  std::vector<int64_t> shape;
+  std::string path;  // in the model, of the node that makes it; inputs: ""
 };
 
 /// An operand of a step: a place inside a buffer. Views of a value differ in the offset only;
@@ -51,6 +55,16 @@ struct Branch {
   int32_t inputs = 0;
 };
 
+/// What a step computes, for rates; an amount of 0 is not known.
+struct Work {
+  enum class Unit : uint8_t {
+    kFlops,  // additions and multiplications as the textbook counts them, a fused pair as two
+    kOps,    // elements times instructions of a loop's program
+  };
+  double amount = 0;
+  Unit unit = Unit::kOps;
+};
+
 /// One call of a kernel over `units` units, a loop or a branch.
 struct Step {
   KernelFn kernel = nullptr;
@@ -67,6 +81,7 @@ struct Step {
   std::vector<int32_t> inplace;
   std::string label;  // kernel and ops, for people
   core::Location location;
+  Work work;
 };
 
 struct Steps {

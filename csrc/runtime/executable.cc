@@ -1,7 +1,7 @@
 #include "runtime/executable.h"
 
+#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <optional>
 
@@ -41,10 +41,6 @@ class OperandPointers {
   std::vector<void*> heap_;
   void* const* data_ = nullptr;
 };
-
-int64_t now() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 }  // namespace
 
@@ -137,13 +133,14 @@ Status Executable::run(std::span<const void* const> inputs, std::span<void* cons
 
 Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl& control) const {
   ThreadPool& pool = control.pool != nullptr ? *control.pool : ThreadPool::shared();
+  const bool is_timed = !counted_.empty() || control.recording != nullptr;
   plan::ErrorSlot slot;
   OperandPointers pointers;
   for (size_t at = 0; at < plan_.steps.size(); ++at) {
     const PlannedStep& planned = plan_.steps[at];
     const plan::Step& step = planned.step;
     pointers.resolve(planned, bases.get());
-    const int64_t start = counted_.empty() ? 0 : now();
+    const int64_t start = is_timed ? now() : 0;
     if (step.loop != nullptr) {
       MITHRIL_RETURN_IF_ERROR(run_loop(at, pointers.data(), control));
     } else if (step.branch != nullptr) {
@@ -157,9 +154,21 @@ Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl&
         return failure(status, at, slot);
       }
     }
-    if (!counted_.empty()) counted_[at].counter->add(now() - start, counted_[at].bytes);
+    if (is_timed) note(at, start, control, pool);
   }
   return {};
+}
+
+void Executable::note(size_t at, int64_t start, const RunControl& control,
+                      const ThreadPool& pool) const {
+  const int64_t elapsed = now() - start;
+  if (!counted_.empty()) counted_[at].counter->add(elapsed, counted_[at].bytes);
+  if (control.recording == nullptr) return;
+  const plan::Step& step = plan_.steps[at].step;
+  const int64_t chunks = (step.units + step.grain - 1) / std::max<int64_t>(step.grain, 1);
+  const int64_t threads = std::clamp<int64_t>(chunks, 1, pool.thread_count());
+  control.recording->add({&plan_, static_cast<int32_t>(at), static_cast<int32_t>(threads),
+                          thread_id(), start, elapsed});
 }
 
 namespace {

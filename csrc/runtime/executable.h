@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "plan/plan.h"
 #include "runtime/profile.h"
+#include "runtime/recording.h"
 #include "runtime/thread_pool.h"
 
 namespace mithril::runtime {
@@ -18,7 +19,8 @@ struct RunControl {
   const std::atomic<bool>* cancel = nullptr;
   void (*poll)(void*) = nullptr;  // called by the calling thread at least every 50 ms
   void* poll_context = nullptr;
-  ThreadPool* pool = nullptr;  // null: the process's
+  ThreadPool* pool = nullptr;      // null: the process's
+  Recording* recording = nullptr;  // null: nobody looks
 };
 
 /// Immutable; any number of threads may run it at once, each with an arena of its own.
@@ -40,6 +42,7 @@ class Executable {
   core::Status run_steps(Bases& bases, std::byte* scratch, const RunControl& control) const;
   core::Status run_loop(size_t at, void* const* operands, const RunControl& control) const;
   core::Status run_branch(size_t at, void* const* operands, const RunControl& control) const;
+  void note(size_t step, int64_t start, const RunControl& control, const ThreadPool& pool) const;
   core::Status failure(plan::KernelStatus status, size_t step, const plan::ErrorSlot& slot) const;
   plan::KernelStatus run_step(const plan::Step& step, const plan::KernelArgs& args,
                               const RunControl& control, ThreadPool& pool) const;

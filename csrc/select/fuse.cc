@@ -1,7 +1,6 @@
 #include "select/fuse.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "ir/registry.h"
 
@@ -14,6 +13,29 @@ using ir::Node;
 using ir::NodeId;
 using ir::OpDef;
 using ir::ValueId;
+
+std::string_view text(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kNone: return "";
+    case Refusal::kOff: return "fusion is switched off";
+    case Refusal::kOwnKernel: return "it is no pointwise op and no reduction";
+    case Refusal::kAfterKernel: return "that is no loop, and only loops are joined";
+    case Refusal::kFull: return "that loop has as many nodes as a loop may have";
+    case Refusal::kOtherShape: return "its elements are not those of that loop";
+    case Refusal::kReducedTwice: return "it reduces what that loop has reduced already";
+    case Refusal::kOtherAxes: return "it reduces other axes than that loop";
+    case Refusal::kNoAxes: return "it reduces no axis";
+    case Refusal::kLongRow:
+      return "rows are so long that a loop of its own, shared by threads, reads them faster";
+    case Refusal::kLostAxes: return "it reads reduced values that have lost their axes (keepdim)";
+    case Refusal::kPositions:
+      return "places are counted in row-major order, in which that loop does not run";
+    case Refusal::kReduces:
+      return "that loop reduces, and only pointwise loops move to a later one";
+    case Refusal::kReadBetween: return "what that loop makes is read before";
+  }
+  return "";
+}
 
 std::vector<int64_t> reduced_axes(const Node& node, size_t rank) {
   std::vector<int64_t> out;
@@ -43,6 +65,15 @@ constexpr int64_t kLongestReread = 1 << 16;
 /// operands in pairs: beyond this a chain goes on in the next loop.
 constexpr size_t kMostNodes = 256;
 
+/// Whether a node may join a loop: as what, or why not.
+struct Fit {
+  Fit(Spread as) : spread(as) {}      // NOLINT: a value or a reason
+  Fit(Refusal why) : refusal(why) {}  // NOLINT: a value or a reason
+  explicit operator bool() const { return refusal == Refusal::kNone; }
+  Spread spread = Spread::kOutside;
+  Refusal refusal = Refusal::kNone;
+};
+
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, bool enabled) : graph_(graph), enabled_(enabled) {
@@ -57,7 +88,12 @@ class Fuser {
   }
 
   Fusion run() {
-    for (size_t at = 0; at < graph_.nodes.size(); ++at) place(static_cast<NodeId>(at));
+    // Constants come first: they wait for nothing, so none comes between two loops.
+    for (const bool constants : {true, false}) {
+      for (size_t at = 0; at < graph_.nodes.size(); ++at) {
+        if (is_constant(graph_.nodes[at]) == constants) place(static_cast<NodeId>(at));
+      }
+    }
     drop_empty();
     find_outputs();
     return std::move(out_);
@@ -66,6 +102,10 @@ class Fuser {
  private:
   std::vector<int64_t> dims(ValueId id) const { return ir::static_dims(graph_.type(id).shape); }
   Spread spread(ValueId id) const { return out_.spread[static_cast<size_t>(id)]; }
+
+  static bool is_constant(const Node& node) {
+    return ir::Registry::global().get(node.op).name == "constant";
+  }
 
   int32_t group_of(ValueId id) const {
     const NodeId node = graph_.value(id).node;
@@ -85,9 +125,18 @@ class Fuser {
     const OpDef& op = ir::Registry::global().get(node.op);
     const bool loop = (op.body == BodyKind::kPointwise || op.body == BodyKind::kRow) &&
                       graph_.type(node.results[0]).is_tensor;
-    if (!loop || !enabled_) return start(id, node, op, loop);
     const int32_t last = last_group(node);
-    if (last < 0 || !join(last, id, node, op)) start(id, node, op, loop);
+    const Refusal refusal = last < 0    ? Refusal::kNone
+                            : !loop     ? Refusal::kOwnKernel
+                            : !enabled_ ? Refusal::kOff
+                                        : join(last, id, node, op);
+    if (last < 0 || refusal != Refusal::kNone) {
+      start(id, node, op, loop);
+      out_.groups.back().began = id;
+      out_.groups.back().refusal = refusal;
+      out_.groups.back().before = last;
+    }
+    if (!loop || !enabled_) return;
     const int32_t at = out_.group_of[static_cast<size_t>(id)];
     for (const ValueId operand : node.operands) {
       if (operand == kNoValue) continue;
@@ -136,12 +185,14 @@ class Fuser {
     std::vector<int32_t> kept(out_.groups.size());
     int32_t count = 0;
     for (size_t i = 0; i < out_.groups.size(); ++i) {
-      kept[i] = count;
-      count += out_.groups[i].nodes.empty() ? 0 : 1;
+      kept[i] = out_.groups[i].nodes.empty() ? -1 : count++;
     }
+    const auto renumber = [&](int32_t& group) {
+      if (group >= 0) group = kept[static_cast<size_t>(group)];
+    };
     std::erase_if(out_.groups, [](const Group& group) { return group.nodes.empty(); });
-    for (int32_t& group : out_.group_of)
-      group = group < 0 ? group : kept[static_cast<size_t>(group)];
+    for (int32_t& group : out_.group_of) renumber(group);
+    for (Group& group : out_.groups) renumber(group.before);
   }
 
   void start(NodeId id, const Node& node, const OpDef& op, bool loop) {
@@ -163,34 +214,38 @@ class Fuser {
     for (const ValueId id : node.results) out_.spread[static_cast<size_t>(id)] = spread;
   }
 
-  bool join(int32_t at, NodeId id, const Node& node, const OpDef& op) {
+  Refusal join(int32_t at, NodeId id, const Node& node, const OpDef& op) {
     Group& group = out_.groups[static_cast<size_t>(at)];
-    if (!group.is_loop || group.nodes.size() >= kMostNodes) return false;
-    const std::optional<Spread> spread =
+    if (!group.is_loop) return Refusal::kAfterKernel;
+    if (group.nodes.size() >= kMostNodes) return Refusal::kFull;
+    const Fit fit =
         op.body == BodyKind::kRow ? fit_reduction(group, at, node) : fit_pointwise(group, at, id);
-    if (!spread) return false;
+    if (!fit) return fit.refusal;
     if (op.body == BodyKind::kRow && group.reduced.empty()) {
       group.reduced = reduced_axes(node, group.shape.size());
     }
     group.nodes.push_back(id);
     out_.group_of[static_cast<size_t>(id)] = at;
-    set_spread(node, *spread);
-    return true;
+    set_spread(node, fit.spread);
+    return Refusal::kNone;
   }
 
   // A reduction over the whole domain of the group, or over its reduced axes.
-  std::optional<Spread> fit_reduction(const Group& group, int32_t at, const Node& node) const {
+  Fit fit_reduction(const Group& group, int32_t at, const Node& node) const {
     const ValueId operand = node.operands[0];
-    if (dims(operand) != group.shape) return std::nullopt;
-    if (group_of(operand) == at && spread(operand) != Spread::kLane) return std::nullopt;
-    const auto axes = reduced_axes(node, group.shape.size());
-    if (counts_positions(group) && !is_trailing(axes, group.shape.size())) return std::nullopt;
-    if (group.reduced.empty()) {
-      // What the group computed so far must stay lane values: it does, all of it is.
-      return axes.empty() ? std::nullopt : std::optional(Spread::kRow);
+    const bool reduced = group_of(operand) == at && spread(operand) != Spread::kLane;
+    if (dims(operand) != group.shape) {
+      return reduced ? Refusal::kReducedTwice : Refusal::kOtherShape;
     }
-    if (axes != group.reduced || rereads_too_much(group)) return std::nullopt;
-    return Spread::kRow;
+    if (reduced) return Refusal::kReducedTwice;
+    const auto axes = reduced_axes(node, group.shape.size());
+    if (counts_positions(group) && !is_trailing(axes, group.shape.size())) {
+      return Refusal::kPositions;
+    }
+    // What a group without reductions computed so far must stay lane values: all of it is.
+    if (group.reduced.empty()) return axes.empty() ? Fit(Refusal::kNoAxes) : Fit(Spread::kRow);
+    if (axes != group.reduced) return Refusal::kOtherAxes;
+    return rereads_too_much(group) ? Fit(Refusal::kLongRow) : Fit(Spread::kRow);
   }
 
   // Random numbers and ranges count the points of the domain in row-major order, kept axes first:
@@ -210,32 +265,33 @@ class Fuser {
     return axes.empty() || axes.front() == static_cast<int64_t>(rank - axes.size());
   }
 
-  std::optional<Spread> fit_pointwise(const Group& group, int32_t at, NodeId id) const {
+  Fit fit_pointwise(const Group& group, int32_t at, NodeId id) const {
     const Node& node = graph_.node(id);
     const auto shape = dims(node.results[0]);
     if (!is_trailing(group.reduced, group.shape.size()) && counts_positions(id)) {
-      return std::nullopt;
+      return Refusal::kPositions;
     }
-    if (shape == group.shape && is_lane(group, at, node)) return Spread::kLane;
+    const Fit lane = shape == group.shape ? fit_lane(group, at, node) : Fit(Refusal::kOtherShape);
+    if (lane) return lane;
     if (!group.reduced.empty() && shape == kept_shape(group) && is_row(group, at, node)) {
       return Spread::kRow;
     }
-    return std::nullopt;
+    return lane;
   }
 
   // Row values enter a lane expression only with their reduced axes kept as 1.
-  bool is_lane(const Group& group, int32_t at, const Node& node) const {
+  Fit fit_lane(const Group& group, int32_t at, const Node& node) const {
     bool reads_row = false;
     for (const ValueId id : node.operands) {
       if (id == kNoValue || group_of(id) != at) continue;
       if (spread(id) == Spread::kRow) {
-        if (dims(id) != kept_shape(group)) return false;
+        if (dims(id) != kept_shape(group)) return Refusal::kLostAxes;
         reads_row = true;
       } else if (dims(id) != group.shape) {
-        return false;
+        return Refusal::kOtherShape;
       }
     }
-    return !reads_row || !rereads_too_much(group);
+    return reads_row && rereads_too_much(group) ? Fit(Refusal::kLongRow) : Fit(Spread::kLane);
   }
 
   bool is_row(const Group& group, int32_t at, const Node& node) const {
@@ -290,6 +346,39 @@ class Fuser {
 };
 
 }  // namespace
+
+namespace {
+
+// Of a group by a later one, whose last operand another group makes.
+Refusal refusal_apart(const Group& from, const Group& group) {
+  if (!group.is_loop) return Refusal::kOwnKernel;
+  if (!from.is_loop) return Refusal::kAfterKernel;
+  if (!from.reduced.empty()) return Refusal::kReduces;
+  if (from.shape != group.shape) return Refusal::kOtherShape;
+  return from.nodes.size() + group.nodes.size() > kMostNodes ? Refusal::kFull
+                                                             : Refusal::kReadBetween;
+}
+
+}  // namespace
+
+std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, int32_t at) {
+  const Group& group = fusion.groups[static_cast<size_t>(at)];
+  std::vector<Boundary> out;
+  std::vector<int32_t> seen;
+  for (const NodeId reader : group.nodes) {
+    for (const ValueId id : graph.node(reader).operands) {
+      const NodeId maker = id == kNoValue ? ir::kNoNode : graph.value(id).node;
+      if (maker == ir::kNoNode) continue;
+      const int32_t from = fusion.group_of[static_cast<size_t>(maker)];
+      if (from == at || std::find(seen.begin(), seen.end(), from) != seen.end()) continue;
+      seen.push_back(from);
+      const bool is_refused = reader == group.began && from == group.before;
+      const Group& other = fusion.groups[static_cast<size_t>(from)];
+      out.push_back({from, reader, is_refused ? group.refusal : refusal_apart(other, group)});
+    }
+  }
+  return out;
+}
 
 Fusion fuse(const ir::Graph& graph, bool enabled) { return Fuser(graph, enabled).run(); }
 

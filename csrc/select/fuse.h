@@ -1,11 +1,33 @@
 // Which nodes become one loop: groups of pointwise and reducing nodes over one domain.
 #pragma once
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
 
 namespace mithril::select {
+
+/// Why a node did not join the group that makes its last operand, or why an earlier loop did not
+/// move to it.
+enum class Refusal : uint8_t {
+  kNone,          // it did, or the graph makes none of its operands
+  kOff,           // fusion is switched off
+  kOwnKernel,     // the node is no pointwise op and no reduction
+  kAfterKernel,   // the group is no loop
+  kFull,          // the group has as many nodes as a loop may have
+  kOtherShape,    // its elements are not those of the loop
+  kReducedTwice,  // it reduces what the loop has reduced
+  kOtherAxes,     // it reduces other axes
+  kNoAxes,        // it reduces no axis at all
+  kLongRow,       // rows are so long that a loop of its own reads them faster again
+  kLostAxes,      // it reads reduced values that have lost their axes
+  kPositions,     // it counts places, and the loop does not visit them in row-major order
+  kReduces,       // the earlier loop reduces, and only pointwise loops move
+  kReadBetween,   // what the earlier loop makes is read by a step that runs between them
+};
+/// For people: "it reduces other axes than that loop".
+std::string_view text(Refusal refusal);
 
 /// Nodes that run together, in graph order. A loop group has a domain: `shape`, of which the axes
 /// in `reduced` are summed over (or maximised …). Its values are lane values (one element per
@@ -16,6 +38,10 @@ struct Group {
   std::vector<int64_t> shape;        // loops: the domain
   std::vector<int64_t> reduced;      // loops: axes, ascending; empty = pointwise
   std::vector<ir::ValueId> outputs;  // values that others read, in order of definition
+  // The node that began it may have been refused by the last group to make an operand of it.
+  ir::NodeId began = ir::kNoNode;
+  Refusal refusal = Refusal::kNone;
+  int32_t before = -1;  // that group
 };
 
 /// How a value of a group relates to its domain.
@@ -29,12 +55,22 @@ struct Fusion {
 
 /// `graph` has static shapes. Legal by construction: a node only ever joins the last of the
 /// groups that make its operands, so groups in order of creation are in order of dependence; the
-/// other groups that make them move there where nothing in between reads them.
+/// other groups that make them move there where nothing in between reads them. Constants are the
+/// first groups.
 /// With `enabled` false every node is a group of its own (MITHRIL_PASSES=-fuse).
 ///
 /// Before:  %0 = max(%x) %1 = subtract(%x, %0) %2 = exp(%1) %3 = sum(%2) %4 = divide(%2, %3)
 /// After:   one loop over [rows, n] with axis 1 reduced (softmax in three sections)
 Fusion fuse(const ir::Graph& graph, bool enabled = true);
+
+/// A value that one group makes and another one reads from memory, and why they are not one loop.
+struct Boundary {
+  int32_t from = -1;
+  ir::NodeId reader = ir::kNoNode;
+  Refusal refusal = Refusal::kNone;
+};
+/// Those of a group, one for each group that it reads from.
+std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, int32_t group);
 
 /// Axes of a reduction node as sorted non-negative numbers.
 std::vector<int64_t> reduced_axes(const ir::Node& node, size_t rank);

@@ -1,5 +1,6 @@
 // What a backend declares of each structured kernel, and what the kernel is told of a node.
 #pragma once
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,12 +35,23 @@ struct KernelRequest {
   bool exact_conv = false;  // only canonical convolutions
 };
 
+/// What a row of the table requires, and how people are told of it.
+struct Condition {
+  using Holds = bool (*)(const KernelRequest&);
+  constexpr Condition(Holds predicate = nullptr, const char* requirement = "")  // NOLINT: rows
+      : holds(predicate), text(requirement) {}
+  constexpr Condition(std::nullptr_t) {}  // NOLINT: rows
+  bool operator()(const KernelRequest& request) const { return holds == nullptr || holds(request); }
+  Holds holds = nullptr;  // null: always
+  const char* text = "";  // "elements of float32 or float64"
+};
+
 struct KernelDef {
   const char* op;    // which op it computes
   const char* name;  // for people: plans, profiles
   OrderClass order = OrderClass::kCanonical;
   bool contiguous = true;  // inputs that are strided views are copied first
-  bool (*matches)(const KernelRequest&) = nullptr;  // null: always
+  Condition matches;
   /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
   /// outputs).
   core::Result<plan::Step> (*make)(const KernelRequest&) = nullptr;

@@ -1,31 +1,95 @@
-"""What became of a submodel, read from the graphs of the stages of compiling."""
+"""What became of a model or of a submodel, read from the graphs of the stages of compiling and from
+what the engine says of its own choices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from mithril._sizes import checked_shapes, input_shapes, native, program_for, ways
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
 
+_OPEN = "what is fused depends on sizes that are open: give shapes="
 
-def explain(physical: Any, name: str, shapes: Mapping[str, Sequence[int]]) -> list[str]:
+
+@dataclass(frozen=True)
+class ExplainedStep:
+    """A group of nodes that runs as one step.
+
+    `kernel` is "loop" where it is a fused loop, "view" where nothing runs, the kernel's name
+    otherwise; on backends that run source, how the op is written there. `members` are the nodes,
+    (op, path of the submodel); `notes` say why it is so.
+    """
+
+    kernel: str
+    members: tuple[tuple[str, str], ...]
+    shape: tuple[int, ...] | None
+    notes: tuple[str, ...]
+    depth: int = 0  # in how many loops and branches it stands
+
+    @property
+    def nodes(self) -> str:
+        return "; ".join(f"{path}: {op}" if path else op for op, path in self.members)
+
+
+class Explanation:
+    """How a model runs: its steps in order; `print` it to read it."""
+
+    def __init__(self, steps: list[ExplainedStep], note: str):
+        self.steps = tuple(steps)
+        self.note = note
+
+    def __str__(self) -> str:
+        rows = [
+            ("  " * s.depth + s.kernel, "" if s.shape is None else str(list(s.shape)), s.nodes)
+            for s in self.steps
+        ]
+        widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
+        lines = [self.note] if self.note else []
+        for number, (step, row) in enumerate(zip(self.steps, rows, strict=True)):
+            lines.append(f"{number:>3}  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}")
+            lines += [f"{'':5}{'  ' * step.depth}  {note}" for note in step.notes]
+        return "\n".join(lines)
+
+    __repr__ = __str__  # what an interactive session shows
+
+
+def explain_all(physical: Any, shapes: Any, way: str = "evaluate") -> Explanation:
+    """See `PhysicalModel.explain`."""
+    given = checked_shapes("explain", physical, shapes)
+    program = program_for("explain", physical, given)
+    if not program.is_native:
+        if way != "evaluate":
+            raise UnsupportedError(f"explain: {_who_runs(physical)}: no program for '{way}'")
+        return Explanation(list(_written(physical, program)), _who_runs(physical))
+    by_name = {one.name: one.executable for one in ways(physical, program)}
+    if way not in by_name:
+        near = suggestion(way, by_name)
+        raise KeyNotFound(f"explain: the model has no program '{way}'{near}")
+    story = _story(program, given, by_name[way])
+    if isinstance(story, str):
+        raise UnsupportedError(f"explain: {story}")
+    return Explanation([step for step in _flat(story, 0) if step.kernel != "constant"], "")
+
+
+def explain(physical: Any, name: str, shapes: Any) -> list[str]:
     """See `mithril.inspect.explain`."""
-    compiled = physical._compiled
-    if compiled.unknown_ranks:
-        keys = ", ".join(compiled.unknown_ranks)
-        raise UnsupportedError(f"explain: the ranks of {keys} are open", hint="give shapes=")
-    flat = compiled.graph.nodes()
+    given = checked_shapes("explain", physical, shapes)
+    program = program_for("explain", physical, given)
+    flat = program.compiled.graph.nodes()
     paths = list(dict.fromkeys(path for _, path, *_ in flat if _is_in(path, name)))
     if not paths:
         known = [part for _, path, *_ in flat for part in (path, path.rpartition(".")[2])]
         near = suggestion(name, list(dict.fromkeys(known)))
         raise KeyNotFound(f"explain: no submodel named {name!r} is in the graph{near}")
-    groups = _groups(physical, shapes)
+    story = _story(program, given, native(program.forward)) if program.is_native else None
+    steps = list(_flat(story, 0)) if isinstance(story, list) else story
     lines = []
     for path in paths:
         whole = [op for op, at, *_ in flat if at == path]
         lines.append(f"{path}: {', '.join(whole)}")
-        lines += [f"  {text}" for text in _facts(physical, path, whole, groups)]
+        lines += [f"  {text}" for text in _facts(physical, program, path, whole, steps)]
     return lines
 
 
@@ -33,54 +97,90 @@ def _is_in(path: str, name: str) -> bool:
     return f".{name}." in f".{path}."
 
 
-def _facts(physical: Any, path: str, whole: list[str], groups: list | str | None) -> Iterable[str]:
-    left = [op for op, at, *_ in physical._compiled.forward.nodes() if at == path]
+def _facts(
+    physical: Any, program: Any, path: str, whole: list[str], steps: list | str | None
+) -> Iterable[str]:
+    left = [op for op, at, *_ in program.compiled.forward.nodes() if at == path]
     if not left:
         yield "nothing of it is left: it is constant, equal to another one, or read by nothing"
         return
     if left != whole:
         yield f"decomposed into {', '.join(left)}"
-    if groups is None:
-        yield from _emitted(physical, left)
-    elif isinstance(groups, str):
-        yield groups
+    if steps is None:
+        yield from (f"{op} {_how(physical, op)}" for op in dict.fromkeys(left))
+    elif isinstance(steps, str):
+        yield steps
     else:
-        yield from _planned(path, groups)
+        yield from _planned(path, steps)
 
 
-def _emitted(physical: Any, ops: list[str]) -> Iterable[str]:
-    for op in dict.fromkeys(ops):
-        native = op in physical.backend.op_names
-        how = "runs as the backend's own function" if native else "is printed as its expression"
-        yield f"{op} {how}"
+def _how(physical: Any, op: str) -> str:
+    native = op in physical.backend.op_names
+    return "runs as the backend's own function" if native else "is printed as its expression"
 
 
-def _planned(path: str, groups: list) -> Iterable[str]:
-    found = [group for group in groups if any(at == path for _, at in group[2])]
+def _planned(path: str, steps: list[ExplainedStep]) -> Iterator[str]:
+    found = [step for step in steps if any(at == path for _, at in step.members)]
     if not found:
         yield "nothing of it is left at these sizes"
-    for is_loop, shape, members in found:
-        if is_loop and len(members) > 1:
-            texts = "; ".join(f"{at}: {op}" if at else op for op, at in members)
-            yield f"fused into one loop over {list(shape)}: {texts}"
-        elif is_loop:
-            yield f"{members[0][0]} is a loop of its own over {list(shape)}"
-        else:
-            yield f"{members[0][0]} is not fused: it is no pointwise op and no reduction of rows"
+    for step in found:
+        yield _sentence(step)
+        yield from (f"  {note}" for note in step.notes)
 
 
-def _groups(physical: Any, shapes: Mapping[str, Sequence[int]]) -> list | str | None:
-    """Of a planned program; None where source is emitted; a text if it cannot be told."""
-    program = physical._program.forward
-    if not hasattr(program, "groups"):
-        return None
-    given = {name: tuple(shape) for name, shape in shapes.items()}
-    keys = [key.name for key in physical._keys]
-    sizes = dict(zip(keys, (s for s, _ in physical._compiled.solve(given)), strict=True))
-    inputs = [sizes[key.name] if key.is_tensor else [] for key in physical._program.inputs]
-    if any(shape is None or None in shape for shape in inputs):
-        return "what is fused depends on sizes that are open: give shapes="
+def _sentence(step: ExplainedStep) -> str:
+    op = step.members[0][0]
+    if step.kernel == "loop":
+        shape = list(step.shape or ())
+        if len(step.members) > 1:
+            return f"fused into one loop over {shape}: {step.nodes}"
+        return f"{op} is a loop of its own over {shape}"
+    if step.kernel in ("view", "constant"):
+        return f"{op} is a {step.kernel}: nothing runs"
+    return f"{op} is a step of its own: {step.kernel}"
+
+
+# --- the engine's story ---------------------------------------------------------------------------
+
+
+def _story(program: Any, given: Any, executable: Any) -> list | str:
+    """Of a planned program; a text if it cannot be told."""
+    forward = native(program.forward)
+    shapes = input_shapes(program, given)
+    if executable is not forward:  # it has further inputs, of the same open sizes
+        sizes = forward.symbols(shapes).items()
+        shapes = executable.sizes({name: size for name, size in sizes if size is not None})
+    if any(None in shape for shape in shapes):
+        return _OPEN
     try:
-        return program.groups(inputs)
+        return executable.story(shapes)
     except UnsupportedError as error:
         return f"unsupported: {error}"
+
+
+def _flat(story: list, depth: int) -> Iterator[ExplainedStep]:
+    """Steps in order, those that a step runs by itself after it."""
+    for kernel, members, shape, notes, inner in story:
+        yield ExplainedStep(kernel or "host", tuple(members), tuple(shape), tuple(notes), depth)
+        for region in inner:
+            yield from _flat(region, depth + 1)
+
+
+# --- emitted source -------------------------------------------------------------------------------
+
+
+def _who_runs(physical: Any) -> str:
+    if physical.backend.runs_plans:
+        return "the model has ops that are Python functions, so NumPy runs it, line by line"
+    return f"{physical.backend!r} runs source, line by line; what it fuses is its own business"
+
+
+def _written(physical: Any, program: Any) -> Iterator[ExplainedStep]:
+    for op, path, *_ in program.compiled.forward.nodes():
+        native = op in physical.backend.op_names
+        kernel = "own function" if native else "constant" if op == "constant" else "expression"
+        if kernel != "constant":
+            yield ExplainedStep(kernel, ((op, path),), None, ())
+
+
+__all__ = ["ExplainedStep", "Explanation", "explain", "explain_all"]

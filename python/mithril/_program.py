@@ -58,6 +58,7 @@ class Settings:
     static_shapes: bool = False
     exact_conv: bool = False
     check_nan: str = ""  # "nan", "inf": what is looked for
+    recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
 
 
 def calls_python(graph: Any) -> bool:
@@ -141,7 +142,11 @@ class Program:
         settings = self.settings
         if self._target["native"]:
             return settings.backend._program(
-                graph, self.compiled.trace, settings.passes_off, settings.exact_conv
+                graph,
+                self.compiled.trace,
+                settings.passes_off,
+                settings.exact_conv,
+                settings.recorder,
             )
         from mithril.backends.emitted import EmittedExecutable
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril import _core
-from mithril._checks import instance, mapping
+from mithril._checks import instance
 from mithril._checks import text as checked_text
 from mithril._files import write_text
 from mithril._public import public
@@ -51,14 +51,15 @@ def dot(what: Any, path: Any = None) -> str:
 
 @public
 def explain(
-    physical: Any, name: str, shapes: Mapping[str, Sequence[int]] | None = None
+    physical: Any, name: str | None = None, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> list[str]:
     """What became of a submodel: kept whole, decomposed, fused with what, or left out.
 
     Parameters
     ----------
     physical : a compiled model
-    name : of the submodel, with those around it where it is not the only one ("mlp.head")
+    name : of the submodel, with those around it where it is not the only one ("mlp.head"); None:
+        every step of the model, as `PhysicalModel.explain` shows them
     shapes : of data, where compile was not told them: fusion is decided for concrete sizes
 
     Returns
@@ -74,12 +75,15 @@ def explain(
     ...     print(line)
     net.act: relu
       fused into one loop over [2, 4]: net.first: add; net.act: relu
+        net.first (add) is not fused with net.first (matmul): that is no loop, ...
     """
     from mithril._explain import explain as explain_model
+    from mithril._explain import explain_all
 
+    if name is None:
+        return str(explain_all(_compiled("explain", physical), shapes)).splitlines()
     named = checked_text("explain: name", name)
-    sizes = mapping("explain: shapes", shapes)
-    return explain_model(_compiled("explain", physical), named, sizes)
+    return explain_model(_compiled("explain", physical), named, shapes)
 
 
 def _is_model(thing: Any) -> bool:

@@ -7,7 +7,7 @@ import inspect
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -629,7 +629,8 @@ class PhysicalModel:
             *options["constants"],
             *((wire, array_literal(array)) for wire, array in constants),
         ]
-        return PhysicalModel(self._model, self._settings, options)
+        settings = replace(self._settings, recorder=_core.Recorder())
+        return PhysicalModel(self._model, settings, options)
 
     def _names_one_of(self, key: Any, params: Mapping[str, Any]) -> bool:
         """Whether an entry of `trainable_keys` is one of these parameters."""
@@ -757,6 +758,109 @@ class PhysicalModel:
     def graph(self) -> Any:
         """The graph as it was flattened, before any pass."""
         return self._compiled.graph
+
+    # --- looking inside -------------------------------------------------------------------------
+    @public
+    def explain(
+        self,
+        name: str | None = None,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        *,
+        program: str = "evaluate",
+    ) -> Any:
+        """How the model runs: what was fused, which kernels were chosen, and why not others.
+
+        Parameters
+        ----------
+        name : of a submodel ("mlp.head"): only what became of it; None: every step in order
+        shapes : of data, where compile was not told them: fusion is decided for concrete sizes
+        program : the way to run the model whose steps are wanted: "evaluate", "gradient" or "step"
+
+        Returns
+        -------
+        An `Explanation` to print, with an entry in `steps` for each step that runs; with `name` the
+        list of lines of `mithril.inspect.explain`. Other backends than the engine's run source, and
+        the steps are its lines.
+
+        Raises
+        ------
+        UnsupportedError : sizes are open
+        KeyNotFound : no submodel has that name, or there is no such program
+
+        >>> import mithril as ml
+        >>> model = ml.Model(name="net")
+        >>> model |= ml.Linear(4, name="first")(input="x", output="h")
+        >>> model |= ml.Relu(name="act")(input="h", output="y")
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [2, 3]})
+        >>> [(step.kernel, step.nodes) for step in pm.explain().steps][-1]
+        ('loop', 'net.first: add; net.act: relu')
+        """
+        from mithril._explain import explain, explain_all
+
+        if name is None:
+            return explain_all(self, shapes, text("explain: program", program))
+        return explain(self, text("explain: name", name), shapes)
+
+    @public
+    def memory_plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
+        """What memory the model takes, and what takes the most of it; nothing is run.
+
+        Parameters
+        ----------
+        shapes : of data, where compile was not told them; sizes that stay open are assumed
+
+        Returns
+        -------
+        A `MemoryPlan` to print: bytes of intermediate results at their peak with the largest
+        `contributors`, of inputs, parameters, outputs and constants, for `evaluate`, gradients and
+        training steps. Open sizes have a `formula`, and ``plan.largest("batch", "8GB")`` is the
+        largest value that fits.
+
+        Raises
+        ------
+        UnsupportedError : the backend makes no plans: only the engine's does
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(64)(input="x", output="h")
+        >>> model |= ml.Linear(1)(input="h", output="y")
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes={"x": ["batch", 16]}, data_keys={"x"})
+        >>> plan = pm.memory_plan({"x": [100, 16]})["evaluate"]
+        >>> plan.inputs, plan.parameters, plan.outputs
+        (6400, 4612, 400)
+        """
+        from mithril._memory_plan import memory_plan
+
+        return memory_plan(self, shapes)
+
+    @public
+    def profile(self, path: Any = None) -> Any:
+        """Records every step that runs in a ``with`` block: time, bytes and rates.
+
+        Parameters
+        ----------
+        path : a file for a trace that chrome://tracing and Perfetto read; written at the end
+
+        Returns
+        -------
+        A `Profile`: after the block `rows` has what ran by kernel and path, and `print` shows a
+        table. Rates are held against the peak of as many threads, which is measured (about 5 ms
+        once). On other backends than the engine's there is an event for each call.
+
+        Raises
+        ------
+        ArgumentError : the model is being profiled already
+
+        >>> import mithril as ml
+        >>> pm = ml.compile(ml.Relu(), ml.CpuBackend(), shapes={"input": [8]})
+        >>> with pm.profile() as profile:
+        ...     outputs = pm.evaluate({}, {"input": [1.0] * 8})
+        >>> [(row.kernel, row.count, row.bytes) for row in profile.rows]
+        [('relu', 1, 64)]
+        """
+        from mithril._profiling import Profile
+
+        return Profile(self, path)
 
     @public
     def summary(

@@ -195,5 +195,76 @@ TEST(Program, KeepsOperandsThatAreReadInAnotherOrder) {
   }
 }
 
+// Kernel and notes of each group.
+std::string told(const Program& program, const Sizes& sizes) {
+  std::vector<select::Story> story;
+  const plan::Plan plan = std::move(program.preview(sizes, &story)).or_throw();
+  std::string out;
+  for (const select::Story& one : story) {
+    out += one.kernel + "\n";
+    for (const std::string& note : one.notes) out += "  " + note + "\n";
+  }
+  return out;
+}
+
+TEST(Program, TellsWhichKernelsWereChosen) {
+  const std::string product =
+      told(program(parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %w: f32[3, 2]) {
+  %0 = matmul(%x, %w) : f32[b, 2]
+  return y=%0
+})")),
+           {{4, 3}, {3, 2}});
+  EXPECT_EQ(product,
+            "gemm\n"
+            "  matmul is not fused: it is no pointwise op and no reduction\n"
+            "  kernel gemm: it takes elements of float32 or float64, at most 16 axes\n"
+            "  kernel matmul.integer is not taken: it wants elements of int32 or int64, at most 16 "
+            "axes\n");
+  const std::string strided =
+      told(program(parsed(R"(graph g<f32, i64>(%g: f32[1, 3, 2, 2], %w: f32[3, 2, 3, 3]) {
+  %0 = conv2d_dx(%g, %w, shape=(1, 2, 5, 5), stride=(2, 2), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1) : f32[1, 2, 5, 5]
+  return y=%0
+})")),
+           {{1, 3, 2, 2}, {3, 2, 3, 3}});
+  EXPECT_EQ(
+      strided,
+      "conv2d_dx.reference\n"
+      "  conv2d_dx is not fused: it is no pointwise op and no reduction\n"
+      "  kernel conv2d_dx is not taken: it wants elements of float32 or float64, a product to "
+      "form, and a stride of 1\n"
+      "  kernel conv2d_dx.reference: it takes elements of float32 or float64\n");
+}
+
+TEST(Program, TellsOfCopiesViewsAndBodies) {
+  const std::string copied = told(program(parsed(R"(graph g<f32, i64>(%x: f32[3, 4]) {
+  %0 = transpose(%x) : f32[4, 3]
+  %1 = argsort(%0, axis=0, descending=false) : i64[4, 3]
+  return y=%1
+})")),
+                                  {{3, 4}});
+  EXPECT_NE(copied.find("view\nargsort\n"), std::string::npos) << copied;
+  EXPECT_NE(copied.find("copies an operand f32[4, 3] first"), std::string::npos) << copied;
+}
+
+TEST(Program, APreviewIsNotRefused) {
+  const ir::Graph graph = parsed(R"(graph g<f32, i64>(%x: f32[n, 1], %z: f32[1, n], %w: f32[n, 1]) {
+  %0 = matmul(%x, %z) : f32[n, n]
+  %1 = matmul(%0, %w) : f32[n, 1]
+  return y=%1
+})");
+  Program outer = program(graph);
+  constexpr int64_t kSize = 10'000'000;  // 400 TB
+  const Sizes sizes = {{kSize, 1}, {1, kSize}, {kSize, 1}};
+  const plan::Plan plan = std::move(outer.preview(sizes)).or_throw();
+  EXPECT_EQ(plan.arena_bytes, kSize * kSize * 4);
+  const auto refused = outer.specialize(sizes);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, core::ErrorKind::kMemory);
+  EXPECT_NE(refused.error().message.find("400.0 TB float32[10000000, 10000000] of gemm"),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(outer.specialize(Sizes{{3, 1}, {1, 3}, {3, 1}}).ok());
+}
+
 }  // namespace
 }  // namespace mithril

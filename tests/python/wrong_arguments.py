@@ -319,7 +319,12 @@ ALSO = {
     "PaddingConverter2D": "padding_converter_2d",
 }
 # What this release refuses whatever it is given.
-REFUSED = {"Connection.dtype", "Connection.atleast_1d", "PhysicalModel.as_function"}
+REFUSED = {
+    "Connection.dtype",
+    "Connection.atleast_1d",
+    "PhysicalModel.as_function",
+    "PhysicalModel.memory_plan",
+}
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 MISUSES = ("an unknown keyword", "too many arguments", "none of the arguments")
 

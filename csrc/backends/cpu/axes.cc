@@ -141,11 +141,13 @@ core::Result<plan::Step> make_writers(const KernelRequest& request) {
 }
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;
+constexpr select::Condition kType(has_type, "elements of float32, float64, int32 or int64");
+constexpr select::Condition kIndex(has_index, "indices of int32 or int64");
 
 const select::KernelDef kKernels[] = {
-    {"linear_scan", "linear_scan", kCanonical, true, has_type, make_scan},
-    {"argsort", "argsort", kCanonical, true, has_type, make_argsort},
-    {"last_writers", "last_writers", kCanonical, true, has_index, make_writers},
+    {"linear_scan", "linear_scan", kCanonical, true, kType, make_scan},
+    {"argsort", "argsort", kCanonical, true, kType, make_argsort},
+    {"last_writers", "last_writers", kCanonical, true, kIndex, make_writers},
 };
 
 }  // namespace

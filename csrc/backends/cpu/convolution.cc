@@ -354,8 +354,11 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
       // dw[o, t] += left[o, p] · tapsᵀ[p, t]
       const size_t at = (channels == conv.channels ? 0 : 2) + (depth == kDepth ? 0 : 1);
       const Gemm<T>& product = conv.products[at];
-      from == 0 ? product.run(left, taps, to, args.scratch)
-                : product.add(left, taps, to, args.scratch);
+      if (from == 0) {
+        product.run(left, taps, to, args.scratch);
+      } else {
+        product.add(left, taps, to, args.scratch);
+      }
     }
   }
   return KernelStatus::kOk;

@@ -93,8 +93,8 @@ core::Result<plan::Step> make(const KernelRequest& request) {
 constexpr auto kCanonical = select::OrderClass::kCanonical;
 
 const select::KernelDef kKernels[] = {
-    {"dft", "dft", kCanonical, true, has_real_type, make<run<float>, run<double>>},
-    {"rdft", "rdft", kCanonical, true, has_real_type, make<run_real<float>, run_real<double>>},
+    {"dft", "dft", kCanonical, true, kRealType, make<run<float>, run<double>>},
+    {"rdft", "rdft", kCanonical, true, kRealType, make<run_real<float>, run_real<double>>},
 };
 
 }  // namespace

@@ -122,12 +122,25 @@ class LoopMaker {
     std::copy_n(reinterpret_cast<const int64_t*>(&header_), kHeaderWords, loop.params.begin());
     loop.units = header_.kept == 0 ? 0 : ceil_divide(header_.kept, header_.unit);
     if (!code_.reducing && header_.reduced == 0) loop.units = 0;
+    loop.interpreted = why_interpreted();
     return loop;
   }
 
  private:
   static void append(std::vector<int64_t>& to, const std::vector<int64_t>& from) {
     to.insert(to.end(), from.begin(), from.end());
+  }
+
+  const char* why_interpreted() const {
+    if (!schedule().compiled.empty()) return nullptr;
+    if (!jit::is_on(code_.isa)) {
+      return "machine code is off: by MITHRIL_JIT=0, by the system, or for want of AVX2";
+    }
+    const auto scales = [](const auto& i) { return i.opcode == tile::Opcode::kScale; };
+    const bool is_known = std::none_of(program_.code.begin(), program_.code.end(), scales);
+    if (!code_.compiles && is_known) return "a single instruction, for which its loop is as good";
+    if (header_.compiled == 0) return "many short rows, which the interpreter takes together";
+    return "none of its ops has machine code";
   }
 
   const Schedule& schedule() const {

@@ -56,6 +56,7 @@ struct Loop {
   std::vector<int64_t> params;
   int64_t units = 0;
   size_t scratch_bytes = 0;
+  const char* interpreted = nullptr;  // why it does not run as machine code; null: it does
 };
 
 /// `operands`: inputs, then outputs. Sizes must be checked already (products fit int64); a domain

@@ -20,6 +20,7 @@ inline bool has_real_type(const select::KernelRequest& request) {
   const core::DType dtype = request.outputs[0].dtype;
   return dtype == core::DType::kFloat32 || dtype == core::DType::kFloat64;
 }
+inline constexpr select::Condition kRealType(has_real_type, "elements of float32 or float64");
 
 /// Units of one chunk so that a chunk does about `kChunkWork` elementary operations.
 inline int64_t grain_of(int64_t work_per_unit) {

@@ -19,10 +19,20 @@ const select::KernelDef* find_kernel(const select::KernelRequest& request) {
   for (const auto& family : kFamilies) {
     for (const select::KernelDef& kernel : family()) {
       if (request.op.name != kernel.op) continue;
-      if (kernel.matches == nullptr || kernel.matches(request)) return &kernel;
+      if (kernel.matches(request)) return &kernel;
     }
   }
   return nullptr;
+}
+
+std::vector<const select::KernelDef*> kernels_of(std::string_view op) {
+  std::vector<const select::KernelDef*> out;
+  for (const auto& family : kFamilies) {
+    for (const select::KernelDef& kernel : family()) {
+      if (op == kernel.op) out.push_back(&kernel);
+    }
+  }
+  return out;
 }
 
 bool has_kernel(std::string_view op) {

@@ -147,17 +147,16 @@ core::Result<plan::Step> make_factors(const KernelRequest& request) {
 constexpr auto kCanonical = select::OrderClass::kCanonical;
 
 const select::KernelDef kKernels[] = {
-    {"cholesky", "cholesky", kCanonical, true, has_real_type,
+    {"cholesky", "cholesky", kCanonical, true, kRealType,
      make<run_cholesky<float>, run_cholesky<double>, false>},
-    {"solve_triangular", "solve_triangular", kCanonical, true, has_real_type,
+    {"solve_triangular", "solve_triangular", kCanonical, true, kRealType,
      make<run_solve_triangular<float>, run_solve_triangular<double>, false>},
-    {"solve", "solve", kCanonical, true, has_real_type,
+    {"solve", "solve", kCanonical, true, kRealType,
      make<run_solve<float>, run_solve<double>, true>},
-    {"det", "det", kCanonical, true, has_real_type, make<run_det<float>, run_det<double>, true>},
-    {"eigh", "eigh", kCanonical, true, has_real_type,
-     make<run_eigh<float>, run_eigh<double>, true>},
-    {"qr", "qr", kCanonical, true, has_real_type, make_factors<run_qr<float>, run_qr<double>>},
-    {"svd", "svd", kCanonical, true, has_real_type, make_factors<run_svd<float>, run_svd<double>>},
+    {"det", "det", kCanonical, true, kRealType, make<run_det<float>, run_det<double>, true>},
+    {"eigh", "eigh", kCanonical, true, kRealType, make<run_eigh<float>, run_eigh<double>, true>},
+    {"qr", "qr", kCanonical, true, kRealType, make_factors<run_qr<float>, run_qr<double>>},
+    {"svd", "svd", kCanonical, true, kRealType, make_factors<run_svd<float>, run_svd<double>>},
 };
 
 }  // namespace

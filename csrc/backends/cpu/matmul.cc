@@ -87,6 +87,14 @@ ref_matmul_dims matmul_dims(const KernelRequest& request) {
   return dims;
 }
 
+// 2 m n k for each matrix.
+plan::Work work_of(const ref_matmul_dims& dims) {
+  double amount = 2.0;
+  for (const int64_t size : {dims.m, dims.n, dims.k}) amount *= static_cast<double>(size);
+  for (int64_t i = 0; i < dims.batch_rank; ++i) amount *= static_cast<double>(dims.batch[i]);
+  return {amount, plan::Work::Unit::kFlops};
+}
+
 template <class T>
 core::Result<plan::Step> make_product(const KernelRequest& request, decltype(Product<T>::run) run) {
   auto product = std::make_shared<Product<T>>();
@@ -98,6 +106,7 @@ core::Result<plan::Step> make_product(const KernelRequest& request, decltype(Pro
   step.units = dims.m;
   for (int64_t i = 0; i < dims.batch_rank; ++i) step.units *= dims.batch[i];
   step.grain = grain_of(dims.n * dims.k);
+  step.work = work_of(dims);
   step.data = std::move(product);
   return step;
 }
@@ -183,6 +192,7 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   for (int64_t i = 0; i < dims.batch_rank; ++i) step.units *= dims.batch[i];
   const int64_t work = dims.m * dims.n * dims.k / std::max<int64_t>(product->gemm.units(), 1);
   step.grain = grain_of(work / 8);  // vectors of at least 8
+  step.work = work_of(dims);
   step.scratch_bytes = product->gemm.scratch_bytes();
   step.data = std::move(product);
   return step;
@@ -203,9 +213,12 @@ bool has_integer(const KernelRequest& request) {
   return fits_rank(request) && (dtype == DType::kInt32 || dtype == DType::kInt64);
 }
 
+constexpr select::Condition kGemm(has_gemm, "elements of float32 or float64, at most 16 axes");
+constexpr select::Condition kInteger(has_integer, "elements of int32 or int64, at most 16 axes");
+static_assert(REF_MAX_RANK == 16);
 const select::KernelDef kKernels[] = {
-    {"matmul", "gemm", select::OrderClass::kCanonical, false, has_gemm, make_gemm},
-    {"matmul", "matmul.integer", select::OrderClass::kCanonical, false, has_integer, make_integer},
+    {"matmul", "gemm", select::OrderClass::kCanonical, false, kGemm, make_gemm},
+    {"matmul", "matmul.integer", select::OrderClass::kCanonical, false, kInteger, make_integer},
 };
 
 }  // namespace

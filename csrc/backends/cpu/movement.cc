@@ -108,9 +108,11 @@ bool fits_rank(const KernelRequest& request) {
   return request.outputs[0].shape.size() <= REF_MAX_RANK;
 }
 
+constexpr select::Condition kRank(fits_rank, "at most 16 axes");
+static_assert(REF_MAX_RANK == 16);
 const select::KernelDef kKernels[] = {
     {"concat", "concat", select::OrderClass::kCanonical, true, nullptr, make_concat},
-    {"pad", "pad", select::OrderClass::kCanonical, true, fits_rank, make_pad},
+    {"pad", "pad", select::OrderClass::kCanonical, true, kRank, make_pad},
 };
 
 }  // namespace

@@ -113,10 +113,12 @@ bool has_types(const KernelRequest& request) {
   return has_index(request) && (dtype == DType::kFloat32 || dtype == DType::kFloat64);
 }
 
+constexpr select::Condition kIndex(has_index, "indices of int32 or int64");
+constexpr select::Condition kTypes(has_types,
+                                   "elements of float32 or float64 and indices of int32 or int64");
 const select::KernelDef kKernels[] = {
-    {"gather", "gather", select::OrderClass::kCanonical, true, has_index, make_gather},
-    {"embedding_grad", "scatter_add", select::OrderClass::kCanonical, true, has_types,
-     make_scatter},
+    {"gather", "gather", select::OrderClass::kCanonical, true, kIndex, make_gather},
+    {"embedding_grad", "scatter_add", select::OrderClass::kCanonical, true, kTypes, make_scatter},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "backends/cpu/select.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backends/cpu/interpreter.h"
 #include "backends/cpu/kernels.h"
@@ -43,7 +44,10 @@ class Selector {
   core::Result<plan::Steps> run() {
     MITHRIL_RETURN_IF_ERROR(place_inputs());
     reserve_outputs();
-    for (const Group& group : fusion_.groups) MITHRIL_RETURN_IF_ERROR(emit(group));
+    for (size_t at = 0; at < fusion_.groups.size(); ++at) {
+      MITHRIL_RETURN_IF_ERROR(emit(fusion_.groups[at]));
+      if (options_.story != nullptr) tell(static_cast<int32_t>(at));
+    }
     MITHRIL_RETURN_IF_ERROR(copy_outputs());
     return std::move(steps_);
   }
@@ -73,7 +77,9 @@ class Selector {
 
   core::Result<BufferId> add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
     MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph_, id));
-    steps_.buffers.push_back({kind, index, bytes});
+    const ir::Node* maker = graph_.producer(id);
+    steps_.buffers.push_back({kind, index, bytes, dtype(id), dims(id),
+                              maker == nullptr ? "" : graph_.location_of(*maker).path});
     return static_cast<BufferId>(steps_.buffers.size()) - 1;
   }
 
@@ -116,6 +122,44 @@ class Selector {
   }
   plan::Use write(ValueId id) { return {buffer_of(id), 0, true}; }
 
+  // ---------------------------------------------------------------- story
+
+  struct Told {
+    std::string kernel;
+    std::vector<std::string> notes;
+    std::vector<std::vector<select::Story>> inner;
+  };
+
+  // What emit() noted of this group, under what fuse() says of it.
+  void tell(int32_t group) {
+    const bool is_step = told_.kernel != "view" && told_.kernel != "constant";
+    is_step_.push_back(is_step && !told_.kernel.empty());
+    select::Story story = select::story_of(graph_, fusion_, group, is_step_);
+    if (!is_step_.back()) story.notes.clear();
+    story.kernel = std::exchange(told_.kernel, "");
+    story.inner = std::exchange(told_.inner, {});
+    for (std::string& note : told_.notes) story.notes.push_back(std::move(note));
+    told_.notes.clear();
+    options_.story->push_back(std::move(story));
+  }
+
+  void note_kernels(const select::KernelRequest& request, const select::KernelDef* chosen) {
+    if (options_.story == nullptr) return;
+    for (const select::KernelDef* kernel : kernels_of(request.op.name)) {
+      if (kernel == chosen) {
+        if (*kernel->matches.text == 0) continue;
+        told_.notes.push_back(
+            fmt::format("kernel {}: it takes {}", kernel->name, kernel->matches.text));
+      } else if (kernel->matches(request)) {
+        told_.notes.push_back(
+            fmt::format("kernel {} would do, but {} comes first", kernel->name, chosen->name));
+      } else {
+        told_.notes.push_back(
+            fmt::format("kernel {} is not taken: it wants {}", kernel->name, kernel->matches.text));
+      }
+    }
+  }
+
   // ---------------------------------------------------------------- groups
 
   Status emit(const Group& group) {
@@ -123,11 +167,15 @@ class Selector {
     const Node& node = graph_.node(group.nodes[0]);
     const ir::OpDef& op = ir::Registry::global().get(node.op);
     if (!graph_.type(node.results[0]).is_tensor) return {};  // host values are attributes by now
-    if (op.name == "constant") return emit_constant(node);
+    if (op.name == "constant") {
+      told_.kernel = "constant";
+      return emit_constant(node);
+    }
     if (!node.operands.empty() && is_tensor(node.operands[0])) {
       auto window = select::view_of(graph_, node, view(node.operands[0]));
       if (window) {
         view(node.results[0]) = std::move(*window);
+        told_.kernel = "view";
         return {};
       }
       if (select::is_reshape(op.name)) return emit_reshape_copy(node);
@@ -215,9 +263,23 @@ class Selector {
       step.label += ir::Registry::global().get(graph_.node(id).op).name;
     }
     step.location = graph_.location_of(graph_.node(group.nodes[0]));
+    step.work.amount = operations(lowered);
+    told_.kernel = "loop";
+    if (loop.interpreted != nullptr && options_.story != nullptr) {
+      told_.notes.push_back(fmt::format("interpreted: {}", loop.interpreted));
+    }
     if (options_.on_loop) options_.on_loop(step.label, lowered.program);
     steps_.steps.push_back(std::move(step));
     return {};
+  }
+
+  static double operations(const select::LoopProgram& lowered) {
+    const tile::Statistics each = tile::statistics(lowered.program);
+    double rows = 1, points = 1;
+    for (const int64_t size : lowered.kept) rows *= static_cast<double>(size);
+    for (const int64_t size : lowered.reduced) points *= static_cast<double>(size);
+    return rows * (points * static_cast<double>(each.lane_operations) +
+                   static_cast<double>(each.row_operations));
   }
 
   // Operands that lie exactly like the first output and are read there only.
@@ -266,6 +328,10 @@ class Selector {
 
   Status emit_reshape_copy(const Node& node) {
     MITHRIL_RETURN_IF_ERROR(materialize(node.results[0]));
+    told_.kernel = "copy";
+    if (options_.story != nullptr) {
+      told_.notes.emplace_back("no view: the elements do not lie in the order of the new shape");
+    }
     return add_copy(node.operands[0], write(node.results[0]), "copy");
   }
 
@@ -282,6 +348,12 @@ class Selector {
       auto target = add_buffer(Buffer::Kind::kOutput, static_cast<int32_t>(i), id);
       if (!target.ok()) return std::move(target).status();
       MITHRIL_RETURN_IF_ERROR(add_copy(id, {*target, 0, true}, "output"));
+      if (options_.story == nullptr) continue;
+      options_.story->push_back({"copy",
+                                 {{"output", graph_.outputs[i].name}},
+                                 dims(id),
+                                 {"the value is a view, an input, a constant or another output"},
+                                 {}});
     }
     return {};
   }
@@ -308,6 +380,10 @@ class Selector {
     auto copy = add_buffer(Buffer::Kind::kTemporary, 0, id);
     if (!copy.ok()) return std::move(copy).status();
     MITHRIL_RETURN_IF_ERROR(add_copy(id, {*copy, 0, true}, "copy"));
+    if (options_.story != nullptr) {
+      told_.notes.push_back(fmt::format("copies an operand {} first: the kernel takes no strides",
+                                        to_string(graph_.type(id), graph_.dims)));
+    }
     operand.use = {*copy, 0, false};
     operand.constant = nullptr;
     operand.strides = select::contiguous_strides(operand.shape);
@@ -324,6 +400,7 @@ class Selector {
     }
     const select::KernelDef* kernel = find_kernel({node, op, inputs, outputs, options_.exact_conv});
     if (kernel == nullptr) return unsupported(node, op);
+    note_kernels({node, op, inputs, outputs}, kernel);
     for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
       MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], node.operands[i]));
     }
@@ -333,7 +410,7 @@ class Selector {
       if (input.present()) step->operands.push_back(input.use);
     }
     for (const select::Operand& output : outputs) step->operands.push_back(output.use);
-    step->label = std::string(kernel->name);
+    step->label = told_.kernel = std::string(kernel->name);
     step->location = graph_.location_of(node);
     steps_.steps.push_back(std::move(*step));
     return {};
@@ -341,7 +418,9 @@ class Selector {
 
   // Regions are selected and planned like graphs of their own.
   core::Result<std::shared_ptr<const plan::Plan>> planned(const ir::Graph& region) {
-    MITHRIL_ASSIGN(plan::Steps steps, select_steps(region, options_));
+    SelectOptions options = options_;
+    if (options.story != nullptr) options.story = &told_.inner.emplace_back();
+    MITHRIL_ASSIGN(plan::Steps steps, select_steps(region, options));
     MITHRIL_ASSIGN(plan::Plan made, plan::make_plan(std::move(steps)));
     return std::make_shared<const plan::Plan>(std::move(made));
   }
@@ -358,7 +437,7 @@ class Selector {
       MITHRIL_RETURN_IF_ERROR(materialize(id));
       step.operands.push_back(write(id));
     }
-    step.label = op.name;
+    step.label = told_.kernel = op.name;
     step.location = graph_.location_of(node);
     return step;
   }
@@ -419,6 +498,8 @@ class Selector {
   std::vector<BufferId> buffers_;   // by value: of its own memory
   std::vector<View> views_;         // by value
   std::vector<int32_t> output_of_;  // by value: the output that it may be written to
+  Told told_;                       // of the group under way
+  std::vector<bool> is_step_;       // by group; with a story only
 };
 
 // Host values are attributes by now, but for those that only data tell.

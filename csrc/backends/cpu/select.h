@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "ir/graph.h"
 #include "plan/steps.h"
+#include "select/story.h"
 #include "tile/program.h"
 
 namespace mithril::cpu {
@@ -18,6 +19,8 @@ struct SelectOptions {
   bool exact_conv = false;  // convolutions in the reference's order only
   /// Told of every fused loop: the step's label and its program. Null: nobody looks.
   std::function<void(std::string_view label, const tile::Program&)> on_loop;
+  /// Gets what became of each group, in order of execution. Null: nobody asks.
+  std::vector<select::Story>* story = nullptr;
 };
 
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in

@@ -25,11 +25,6 @@ int64_t padding_before(const KernelRequest& request, size_t axis) {
   return request.node.attrs.find("padding")->items()[axis].items()[0].as_int();
 }
 
-bool has_real_type(const KernelRequest& request) {
-  const DType dtype = request.outputs[0].dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
 // ---------------------------------------------------------------- three operands: convolution
 
 template <class T>
@@ -73,6 +68,15 @@ ref_conv2d_dims conv_dims(const KernelRequest& request, const Operand& x, const 
   return d;
 }
 
+// The taps that lie on the padding are counted, too, as the textbook does.
+plan::Work work_of(const ref_conv2d_dims& d) {
+  double amount = 2.0;
+  for (const int64_t size : {d.batch, d.groups, d.c_out, d.h_out, d.w_out, d.c_in, d.kh, d.kw}) {
+    amount *= static_cast<double>(size);
+  }
+  return {amount, plan::Work::Unit::kFlops};
+}
+
 template <class T>
 plan::Step convolution_step(const ref_conv2d_dims& dims, ConvFn<T> run, int64_t units,
                             int64_t work) {
@@ -81,6 +85,7 @@ plan::Step convolution_step(const ref_conv2d_dims& dims, ConvFn<T> run, int64_t 
   step.units = units;
   step.grain = grain_of(work);
   step.data = std::make_shared<const Convolution<T>>(Convolution<T>{dims, run});
+  step.work = work_of(dims);
   return step;
 }
 
@@ -92,6 +97,45 @@ plan::Step real_convolution(const KernelRequest& request, const ref_conv2d_dims&
   return request.outputs[0].dtype == DType::kFloat32
              ? convolution_step<float>(dims, pick(kernels.f32), units, work)
              : convolution_step<double>(dims, pick(kernels.f64), units, work);
+}
+
+// The step of convolution.h with what it computes.
+core::Result<plan::Step> with_work(core::Result<plan::Step> step, const ref_conv2d_dims& dims) {
+  if (step.ok()) step->work = work_of(dims);
+  return step;
+}
+
+ref_conv2d_dims dims_forward(const KernelRequest& request) {
+  return conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]);
+}
+ref_conv2d_dims dims_dx(const KernelRequest& request) {
+  return conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]);
+}
+ref_conv2d_dims dims_dw(const KernelRequest& request) {
+  return conv_dims(request, request.inputs[0], request.outputs[0], request.inputs[1]);
+}
+
+bool is_blocked(const KernelRequest& request) {
+  return has_real_type(request) && fits_convolution(dims_forward(request));
+}
+bool is_blocked_dx(const KernelRequest& request) {
+  return has_real_type(request) && fits_convolution(dims_dx(request));
+}
+bool is_blocked_dw(const KernelRequest& request) {
+  return has_real_type(request) && fits_convolution(dims_dw(request));
+}
+
+core::Result<plan::Step> make_blocked(const KernelRequest& request) {
+  const auto d = dims_forward(request);
+  return with_work(make_convolution(d, request.outputs[0].dtype), d);
+}
+core::Result<plan::Step> make_blocked_dx(const KernelRequest& request) {
+  const auto d = dims_dx(request);
+  return with_work(make_input_gradient(d, request.outputs[0].dtype), d);
+}
+core::Result<plan::Step> make_blocked_dw(const KernelRequest& request) {
+  const auto d = dims_dw(request);
+  return with_work(make_weight_gradient(d, request.outputs[0].dtype), d);
 }
 
 // Filters are the second operand of both: of a convolution, and of the gradient of its input.
@@ -109,11 +153,10 @@ bool takes_tiles(const KernelRequest& request) {
 }
 
 WinogradDims tiles_of_forward(const KernelRequest& request) {
-  return forward_dims(conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]));
+  return forward_dims(dims_forward(request));
 }
 WinogradDims tiles_of_input_gradient(const KernelRequest& request) {
-  return input_gradient_dims(
-      conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]));
+  return input_gradient_dims(dims_dx(request));
 }
 
 template <WinogradDims (*dims)(const KernelRequest&)>
@@ -121,30 +164,31 @@ bool prefers_tiles(const KernelRequest& request) {
   return takes_tiles(request) &&
          prefers_winograd(dims(request), request.inputs[1].constant != nullptr);
 }
-template <WinogradDims (*dims)(const KernelRequest&)>
 core::Result<plan::Step> make_tiles(const KernelRequest& request) {
-  return make_winograd(dims(request), constant_filters(request));
+  const WinogradDims dims = tiles_of_forward(request);
+  return with_work(make_winograd(dims, constant_filters(request)), dims_forward(request));
+}
+core::Result<plan::Step> make_tiles_dx(const KernelRequest& request) {
+  const WinogradDims dims = tiles_of_input_gradient(request);
+  return with_work(make_winograd(dims, constant_filters(request)), dims_dx(request));
 }
 
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
-  const auto d = conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]);
-  if (fits_convolution(d)) return make_convolution(d, request.outputs[0].dtype);
+  const auto d = dims_forward(request);
   return real_convolution(request, d, d.batch * d.groups * d.c_out * d.h_out,
                           d.w_out * d.c_in * d.kh * d.kw,
                           [](const auto& kernels) { return kernels.conv2d; });
 }
 
 core::Result<plan::Step> make_conv2d_dx(const KernelRequest& request) {
-  const auto d = conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]);
-  if (fits_convolution(d)) return make_input_gradient(d, request.outputs[0].dtype);
+  const auto d = dims_dx(request);
   return real_convolution(request, d, d.batch * d.groups * d.c_in * d.h_in,
                           d.w_in * d.c_out * d.kh * d.kw,
                           [](const auto& kernels) { return kernels.conv2d_dx; });
 }
 
 core::Result<plan::Step> make_conv2d_dw(const KernelRequest& request) {
-  const auto d = conv_dims(request, request.inputs[0], request.outputs[0], request.inputs[1]);
-  if (fits_convolution(d)) return make_weight_gradient(d, request.outputs[0].dtype);
+  const auto d = dims_dw(request);
   const int64_t units = ref_conv2d_dw_units(&d);
   const int64_t all = d.batch * d.groups * d.c_out * d.c_in * d.kh * d.kw * d.h_out * d.w_out;
   return real_convolution(request, d, units, all / std::max<int64_t>(units, 1),
@@ -200,6 +244,10 @@ plan::Step pooling_step(Pooling<T> pooling) {
   step.kernel = run_pooling<T>;
   step.units = d.planes;
   step.grain = grain_of(d.h_out * d.w_out * d.kh * d.kw + d.h_in * d.w_in);
+  step.work.amount = 1.0;  // an operation for each tap
+  for (const int64_t size : {d.planes, d.h_out, d.w_out, d.kh, d.kw}) {
+    step.work.amount *= static_cast<double>(size);
+  }
   step.data = std::make_shared<const Pooling<T>>(pooling);
   return step;
 }
@@ -260,19 +308,28 @@ core::Result<plan::Step> make_avg_pool2d_grad(const KernelRequest& request) {
 }
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;
+constexpr const char* kSomething = "elements of float32 or float64, and a product to form";
+constexpr select::Condition kBlocked(is_blocked, kSomething);
+constexpr select::Condition kBlockedDw(is_blocked_dw, kSomething);
+constexpr select::Condition kBlockedDx(is_blocked_dx, kSomething);
+constexpr const char* kWindows =
+    "float32, windows of 3x3 without strides, dilations and groups, and time to be saved by tiles";
+constexpr select::Condition kTiles(prefers_tiles<tiles_of_forward>, kWindows);
+constexpr select::Condition kTilesDx(prefers_tiles<tiles_of_input_gradient>, kWindows);
 constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
-    {"conv2d", "conv2d.winograd", kOther, true, prefers_tiles<tiles_of_forward>,
-     make_tiles<tiles_of_forward>},
-    {"conv2d_dx", "conv2d_dx.winograd", kOther, true, prefers_tiles<tiles_of_input_gradient>,
-     make_tiles<tiles_of_input_gradient>},
-    {"conv2d", "conv2d", kCanonical, true, has_real_type, make_conv2d},
-    {"conv2d_dx", "conv2d_dx", kCanonical, true, has_real_type, make_conv2d_dx},
-    {"conv2d_dw", "conv2d_dw", kCanonical, true, has_real_type, make_conv2d_dw},
-    {"max_pool2d", "max_pool2d", kCanonical, true, has_real_type, make_max_pool2d},
-    {"max_pool2d_grad", "max_pool2d_grad", kCanonical, true, has_real_type, make_max_pool2d_grad},
-    {"avg_pool2d", "avg_pool2d", kCanonical, true, has_real_type, make_avg_pool2d},
-    {"avg_pool2d_grad", "avg_pool2d_grad", kCanonical, true, has_real_type, make_avg_pool2d_grad},
+    {"conv2d", "conv2d.winograd", kOther, true, kTiles, make_tiles},
+    {"conv2d_dx", "conv2d_dx.winograd", kOther, true, kTilesDx, make_tiles_dx},
+    {"conv2d", "conv2d", kCanonical, true, kBlocked, make_blocked},
+    {"conv2d", "conv2d.reference", kCanonical, true, kRealType, make_conv2d},
+    {"conv2d_dx", "conv2d_dx", kCanonical, true, kBlockedDx, make_blocked_dx},
+    {"conv2d_dx", "conv2d_dx.reference", kCanonical, true, kRealType, make_conv2d_dx},
+    {"conv2d_dw", "conv2d_dw", kCanonical, true, kBlockedDw, make_blocked_dw},
+    {"conv2d_dw", "conv2d_dw.reference", kCanonical, true, kRealType, make_conv2d_dw},
+    {"max_pool2d", "max_pool2d", kCanonical, true, kRealType, make_max_pool2d},
+    {"max_pool2d_grad", "max_pool2d_grad", kCanonical, true, kRealType, make_max_pool2d_grad},
+    {"avg_pool2d", "avg_pool2d", kCanonical, true, kRealType, make_avg_pool2d},
+    {"avg_pool2d_grad", "avg_pool2d_grad", kCanonical, true, kRealType, make_avg_pool2d_grad},
 };
 
 }  // namespace

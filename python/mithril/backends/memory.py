@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mithril.errors import ArgumentError, SignatureError, shown
+
 _MB = 2.0**20
 
 
@@ -29,9 +31,18 @@ def process_memory() -> tuple[int, int, int]:
 
 def parse_size(size: int | str) -> int:
     """Bytes of `4 * 1024**3`, "4GB" (decimal) or "512MiB" (binary)."""
-    if isinstance(size, int):
-        return size
-    text = size.strip().lower()
+    if isinstance(size, bool) or not isinstance(size, int | str):
+        raise SignatureError(f"a size of memory requires bytes or text, got {shown(size)}")
+    try:
+        found = size if isinstance(size, int) else _parse_text(size.strip().lower())
+    except (ValueError, OverflowError):
+        found = -1
+    if found < 0:
+        raise ArgumentError(f"a size of memory is bytes, '4GB' or '512MiB', got {shown(size)}")
+    return found
+
+
+def _parse_text(text: str) -> int:
     for exponent, letter in enumerate("kmgt", start=1):
         for suffix, base in ((f"{letter}ib", 1024), (f"{letter}b", 1000), (letter, 1024)):
             if text.endswith(suffix):

@@ -99,5 +99,36 @@ TEST(Executable, StopsWhenCancelled) {
   EXPECT_EQ(status.error().kind, core::ErrorKind::kInterrupted);
 }
 
+TEST(Executable, TellsARecordingOfEachStep) {
+  ThreadPool pool(2);
+  const Executable program = executable(doubled_plus_constant(64));
+  std::vector<float> x(64), y(64);
+  const void* inputs[] = {x.data()};
+  void* outputs[] = {y.data()};
+  Recording recording(10);
+  RunControl control;
+  control.pool = &pool;
+  program.run(inputs, outputs, control).or_throw();
+  control.recording = &recording;
+  const int64_t before = now();
+  program.run(inputs, outputs, control).or_throw();
+  const auto events = recording.events();
+  ASSERT_EQ(events.size(), 2u);
+  for (int32_t i = 0; i < 2; ++i) {
+    const Recording::Event& event = events[static_cast<size_t>(i)];
+    EXPECT_EQ(event.plan, &program.plan());
+    EXPECT_EQ(event.step, i);
+    EXPECT_EQ(event.threads, 2);  // 64 units by 16
+    EXPECT_EQ(event.thread, thread_id());
+    EXPECT_GE(event.start, before);
+    EXPECT_GE(event.nanoseconds, 0);
+    EXPECT_LE(event.start + event.nanoseconds, now());
+  }
+  ThreadPool many(8);
+  control.pool = &many;
+  program.run(inputs, outputs, control).or_throw();
+  EXPECT_EQ(recording.events().back().threads, 4);  // there are no more chunks
+}
+
 }  // namespace
 }  // namespace mithril::runtime

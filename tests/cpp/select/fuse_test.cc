@@ -45,6 +45,19 @@ TEST(Fuse, CanBeSwitchedOff) {
             "max [2, 8]/1 | subtract [2, 8] | exp [2, 8] | sum [2, 8]/1 | divide [2, 8]");
 }
 
+// A mean: the constant is defined between the sum and its reader.
+TEST(Fuse, ConstantsDoNotKeepLoopsApart) {
+  EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[2, 8]) {
+  %0 = sum(%x, axis=(1,), keepdim=true) : f32[2, 1]
+  %1 = constant(value=8, dtype=f32) : f32[]
+  %2 = divide(%0, %1) : f32[2, 1]
+  %3 = subtract(%x, %2) : f32[2, 8]
+  return y=%3
+}
+)"),
+            "constant | sum+divide+subtract [2, 8]/1");
+}
+
 TEST(Fuse, DoesNotMoveALoopBehindWhatItNeeds) {
   // tanh needs the product, which needs exp: tanh cannot join exp's loop.
   EXPECT_EQ(groups(R"(graph m<f32, i64>(%x: f32[4, 4]) {

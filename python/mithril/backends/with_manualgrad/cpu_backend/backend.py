@@ -61,6 +61,14 @@ class CpuBackend(NumpyBackend):
         trace: Any = None,
         passes_off: Sequence[str] = (),
         exact_conv: bool = False,
+        recorder: Any = None,
     ) -> Any:
         """An executable of a graph (mithril/_program.py)."""
-        return _core.CpuProgram(graph, self._pool, trace, list(passes_off), exact_conv)
+        return _core.CpuProgram(
+            graph,
+            self._pool,
+            trace,
+            list(passes_off),
+            exact_conv,
+            recorder or _core.Recorder(),
+        )

@@ -1,0 +1,103 @@
+"""Which programs run for given shapes, and with what sizes of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from mithril._checks import mapping, text
+from mithril._program import Program
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    MithrilError,
+    UnsupportedError,
+    shown,
+    suggestion,
+)
+
+Shapes = list[list[int | None]]
+
+
+def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
+    """`shapes` of inputs by name, every size a number."""
+    found = {}
+    for name, shape in mapping(f"{what}: shapes", shapes).items():
+        if text(f"{what}: shapes", name) not in physical.input_keys:
+            near = suggestion(name, physical.input_keys)
+            raise KeyNotFound(f"{what}: shapes: no input named '{name}'{near}")
+        is_list = isinstance(shape, Sequence) and not isinstance(shape, str)
+        sizes = tuple(shape) if is_list else ()
+        if not is_list or not all(type(size) is int and 0 <= size < 2**63 for size in sizes):
+            raise ArgumentError(
+                f"{what}: shapes: '{name}' requires a list of sizes, got {shown(shape)}"
+            )
+        found[name] = sizes
+    return found
+
+
+def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) -> Program:
+    """The program that data of these shapes would run."""
+    unknown = physical._compiled.unknown_ranks
+    missing = [n for n in unknown if n not in given and n in physical.data_keys]
+    if missing:
+        keys = ", ".join(missing)
+        raise UnsupportedError(f"{what}: the ranks of {keys} are open", hint="give shapes=")
+    return physical._ready({name: SimpleNamespace(shape=shape) for name, shape in given.items()})
+
+
+def input_shapes(program: Program, given: Mapping[str, tuple[int, ...]]) -> Shapes:
+    """Of each input as far as these shapes tell it; [] for what is no tensor."""
+    names = [key.name for key in program.keys]
+    solved = zip(names, (shape for shape, _ in program.compiled.solve(dict(given))), strict=True)
+    by_name = dict(solved)
+    return [by_name[key.name] or [] if key.is_tensor else [] for key in program.inputs]
+
+
+class Way(NamedTuple):
+    """A way to run the model: "evaluate", "gradient" or "step", the program of the engine, and what
+    each of its inputs is ("inputs", "parameters", "optimizer")."""
+
+    name: str
+    executable: Any
+    roles: list[str]
+
+
+def ways(physical: Any, program: Program) -> list[Way]:
+    """Those there are, the one that takes the most last."""
+    optimizer = physical._settings.optimizer
+    own = ["parameters" if key.role == "param" else "inputs" for key in program.inputs]
+    out = [Way("evaluate", native(program.forward), own)]
+    wanted = tuple(physical._wanted(program, None))
+    if physical.inference or not wanted:
+        return out
+    try:
+        given, unit = _cotangents(physical, program)
+        executable = program._gradient(given, wanted, unit)
+    except MithrilError:  # nothing has a gradient
+        return out
+    out.append(Way("gradient", native(executable), own + ["inputs"] * len(given)))
+    if unit and optimizer is not None and optimizer.op:
+        executable, order, _ = program.step_program(unit[0], optimizer)
+        by_name = dict(zip((key.name for key in program.inputs), own, strict=True))
+        roles = [by_name.get(name, "optimizer") for name in order]
+        out.append(Way("step", native(executable), roles))
+    return out
+
+
+def native(executable: Any) -> Any:
+    """The program of plans in an executable that looks at its results."""
+    return getattr(executable, "_executable", executable)
+
+
+def _cotangents(physical: Any, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Outputs whose cotangents are given, and the one whose cotangent is 1."""
+    try:
+        return (), (physical._cost(program),)
+    except ArgumentError:  # no single scalar
+        types = program.output_types.items()
+        return tuple(name for name, (dtype, _) in types if dtype and dtype.is_float), ()
+
+
+__all__ = ["Shapes", "Way", "checked_shapes", "input_shapes", "native", "program_for", "ways"]

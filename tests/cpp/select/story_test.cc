@@ -1,0 +1,121 @@
+#include "select/story.h"
+
+#include "passes/text_pass.h"
+
+namespace mithril::select {
+namespace {
+
+// "loop: note | note" of the last group.
+std::vector<std::string> last_notes(std::string_view text, bool enabled = true) {
+  const ir::Graph graph = passes::parsed(text);
+  const Fusion fusion = fuse(graph, enabled);
+  const std::vector<bool> steps(fusion.groups.size(), true);
+  return story_of(graph, fusion, static_cast<int32_t>(fusion.groups.size()) - 1, steps).notes;
+}
+
+using Notes = std::vector<std::string>;
+
+TEST(Story, HasTheNodesOfALoopAndItsDomain) {
+  const ir::Graph graph = passes::parsed(R"(graph m<f32, i64>(%x: f32[2, 8]) {
+  %0 = exp(%x) : f32[2, 8]
+  %1 = sum(%0, axis=(1,)) : f32[2]
+  return y=%1
+}
+)");
+  const Fusion fusion = fuse(graph);
+  const Story story = story_of(graph, fusion, 0, {true});
+  ASSERT_EQ(story.members.size(), 2u);
+  EXPECT_EQ(story.members[0].op, "exp");
+  EXPECT_EQ(story.members[1].op, "sum");
+  EXPECT_EQ(story.shape, (std::vector<int64_t>{2, 8}));
+  EXPECT_TRUE(story.notes.empty());
+}
+
+TEST(Story, TellsOfKernelsThatNothingJoins) {
+  const char* text = R"(graph m<f32, i64>(%x: f32[4, 4]) {
+  %0 = exp(%x) : f32[4, 4]
+  %1 = matmul(%0, %x) : f32[4, 4]
+  %2 = tanh(%1) : f32[4, 4]
+  return y=%2
+}
+)";
+  EXPECT_EQ(last_notes(text),
+            Notes{"tanh is not fused with matmul: that is no loop, and only loops are joined"});
+  const ir::Graph graph = passes::parsed(text);
+  EXPECT_EQ(story_of(graph, fuse(graph), 1, {true, true, true}).notes,
+            Notes{"matmul is not fused: it is no pointwise op and no reduction"});
+  EXPECT_TRUE(story_of(graph, fuse(graph), 2, {true, false, true}).notes.empty());
+  EXPECT_EQ(last_notes(text, false),
+            Notes{"tanh is not fused with matmul: fusion is switched off"});
+}
+
+TEST(Story, TellsOfOtherShapesAxesAndRows) {
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4], %y: f32[3, 4]) {
+  %0 = exp(%x) : f32[4]
+  %1 = add(%0, %y) : f32[3, 4]
+  return a=%1
+}
+)"),
+            Notes{"add is not fused with exp: its elements are not those of that loop"});
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[3, 4]) {
+  %0 = exp(%x) : f32[3, 4]
+  %1 = sum(%0, axis=(0,)) : f32[4]
+  %2 = sum(%0, axis=(1,)) : f32[3]
+  return a=%1, b=%2
+}
+)"),
+            Notes{"sum is not fused with sum: it reduces other axes than that loop"});
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[1000000]) {
+  %0 = sum(%x, keepdim=true) : f32[1]
+  %1 = divide(%x, %0) : f32[1000000]
+  return y=%1
+}
+)"),
+            Notes{"divide is not fused with sum: rows are so long that a loop of its own, shared "
+                  "by threads, reads them faster"});
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4, 4]) {
+  %0 = sum(%x, axis=(1,)) : f32[4]
+  %1 = subtract(%x, %0) : f32[4, 4]
+  return y=%1
+}
+)"),
+            Notes{"subtract is not fused with sum: it reads reduced values that have lost their "
+                  "axes (keepdim)"});
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4, 4]) {
+  %0 = sum(%x, axis=(1,)) : f32[4]
+  %1 = sum(%0, axis=(0,)) : f32[]
+  return y=%1
+}
+)"),
+            Notes{"sum is not fused with sum: it reduces what that loop has reduced already"});
+}
+
+TEST(Story, TellsWhyAnEarlierLoopDoesNotMove) {
+  EXPECT_EQ(
+      last_notes(R"(graph m<f32, i64>(%x: f32[4], %y: f32[3]) {
+  %0 = exp(%x) : f32[4]
+  %1 = sum(%0, axis=(0,), keepdim=true) : f32[1]
+  %2 = tanh(%y) : f32[3]
+  %3 = add(%2, %1) : f32[3]
+  return a=%3
+}
+)"),
+      Notes{"add is not fused with sum: that loop reduces, and only pointwise loops move to a "
+            "later one"});
+}
+
+TEST(Story, EachNeighbourHasItsOwnReason) {
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4, 4]) {
+  %0 = sum(%x, axis=(1,)) : f32[4]
+  %1 = sum(%x, axis=(0,)) : f32[4]
+  %2 = subtract(%1, %0) : f32[4]
+  return y=%2
+}
+)"),
+            (Notes{"subtract is not fused with sum: its elements are not those of that loop",
+                   "subtract is not fused with sum: that loop reduces, and only pointwise loops "
+                   "move to a later one"}));
+}
+
+}  // namespace
+}  // namespace mithril::select
