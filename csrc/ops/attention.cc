@@ -116,12 +116,23 @@ bool is_plain(const Builder& b) {
          (from_first || !flag(b, "is_causal"));
 }
 
+ir::Attrs common_attrs(const Builder& b) {
+  return {{"is_causal", b.attr("is_causal")},
+          {"scale", b.attr("scale")},
+          {"enable_gqa", b.attr("enable_gqa")}};
+}
+
 Value attended(Builder& b) {
   if (!is_plain(b)) return mean_of_values(b, weights_of(b).weights);
-  return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")},
-                {{"is_causal", b.attr("is_causal")},
-                 {"scale", b.attr("scale")},
-                 {"enable_gqa", b.attr("enable_gqa")}});
+  return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")}, common_attrs(b));
+}
+
+// With the general op where that has what this one is told.
+Value attended_by_general(Builder& b) {
+  if (is_plain(b) || has_operand(b, "scale")) return attended(b);
+  ir::Attrs attrs = common_attrs(b);
+  attrs.set("use_attn_mask", HostValue(true));
+  return b.call("attention", {b.in("query"), b.in("key"), b.in("value"), b.in("attn_mask")}, attrs);
 }
 
 bool drops_out(Builder& b) {
@@ -330,7 +341,7 @@ void define_scaled_dot_product(OpFamily& ops) {
       .connect({"query", "key", "value", "dropout_p", "is_causal", "scale", "output", "attn_mask"})
       .cin({"query"})
       .rule(attention_rule)
-      .compose([](Builder& b) { return drops_out(b) ? Value() : attended(b); })
+      .compose([](Builder& b) { return drops_out(b) ? Value() : attended_by_general(b); })
       .gradient(attention_gradient)
       .with(at({{"query", {2, 3, 4}}, {"key", {2, 3, 4}}, {"value", {2, 3, 5}}}))
       .with(at({{"query", {2, 1, 3, 4}}, {"key", {2, 1, 6, 4}}, {"value", {2, 1, 6, 5}}},
