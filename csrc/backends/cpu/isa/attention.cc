@@ -11,6 +11,7 @@ namespace mithril::cpu::MITHRIL_ISA {
 namespace {
 
 namespace math = tile::math;
+using math::scale;
 
 template <class V>
 using Real = typename V::T;
@@ -40,9 +41,21 @@ MITHRIL_TILE_INLINE V largest_of(const Real<V>* scores, int64_t keys, int64_t st
   return at_least(at_least(a, b), at_least(c, d));
 }
 
+// Below, e^x is no normal number: it becomes 0, because such numbers cost a processor far more.
+template <class T>
+constexpr T kLowest = sizeof(T) == sizeof(float) ? T(-87) : T(-708);
+
+// e^x, x <= 0 or NaN: the engine's exp where that is a normal number.
+template <class V>
+MITHRIL_TILE_INLINE V weight_of(V x) {
+  const V lowest(kLowest<Real<V>>);
+  const math::Reduced<V> e = math::exp_reduce(at_least(x, lowest));
+  return select(x < lowest, V(0), scale(math::exp_small_rounded(e.r, e.low), e.n));
+}
+
 template <class V>
 MITHRIL_TILE_INLINE V weigh(Real<V>* score, V shift) {
-  const V weight = math::exp(V::load(score) - shift);
+  const V weight = weight_of(V::load(score) - shift);
   weight.store(score);
   return weight;
 }
@@ -68,7 +81,7 @@ void weigh_columns(const ScoreColumns<Real<V>>& b) {
     const V before = V::load(b.largest + at);
     const V largest = largest_of(b.scores + at, b.keys, b.step, before);
     const V shift = shift_of(largest);
-    const V rescale = math::exp(before - shift);
+    const V rescale = weight_of(before - shift);
     const V sum = weigh_all(b.scores + at, b.keys, b.step, shift);
     fma(V::load(b.sum + at), rescale, sum).store(b.sum + at);
     largest.store(b.largest + at);
@@ -144,7 +157,7 @@ void weigh_row(ScoreRow<Real<V>>& b) {
   const V weights = weigh_all(b.scores, whole / width, width, shift) + weigh(tail, shift);
   for (int64_t k = whole; k < b.keys; ++k) b.scores[k] = tail[k - whole];
   alignas(64) T factor[width];
-  math::exp(before - shift).store(factor);
+  weight_of(before - shift).store(factor);
   b.rescale = factor[0];
   b.sum = b.sum * b.rescale + fold(weights, [](T x, T y) { return x + y; });
 }
@@ -226,9 +239,9 @@ void mix(const ValueRows<Real<V>>& b) {
 }
 
 template <class V>
-constexpr AttentionParts<Real<V>> kParts = {
-    V::width,        weigh_columns<V>, hide_columns<V>, add_columns<V>, mask_columns<V>,
-    accumulate<V>, weigh_row<V>,     dot<V>,          mix<V>};
+constexpr AttentionParts<Real<V>> kParts = {V::width,       weigh_columns<V>, hide_columns<V>,
+                                            add_columns<V>, mask_columns<V>,  accumulate<V>,
+                                            weigh_row<V>,   dot<V>,           mix<V>};
 
 }  // namespace
 

@@ -1,0 +1,161 @@
+// Units of many queries: one query to a lane.
+#pragma once
+#include <limits>
+
+#include "backends/cpu/attention_unit.h"
+
+namespace mithril::cpu {
+
+template <class T>
+class ManyQueries : AttentionUnit<T> {
+ public:
+  static constexpr int64_t kBlockKeys = 128;  // with kAttentionRows, scores of a block are near
+
+  /// What a unit has of a worker's memory.
+  struct Scratch {
+    T *queries, *scores, *part, *largest, *sum, *rescale, *limits, *bias, *rows;
+    int64_t* visible;
+    size_t bytes;
+
+    Scratch(const Attention<T>& a, void* scratch) {
+      const AttentionSizes& s = a.sizes;
+      ScratchCutter cutter(scratch);
+      cutter.cut<std::byte>(static_cast<int64_t>(a.product_bytes));
+      queries = cutter.cut<T>(s.depth * kAttentionRows);
+      scores = cutter.cut<T>(kBlockKeys * kAttentionRows);
+      part = cutter.cut<T>(s.keys > kBlockKeys ? kAttentionRows * s.width : 0);
+      for (T** const each : {&largest, &sum, &rescale, &limits}) {
+        *each = cutter.cut<T>(kAttentionRows);
+      }
+      visible = cutter.cut<int64_t>(kAttentionRows);
+      bias = cutter.cut<T>(s.has(kBias) || s.has(kMask) ? kBlockKeys * kAttentionRows : 0);
+      rows = cutter.cut<T>(s.mask_is_bool ? kBlockKeys * kAttentionRows : 0);
+      bytes = cutter.used();
+    }
+  };
+
+  static void prepare(Attention<T>& a) {
+    const AttentionSizes& s = a.sizes;
+    const AttentionSteps &key = s.steps[kKey], &value = s.steps[kValue];
+    a.block_keys = kBlockKeys;
+    add_products(a, [&](int64_t rows, int64_t keys) {
+      const GemmDims scores{keys,    lanes_of(a, rows), s.depth, key.row,
+                            key.col, kAttentionRows,    1,       kAttentionRows};
+      const GemmDims values{rows, s.width, keys, 1, kAttentionRows, value.row, value.col, s.width};
+      return std::pair(scores, values);
+    });
+  }
+
+  ManyQueries(const Attention<T>& attention, const plan::KernelArgs& args)
+      : AttentionUnit<T>(attention, args), scratch_(attention, args.scratch) {}
+
+  plan::KernelStatus run(int64_t unit) {
+    this->begin(unit);
+    width_ = lanes_of(a_, rows_);
+    load_queries();
+    const int64_t most = this->find_visible(scratch_.visible);
+    least_visible_ = *std::min_element(scratch_.visible, scratch_.visible + rows_);
+    std::fill_n(scratch_.largest, width_, -std::numeric_limits<T>::infinity());
+    std::fill_n(scratch_.sum, width_, T(0));
+    if (most == 0) std::fill_n(out_, rows_ * s_.width, T(0));
+    for (int64_t from = 0; from < most; from += kBlockKeys) {
+      if (this->is_cancelled()) return plan::KernelStatus::kCancelled;
+      add_block(from, this->keys_of_block(from, most));
+    }
+    for (int64_t row = 0; row < rows_; ++row) this->divide(row, scratch_.sum[row]);
+    return plan::KernelStatus::kOk;
+  }
+
+ private:
+  using AttentionUnit<T>::a_;
+  using AttentionUnit<T>::s_;
+  using AttentionUnit<T>::args_;
+  using AttentionUnit<T>::rows_;
+  using AttentionUnit<T>::out_;
+
+  static int64_t lanes_of(const Attention<T>& a, int64_t rows) {
+    return (rows + a.parts->lanes - 1) / a.parts->lanes * a.parts->lanes;
+  }
+
+  // Turned, so that a number of every query lies side by side; zeros in lanes without a query.
+  void load_queries() {
+    const T* const query = this->template operand<T>(kQuery);
+    const AttentionSteps& steps = s_.steps[kQuery];
+    this->for_heads([&](int64_t row, int64_t count, int64_t head, int64_t place) {
+      const int64_t lanes = row + count == rows_ ? width_ - row : count;
+      a_.gemm->pack({query + head * steps.head + place * steps.row, steps.row, steps.col, count,
+                     s_.depth, scratch_.queries + row, kAttentionRows, lanes});
+    });
+    const T scale = static_cast<T>(s_.scale);
+    for (int64_t i = 0; i < s_.depth; ++i) {
+      T* const query_lanes = scratch_.queries + i * kAttentionRows;
+      for (int64_t lane = 0; lane < width_; ++lane) query_lanes[lane] *= scale;
+    }
+  }
+
+  void add_block(int64_t from, int64_t keys) {
+    const AttentionProducts<T>& product = a_.product(rows_, keys);
+    const ScoreColumns<T> block{scratch_.scores,  keys,         width_,          kAttentionRows,
+                                scratch_.largest, scratch_.sum, scratch_.rescale};
+    product.scores.run(this->key_ + from * s_.steps[kKey].row, scratch_.queries, scratch_.scores,
+                       args_.scratch);
+    if (s_.has(kBias)) add(block, kBias, from);
+    if (least_visible_ < from + keys) hide(block, from);
+    if (s_.has(kMask)) s_.mask_is_bool ? mask(block, from) : add(block, kMask, from);
+    a_.parts->weigh_columns(block);
+    T* const to = from == 0 ? out_ : scratch_.part;
+    product.values.run(scratch_.scores, this->value_ + from * s_.steps[kValue].row, to,
+                       args_.scratch);
+    for (int64_t row = 0; from > 0 && row < rows_; ++row) {
+      a_.parts->accumulate(out_ + row * s_.width, to + row * s_.width, scratch_.rescale[row],
+                           s_.width);
+    }
+  }
+
+  // Limits count from the block's first key.
+  void hide(const ScoreColumns<T>& block, int64_t from) const {
+    for (int64_t row = 0; row < block.width; ++row) {
+      const int64_t visible = row < rows_ ? scratch_.visible[row] - from : 0;
+      scratch_.limits[row] = static_cast<T>(std::clamp<int64_t>(visible, 0, block.keys));
+    }
+    a_.parts->hide_columns(block, std::max<int64_t>(least_visible_ - from, 0), scratch_.limits);
+  }
+
+  void add(const ScoreColumns<T>& block, AttentionInput input, int64_t from) const {
+    const T* const bias = this->template operand<T>(input);
+    const AttentionSteps& steps = s_.steps[input];
+    this->for_heads([&](int64_t row, int64_t count, int64_t head, int64_t place) {
+      const T* const first = bias + head * steps.head + place * steps.row + from * steps.col;
+      a_.gemm->pack({first, steps.row, steps.col, count, block.keys, scratch_.bias + row,
+                     kAttentionRows, count});
+    });
+    a_.parts->add_columns(block, scratch_.bias);
+  }
+
+  // Bools become 0 and -inf on the way.
+  void mask(const ScoreColumns<T>& block, int64_t from) const {
+    const auto* const mask = this->template operand<uint8_t>(kMask);
+    const AttentionSteps& steps = s_.steps[kMask];
+    this->for_heads([&](int64_t row, int64_t count, int64_t head, int64_t place) {
+      const uint8_t* const first = mask + head * steps.head + place * steps.row + from * steps.col;
+      const int64_t distinct = steps.row == 0 ? 1 : count;
+      for (int64_t i = 0; i < distinct; ++i) {
+        spread_mask(first + i * steps.row, steps.col, block.keys, scratch_.rows + i * kBlockKeys);
+      }
+      a_.gemm->pack({scratch_.rows, distinct == 1 ? 0 : kBlockKeys, 1, count, block.keys,
+                     scratch_.bias + row, kAttentionRows, count});
+    });
+    a_.parts->mask_columns(block, scratch_.bias);
+  }
+
+  static void spread_mask(const uint8_t* mask, int64_t step, int64_t keys, T* out) {
+    constexpr T kNever = -std::numeric_limits<T>::infinity();
+    for (int64_t k = 0; k < keys; ++k) out[k] = mask[k * step] != 0 ? T(0) : kNever;
+  }
+
+  const Scratch scratch_;
+  int64_t width_ = 0;          // lanes of the rows
+  int64_t least_visible_ = 0;  // of any row
+};
+
+}  // namespace mithril::cpu
