@@ -1,6 +1,8 @@
 // Attention without a matrix of scores: blocks of keys stream past some queries, whose softmax is
 // kept up to date (Milakov & Gimelshein, arXiv:1805.02867; Dao et al., arXiv:2205.14135). Order
 // class: other; docs/numerics.md has the bound.
+#include "backends/cpu/attention.h"
+
 #include <algorithm>
 #include <memory>
 
@@ -29,7 +31,7 @@ void find_parts([[maybe_unused]] Attention<T>& attention) {
       return table.f64;
     }
   };
-  const bool wide = default_isa() == Isa::kAvx512;
+  const bool wide = attention.isa == Isa::kAvx512;
   attention.parts = &of_type(wide ? avx512::kAttention : avx2::kAttention);
   attention.gemm = &of_type(wide ? avx512::kGemm : avx2::kGemm);
 #endif
@@ -61,8 +63,9 @@ plan::Step step_of(std::shared_ptr<Attention<T>> attention) {
 }
 
 template <class T>
-plan::Step make_step(const KernelRequest& request) {
+plan::Step make_step(const KernelRequest& request, Isa isa) {
   auto attention = std::make_shared<Attention<T>>();
+  attention->isa = isa;
   find_parts(*attention);
   attention->sizes = attention_sizes(request);
   for (const Operand& input : request.inputs) attention->output += input.present() ? 1 : 0;
@@ -70,11 +73,6 @@ plan::Step make_step(const KernelRequest& request) {
   attention->row_blocks = (rows + kAttentionRows - 1) / kAttentionRows;
   return rows <= FewQueries<T>::kMostRows ? step_of<FewQueries<T>>(std::move(attention))
                                           : step_of<ManyQueries<T>>(std::move(attention));
-}
-
-core::Result<plan::Step> make_attention(const KernelRequest& request) {
-  return request.outputs[0].dtype == DType::kFloat32 ? make_step<float>(request)
-                                                     : make_step<double>(request);
 }
 
 bool has_elements(const Operand& operand) {
@@ -89,10 +87,21 @@ bool is_readable(const KernelRequest& request, size_t input) {
   return dtype == request.outputs[0].dtype || (input == kMask && dtype == DType::kBool);
 }
 
+bool matches(const KernelRequest& request) { return fits_attention(request); }
+
+core::Result<plan::Step> make(const KernelRequest& request) { return make_attention(request); }
+
+const select::KernelDef kKernels[] = {
+    {"plain_attention", "attention", select::OrderClass::kOther, false, matches, make},
+    {"attention", "attention", select::OrderClass::kOther, false, matches, make},
+};
+
+}  // namespace
+
 // Not without vectors, for which nothing is gained, and not of empty operands, whose meaning sums
-// of nothing give. Says the same for all strides of the operands.
-bool matches(const KernelRequest& request) {
-  if (!has_real_type(request) || default_isa() == Isa::kGeneric) return false;
+// of nothing give.
+bool fits_attention(const KernelRequest& request, Isa isa) {
+  if (!has_real_type(request) || isa == Isa::kGeneric) return false;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const Operand& input = request.inputs[i];
     if (!input.present()) continue;
@@ -102,12 +111,10 @@ bool matches(const KernelRequest& request) {
   return sizes.rows() * sizes.keys >= kFewestScores;
 }
 
-const select::KernelDef kKernels[] = {
-    {"plain_attention", "attention", select::OrderClass::kOther, false, matches, make_attention},
-    {"attention", "attention", select::OrderClass::kOther, false, matches, make_attention},
-};
-
-}  // namespace
+plan::Step make_attention(const KernelRequest& request, Isa isa) {
+  return request.outputs[0].dtype == DType::kFloat32 ? make_step<float>(request, isa)
+                                                     : make_step<double>(request, isa);
+}
 
 std::span<const select::KernelDef> attention_kernels() { return kKernels; }
 

@@ -26,6 +26,7 @@ struct AttentionProducts {
 template <class T>
 struct Attention {
   AttentionSizes sizes;
+  Isa isa = Isa::kGeneric;
   const AttentionParts<T>* parts = nullptr;
   const GemmParts<T>* gemm = nullptr;
   int64_t row_blocks = 0;
@@ -60,7 +61,7 @@ void add_products(Attention<T>& attention, Dims dims) {
     if (product) return;
     const auto [scores, values] = dims(rows, keys);
     product.emplace(
-        AttentionProducts<T>{Gemm<T>(default_isa(), scores), Gemm<T>(default_isa(), values)});
+        AttentionProducts<T>{Gemm<T>(attention.isa, scores), Gemm<T>(attention.isa, values)});
     for (const Gemm<T>* gemm : {&product->scores, &product->values}) {
       attention.product_bytes = std::max(attention.product_bytes, gemm->scratch_bytes());
     }
