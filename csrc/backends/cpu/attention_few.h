@@ -108,12 +108,12 @@ class FewQueries : AttentionUnit<T> {
         const T rescale = seen == 0 ? T(1) : weigh(from, row, head, place + i, seen);
         T* const scores = scratch_.scores + row * kBlockKeys;
         std::fill(scores + seen, scores + keys, T(0));
-        for (int64_t k = 0; k < s_.width; ++k) out_[row * s_.width + k] *= rescale;
+        a_.parts->multiply(out_ + row * s_.width, rescale, s_.width);
       }
     });
     product.values.run(scratch_.scores, this->value_ + from * s_.steps[kValue].row, scratch_.part,
                        args_.scratch);
-    for (int64_t i = 0; i < rows_ * s_.width; ++i) out_[i] += scratch_.part[i];
+    a_.parts->accumulate(out_, scratch_.part, T(1), rows_ * s_.width);
   }
 
   // Scores of a row, its first `keys` in the block, become weights.

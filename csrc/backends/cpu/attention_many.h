@@ -13,7 +13,7 @@ class ManyQueries : AttentionUnit<T> {
 
   /// What a unit has of a worker's memory.
   struct Scratch {
-    T *queries, *scores, *part, *largest, *sum, *rescale, *limits, *bias, *rows;
+    T *queries, *keys, *scores, *values, *part, *largest, *sum, *rescale, *limits, *bias, *rows;
     int64_t* visible;
     size_t bytes;
 
@@ -22,7 +22,9 @@ class ManyQueries : AttentionUnit<T> {
       ScratchCutter cutter(scratch);
       cutter.cut<std::byte>(static_cast<int64_t>(a.product_bytes));
       queries = cutter.cut<T>(s.depth * kAttentionRows);
+      keys = cutter.cut<T>(is_copied(s.steps[kKey]) ? kBlockKeys * s.depth : 0);
       scores = cutter.cut<T>(kBlockKeys * kAttentionRows);
+      values = cutter.cut<T>(is_copied(s.steps[kValue]) ? kBlockKeys * s.width : 0);
       part = cutter.cut<T>(s.keys > kBlockKeys ? kAttentionRows * s.width : 0);
       for (T** const each : {&largest, &sum, &rescale, &limits}) {
         *each = cutter.cut<T>(kAttentionRows);
@@ -39,9 +41,11 @@ class ManyQueries : AttentionUnit<T> {
     const AttentionSteps &key = s.steps[kKey], &value = s.steps[kValue];
     a.block_keys = kBlockKeys;
     add_products(a, [&](int64_t rows, int64_t keys) {
-      const GemmDims scores{keys,    lanes_of(a, rows), s.depth, key.row,
-                            key.col, kAttentionRows,    1,       kAttentionRows};
-      const GemmDims values{rows, s.width, keys, 1, kAttentionRows, value.row, value.col, s.width};
+      const int64_t lanes = lanes_of(a, rows);
+      GemmDims scores{keys, lanes, s.depth, key.row, key.col, lanes, 1, lanes};
+      GemmDims values{rows, s.width, keys, 1, lanes, value.row, value.col, s.width};
+      if (is_copied(key)) scores.a_row = s.depth;
+      if (is_copied(value)) values.b_row = s.width;
       return std::pair(scores, values);
     });
   }
@@ -73,6 +77,19 @@ class ManyQueries : AttentionUnit<T> {
   using AttentionUnit<T>::rows_;
   using AttentionUnit<T>::out_;
 
+  // Rows that lie whole pages apart fall on one set of the first cache.
+  static bool is_copied(const AttentionSteps& steps) {
+    return steps.col == 1 && steps.row != 0 && steps.row * int64_t{sizeof(T)} % 1024 == 0;
+  }
+
+  // The rows of a block, where the products read them.
+  const T* rows_of(const T* from, const AttentionSteps& steps, int64_t keys, int64_t width,
+                   T* copy) const {
+    if (!is_copied(steps)) return from;
+    a_.gemm->pack({from, 1, steps.row, width, keys, copy, width, width});
+    return copy;
+  }
+
   static int64_t lanes_of(const Attention<T>& a, int64_t rows) {
     return (rows + a.parts->lanes - 1) / a.parts->lanes * a.parts->lanes;
   }
@@ -84,28 +101,27 @@ class ManyQueries : AttentionUnit<T> {
     this->for_heads([&](int64_t row, int64_t count, int64_t head, int64_t place) {
       const int64_t lanes = row + count == rows_ ? width_ - row : count;
       a_.gemm->pack({query + head * steps.head + place * steps.row, steps.row, steps.col, count,
-                     s_.depth, scratch_.queries + row, kAttentionRows, lanes});
+                     s_.depth, scratch_.queries + row, width_, lanes});
     });
-    const T scale = static_cast<T>(s_.scale);
-    for (int64_t i = 0; i < s_.depth; ++i) {
-      T* const query_lanes = scratch_.queries + i * kAttentionRows;
-      for (int64_t lane = 0; lane < width_; ++lane) query_lanes[lane] *= scale;
-    }
+    a_.parts->multiply(scratch_.queries, static_cast<T>(s_.scale), s_.depth * width_);
   }
 
   void add_block(int64_t from, int64_t keys) {
     const AttentionProducts<T>& product = a_.product(rows_, keys);
-    const ScoreColumns<T> block{scratch_.scores,  keys,         width_,          kAttentionRows,
+    const ScoreColumns<T> block{scratch_.scores,  keys,         width_,
                                 scratch_.largest, scratch_.sum, scratch_.rescale};
-    product.scores.run(this->key_ + from * s_.steps[kKey].row, scratch_.queries, scratch_.scores,
-                       args_.scratch);
+    const AttentionSteps &key = s_.steps[kKey], &value = s_.steps[kValue];
+    product.scores.run(rows_of(this->key_ + from * key.row, key, keys, s_.depth, scratch_.keys),
+                       scratch_.queries, scratch_.scores, args_.scratch);
     if (s_.has(kBias)) add(block, kBias, from);
     if (least_visible_ < from + keys) hide(block, from);
     if (s_.has(kMask)) s_.mask_is_bool ? mask(block, from) : add(block, kMask, from);
     a_.parts->weigh_columns(block);
     T* const to = from == 0 ? out_ : scratch_.part;
-    product.values.run(scratch_.scores, this->value_ + from * s_.steps[kValue].row, to,
-                       args_.scratch);
+    product.values.run(
+        scratch_.scores,
+        rows_of(this->value_ + from * value.row, value, keys, s_.width, scratch_.values), to,
+        args_.scratch);
     for (int64_t row = 0; from > 0 && row < rows_; ++row) {
       a_.parts->accumulate(out_ + row * s_.width, to + row * s_.width, scratch_.rescale[row],
                            s_.width);
@@ -126,8 +142,8 @@ class ManyQueries : AttentionUnit<T> {
     const AttentionSteps& steps = s_.steps[input];
     this->for_heads([&](int64_t row, int64_t count, int64_t head, int64_t place) {
       const T* const first = bias + head * steps.head + place * steps.row + from * steps.col;
-      a_.gemm->pack({first, steps.row, steps.col, count, block.keys, scratch_.bias + row,
-                     kAttentionRows, count});
+      a_.gemm->pack(
+          {first, steps.row, steps.col, count, block.keys, scratch_.bias + row, width_, count});
     });
     a_.parts->add_columns(block, scratch_.bias);
   }
@@ -143,7 +159,7 @@ class ManyQueries : AttentionUnit<T> {
         spread_mask(first + i * steps.row, steps.col, block.keys, scratch_.rows + i * kBlockKeys);
       }
       a_.gemm->pack({scratch_.rows, distinct == 1 ? 0 : kBlockKeys, 1, count, block.keys,
-                     scratch_.bias + row, kAttentionRows, count});
+                     scratch_.bias + row, width_, count});
     });
     a_.parts->mask_columns(block, scratch_.bias);
   }

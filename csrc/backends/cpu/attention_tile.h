@@ -12,8 +12,7 @@ template <class T>
 struct ScoreColumns {
   T* scores;
   int64_t keys;
-  int64_t width;  // queries of a key: whole vectors
-  int64_t step;   // to the next key
+  int64_t width;  // queries of a key, and the step to the next one: whole vectors
   T* largest;     // by query, of all keys up to here
   T* sum;         // by query, of the weights up to here
   T* rescale;     // by query: the factor of what was summed before this block
@@ -48,6 +47,7 @@ struct AttentionParts {
   /// Adds a bias that lies like the scores, or sets scores to -inf where it is -inf.
   void (*add_columns)(const ScoreColumns<T>&, const T* bias);
   void (*mask_columns)(const ScoreColumns<T>&, const T* bias);
+  void (*multiply)(T* out, T factor, int64_t count);
   /// out = out * factor + part.
   void (*accumulate)(T* out, const T* part, T factor, int64_t count);
   void (*weigh_row)(ScoreRow<T>&);

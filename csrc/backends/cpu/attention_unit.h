@@ -157,9 +157,7 @@ class AttentionUnit {
 
   /// The one division of a row. One that saw nothing becomes NaN.
   void divide(int64_t row, T sum) const {
-    const T factor = T(1) / sum;
-    T* const out = out_ + row * s_.width;
-    for (int64_t i = 0; i < s_.width; ++i) out[i] *= factor;
+    a_.parts->multiply(out_ + row * s_.width, T(1) / sum, s_.width);
   }
 
   const Attention<T>& a_;

@@ -27,6 +27,15 @@ MITHRIL_TILE_INLINE V shift_of(V largest) {
 
 // ---------------------------------------------------------------- a query per lane
 
+// Rows that lie far apart are no stream that a processor sees by itself: it is told of them, also
+// of those beyond the end, which does no harm.
+constexpr int64_t kAhead = 6;
+template <class V>
+MITHRIL_TILE_INLINE void ask_for(const Real<V>* row, int64_t count) {
+  constexpr int64_t line = 64 / sizeof(Real<V>);
+  for (int64_t i = 0; i < count; i += line) __builtin_prefetch(row + i);
+}
+
 template <class V>
 MITHRIL_TILE_INLINE V largest_of(const Real<V>* scores, int64_t keys, int64_t step, V so_far) {
   V a = so_far, b = so_far, c = so_far, d = so_far;
@@ -79,10 +88,10 @@ template <class V>
 void weigh_columns(const ScoreColumns<Real<V>>& b) {
   for (int64_t at = 0; at < b.width; at += V::width) {
     const V before = V::load(b.largest + at);
-    const V largest = largest_of(b.scores + at, b.keys, b.step, before);
+    const V largest = largest_of(b.scores + at, b.keys, b.width, before);
     const V shift = shift_of(largest);
     const V rescale = weight_of(before - shift);
-    const V sum = weigh_all(b.scores + at, b.keys, b.step, shift);
+    const V sum = weigh_all(b.scores + at, b.keys, b.width, shift);
     fma(V::load(b.sum + at), rescale, sum).store(b.sum + at);
     largest.store(b.largest + at);
     rescale.store(b.rescale + at);
@@ -94,7 +103,7 @@ void hide_columns(const ScoreColumns<Real<V>>& b, int64_t first, const Real<V>* 
   for (int64_t k = first; k < b.keys; ++k) {
     const V key(static_cast<Real<V>>(k));
     for (int64_t at = 0; at < b.width; at += V::width) {
-      Real<V>* const score = b.scores + k * b.step + at;
+      Real<V>* const score = b.scores + k * b.width + at;
       select(key < V::load(visible + at), V::load(score), V(kNever<Real<V>>)).store(score);
     }
   }
@@ -102,20 +111,16 @@ void hide_columns(const ScoreColumns<Real<V>>& b, int64_t first, const Real<V>* 
 
 template <class V>
 void add_columns(const ScoreColumns<Real<V>>& b, const Real<V>* bias) {
-  for (int64_t k = 0; k < b.keys; ++k) {
-    for (int64_t at = k * b.step; at < k * b.step + b.width; at += V::width) {
-      (V::load(b.scores + at) + V::load(bias + at)).store(b.scores + at);
-    }
+  for (int64_t i = 0; i < b.keys * b.width; i += V::width) {
+    (V::load(b.scores + i) + V::load(bias + i)).store(b.scores + i);
   }
 }
 
 template <class V>
 void mask_columns(const ScoreColumns<Real<V>>& b, const Real<V>* bias) {
-  for (int64_t k = 0; k < b.keys; ++k) {
-    for (int64_t at = k * b.step; at < k * b.step + b.width; at += V::width) {
-      const V never = V(kNever<Real<V>>);
-      select(V::load(bias + at) == never, never, V::load(b.scores + at)).store(b.scores + at);
-    }
+  const V never(kNever<Real<V>>);
+  for (int64_t i = 0; i < b.keys * b.width; i += V::width) {
+    select(V::load(bias + i) == never, never, V::load(b.scores + i)).store(b.scores + i);
   }
 }
 
@@ -181,7 +186,17 @@ MITHRIL_TILE_INLINE Real<V> dot_one(const Real<V>* a, const Real<V>* b, int64_t 
 template <class V>
 void dot(const Real<V>* query, const Real<V>* keys, int64_t key_step, int64_t depth, int64_t count,
          Real<V>* out) {
-  for (int64_t k = 0; k < count; ++k) out[k] = dot_one<V>(query, keys + k * key_step, depth);
+  for (int64_t k = 0; k < count; ++k, keys += key_step) {
+    ask_for<V>(keys + kAhead * key_step, depth);
+    out[k] = dot_one<V>(query, keys, depth);
+  }
+}
+
+template <class V>
+void multiply(Real<V>* out, Real<V> factor, int64_t count) {
+  int64_t i = 0;
+  for (; i + V::width <= count; i += V::width) (V::load(out + i) * V(factor)).store(out + i);
+  for (; i < count; ++i) out[i] *= factor;
 }
 
 template <class V>
@@ -203,6 +218,7 @@ MITHRIL_TILE_INLINE void mix_four(const ValueRows<Real<V>>& b, int64_t at) {
   V sum2 = V::load(out + 2 * width) * factor, sum3 = V::load(out + 3 * width) * factor;
   const Real<V>* value = b.values + at;
   for (int64_t k = 0; k < b.keys; ++k, value += b.step) {
+    ask_for<V>(value + kAhead * b.step, 4 * width);
     const V weight(b.weights[k]);
     sum0 = fma(weight, V::load(value), sum0);
     sum1 = fma(weight, V::load(value + width), sum1);
@@ -239,9 +255,9 @@ void mix(const ValueRows<Real<V>>& b) {
 }
 
 template <class V>
-constexpr AttentionParts<Real<V>> kParts = {V::width,       weigh_columns<V>, hide_columns<V>,
-                                            add_columns<V>, mask_columns<V>,  accumulate<V>,
-                                            weigh_row<V>,   dot<V>,           mix<V>};
+constexpr AttentionParts<Real<V>> kParts = {
+    V::width,    weigh_columns<V>, hide_columns<V>, add_columns<V>, mask_columns<V>,
+    multiply<V>, accumulate<V>,    weigh_row<V>,    dot<V>,         mix<V>};
 
 }  // namespace
 
