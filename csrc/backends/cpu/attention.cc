@@ -9,6 +9,7 @@
 #include "backends/cpu/attention_few.h"
 #include "backends/cpu/attention_many.h"
 #include "backends/cpu/kernel_families.h"
+#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -19,7 +20,9 @@ using plan::KernelStatus;
 using select::KernelRequest;
 using select::Operand;
 
-constexpr int64_t kFewestScores = 100;  // of a head; below, the decomposition has less to set up
+// Below, the decomposition has less to set up.
+constexpr int64_t kFewestScores = 100;  // of the heads that share keys
+constexpr int64_t kFewestKeys = 32;     // of few queries
 
 template <class T>
 void find_parts([[maybe_unused]] Attention<T>& attention) {
@@ -53,13 +56,26 @@ plan::Step step_of(std::shared_ptr<Attention<T>> attention) {
   Queries::prepare(*attention);
   plan::Step step;
   step.kernel = run_units<Queries, T>;
-  step.units = attention->row_blocks;
+  step.units = attention->batch_units;
   for (const int64_t size : s.batch) step.units *= size;
-  const int64_t work = std::min(s.rows(), kAttentionRows) * s.keys * (s.depth + s.width);
+  const int64_t work = std::min(s.rows(), attention->unit_rows) * s.keys * (s.depth + s.width);
   step.grain = grain_of(work / 8);  // vectors of at least 8
   step.scratch_bytes = typename Queries::Scratch(*attention, nullptr).bytes;
   step.data = std::move(attention);
   return step;
+}
+
+// As many rows as share a look at the keys, but units for all threads. No result depends on it.
+template <class T>
+void cut_units(Attention<T>& a) {
+  const int64_t blocks = (a.sizes.rows() + kAttentionRows - 1) / kAttentionRows;
+  const int threads = runtime::ThreadPool::shared().thread_count();
+  int64_t all = blocks;
+  for (const int64_t size : a.sizes.batch) all *= size;
+  const int64_t affordable = threads == 1 ? blocks : std::max<int64_t>(1, all / (4 * threads));
+  const int64_t most = std::min({ManyQueries<T>::kMostBlocks, blocks, affordable});
+  a.batch_units = (blocks + most - 1) / most;
+  a.unit_rows = (blocks + a.batch_units - 1) / a.batch_units * kAttentionRows;
 }
 
 template <class T>
@@ -69,8 +85,8 @@ plan::Step make_step(const KernelRequest& request, Isa isa) {
   find_parts(*attention);
   attention->sizes = attention_sizes(request);
   for (const Operand& input : request.inputs) attention->output += input.present() ? 1 : 0;
+  cut_units(*attention);
   const int64_t rows = attention->sizes.rows();
-  attention->row_blocks = (rows + kAttentionRows - 1) / kAttentionRows;
   return rows <= FewQueries<T>::kMostRows ? step_of<FewQueries<T>>(std::move(attention))
                                           : step_of<ManyQueries<T>>(std::move(attention));
 }
@@ -108,6 +124,7 @@ bool fits_attention(const KernelRequest& request, Isa isa) {
     if (!has_elements(input) || !is_readable(request, i)) return false;
   }
   const AttentionSizes sizes = attention_sizes(request);
+  if (sizes.rows() <= FewQueries<float>::kMostRows && sizes.keys < kFewestKeys) return false;
   return sizes.rows() * sizes.keys >= kFewestScores;
 }
 

@@ -10,28 +10,37 @@ template <class T>
 class ManyQueries : AttentionUnit<T> {
  public:
   static constexpr int64_t kBlockKeys = 128;  // with kAttentionRows, scores of a block are near
+  static constexpr int64_t kMostBlocks = 4;   // of rows, for which keys and values are read once
 
   /// What a unit has of a worker's memory.
   struct Scratch {
-    T *queries, *keys, *scores, *values, *part, *largest, *sum, *rescale, *limits, *bias, *rows;
-    int64_t* visible;
+    struct Rows {  // that are computed at once
+      T *queries, *largest, *sum;
+      int64_t* visible;
+      int64_t first, most_visible, least_visible;
+    };
+    Rows rows[kMostBlocks];
+    T *keys, *scores, *values, *part, *rescale, *limits, *bias, *mask;
     size_t bytes;
 
     Scratch(const Attention<T>& a, void* scratch) {
       const AttentionSizes& s = a.sizes;
       ScratchCutter cutter(scratch);
       cutter.cut<std::byte>(static_cast<int64_t>(a.product_bytes));
-      queries = cutter.cut<T>(s.depth * kAttentionRows);
+      for (int64_t i = 0; i < a.unit_rows / kAttentionRows; ++i) {
+        rows[i].queries = cutter.cut<T>(s.depth * kAttentionRows);
+        rows[i].largest = cutter.cut<T>(kAttentionRows);
+        rows[i].sum = cutter.cut<T>(kAttentionRows);
+        rows[i].visible = cutter.cut<int64_t>(kAttentionRows);
+      }
       keys = cutter.cut<T>(is_copied(s.steps[kKey]) ? kBlockKeys * s.depth : 0);
       scores = cutter.cut<T>(kBlockKeys * kAttentionRows);
       values = cutter.cut<T>(is_copied(s.steps[kValue]) ? kBlockKeys * s.width : 0);
       part = cutter.cut<T>(s.keys > kBlockKeys ? kAttentionRows * s.width : 0);
-      for (T** const each : {&largest, &sum, &rescale, &limits}) {
-        *each = cutter.cut<T>(kAttentionRows);
-      }
-      visible = cutter.cut<int64_t>(kAttentionRows);
+      rescale = cutter.cut<T>(kAttentionRows);
+      limits = cutter.cut<T>(kAttentionRows);
       bias = cutter.cut<T>(s.has(kBias) || s.has(kMask) ? kBlockKeys * kAttentionRows : 0);
-      rows = cutter.cut<T>(s.mask_is_bool ? kBlockKeys * kAttentionRows : 0);
+      mask = cutter.cut<T>(s.mask_is_bool ? kBlockKeys * kAttentionRows : 0);
       bytes = cutter.used();
     }
   };
@@ -55,18 +64,26 @@ class ManyQueries : AttentionUnit<T> {
 
   plan::KernelStatus run(int64_t unit) {
     this->begin(unit);
-    width_ = lanes_of(a_, rows_);
-    load_queries();
-    const int64_t most = this->find_visible(scratch_.visible);
-    least_visible_ = *std::min_element(scratch_.visible, scratch_.visible + rows_);
-    std::fill_n(scratch_.largest, width_, -std::numeric_limits<T>::infinity());
-    std::fill_n(scratch_.sum, width_, T(0));
-    if (most == 0) std::fill_n(out_, rows_ * s_.width, T(0));
+    const int64_t first = this->first_, end = std::min(first + a_.unit_rows, s_.rows());
+    int64_t count = 0, most = 0;
+    for (int64_t at = first; at < end; at += kAttentionRows) {
+      enter(scratch_.rows[count++], at);
+      start();
+      most = std::max(most, now_->most_visible);
+    }
     for (int64_t from = 0; from < most; from += kBlockKeys) {
       if (this->is_cancelled()) return plan::KernelStatus::kCancelled;
-      add_block(from, this->keys_of_block(from, most));
+      find_keys(from, this->keys_of_block(from, most));
+      for (int64_t i = 0; i < count; ++i) {
+        if (scratch_.rows[i].most_visible <= from) continue;
+        enter(scratch_.rows[i], scratch_.rows[i].first);
+        add_block(from, this->keys_of_block(from, now_->most_visible));
+      }
     }
-    for (int64_t row = 0; row < rows_; ++row) this->divide(row, scratch_.sum[row]);
+    for (int64_t i = 0; i < count; ++i) {
+      enter(scratch_.rows[i], scratch_.rows[i].first);
+      for (int64_t row = 0; row < rows_; ++row) this->divide(row, now_->sum[row]);
+    }
     return plan::KernelStatus::kOk;
   }
 
@@ -82,12 +99,34 @@ class ManyQueries : AttentionUnit<T> {
     return steps.col == 1 && steps.row != 0 && steps.row * int64_t{sizeof(T)} % 1024 == 0;
   }
 
-  // The rows of a block, where the products read them.
+  // Where the products read the rows of a block.
   const T* rows_of(const T* from, const AttentionSteps& steps, int64_t keys, int64_t width,
                    T* copy) const {
     if (!is_copied(steps)) return from;
     a_.gemm->pack({from, 1, steps.row, width, keys, copy, width, width});
     return copy;
+  }
+
+  void find_keys(int64_t from, int64_t keys) {
+    const AttentionSteps &key = s_.steps[kKey], &value = s_.steps[kValue];
+    block_key_ = rows_of(this->key_ + from * key.row, key, keys, s_.depth, scratch_.keys);
+    block_value_ = rows_of(this->value_ + from * value.row, value, keys, s_.width, scratch_.values);
+  }
+
+  void enter(typename Scratch::Rows& rows, int64_t first) {
+    AttentionUnit<T>::enter(first);
+    rows.first = first;
+    now_ = &rows;
+    width_ = lanes_of(a_, rows_);
+  }
+
+  void start() {
+    load_queries();
+    now_->most_visible = this->find_visible(now_->visible);
+    now_->least_visible = *std::min_element(now_->visible, now_->visible + rows_);
+    std::fill_n(now_->largest, width_, -std::numeric_limits<T>::infinity());
+    std::fill_n(now_->sum, width_, T(0));
+    if (now_->most_visible == 0) std::fill_n(out_, rows_ * s_.width, T(0));
   }
 
   static int64_t lanes_of(const Attention<T>& a, int64_t rows) {
@@ -101,27 +140,22 @@ class ManyQueries : AttentionUnit<T> {
     this->for_heads([&](int64_t row, int64_t count, int64_t head, int64_t place) {
       const int64_t lanes = row + count == rows_ ? width_ - row : count;
       a_.gemm->pack({query + head * steps.head + place * steps.row, steps.row, steps.col, count,
-                     s_.depth, scratch_.queries + row, width_, lanes});
+                     s_.depth, now_->queries + row, width_, lanes});
     });
-    a_.parts->multiply(scratch_.queries, static_cast<T>(s_.scale), s_.depth * width_);
+    a_.parts->multiply(now_->queries, static_cast<T>(s_.scale), s_.depth * width_);
   }
 
   void add_block(int64_t from, int64_t keys) {
     const AttentionProducts<T>& product = a_.product(rows_, keys);
-    const ScoreColumns<T> block{scratch_.scores,  keys,         width_,
-                                scratch_.largest, scratch_.sum, scratch_.rescale};
-    const AttentionSteps &key = s_.steps[kKey], &value = s_.steps[kValue];
-    product.scores.run(rows_of(this->key_ + from * key.row, key, keys, s_.depth, scratch_.keys),
-                       scratch_.queries, scratch_.scores, args_.scratch);
+    const ScoreColumns<T> block{scratch_.scores, keys,      width_,
+                                now_->largest,   now_->sum, scratch_.rescale};
+    product.scores.run(block_key_, now_->queries, scratch_.scores, args_.scratch);
     if (s_.has(kBias)) add(block, kBias, from);
-    if (least_visible_ < from + keys) hide(block, from);
+    if (now_->least_visible < from + keys) hide(block, from);
     if (s_.has(kMask)) s_.mask_is_bool ? mask(block, from) : add(block, kMask, from);
     a_.parts->weigh_columns(block);
     T* const to = from == 0 ? out_ : scratch_.part;
-    product.values.run(
-        scratch_.scores,
-        rows_of(this->value_ + from * value.row, value, keys, s_.width, scratch_.values), to,
-        args_.scratch);
+    product.values.run(scratch_.scores, block_value_, to, args_.scratch);
     for (int64_t row = 0; from > 0 && row < rows_; ++row) {
       a_.parts->accumulate(out_ + row * s_.width, to + row * s_.width, scratch_.rescale[row],
                            s_.width);
@@ -131,10 +165,11 @@ class ManyQueries : AttentionUnit<T> {
   // Limits count from the block's first key.
   void hide(const ScoreColumns<T>& block, int64_t from) const {
     for (int64_t row = 0; row < block.width; ++row) {
-      const int64_t visible = row < rows_ ? scratch_.visible[row] - from : 0;
+      const int64_t visible = row < rows_ ? now_->visible[row] - from : 0;
       scratch_.limits[row] = static_cast<T>(std::clamp<int64_t>(visible, 0, block.keys));
     }
-    a_.parts->hide_columns(block, std::max<int64_t>(least_visible_ - from, 0), scratch_.limits);
+    a_.parts->hide_columns(block, std::max<int64_t>(now_->least_visible - from, 0),
+                           scratch_.limits);
   }
 
   void add(const ScoreColumns<T>& block, AttentionInput input, int64_t from) const {
@@ -156,9 +191,9 @@ class ManyQueries : AttentionUnit<T> {
       const uint8_t* const first = mask + head * steps.head + place * steps.row + from * steps.col;
       const int64_t distinct = steps.row == 0 ? 1 : count;
       for (int64_t i = 0; i < distinct; ++i) {
-        spread_mask(first + i * steps.row, steps.col, block.keys, scratch_.rows + i * kBlockKeys);
+        spread_mask(first + i * steps.row, steps.col, block.keys, scratch_.mask + i * kBlockKeys);
       }
-      a_.gemm->pack({scratch_.rows, distinct == 1 ? 0 : kBlockKeys, 1, count, block.keys,
+      a_.gemm->pack({scratch_.mask, distinct == 1 ? 0 : kBlockKeys, 1, count, block.keys,
                      scratch_.bias + row, width_, count});
     });
     a_.parts->mask_columns(block, scratch_.bias);
@@ -169,9 +204,11 @@ class ManyQueries : AttentionUnit<T> {
     for (int64_t k = 0; k < keys; ++k) out[k] = mask[k * step] != 0 ? T(0) : kNever;
   }
 
-  const Scratch scratch_;
-  int64_t width_ = 0;          // lanes of the rows
-  int64_t least_visible_ = 0;  // of any row
+  Scratch scratch_;
+  typename Scratch::Rows* now_ = nullptr;  // the rows that are computed
+  int64_t width_ = 0;                      // their lanes
+  const T* block_key_ = nullptr;
+  const T* block_value_ = nullptr;
 };
 
 }  // namespace mithril::cpu

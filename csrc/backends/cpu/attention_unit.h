@@ -12,7 +12,7 @@
 
 namespace mithril::cpu {
 
-/// Rows of a unit, at most.
+/// Rows that are computed at once.
 inline constexpr int64_t kAttentionRows = 64;
 /// The last block that is looked at has a multiple of so many keys, or all that are left.
 inline constexpr int64_t kAttentionKeyStep = 64;
@@ -29,10 +29,11 @@ struct Attention {
   Isa isa = Isa::kGeneric;
   const AttentionParts<T>* parts = nullptr;
   const GemmParts<T>* gemm = nullptr;
-  int64_t row_blocks = 0;
+  int64_t unit_rows = 0;  // of a unit, and how many units a batch has
+  int64_t batch_units = 0;
   int64_t output = 0;      // which buffer
   int64_t block_keys = 0;  // but for the last one
-  // By the rows of a unit (whole ones, the last one), then by keys: one step, two … a block, and
+  // By rows (kAttentionRows, the last ones), then by keys: one step, two … a block, and
   // what is left at the end.
   std::vector<std::optional<AttentionProducts<T>>> products[2];
   size_t product_bytes = 0;
@@ -97,7 +98,8 @@ class ScratchCutter {
   size_t used_ = 0;
 };
 
-/// A unit: rows of one batch. Results are summed where they are stored.
+/// A unit: rows of one batch, kAttentionRows of them at a time. Results are summed where they are
+/// stored.
 template <class T>
 class AttentionUnit {
  public:
@@ -106,11 +108,17 @@ class AttentionUnit {
 
  protected:
   void begin(int64_t unit) {
-    batch_ = unit / a_.row_blocks;
-    first_ = unit % a_.row_blocks * kAttentionRows;
-    rows_ = std::min(kAttentionRows, s_.rows() - first_);
+    batch_ = unit / a_.batch_units;
+    first_ = unit % a_.batch_units * a_.unit_rows;
     key_ = operand<T>(kKey);
     value_ = operand<T>(kValue);
+    enter(first_);
+  }
+
+  /// Turns to the rows from `first` on.
+  void enter(int64_t first) {
+    first_ = first;
+    rows_ = std::min(kAttentionRows, s_.rows() - first_);
     out_ = static_cast<T*>(args_.buffers[a_.output]) + (batch_ * s_.rows() + first_) * s_.width;
   }
 
