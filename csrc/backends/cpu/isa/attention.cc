@@ -29,7 +29,7 @@ MITHRIL_TILE_INLINE V shift_of(V largest) {
 
 // Rows that lie far apart are no stream that a processor sees by itself: it is told of them, also
 // of those beyond the end, which does no harm.
-constexpr int64_t kAhead = 8;
+constexpr int64_t kAhead = 10;
 template <class V>
 MITHRIL_TILE_INLINE void ask_for(const Real<V>* row, int64_t count) {
   constexpr int64_t line = 64 / sizeof(Real<V>);
