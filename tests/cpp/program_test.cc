@@ -67,7 +67,7 @@ std::vector<float> random_floats(size_t count, unsigned seed) {
 std::vector<std::string> labels(Program& program, const Sizes& sizes) {
   std::vector<std::string> out;
   const auto made = std::move(program.specialize(sizes)).or_throw();
-  for (const auto& step : made->executable.plan().steps) out.push_back(step.label);
+  for (const auto& step : made->executable.plan().steps) out.push_back(step.step.label);
   return out;
 }
 
