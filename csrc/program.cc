@@ -99,8 +99,8 @@ core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t
   const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
     return evaluate_constants(constants, options_.select);
   };
-  MITHRIL_ASSIGN(ir::Graph graph, passes::specialize(graph_, symbols, evaluate, options_.passes,
-                                                     cpu::runs_whole));
+  MITHRIL_ASSIGN(ir::Graph graph,
+                 passes::specialize(graph_, symbols, evaluate, options_.passes, cpu::runs_whole));
   options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", graph.nodes.size()));
   return graph;
 }
