@@ -127,12 +127,21 @@ Value attended(Builder& b) {
   return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")}, common_attrs(b));
 }
 
-// With the general op where that has what this one is told.
+// By the general op, which takes what is beside the scores.
 Value attended_by_general(Builder& b) {
-  if (is_plain(b) || has_operand(b, "scale")) return attended(b);
+  const auto operand = [&](std::string_view name) {
+    return has_operand(b, name) ? b.in(name) : Value();
+  };
   ir::Attrs attrs = common_attrs(b);
-  attrs.set("use_attn_mask", HostValue(true));
-  return b.call("attention", {b.in("query"), b.in("key"), b.in("value"), b.in("attn_mask")}, attrs);
+  attrs.set("use_attn_mask", HostValue(has_operand(b, "attn_mask")));
+  attrs.set("use_bias", HostValue(has_operand(b, "bias")));
+  if (b.op().input_index("offset") >= 0 && !b.has("offset")) {
+    attrs.set("offset", b.attr("offset"));
+  }
+  return b.call("attention",
+                {b.in("query"), b.in("key"), b.in("value"), operand("attn_mask"), operand("bias"),
+                 operand("offset")},
+                attrs);
 }
 
 bool drops_out(Builder& b) {
@@ -299,9 +308,12 @@ void define_with_dropout(OpFamily& ops) {
         r.shape(r.out("new_rng_key"), "2");
       })
       .compose_many([](Builder& b) {
-        const std::vector<Value> dropped = b.call_all(
-            *ir::Registry::global().find("dropout"), {weights_of(b).weights, b.in("rng_key")},
-            {{"p", b.attr("p")}, {"mode", b.attr("mode")}});
+        const bool may_drop = b.has("rng_key");
+        const Value weights = may_drop ? weights_of(b).weights : b.in("query");
+        const std::vector<Value> dropped =
+            b.call_all(*ir::Registry::global().find("dropout"), {weights, b.in("rng_key")},
+                       {{"p", b.attr("p")}, {"mode", b.attr("mode")}});
+        if (!may_drop) return std::vector<Value>{attended_by_general(b), dropped[1]};
         return std::vector<Value>{mean_of_values(b, dropped[0]), dropped[1]};
       })
       .with(at({{"query", {2, 4, 3, 5}},
@@ -341,7 +353,11 @@ void define_scaled_dot_product(OpFamily& ops) {
       .connect({"query", "key", "value", "dropout_p", "is_causal", "scale", "output", "attn_mask"})
       .cin({"query"})
       .rule(attention_rule)
-      .compose([](Builder& b) { return drops_out(b) ? Value() : attended_by_general(b); })
+      .compose([](Builder& b) {
+        if (drops_out(b)) return Value();
+        const bool is_general = !is_plain(b) && !has_operand(b, "scale");
+        return is_general ? attended_by_general(b) : attended(b);
+      })
       .gradient(attention_gradient)
       .with(at({{"query", {2, 3, 4}}, {"key", {2, 3, 4}}, {"value", {2, 3, 5}}}))
       .with(at({{"query", {2, 1, 3, 4}}, {"key", {2, 1, 6, 4}}, {"value", {2, 1, 6, 5}}},

@@ -236,6 +236,19 @@ run([3, 40, 16], model=model)
     assert kernels(ATTEND + program) == {"attention": 1}
 
 
+LAYER = """
+pm = ml.compile(ml.MultiHeadAttention(2, 16, is_causal=True, {options}), ml.CpuBackend(),
+                data_keys={{"query"}}, shapes={{"query": [1, 20, 16]}}, mode="eval")
+pm.evaluate(pm.randomize_params(), {{"query": np.ones((1, 20, 16), np.float32)}},
+            state=pm.initial_state() or None)
+"""
+
+
+@pytest.mark.parametrize("options", ["", "dropout=0.5", "cache_size=30", "alibi=True"])
+def test_layers_that_are_not_trained_take_it(options):
+    assert kernels(LAYER.format(options=options))["attention"] == 1
+
+
 def test_values_of_a_call_with_gradients_are_those_without():
     arrays = {key: x.astype(np.float32) for key, x in drawn(0, 70, 150).items()}
     pm = ml.compile(
