@@ -30,10 +30,9 @@ int64_t shared_heads(const KernelRequest& request) {
 }
 
 // `of_queries`: the last axis of the batch is that of the query heads.
-AttentionSteps steps_of(const Operand& operand, std::vector<int64_t> domain, bool of_queries,
+AttentionSteps steps_of(const Operand& operand, const std::vector<int64_t>& domain, bool of_queries,
                         int64_t heads) {
-  std::vector<int64_t> all =
-      select::broadcast_strides(operand.shape, operand.strides, std::move(domain));
+  std::vector<int64_t> all = select::broadcast_strides(operand.shape, operand.strides, domain);
   AttentionSteps out;
   out.col = all.back();
   all.pop_back();

@@ -1,5 +1,6 @@
 // From a node of attention to sizes, steps and options.
 #pragma once
+#include <array>
 #include <vector>
 
 #include "select/kernel_def.h"
@@ -21,7 +22,7 @@ struct AttentionSizes {
   std::vector<int64_t> batch;
   int64_t heads = 1;  // of queries to a head of keys
   int64_t queries = 0, keys = 0, depth = 0, width = 0;
-  AttentionSteps steps[kInputs];
+  std::array<AttentionSteps, kInputs> steps;
   int buffer[kInputs] = {-1, -1, -1, -1, -1, -1};
   bool is_causal = false, mask_is_bool = false, offset_is_wide = false;
   int64_t offset = 0;  // of the first query, where it is no operand
