@@ -23,6 +23,9 @@ using select::Operand;
 // Below, the decomposition has less to set up.
 constexpr int64_t kFewestScores = 100;  // of the heads that share keys
 constexpr int64_t kFewestKeys = 32;     // of few queries
+// Products of wide heads take nearly all of the time, and whole ones are better cut into tiles.
+constexpr int64_t kWideHeads = 384;  // width of a key and of a value together
+constexpr int64_t kKeysOfWide = 512;
 
 template <class T>
 void find_parts([[maybe_unused]] Attention<T>& attention) {
@@ -124,8 +127,10 @@ bool fits_attention(const KernelRequest& request, Isa isa) {
     if (!has_elements(input) || !is_readable(request, i)) return false;
   }
   const AttentionSizes sizes = attention_sizes(request);
-  if (sizes.rows() <= FewQueries<float>::kMostRows && sizes.keys < kFewestKeys) return false;
-  return sizes.rows() * sizes.keys >= kFewestScores;
+  if (sizes.rows() * sizes.keys < kFewestScores) return false;
+  if (sizes.rows() <= FewQueries<float>::kMostRows) return sizes.keys >= kFewestKeys;
+  const bool is_wide = sizes.depth + sizes.width >= kWideHeads && sizes.keys < kKeysOfWide;
+  return sizes.is_causal || !is_wide;
 }
 
 plan::Step make_attention(const KernelRequest& request, Isa isa) {

@@ -33,9 +33,9 @@ class ManyQueries : AttentionUnit<T> {
         rows[i].sum = cutter.cut<T>(kAttentionRows);
         rows[i].visible = cutter.cut<int64_t>(kAttentionRows);
       }
-      keys = cutter.cut<T>(is_copied(s.steps[kKey]) ? kBlockKeys * s.depth : 0);
+      keys = cutter.cut<T>(is_copied(s.steps[kKey]) ? kBlockKeys * copied_step(s.depth) : 0);
       scores = cutter.cut<T>(kBlockKeys * kAttentionRows);
-      values = cutter.cut<T>(is_copied(s.steps[kValue]) ? kBlockKeys * s.width : 0);
+      values = cutter.cut<T>(is_copied(s.steps[kValue]) ? kBlockKeys * copied_step(s.width) : 0);
       part = cutter.cut<T>(s.keys > kBlockKeys ? kAttentionRows * s.width : 0);
       rescale = cutter.cut<T>(kAttentionRows);
       limits = cutter.cut<T>(kAttentionRows);
@@ -53,8 +53,8 @@ class ManyQueries : AttentionUnit<T> {
       const int64_t lanes = lanes_of(a, rows);
       GemmDims scores{keys, lanes, s.depth, key.row, key.col, lanes, 1, lanes};
       GemmDims values{rows, s.width, keys, 1, lanes, value.row, value.col, s.width};
-      if (is_copied(key)) scores.a_row = s.depth;
-      if (is_copied(value)) values.b_row = s.width;
+      if (is_copied(key)) scores.a_row = copied_step(s.depth);
+      if (is_copied(value)) values.b_row = copied_step(s.width);
       return std::pair(scores, values);
     });
   }
@@ -94,16 +94,20 @@ class ManyQueries : AttentionUnit<T> {
   using AttentionUnit<T>::rows_;
   using AttentionUnit<T>::out_;
 
-  // Rows that lie whole pages apart fall on one set of the first cache.
+  // Rows that lie whole pages apart, or a simple part of one, fall on few sets of the first cache.
+  static bool shares_sets(int64_t step) { return step * int64_t{sizeof(T)} % 1024 == 0; }
   static bool is_copied(const AttentionSteps& steps) {
-    return steps.col == 1 && steps.row != 0 && steps.row * int64_t{sizeof(T)} % 1024 == 0;
+    return steps.col == 1 && steps.row != 0 && shares_sets(steps.row);
+  }
+  static int64_t copied_step(int64_t width) {
+    return shares_sets(width) ? width + 64 / int64_t{sizeof(T)} : width;
   }
 
   // Where the products read the rows of a block.
   const T* rows_of(const T* from, const AttentionSteps& steps, int64_t keys, int64_t width,
                    T* copy) const {
     if (!is_copied(steps)) return from;
-    a_.gemm->pack({from, 1, steps.row, width, keys, copy, width, width});
+    a_.gemm->pack({from, 1, steps.row, width, keys, copy, copied_step(width), width});
     return copy;
   }
 

@@ -11,7 +11,6 @@ namespace mithril::cpu::MITHRIL_ISA {
 namespace {
 
 namespace math = tile::math;
-using math::scale;
 
 template <class V>
 using Real = typename V::T;
@@ -28,8 +27,13 @@ MITHRIL_TILE_INLINE V shift_of(V largest) {
 // ---------------------------------------------------------------- a query per lane
 
 // Rows that lie far apart are no stream that a processor sees by itself: it is told of them, also
-// of those beyond the end, which does no harm.
-constexpr int64_t kAhead = 10;
+// of those beyond the end, which does no harm. Those that are pages apart share one set of the
+// first cache, where only so many can wait.
+template <class T>
+MITHRIL_TILE_INLINE int64_t rows_ahead(int64_t step) {
+  return step * int64_t{sizeof(T)} % 2048 == 0 ? 6 : 12;
+}
+
 template <class V>
 MITHRIL_TILE_INLINE void ask_for(const Real<V>* row, int64_t count) {
   constexpr int64_t line = 64 / sizeof(Real<V>);
@@ -59,7 +63,12 @@ template <class V>
 MITHRIL_TILE_INLINE V weight_of(V x) {
   const V lowest(kLowest<Real<V>>);
   const math::Reduced<V> e = math::exp_reduce(at_least(x, lowest));
-  return select(x < lowest, V(0), scale(math::exp_small_rounded(e.r, e.low), e.n));
+  const V small = math::exp_small_rounded(e.r, e.low);
+#if defined(__AVX512F__)
+  return select(x < lowest, V(0), scale(small, e.n));
+#else
+  return select(x < lowest, V(0), small * math::power_of_two(e.n));
+#endif
 }
 
 template <class V>
@@ -186,8 +195,9 @@ MITHRIL_TILE_INLINE Real<V> dot_one(const Real<V>* a, const Real<V>* b, int64_t 
 template <class V>
 void dot(const Real<V>* query, const Real<V>* keys, int64_t key_step, int64_t depth, int64_t count,
          Real<V>* out) {
+  const int64_t ahead = rows_ahead<Real<V>>(key_step) * key_step;
   for (int64_t k = 0; k < count; ++k, keys += key_step) {
-    ask_for<V>(keys + kAhead * key_step, depth);
+    ask_for<V>(keys + ahead, depth);
     out[k] = dot_one<V>(query, keys, depth);
   }
 }
@@ -216,9 +226,10 @@ MITHRIL_TILE_INLINE void mix_four(const ValueRows<Real<V>>& b, int64_t at) {
   const V factor(b.rescale);
   V sum0 = V::load(out) * factor, sum1 = V::load(out + width) * factor;
   V sum2 = V::load(out + 2 * width) * factor, sum3 = V::load(out + 3 * width) * factor;
+  const int64_t ahead = rows_ahead<Real<V>>(b.step) * b.step;
   const Real<V>* value = b.values + at;
   for (int64_t k = 0; k < b.keys; ++k, value += b.step) {
-    ask_for<V>(value + kAhead * b.step, 4 * width);
+    ask_for<V>(value + ahead, 4 * width);
     const V weight(b.weights[k]);
     sum0 = fma(weight, V::load(value), sum0);
     sum1 = fma(weight, V::load(value + width), sum1);

@@ -282,7 +282,9 @@ TYPED_TEST(Attention, ReadsWideHeads) {
                .keys = 140,
                .depth = 256,
                .width = 256,
+               .is_causal = true,
                .layout = Case::kTurnedHeads});
+  this->check({.queries = 70, .keys = 513, .depth = 256, .width = 128});
   this->check({.queries = 1, .keys = 140, .depth = 256, .width = 256});
 }
 
@@ -297,17 +299,27 @@ TYPED_TEST(Attention, ARowThatSeesNothingIsNaN) {
 TYPED_TEST(Attention, FitsWhatItIsWorthFor) {
   const DType type = Data<TypeParam>::kType;
   const ir::OpDef& op = *ir::Registry::global().find("plain_attention");
+  ir::Node node;
+  int64_t width = 8;
   const auto fits = [&](int64_t queries, int64_t keys, DType dtype, Isa isa) {
-    const Operand query{{0, 0, false}, dtype, {queries, 8}, {8, 1}};
-    const Operand key{{0, 0, false}, dtype, {keys, 8}, {8, 1}};
+    const Operand query{{0, 0, false}, dtype, {queries, width}, {width, 1}};
+    const Operand key{{0, 0, false}, dtype, {keys, width}, {width, 1}};
     const Operand inputs[] = {query, key, key};
-    return fits_attention({ir::Node{}, op, inputs, {&query, 1}}, isa);
+    return fits_attention({node, op, inputs, {&query, 1}}, isa);
   };
   EXPECT_TRUE(fits(10, 10, type, Isa::kAvx2));
   EXPECT_FALSE(fits(9, 11, type, Isa::kAvx2));
   EXPECT_FALSE(fits(10, 0, type, Isa::kAvx2));
   EXPECT_FALSE(fits(10, 10, type, Isa::kGeneric));
   EXPECT_FALSE(fits(10, 10, DType::kFloat16, Isa::kAvx2));
+  EXPECT_TRUE(fits(4, 32, type, Isa::kAvx2));
+  EXPECT_FALSE(fits(4, 31, type, Isa::kAvx2));
+  width = 192;
+  EXPECT_FALSE(fits(100, 511, type, Isa::kAvx2));
+  EXPECT_TRUE(fits(100, 512, type, Isa::kAvx2));
+  EXPECT_TRUE(fits(8, 511, type, Isa::kAvx2));
+  node.attrs.set("is_causal", HostValue(true));
+  EXPECT_TRUE(fits(100, 511, type, Isa::kAvx2));
 }
 
 }  // namespace
