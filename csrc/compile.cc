@@ -1,6 +1,8 @@
 #include "compile.h"
 
+#include "ir/op_def.h"
 #include "passes/assign_dtypes.h"
+#include "passes/decompose.h"
 #include "passes/expand_gradients.h"
 
 namespace mithril {
@@ -19,6 +21,23 @@ core::Result<ir::Graph> staged(const CompileOptions& options, std::string_view n
   options.trace->stage(name, seconds, node_count(graph));
   if (options.passes.on_pass) options.passes.on_pass({name, seconds, true, graph});
   return graph;
+}
+
+// Gradients of composites are written with values of their bodies: with the body in the place of
+// the op these are computed once, and no kernel for the whole op is run besides.
+core::Result<ir::Graph> with_shared_bodies(const ir::Graph& graph, const ir::Target& target) {
+  if (!target.is_native) return graph;
+  return passes::decompose_if(graph, [](const ir::OpDef& op) {
+    return op.body == ir::BodyKind::kCompose && op.gradient && !op.checks_sizes;
+  });
+}
+
+core::Result<ir::Graph> differentiated(const Compiled& compiled,
+                                       const passes::DifferentiateOptions& request) {
+  return staged(compiled.options, "autodiff", [&]() -> core::Result<ir::Graph> {
+    MITHRIL_ASSIGN(const ir::Graph graph, passes::differentiate(compiled.typed, request));
+    return with_shared_bodies(graph, compiled.options.target);
+  });
 }
 
 core::Result<ir::Graph> optimized(const ir::Graph& graph, const CompileOptions& options) {
@@ -74,6 +93,7 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
     if (passes::has_gradients(out->typed)) {
       MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients",
                                         [&] { return passes::expand_gradients(out->typed); }));
+      MITHRIL_ASSIGN(out->typed, with_shared_bodies(out->typed, target));
     }
     CompileOptions told = out->options;
     if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);
@@ -87,17 +107,13 @@ core::Result<ir::Graph> Compiled::optimize(const ir::Graph& graph) const {
 }
 
 core::Result<ir::Graph> Compiled::gradient(const passes::DifferentiateOptions& request) const {
-  MITHRIL_ASSIGN(const ir::Graph graph, staged(options, "autodiff", [&] {
-                   return passes::differentiate(typed, request);
-                 }));
+  MITHRIL_ASSIGN(const ir::Graph graph, differentiated(*this, request));
   return optimized(graph, options);
 }
 
 core::Result<ir::Graph> Compiled::step(const passes::DifferentiateOptions& request,
                                        const passes::Optimizer& optimizer) const {
-  MITHRIL_ASSIGN(const ir::Graph gradient, staged(options, "autodiff", [&] {
-                   return passes::differentiate(typed, request);
-                 }));
+  MITHRIL_ASSIGN(const ir::Graph gradient, differentiated(*this, request));
   MITHRIL_ASSIGN(const ir::Graph graph, staged(options, "append_optimizer", [&] {
                    return passes::append_optimizer(gradient, optimizer, request.wrt);
                  }));

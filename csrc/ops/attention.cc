@@ -116,12 +116,32 @@ bool is_plain(const Builder& b) {
          (from_first || !flag(b, "is_causal"));
 }
 
+ir::Attrs common_attrs(const Builder& b) {
+  return {{"is_causal", b.attr("is_causal")},
+          {"scale", b.attr("scale")},
+          {"enable_gqa", b.attr("enable_gqa")}};
+}
+
 Value attended(Builder& b) {
   if (!is_plain(b)) return mean_of_values(b, weights_of(b).weights);
-  return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")},
-                {{"is_causal", b.attr("is_causal")},
-                 {"scale", b.attr("scale")},
-                 {"enable_gqa", b.attr("enable_gqa")}});
+  return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")}, common_attrs(b));
+}
+
+// By the general op, which takes what is beside the scores.
+Value attended_by_general(Builder& b) {
+  const auto operand = [&](std::string_view name) {
+    return has_operand(b, name) ? b.in(name) : Value();
+  };
+  ir::Attrs attrs = common_attrs(b);
+  attrs.set("use_attn_mask", HostValue(has_operand(b, "attn_mask")));
+  attrs.set("use_bias", HostValue(has_operand(b, "bias")));
+  if (b.op().input_index("offset") >= 0 && !b.has("offset")) {
+    attrs.set("offset", b.attr("offset"));
+  }
+  return b.call("attention",
+                {b.in("query"), b.in("key"), b.in("value"), operand("attn_mask"), operand("bias"),
+                 operand("offset")},
+                attrs);
 }
 
 bool drops_out(Builder& b) {
@@ -288,9 +308,12 @@ void define_with_dropout(OpFamily& ops) {
         r.shape(r.out("new_rng_key"), "2");
       })
       .compose_many([](Builder& b) {
-        const std::vector<Value> dropped = b.call_all(
-            *ir::Registry::global().find("dropout"), {weights_of(b).weights, b.in("rng_key")},
-            {{"p", b.attr("p")}, {"mode", b.attr("mode")}});
+        const bool may_drop = b.has("rng_key");
+        const Value weights = may_drop ? weights_of(b).weights : b.in("query");
+        const std::vector<Value> dropped =
+            b.call_all(*ir::Registry::global().find("dropout"), {weights, b.in("rng_key")},
+                       {{"p", b.attr("p")}, {"mode", b.attr("mode")}});
+        if (!may_drop) return std::vector<Value>{attended_by_general(b), dropped[1]};
         return std::vector<Value>{mean_of_values(b, dropped[0]), dropped[1]};
       })
       .with(at({{"query", {2, 4, 3, 5}},
@@ -330,7 +353,11 @@ void define_scaled_dot_product(OpFamily& ops) {
       .connect({"query", "key", "value", "dropout_p", "is_causal", "scale", "output", "attn_mask"})
       .cin({"query"})
       .rule(attention_rule)
-      .compose([](Builder& b) { return drops_out(b) ? Value() : attended(b); })
+      .compose([](Builder& b) {
+        if (drops_out(b)) return Value();
+        const bool is_general = !is_plain(b) && !has_operand(b, "scale");
+        return is_general ? attended_by_general(b) : attended(b);
+      })
       .gradient(attention_gradient)
       .with(at({{"query", {2, 3, 4}}, {"key", {2, 3, 4}}, {"value", {2, 3, 5}}}))
       .with(at({{"query", {2, 1, 3, 4}}, {"key", {2, 1, 6, 4}}, {"value", {2, 1, 6, 5}}},

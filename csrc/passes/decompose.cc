@@ -13,11 +13,10 @@ using ir::OpDef;
 
 namespace {
 
-bool is_expandable(const ir::Graph& graph, const Node& node,
-                   const std::function<bool(const OpDef&)>& expand) {
+bool is_expandable(const ir::Graph& graph, const Node& node, const ExpandsNode& expand) {
   const OpDef& op = ir::Registry::global().get(node.op);
   const bool composed = op.body == BodyKind::kCompose || (op.expands && op.expands(graph, node));
-  return composed && expand(op);
+  return composed && expand(graph, node, op);
 }
 
 void expand_node(Rewriter& rewriter, const OpDef& op, const Node& node) {
@@ -38,8 +37,7 @@ void expand_node(Rewriter& rewriter, const OpDef& op, const Node& node) {
 
 }  // namespace
 
-core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
-                                     const std::function<bool(const OpDef&)>& expand) {
+core::Result<ir::Graph> decompose_nodes(const ir::Graph& graph, const ExpandsNode& expand) {
   constexpr int kMostRounds = 64;  // nesting of bodies
   ir::Graph current = graph;
   for (int round = 0; round < kMostRounds; ++round) {
@@ -61,6 +59,12 @@ core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
   }
   return core::fail(core::ErrorKind::kInternal, core::Code::kInternal,
                     "bodies of ops are nested more than {} deep", kMostRounds);
+}
+
+core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
+                                     const std::function<bool(const OpDef&)>& expand) {
+  return decompose_nodes(
+      graph, [&](const ir::Graph&, const Node&, const OpDef& op) { return expand(op); });
 }
 
 core::Result<ir::Graph> decompose(const ir::Graph& graph, const ir::Target& target) {

@@ -15,4 +15,8 @@ core::Result<ir::Graph> decompose(const ir::Graph& graph, const ir::Target& targ
 core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
                                      const std::function<bool(const ir::OpDef&)>& expand);
 
+/// The same, asked of each node.
+using ExpandsNode = std::function<bool(const ir::Graph&, const ir::Node&, const ir::OpDef&)>;
+core::Result<ir::Graph> decompose_nodes(const ir::Graph& graph, const ExpandsNode& expand);
+
 }  // namespace mithril::passes

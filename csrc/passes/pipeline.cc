@@ -107,7 +107,12 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
 }
 
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
-                                   const Evaluate& evaluate, const PipelineOptions& options) {
+                                   const Evaluate& evaluate, const PipelineOptions& options,
+                                   const RunsWhole& runs_whole) {
+  const ExpandsNode expands = [&](const ir::Graph& g, const ir::Node& node, const ir::OpDef& op) {
+    if (op.checks_sizes || !runs_whole) return op.checks_sizes;
+    return op.body != ir::BodyKind::kCompose || !runs_whole(g, node);
+  };
   const GraphPass rewrite =
       everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
   // canonicalize resolves sum_to and broadcast_like here, so it cannot be switched off; it runs
@@ -115,8 +120,9 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
   return Pipeline(graph, options)
       .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
       .run("fold_hosts", everywhere(fold_hosts))
-      .run("decompose", everywhere([](const ir::Graph& g) {
-             return decompose_if(g, [](const ir::OpDef& op) { return op.checks_sizes; });
+      .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
+             MITHRIL_ASSIGN(const ir::Graph expanded, decompose_nodes(g, expands));
+             return fold_hosts(expanded);  // sizes that bodies speak of
            }))
       .run("resolve", rewrite)
       .optimize("fold_constants", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {

@@ -2,6 +2,7 @@
 // Covers: backends/cpu/schedule.cc backends/cpu/select.cc
 #include "program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -60,6 +61,41 @@ std::vector<float> random_floats(size_t count, unsigned seed) {
   std::vector<float> out(count);
   for (float& x : out) x = uniform(generator);
   return out;
+}
+
+// Labels of the steps that a program runs for these sizes.
+std::vector<std::string> labels(Program& program, const Sizes& sizes) {
+  std::vector<std::string> out;
+  const auto made = std::move(program.specialize(sizes)).or_throw();
+  for (const auto& step : made->executable.plan().steps) out.push_back(step.step.label);
+  return out;
+}
+
+constexpr const char* kAttention = R"(graph a<f32, i64>(%q: f32[h, l, 8], %k: f32[h, s, 8]) {
+  %0 = plain_attention(%q, %k, %k) : f32[h, l, 8]
+  return y=%0
+})";
+
+TEST(Program, KeepsACompositeWholeWhereAKernelTakesIt) {
+  if (cpu::default_isa() == cpu::Isa::kGeneric) GTEST_SKIP() << "no kernel for attention";
+  Program attention = program(parsed(kAttention));
+  EXPECT_EQ(attention.graph().nodes.size(), 1U);  // sizes decide, later
+  EXPECT_EQ(labels(attention, {{2, 20, 8}, {2, 20, 8}}), std::vector<std::string>{"attention"});
+  for (const int64_t queries : {3, 0}) {
+    const auto found = labels(attention, {{2, queries, 8}, {2, 20, 8}});
+    EXPECT_EQ(std::count(found.begin(), found.end(), "attention"), 0);
+    EXPECT_EQ(std::count(found.begin(), found.end(), "gemm"), 2);
+  }
+}
+
+TEST(Program, DecomposesACompositeForATargetThatMust) {
+  ir::Target target = cpu::target();
+  target.decompose_all = true;
+  const ir::Graph graph =
+      std::move(passes::optimize(parsed(kAttention), target, verified())).or_throw();
+  Program attention(graph, {});
+  const auto found = labels(attention, {{2, 20, 8}, {2, 20, 8}});
+  EXPECT_EQ(std::count(found.begin(), found.end(), "attention"), 0);
 }
 
 TEST(Program, RunsAFusedSoftmax) {

@@ -525,6 +525,25 @@ Status check_hosts(const ir::Graph& graph) {
 
 }  // namespace
 
+bool runs_whole(const ir::Graph& graph, const Node& node) {
+  const auto operand = [&](ValueId id) {
+    select::Operand out;
+    if (id == kNoValue) return out;
+    out.use.buffer = 0;
+    out.dtype = graph.type(id).dtype;
+    out.shape = ir::static_dims(graph.type(id).shape);
+    out.strides = select::contiguous_strides(out.shape);
+    return out;
+  };
+  std::vector<select::Operand> inputs, outputs;
+  for (const ValueId id : node.operands) {
+    if (id != kNoValue && !graph.type(id).is_tensor) return false;
+    inputs.push_back(operand(id));
+  }
+  for (const ValueId id : node.results) outputs.push_back(operand(id));
+  return find_kernel({node, ir::Registry::global().get(node.op), inputs, outputs}) != nullptr;
+}
+
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options) {
   MITHRIL_RETURN_IF_ERROR(check_hosts(graph));
   return Selector(graph, options).run();

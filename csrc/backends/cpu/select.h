@@ -23,6 +23,9 @@ struct SelectOptions {
   std::vector<select::Story>* story = nullptr;
 };
 
+/// Whether a kernel takes that composite, its sizes known; else it is decomposed.
+bool runs_whole(const ir::Graph& graph, const ir::Node& node);
+
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in
 /// row-major order, one buffer per tensor input (host inputs have none but keep their index);
 /// outputs likewise, and none shares memory with an input or another output.

@@ -1,0 +1,145 @@
+// Attention without a matrix of scores: blocks of keys stream past some queries, whose softmax is
+// kept up to date (Milakov & Gimelshein, arXiv:1805.02867; Dao et al., arXiv:2205.14135). Order
+// class: other; docs/numerics.md has the bound.
+#include "backends/cpu/attention.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "backends/cpu/attention_few.h"
+#include "backends/cpu/attention_many.h"
+#include "backends/cpu/kernel_families.h"
+#include "runtime/thread_pool.h"
+
+namespace mithril::cpu {
+namespace {
+
+using core::DType;
+using plan::KernelArgs;
+using plan::KernelStatus;
+using select::KernelRequest;
+using select::Operand;
+
+// Below, the decomposition has less to set up.
+constexpr int64_t kFewestScores = 100;  // of the heads that share keys
+constexpr int64_t kFewestKeys = 32;     // of few queries
+// Products of wide heads take nearly all of the time, and whole ones are better cut into tiles.
+constexpr int64_t kWideHeads = 384;  // width of a key and of a value together
+constexpr int64_t kKeysOfWide = 512;
+
+template <class T>
+void find_parts([[maybe_unused]] Attention<T>& attention) {
+#if defined(__x86_64__)
+  const auto of_type = [](const auto& table) -> const auto& {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return table.f32;
+    } else {
+      return table.f64;
+    }
+  };
+  const bool wide = attention.isa == Isa::kAvx512;
+  attention.parts = &of_type(wide ? avx512::kAttention : avx2::kAttention);
+  attention.gemm = &of_type(wide ? avx512::kGemm : avx2::kGemm);
+#endif
+}
+
+template <class Queries, class T>
+KernelStatus run_units(const KernelArgs& args, int64_t begin, int64_t end) {
+  Queries queries(*static_cast<const Attention<T>*>(args.data), args);
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const KernelStatus status = queries.run(unit);
+    if (status != KernelStatus::kOk) return status;
+  }
+  return KernelStatus::kOk;
+}
+
+template <class Queries, class T>
+plan::Step step_of(std::shared_ptr<Attention<T>> attention) {
+  const AttentionSizes& s = attention->sizes;
+  Queries::prepare(*attention);
+  plan::Step step;
+  step.kernel = run_units<Queries, T>;
+  step.units = attention->batch_units;
+  for (const int64_t size : s.batch) step.units *= size;
+  const int64_t work = std::min(s.rows(), attention->unit_rows) * s.keys * (s.depth + s.width);
+  step.grain = grain_of(work / 8);  // vectors of at least 8
+  step.scratch_bytes = typename Queries::Scratch(*attention, nullptr).bytes;
+  step.data = std::move(attention);
+  return step;
+}
+
+// As many rows as share a look at the keys, but units for all threads. No result depends on it.
+template <class T>
+void cut_units(Attention<T>& a) {
+  const int64_t blocks = (a.sizes.rows() + kAttentionRows - 1) / kAttentionRows;
+  const int threads = runtime::ThreadPool::shared().thread_count();
+  int64_t all = blocks;
+  for (const int64_t size : a.sizes.batch) all *= size;
+  const int64_t affordable = threads == 1 ? blocks : std::max<int64_t>(1, all / (4 * threads));
+  const int64_t most = std::min({ManyQueries<T>::kMostBlocks, blocks, affordable});
+  a.batch_units = (blocks + most - 1) / most;
+  a.unit_rows = (blocks + a.batch_units - 1) / a.batch_units * kAttentionRows;
+}
+
+template <class T>
+plan::Step make_step(const KernelRequest& request, Isa isa) {
+  auto attention = std::make_shared<Attention<T>>();
+  attention->isa = isa;
+  find_parts(*attention);
+  attention->sizes = attention_sizes(request);
+  for (const Operand& input : request.inputs) attention->output += input.present() ? 1 : 0;
+  cut_units(*attention);
+  const int64_t rows = attention->sizes.rows();
+  return rows <= FewQueries<T>::kMostRows ? step_of<FewQueries<T>>(std::move(attention))
+                                          : step_of<ManyQueries<T>>(std::move(attention));
+}
+
+bool has_elements(const Operand& operand) {
+  return std::all_of(operand.shape.begin(), operand.shape.end(),
+                     [](int64_t size) { return size > 0; });
+}
+
+// An offset is any index, a mask may be of bools, all else is of the type of the result.
+bool is_readable(const KernelRequest& request, size_t input) {
+  const DType dtype = request.inputs[input].dtype;
+  if (input == kOffset) return dtype == DType::kInt32 || dtype == DType::kInt64;
+  return dtype == request.outputs[0].dtype || (input == kMask && dtype == DType::kBool);
+}
+
+bool matches(const KernelRequest& request) { return fits_attention(request); }
+
+core::Result<plan::Step> make(const KernelRequest& request) { return make_attention(request); }
+
+constexpr select::Condition kFits(
+    matches, "float32 or float64, AVX2, and scores enough to gain by streaming");
+const select::KernelDef kKernels[] = {
+    {"plain_attention", "attention", select::OrderClass::kOther, false, kFits, make},
+    {"attention", "attention", select::OrderClass::kOther, false, kFits, make},
+};
+
+}  // namespace
+
+// Not without vectors, for which nothing is gained, and not of empty operands, whose meaning sums
+// of nothing give.
+bool fits_attention(const KernelRequest& request, Isa isa) {
+  if (!has_real_type(request) || isa == Isa::kGeneric) return false;
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const Operand& input = request.inputs[i];
+    if (!input.present()) continue;
+    if (!has_elements(input) || !is_readable(request, i)) return false;
+  }
+  const AttentionSizes sizes = attention_sizes(request);
+  if (sizes.rows() * sizes.keys < kFewestScores) return false;
+  if (sizes.rows() <= FewQueries<float>::kMostRows) return sizes.keys >= kFewestKeys;
+  const bool is_wide = sizes.depth + sizes.width >= kWideHeads && sizes.keys < kKeysOfWide;
+  return sizes.is_causal || !is_wide;
+}
+
+plan::Step make_attention(const KernelRequest& request, Isa isa) {
+  return request.outputs[0].dtype == DType::kFloat32 ? make_step<float>(request, isa)
+                                                     : make_step<double>(request, isa);
+}
+
+std::span<const select::KernelDef> attention_kernels() { return kKernels; }
+
+}  // namespace mithril::cpu
