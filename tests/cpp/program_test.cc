@@ -264,11 +264,12 @@ TEST(Program, TellsWhichKernelsWereChosen) {
            {{1, 3, 2, 2}, {3, 2, 3, 3}});
   EXPECT_EQ(
       strided,
-      "conv2d_dx.reference\n"
+      "conv2d_dx\n"
       "  conv2d_dx is not fused: it is no pointwise op and no reduction\n"
-      "  kernel conv2d_dx is not taken: it wants elements of float32 or float64, a product to "
-      "form, and a stride of 1\n"
-      "  kernel conv2d_dx.reference: it takes elements of float32 or float64\n");
+      "  kernel conv2d_dx.winograd is not taken: it wants float32, windows of 3x3 without strides, "
+      "dilations and groups, and time to be saved by tiles\n"
+      "  kernel conv2d_dx: it takes elements of float32 or float64, and a product to form\n"
+      "  kernel conv2d_dx.reference would do, but conv2d_dx comes first\n");
 }
 
 TEST(Program, TellsOfCopiesViewsAndBodies) {
