@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.harness import OURS, Contender, Settings, compare, duration
 from benchmarks.machine import peak_rate
 
-TORCH, NUMPY = "PyTorch", "NumPy"
+TORCH, NUMPY, PACKED = "PyTorch", "NumPy", "packed once"
 SHARE = 0.25  # of a row's seconds that one size gets
 SQUARES = tuple((n, n, n) for n in (8, 16, 32, 64, 128, 256, 512, 1024, 2048))
 # Rows, columns and depth: layers of transformers, then convolutions seen as products.
@@ -35,17 +35,20 @@ def operands(size: Size) -> tuple[np.ndarray, np.ndarray]:
     return left.astype(np.float32), right.astype(np.float32)
 
 
-def mithril_product(size: Size, settings: Settings) -> Contender:
+def mithril_product(size: Size, settings: Settings, bind: bool = False) -> Contender:
+    """`bind`: the right operand is a constant, as a weight that was bound."""
     import mithril as ml
 
     left, right = operands(size)
     model = ml.Model()
     model |= ml.MatrixMultiply()(left="left", right="right", output="output")
     model.expose_keys("output")
-    shapes = {"left": list(left.shape), "right": list(right.shape)}
+    data = {"left": left} if bind else {"left": left, "right": right}
+    constants = {"right": right} if bind else {}
+    shapes = {name: list(array.shape) for name, array in data.items()}
     backend = ml.CpuBackend(threads=settings.threads)
-    pm = ml.compile(model, backend, data_keys=set(shapes), shapes=shapes)
-    data, evaluate = {"left": left, "right": right}, pm.evaluate
+    pm = ml.compile(model, backend, data_keys=set(data), constant_keys=constants, shapes=shapes)
+    evaluate = pm.evaluate
     return Contender(lambda: evaluate({}, data), lambda: {"y": evaluate({}, data)["output"]})
 
 
@@ -67,14 +70,20 @@ def products(title: str, sizes: tuple[Size, ...], settings: Settings) -> None:
     of_peak = f"% of {peak * settings.threads:.0f}" if peak else "% of peak"
     print(f"\n{title}: Gflop/s, median (best)")
     print(
-        f"  {'rows, columns, depth':<22}{OURS:>18}{of_peak:>12}{TORCH:>18}{NUMPY:>18}{'time':>12}"
+        f"  {'rows, columns, depth':<22}{OURS:>18}{PACKED:>18}{of_peak:>12}{TORCH:>18}{NUMPY:>18}"
+        f"{'time':>12}"
     )
     for size in sizes:
         print_product(size, replace(settings, seconds=settings.seconds * SHARE), peak)
 
 
 def print_product(size: Size, settings: Settings, peak: float | None) -> None:
-    builders = {NUMPY: numpy_product, OURS: mithril_product, TORCH: torch_product}
+    builders = {
+        NUMPY: numpy_product,
+        OURS: mithril_product,
+        PACKED: partial(mithril_product, bind=True),
+        TORCH: torch_product,
+    }
     comparison = compare(
         {name: partial(build, size) for name, build in builders.items()}, settings, TOLERANCE
     )
@@ -85,11 +94,12 @@ def print_product(size: Size, settings: Settings, peak: float | None) -> None:
         cells[timing.name] = (
             "*** differs" if wrong else f"{work / timing.median:.1f} ({work / timing.minimum:.1f})"
         )
-    ours = comparison.of(OURS)
-    share = f"{100 * work / ours.median / peak / settings.threads:.0f}" if ours and peak else ""
+    ours, packed = comparison.of(OURS), comparison.of(PACKED)
+    share = f"{100 * work / packed.median / peak / settings.threads:.0f}" if packed and peak else ""
     time = duration(ours.median) if ours else ""
     print(
-        f"  {', '.join(map(str, size)):<22}{cells.get(OURS, ''):>18}{share:>12}"
+        f"  {', '.join(map(str, size)):<22}{cells.get(OURS, ''):>18}{cells.get(PACKED, ''):>18}"
+        f"{share:>12}"
         f"{cells.get(TORCH, 'missing'):>18}{cells.get(NUMPY, 'missing'):>18}{time:>12}"
     )
 
