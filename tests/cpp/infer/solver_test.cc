@@ -238,6 +238,11 @@ INSTANTIATE_TEST_SUITE_P(
              {{"axis", -1}, {"keepdim", false}},
              {{"output", "2, 3"}},
              {{"input", "[2, 3, u1]"}}},
+        Case{"sum keeps what it is not said to drop",
+             "sum",
+             {{"axis", 0}},
+             {{"input", "2, 3"}, {"output", "_, _"}},
+             {{"output", "[1, 3]"}}},
         Case{"sum over two",
              "sum",
              {{"axis", ints({0, 2})}, {"keepdim", false}},
@@ -274,6 +279,11 @@ INSTANTIATE_TEST_SUITE_P(
              {{"axis", -1}},
              {{"output", "...V, 3"}},
              {{"input", "[(V1, ...), 3, 1]"}}},
+        Case{"squeeze to what cannot be 1",
+             "squeeze",
+             {},
+             {{"input", "2, N"}, {"output", "_"}},
+             {{"input", "[2, 1]"}}},
         Case{"expand_dims",
              "expand_dims",
              {{"axis", 0}},
@@ -289,6 +299,16 @@ INSTANTIATE_TEST_SUITE_P(
              {},
              {{"input", "3, 1"}, {"output", "3, 4"}},
              {{"target", "[(V1, ...), 4]"}}},
+        Case{"add of two that may be 1",
+             "squared_error",
+             {},
+             {{"input", "N"}, {"target", "M"}},
+             {{"output", "[u1]"}}},
+        Case{"add to what may be 1",
+             "squared_error",
+             {},
+             {{"input", "1"}, {"output", "M"}},
+             {{"target", "[...]"}}},
         Case{"add of ones",
              "squared_error",
              {},
@@ -340,6 +360,16 @@ INSTANTIATE_TEST_SUITE_P(
               {"groups", 1}},
              {{"output", "2, 8, 30, 28"}, {"weight", "_, 3, _, _"}},
              {{"input", "[2, 3, 32, 30]"}, {"bias", "[1, 8, 1, 1]"}}},
+        Case{"conv2d with an even kernel that keeps sizes",
+             "conv2d",
+             {{"out_channels", 8},
+              {"kernel_size", 2},
+              {"stride", 1},
+              {"padding", "same"},
+              {"dilation", 1},
+              {"groups", 1}},
+             {{"input", "2, 3, 32, H"}},
+             {{"output", "[2, 8, 32, H]"}}},
         Case{"max_pool2d with stride 1",
              "max_pool2d",
              {{"kernel_size", ints({2, 3})},
@@ -471,44 +501,25 @@ TEST(Sizes, RepresentationsOverlap) {
   EXPECT_EQ(w.print("z"), "[7, 3]");
 }
 
-TEST(Wires, WhoWaitsForAShapeHearsOfThatOfAJoinedWire) {
+TEST(Sizes, SumsAreNumbersOnceTheirPartsAre) {
   World w;
-  ASSERT_DONE(
-      w.use("embedding", {{{"weight", "weight"}, {"input", "input"}, {"output", "output"}}, {}}));
+  ASSERT_DONE(w.shape("x", "N, 3"));
+  ASSERT_DONE(w.shape("y", "M, 3"));
+  ASSERT_DONE(w.use("concat", {{{"input1", "x"}, {"input2", "y"}, {"output", "z"}, {"input", "l"}},
+                               {{"axis", 0}}}));
   ASSERT_DONE(w.settle());
-  ASSERT_DONE(w.shape("table", "100, 8"));
+  ASSERT_DONE(w.shape("x", "2, _"));
+  ASSERT_DONE(w.shape("y", "4, _"));
   ASSERT_DONE(w.settle());
-  ASSERT_DONE(w.solver.unify(w.cell("weight"), w.cell("table"), w.fact()));
-  ASSERT_DONE(w.settle());
-  EXPECT_EQ(w.print("output"), "[(V1, ...), 8]");
+  EXPECT_EQ(w.solver.sizes(w.cell("z")), (std::vector<int64_t>{6, 3}));
 }
 
-/// A wire of at most three dimensions, of which nothing else is known.
-void bound_rank(World& w, const std::string& name) {
-  ASSERT_DONE(
-      w.use("squared_error", {{{"input", name}, {"target", "open"}, {"output", "of three"}}, {}}));
-  ASSERT_DONE(w.shape("of three", "_, _, _"));
-  ASSERT_DONE(w.settle());
-}
-
-TEST(Ranks, JoinedWiresHaveThoseOfBoth) {
+TEST(Assertions, AreRefusedByTheShapesThatTheyReach) {
   World w;
-  ASSERT_DONE(w.shape("four", "2, 3, 4, 5, ...C"));
-  bound_rank(w, "x");
-  const core::Status status = w.solver.unify(w.cell("four"), w.cell("x"), w.fact());
-  ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().message, "cannot connect, got [2, 3, 4, 5, (C, ...)] and [...]");
-}
-
-TEST(Ranks, WhatIsLeftOfASequenceHasWhatIsLeftOfItsRanks) {
-  World w;
-  bound_rank(w, "x");
-  ASSERT_DONE(w.shape("target", "_, 5, 6, ...B"));
-  const core::Status status =
-      w.use("cross_entropy", {{{"input", "x"}, {"target", "target"}, {"output", "y"}}, {}});
-  ASSERT_FALSE(status.ok()) << "x = [n, c, ...] leaves one dimension, target = [n, ...] needs two";
-  EXPECT_EQ(status.error().message,
-            "cross_entropy: target must have shape [n, ...], got [u1, 5, 6, (B, ...)]");
+  ASSERT_DONE(w.shape("x", "...A, 3"));
+  ASSERT_DONE(w.shape("x", "2, ...B"));
+  ASSERT_DONE(w.shape("y", "...A"));
+  EXPECT_FALSE(w.shape("y", "4").ok()) << "x would be [4, 3] and [2, ...]";
 }
 
 TEST(Kinds, OutputPrunesInputs) {

@@ -155,6 +155,18 @@ TEST(Transaction, NestedMarksUndoInTurn) {
   EXPECT_EQ(w.solver.dump(), first);
 }
 
+TEST(Transaction, SizesSequencesAndNamesAreAsBefore) {
+  World w;
+  ASSERT_TRUE(w.shape("a", "N, ...V").ok());
+  const std::string before = w.solver.dump();
+  for (const char* fact : {"5, ...V", "_, 2, 3", "M, ...W"}) {
+    const Mark mark = w.solver.mark();
+    ASSERT_TRUE(w.shape("a", fact).ok());
+    w.solver.undo(mark);
+    EXPECT_EQ(w.solver.dump(), before) << fact;
+  }
+}
+
 TEST(Transaction, AnExpressionIsOfNoSizeAfterUndoThatWasOfNoneBefore) {
   World w;
   const auto flatten = [&w](const std::string& input, const std::string& output) {
