@@ -514,6 +514,18 @@ TEST(Sizes, SumsAreNumbersOnceTheirPartsAre) {
   EXPECT_EQ(w.solver.sizes(w.cell("z")), (std::vector<int64_t>{6, 3}));
 }
 
+TEST(Sizes, BroadcastsAreOpenAsLongAsOperandsAre) {
+  World w;
+  ASSERT_DONE(w.shape("x", "N"));
+  ASSERT_DONE(w.shape("y", "M"));
+  ASSERT_DONE(w.use("squared_error", {{{"input", "x"}, {"target", "y"}, {"output", "z"}}, {}}));
+  ASSERT_DONE(w.settle());
+  EXPECT_EQ(w.print("z"), "[u1]");
+  ASSERT_DONE(w.shape("y", "1"));
+  ASSERT_DONE(w.settle());
+  EXPECT_EQ(w.print("z"), "[N]");
+}
+
 TEST(Assertions, AreRefusedByTheShapesThatTheyReach) {
   World w;
   ASSERT_DONE(w.shape("x", "...A, 3"));
