@@ -7,12 +7,6 @@
 namespace mithril::infer {
 namespace {
 
-#define ASSERT_DONE(status)                        \
-  do {                                             \
-    const core::Status done = (status);            \
-    ASSERT_TRUE(done.ok()) << done.error().text(); \
-  } while (0)
-
 /// An int from `low` to `high`.
 core::Status within(World& w, const std::string& name, int64_t low, int64_t high) {
   MITHRIL_RETURN_IF_ERROR(w.kind(name, kScalarInt));

@@ -8,12 +8,6 @@
 namespace mithril::infer {
 namespace {
 
-#define ASSERT_DONE(status)                        \
-  do {                                             \
-    const core::Status done = (status);            \
-    ASSERT_TRUE(done.ok()) << done.error().text(); \
-  } while (0)
-
 TEST(Representations, TrailingSizesMeet) {
   World w;
   ASSERT_DONE(w.shape("x", "...A, 2, 3"));

@@ -13,12 +13,6 @@ namespace {
 
 using core::HostValue;
 
-#define ASSERT_DONE(status)                        \
-  do {                                             \
-    const core::Status done = (status);            \
-    ASSERT_TRUE(done.ok()) << done.error().text(); \
-  } while (0)
-
 HostValue ints(std::vector<int64_t> items) { return HostValue::ints(items); }
 
 /// One op; shapes and values before; what must be printed after.
