@@ -30,7 +30,12 @@ bool broadcast_dims(Store& s, uint32_t out, std::span<const uint32_t> operands) 
   if (size && !s.assign(out, *size)) return false;
   bool all_same = true;
   for (const uint32_t d : open) all_same = all_same && s.same_dim(d, open[0]);
-  if (all_same) return s.unify_dims(out, open[0]);
+  if (all_same) {
+    for (const uint32_t d : open) {
+      if (!s.unify_dims(out, d)) return false;
+    }
+    return true;
+  }
   if (s.forward()) {
     Dim result(1);
     for (const uint32_t d : open) {
@@ -152,8 +157,8 @@ Outcome broadcast_shown(Store& s, uint32_t out, size_t at, std::span<const uint3
   const uint32_t result = s.dim_from_right(out, at, true);
   if (result == kNone) return Outcome::kWait;
   if (!broadcast_dims(s, result, shown)) return Outcome::kConflict;
-  bool complete = s.size(result) || shown.size() == 1;
-  for (const uint32_t d : shown) complete = complete && (s.is_known(d) || s.same_dim(d, result));
+  bool complete = true;
+  for (const uint32_t d : shown) complete = complete && (s.is_known(d) || s.same_class(d, result));
   return complete ? Outcome::kDone : Outcome::kWait;
 }
 

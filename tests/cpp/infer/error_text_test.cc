@@ -1,4 +1,5 @@
-// Covers: infer/explain.cc
+// Covers: infer/explain.cc infer/propagators/arithmetic.cc infer/propagators/reduce.cc
+// Covers: infer/propagators/window.cc
 // Whole texts of inference errors.
 #include <gtest/gtest.h>
 
@@ -63,6 +64,20 @@ TEST(ErrorText, ElementCount) {
 TEST(ErrorText, Rank) {
   const std::string text = error_of("linear", {{"input", ""}});
   EXPECT_EQ(text.substr(0, text.find('\n')), "linear: input must have shape [..., k], got []");
+}
+
+TEST(ErrorText, Padding) {
+  const HostValue width = HostValue::tuple({HostValue::ints({-1, 2})});
+  const std::string text = error_of("pad", {{"input", "3"}}, {}, {{"pad_width", width}});
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "pad: pad_width must not be negative, got pad_width: ((-1, 2),)");
+}
+
+TEST(ErrorText, Overflow) {
+  const std::string text =
+      error_of("floor_divide", {}, {}, {{"left", HostValue(INT64_MIN)}, {"right", -1}});
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "floor_divide: no value for -9223372036854775808 // -1");
 }
 
 TEST(ErrorText, TwoWiresThatCannotBeOne) {

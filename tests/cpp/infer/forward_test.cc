@@ -1,4 +1,4 @@
-// Covers: infer/rule.cc
+// Covers: infer/rule.cc infer/propagators/arithmetic.cc infer/propagators/window.cc
 // Rules run forward over sizes of a graph's table, and what both directions cost.
 #include <chrono>
 #include <cstdio>
@@ -33,8 +33,9 @@ struct ForwardTest : testing::Test {
     port.value = &value;
     return port;
   }
-  std::string infer(const std::string& op, std::vector<Port> inputs) {
-    const std::string_view names[] = {"output"};
+  std::string infer(const std::string& op, std::vector<Port> inputs,
+                    std::string_view result = "output") {
+    const std::string_view names[] = {result};
     std::vector<Inferred> results;
     const core::Status status = forward.run(op, test_rule(op), inputs, names, table, results);
     if (!status.ok()) return status.error().text();
@@ -84,6 +85,17 @@ TEST_F(ForwardTest, Windows) {
                    host("stride", stride), host("padding", padding), host("dilation", dilation),
                    host("groups", groups), host("out_channels", out), host("kernel_size", kernel)}),
             "[N, 8, floor((H+1)/2), 16]");
+}
+
+TEST_F(ForwardTest, InputsFollowWhereOneAloneGivesTheOutput) {
+  const auto y = dims({"N", "3", "H", "30"}), row = dims({"N"});
+  const HostValue kernel(3), one(1), none(0);
+  EXPECT_EQ(infer("max_pool2d",
+                  {tensor("output", y), host("kernel_size", kernel), host("stride", one),
+                   host("padding", none), host("dilation", one)},
+                  "input"),
+            "[N, 3, H+2, 32]");
+  EXPECT_EQ(infer("diff", {tensor("output", row)}, "input"), "[N+1]");
 }
 
 TEST_F(ForwardTest, ErrorsAreTold) {

@@ -133,6 +133,10 @@ void max_pool2d(RuleBuilder& r) {
          r.attr("dilation"));
 }
 void arange(RuleBuilder& r) { r.arange(r.out(), r.attr("start"), r.attr("stop"), r.attr("step")); }
+void diff(RuleBuilder& r) {
+  r.shape(r.in("input"), "n");
+  r.shape(r.out(), {r.dim("n") - 1});
+}
 void to_tensor(RuleBuilder& r) { r.tensor_of(r.out(), r.in("input")); }
 
 int64_t combinations_minus_one(int64_t d, int64_t degree) {
@@ -192,6 +196,7 @@ const std::map<std::string, Rule, std::less<>>& all() {
       {"conv2d", conv2d},
       {"max_pool2d", max_pool2d},
       {"arange", arange},
+      {"diff", diff},
       {"to_tensor", to_tensor},
       {"polynomial_features", polynomial_features},
   };

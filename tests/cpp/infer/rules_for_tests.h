@@ -4,10 +4,18 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "infer/rule.h"
 #include "infer/solver.h"
 
 namespace mithril::infer {
+
+#define ASSERT_DONE(status)                        \
+  do {                                             \
+    const core::Status done = (status);            \
+    ASSERT_TRUE(done.ok()) << done.error().text(); \
+  } while (0)
 
 /// Cells by name, one scope, locations numbered by line.
 class World {

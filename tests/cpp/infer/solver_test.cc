@@ -13,12 +13,6 @@ namespace {
 
 using core::HostValue;
 
-#define ASSERT_DONE(status)                        \
-  do {                                             \
-    const core::Status done = (status);            \
-    ASSERT_TRUE(done.ok()) << done.error().text(); \
-  } while (0)
-
 HostValue ints(std::vector<int64_t> items) { return HostValue::ints(items); }
 
 /// One op; shapes and values before; what must be printed after.
@@ -238,6 +232,11 @@ INSTANTIATE_TEST_SUITE_P(
              {{"axis", -1}, {"keepdim", false}},
              {{"output", "2, 3"}},
              {{"input", "[2, 3, u1]"}}},
+        Case{"sum keeps what it is not said to drop",
+             "sum",
+             {{"axis", 0}},
+             {{"input", "2, 3"}, {"output", "_, _"}},
+             {{"output", "[1, 3]"}}},
         Case{"sum over two",
              "sum",
              {{"axis", ints({0, 2})}, {"keepdim", false}},
@@ -274,6 +273,11 @@ INSTANTIATE_TEST_SUITE_P(
              {{"axis", -1}},
              {{"output", "...V, 3"}},
              {{"input", "[(V1, ...), 3, 1]"}}},
+        Case{"squeeze to what cannot be 1",
+             "squeeze",
+             {},
+             {{"input", "2, N"}, {"output", "_"}},
+             {{"input", "[2, 1]"}}},
         Case{"expand_dims",
              "expand_dims",
              {{"axis", 0}},
@@ -289,6 +293,16 @@ INSTANTIATE_TEST_SUITE_P(
              {},
              {{"input", "3, 1"}, {"output", "3, 4"}},
              {{"target", "[(V1, ...), 4]"}}},
+        Case{"add of two that may be 1",
+             "squared_error",
+             {},
+             {{"input", "N"}, {"target", "M"}},
+             {{"output", "[u1]"}}},
+        Case{"add to what may be 1",
+             "squared_error",
+             {},
+             {{"input", "1"}, {"output", "M"}},
+             {{"target", "[...]"}}},
         Case{"add of ones",
              "squared_error",
              {},
@@ -340,6 +354,16 @@ INSTANTIATE_TEST_SUITE_P(
               {"groups", 1}},
              {{"output", "2, 8, 30, 28"}, {"weight", "_, 3, _, _"}},
              {{"input", "[2, 3, 32, 30]"}, {"bias", "[1, 8, 1, 1]"}}},
+        Case{"conv2d with an even kernel that keeps sizes",
+             "conv2d",
+             {{"out_channels", 8},
+              {"kernel_size", 2},
+              {"stride", 1},
+              {"padding", "same"},
+              {"dilation", 1},
+              {"groups", 1}},
+             {{"input", "2, 3, 32, H"}},
+             {{"output", "[2, 8, 32, H]"}}},
         Case{"max_pool2d with stride 1",
              "max_pool2d",
              {{"kernel_size", ints({2, 3})},
@@ -469,6 +493,39 @@ TEST(Sizes, RepresentationsOverlap) {
   EXPECT_EQ(w.print("x"), "[2, 7, 3]");
   ASSERT_DONE(w.shape("z", "...B"));
   EXPECT_EQ(w.print("z"), "[7, 3]");
+}
+
+TEST(Sizes, SumsAreNumbersOnceTheirPartsAre) {
+  World w;
+  ASSERT_DONE(w.shape("x", "N, 3"));
+  ASSERT_DONE(w.shape("y", "M, 3"));
+  ASSERT_DONE(w.use("concat", {{{"input1", "x"}, {"input2", "y"}, {"output", "z"}, {"input", "l"}},
+                               {{"axis", 0}}}));
+  ASSERT_DONE(w.settle());
+  ASSERT_DONE(w.shape("x", "2, _"));
+  ASSERT_DONE(w.shape("y", "4, _"));
+  ASSERT_DONE(w.settle());
+  EXPECT_EQ(w.solver.sizes(w.cell("z")), (std::vector<int64_t>{6, 3}));
+}
+
+TEST(Sizes, BroadcastsAreOpenAsLongAsOperandsAre) {
+  World w;
+  ASSERT_DONE(w.shape("x", "N"));
+  ASSERT_DONE(w.shape("y", "M"));
+  ASSERT_DONE(w.use("squared_error", {{{"input", "x"}, {"target", "y"}, {"output", "z"}}, {}}));
+  ASSERT_DONE(w.settle());
+  EXPECT_EQ(w.print("z"), "[u1]");
+  ASSERT_DONE(w.shape("y", "1"));
+  ASSERT_DONE(w.settle());
+  EXPECT_EQ(w.print("z"), "[N]");
+}
+
+TEST(Assertions, AreRefusedByTheShapesThatTheyReach) {
+  World w;
+  ASSERT_DONE(w.shape("x", "...A, 3"));
+  ASSERT_DONE(w.shape("x", "2, ...B"));
+  ASSERT_DONE(w.shape("y", "...A"));
+  EXPECT_FALSE(w.shape("y", "4").ok()) << "x would be [4, 3] and [2, ...]";
 }
 
 TEST(Kinds, OutputPrunesInputs) {

@@ -155,6 +155,37 @@ TEST(Transaction, NestedMarksUndoInTurn) {
   EXPECT_EQ(w.solver.dump(), first);
 }
 
+TEST(Transaction, SizesSequencesAndNamesAreAsBefore) {
+  World w;
+  ASSERT_TRUE(w.shape("a", "N, ...V").ok());
+  const std::string before = w.solver.dump();
+  for (const char* fact : {"5, ...V", "_, 2, 3", "M, ...W"}) {
+    const Mark mark = w.solver.mark();
+    ASSERT_TRUE(w.shape("a", fact).ok());
+    w.solver.undo(mark);
+    EXPECT_EQ(w.solver.dump(), before) << fact;
+  }
+}
+
+TEST(Transaction, AnExpressionIsOfNoSizeAfterUndoThatWasOfNoneBefore) {
+  World w;
+  const auto flatten = [&w](const std::string& input, const std::string& output) {
+    return w.use("flatten",
+                 {{{"input", input}, {"output", output}}, {{"start_dim", 0}, {"end_dim", -1}}});
+  };
+  ASSERT_TRUE(w.shape("x", "N, H, W").ok());
+  ASSERT_TRUE(flatten("x", "all").ok());
+  ASSERT_TRUE(w.settle().ok());  // N*H*W is a size, N*H is only a part of it
+  const std::string before = w.solver.dump();
+  const Mark mark = w.solver.mark();
+  ASSERT_TRUE(w.shape("y", "N, H").ok());
+  ASSERT_TRUE(flatten("y", "rows").ok());
+  ASSERT_TRUE(w.settle().ok());
+  EXPECT_EQ(w.print("rows"), "[N*H]");
+  w.solver.undo(mark);
+  EXPECT_EQ(w.solver.dump(), before);
+}
+
 TEST(Order, FactsAreEqualForEveryOrderInWhichNoCallFails) {
   std::mt19937 random(5);
   int compared = 0;
