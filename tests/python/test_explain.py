@@ -66,7 +66,7 @@ def test_each_boundary_has_its_reason():
     found = notes(model, x=[4, 4])
     end = "its elements are not those of that loop"
     assert f"subtract (subtract) is not fused with sum_1 (sum): {end}" in found
-    end = "a node joins only the last of the groups that make its operands"
+    end = "that loop reduces, and only pointwise loops move to a later one"
     assert f"subtract (subtract) is not fused with sum_0 (sum): {end}" in found
     model = ml.Model()
     model |= ml.Exponential()(input="x", output="e")
