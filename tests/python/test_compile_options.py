@@ -352,3 +352,25 @@ def test_bound_matrices_give_the_same_bits(batch):
         np.testing.assert_array_equal(pm.bind({"w": turned}).evaluate({}, {"x": x})["y"], y)
         exact = x.astype(np.float64) @ w.astype(np.float64)
         np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "how", [{"stride": (2, 1)}, {"stride": (1, 2)}, {"dilation": (2, 1)}, {"dilation": (1, 2)}]
+)
+def test_tiles_take_neither_strides_nor_dilations(how):
+    """Sizes in which tiles are preferred otherwise."""
+    model = ml.Model()
+    conv = ml.Conv2d(filters=32, kernel_size=3, padding=1, use_bias=False, **how)
+    model |= conv(input="x", output="y")
+    rng = np.random.default_rng(6)
+    x = rng.integers(-8, 9, size=(2, 32, 24, 24)).astype(np.float32)
+    w = rng.integers(-8, 9, size=(32, 32, 3, 3)).astype(np.float32)
+    pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"})
+    (name,) = pm.param_keys
+    y = pm.evaluate({name: w}, {"x": x})["y"]
+    padded = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    (sh, sw), (dh, dw) = how.get("stride", (1, 1)), how.get("dilation", (1, 1))
+    reach = (2 * dh + 1, 2 * dw + 1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
+    windows = windows[:, :, ::sh, ::sw, ::dh, ::dw]
+    np.testing.assert_array_equal(y, np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64)))
