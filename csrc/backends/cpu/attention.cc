@@ -9,6 +9,7 @@
 #include "backends/cpu/attention_few.h"
 #include "backends/cpu/attention_many.h"
 #include "backends/cpu/kernel_families.h"
+#include "backends/cpu/rounding.h"
 #include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
@@ -28,7 +29,7 @@ constexpr int64_t kWideHeads = 384;  // width of a key and of a value together
 constexpr int64_t kKeysOfWide = 512;
 
 template <class T>
-void find_parts([[maybe_unused]] Attention<T>& attention) {
+void find_parts(Attention<T>& attention) {
 #if defined(__x86_64__)
   const auto of_type = [](const auto& table) -> const auto& {
     if constexpr (sizeof(T) == sizeof(float)) {
@@ -39,8 +40,8 @@ void find_parts([[maybe_unused]] Attention<T>& attention) {
   };
   const bool wide = attention.isa == Isa::kAvx512;
   attention.parts = &of_type(wide ? avx512::kAttention : avx2::kAttention);
-  attention.gemm = &of_type(wide ? avx512::kGemm : avx2::kGemm);
 #endif
+  attention.gemm = gemm_parts<T>(attention.isa);
 }
 
 template <class Queries, class T>
@@ -71,14 +72,14 @@ plan::Step step_of(std::shared_ptr<Attention<T>> attention) {
 // As many rows as share a look at the keys, but units for all threads. No result depends on it.
 template <class T>
 void cut_units(Attention<T>& a) {
-  const int64_t blocks = (a.sizes.rows() + kAttentionRows - 1) / kAttentionRows;
+  const int64_t blocks = ceil_div(a.sizes.rows(), kAttentionRows);
   const int threads = runtime::ThreadPool::shared().thread_count();
   int64_t all = blocks;
   for (const int64_t size : a.sizes.batch) all *= size;
   const int64_t affordable = threads == 1 ? blocks : std::max<int64_t>(1, all / (4 * threads));
   const int64_t most = std::min({ManyQueries<T>::kMostBlocks, blocks, affordable});
-  a.batch_units = (blocks + most - 1) / most;
-  a.unit_rows = (blocks + a.batch_units - 1) / a.batch_units * kAttentionRows;
+  a.batch_units = ceil_div(blocks, most);
+  a.unit_rows = ceil_div(blocks, a.batch_units) * kAttentionRows;
 }
 
 template <class T>

@@ -9,6 +9,7 @@
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
+#include "backends/cpu/rounding.h"
 #include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
@@ -58,8 +59,6 @@ template <class T>
 T* after_product(const Convolution<T>& conv, void* scratch) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + conv.product_bytes);
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One tap along one row: out[i] = row[start + i * step] where that is inside [0, size), else +0.
 template <class T>

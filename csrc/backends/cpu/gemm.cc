@@ -7,6 +7,7 @@
 
 #include "backends/cpu/jit/gemm_cache.h"
 #include "backends/cpu/reference.h"
+#include "backends/cpu/rounding.h"
 
 namespace mithril::cpu {
 
@@ -24,9 +25,6 @@ constexpr int64_t kShortPass = 4 << 10;
 constexpr int64_t kKeptBytes = 8 << 20;       // of B packed at once
 constexpr int64_t kInPlaceBytes = 128 << 10;  // of B that is near enough where it lies
 constexpr int64_t kPanelsForPackedA = 16;     // that read it, to pay for packing it
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 template <class T>
 constexpr auto kSize = static_cast<int64_t>(sizeof(T));
@@ -60,21 +58,6 @@ GemmDims with_free_steps_chosen(GemmDims d) {
   if (d.m == 1 && d.a_col != 1) d.a_row = 1;
   if (d.n == 1) d.b_col = 1;
   return d;
-}
-
-template <class T>
-const GemmParts<T>* parts_of(Isa isa) {
-  const GemmFallback* found = nullptr;
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx2) found = &avx2::kGemm;
-  if (isa == Isa::kAvx512) found = &avx512::kGemm;
-#endif
-  if (found == nullptr) return nullptr;
-  if constexpr (sizeof(T) == sizeof(float)) {
-    return &found->f32;
-  } else {
-    return &found->f64;
-  }
 }
 
 // Without fused multiply-add in hardware nothing is gained by blocking. `sum`: memory for the
@@ -150,7 +133,7 @@ Gemm<T>::Gemm(Isa isa, const GemmDims& dims, const GemmOptions& options)
       dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
       tiling_(tile_gemm(dims_, options.threads)),
       isa_(isa),
-      parts_(parts_of<T>(isa)) {
+      parts_(gemm_parts<T>(isa)) {
   if (parts_ == nullptr && options.may_add) {
     c_bytes_ = static_cast<size_t>(bytes<T>(tiling_.rows * tiling_.cols));
   }

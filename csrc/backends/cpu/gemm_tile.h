@@ -91,4 +91,20 @@ extern const GemmFallback kGemm;
 }
 #endif
 
+/// Null where there are no vectors.
+template <class T>
+const GemmParts<T>* gemm_parts(Isa isa) {
+  const GemmFallback* found = nullptr;
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx2) found = &avx2::kGemm;
+  if (isa == Isa::kAvx512) found = &avx512::kGemm;
+#endif
+  if (found == nullptr) return nullptr;
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return &found->f32;
+  } else {
+    return &found->f64;
+  }
+}
+
 }  // namespace mithril::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/jit/compile.h"
+#include "backends/cpu/rounding.h"
 #include "backends/cpu/schedule.h"
 #include "backends/cpu/tile_code.h"
 #include "tile/expand.h"
@@ -83,8 +84,6 @@ int64_t product(std::span<const int64_t> sizes) {
   return n;
 }
 
-int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int64_t levels(int64_t blocks) {
   int64_t depth = 2;
   for (; blocks > 1; blocks = (blocks + 1) / 2) ++depth;
@@ -120,7 +119,7 @@ class LoopMaker {
     }
     loop.scratch_bytes = place_slots(loop.params);
     std::copy_n(reinterpret_cast<const int64_t*>(&header_), kHeaderWords, loop.params.begin());
-    loop.units = header_.kept == 0 ? 0 : ceil_divide(header_.kept, header_.unit);
+    loop.units = header_.kept == 0 ? 0 : ceil_div(header_.kept, header_.unit);
     if (!code_.reducing && header_.reduced == 0) loop.units = 0;
     loop.interpreted = why_interpreted();
     return loop;
@@ -253,7 +252,7 @@ class LoopMaker {
     header_.capacity = header_.tile_rows * header_.tile_r;
     header_.unit = header_.tile_rows *
                    std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.capacity);
-    header_.depth = levels(ceil_divide(r, tile::kLanesBlock));
+    header_.depth = levels(ceil_div(r, tile::kLanesBlock));
   }
 
   void choose_across() {
@@ -265,7 +264,7 @@ class LoopMaker {
     header_.tile_r = header_.recompute != 0 ? std::min(r, fitting) : r;
     header_.capacity = header_.tile_rows * header_.tile_r;
     header_.unit = header_.tile_rows;
-    header_.depth = levels(ceil_divide(r, tile::kRowsBlock));
+    header_.depth = levels(ceil_div(r, tile::kRowsBlock));
   }
 
   int64_t flags(size_t k) const {

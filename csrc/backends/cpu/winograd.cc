@@ -5,6 +5,7 @@
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
+#include "backends/cpu/rounding.h"
 #include "backends/cpu/winograd_parts.h"
 #include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
@@ -20,22 +21,12 @@ constexpr int64_t kFewestTiles = 14;         // of a block: rows of a product's 
 constexpr int64_t kFewestFilters = 64;       // of a unit, where there are too few blocks
 constexpr int64_t kPadding = 16;             // floats: a cache line
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 constexpr int64_t bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
 const WinogradParts* parts_of(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx2) return &avx2::kWinograd;
   if (isa == Isa::kAvx512) return &avx512::kWinograd;
-#endif
-  return nullptr;
-}
-
-const GemmParts<float>* packing_of(Isa isa) {
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx2) return &avx2::kGemm.f32;
-  if (isa == Isa::kAvx512) return &avx512::kGemm.f32;
 #endif
   return nullptr;
 }
@@ -61,7 +52,7 @@ class Winograd {
   };
 
   explicit Winograd(const WinogradDims& d)
-      : d_(d), parts_(*parts_of(default_isa())), packing_(*packing_of(default_isa())) {}
+      : d_(d), parts_(*parts_of(default_isa())), packing_(*gemm_parts<float>(default_isa())) {}
 
   void choose_blocks();
   void add_products();
