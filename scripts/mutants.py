@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "mutants" / "tree"
 BUILD = TREE / "build" / "mutants"
 CAUGHT = ROOT / "build" / "mutants" / "caught.json"  # fault -> the test that noticed it last
+KNOWN = ROOT / "tests" / "mutants" / "caught.json"  # the same, kept: that test is tried first
 SECONDS = ROOT / "build" / "mutants" / "seconds.json"  # C++ test, Python file -> what it takes
 SLOW = 0.5  # seconds: C++ tests that take longer run behind the others
 PY = str(ROOT / ".venv" / "bin" / "python")
@@ -74,6 +75,10 @@ class Fault:
     wrong: str
     at: str = ""
     number: int = 0
+
+    @property
+    def key(self):
+        return f"{self.file}: {self.what}"
 
     def place(self, text):
         """Where `right` is in the file; ValueError if that is not one place."""
@@ -234,7 +239,7 @@ def cpp(fault, only=None):
 
 def python_files():
     """The quick ones first, and those that caught most of all before them."""
-    counts = Counter(test.partition("::")[0] for test in read(CAUGHT).values())
+    counts = Counter(test.partition("::")[0] for test in noticed().values())
     files = (TREE / "tests" / "python").rglob("test_*.py")
     names = [p.relative_to(TREE).as_posix() for p in files
              if p.name not in NOT_RUN and "frameworks" not in p.parts]  # fmt: skip
@@ -268,16 +273,26 @@ GROUPS = {"c++": cpp, "python pure": pure}
 lock = threading.Lock()
 
 
+def noticed():
+    return {**read(KNOWN), **read(CAUGHT)}
+
+
 def note_caught(fault, test):
     with lock:
-        caught = {**read(CAUGHT), f"{fault.file}: {fault.what}": test}
-        CAUGHT.write_text(json.dumps(caught, indent=1))
+        CAUGHT.write_text(json.dumps({**read(CAUGHT), fault.key: test}, indent=1))
+
+
+def keep(faults):
+    """Which test noticed each fault goes into the repository, so that fresh clones begin there."""
+    found = noticed()
+    keys = sorted(f.key for f in faults if found.get(f.key, "(start)") != "(start)")
+    KNOWN.write_text(json.dumps({key: found[key] for key in keys}, indent=1) + "\n")
 
 
 def try_fault(fault):
     """(group, test) that caught it, or (None, None), and seconds."""
     start = time.monotonic()
-    known = read(CAUGHT).get(f"{fault.file}: {fault.what}", "(start)")
+    known = noticed().get(fault.key, "(start)")
     attempts = [(group, None) for group in GROUPS]
     if known != "(start)":
         attempts.insert(0, ("python pure" if known.startswith("tests/") else "c++", known))
@@ -293,7 +308,7 @@ def try_fault(fault):
 def report(fault, group, test, seconds):
     outcome = f"{group}: {test}" if group else "SURVIVED"
     with lock:
-        print(f"{fault.number:>4} {seconds:>6.1f} s  {fault.file}: {fault.what}\n"
+        print(f"{fault.number:>4} {seconds:>6.1f} s  {fault.key}\n"
               f"{'':>15}{outcome}", flush=True)  # fmt: skip
 
 
@@ -327,7 +342,7 @@ def summary(outcomes, seconds):
     by_group = [sum(outcome[0] == group for _, outcome in outcomes) for group in GROUPS]
     print(", ".join(f"{n} by {group}" for group, n in zip(GROUPS, by_group, strict=True)))
     for fault in survivors:
-        print(f"survived: {fault.number} {fault.file}: {fault.what}")
+        print(f"survived: {fault.number} {fault.key}")
     return caught >= ENOUGH * len(outcomes)
 
 
@@ -340,13 +355,17 @@ def main():
     parser.add_argument("--only", type=numbers, default=numbers(os.environ.get("ONLY", "")))
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("JOBS", "2")))
     parser.add_argument("--list", action="store_true", help="print the faults, run nothing")
+    parser.add_argument("--keep", action="store_true", help="keep which tests noticed them")
     parser.add_argument("--build", action="store_true", help="build, run nothing")
     options = parser.parse_args()
     faults = read_faults()
+    if options.keep:
+        keep(faults)
+        return 0
     files, stale = wanted_tree(faults)
     if options.list:
         for fault in faults:
-            print(f"{fault.number:>4} {fault.file}: {fault.what}")
+            print(f"{fault.number:>4} {fault.key}")
     if stale:
         print("\n".join(stale))
         return 1

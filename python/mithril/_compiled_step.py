@@ -34,7 +34,10 @@ class CompiledStep:
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
         self._ways = Ways(program, self._function)
-        self._parted = _parting(program, self._trained, optimizer.slots)
+        parted = _parted_text(program, self._trained, optimizer.slots)
+        self._parted = eval(f"lambda results, param, opt_state: {parted}", {})
+        # (params, opt_state, data, state) -> as `run`, or None where arrays have to be looked at.
+        self.try_run = _quick_function(self)
         # Of the rate and its like, which halves would spoil.
         self._wide = "float64" if str(self._backend.default_dtype) == "float64" else "float32"
 
@@ -85,28 +88,19 @@ class CompiledStep:
         moving.lr = numbers[0]
         return moving, tuple(numbers[1 + i] for i in range(len(optimizer._factors(1))))
 
-    def try_run(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
-        """(params, opt_state, state, outputs), or None where arrays have to be looked at."""
-        try:
-            if self._optimizer._numbers() != self._numbers:
-                return None
-            values = self._arrays.gather(params, data, state)
-            kept = self._kept(opt_state)
-            run, one = self._way(values, kept), self._one
-            if run is None:
-                signature = self._arrays.signature((*values, *kept))
-                if signature not in self._met:
-                    return None
-                run, one = self._long, self._met[signature]
-            results = run(*values, one, *kept, self._numbers_of(opt_state))
-            return self._parted(results, params, opt_state)
-        except Exception:  # the long way says what is wrong
-            return None
-
-    def _way(self, values: Sequence, kept: Sequence) -> Any:
-        check, run = self._ways.last
+    def _looked_up(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
+        """The step of arrays unlike those of the last one, or None where they have to be looked
+        at."""
+        values, kept = self._arrays.gather(params, data, state), self._kept(opt_state)
         arrays = (*values, *kept)
-        return run if check(*arrays) else self._ways.of(arrays)
+        run, one = self._ways.of(arrays), self._one
+        if run is None:
+            signature = self._arrays.signature(arrays)
+            if signature not in self._met:
+                return None
+            run, one = self._long, self._met[signature]
+        results = run(*values, one, *kept, self._numbers_of(opt_state))
+        return self._parted(results, params, opt_state)
 
     def _long(self, *arrays: Any) -> Any:
         return self._backend._call(self._function, arrays)
@@ -143,9 +137,46 @@ class CompiledStep:
         return self._rate[1]
 
 
-def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> Any:
-    """A function of a step's results, params and optimizer state -> what `run` gives; written out
-    for the program, as loops take longer."""
+# Checks the arrays of a step as one, runs it and parts its results.
+_QUICK = """
+def quick(param, opt_state, data, state):
+    try:
+        data, state = data or {{}}, state or {{}}
+        if len(param) + len(data) + len(state) != {count}{changed}:
+            return None
+        arrays = ({inputs}{kept})
+        check, run = ways.last
+        if not check(*arrays):
+            return step._looked_up(param, opt_state, data, state)
+        results = run({call}step._numbers_of(opt_state))
+        return {parted}
+    except Exception:  # the long way says what is wrong
+        return None
+"""
+
+
+def _quick_function(step: CompiledStep) -> Any:
+    """`try_run` of a step, written out for its program, as loops take longer."""
+    program, optimizer = step._program, step._optimizer
+    inputs = [f"{key.role}[{key.name!r}], " for key in program.inputs]
+    slots = [(name, slot) for name in step._trained for slot in optimizer.slots]
+    kept = [f"opt_state[{slot!r}][{name!r}], " for name, slot in slots]
+    split = f"*arrays[:{len(inputs)}], step._one, *arrays[{len(inputs)}:], "
+    text = _QUICK.format(
+        count=len(inputs),
+        changed="".join(f" or optimizer.{n} != numbers[{n!r}]" for n in step._numbers),
+        inputs="".join(inputs),
+        kept="".join(kept),
+        call=split if kept else "*arrays, step._one, ",
+        parted=_parted_text(program, step._trained, optimizer.slots),
+    )
+    scope = {"step": step, "ways": step._ways, "optimizer": optimizer, "numbers": step._numbers}
+    exec(compile(text, "mithril_quick_step.py", "exec"), scope)
+    return scope["quick"]
+
+
+def _parted_text(program: Program, trained: Sequence[str], slots: Sequence[str]) -> str:
+    """The parts of a step's results: params, optimizer state, state and outputs."""
 
     def entries(names: Sequence[str], first: int, width: int = 1) -> str:
         return "".join(f"{n!r}: results[{first + i * width}], " for i, n in enumerate(names))
@@ -157,9 +188,7 @@ def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> 
         f"{slot!r}: {{**opt_state[{slot!r}], {text}}}, "
         for slot, text in zip(slots, moved[1:], strict=True)
     )
-    return eval(
-        f"lambda results, params, opt_state: ({{**params, {moved[0]}}}, "
-        f"{{'step': int(opt_state['step']) + 1, {kept}}}, "
-        f"{{{entries(program.state_names, states)}}}, {{{entries(program.outputs, 0)}}})",
-        {},
+    return (
+        f"({{**param, {moved[0]}}}, {{'step': int(opt_state['step']) + 1, {kept}}}, "
+        f"{{{entries(program.state_names, states)}}}, {{{entries(program.outputs, 0)}}})"
     )

@@ -291,6 +291,14 @@ def test_canonical_sets_are_ordered_and_kept():
     refused(KeyError, lambda: model.cout)
 
 
+def test_an_exposed_wire_stays_a_canonical_output_when_it_is_read():
+    model = ml.Model()
+    relu(model, input="x", output="y")
+    model.expose_keys("y")
+    relu(model, input="y", output="z")
+    assert [w.key for w in model.conns.couts] == ["y", "z"]
+
+
 def test_setting_canonical_sets():
     model = chain()
     refused(ValueError, lambda: model.set_cin("y"), model)

@@ -423,3 +423,18 @@ class TestPhysicalNames:
 
 def test_every_rule_has_a_row():
     assert len(EXAMPLES) == 6  # the worked examples of the table
+
+
+def test_generated_names_avoid_each_other():
+    floats = ml.Tensor[float]
+    other = ml.models.CustomPrimitiveModel(
+        "named_like_a_repeat",
+        left_0=ml.IOKey(type=floats),
+        output=ml.IOKey(type=floats),
+    )
+    model = ml.Model()
+    model |= ml.Add()
+    model |= ml.Add()
+    model |= other
+    names = list(model.generate_keys().values())
+    assert names == ["$left_0", "$right_0", "$left_1", "$right_1", "$_left_0"]

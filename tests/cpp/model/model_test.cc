@@ -198,6 +198,10 @@ TEST(ModelErrors, Writers) {
               model.extend(leaf("relu"), at({{"output", ""}}));
             }),
             Code::kNameReserved);
+  EXPECT_THAT(message_of([&] {
+                model.extend(leaf("relu"), at({{"input", "a"}, {"output", "b"}, {"input", "c"}}));
+              }),
+              HasSubstr("key 'input' is given twice"));
   EXPECT_EQ(code_of([&] {
               model.extend(leaf("relu"), at({{"output", "input"}}));
             }),

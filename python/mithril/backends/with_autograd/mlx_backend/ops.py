@@ -394,8 +394,18 @@ dft, rdft = _fourier.dft, _fourier.rdft
 asin, acos, atan, atan2 = _mx.arcsin, _mx.arccos, _mx.arctan, _on_pairs(_mx.arctan2)
 
 
+@_mx.custom_function
+def _relu(input):
+    return _mx.maximum(input, 0)
+
+
+@_relu.vjp
+def _relu_vjp(input, cotangent, _):
+    return where(input <= 0, 0, cotangent)  # a NaN's goes through
+
+
 def relu(input):
-    return where((input > 0) | (input != input), input, 0)
+    return _relu(input) if _is_float(input) else _mx.maximum(input, 0)
 
 
 stop_gradient = _mx.stop_gradient
@@ -495,10 +505,9 @@ plain_attention = _attention.plain_attention
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
-    columns = _mx.swapaxes(weight, -1, -2)
-    if bias is None or input.size == 0 or weight.size == 0:
-        return matmul(input, columns) if bias is None else add(matmul(input, columns), bias)
-    return _mx.addmm(bias, input, columns)
+    # On the CPU `addmm` takes longer, and hides its sum from MLX's compiler.
+    product = matmul(input, _mx.swapaxes(weight, -1, -2))
+    return product if bias is None else product + bias
 
 
 # ------------------------------------------------------------------------------- ops: windows
