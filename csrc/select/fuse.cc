@@ -30,6 +30,7 @@ std::string_view text(Refusal refusal) {
     case Refusal::kLostAxes: return "it reads reduced values that have lost their axes (keepdim)";
     case Refusal::kPositions:
       return "places are counted in row-major order, in which that loop does not run";
+    case Refusal::kSingleRows: return "it reduces rows of one element";
     case Refusal::kReduces:
       return "that loop reduces, and only pointwise loops move to a later one";
     case Refusal::kReadBetween: return "what that loop makes is read before";
@@ -74,6 +75,48 @@ struct Fit {
   Refusal refusal = Refusal::kNone;
 };
 
+std::vector<int64_t> dims(const ir::Graph& graph, ValueId id) {
+  return ir::static_dims(graph.type(id).shape);
+}
+
+// Random numbers and ranges count the points of the domain in row-major order, kept axes first:
+// that is the value's own order only when the reduced axes are the last ones.
+bool counts_positions(const ir::Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  return ir::Registry::global().get(node.op).random ||
+         std::all_of(node.operands.begin(), node.operands.end(),
+                     [&](ValueId v) { return v == kNoValue || !graph.type(v).is_tensor; });
+}
+bool counts_positions(const ir::Graph& graph, const Group& group) {
+  return std::any_of(group.nodes.begin(), group.nodes.end(),
+                     [&](NodeId id) { return counts_positions(graph, id); });
+}
+
+bool is_trailing(const std::vector<int64_t>& axes, size_t rank) {
+  return axes.empty() || axes.front() == static_cast<int64_t>(rank - axes.size());
+}
+
+// The domain with its reduced axes as 1.
+std::vector<int64_t> kept_shape(const Group& group) {
+  std::vector<int64_t> out = group.shape;
+  for (const int64_t axis : group.reduced) out[static_cast<size_t>(axis)] = 1;
+  return out;
+}
+
+// Why the nodes of an earlier group cannot run with those of a later one, whatever reads them.
+Refusal refusal_to_move(const ir::Graph& graph, const Group& from, const Group& to) {
+  if (!to.is_loop) return Refusal::kOwnKernel;
+  if (!from.is_loop) return Refusal::kAfterKernel;
+  if (!from.reduced.empty()) return Refusal::kReduces;
+  if (from.shape != to.shape) return Refusal::kOtherShape;
+  if (from.nodes.size() + to.nodes.size() > kMostNodes) return Refusal::kFull;
+  if (counts_positions(graph, from) && !is_trailing(to.reduced, to.shape.size())) {
+    return Refusal::kPositions;
+  }
+  const bool rows_are_single = !to.reduced.empty() && kept_shape(to) == to.shape;
+  return rows_are_single ? Refusal::kSingleRows : Refusal::kNone;
+}
+
 class Fuser {
  public:
   Fuser(const ir::Graph& graph, bool enabled) : graph_(graph), enabled_(enabled) {
@@ -100,7 +143,7 @@ class Fuser {
   }
 
  private:
-  std::vector<int64_t> dims(ValueId id) const { return ir::static_dims(graph_.type(id).shape); }
+  std::vector<int64_t> dims(ValueId id) const { return select::dims(graph_, id); }
   Spread spread(ValueId id) const { return out_.spread[static_cast<size_t>(id)]; }
 
   static bool is_constant(const Node& node) {
@@ -145,18 +188,13 @@ class Fuser {
     }
   }
 
-  // Whether the nodes of an earlier loop may run with those of group `at`: pointwise over the same
-  // domain, and read by nothing that runs between them.
+  // Whether the nodes of an earlier loop may run with those of group `at`, and nothing that runs
+  // between them reads what they make.
   bool can_move(int32_t earlier, int32_t at) const {
     const Group& from = out_.groups[static_cast<size_t>(earlier)];
     const Group& to = out_.groups[static_cast<size_t>(at)];
-    if (!from.is_loop || !to.is_loop || !from.reduced.empty() || from.shape != to.shape ||
-        from.nodes.size() + to.nodes.size() > kMostNodes) {
-      return false;
-    }
-    if (counts_positions(from) && !is_trailing(to.reduced, to.shape.size())) return false;
-    const bool rows_are_whole = !to.reduced.empty() && kept_shape(to) == to.shape;
-    return !rows_are_whole && std::all_of(from.nodes.begin(), from.nodes.end(), [&](NodeId node) {
+    if (refusal_to_move(graph_, from, to) != Refusal::kNone) return false;
+    return std::all_of(from.nodes.begin(), from.nodes.end(), [&](NodeId node) {
       const auto& results = graph_.node(node).results;
       return std::all_of(results.begin(), results.end(),
                          [&](ValueId id) { return is_read_from(id, earlier, at); });
@@ -239,7 +277,7 @@ class Fuser {
     }
     if (reduced) return Refusal::kReducedTwice;
     const auto axes = reduced_axes(node, group.shape.size());
-    if (counts_positions(group) && !is_trailing(axes, group.shape.size())) {
+    if (counts_positions(graph_, group) && !is_trailing(axes, group.shape.size())) {
       return Refusal::kPositions;
     }
     // What a group without reductions computed so far must stay lane values: all of it is.
@@ -248,27 +286,10 @@ class Fuser {
     return rereads_too_much(group) ? Fit(Refusal::kLongRow) : Fit(Spread::kRow);
   }
 
-  // Random numbers and ranges count the points of the domain in row-major order, kept axes first:
-  // that is the value's own order only when the reduced axes are the last ones.
-  bool counts_positions(NodeId id) const {
-    const Node& node = graph_.node(id);
-    return ir::Registry::global().get(node.op).random ||
-           std::all_of(node.operands.begin(), node.operands.end(),
-                       [&](ValueId v) { return v == kNoValue || !graph_.type(v).is_tensor; });
-  }
-  bool counts_positions(const Group& group) const {
-    return std::any_of(group.nodes.begin(), group.nodes.end(),
-                       [&](NodeId id) { return counts_positions(id); });
-  }
-
-  static bool is_trailing(const std::vector<int64_t>& axes, size_t rank) {
-    return axes.empty() || axes.front() == static_cast<int64_t>(rank - axes.size());
-  }
-
   Fit fit_pointwise(const Group& group, int32_t at, NodeId id) const {
     const Node& node = graph_.node(id);
     const auto shape = dims(node.results[0]);
-    if (!is_trailing(group.reduced, group.shape.size()) && counts_positions(id)) {
+    if (!is_trailing(group.reduced, group.shape.size()) && counts_positions(graph_, id)) {
       return Refusal::kPositions;
     }
     const Fit lane = shape == group.shape ? fit_lane(group, at, node) : Fit(Refusal::kOtherShape);
@@ -300,13 +321,6 @@ class Fuser {
       if (spread(id) != Spread::kRow || dims(id) != kept_shape(group)) return false;
     }
     return true;
-  }
-
-  // The domain with its reduced axes as 1.
-  static std::vector<int64_t> kept_shape(const Group& group) {
-    std::vector<int64_t> out = group.shape;
-    for (const int64_t axis : group.reduced) out[static_cast<size_t>(axis)] = 1;
-    return out;
   }
 
   static bool rereads_too_much(const Group& group) {
@@ -347,20 +361,6 @@ class Fuser {
 
 }  // namespace
 
-namespace {
-
-// Of a group by a later one, whose last operand another group makes.
-Refusal refusal_apart(const Group& from, const Group& group) {
-  if (!group.is_loop) return Refusal::kOwnKernel;
-  if (!from.is_loop) return Refusal::kAfterKernel;
-  if (!from.reduced.empty()) return Refusal::kReduces;
-  if (from.shape != group.shape) return Refusal::kOtherShape;
-  return from.nodes.size() + group.nodes.size() > kMostNodes ? Refusal::kFull
-                                                             : Refusal::kReadBetween;
-}
-
-}  // namespace
-
 std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, int32_t at) {
   const Group& group = fusion.groups[static_cast<size_t>(at)];
   std::vector<Boundary> out;
@@ -373,8 +373,9 @@ std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, i
       if (from == at || std::find(seen.begin(), seen.end(), from) != seen.end()) continue;
       seen.push_back(from);
       const bool is_refused = reader == group.began && from == group.before;
-      const Group& other = fusion.groups[static_cast<size_t>(from)];
-      out.push_back({from, reader, is_refused ? group.refusal : refusal_apart(other, group)});
+      const Refusal apart = refusal_to_move(graph, fusion.groups[static_cast<size_t>(from)], group);
+      const Refusal why = is_refused ? group.refusal : apart;
+      out.push_back({from, reader, why == Refusal::kNone ? Refusal::kReadBetween : why});
     }
   }
   return out;

@@ -23,6 +23,7 @@ enum class Refusal : uint8_t {
   kLongRow,       // rows are so long that a loop of its own reads them faster again
   kLostAxes,      // it reads reduced values that have lost their axes
   kPositions,     // it counts places, and the loop does not visit them in row-major order
+  kSingleRows,    // it reduces axes of size 1: lanes and rows would have one shape
   kReduces,       // the earlier loop reduces, and only pointwise loops move
   kReadBetween,   // what the earlier loop makes is read by a step that runs between them
 };

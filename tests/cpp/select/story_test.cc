@@ -104,6 +104,26 @@ TEST(Story, TellsWhyAnEarlierLoopDoesNotMove) {
             "later one"});
 }
 
+TEST(Story, TellsOfPlacesAndOfRowsOfOneElement) {
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%key: i64[], %x: f32[4, 3]) {
+  %0 = threefry_uniform(%key, %key, shape=(4, 3)) : f32[4, 3]
+  %1 = sum(%x, axis=(0,), keepdim=true) : f32[1, 3]
+  %2 = multiply(%1, %0) : f32[4, 3]
+  return y=%2
+}
+)"),
+            Notes{"multiply is not fused with threefry_uniform: places are counted in row-major "
+                  "order, in which that loop does not run"});
+  EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4, 1], %y: f32[4, 1]) {
+  %0 = exp(%x) : f32[4, 1]
+  %1 = sum(%y, axis=(1,), keepdim=true) : f32[4, 1]
+  %2 = multiply(%1, %0) : f32[4, 1]
+  return y=%2
+}
+)"),
+            Notes{"multiply is not fused with exp: it reduces rows of one element"});
+}
+
 TEST(Story, EachNeighbourHasItsOwnReason) {
   EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4, 4]) {
   %0 = sum(%x, axis=(1,)) : f32[4]
