@@ -470,7 +470,27 @@ def to_tensor(input, dtype):
 
 
 def index(input, items=(), /, *, index=None):
-    return input[_index(items, index)]
+    key = _index(items, index)
+    window = _window(key if isinstance(key, tuple) else (key,), input.shape)
+    return input[key] if window is None else _lax.slice(input, *window)
+
+
+def _window(key, shape):
+    """Starts, stops and steps of slices forwards, which `lax.slice` takes without looking further;
+    None for other keys."""
+    if not 0 < len(key) <= len(shape):
+        return None
+    bounds = []
+    for item, size in zip(key, shape, strict=False):
+        if not isinstance(item, slice) or not _is_forward(item.start, item.stop, item.step):
+            return None
+        start, stop, step = item.indices(size)
+        bounds.append((start, stop if stop > start else start, step))
+    return tuple(zip(*bounds, *((0, size, 1) for size in shape[len(key) :]), strict=True))
+
+
+def _is_forward(start, stop, step):
+    return {type(start), type(stop), type(step)} <= {type(None), int} and (step is None or step > 0)
 
 
 def index_add(input, value, items=(), /, *, index=None):
@@ -523,6 +543,8 @@ def ones_like(input):
 
 
 def arange(start=0, stop=None, step=1, dtype=None):
+    if type(stop) is int and stop >= 0 and start == 0 and step == 1 and dtype is not None:
+        return _lax.iota(_available(dtype), stop)
     return _jnp.arange(start, stop, step, _available(dtype))
 
 
