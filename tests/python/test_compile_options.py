@@ -203,6 +203,57 @@ def test_what_was_trained_and_has_first_values_can_be_bound():
     np.testing.assert_allclose(bound.evaluate({}, {"x": X})["y"], X @ np.full((3, 2), 2.0))
 
 
+def test_a_first_value_stays_one_where_its_key_meets_a_wire_of_more_keys():
+    inner = ml.Model()
+    inner |= ml.Multiply()(left="x", right="w", output="y")
+    inner.set_values(w=ml.Tensor([2.0, 3.0]), initial=True)
+    outer = ml.Model()
+    for name in ("a", "b", "c"):
+        outer |= ml.Relu()(input="w", output=name)
+    outer |= inner(x="x", w="w", y="y")
+    pm = ml.compile(outer, ml.NumpyBackend(), trainable_keys={"w"}, data_keys={"x"})
+    np.testing.assert_array_equal(pm.randomize_params(0)["w"], [2.0, 3.0])
+
+
+def test_outputs_of_discarded_inputs_go_too():
+    model = ml.Model()
+    model |= ml.Relu()(input="a", output="p")
+    model |= ml.Tanh()(input="b", output="q")
+    model.expose_keys("p", "q")
+    pm = ml.compile(model, ml.NumpyBackend(), discard_keys={"a"})
+    assert (list(pm.output_keys), set(pm.input_keys)) == (["q"], {"b"})
+
+
+def test_layers_that_share_statistics_move_them_one_after_the_other():
+    model, statistics = ml.Model(), {"running_mean": "mean", "running_var": "variance"}
+    for x, y in (("x", "y"), ("x2", "y2")):
+        model |= ml.BatchNorm1D()(input=x, output=y, **statistics)
+    pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x", "x2"}, mode="train",
+                    shapes={"x": [4, 2], "x2": [4, 2]})  # fmt: skip
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    result = pm.evaluate(pm.randomize_params(0), {"x": x, "x2": 10 * x}, state=pm.initial_state())
+    expected = 0.9 * (0.1 * x.mean(0)) + 0.1 * 10 * x.mean(0)
+    np.testing.assert_allclose(result.state["mean"], expected, rtol=1e-6)
+
+
+def test_the_state_of_a_submodel_is_bound_to_its_own_output():
+    total = ml.Model()
+    total |= ml.Add()(left="sum", right="x", output="next")
+    total.bind_state_keys("sum", "next", 0.0)
+    total.set_shapes(sum=[2])
+    total.expose_keys("next")
+    model = ml.Model()
+    model |= ml.Relu()(input="x", output="h")
+    model |= total(x="h", next="y")
+    model.expose_keys("y")
+    pm = ml.compile(model, ml.NumpyBackend(), shapes={"x": [2]})
+    state = pm.initial_state()
+    for step in (1, 2, 3):
+        result = pm.evaluate({}, {"x": np.ones(2, np.float32)}, state=state)
+        state = result.state
+        np.testing.assert_array_equal(result.outputs["y"], [step, step])
+
+
 # --- initialisers -----------------------------------------------------------------------------
 
 

@@ -426,18 +426,6 @@ def test_setters():
     refused(TypeError, lambda: number.set_differentiability(n=True), number)
 
 
-def test_a_first_value_stays_one_where_its_key_meets_a_wire_of_more_keys():
-    inner = ml.Model()
-    inner |= M.Multiply()(left="x", right="w", output="y")
-    inner.set_values(w=ml.Tensor([2.0, 3.0]), initial=True)
-    outer = ml.Model()
-    for name in ("a", "b", "c"):
-        outer |= M.Relu()(input="w", output=name)
-    outer |= inner(x="x", w="w", y="y")
-    pm = ml.compile(outer, ml.NumpyBackend(), trainable_keys={"w"}, data_keys={"x"})
-    np.testing.assert_array_equal(pm.randomize_params(0)["w"], [2.0, 3.0])
-
-
 def test_an_error_names_the_call_that_gave_a_submodel_its_value():
     inner = ml.Model()
     inner |= M.Multiply()(left="x", right="w", output="y")

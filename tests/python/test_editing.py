@@ -408,3 +408,16 @@ def test_long_chains_and_deep_nests_on_a_small_stack():
 def test_the_example_runs():
     shapes = runpy.run_path(str(ROOT / "examples" / "edit_a_model.py"))["main"]()
     assert shapes == {"model.probabilities": [4, 3], "body.embedding": [4, 16]}
+
+
+def test_replace_joins_no_output_to_an_input_of_its_name():
+    old, new = ml.Model(), ml.Model()
+    old |= ml.Relu()(input="a", output="b")
+    new |= ml.Tanh()(input="b", output="a")
+    for inner, output in ((old, "b"), (new, "a")):
+        inner.expose_keys(output)
+    model = ml.Model()
+    model |= old(a="x", b="y")
+    model.replace(old, new)
+    outputs = ml.compile(model, ml.NumpyBackend()).evaluate({}, {"x": np.ones(1)})
+    np.testing.assert_allclose(outputs["y"], np.tanh(1.0))

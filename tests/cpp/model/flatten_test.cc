@@ -139,6 +139,16 @@ TEST(Flatten, UnnamedOutputsTakeTheirOrigin) {
   EXPECT_THAT(graph.output_differentiable, ElementsAre(false, false));
 }
 
+TEST(Flatten, GradientsEndAtOpsWithoutOne) {
+  Model model;
+  model.extend(linear(8), at({{"input", "x"}, {"output", "h"}}));
+  model.extend(leaf("floor"), at({{"input", "h"}, {"output", "steps"}}));
+  model.extend(leaf("relu"), at({{"input", "h"}, {"output", "y"}}));
+  const FlatGraph graph = flat(model, {.shapes = {{"x", test::sizes({3, 4})}}});
+  EXPECT_THAT(graph.outputs, ElementsAre("steps", "y"));
+  EXPECT_THAT(graph.output_differentiable, ElementsAre(false, true));
+}
+
 TEST(Flatten, Roles) {
   Model model;
   model.extend(leaf("add"), at({{"left", "a"}, {"right", "b"}, {"output", "y"}}));
@@ -158,6 +168,8 @@ TEST(Flatten, OptionErrors) {
   EXPECT_EQ(failure(model, {.trainable_keys = {"$1"}}), Code::kKeyUnknown);
   EXPECT_EQ(failure(model, {.trainable_keys = {"y"}}), Code::kKeyUnknown);
   EXPECT_EQ(failure(model, {.data_keys = {"x"}, .trainable_keys = {"x"}}), Code::kValueArgument);
+  EXPECT_EQ(failure(model, {.data_keys = {"x"}, .constants = {{"x", HostValue(1.0)}}}),
+            Code::kValueArgument);
   EXPECT_EQ(failure(model, {.discard_keys = {"q"}}), Code::kKeyUnknown);
   EXPECT_EQ(failure(model, {.data_keys = {"q"}, .strict = true}), Code::kKeyUnknown);
   EXPECT_EQ(
