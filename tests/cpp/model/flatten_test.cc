@@ -142,10 +142,10 @@ TEST(Flatten, UnnamedOutputsTakeTheirOrigin) {
 TEST(Flatten, GradientsEndAtOpsWithoutOne) {
   Model model;
   model.extend(linear(8), at({{"input", "x"}, {"output", "h"}}));
-  model.extend(leaf("floor"), at({{"input", "h"}, {"output", "steps"}}));
+  model.extend(leaf("stop_gradient"), at({{"input", "h"}, {"output", "fixed"}}));
   model.extend(leaf("relu"), at({{"input", "h"}, {"output", "y"}}));
   const FlatGraph graph = flat(model, {.shapes = {{"x", test::sizes({3, 4})}}});
-  EXPECT_THAT(graph.outputs, ElementsAre("steps", "y"));
+  EXPECT_THAT(graph.outputs, ElementsAre("fixed", "y"));
   EXPECT_THAT(graph.output_differentiable, ElementsAre(false, true));
 }
 
