@@ -138,29 +138,30 @@ void row_reduce(void* out, const void* x, int64_t rows, int64_t n, Order order) 
   }
 }
 
-// Order does not matter: four vectors at a time hide the latency of compare and blend, and the last
-// vector may overlap the one before, as every element may count twice.
+template <class Op, int64_t width, class T>
+inline void join(T* lane, const T* at) {
+  for (int64_t l = 0; l < width; ++l) lane[l] = Op::apply(lane[l], at[l]);
+}
+
+// At least `width` values. Order does not matter, so the last vector may overlap the one before:
+// every element may count twice. It stands behind the loop, which GCC else vectorizes over r.
+template <class Op, int64_t width, class T>
+inline T extreme_of_vectors(const T* values, int64_t n) {
+  T lane[width];
+  for (int64_t l = 0; l < width; ++l) lane[l] = values[l];
+  int64_t r = width;
+  for (; r + width <= n; r += width) join<Op, width>(lane, values + r);
+  if (r < n) join<Op, width>(lane, values + n - width);
+  fold<Op, width>(lane);
+  return lane[0];
+}
+
+// Four vectors at a time hide the latency of compare and blend.
 template <class Op, class T>
 T extreme_of_row(const T* values, int64_t n) {
-  constexpr int64_t width = 4 * kWidth;
-  T lane[width];
   if (n < kWidth) return reduce_short<Op>(values, n);
-  if (n < width) {
-    for (int64_t l = 0; l < kWidth; ++l) lane[l] = values[l];
-    for (int64_t r = kWidth; r < n; r += kWidth) {
-      const T* at = values + (r + kWidth <= n ? r : n - kWidth);
-      for (int64_t l = 0; l < kWidth; ++l) lane[l] = Op::apply(lane[l], at[l]);
-    }
-    fold<Op, kWidth>(lane);
-  } else {
-    for (int64_t l = 0; l < width; ++l) lane[l] = values[l];
-    for (int64_t r = width; r < n; r += width) {
-      const T* at = values + (r + width <= n ? r : n - width);
-      for (int64_t l = 0; l < width; ++l) lane[l] = Op::apply(lane[l], at[l]);
-    }
-    fold<Op, width>(lane);
-  }
-  return lane[0];
+  if (n < 4 * kWidth) return extreme_of_vectors<Op, kWidth>(values, n);
+  return extreme_of_vectors<Op, 4 * kWidth>(values, n);
 }
 
 template <class Op, class T>
