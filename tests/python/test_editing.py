@@ -421,3 +421,14 @@ def test_replace_joins_no_output_to_an_input_of_its_name():
     model.replace(old, new)
     outputs = ml.compile(model, ml.NumpyBackend()).evaluate({}, {"x": np.ones(1)})
     np.testing.assert_allclose(outputs["y"], np.tanh(1.0))
+
+
+def test_first_values_stay_first_values_when_what_reads_them_is_replaced():
+    model = ml.Model()
+    model |= ml.Multiply(name="a")(left="x", right="w", output="h")
+    model |= ml.Multiply(name="b")(left="h", right="w", output="y")
+    model.expose_keys("y")
+    model.set_values(w=ml.Tensor([2.0, 3.0]), initial=True)
+    model.replace("b", ml.Add())
+    pm = ml.compile(model, ml.NumpyBackend(), trainable_keys={"w"}, data_keys={"x"})
+    np.testing.assert_array_equal(pm.randomize_params(0)["w"], [2.0, 3.0])
