@@ -274,7 +274,8 @@ lock = threading.Lock()
 
 
 def noticed():
-    return {**read(KNOWN), **read(CAUGHT)}
+    with lock:
+        return {**read(KNOWN), **read(CAUGHT)}
 
 
 def note_caught(fault, test):
