@@ -34,8 +34,7 @@ class CompiledStep:
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
         self._ways = Ways(program, self._function)
-        parted = _parted_text(program, self._trained, optimizer.slots)
-        self._parted = eval(f"lambda results, param, opt_state: {parted}", {})
+        self._parted = _parting(program, self._trained, optimizer.slots)
         # (params, opt_state, data, state) -> as `run`, or None where arrays have to be looked at.
         self.try_run = _quick_function(self)
         # Of the rate and its like, which halves would spoil.
@@ -149,7 +148,7 @@ def quick(param, opt_state, data, state):
         if not check(*arrays):
             return step._looked_up(param, opt_state, data, state)
         results = run({call}step._numbers_of(opt_state))
-        return {parted}
+        return step._parted(results, param, opt_state)
     except Exception:  # the long way says what is wrong
         return None
 """
@@ -161,22 +160,21 @@ def _quick_function(step: CompiledStep) -> Any:
     inputs = [f"{key.role}[{key.name!r}], " for key in program.inputs]
     slots = [(name, slot) for name in step._trained for slot in optimizer.slots]
     kept = [f"opt_state[{slot!r}][{name!r}], " for name, slot in slots]
-    split = f"*arrays[:{len(inputs)}], step._one, *arrays[{len(inputs)}:], "
     text = _QUICK.format(
         count=len(inputs),
         changed="".join(f" or optimizer.{n} != numbers[{n!r}]" for n in step._numbers),
         inputs="".join(inputs),
         kept="".join(kept),
-        call=split if kept else "*arrays, step._one, ",
-        parted=_parted_text(program, step._trained, optimizer.slots),
+        call=f"*arrays[:{len(inputs)}], step._one, *arrays[{len(inputs)}:], ",
     )
     scope = {"step": step, "ways": step._ways, "optimizer": optimizer, "numbers": step._numbers}
     exec(compile(text, "mithril_quick_step.py", "exec"), scope)
     return scope["quick"]
 
 
-def _parted_text(program: Program, trained: Sequence[str], slots: Sequence[str]) -> str:
-    """The parts of a step's results: params, optimizer state, state and outputs."""
+def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> Any:
+    """A function of a step's results, params and optimizer state -> what `run` gives; written out
+    for the program, as loops take longer."""
 
     def entries(names: Sequence[str], first: int, width: int = 1) -> str:
         return "".join(f"{n!r}: results[{first + i * width}], " for i, n in enumerate(names))
@@ -188,7 +186,9 @@ def _parted_text(program: Program, trained: Sequence[str], slots: Sequence[str])
         f"{slot!r}: {{**opt_state[{slot!r}], {text}}}, "
         for slot, text in zip(slots, moved[1:], strict=True)
     )
-    return (
-        f"({{**param, {moved[0]}}}, {{'step': int(opt_state['step']) + 1, {kept}}}, "
-        f"{{{entries(program.state_names, states)}}}, {{{entries(program.outputs, 0)}}})"
+    return eval(
+        f"lambda results, params, opt_state: ({{**params, {moved[0]}}}, "
+        f"{{'step': int(opt_state['step']) + 1, {kept}}}, "
+        f"{{{entries(program.state_names, states)}}}, {{{entries(program.outputs, 0)}}})",
+        {},
     )
