@@ -95,15 +95,18 @@ T reduce_short(const T* x, int64_t n) {
   return lane[0];
 }
 
+template <class Op, int64_t width, class T>
+inline void join(T* lane, const T* at) {
+  for (int64_t l = 0; l < width; ++l) lane[l] = Op::apply(lane[l], at[l]);
+}
+
 template <class Op, class T>
 T reduce_lanes(const T* x, int64_t n) {
   if (n < kWidth) return reduce_short<Op>(x, n);
   T lane[kWidth];
   for (int64_t l = 0; l < kWidth; ++l) lane[l] = x[l];
   int64_t r = kWidth;
-  for (; r + kWidth <= n; r += kWidth) {
-    for (int64_t l = 0; l < kWidth; ++l) lane[l] = Op::apply(lane[l], x[r + l]);
-  }
+  for (; r + kWidth <= n; r += kWidth) join<Op, kWidth>(lane, x + r);
   for (int64_t l = 0; r + l < n; ++l) lane[l] = Op::apply(lane[l], x[r + l]);
   fold<Op, kWidth>(lane);
   return lane[0];
@@ -136,11 +139,6 @@ void row_reduce(void* out, const void* x, int64_t rows, int64_t n, Order order) 
   for (int64_t row = 0; row < rows; ++row, values += n) {
     y[row] = order == Order::kLanes ? reduce_lanes<Op>(values, n) : reduce_rows<Op>(values, n);
   }
-}
-
-template <class Op, int64_t width, class T>
-inline void join(T* lane, const T* at) {
-  for (int64_t l = 0; l < width; ++l) lane[l] = Op::apply(lane[l], at[l]);
 }
 
 // At least `width` values. Order does not matter, so the last vector may overlap the one before:
