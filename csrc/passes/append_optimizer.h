@@ -20,9 +20,9 @@ struct Optimizer {
 core::Result<std::vector<std::string>> optimizer_slots(const Optimizer& optimizer);
 
 /// Before: outputs …, grad.w                       (of passes::differentiate)
-/// After:  inputs  …, opt.m.w opt.v.w (like w), opt.t: i64[] (steps so far), opt.lr: f32[]
-///         outputs …, new.w, new.opt.m.w, new.opt.v.w, new.opt.t    (grad.w is no output any more)
-/// `opt.t` is there when the op counts steps. The update of a parameter reads its old value.
+/// After:  inputs  …, $opt.m.w $opt.v.w (like w), $opt.t: i64[] (steps so far), $opt.lr: f32[]
+///         outputs …, $new.w, $new.$opt.m.w, $new.$opt.v.w, $new.$opt.t           (without grad.w)
+/// `$opt.t` is there when the op counts steps. The update of a parameter reads its old value.
 core::Result<ir::Graph> append_optimizer(const ir::Graph& gradient, const Optimizer& optimizer,
                                          std::span<const std::string> params);
 

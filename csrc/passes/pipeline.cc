@@ -12,6 +12,7 @@
 #include "passes/fold_hosts.h"
 #include "passes/layout.h"
 #include "passes/merge_common.h"
+#include "passes/reduce_losses.h"
 #include "passes/regions.h"
 #include "passes/remove_dead.h"
 
@@ -100,6 +101,10 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
   if (wants_channels_last(pipeline.graph(), target)) {
     pipeline.optimize("layout", everywhere([&](const ir::Graph& g) { return layout(g, target); }))
         .optimize("canonicalize", rewrite);  // reshapes of reshapes
+  }
+  if (wants_reduced_losses(target)) {
+    pipeline.optimize("reduce_losses",
+                      everywhere([&](const ir::Graph& g) { return reduce_losses(g, target); }));
   }
   return pipeline.optimize("merge_common", everywhere(merge_common))
       .run("remove_dead", remove_dead)

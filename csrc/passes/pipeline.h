@@ -15,8 +15,8 @@
 namespace mithril::passes {
 
 /// Passes that may be switched off; "fuse" groups the loops of native backends.
-inline constexpr std::string_view kOptimizingPasses[] = {"canonicalize", "layout", "merge_common",
-                                                         "fold_constants", "fuse"};
+inline constexpr std::string_view kOptimizingPasses[] = {
+    "canonicalize", "layout", "reduce_losses", "merge_common", "fold_constants", "fuse"};
 
 /// What one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {

@@ -33,6 +33,13 @@ def _like(value: Any, array: Any) -> Any:
     return value.to(dtype) if hasattr(value, "to") else value
 
 
+def _minus(p: Any, rate: Any, direction: Any) -> Any:
+    """p − rate · direction, by PyTorch's one function of them where it can."""
+    if isinstance(rate, (int, float)) and hasattr(p, "addcmul"):
+        return p.sub(direction, alpha=rate)
+    return p - rate * direction
+
+
 class Optimizer:
     """What all optimizers share; `slots` are the arrays that they keep for each parameter."""
 
@@ -104,7 +111,7 @@ class SGD(Optimizer):
         super().__init__(lr, weight_decay)
 
     def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
-        return p - self.lr * self._decayed(p, g), ()
+        return _minus(p, self.lr, self._decayed(p, g)), ()
 
 
 class Momentum(Optimizer):
@@ -129,7 +136,7 @@ class Momentum(Optimizer):
         g = self._decayed(p, g)
         velocity = self.momentum * kept[0] + g
         direction = g + self.momentum * velocity if self.nesterov else velocity
-        return p - self.lr * direction, (velocity,)
+        return _minus(p, self.lr, direction), (velocity,)
 
 
 class Adam(Optimizer):
@@ -162,7 +169,7 @@ class Adam(Optimizer):
         m = self.beta1 * kept[0] + (1 - self.beta1) * g
         v = self.beta2 * kept[1] + (1 - self.beta2) * (g * g)
         of_m, root_of_v = factors
-        return p - self.lr / of_m * (m / (v**0.5 / root_of_v + self.eps)), (m, v)
+        return _minus(p, self.lr / of_m, m / (v**0.5 / root_of_v + self.eps)), (m, v)
 
 
 class AdamW(Adam):
