@@ -25,6 +25,7 @@ from benchmarks.models import gpt2
 TORCH, JAX, ORT = "PyTorch eager", "JAX jit", "ONNX Runtime"
 UNBOUND = "mithril, weights given"
 TOKENS = 128
+ADAMW = {"lr": 1e-4, "weight_decay": 1e-2}
 
 
 # --- ResNet-18 ------------------------------------------------------------------------------------
@@ -118,6 +119,7 @@ class Gpt2:
         self.params = dict(zip(pm.param_keys, values, strict=True))
         tokens = np.random.default_rng(1).integers(0, gpt2.VOCABULARY, shape)
         self.data = {"tokens": tokens, "places": np.arange(TOKENS)[None]}
+        self.target = np.roll(tokens[0], -1)
 
     def ours(self, bind: bool, settings: Settings) -> Contender:
         import mithril as ml
@@ -155,6 +157,48 @@ class Gpt2:
     def ort(self, settings: Settings) -> Contender:
         return _by_ort(self.module(settings), self.data["tokens"], settings)
 
+    # --- a step of AdamW: what comes out are the costs of two steps, the second after the first's
+    # update
+
+    def our_step(self, settings: Settings) -> Contender:
+        import mithril as ml
+
+        model = ml.Model()
+        model |= gpt2.gpt2(*self.sizes)(tokens="tokens", places="places", logits="logits")
+        model |= ml.Reshape((TOKENS, gpt2.VOCABULARY))(input="logits", output="rows")
+        model.expose_keys("rows")
+        train = ml.TrainModel(model)
+        train.add_loss(ml.CrossEntropy(input_type="logits"), input="rows", target="target")
+        optimizer = ml.optim.AdamW(**ADAMW)
+        backend = ml.CpuBackend(threads=settings.threads)
+        shapes = {**self.shapes, "target": [TOKENS]}
+        pm = ml.compile(train, backend, data_keys=set(shapes), shapes=shapes, optimizer=optimizer)
+        data = {**self.data, "target": self.target}
+        params = dict(zip(pm.param_keys, self.params.values(), strict=True))
+        now = [params, optimizer.init(params)]
+
+        def run() -> Any:
+            now[0], now[1], _, outputs = pm.step(now[0], now[1], data)
+            return outputs["final_cost"]
+
+        return Contender(run, lambda: {"costs": np.array([run(), run()])})
+
+    def torch_step(self, settings: Settings) -> Contender:
+        import torch
+
+        module, tokens = self.module(settings), torch.from_numpy(self.data["tokens"])
+        optimizer = torch.optim.AdamW(module.parameters(), fused=True, **ADAMW)
+        target = torch.from_numpy(self.target)
+
+        def run() -> Any:
+            optimizer.zero_grad()
+            cost = torch.nn.functional.cross_entropy(module(tokens)[0], target)
+            cost.backward()
+            optimizer.step()
+            return cost.detach().numpy()
+
+        return Contender(run, lambda: {"costs": np.array([run(), run()])})
+
 
 def gpt2_inference(settings: Settings) -> None:
     job = Gpt2()
@@ -170,6 +214,15 @@ def gpt2_inference(settings: Settings) -> None:
     )
     print_comparison(f"GPT-2 124M, [1, {TOKENS}] to all logits: inference", comparison)
     print_target("against ONNX Runtime", comparison.ratio(ORT), 1.1, False, "x")
+
+
+def gpt2_step(settings: Settings) -> None:
+    settings.check_time()
+    job = Gpt2()
+    factories = {TORCH: job.torch_step, OURS: job.our_step}
+    comparison = compare(factories, settings, tolerance=1e-3)
+    print_comparison(f"GPT-2 124M, [1, {TOKENS}]: a step of AdamW", comparison)
+    print_target("against PyTorch eager, fused AdamW", comparison.ratio(TORCH), 1.2, False, "x")
 
 
 # --- ops over rows --------------------------------------------------------------------------------
@@ -275,6 +328,7 @@ ROWS: dict[str, Callable[[Settings], None]] = {
     "engine-resnet18": resnet18_inference,
     "engine-resnet18-step": resnet18_step,
     "engine-gpt2": gpt2_inference,
+    "engine-gpt2-step": gpt2_step,
     "engine-softmax": partial(rows_of, "softmax", (1536, 128), "softmax"),
     "engine-layer-norm": partial(rows_of, "layer norm", (128, 768), "layer_norm"),
     "engine-gelu": partial(rows_of, "GELU", (1024, 3072), "gelu"),

@@ -100,8 +100,8 @@ typedef struct {
   /* Units: planes. dy / (kh * kw), windows in row-major order, added from +0. */                    \
   void ref_avg_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin,    \
                                int64_t end);                                                         \
-  /* dx = 0, then dx[o, index[j], i] += dy[o, j, i] with j rising. Units: columns, outer *           \
-   * inner. Returns the first j whose index is bad (it is left out), or -1. */                       \
+  /* dx = 0, then dx[o, index[j], i] += dy[o, j, i] with j rising. Units: rows of dx, outer *        \
+   * max(bound, 1). Returns the first j whose index is bad (it is left out), or -1. */               \
   int64_t ref_gather_grad_i32_##S(const ref_gather_dims* d, const int32_t* index, const REAL* dy,    \
                                   REAL* dx, int64_t begin, int64_t end);                             \
   int64_t ref_gather_grad_i64_##S(const ref_gather_dims* d, const int64_t* index, const REAL* dy,    \

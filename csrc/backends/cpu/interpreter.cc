@@ -24,11 +24,13 @@ const IsaTable& table_of([[maybe_unused]] Isa isa) {
 
 constexpr int64_t kBlockBytes = 32 * 1024;  // of lane slots: most of the first-level cache
 constexpr int64_t kPoints = 1024;           // most of a tile
-constexpr int64_t kCompiledPoints = 4096;  // … where steps are calls for more than one instruction
+constexpr int64_t kCompiledPoints = 4096;  // … where one call does more: several instructions, rows
 constexpr int64_t kShortRow = 16;
 constexpr int64_t kManyRows = 64;
 constexpr int64_t kUnitTiles = 4;     // of the interpreter's size
 constexpr int64_t kRowsAcross = 256;  // rows of a kRowAcross tile
+// What a core may call its own of the last cache; beyond, a plain store reads the line first.
+constexpr int64_t kStreamedBytes = int64_t{16} << 20;
 
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -192,7 +194,8 @@ class LoopMaker {
   // Points of a tile where lane values outlive their section.
   int64_t block(Layout layout) const {
     const Schedule& schedule = code_.schedule(layout, false, header_.compiled != 0);
-    const int64_t most = schedule.compiled.empty() ? kPoints : kCompiledPoints;
+    const bool calls = schedule.compiled.empty() && layout != Layout::kRowInside;
+    const int64_t most = calls ? kPoints : kCompiledPoints;
     return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, most);
   }
 
@@ -286,7 +289,18 @@ class LoopMaker {
     } else if (k < program_.inputs.size() && is_invariant(k)) {
       out |= kInvariant;
     }
+    if (is_streamed(k)) out |= kStreamed;
     return out;
+  }
+
+  bool is_streamed(size_t k) const {
+    const size_t inputs = program_.inputs.size();
+    if (k < inputs || k >= inputs + program_.outputs.size()) return false;
+    const auto output = static_cast<uint32_t>(k - inputs);
+    const bool row = output_level(program_, output) == Level::kRow;
+    const int64_t elements = row ? header_.kept : header_.kept * header_.reduced;
+    const auto size = static_cast<int64_t>(core::size_of(program_.outputs[output]));
+    return elements > kStreamedBytes / size;
   }
 
   bool is_invariant(size_t k) const {

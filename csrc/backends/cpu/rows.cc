@@ -97,8 +97,12 @@ core::Result<plan::Step> make_scatter(const KernelRequest& request) {
   plan::Step step;
   step.kernel = request.outputs[0].dtype == DType::kFloat32 ? scatter_kernel<float>(index)
                                                             : scatter_kernel<double>(index);
-  step.units = rows->dims.inner;  // columns: each runs over all indices in their order
-  step.grain = grain_of(rows->dims.count + rows->dims.bound);
+  const ref_gather_dims& dims = rows->dims;
+  step.units = std::max<int64_t>(dims.bound, 1);      // rows of the table
+  const int64_t added = dims.count / step.units + 1;  // to a row, on average
+  const int64_t inner = std::max<int64_t>(dims.inner, 1);
+  // Each chunk looks at all indices: that should be the smaller part of its work.
+  step.grain = std::max(grain_of(inner * (1 + added)), dims.count / inner);
   step.data = std::move(rows);
   return step;
 }

@@ -135,6 +135,7 @@ enum OperandFlag : int64_t {
   kKeptContiguous = 4,   // the kept dims lie row-major with unit stride
   kSingle = 8,           // all strides are zero
   kInvariant = 16,       // a tile's block is the same in every tile
+  kStreamed = 32,        // an output that no cache could hold: stores go past them
 };
 
 /// Pseudo operands after inputs and outputs.

@@ -75,15 +75,6 @@ struct All {
 
 constexpr int64_t kWidth = tile::kLanesWidth;
 
-// lane[l] takes lane[l + s] for l < s = count / 2, then for half of that; sizes known to the
-// compiler become vector operations.
-template <class Op, int64_t count, class T>
-inline void fold(T* lane) {
-  constexpr int64_t s = count / 2;
-  for (int64_t l = 0; l < s; ++l) lane[l] = Op::apply(lane[l], lane[l + s]);
-  if constexpr (s > 1) fold<Op, s>(lane);
-}
-
 // Less than one lane each: the missing ones are skipped.
 template <class Op, class T>
 T reduce_short(const T* x, int64_t n) {
@@ -95,22 +86,58 @@ T reduce_short(const T* x, int64_t n) {
   return lane[0];
 }
 
-template <class Op, int64_t width, class T>
+template <class Op, class T>
 inline void join(T* lane, const T* at) {
-  for (int64_t l = 0; l < width; ++l) lane[l] = Op::apply(lane[l], at[l]);
+  for (int64_t l = 0; l < kWidth; ++l) lane[l] = Op::apply(lane[l], at[l]);
 }
 
-template <class Op, class T>
-T reduce_lanes(const T* x, int64_t n) {
-  if (n < kWidth) return reduce_short<Op>(x, n);
-  T lane[kWidth];
-  for (int64_t l = 0; l < kWidth; ++l) lane[l] = x[l];
-  int64_t r = kWidth;
-  for (; r + kWidth <= n; r += kWidth) join<Op, kWidth>(lane, x + r);
-  for (int64_t l = 0; r + l < n; ++l) lane[l] = Op::apply(lane[l], x[r + l]);
-  fold<Op, kWidth>(lane);
-  return lane[0];
+// Lane l of a row takes lane l + s, for rows of 2 * s lanes; rows stand side by side.
+template <class Op, int64_t s, class T>
+inline void fold_once(T* lanes, int64_t rows) {
+  for (int64_t at = 0; at < rows * s; at += kWidth) {
+    T lower[kWidth], upper[kWidth];
+    for (int64_t l = 0; l < kWidth; ++l) {
+      lower[l] = lanes[2 * at + l / s * 2 * s + l % s];
+      upper[l] = lanes[2 * at + l / s * 2 * s + l % s + s];
+    }
+    for (int64_t l = 0; l < kWidth; ++l) lanes[at + l] = Op::apply(lower[l], upper[l]);
+  }
 }
+
+// Lane l takes lane l + 8, then l + 4, l + 2, l + 1: of up to kWidth rows at once, as a single one
+// waits for each of its steps. The results stand in front.
+template <class Op, class T>
+inline void fold_rows(T* lanes, int64_t rows) {
+  static_assert(kWidth == 16);
+  fold_once<Op, 8>(lanes, rows);
+  fold_once<Op, 4>(lanes, rows);
+  fold_once<Op, 2>(lanes, rows);
+  fold_once<Op, 1>(lanes, rows);
+}
+
+// Rows of values of which Take leaves kWidth lanes.
+template <class Op, class Take, class T>
+void reduce_many(T* y, const T* values, int64_t rows, int64_t n) {
+  T lanes[kWidth * kWidth] = {};
+  for (int64_t row = 0; row < rows; row += kWidth) {
+    const int64_t count = rows - row < kWidth ? rows - row : kWidth;
+    for (int64_t k = 0; k < count; ++k, values += n) Take::take(values, n, lanes + k * kWidth);
+    fold_rows<Op>(lanes, count);
+    std::memcpy(y + row, lanes, static_cast<size_t>(count) * sizeof(T));
+  }
+}
+
+// At least kWidth values, each joined with the kWidth-th before it.
+template <class Op>
+struct InOrder {
+  template <class T>
+  static void take(const T* x, int64_t n, T* lane) {
+    std::memcpy(lane, x, kWidth * sizeof(T));
+    int64_t r = kWidth;
+    for (; r + kWidth <= n; r += kWidth) join<Op>(lane, x + r);
+    for (int64_t l = 0; r + l < n; ++l) lane[l] = Op::apply(lane[l], x[r + l]);
+  }
+};
 
 // Blocks of 64, then neighbours pairwise.
 template <class Op, class T>
@@ -136,37 +163,46 @@ template <class Op, class T>
 void row_reduce(void* out, const void* x, int64_t rows, int64_t n, Order order) {
   auto* y = static_cast<T*>(out);
   const auto* values = static_cast<const T*>(x);
+  if (order == Order::kLanes && n >= kWidth) {
+    return reduce_many<Op, InOrder<Op>>(y, values, rows, n);
+  }
   for (int64_t row = 0; row < rows; ++row, values += n) {
-    y[row] = order == Order::kLanes ? reduce_lanes<Op>(values, n) : reduce_rows<Op>(values, n);
+    y[row] = order == Order::kLanes ? reduce_short<Op>(values, n) : reduce_rows<Op>(values, n);
   }
 }
 
-// At least `width` values. Order does not matter, so the last vector may overlap the one before:
-// every element may count twice. It stands behind the loop, which GCC else vectorizes over r.
-template <class Op, int64_t width, class T>
-inline T extreme_of_vectors(const T* values, int64_t n) {
-  T lane[width];
-  for (int64_t l = 0; l < width; ++l) lane[l] = values[l];
-  int64_t r = width;
-  for (; r + width <= n; r += width) join<Op, width>(lane, values + r);
-  if (r < n) join<Op, width>(lane, values + n - width);
-  fold<Op, width>(lane);
-  return lane[0];
-}
+// At least count * kWidth values. Order does not matter, so the last vectors may overlap those
+// before: every element may count twice. Several hide the latency of compare and blend.
+template <class Op, int64_t count>
+struct AnyOrder {
+  template <class T>
+  static void take(const T* x, int64_t n, T* out) {
+    constexpr int64_t width = count * kWidth;
+    T lane[count][kWidth];
+    std::memcpy(lane, x, sizeof lane);
+    int64_t r = width;
+    for (; r + width <= n; r += width) join_all(lane, x + r);
+    if (r < n) join_all(lane, x + n - width);
+    for (int64_t s = count / 2; s > 0; s /= 2) {
+      for (int64_t k = 0; k < s; ++k) join<Op>(lane[k], lane[k + s]);
+    }
+    std::memcpy(out, lane, kWidth * sizeof(T));
+  }
 
-// Four vectors at a time hide the latency of compare and blend.
-template <class Op, class T>
-T extreme_of_row(const T* values, int64_t n) {
-  if (n < kWidth) return reduce_short<Op>(values, n);
-  if (n < 4 * kWidth) return extreme_of_vectors<Op, kWidth>(values, n);
-  return extreme_of_vectors<Op, 4 * kWidth>(values, n);
-}
+ private:
+  template <class T>
+  static void join_all(T (*lane)[kWidth], const T* x) {
+    for (int64_t k = 0; k < count; ++k) join<Op>(lane[k], x + k * kWidth);
+  }
+};
 
 template <class Op, class T>
 void row_extreme(void* out, const void* x, int64_t rows, int64_t n, Order) {
   auto* y = static_cast<T*>(out);
   const auto* values = static_cast<const T*>(x);
-  for (int64_t row = 0; row < rows; ++row, values += n) y[row] = extreme_of_row<Op>(values, n);
+  if (n >= 4 * kWidth) return reduce_many<Op, AnyOrder<Op, 4>>(y, values, rows, n);
+  if (n >= kWidth) return reduce_many<Op, AnyOrder<Op, 1>>(y, values, rows, n);
+  for (int64_t row = 0; row < rows; ++row, values += n) y[row] = reduce_short<Op>(values, n);
 }
 
 template <class T, bool largest>

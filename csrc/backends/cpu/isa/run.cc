@@ -1,5 +1,8 @@
 // The interpreter's loop: walks the domain in tiles and runs a schedule's steps on each.
 #include <cstring>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include "backends/cpu/isa/tables.h"
 #include "backends/cpu/tile_code.h"
@@ -84,6 +87,32 @@ inline void copy_bytes(void* to, const void* from, size_t n) {
   }
 }
 
+// Whole lines past the caches: a plain store would read them first.
+inline void stream_bytes(char* to, const char* from, size_t n) {
+#if defined(__x86_64__)
+  const size_t head = -reinterpret_cast<uintptr_t>(to) & 63;
+  if (n < head + 64) return copy_bytes(to, from, n);
+  copy_bytes(to, from, head);
+  size_t i = head;
+  for (; n - i >= 64; i += 64) {
+    for (size_t part = i; part < i + 64; part += 16) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + part));
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + part), bytes);
+    }
+  }
+  copy_bytes(to + i, from + i, n - i);
+#else
+  copy_bytes(to, from, n);
+#endif
+}
+
+// Other threads see what was streamed before they see that the kernel is done.
+inline void finish_streams() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
 template <class T>
 inline T* copy_in(T* to, const T* from, int64_t stride, int64_t n) {
   if (stride == 1) {
@@ -166,6 +195,7 @@ class Runner {
       const int64_t to = from + header_.unit < header_.kept ? from + header_.unit : header_.kept;
       layout_ == Layout::kPointwise ? run_points(from, to) : run_rows(from, to);
     }
+    if (streams_) finish_streams();
     return plan::KernelStatus::kOk;
   }
 
@@ -299,12 +329,21 @@ class Runner {
   void bind(const Step& step, const Tile& tile) {
     char* const base = static_cast<char*>(args_.buffers[step.index]);
     const int64_t direct = direct_offset(step.index, step.level, tile);
-    bool safe = direct >= 0;
+    bool safe = direct >= 0 && !is_streamed(step.index);
     for (int32_t h = 0; h < step.hazard_count; ++h) {
       const int32_t input = plan_.hazards.data()[step.partner + h];
       safe = safe && args_.buffers[input] != args_.buffers[step.index];
     }
     pointers_[step.out] = safe ? base + direct * step.size : scratch_ + offsets_[step.out];
+  }
+
+  // Lines of an operand that is overwritten are in the cache already.
+  bool is_streamed(int32_t output) const {
+    if ((flags(output) & kStreamed) == 0) return false;
+    for (int32_t k = 0; k < inputs_; ++k) {
+      if (args_.buffers[k] == args_.buffers[output]) return false;
+    }
+    return true;
   }
 
   void store(const Step& step, const Tile& tile) {
@@ -313,9 +352,15 @@ class Runner {
     const void* from = pointers_[step.a];
     if (direct >= 0) {
       char* const to = base + direct * step.size;
-      const int64_t n = step.level == Level::kRow ? tile.rows : tile.points();
-      if (to != from) std::memcpy(to, from, static_cast<size_t>(n * step.size));
-      return;
+      const int64_t count = step.level == Level::kRow ? tile.rows : tile.points();
+      const auto n = static_cast<size_t>(count * step.size);
+      if (to == from) return;
+      if (!is_streamed(step.index)) {
+        std::memcpy(to, from, n);
+        return;
+      }
+      streams_ = true;
+      return stream_bytes(to, static_cast<const char*>(from), n);
     }
     switch (step.size) {
       case 1: return scatter<uint8_t>(step, base, tile);
@@ -587,6 +632,7 @@ class Runner {
   const int32_t inputs_, buffers_;
   const int64_t *kept_dims_, *reduced_dims_, *operands_, *offsets_;
   int64_t operand_words_, state_bytes_;
+  bool streams_ = false;
   char* scratch_;
   void** pointers_;
 };

@@ -81,6 +81,28 @@ TEST(Interpreter, PointwiseOfManySizes) {
   }
 }
 
+// Outputs above 16 MiB go past the caches, whole lines at a time; rows do not end with lines.
+TEST(Interpreter, StreamsWhatNoCacheHolds) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat64);
+  t.store(x * 2.0 - t.reduce(tile::Opcode::kReduceMax, x));
+  t.store(x + 1.0);
+  const auto program = t.finish();
+  constexpr int64_t kRows = 3, kLength = 1'000'003;
+  std::vector<double> in(kRows * kLength), first(in), second(in);
+  for (int64_t i = 0; i < kRows * kLength; ++i) {
+    const auto at = static_cast<size_t>(i);
+    in[at] = static_cast<double>(i % kLength);
+    first[at] = 2 * in[at] - (kLength - 1);
+    second[at] = in[at] + 1;
+  }
+  for (const testing::Engine engine : testing::engines()) {
+    const auto out = testing::run(program, engine, {{kRows}, {kLength}}, {bytes_of(in)});
+    EXPECT_TRUE(values_of<double>(out[0]) == first) << name(engine);
+    EXPECT_TRUE(values_of<double>(out[1]) == second) << name(engine);
+  }
+}
+
 TEST(Interpreter, Softmax) {
   Builder t;
   const Reg x = t.load(DType::kFloat32);
