@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 MOST_SIGNATURES = 64  # of one compiled function; the one used longest ago goes
@@ -27,33 +27,40 @@ def missing_compiler() -> str | None:
     return None
 
 
-def compile_arrays(mx: Any, function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Compiles `function` for its arrays; other arguments are part of the program.
+class CompiledArrays:
+    """`function` compiled for its arrays; other arguments are part of the program.
 
     MLX keeps the arrays of a program only, so results that are no arrays are those of the trace,
     which is why there is a program for each signature.
     """
-    programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
-    def call(*arguments: Any) -> tuple[Any, ...]:
+    def __init__(self, mx: Any, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._mx, self._function, self._options = mx, function, options
+        self._programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.program(arguments)(*arguments)
+
+    def program(self, arguments: Sequence[Any]) -> _Program:
+        """The one for arguments like these."""
+        array, programs = self._mx.array, self._programs
         signature = tuple(
-            (x.dtype, *x.shape) if isinstance(x, mx.array) else repr(x) for x in arguments
+            (x.dtype, *x.shape) if isinstance(x, array) else repr(x) for x in arguments
         )
         program = programs.get(signature)
         if program is None:
-            program = programs[signature] = _Program(mx, function, arguments, options)
+            program = _Program(self._mx, self._function, arguments, self._options)
+            programs[signature] = program
             while len(programs) > MOST_SIGNATURES:
                 programs.popitem(last=False)
-        return program(*arguments)
-
-    return call
+        return program
 
 
 class _Program:
     """A function compiled for arguments of one signature."""
 
     def __init__(
-        self, mx: Any, function: Callable[..., Any], sample: tuple[Any, ...], options: Any
+        self, mx: Any, function: Callable[..., Any], sample: Sequence[Any], options: Any
     ) -> None:
         self._array = mx.array
         self._is_array = [isinstance(x, mx.array) for x in sample]
@@ -73,6 +80,12 @@ class _Program:
         arrays = (x for x, is_array in zip(arguments, self._is_array, strict=True) if is_array)
         leaves = self._compiled(*arrays)  # the first time it makes the template
         return _with_arrays(self._template, iter(leaves))
+
+    def of_arrays(self) -> Callable[..., Sequence[Any]]:
+        """What does the same for arguments like the sample, once it was called: from arrays to a
+        sequence of arrays there is nothing to fill in."""
+        only_arrays = all(self._is_array) and all(x is _HOLE for x in self._template)
+        return self._compiled if only_arrays else self
 
 
 class _Hole:
