@@ -226,7 +226,8 @@ def cpp(fault, only=None):
     """The first C++ test that fails, or None; and the output."""
     slow = ":".join(t for t, seconds in read(SECONDS).items() if seconds > SLOW and "/" not in t)
     near = suites_of(fault)
-    filters = [only] if only else [near and f"{near}-{slow}", f"-{slow}", slow] if slow else ["*"]
+    filters = [near and f"{near}-{slow}", near, f"-{slow}", slow] if slow else ["*"]
+    filters = [only] if only else filters
     command = [str(BUILD / "mithril_tests"), "--gtest_fail_fast", "--gtest_color=no"]
     for tests in filter(None, filters):
         status, output = run([*command, f"--gtest_filter={tests}"], fault.number, 300)

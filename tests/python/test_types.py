@@ -77,3 +77,15 @@ def test_constants_are_numpys():
         assert epsilon_table[bits][ml.Constant.EPSILON] == pytest.approx(np.finfo(dtype).eps)
         tiny = epsilon_table[bits][ml.Constant.MIN_POSITIVE_NORMAL]
         assert tiny == pytest.approx(np.finfo(dtype).tiny)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_constants_are_those_of_the_backend(dtype):
+    model = ml.Model()
+    tiny = ml.Constant.MIN_POSITIVE_NORMAL
+    model |= ml.Add()(left="x", right=tiny, output="y")
+    model.expose_keys("y")
+    pm = ml.compile(model, ml.NumpyBackend(dtype=dtype), data_keys={"x"}, shapes={"x": [1]})
+    y = pm.evaluate({}, {"x": np.zeros(1, dtype)})["y"]
+    assert y.dtype == dtype
+    assert y[0] == pytest.approx(np.finfo(dtype).tiny, rel=1e-3)
