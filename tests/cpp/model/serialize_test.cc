@@ -59,6 +59,12 @@ TEST(Serialize, ReadsWhatItWrote) {
   }
 }
 
+TEST(Serialize, FreezesWhatIsAPartAsComposingDoes) {
+  const Model loaded = from_json(to_json(network())).model;
+  EXPECT_FALSE(loaded.is_frozen());
+  for (const Model& part : loaded.submodels()) EXPECT_TRUE(part.is_frozen()) << part.name();
+}
+
 // A value of every kind, nested.
 TEST(Serialize, KeepsEveryValue) {
   auto data = std::make_shared<core::TensorData>();
@@ -469,6 +475,9 @@ TEST(Serialize, RefusesWhatNoModelCanBe) {
       file(
           wires +
           R"("parts": [{"op": "relu", "attrs": {"no": 1}, "wires": {"input": "x", "output": "y"}}])"),
+      file(R"("wires": ["x", "t", "y"], "parts": [{"op": "squared_error",
+                       "attrs": {"reduction": "median"},
+                       "wires": {"input": "x", "target": "t", "output": "y"}}])"),
       file(wires + R"("parts": [{"op": "linear", "wires": {"input": "x", "output": "y"}}])"),
       file(wires +
            R"("parts": [{"op": "relu", "items": 2, "wires": {"input": "x", "output": "y"}}])"),

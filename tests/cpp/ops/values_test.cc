@@ -98,6 +98,54 @@ TEST(OpValues, OfCrossEntropy) {
       run("%x: f64[3, 2], %t: i64[3]", "%0 = cross_entropy(%x, %t, weights=\"auto\") : f64[3]",
           {{0, 0, 0, 0, 0, 0}, {0, 0, 1}})[0],
       are({0.75 * third, 0.75 * third, 1.5 * third}));
+  // Of a sample that is ignored nothing is left; a tenth of each target goes to both classes alike.
+  const double e = std::log1p(std::exp(-1.0));
+  const std::vector<Numbers> apart = {{1, 0, 1, 0}, {0, 1}};
+  const std::string two = "%x: f64[2, 2], %t: i64[2]";
+  EXPECT_THAT(run(two, "%0 = cross_entropy(%x, %t, ignore_index=1) : f64[2]", apart)[0],
+              are({e, 0}));
+  EXPECT_THAT(run(two, "%0 = cross_entropy(%x, %t, label_smoothing=0.1) : f64[2]", apart)[0],
+              are({0.95 * e + 0.05 * (e + 1), 0.05 * e + 0.95 * (e + 1)}));
+}
+
+TEST(OpValues, OfFactorsWhoseDiagonalIsPositive) {
+  const std::vector<Numbers> found =
+      run("%x: f64[2, 2]", "%0, %1 = qr(%x) : f64[2, 2], f64[2, 2]", {{-3, 1, 4, 2}}, 2);
+  EXPECT_THAT(found[0], are({-0.6, 0.8, 0.8, 0.6}));
+  EXPECT_THAT(found[1], are({5, 1, 0, 2}));
+}
+
+// The negative is 5 from the anchor and 1 from the positive, which is 4 from it.
+TEST(OpValues, OfTripletsThatSwap) {
+  const std::string signature = "%a: f64[1, 1], %p: f64[1, 1], %n: f64[1, 1]";
+  const std::vector<Numbers> inputs = {{0}, {4}, {5}};
+  const std::string call = "%0 = triplet_margin_loss(%a, %p, %n, eps=0.0, margin=2.0, swap=";
+  EXPECT_THAT(run(signature, call + "false) : f64[1]", inputs)[0], are({1}));
+  EXPECT_THAT(run(signature, call + "true) : f64[1]", inputs)[0], are({5}));
+}
+
+TEST(OpValues, OfAnglesOfSignedZeros) {
+  const std::vector<Numbers> found = run("%y: f64[4], %x: f64[4]", "%0 = atan2(%y, %x) : f64[4]",
+                                         {{0, -0.0, 0, -0.0}, {1, 1, -0.0, -0.0}});
+  EXPECT_THAT(found[0], are({0, 0, M_PI, -M_PI}));
+  EXPECT_FALSE(std::signbit(found[0][0]));
+  EXPECT_TRUE(std::signbit(found[0][1]));
+}
+
+// Within 1 unit in the last place: a rounded quotient alone costs more.
+TEST(OpValues, OfAnglesAreAccurate) {
+  Numbers x;
+  for (int i = -4000; i <= 4000; ++i) x.push_back(static_cast<double>(i) * 0x1.3c6ef372fe94fp-10);
+  const std::string n = std::to_string(x.size());
+  const auto of = [&](const std::string& op, const Numbers& at) {
+    return run("%x: f64[" + n + "]", "%0 = " + op + "(%x) : f64[" + n + "]", {at})[0];
+  };
+  const Numbers arc = of("atan", x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const long double exact = std::atan(static_cast<long double>(x[i]));
+    const double unit = std::nextafter(std::abs(arc[i]), INFINITY) - std::abs(arc[i]);
+    EXPECT_LE(std::abs(arc[i] - exact), unit) << x[i];
+  }
 }
 
 TEST(OpValues, OfBinaryCrossEntropyWithBalancedTargets) {

@@ -29,6 +29,20 @@ TEST(AssignDTypes, WeakScalarsAndIntegersFollowTheFloatOperand) {
               to(DType::kFloat32, DType::kInt64));
 }
 
+TEST(AssignDTypes, IntegersHaveTheWidthOfTheTarget) {
+  expect_pass(R"(graph m(%n: int[b, 4]) {
+  %0 = multiply(%n, %n) : int[b, 4]
+  return y=%0
+}
+)",
+              R"(graph m<f32, i32>(%n: i32[b, 4]) {
+  %0 = multiply(%n, %n) : i32[b, 4]
+  return y=%0
+}
+)",
+              to(DType::kFloat32, DType::kInt32));
+}
+
 TEST(AssignDTypes, KeepsGivenDTypesAndWidensByTheTable) {
   expect_pass(R"(graph m(%a: f16[3], %b: bf16[3], %c: u8[3], %d: i8[3]) {
   %0 = add(%a, %b) : f32[3]

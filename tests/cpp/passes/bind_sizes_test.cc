@@ -37,6 +37,17 @@ TEST(BindSizes, NamesTheInputThatDoesNotFit) {
   EXPECT_FALSE(bound({{8, 3, 1}, {4}}).ok());
 }
 
+TEST(BindSizes, ChecksSizesOfSeveralSymbols) {
+  const ir::Graph graph = parsed(R"(graph m<f32, i64>(%x: f32[a], %y: f32[b], %z: f32[a + b]) {
+  return z=%z
+}
+)");
+  EXPECT_TRUE(solve_symbols(graph, std::vector<std::vector<int64_t>>{{2}, {3}, {5}}).ok());
+  const auto clash = solve_symbols(graph, std::vector<std::vector<int64_t>>{{2}, {3}, {6}});
+  ASSERT_FALSE(clash.ok());
+  EXPECT_EQ(clash.error().message, "'z' must have shape [a+b], got [6]");
+}
+
 constexpr const char* kMask = R"(graph m<f32, i64>(%x: f32[N, 3], %m: bool[N, 3]) {
   %0 = index(%x, %m) : f32[k]
   %1 = relu(%0) : f32[k]

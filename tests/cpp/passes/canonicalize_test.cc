@@ -74,6 +74,24 @@ TEST(Canonicalize, LeavesASumToWhoseSizesAreOpen) {
                    [](const ir::Graph& g) { return canonicalize(g); });
 }
 
+TEST(Canonicalize, KeepsKnownValuesOfInputs) {
+  ir::Graph graph = parsed("graph m<f32, i64>(%n: i64[]) {\n  return y=%n\n}\n");
+  graph.value(graph.inputs[0]).host = core::HostValue(3);
+  const ir::Graph out = std::move(canonicalize(graph)).or_throw();
+  EXPECT_EQ(out.value(out.inputs[0]).host, core::HostValue(3));
+}
+
+// n / 1 is a float.
+TEST(Canonicalize, LeavesQuotientsOfIntegers) {
+  expect_unchanged(R"(graph m(%n: int[3]) {
+  %0 = constant(value=1) : int[]
+  %1 = divide(%n, %0) : float[3]
+  return y=%1
+}
+)",
+                   [](const ir::Graph& g) { return canonicalize(g); });
+}
+
 // x + 0 changes -0; x * 1 with a broadcast is no identity.
 TEST(Canonicalize, LeavesWhatIsNotExactlyTheIdentity) {
   expect_unchanged(R"(graph m<f32, i64>(%x: f32[3], %one: f32[1]) {

@@ -37,5 +37,25 @@ TEST(MergeCommon, KeepsOperandsApartWhereOrderCounts) {
                    merge_common);
 }
 
+TEST(MergeCommon, LeavesBranchesThatDoSomethingElse) {
+  const auto cond = [](const char* result, const char* taken) {
+    return fmt::format(R"(  {} = cond(%x, %p) : f32[b] {{
+    graph taken<f32, i64>(%k0: f32[b]) {{
+      %0 = {}(%k0) : f32[b]
+      return y0=%0
+    }}
+  }} {{
+    graph other<f32, i64>(%k0: f32[b]) {{
+      return y0=%k0
+    }}
+  }}
+)",
+                       result, taken);
+  };
+  expect_unchanged("graph m<f32, i64>(%x: f32[b], %p: bool[]) {\n" + cond("%0", "exp") +
+                       cond("%1", "tanh") + "  return y=%0, z=%1\n}\n",
+                   merge_common);
+}
+
 }  // namespace
 }  // namespace mithril::passes

@@ -1,5 +1,8 @@
 #include "plan/plan.h"
 
+#include <algorithm>
+#include <random>
+
 #include <gtest/gtest.h>
 
 namespace mithril::plan {
@@ -73,6 +76,90 @@ TEST(Plan, DoesNotTakeOverAnOperandThatIsReadLater) {
   steps.steps[1].inplace = {0};
   const Plan plan = planned(std::move(steps));
   EXPECT_NE(plan.steps[1].operands[0].offset, plan.steps[1].operands[1].offset);
+}
+
+// What a step writes over what it reads: the first output, over all of an operand that may be
+// overwritten, has as many bytes and is not read later.
+bool may_share(const Steps& steps, size_t at, BufferId written, BufferId read) {
+  const Step& step = steps.steps[at];
+  const auto first = std::find_if(step.operands.begin(), step.operands.end(),
+                                  [](const Use& use) { return use.write; });
+  for (const Step* later = &step + 1; later < steps.steps.data() + steps.steps.size(); ++later) {
+    for (const Use& use : later->operands) {
+      if (use.buffer == read) return false;
+    }
+  }
+  const auto bytes = [&](BufferId id) { return steps.buffers[static_cast<size_t>(id)].bytes; };
+  return first->buffer == written && bytes(written) == bytes(read) &&
+         std::any_of(step.inplace.begin(), step.inplace.end(), [&](int32_t k) {
+           const Use& use = step.operands[static_cast<size_t>(k)];
+           return use.buffer == read && use.offset == 0;
+         });
+}
+
+// The first and the last step that uses each temporary, and where it lies.
+struct Placed {
+  size_t first = 0, last = 0;
+  int64_t offset = -1;
+};
+
+std::vector<Placed> placed(const Steps& steps, const Plan& plan, size_t temporaries) {
+  std::vector<Placed> out(temporaries);
+  for (size_t at = 0; at < steps.steps.size(); ++at) {
+    for (size_t k = 0; k < steps.steps[at].operands.size(); ++k) {
+      const Use& use = steps.steps[at].operands[k];
+      if (static_cast<size_t>(use.buffer) >= temporaries) continue;
+      Placed& place = out[static_cast<size_t>(use.buffer)];
+      const int64_t offset = plan.steps[at].operands[k].offset - use.offset;
+      if (place.offset < 0) place = {at, at, offset};
+      EXPECT_EQ(place.offset, offset);
+      place.last = at;
+    }
+  }
+  return out;
+}
+
+TEST(Plan, WhatLivesAtOnceLiesApart) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 400; ++round) {
+    constexpr int32_t kCount = 24;
+    Steps steps = temporaries(kCount, 0);
+    for (Buffer& buffer : steps.buffers) buffer.bytes = 32 * static_cast<int64_t>(random() % 9);
+    size_t most_scratch = 0;
+    for (int32_t i = 0; i < kCount; ++i) {
+      Step made = step({}, i);
+      for (uint32_t reads = random() % 4; reads > 0; --reads) {
+        const auto from =
+            i == 0 ? kCount : static_cast<int32_t>(random() % static_cast<uint32_t>(i));
+        const int64_t offset = random() % 4 == 0 ? 16 : 0;
+        made.operands.insert(made.operands.begin(), {from, offset, false});
+      }
+      if (i + 1 < kCount && random() % 4 == 0) made.operands.push_back({++i, 0, true});
+      for (size_t k = 0; !made.operands[k].write; ++k) {
+        if (random() % 2 == 0) made.inplace.push_back(static_cast<int32_t>(k));
+      }
+      made.scratch_bytes = random() % 100;
+      most_scratch = std::max(most_scratch, made.scratch_bytes);
+      steps.steps.push_back(std::move(made));
+    }
+    const Plan plan = planned(steps);
+    EXPECT_EQ(plan.scratch_bytes, most_scratch);
+    const std::vector<Placed> places = placed(steps, plan, kCount);
+    const auto bytes = [&](size_t id) { return steps.buffers[id].bytes; };
+    for (size_t a = 0; a < kCount; ++a) {
+      EXPECT_EQ(places[a].offset % 64, 0);
+      EXPECT_LE(places[a].offset + bytes(a), plan.arena_bytes);
+      for (size_t b = 0; b < a; ++b) {  // b is written before a, or by the same step
+        const bool apart = places[b].offset + bytes(b) <= places[a].offset ||
+                           places[a].offset + bytes(a) <= places[b].offset;
+        if (apart || places[b].last < places[a].first) continue;
+        EXPECT_TRUE(
+            places[b].last == places[a].first && places[b].first < places[a].first &&
+            may_share(steps, places[a].first, static_cast<BufferId>(a), static_cast<BufferId>(b)))
+            << "round " << round << ": " << a << " and " << b;
+      }
+    }
+  }
 }
 
 TEST(Plan, AddressesInputsOutputsAndConstants) {
