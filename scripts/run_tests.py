@@ -33,17 +33,23 @@ def pytest(group, *options):
     return [PY, "-m", "pytest", "-q", *wanted, *options, "tests/python"]
 
 
+def at_once():
+    """A process for each core; who has none left takes from the others."""
+    return ["-n", os.environ.get("JOBS", str(os.cpu_count())), "--dist=worksteal"]
+
+
 def test_groups():
     verify = {"MITHRIL_VERIFY": "1"}
     return [
         Group("set-up", make("setup-test"), needed=True),
         Group("build release", make("extension"), needed=True),
         Group("build debug", make("cpp-debug"), needed=True),
-        Group("c++", ["build/debug/mithril_tests", "--gtest_brief=1"]),
-        Group("python pure", pytest("pure"), verify),
+        Group("c++", ["scripts/cpp_tests.sh", "build/debug"]),
+        Group("python pure", pytest("pure", *at_once()), verify),
         # The op matrix runs on arenas full of NaN: nothing may be read before it is written.
-        Group("python device", pytest("device"), {**verify, "MITHRIL_POISON": "1"}),
-        *(Group("python " + name, pytest(name), verify) for name in ("frameworks", "documents")),
+        Group("python device", pytest("device", *at_once()), {**verify, "MITHRIL_POISON": "1"}),
+        Group("python frameworks", pytest("frameworks", *at_once()), verify),
+        Group("python documents", pytest("documents"), verify),
     ]
 
 
@@ -64,11 +70,11 @@ def check_groups():
     return [
         Group("set-up", make("setup-check"), needed=True),
         Group("build asan", make("cpp-asan"), needed=True),
-        Group("c++ asan", ["build/asan/mithril_tests", "--gtest_brief=1"]),
+        Group("c++ asan", ["scripts/cpp_tests.sh", "build/asan"]),
         Group("python pure asan", pytest("pure", *seen), asan),
         Group("python device asan", pytest("device", *seen, "--backends=cpu"), asan),
         Group("build tsan", make("cpp-tsan")),
-        Group("c++ tsan", ["build/tsan/mithril_tests", "--gtest_brief=1"]),
+        Group("c++ tsan", ["scripts/cpp_tests.sh", "build/tsan"]),
     ]
 
 
@@ -80,7 +86,7 @@ def fuzz_groups():
         Group("build fuzz", make("cpp-fuzz"), needed=True),
         Group("seeds", [PY, "scripts/fuzz_seeds.py", "build/fuzz/corpus"], needed=True),
         *(Group(name, fuzzer(name)) for name in names),
-        Group("random models", [*pytest("device", "--graphs=20000"), "-k", "random_models"]),
+        Group("random models", pytest("device", "--graphs=20000", "-krandom_models", *at_once())),
     ]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "build" / "tidy"
-DATABASE = ROOT / "build" / "debug" / "compile_commands.json"
+DATABASE = ROOT / "build" / "lint" / "compile_commands.json"
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 
 

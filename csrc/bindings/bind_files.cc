@@ -9,7 +9,7 @@ namespace mithril::bindings {
 namespace {
 
 /// The bytes of a str or bytes object, which must stay alive.
-std::string_view utf8(py::handle text) {
+std::string_view utf8_view(py::handle text) {
   if (PyBytes_Check(text.ptr())) return py::reinterpret_borrow<py::bytes>(text);
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
@@ -26,7 +26,7 @@ py::tuple from_json(py::handle text, const py::function& find) {
     if (found.is_none()) return nullptr;
     return to_relation(py::reinterpret_borrow<py::function>(found), keys);
   };
-  model::Loaded loaded = model::from_json(utf8(text), user_location(), relation);
+  model::Loaded loaded = model::from_json(utf8_view(text), user_location(), relation);
   return py::make_tuple(std::move(loaded.model), loaded.notes, loaded.training);
 }
 

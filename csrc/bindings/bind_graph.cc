@@ -183,6 +183,15 @@ bool has_masks(const Graph& graph) {
   });
 }
 
+bool has_empty(const Graph& graph) {
+  return passes::anywhere(graph, [](const Graph& one) {
+    return std::any_of(one.values.begin(), one.values.end(), [](const ir::ValueInfo& value) {
+      const ir::Shape& shape = value.type.shape;
+      return value.type.is_tensor && std::find(shape.begin(), shape.end(), infer::Dim(0)) != shape.end();
+    });
+  });
+}
+
 bool has_op(const Graph& graph, const std::string& name) {
   const ir::OpDef* op = ir::Registry::global().find(name);
   return op != nullptr && passes::has_op(graph, op->id);
@@ -214,6 +223,7 @@ void bind_graph(py::module_& module) {
           "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
       .def("has_op", &has_op, "Whether a node is of the op, or a node that another one runs.")
       .def("has_masks", &has_masks, "Whether bools of a call choose elements: sizes follow then.")
+      .def("has_empty", &has_empty, "Whether a tensor is known to have no elements.")
       .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
   module.def("watch_values", &watch_values, py::arg("graph"), py::arg("forward"),
              py::arg("infinities"),

@@ -81,9 +81,9 @@ CompiledPtr compile_model(const model::Model& model, const py::dict& options,
 // --- what a compiled model says of itself ------------------------------------------------------
 
 /// Solves symbols from the sizes of some keys, then tells the sizes of all.
-class Sizes {
+class SizeSolver {
  public:
-  explicit Sizes(const model::FlatGraph& interface)
+  explicit SizeSolver(const model::FlatGraph& interface)
       : interface_(interface), symbols_(interface.graph.dims.symbol_count(), -1) {}
 
   /// {name: sizes}; a typed error when they do not fit the compiled shapes or each other.
@@ -162,7 +162,7 @@ class Sizes {
   std::vector<int64_t> symbols_;
 };
 
-py::object shape_of(const model::FlatKey& key, const Sizes& sizes) {
+py::object shape_of(const model::FlatKey& key, const SizeSolver& sizes) {
   if (!key.rank_known) return py::none();
   py::list out;
   for (const infer::Dim dim : key.shape) out.append(sizes.size(dim));
@@ -171,7 +171,7 @@ py::object shape_of(const model::FlatKey& key, const Sizes& sizes) {
 
 /// (shape, fan_in) of every key, None where unknown, as far as `given` tells.
 py::list solve(const Compiled& self, const py::dict& given) {
-  Sizes sizes(self.interface);
+  SizeSolver sizes(self.interface);
   sizes.learn(given);
   py::list out;
   for (const model::FlatKey& key : self.interface.keys) {
@@ -183,7 +183,7 @@ py::list solve(const Compiled& self, const py::dict& given) {
 
 /// Shape of every output as far as `given` tells; None for what is no tensor.
 py::list solve_outputs(const Compiled& self, const py::dict& given) {
-  Sizes sizes(self.interface);
+  SizeSolver sizes(self.interface);
   sizes.learn(given);
   if (!given.empty()) sizes.check_nodes();
   const ir::Graph& graph = self.interface.graph;

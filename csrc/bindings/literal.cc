@@ -18,14 +18,14 @@ using core::TensorData;
       core::fail(ErrorKind::kValue, Code::kValueArgument, "tensor: {}", message));
 }
 
-bool is_sequence(py::handle object) {
+bool is_row(py::handle object) {
   return PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyRange_Check(object.ptr());
 }
 
 /// The shape that the first items suggest; `read` checks that all others agree.
 std::vector<int64_t> shape_of(py::object object) {
   std::vector<int64_t> shape;
-  while (is_sequence(object)) {
+  while (is_row(object)) {
     if (shape.size() == HostValue::kMaxDepth) refuse("nested more than 64 levels deep");
     const auto size = static_cast<int64_t>(py::len(object));
     shape.push_back(size);
@@ -38,15 +38,15 @@ std::vector<int64_t> shape_of(py::object object) {
 void read(py::handle object, const std::vector<int64_t>& shape, size_t axis,
           std::vector<HostValue>& out) {
   if (axis == shape.size()) {
-    const HostValue value = is_sequence(object) ? HostValue() : to_host(object, "tensor");
+    const HostValue value = is_row(object) ? HostValue() : to_host(object, "tensor");
     if (!value.is_bool() && !value.is_int() && !value.is_double()) {
-      refuse(is_sequence(object) ? "rows must have equal lengths"
+      refuse(is_row(object) ? "rows must have equal lengths"
                                  : "elements must be bool, int or float");
     }
     out.push_back(value);
     return;
   }
-  if (!is_sequence(object) || static_cast<int64_t>(py::len(object)) != shape[axis]) {
+  if (!is_row(object) || static_cast<int64_t>(py::len(object)) != shape[axis]) {
     refuse("rows must have equal lengths");
   }
   for (const py::handle item : py::reinterpret_borrow<py::sequence>(object)) {

@@ -9,7 +9,7 @@
 namespace mithril::infer {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoId = UINT32_MAX;
 
 uint32_t mix(uint32_t hash, uint64_t value) {
   value = (value ^ hash) * 0x9E3779B97F4A7C15ull;
@@ -24,8 +24,8 @@ uint64_t atom_key(int kind, Dim a, Dim b) {
 }  // namespace
 
 DimTable::DimTable() {
-  buckets_.assign(64, kNone);
-  const uint32_t atom = new_atom(AtomKind::kOverflow, kNone, Dim(), Dim());
+  buckets_.assign(64, kNoId);
+  const uint32_t atom = new_atom(AtomKind::kOverflow, kNoId, Dim(), Dim());
   overflow_ = Dim::expression(atoms_[atom].self);
 }
 
@@ -136,7 +136,7 @@ uint32_t DimTable::find_or_add(const Polynomial& p) {
     return true;
   };
   const size_t mask = buckets_.size() - 1;
-  for (size_t slot = hash & mask; buckets_[slot] != kNone; slot = (slot + 1) & mask) {
+  for (size_t slot = hash & mask; buckets_[slot] != kNoId; slot = (slot + 1) & mask) {
     if (equals(expressions_[buckets_[slot]])) return buckets_[slot];
   }
   return new_expression(p.terms, p.factors, hash);
@@ -163,12 +163,12 @@ uint32_t DimTable::new_expression(std::span<const Term> terms, const std::vector
 void DimTable::insert_bucket(uint32_t expression) {
   const size_t mask = buckets_.size() - 1;
   size_t slot = expressions_[expression].hash & mask;
-  while (buckets_[slot] != kNone) slot = (slot + 1) & mask;
+  while (buckets_[slot] != kNoId) slot = (slot + 1) & mask;
   buckets_[slot] = expression;
 }
 
 void DimTable::rehash() {
-  buckets_.assign(buckets_.size() * 2, kNone);
+  buckets_.assign(buckets_.size() * 2, kNoId);
   for (uint32_t i = 0; i < expressions_.size(); ++i) insert_bucket(i);
 }
 
@@ -189,7 +189,7 @@ Dim DimTable::atom(AtomKind kind, Dim a, Dim b) {
     const Atom& found = atoms_[it->second];
     if (found.kind == kind && found.a == a && found.b == b) return Dim::expression(found.self);
   }
-  const uint32_t id = new_atom(kind, kNone, a, b);
+  const uint32_t id = new_atom(kind, kNoId, a, b);
   atom_index_.emplace(key, id);
   return Dim::expression(atoms_[id].self);
 }
@@ -480,7 +480,7 @@ void DimTable::truncate(const Size& to) {
     const auto id = static_cast<uint32_t>(expressions_.size() - 1);
     size_t slot = expressions_.back().hash & mask;
     while (buckets_[slot] != id) slot = (slot + 1) & mask;
-    buckets_[slot] = kNone;
+    buckets_[slot] = kNoId;
     expressions_.pop_back();
   }
   atoms_.resize(to.atoms);

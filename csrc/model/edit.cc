@@ -13,13 +13,6 @@ using core::ErrorKind;
 
 namespace {
 
-[[noreturn]] void refuse(ErrorKind kind, Code code, std::string message, const Location& where,
-                         std::string hint = {}) {
-  core::Error error = core::fail(kind, code, "{}", message);
-  error.hint = std::move(hint);
-  raise(std::move(error), where);
-}
-
 // Edits of structure need an outermost model that may still grow.
 void refuse_frozen(const Access::At& at, std::string_view what, const Location& where) {
   const Node& top = at.arena().node(at.arena().outermost(at.node));

@@ -24,10 +24,6 @@ void apply(const Access::At& at, const Location& where, const std::function<void
   transaction.commit();
 }
 
-[[noreturn]] void refuse(ErrorKind kind, Code code, std::string message, const Location& where) {
-  raise(core::fail(kind, code, "{}", message), where);
-}
-
 // A key takes a value only if it is an input of the outermost model.
 void check_outermost_input(const Access::At& at, ConnId conn, const Location& where) {
   const Arena& arena = at.arena();

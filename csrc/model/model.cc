@@ -22,6 +22,13 @@ void raise(core::Error error, const Location& where) {
   throw core::ErrorException(std::move(error));
 }
 
+void refuse(core::ErrorKind kind, core::Code code, std::string message, const Location& where,
+            std::string hint) {
+  core::Error error = core::fail(kind, code, "{}", message);
+  error.hint = std::move(hint);
+  raise(std::move(error), where);
+}
+
 void check(core::Status status, const Location& where, const std::string& path) {
   if (status.ok()) return;
   core::Error error = status.take();

@@ -1,18 +1,12 @@
 #include "model/naming.h"
 
-#include <algorithm>
-#include <cctype>
 #include <unordered_set>
+
+#include "core/text.h"
 
 namespace mithril::model {
 
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // Names of one model: the user's are taken, generated ones avoid them and each other.
 class Generator {
@@ -106,7 +100,7 @@ const std::string& Paths::segment(NodeId node) {
   const std::vector<NodeId>& children = arena_.node(parent).children;
   for (size_t i = 0; i < names.size(); ++i) {
     const bool given = !arena_.node(children[i]).name.empty();
-    segments_[children[i]] = given ? names[i] : lower(names[i]);
+    segments_[children[i]] = given ? names[i] : core::lower_case(names[i]);
   }
   return segments_[node];
 }
@@ -144,7 +138,7 @@ std::string Paths::long_name(ConnId wire) {
   }
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     if (!name.empty()) name += '_';
-    name += lower(*part);
+    name += core::lower_case(*part);
   }
   return name;
 }

@@ -21,7 +21,7 @@ namespace {
 /// The graph with one cut as a node. Nodes keep their order, but for what that node must wait for.
 class Replacement {
  public:
-  Replacement(const Graph& graph, const Owners& owners, const Cut& cut)
+  Replacement(const Graph& graph, const Owners& owners, const Cutout& cut)
       : graph_(graph), owners_(owners), cut_(cut), done_(graph.nodes.size(), false) {}
 
   core::Status run() {
@@ -119,7 +119,7 @@ class Replacement {
 
   const Graph& graph_;
   const Owners& owners_;
-  const Cut& cut_;
+  const Cutout& cut_;
   Made made_;
   Graph out_;
   std::vector<int64_t> leaf_;  // of `out_`
@@ -168,7 +168,7 @@ core::Result<Graph> outline(Graph graph, Owners owners) {
   while (!open.empty()) {
     bool any = false;
     for (const auto& [model, chooses] : std::map(open)) {
-      MITHRIL_ASSIGN(const Cut cut,
+      MITHRIL_ASSIGN(const Cutout cut,
                      chooses ? cut_branches(graph, owners, model) : cut_loop(graph, model));
       if (cut.has_inner) continue;
       Replacement replacement(graph, owners, cut);

@@ -110,9 +110,9 @@ core::Result<Made> make(const Graph& graph, const Choice& choice) {
 
 }  // namespace
 
-core::Result<Cut> cut_branches(const Graph& graph, const Owners& owners, int64_t model) {
+core::Result<Cutout> cut_branches(const Graph& graph, const Owners& owners, int64_t model) {
   const auto choice = std::make_shared<const Choice>(find(graph, owners, model));
-  Cut out;
+  Cutout out;
   out.inside = choice->branch[0];
   for (size_t at = 0; at < graph.nodes.size(); ++at) {
     if (choice->branch[1][at]) out.inside[at] = true;

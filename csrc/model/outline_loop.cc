@@ -264,10 +264,10 @@ class Body {
 
 }  // namespace
 
-core::Result<Cut> cut_loop(const Graph& graph, int64_t model) {
+core::Result<Cutout> cut_loop(const Graph& graph, int64_t model) {
   MITHRIL_ASSIGN(Loop found, Finder(graph, model).run());
   const auto loop = std::make_shared<const Loop>(std::move(found));
-  Cut out;
+  Cutout out;
   out.inside = loop->steps;
   for (const auto* entries : {&loop->enters, &loop->slices}) {
     for (const auto& [index, at] : *entries) out.inside[at] = true;

@@ -17,7 +17,7 @@ struct Made {
 };
 
 /// Nodes that become one.
-struct Cut {
+struct Cutout {
   std::vector<bool> inside;  // by node: held by regions, or an entry
   std::vector<size_t> ends;  // whose results the new node makes; it stands at the first
   bool has_inner = false;    // marks of something else are inside: that comes first
@@ -25,8 +25,8 @@ struct Cut {
 };
 
 /// The cut at the marks of one model; `graph` outlives it.
-core::Result<Cut> cut_loop(const ir::Graph& graph, int64_t model);
-core::Result<Cut> cut_branches(const ir::Graph& graph, const Owners& owners, int64_t model);
+core::Result<Cutout> cut_loop(const ir::Graph& graph, int64_t model);
+core::Result<Cutout> cut_branches(const ir::Graph& graph, const Owners& owners, int64_t model);
 
 const std::string& op_name(const ir::Node& node);
 int64_t number(const ir::Node& node, std::string_view attr);

@@ -1,7 +1,7 @@
 // Look-up by path: names of submodels with dots between them, and last the key of a wire.
 #include <algorithm>
-#include <cctype>
 
+#include "core/text.h"
 #include "model/tree.h"
 
 namespace mithril::model {
@@ -10,12 +10,6 @@ using core::Code;
 using core::ErrorKind;
 
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // The submodel that the longest possible beginning of `path` names, as names may have dots in
 // them; the rest of the path is left. Unnamed submodels are found in lower case, too.
@@ -29,7 +23,7 @@ NodeId step(const Arena& arena, NodeId at, std::string_view& path) {
     if (path.size() > name.size() && path[name.size()] != '.') continue;
     const std::string_view head = path.substr(0, name.size());
     const bool unnamed = arena.node(children[i]).name.empty();
-    if (head != name && !(unnamed && head == lower(name))) continue;
+    if (head != name && !(unnamed && head == core::lower_case(name))) continue;
     best = i;
     length = name.size();
   }

@@ -2,7 +2,6 @@
 #include "model/serialize_build.h"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_set>
 
 #include "model/serialize_usual.h"
@@ -135,16 +134,6 @@ EdgeId ModelBuilder::edge_of(NodeId id, Name key, const PartRecord* part, ConnId
   outer = wire(arena_.node(id).parent, *found->second);
   return arena_.conn(outer).edge;
 }
-
-namespace {
-// The n of "$n"; 0 when it is none.
-uint32_t number_of(Name key) {
-  uint32_t out = 0;
-  if (key.size() < 2 || key[0] != '$' || key[1] == '0') return 0;
-  const auto [end, error] = std::from_chars(key.data() + 1, key.data() + key.size(), out);
-  return error == std::errc() && end == key.data() + key.size() ? out : 0;
-}
-}  // namespace
 
 void ModelBuilder::add_wires(NodeId id, const ModelRecord& record, const PartRecord* part) {
   std::vector<Name> sorted(record.wires);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/text.h"
+
 namespace mithril::model {
 
 // --- ConnSet ------------------------------------------------------------------------------------
@@ -59,15 +61,12 @@ std::string Arena::key(ConnId id) const {
   return c.name.empty() ? fmt::format("${}", c.number) : c.name;
 }
 
-namespace {
-// The n of "$n"; 0 when it is none.
 uint32_t number_of(std::string_view key) {
   if (key.size() < 2 || key[0] != '$' || key[1] == '0') return 0;
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(key.data() + 1, key.data() + key.size(), number);
   return error == std::errc() && end == key.data() + key.size() ? number : 0;
 }
-}  // namespace
 
 ConnId Arena::find(NodeId id, std::string_view key) const {
   const Node& n = nodes[id];
@@ -152,10 +151,7 @@ std::string Arena::path(NodeId id) const {
     const auto& siblings = nodes[parent].children;
     const auto at = std::find(siblings.begin(), siblings.end(), id) - siblings.begin();
     std::string name = child_names(parent)[static_cast<size_t>(at)];
-    if (nodes[id].name.empty()) {
-      std::transform(name.begin(), name.end(), name.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    }
+    if (nodes[id].name.empty()) name = core::lower_case(std::move(name));
     names.push_back(std::move(name));
     id = parent;
   }

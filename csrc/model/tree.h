@@ -62,6 +62,9 @@ struct Conn {
   bool produced() const { return producer != kNone; }
 };
 
+/// The n of "$n"; 0 when it is none.
+uint32_t number_of(std::string_view key);
+
 /// Insertion-ordered set of conns; a conn knows its own sequence number.
 class ConnSet {
  public:
@@ -419,6 +422,8 @@ struct Access {
 
 // --- errors -------------------------------------------------------------------------------------
 [[noreturn]] void raise(core::Error error, const Location& where = {});
+[[noreturn]] void refuse(core::ErrorKind kind, core::Code code, std::string message,
+                         const Location& where, std::string hint = {});
 /// Throws a failed status as the user's error: call, path.
 void check(core::Status status, const Location& where, const std::string& path);
 [[noreturn]] void raise_two_values(const Arena& arena, std::string_view name, const Edge& a,

@@ -8,12 +8,8 @@ namespace {
 
 using tile::Reg;
 
-OpDefBuilder& floating(OpDefBuilder& block) {
-  return unary_cases(block.input("input", kNumeric).output("output", computed()).promote_float());
-}
-
 void define_sigmoids(OpFamily& ops) {
-  floating(ops.def("sigmoid")
+  activation(ops.def("sigmoid")
                .python("Sigmoid")
                .doc("Logistic function, without overflow.")
                .formula("1 / (1 + e^{-x})"))
@@ -22,13 +18,13 @@ void define_sigmoids(OpFamily& ops) {
       .sample("input", -8.0, 8.0)
       .points({0.0, -0.0});
 
-  floating(ops.def("tanh").python("Tanh").doc("Hyperbolic tangent.").formula("\\tanh x"))
+  activation(ops.def("tanh").python("Tanh").doc("Hyperbolic tangent.").formula("\\tanh x"))
       .pointwise([](tile::Builder& t, Reg x) { return t.tanh(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * (1.0 - square(g.out())); })
       .sample("input", -5.0, 5.0)
       .points({0.0, -0.0});
 
-  floating(ops.def("softplus")
+  activation(ops.def("softplus")
                .python("Softplus")
                .arguments({"input"})
                .doc("Smooth maximum of x and zero: log(1 + exp(beta x)) / beta, without overflow.")
@@ -45,7 +41,7 @@ void define_sigmoids(OpFamily& ops) {
       .points({0.0, -0.0})
       .with(at({{"input", {5}}}, {{"beta", 2.5}}));
 
-  floating(ops.def("silu")
+  activation(ops.def("silu")
                .python("SiLU", {"Silu"})
                .alias({"swish"})
                .doc("x times its sigmoid.")
@@ -92,7 +88,7 @@ void define_rectifiers(OpFamily& ops) {
                   .kink(0.0, 0.0)
                   .points({0.0, -0.0}));
 
-  floating(ops.def("leaky_relu")
+  activation(ops.def("leaky_relu")
                .python("LeakyRelu", {"LeakyReLU"})
                .doc("x where positive, else slope times x; the gradient at 0 is the slope.")
                .formula("\\max(x, 0) + slope \\cdot \\min(x, 0)"))
@@ -112,7 +108,7 @@ void define_rectifiers(OpFamily& ops) {
       .points({0.0, -0.0})
       .with(at({{"input", {2, 3}}}, {{"slope", 0.2}}));
 
-  floating(ops.def("gelu")
+  activation(ops.def("gelu")
                .python("Gelu", {"GELU"})
                .doc("x times the normal distribution function of x; approximate: by tanh "
                     "(Hendrycks and Gimpel, arXiv:1606.08415).")
@@ -142,7 +138,7 @@ Value shifted(Builder& b) {
   return x - ir::apply("stop_gradient", {reduce("max", x, given(b, "axis"), HostValue(true))});
 }
 
-OpDefBuilder& along_axis(OpDefBuilder& block) {
+OpDefBuilder& normalizing(OpDefBuilder& block) {
   return block.input("input", kNumeric)
       .key("axis", -1)
       .output("output", computed())
@@ -159,7 +155,7 @@ OpDefBuilder& along_axis(OpDefBuilder& block) {
 }
 
 void define_softmax(OpFamily& ops) {
-  along_axis(ops.def("softmax")
+  normalizing(ops.def("softmax")
                  .python("Softmax")
                  .arguments({"input", "axis"})
                  .doc("Exponentials that sum to 1 along the axis, without overflow.")
@@ -174,7 +170,7 @@ void define_softmax(OpFamily& ops) {
         g.d("input") = gy - g.out() * reduce("sum", gy, axis, HostValue(true));
       });
 
-  along_axis(ops.def("log_softmax")
+  normalizing(ops.def("log_softmax")
                  .python("LogSoftmax")
                  .arguments({"input", "axis"})
                  .doc("Logarithm of softmax along the axis, without overflow.")

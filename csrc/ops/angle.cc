@@ -12,7 +12,6 @@ namespace {
 
 using tile::Reg;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // tan(pi / 8): below it, atan is its polynomial.
 constexpr double kTanEighth = 0.41421356237309503;
 
@@ -84,9 +83,6 @@ Reg angle(Pair base, Pair n, Pair d) {
   const Reg p = is_double(z) ? horner(z, kAtan64) : horner(z, kAtan32);
   return total(base, q, fma(q * z, p, fnma(low, z, low)));
 }
-
-// y with the sign of x; of a zero that zero.
-Reg odd(Reg x, Reg y) { return select(tile::equal(x, 0.0), x, select(x < 0.0, -y, y)); }
 
 // atan(a) is pi/4 + atan((a - 1) / (a + 1)), and pi/2 - atan(1 / a).
 Reg atan(Reg x) {
@@ -175,10 +171,6 @@ Reg atan2(tile::Builder& t, Reg y, Reg x) {
 Reg in_full(Reg x, Reg (*function)(Reg)) {
   const bool is_narrow = x.dtype() == DType::kFloat16 || x.dtype() == DType::kBFloat16;
   return is_narrow ? cast(function(cast(x, DType::kFloat32)), x.dtype()) : function(x);
-}
-
-OpDefBuilder& floating(OpDefBuilder& block) {
-  return unary_cases(block.input("input", kTensor).output("output", computed()).promote_float());
 }
 
 // The slope of asin; inf at both ends.

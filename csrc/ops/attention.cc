@@ -10,11 +10,6 @@
 namespace mithril::ops {
 namespace {
 
-bool flag(const Builder& b, std::string_view name) {
-  const HostValue& value = b.attr(name);
-  return value.is_bool() && value.as_bool();
-}
-
 bool has_operand(const Builder& b, std::string_view name) {
   return b.op().input_index(name) >= 0 && b.has(name);
 }

@@ -9,6 +9,14 @@ OpDefBuilder& unary_cases(OpDefBuilder& block, const Attrs& attrs) {
       .with(at({{"input", {2, 1, 17}}}, attrs));
 }
 
+OpDefBuilder& floating(OpDefBuilder& block) {
+  return unary_cases(block.input("input", kTensor).output("output", computed()).promote_float());
+}
+
+OpDefBuilder& activation(OpDefBuilder& block) {
+  return unary_cases(block.input("input", kNumeric).output("output", computed()).promote_float());
+}
+
 OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const std::string& right) {
   return block.with(at({{left, {2, 3}}, {right, {2, 3}}}))
       .with(at({{left, {2, 3}}, {right, {3}}}))
@@ -16,6 +24,24 @@ OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const s
       .with(at({{left, {}}, {right, {5}}}))
       .with(at({{left, {0, 3}}, {right, {1, 3}}}))
       .rejects(at({{left, {2, 3}}, {right, {4}}}), "must broadcast");
+}
+
+tile::Reg odd(tile::Reg x, tile::Reg y) {
+  return select(tile::equal(x, 0.0), x, select(x < 0.0, -y, y));
+}
+
+DType computed_type(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+}
+
+bool flag(const Builder& b, std::string_view name) {
+  const HostValue& value = b.attr(name);
+  return value.is_bool() && value.as_bool();
+}
+
+infer::Dim element_count(Value x) {
+  const Shape& shape = x.shape();
+  return x.builder->graph().dims.product(std::span(shape.data(), shape.size()));
 }
 
 bool needs_known_axis(Builder& b) {
@@ -122,6 +148,11 @@ Value with_reduced_axes(GradBuilder& g, Value reduced) {
     shape[static_cast<size_t>(axis)] = infer::Dim(1);
   }
   return reshape(reduced, shape_value(shape));
+}
+
+void bad_argument(RuleBuilder& r, const std::string& message, const HostValue& got) {
+  r.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument, "{}, got {}", message,
+                    core::to_string(got)));
 }
 
 void unsupported(Builder& b, const std::string& message) {

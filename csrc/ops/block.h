@@ -1,5 +1,6 @@
 // What every file of blocks uses: the names of the block language and shorthands for its formulas.
 #pragma once
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,13 +60,28 @@ inline Sample at(Shapes shapes, Attrs attrs = {}, std::vector<std::string> integ
   return {std::move(shapes), std::move(attrs), std::move(integers)};
 }
 
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 /// The shapes that every one-operand elementwise op is tested on.
 OpDefBuilder& unary_cases(OpDefBuilder& block, const Attrs& attrs = {});
+/// An op of one operand whose result is a float, with the cases of `unary_cases`.
+OpDefBuilder& floating(OpDefBuilder& block);
+/// The same of numbers, not of bools.
+OpDefBuilder& activation(OpDefBuilder& block);
 /// The same for two operands: equal, broadcast both ways, rank 0, no elements; and a clash.
 OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const std::string& right);
 
+/// y with the sign of x; of a zero that zero.
+tile::Reg odd(tile::Reg x, tile::Reg y);
+
 /// An input of a body as a call takes it: the wire where there is one, else the known value.
 Operand given(const Builder& b, std::string_view name);
+/// The type in which sums over elements of a type are made: 16-bit floats compute in float32.
+DType computed_type(DType dtype);
+/// Whether an attribute that may be absent is True.
+bool flag(const Builder& b, std::string_view name);
+/// How many elements x has.
+infer::Dim element_count(Value x);
 /// `op` over the axes of x, which may be wired.
 Value reduce(std::string_view op, Value x, Operand axis, Operand keepdim);
 /// x with the shape of `like`, repeated along axes of size 1.
@@ -95,7 +111,9 @@ Value with_reduced_axes(GradBuilder& g, Value reduced);
 int64_t axis_attr(const Builder& b, std::string_view name, size_t rank);
 /// Whether the axis is wired: the body has failed then, because it needs its value.
 bool needs_known_axis(Builder& b);
-/// Fails a body or a rule with a typed error.
+/// Fails a rule with a typed error that quotes the value.
+void bad_argument(RuleBuilder& r, const std::string& message, const HostValue& got);
+/// Fails a body with a typed error.
 void unsupported(Builder& b, const std::string& message);
 
 }  // namespace mithril::ops

@@ -17,7 +17,7 @@ Value product_shaped(const char* op, Value a, Value b, const GradBuilder& g, Val
   return ir::apply(op, {a, b}, std::move(attrs));
 }
 
-OpDefBuilder& window_attrs(OpDefBuilder& block) {
+OpDefBuilder& conv_attrs(OpDefBuilder& block) {
   return block.attr("stride", HostValue::ints({1, 1}))
       .attr("padding", HostValue::tuple({HostValue::ints({0, 0}), HostValue::ints({0, 0})}))
       .attr("dilation", HostValue::ints({1, 1}))
@@ -45,7 +45,7 @@ Attrs with_shape(Attrs attrs, const std::vector<int64_t>& shape) {
 }
 
 void define_structured(OpFamily& ops) {
-  window_attrs(ops.def("conv2d")
+  conv_attrs(ops.def("conv2d")
                    .doc("Cross-correlation of images [n, c, h, w] with filters [o, c / groups, kh, "
                         "kw], without bias; stride and dilation are pairs, padding ((top, bottom), "
                         "(left, right)).")
@@ -63,7 +63,7 @@ void define_structured(OpFamily& ops) {
       .with(at({{"input", {2, 4, 7, 6}}, {"weight", {6, 2, 3, 2}}}, strided()))
       .with(at({{"input", {0, 3, 5, 5}}, {"weight", {2, 3, 3, 3}}}));
 
-  window_attrs(ops.def("conv2d_dx")
+  conv_attrs(ops.def("conv2d_dx")
                    .doc("What makes conv2d's input, of the shape given, of the cotangent of its "
                         "result and the filters.")
                    .input("cotangent", kFloating)
@@ -85,7 +85,7 @@ void define_structured(OpFamily& ops) {
       .with(at({{"cotangent", {2, 6, 3, 7}}, {"weight", {6, 2, 3, 2}}},
                with_shape(strided(), {2, 4, 7, 6})));
 
-  window_attrs(ops.def("conv2d_dw")
+  conv_attrs(ops.def("conv2d_dw")
                    .doc("What makes conv2d's filters, of the shape given, of its input and the "
                         "cotangent of its result.")
                    .input("input", kFloating)

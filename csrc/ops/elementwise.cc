@@ -391,10 +391,6 @@ void define_logical(OpFamily& ops) {
 
 // --- functions of one operand --------------------------------------------------------------
 
-OpDefBuilder& floating(OpDefBuilder& block) {
-  return unary_cases(block.input("input", kTensor).output("output", computed()).promote_float());
-}
-
 OpDefBuilder& numeric(OpDefBuilder& block) {
   return unary_cases(block.input("input", kNumeric).output("output", same_as("input")));
 }

@@ -19,11 +19,6 @@ using infer::Dim;
 /// How many places the result of a transform has along its (last) axis.
 enum class Places : uint8_t { kAll, kHalf, kFromHalf };
 
-void bad_argument(RuleBuilder& r, const std::string& message, const HostValue& got) {
-  r.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument, "{}, got {}", message,
-                    core::to_string(got)));
-}
-
 bool are_axes(const HostValue& value) {
   if (value.is_int()) return true;
   if (!value.is_sequence() || value.items().empty()) return false;
@@ -137,10 +132,6 @@ Complex dft(Complex x, int64_t axis, bool inverse) {
                                   {{"axis", HostValue(axis)}, {"inverse", HostValue(inverse)}});
   if (!b.status().ok()) return {};
   return {results[0], results[1]};
-}
-
-DType computed_type(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
 }
 
 Complex complex_operand(Builder& b) {
@@ -279,7 +270,7 @@ OpDefBuilder& along_axes(OpDefBuilder& block) {
       block.attr("axes", HostValue::ints({-2, -1}), infer::kSequence | infer::kScalarInt));
 }
 
-Shapes pair(std::vector<int64_t> shape) { return {{"real", shape}, {"imag", shape}}; }
+Shapes parts_of(std::vector<int64_t> shape) { return {{"real", shape}, {"imag", shape}}; }
 
 void define_primitive(OpFamily& ops) {
   complex_outputs(
@@ -306,12 +297,12 @@ void define_primitive(OpFamily& ops) {
         g.d("real") = back.re;
         if (g.has("imag")) g.d("imag") = back.im;
       })
-      .with(at(pair({2, 6})))
+      .with(at(parts_of({2, 6})))
       .with(at({{"real", {7}}}))
-      .with(at(pair({3, 2, 4}), {{"axis", 0}, {"inverse", true}}))
-      .with(at(pair({0, 3})))
-      .rejects(at(pair({2, 0})), "must have at least 1 place")
-      .rejects(at(pair({2, 3}), {{"axis", 2}}), "axis must be in")
+      .with(at(parts_of({3, 2, 4}), {{"axis", 0}, {"inverse", true}}))
+      .with(at(parts_of({0, 3})))
+      .rejects(at(parts_of({2, 0})), "must have at least 1 place")
+      .rejects(at(parts_of({2, 3}), {{"axis", 2}}), "axis must be in")
       .rejects(at({{"real", {2, 3}}, {"imag", {2, 4}}}), "dft");
 }
 
@@ -369,16 +360,16 @@ void define_complex(OpFamily& ops, const char* name, const char* python, bool in
             fft(resized(x, axis, b.attr("n")), axis, b.attr("norm").as_string(), inverse);
         return complex_results(y, b.in("real"));
       })
-      .with(at(pair({2, 6})))
+      .with(at(parts_of({2, 6})))
       .with(at({{"real", {3, 5}}}, {{"axis", 0}, {"norm", "ortho"}, {"use_imag", false}}))
-      .with(at(pair({2, 5, 3}), {{"axis", 1}, {"n", 8}, {"norm", "forward"}}))
-      .with(at(pair({2, 5}), {{"n", 3}}))
-      .with(at(pair({1}), {{"axis", 0}}))
-      .with(at(pair({53})))
-      .with(at(pair({0, 4}), {{"norm", "ortho"}}))
-      .rejects(at(pair({2, 3}), {{"axis", 2}}), "axis must be in")
-      .rejects(at(pair({2, 3}), {{"n", 0}}), "n must be an int from 1 on")
-      .rejects(at(pair({2, 0})), "must have at least 1 place")
+      .with(at(parts_of({2, 5, 3}), {{"axis", 1}, {"n", 8}, {"norm", "forward"}}))
+      .with(at(parts_of({2, 5}), {{"n", 3}}))
+      .with(at(parts_of({1}), {{"axis", 0}}))
+      .with(at(parts_of({53})))
+      .with(at(parts_of({0, 4}), {{"norm", "ortho"}}))
+      .rejects(at(parts_of({2, 3}), {{"axis", 2}}), "axis must be in")
+      .rejects(at(parts_of({2, 3}), {{"n", 0}}), "n must be an int from 1 on")
+      .rejects(at(parts_of({2, 0})), "must have at least 1 place")
       .rejects(at({{"real", {2, 3}}, {"imag", {2, 4}}}), name);
 }
 
@@ -434,14 +425,14 @@ void define_real(OpFamily& ops) {
         const Value y = irfft(x, axis, b.attr("n"), b.attr("norm").as_string());
         return y ? cast(y, b.in("real").dtype()) : y;
       })
-      .with(at(pair({2, 4})))
+      .with(at(parts_of({2, 4})))
       .with(at({{"real", {3, 2}}}, {{"axis", 0}, {"norm", "ortho"}, {"use_imag", false}}))
-      .with(at(pair({2, 5, 3}), {{"axis", 1}, {"n", 7}, {"norm", "forward"}}))
-      .with(at(pair({3}), {{"n", 9}}))
-      .with(at(pair({2, 1}), {{"n", 1}}))
-      .rejects(at(pair({2, 3}), {{"axis", 2}}), "axis must be in")
-      .rejects(at(pair({2, 3}), {{"n", 0}}), "n must be an int from 1 on")
-      .rejects(at(pair({2, 1})), "must have at least 2 places");
+      .with(at(parts_of({2, 5, 3}), {{"axis", 1}, {"n", 7}, {"norm", "forward"}}))
+      .with(at(parts_of({3}), {{"n", 9}}))
+      .with(at(parts_of({2, 1}), {{"n", 1}}))
+      .rejects(at(parts_of({2, 3}), {{"axis", 2}}), "axis must be in")
+      .rejects(at(parts_of({2, 3}), {{"n", 0}}), "n must be an int from 1 on")
+      .rejects(at(parts_of({2, 1})), "must have at least 2 places");
 }
 
 void define_complex_axes(OpFamily& ops, const char* name, const char* python, bool inverse) {
@@ -460,12 +451,12 @@ void define_complex_axes(OpFamily& ops, const char* name, const char* python, bo
         }
         return complex_results(x, b.in("real"));
       })
-      .with(at(pair({2, 3, 4})))
+      .with(at(parts_of({2, 3, 4})))
       .with(at({{"real", {4, 3}}}, {{"norm", "ortho"}, {"use_imag", false}}))
-      .with(at(pair({2, 3, 4}), {{"axes", HostValue::ints({0, 2, 1})}}))
-      .rejects(at(pair({4})), "axis must be in")
-      .rejects(at(pair({2, 3}), {{"axes", HostValue::ints({})}}), "axes must be ints")
-      .rejects(at(pair({0, 3})), "must have at least 1 place");
+      .with(at(parts_of({2, 3, 4}), {{"axes", HostValue::ints({0, 2, 1})}}))
+      .rejects(at(parts_of({4})), "axis must be in")
+      .rejects(at(parts_of({2, 3}), {{"axes", HostValue::ints({})}}), "axes must be ints")
+      .rejects(at(parts_of({0, 3})), "must have at least 1 place");
 }
 
 void define_real_axes(OpFamily& ops) {
@@ -519,11 +510,11 @@ void define_real_axes(OpFamily& ops) {
         const Value y = irfft(x, last, b.attr("n"), norm);
         return y ? cast(y, b.in("real").dtype()) : y;
       })
-      .with(at(pair({2, 3, 4})))
+      .with(at(parts_of({2, 3, 4})))
       .with(at({{"real", {4, 3}}}, {{"norm", "ortho"}, {"n", 5}, {"use_imag", false}}))
-      .with(at(pair({2, 3, 4}), {{"axes", HostValue::ints({2, 0, 1})}}))
-      .rejects(at(pair({4})), "axis must be in")
-      .rejects(at(pair({3, 1})), "must have at least 2 places");
+      .with(at(parts_of({2, 3, 4}), {{"axes", HostValue::ints({2, 0, 1})}}))
+      .rejects(at(parts_of({4})), "axis must be in")
+      .rejects(at(parts_of({3, 1})), "must have at least 2 places");
 }
 
 // The places of an axis from the middle on come first; back: the middle is rounded down.

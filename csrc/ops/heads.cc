@@ -9,7 +9,7 @@ namespace {
 
 using infer::Dim;
 
-void define_axes(OpFamily& ops) {
+void define_head_axes(OpFamily& ops) {
   ops.def("split_heads")
       .python("SplitHeads")
       .doc("The last axis as heads of equal widths: [..., l, h d] to [..., h, l, d].")
@@ -149,7 +149,7 @@ void define_cache(OpFamily& ops) {
 }  // namespace
 
 void define_heads(OpFamily& ops) {
-  define_axes(ops);
+  define_head_axes(ops);
   define_cache(ops);
 }
 

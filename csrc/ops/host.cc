@@ -203,7 +203,7 @@ DType type_of(Builder& b, const HostValue& nested) {
   return kind == core::Kind::kInt ? b.graph().default_int : b.graph().default_float;
 }
 
-void define_conversions(OpFamily& ops) {
+void define_host_conversions(OpFamily& ops) {
   ops.def("buffer")
       .python("Buffer")
       .doc("The operand itself.")
@@ -267,7 +267,7 @@ void define_conversions(OpFamily& ops) {
 void define_host(OpFamily& ops) {
   define_sizes(ops);
   define_containers(ops);
-  define_conversions(ops);
+  define_host_conversions(ops);
   define_window_arguments(ops);
 }
 

@@ -13,7 +13,7 @@ void equal_shapes(RuleBuilder& r, Term each) {
   r.shape(each, "...");
 }
 
-Sample pair(std::vector<int64_t> shape, Attrs attrs = {}) {
+Sample same_shapes(std::vector<int64_t> shape, Attrs attrs = {}) {
   return at({{"input", shape}, {"target", shape}}, std::move(attrs));
 }
 
@@ -73,13 +73,13 @@ void define_focal(OpFamily& ops) {
       .kinks()
       .sample("target", 0.0, 1.0);
   reducible(block, {.shapes = focal_rule, .body = focal})
-      .with(pair({4}))
-      .with(pair({4, 2}, {{"alpha", HostValue()}, {"gamma", 0.5}, {"reduction", "mean"}}))
-      .with(pair({4, 2}, {{"alpha", 0.75}, {"gamma", 0.0}, {"reduction", "sum"}}))
+      .with(same_shapes({4}))
+      .with(same_shapes({4, 2}, {{"alpha", HostValue()}, {"gamma", 0.5}, {"reduction", "mean"}}))
+      .with(same_shapes({4, 2}, {{"alpha", 0.75}, {"gamma", 0.0}, {"reduction", "sum"}}))
       .with(at({{"input", {9}}, {"target", {9}}}, {{"gamma", 1.5}}, {"target"}))
-      .with(pair({0}))
-      .rejects(pair({2}, {{"alpha", 1.5}}), "'alpha' must be from 0 to 1")
-      .rejects(pair({2}, {{"gamma", -1.0}}), "'gamma' must not be negative");
+      .with(same_shapes({0}))
+      .rejects(same_shapes({2}, {{"alpha", 1.5}}), "'alpha' must be from 0 to 1")
+      .rejects(same_shapes({2}, {{"gamma", -1.0}}), "'gamma' must not be negative");
 }
 
 // --- Poisson ---------------------------------------------------------------------------------
@@ -121,11 +121,11 @@ void define_poisson(OpFamily& ops) {
       .sample("input", 0.1, 2.0)
       .sample("target", 0.0, 5.0);
   reducible(block, {.shapes = equal_shapes, .body = poisson})
-      .with(pair({4}))
-      .with(pair({3, 4}, {{"log_input", false}, {"full", true}}))
-      .with(pair({3, 4}, {{"full", true}, {"reduction", "mean"}}))
-      .with(pair({3, 4}, {{"log_input", false}, {"eps", 0.5}, {"reduction", "sum"}}))
-      .with(pair({0}))
+      .with(same_shapes({4}))
+      .with(same_shapes({3, 4}, {{"log_input", false}, {"full", true}}))
+      .with(same_shapes({3, 4}, {{"full", true}, {"reduction", "mean"}}))
+      .with(same_shapes({3, 4}, {{"log_input", false}, {"eps", 0.5}, {"reduction", "sum"}}))
+      .with(same_shapes({0}))
       .rejects(at({{"input", {2}}, {"target", {3}}}), "poisson_nll_loss");
 }
 

@@ -19,7 +19,7 @@ OpDefBuilder& distance(OpDefBuilder& block, ir::GradientFn gradient) {
   return binary_cases(reducible(block, {.gradient = std::move(gradient)}), "input", "target");
 }
 
-void define_distances(OpFamily& ops) {
+void define_distance_losses(OpFamily& ops) {
   distance(ops.def("squared_error")
                .python("SquaredError")
                .doc("Squared difference of input and target.")
@@ -48,11 +48,6 @@ void define_distances(OpFamily& ops) {
         return x.dtype() == DType::kBool ? (x ^ t) : b.abs(x - t);
       })
       .kinks();
-}
-
-bool flag(const Builder& b, std::string_view name) {
-  const HostValue& value = b.attr(name);
-  return value.is_bool() && value.as_bool();
 }
 
 // ln x; robust: continued below the threshold by the tangent there, on |x|.
@@ -467,7 +462,7 @@ void define_binary_cross_entropy(OpFamily& ops) {
 }  // namespace
 
 void define_loss(OpFamily& ops) {
-  define_distances(ops);
+  define_distance_losses(ops);
   define_cross_entropy(ops);
   define_nll(ops);
   define_binary_cross_entropy(ops);

@@ -218,11 +218,6 @@ void define_broadcasts(OpFamily& ops) {
       .with(at({{"input", {2, 3}}, {"like", {2, 3}}}));
 }
 
-infer::Dim element_count(Value x) {
-  const Shape& shape = x.shape();
-  return x.builder->graph().dims.product(std::span(shape.data(), shape.size()));
-}
-
 void concat_gradient(GradBuilder& g) {
   if (needs_known_axis(g.builder())) return;
   const HostValue& key = g.attr("axis");

@@ -14,11 +14,6 @@ Value like_param(Builder& b, std::string_view name) {
   return b.scalar(b.number(name), dtype);
 }
 
-bool flag(const Builder& b, std::string_view name) {
-  const HostValue& value = b.attr(name);
-  return value.is_bool() && value.as_bool();
-}
-
 OpDefBuilder& step(OpDefBuilder& block, std::initializer_list<const char*> states) {
   block.input("param", kFloating).input("grad", kFloating).output("new_param", same_as("param"));
   std::vector<std::string> names;

@@ -16,14 +16,14 @@ int64_t reflected(int64_t place, int64_t size) {
 int64_t replicated(int64_t place, int64_t size) { return std::clamp<int64_t>(place, 0, size - 1); }
 int64_t wrapped(int64_t place, int64_t size) { return ((place % size) + size) % size; }
 
-struct Mode {
+struct PaddingMode {
   const char* name;
   const char* python;
   const char* what;
   Source source;
   int64_t beyond;  // how much less than an axis may be added at one end of it; -1: any number
 };
-constexpr Mode kModes[] = {
+constexpr PaddingMode kPaddingModes[] = {
     {"reflectionpad", "ReflectionPad", "The operand mirrored at its borders, which stay single.",
      reflected, 1},
     {"replicationpad", "ReplicationPad", "The operand with its borders repeated.", replicated, -1},
@@ -77,7 +77,7 @@ core::Status fits_axes(infer::Relation& relation) {
   return {};
 }
 
-void define_mode(OpFamily& ops, const Mode& mode) {
+void define_mode(OpFamily& ops, const PaddingMode& mode) {
   const auto two = [](HostValue a, HostValue b) { return HostValue::tuple({a, b}); };
   const HostValue rows = two(HostValue::ints({1, 2}), HostValue::ints({0, 3}));
   const HostValue last = two(HostValue::ints({0, 0}), HostValue::ints({2, 0}));
@@ -118,7 +118,7 @@ void define_mode(OpFamily& ops, const Mode& mode) {
   }
 }
 
-void define_constant(OpFamily& ops) {
+void define_constant_padding(OpFamily& ops) {
   ops.def("constantpad")
       .python("ConstantPad")
       .doc("A number around the operand: pad_width has (low, high) for each axis, or is one pair.")
@@ -156,8 +156,8 @@ void define_constant(OpFamily& ops) {
 }  // namespace
 
 void define_padding_modes(OpFamily& ops) {
-  define_constant(ops);
-  for (const Mode& mode : kModes) define_mode(ops, mode);
+  define_constant_padding(ops);
+  for (const PaddingMode& mode : kPaddingModes) define_mode(ops, mode);
 }
 
 }  // namespace mithril::ops

@@ -8,11 +8,6 @@ namespace {
 
 using infer::Dim;
 
-Dim element_count(Value x) {
-  const Shape& shape = x.shape();
-  return x.builder->graph().dims.product(std::span(shape.data(), shape.size()));
-}
-
 Value flattened(Value x) {
   if (!x) return {};
   return reshape(x, shape_value({element_count(x)}));

@@ -11,7 +11,7 @@ HostValue no_padding() {
   return HostValue::tuple({HostValue::ints({0, 0}), HostValue::ints({0, 0})});
 }
 
-OpDefBuilder& window_attrs(OpDefBuilder& block) {
+OpDefBuilder& pool_attrs(OpDefBuilder& block) {
   return block.attr("kernel_size")
       .attr("stride")
       .attr("padding", no_padding())
@@ -106,7 +106,7 @@ infer::Dim count_of(infer::DimTable& dims, infer::Dim size, int64_t reach, int64
 }
 
 void define_max(OpFamily& ops) {
-  window_attrs(ops.def("max_pool2d")
+  pool_attrs(ops.def("max_pool2d")
                    .doc("The largest element of each window over the last two axes; padding never "
                         "wins, the gradient goes to the first maximum in row-major order.")
                    .input("input", kFloating))
@@ -121,7 +121,7 @@ void define_max(OpFamily& ops) {
       .with(at({{"input", {2, 5, 6}}}, overlapping()))
       .with(at({{"input", {0, 3, 4, 4}}}, plain()));
 
-  window_attrs(ops.def("max_pool2d_grad")
+  pool_attrs(ops.def("max_pool2d_grad")
                    .doc("Each cotangent of max_pool2d added to the element that its window chose.")
                    .input("input", kFloating)
                    .input("cotangent", kFloating))
@@ -141,7 +141,7 @@ void define_max(OpFamily& ops) {
       .with(at({{"input", {2, 3, 4, 6}}, {"cotangent", {2, 3, 2, 3}}}, plain()))
       .with(at({{"input", {2, 5, 6}}, {"cotangent", {2, 3, 5}}}, overlapping()));
 
-  window_attrs(ops.def("max_pool2d_pick")
+  pool_attrs(ops.def("max_pool2d_pick")
                    .doc("The elements of value at the places where the windows of input have their "
                         "first maximum; like has the shape of the result.")
                    .input("input", kFloating)
@@ -169,7 +169,7 @@ Attrs with_shape(Attrs attrs, HostValue shape) {
 }
 
 void define_average(OpFamily& ops) {
-  window_attrs(ops.def("avg_pool2d")
+  pool_attrs(ops.def("avg_pool2d")
                    .doc("The mean of each window over the last two axes; padding counts as zeros.")
                    .input("input", kFloating))
       .output("output", same_as("input"))
@@ -183,7 +183,7 @@ void define_average(OpFamily& ops) {
       .with(at({{"input", {2, 5, 6}}}, overlapping()))
       .with(at({{"input", {0, 3, 4, 4}}}, plain()));
 
-  window_attrs(ops.def("avg_pool2d_grad")
+  pool_attrs(ops.def("avg_pool2d_grad")
                    .doc("Each cotangent of avg_pool2d shared equally by its window, as a tensor of "
                         "the shape given.")
                    .input("cotangent", kFloating)

@@ -344,7 +344,7 @@ void define_integers(OpFamily& ops) {
                "low must be below high");
 }
 
-bool is_training(const Builder& b) {
+bool draws(const Builder& b) {
   const HostValue& mode = b.attr("mode");
   return mode.is_string() && mode.as_string() == "train" && b.has("rng_key");
 }
@@ -372,7 +372,7 @@ void define_dropout(OpFamily& ops) {
       })
       .compose_many([](Builder& b) {
         const Value x = b.in("input");
-        if (!is_training(b)) {
+        if (!draws(b)) {
           const Value none = full(b, HostValue::ints({2}), 0.0, b.graph().default_int);
           return std::vector<Value>{x, none};
         }

@@ -21,23 +21,13 @@ std::vector<int64_t> ints_of(const HostValue& value) {
   return out;
 }
 
-void bad_argument(RuleBuilder& r, const std::string& message, const HostValue& got) {
-  r.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument, "{}, got {}", message,
-                    core::to_string(got)));
-}
-
 /// The shape stays; `axis` names axes that the input must have, none all of them.
 void same_shape_with_axis(RuleBuilder& r) {
   r.same_shape(r.out(), r.in("input"));
   r.reduce(r.fresh(kTensor), r.in("input"), r.in("axis"), r.constant(false));
 }
 
-Dim element_count(Value x) {
-  const Shape& shape = x.shape();
-  return x.builder->graph().dims.product(std::span(shape.data(), shape.size()));
-}
-
-Value flattened(Value x) { return reshape(x, shape_value({element_count(x)})); }
+Value one_axis(Value x) { return reshape(x, shape_value({element_count(x)})); }
 
 // --- the order of places -------------------------------------------------------------------
 
@@ -62,7 +52,7 @@ Value roll(Builder& b) {
   const Value x = b.in("input");
   if (!x || needs_known_axis(b)) return {};
   const std::vector<int64_t> shifts = ints_of(b.attr("shift"));
-  if (b.attr("axis").is_none()) return reshape_like(rolled(flattened(x), 0, shifts[0]), x);
+  if (b.attr("axis").is_none()) return reshape_like(rolled(one_axis(x), 0, shifts[0]), x);
   const std::vector<int64_t> axes = axes_of(b.attr("axis"), x.rank());
   Value y = x;
   for (size_t i = 0; i < axes.size() && y; ++i) {
@@ -272,7 +262,7 @@ void define_repeats(OpFamily& ops) {
         Value x = b.in("input");
         if (!x || needs_known_axis(b)) return Value();
         const bool flat = b.attr("axis").is_none();
-        if (flat) x = flattened(x);
+        if (flat) x = one_axis(x);
         const int64_t axis = flat ? 0 : axis_attr(b, "axis", x.rank());
         return repeated(x, static_cast<size_t>(axis), b.integer_attr("repeats"), true);
       })

@@ -138,7 +138,7 @@ void shared_by_ties(GradBuilder& g) {
   g.d("input") = where(wins, with_reduced_axes(g, g.dout()) / ties, 0.0);
 }
 
-void define_extrema(OpFamily& ops) {
+void define_extreme_reductions(OpFamily& ops) {
   over_axes(
       ops.def("max")
           .python("Max")
@@ -244,7 +244,7 @@ void define_scans(OpFamily& ops) {
 
 void define_reduce(OpFamily& ops) {
   define_sums(ops);
-  define_extrema(ops);
+  define_extreme_reductions(ops);
   define_logical(ops);
   define_scans(ops);
 }

@@ -133,7 +133,7 @@ core::Status relate_sizes(infer::Relation& relation) {
 }
 
 // Where elements of the result lie between those of the operand.
-struct Places {
+struct Sampling {
   int64_t from, to;
   double step;  // between neighbours of the result, in elements of the operand
   bool align_corners;
@@ -146,7 +146,7 @@ struct Places {
 };
 
 // `shift` is 1 for the middles of cells, 0 for their starts.
-Taps nearest(const Places& p, bool is_given_size, int64_t shift) {
+Taps nearest(const Sampling& p, bool is_given_size, int64_t shift) {
   Taps out;
   for (int64_t i = 0; i < p.to; ++i) {
     const int64_t twice = 2 * i + shift;
@@ -157,7 +157,7 @@ Taps nearest(const Places& p, bool is_given_size, int64_t shift) {
   return out;
 }
 
-Taps linear(const Places& p) {
+Taps linear(const Sampling& p) {
   Taps out;
   out.count = 2;
   for (int64_t i = 0; i < p.to; ++i) {
@@ -178,7 +178,7 @@ double cubic_weight(double distance) {
   return d < 2.0 ? (((d - 5.0) * d + 8.0) * d - 4.0) * a : 0.0;
 }
 
-Taps cubic(const Places& p) {
+Taps cubic(const Sampling& p) {
   Taps out;
   out.count = 4;
   for (int64_t i = 0; i < p.to; ++i) {
@@ -199,7 +199,7 @@ Taps taps_of(const Resize& resize, size_t axis, int64_t from) {
   if (resize.align_corners) {
     step = to > 1 ? static_cast<double>(from - 1) / static_cast<double>(to - 1) : 0.0;
   }
-  const Places places{from, to, step, resize.align_corners};
+  const Sampling places{from, to, step, resize.align_corners};
   switch (resize.mode->method) {
     case Method::kNearest: return nearest(places, resize.scales.empty(), 0);
     case Method::kNearestExact: return nearest(places, resize.scales.empty(), 1);

@@ -154,7 +154,7 @@ void robust_power_gradient(GradBuilder& g) {
   }
 }
 
-void define_power(OpFamily& ops) {
+void define_robust_power(OpFamily& ops) {
   binary_cases(
       ops.def("robust_power")
           .python("RobustPower")
@@ -196,7 +196,7 @@ void define_power(OpFamily& ops) {
 
 void define_robust(OpFamily& ops) {
   define_functions(ops);
-  define_power(ops);
+  define_robust_power(ops);
 }
 
 }  // namespace mithril::ops

@@ -6,10 +6,6 @@ namespace {
 
 using infer::Dim;
 
-DType computed_type(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
-}
-
 // Where the place along the axis is the first one.
 Value is_first(Value x, int64_t axis) {
   const Value places = range(*x.builder, x.shape()[static_cast<size_t>(axis)]);

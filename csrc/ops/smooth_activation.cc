@@ -8,16 +8,12 @@ namespace {
 
 using tile::Reg;
 
-OpDefBuilder& floating(OpDefBuilder& block) {
-  return unary_cases(block.input("input", kNumeric).output("output", computed()).promote_float());
-}
-
 Value negative_part(Value x) { return minimum(x, 0.0); }
 
 // --- exponential units -----------------------------------------------------------------------
 
 void define_exponential_units(OpFamily& ops) {
-  floating(ops.def("elu")
+  activation(ops.def("elu")
                .python("ELU", {"Elu"})
                .doc("x where positive, else alpha (exp(x) - 1), which the gradient at 0 is of "
                     "(Clevert et al., arXiv:1511.07289).")
@@ -36,7 +32,7 @@ void define_exponential_units(OpFamily& ops) {
       .points({0.0, -0.0})
       .with(at({{"input", {2, 9}}}, {{"alpha", 0.5}}));
 
-  floating(ops.def("celu")
+  activation(ops.def("celu")
                .python("CELU", {"Celu"})
                .doc("x where positive, else alpha (exp(x / alpha) - 1): smooth for every alpha "
                     "(Barron, arXiv:1704.07483).")
@@ -59,7 +55,7 @@ void define_exponential_units(OpFamily& ops) {
   // The numbers that keep mean 0 and variance 1 (equation 14 of the paper).
   constexpr double kAlpha = 1.6732632423543772848170429916717;
   constexpr double kScale = 1.0507009873554804934193349852946;
-  floating(ops.def("selu")
+  activation(ops.def("selu")
                .python("SELU", {"Selu"})
                .doc("Exponential unit scaled so that layers keep mean 0 and variance 1; the "
                     "gradient at 0 is that below (Klambauer et al., arXiv:1706.02515).")
@@ -75,7 +71,7 @@ void define_exponential_units(OpFamily& ops) {
       .kink(0.0, kScale * kAlpha)
       .points({0.0, -0.0});
 
-  floating(ops.def("mish")
+  activation(ops.def("mish")
                .python("Mish")
                .doc("x times tanh of its softplus (Misra, arXiv:1908.08681).")
                .formula("x \\tanh(\\ln(1 + e^x))"))
@@ -98,7 +94,7 @@ Value between(Value x, double low, double high) {
 }
 
 void define_hard_ones(OpFamily& ops) {
-  floating(ops.def("hard_sigmoid")
+  activation(ops.def("hard_sigmoid")
                .python("HardSigmoid")
                .doc("Straight line from 0 at -3 to 1 at 3; the gradient at both is that between.")
                .formula("\\min(\\max(x + 3, 0), 6) / 6"))
@@ -111,7 +107,7 @@ void define_hard_ones(OpFamily& ops) {
       .sample("input", -5.0, 5.0)
       .points({-3.0, 3.0});
 
-  floating(ops.def("hard_swish")
+  activation(ops.def("hard_swish")
                .python("HardSwish", {"Hardswish"})
                .doc("x times its hard sigmoid; the gradient at -3 and 3 is that between "
                     "(Howard et al., arXiv:1905.02244).")
@@ -171,13 +167,13 @@ void define_hard_ones(OpFamily& ops) {
 // --- soft ones -------------------------------------------------------------------------------
 
 void define_soft_ones(OpFamily& ops) {
-  floating(ops.def("softsign").python("Softsign").doc("x over 1 + |x|.").formula("x / (1 + |x|)"))
+  activation(ops.def("softsign").python("Softsign").doc("x over 1 + |x|.").formula("x / (1 + |x|)"))
       .pointwise([](tile::Builder& t, Reg x) { return x / (t.abs(x) + 1.0); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() / square(abs(g.in("input")) + 1.0); })
       .kinks()
       .points({0.5, -0.5});
 
-  floating(ops.def("log_sigmoid")
+  activation(ops.def("log_sigmoid")
                .python("LogSigmoid")
                .doc("Logarithm of the logistic function, without underflow.")
                .formula("-\\ln(1 + e^{-x})"))
@@ -186,7 +182,7 @@ void define_soft_ones(OpFamily& ops) {
       .sample("input", -20.0, 20.0)
       .points({0.0, -0.0});
 
-  floating(ops.def("tanh_shrink")
+  activation(ops.def("tanh_shrink")
                .python("TanhShrink", {"Tanhshrink"})
                .doc("x less its hyperbolic tangent.")
                .formula("x - \\tanh x"))

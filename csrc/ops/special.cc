@@ -11,10 +11,6 @@ namespace {
 
 using tile::Reg;
 
-OpDefBuilder& floating(OpDefBuilder& block) {
-  return unary_cases(block.input("input", kTensor).output("output", computed()).promote_float());
-}
-
 // --- logarithms, powers, quotients ---------------------------------------------------------
 
 void define_powers(OpFamily& ops) {
@@ -48,9 +44,6 @@ void define_powers(OpFamily& ops) {
 }
 
 // --- hyperbolic functions ------------------------------------------------------------------
-
-// y with the sign of x; of a zero that zero.
-Reg odd(Reg x, Reg y) { return select(tile::equal(x, 0.0), x, select(x < 0.0, -y, y)); }
 
 // e^a / 2 where e^a may be too large.
 Reg half_exp(Reg a) {
@@ -187,7 +180,6 @@ void define_rounding(OpFamily& ops) {
 
 // --- what is not finite --------------------------------------------------------------------
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double largest(DType dtype) {
   switch (dtype) {

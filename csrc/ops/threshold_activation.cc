@@ -6,10 +6,6 @@ namespace {
 
 using tile::Reg;
 
-OpDefBuilder& floating(OpDefBuilder& block) {
-  return unary_cases(block.input("input", kNumeric).output("output", computed()).promote_float());
-}
-
 // --- a learned slope -------------------------------------------------------------------------
 
 void prelu_rule(RuleBuilder& r) {
@@ -70,7 +66,7 @@ void define_prelu(OpFamily& ops) {
 double number(const PointwiseCall& c, const char* name) { return c.attrs.find(name)->as_number(); }
 
 void define_threshold(OpFamily& ops) {
-  floating(ops.def("threshold")
+  activation(ops.def("threshold")
                .python("Threshold")
                .arguments({"threshold", "value", "input"})
                .doc("x above the threshold, else the value; the gradient at the threshold is 0.")
@@ -92,7 +88,7 @@ void define_threshold(OpFamily& ops) {
 
 // Functions that are 0 from -lambd to lambd.
 OpDefBuilder& shrinking(OpDefBuilder& block) {
-  floating(block)
+  activation(block)
       .attr("lambd", 0.5)
       .rule([](RuleBuilder& r) {
         r.same_shape(r.out(), r.in("input"));

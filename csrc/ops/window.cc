@@ -1,7 +1,8 @@
 #include "ops/window.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "core/text.h"
 
 namespace mithril::ops {
 
@@ -10,12 +11,6 @@ HostValue each_axis(const HostValue& value, size_t axes) {
 }
 
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 HostValue same_padding(Builder& b, const Shape& window) {
   HostValue::Tuple out;
@@ -68,7 +63,7 @@ std::vector<T> slice(const std::vector<T>& items, size_t first, size_t count) {
 
 HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window) {
   if (padding.is_string()) {
-    const std::string name = lower(padding.as_string());
+    const std::string name = core::lower_case(padding.as_string());
     if (name == "same") return same_padding(b, window);
     if (name == "valid") return window_padding(b, HostValue(0), window);
     b.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,

@@ -113,8 +113,12 @@ class Program:
     def __init__(self, compiled: Any, settings: Settings):
         self.compiled = compiled
         self.asks_data = bool(choices(compiled.forward))
-        if settings.autodiff == "framework" and compiled.forward.has_op("while_loop"):
+        if settings.autodiff == "framework" and (
             # Some frameworks would differentiate it: what has no gradient is told by the engine.
+            compiled.forward.has_op("while_loop")
+            or compiled.forward.has_empty()
+            and not settings.backend.differentiates_empty
+        ):
             settings = dataclasses.replace(settings, autodiff="engine")
         self.settings = settings
         self.keys = [Key(**entry) for entry in compiled.keys]
@@ -208,9 +212,17 @@ class Program:
         self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """(outputs, new states, gradients of `wrt`). A cotangent None means 1."""
-        if self.settings.autodiff == "framework":
+        if self.by_framework(inputs):
             return self._framework_gradient(inputs, cotangents, wrt)
         return self.engine_gradient(inputs, cotangents, wrt)
+
+    def by_framework(self, inputs: Sequence[Any]) -> bool:
+        """Whether the framework differentiates a call with these inputs."""
+        if self.settings.autodiff != "framework":
+            return False
+        if self.settings.backend.differentiates_empty:
+            return True
+        return all(0 not in getattr(value, "shape", ()) for value in inputs)
 
     def engine_gradient(
         self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]

@@ -180,7 +180,7 @@ class QuickCall:
     ) -> None:
         """The same for gradients of the cost: `cotangents` has it alone, as None."""
         signature = self.arrays.as_given(given, inputs)
-        if signature is None or self._program.settings.autodiff != "framework":
+        if signature is None or not self._program.by_framework(inputs):
             return
         values = self._program.cotangents_of(cotangents, inputs)
         places = self._program.positions(names)

@@ -261,6 +261,8 @@ class PhysicalModel:
         if not CompiledStep.suits(program.settings):
             return None
         inputs = self._inputs(program, params, data, state)
+        if not program.by_framework(inputs):
+            return None
         self._check_gradients_allowed()
         step = CompiledStep.of(program, self._cost(program), self._settings.optimizer)
         if program is self._program:

@@ -115,6 +115,12 @@ class SupportTable:
         if how not in found:
             found.append(how)
 
+    def merge(self, rows: dict[str, dict[str, list[str]]]) -> None:
+        for op, row in rows.items():
+            for backend, found in row.items():
+                for how in found:
+                    self.note(op, backend, how)
+
     def cell(self, found: list[str]) -> str:
         """An op that runs in some cases only is "partly" what it is there."""
         runs = [how for how in found if not how.startswith("unsupported")]
@@ -126,11 +132,12 @@ class SupportTable:
     def lines(self) -> list[str]:
         columns = sorted({backend for row in self.rows.values() for backend in row})
         out = ["op".ljust(30) + "".join(name.ljust(18) for name in columns)]
-        for op, row in self.rows.items():
+        rows = sorted(self.rows.items())
+        for op, row in rows:
             cells = (self.cell(row.get(name, [])).ljust(18) for name in columns)
             out.append((op.ljust(30) + "".join(cells)).rstrip())
-        for op, row in self.rows.items():
-            for backend, found in row.items():
+        for op, row in rows:
+            for backend, found in sorted(row.items()):
                 reasons = [how for how in found if how.startswith("unsupported")]
                 out += [f"{op} on {backend}: {reason}" for reason in reasons]
         return out
@@ -155,6 +162,32 @@ def check_counts(request) -> CheckCounts:
     return request.config.stash.setdefault(CheckCounts.key, CheckCounts())
 
 
+# Runs by several processes (`-n`): each tells the first one what its tests found.
+def pytest_sessionfinish(session):
+    told = getattr(session.config, "workeroutput", None)
+    if told is None:
+        return
+    stash = session.config.stash
+    table = stash.get(SupportTable.key, SupportTable())
+    told["found"] = (
+        table.rows,
+        dict(stash.get(CheckCounts.key, {})),
+        stash.get(DOCUMENT_MARKS, {}),
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    rows, counts, marks = getattr(node, "workeroutput", {}).get("found", ({}, {}, {}))
+    stash = node.config.stash
+    if rows:
+        stash.setdefault(SupportTable.key, SupportTable()).merge(rows)
+    if counts:
+        stash.setdefault(CheckCounts.key, CheckCounts()).update(counts)
+    if marks:
+        stash.setdefault(DOCUMENT_MARKS, {}).update(marks)
+
+
 @pytest.fixture(scope="session")
 def seed(request) -> int:
     return request.config.getoption("--seed")
@@ -164,7 +197,7 @@ def pytest_terminal_summary(terminalreporter, config):
     counts = config.stash.get(CheckCounts.key, {})
     if counts:
         terminalreporter.section(f"random checks, --seed {config.getoption('--seed')}")
-        for kind, count in counts.items():
+        for kind, count in sorted(counts.items()):
             terminalreporter.write_line(f"{count} {kind}")
     table = config.stash.get(SupportTable.key, None)
     if table is not None:
@@ -177,7 +210,7 @@ def pytest_terminal_summary(terminalreporter, config):
         kinds = [mark.split(": ")[0] for mark in marks.values()]
         counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
         terminalreporter.write_line(f"{len(marks)} of 75 blocks: {counts}")
-        for label, mark in marks.items():
+        for label, mark in sorted(marks.items()):
             if mark.startswith("failing"):
                 terminalreporter.write_line(f"{label} {mark}")
 

@@ -221,10 +221,11 @@ def test_models_that_were_wrong_once(seed):
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_values_and_gradients_of_frameworks(framework, request, check_counts):
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_values_and_gradients_of_frameworks(framework, chunk, request, check_counts):
     pytest.importorskip(framework if framework != "mlx" else "mlx.core")
     dtype = "float64" if framework == "torch" else "float32"
-    for seed in seeds(request.config, request.config.getoption("--graphs") // 20):
+    for seed in seeds(request.config, request.config.getoption("--graphs") // 20)[chunk::CHUNKS]:
         trial = Trial(seed, FRAMEWORKS[framework], dtype)
         engine = Trial(seed, ENGINES["numpy"], "float64")
         trial.check_gradients(trial.check_values(), engine.check_values())
@@ -250,7 +251,9 @@ class Trial:
         }
 
     def compiled(self, **options):
-        return ml.compile(self.made.model, self.backend, jit=False, **options)
+        # JAX compiles whole models faster than their operations one by one.
+        jit = self.backend.backend_type == "jax"
+        return ml.compile(self.made.model, self.backend, jit=jit, **options)
 
     def arrays(self, values):
         floats = {n: x.astype(self.dtype) if x.dtype.kind == "f" else x for n, x in values.items()}

@@ -149,6 +149,7 @@ class Backend(ABC):
 
     backend_type = ""  # the name in the registry
     is_manualgrad = True  # gradients are graphs of the engine, not the framework's
+    differentiates_empty = True  # whether the framework does, of tensors without elements
     runs_plans = False  # whether graphs are run by the engine instead of by emitted source
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
     # What its compiler cannot follow of what data choose (`_program.choices`).

@@ -186,8 +186,8 @@ def state_values(model: Any, case: Case) -> dict[str, Any]:
     }
 
 
-def compiled(case: Case, backend: Any, **options: Any) -> Any:
-    return ml.compile(case.model(), backend, jit=False, **options)
+def compiled(case: Case, backend: Any, *, jit: bool = False, **options: Any) -> Any:
+    return ml.compile(case.model(), backend, jit=jit, **options)
 
 
 def evaluate(

@@ -45,6 +45,9 @@ class MlxBackend(AutogradBackend):
     """
 
     backend_type = "mlx"
+    # Its sum along an axis of size 0 may never end (nd_loop in mlx/backend/cpu/reduce.cpp reads
+    # past an empty list of sizes): the engine's gradients, with no such sum, are run instead.
+    differentiates_empty = False
     _not_compiled = frozenset({"branches", "masks"})
     _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
 
