@@ -187,7 +187,8 @@ bool has_empty(const Graph& graph) {
   return passes::anywhere(graph, [](const Graph& one) {
     return std::any_of(one.values.begin(), one.values.end(), [](const ir::ValueInfo& value) {
       const ir::Shape& shape = value.type.shape;
-      return value.type.is_tensor && std::find(shape.begin(), shape.end(), infer::Dim(0)) != shape.end();
+      return value.type.is_tensor &&
+             std::find(shape.begin(), shape.end(), infer::Dim(0)) != shape.end();
     });
   });
 }

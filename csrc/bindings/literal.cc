@@ -41,7 +41,7 @@ void read(py::handle object, const std::vector<int64_t>& shape, size_t axis,
     const HostValue value = is_row(object) ? HostValue() : to_host(object, "tensor");
     if (!value.is_bool() && !value.is_int() && !value.is_double()) {
       refuse(is_row(object) ? "rows must have equal lengths"
-                                 : "elements must be bool, int or float");
+                            : "elements must be bool, int or float");
     }
     out.push_back(value);
     return;

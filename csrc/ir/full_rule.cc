@@ -55,8 +55,13 @@ void result_kind(const OpDef& op, const OutputDef& output, RuleBuilder& rule) {
     case DTypeRule::Result::kSameAs:
       if (rule.has(output.dtype.name)) rule.same_kind(out, rule.in(output.dtype.name));
       return;
-    case DTypeRule::Result::kOfValue:
-    case DTypeRule::Result::kAttr: rule.kind(out, infer::kTensor); return;
+    case DTypeRule::Result::kAttr: {
+      const int key = op.input_index(output.dtype.name);
+      if (key >= 0) rule.kind(rule.in(output.dtype.name), infer::kDTypeKind | infer::kNoneKind);
+      rule.kind(out, infer::kTensor);
+      return;
+    }
+    case DTypeRule::Result::kOfValue: rule.kind(out, infer::kTensor); return;
     case DTypeRule::Result::kHost: rule.kind(out, infer::kHost); return;
   }
 }

@@ -82,7 +82,7 @@ namespace {
 // known ones are compared.
 bool agrees(const Type& outer, const Type& inner, const std::optional<Dim>& leading) {
   const size_t offset = leading ? 1 : 0;
-  if (!outer.is_tensor || !inner.is_tensor || outer.dtype != inner.dtype) return false;
+  if (!outer.is_tensor || !inner.is_tensor) return false;
   if (outer.rank() != inner.rank() + offset) return false;
   if (leading && leading->known() && outer.shape[0].known() && outer.shape[0] != *leading) {
     return false;
@@ -180,11 +180,11 @@ class Check {
     const Graph& region = *node_.regions[at];
     const std::optional<Dim> length =
         is_scan(node_) ? std::optional(length_of(scan_parts(node_))) : std::nullopt;
-    const auto check = [&](ValueId outer, ValueId inner, bool is_stacked,
-                           std::string_view what) -> Status {
-      if (agrees(graph_.type(outer), region.type(inner), is_stacked ? length : std::nullopt)) {
-        return {};
-      }
+    const auto check = [&](ValueId outer, ValueId inner, bool is_stacked, std::string_view what,
+                           bool same_dtype = true) -> Status {
+      const Type &type = graph_.type(outer), &inside = region.type(inner);
+      const bool fits = agrees(type, inside, is_stacked ? length : std::nullopt);
+      if (fits && (!same_dtype || type.dtype == inside.dtype)) return {};
       return broken(fmt::format("{} is {} outside of the body and {} inside", what,
                                 to_string(graph_.type(outer), graph_.dims),
                                 to_string(region.type(inner), region.dims)));
@@ -197,10 +197,11 @@ class Check {
       const bool decides = is_flag(region.type(region.outputs[0].value));
       return decides ? Status() : broken("the condition must be bool[]");
     }
+    // Choosing dtypes promotes results of branches, and what a loop starts from and makes.
     for (size_t i = 0; i < node_.results.size(); ++i) {
       const bool is_stacked = is_scan(node_) && i >= parts.carries;
       MITHRIL_RETURN_IF_ERROR(check(node_.results[i], region.outputs[i].value, is_stacked,
-                                    fmt::format("result {}", i)));
+                                    fmt::format("result {}", i), graph_.is_concrete()));
     }
     return {};
   }

@@ -10,9 +10,9 @@ using tile::Reg;
 
 void define_sigmoids(OpFamily& ops) {
   activation(ops.def("sigmoid")
-               .python("Sigmoid")
-               .doc("Logistic function, without overflow.")
-               .formula("1 / (1 + e^{-x})"))
+                 .python("Sigmoid")
+                 .doc("Logistic function, without overflow.")
+                 .formula("1 / (1 + e^{-x})"))
       .pointwise([](tile::Builder& t, Reg x) { return t.sigmoid(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * g.out() * (1.0 - g.out()); })
       .sample("input", -8.0, 8.0)
@@ -24,11 +24,12 @@ void define_sigmoids(OpFamily& ops) {
       .sample("input", -5.0, 5.0)
       .points({0.0, -0.0});
 
-  activation(ops.def("softplus")
-               .python("Softplus")
-               .arguments({"input"})
-               .doc("Smooth maximum of x and zero: log(1 + exp(beta x)) / beta, without overflow.")
-               .formula("\\ln(1 + e^{\\beta x}) / \\beta"))
+  activation(
+      ops.def("softplus")
+          .python("Softplus")
+          .arguments({"input"})
+          .doc("Smooth maximum of x and zero: log(1 + exp(beta x)) / beta, without overflow.")
+          .formula("\\ln(1 + e^{\\beta x}) / \\beta"))
       .attr("beta", 1.0)
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const double beta = c.attrs.find("beta")->as_number();
@@ -42,10 +43,10 @@ void define_sigmoids(OpFamily& ops) {
       .with(at({{"input", {5}}}, {{"beta", 2.5}}));
 
   activation(ops.def("silu")
-               .python("SiLU", {"Silu"})
-               .alias({"swish"})
-               .doc("x times its sigmoid.")
-               .formula("x / (1 + e^{-x})"))
+                 .python("SiLU", {"Silu"})
+                 .alias({"swish"})
+                 .doc("x times its sigmoid.")
+                 .formula("x / (1 + e^{-x})"))
       .pointwise([](tile::Builder& t, Reg x) { return t.silu(x); })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
@@ -89,9 +90,9 @@ void define_rectifiers(OpFamily& ops) {
                   .points({0.0, -0.0}));
 
   activation(ops.def("leaky_relu")
-               .python("LeakyRelu", {"LeakyReLU"})
-               .doc("x where positive, else slope times x; the gradient at 0 is the slope.")
-               .formula("\\max(x, 0) + slope \\cdot \\min(x, 0)"))
+                 .python("LeakyRelu", {"LeakyReLU"})
+                 .doc("x where positive, else slope times x; the gradient at 0 is the slope.")
+                 .formula("\\max(x, 0) + slope \\cdot \\min(x, 0)"))
       .input("slope", kNum, HostValue(0.01))
       .rule([](RuleBuilder& r) {
         r.kind(r.out(), infer::kFloating);
@@ -109,10 +110,10 @@ void define_rectifiers(OpFamily& ops) {
       .with(at({{"input", {2, 3}}}, {{"slope", 0.2}}));
 
   activation(ops.def("gelu")
-               .python("Gelu", {"GELU"})
-               .doc("x times the normal distribution function of x; approximate: by tanh "
-                    "(Hendrycks and Gimpel, arXiv:1606.08415).")
-               .formula("x \\Phi(x)"))
+                 .python("Gelu", {"GELU"})
+                 .doc("x times the normal distribution function of x; approximate: by tanh "
+                      "(Hendrycks and Gimpel, arXiv:1606.08415).")
+                 .formula("x \\Phi(x)"))
       .key("approximate", false)
       .rule([](RuleBuilder& r) {
         r.kind(r.in("approximate"), infer::kScalarBool);
@@ -156,10 +157,10 @@ OpDefBuilder& normalizing(OpDefBuilder& block) {
 
 void define_softmax(OpFamily& ops) {
   normalizing(ops.def("softmax")
-                 .python("Softmax")
-                 .arguments({"input", "axis"})
-                 .doc("Exponentials that sum to 1 along the axis, without overflow.")
-                 .formula("e^{x_i} / \\sum_j e^{x_j}"))
+                  .python("Softmax")
+                  .arguments({"input", "axis"})
+                  .doc("Exponentials that sum to 1 along the axis, without overflow.")
+                  .formula("e^{x_i} / \\sum_j e^{x_j}"))
       .compose([](Builder& b) {
         const Value e = exp(shifted(b));
         return e / reduce("sum", e, given(b, "axis"), HostValue(true));
@@ -171,10 +172,10 @@ void define_softmax(OpFamily& ops) {
       });
 
   normalizing(ops.def("log_softmax")
-                 .python("LogSoftmax")
-                 .arguments({"input", "axis"})
-                 .doc("Logarithm of softmax along the axis, without overflow.")
-                 .formula("x_i - \\ln \\sum_j e^{x_j}"))
+                  .python("LogSoftmax")
+                  .arguments({"input", "axis"})
+                  .doc("Logarithm of softmax along the axis, without overflow.")
+                  .formula("x_i - \\ln \\sum_j e^{x_j}"))
       .compose([](Builder& b) {
         const Value z = shifted(b);
         return z - log(reduce("sum", exp(z), given(b, "axis"), HostValue(true)));

@@ -46,11 +46,11 @@ Attrs with_shape(Attrs attrs, const std::vector<int64_t>& shape) {
 
 void define_structured(OpFamily& ops) {
   conv_attrs(ops.def("conv2d")
-                   .doc("Cross-correlation of images [n, c, h, w] with filters [o, c / groups, kh, "
-                        "kw], without bias; stride and dilation are pairs, padding ((top, bottom), "
-                        "(left, right)).")
-                   .input("input", kFloating)
-                   .input("weight", kFloating))
+                 .doc("Cross-correlation of images [n, c, h, w] with filters [o, c / groups, kh, "
+                      "kw], without bias; stride and dilation are pairs, padding ((top, bottom), "
+                      "(left, right)).")
+                 .input("input", kFloating)
+                 .input("weight", kFloating))
       .rule([](RuleBuilder& r) { state_shapes(r, r.out(), r.in("input"), r.in("weight")); })
       .kernel("conv2d")
       .gradient([](GradBuilder& g) {
@@ -64,11 +64,11 @@ void define_structured(OpFamily& ops) {
       .with(at({{"input", {0, 3, 5, 5}}, {"weight", {2, 3, 3, 3}}}));
 
   conv_attrs(ops.def("conv2d_dx")
-                   .doc("What makes conv2d's input, of the shape given, of the cotangent of its "
-                        "result and the filters.")
-                   .input("cotangent", kFloating)
-                   .input("weight", kFloating)
-                   .key("shape"))
+                 .doc("What makes conv2d's input, of the shape given, of the cotangent of its "
+                      "result and the filters.")
+                 .input("cotangent", kFloating)
+                 .input("weight", kFloating)
+                 .key("shape"))
       .rule([](RuleBuilder& r) {
         r.shape_from_value(r.out(), r.in("shape"));
         state_shapes(r, r.in("cotangent"), r.out(), r.in("weight"));
@@ -86,11 +86,11 @@ void define_structured(OpFamily& ops) {
                with_shape(strided(), {2, 4, 7, 6})));
 
   conv_attrs(ops.def("conv2d_dw")
-                   .doc("What makes conv2d's filters, of the shape given, of its input and the "
-                        "cotangent of its result.")
-                   .input("input", kFloating)
-                   .input("cotangent", kFloating)
-                   .key("shape"))
+                 .doc("What makes conv2d's filters, of the shape given, of its input and the "
+                      "cotangent of its result.")
+                 .input("input", kFloating)
+                 .input("cotangent", kFloating)
+                 .key("shape"))
       .rule([](RuleBuilder& r) {
         r.shape_from_value(r.out(), r.in("shape"));
         state_shapes(r, r.in("cotangent"), r.in("input"), r.out());

@@ -107,9 +107,9 @@ infer::Dim count_of(infer::DimTable& dims, infer::Dim size, int64_t reach, int64
 
 void define_max(OpFamily& ops) {
   pool_attrs(ops.def("max_pool2d")
-                   .doc("The largest element of each window over the last two axes; padding never "
-                        "wins, the gradient goes to the first maximum in row-major order.")
-                   .input("input", kFloating))
+                 .doc("The largest element of each window over the last two axes; padding never "
+                      "wins, the gradient goes to the first maximum in row-major order.")
+                 .input("input", kFloating))
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) { state_pool(r, r.out(), r.in("input")); })
       .kernel("max_pool2d")
@@ -122,9 +122,9 @@ void define_max(OpFamily& ops) {
       .with(at({{"input", {0, 3, 4, 4}}}, plain()));
 
   pool_attrs(ops.def("max_pool2d_grad")
-                   .doc("Each cotangent of max_pool2d added to the element that its window chose.")
-                   .input("input", kFloating)
-                   .input("cotangent", kFloating))
+                 .doc("Each cotangent of max_pool2d added to the element that its window chose.")
+                 .input("input", kFloating)
+                 .input("cotangent", kFloating))
       .output("output", same_as("input"))
       .promote()
       .rule([](RuleBuilder& r) {
@@ -142,11 +142,11 @@ void define_max(OpFamily& ops) {
       .with(at({{"input", {2, 5, 6}}, {"cotangent", {2, 3, 5}}}, overlapping()));
 
   pool_attrs(ops.def("max_pool2d_pick")
-                   .doc("The elements of value at the places where the windows of input have their "
-                        "first maximum; like has the shape of the result.")
-                   .input("input", kFloating)
-                   .input("value", kFloating)
-                   .input("like", kFloating))
+                 .doc("The elements of value at the places where the windows of input have their "
+                      "first maximum; like has the shape of the result.")
+                 .input("input", kFloating)
+                 .input("value", kFloating)
+                 .input("like", kFloating))
       .output("output", same_as("value"))
       .promote({"input", "value"})
       .rule([](RuleBuilder& r) {
@@ -170,8 +170,8 @@ Attrs with_shape(Attrs attrs, HostValue shape) {
 
 void define_average(OpFamily& ops) {
   pool_attrs(ops.def("avg_pool2d")
-                   .doc("The mean of each window over the last two axes; padding counts as zeros.")
-                   .input("input", kFloating))
+                 .doc("The mean of each window over the last two axes; padding counts as zeros.")
+                 .input("input", kFloating))
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) { state_pool(r, r.out(), r.in("input")); })
       .kernel("avg_pool2d")
@@ -184,10 +184,10 @@ void define_average(OpFamily& ops) {
       .with(at({{"input", {0, 3, 4, 4}}}, plain()));
 
   pool_attrs(ops.def("avg_pool2d_grad")
-                   .doc("Each cotangent of avg_pool2d shared equally by its window, as a tensor of "
-                        "the shape given.")
-                   .input("cotangent", kFloating)
-                   .key("shape"))
+                 .doc("Each cotangent of avg_pool2d shared equally by its window, as a tensor of "
+                      "the shape given.")
+                 .input("cotangent", kFloating)
+                 .key("shape"))
       .output("output", same_as("cotangent"))
       .rule([](RuleBuilder& r) {
         r.shape_from_value(r.out(), r.in("shape"));

@@ -14,10 +14,10 @@ Value negative_part(Value x) { return minimum(x, 0.0); }
 
 void define_exponential_units(OpFamily& ops) {
   activation(ops.def("elu")
-               .python("ELU", {"Elu"})
-               .doc("x where positive, else alpha (exp(x) - 1), which the gradient at 0 is of "
-                    "(Clevert et al., arXiv:1511.07289).")
-               .formula("x, \\quad x \\le 0: \\alpha (e^x - 1)"))
+                 .python("ELU", {"Elu"})
+                 .doc("x where positive, else alpha (exp(x) - 1), which the gradient at 0 is of "
+                      "(Clevert et al., arXiv:1511.07289).")
+                 .formula("x, \\quad x \\le 0: \\alpha (e^x - 1)"))
       .attr("alpha", 1.0)
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const Reg x = c.in[0];
@@ -33,10 +33,10 @@ void define_exponential_units(OpFamily& ops) {
       .with(at({{"input", {2, 9}}}, {{"alpha", 0.5}}));
 
   activation(ops.def("celu")
-               .python("CELU", {"Celu"})
-               .doc("x where positive, else alpha (exp(x / alpha) - 1): smooth for every alpha "
-                    "(Barron, arXiv:1704.07483).")
-               .formula("\\max(x, 0) + \\min(0, \\alpha (e^{x / \\alpha} - 1))"))
+                 .python("CELU", {"Celu"})
+                 .doc("x where positive, else alpha (exp(x / alpha) - 1): smooth for every alpha "
+                      "(Barron, arXiv:1704.07483).")
+                 .formula("\\max(x, 0) + \\min(0, \\alpha (e^{x / \\alpha} - 1))"))
       .attr("alpha", 1.0)
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const Reg x = c.in[0];
@@ -56,10 +56,10 @@ void define_exponential_units(OpFamily& ops) {
   constexpr double kAlpha = 1.6732632423543772848170429916717;
   constexpr double kScale = 1.0507009873554804934193349852946;
   activation(ops.def("selu")
-               .python("SELU", {"Selu"})
-               .doc("Exponential unit scaled so that layers keep mean 0 and variance 1; the "
-                    "gradient at 0 is that below (Klambauer et al., arXiv:1706.02515).")
-               .formula("\\lambda x, \\quad x \\le 0: \\lambda \\alpha (e^x - 1)"))
+                 .python("SELU", {"Selu"})
+                 .doc("Exponential unit scaled so that layers keep mean 0 and variance 1; the "
+                      "gradient at 0 is that below (Klambauer et al., arXiv:1706.02515).")
+                 .formula("\\lambda x, \\quad x \\le 0: \\lambda \\alpha (e^x - 1)"))
       .pointwise([](tile::Builder& t, Reg x) {
         return select(x > 0.0, x * kScale, t.expm1(t.at_most(x, 0.0)) * (kScale * kAlpha));
       })
@@ -72,9 +72,9 @@ void define_exponential_units(OpFamily& ops) {
       .points({0.0, -0.0});
 
   activation(ops.def("mish")
-               .python("Mish")
-               .doc("x times tanh of its softplus (Misra, arXiv:1908.08681).")
-               .formula("x \\tanh(\\ln(1 + e^x))"))
+                 .python("Mish")
+                 .doc("x times tanh of its softplus (Misra, arXiv:1908.08681).")
+                 .formula("x \\tanh(\\ln(1 + e^x))"))
       .pointwise([](tile::Builder& t, Reg x) { return x * t.tanh(t.softplus(x)); })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
@@ -95,9 +95,9 @@ Value between(Value x, double low, double high) {
 
 void define_hard_ones(OpFamily& ops) {
   activation(ops.def("hard_sigmoid")
-               .python("HardSigmoid")
-               .doc("Straight line from 0 at -3 to 1 at 3; the gradient at both is that between.")
-               .formula("\\min(\\max(x + 3, 0), 6) / 6"))
+                 .python("HardSigmoid")
+                 .doc("Straight line from 0 at -3 to 1 at 3; the gradient at both is that between.")
+                 .formula("\\min(\\max(x + 3, 0), 6) / 6"))
       .pointwise(hard_gate)
       .gradient([](GradBuilder& g) {
         g.d("input") = where(between(g.in("input"), -3.0, 3.0), g.dout() / 6.0, 0.0);
@@ -108,10 +108,10 @@ void define_hard_ones(OpFamily& ops) {
       .points({-3.0, 3.0});
 
   activation(ops.def("hard_swish")
-               .python("HardSwish", {"Hardswish"})
-               .doc("x times its hard sigmoid; the gradient at -3 and 3 is that between "
-                    "(Howard et al., arXiv:1905.02244).")
-               .formula("x \\min(\\max(x + 3, 0), 6) / 6"))
+                 .python("HardSwish", {"Hardswish"})
+                 .doc("x times its hard sigmoid; the gradient at -3 and 3 is that between "
+                      "(Howard et al., arXiv:1905.02244).")
+                 .formula("x \\min(\\max(x + 3, 0), 6) / 6"))
       .pointwise([](tile::Builder& t, Reg x) { return x * hard_gate(t, x); })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
@@ -174,18 +174,18 @@ void define_soft_ones(OpFamily& ops) {
       .points({0.5, -0.5});
 
   activation(ops.def("log_sigmoid")
-               .python("LogSigmoid")
-               .doc("Logarithm of the logistic function, without underflow.")
-               .formula("-\\ln(1 + e^{-x})"))
+                 .python("LogSigmoid")
+                 .doc("Logarithm of the logistic function, without underflow.")
+                 .formula("-\\ln(1 + e^{-x})"))
       .pointwise([](tile::Builder& t, Reg x) { return -t.softplus(-x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * sigmoid(-g.in("input")); })
       .sample("input", -20.0, 20.0)
       .points({0.0, -0.0});
 
   activation(ops.def("tanh_shrink")
-               .python("TanhShrink", {"Tanhshrink"})
-               .doc("x less its hyperbolic tangent.")
-               .formula("x - \\tanh x"))
+                 .python("TanhShrink", {"Tanhshrink"})
+                 .doc("x less its hyperbolic tangent.")
+                 .formula("x - \\tanh x"))
       .pointwise([](tile::Builder& t, Reg x) { return x - t.tanh(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * square(tanh(g.in("input"))); })
       .points({0.0, -0.0});

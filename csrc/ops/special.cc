@@ -180,7 +180,6 @@ void define_rounding(OpFamily& ops) {
 
 // --- what is not finite --------------------------------------------------------------------
 
-
 double largest(DType dtype) {
   switch (dtype) {
     case DType::kFloat16: return 65504.0;

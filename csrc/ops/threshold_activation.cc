@@ -67,10 +67,10 @@ double number(const PointwiseCall& c, const char* name) { return c.attrs.find(na
 
 void define_threshold(OpFamily& ops) {
   activation(ops.def("threshold")
-               .python("Threshold")
-               .arguments({"threshold", "value", "input"})
-               .doc("x above the threshold, else the value; the gradient at the threshold is 0.")
-               .formula("x > \\tau: x, \\quad \\text{else } v"))
+                 .python("Threshold")
+                 .arguments({"threshold", "value", "input"})
+                 .doc("x above the threshold, else the value; the gradient at the threshold is 0.")
+                 .formula("x > \\tau: x, \\quad \\text{else } v"))
       .attr("threshold", 0.0)
       .attr("value", 0.0)
       .pointwise([](tile::Builder&, const PointwiseCall& c) {

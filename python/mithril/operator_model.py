@@ -11,6 +11,7 @@ from mithril._values import Uses, as_value, key_spec
 from mithril.connection import TBD, Connection
 from mithril.errors import SignatureError
 from mithril.model import Model
+from mithril.types import dtype_of
 
 
 class OperatorModel(Model):
@@ -28,6 +29,8 @@ class OperatorModel(Model):
         raise SignatureError("OperatorModel: make one of its subclasses")
 
     def _make(self, name: str | None, values: dict[str, Any]) -> None:
+        if isinstance(values.get("dtype"), str):
+            values["dtype"] = dtype_of(self._what("dtype"), values["dtype"])
         self._arguments = dict(values)  # what makes another one
         count = values.pop("n", None) if self._counts else None
         missing = [k for k, v in values.items() if k in self._attrs and v is TBD]

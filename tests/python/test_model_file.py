@@ -824,3 +824,13 @@ def test_deep_and_long_models_on_a_small_stack(code):
     shell = ["bash", "-c", 'ulimit -s 256; exec "$0" "$@"', sys.executable, "-c", code]
     done = subprocess.run(shell, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_numbers_of_wires_that_are_gone_stay_taken():
+    model, add = ml.Model(), ml.Add()
+    model |= ml.Relu()(input="x", output="h")
+    model |= add(left="h", output="y")  # the other operand is $1
+    model.merge_connections("h", add.right)
+    loaded = ml.Model.from_json(model.to_json())
+    loaded |= ml.Tanh()(input="q")
+    assert json.loads(loaded.to_json())["model"]["wires"] == ["x", "h", "y", "q", "$2"]

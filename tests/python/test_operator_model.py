@@ -3,7 +3,7 @@
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import ArgumentError, MithrilError, SignatureError
+from mithril.errors import ArgumentError, DTypeError, MithrilError, SignatureError
 from mithril.operator_model import OperatorModel
 
 
@@ -78,3 +78,29 @@ def test_robust_forms_are_kept_by_files(tmp_path):
     loaded, _ = ml.load(tmp_path / "model.json")
     assert loaded.to_json() == model.to_json()
     assert "robust_power" in loaded.to_json()
+
+
+@pytest.mark.parametrize("name", ["Cast", "Arange", "Randn", "Ones", "Eye", "ToTensor"])
+def test_dtypes_are_given_by_name_too(name):
+    further = {
+        "Arange": {"stop": 3},
+        "Randn": {"shape": (2,)},
+        "Ones": {"shape": (2,)},
+        "Eye": {"N": 3},
+    }
+    cls, arguments = getattr(ml, name), further.get(name, {})
+    model = cls(dtype="int16", **arguments)
+    assert model.factory_args["dtype"] is ml.int16
+    with pytest.raises(DTypeError, match=f"{name}: dtype: requires one of .*, got 'sixteen'"):
+        cls(dtype="sixteen", **arguments)
+    with pytest.raises(DTypeError, match="dtype must be none or dtype, got int"):
+        ml.Model().extend(cls(dtype=3, **arguments))
+
+
+@pytest.mark.device
+def test_casts_to_a_dtype_by_name():
+    model = ml.Model()
+    model |= ml.Cast(dtype="float64")(input="x", output="y")
+    x = np.array([1.5, 0.0], "f4")
+    y = ml.compile(model, ml.NumpyBackend(), inference=True).evaluate({}, {"x": x})["y"]
+    assert y.dtype == np.float64 and y.tolist() == [1.5, 0.0]

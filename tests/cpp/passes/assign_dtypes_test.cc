@@ -69,6 +69,37 @@ TEST(AssignDTypes, KeepsGivenDTypesAndWidensByTheTable) {
               to(DType::kFloat64, DType::kInt32));
 }
 
+TEST(AssignDTypes, ResultsOfBranchesHaveWhatBothPromoteTo) {
+  expect_pass(R"(graph m(%x: f32[2], %w: f64[2], %p: bool[]) {
+  %0 = cond(%x, %w, %p) : f32[2] {
+    graph taken(%k0: f32[2], %k1: f64[2]) {
+      return y0=%k0
+    }
+  } {
+    graph other(%k0: f32[2], %k1: f64[2]) {
+      return y0=%k1
+    }
+  }
+  return y=%0
+}
+)",
+              R"(graph m<f32, i64>(%x: f32[2], %w: f64[2], %p: bool[]) {
+  %0 = cond(%x, %w, %p) : f64[2] {
+    graph taken<f32, i64>(%k0: f32[2], %k1: f64[2]) {
+      %0 = cast(%k0, dtype=f64) : f64[2]
+      return y0=%0
+    }
+  } {
+    graph other<f32, i64>(%k0: f32[2], %k1: f64[2]) {
+      return y0=%k1
+    }
+  }
+  return y=%0
+}
+)",
+              to(DType::kFloat32, DType::kInt64));
+}
+
 TEST(AssignDTypes, IsIdempotent) {
   expect_unchanged(R"(graph m<f32, i64>(%x: f32[3]) {
   %0 = exp(%x) : f32[3]

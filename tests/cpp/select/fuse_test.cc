@@ -1,5 +1,7 @@
 #include "select/fuse.h"
 
+#include <fmt/format.h>
+
 #include "ir/registry.h"
 #include "passes/text_pass.h"
 
@@ -120,6 +122,21 @@ TEST(Fuse, MovesNothingIntoRowsThatAreWhole) {
 }
 )"),
             "exp [4, 1] | max+multiply [4, 1]/1");
+}
+
+// Places are counted along the rows; a sum of columns goes through them in another order.
+TEST(Fuse, SumsNoColumnsOfWhatIsCounted) {
+  const auto sums = [](const char* axis, const char* shape) {
+    return groups(fmt::format(R"(graph m<f32, i64>(%k: i32[], %l: i32[]) {{
+  %0 = threefry_uniform(%k, %l, shape=(4, 3), dtype=f32) : f32[4, 3]
+  %1 = sum(%0, axis=({},)) : f32[{}]
+  return y=%1
+}}
+)",
+                              axis, shape));
+  };
+  EXPECT_EQ(sums("1", "4"), "threefry_uniform+sum [4, 3]/1");
+  EXPECT_EQ(sums("0", "3"), "threefry_uniform [4, 3] | sum [4, 3]/0");
 }
 
 TEST(Fuse, KeepsOtherDomainsApart) {

@@ -66,6 +66,28 @@ def test_one_branch_counts(native, p):
     check(choice(), choice_by_hand, choice_inputs(p), native)
 
 
+def cast_or_tanh(dtype):
+    casting, other = ml.Model(), ml.Model()
+    casting |= ml.Cast(dtype=dtype)(input="x", output="y")
+    other |= ml.Tanh()(input="x", output="y")
+    model = ml.Model()
+    model |= ml.Cond(casting, other)(predicate="p", x="x", y="y")
+    model.expose_keys("y")
+    return model
+
+
+@on_native
+@pytest.mark.parametrize("p", [YES, NO])
+def test_results_have_the_dtype_that_both_promote_to(native, p):
+    backend = getattr(ml, BACKENDS[native])()
+    x = np.array([1.5, -2.0], "f4")
+    for dtype, wide in [("float64", np.float64), ("float16", np.float32)]:
+        pm = ml.compile(cast_or_tanh(dtype), backend, data_keys={"p", "x"}, inference=True)
+        found = backend.to_numpy(pm.evaluate({}, {"p": p, "x": x})["y"])
+        assert found.dtype == wide
+        np.testing.assert_allclose(found, x if p else np.tanh(x), rtol=1e-6)
+
+
 def everything(model, name, inputs, cotangents, **options):
     backend = getattr(ml, BACKENDS[name])(dtype="float32" if name == "mlx" else "float64")
     shapes = {key: value.shape for key, value in inputs.items()}
