@@ -47,6 +47,11 @@ TEST(Views, TransposeAndSwap) {
   return y=%0
 })"),
             (Ints{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(elements(R"(graph m<f32, i64>(%x: f32[2, 1, 3]) {
+  %0 = transpose(%x, axes=(-1, -3, -2)) : f32[3, 2, 1]
+  return y=%0
+})"),
+            (Ints{0, 3, 1, 4, 2, 5}));
 }
 
 TEST(Views, BroadcastRepeats) {
