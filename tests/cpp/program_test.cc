@@ -98,6 +98,35 @@ TEST(Program, DecomposesACompositeForATargetThatMust) {
   EXPECT_EQ(std::count(found.begin(), found.end(), "attention"), 0);
 }
 
+TEST(Program, KeepsTheSpecialisationsThatWereUsedLast) {
+  ProgramOptions options;
+  options.most_specializations = 2;
+  Program relu(parsed(R"(graph g<f32, i64>(%x: f32[n]) {
+  %0 = relu(%x) : f32[n]
+  return y=%0
+})"),
+               options);
+  const auto made = [&](int64_t n) { return std::move(relu.specialize(Sizes{{n}})).or_throw(); };
+  const auto one = made(1), two = made(2);
+  EXPECT_EQ(made(1), one);
+  const auto three = made(3);  // the second one goes: the first was used since
+  EXPECT_EQ(made(1), one);
+  EXPECT_EQ(made(3), three);
+  EXPECT_NE(made(2), two);
+}
+
+// The same numbers in other places are other sizes, also behind those that are known.
+TEST(Program, ShapesOfOtherRanksAreOthers) {
+  Program both(parsed(R"(graph g<f32, i64>(%x: f32[a, b], %y: f32[c]) {
+  %0 = relu(%x) : f32[a, b]
+  %1 = relu(%y) : f32[c]
+  return v=%0, w=%1
+})"),
+               {});
+  EXPECT_TRUE(both.specialize(Sizes{{2, 3}, {4}}).ok());
+  EXPECT_FALSE(both.specialize(Sizes{{2}, {3, 4}}).ok());
+}
+
 TEST(Program, RunsAFusedSoftmax) {
   Program softmax = program(parsed(R"(graph g<f32, i64>(%x: f32[b, n]) {
   %0 = softmax(%x) : f32[b, n]
