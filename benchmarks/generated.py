@@ -72,10 +72,14 @@ def generated(
     )  # fmt: skip
     constants = {name: library.array(value) for name, value in job.constants.items()}
     data = {job.data_key: library.array(job.data)}
+
+    def merged(weights: Any) -> Any:
+        return {**weights, **constants} if constants else weights
+
     if not step:
 
         def run(weights: Any, _data: Any, _target: Any) -> Any:
-            return pm.evaluate({**weights, **constants}, data)[job.output]
+            return pm.evaluate(merged(weights), data)[job.output]
 
         return _contender(library, job, run, step)
     data["target"] = library.array(job.target)
@@ -83,7 +87,8 @@ def generated(
     state = optimizer.init(data)
 
     def train(weights: Any, _data: Any, _target: Any) -> Any:
-        return pm.step({**weights, **constants}, state, data).params
+        taken = pm.step(merged(weights), state, data)
+        return taken.params, taken.outputs["final_cost"]
 
     return _contender(library, job, train, step)
 
@@ -96,7 +101,9 @@ def _contender(library: Any, job: Any, run: Callable[..., Any], step: bool) -> C
         found = library.wait(run(weights, data, target))
         if not step:
             return {"y": library.numpy(found)}
-        return {name: library.numpy(value) for name, value in found.items() if name in weights}
+        updated, cost = found
+        new = {name: library.numpy(value) for name, value in updated.items() if name in weights}
+        return {**new, "cost": library.numpy(cost)}
 
     return Contender(lambda: library.wait(run(weights, data, target)), result)
 

@@ -49,7 +49,7 @@ class Torch:
             gradients = torch.autograd.grad(cost, list(leaves.values()))
             with torch.no_grad():
                 pairs = zip(weights.items(), gradients, strict=True)
-                return {name: w - RATE * g for (name, w), g in pairs}
+                return {name: w - RATE * g for (name, w), g in pairs}, cost.detach()
 
         return run
 
@@ -116,8 +116,8 @@ class Jax:
             def cost(w: Any) -> Any:
                 return jax.numpy.mean((function(w, data) - target) ** 2)
 
-            gradients = jax.grad(cost)(weights)
-            return {name: w - RATE * gradients[name] for name, w in weights.items()}
+            value, gradients = jax.value_and_grad(cost)(weights)
+            return {name: w - RATE * gradients[name] for name, w in weights.items()}, value
 
         return run
 
@@ -190,8 +190,11 @@ class Mlx:
         mx = self.lib
 
         def run(weights: Any, data: Any, target: Any) -> Any:
-            gradients = mx.grad(lambda w: mx.mean((function(w, data) - target) ** 2))(weights)
-            return {name: w - RATE * gradients[name] for name, w in weights.items()}
+            def cost(w: Any) -> Any:
+                return mx.mean((function(w, data) - target) ** 2)
+
+            value, gradients = mx.value_and_grad(cost)(weights)
+            return {name: w - RATE * gradients[name] for name, w in weights.items()}, value
 
         return run
 

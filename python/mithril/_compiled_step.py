@@ -30,7 +30,8 @@ class CompiledStep:
         self._one: Any = None  # the cotangent of the cost, where that has rank 0
         self._rate: tuple[float, Any] | None = None  # of the last step, and as an array
         self._met: dict[Signature, Any] = {}  # -> the cotangent of the cost
-        self._is_whole = self._backend.compiles_steps
+        # Whether a compiler sees the update too; else factors and rate are numbers.
+        self._is_whole = program.settings.jit and self._backend.compiles_steps
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
         self._ways = Ways(program, self._function)
@@ -45,8 +46,7 @@ class CompiledStep:
         """Whether the framework has such a function of gradients."""
         if settings.autodiff != "framework" or settings.check_nan:
             return False
-        backend = settings.backend
-        return hasattr(backend, "_vjp_function") and (settings.jit or not backend.compiles_steps)
+        return hasattr(settings.backend, "_vjp_function")
 
     @staticmethod
     def of(program: Program, output: str, optimizer: Any) -> CompiledStep:
@@ -115,7 +115,7 @@ class CompiledStep:
         if signature is not None and all(a is b for a, b in zip(kept, native, strict=True)):
             bounded(self._met)[signature + self._arrays.signature(kept)] = one
             if one.shape == ():
-                self._one = one if self._is_whole else None  # PyTorch makes one quicker
+                self._one = one if self._backend.compiles_steps else None  # PyTorch makes one
                 self._ways.learn([*inputs, *kept])
         return self._parted(results, given[0], opt_state)
 

@@ -234,7 +234,7 @@ class PhysicalModel:
         if self._quick_step is not None:
             done = self._quick_step.try_run(params, opt_state, data, state)
             if done is not None:
-                return Step(*done)
+                return Step._make(done)
         if self.backend.runs_plans and optimizer.op:
             return self._step_of_engine(self._checked_params(params), opt_state, data, state)
         from mithril._compiled_step import CompiledStep

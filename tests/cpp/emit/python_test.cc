@@ -25,8 +25,8 @@ ir::Graph graph(std::string_view text) {
 ir::Target numpy() {
   ir::Target out;
   out.name = "numpy";
-  out.keeps_whole = {"add",    "argmax", "concat",  "full", "linear",
-                     "matmul", "relu",   "reshape", "sum",  "sum_to"};
+  out.keeps_whole = {"add",  "argmax",  "concat", "full", "linear", "matmul",
+                     "relu", "reshape", "rfft",   "sum",  "sum_to"};
   return out;
 }
 
@@ -142,6 +142,23 @@ TEST(Python, InvertsLinearSizes) {
   return y=%0
 })")),
               HasSubstr("n0 = (v0.shape[0] - 3) // 2\n"));
+}
+
+// %0 is deleted where it is made.
+TEST(Python, ReadsSizesFromNoResultThatIsDeleted) {
+  EXPECT_EQ(emitted(graph(R"(graph m<f32, i64>(%x: f32[2*N - 2]) {
+  %0, %1 = rfft(%x) : f32[N], f32[N]
+  %2 = full(shape=('N',), value=1.0, dtype=f32) : f32[N]
+  %3 = add(%1, %2) : f32[N]
+  return y=%3
+})")),
+            R"(def evaluate(v0):
+    v1, v2 = ops.rfft(v0, axis=-1, n=None, norm=C[0]); del v1
+    n0 = v2.shape[0]
+    v3 = ops.full(shape=(n0,), value=1.0, dtype=ops.float32)
+    v4 = ops.add(v2, v3); del v2, v3
+    return (v4,)
+)");
 }
 
 TEST(Python, NamesTheSizeThatNothingShows) {

@@ -130,5 +130,82 @@ TEST(Executable, TellsARecordingOfEachStep) {
   EXPECT_EQ(recording.events().back().threads, 4);  // there are no more chunks
 }
 
+Step step_of(plan::KernelFn kernel, std::vector<plan::BufferId> reads, plan::BufferId writes) {
+  Step out;
+  out.kernel = kernel;
+  out.units = out.grain = 1;
+  for (const plan::BufferId id : reads) out.operands.push_back({id, 0, false});
+  out.operands.push_back({writes, 0, true});
+  return out;
+}
+
+// A plan of one step over one float, from inputs of these sizes to an output of `bytes`.
+std::shared_ptr<const plan::Plan> plan_of(plan::KernelFn kernel, std::vector<plan::BufferId> reads,
+                                          const std::vector<int64_t>& inputs, int64_t bytes) {
+  Steps out;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    out.buffers.push_back({Buffer::Kind::kInput, static_cast<int32_t>(i), inputs[i]});
+  }
+  out.buffers.push_back({Buffer::Kind::kOutput, 0, bytes});
+  out.steps = {step_of(kernel, std::move(reads), static_cast<plan::BufferId>(inputs.size()))};
+  return std::make_shared<const plan::Plan>(std::move(plan::make_plan(std::move(out))).or_throw());
+}
+
+KernelStatus negated(const KernelArgs& args, int64_t, int64_t) {
+  *static_cast<float*>(args.buffers[1]) = -*static_cast<const float*>(args.buffers[0]);
+  return KernelStatus::kOk;
+}
+
+KernelStatus is_below_limit(const KernelArgs& args, int64_t, int64_t) {
+  const float value = *static_cast<const float*>(args.buffers[0]);
+  *static_cast<bool*>(args.buffers[2]) = value < *static_cast<const float*>(args.buffers[1]);
+  return KernelStatus::kOk;
+}
+
+TEST(Executable, RunsTheBranchThatTheBoolChooses) {
+  auto branch = std::make_shared<plan::Branch>();
+  branch->taken = plan_of(add, {0, 0}, {4}, 4);
+  branch->other = plan_of(negated, {0}, {4}, 4);
+  branch->inputs = 1;
+  Steps steps;
+  steps.buffers = {
+      {Buffer::Kind::kInput, 0, 4}, {Buffer::Kind::kInput, 1, 1}, {Buffer::Kind::kOutput, 0, 4}};
+  steps.steps = {step_of(nullptr, {0, 1}, 2)};
+  steps.steps[0].branch = branch;
+  const Executable program = executable(steps);
+  for (const bool taken : {true, false}) {
+    const float x = 3.0F;
+    float y = 0.0F;
+    const void* inputs[] = {&x, &taken};
+    void* outputs[] = {&y};
+    program.run(inputs, outputs).or_throw();
+    EXPECT_EQ(y, taken ? 6.0F : -3.0F);
+  }
+}
+
+// The number of steps decides in which of two places the last one left the state.
+TEST(Executable, ALoopOnDataGivesItsStateAfterAnyNumberOfSteps) {
+  auto loop = std::make_shared<plan::Loop>();
+  loop->body = plan_of(add, {0, 1}, {4, 4}, 4);
+  loop->condition = plan_of(is_below_limit, {0, 1}, {4, 4}, 1);
+  loop->constants = 1;
+  loop->carry_bytes = {4};
+  Steps steps;
+  steps.buffers = {
+      {Buffer::Kind::kInput, 0, 4}, {Buffer::Kind::kInput, 1, 4}, {Buffer::Kind::kOutput, 0, 4}};
+  steps.steps = {step_of(nullptr, {0, 1}, 2)};
+  steps.steps[0].loop = loop;
+  const Executable program = executable(steps);
+  const float limit = 10.0F;  // also what a step adds
+  for (int count = 0; count < 5; ++count) {
+    const float x = 5.0F - 10.0F * static_cast<float>(count - 1);
+    float y = -1.0F;
+    const void* inputs[] = {&x, &limit};
+    void* outputs[] = {&y};
+    program.run(inputs, outputs).or_throw();
+    EXPECT_EQ(y, 15.0F) << count;
+  }
+}
+
 }  // namespace
 }  // namespace mithril::runtime

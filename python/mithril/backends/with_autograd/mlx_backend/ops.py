@@ -27,6 +27,7 @@ uint8, int8, int16, int32, int64 = _mx.uint8, _mx.int8, _mx.int16, _mx.int32, _m
 float16, bfloat16, float32, float64 = _mx.float16, _mx.bfloat16, _mx.float32, _mx.float64
 
 _Array = _mx.array
+_FLOATS = frozenset((float16, bfloat16, float32, float64))
 _UNSIGNED = {1: _mx.uint8, 2: _mx.uint16, 4: _mx.uint32, 8: _mx.uint64}
 
 
@@ -54,7 +55,7 @@ def _axes(x, axis):
 
 
 def _is_float(x):
-    return _mx.issubdtype(x.dtype, _mx.floating)
+    return x.dtype in _FLOATS
 
 
 def _as_compute(x):
@@ -71,6 +72,8 @@ def _pair(x, y):
 
 def _on_pairs(function):
     def call(x, y):
+        if x.__class__ is y.__class__ and x.size and y.size:  # arrays, and nothing to mend
+            return function(x, y)
         return function(*_pair(x, y))
 
     return call
@@ -311,7 +314,9 @@ def _reduced(function, x, axis, keepdim, identity):
 
 
 def reduce_sum(x, axis, keepdim):
-    return _reduced(_mx.sum, _as_compute(x), axis, keepdim, 0).astype(x.dtype)
+    wide = _as_compute(x)
+    result = _reduced(_mx.sum, wide, axis, keepdim, 0)
+    return result if result.dtype == x.dtype else result.astype(x.dtype)
 
 
 def reduce_prod(x, axis, keepdim):
@@ -401,7 +406,8 @@ def _relu(input):
 
 @_relu.vjp
 def _relu_vjp(input, cotangent, _):
-    return where(input <= 0, 0, cotangent)  # a NaN's goes through
+    zero = _special.constant(0, cotangent.dtype)
+    return _special.select(input <= 0, zero, cotangent)  # a NaN's goes through
 
 
 def relu(input):
@@ -464,9 +470,10 @@ def argmin(input, axis=None, keepdim=False):
 
 
 def mean(input, axis=None, keepdim=False):
-    count = _math.prod(input.shape[a] for a in _axes(input, axis))
+    count = _math.prod([input.shape[a] for a in _axes(input, axis)])
     x = _as_compute(input)
-    return (reduce_sum(x, axis, keepdim) / _number(count, x)).astype(input.dtype)
+    result = reduce_sum(x, axis, keepdim) / _special.constant(count, x.dtype)
+    return result if x is input else result.astype(input.dtype)
 
 
 def sum_to(input, like):

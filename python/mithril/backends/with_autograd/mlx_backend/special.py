@@ -46,8 +46,12 @@ def _select_vjp(operands, cotangent, _):
 def where(cond, x, y):
     """`mx.where` of arrays that sends exactly 0 to the branch not taken."""
     dtype = mx.result_type(x, y)
-    cond, x, y = spread(cond, x, y)
-    return _select(*mx.broadcast_arrays(cond, x.astype(dtype), y.astype(dtype)))
+    return select(cond, x.astype(dtype), y.astype(dtype))
+
+
+def select(cond, x, y):
+    """The same of two arrays of one dtype."""
+    return _select(*mx.broadcast_arrays(*spread(cond, x, y)))
 
 
 # ------------------------------------------------------------------------------ exp, sin, cos
