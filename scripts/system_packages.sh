@@ -34,9 +34,11 @@ sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || missing+=(
     ;;
   check)
     need_command clang++ clang
-    # The sanitizers' run time is a package of its own.
-    [ -n "$(find /usr/lib/llvm-*/lib /usr/lib/clang -name 'libclang_rt.tsan*' 2>/dev/null)" ] ||
-      missing+=("libclang-rt-14-dev")
+    # The sanitizers' run time is a package of its own, one for each version of clang.
+    if ! echo 'int main() {}' | clang++ -fsanitize=thread -x c++ - -o /dev/null 2>/dev/null; then
+      version=$(clang++ -dumpversion 2>/dev/null || echo 14)
+      missing+=("libclang-rt-${version%%.*}-dev")
+    fi
     ;;
 esac
 

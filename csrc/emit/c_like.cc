@@ -119,7 +119,7 @@ class Printer {
     head();
     values(Level::kUniform, [](RegId) { return true; });
     open(dialect_ == Dialect::kC99 ? "for (m_i64 k = begin; k < end; ++k) {" : "{");
-    offsets("o", "k", 0, kernel_.kept, [](size_t) { return true; });
+    offsets("o", "k", 0, kernel_.kept, [&](size_t b) { return !is_uniform(b); });
     const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
     for (int32_t s = 0; s <= last; ++s) section(s);
     close();
@@ -135,6 +135,9 @@ class Printer {
   }
   size_t buffer_of(const Instruction& i) const {
     return i.index + (stores(i) ? program_.inputs.size() : 0);
+  }
+  bool is_uniform(size_t b) const {
+    return is_input(b) && input_level(program_, static_cast<uint32_t>(b)) == Level::kUniform;
   }
   bool is_row(size_t b) const {
     const auto k = static_cast<uint32_t>(b);
@@ -291,6 +294,7 @@ class Printer {
 
   std::string element(const Instruction& i) const {
     const size_t b = buffer_of(i);
+    if (i.level == Level::kUniform) return fmt::format("*b{}", b);
     const bool moves = i.level == Level::kLane && !is_row(b);
     return moves ? fmt::format("b{0}[o{0} + p{0}]", b) : fmt::format("b{0}[o{0}]", b);
   }

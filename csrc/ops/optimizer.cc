@@ -82,7 +82,8 @@ std::vector<Value> adam_step(Builder& b, Value param, Value gradient) {
   const Value v = like_param(b, "v") * beta2 + square(gradient) * (1.0 - beta2);
   // 1 - beta^t without the cancellation that 0.999 would bring in float32.
   const auto correction = [&](double beta) { return -expm1(t * std::log(beta)); };
-  const Value root = sqrt(v) / sqrt(correction(beta2)) + b.number("eps");
+  const Value scale = 1.0 / sqrt(correction(beta2));  // once: a division takes ten times as long
+  const Value root = sqrt(v) * scale + b.number("eps");
   const Value rate = like_param(b, "lr") / correction(beta1);
   return {param - rate * (m / root), cast(m, b.in("m").dtype()), cast(v, b.in("v").dtype())};
 }

@@ -41,7 +41,7 @@ class Lowering {
 
   core::Result<LoopProgram> run() {
     for (const NodeId id : group_.nodes) lower(graph_.node(id));
-    for (const ValueId id : group_.outputs) tile_.store(registers_.at(id));
+    for (const ValueId id : group_.outputs) store(id);
     out_.program = tile_.finish();
     set_orders();
     split_axes(group_, group_.shape, out_.kept, out_.reduced);
@@ -50,6 +50,14 @@ class Lowering {
 
  private:
   Spread spread(ValueId id) const { return fusion_.spread[static_cast<size_t>(id)]; }
+
+  // What is the same everywhere has no level of its own.
+  void store(ValueId id) {
+    const tile::Reg value = registers_.at(id);
+    const bool row = spread(id) == Spread::kRow && !group_.reduced.empty();
+    if (value.level() != tile::Level::kUniform) return tile_.store(value);
+    tile_.store(value, row ? tile::Level::kRow : tile::Level::kLane);
+  }
 
   void lower(const Node& node) {
     const OpDef& op = ir::Registry::global().get(node.op);
@@ -76,13 +84,25 @@ class Lowering {
                  : tile_.constant_int(
                        dtype, number->is_bool() ? (number->as_bool() ? 1 : 0) : number->as_int());
     }
-    auto& loaded = on_rows ? row_loads_ : lane_loads_;
+    const bool once = is_one(id);
+    auto& loaded = on_rows && !once ? row_loads_ : lane_loads_;
     const auto at = loaded.find(id);
     if (at != loaded.end()) return at->second;
-    const tile::Reg value = on_rows ? tile_.load_row(dtype) : tile_.load(dtype);
+    const tile::Reg value = once      ? tile_.load_uniform(dtype)
+                            : on_rows ? tile_.load_row(dtype)
+                                      : tile_.load(dtype);
     loaded.emplace(id, value);
-    out_.loads.push_back({id, on_rows});
+    out_.loads.push_back({id, on_rows && !once});
     return value;
+  }
+
+  /// One element for all points of a larger domain. (Of a single point all values are lanes.)
+  bool is_one(ValueId id) const {
+    const auto is_1 = [](const infer::Dim& dim) { return dim.known() && dim.value() == 1; };
+    const auto& shape = graph_.type(id).shape;
+    const bool large = std::any_of(group_.shape.begin(), group_.shape.end(),
+                                   [](int64_t size) { return size != 1; });
+    return large && std::all_of(shape.begin(), shape.end(), is_1);
   }
 
   void set_orders() {

@@ -89,16 +89,10 @@ Reg Builder::derived(Opcode opcode, DType dtype, std::span<const Reg> operands, 
   return intern(i);
 }
 
-Reg Builder::load(DType dtype) {
+Reg Builder::load(DType dtype, Level level) {
   program_.inputs.push_back(dtype);
   const auto index = static_cast<uint32_t>(program_.inputs.size() - 1);
-  return leaf(Opcode::kLoad, dtype, Level::kLane, index);
-}
-
-Reg Builder::load_row(DType dtype) {
-  program_.inputs.push_back(dtype);
-  const auto index = static_cast<uint32_t>(program_.inputs.size() - 1);
-  return leaf(Opcode::kLoad, dtype, Level::kRow, index);
+  return leaf(Opcode::kLoad, dtype, level, index);
 }
 
 Reg Builder::scalar(DType dtype, uint32_t k) {

@@ -36,11 +36,13 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  /// The next input of the program, read at each point (or, load_row, once per kept index). Inputs
-  /// are numbered in the order of the calls: give each its own statement, because C++ evaluates
-  /// the operands of `t.load(a) - t.load(b)` in either order.
-  Reg load(core::DType dtype);
-  Reg load_row(core::DType dtype);
+  /// The next input of the program, read at each point (or, load_row, once per kept index; or,
+  /// load_uniform, once). Inputs are numbered in the order of the calls: give each its own
+  /// statement, because C++ evaluates the operands of `t.load(a) - t.load(b)` in either order.
+  Reg load(core::DType dtype) { return load(dtype, Level::kLane); }
+  Reg load_row(core::DType dtype) { return load(dtype, Level::kRow); }
+  Reg load_uniform(core::DType dtype) { return load(dtype, Level::kUniform); }
+  Reg load(core::DType dtype, Level level);
   /// Run-time scalar number k, converted from double as cast does.
   Reg scalar(core::DType dtype, uint32_t k);
   /// A constant; integers are exact, floats rounded to the type, out of range as in casts.

@@ -37,8 +37,7 @@ Program rebuild(const Program& program, const Rewrite& rewrite) {
   Builder t;
   std::vector<Reg> inputs;
   for (uint32_t k = 0; k < program.inputs.size(); ++k) {
-    const bool row = input_level(program, k) == Level::kRow;
-    inputs.push_back(row ? t.load_row(program.inputs[k]) : t.load(program.inputs[k]));
+    inputs.push_back(t.load(program.inputs[k], input_level(program, k)));
   }
   std::vector<Reg> map(program.code.size());
   std::vector<const Instruction*> stores(program.outputs.size());

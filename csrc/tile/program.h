@@ -28,8 +28,8 @@ struct Instruction {
 };
 
 /// A program runs over a domain that is given at run time: kept dims × reduced dims. A lane value
-/// has one element per point, a row value one per kept index, a uniform one. Loads are lane or row
-/// values; a reduction makes a row value of a lane value; everything else has the highest level of
+/// has one element per point, a row value one per kept index, a uniform one. Loads are of any
+/// level; a reduction makes a row value of a lane value; everything else has the highest level of
 /// its operands. A program without reductions and scans is *pointwise*: it has no row values, and
 /// its domain may have kept dims only. Sections (softmax: maximum, then sum, then quotient) are not
 /// written down: they follow from what depends on row values.
@@ -47,7 +47,8 @@ bool is_reducing(const Program& program);
 bool reads_position(const Program& program);
 /// Level of output `k`: kRow outputs have one element per kept index.
 Level output_level(const Program& program, uint32_t k);
-/// Level of input `k`: kRow inputs are read once per kept index. Unread inputs are kLane.
+/// Level of input `k`: kRow inputs are read once per kept index, kUniform ones once. Unread inputs
+/// are kLane.
 Level input_level(const Program& program, uint32_t k);
 size_t hash(const Program& program);
 

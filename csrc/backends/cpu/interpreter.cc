@@ -97,7 +97,7 @@ class LoopMaker {
   LoopMaker(const TileKernel& kernel, std::span<const int64_t> kept,
             std::span<const int64_t> reduced, std::span<const OperandStrides> operands)
       : program_(kernel.code().program), code_(kernel.code()) {
-    header_.compiled = code_.compiles ? 1 : 0;
+    header_.mode = static_cast<int64_t>(code_.compiles ? Mode::kCompiled : Mode::kInterpreted);
     header_.kept = product(kept);
     header_.reduced = product(reduced);
     gather(kept, reduced, operands);
@@ -107,6 +107,9 @@ class LoopMaker {
 
   Loop run() {
     choose_layout();
+    if (mode() == Mode::kCompiled && streams_whole_lines()) {
+      header_.mode = static_cast<int64_t>(Mode::kStreaming);
+    }
     header_.kept_dims = static_cast<int64_t>(kept_.sizes.size());
     header_.reduced_dims = static_cast<int64_t>(reduced_.sizes.size());
     header_.operands = static_cast<int64_t>(kept_strides_.size());
@@ -140,13 +143,15 @@ class LoopMaker {
     const auto scales = [](const auto& i) { return i.opcode == tile::Opcode::kScale; };
     const bool is_known = std::none_of(program_.code.begin(), program_.code.end(), scales);
     if (!code_.compiles && is_known) return "a single instruction, for which its loop is as good";
-    if (header_.compiled == 0) return "many short rows, which the interpreter takes together";
+    if (mode() == Mode::kInterpreted)
+      return "many short rows, which the interpreter takes together";
     return "none of its ops has machine code";
   }
 
+  Mode mode() const { return static_cast<Mode>(header_.mode); }
+
   const Schedule& schedule() const {
-    return code_.schedule(static_cast<Layout>(header_.layout), header_.recompute != 0,
-                          header_.compiled != 0);
+    return code_.schedule(static_cast<Layout>(header_.layout), header_.recompute != 0, mode());
   }
 
   void gather(std::span<const int64_t> kept, std::span<const int64_t> reduced,
@@ -193,7 +198,7 @@ class LoopMaker {
 
   // Points of a tile where lane values outlive their section.
   int64_t block(Layout layout) const {
-    const Schedule& schedule = code_.schedule(layout, false, header_.compiled != 0);
+    const Schedule& schedule = code_.schedule(layout, false, mode());
     const bool calls = schedule.compiled.empty() && layout != Layout::kRowInside;
     const int64_t most = calls ? kPoints : kCompiledPoints;
     return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, most);
@@ -247,7 +252,9 @@ class LoopMaker {
   void choose_inside() {
     header_.layout = static_cast<int64_t>(Layout::kRowInside);
     // Compiled steps go row by row, the interpreter's go through all rows of a tile at once.
-    if (header_.reduced < kShortRow && header_.kept > kManyRows) header_.compiled = 0;
+    if (header_.reduced < kShortRow && header_.kept > kManyRows) {
+      header_.mode = static_cast<int64_t>(Mode::kInterpreted);
+    }
     const int64_t r = std::max<int64_t>(header_.reduced, 1), most = block(Layout::kRowInside);
     header_.recompute = r > tile::kLanesBlock ? 1 : 0;
     header_.tile_r = std::min(r, tile::kLanesBlock);
@@ -293,14 +300,31 @@ class LoopMaker {
     return out;
   }
 
+  // Nor do caches hold several outputs that are too large together.
   bool is_streamed(size_t k) const {
-    const size_t inputs = program_.inputs.size();
-    if (k < inputs || k >= inputs + program_.outputs.size()) return false;
-    const auto output = static_cast<uint32_t>(k - inputs);
-    const bool row = output_level(program_, output) == Level::kRow;
-    const int64_t elements = row ? header_.kept : header_.kept * header_.reduced;
-    const auto size = static_cast<int64_t>(core::size_of(program_.outputs[output]));
-    return elements > kStreamedBytes / size;
+    const size_t inputs = program_.inputs.size(), outputs = program_.outputs.size();
+    if (k < inputs || k >= inputs + outputs) return false;
+    double all = 0;
+    for (size_t output = 0; output < outputs; ++output) all += bytes_of(output);
+    return all > kStreamedBytes && bytes_of(k - inputs) > kStreamedBytes / 8;
+  }
+  double bytes_of(size_t output) const {
+    const bool row = output_level(program_, static_cast<uint32_t>(output)) == Level::kRow;
+    const auto size = static_cast<double>(core::size_of(program_.outputs[output]));
+    const auto rows = static_cast<double>(header_.kept);
+    return size * rows * (row ? 1 : static_cast<double>(header_.reduced));
+  }
+
+  // Machine code stores vectors past the caches where all lie in lines of their own.
+  bool streams_whole_lines() const {
+    constexpr int64_t kLine = 16;  // elements of the smallest type that it streams
+    const auto layout = static_cast<Layout>(header_.layout);
+    const int64_t run = layout == Layout::kPointwise ? header_.tile_r : header_.reduced;
+    if (layout == Layout::kRowAcross || run % kLine != 0) return false;
+    for (size_t k = 0; k < program_.outputs.size(); ++k) {
+      if (is_streamed(program_.inputs.size() + k)) return true;
+    }
+    return false;
   }
 
   bool is_invariant(size_t k) const {
@@ -370,18 +394,38 @@ core::Result<std::shared_ptr<const TileKernel>> TileKernel::make(const tile::Pro
   return std::shared_ptr<const TileKernel>(std::move(kernel));
 }
 
-const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute, bool compiled) const {
+const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute, Mode mode) const {
   const std::lock_guard lock(mutex_);
-  const Schedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0][compiled ? 1 : 0];
+  const auto m = static_cast<size_t>(mode);
+  const Schedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0][m];
   if (entry != nullptr) return *entry;
   std::shared_ptr<const Schedule> schedule;
-  if (compiles && compiled)
-    schedule = jit::compiled_schedule(program, *table, isa, layout, recompute);
+  if (compiles && mode != Mode::kInterpreted) {
+    const bool streams = mode == Mode::kStreaming;
+    schedule = jit::compiled_schedule(program, *table, {isa, layout, recompute, streams});
+  }
   if (schedule == nullptr) {
     schedule = std::make_shared<const Schedule>(make_schedule(program, *table, recompute));
   }
   owned_.push_back(schedule);
   return *(entry = schedule.get());
+}
+
+// Whether it may read the input behind the stores of its section: row outputs are written before
+// the lanes, and what is stored as it was loaded is copied at the end.
+bool TileKernel::reads_late(const tile::Instruction& i, uint32_t input) const {
+  const tile::Family family = tile::info(i.opcode).family;
+  const bool stores = family == tile::Family::kStore;
+  const bool among_lanes = i.level == Level::kLane || family == tile::Family::kReduce;
+  return std::any_of(i.operands.begin(), i.operands.end(), [&](tile::RegId r) {
+    while (r != tile::kNoReg && program_.code[r].opcode == tile::Opcode::kBitcast) {
+      r = program_.code[r].operands[0];
+    }
+    if (r == tile::kNoReg) return false;
+    const tile::Instruction& source = program_.code[r];
+    return source.opcode == tile::Opcode::kLoad && source.index == input &&
+           (stores || (among_lanes && source.level == Level::kRow));
+  });
 }
 
 bool TileKernel::can_alias(uint32_t input, uint32_t output) const {
@@ -400,6 +444,8 @@ bool TileKernel::can_alias(uint32_t input, uint32_t output) const {
       if (r != tile::kNoReg && reads[r] && program_.code[r].level == Level::kLane) reads[at] = true;
     }
     if (reads[at]) read = std::max(read, code_->section[at]);
+    const bool own = i.opcode == tile::Opcode::kStore && i.index == output;
+    if (!own && reads_late(i, input)) read = std::max(read, code_->section[at] + 1);
   }
   return stored >= read;
 }

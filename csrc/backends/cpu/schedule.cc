@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "backends/cpu/jit/fuse_steps.h"
 #include "tile/reduction.h"
@@ -29,12 +30,8 @@ class Scheduler {
         filled_row_(program.code.size(), -1),
         expanded_(program.code.size(), -1) {}
 
-  /// With compiled steps for tiles of that layout.
-  void fuse_for(Layout layout, Isa isa) {
-    fuses_ = true;
-    layout_ = layout;
-    set_ = isa;
-  }
+  /// With compiled steps.
+  void fuse_for(const CodeTarget& target) { target_ = target; }
 
   Schedule run() {
     const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
@@ -50,7 +47,7 @@ class Scheduler {
       lanes_.clear();
       reductions.push_back({first, static_cast<int32_t>(out_.reductions.size())});
     }
-    if (fuses_) jit::fuse_steps(program_, layout_, set_, {setup_, rows, lanes}, out_);
+    if (target_) jit::fuse_steps(program_, *target_, {setup_, rows, lanes}, out_);
     share_slots(lanes);
     find_hazards(lanes);
     out_.setup = append(setup_);
@@ -188,7 +185,10 @@ class Scheduler {
     step.size = size_of(i.dtype);
     step.kind = StepKind::kConstant;
     step.bits = i.bits;
-    if (i.opcode == Opcode::kScalar) {
+    if (i.opcode == Opcode::kLoad) {
+      step.kind = StepKind::kFetch;
+      step.index = static_cast<int32_t>(i.index);
+    } else if (i.opcode == Opcode::kScalar) {
       const bool is_double = i.dtype == DType::kFloat64;
       step.kind = StepKind::kScalar;
       step.index = static_cast<int32_t>(i.index);
@@ -483,9 +483,7 @@ class Scheduler {
   const tile::Program& program_;
   const IsaTable& isa_;
   bool recompute_;
-  bool fuses_ = false;
-  Layout layout_ = Layout::kPointwise;
-  Isa set_ = Isa::kGeneric;
+  std::optional<CodeTarget> target_;
   std::vector<int32_t> section_;
   std::vector<int32_t> slot_, filled_, filled_row_, expanded_;  // of each register
   std::vector<Step> setup_, rows_, lanes_, stores_, binds_;
@@ -499,10 +497,10 @@ Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool r
   return Scheduler(widened, isa, recompute).run();
 }
 
-Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa, Isa set,
-                             Layout layout, bool recompute) {
-  Scheduler scheduler(expanded, isa, recompute);
-  scheduler.fuse_for(layout, set);
+Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
+                             const CodeTarget& target) {
+  Scheduler scheduler(expanded, isa, target.recompute);
+  scheduler.fuse_for(target);
   return scheduler.run();
 }
 

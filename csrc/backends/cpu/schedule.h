@@ -24,6 +24,14 @@ enum class Layout : int64_t {
 };
 inline constexpr int kLayouts = 3;
 
+/// What runs a schedule's steps over lanes.
+enum class Mode : int64_t {
+  kInterpreted,
+  kCompiled,
+  kStreaming,  // compiled; outputs go past the caches, which takes tiles of whole lines
+};
+inline constexpr int kModes = 3;
+
 /// A buffer of scratch that holds one value: one element, one per row of the tile, or one per
 /// point.
 struct Slot {
@@ -109,17 +117,26 @@ struct Schedule {
 /// per section); else they do (whole rows fit the tile).
 Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute);
 
-/// The same with compiled steps for tiles of that layout, without their code; see jit/compile.h.
-/// `expanded` has no macros but those that are called.
-Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa, Isa set,
-                             Layout layout, bool recompute);
+/// What compiled steps are for.
+struct CodeTarget {
+  Isa isa;
+  Layout layout = Layout::kPointwise;
+  bool recompute = false;
+  bool streams = false;
+  bool operator==(const CodeTarget&) const = default;
+};
+
+/// The same with compiled steps for that target, without their code; see jit/compile.h. `expanded`
+/// has no macros but those that are called.
+Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
+                             const CodeTarget& target);
 
 /// Layout of KernelArgs::params, then dims and operands.
 struct LoopHeader {
-  int64_t layout, recompute, compiled;  // which schedule
-  int64_t kept, reduced;                // points
-  int64_t tile_rows, tile_r;            // most of a tile; pointwise: tile_rows 1, tile_r the block
-  int64_t unit;                         // rows (pointwise: points) a unit
+  int64_t layout, recompute, mode;  // which schedule
+  int64_t kept, reduced;            // points
+  int64_t tile_rows, tile_r;        // most of a tile; pointwise: tile_rows 1, tile_r the block
+  int64_t unit;                     // rows (pointwise: points) a unit
   int64_t kept_dims, reduced_dims;
   int64_t capacity;      // points of a tile
   int64_t depth;         // of the stacks of partial results

@@ -19,12 +19,12 @@ struct TileKernel::Code {
   std::vector<int32_t> section;                  // of each instruction
 
   /// The schedule for tiles of that layout; made by the first loop that wants it. Without compiled
-  /// steps where `compiled` is false, or there are none.
-  const Schedule& schedule(Layout layout, bool recompute, bool compiled = true) const;
+  /// steps where there are none.
+  const Schedule& schedule(Layout layout, bool recompute, Mode mode = Mode::kCompiled) const;
 
-  // By layout, recompute and compiled. An entry is set once, before any loop that runs by it is
+  // By layout, recompute and mode. An entry is set once, before any loop that runs by it is
   // handed out; whoever has such a loop reads it without the lock.
-  mutable const Schedule* made[kLayouts][2][2] = {};
+  mutable const Schedule* made[kLayouts][2][kModes] = {};
 
  private:
   mutable std::mutex mutex_;

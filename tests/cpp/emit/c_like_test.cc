@@ -85,6 +85,7 @@ std::vector<int64_t> dense_shape(const Case& of) {
 }
 
 int64_t elements(const Case& of, Level level) {
+  if (level == Level::kUniform) return 1;
   return level == Level::kRow ? of.kept : of.kept * of.reduced;
 }
 

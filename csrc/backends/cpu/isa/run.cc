@@ -166,7 +166,7 @@ class Runner {
       : args_(args),
         code_(static_cast<const TileKernel*>(args.data)->code()),
         header_(*reinterpret_cast<const LoopHeader*>(args.params)),
-        plan_(*code_.made[header_.layout][header_.recompute][header_.compiled]),
+        plan_(*code_.made[header_.layout][header_.recompute][header_.mode]),
         layout_(static_cast<Layout>(header_.layout)),
         inputs_(static_cast<int32_t>(code_.program.inputs.size())),
         buffers_(inputs_ + static_cast<int32_t>(code_.program.outputs.size())) {
@@ -329,12 +329,16 @@ class Runner {
   void bind(const Step& step, const Tile& tile) {
     char* const base = static_cast<char*>(args_.buffers[step.index]);
     const int64_t direct = direct_offset(step.index, step.level, tile);
-    bool safe = direct >= 0 && !is_streamed(step.index);
+    char* const to = base + direct * step.size;
+    const bool streams = header_.mode == static_cast<int64_t>(Mode::kStreaming);
+    bool safe = direct >= 0 &&
+                (streams ? reinterpret_cast<uintptr_t>(to) % 64 == 0 : !is_streamed(step.index));
     for (int32_t h = 0; h < step.hazard_count; ++h) {
       const int32_t input = plan_.hazards.data()[step.partner + h];
       safe = safe && args_.buffers[input] != args_.buffers[step.index];
     }
-    pointers_[step.out] = safe ? base + direct * step.size : scratch_ + offsets_[step.out];
+    streams_ = streams_ || streams;
+    pointers_[step.out] = safe ? to : scratch_ + offsets_[step.out];
   }
 
   // Lines of an operand that is overwritten are in the cache already.
@@ -393,6 +397,9 @@ class Runner {
         }
         break;
       }
+      case StepKind::kFetch:
+        std::memcpy(pointers_[step.out], args_.buffers[step.index], static_cast<size_t>(step.size));
+        break;
       case StepKind::kFill:
         fill_bytes(pointers_[step.out], pointers_[step.a], block_points(step.level), step.size);
         break;

@@ -333,7 +333,10 @@ void Body::emit_op(size_t position, const Copy& copy) {
   if (o.code == Code::kStore) {
     const Form form = op(o.args[0]).form;
     const int temp = temporary(copy.masked || core::size_of(o.dtype) < 4);
-    memory_.store(a[0], form, o.dtype, lane(o.slot, o.dtype, copy), copy.masked, temp);
+    const auto at = lane(o.slot, o.dtype, copy);
+    o.imm == kStreamedStore && !copy.masked
+        ? memory_.stream(a[0], form, at)
+        : memory_.store(a[0], form, o.dtype, at, copy.masked, temp);
     release_all();
   } else if (o.code == Code::kUpdate) {
     const auto& registers = accumulator_registers_[static_cast<size_t>(o.slot)];

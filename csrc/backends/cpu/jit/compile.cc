@@ -114,13 +114,12 @@ bool compile(Schedule& schedule, Isa isa) {
 using Made = ScheduleCache::Made;
 
 std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
-                                                  const IsaTable& table, Isa isa, Layout layout,
-                                                  bool recompute) {
-  return ScheduleCache::process().get({widened, isa, layout, recompute}, [&]() -> Made {
-    const tile::Expansion expansion{.trigonometric = false, .scale = isa == Isa::kAvx512};
+                                                  const IsaTable& table, const CodeTarget& target) {
+  return ScheduleCache::process().get({widened, target}, [&]() -> Made {
+    const tile::Expansion expansion{.trigonometric = false, .scale = target.isa == Isa::kAvx512};
     auto schedule = std::make_shared<Schedule>(
-        make_fused_schedule(tile::expand(widened, expansion), table, isa, layout, recompute));
-    if (!compile(*schedule, isa)) return nullptr;
+        make_fused_schedule(tile::expand(widened, expansion), table, target));
+    if (!compile(*schedule, target.isa)) return nullptr;
     return schedule;
   });
 }

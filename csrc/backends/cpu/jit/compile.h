@@ -19,10 +19,9 @@ bool take_refusal();
 /// the few that only it runs.
 bool can_compile(const tile::Program& widened);
 
-/// The schedule of a widened program for tiles of that layout, its steps over lanes compiled as far
-/// as they can be. Null where the system refuses memory for code.
+/// The schedule of a widened program for that target, its steps over lanes compiled as far as they
+/// can be. Null where the system refuses memory for code.
 std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
-                                                  const IsaTable& table, Isa isa, Layout layout,
-                                                  bool recompute);
+                                                  const IsaTable& table, const CodeTarget& target);
 
 }  // namespace mithril::cpu::jit

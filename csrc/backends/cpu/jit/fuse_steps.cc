@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "backends/cpu/jit/machine.h"
 
@@ -18,9 +19,14 @@ constexpr size_t kMost = 1500;  // values of one function
 
 class Fuser {
  public:
-  Fuser(const tile::Program& program, Layout layout, Isa isa, const Unfused& steps,
+  Fuser(const tile::Program& program, const CodeTarget& target, const Unfused& steps,
         Schedule& schedule)
-      : program_(program), layout_(layout), isa_(isa), steps_(steps), schedule_(schedule) {}
+      : program_(program),
+        layout_(target.layout),
+        isa_(target.isa),
+        streams_(target.streams),
+        steps_(steps),
+        schedule_(schedule) {}
 
   void run() {
     count_reads();
@@ -81,6 +87,7 @@ class Fuser {
     old.swap(section);
     for (const Step& step : old) {
       if (step.kind == StepKind::kExpand) expanded_[step.out] = step.a;
+      if (step.kind == StepKind::kBind) bound_.insert(step.out);
       if (is_call(step) || is_reduction(step)) {
         run_.push_back(step);
         if (run_.size() == kMost) flush(section);
@@ -158,7 +165,11 @@ class Fuser {
     }
     for (const auto& [slot, value] : made_) {
       if (inner[slot] == reads_[static_cast<size_t>(slot)]) continue;
-      out.program.outputs.push_back({value, slot});
+      // Nobody but its store reads what goes past the caches.
+      const bool alone = reads_[static_cast<size_t>(slot)] == inner[slot] + 1;
+      const DType dtype = out.program.values[static_cast<size_t>(value)].dtype;
+      const bool streams = streams_ && alone && bound_.contains(slot) && core::size_of(dtype) >= 4;
+      out.program.outputs.push_back({value, slot, streams});
       out.writes.push_back(slot);
     }
     for (const Value& v : out.program.values) {
@@ -268,21 +279,23 @@ class Fuser {
   const tile::Program& program_;
   Layout layout_;
   Isa isa_;
+  bool streams_;
   const Unfused& steps_;
   Schedule& schedule_;
   std::vector<int32_t> reads_;                    // by slot
   std::map<int32_t, int32_t> filled_, expanded_;  // slot → the uniform, the row
   std::map<int32_t, uint64_t> constants_;
   std::vector<Step> run_, later_;
+  std::set<int32_t> bound_;  // slots that may lie on outputs
   std::map<std::pair<int32_t, DType>, int32_t> values_;
   std::map<int32_t, int32_t> made_;  // slot → value that the run computes
 };
 
 }  // namespace
 
-void fuse_steps(const tile::Program& program, Layout layout, Isa isa, const Unfused& steps,
+void fuse_steps(const tile::Program& program, const CodeTarget& target, const Unfused& steps,
                 Schedule& schedule) {
-  Fuser(program, layout, isa, steps, schedule).run();
+  Fuser(program, target, steps, schedule).run();
 }
 
 }  // namespace mithril::cpu::jit

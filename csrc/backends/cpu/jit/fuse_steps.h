@@ -15,7 +15,7 @@ struct Unfused {
 /// Runs of instructions and reductions over lanes become kCompiled steps, entries of
 /// schedule.compiled without code, and steps that only they needed go. Instructions of `program`
 /// that cannot be lowered stay and part the runs.
-void fuse_steps(const tile::Program& program, Layout layout, Isa isa, const Unfused& steps,
+void fuse_steps(const tile::Program& program, const CodeTarget& target, const Unfused& steps,
                 Schedule& schedule);
 
 }  // namespace mithril::cpu::jit

@@ -30,6 +30,7 @@ struct Value {
 
 struct Output {
   int32_t value = -1, slot = -1;
+  bool streams = false;  // past the caches; the slot lies on a line's beginning
 };
 
 /// Elements combined along r. kInside: every row's partial results, `partials` of them (see

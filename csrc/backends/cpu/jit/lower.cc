@@ -69,6 +69,7 @@ class Lowering {
       op.slot = output.slot;
       op.dtype = program_.values[static_cast<size_t>(output.value)].dtype;
       op.args[0] = ids_[static_cast<size_t>(output.value)];
+      if (output.streams) op.imm = kStreamedStore;
       stores.push_back(push(op));
     }
     arrange(stores);

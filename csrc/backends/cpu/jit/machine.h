@@ -20,7 +20,7 @@ enum class Code : uint8_t {
   kUniform,
   kConstant,
   kAccumulator,
-  kStore,   // args[0] to `slot` as `dtype`
+  kStore,   // args[0] to `slot` as `dtype`; imm kStreamedStore: past the caches
   kUpdate,  // args[0] becomes the accumulator of reduction `slot`
   kAddF,
   kSubF,
@@ -80,6 +80,7 @@ enum class Code : uint8_t {
 
 /// kI32ToI16 of values from -32768 to 32767; else they are 0 to 65535.
 inline constexpr uint8_t kSigned = 1;
+inline constexpr uint8_t kStreamedStore = 1;
 
 struct Op {
   Code code = Code::kLoad;

@@ -131,6 +131,10 @@ void Memory::store(int s, Form form, DType dtype, const RegExp& at, bool masked,
   bounce(true, at, size);
 }
 
+void Memory::stream(int s, Form form, const RegExp& at) {
+  as_.vmovntps(as_.ptr[at], as_.vector(s, form));
+}
+
 void Memory::store_wide(int s, Form form, DType dtype, const RegExp& at, bool masked, int temp) {
   const auto to = masked ? as_.ptr[at] | kTail : as_.ptr[at];
   if (form == Form::kMask) {

@@ -28,6 +28,8 @@ class Memory {
   void load(int d, Form form, core::DType dtype, const Xbyak::RegExp& at, bool masked, int temp);
   static bool load_needs_temp(const Assembler& as, Form form);
   void store(int s, Form form, core::DType dtype, const Xbyak::RegExp& at, bool masked, int temp);
+  /// A whole vector past the caches; `at` is a multiple of its size.
+  void stream(int s, Form form, const Xbyak::RegExp& at);
   /// One element into all lanes. Uses rax.
   void broadcast(int d, Form form, core::DType dtype, const Xbyak::RegExp& at, int temp);
   /// a, in masked copies only where the copy has elements.

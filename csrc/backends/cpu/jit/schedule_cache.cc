@@ -6,8 +6,10 @@ namespace {
 constexpr size_t kCapacity = 1024;  // a page or two of code each
 
 size_t hash_of(const ScheduleKey& key) {
-  const size_t rest = static_cast<size_t>(key.isa) * 8 + static_cast<size_t>(key.layout) * 2 +
-                      (key.recompute ? 1 : 0);
+  const CodeTarget& target = key.target;
+  const size_t rest = static_cast<size_t>(target.isa) * 16 +
+                      static_cast<size_t>(target.layout) * 4 + (target.recompute ? 2 : 0) +
+                      (target.streams ? 1 : 0);
   return tile::hash(key.program) * 31 + rest;
 }
 

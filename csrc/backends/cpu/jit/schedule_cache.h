@@ -14,9 +14,7 @@ namespace mithril::cpu::jit {
 /// What a compiled schedule depends on.
 struct ScheduleKey {
   tile::Program program;  // widened
-  Isa isa = Isa::kGeneric;
-  Layout layout = Layout::kPointwise;
-  bool recompute = false;
+  CodeTarget target;
   bool operator==(const ScheduleKey&) const = default;
 };
 

@@ -81,25 +81,74 @@ TEST(Interpreter, PointwiseOfManySizes) {
   }
 }
 
-// Outputs above 16 MiB go past the caches, whole lines at a time; rows do not end with lines.
+// Outputs above 16 MiB go past the caches; rows do or do not end with lines.
 TEST(Interpreter, StreamsWhatNoCacheHolds) {
   Builder t;
   const Reg x = t.load(DType::kFloat64);
   t.store(x * 2.0 - t.reduce(tile::Opcode::kReduceMax, x));
   t.store(x + 1.0);
   const auto program = t.finish();
-  constexpr int64_t kRows = 3, kLength = 1'000'003;
-  std::vector<double> in(kRows * kLength), first(in), second(in);
-  for (int64_t i = 0; i < kRows * kLength; ++i) {
-    const auto at = static_cast<size_t>(i);
-    in[at] = static_cast<double>(i % kLength);
-    first[at] = 2 * in[at] - (kLength - 1);
-    second[at] = in[at] + 1;
+  const std::pair<int64_t, int64_t> shapes[] = {{3, 1'000'003}, {3, 1'000'000}, {150'000, 18}};
+  for (const auto& [rows, length] : shapes) {
+    const auto count = static_cast<size_t>(rows * length);
+    std::vector<double> in(count), first(count), second(count);
+    for (size_t at = 0; at < count; ++at) {
+      in[at] = static_cast<double>(at % static_cast<size_t>(length));
+      first[at] = 2 * in[at] - static_cast<double>(length - 1);
+      second[at] = in[at] + 1;
+    }
+    for (const testing::Engine engine : testing::engines()) {
+      const auto out = testing::run(program, engine, {{rows}, {length}}, {bytes_of(in)});
+      EXPECT_TRUE(values_of<double>(out[0]) == first) << name(engine);
+      EXPECT_TRUE(values_of<double>(out[1]) == second) << name(engine);
+    }
   }
+}
+
+// Of several types, one of which is never streamed; and one is read again.
+TEST(Interpreter, StreamsSeveralOutputsThatAreLargeTogether) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32), shift = t.load_uniform(DType::kFloat32);
+  const Reg moved = x * 0.5 + shift, wide = t.cast(x, DType::kFloat64) * 3.0;
+  t.store(moved);
+  t.store(wide);
+  t.store(x < shift);
+  t.store(t.cast(moved - x, DType::kInt32));
+  const auto program = t.finish();
+  constexpr int64_t kCount = (int64_t{1} << 20) + 65;
+  check(program, {{kCount}, {}},
+        {bytes_of(random_floats(kCount, 5)), bytes_of(std::vector<float>{0.25F})});
+}
+
+// Where outputs lie on no line's beginning, they are copied.
+TEST(Interpreter, StreamsToPlacesBetweenLines) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32);
+  t.store(x * x + 1.0);
+  const auto program = t.finish();
+  constexpr int64_t kCount = (int64_t{5} << 20) + 32;
+  const auto in = random_floats(kCount, 6);
+  std::vector<float> out(kCount + 32);
   for (const testing::Engine engine : testing::engines()) {
-    const auto out = testing::run(program, engine, {{kRows}, {kLength}}, {bytes_of(in)});
-    EXPECT_TRUE(values_of<double>(out[0]) == first) << name(engine);
-    EXPECT_TRUE(values_of<double>(out[1]) == second) << name(engine);
+    const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
+    const int64_t dims[] = {kCount}, one[] = {1};
+    const std::vector<OperandStrides> operands(2, OperandStrides{one, {}});
+    const Loop loop = make_loop(*kernel, dims, {}, operands);
+    std::vector<std::max_align_t> scratch(loop.scratch_bytes / sizeof(std::max_align_t) + 8);
+    void* aligned = scratch.data();
+    size_t room = scratch.size() * sizeof(std::max_align_t);
+    std::align(64, loop.scratch_bytes, aligned, room);
+    for (const size_t offset : {size_t{0}, size_t{1}, size_t{4}}) {
+      const size_t line = (64 - reinterpret_cast<uintptr_t>(out.data()) % 64) % 64 / 4;
+      float* const to = out.data() + line + offset;
+      void* buffers[] = {const_cast<float*>(in.data()), to};
+      const plan::KernelArgs args{
+          buffers, loop.params.data(), nullptr, kernel.get(), aligned, 0, nullptr, nullptr};
+      EXPECT_EQ(kernel->function()(args, 0, loop.units), plan::KernelStatus::kOk);
+      for (size_t i = 0; i < in.size(); ++i) {
+        ASSERT_EQ(to[i], in[i] * in[i] + 1.0F) << name(engine) << " at " << i;
+      }
+    }
   }
 }
 
@@ -569,6 +618,29 @@ TEST(Interpreter, SaysWhereAnInputIsReadAgain) {
   EXPECT_FALSE(kernel->can_alias(0, 0));
   EXPECT_TRUE(kernel->can_alias(0, 1));
   EXPECT_TRUE(kernel->can_alias(1, 0));
+}
+
+TEST(Interpreter, KeepsInputsThatAreStoredAsTheyAre) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32);
+  t.store(t.constant(DType::kFloat32, 2.0), tile::Level::kLane);
+  t.store(x);
+  const auto kernel = TileKernel::make(t.finish(), Isa::kGeneric).or_throw();
+  EXPECT_FALSE(kernel->can_alias(0, 0));
+  EXPECT_TRUE(kernel->can_alias(0, 1));
+}
+
+// Row outputs are written before the lanes of their section.
+TEST(Interpreter, KeepsRowsThatLanesRead) {
+  Builder t;
+  const Reg scale = t.load_row(DType::kFloat32), x = t.load(DType::kFloat32);
+  const Reg bits = t.bitcast(t.bitcast(scale, DType::kInt32), DType::kFloat32);
+  t.store(sqrt(scale));
+  t.store(x * bits);
+  t.store(scale / reduce_sum(x));  // section 1
+  const auto kernel = TileKernel::make(t.finish(), Isa::kGeneric).or_throw();
+  EXPECT_FALSE(kernel->can_alias(0, 0));
+  EXPECT_TRUE(kernel->can_alias(0, 2));
 }
 
 // ---- random programs

@@ -25,6 +25,7 @@ class Writer {
     const size_t loads = 2 + rng_() % 3;
     for (size_t k = 0; k < loads; ++k) add(t_.load(type()));
     if (shape_.reducing && rng_() % 2 == 0) add(t_.load_row(type()));
+    if (rng_() % 3 == 0) add(t_.load_uniform(type()));
     if (rng_() % 4 == 0 && shape_.wide)
       add(shape_.reducing ? t_.reduced_position() : t_.position());
     add(t_.scalar(type(), 0));

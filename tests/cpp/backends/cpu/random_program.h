@@ -16,7 +16,7 @@ struct RandomShape {
   bool everything = false;  // also what is never compiled: scans, random words, all macros, scale
 };
 
-/// Loads of several types (and rows), constants and run-time scalar 0, then instructions of all
+/// Loads of several types and levels, constants and run-time scalar 0, then instructions of all
 /// kinds; some of the last values are stored.
 tile::Program random_program(std::mt19937& rng, const RandomShape& shape);
 

@@ -104,9 +104,16 @@ Bytes encode(core::DType dtype, const std::vector<double>& values) {
 int64_t Domain::kept_points() const { return *core::element_count(kept); }
 int64_t Domain::reduced_points() const { return *core::element_count(reduced); }
 
-Strides dense(const Domain& domain, bool row) {
+size_t elements(const Domain& domain, tile::Level level) {
+  if (level == tile::Level::kUniform) return 1;
+  const int64_t points = level == tile::Level::kRow ? 1 : domain.reduced_points();
+  return static_cast<size_t>(domain.kept_points() * points);
+}
+
+Strides dense(const Domain& domain, tile::Level level) {
   Strides out{domain.kept, domain.reduced};
-  int64_t step = 1;
+  const bool row = level == tile::Level::kRow;
+  int64_t step = level == tile::Level::kUniform ? 0 : 1;
   for (size_t d = domain.reduced.size(); d-- > 0; step *= row ? 1 : domain.reduced[d]) {
     out.reduced[d] = row ? 0 : step;
   }
@@ -118,7 +125,7 @@ std::vector<Bytes> run(const tile::Program& program, Engine engine, const Domain
                        const std::vector<Bytes>& inputs, const std::vector<double>& scalars) {
   std::vector<Strides> strides;
   for (uint32_t k = 0; k < program.inputs.size(); ++k) {
-    strides.push_back(dense(domain, input_level(program, k) == tile::Level::kRow));
+    strides.push_back(dense(domain, input_level(program, k)));
   }
   return run_strided(program, engine, domain, inputs, strides,
                      std::vector<int64_t>(inputs.size(), 0), scalars);
@@ -139,10 +146,9 @@ std::vector<Bytes> run_strided(const tile::Program& program, Engine engine, cons
     buffers.push_back(arrays.back()->data() + base[k] * size);
   }
   for (uint32_t k = 0; k < program.outputs.size(); ++k) {
-    const bool row = output_level(program, k) == tile::Level::kRow;
-    strides.push_back(dense(domain, row));
-    const int64_t points = domain.kept_points() * (row ? 1 : domain.reduced_points());
-    const size_t size = static_cast<size_t>(points) * core::size_of(program.outputs[k]);
+    const tile::Level level = output_level(program, k);
+    strides.push_back(dense(domain, level));
+    const size_t size = elements(domain, level) * core::size_of(program.outputs[k]);
     arrays.push_back(std::make_unique<Guarded>(Bytes(size, std::byte{0xee})));
     buffers.push_back(arrays.back()->data());
   }

@@ -52,7 +52,9 @@ struct Domain {
 struct Strides {
   std::vector<int64_t> kept, reduced;
 };
-Strides dense(const Domain& domain, bool row);
+Strides dense(const Domain& domain, tile::Level level);
+/// How many elements it has.
+size_t elements(const Domain& domain, tile::Level level);
 
 /// Dense inputs and outputs, units run one by one in falling order. Reads and writes outside the
 /// arrays fault (guard pages).

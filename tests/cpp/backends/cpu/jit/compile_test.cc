@@ -55,9 +55,8 @@ std::vector<Bytes> random_inputs(std::mt19937& rng, const tile::Program& program
                                  const Domain& domain) {
   std::vector<Bytes> out;
   for (uint32_t k = 0; k < program.inputs.size(); ++k) {
-    const bool row = input_level(program, k) == tile::Level::kRow;
-    const int64_t n = domain.kept_points() * (row ? 1 : domain.reduced_points());
-    out.push_back(testing::random_elements(rng, program.inputs[k], static_cast<size_t>(n)));
+    const size_t n = testing::elements(domain, input_level(program, k));
+    out.push_back(testing::random_elements(rng, program.inputs[k], n));
   }
   return out;
 }
@@ -79,10 +78,11 @@ void check_across(const tile::Program& program, int64_t rows, int64_t r,
   std::vector<Bytes> moved = inputs;
   std::vector<testing::Strides> strides;
   for (uint32_t k = 0; k < program.inputs.size(); ++k) {
-    const bool row = input_level(program, k) == tile::Level::kRow;
-    strides.push_back(row ? testing::Strides{{1}, {0}} : testing::Strides{{1}, {rows}});
+    const tile::Level level = input_level(program, k);
+    const bool lane = level == tile::Level::kLane;
+    strides.push_back(lane ? testing::Strides{{1}, {rows}} : testing::dense({{rows}, {r}}, level));
     const auto size = static_cast<int64_t>(core::size_of(program.inputs[k]));
-    for (int64_t i = 0; i < rows && !row; ++i) {
+    for (int64_t i = 0; i < rows && lane; ++i) {
       for (int64_t j = 0; j < r; ++j) {
         std::memcpy(&moved[k][static_cast<size_t>((j * rows + i) * size)],
                     &inputs[k][static_cast<size_t>((i * r + j) * size)], static_cast<size_t>(size));
@@ -271,10 +271,10 @@ void check_in_place(const tile::Program& program, const Domain& domain,
     for (size_t i = 0; i < inputs.size(); ++i) buffers.push_back(arrays[i].data());
     for (const size_t k : at) buffers.push_back(arrays[k].data());
     for (uint32_t k = 0; k < program.inputs.size(); ++k) {
-      strides.push_back(dense(domain, input_level(program, k) == tile::Level::kRow));
+      strides.push_back(dense(domain, input_level(program, k)));
     }
     for (uint32_t k = 0; k < program.outputs.size(); ++k) {
-      strides.push_back(dense(domain, output_level(program, k) == tile::Level::kRow));
+      strides.push_back(dense(domain, output_level(program, k)));
     }
     for (const auto& s : strides) operands.push_back({s.kept, s.reduced});
     const Loop loop = make_loop(*kernel, domain.kept, domain.reduced, operands);

@@ -13,7 +13,7 @@ namespace {
 ScheduleKey key(double number) {
   tile::Builder t;
   t.store(t.load(core::DType::kFloat32) * number);
-  return {t.finish(), Isa::kAvx2, Layout::kPointwise, false};
+  return {t.finish(), {Isa::kAvx2, Layout::kPointwise}};
 }
 
 ScheduleCache::Made make() { return std::make_shared<const Schedule>(); }
@@ -23,11 +23,12 @@ TEST(ScheduleCache, MakesOncePerKey) {
   const auto first = cache.get(key(1), make);
   EXPECT_EQ(cache.get(key(1), make), first);
   EXPECT_NE(cache.get(key(2), make), first);
-  for (ScheduleKey other : {key(1), key(1), key(1)}) {
+  for (ScheduleKey other : {key(1), key(1), key(1), key(1)}) {
     static int which = 0;
-    if (which == 0) other.isa = Isa::kAvx512;
-    if (which == 1) other.layout = Layout::kRowInside;
-    if (which == 2) other.recompute = true;
+    if (which == 0) other.target.isa = Isa::kAvx512;
+    if (which == 1) other.target.layout = Layout::kRowInside;
+    if (which == 2) other.target.recompute = true;
+    if (which == 3) other.target.streams = true;
     ++which;
     EXPECT_NE(cache.get(other, make), first);
   }
