@@ -159,18 +159,22 @@ WinogradDims tiles_of_input_gradient(const KernelRequest& request) {
   return input_gradient_dims(dims_dx(request));
 }
 
+int64_t tile_of(const WinogradDims& dims, const KernelRequest& request) {
+  return winograd_tile(dims, request.inputs[1].constant != nullptr);
+}
 template <WinogradDims (*dims)(const KernelRequest&)>
 bool prefers_tiles(const KernelRequest& request) {
-  return takes_tiles(request) &&
-         prefers_winograd(dims(request), request.inputs[1].constant != nullptr);
+  return takes_tiles(request) && tile_of(dims(request), request) != 0;
 }
 core::Result<plan::Step> make_tiles(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_forward(request);
-  return with_work(make_winograd(dims, constant_filters(request)), dims_forward(request));
+  return with_work(make_winograd(dims, tile_of(dims, request), constant_filters(request)),
+                   dims_forward(request));
 }
 core::Result<plan::Step> make_tiles_dx(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_input_gradient(request);
-  return with_work(make_winograd(dims, constant_filters(request)), dims_dx(request));
+  return with_work(make_winograd(dims, tile_of(dims, request), constant_filters(request)),
+                   dims_dx(request));
 }
 
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {

@@ -23,10 +23,11 @@ constexpr int64_t kPadding = 16;             // floats: a cache line
 
 constexpr int64_t bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
-const WinogradParts* parts_of(Isa isa) {
+const WinogradParts* parts_of(Isa isa, int64_t tile) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx2) return &avx2::kWinograd;
-  if (isa == Isa::kAvx512) return &avx512::kWinograd;
+  const bool large = tile == 4;
+  if (isa == Isa::kAvx2) return large ? &avx2::kTilesOf4 : &avx2::kTilesOf2;
+  if (isa == Isa::kAvx512) return large ? &avx512::kTilesOf4 : &avx512::kTilesOf2;
 #endif
   return nullptr;
 }
@@ -36,7 +37,8 @@ const WinogradParts* parts_of(Isa isa) {
 class Winograd {
  public:
   /// Null `filters`: they are an operand of each run.
-  static core::Result<plan::Step> make(const WinogradDims& dims, const float* filters);
+  static core::Result<plan::Step> make(const WinogradDims& dims, int64_t tile,
+                                       const float* filters);
 
  private:
   // What a thread has for itself.
@@ -51,8 +53,13 @@ class Winograd {
     int64_t floats = 0;  // of all that stands before `product`
   };
 
-  explicit Winograd(const WinogradDims& d)
-      : d_(d), parts_(*parts_of(default_isa())), packing_(*gemm_parts<float>(default_isa())) {}
+  Winograd(const WinogradDims& d, int64_t tile)
+      : d_(d),
+        parts_(*parts_of(default_isa(), tile)),
+        packing_(*gemm_parts<float>(default_isa())),
+        tile_(tile),
+        patch_(parts_.patch),
+        elements_(patch_ * patch_) {}
 
   void choose_blocks();
   void add_products();
@@ -71,6 +78,7 @@ class Winograd {
   WinogradDims d_;
   const WinogradParts& parts_;
   const GemmParts<float>& packing_;
+  int64_t tile_, patch_, elements_;
   bool constant_ = false;
   int64_t tile_rows_ = 0, tile_columns_ = 0;  // of an image
   int64_t channels_ = 0;                      // in whole vectors
@@ -79,20 +87,20 @@ class Winograd {
   int64_t shares_ = 1, share_ = 0, stride_ = 0;   // of the filters: how many, of one, in vectors
   std::vector<Gemm<float>> products_;             // of a whole block, and of the last one
   int64_t u_step_ = 0, v_step_ = 0, m_step_ = 0;  // from one element of a patch to the next
-  runtime::Buffer packed_;                        // constant filters: [share][36] packed matrices
+  runtime::Buffer packed_;  // constant filters: [share][element] packed matrices
 };
 
 // Threads get blocks of tiles; where there are too few, each takes some of the filters.
 void Winograd::choose_blocks() {
   const int64_t threads = runtime::ThreadPool::shared().thread_count();
-  tile_rows_ = ceil_div(d_.h_out, kTile);
-  tile_columns_ = ceil_div(d_.w_out, kTile);
-  columns_ = kTile * tile_columns_ + 2;
+  tile_rows_ = ceil_div(d_.h_out, tile_);
+  tile_columns_ = ceil_div(d_.w_out, tile_);
+  columns_ = tile_ * tile_columns_ + 2;
   channels_ = round_up(d_.channels, parts_.lanes);
   // Filters are read again for each block: it should not be much smaller than they are.
   const int64_t filters = round_up(d_.filters, parts_.lanes);
-  const int64_t most = std::max(kBlockBytes, bytes(kElements * channels_ * filters));
-  const int64_t row_bytes = bytes(kElements * tile_columns_ * (channels_ + filters));
+  const int64_t most = std::max(kBlockBytes, bytes(elements_ * channels_ * filters));
+  const int64_t row_bytes = bytes(elements_ * tile_columns_ * (channels_ + filters));
   const int64_t rows = d_.images * tile_rows_;
   blocks_ = std::min(rows, round_up(ceil_div(row_bytes * rows, most), threads));
   block_rows_ = ceil_div(rows, blocks_);
@@ -115,23 +123,23 @@ void Winograd::add_products() {
                         shares_ * stride_,    1,      stride_};
     products_.emplace_back(default_isa(), dims, options);
   }
-  // No multiples of a page: 36 streams would fall on one set of the first cache.
+  // No multiples of a page: all streams would fall on one set of the first cache.
   u_step_ = d_.channels * shares_ * stride_ + kPadding;
   v_step_ = block_rows_ * tile_columns_ * channels_ + kPadding;
   m_step_ = block_rows_ * tile_columns_ * stride_ + kPadding;
 }
 
 core::Status Winograd::pack_filters(const float* w) {
-  std::vector<float> u(static_cast<size_t>(kElements * u_step_));
+  std::vector<float> u(static_cast<size_t>(elements_ * u_step_));
   std::vector<float> taps(static_cast<size_t>(kTaps * parts_.lanes));
   transform_filters(w, u.data(), taps.data());
   const Gemm<float>& product = products_[0];
   const int64_t size = product.packed_size();
   MITHRIL_ASSIGN(packed_,
-                 runtime::Buffer::make(static_cast<size_t>(bytes(shares_ * kElements * size))));
+                 runtime::Buffer::make(static_cast<size_t>(bytes(shares_ * elements_ * size))));
   auto* to = reinterpret_cast<float*>(packed_.data());
   for (int64_t share = 0; share < shares_; ++share) {
-    for (int64_t e = 0; e < kElements; ++e, to += size) {
+    for (int64_t e = 0; e < elements_; ++e, to += size) {
       product.pack_right(u.data() + e * u_step_ + share * stride_, to);
     }
   }
@@ -139,8 +147,9 @@ core::Status Winograd::pack_filters(const float* w) {
   return {};
 }
 
-core::Result<plan::Step> Winograd::make(const WinogradDims& dims, const float* filters) {
-  auto made = std::shared_ptr<Winograd>(new Winograd(dims));
+core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile,
+                                        const float* filters) {
+  auto made = std::shared_ptr<Winograd>(new Winograd(dims, tile));
   made->constant_ = filters != nullptr;
   made->choose_blocks();
   made->add_products();
@@ -168,12 +177,12 @@ Winograd::Scratch Winograd::divide(void* memory) const {
     s.floats += round_up(floats, kPadding);
     return at;
   };
-  s.x = take(kPatch * columns_ * channels_);
-  s.v = take(kElements * v_step_);
-  s.m = take(kElements * m_step_);
-  s.y = take(kTile * kTile * tile_columns_ * stride_);
+  s.x = take(patch_ * columns_ * channels_);
+  s.v = take(elements_ * v_step_);
+  s.m = take(elements_ * m_step_);
+  s.y = take(tile_ * tile_ * tile_columns_ * stride_);
   if (!constant_) {
-    s.u = take(kElements * u_step_);
+    s.u = take(elements_ * u_step_);
     s.taps = take(kTaps * parts_.lanes);
   }
   s.product = memory == nullptr ? nullptr : start + s.floats;
@@ -191,7 +200,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
     transform_filters(static_cast<const float*>(args.buffers[1]), s.u, s.taps);
     u = s.u;
   }
-  const int64_t u_share = constant_ ? kElements * u_step_ : stride_;
+  const int64_t u_share = constant_ ? elements_ * u_step_ : stride_;
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = block * shares + share
     if (args.cancel != nullptr && args.cancel->load(std::memory_order_relaxed)) {
       return KernelStatus::kCancelled;
@@ -200,7 +209,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
     const int64_t first = block * block_rows_, rows = rows_of(block);
     if (unit == begin || share == 0) transform_block(x, first, rows, s);
     const Gemm<float>& product = products_[rows == block_rows_ ? 0 : 1];
-    for (int64_t e = 0; e < kElements; ++e) {
+    for (int64_t e = 0; e < elements_; ++e) {
       product.run(s.v + e * v_step_, u + share * u_share + e * u_step_, s.m + e * m_step_,
                   s.product);
     }
@@ -209,7 +218,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
   return KernelStatus::kOk;
 }
 
-// u[36][channel][filter]
+// u[element][channel][filter]
 void Winograd::transform_filters(const float* w, float* u, float* taps) const {
   const int64_t by_filter = kTaps * (d_.turned ? 1 : d_.channels);
   const int64_t by_channel = kTaps * (d_.turned ? d_.filters : 1);
@@ -224,7 +233,7 @@ void Winograd::transform_filters(const float* w, float* u, float* taps) const {
   }
 }
 
-// v[36][tile][channel]
+// v[element][tile][channel]
 void Winograd::transform_block(const float* x, int64_t first, int64_t rows,
                                const Scratch& s) const {
   const int64_t row_size = columns_ * channels_;
@@ -233,11 +242,11 @@ void Winograd::transform_block(const float* x, int64_t first, int64_t rows,
     const float* planes = x + image * d_.channels * d_.h * d_.w;
     int64_t filled = 0;
     if (i > 0 && tile_row > 0) {  // the last two rows under the tiles above
-      std::copy_n(s.x + kTile * row_size, 2 * row_size, s.x);
+      std::copy_n(s.x + tile_ * row_size, 2 * row_size, s.x);
       filled = 2;
     }
-    for (int64_t r = filled; r < kPatch; ++r) {
-      fill_row(planes, tile_row * kTile + r - d_.pad_top, s.x + r * row_size);
+    for (int64_t r = filled; r < patch_; ++r) {
+      fill_row(planes, tile_row * tile_ + r - d_.pad_top, s.x + r * row_size);
     }
     parts_.input(
         {s.x, row_size, channels_, tile_columns_, s.v + i * tile_columns_ * channels_, v_step_});
@@ -259,13 +268,13 @@ void Winograd::fill_row(const float* image, int64_t row, float* to) const {
 
 void Winograd::store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s,
                            float* y) const {
-  const int64_t row_size = kTile * tile_columns_ * stride_, plane = d_.h_out * d_.w_out;
+  const int64_t row_size = tile_ * tile_columns_ * stride_, plane = d_.h_out * d_.w_out;
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t image = (first + i) / tile_rows_, top = (first + i) % tile_rows_ * kTile;
+    const int64_t image = (first + i) / tile_rows_, top = (first + i) % tile_rows_ * tile_;
     parts_.output(
         {s.m + i * tile_columns_ * stride_, m_step_, stride_, tile_columns_, s.y, row_size});
     float* to = y + (image * d_.filters + share * share_) * plane + top * d_.w_out;
-    for (int64_t r = 0; r < std::min(kTile, d_.h_out - top); ++r, to += d_.w_out) {
+    for (int64_t r = 0; r < std::min(tile_, d_.h_out - top); ++r, to += d_.w_out) {
       packing_.pack({s.y + r * row_size, stride_, 1, d_.w_out, share_, to, plane, d_.w_out});
     }
   }
@@ -284,27 +293,33 @@ WinogradDims input_gradient_dims(const ref_conv2d_dims& d) {
 
 // In multiply-adds for each pair of a channel and a filter; what is not multiplied was measured in
 // the same unit.
-bool prefers_winograd(const WinogradDims& d, bool constant) {
-  constexpr int64_t kFewest = 16;          // channels and filters
-  constexpr double kReadFilter = 36 * 11;  // 36 transformed taps from the third cache
-  constexpr double kReadTaps = 9 * 11;
-  constexpr double kTransform = 500;        // a filter
-  constexpr double kTransformPatch = 1000;  // one, of one channel: there, or back
-  if (parts_of(default_isa()) == nullptr || d.channels < kFewest || d.filters < kFewest) {
-    return false;
-  }
+int64_t winograd_tile(const WinogradDims& d, bool constant) {
+  constexpr int64_t kFewest = 16;         // channels and filters
+  constexpr double kRead = 11;            // a tap, from the third cache
+  constexpr double kTransform = 14;       // a tap of a filter
+  constexpr double kTransformPatch = 28;  // an element of one, of one channel: there, or back
+  const WinogradParts* parts = parts_of(default_isa(), 4);
+  if (parts == nullptr || d.channels < kFewest || d.filters < kFewest) return 0;
   const auto images = static_cast<double>(d.images);
   const auto channels = static_cast<double>(d.channels), filters = static_cast<double>(d.filters);
-  const double tiles = images * static_cast<double>(ceil_div(d.h_out, kTile)) *
-                       static_cast<double>(ceil_div(d.w_out, kTile));
-  const double results = images * static_cast<double>(d.h_out * d.w_out);
-  const double by_tiles = kElements * tiles + kReadFilter + (constant ? 0 : kTransform) +
-                          kTransformPatch * tiles * (1 / channels + 1 / filters);
-  return by_tiles < kTaps * results + kReadTaps;
+  const auto by_tiles = [&](int64_t tile) {
+    const auto elements = static_cast<double>((tile + 2) * (tile + 2));
+    const double tiles = images * static_cast<double>(ceil_div(d.h_out, tile)) *
+                         static_cast<double>(ceil_div(d.w_out, tile));
+    return elements * (tiles + kRead + (constant ? 0 : kTransform) +
+                       kTransformPatch * tiles * (1 / channels + 1 / filters));
+  };
+  // A product of gathered taps goes by whole vectors of an image's results.
+  const double vectors = images * static_cast<double>(round_up(d.h_out * d.w_out, parts->lanes));
+  const double by_taps = kTaps * (vectors + kRead);
+  const double by_4 = by_tiles(4), by_2 = by_tiles(2);
+  if (by_taps <= std::min(by_4, by_2)) return 0;
+  return by_4 <= by_2 ? 4 : 2;
 }
 
-core::Result<plan::Step> make_winograd(const WinogradDims& dims, const float* filters) {
-  return Winograd::make(dims, filters);
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile,
+                                       const float* filters) {
+  return Winograd::make(dims, tile, filters);
 }
 
 }  // namespace mithril::cpu

@@ -1,6 +1,7 @@
-// Convolution of 3x3 windows by tiles of 4x4 results: a quarter of the multiplications. Sums are
-// taken in another order than reference/ has (order class: other; docs/numerics.md says how far
-// results may lie apart), and do not depend on units or threads.
+// Convolution of 3x3 windows by tiles of 4x4 results, a quarter of the multiplications, or of 2x2,
+// four in nine, where there are few tiles and reading filters would take longest. Sums are taken in
+// another order than reference/ has (order class: other; docs/numerics.md says how far results may
+// lie apart), and do not depend on units or threads.
 #pragma once
 #include <cstdint>
 
@@ -23,11 +24,12 @@ struct WinogradDims {
 WinogradDims forward_dims(const ref_conv2d_dims& d);
 WinogradDims input_gradient_dims(const ref_conv2d_dims& d);
 
-/// Whether it can be had here, and is expected to be quicker than a product of gathered taps.
-/// `constant`: the filters are, so that they are transformed once.
-bool prefers_winograd(const WinogradDims& dims, bool constant);
+/// The tile that is expected to be quickest, 4 or 2; 0 where a product of gathered taps is, or
+/// there are no tiles here. `constant`: the filters are, so that they are transformed once.
+int64_t winograd_tile(const WinogradDims& dims, bool constant);
 
 /// float32; operands x, w and y. `filters` are the constant w, or null: transformed in each run.
-core::Result<plan::Step> make_winograd(const WinogradDims& dims, const float* filters);
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile,
+                                       const float* filters);
 
 }  // namespace mithril::cpu

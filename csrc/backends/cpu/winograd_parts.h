@@ -7,13 +7,10 @@
 
 namespace mithril::cpu {
 
-constexpr int64_t kTile = 4;                    // of results, along either axis
-constexpr int64_t kPatch = 6;                   // of what a tile is computed from
-constexpr int64_t kElements = kPatch * kPatch;  // of a transformed patch
 constexpr int64_t kTaps = 3 * 3;
 
-/// A row of tiles: x[6 rows][4 * tiles + 2 columns][channels] to v[36][tiles][channels]. Steps in
-/// elements.
+/// A row of tiles: x[patch rows][tile * tiles + 2 columns][channels] to
+/// v[patch * patch][tiles][channels]. Steps in elements.
 struct WinogradInput {
   const float* x;
   int64_t row_step, channels, tiles;
@@ -21,7 +18,7 @@ struct WinogradInput {
   int64_t element_step;
 };
 
-/// m[36][tiles][channels] to y[4 rows][4 * tiles columns][channels].
+/// m[patch * patch][tiles][channels] to y[tile rows][tile * tiles columns][channels].
 struct WinogradOutput {
   const float* m;
   int64_t element_step, channels, tiles;
@@ -29,8 +26,8 @@ struct WinogradOutput {
   int64_t row_step;
 };
 
-/// One vector of filters: taps[9][lanes] to u[36][lanes]. Turned filters are read backwards, as
-/// the gradient of the input wants them.
+/// One vector of filters: taps[9][lanes] to u[patch * patch][lanes]. Turned filters are read
+/// backwards, as the gradient of the input wants them.
 struct WinogradFilters {
   const float* taps;
   bool turned;
@@ -40,6 +37,8 @@ struct WinogradFilters {
 
 struct WinogradParts {
   int64_t lanes;
+  int64_t tile;   // of results, along either axis
+  int64_t patch;  // of what a tile is computed from: tile + 2
   void (*input)(const WinogradInput&);
   void (*output)(const WinogradOutput&);
   void (*filters)(const WinogradFilters&);
@@ -47,10 +46,10 @@ struct WinogradParts {
 
 #if defined(__x86_64__)
 namespace avx2 {
-extern const WinogradParts kWinograd;
+extern const WinogradParts kTilesOf4, kTilesOf2;
 }
 namespace avx512 {
-extern const WinogradParts kWinograd;
+extern const WinogradParts kTilesOf4, kTilesOf2;
 }
 #endif
 

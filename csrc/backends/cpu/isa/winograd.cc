@@ -1,7 +1,7 @@
-// The transforms of F(4x4, 3x3): Lavin and Gray, Fast Algorithms for Convolutional Neural Networks
-// (arXiv:1509.09308), interpolated at 0, infinity and the square roots of 1/2 and 2, which round a
-// fourth of what the paper's 1 and 2 do. Each is a matrix that is applied to the columns of a patch
-// and then to its rows.
+// The transforms of F(4x4, 3x3) and F(2x2, 3x3): Lavin and Gray, Fast Algorithms for Convolutional
+// Neural Networks (arXiv:1509.09308); the larger one interpolated at 0, infinity and the square
+// roots of 1/2 and 2, which round a fourth of what the paper's 1 and 2 do. Each is a matrix that is
+// applied to the columns of a patch and then to its rows.
 #include "backends/cpu/winograd_parts.h"
 
 #if defined(__AVX2__)
@@ -16,43 +16,78 @@ constexpr int64_t kLanes = Lane::width;
 constexpr float kRoot = 1.41421356F;  // of 2
 
 // `in(i)` loads the i-th value, `out(i, value)` stores the i-th result.
-template <class In, class Out>
-void transform_input(const In& in, const Out& out) {
-  const Lane d0 = in(0), d1 = in(1), d2 = in(2), d3 = in(3), d4 = in(4), d5 = in(5);
-  const Lane half(0.5F), two(2.F), both(2.5F), root(kRoot), half_root(kRoot / 2);
-  out(0, fnma(both, d2, d0 + d4));
-  const Lane near_even = fnma(two, d2, d4), near_odd = fnma(two, d1, d3);
-  out(1, fma(half_root, near_odd, near_even));
-  out(2, fnma(half_root, near_odd, near_even));
-  const Lane far_even = fnma(half, d2, d4), far_odd = fnma(half, d1, d3);
-  out(3, fma(root, far_odd, far_even));
-  out(4, fnma(root, far_odd, far_even));
-  out(5, fnma(both, d3, d1 + d5));
-}
 
-template <class In, class Out>
-void transform_output(const In& in, const Out& out) {
-  const Lane m1 = in(1), m2 = in(2), m3 = in(3), m4 = in(4);
-  const Lane near = m1 + m2, near_odd = m1 - m2, far = m3 + m4, far_odd = m3 - m4;
-  const Lane quarter(0.25F), half(0.5F), two(2.F), root(kRoot);
-  out(0, in(0) + (near + far));
-  out(1, root * fma(half, near_odd, far_odd));
-  out(2, fma(two, far, half * near));
-  out(3, fma(root, fma(two, far_odd, quarter * near_odd), in(5)));
-}
+struct Of4 {
+  static constexpr int64_t kTile = 4;
 
-template <class In, class Out>
-void transform_filter(const In& in, const Out& out) {
-  const Lane g0 = in(0), g1 = in(1), g2 = in(2);
-  out(0, g0);
-  const Lane near = fma(Lane(2.F), g0, g2) * Lane(-1.F / 3), near_odd = g1 * Lane(-kRoot / 3);
-  out(1, near + near_odd);
-  out(2, near - near_odd);
-  const Lane far = fma(Lane(2.F), g2, g0) * Lane(1.F / 6), far_odd = g1 * Lane(kRoot / 6);
-  out(3, far + far_odd);
-  out(4, far - far_odd);
-  out(5, g2);
-}
+  template <class In, class Out>
+  static void transform_input(const In& in, const Out& out) {
+    const Lane d0 = in(0), d1 = in(1), d2 = in(2), d3 = in(3), d4 = in(4), d5 = in(5);
+    const Lane half(0.5F), two(2.F), both(2.5F), root(kRoot), half_root(kRoot / 2);
+    out(0, fnma(both, d2, d0 + d4));
+    const Lane near_even = fnma(two, d2, d4), near_odd = fnma(two, d1, d3);
+    out(1, fma(half_root, near_odd, near_even));
+    out(2, fnma(half_root, near_odd, near_even));
+    const Lane far_even = fnma(half, d2, d4), far_odd = fnma(half, d1, d3);
+    out(3, fma(root, far_odd, far_even));
+    out(4, fnma(root, far_odd, far_even));
+    out(5, fnma(both, d3, d1 + d5));
+  }
+
+  template <class In, class Out>
+  static void transform_output(const In& in, const Out& out) {
+    const Lane m1 = in(1), m2 = in(2), m3 = in(3), m4 = in(4);
+    const Lane near = m1 + m2, near_odd = m1 - m2, far = m3 + m4, far_odd = m3 - m4;
+    const Lane quarter(0.25F), half(0.5F), two(2.F), root(kRoot);
+    out(0, in(0) + (near + far));
+    out(1, root * fma(half, near_odd, far_odd));
+    out(2, fma(two, far, half * near));
+    out(3, fma(root, fma(two, far_odd, quarter * near_odd), in(5)));
+  }
+
+  template <class In, class Out>
+  static void transform_filter(const In& in, const Out& out) {
+    const Lane g0 = in(0), g1 = in(1), g2 = in(2);
+    out(0, g0);
+    const Lane near = fma(Lane(2.F), g0, g2) * Lane(-1.F / 3), near_odd = g1 * Lane(-kRoot / 3);
+    out(1, near + near_odd);
+    out(2, near - near_odd);
+    const Lane far = fma(Lane(2.F), g2, g0) * Lane(1.F / 6), far_odd = g1 * Lane(kRoot / 6);
+    out(3, far + far_odd);
+    out(4, far - far_odd);
+    out(5, g2);
+  }
+};
+
+struct Of2 {
+  static constexpr int64_t kTile = 2;
+
+  template <class In, class Out>
+  static void transform_input(const In& in, const Out& out) {
+    const Lane d0 = in(0), d1 = in(1), d2 = in(2), d3 = in(3);
+    out(0, d0 - d2);
+    out(1, d1 + d2);
+    out(2, d2 - d1);
+    out(3, d1 - d3);
+  }
+
+  template <class In, class Out>
+  static void transform_output(const In& in, const Out& out) {
+    const Lane m1 = in(1), m2 = in(2);
+    out(0, in(0) + (m1 + m2));
+    out(1, (m1 - m2) - in(3));
+  }
+
+  template <class In, class Out>
+  static void transform_filter(const In& in, const Out& out) {
+    const Lane g0 = in(0), g1 = in(1), g2 = in(2), half(0.5F);
+    const Lane even = half * (g0 + g2), odd = half * g1;
+    out(0, g0);
+    out(1, even + odd);
+    out(2, even - odd);
+    out(3, g2);
+  }
+};
 
 // Values `step` elements apart.
 auto loads(const float* at, int64_t step) {
@@ -62,58 +97,65 @@ auto stores(float* at, int64_t step) {
   return [at, step](int64_t i, Lane value) { value.store(at + i * step); };
 }
 
+template <class Of>
 void input(const WinogradInput& w) {
+  constexpr int64_t kTile = Of::kTile, kPatch = kTile + 2, kElements = kPatch * kPatch;
   alignas(64) float columns[kElements * kLanes];
   for (int64_t tile = 0; tile < w.tiles; ++tile) {
     for (int64_t c = 0; c < w.channels; c += kLanes) {
       const float* x = w.x + tile * kTile * w.channels + c;
       float* v = w.v + tile * w.channels + c;
       for (int64_t j = 0; j < kPatch; ++j) {
-        transform_input(loads(x + j * w.channels, w.row_step),
-                        stores(columns + j * kLanes, kPatch * kLanes));
+        Of::transform_input(loads(x + j * w.channels, w.row_step),
+                            stores(columns + j * kLanes, kPatch * kLanes));
       }
       for (int64_t i = 0; i < kPatch; ++i) {
-        transform_input(loads(columns + i * kPatch * kLanes, kLanes),
-                        stores(v + i * kPatch * w.element_step, w.element_step));
+        Of::transform_input(loads(columns + i * kPatch * kLanes, kLanes),
+                            stores(v + i * kPatch * w.element_step, w.element_step));
       }
     }
   }
 }
 
+template <class Of>
 void output(const WinogradOutput& w) {
+  constexpr int64_t kTile = Of::kTile, kPatch = kTile + 2;
   alignas(64) float columns[kTile * kPatch * kLanes];
   for (int64_t tile = 0; tile < w.tiles; ++tile) {
     for (int64_t c = 0; c < w.channels; c += kLanes) {
       const float* m = w.m + tile * w.channels + c;
       float* y = w.y + tile * kTile * w.channels + c;
       for (int64_t j = 0; j < kPatch; ++j) {
-        transform_output(loads(m + j * w.element_step, kPatch * w.element_step),
-                         stores(columns + j * kLanes, kPatch * kLanes));
+        Of::transform_output(loads(m + j * w.element_step, kPatch * w.element_step),
+                             stores(columns + j * kLanes, kPatch * kLanes));
       }
       for (int64_t i = 0; i < kTile; ++i) {
-        transform_output(loads(columns + i * kPatch * kLanes, kLanes),
-                         stores(y + i * w.row_step, w.channels));
+        Of::transform_output(loads(columns + i * kPatch * kLanes, kLanes),
+                             stores(y + i * w.row_step, w.channels));
       }
     }
   }
 }
 
+template <class Of>
 void filters(const WinogradFilters& w) {
+  constexpr int64_t kPatch = Of::kTile + 2;
   alignas(64) float columns[kPatch * 3 * kLanes];
   for (int64_t j = 0; j < 3; ++j) {
     const float* first = w.taps + (w.turned ? kTaps - 1 - j : j) * kLanes;
-    transform_filter(loads(first, w.turned ? -3 * kLanes : 3 * kLanes),
-                     stores(columns + j * kLanes, 3 * kLanes));
+    Of::transform_filter(loads(first, w.turned ? -3 * kLanes : 3 * kLanes),
+                         stores(columns + j * kLanes, 3 * kLanes));
   }
   for (int64_t i = 0; i < kPatch; ++i) {
-    transform_filter(loads(columns + i * 3 * kLanes, kLanes),
-                     stores(w.u + i * kPatch * w.element_step, w.element_step));
+    Of::transform_filter(loads(columns + i * 3 * kLanes, kLanes),
+                         stores(w.u + i * kPatch * w.element_step, w.element_step));
   }
 }
 
 }  // namespace
 
-const WinogradParts kWinograd = {kLanes, input, output, filters};
+const WinogradParts kTilesOf4 = {kLanes, 4, 6, input<Of4>, output<Of4>, filters<Of4>};
+const WinogradParts kTilesOf2 = {kLanes, 2, 4, input<Of2>, output<Of2>, filters<Of2>};
 
 }  // namespace mithril::cpu::MITHRIL_ISA
 

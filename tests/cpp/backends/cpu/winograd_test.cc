@@ -89,10 +89,11 @@ void expect_near(const std::vector<float>& got, const std::vector<double>& expec
   }
 }
 
-void check(const Case& c, const WinogradDims& dims, const std::vector<float>& x,
+void check(const Case& c, const WinogradDims& dims, int64_t tile, const std::vector<float>& x,
            const std::vector<double>& expected, const std::vector<double>& magnitude) {
-  const plan::Step raw = cpu::make_winograd(dims, nullptr).or_throw();
-  const plan::Step packed = cpu::make_winograd(dims, c.w.data()).or_throw();
+  SCOPED_TRACE(tile);
+  const plan::Step raw = cpu::make_winograd(dims, tile, nullptr).or_throw();
+  const plan::Step packed = cpu::make_winograd(dims, tile, c.w.data()).or_throw();
   const auto whole = run(raw, x, c.w, expected.size(), raw.units);
   expect_near(whole, expected, magnitude);
   EXPECT_EQ(run(raw, x, c.w, expected.size(), 1), whole);
@@ -116,95 +117,122 @@ TEST(Winograd, LiesWithinItsBoundInAnyUnits) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.d.c_in);
     const auto w = widened(c.w), w_magnitude = magnitudes(c.w);
-    check(c, cpu::forward_dims(c.d), c.x, forward(c, widened(c.x), w),
-          forward(c, magnitudes(c.x), w_magnitude));
-    check(c, cpu::input_gradient_dims(c.d), c.dy, input_gradient(c, widened(c.dy), w),
-          input_gradient(c, magnitudes(c.dy), w_magnitude));
+    const auto y = forward(c, widened(c.x), w), most_y = forward(c, magnitudes(c.x), w_magnitude);
+    const auto dx = input_gradient(c, widened(c.dy), w);
+    const auto most_dx = input_gradient(c, magnitudes(c.dy), w_magnitude);
+    for (const int64_t tile : {4, 2}) {
+      check(c, cpu::forward_dims(c.d), tile, c.x, y, most_y);
+      check(c, cpu::input_gradient_dims(c.d), tile, c.dy, dx, most_dx);
+    }
   }
 }
 
-// The matrices, written out; both instruction sets round alike.
-TEST(Winograd, TransformsAreMatrices) {
+using Matrix = std::vector<std::vector<double>>;
+
+struct Matrices {
+  Matrix input, output, filter;
+};
+
+// Written out.
+Matrices matrices(int64_t tile) {
+  if (tile == 2) {
+    return {{{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}},
+            {{1, 1, 1, 0}, {0, 1, -1, -1}},
+            {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}}};
+  }
   const double r = std::sqrt(2.0);
-  const double input[6][6] = {{1, 0, -2.5, 0, 1, 0},      {0, -r, -2, r / 2, 1, 0},
-                              {0, r, -2, -r / 2, 1, 0},   {0, -r / 2, -0.5, r, 1, 0},
-                              {0, r / 2, -0.5, -r, 1, 0}, {0, 1, 0, -2.5, 0, 1}};
-  const double output[4][6] = {{1, 1, 1, 1, 1, 0},
-                               {0, r / 2, -r / 2, r, -r, 0},
-                               {0, 0.5, 0.5, 2, 2, 0},
-                               {0, r / 4, -r / 4, 2 * r, -2 * r, 1}};
-  const double filter[6][3] = {{1, 0, 0},
-                               {-2. / 3, -r / 3, -1. / 3},
-                               {-2. / 3, r / 3, -1. / 3},
-                               {1. / 6, r / 6, 1. / 3},
-                               {1. / 6, -r / 6, 1. / 3},
-                               {0, 0, 1}};
-  // outᵢⱼ = Σ Mᵢₖ xₖₗ Mⱼₗ for one lane
-  const auto expect = [](const auto& m, size_t rows, size_t cols, const float* x, int64_t x_step,
-                         const float* got, int64_t got_step) {
-    for (size_t i = 0; i < rows; ++i) {
-      for (size_t j = 0; j < rows; ++j) {
-        double sum = 0;
-        for (size_t k = 0; k < cols; ++k) {
-          for (size_t l = 0; l < cols; ++l) {
-            sum += m[i][k] * m[j][l] * x[static_cast<int64_t>(k * cols + l) * x_step];
-          }
-        }
-        ASSERT_NEAR(got[static_cast<int64_t>(i * rows + j) * got_step], sum, 1e-5) << i << j;
+  return {{{1, 0, -2.5, 0, 1, 0},
+           {0, -r, -2, r / 2, 1, 0},
+           {0, r, -2, -r / 2, 1, 0},
+           {0, -r / 2, -0.5, r, 1, 0},
+           {0, r / 2, -0.5, -r, 1, 0},
+           {0, 1, 0, -2.5, 0, 1}},
+          {{1, 1, 1, 1, 1, 0},
+           {0, r / 2, -r / 2, r, -r, 0},
+           {0, 0.5, 0.5, 2, 2, 0},
+           {0, r / 4, -r / 4, 2 * r, -2 * r, 1}},
+          {{1, 0, 0},
+           {-2. / 3, -r / 3, -1. / 3},
+           {-2. / 3, r / 3, -1. / 3},
+           {1. / 6, r / 6, 1. / 3},
+           {1. / 6, -r / 6, 1. / 3},
+           {0, 0, 1}}};
+}
+
+// outᵢⱼ = Σ Mᵢₖ xₖₗ Mⱼₗ for one lane; elements are 16 apart.
+void expect_product(const Matrix& m, const float* x, const float* got) {
+  const size_t rows = m.size(), cols = m[0].size();
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < rows; ++j) {
+      double sum = 0;
+      for (size_t k = 0; k < cols; ++k) {
+        for (size_t l = 0; l < cols; ++l) sum += m[i][k] * m[j][l] * x[(k * cols + l) * 16];
       }
-    }
-  };
-  std::vector<const cpu::WinogradParts*> sets;
-#if defined(__x86_64__)
-  if (cpu::supports(cpu::Isa::kAvx2)) sets.push_back(&cpu::avx2::kWinograd);
-  if (cpu::supports(cpu::Isa::kAvx512)) sets.push_back(&cpu::avx512::kWinograd);
-#endif
-  if (sets.size() < 2) std::printf("skipped: this machine lacks AVX2 or AVX-512\n");
-  std::mt19937 random(1);
-  std::vector<float> first[3];
-  for (const cpu::WinogradParts* parts : sets) {
-    random.seed(1);
-    const int64_t lanes = parts->lanes;
-    std::vector<float> x(static_cast<size_t>(36 * 16)), v(static_cast<size_t>(36 * 16)),
-        y(static_cast<size_t>(16 * 16)), u(static_cast<size_t>(36 * 16));
-    std::uniform_real_distribution<float> uniform(-1, 1);
-    for (float& value : x) value = uniform(random);
-    // One tile of 16 channels.
-    parts->input({x.data(), 6 * 16, 16, 1, v.data(), 16});
-    parts->output({x.data(), 16, 16, 1, y.data(), 4 * 16});
-    std::vector<float> taps(static_cast<size_t>(9 * lanes));
-    for (int64_t lane = 0; lane < 16; lane += lanes) {
-      for (int64_t t = 0; t < 9; ++t) {
-        std::copy_n(x.data() + t * 16 + lane, lanes, taps.data() + t * lanes);
-      }
-      parts->filters({taps.data(), false, u.data() + lane, 16});
-    }
-    for (int64_t lane = 0; lane < 16; ++lane) {
-      expect(input, 6, 6, x.data() + lane, 16, v.data() + lane, 16);
-      expect(output, 4, 6, x.data() + lane, 16, y.data() + lane, 16);
-      expect(filter, 6, 3, x.data() + lane, 16, u.data() + lane, 16);
-    }
-    if (first[0].empty()) {
-      first[0] = v, first[1] = y, first[2] = u;
-    } else {
-      EXPECT_EQ(first[0], v);
-      EXPECT_EQ(first[1], y);
-      EXPECT_EQ(first[2], u);
+      ASSERT_NEAR(got[(i * rows + j) * 16], sum, 1e-5) << i << j;
     }
   }
+}
+
+// Of one tile of 16 channels of random numbers: patches, results, filters.
+std::vector<std::vector<float>> transform(const cpu::WinogradParts& parts) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const int64_t lanes = parts.lanes, tile = parts.tile, patch = parts.patch;
+  const auto room = [](int64_t count) {
+    return std::vector<float>(static_cast<size_t>(count * 16));
+  };
+  auto x = room(patch * patch), v = room(patch * patch), u = room(patch * patch);
+  auto y = room(tile * tile);
+  for (float& value : x) value = uniform(random);
+  parts.input({x.data(), patch * 16, 16, 1, v.data(), 16});
+  parts.output({x.data(), 16, 16, 1, y.data(), tile * 16});
+  std::vector<float> taps(static_cast<size_t>(9 * lanes));
+  for (int64_t lane = 0; lane < 16; lane += lanes) {
+    for (int64_t t = 0; t < 9; ++t) {
+      std::copy_n(x.data() + t * 16 + lane, lanes, taps.data() + t * lanes);
+    }
+    parts.filters({taps.data(), false, u.data() + lane, 16});
+  }
+  const Matrices by = matrices(tile);
+  for (int64_t lane = 0; lane < 16; ++lane) {
+    expect_product(by.input, x.data() + lane, v.data() + lane);
+    expect_product(by.output, x.data() + lane, y.data() + lane);
+    expect_product(by.filter, x.data() + lane, u.data() + lane);
+  }
+  return {v, y, u};
+}
+
+// Both instruction sets round alike.
+TEST(Winograd, TransformsAreMatrices) {
+#if defined(__x86_64__)
+  const bool narrow = cpu::supports(cpu::Isa::kAvx2), wide = cpu::supports(cpu::Isa::kAvx512);
+  if (!narrow || !wide) std::printf("skipped: this machine lacks AVX2 or AVX-512\n");
+  const std::pair<const cpu::WinogradParts*, const cpu::WinogradParts*> sets[] = {
+      {&cpu::avx2::kTilesOf4, &cpu::avx512::kTilesOf4},
+      {&cpu::avx2::kTilesOf2, &cpu::avx512::kTilesOf2}};
+  for (const auto& [with_avx2, with_avx512] : sets) {
+    std::vector<std::vector<float>> first, second;
+    if (narrow) first = transform(*with_avx2);
+    if (wide) second = transform(*with_avx512);
+    if (narrow && wide) {
+      EXPECT_EQ(first, second);
+    }
+  }
+#endif
 }
 
 TEST(Winograd, IsPreferredWhereItSavesTime) {
   if (cpu::default_isa() == cpu::Isa::kGeneric) GTEST_SKIP() << "no vectors";
-  const auto prefers = [](int64_t channels, int64_t size, int64_t images, bool constant) {
+  const auto tile = [](int64_t channels, int64_t size, int64_t images, bool constant) {
     const WinogradDims d{images, channels, size, size, channels, size, size, 1, 1, false};
-    return cpu::prefers_winograd(d, constant);
+    return cpu::winograd_tile(d, constant);
   };
-  EXPECT_TRUE(prefers(64, 56, 1, false));
-  EXPECT_TRUE(prefers(256, 14, 1, true));
-  EXPECT_FALSE(prefers(512, 7, 1, true));  // reading the filters takes longer
-  EXPECT_TRUE(prefers(512, 7, 8, true));
-  EXPECT_FALSE(prefers(3, 224, 1, true));  // too few channels for whole vectors
+  EXPECT_EQ(tile(64, 56, 1, false), 4);
+  EXPECT_EQ(tile(256, 14, 1, true), 4);
+  EXPECT_EQ(tile(512, 7, 1, true), 2);  // 36 numbers a filter take too long to read
+  EXPECT_EQ(tile(512, 7, 8, true), 4);
+  EXPECT_EQ(tile(512, 3, 1, true), 0);  // one tile of 4x4, four of 2x2
+  EXPECT_EQ(tile(3, 224, 1, true), 0);  // too few channels for whole vectors
 }
 
 }  // namespace
