@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "ir/registry.h"
 #include "tile/builder.h"
@@ -23,16 +24,18 @@ const HostValue* scalar_constant(const ir::Graph& graph, ValueId value) {
   return number != nullptr && !number->is_tensor() ? number : nullptr;
 }
 
-void split_axes(const Group& group, const std::vector<int64_t>& per_axis,
+void split_axes(const std::vector<int64_t>& inner, const std::vector<int64_t>& per_axis,
                 std::vector<int64_t>& kept, std::vector<int64_t>& reduced) {
   for (size_t axis = 0; axis < per_axis.size(); ++axis) {
-    const bool is_reduced =
-        std::binary_search(group.reduced.begin(), group.reduced.end(), static_cast<int64_t>(axis));
-    (is_reduced ? reduced : kept).push_back(per_axis[axis]);
+    const bool is_inner =
+        std::binary_search(inner.begin(), inner.end(), static_cast<int64_t>(axis));
+    (is_inner ? reduced : kept).push_back(per_axis[axis]);
   }
 }
 
 namespace {
+
+constexpr int64_t kLongRow = 48;  // elements: more than beginning a row takes
 
 class Lowering {
  public:
@@ -40,11 +43,13 @@ class Lowering {
       : graph_(graph), fusion_(fusion), group_(group) {}
 
   core::Result<LoopProgram> run() {
+    out_.inner = group_.reduced;
+    if (out_.inner.empty()) choose_rows();
     for (const NodeId id : group_.nodes) lower(graph_.node(id));
     for (const ValueId id : group_.outputs) store(id);
     out_.program = tile_.finish();
     set_orders();
-    split_axes(group_, group_.shape, out_.kept, out_.reduced);
+    split_axes(out_.inner, group_.shape, out_.kept, out_.reduced);
     return std::move(out_);
   }
 
@@ -54,9 +59,9 @@ class Lowering {
   // What is the same everywhere has no level of its own.
   void store(ValueId id) {
     const tile::Reg value = registers_.at(id);
-    const bool row = spread(id) == Spread::kRow && !group_.reduced.empty();
+    if (group_.reduced.empty()) return tile_.store(value, tile::Level::kLane);
     if (value.level() != tile::Level::kUniform) return tile_.store(value);
-    tile_.store(value, row ? tile::Level::kRow : tile::Level::kLane);
+    tile_.store(value, spread(id) == Spread::kRow ? tile::Level::kRow : tile::Level::kLane);
   }
 
   void lower(const Node& node) {
@@ -85,6 +90,8 @@ class Lowering {
                        dtype, number->is_bool() ? (number->as_bool() ? 1 : 0) : number->as_int());
     }
     const bool once = is_one(id);
+    if (group_.reduced.empty())
+      on_rows = !out_.inner.empty() && broadcast_from(id) <= out_.inner[0];
     auto& loaded = on_rows && !once ? row_loads_ : lane_loads_;
     const auto at = loaded.find(id);
     if (at != loaded.end()) return at->second;
@@ -96,9 +103,47 @@ class Lowering {
     return value;
   }
 
+  /// The first of the last axes of the domain that the operand does not have, or has one place of.
+  int64_t broadcast_from(ValueId id) const {
+    const auto& shape = graph_.type(id).shape;
+    const auto missing = static_cast<int64_t>(group_.shape.size() - shape.size());
+    auto axis = static_cast<int64_t>(group_.shape.size());
+    while (axis > 0) {
+      const int64_t own = axis - 1 - missing;
+      if (own >= 0 && !is_1(shape[static_cast<size_t>(own)])) break;
+      --axis;
+    }
+    return axis;
+  }
+
+  // A channel's number beside its image is read once for a row, where lanes would be filled with
+  // it.
+  void choose_rows() {
+    const auto rank = static_cast<int64_t>(group_.shape.size());
+    std::set<ValueId> own;
+    for (const NodeId id : group_.nodes) {
+      own.insert(graph_.node(id).results.begin(), graph_.node(id).results.end());
+    }
+    int64_t first = 0;
+    for (const NodeId id : group_.nodes) {
+      for (const ValueId operand : graph_.node(id).operands) {
+        if (operand == kNoValue || own.contains(operand) || !graph_.type(operand).is_tensor)
+          continue;
+        const int64_t from = broadcast_from(operand);
+        int64_t length = 1;
+        for (int64_t axis = from; axis < rank; ++axis) {
+          length *= group_.shape[static_cast<size_t>(axis)];
+        }
+        if (length >= kLongRow) first = std::max(first, from);
+      }
+    }
+    for (int64_t axis = first; first > 0 && axis < rank; ++axis) out_.inner.push_back(axis);
+  }
+
+  static bool is_1(const infer::Dim& dim) { return dim.known() && dim.value() == 1; }
+
   /// One element for all points of a larger domain. (Of a single point all values are lanes.)
   bool is_one(ValueId id) const {
-    const auto is_1 = [](const infer::Dim& dim) { return dim.known() && dim.value() == 1; };
     const auto& shape = graph_.type(id).shape;
     const bool large = std::any_of(group_.shape.begin(), group_.shape.end(),
                                    [](int64_t size) { return size != 1; });

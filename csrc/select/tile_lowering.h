@@ -18,6 +18,9 @@ struct LoopProgram {
   tile::Program program;
   std::vector<Load> loads;
   std::vector<int64_t> kept, reduced;  // sizes of the domain
+  // Its axes that rows run along, ascending: the reduced ones; without any, the last ones, if
+  // operands that are broadcast along them make long rows.
+  std::vector<int64_t> inner;
 };
 
 /// The order of reductions follows from the domain's axes (architecture 7): lanes when the last
@@ -25,8 +28,8 @@ struct LoopProgram {
 core::Result<LoopProgram> lower_group(const ir::Graph& graph, const Fusion& fusion,
                                       const Group& group);
 
-/// Splits per-axis numbers of a domain into those of kept and of reduced axes.
-void split_axes(const Group& group, const std::vector<int64_t>& per_axis,
+/// Splits per-axis numbers of a domain into those of inner axes and of all others.
+void split_axes(const std::vector<int64_t>& inner, const std::vector<int64_t>& per_axis,
                 std::vector<int64_t>& kept, std::vector<int64_t>& reduced);
 
 /// The number of a constant node without shape; null for any other value.

@@ -215,6 +215,7 @@ class LoopMaker {
     if (header_.kept < 2 || kept_.sizes.empty() || reduced_.sizes.empty()) return false;
     int64_t votes = 0;
     for (size_t k = 0; k < program_.inputs.size(); ++k) {
+      if (input_level(program_, static_cast<uint32_t>(k)) != Level::kLane) continue;
       votes += kept_.strides[k].back() == 1 ? 1 : 0;
       votes -= reduced_.strides[k].back() == 1 ? 1 : 0;
     }

@@ -245,7 +245,7 @@ class Selector {
     std::vector<std::vector<int64_t>> kept(strides.size()), reduced(strides.size());
     std::vector<OperandStrides> operands;
     for (size_t i = 0; i < strides.size(); ++i) {
-      select::split_axes(group, strides[i], kept[i], reduced[i]);
+      select::split_axes(lowered.inner, strides[i], kept[i], reduced[i]);
       operands.push_back({kept[i], reduced[i]});
     }
     Loop loop = make_loop(**kernel, lowered.kept, lowered.reduced, operands);
