@@ -73,7 +73,9 @@ class CompiledStep:
                 parameter = arrays[place]
                 own = kept[i * slots : (i + 1) * slots]
                 updated, own = moving._apply(parameter, gradient, own, factors)
-                results += [_like(x, parameter) for x in (updated, *own)]
+                results.append(_like(updated, parameter))
+                for x in own:
+                    results.append(_like(x, parameter))
             return (*outputs, *results)
 
         return step

@@ -13,6 +13,7 @@ The formulas are PyTorch's; Adam: Kingma and Ba 2015, AdamW: Loshchilov and Hutt
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,9 +34,15 @@ def _like(value: Any, array: Any) -> Any:
     return value.to(dtype) if hasattr(value, "to") else value
 
 
+@functools.cache
+def _scales(kind: type) -> bool:
+    """Whether arrays of a class have PyTorch's `sub`."""
+    return hasattr(kind, "addcmul")
+
+
 def _minus(p: Any, rate: Any, direction: Any) -> Any:
     """p − rate · direction, by PyTorch's one function of them where it can."""
-    if isinstance(rate, (int, float)) and hasattr(p, "addcmul"):
+    if isinstance(rate, (int, float)) and _scales(p.__class__):
         return p.sub(direction, alpha=rate)
     return p - rate * direction
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -340,7 +341,7 @@ class MlxBackend(AutogradBackend):
     ) -> Callable[..., bool] | None:
         if self._device is not None:  # calls need a scope
             return None
-        signature = self._signature
+        signature = operator.attrgetter("dtype", "shape")  # nothing else has such dtypes
         expected = tuple(map(signature, arrays))
         return lambda *given: tuple(map(signature, given)) == expected
 
@@ -371,18 +372,19 @@ class MlxBackend(AutogradBackend):
     ) -> Callable[..., tuple[Any, Any]]:
         """Inputs and cotangents -> outputs and gradients, for compilers to see."""
         mx, forward = self._mx, executable.function
+        asked = [i for i, has in enumerate(has_cotangent) if has]
 
         def forward_and_backward(*arguments: Any) -> tuple[Any, Any]:
-            count = len(arguments) - sum(has_cotangent)
-            inputs, cotangents = list(arguments[:count]), list(arguments[count:])
+            count = len(arguments) - len(asked)
+            inputs, cotangents = arguments[:count], arguments[count:]
             outputs: list[Any] = []
 
             def asked_outputs(*leaves: Any) -> list[Any]:
                 merged = list(inputs)
-                for i, leaf in zip(wrt, leaves, strict=True):
+                for i, leaf in zip(wrt, leaves):  # noqa: B905 - MLX hands on as many
                     merged[i] = leaf
                 outputs[:] = forward(*merged)
-                return [o for o, has in zip(outputs, has_cotangent, strict=True) if has]
+                return [outputs[i] for i in asked]
 
             leaves = [inputs[i] for i in wrt]
             if not cotangents or not leaves:

@@ -406,8 +406,7 @@ def _relu(input):
 
 @_relu.vjp
 def _relu_vjp(input, cotangent, _):
-    zero = _special.constant(0, cotangent.dtype)
-    return _special.select(input <= 0, zero, cotangent)  # a NaN's goes through
+    return _special.zero_where(input <= 0, cotangent)  # a NaN's goes through
 
 
 def relu(input):
