@@ -35,9 +35,10 @@ class CompiledStep:
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
         self._ways = Ways(program, self._function)
-        self._parted = _parting(program, self._trained, optimizer.slots)
+        parting = _parting(program, self._trained, optimizer.slots)
+        self._parted = eval(f"lambda results, param, opt_state: {parting}", {})
         # (params, opt_state, data, state) -> as `run`, or None where arrays have to be looked at.
-        self.try_run = _quick_function(self)
+        self.try_run = _quick_function(self, parting)
         # Of the rate and its like, which halves would spoil.
         self._wide = "float64" if str(self._backend.default_dtype) == "float64" else "float32"
 
@@ -149,34 +150,38 @@ def quick(param, opt_state, data, state):
         check, run = ways.last
         if not check(*arrays):
             return step._looked_up(param, opt_state, data, state)
-        results = run({call}step._numbers_of(opt_state))
-        return step._parted(results, param, opt_state)
+        results = run({call}{numbers})
+        return {parting}
     except Exception:  # the long way says what is wrong
         return None
 """
 
 
-def _quick_function(step: CompiledStep) -> Any:
-    """`try_run` of a step, written out for its program, as loops take longer."""
+def _quick_function(step: CompiledStep, parting: str) -> Any:
+    """`try_run` of a step, written out for its program, as loops and further calls take longer."""
     program, optimizer = step._program, step._optimizer
     inputs = [f"{key.role}[{key.name!r}], " for key in program.inputs]
     slots = [(name, slot) for name in step._trained for slot in optimizer.slots]
     kept = [f"opt_state[{slot!r}][{name!r}], " for name, slot in slots]
+    numbers = "step._numbers_of(opt_state)"
+    if step._is_whole and not optimizer._factors(1):
+        numbers = f"last[1] if (last := step._rate) and optimizer.lr == last[0] else {numbers}"
     text = _QUICK.format(
         count=len(inputs),
         changed="".join(f" or optimizer.{n} != numbers[{n!r}]" for n in step._numbers),
         inputs="".join(inputs),
         kept="".join(kept),
         call=f"*arrays[:{len(inputs)}], step._one, *arrays[{len(inputs)}:], ",
+        numbers=numbers,
+        parting=parting,
     )
     scope = {"step": step, "ways": step._ways, "optimizer": optimizer, "numbers": step._numbers}
     exec(compile(text, "mithril_quick_step.py", "exec"), scope)
     return scope["quick"]
 
 
-def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> Any:
-    """A function of a step's results, params and optimizer state -> what `run` gives; written out
-    for the program, as loops take longer."""
+def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> str:
+    """What `run` gives, of `results`, `param` and `opt_state`, as an expression."""
 
     def entries(names: Sequence[str], first: int, width: int = 1) -> str:
         return "".join(f"{n!r}: results[{first + i * width}], " for i, n in enumerate(names))
@@ -188,9 +193,7 @@ def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> 
         f"{slot!r}: {{**opt_state[{slot!r}], {text}}}, "
         for slot, text in zip(slots, moved[1:], strict=True)
     )
-    return eval(
-        f"lambda results, params, opt_state: ({{**params, {moved[0]}}}, "
-        f"{{'step': int(opt_state['step']) + 1, {kept}}}, "
-        f"{{{entries(program.state_names, states)}}}, {{{entries(program.outputs, 0)}}})",
-        {},
+    return (
+        f"({{**param, {moved[0]}}}, {{'step': int(opt_state['step']) + 1, {kept}}}, "
+        f"{{{entries(program.state_names, states)}}}, {{{entries(program.outputs, 0)}}})"
     )
