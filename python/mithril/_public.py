@@ -65,11 +65,19 @@ def signature_of(what: str, function: Any) -> inspect.Signature:
         raise SignatureError(f"{what}: {shown(function)} does not tell its parameters") from None
 
 
+# The default of a parameter without one, in a function that refuses misfits by itself.
+REQUIRED: Any = object()
+
+
 def refuses_misfits(function: F) -> F:
-    """For a function whose `*` and `**` are there to be refused, by itself: where a frame more
-    would be felt."""
+    """For a function whose `*`, `**` and REQUIRED are there to be refused, by itself: where a frame
+    more would be felt."""
     signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind in (*_PLACED, *_NAMED)]
+    own = [
+        p.replace(default=p.empty) if p.default is REQUIRED else p
+        for p in signature.parameters.values()
+        if p.kind in (*_PLACED, *_NAMED)
+    ]
     function.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
     return function
 
@@ -80,6 +88,7 @@ def refusal(
     """The error of a call that does not fit the parameters of `function`."""
     parameters = list(inspect.signature(function).parameters.values())
     title, given = function.__name__, list(args)
+    kwargs = {name: value for name, value in kwargs.items() if value is not REQUIRED}
     if parameters and parameters[0].name in ("self", "cls") and given:
         parameters.pop(0)
         owner = given.pop(0)
@@ -116,4 +125,4 @@ def _usage(parameters: list[inspect.Parameter]) -> str:
     return f"its arguments are ({', '.join(names)})" if names else "it takes no arguments"
 
 
-__all__ = ["public", "refusal", "refuses_misfits", "signature_of"]
+__all__ = ["REQUIRED", "public", "refusal", "refuses_misfits", "signature_of"]

@@ -17,7 +17,7 @@ from mithril._conversion import Converter, as_numpy
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._program import Key, Program, Settings, calls_python, target_of
-from mithril._public import public, refusal, refuses_misfits
+from mithril._public import REQUIRED, public, refusal, refuses_misfits
 from mithril._quick_call import QuickCall
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
@@ -218,23 +218,31 @@ class PhysicalModel:
         return WithState(single, result.state) if isinstance(result, WithState) else single
 
     @public
+    @refuses_misfits
     def step(
         self,
-        params: Mapping[str, Any],
-        opt_state: dict[str, Any],
+        params: Mapping[str, Any] = REQUIRED,
+        opt_state: dict[str, Any] = REQUIRED,
         data: Mapping[str, Any] | None = None,
         state: Mapping[str, Any] | None = None,
+        *others: Any,
+        **unknown: Any,
     ) -> Step:
         """One step of training: gradients of the cost, then the optimizer's update."""
-        optimizer = self._settings.optimizer
-        if optimizer is None:
-            raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
+        if others:
+            raise refusal(PhysicalModel.step, (self, params, opt_state, data, state, *others), {})
+        if unknown or params is REQUIRED or opt_state is REQUIRED:
+            named = {"params": params, "opt_state": opt_state, **unknown}
+            raise refusal(PhysicalModel.step, (self,), named)
         if self._static is not None:
             self._static.check(data)
         if self._quick_step is not None:
             done = self._quick_step.try_run(params, opt_state, data, state)
             if done is not None:
-                return Step._make(done)
+                return tuple.__new__(Step, done)
+        optimizer = self._settings.optimizer
+        if optimizer is None:
+            raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
         if self.backend.runs_plans and optimizer.op:
             return self._step_of_engine(self._checked_params(params), opt_state, data, state)
         from mithril._compiled_step import CompiledStep
