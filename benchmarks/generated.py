@@ -88,7 +88,7 @@ def generated(
 
     def train(weights: Any, _data: Any, _target: Any) -> Any:
         taken = pm.step(merged(weights), state, data)
-        return taken.params, taken.outputs["final_cost"]
+        return taken.params, (taken.outputs["final_cost"], taken.outputs[job.output])
 
     return _contender(library, job, train, step)
 
@@ -101,9 +101,9 @@ def _contender(library: Any, job: Any, run: Callable[..., Any], step: bool) -> C
         found = library.wait(run(weights, data, target))
         if not step:
             return {"y": library.numpy(found)}
-        updated, cost = found
+        updated, (cost, y) = found
         new = {name: library.numpy(value) for name, value in updated.items() if name in weights}
-        return {**new, "cost": library.numpy(cost)}
+        return {**new, "cost": library.numpy(cost), "y": library.numpy(y)}
 
     return Contender(lambda: library.wait(run(weights, data, target)), result)
 

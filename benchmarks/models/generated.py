@@ -1,7 +1,8 @@
 """Models twice: composed of ops, and by hand in the terms that PyTorch, JAX and MLX share.
 
 The code by hand is what people write: functions of a dictionary of weights over each library's own
-functions (`linear`, `gelu`, attention as the library has it).
+functions (`linear`, `gelu`, attention as the library has it). Their steps return what ours do: the
+new weights, the cost and the model's output, as what is asked for changes what compilers fuse.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ class Torch:
 
         def run(weights: Any, data: Any, target: Any) -> Any:
             leaves = {n: w.detach().requires_grad_(True) for n, w in weights.items()}
-            cost = torch.nn.functional.mse_loss(function(leaves, data), target)
+            y = function(leaves, data)
+            cost = torch.nn.functional.mse_loss(y, target)
             gradients = torch.autograd.grad(cost, list(leaves.values()))
             with torch.no_grad():
                 pairs = zip(weights.items(), gradients, strict=True)
-                return {name: w - RATE * g for (name, w), g in pairs}, cost.detach()
+                updated = {name: w - RATE * g for (name, w), g in pairs}
+                return updated, (cost.detach(), y.detach())
 
         return run
 
@@ -114,10 +117,11 @@ class Jax:
 
         def run(weights: Any, data: Any, target: Any) -> Any:
             def cost(w: Any) -> Any:
-                return jax.numpy.mean((function(w, data) - target) ** 2)
+                y = function(w, data)
+                return jax.numpy.mean((y - target) ** 2), y
 
-            value, gradients = jax.value_and_grad(cost)(weights)
-            return {name: w - RATE * gradients[name] for name, w in weights.items()}, value
+            outputs, gradients = jax.value_and_grad(cost, has_aux=True)(weights)
+            return {name: w - RATE * gradients[name] for name, w in weights.items()}, outputs
 
         return run
 
@@ -191,10 +195,11 @@ class Mlx:
 
         def run(weights: Any, data: Any, target: Any) -> Any:
             def cost(w: Any) -> Any:
-                return mx.mean((function(w, data) - target) ** 2)
+                y = function(w, data)
+                return mx.mean((y - target) ** 2), y
 
-            value, gradients = mx.value_and_grad(cost)(weights)
-            return {name: w - RATE * gradients[name] for name, w in weights.items()}, value
+            outputs, gradients = mx.value_and_grad(cost)(weights)
+            return {name: w - RATE * gradients[name] for name, w in weights.items()}, outputs
 
         return run
 
