@@ -252,7 +252,7 @@ class Job:
     data_key = "input"
     output = "output"
     weight_shapes: dict[str, tuple[int, ...]] = {}
-    frameworks = ("torch", "jax", "mlx")
+    frameworks: tuple[str, ...] = ("torch", "jax", "mlx")
     only_compiled: tuple[str, ...] = ()  # where op by op would take minutes
     data_shape: tuple[int, ...] = ()
     target_shape: tuple[int, ...] = ()
