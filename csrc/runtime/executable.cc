@@ -305,12 +305,11 @@ Status Executable::failure(plan::KernelStatus status, size_t at,
   core::Error error;
   if (slot.set.load() != 0 && slot.what != plan::BadData::kIndex) {
     error = core::fail(
-        ErrorKind::kValue, Code::kValueArgument, "{}: matrix {} is {}", step.label, slot.position,
+        ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", step.label,
         slot.what == plan::BadData::kSingular ? "singular" : "not positive definite");
   } else if (slot.set.load() != 0) {
     error = core::fail(ErrorKind::kIndex, Code::kIndexBounds,
-                       "{}: index {} at position {} is out of bounds for size {}", step.label,
-                       slot.value, slot.position, slot.bound);
+                       "index {} is out of bounds for an axis of size {}", slot.value, slot.bound);
   } else if (status == plan::KernelStatus::kCancelled) {
     error = core::fail(ErrorKind::kInterrupted, Code::kInterrupted, "interrupted");
   } else if (status == plan::KernelStatus::kNoMemory) {

@@ -23,6 +23,7 @@ from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
 from mithril.errors import (
     ArgumentError,
+    DataIndexError,
     EmptyModelWarning,
     InitialParamsWarning,
     KeyNotFound,
@@ -174,7 +175,10 @@ class PhysicalModel:
             )
         quick = output_gradients is None and wrt is None and state is None
         if quick and self._fast is not None:
-            outputs = self._fast({} if params is None else params, {} if data is None else data)
+            try:
+                outputs = self._fast({} if params is None else params, {} if data is None else data)
+            except (ShapeError, ArgumentError, DataIndexError):
+                outputs = None  # the long way tells what does not fit of the model's ops
             if outputs is not None:
                 return outputs
         if wrt is None and self._quick is not None and self._program is not None:

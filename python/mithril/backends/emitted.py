@@ -35,6 +35,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +44,7 @@ from typing import Any
 from mithril import _core
 from mithril._files import write_text
 from mithril.backends.profile import profiled
+from mithril.errors import DataIndexError, MithrilError
 from mithril.primitive import OpTable, uses_primitives
 
 from . import host
@@ -50,6 +52,11 @@ from . import host
 __all__ = ["EmittedExecutable", "load_source"]
 
 MOST_VJPS = 16  # gradient functions that one executable keeps; the oldest one goes
+
+# What NumPy and PyTorch say.
+_OUT_OF_BOUNDS = re.compile(
+    r"index (-?\d+) is out of bounds for (?:axis|dimension) \d+ with size (\d+)"
+)
 
 _serial = itertools.count(1)
 
@@ -105,6 +112,14 @@ def load_source(
     return module.evaluate
 
 
+def _of_data(error: Exception) -> Exception:
+    """A framework's exception for an index out of bounds as ours; others as they are."""
+    found = _OUT_OF_BOUNDS.search(str(error))
+    if found is None or isinstance(error, MithrilError):
+        return error
+    return DataIndexError(f"index {found[1]} is out of bounds for an axis of size {found[2]}")
+
+
 class EmittedExecutable:
     """One emitted function on one backend; the head of this file says how it is used."""
 
@@ -131,7 +146,10 @@ class EmittedExecutable:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, as plain arrays that share no memory with `inputs`."""
-        return self.backend._call(self._forward, inputs)
+        try:
+            return self.backend._call(self._forward, inputs)
+        except (IndexError, RuntimeError) as error:
+            raise _of_data(error) from None
 
     def run_vjp(
         self,
@@ -149,4 +167,7 @@ class EmittedExecutable:
             while len(self._vjps) >= MOST_VJPS:
                 self._vjps.pop(next(iter(self._vjps)), None)
             self._vjps[key] = vjp
-        return vjp(inputs, [c for c in cotangents if c is not None])
+        try:
+            return vjp(inputs, [c for c in cotangents if c is not None])
+        except (IndexError, RuntimeError) as error:
+            raise _of_data(error) from None

@@ -83,7 +83,7 @@ TEST(Executable, TurnsTheErrorSlotIntoATypedError) {
   const core::Status status = program.run(inputs, outputs);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().kind, core::ErrorKind::kIndex);
-  EXPECT_EQ(status.error().message, "gather: index 7 at position 2 is out of bounds for size 5");
+  EXPECT_EQ(status.error().message, "index 7 is out of bounds for an axis of size 5");
 }
 
 TEST(Executable, StopsWhenCancelled) {

@@ -25,7 +25,7 @@ def dft(real, imag=None, axis=-1, inverse=False):
         y = mx.fft.fft(x, axis=axis)
     else:
         y = mx.conj(mx.fft.fft(mx.conj(x), axis=axis))
-    return mx.real(y), mx.imag(y)
+    return mx.real(y).astype(real.dtype), mx.imag(y).astype(real.dtype)
 
 
 def rdft(input, axis=-1):
@@ -34,7 +34,7 @@ def rdft(input, axis=-1):
         re, im = dft(input, None, axis)
         return _first(re, kept, axis), _first(im, kept, axis)
     y = mx.fft.rfft(input, axis=axis)
-    return mx.real(y), mx.imag(y)
+    return mx.real(y).astype(input.dtype), mx.imag(y).astype(input.dtype)
 
 
 def _first(x, size, axis):

@@ -207,15 +207,20 @@ def floor_divide(x, y):
     x, y = _pair(x, y)
     if not (_is_float(x) or _is_float(y)):
         return _integer_division(x, y)[0]
+    dtype = _mx.result_type(x, y)
+    x, y = _as_compute(x), _as_compute(y)
     rest = _mx.remainder(x, y)
     quotient = _mx.round((x - rest) / y)
-    return _mx.where(y == 0, x / y, _mx.where(quotient == 0, quotient * 0, quotient))
+    floored = _mx.where(y == 0, x / y, _mx.where(quotient == 0, quotient * 0, quotient))
+    return floored.astype(dtype)
 
 
 def remainder(x, y):
     x, y = _pair(x, y)
-    is_integral = not (_is_float(x) or _is_float(y))
-    return _integer_division(x, y)[1] if is_integral else _mx.remainder(x, y)
+    if not (_is_float(x) or _is_float(y)):
+        return _integer_division(x, y)[1]
+    dtype = _mx.result_type(x, y)
+    return _mx.remainder(_as_compute(x), _as_compute(y)).astype(dtype)
 
 
 def fma(x, y, z):

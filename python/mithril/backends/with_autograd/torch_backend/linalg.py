@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial, wraps
+
 import torch
 
 from mithril.errors import ArgumentError
+
+
+def _in_wide(function):
+    """PyTorch has none of it for halves: computed in float32, rounded once."""
+
+    @wraps(function)
+    def call(*tensors, **options):
+        dtype = tensors[0].dtype
+        if dtype.itemsize > 2:
+            return function(*tensors, **options)
+        results = function(*(x.float() for x in tensors), **options)
+        if isinstance(results, torch.Tensor):
+            return results.to(dtype)
+        return tuple(x.to(dtype) for x in results)
+
+    return call
 
 
 def _symmetric(x):
     return (x + x.mT) * 0.5
 
 
+@_in_wide
 def cholesky(input):
     try:
         return torch.linalg.cholesky(_symmetric(input))
@@ -18,11 +37,13 @@ def cholesky(input):
         raise ArgumentError("cholesky: a matrix is not positive definite") from None
 
 
+@_in_wide
 def solve_triangular(matrix, right, lower=True, transposed=False):
     half = matrix.mT if transposed else matrix
     return torch.linalg.solve_triangular(half, right, upper=lower == transposed)
 
 
+@_in_wide
 def solve(matrix, right):
     try:
         return torch.linalg.solve(matrix, right)
@@ -30,11 +51,24 @@ def solve(matrix, right):
         raise ArgumentError("solve: a matrix is singular") from None
 
 
-det = torch.linalg.det
+@_in_wide
+def det(input):
+    return torch.linalg.det(input)
 
 
+def _of_finite(function, input):
+    """Results of a batch; NaN for a matrix with NaN or infinities, which LAPACK may refuse."""
+    try:
+        return function(input)
+    except torch.linalg.LinAlgError:
+        bad = ~input.isfinite().all(-1, keepdim=True).all(-2, keepdim=True)
+    results = function(input.masked_fill(bad, 0))
+    return [x.masked_fill(bad if x.ndim == input.ndim else bad[..., 0], torch.nan) for x in results]
+
+
+@_in_wide
 def eigh(input):
-    values, vectors = torch.linalg.eigh(_symmetric(input))
+    values, vectors = _of_finite(torch.linalg.eigh, _symmetric(input))
     if not vectors.numel():
         return values, vectors
     fixed = vectors.detach()
@@ -42,14 +76,16 @@ def eigh(input):
     return values, vectors * torch.take_along_dim(fixed, largest, -2).sign()
 
 
+@_in_wide
 def qr(input):
     q, r = torch.linalg.qr(input)
     signs = _signs(r.detach().diagonal(dim1=-2, dim2=-1))
     return q * signs[..., None, :], r * signs[..., None]
 
 
+@_in_wide
 def svd(input):
-    u, values, vt = torch.linalg.svd(input, full_matrices=False)
+    u, values, vt = _of_finite(partial(torch.linalg.svd, full_matrices=False), input)
     if not u.numel():
         return u, values, vt
     fixed = u.detach()

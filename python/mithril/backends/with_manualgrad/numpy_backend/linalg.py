@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial, wraps
+
 import numpy as np
 
 from mithril.errors import ArgumentError
+
+
+def _in_wide(function):
+    """NumPy has none of it for halves: computed in float32, rounded once."""
+
+    @wraps(function)
+    def call(*arrays, **options):
+        dtype = arrays[0].dtype
+        if dtype.itemsize > 2:
+            return function(*arrays, **options)
+        results = function(*(x.astype(np.float32) for x in arrays), **options)
+        if isinstance(results, tuple):
+            return tuple(x.astype(dtype) for x in results)
+        return results.astype(dtype)
+
+    return call
 
 
 def _symmetric(x):
     return (x + np.swapaxes(x, -1, -2)) * x.dtype.type(0.5)
 
 
+@_in_wide
 def cholesky(input):
     try:
         return np.linalg.cholesky(_symmetric(input))
@@ -31,6 +50,7 @@ def solve_triangular(matrix, right, lower=True, transposed=False):
     return out
 
 
+@_in_wide
 def solve(matrix, right):
     try:
         return np.linalg.solve(matrix, right)
@@ -38,26 +58,39 @@ def solve(matrix, right):
         raise ArgumentError("solve: a matrix is singular") from None
 
 
+@_in_wide
 def det(input):
     return np.asarray(np.linalg.det(input))
 
 
+def _of_finite(function, input):
+    """Results of a batch; NaN for a matrix with NaN or infinities, which LAPACK may refuse."""
+    bad = ~np.isfinite(input).all((-1, -2), keepdims=True)
+    if not bad.any():
+        return function(input)
+    results = function(np.where(bad, 0, input))
+    return [np.where(bad if x.ndim == input.ndim else bad[..., 0], np.nan, x) for x in results]
+
+
+@_in_wide
 def eigh(input):
-    values, vectors = np.linalg.eigh(_symmetric(input))
+    values, vectors = _of_finite(np.linalg.eigh, _symmetric(input))
     if not vectors.size:
         return values, vectors
     largest = np.argmax(np.abs(vectors), axis=-2, keepdims=True)
     return values, vectors * np.sign(np.take_along_axis(vectors, largest, -2))
 
 
+@_in_wide
 def qr(input):
     q, r = np.linalg.qr(input)
     signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1, 1).astype(input.dtype)
     return q * signs[..., None, :], r * signs[..., None]
 
 
+@_in_wide
 def svd(input):
-    u, values, vt = np.linalg.svd(input, full_matrices=False)
+    u, values, vt = _of_finite(partial(np.linalg.svd, full_matrices=False), input)
     if not u.size:
         return u, values, vt
     largest = np.argmax(np.abs(u), axis=-2, keepdims=True)
