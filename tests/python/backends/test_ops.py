@@ -10,7 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mithril import _core
 from mithril.backends import get_backend
+from mithril.errors import UnsupportedError
+from mithril.testing import op_matrix
+from mithril.types import as_dtype
 
 ROOT = Path(__file__).resolve().parents[3]
 FRAMEWORKS = ("torch", "jax", "mlx")
@@ -652,3 +656,28 @@ def test_smooth_gradients_agree_with_differences(differentiable):
         above, below = getattr(table, name)(points + h), getattr(table, name)(points - h)
         actual = gradient(differentiable, lambda o, v, n=name: getattr(o, n)(v), points)
         np.testing.assert_allclose(actual, (above - below) / (2 * h), rtol=1e-7, atol=1e-9)
+
+
+HALF_OPS = ("floor_divide", "mod", "dft", "rdft", "fft", "irfft", "cholesky", "solve", "det")
+HALF_OPS += ("solve_triangular", "inverse", "eigh", "qr", "svd")
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["numpy", "torch", "mlx"])
+def test_halves_compute_in_float32(name, dtype):
+    """Results are those of float64 on the same numbers, rounded: type, and digits."""
+    backend, half = get_backend(name, dtype=dtype), as_dtype(dtype).numpy()
+    bound = {"float16": 4e-3, "bfloat16": 3e-2}[dtype]
+    for op in HALF_OPS:
+        case = op_matrix.cases(_core.find_op(op))[0]
+        inputs = {key: x.astype(half).astype(np.float64) for key, x in case.draw(False).items()}
+        try:
+            model = op_matrix.compiled(case, backend)
+            got = op_matrix.evaluate(model, case, inputs).outputs
+        except UnsupportedError:
+            continue
+        for key, wanted in op_matrix.expected(model, case, inputs, "float64").outputs.items():
+            assert got[key].dtype == half, (op, key)
+            found = got[key].astype(np.float64)
+            assert op_matrix.difference(found, wanted, bound) is None, (op, key)
