@@ -147,11 +147,17 @@ MITHRIL_TILE_INLINE V exp_small_rounded(V r, V low) {
   return h.hi + fma(r * r, q, fma(low, h.hi, h.lo));
 }
 
+// No pair is wanted here, so the rounding of r may stay: the largest error does not grow.
 template <class V>
 MITHRIL_TILE_INLINE V exp(V x) {
+  using C = CoefficientsOf<V>;
   using L = LimitsOf<V>;
-  Reduced<V> e = exp_reduce(at_most(at_least(x, V(L::exp_lo)), V(L::exp_hi)));
-  return scale(exp_small_rounded(e.r, e.low), e.n);
+  using F = FormatOf<V>;
+  x = at_most(at_least(x, V(L::exp_lo)), V(L::exp_hi));
+  V n = fma(x, V(C::log2e), V(F::magic)) - V(F::magic);
+  V r = fnma(n, V(C::ln2_lo), fnma(n, V(C::ln2_hi), x));
+  Pair<V> h = fast_sum(V(1), r);
+  return scale(h.hi + fma(r * r, horner(r, C::exp_q), h.lo), n);
 }
 
 template <class V>
