@@ -162,7 +162,7 @@ void define_softmax(OpFamily& ops) {
                   .doc("Exponentials that sum to 1 along the axis, without overflow.")
                   .formula("e^{x_i} / \\sum_j e^{x_j}"))
       .compose([](Builder& b) {
-        // One division a row: a quotient of each element takes longer than its exponential.
+        // One division a row, not one an element.
         const Value e = exp(shifted(b));
         return e * (1.0 / reduce("sum", e, given(b, "axis"), HostValue(true)));
       })
