@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup demo demo-all test check fuzz mutants bench docs lint format extension cpp-tests
+.PHONY: help setup demo demo-all test check fuzz mutants accuracy bench docs lint format extension cpp-tests
 
 help:
 	@echo "make setup     everything: packages, all extras in .venv, the extension"
@@ -27,6 +27,7 @@ help:
 	@echo "make check     the tests under sanitizers"
 	@echo "make fuzz      the parsers on mutated input (SECONDS=60 for each)"
 	@echo "make mutants   planted faults: would a test notice? (ONLY=3,7 for some of them)"
+	@echo "make accuracy  the elementary functions on every float32 input (about an hour)"
 	@echo "make bench     benchmarks against other frameworks"
 	@echo "make docs      docs/ops.md and docs/env_vars.md from the engine's tables"
 	@echo "make lint      formatting, naming, types (make format: formats)"
@@ -51,6 +52,9 @@ fuzz:
 
 mutants:
 	@$(PYTHON) scripts/run_tests.py mutants </dev/null
+
+accuracy: setup-test cpp-debug
+	scripts/cpp_tests.sh build/debug '--gtest_filter=*MacroAccuracy*' --gtest_also_run_disabled_tests
 
 bench: extension $(STAMPS)/python-test $(STAMPS)/python-bench
 	$(PY) -m benchmarks

@@ -6,6 +6,11 @@ target_include_directories(mithril_tests PRIVATE ${CMAKE_SOURCE_DIR}/tests/cpp)
 target_compile_definitions(mithril_tests PRIVATE
                            MITHRIL_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/cpp")
 target_link_libraries(mithril_tests PRIVATE mithril_engine GTest::gtest_main GTest::gmock)
+# What float64 is measured against; clang has not got its header.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_definitions(mithril_tests PRIVATE MITHRIL_QUADMATH)
+  target_link_libraries(mithril_tests PRIVATE quadmath)
+endif()
 # Compiled apart, as in engine.cmake: their helpers and fixtures have names of other files.
 set(tests_apart ${test_sources})
 list(FILTER tests_apart INCLUDE REGEX

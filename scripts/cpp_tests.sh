@@ -1,9 +1,9 @@
 #!/bin/bash
-# The C++ tests of a build folder, shared out over JOBS processes.
+# The C++ tests of a build folder, shared out over JOBS processes; options of GoogleTest may follow.
 export GTEST_TOTAL_SHARDS=${JOBS:-$(nproc)}
 processes=()
 for ((i = 0; i < GTEST_TOTAL_SHARDS; i++)); do
-  GTEST_SHARD_INDEX=$i "$1/mithril_tests" --gtest_brief=1 &
+  GTEST_SHARD_INDEX=$i "$1/mithril_tests" --gtest_brief=1 "${@:2}" &
   processes+=($!)
 done
 status=0

@@ -162,8 +162,9 @@ void define_softmax(OpFamily& ops) {
                   .doc("Exponentials that sum to 1 along the axis, without overflow.")
                   .formula("e^{x_i} / \\sum_j e^{x_j}"))
       .compose([](Builder& b) {
+        // One division a row, not one an element.
         const Value e = exp(shifted(b));
-        return e / reduce("sum", e, given(b, "axis"), HostValue(true));
+        return e * (1.0 / reduce("sum", e, given(b, "axis"), HostValue(true)));
       })
       .gradient([](GradBuilder& g) {
         const Value gy = g.dout() * g.out();

@@ -89,13 +89,12 @@ struct Coefficients<float> {
       -0x1.b8ce52p-8f,  -0x1.fdedd6p-10f, 0x1.9f73aap-11f,  0x1.aaccb2p-11f, 0x1.81832ep-13f,
       -0x1.d23998p-14f, -0x1.91cbb4p-14f, -0x1.9522d8p-16f,
   };
-  // (a + 2) e^.. erfc tail = 1.0 + -0.75 u + R(u), u = (a - 2) / (a + 2), a in [0, 10.3]; degree
-  // 12, relative error 2^-29.1
+  // (a + 2) e^.. erfc tail = 1.125 + -0.75 u + R(u), u = (a - 2) / (a + 2), a in [0, 10.3]; degree
+  // 13, relative error 2^-29.2
   static constexpr float erfc_h[] = {
-      0x1.619c6ep-6f,  0x1.0163d2p-4f,  0x1.1e2deap-2f,   -0x1.2a8a1cp-5f,  -0x1.6069cap-6f,
-      0x1.a8ebfcp-8f,  0x1.94568p-9f,   -0x1.bfa38cp-11f, -0x1.543b0cp-11f, 0x1.118eb2p-14f,
-      0x1.0c57c6p-13f, 0x1.93d814p-19f, -0x1.de3a32p-17f,
-  };
+      -0x1.a798e4p-4f,  0x1.0163c8p-4f,   0x1.1e2ddap-2f,   -0x1.2a8764p-5f,  -0x1.605402p-6f,
+      0x1.a81d7ap-8f,   0x1.8ebefp-9f,    -0x1.a8bee6p-11f, -0x1.fe5648p-12f, 0x1.66459ap-16f,
+      -0x1.54198ap-13f, -0x1.d261aep-15f, 0x1.80dc2ap-13f,  0x1.abf8dcp-14f};
 };
 template <>
 struct Coefficients<double> {
@@ -155,27 +154,33 @@ struct Coefficients<double> {
       0x1.5555555555546p-5,   -0x1.6c16c16c14555p-10, 0x1.a01a019b8491ap-16,
       -0x1.27e4f73296125p-22, 0x1.1ee95b264e4cdp-29,  -0x1.8f6489210183p-37,
   };
-  // (a + 4) e^.. gelu tail = 0.75 + -0.75 u + R(u), u = (a - 4) / (a + 4), a in [0, 39]; degree 25,
-  // relative error 2^-60.4
+  // (a + 2) e^.. gelu tail = 0.6875 + -0.3125 u + R(u), u = (a - 2) / (a + 2), a in [0, 39]; degree
+  // 31, relative error 2^-59.0
   static constexpr double gelu_h[] = {
-      0x1.5a5dc64a6e6e6p-8,  0x1.230715db0f5d7p-3,   0x1.8c6dbf2cfc2b1p-2,   -0x1.7dff2bff68351p-3,
-      0x1.eec4cc3e4d87p-5,   -0x1.ee27610494c81p-8,  -0x1.c81719d5d5a8ep-9,  0x1.ab825fc6cfce7p-10,
-      0x1.17a4aea0b7cep-13,  -0x1.e4a4272729e59p-13, -0x1.001f2c73023cfp-19, 0x1.26d0c0a5f1b8cp-15,
-      0x1.80c35767d1de4p-21, -0x1.8d4f844542459p-18, -0x1.52213c739328p-21,  0x1.125ef4c5050d6p-20,
-      0x1.245844e05c80bp-22, -0x1.4eb2bced771a1p-23, -0x1.7312a8e713de9p-24, 0x1.e40d83eb9a883p-27,
-      0x1.662ab7cebb1eep-26, 0x1.c11ab025cee1ap-30,  -0x1.cd303ff163113p-29, -0x1.c71ab7f811b61p-31,
-      0x1.072c0e5c53764p-32, 0x1.7539d0724ee96p-34,
-  };
-  // (a + 4) e^.. erfc tail = 1.125 + -1.125 u + R(u), u = (a - 4) / (a + 4), a in [0, 27.5]; degree
-  // 23, relative error 2^-56.0
+      -0x1.ee88d4b56ac63p-7,  -0x1.35bafa73c584fp-6,  0x1.d7d0e2393eb3cp-6,
+      0x1.2ccbfbf0c68d1p-5,   -0x1.ec6870b98164ap-12, -0x1.b8b937f80fbeep-8,
+      -0x1.ff79b9f0ab009p-10, 0x1.9ba0c662d805dp-11,  0x1.b1b0c67ffa5eap-11,
+      0x1.b217da058ff15p-13,  -0x1.e5410b2c0cc3ep-14, -0x1.0d97e0d9348fap-13,
+      -0x1.824df83f173f2p-15, 0x1.44e59f30cbe22p-17,  0x1.6bde1c1dc53cbp-16,
+      0x1.a5a16ff810c57p-17,  0x1.17e495e2e3ff5p-19,  -0x1.7c20f97e2c824p-19,
+      -0x1.a243e4c17d1e4p-19, -0x1.7d54766dbe3e7p-20, 0x1.1c8e3992159b7p-23,
+      0x1.d650cd58434fcp-22,  0x1.be941426bb6bp-24,   0x1.e47e2bd2a5eebp-23,
+      0x1.a5d955c8ccd04p-22,  -0x1.2158e9183fff3p-25, -0x1.765aa1020ad01p-22,
+      -0x1.ac1cfd2c277fp-24,  0x1.012c26abcd6ap-23,   0x1.d1c1bca63b1fep-25,
+      -0x1.14cb00bf7bfb6p-26, -0x1.3923384cdd701p-27};
+  // (a + 2) e^.. erfc tail = 1.0625 + -0.625 u + R(u), u = (a - 2) / (a + 2), a in [0, 27.5];
+  // degree 29, relative error 2^-57.7
   static constexpr double erfc_h[] = {
-      -0x1.db3503dc7aafp-6,   0x1.3007384d2d905p-3,   0x1.8be202d26c70cp-1,   -0x1.14eacb1ad0372p-1,
-      0x1.52cac2370fe15p-2,   -0x1.645fd8a4baa5p-3,   0x1.38dbd2c8f8afcp-4,   -0x1.b00c052c9885fp-6,
-      0x1.908f47101cddcp-8,   -0x1.269b520d53241p-12, -0x1.dd283aea319c3p-12, 0x1.72cdaf13bb103p-13,
-      -0x1.e802c646cbd79p-19, -0x1.3c70808f4ffd1p-16, 0x1.3b31f4bb961bdp-18,  0x1.7eab093ff4399p-20,
-      -0x1.c8ad5623e703cp-21, -0x1.5033553c115a3p-24, 0x1.159a3522cfe38p-23,  0x1.16d80185eda0ep-28,
-      -0x1.4301bd77b6c97p-26, -0x1.f7ea55df25587p-30, 0x1.0a68e25179ad1p-29,  0x1.12098342819fp-31,
-  };
+      -0x1.4f31c95a71142p-5,  -0x1.fd386754eff8cp-5,  0x1.1e2deea6b1159p-2,
+      -0x1.2a88e6107d5d9p-5,  -0x1.606e415521835p-6,  0x1.a89eaff86f08dp-8,
+      0x1.9517bb6881d1bp-9,   -0x1.b6fbf9973b28ep-11, -0x1.5ba436437881ap-11,
+      0x1.20540d1e1f26p-15,   0x1.2ef9d974e4861p-13,  0x1.1e7688110434fp-15,
+      -0x1.6bf12750e849ap-16, -0x1.0e7939b959142p-16, -0x1.3284a59aeedaap-20,
+      0x1.e91be28e8250ap-19,  0x1.13b1c7610b98p-19,   0x1.fdb72427a4b53p-28,
+      -0x1.71c7b618f7c1p-21,  -0x1.76fae13872db4p-22, 0x1.867e7f5050497p-23,
+      0x1.65e72d769d13p-23,   -0x1.3056418adb76dp-23, -0x1.75733dc77c3e5p-24,
+      0x1.0484dff298941p-23,  0x1.064e1c5ae2e2ap-24,  -0x1.e12a26701d219p-25,
+      -0x1.fe27a4ebd7087p-26, 0x1.7417316542cedp-27,  0x1.af6fd84d8a19cp-28};
 };
 
 struct PowCoefficients {
@@ -204,15 +209,15 @@ struct Limits<float> {
                          erf_hi = 3.95f, erfc_hi = 10.2f, trig_hi = 131072;
   // tails: c, b0, b1 of tail_factor, and its slope H'(u) as s0 + s1 u
   static constexpr float gelu_tail[] = {2, 0.6875f, -0.3125f, -0.3125f, 0},
-                         erfc_tail[] = {2, 1, -0.75f, -0.75f, 0.5f};
+                         erfc_tail[] = {2, 1.125f, -0.75f, -0.75f, 0.5f};
 };
 template <>
 struct Limits<double> {
   static constexpr double exp_lo = -746, exp_hi = 710, exp2_lo = -1076, exp2_hi = 1025,
                           expm1_lo = -40, tanh_hi = 20, silu_lo = -760, gelu_hi = 39,
                           gelu_tanh_hi = 22, erf_hi = 5.95, erfc_hi = 27.3, trig_hi = 8388608;
-  static constexpr double gelu_tail[] = {4, 0.75, -0.75, -1.0, 1.1},
-                          erfc_tail[] = {4, 1.125, -1.125, -2.5, 4.5};
+  static constexpr double gelu_tail[] = {2, 0.6875, -0.3125, -0.3125, 0},
+                          erfc_tail[] = {2, 1.0625, -0.625, -0.75, 0.5};
 };
 
 }  // namespace mithril::tile::math

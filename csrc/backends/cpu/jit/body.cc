@@ -224,17 +224,28 @@ void Body::unlock() {
   for (Bank& bank : banks_) std::fill(bank.locked.begin(), bank.locked.end(), false);
 }
 
+const Reg64* Body::base_of(int slot) const {
+  const auto found = std::find_if(bases_.begin(), bases_.end(),
+                                  [&](const auto& base) { return base.first == slot; });
+  return found == bases_.end() ? nullptr : &found->second;
+}
+
+// Tiles of an operand that is read in place lie one after the other; what is elsewhere, or behind
+// the last tile, may be asked for, too.
+void Body::prefetch(const Op& o, const Copy& copy) {
+  const Reg64* base = base_of(o.slot);
+  if (base == nullptr) return;
+  const int size = static_cast<int>(core::size_of(o.dtype));
+  as_.mov(as_.rax, as_.qword[as_.rsp + frame::kTile]);
+  as_.add(as_.rax, as_.r8);
+  as_.prefetcht0(as_.ptr[*base + as_.rax * size + copy.displacement * size]);
+}
+
 RegExp Body::lane(int slot, core::DType dtype, const Copy& copy) {
   const int size = static_cast<int>(core::size_of(dtype));
-  Reg64 base = as_.rax;
-  const auto found = std::find_if(bases_.begin(), bases_.end(),
-                                  [&](const auto& entry) { return entry.first == slot; });
-  if (found != bases_.end()) {
-    base = found->second;
-  } else {
-    as_.mov(as_.rax, as_.qword[as_.rdi + slot * 8]);
-  }
-  return base + as_.r8 * size + copy.displacement * size;
+  const Reg64* base = base_of(slot);
+  if (base == nullptr) as_.mov(as_.rax, as_.qword[as_.rdi + slot * 8]);
+  return (base == nullptr ? as_.rax : *base) + as_.r8 * size + copy.displacement * size;
 }
 
 void Body::materialise(int value, int reg, const Copy& copy) {
@@ -298,9 +309,8 @@ int Body::choose_memory_operand(const Op& o, const Copy& copy) {
       return static_cast<int>(k);
     } else if (from.code == Code::kLoad && !copy.masked && core::size_of(from.dtype) >= 4) {
       // Only its first use is coming, so it has not been read.
-      const bool based = std::any_of(bases_.begin(), bases_.end(),
-                                     [&](const auto& base) { return base.first == from.slot; });
-      if (based && uses_[static_cast<size_t>(v)] == 1) return static_cast<int>(k);
+      if (base_of(from.slot) != nullptr && uses_[static_cast<size_t>(v)] == 1)
+        return static_cast<int>(k);
     }
   }
   return -1;
@@ -316,6 +326,7 @@ Xbyak::Address Body::memory_operand(int value, const Copy& copy) {
 void Body::emit_op(size_t position, const Copy& copy) {
   const int v = machine_.order[position];
   const Op& o = op(v);
+  if (o.code == Code::kPrefetch) return prefetch(o, copy);
   int a[3] = {-1, -1, -1};
   const int in_memory = choose_memory_operand(o, copy);
   for (size_t k = 0; k < 3; ++k) {

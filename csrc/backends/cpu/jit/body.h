@@ -73,7 +73,10 @@ class Body {
   void emit_op(size_t position, const Copy& copy);
   void unlock();
   int temporary(bool needed);
+  /// Null where that did not get a register.
+  const Xbyak::Reg64* base_of(int slot) const;
   Xbyak::RegExp lane(int slot, core::DType dtype, const Copy& copy);
+  void prefetch(const Op& op, const Copy& copy);
 
   Assembler& as_;
   const Machine& machine_;

@@ -109,14 +109,21 @@ class Function {
   }
 
   void flat() {
-    as_.mov(as_.r9, as_.rdx);
-    as_.imul(as_.r9, as_.rsi);
+    note_tile();
+    as_.mov(as_.r9, as_.rax);
     as_.xor_(as_.r8d, as_.r8d);
     run();
   }
 
+  void note_tile() {
+    as_.mov(as_.rax, as_.rdx);
+    as_.imul(as_.rax, as_.rsi);
+    as_.mov(as_.qword[as_.rsp + frame::kTile], as_.rax);
+  }
+
   void inside() {
     Label row, end;
+    note_tile();
     as_.xor_(as_.r10d, as_.r10d);
     as_.xor_(as_.r9d, as_.r9d);
     as_.test(as_.rsi, as_.rsi);

@@ -16,6 +16,8 @@ using tile::Opcode;
 
 constexpr size_t kFewest = 2;   // steps worth a function of their own
 constexpr size_t kMost = 1500;  // values of one function
+// Memory rests once the first section has read a tile of rows; the second one asks for the next.
+constexpr size_t kAheadSection = 1;
 
 class Fuser {
  public:
@@ -34,7 +36,10 @@ class Fuser {
       if (step.kind == StepKind::kFill) filled_[step.out] = step.a;
       if (step.kind == StepKind::kConstant) constants_[step.out] = step.bits;
     }
-    for (auto& section : steps_.lanes) fuse(section);
+    for (size_t s = 0; s < steps_.lanes.size(); ++s) {
+      fetches_ahead_ = streams_ && layout_ == Layout::kRowInside && s == kAheadSection;
+      fuse(steps_.lanes[s]);
+    }
     drop_unread();
   }
 
@@ -88,6 +93,7 @@ class Fuser {
     for (const Step& step : old) {
       if (step.kind == StepKind::kExpand) expanded_[step.out] = step.a;
       if (step.kind == StepKind::kBind) bound_.insert(step.out);
+      if (step.kind == StepKind::kFetch) fetched_.insert(step.out);
       if (is_call(step) || is_reduction(step)) {
         run_.push_back(step);
         if (run_.size() == kMost) flush(section);
@@ -216,6 +222,7 @@ class Fuser {
     if (const auto row = expanded_.find(v.slot); row != expanded_.end()) v.slot = row->second;
     if (const auto one = filled_.find(v.slot); one != filled_.end()) v.slot = one->second;
     const Level level = schedule_.slots[static_cast<size_t>(v.slot)].level;
+    v.ahead = fetches_ahead_ && level == Level::kLane && fetched_.contains(v.slot);
     if (level == Level::kRow) v.source = Source::kRow;
     if (level != Level::kUniform) return;
     v.source = Source::kUniform;
@@ -286,7 +293,9 @@ class Fuser {
   std::map<int32_t, int32_t> filled_, expanded_;  // slot → the uniform, the row
   std::map<int32_t, uint64_t> constants_;
   std::vector<Step> run_, later_;
-  std::set<int32_t> bound_;  // slots that may lie on outputs
+  std::set<int32_t> bound_;    // slots that may lie on outputs
+  std::set<int32_t> fetched_;  // … on inputs
+  bool fetches_ahead_ = false;
   std::map<std::pair<int32_t, DType>, int32_t> values_;
   std::map<int32_t, int32_t> made_;  // slot → value that the run computes
 };

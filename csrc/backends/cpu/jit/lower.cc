@@ -196,7 +196,13 @@ class Lowering {
     op.size = size_of(op.form);
     op.dtype = v.dtype;
     op.slot = v.slot;
-    return push(op);
+    const int32_t id = push(op);
+    if (v.ahead) prefetch(op);
+    return id;
+  }
+  void prefetch(Op load) {
+    load.code = Code::kPrefetch;
+    push(load);
   }
   static uint64_t extended(const Value& v) {
     switch (v.dtype) {

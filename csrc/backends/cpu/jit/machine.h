@@ -20,8 +20,9 @@ enum class Code : uint8_t {
   kUniform,
   kConstant,
   kAccumulator,
-  kStore,   // args[0] to `slot` as `dtype`; imm kStreamedStore: past the caches
-  kUpdate,  // args[0] becomes the accumulator of reduction `slot`
+  kPrefetch,  // asks for what the next tile has in `slot`
+  kStore,     // args[0] to `slot` as `dtype`; imm kStreamedStore: past the caches
+  kUpdate,    // args[0] becomes the accumulator of reduction `slot`
   kAddF,
   kSubF,
   kMulF,

@@ -11,6 +11,7 @@ inline constexpr int kBegin = 8;   // kAcross: the first point's outer part
 inline constexpr int kEnd = 16;    // … and where it ends
 inline constexpr int kCount = 24;  // elements of a masked copy
 inline constexpr int kSaved = 32;
+inline constexpr int kTile = 40;     // elements of the tile
 inline constexpr int kMask32 = 64;   // AVX2: its mask in lanes of 32 bits
 inline constexpr int kMask64 = 128;  // … of 64
 inline constexpr int kBounce = 192;  // 64 bytes

@@ -88,7 +88,8 @@ TEST(Interpreter, StreamsWhatNoCacheHolds) {
   t.store(x * 2.0 - t.reduce(tile::Opcode::kReduceMax, x));
   t.store(x + 1.0);
   const auto program = t.finish();
-  const std::pair<int64_t, int64_t> shapes[] = {{3, 1'000'003}, {3, 1'000'000}, {150'000, 18}};
+  const std::pair<int64_t, int64_t> shapes[] = {
+      {3, 1'000'003}, {3, 1'000'000}, {150'000, 18}, {70'000, 32}};
   for (const auto& [rows, length] : shapes) {
     const auto count = static_cast<size_t>(rows * length);
     std::vector<double> in(count), first(count), second(count);

@@ -7,6 +7,7 @@
 // Covers: backends/cpu/jit/memory.cc
 #include "backends/cpu/jit/compile.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 
@@ -357,6 +358,36 @@ TEST(Jit, InterpretsOnRequestAndWithoutVectors) {
   EXPECT_TRUE(interpreted->code().schedule(Layout::kPointwise, false).compiled.empty());
   EXPECT_EQ(compiled_steps(program, Isa::kGeneric, Layout::kPointwise), 0);
   EXPECT_FALSE(is_refused());
+}
+
+/// Of each compiled step: values for which the next tile is asked for.
+std::vector<int64_t> fetched_ahead(const tile::Program& program, const CodeTarget& target) {
+  const auto kernel = TileKernel::make(program, target.isa).or_throw();
+  const Schedule schedule = make_fused_schedule(program, *kernel->code().table, target);
+  std::vector<int64_t> out;
+  for (const CompiledStep& step : schedule.compiled) {
+    const auto& values = step.program.values;
+    out.push_back(
+        std::count_if(values.begin(), values.end(), [](const Value& v) { return v.ahead; }));
+  }
+  return out;
+}
+
+// While the second section works on a tile of rows, memory would rest.
+TEST(Jit, AsksForTheNextRowsOfWhatNoCacheHolds) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32);
+  const Reg centred = x - t.reduce(tile::Opcode::kReduceMax, abs(x));
+  t.store(centred * t.reduce(tile::Opcode::kReduceSum, centred * centred));
+  const auto program = t.finish();
+  for (const Isa isa : compiled_sets()) {
+    CodeTarget target{isa, Layout::kRowInside, false, true};
+    EXPECT_EQ(fetched_ahead(program, target), (std::vector<int64_t>{0, 1, 0}));
+    target.recompute = true;  // chunks of a row
+    EXPECT_EQ(fetched_ahead(program, target), (std::vector<int64_t>{0, 1, 0}));
+    target.streams = false;
+    EXPECT_EQ(fetched_ahead(program, target), (std::vector<int64_t>{0, 0, 0}));
+  }
 }
 
 // In a process of its own, as neither can be taken back.
