@@ -160,7 +160,10 @@ core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile,
   step.units = made->blocks_ * made->shares_;
   // Filters that are not constant are transformed for each chunk.
   const int64_t threads = runtime::ThreadPool::shared().thread_count();
-  step.grain = made->constant_ ? 1 : ceil_div(step.units, threads);
+  const double flops = 2.0 * kTaps * static_cast<double>(dims.images * dims.h_out * dims.w_out) *
+                       static_cast<double>(dims.channels * dims.filters);
+  const int64_t chunks = std::max(threads, fewest_chunks(flops));
+  step.grain = made->constant_ ? 1 : ceil_div(step.units, chunks);
   const size_t product =
       std::max(made->products_[0].scratch_bytes(), made->products_[1].scratch_bytes());
   step.scratch_bytes = static_cast<size_t>(bytes(made->divide(nullptr).floats)) + product;

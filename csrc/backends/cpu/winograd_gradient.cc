@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cpu/gemm.h"
+#include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/winograd_patches.h"
 #include "runtime/thread_pool.h"
@@ -70,7 +71,7 @@ class WinogradGradient {
     int64_t floats = 0;  // of all that stands before `product`
   };
 
-  WinogradGradient(const ref_conv2d_dims& d, Isa isa, int64_t threads);
+  WinogradGradient(const ref_conv2d_dims& d, Isa isa, int64_t units);
 
   void choose_blocks();
   void add_products(Isa isa);
@@ -102,7 +103,7 @@ class WinogradGradient {
   int64_t v_step_ = 0, z_step_ = 0, m_step_ = 0;  // from one element of a patch to the next
 };
 
-WinogradGradient::WinogradGradient(const ref_conv2d_dims& d, Isa isa, int64_t threads)
+WinogradGradient::WinogradGradient(const ref_conv2d_dims& d, Isa isa, int64_t units)
     : d_(d),
       parts_(*gradient_parts(isa)),
       packing_(*gemm_parts<float>(isa)),
@@ -111,10 +112,10 @@ WinogradGradient::WinogradGradient(const ref_conv2d_dims& d, Isa isa, int64_t th
       tile_columns_(ceil_div(d.w_out, kTile)),
       filters_(cut(
           d.c_out,
-          std::max(ceil_div(d.c_out, kSide), std::min(threads, ceil_div(d.c_out, kFewestFilters))),
+          std::max(ceil_div(d.c_out, kSide), std::min(units, ceil_div(d.c_out, kFewestFilters))),
           1)),
       channels_(cut(d.c_in, ceil_div(d.c_in, kSide), lanes_)),
-      unit_parts_(ceil_div(filters_.count, threads)),
+      unit_parts_(ceil_div(filters_.count, units)),
       x_(isa,
          {d.c_in * d.h_in * d.w_in, d.h_in, d.w_in, d.pad_top, d.pad_left, kTile, kPatch,
           tile_rows_, tile_columns_},
@@ -170,8 +171,11 @@ WinogradGradient::Scratch WinogradGradient::divide(void* memory) const {
 }
 
 core::Result<plan::Step> WinogradGradient::make(const ref_conv2d_dims& d) {
+  const double flops = 2.0 * kTaps * static_cast<double>(d.batch * d.h_out * d.w_out) *
+                       static_cast<double>(d.c_in * d.c_out);
   const int64_t threads = runtime::ThreadPool::shared().thread_count();
-  auto made = std::shared_ptr<WinogradGradient>(new WinogradGradient(d, default_isa(), threads));
+  const int64_t units = std::max(threads, fewest_chunks(flops));
+  auto made = std::shared_ptr<WinogradGradient>(new WinogradGradient(d, default_isa(), units));
   plan::Step step;
   step.units = ceil_div(made->filters_.count, made->unit_parts_);
   const size_t product =
