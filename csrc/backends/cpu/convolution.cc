@@ -230,7 +230,7 @@ Taps kept_taps(int64_t phase, int64_t padding, int64_t size, int64_t stride, int
 // packed[c][o][tap] = w[o][c][tap] for the taps of a phase: the order of the sum is (o, kh, kw).
 template <class T>
 void pack_weights(const ref_conv2d_dims& d, const Phase<T>& phase, const T* w, T* packed) {
-  constexpr int64_t kStreams = 16;  // windows that are neighbours in w go to rows far apart
+  constexpr int64_t kStreams = 8;  // rows far apart, often in one set of the first cache
   const int64_t taps = phase.rows.count * phase.columns.count;
   for (int64_t first = 0; first < d.c_in; first += kStreams) {
     for (int64_t o = 0; o < d.c_out; ++o) {
