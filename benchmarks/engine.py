@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import tuned
 from benchmarks.generated import by_hand, generated
 from benchmarks.harness import (
     OURS,
@@ -23,6 +24,7 @@ from benchmarks.models import generated as models
 from benchmarks.models import gpt2
 
 TORCH, JAX, ORT = "PyTorch eager", "JAX jit", "ONNX Runtime"
+TUNED = "PyTorch, malloc tuned"
 UNBOUND = "mithril, weights given"
 TOKENS = 128
 ADAMW = {"lr": 1e-4, "weight_decay": 1e-2}
@@ -88,16 +90,20 @@ def resnet18_ort(job: Any, settings: Settings) -> Contender:
 
 def resnet18_step(settings: Settings) -> None:
     job = Resnet18(8)
+    children: list[tuned.Child] = []
     comparison = compare(
         {
             TORCH: partial(by_hand, job, "torch", False, True),
+            TUNED: partial(tuned.resnet18_step, 8, children=children),
             OURS: partial(generated, job, "cpu", False, True),
         },
         settings,
         tolerance=1e-3,
     )
+    for child in children:
+        child.close()
     print_comparison(f"{job.title}: gradients and update", comparison)
-    print_target("against PyTorch eager", comparison.ratio(TORCH), 1.5, False, "x")
+    print_target("against PyTorch, malloc tuned", comparison.ratio(TUNED), 1.5, False, "x")
 
 
 # --- GPT-2 ----------------------------------------------------------------------------------------

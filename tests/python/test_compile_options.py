@@ -371,6 +371,31 @@ def test_exact_conv_sums_whole_numbers_exactly():
         assert (by_tiles != expected).any()
 
 
+def test_exact_conv_sums_gradients_of_filters_exactly():
+    model = ml.Model()
+    model |= ml.Conv2d(filters=32, kernel_size=3, padding=1, use_bias=False)(input="x", output="y")
+    rng = np.random.default_rng(6)
+    x = rng.integers(-8, 9, size=(2, 32, 24, 24)).astype(np.float32)
+    g = rng.integers(-8, 9, size=(2, 32, 24, 24)).astype(np.float32)
+    padded = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    expected = np.einsum("nchwij,nohw->ocij", windows, g.astype(np.int64))
+
+    def run(**options):
+        pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, **options)
+        (name,) = pm.param_keys
+        w = np.zeros((32, 32, 3, 3), np.float32)
+        _, gradients = pm.evaluate({name: w}, {"x": x}, output_gradients={"y": g})
+        return gradients[name]
+
+    np.testing.assert_array_equal(run(exact_conv=True), expected)
+    by_tiles = run()
+    magnitude = np.einsum("nchwij,nohw->ocij", np.abs(windows), np.abs(g.astype(np.int64)))
+    np.testing.assert_allclose(by_tiles, expected, rtol=0, atol=2.0**-20 * magnitude.max())
+    if ml.CpuBackend().isa != "generic":
+        assert (by_tiles != expected).any()
+
+
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_bound_matrices_give_the_same_bits(batch):
     """Weights that are constants are packed once; sizes end inside of panels and blocks."""

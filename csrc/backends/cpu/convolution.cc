@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "backends/cpu/gemm.h"
@@ -20,6 +21,8 @@ using plan::KernelArgs;
 using plan::KernelStatus;
 
 constexpr int64_t kGatherBytes = 1024 << 10;  // taps gathered for one product: about an L2
+
+size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // What gathers the right operand of a product: `taps` channels × kh × kw rows over the positions
 // of `rows` rows of the result.
@@ -51,7 +54,7 @@ struct Convolution {
       : d(dims), gather(of_image) {}
   void add(const GemmDims& dims, const GemmOptions& options = {}) {
     products.emplace_back(default_isa(), dims, options);
-    product_bytes = std::max(product_bytes, (products.back().scratch_bytes() + 63) / 64 * 64);
+    product_bytes = std::max(product_bytes, padded(products.back().scratch_bytes()));
   }
 };
 
@@ -109,24 +112,25 @@ void gather_shifted(const T* plane, int64_t h, int64_t w, int64_t first, int64_t
   }
 }
 
+// `step`: from one tap to the next.
 template <class T>
-void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T* out) {
+void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T* out,
+            int64_t step) {
   const bool shifted = g.row_step == 1 && g.column_step == 1 && g.columns == g.w;
   for (int64_t c = 0; c < g.channels; ++c) {
     for (int64_t i = 0; i < g.kh; ++i) {
-      for (int64_t j = 0; j < g.kw; ++j) {
+      for (int64_t j = 0; j < g.kw; ++j, out += step) {
         if (shifted) {
           gather_shifted(planes + c * g.h * g.w, g.h, g.w, first_row, rows,
                          g.row_start + i * g.tap_row_step, g.column_start + j * g.tap_column_step,
                          out);
-          out += rows * g.columns;
           continue;
         }
-        for (int64_t r = 0; r < rows; ++r, out += g.columns) {
+        for (int64_t r = 0; r < rows; ++r) {
           const int64_t row = g.row_start + (first_row + r) * g.row_step + i * g.tap_row_step;
           const T* source = row >= 0 && row < g.h ? planes + (c * g.h + row) * g.w : nullptr;
           gather_row(source, g.w, g.column_start + j * g.tap_column_step, g.column_step, g.columns,
-                     out);
+                     out + r * g.columns);
         }
       }
     }
@@ -161,7 +165,7 @@ void image_product(const Convolution<T>& conv, const T* weights, const T* planes
   if (g.copies()) return conv.products[0].run(weights, planes, y, scratch);
   for (int64_t row = 0; row < g.rows; row += conv.rows) {
     const int64_t rows = std::min(conv.rows, g.rows - row);
-    gather(g, planes, row, rows, columns);
+    gather(g, planes, row, rows, columns, rows * g.columns);
     conv.products[rows == conv.rows ? 0 : 1].run(weights, columns, y + row * g.columns, scratch);
   }
 }
@@ -199,6 +203,8 @@ struct Phase {
   int64_t top, left;
   Taps rows, columns;
   Convolution<T> conv;
+  std::optional<Gemm<T>> joint = {};  // of `together` images, side by side
+  int64_t together = 1;
 };
 
 template <class T>
@@ -224,28 +230,76 @@ Taps kept_taps(int64_t phase, int64_t padding, int64_t size, int64_t stride, int
 // packed[c][o][tap] = w[o][c][tap] for the taps of a phase: the order of the sum is (o, kh, kw).
 template <class T>
 void pack_weights(const ref_conv2d_dims& d, const Phase<T>& phase, const T* w, T* packed) {
-  for (int64_t c = 0; c < d.c_in; ++c) {
+  constexpr int64_t kStreams = 8;  // rows far apart, often in one set of the first cache
+  const int64_t taps = phase.rows.count * phase.columns.count;
+  for (int64_t first = 0; first < d.c_in; first += kStreams) {
     for (int64_t o = 0; o < d.c_out; ++o) {
-      const T* window = w + (o * d.c_in + c) * d.kh * d.kw;
-      for (int64_t i = 0; i < phase.rows.count; ++i) {
-        const T* row = window + (phase.rows.first + i * phase.rows.step) * d.kw;
-        for (int64_t j = 0; j < phase.columns.count; ++j) {
-          *packed++ = row[phase.columns.first + j * phase.columns.step];
+      for (int64_t c = first; c < std::min(first + kStreams, d.c_in); ++c) {
+        const T* window = w + (o * d.c_in + c) * d.kh * d.kw;
+        T* to = packed + (c * d.c_out + o) * taps;
+        for (int64_t i = 0; i < phase.rows.count; ++i) {
+          const T* row = window + (phase.rows.first + i * phase.rows.step) * d.kw;
+          for (int64_t j = 0; j < phase.columns.count; ++j) {
+            *to++ = row[phase.columns.first + j * phase.columns.step];
+          }
         }
       }
     }
   }
 }
 
-// dx[c][top + r * stride][left + q * stride] = results[c][r][q]
+// dx[c][top + r * stride][left + q * stride] = results[c][r][q]; `step`: from one c to the next.
 template <class T>
-void scatter(const ref_conv2d_dims& d, const Phase<T>& phase, const T* results, T* dx) {
+void scatter(const ref_conv2d_dims& d, const Phase<T>& phase, const T* results, int64_t step,
+             T* dx) {
   const Gather& g = phase.conv.gather;
   for (int64_t c = 0; c < d.c_in; ++c) {
-    for (int64_t r = 0; r < g.rows; ++r, results += g.columns) {
+    for (int64_t r = 0; r < g.rows; ++r) {
       T* row = dx + (c * d.h_in + phase.top + r * d.stride_h) * d.w_in + phase.left;
-      for (int64_t q = 0; q < g.columns; ++q) row[q * d.stride_w] = results[q];
+      const T* from = results + c * step + r * g.columns;
+      for (int64_t q = 0; q < g.columns; ++q) row[q * d.stride_w] = from[q];
     }
+  }
+}
+
+// Where a kernel of this kind has its operands.
+template <class T>
+struct InputGradientRun {
+  const T* dy;
+  T* dx;
+  T *packed, *columns, *results;  // of the scratch
+  void* product;
+};
+
+// A phase of one image and group, which stand at `at`.
+template <class T>
+void add_image(const InputGradient<T>& gradient, const Phase<T>& phase, int64_t at,
+               const InputGradientRun<T>& run) {
+  const ref_conv2d_dims& d = gradient.d;
+  T* image = run.dx + at * d.c_in * d.h_in * d.w_in;
+  T* to = gradient.dense() ? image : run.results;
+  image_product(phase.conv, run.packed, run.dy + at * d.c_out * d.h_out * d.w_out, to, run.columns,
+                run.product);
+  if (gradient.dense()) return;
+  const Gather& g = phase.conv.gather;
+  scatter(d, phase, run.results, g.rows * g.columns, image);
+}
+
+// The same of as many images as one product takes; `step` from one to the next.
+template <class T>
+void add_images(const InputGradient<T>& gradient, const Phase<T>& phase, int64_t at, int64_t step,
+                const InputGradientRun<T>& run) {
+  const ref_conv2d_dims& d = gradient.d;
+  const Gather& g = phase.conv.gather;
+  const int64_t positions = g.rows * g.columns, all = phase.together * positions;
+  for (int64_t i = 0; i < phase.together; ++i) {
+    gather(g, run.dy + (at + i * step) * d.c_out * d.h_out * d.w_out, 0, g.rows,
+           run.columns + i * positions, all);
+  }
+  phase.joint->run(run.packed, run.columns, run.results, run.product);
+  for (int64_t i = 0; i < phase.together; ++i) {
+    scatter(d, phase, run.results + i * positions, all,
+            run.dx + (at + i * step) * d.c_in * d.h_in * d.w_in);
   }
 }
 
@@ -253,25 +307,25 @@ template <class T>
 KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto& gradient = *static_cast<const InputGradient<T>*>(args.data);
   const ref_conv2d_dims& d = gradient.d;
-  const auto* dy = static_cast<const T*>(args.buffers[0]);
   const auto* w = static_cast<const T*>(args.buffers[1]);
-  auto* dx = static_cast<T*>(args.buffers[2]);
-  T* packed = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + gradient.product_bytes);
-  T* columns = packed + gradient.weights;
-  T* results = columns + gradient.gathered;
+  InputGradientRun<T> run{};
+  run.dy = static_cast<const T*>(args.buffers[0]);
+  run.dx = static_cast<T*>(args.buffers[2]);
+  run.product = args.scratch;
+  run.packed = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + gradient.product_bytes);
+  run.columns = run.packed + gradient.weights;
+  run.results = run.columns + gradient.gathered;
   const int64_t blocks = ceil_div(d.batch, gradient.images);
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of images
     const int64_t group = unit / blocks, first = unit % blocks * gradient.images;
+    const int64_t last = std::min(first + gradient.images, d.batch);
     for (const Phase<T>& phase : gradient.phases) {
-      pack_weights(d, phase, w + group * d.c_in * d.c_out * d.kh * d.kw, packed);
-      for (int64_t n = first; n < std::min(first + gradient.images, d.batch); ++n) {
-        const int64_t at = n * d.groups + group;
-        T* image = dx + at * d.c_in * d.h_in * d.w_in;
-        T* to = gradient.dense() ? image : results;
-        image_product(phase.conv, packed, dy + at * d.c_out * d.h_out * d.w_out, to, columns,
-                      args.scratch);
-        if (!gradient.dense()) scatter(d, phase, results, image);
+      pack_weights(d, phase, w + group * d.c_in * d.c_out * d.kh * d.kw, run.packed);
+      int64_t n = first;
+      for (; phase.joint && n + phase.together <= last; n += phase.together) {
+        add_images(gradient, phase, n * d.groups + group, d.groups, run);
       }
+      for (; n < last; ++n) add_image(gradient, phase, n * d.groups + group, run);
     }
   }
   return KernelStatus::kOk;
@@ -387,6 +441,24 @@ core::Result<plan::Step> forward_step(const ref_conv2d_dims& d) {
   return step;
 }
 
+// Small images side by side fill whole tiles of a product. What is gathered for them stays small.
+template <class T>
+void join_images(InputGradient<T>& gradient, Phase<T>& phase) {
+  constexpr int64_t kPositions = 512;  // of a product: enough
+  const ref_conv2d_dims& d = gradient.d;
+  const Gather& g = phase.conv.gather;
+  const int64_t positions = g.rows * g.columns, k = g.channels * g.kh * g.kw;
+  const int64_t image_bytes = k * positions * static_cast<int64_t>(sizeof(T));
+  const int64_t fitting = kGatherBytes / std::max<int64_t>(image_bytes, 1);
+  const int64_t most = std::min({gradient.images, fitting, kPositions / positions});
+  if (most < 2) return;
+  phase.together = most;
+  const int64_t n = most * positions;
+  phase.joint.emplace(default_isa(), GemmDims{d.c_in, n, k, k, 1, n, 1, n});
+  gradient.product_bytes = std::max(gradient.product_bytes, padded(phase.joint->scratch_bytes()));
+  gradient.gathered = std::max(gradient.gathered, k * n);
+}
+
 template <class T>
 void add_phase(InputGradient<T>& gradient, int64_t top, int64_t left) {
   const ref_conv2d_dims& d = gradient.d;
@@ -411,7 +483,9 @@ void add_phase(InputGradient<T>& gradient, int64_t top, int64_t left) {
   gradient.weights = std::max(gradient.weights, d.c_in * d.c_out * rows.count * columns.count);
   gradient.gathered = std::max(gradient.gathered, gathered);
   if (!gradient.dense()) {
-    gradient.results = std::max(gradient.results, d.c_in * gather.rows * gather.columns);
+    join_images(gradient, phase);
+    gradient.results =
+        std::max(gradient.results, d.c_in * phase.together * gather.rows * gather.columns);
   }
   gradient.phases.push_back(std::move(phase));
 }
@@ -420,14 +494,18 @@ template <class T>
 core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d) {
   auto gradient = std::make_shared<InputGradient<T>>();
   gradient->d = d;
+  const int threads = runtime::ThreadPool::shared().thread_count();
+  // Weights are packed once a unit.
+  const int64_t units =
+      std::max<int64_t>(threads == 1 ? 1 : 4 * threads,
+                        fewest_chunks(2.0 * static_cast<double>(d.batch * d.h_out * d.w_out *
+                                                                d.c_out * d.c_in * d.kh * d.kw)));
+  gradient->images = std::max<int64_t>(1, d.batch / units);
   for (int64_t top = 0; top < std::min(d.stride_h, d.h_in); ++top) {
     for (int64_t left = 0; left < std::min(d.stride_w, d.w_in); ++left) {
       add_phase(*gradient, top, left);
     }
   }
-  const int threads = runtime::ThreadPool::shared().thread_count();
-  // Weights are packed once a unit.
-  gradient->images = std::max<int64_t>(1, d.batch / (4 * threads));
   const int64_t elements = gradient->weights + gradient->gathered + gradient->results;
   plan::Step step;
   step.kernel = run_input_gradient<T>;

@@ -282,12 +282,19 @@ int64_t Gemm<T>::packed_size() const {
 }
 
 template <class T>
+typename Gemm<T>::PackedPlace Gemm<T>::packed_place(int64_t col) const {
+  const int64_t panel = col / width_ * width_;
+  const int64_t width = panel + width_ < dims_.n ? width_ : int64_t{lanes_} * last_vectors_;
+  return {panel * dims_.k + col - panel, width};
+}
+
+template <class T>
 void Gemm<T>::pack_right(const T* b, T* packed) const {
   for (int64_t col = 0; col < dims_.n; col += width_) {
     const int64_t cols = std::min(width_, dims_.n - col);
-    const int64_t width = col + width_ < dims_.n ? width_ : int64_t{lanes_} * last_vectors_;
+    const PackedPlace place = packed_place(col);
     parts_->pack({b + col * dims_.b_col, dims_.b_col, dims_.b_row, cols, dims_.k,
-                  packed + col * dims_.k, width, width});
+                  packed + place.first, place.step, place.step});
   }
 }
 

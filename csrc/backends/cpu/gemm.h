@@ -83,6 +83,12 @@ class Gemm {
   int64_t packed_size() const;
   /// Packs B, which lies by the strides of the dims, for any number of runs.
   void pack_right(const T* b, T* packed) const;
+  /// For makers of packed B: where the vector of columns from `col` on stands in row 0 (`col` is a
+  /// multiple of the lanes), and how far it is to the next row. Columns behind the last one are 0.
+  struct PackedPlace {
+    int64_t first, step;
+  };
+  PackedPlace packed_place(int64_t col) const;
 
   void run(int64_t unit, const T* a, const T* b, T* c, const Epilogue<T>& epilogue,
            void* scratch) const {

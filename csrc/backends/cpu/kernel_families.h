@@ -29,4 +29,11 @@ inline int64_t grain_of(int64_t work_per_unit) {
   return std::max<int64_t>(1, kChunkWork / std::max<int64_t>(work_per_unit, 1));
 }
 
+/// Chunks for work of so many flops, where each chunk does something anew: Ctrl-C is looked at
+/// between chunks, at most about 100 ms apart.
+inline int64_t fewest_chunks(double flops) {
+  constexpr double kChunkFlops = 2e10;
+  return 1 + static_cast<int64_t>(flops / kChunkFlops);
+}
+
 }  // namespace mithril::cpu

@@ -7,6 +7,7 @@
 #include "backends/cpu/pooling.h"
 #include "backends/cpu/reference.h"
 #include "backends/cpu/winograd.h"
+#include "backends/cpu/winograd_gradient.h"
 
 namespace mithril::cpu {
 namespace {
@@ -143,9 +144,8 @@ const float* constant_filters(const KernelRequest& request) {
   return reinterpret_cast<const float*>(request.inputs[1].constant);
 }
 
-bool takes_tiles(const KernelRequest& request) {
+bool takes_tiles(const KernelRequest& request, const std::vector<int64_t>& filters) {
   const auto is_one = [&](const char* attr, size_t axis) { return item(request, attr, axis) == 1; };
-  const std::vector<int64_t>& filters = request.inputs[1].shape;
   return !request.exact_conv && request.outputs[0].dtype == DType::kFloat32 &&
          request.node.attrs.find("groups")->as_int() == 1 && filters[2] == 3 && filters[3] == 3 &&
          is_one("stride", 0) && is_one("stride", 1) && is_one("dilation", 0) &&
@@ -164,7 +164,11 @@ int64_t tile_of(const WinogradDims& dims, const KernelRequest& request) {
 }
 template <WinogradDims (*dims)(const KernelRequest&)>
 bool prefers_tiles(const KernelRequest& request) {
-  return takes_tiles(request) && tile_of(dims(request), request) != 0;
+  return takes_tiles(request, request.inputs[1].shape) && tile_of(dims(request), request) != 0;
+}
+bool prefers_tiles_dw(const KernelRequest& request) {
+  return takes_tiles(request, request.outputs[0].shape) &&
+         prefers_winograd_gradient(dims_dw(request));
 }
 core::Result<plan::Step> make_tiles(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_forward(request);
@@ -175,6 +179,11 @@ core::Result<plan::Step> make_tiles_dx(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_input_gradient(request);
   return with_work(make_winograd(dims, tile_of(dims, request), constant_filters(request)),
                    dims_dx(request));
+}
+
+core::Result<plan::Step> make_tiles_dw(const KernelRequest& request) {
+  const auto d = dims_dw(request);
+  return with_work(make_winograd_gradient(d), d);
 }
 
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
@@ -320,6 +329,7 @@ constexpr const char* kWindows =
     "float32, windows of 3x3 without strides, dilations and groups, and time to be saved by tiles";
 constexpr select::Condition kTiles(prefers_tiles<tiles_of_forward>, kWindows);
 constexpr select::Condition kTilesDx(prefers_tiles<tiles_of_input_gradient>, kWindows);
+constexpr select::Condition kTilesDw(prefers_tiles_dw, kWindows);
 constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
     {"conv2d", "conv2d.winograd", kOther, true, kTiles, make_tiles},
@@ -328,6 +338,7 @@ const select::KernelDef kKernels[] = {
     {"conv2d", "conv2d.reference", kCanonical, true, kRealType, make_conv2d},
     {"conv2d_dx", "conv2d_dx", kCanonical, true, kBlockedDx, make_blocked_dx},
     {"conv2d_dx", "conv2d_dx.reference", kCanonical, true, kRealType, make_conv2d_dx},
+    {"conv2d_dw", "conv2d_dw.winograd", kOther, true, kTilesDw, make_tiles_dw},
     {"conv2d_dw", "conv2d_dw", kCanonical, true, kBlockedDw, make_blocked_dw},
     {"conv2d_dw", "conv2d_dw.reference", kCanonical, true, kRealType, make_conv2d_dw},
     {"max_pool2d", "max_pool2d", kCanonical, true, kRealType, make_max_pool2d},

@@ -7,6 +7,7 @@
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/winograd_parts.h"
+#include "backends/cpu/winograd_patches.h"
 #include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
 
@@ -19,6 +20,7 @@ using plan::KernelStatus;
 constexpr int64_t kBlockBytes = 1536 << 10;  // of transformed patches and products: a second cache
 constexpr int64_t kFewestTiles = 14;         // of a block: rows of a product's tile
 constexpr int64_t kFewestFilters = 64;       // of a unit, where there are too few blocks
+constexpr int64_t kShareBytes = 1280 << 10;  // of filters that one block uses: a second cache
 constexpr int64_t kPadding = 16;             // floats: a cache line
 
 constexpr int64_t bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
@@ -47,19 +49,25 @@ class Winograd {
     float* v = nullptr;  // transformed patches of a block
     float* m = nullptr;  // their products
     float* y = nullptr;  // a row of tiles of the result
-    float* u = nullptr;  // transformed filters, if they are not constant
+    float* u = nullptr;  // transformed filters of a share, packed, if they are not constant
     float* taps = nullptr;
     void* product = nullptr;
     int64_t floats = 0;  // of all that stands before `product`
   };
 
-  Winograd(const WinogradDims& d, int64_t tile)
+  Winograd(const WinogradDims& d, int64_t tile, bool constant)
       : d_(d),
         parts_(*parts_of(default_isa(), tile)),
         packing_(*gemm_parts<float>(default_isa())),
         tile_(tile),
-        patch_(parts_.patch),
-        elements_(patch_ * patch_) {}
+        elements_(parts_.patch * parts_.patch),
+        constant_(constant),
+        tile_rows_(ceil_div(d.h_out, tile)),
+        tile_columns_(ceil_div(d.w_out, tile)),
+        patches_(default_isa(),
+                 {d.channels * d.h * d.w, d.h, d.w, d.pad_top, d.pad_left, tile, parts_.patch,
+                  tile_rows_, tile_columns_},
+                 d.channels, parts_.input) {}
 
   void choose_blocks();
   void add_products();
@@ -70,87 +78,81 @@ class Winograd {
   }
 
   KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) const;
-  void transform_filters(const float* w, float* u, float* taps) const;
-  void transform_block(const float* x, int64_t first, int64_t rows, const Scratch& s) const;
-  void fill_row(const float* image, int64_t row, float* to) const;
+  void transform_filters(const float* w, int64_t share, float* u, float* taps) const;
   void store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s, float* y) const;
 
   WinogradDims d_;
   const WinogradParts& parts_;
   const GemmParts<float>& packing_;
-  int64_t tile_, patch_, elements_;
-  bool constant_ = false;
-  int64_t tile_rows_ = 0, tile_columns_ = 0;  // of an image
-  int64_t channels_ = 0;                      // in whole vectors
-  int64_t columns_ = 0;                       // of a padded row of x
+  int64_t tile_, elements_;
+  bool constant_;                     // the filters are
+  int64_t tile_rows_, tile_columns_;  // of an image
+  WinogradPatches patches_;
   int64_t block_rows_ = 0, blocks_ = 0;
   int64_t shares_ = 1, share_ = 0, stride_ = 0;   // of the filters: how many, of one, in vectors
   std::vector<Gemm<float>> products_;             // of a whole block, and of the last one
   int64_t u_step_ = 0, v_step_ = 0, m_step_ = 0;  // from one element of a patch to the next
-  runtime::Buffer packed_;  // constant filters: [share][element] packed matrices
+  runtime::Buffer packed_;  // constant filters: [share][element] packed matrices, as in Scratch
 };
 
-// Threads get blocks of tiles; where there are too few, each takes some of the filters.
+// Threads get blocks of tiles; where there are too few, each takes some of the filters. Filters
+// that are transformed for a single block are transformed, and used, a share after the other.
 void Winograd::choose_blocks() {
   const int64_t threads = runtime::ThreadPool::shared().thread_count();
-  tile_rows_ = ceil_div(d_.h_out, tile_);
-  tile_columns_ = ceil_div(d_.w_out, tile_);
-  columns_ = tile_ * tile_columns_ + 2;
-  channels_ = round_up(d_.channels, parts_.lanes);
+  const int64_t channels = patches_.channels(), filters = round_up(d_.filters, parts_.lanes);
   // Filters are read again for each block: it should not be much smaller than they are.
-  const int64_t filters = round_up(d_.filters, parts_.lanes);
-  const int64_t most = std::max(kBlockBytes, bytes(elements_ * channels_ * filters));
-  const int64_t row_bytes = bytes(elements_ * tile_columns_ * (channels_ + filters));
+  const int64_t filter_bytes = bytes(elements_ * channels * filters);
+  const int64_t row_bytes = bytes(elements_ * tile_columns_ * (channels + filters));
   const int64_t rows = d_.images * tile_rows_;
-  blocks_ = std::min(rows, round_up(ceil_div(row_bytes * rows, most), threads));
+  const int64_t least = ceil_div(row_bytes * rows, std::max(kBlockBytes, filter_bytes));
+  const bool by_shares = least == 1 && !constant_;
+  blocks_ = by_shares ? 1 : std::min(rows, round_up(least, threads));
   block_rows_ = ceil_div(rows, blocks_);
   if (block_rows_ * tile_columns_ < kFewestTiles) {
     block_rows_ = std::min(rows, ceil_div(kFewestTiles, tile_columns_));
   }
   blocks_ = ceil_div(rows, block_rows_);
-  while (blocks_ * shares_ < threads && d_.filters % (2 * shares_ * kFewestFilters) == 0) {
-    shares_ *= 2;
+  const auto divide = [&](int64_t fewest) {
+    const bool whole = d_.filters % (2 * shares_ * fewest) == 0;
+    if (whole) shares_ *= 2;
+    return whole;
+  };
+  while (by_shares && filter_bytes > shares_ * kShareBytes && divide(2 * parts_.lanes)) {
+  }
+  while (blocks_ * shares_ < threads && divide(kFewestFilters)) {
   }
   share_ = d_.filters / shares_;
   stride_ = round_up(share_, parts_.lanes);
 }
 
 void Winograd::add_products() {
-  GemmOptions options;
-  if (constant_) options.right = GemmRight::kPacked;
+  const int64_t channels = patches_.channels();
   for (const int64_t rows : {block_rows_, rows_of(blocks_ - 1)}) {
-    const GemmDims dims{rows * tile_columns_, share_, d_.channels, channels_, 1,
-                        shares_ * stride_,    1,      stride_};
-    products_.emplace_back(default_isa(), dims, options);
+    const GemmDims dims{
+        rows * tile_columns_, share_, d_.channels, channels, 1, stride_, 1, stride_};
+    products_.emplace_back(default_isa(), dims, GemmOptions{.right = GemmRight::kPacked});
   }
   // No multiples of a page: all streams would fall on one set of the first cache.
-  u_step_ = d_.channels * shares_ * stride_ + kPadding;
-  v_step_ = block_rows_ * tile_columns_ * channels_ + kPadding;
+  u_step_ = products_[0].packed_size() + kPadding;
+  v_step_ = block_rows_ * tile_columns_ * channels + kPadding;
   m_step_ = block_rows_ * tile_columns_ * stride_ + kPadding;
 }
 
 core::Status Winograd::pack_filters(const float* w) {
-  std::vector<float> u(static_cast<size_t>(elements_ * u_step_));
   std::vector<float> taps(static_cast<size_t>(kTaps * parts_.lanes));
-  transform_filters(w, u.data(), taps.data());
-  const Gemm<float>& product = products_[0];
-  const int64_t size = product.packed_size();
+  const int64_t share_floats = elements_ * u_step_;
   MITHRIL_ASSIGN(packed_,
-                 runtime::Buffer::make(static_cast<size_t>(bytes(shares_ * elements_ * size))));
-  auto* to = reinterpret_cast<float*>(packed_.data());
+                 runtime::Buffer::make(static_cast<size_t>(bytes(shares_ * share_floats))));
+  auto* const u = reinterpret_cast<float*>(packed_.data());
   for (int64_t share = 0; share < shares_; ++share) {
-    for (int64_t e = 0; e < elements_; ++e, to += size) {
-      product.pack_right(u.data() + e * u_step_ + share * stride_, to);
-    }
+    transform_filters(w, share, u + share * share_floats, taps.data());
   }
-  u_step_ = size;
   return {};
 }
 
 core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile,
                                         const float* filters) {
-  auto made = std::shared_ptr<Winograd>(new Winograd(dims, tile));
-  made->constant_ = filters != nullptr;
+  auto made = std::shared_ptr<Winograd>(new Winograd(dims, tile, filters != nullptr));
   made->choose_blocks();
   made->add_products();
   if (filters != nullptr) MITHRIL_RETURN_IF_ERROR(made->pack_filters(filters));
@@ -158,7 +160,10 @@ core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile,
   step.units = made->blocks_ * made->shares_;
   // Filters that are not constant are transformed for each chunk.
   const int64_t threads = runtime::ThreadPool::shared().thread_count();
-  step.grain = made->constant_ ? 1 : ceil_div(step.units, threads);
+  const double flops = 2.0 * kTaps * static_cast<double>(dims.images * dims.h_out * dims.w_out) *
+                       static_cast<double>(dims.channels * dims.filters);
+  const int64_t chunks = std::max(threads, fewest_chunks(flops));
+  step.grain = made->constant_ ? 1 : ceil_div(step.units, chunks);
   const size_t product =
       std::max(made->products_[0].scratch_bytes(), made->products_[1].scratch_bytes());
   step.scratch_bytes = static_cast<size_t>(bytes(made->divide(nullptr).floats)) + product;
@@ -177,7 +182,7 @@ Winograd::Scratch Winograd::divide(void* memory) const {
     s.floats += round_up(floats, kPadding);
     return at;
   };
-  s.x = take(patch_ * columns_ * channels_);
+  s.x = take(patches_.scratch_floats());
   s.v = take(elements_ * v_step_);
   s.m = take(elements_ * m_step_);
   s.y = take(tile_ * tile_ * tile_columns_ * stride_);
@@ -193,77 +198,43 @@ Winograd::Scratch Winograd::divide(void* memory) const {
 
 KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) const {
   const auto* x = static_cast<const float*>(args.buffers[0]);
+  const auto* w = static_cast<const float*>(args.buffers[1]);
   auto* y = static_cast<float*>(args.buffers[2]);
   const Scratch s = divide(args.scratch);
-  const float* u = reinterpret_cast<const float*>(packed_.data());
-  if (!constant_) {
-    transform_filters(static_cast<const float*>(args.buffers[1]), s.u, s.taps);
-    u = s.u;
-  }
-  const int64_t u_share = constant_ ? elements_ * u_step_ : stride_;
+  const auto* const packed = reinterpret_cast<const float*>(packed_.data());
+  int64_t block = -1, share = -1;                   // whose patches and filters are there
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = block * shares + share
     if (args.cancel != nullptr && args.cancel->load(std::memory_order_relaxed)) {
       return KernelStatus::kCancelled;
     }
-    const int64_t block = unit / shares_, share = unit % shares_;
-    const int64_t first = block * block_rows_, rows = rows_of(block);
-    if (unit == begin || share == 0) transform_block(x, first, rows, s);
+    const int64_t first = unit / shares_ * block_rows_, rows = rows_of(unit / shares_);
+    if (block != unit / shares_) patches_.transform(x, d_.channels, first, rows, s.x, s.v, v_step_);
+    if (!constant_ && share != unit % shares_) transform_filters(w, unit % shares_, s.u, s.taps);
+    block = unit / shares_, share = unit % shares_;
+    const float* const u = constant_ ? packed + share * elements_ * u_step_ : s.u;
     const Gemm<float>& product = products_[rows == block_rows_ ? 0 : 1];
     for (int64_t e = 0; e < elements_; ++e) {
-      product.run(s.v + e * v_step_, u + share * u_share + e * u_step_, s.m + e * m_step_,
-                  s.product);
+      product.run(s.v + e * v_step_, u + e * u_step_, s.m + e * m_step_, s.product);
     }
     store_block(first, rows, share, s, y);
   }
   return KernelStatus::kOk;
 }
 
-// u[element][channel][filter]
-void Winograd::transform_filters(const float* w, float* u, float* taps) const {
+// u[element]: channels by the filters of a share, packed.
+void Winograd::transform_filters(const float* w, int64_t share, float* u, float* taps) const {
   const int64_t by_filter = kTaps * (d_.turned ? 1 : d_.channels);
   const int64_t by_channel = kTaps * (d_.turned ? d_.filters : 1);
   const int64_t lanes = parts_.lanes;
-  for (int64_t c = 0; c < d_.channels; ++c) {
-    for (int64_t f = 0; f < d_.filters; f += lanes) {
-      const int64_t given = std::min(lanes, d_.filters - f);
-      packing_.pack(
-          {w + c * by_channel + f * by_filter, by_filter, 1, given, kTaps, taps, lanes, lanes});
-      parts_.filters({taps, d_.turned, u + c * shares_ * stride_ + f, u_step_});
+  for (int64_t f = 0; f < share_; f += lanes) {
+    const int64_t given = std::min(lanes, share_ - f);
+    const float* const from = w + (share * share_ + f) * by_filter;
+    const auto [first, step] = products_[0].packed_place(f);
+    for (int64_t c = 0; c < d_.channels; ++c) {
+      packing_.pack({from + c * by_channel, by_filter, 1, given, kTaps, taps, lanes, lanes});
+      parts_.filters({taps, d_.turned, u + first + c * step, u_step_});
     }
   }
-}
-
-// v[element][tile][channel]
-void Winograd::transform_block(const float* x, int64_t first, int64_t rows,
-                               const Scratch& s) const {
-  const int64_t row_size = columns_ * channels_;
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t image = (first + i) / tile_rows_, tile_row = (first + i) % tile_rows_;
-    const float* planes = x + image * d_.channels * d_.h * d_.w;
-    int64_t filled = 0;
-    if (i > 0 && tile_row > 0) {  // the last two rows under the tiles above
-      std::copy_n(s.x + tile_ * row_size, 2 * row_size, s.x);
-      filled = 2;
-    }
-    for (int64_t r = filled; r < patch_; ++r) {
-      fill_row(planes, tile_row * tile_ + r - d_.pad_top, s.x + r * row_size);
-    }
-    parts_.input(
-        {s.x, row_size, channels_, tile_columns_, s.v + i * tile_columns_ * channels_, v_step_});
-  }
-}
-
-// One row of an image, channels last, with zeros around it.
-void Winograd::fill_row(const float* image, int64_t row, float* to) const {
-  const bool inside = row >= 0 && row < d_.h;
-  const int64_t begin = inside ? std::clamp<int64_t>(d_.pad_left, 0, columns_) : columns_;
-  const int64_t end = inside ? std::clamp<int64_t>(d_.pad_left + d_.w, begin, columns_) : columns_;
-  std::fill(to, to + begin * channels_, 0.F);
-  std::fill(to + end * channels_, to + columns_ * channels_, 0.F);
-  if (begin == end) return;
-  const float* from = image + row * d_.w + begin - d_.pad_left;
-  packing_.pack({from, d_.h * d_.w, 1, d_.channels, end - begin, to + begin * channels_, channels_,
-                 channels_});
 }
 
 void Winograd::store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s,

@@ -35,6 +35,14 @@ struct WinogradFilters {
   int64_t element_step;
 };
 
+/// One vector of sums over tiles, m[patch * patch][lanes], to the gradient of filters,
+/// taps[9][lanes].
+struct WinogradSums {
+  const float* m;
+  int64_t element_step;
+  float* taps;
+};
+
 struct WinogradParts {
   int64_t lanes;
   int64_t tile;   // of results, along either axis
@@ -44,13 +52,22 @@ struct WinogradParts {
   void (*filters)(const WinogradFilters&);
 };
 
+/// For the gradient of the filters: the transposes of `output` and of `filters`. Patches of the
+/// input are those of tiles of 4.
+struct WinogradGradientParts {
+  void (*cotangents)(const WinogradInput&);  // of x[tile rows][tile * tiles columns][channels]
+  void (*sums)(const WinogradSums&);
+};
+
 #if defined(__x86_64__)
 namespace avx2 {
 extern const WinogradParts kTilesOf4, kTilesOf2;
-}
+extern const WinogradGradientParts kGradientOf4;
+}  // namespace avx2
 namespace avx512 {
 extern const WinogradParts kTilesOf4, kTilesOf2;
-}
+extern const WinogradGradientParts kGradientOf4;
+}  // namespace avx512
 #endif
 
 }  // namespace mithril::cpu

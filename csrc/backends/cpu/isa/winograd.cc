@@ -57,6 +57,31 @@ struct Of4 {
     out(4, far - far_odd);
     out(5, g2);
   }
+
+  // The transpose of transform_output.
+  template <class In, class Out>
+  static void transform_cotangent(const In& in, const Out& out) {
+    const Lane d0 = in(0), d1 = in(1), d2 = in(2), d3 = in(3);
+    const Lane half(0.5F), two(2.F), root(kRoot), half_root(kRoot / 2);
+    out(0, d0);
+    const Lane near = fma(half, d2, d0), near_odd = fma(half, d3, d1);
+    out(1, fma(half_root, near_odd, near));
+    out(2, fnma(half_root, near_odd, near));
+    const Lane far = fma(two, d2, d0), far_odd = fma(two, d3, d1);
+    out(3, fma(root, far_odd, far));
+    out(4, fnma(root, far_odd, far));
+    out(5, d3);
+  }
+
+  // The transpose of transform_filter.
+  template <class In, class Out>
+  static void transform_sums(const In& in, const Out& out) {
+    const Lane m1 = in(1), m2 = in(2), m3 = in(3), m4 = in(4);
+    const Lane near = m1 + m2, far = m3 + m4, third(1.F / 3), sixth(1.F / 6);
+    out(0, fma(sixth, far, fnma(third + third, near, in(0))));
+    out(1, fma(Lane(kRoot / 6), m3 - m4, Lane(kRoot / 3) * (m2 - m1)));
+    out(2, fma(third, far - near, in(5)));
+  }
 };
 
 struct Of2 {
@@ -152,10 +177,43 @@ void filters(const WinogradFilters& w) {
   }
 }
 
+void cotangents(const WinogradInput& w) {
+  constexpr int64_t kTile = Of4::kTile, kPatch = kTile + 2;
+  alignas(64) float columns[kPatch * kTile * kLanes];
+  for (int64_t tile = 0; tile < w.tiles; ++tile) {
+    for (int64_t c = 0; c < w.channels; c += kLanes) {
+      const float* x = w.x + tile * kTile * w.channels + c;
+      float* v = w.v + tile * w.channels + c;
+      for (int64_t j = 0; j < kTile; ++j) {
+        Of4::transform_cotangent(loads(x + j * w.channels, w.row_step),
+                                 stores(columns + j * kLanes, kTile * kLanes));
+      }
+      for (int64_t i = 0; i < kPatch; ++i) {
+        Of4::transform_cotangent(loads(columns + i * kTile * kLanes, kLanes),
+                                 stores(v + i * kPatch * w.element_step, w.element_step));
+      }
+    }
+  }
+}
+
+void sums(const WinogradSums& w) {
+  constexpr int64_t kPatch = Of4::kTile + 2;
+  alignas(64) float columns[3 * kPatch * kLanes];
+  for (int64_t j = 0; j < kPatch; ++j) {
+    Of4::transform_sums(loads(w.m + j * w.element_step, kPatch * w.element_step),
+                        stores(columns + j * kLanes, kPatch * kLanes));
+  }
+  for (int64_t i = 0; i < 3; ++i) {
+    Of4::transform_sums(loads(columns + i * kPatch * kLanes, kLanes),
+                        stores(w.taps + 3 * i * kLanes, kLanes));
+  }
+}
+
 }  // namespace
 
 const WinogradParts kTilesOf4 = {kLanes, 4, 6, input<Of4>, output<Of4>, filters<Of4>};
 const WinogradParts kTilesOf2 = {kLanes, 2, 4, input<Of2>, output<Of2>, filters<Of2>};
+const WinogradGradientParts kGradientOf4 = {cotangents, sums};
 
 }  // namespace mithril::cpu::MITHRIL_ISA
 

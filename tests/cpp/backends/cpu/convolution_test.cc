@@ -98,6 +98,8 @@ TEST(Convolution, EqualsTheReferenceToTheBit) {
       {1, 1, 3, 2, 2, 4, 1, 1, 2, 2, 5, 5, 0, 0, 1, 1},          // strides beyond the input
       {35, 1, 1, 3, 3, 2, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},         // units of several images
       {1, 1, 4, 120, 130, 3, 120, 130, 3, 3, 1, 1, 1, 1, 1, 1},  // several products an image
+      {43, 2, 18, 9, 9, 7, 5, 5, 3, 3, 2, 2, 1, 1, 1, 1},        // phases of images side by side
+      {24, 1, 20, 4, 4, 17, 2, 2, 1, 1, 2, 2, 0, 0, 1, 1},       // the same, pointwise
   };
   for (const ref_conv2d_dims& d : cases) {
     check<float>(d, core::DType::kFloat32);

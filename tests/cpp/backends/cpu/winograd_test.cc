@@ -1,59 +1,29 @@
 // Covers: backends/cpu/isa/winograd.cc
 // Covers: backends/cpu/windows.cc
+// Covers: backends/cpu/winograd_patches.cc
 #include "backends/cpu/winograd.h"
 
 #include <cmath>
 #include <random>
 
 #include "backends/cpu/reference.h"
+#include "backends/cpu/winograd_case.h"
 #include "backends/cpu/winograd_parts.h"
-#include "reference/support.h"
 
 namespace mithril::testing_support {
 namespace {
 
 using cpu::WinogradDims;
 
-struct Case {
-  ref_conv2d_dims d;
-  std::vector<float> x, w, dy;
-};
-
-// 3x3, step 1: images channels h w filters pads.
-Case make_case(int64_t images, int64_t channels, int64_t h, int64_t w, int64_t filters, int64_t top,
-               int64_t left, int64_t below, int64_t right, unsigned seed) {
-  const int64_t h_out = h + top + below - 2, w_out = w + left + right - 2;
-  Case c{
-      {images, 1, channels, h, w, filters, h_out, w_out, 3, 3, 1, 1, top, left, 1, 1}, {}, {}, {}};
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  const auto fill = [&](std::vector<float>& out, int64_t count) {
-    out.resize(static_cast<size_t>(count));
-    for (float& value : out) value = normal(random);
-  };
-  fill(c.x, images * channels * h * w);
-  fill(c.w, filters * channels * 9);
-  fill(c.dy, images * filters * h_out * w_out);
-  return c;
-}
-
-std::vector<double> widened(const std::vector<float>& x) { return {x.begin(), x.end()}; }
-
-std::vector<double> magnitudes(const std::vector<float>& x) {
-  std::vector<double> out = widened(x);
-  for (double& value : out) value = std::abs(value);
-  return out;
-}
-
 // y and dx in float64.
-std::vector<double> forward(const Case& c, const std::vector<double>& x,
+std::vector<double> forward(const WinogradCase& c, const std::vector<double>& x,
                             const std::vector<double>& w) {
   std::vector<double> y(c.dy.size());
   cpu::reference_kernels(cpu::detect_isa())
       .f64.conv2d(&c.d, x.data(), w.data(), y.data(), 0, c.d.batch * c.d.c_out * c.d.h_out);
   return y;
 }
-std::vector<double> input_gradient(const Case& c, const std::vector<double>& dy,
+std::vector<double> input_gradient(const WinogradCase& c, const std::vector<double>& dy,
                                    const std::vector<double>& w) {
   std::vector<double> dx(c.x.size());
   cpu::reference_kernels(cpu::detect_isa())
@@ -61,36 +31,9 @@ std::vector<double> input_gradient(const Case& c, const std::vector<double>& dy,
   return dx;
 }
 
-// In ranges of `chunk` units, the last range first.
-std::vector<float> run(const plan::Step& step, const std::vector<float>& x,
-                       const std::vector<float>& w, size_t count, int64_t chunk) {
-  const Guarded<float> out(count), input(x.size()), filters(w.size());
-  std::copy(x.begin(), x.end(), input.data());
-  std::copy(w.begin(), w.end(), filters.data());
-  fill_nan(out);
-  const Guarded<char> scratch((step.scratch_bytes + 63) / 64 * 64);
-  void* buffers[] = {input.data(), filters.data(), out.data()};
-  plan::ErrorSlot slot;
-  const plan::KernelArgs args{buffers,        nullptr, nullptr, step.data.get(),
-                              scratch.data(), 0,       &slot,   nullptr};
-  for (int64_t end = step.units; end > 0; end -= chunk) {
-    EXPECT_EQ(step.kernel(args, std::max<int64_t>(0, end - chunk), end), plan::KernelStatus::kOk);
-  }
-  return out.copy();
-}
-
-// The stated bound: 16 roundings of the sum of magnitudes, the largest of all results.
-void expect_near(const std::vector<float>& got, const std::vector<double>& expected,
-                 const std::vector<double>& magnitude) {
-  ASSERT_EQ(got.size(), expected.size());
-  const double most = *std::max_element(magnitude.begin(), magnitude.end());
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], expected[i], 16 * 0x1p-24 * most) << i;
-  }
-}
-
-void check(const Case& c, const WinogradDims& dims, int64_t tile, const std::vector<float>& x,
-           const std::vector<double>& expected, const std::vector<double>& magnitude) {
+void check(const WinogradCase& c, const WinogradDims& dims, int64_t tile,
+           const std::vector<float>& x, const std::vector<double>& expected,
+           const std::vector<double>& magnitude) {
   SCOPED_TRACE(tile);
   const plan::Step raw = cpu::make_winograd(dims, tile, nullptr).or_throw();
   const plan::Step packed = cpu::make_winograd(dims, tile, c.w.data()).or_throw();
@@ -99,11 +42,16 @@ void check(const Case& c, const WinogradDims& dims, int64_t tile, const std::vec
   EXPECT_EQ(run(raw, x, c.w, expected.size(), 1), whole);
   EXPECT_EQ(run(packed, x, c.w, expected.size(), packed.units), whole);
   EXPECT_EQ(run(packed, x, c.w, expected.size(), 1), whole);
+  for (const int threads : {2, 3, 4}) {
+    const Threads scope(threads);
+    const plan::Step shared = cpu::make_winograd(dims, tile, nullptr).or_throw();
+    EXPECT_EQ(run(shared, x, c.w, expected.size(), 1), whole) << threads;
+  }
 }
 
 TEST(Winograd, LiesWithinItsBoundInAnyUnits) {
   if (cpu::default_isa() == cpu::Isa::kGeneric) GTEST_SKIP() << "no vectors";
-  const Case cases[] = {
+  const WinogradCase cases[] = {
       make_case(1, 16, 8, 8, 16, 1, 1, 1, 1, 1),    // whole tiles
       make_case(2, 17, 9, 7, 19, 1, 1, 1, 1, 2),    // ends of tiles, of vectors
       make_case(3, 5, 6, 11, 3, 0, 0, 0, 0, 3),     // no padding
@@ -113,8 +61,9 @@ TEST(Winograd, LiesWithinItsBoundInAnyUnits) {
       make_case(1, 50, 44, 44, 48, 1, 1, 1, 1, 7),  // several blocks
       make_case(40, 16, 6, 6, 64, 1, 1, 1, 1, 8),   // blocks over images
       make_case(1, 16, 4, 4, 16, 5, 5, 5, 5, 9),    // windows of padding alone
+      make_case(2, 96, 7, 7, 256, 1, 1, 1, 1, 10),  // shares of filters for one block
   };
-  for (const Case& c : cases) {
+  for (const WinogradCase& c : cases) {
     SCOPED_TRACE(c.d.c_in);
     const auto w = widened(c.w), w_magnitude = magnitudes(c.w);
     const auto y = forward(c, widened(c.x), w), most_y = forward(c, magnitudes(c.x), w_magnitude);
@@ -157,6 +106,14 @@ Matrices matrices(int64_t tile) {
            {1. / 6, r / 6, 1. / 3},
            {1. / 6, -r / 6, 1. / 3},
            {0, 0, 1}}};
+}
+
+Matrix transposed(const Matrix& m) {
+  Matrix out(m[0].size(), std::vector<double>(m.size()));
+  for (size_t i = 0; i < m.size(); ++i) {
+    for (size_t j = 0; j < m[0].size(); ++j) out[j][i] = m[i][j];
+  }
+  return out;
 }
 
 // outᵢⱼ = Σ Mᵢₖ xₖₗ Mⱼₗ for one lane; elements are 16 apart.
@@ -217,6 +174,42 @@ TEST(Winograd, TransformsAreMatrices) {
     if (narrow && wide) {
       EXPECT_EQ(first, second);
     }
+  }
+#endif
+}
+
+// Of one tile of 16 channels: cotangents, and gradients of filters.
+std::vector<std::vector<float>> transform_back(const cpu::WinogradGradientParts& parts,
+                                               int64_t lanes) {
+  std::mt19937 random(2);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> x(size_t{36 * 16}), z(size_t{36 * 16}), w(size_t{9 * 16});
+  for (float& value : x) value = uniform(random);
+  parts.cotangents({x.data(), 4 * 16, 16, 1, z.data(), 16});
+  std::vector<float> taps(static_cast<size_t>(9 * lanes));
+  for (int64_t lane = 0; lane < 16; lane += lanes) {
+    parts.sums({x.data() + lane, 16, taps.data()});
+    for (int64_t t = 0; t < 9; ++t) {
+      std::copy_n(taps.data() + t * lanes, lanes, w.data() + t * 16 + lane);
+    }
+  }
+  const Matrices by = matrices(4);
+  for (int64_t lane = 0; lane < 16; ++lane) {
+    expect_product(transposed(by.output), x.data() + lane, z.data() + lane);
+    expect_product(transposed(by.filter), x.data() + lane, w.data() + lane);
+  }
+  return {z, w};
+}
+
+TEST(Winograd, TransformsOfTheGradientAreTransposedMatrices) {
+#if defined(__x86_64__)
+  const bool narrow = cpu::supports(cpu::Isa::kAvx2), wide = cpu::supports(cpu::Isa::kAvx512);
+  if (!narrow || !wide) std::printf("skipped: this machine lacks AVX2 or AVX-512\n");
+  std::vector<std::vector<float>> first, second;
+  if (narrow) first = transform_back(cpu::avx2::kGradientOf4, 8);
+  if (wide) second = transform_back(cpu::avx512::kGradientOf4, 16);
+  if (narrow && wide) {
+    EXPECT_EQ(first, second);
   }
 #endif
 }
