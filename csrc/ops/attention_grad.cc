@@ -82,7 +82,7 @@ void define_gradients(OpFamily& ops, const char* name, const char* doc, bool of_
   general_inputs(block)
       .input("output", kFloating)
       .input("logsumexp", kFloating)
-      .input("output_gradient", kFloating)
+      .input("cotangent", kFloating)
       .output("query_gradient", same_as("query"))
       .output("key_gradient", same_as("query"))
       .output("value_gradient", same_as("query"));
@@ -91,7 +91,7 @@ void define_gradients(OpFamily& ops, const char* name, const char* doc, bool of_
       .rule([of_scores](RuleBuilder& r) {
         attention_rule(r, r.in("output"));
         r.shape(r.in("logsumexp"), has_shared_heads(r) ? "... h l" : "... l");
-        r.same_shape(r.in("output_gradient"), r.in("output"));
+        r.same_shape(r.in("cotangent"), r.in("output"));
         r.same_shape(r.out("query_gradient"), r.in("query"));
         r.same_shape(r.out("key_gradient"), r.in("key"));
         r.same_shape(r.out("value_gradient"), r.in("value"));
@@ -100,7 +100,7 @@ void define_gradients(OpFamily& ops, const char* name, const char* doc, bool of_
         state_offset(r);
       })
       .compose_many([of_scores](Builder& b) {
-        const AttentionGradients found = gradients_by_weights(b, b.in("output_gradient"));
+        const AttentionGradients found = gradients_by_weights(b, b.in("cotangent"));
         std::vector<Value> out = {found.query, found.key, found.value};
         if (of_scores) out.push_back(found.scores);
         return out;
@@ -110,7 +110,7 @@ void define_gradients(OpFamily& ops, const char* name, const char* doc, bool of_
                 {"value", {2, 2, 7, 6}},
                 {"output", {2, 4, 3, 6}},
                 {"logsumexp", {2, 4, 3}},
-                {"output_gradient", {2, 4, 3, 6}}},
+                {"cotangent", {2, 4, 3, 6}}},
                {{"is_causal", true}, {"enable_gqa", true}, {"offset", 2}}))
       .with(at({{"query", {4, 3, 5}},
                 {"key", {4, 6, 5}},
@@ -119,7 +119,7 @@ void define_gradients(OpFamily& ops, const char* name, const char* doc, bool of_
                 {"bias", {4, 1, 6}},
                 {"output", {4, 3, 2}},
                 {"logsumexp", {4, 3}},
-                {"output_gradient", {4, 3, 2}}},
+                {"cotangent", {4, 3, 2}}},
                {{"scale", 0.5}}));
 }
 

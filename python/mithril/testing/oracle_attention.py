@@ -78,16 +78,16 @@ def attention_with_logsumexp(query, key, value, attn_mask=None, bias=None, offse
 
 
 def attention_grad(query, key, value, attn_mask=None, bias=None, offset=0, output=None,
-                   logsumexp=None, output_gradient=None, is_causal=False, scale=None,
+                   logsumexp=None, cotangent=None, is_causal=False, scale=None,
                    enable_gqa=False):  # fmt: skip
     return attention_grad_with_scores(
-        query, key, value, attn_mask, bias, offset, output, logsumexp, output_gradient,
+        query, key, value, attn_mask, bias, offset, output, logsumexp, cotangent,
         is_causal, scale, enable_gqa,
     )[:3]  # fmt: skip
 
 
 def attention_grad_with_scores(query, key, value, attn_mask=None, bias=None, offset=0, output=None,
-                               logsumexp=None, output_gradient=None, is_causal=False, scale=None,
+                               logsumexp=None, cotangent=None, is_causal=False, scale=None,
                                enable_gqa=False):  # fmt: skip
     """By the matrix of slopes of a softmax, one query at a time."""
     dq, dk, dv = (np.zeros(x.shape) for x in (query, key, value))
@@ -96,11 +96,11 @@ def attention_grad_with_scores(query, key, value, attn_mask=None, bias=None, off
     options = (attn_mask, bias, offset, is_causal, scale, enable_gqa)
     for at, of_key, table in _heads(weights, query, key, *options):
         for i, p in enumerate(table):
-            slope = value[of_key] @ output_gradient[at][i]
+            slope = value[of_key] @ cotangent[at][i]
             ds[at][i] = (np.diag(p) - np.outer(p, p)) @ slope
             dq[at][i] = factor * ds[at][i] @ key[of_key]
             dk[of_key] += factor * np.outer(ds[at][i], query[at][i])
-            dv[of_key] += np.outer(p, output_gradient[at][i])
+            dv[of_key] += np.outer(p, cotangent[at][i])
     return dq, dk, dv, ds
 
 

@@ -49,20 +49,20 @@ def attention_with_logsumexp(query, key, value, attn_mask=None, bias=None, offse
 
 
 def attention_grad(query, key, value, attn_mask=None, bias=None, offset=0, output=None,
-                   logsumexp=None, output_gradient=None, is_causal=False, scale=None,
+                   logsumexp=None, cotangent=None, is_causal=False, scale=None,
                    enable_gqa=False):  # fmt: skip
     """As PyTorch differentiates the formula, so that it may do so again."""
     options = (attn_mask, bias, offset, is_causal, scale, enable_gqa)
     with torch.enable_grad():
         leaves = [x if x.requires_grad else x.requires_grad_() for x in (query, key, value)]
         out = attention(*leaves, *options)
-        return torch.autograd.grad(out, leaves, output_gradient, create_graph=True)
+        return torch.autograd.grad(out, leaves, cotangent, create_graph=True)
 
 
 def attention_grad_with_scores(query, key, value, attn_mask=None, bias=None, offset=0, output=None,
-                               logsumexp=None, output_gradient=None, is_causal=False, scale=None,
+                               logsumexp=None, cotangent=None, is_causal=False, scale=None,
                                enable_gqa=False):  # fmt: skip
-    given = (offset, output, logsumexp, output_gradient, is_causal, scale, enable_gqa)
+    given = (offset, output, logsumexp, cotangent, is_causal, scale, enable_gqa)
     first = attention_grad(query, key, value, attn_mask, bias, *given)
     with torch.enable_grad():
         shape = (*query.shape[:-1], key.shape[-2])
@@ -70,7 +70,7 @@ def attention_grad_with_scores(query, key, value, attn_mask=None, bias=None, off
         added = added if added.requires_grad else added.requires_grad_()
         options = (attn_mask, added, offset, is_causal, scale, enable_gqa)
         out = attention(query, key, value, *options)
-        return *first, *torch.autograd.grad(out, added, output_gradient, create_graph=True)
+        return *first, *torch.autograd.grad(out, added, cotangent, create_graph=True)
 
 
 def split_heads(input, num_heads):
