@@ -65,8 +65,8 @@ def attention_grad_with_scores(query, key, value, attn_mask=None, bias=None, off
     given = (offset, output, logsumexp, cotangent, is_causal, scale, enable_gqa)
     first = attention_grad(query, key, value, attn_mask, bias, *given)
     with torch.enable_grad():
-        shape = (*query.shape[:-1], key.shape[-2])
-        added = (torch.zeros(shape) if bias is None else bias.expand(shape)) + torch.zeros(shape)
+        none = torch.zeros((*query.shape[:-1], key.shape[-2]), dtype=torch.float64)
+        added = none if bias is None else bias + none
         added = added if added.requires_grad else added.requires_grad_()
         options = (attn_mask, added, offset, is_causal, scale, enable_gqa)
         out = attention(query, key, value, *options)
