@@ -27,6 +27,7 @@ TORCH, JAX, ORT = "PyTorch eager", "JAX jit", "ONNX Runtime"
 TUNED = "PyTorch, malloc tuned"
 UNBOUND = "mithril, weights given"
 TOKENS = 128
+PROMPT, DECODED = 16, 48
 ADAMW = {"lr": 1e-4, "weight_decay": 1e-2}
 
 
@@ -206,6 +207,75 @@ class Gpt2:
         return Contender(run, lambda: {"costs": np.array([run(), run()])})
 
 
+class Gpt2Decoding(Gpt2):
+    """One token after the other behind a prompt, with what was computed of earlier ones kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rng = np.random.default_rng(2)
+        self.tokens = rng.integers(0, gpt2.VOCABULARY, (1, PROMPT + DECODED))
+
+    def ours(self, bind: bool, settings: Settings) -> Contender:
+        import mithril as ml
+
+        model = gpt2.gpt2(*self.sizes, cache_size=PROMPT + DECODED)
+        backend = ml.CpuBackend(threads=settings.threads)
+        shapes = {"tokens": [1, None], "places": [1, None]}
+        pm = ml.compile(model, backend, data_keys=set(shapes), shapes=shapes, inference=True)
+        params = dict(zip(pm.param_keys, self.params.values(), strict=True))
+        pm, params = (pm.bind(params), {}) if bind else (pm, params)
+
+        def call(first: int, end: int, state: Any) -> Any:
+            data = {"tokens": self.tokens[:, first:end], "places": np.arange(first, end)[None]}
+            return pm.evaluate(params, data, state=state, donate_state=True)
+
+        prompt = call(0, PROMPT, pm.initial_state()).state
+
+        def run() -> Any:
+            result = call(PROMPT, PROMPT + 1, prompt)  # writes behind the prompt only
+            for at in range(PROMPT + 1, PROMPT + DECODED):
+                result = call(at, at + 1, result.state)
+            return result.outputs["logits"]
+
+        return Contender(run, lambda: {"y": run()})
+
+    def torch(self, settings: Settings) -> Contender:
+        import torch
+
+        module, tokens = self.module(settings), torch.from_numpy(self.tokens)
+        shape = (1, gpt2.HEADS, PROMPT + DECODED, gpt2.WIDTH // gpt2.HEADS)
+        caches = [(torch.zeros(shape), torch.zeros(shape)) for _ in range(gpt2.LAYERS)]
+        with torch.inference_mode():
+            module(tokens[:, :PROMPT], caches)
+
+        def run() -> Any:
+            with torch.inference_mode():
+                for at in range(PROMPT, PROMPT + DECODED):
+                    logits = module(tokens[:, at : at + 1], caches, at)
+            return logits
+
+        return Contender(run, lambda: {"y": run().numpy()})
+
+
+def gpt2_decoding(settings: Settings) -> None:
+    settings.check_time()
+    job = Gpt2Decoding()
+    comparison = compare(
+        {
+            TORCH: job.torch,
+            OURS: partial(job.ours, True),
+            UNBOUND: partial(job.ours, False),
+        },
+        settings,
+        tolerance=1e-3,
+    )
+    title = f"GPT-2 124M, float32: {DECODED} tokens behind {PROMPT}, with a cache"
+    print_comparison(title, comparison)
+    for timing in comparison.timings:
+        print(f"  {timing.name}: {DECODED / timing.median:.1f} tokens/s")
+    print_target("against PyTorch eager", comparison.ratio(TORCH), 1.0, False, "x")
+
+
 def gpt2_inference(settings: Settings) -> None:
     job = Gpt2()
     comparison = compare(
@@ -335,6 +405,7 @@ ROWS: dict[str, Callable[[Settings], None]] = {
     "engine-resnet18-step": resnet18_step,
     "engine-gpt2": gpt2_inference,
     "engine-gpt2-step": gpt2_step,
+    "engine-gpt2-decode": gpt2_decoding,
     "engine-softmax": partial(rows_of, "softmax", (1536, 128), "softmax"),
     "engine-layer-norm": partial(rows_of, "layer norm", (128, 768), "layer_norm"),
     "engine-gelu": partial(rows_of, "GELU", (1024, 3072), "gelu"),

@@ -6,8 +6,9 @@ import numpy as np
 LAYERS, WIDTH, HEADS, VOCABULARY, PLACES = 12, 768, 12, 50257, 1024
 
 
-def attention(width: int, heads: int) -> ml.Model:
-    """Causal self-attention: one projection to queries, keys and values, split, joined again."""
+def attention(width: int, heads: int, cache_size: int | None = None) -> ml.Model:
+    """Causal self-attention: one projection to queries, keys and values, split, joined again. With
+    a cache, keys and values of earlier calls are kept as state."""
     model = ml.Model()
     model |= ml.Linear(3 * width, name="c_attn")(input="input", output="qkv")
     model |= ml.Split(3, axis=-1)(input="qkv", output="parts")
@@ -16,9 +17,12 @@ def attention(width: int, heads: int) -> ml.Model:
     for i, name in enumerate(("query", "key", "value")):
         by_head = model.parts[i].reshape(head)
         model |= ml.Transpose((0, 2, 1, 3))(input=by_head, output=name)
-    model |= ml.ScaledDotProduct(is_causal=True)(
-        query="query", key="key", value="value", output="mixed"
-    )
+    if cache_size is None:
+        model |= ml.ScaledDotProduct(is_causal=True)(
+            query="query", key="key", value="value", output="mixed"
+        )
+    else:
+        _attend_with_cache(model, cache_size)
     model |= ml.Transpose((0, 2, 1, 3))(input="mixed", output="by_place")
     joined = model.by_place.reshape((shape[0], shape[1], width))
     model |= ml.Linear(width, name="c_proj")(input=joined, output="output")
@@ -26,10 +30,27 @@ def attention(width: int, heads: int) -> ml.Model:
     return model
 
 
-def block(width: int, heads: int, name: str) -> ml.Model:
+def _attend_with_cache(model: ml.Model, size: int) -> None:
+    for name in ("key", "value"):
+        model |= ml.UpdateCache()(
+            cache=f"{name}_cache", input=name, offset="length", output=f"new_{name}_cache"
+        )
+    model |= ml.Attention(is_causal=True, offset=ml.TBD)(
+        query="query", key="new_key_cache", value="new_value_cache", offset="length", output="mixed"
+    )
+    model |= ml.Add()(left="length", right=model.input.shape[1], output="new_length")
+    model.set_types(length=ml.Tensor[int])
+    model.set_shapes(length=[])
+    for name in ("key", "value"):
+        model.set_shapes(**{f"{name}_cache": [None, None, size, None]})
+        model.bind_state_keys(f"{name}_cache", f"new_{name}_cache", 0.0)
+    model.bind_state_keys("length", "new_length", 0)
+
+
+def block(width: int, heads: int, name: str, cache_size: int | None = None) -> ml.Model:
     model = ml.Model(name=name)
     model |= ml.LayerNorm(eps=1e-5, name="ln_1")(input="input", output="ln_1_out")
-    model |= attention(width, heads)(input="ln_1_out", output="attn_out")
+    model |= attention(width, heads, cache_size)(input="ln_1_out", output="attn_out")
     model |= ml.Add()(left="input", right="attn_out", output="middle")
     model |= ml.LayerNorm(eps=1e-5, name="ln_2")(input="middle")
     model += ml.Linear(4 * width, name="c_fc")
@@ -46,6 +67,7 @@ def gpt2(
     heads: int = HEADS,
     vocabulary: int = VOCABULARY,
     places: int = PLACES,
+    cache_size: int | None = None,
 ) -> ml.Model:
     """Token numbers [b, t] to logits [b, t, vocabulary]; the embedding is used twice."""
     model = ml.Model(name="gpt2")
@@ -55,7 +77,7 @@ def gpt2(
     model |= ml.Embedding(places, width, name="wpe")(input="places", output="place_vectors")
     model |= ml.Add()(left="token_vectors", right="place_vectors", output="h_0")
     for i in range(layers):
-        model |= block(width, heads, f"h_{i}")(input=f"h_{i}", output=f"h_{i + 1}")
+        model |= block(width, heads, f"h_{i}", cache_size)(input=f"h_{i}", output=f"h_{i + 1}")
     model |= ml.LayerNorm(eps=1e-5, name="ln_f")(input=f"h_{layers}", output="last")
     model |= ml.Linear(vocabulary, use_bias=False, name="head")(
         input="last", weight="wte", output="logits"
@@ -88,11 +110,15 @@ def torch_model(layers: int, width: int, heads: int, vocabulary: int, places: in
             self.c_fc = nn.Linear(width, 4 * width)
             self.c_out = nn.Linear(4 * width, width)
 
-        def forward(self, x):
+        def forward(self, x, cache=None, at=0):
             b, t, _ = x.shape
             parts = self.c_attn(self.ln_1(x)).split(width, -1)
             q, k, v = (p.view(b, t, heads, width // heads).transpose(1, 2) for p in parts)
-            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            if cache is not None:
+                for kept, new in zip(cache, (k, v), strict=True):
+                    kept[:, :, at : at + t] = new
+                k, v = (kept[:, :, : at + t] for kept in cache)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=t > 1)
             x = x + self.c_proj(mixed.transpose(1, 2).reshape(b, t, width))
             hidden = nn.functional.gelu(self.c_fc(self.ln_2(x)), approximate="tanh")
             return x + self.c_out(hidden)
@@ -105,11 +131,13 @@ def torch_model(layers: int, width: int, heads: int, vocabulary: int, places: in
             self.blocks = nn.ModuleList(Block() for _ in range(layers))
             self.ln_f = nn.LayerNorm(width)
 
-        def forward(self, tokens):
-            at = torch.arange(tokens.shape[1], device=tokens.device)
-            x = self.wte(tokens) + self.wpe(at)
-            for block in self.blocks:
-                x = block(x)
+        def forward(self, tokens, caches=None, at=0):
+            """With caches, a pair of [b, heads, places, width] for each block, the tokens are those
+            from place `at` on; more than one of them only at the beginning."""
+            places = torch.arange(at, at + tokens.shape[1], device=tokens.device)
+            x = self.wte(tokens) + self.wpe(places)
+            for i, block in enumerate(self.blocks):
+                x = block(x, None if caches is None else caches[i], at)
             return nn.functional.linear(self.ln_f(x), self.wte.weight)
 
     return Gpt2()

@@ -1,4 +1,5 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -23,9 +24,12 @@ using core::HostValue;
 using core::Status;
 using Sizes = std::vector<std::vector<int64_t>>;
 
-/// New states are outputs after the outputs: the executable knows no other kind.
-ir::Graph with_states_as_outputs(ir::Graph graph) {
+/// New states are outputs after the outputs: the executable knows no other kind. `states` gets the
+/// input of each of them, by place.
+ir::Graph with_states_as_outputs(ir::Graph graph, std::vector<size_t>& states) {
   for (const ir::StateBinding& state : graph.states) {
+    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), state.input);
+    states.push_back(static_cast<size_t>(at - graph.inputs.begin()));
     graph.outputs.push_back({"$state." + graph.value(state.input).name, state.output});
   }
   graph.states.clear();
@@ -76,7 +80,7 @@ class CpuProgram {
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
              std::shared_ptr<runtime::Recorder> recorder)
-      : program_(with_states_as_outputs(std::move(graph)),
+      : program_(with_states_as_outputs(std::move(graph), states_),
                  program_options(std::move(trace), std::move(off), exact_conv)),
         pool_(std::move(pool)),
         recorder_(std::move(recorder)) {
@@ -94,10 +98,12 @@ class CpuProgram {
   }
 
   /// Ready arrays in the order of the graph's inputs in, fresh arrays out; None, when an array is
-  /// not ready.
-  py::object try_run(const py::list& inputs) {
+  /// not ready. `donates_state`: states that the plan can update where they are come out as the
+  /// arrays that went in.
+  py::object try_run(const py::list& inputs, bool donates_state) {
     MITHRIL_CHECK(inputs.size() == input_names_.size(), "wrong number of inputs");
     Call call;
+    call.donates_state = donates_state;
     for (size_t i = 0; i < inputs.size(); ++i) {
       PyObject* input = PyList_GET_ITEM(inputs.ptr(), static_cast<Py_ssize_t>(i));
       const bool is_tensor = !input_dtypes_[i].is_none();
@@ -108,8 +114,8 @@ class CpuProgram {
   }
 
   /// As try_run, for callers that made the arrays ready.
-  py::object run(const py::list& inputs) {
-    py::object outputs = try_run(inputs);
+  py::object run(const py::list& inputs, bool donates_state) {
+    py::object outputs = try_run(inputs, donates_state);
     MITHRIL_CHECK(!outputs.is_none(), "an input is not ready");
     return outputs;
   }
@@ -193,10 +199,12 @@ class CpuProgram {
   struct Call {
     Sizes sizes;
     std::vector<const void*> pointers;
-    std::vector<py::object> held;
+    std::vector<py::object> held;  // by input
     int64_t elements = 0;
+    bool donates_state = false;
 
     void add(PyObject* array) {
+      held.push_back(py::reinterpret_borrow<py::object>(array));
       if (array == nullptr) {
         sizes.emplace_back();
         pointers.push_back(nullptr);
@@ -205,8 +213,23 @@ class CpuProgram {
       const auto* proxy = py::detail::array_proxy(array);
       sizes.emplace_back(proxy->dimensions, proxy->dimensions + proxy->nd);
       pointers.push_back(proxy->data);
-      held.push_back(py::reinterpret_borrow<py::object>(array));
       elements += core::element_count(sizes.back()).value_or(0);
+    }
+
+    /// Whether an input may be written to, and no other input lies there.
+    bool is_updatable(size_t input) const {
+      const auto array = py::reinterpret_borrow<py::array>(held[input]);
+      const auto bytes_of = [&](size_t i) {
+        const auto* first = static_cast<const std::byte*>(pointers[i]);
+        const auto size = held[i] ? py::reinterpret_borrow<py::array>(held[i]).nbytes() : 0;
+        return std::pair(first, first + size);
+      };
+      const auto [begin, end] = bytes_of(input);
+      for (size_t i = 0; i < held.size(); ++i) {
+        const auto [first, last] = bytes_of(i);
+        if (i != input && first < end && begin < last) return false;
+      }
+      return array.writeable();
     }
   };
 
@@ -247,7 +270,7 @@ class CpuProgram {
   py::list execute(const Call& call) {
     const std::shared_ptr<const Specialization> specialization = specialize(call.sizes);
     std::vector<void*> results;
-    py::list outputs = allocate(*specialization, call.sizes, results);
+    py::list outputs = allocate(*specialization, call, results);
     Interrupt interrupt;
     runtime::RunControl control;
     control.cancel = &interrupt.cancel;
@@ -273,20 +296,35 @@ class CpuProgram {
     return specialization.executable.run(call.pointers, results, control);
   }
 
-  py::list allocate(const Specialization& specialization, const Sizes& sizes,
+  py::list allocate(const Specialization& specialization, const Call& call,
                     std::vector<void*>& results) const {
     py::list outputs;
     for (size_t i = 0; i < output_dtypes_.size(); ++i) {
       if (output_dtypes_[i].is_none()) {
-        outputs.append(host_output(i, sizes));
+        outputs.append(host_output(i, call.sizes));
         results.push_back(nullptr);
         continue;
       }
-      py::array array = make_array(i, specialization.output_shapes[i]);
+      py::object given = call.donates_state ? updated(specialization, call, i) : py::object();
+      py::array array = given ? py::reinterpret_steal<py::array>(given.release())
+                              : make_array(i, specialization.output_shapes[i]);
       results.push_back(array.mutable_data());
       outputs.append(std::move(array));
     }
     return outputs;
+  }
+
+  /// The state that was given, if the new one may lie there; else nothing.
+  py::object updated(const Specialization& specialization, const Call& call, size_t output) const {
+    const size_t first = output_dtypes_.size() - states_.size();
+    if (output < first) return {};
+    const size_t input = states_[output - first];
+    for (const plan::Update& update : specialization.executable.plan().updates) {
+      const bool is_this = static_cast<size_t>(update.input) == input &&
+                           static_cast<size_t>(update.output) == output;
+      if (is_this && call.is_updatable(input)) return call.held[input];
+    }
+    return {};
   }
 
   py::array make_array(size_t output, const std::vector<int64_t>& shape) const {
@@ -330,6 +368,7 @@ class CpuProgram {
     return value.is_list() ? HostValue::list(std::move(items)) : HostValue::tuple(std::move(items));
   }
 
+  std::vector<size_t> states_;  // the inputs of the states, which come out last; before program_
   Program program_;
   std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
   std::shared_ptr<runtime::Recorder> recorder_;
@@ -361,8 +400,8 @@ void bind_cpu(py::module_& module) {
       .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &CpuProgram::symbols, py::arg("shapes"))
       .def("sizes", &CpuProgram::sizes, py::arg("symbols"))
-      .def("run", &CpuProgram::run, py::arg("inputs"))
-      .def("try_run", &CpuProgram::try_run, py::arg("inputs"))
+      .def("run", &CpuProgram::run, py::arg("inputs"), py::arg("donates_state") = false)
+      .def("try_run", &CpuProgram::try_run, py::arg("inputs"), py::arg("donates_state") = false)
       .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));
 }
 

@@ -1,108 +1,13 @@
 // Attention: means of values, weighted by products of queries and keys.
 #include "ops/attention.h"
 
-#include <limits>
-
 #include "infer/relation.h"
 #include "ir/registry.h"
+#include "ops/attention_formula.h"
 #include "ops/broadcast.h"
 
 namespace mithril::ops {
 namespace {
-
-bool has_operand(const Builder& b, std::string_view name) {
-  return b.op().input_index(name) >= 0 && b.has(name);
-}
-
-// True where a query may look: at its own place and before.
-Value causal_mask(Builder& b, Value scores) {
-  const infer::Dim queries = scores.shape()[scores.rank() - 2];
-  const bool is_first = b.op().input_index("offset") < 0 || known_offset(b) == 0;
-  const auto places = [&](size_t axis, int64_t across) {
-    const HostValue size = size_value(scores.shape()[scores.rank() - 2 + axis]);
-    return expand_dims(b.call("arange", {}, {{"stop", size}}), HostValue(across));
-  };
-  if (is_first) return greater_equal(places(0, 1), places(1, 0));
-  const Value rows = expand_dims(places_from_offset(b, queries), HostValue(1));
-  const Value columns = expand_dims(range(b, scores.shape().back()), HostValue(0));
-  return greater_equal(rows, columns);
-}
-
-Value scale_of(Builder& b, Value query) {
-  if (has_operand(b, "scale")) return cast(b.in("scale"), query.dtype());
-  const HostValue& scale = b.attr("scale");
-  if (scale.is_int() || scale.is_double()) return b.scalar(scale.as_number(), query.dtype());
-  return ir::apply("rsqrt", {count(query, HostValue(-1))});
-}
-
-bool shares_heads(const Builder& b, Value x, Value key) {
-  if (!flag(b, "enable_gqa")) return false;
-  return x.shape()[x.rank() - 3] != key.shape()[key.rank() - 3];
-}
-
-// [..., h, l, e] as [..., k, h / k * l, e]: the queries that read the same one of the k heads of
-// `key` stand below each other, so that one product serves them and nothing is repeated.
-Value by_key_head(const Builder& b, Value x, Value key) {
-  if (!x || !key || !shares_heads(b, x, key)) return x;
-  infer::DimTable& dims = x.builder->graph().dims;
-  Shape shape = x.shape();
-  const size_t heads = x.rank() - 3;
-  const infer::Dim shared = key.shape()[heads];
-  shape[heads + 1] = dims.mul(dims.floor_div(shape[heads], shared), shape[heads + 1]);
-  shape[heads] = shared;
-  return reshape(x, shape_value(shape));
-}
-
-// The same backwards: with all axes but the last one as those of `like`.
-Value by_query_head(const Builder& b, Value x, Value like) {
-  if (!x || !like || !flag(b, "enable_gqa") ||
-      x.shape()[x.rank() - 3] == like.shape()[x.rank() - 3]) {
-    return x;
-  }
-  Shape shape = like.shape();
-  shape.back() = x.shape().back();
-  return reshape(x, shape_value(shape));
-}
-
-// A mask or a bias beside the scores; in their shape where its open sizes may differ from theirs.
-Value beside(Value x, Value scores) {
-  if (!x || !scores) return x;
-  const Shape &own = x.shape(), &all = scores.shape();
-  const size_t front = all.size() - own.size();
-  bool fits = true;
-  for (size_t i = 0; i < own.size(); ++i) {
-    fits = fits && (own[i] == infer::Dim(1) || own[i] == all[front + i]);
-  }
-  return fits ? x : broadcast_like(x, scores);
-}
-
-/// The weights with which each query reads the values, and the scale of the scores.
-struct Weights {
-  Value weights, scale;
-};
-
-Weights weights_of(Builder& b) {
-  const Value query = b.in("query");
-  const Value key = b.in("key");
-  if (!query || !key) return {};
-  const Value scale = scale_of(b, query);
-  const Value products = matmul(by_key_head(b, query, key), swap_axes(key, -1, -2));
-  Value scores = by_query_head(b, products, query) * scale;
-  if (!scores) return {};
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  if (has_operand(b, "bias")) scores = scores + beside(cast(b.in("bias"), scores.dtype()), scores);
-  if (flag(b, "is_causal")) scores = where(causal_mask(b, scores), scores, kNever);
-  if (has_operand(b, "attn_mask")) {
-    const Value mask = beside(b.in("attn_mask"), scores);
-    scores = mask.dtype() == DType::kBool ? where(mask, scores, kNever) : scores + mask;
-  }
-  return {ir::apply("softmax", {scores}, {{"axis", -1}}), scale};
-}
-
-Value mean_of_values(Builder& b, Value weights) {
-  const Value value = b.in("value");
-  return by_query_head(b, matmul(by_key_head(b, weights, value), value), b.in("query"));
-}
 
 // Products and a softmax, and at most the causal mask: what frameworks have one function for.
 bool is_plain(const Builder& b) {
@@ -111,15 +16,12 @@ bool is_plain(const Builder& b) {
          (from_first || !flag(b, "is_causal"));
 }
 
-ir::Attrs common_attrs(const Builder& b) {
-  return {{"is_causal", b.attr("is_causal")},
-          {"scale", b.attr("scale")},
-          {"enable_gqa", b.attr("enable_gqa")}};
-}
-
 Value attended(Builder& b) {
-  if (!is_plain(b)) return mean_of_values(b, weights_of(b).weights);
-  return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")}, common_attrs(b));
+  if (is_plain(b)) {
+    return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")}, common_attrs(b));
+  }
+  if (has_operand(b, "scale")) return mean_of_values(b, weights_of(b).weights);
+  return with_logsumexp(b).output;
 }
 
 // By the general op, which takes what is beside the scores.
@@ -154,44 +56,17 @@ bool drops_out(Builder& b) {
 void attention_gradient(GradBuilder& g) {
   Builder& b = g.builder();
   if (drops_out(b)) return;
-  const auto [weights, scale] = weights_of(b);
-  if (!weights) return;
-  const Value query = g.in("query"), key = g.in("key"), value = g.in("value");
-  const Value dy = by_key_head(b, g.dout(), key);
-  const Value p = by_key_head(b, weights, key);
-  if (g.wants("value")) g.d("value") = matmul(swap_axes(p, -1, -2), dy);
-  const Value dp = p * matmul(dy, swap_axes(value, -1, -2));
-  const Value ds = dp - p * sum(dp, HostValue(-1), true);
-  if (g.wants("query")) g.d("query") = by_query_head(b, matmul(ds, key), query) * scale;
-  if (g.wants("key")) {
-    g.d("key") = matmul(swap_axes(ds, -1, -2), by_key_head(b, query, key)) * scale;
-  }
-  const Value by_score = by_query_head(b, ds, query);
-  if (has_operand(b, "attn_mask") && g.wants("attn_mask")) g.d("attn_mask") = by_score;
-  if (has_operand(b, "bias") && g.wants("bias")) g.d("bias") = by_score;
-}
-
-// What the shapes are called; rules keep the texts.
-struct Templates {
-  const char *query, *key, *value, *output, *scores;
-};
-
-void attention_rule(RuleBuilder& r) {
-  constexpr Templates kEqual{"... l e", "... s e", "... s v", "... l v", "... l s"};
-  constexpr Templates kShared{"... h l e", "... k s e", "... k s v", "... h l v", "... h l s"};
-  const auto shares = r.known(r.attr("enable_gqa"));
-  const bool is_shared = shares && shares->is_bool() && shares->as_bool();
-  const Templates& of = is_shared ? kShared : kEqual;
-  r.shape(r.in("query"), of.query);
-  r.shape(r.in("key"), of.key);
-  r.shape(r.in("value"), of.value);
-  r.shape(r.out(), of.output);
-  if (is_shared) r.divide(r.dim("h"), r.dim("k"));
+  const auto wants = [&](const char* name) { return has_operand(b, name) && g.wants(name); };
+  const bool of_scores = wants("attn_mask") || wants("bias");
+  const AttentionGradients found = has_operand(b, "scale")
+                                       ? gradients_by_weights(b, g.dout())
+                                       : gradients_by_blocks(b, g.dout(), of_scores);
+  if (!found.query) return;
+  g.d("query") = found.query;
+  g.d("key") = found.key;
+  g.d("value") = found.value;
   for (const char* name : {"attn_mask", "bias"}) {
-    if (!r.has(name)) continue;
-    const Term scores = r.fresh(kTensor);
-    r.shape(scores, of.scores);
-    state_broadcasts_to(r, r.in(name), scores);
+    if (wants(name)) g.d(name) = found.scores;
   }
 }
 
@@ -227,7 +102,7 @@ void define_general(OpFamily& ops) {
                "scores, attn_mask too, or where it is false leaves places out.")
           .formula("\\mathrm{softmax}(Q K^T \\cdot scale + bias) V"))
       .rule([](RuleBuilder& r) {
-        attention_rule(r);
+        attention_rule(r, r.out());
         state_offset(r);
       })
       .compose(attended)
@@ -268,8 +143,8 @@ void define_plain(OpFamily& ops) {
       .attr("scale", HostValue(), kNum | infer::kNoneKind)
       .attr("enable_gqa", false)
       .output("output", same_as("query"))
-      .rule(attention_rule)
-      .compose([](Builder& b) { return mean_of_values(b, weights_of(b).weights); })
+      .rule([](RuleBuilder& r) { attention_rule(r, r.out()); })
+      .compose([](Builder& b) { return with_logsumexp(b).output; })
       .gradient(attention_gradient)
       .with(at({{"query", {2, 3, 4}}, {"key", {2, 6, 4}}, {"value", {2, 6, 5}}}))
       .with(at({{"query", {2, 3, 5, 4}}, {"key", {2, 3, 5, 4}}, {"value", {2, 3, 5, 2}}},
@@ -297,7 +172,7 @@ void define_with_dropout(OpFamily& ops) {
       .output("new_rng_key", default_int())
       .state("rng_key", "new_rng_key", "key")
       .rule([](RuleBuilder& r) {
-        attention_rule(r);
+        attention_rule(r, r.out());
         state_offset(r);
         if (r.has("rng_key")) r.shape(r.in("rng_key"), "2");
         r.shape(r.out("new_rng_key"), "2");
@@ -347,7 +222,7 @@ void define_scaled_dot_product(OpFamily& ops) {
       .keys({"query", "key", "value", "dropout_p", "attn_mask", "is_causal", "scale"})
       .connect({"query", "key", "value", "dropout_p", "is_causal", "scale", "output", "attn_mask"})
       .cin({"query"})
-      .rule(attention_rule)
+      .rule([](RuleBuilder& r) { attention_rule(r, r.out()); })
       .compose([](Builder& b) {
         if (drops_out(b)) return Value();
         const bool is_general = !is_plain(b) && !has_operand(b, "scale");
@@ -404,6 +279,7 @@ Value places_from_offset(Builder& b, infer::Dim count) {
 }
 
 void define_attention(OpFamily& ops) {
+  define_attention_gradients(ops);
   define_plain(ops);
   define_scaled_dot_product(ops);
   define_general(ops);

@@ -98,6 +98,7 @@ class Planner {
     count_bases();
     for (size_t at = 0; at < steps_.steps.size(); ++at) {
       MITHRIL_RETURN_IF_ERROR(place_outputs(static_cast<int32_t>(at)));
+      find_update(static_cast<int32_t>(at));
       release_dying(static_cast<int32_t>(at));
     }
     plan_.arena_bytes = arena_.size();
@@ -153,6 +154,22 @@ class Planner {
       return true;
     }
     return false;
+  }
+
+  void find_update(int32_t at) {
+    const Step& step = steps_.steps[static_cast<size_t>(at)];
+    if (!step.updates) return;
+    const Use& from = step.operands[static_cast<size_t>(step.inplace[0])];
+    const auto is_output = [](const Use& use) { return use.write; };
+    const Use& to = *std::find_if(step.operands.begin(), step.operands.end(), is_output);
+    const Buffer &input = buffer(from.buffer), &output = buffer(to.buffer);
+    const auto again = [&](const Use& use) { return use.buffer == from.buffer; };
+    const bool reads_once = std::count_if(step.operands.begin(), step.operands.end(), again) == 1;
+    const bool same_kind =
+        input.kind == Buffer::Kind::kInput && output.kind == Buffer::Kind::kOutput;
+    const bool same_place = from.offset == 0 && to.offset == 0 && input.bytes == output.bytes;
+    if (!same_kind || !same_place || !reads_once || life(from.buffer).last != at) return;
+    plan_.updates.push_back({input.index, output.index});
   }
 
   void release_dying(int32_t at) {

@@ -79,6 +79,9 @@ struct Step {
   size_t scratch_bytes = 0;
   /// Operands that the first output may overwrite, element by element.
   std::vector<int32_t> inplace;
+  /// The first output is the operand inplace[0] but for a part, and where both are one memory that
+  /// part alone is written.
+  bool updates = false;
   std::string label;  // kernel and ops, for people
   core::Location location;
   Work work;

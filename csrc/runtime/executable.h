@@ -32,7 +32,8 @@ class Executable {
   bool has_regions() const { return has_regions_; }
 
   /// `inputs[i]` and `outputs[i]` belong to the graph's inputs and outputs (null for host values);
-  /// outputs must not overlap anything. On failure outputs hold unspecified numbers.
+  /// outputs must not overlap anything, but for the inputs that they may update (Plan::updates). On
+  /// failure outputs hold unspecified numbers.
   core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
                    const RunControl& control = {}) const;
 

@@ -202,9 +202,10 @@ class Program:
         return Key(name, "data", False, True, dtype, "", "none", (), "", "", "")
 
     # --- running ------------------------------------------------------------------------------
-    def run(self, inputs: list[Any]) -> tuple[list[Any], list[Any]]:
-        """(outputs, new states)."""
-        results = self.forward.run(inputs)
+    def run(self, inputs: list[Any], donates_state: bool = False) -> tuple[list[Any], list[Any]]:
+        """(outputs, new states). Plans may update states that are donated where they lie."""
+        in_place = donates_state and self.is_native and not self.settings.check_nan
+        results = self.forward.run(inputs, True) if in_place else self.forward.run(inputs)
         count = len(self.outputs)
         return list(results[:count]), list(results[count:])
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mithril import _core
-from mithril._checks import instance, items, mapping, text
+from mithril._checks import instance, items, mapping, text, truth
 from mithril._conversion import Converter, as_numpy
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
@@ -141,6 +141,7 @@ class PhysicalModel:
         state: Mapping[str, Any] | None = None,
         wrt: Iterable[str] | None = None,
         fetch: Iterable[str] | None = None,
+        donate_state: bool = False,
         **unknown: Any,
     ) -> Any:
         """The outputs, and on request gradients and the next state.
@@ -156,6 +157,9 @@ class PhysicalModel:
         fetch : further wires that are wanted, by name or path (``"blocks.3.attn"``: that of a
             submodel means its one output) or as connections; they stand in the result under what
             was given. For each set of them a program is compiled, of which 16 are kept.
+        donate_state : whether the arrays in `state` may be overwritten. The CPU engine then appends
+            to caches where they are, and the new state has the very arrays that were given; other
+            backends copy as ever.
 
         Returns
         -------
@@ -171,7 +175,12 @@ class PhysicalModel:
             from mithril._fetch import fetching
 
             return fetching(self, fetch).evaluate(
-                params, data, output_gradients=output_gradients, state=state, wrt=wrt
+                params,
+                data,
+                output_gradients=output_gradients,
+                state=state,
+                wrt=wrt,
+                donate_state=donate_state,
             )
         quick = output_gradients is None and wrt is None and state is None
         if quick and self._fast is not None:
@@ -188,10 +197,11 @@ class PhysicalModel:
         params = mapping("params", params)
         data = mapping("data", data)
         state = mapping("state", state)
+        donates = truth("evaluate: donate_state", donate_state)
         program = self._ready(data)
         inputs = self._inputs(program, params, data, state)
         if output_gradients is None or output_gradients is False:
-            outputs, states = program.run(inputs)
+            outputs, states = program.run(inputs, donates)
             if self._quick is not None:
                 self._quick.learn((params, data, state), inputs)
             return self._result(program, outputs, None, states)

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backends/cpu/attention_few.h"
+#include "backends/cpu/attention_gradient.h"
 #include "backends/cpu/attention_many.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
@@ -27,6 +28,9 @@ constexpr int64_t kFewestKeys = 32;     // of few queries
 // Products of wide heads take nearly all of the time, and whole ones are better cut into tiles.
 constexpr int64_t kWideHeads = 384;  // width of a key and of a value together
 constexpr int64_t kKeysOfWide = 512;
+// Fewer would leave threads idle: their gradients are cut into units that repeat a part of the
+// work.
+constexpr int64_t kFewestBatches = 4;
 
 template <class T>
 void find_parts(Attention<T>& attention) {
@@ -44,27 +48,31 @@ void find_parts(Attention<T>& attention) {
   attention.gemm = gemm_parts<T>(attention.isa);
 }
 
-template <class Queries, class T>
+template <class Units, class Of>
 KernelStatus run_units(const KernelArgs& args, int64_t begin, int64_t end) {
-  Queries queries(*static_cast<const Attention<T>*>(args.data), args);
+  Units units(*static_cast<const Of*>(args.data), args);
   for (int64_t unit = begin; unit < end; ++unit) {
-    const KernelStatus status = queries.run(unit);
+    const KernelStatus status = units.run(unit);
     if (status != KernelStatus::kOk) return status;
   }
   return KernelStatus::kOk;
 }
 
-template <class Queries, class T>
-plan::Step step_of(std::shared_ptr<Attention<T>> attention) {
-  const AttentionSizes& s = attention->sizes;
-  Queries::prepare(*attention);
+int64_t batches_of(const AttentionSizes& sizes) {
+  int64_t out = 1;
+  for (const int64_t size : sizes.batch) out *= size;
+  return out;
+}
+
+// `unit_work`: multiply-adds of a unit.
+template <class Units, class Of>
+plan::Step step_of(std::shared_ptr<Of> attention, int64_t unit_work) {
+  Units::prepare(*attention);
   plan::Step step;
-  step.kernel = run_units<Queries, T>;
-  step.units = attention->batch_units;
-  for (const int64_t size : s.batch) step.units *= size;
-  const int64_t work = std::min(s.rows(), attention->unit_rows) * s.keys * (s.depth + s.width);
-  step.grain = grain_of(work / 8);  // vectors of at least 8
-  step.scratch_bytes = typename Queries::Scratch(*attention, nullptr).bytes;
+  step.kernel = run_units<Units, Of>;
+  step.units = attention->batch_units * batches_of(attention->sizes);
+  step.grain = grain_of(unit_work / 8);  // vectors of at least 8
+  step.scratch_bytes = typename Units::Scratch(*attention, nullptr).bytes;
   step.data = std::move(attention);
   return step;
 }
@@ -74,25 +82,43 @@ template <class T>
 void cut_units(Attention<T>& a) {
   const int64_t blocks = ceil_div(a.sizes.rows(), kAttentionRows);
   const int threads = runtime::ThreadPool::shared().thread_count();
-  int64_t all = blocks;
-  for (const int64_t size : a.sizes.batch) all *= size;
+  const int64_t all = blocks * batches_of(a.sizes);
   const int64_t affordable = threads == 1 ? blocks : std::max<int64_t>(1, all / (4 * threads));
   const int64_t most = std::min({ManyQueries<T>::kMostBlocks, blocks, affordable});
   a.batch_units = ceil_div(blocks, most);
   a.unit_rows = ceil_div(blocks, a.batch_units) * kAttentionRows;
 }
 
+template <class Of>
+std::shared_ptr<Of> described(const KernelRequest& request, Isa isa) {
+  auto out = std::make_shared<Of>();
+  out->isa = isa;
+  find_parts(*out);
+  out->sizes = attention_sizes(request);
+  for (const Operand& input : request.inputs) out->output += input.present() ? 1 : 0;
+  return out;
+}
+
 template <class T>
 plan::Step make_step(const KernelRequest& request, Isa isa) {
-  auto attention = std::make_shared<Attention<T>>();
-  attention->isa = isa;
-  find_parts(*attention);
-  attention->sizes = attention_sizes(request);
-  for (const Operand& input : request.inputs) attention->output += input.present() ? 1 : 0;
+  auto attention = described<Attention<T>>(request, isa);
+  attention->tells_logsumexp = request.outputs.size() > 1;
   cut_units(*attention);
-  const int64_t rows = attention->sizes.rows();
-  return rows <= FewQueries<T>::kMostRows ? step_of<FewQueries<T>>(std::move(attention))
-                                          : step_of<ManyQueries<T>>(std::move(attention));
+  const AttentionSizes& s = attention->sizes;
+  const int64_t work = std::min(s.rows(), attention->unit_rows) * s.keys * (s.depth + s.width);
+  return s.rows() <= FewQueries<T>::kMostRows && !attention->tells_logsumexp
+             ? step_of<FewQueries<T>>(std::move(attention), work)
+             : step_of<ManyQueries<T>>(std::move(attention), work);
+}
+
+template <class T>
+plan::Step make_gradient_step(const KernelRequest& request, Isa isa) {
+  auto attention = described<AttentionGradient<T>>(request, isa);
+  const AttentionSizes& s = attention->sizes;
+  attention->tells_scores = request.outputs.size() > 3;
+  attention->is_split = batches_of(s) < kFewestBatches;
+  const int64_t work = s.rows() * s.keys * (3 * s.depth + 2 * s.width);
+  return step_of<GradientUnits<T>>(std::move(attention), work);
 }
 
 bool has_elements(const Operand& operand) {
@@ -108,14 +134,23 @@ bool is_readable(const KernelRequest& request, size_t input) {
 }
 
 bool matches(const KernelRequest& request) { return fits_attention(request); }
+bool matches_trained(const KernelRequest& request) { return fits_trained_attention(request); }
 
 core::Result<plan::Step> make(const KernelRequest& request) { return make_attention(request); }
+core::Result<plan::Step> make_gradient(const KernelRequest& request) {
+  return make_attention_gradient(request);
+}
 
+constexpr auto kOther = select::OrderClass::kOther;
 constexpr select::Condition kFits(
     matches, "float32 or float64, AVX2, and scores enough to gain by streaming");
+constexpr select::Condition kTrained(matches_trained, kFits.text);
 const select::KernelDef kKernels[] = {
-    {"plain_attention", "attention", select::OrderClass::kOther, false, kFits, make},
-    {"attention", "attention", select::OrderClass::kOther, false, kFits, make},
+    {"plain_attention", "attention", kOther, false, kFits, make},
+    {"attention", "attention", kOther, false, kFits, make},
+    {"attention_with_logsumexp", "attention", kOther, false, kTrained, make},
+    {"attention_grad", "attention_grad", kOther, false, kTrained, make_gradient},
+    {"attention_grad_with_scores", "attention_grad", kOther, false, kTrained, make_gradient},
 };
 
 }  // namespace
@@ -136,9 +171,19 @@ bool fits_attention(const KernelRequest& request, Isa isa) {
   return sizes.is_causal || !is_wide;
 }
 
+bool fits_trained_attention(const KernelRequest& request, Isa isa) {
+  return fits_attention(request, isa) &&
+         attention_sizes(request).rows() > FewQueries<float>::kMostRows;
+}
+
 plan::Step make_attention(const KernelRequest& request, Isa isa) {
   return request.outputs[0].dtype == DType::kFloat32 ? make_step<float>(request, isa)
                                                      : make_step<double>(request, isa);
+}
+
+plan::Step make_attention_gradient(const KernelRequest& request, Isa isa) {
+  return request.outputs[0].dtype == DType::kFloat32 ? make_gradient_step<float>(request, isa)
+                                                     : make_gradient_step<double>(request, isa);
 }
 
 std::span<const select::KernelDef> attention_kernels() { return kKernels; }

@@ -1,4 +1,4 @@
-// Attention without a matrix of scores, for plain_attention and attention.
+// Attention without a matrix of scores, and its gradients.
 #pragma once
 #include "backends/cpu/cpuid.h"
 #include "plan/steps.h"
@@ -9,7 +9,11 @@ namespace mithril::cpu {
 /// Whether there is a kernel for the node that is worth it; says the same for all strides.
 bool fits_attention(const select::KernelRequest& request, Isa isa = default_isa());
 
+/// The same for attention that is differentiated and for its gradients: all of it or nothing.
+bool fits_trained_attention(const select::KernelRequest& request, Isa isa = default_isa());
+
 /// A step over operands as the node has them, for AVX2 or AVX-512 and what fits.
 plan::Step make_attention(const select::KernelRequest& request, Isa isa = default_isa());
+plan::Step make_attention_gradient(const select::KernelRequest& request, Isa isa = default_isa());
 
 }  // namespace mithril::cpu

@@ -49,6 +49,8 @@ class FewQueries : AttentionUnit<T> {
 
   plan::KernelStatus run(int64_t unit) {
     this->begin(unit);
+    this->enter(0);
+    out_ = this->output(a_.output, s_.width);
     load_queries();
     const int64_t most = this->find_visible(scratch_.visible);
     std::fill_n(scratch_.largest, rows_, -std::numeric_limits<T>::infinity());
@@ -58,7 +60,8 @@ class FewQueries : AttentionUnit<T> {
       if (this->is_cancelled()) return plan::KernelStatus::kCancelled;
       reads_in_place(s_) ? add_in_place(from) : add_block(from, this->keys_of_block(from, most));
     }
-    for (int64_t row = 0; row < rows_; ++row) this->divide(row, scratch_.sum[row]);
+    for (int64_t row = 0; row < rows_; ++row)
+      this->divide(out_ + row * s_.width, scratch_.sum[row]);
     return plan::KernelStatus::kOk;
   }
 
@@ -67,7 +70,6 @@ class FewQueries : AttentionUnit<T> {
   using AttentionUnit<T>::s_;
   using AttentionUnit<T>::args_;
   using AttentionUnit<T>::rows_;
-  using AttentionUnit<T>::out_;
 
   // One query reads each number once: nothing is worth being packed.
   static bool reads_in_place(const AttentionSizes& s) {
@@ -98,7 +100,7 @@ class FewQueries : AttentionUnit<T> {
   }
 
   void add_block(int64_t from, int64_t keys) {
-    const AttentionProducts<T>& product = a_.product(rows_, keys);
+    const AttentionProducts<T>& product = a_.products.at(rows_, keys);
     product.scores.run(scratch_.queries, this->key_ + from * s_.steps[kKey].row, scratch_.scores,
                        args_.scratch);
     this->for_heads([&](int64_t first, int64_t count, int64_t head, int64_t place) {
@@ -147,6 +149,7 @@ class FewQueries : AttentionUnit<T> {
   }
 
   const Scratch scratch_;
+  T* out_ = nullptr;
 };
 
 }  // namespace mithril::cpu

@@ -46,6 +46,17 @@ AttentionSteps steps_of(const Operand& operand, const std::vector<int64_t>& doma
   return out;
 }
 
+bool is_present(const KernelRequest& request, AttentionInput input) {
+  return request.inputs.size() > input && request.inputs[input].present();
+}
+
+// A number of each query as a row of one.
+Operand with_column(Operand operand) {
+  operand.shape.push_back(1);
+  operand.strides.push_back(1);
+  return operand;
+}
+
 }  // namespace
 
 AttentionSizes attention_sizes(const KernelRequest& request) {
@@ -70,8 +81,14 @@ AttentionSizes attention_sizes(const KernelRequest& request) {
   out.steps[kKey] = steps_of(key, domain(out.keys, out.depth), false, out.heads);
   out.steps[kValue] = steps_of(value, domain(out.keys, out.width), false, out.heads);
   for (const AttentionInput input : {kMask, kBias}) {
-    if (request.inputs.size() <= input || !request.inputs[input].present()) continue;
+    if (!is_present(request, input)) continue;
     out.steps[input] = steps_of(request.inputs[input], of_scores, true, out.heads);
+  }
+  for (const AttentionInput input : {kOutput, kLogsumexp, kOutputGradient}) {
+    if (!is_present(request, input)) continue;
+    const Operand& given = request.inputs[input];
+    const Operand rows = input == kLogsumexp ? with_column(given) : given;
+    out.steps[input] = steps_of(rows, rows.shape, true, out.heads);
   }
   for (size_t i = 0, next = 0; i < request.inputs.size(); ++i) {
     if (request.inputs[i].present()) out.buffer[i] = static_cast<int>(next++);

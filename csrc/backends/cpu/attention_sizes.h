@@ -7,8 +7,19 @@
 
 namespace mithril::cpu {
 
-/// Operands of the kernel, in their order.
-enum AttentionInput : size_t { kQuery, kKey, kValue, kMask, kBias, kOffset, kInputs };
+/// Operands of the kernels, in their order; the last three are those of the gradients.
+enum AttentionInput : size_t {
+  kQuery,
+  kKey,
+  kValue,
+  kMask,
+  kBias,
+  kOffset,
+  kOutput,
+  kLogsumexp,
+  kOutputGradient,
+  kInputs
+};
 
 /// Steps of an operand in elements. The axes of a batch are those of the keys; of the query heads
 /// that share a key head, each is `head` behind the other.
@@ -23,7 +34,7 @@ struct AttentionSizes {
   int64_t heads = 1;  // of queries to a head of keys
   int64_t queries = 0, keys = 0, depth = 0, width = 0;
   std::array<AttentionSteps, kInputs> steps;
-  int buffer[kInputs] = {-1, -1, -1, -1, -1, -1};
+  int buffer[kInputs] = {-1, -1, -1, -1, -1, -1, -1, -1, -1};
   bool is_causal = false, mask_is_bool = false, offset_is_wide = false;
   int64_t offset = 0;  // of the first query, where it is no operand
   double scale = 1.0;

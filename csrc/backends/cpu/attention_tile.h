@@ -18,7 +18,17 @@ struct ScoreColumns {
   T* rescale;     // by query: the factor of what was summed before this block
 };
 
-/// The same for one query, whose scores lie side by side.
+/// Scores of a block and the slopes of its weights, which lie in the same way: both become those of
+/// the softmax, weights exp(score - logsumexp) and the slopes of the scores, weight · (slope -
+/// mean).
+template <class T>
+struct SlopeColumns {
+  T *scores, *slopes;
+  int64_t keys, width;
+  const T *logsumexp, *mean;  // by query
+};
+
+/// Of ScoreColumns for one query, whose scores lie side by side.
 template <class T>
 struct ScoreRow {
   T* scores;
@@ -47,6 +57,9 @@ struct AttentionParts {
   /// Adds a bias that lies like the scores, or sets scores to -inf where it is -inf.
   void (*add_columns)(const ScoreColumns<T>&, const T* bias);
   void (*mask_columns)(const ScoreColumns<T>&, const T* bias);
+  void (*slope_columns)(const SlopeColumns<T>&);
+  /// out = largest + ln(sum), for whole vectors of queries.
+  void (*log_sums)(const T* largest, const T* sum, T* out, int64_t width);
   void (*multiply)(T* out, T factor, int64_t count);
   /// out = out * factor + part.
   void (*accumulate)(T* out, const T* part, T factor, int64_t count);

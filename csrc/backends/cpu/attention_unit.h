@@ -23,6 +23,46 @@ struct AttentionProducts {
   Gemm<T> scores, values;
 };
 
+/// What is made for each size of a block: of kAttentionRows or the last rows, by one step of keys,
+/// two … a block, and what is left at the end.
+template <class Made>
+class BlockTable {
+ public:
+  /// Calls make(rows, keys) for each size that a node has.
+  template <class Make>
+  void fill(const AttentionSizes& s, int64_t block_keys, Make make) {
+    block_keys_ = block_keys;
+    const int64_t least = s.is_causal ? kAttentionKeyStep : block_keys;
+    const auto add = [&](int64_t rows, int64_t keys) {
+      std::optional<Made>& made = entries_[rows == kAttentionRows ? 0 : 1][index_of(keys)];
+      if (!made) made.emplace(make(rows, keys));
+    };
+    for (auto& entries : entries_) {
+      entries.resize(static_cast<size_t>(block_keys / kAttentionKeyStep + 1));
+    }
+    for (const int64_t rows : {std::min(s.rows(), kAttentionRows), s.rows() % kAttentionRows}) {
+      if (rows == 0) continue;
+      for (int64_t keys = least; keys <= std::min(block_keys, s.keys); keys += kAttentionKeyStep) {
+        add(rows, keys);
+      }
+      if (s.keys % block_keys != 0) add(rows, s.keys % block_keys);
+    }
+  }
+
+  const Made& at(int64_t rows, int64_t keys) const {
+    return *entries_[rows == kAttentionRows ? 0 : 1][index_of(keys)];
+  }
+
+ private:
+  size_t index_of(int64_t keys) const {
+    const bool whole = keys % kAttentionKeyStep == 0;
+    return static_cast<size_t>((whole ? keys - 1 : block_keys_) / kAttentionKeyStep);
+  }
+
+  int64_t block_keys_ = 0;
+  std::vector<std::optional<Made>> entries_[2];
+};
+
 template <class T>
 struct Attention {
   AttentionSizes sizes;
@@ -31,54 +71,26 @@ struct Attention {
   const GemmParts<T>* gemm = nullptr;
   int64_t unit_rows = 0;  // of a unit, and how many units a batch has
   int64_t batch_units = 0;
-  int64_t output = 0;      // which buffer
+  int64_t output = 0;  // which buffer is the first one
+  bool tells_logsumexp = false;
   int64_t block_keys = 0;  // but for the last one
-  // By rows (kAttentionRows, the last ones), then by keys: one step, two … a block, and
-  // what is left at the end.
-  std::vector<std::optional<AttentionProducts<T>>> products[2];
+  BlockTable<AttentionProducts<T>> products;
   size_t product_bytes = 0;
-
-  std::optional<AttentionProducts<T>>& product(int64_t rows, int64_t keys) {
-    return products[rows == kAttentionRows ? 0 : 1][index_of(keys)];
-  }
-  const AttentionProducts<T>& product(int64_t rows, int64_t keys) const {
-    return *products[rows == kAttentionRows ? 0 : 1][index_of(keys)];
-  }
-
- private:
-  size_t index_of(int64_t keys) const {
-    const bool whole = keys % kAttentionKeyStep == 0;
-    return static_cast<size_t>((whole ? keys - 1 : block_keys) / kAttentionKeyStep);
-  }
 };
 
 /// Makes the products of all blocks. `dims(rows, keys)` gives those of the scores and of the
 /// values.
 template <class T, class Dims>
 void add_products(Attention<T>& attention, Dims dims) {
-  const AttentionSizes& s = attention.sizes;
-  const auto add = [&](int64_t rows, int64_t keys) {
-    std::optional<AttentionProducts<T>>& product = attention.product(rows, keys);
-    if (product) return;
+  const auto make = [&](int64_t rows, int64_t keys) {
     const auto [scores, values] = dims(rows, keys);
-    product.emplace(
-        AttentionProducts<T>{Gemm<T>(attention.isa, scores), Gemm<T>(attention.isa, values)});
-    for (const Gemm<T>* gemm : {&product->scores, &product->values}) {
+    AttentionProducts<T> made{Gemm<T>(attention.isa, scores), Gemm<T>(attention.isa, values)};
+    for (const Gemm<T>* gemm : {&made.scores, &made.values}) {
       attention.product_bytes = std::max(attention.product_bytes, gemm->scratch_bytes());
     }
+    return made;
   };
-  const int64_t block = attention.block_keys;
-  const int64_t least = s.is_causal ? kAttentionKeyStep : block;
-  for (auto& products : attention.products) {
-    products.resize(static_cast<size_t>(block / kAttentionKeyStep + 1));
-  }
-  for (const int64_t rows : {std::min(s.rows(), kAttentionRows), s.rows() % kAttentionRows}) {
-    if (rows == 0) continue;
-    for (int64_t keys = least; keys <= std::min(block, s.keys); keys += kAttentionKeyStep) {
-      add(rows, keys);
-    }
-    if (s.keys % block != 0) add(rows, s.keys % block);
-  }
+  attention.products.fill(attention.sizes, attention.block_keys, make);
 }
 
 /// Cuts scratch into arrays that begin at cache lines; of nothing, to see what they take.
@@ -98,8 +110,8 @@ class ScratchCutter {
   size_t used_ = 0;
 };
 
-/// A unit: rows of one batch, kAttentionRows of them at a time. Results are summed where they are
-/// stored.
+/// A unit: rows of one batch, at most kAttentionRows of them at a time. Results are summed where
+/// they are stored.
 template <class T>
 class AttentionUnit {
  public:
@@ -107,19 +119,21 @@ class AttentionUnit {
       : a_(attention), s_(attention.sizes), args_(args), offset_(offset()) {}
 
  protected:
-  void begin(int64_t unit) {
-    batch_ = unit / a_.batch_units;
-    first_ = unit % a_.batch_units * a_.unit_rows;
+  void begin(int64_t batch) {
+    batch_ = batch;
     key_ = operand<T>(kKey);
     value_ = operand<T>(kValue);
-    enter(first_);
   }
 
   /// Turns to the rows from `first` on.
   void enter(int64_t first) {
     first_ = first;
     rows_ = std::min(kAttentionRows, s_.rows() - first_);
-    out_ = static_cast<T*>(args_.buffers[a_.output]) + (batch_ * s_.rows() + first_) * s_.width;
+  }
+
+  /// What these rows have of an output with `width` numbers for each.
+  T* output(int64_t buffer, int64_t width) const {
+    return static_cast<T*>(args_.buffers[buffer]) + (batch_ * s_.rows() + first_) * width;
   }
 
   bool is_cancelled() const {
@@ -164,9 +178,7 @@ class AttentionUnit {
   }
 
   /// The one division of a row. One that saw nothing becomes NaN.
-  void divide(int64_t row, T sum) const {
-    a_.parts->multiply(out_ + row * s_.width, T(1) / sum, s_.width);
-  }
+  void divide(T* row, T sum) const { a_.parts->multiply(row, T(1) / sum, s_.width); }
 
   const Attention<T>& a_;
   const AttentionSizes& s_;
@@ -175,7 +187,6 @@ class AttentionUnit {
   int64_t batch_ = 0, first_ = 0, rows_ = 0;
   const T* key_ = nullptr;
   const T* value_ = nullptr;
-  T* out_ = nullptr;  // of the first row
 
  private:
   int64_t offset() const {

@@ -10,8 +10,9 @@ namespace mithril::cpu {
 namespace {
 
 // One span per family, in order of preference within an op.
-const std::array kFamilies = {matmul_kernels, movement_kernels, rows_kernels,    window_kernels,
-                              linalg_kernels, axis_kernels,     fourier_kernels, attention_kernels};
+const std::array kFamilies = {matmul_kernels,  movement_kernels,  rows_kernels,
+                              window_kernels,  linalg_kernels,    axis_kernels,
+                              fourier_kernels, attention_kernels, cache_kernels};
 
 }  // namespace
 

@@ -38,6 +38,14 @@ RESULTS = {  # of ops with several
         ("dft", "rdft", "fft", "ifft", "rfft", "fft2", "ifft2", "rfft2"),
         ("output_real", "output_imag"),
     ),
+    "attention_with_logsumexp": ("output", "logsumexp"),
+    "attention_grad": ("query_gradient", "key_gradient", "value_gradient"),
+    "attention_grad_with_scores": (
+        "query_gradient",
+        "key_gradient",
+        "value_gradient",
+        "scores_gradient",
+    ),
 }
 # What an op's function returns after its result: the next values of these inputs.
 NEXT = {

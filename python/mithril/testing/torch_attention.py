@@ -10,21 +10,25 @@ import numpy as np
 import torch
 
 
-def weights(query, key, attn_mask, bias, offset, is_causal, scale, enable_gqa):
+def scores(query, key, attn_mask, bias, offset, is_causal, scale, enable_gqa):
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-    scores = torch.einsum("...ld,...sd->...ls", query, key)
-    scores = scores * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    out = torch.einsum("...ld,...sd->...ls", query, key)
+    out = out * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if bias is not None:
-        scores = scores + bias
+        out = out + bias
     if is_causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(int(offset))
-        scores = scores.masked_fill(~seen, -torch.inf)
+        seen = torch.ones(out.shape[-2:], dtype=torch.bool).tril(int(offset))
+        out = out.masked_fill(~seen, -torch.inf)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attn_mask, -torch.inf)
+        out = out.masked_fill(~attn_mask, -torch.inf)
     elif attn_mask is not None:
-        scores = scores + attn_mask
-    return torch.softmax(scores, -1)
+        out = out + attn_mask
+    return out
+
+
+def weights(*given):
+    return torch.softmax(scores(*given), -1)
 
 
 def attention(query, key, value, attn_mask=None, bias=None, offset=0, is_causal=False, scale=None,
@@ -35,6 +39,38 @@ def attention(query, key, value, attn_mask=None, bias=None, offset=0, is_causal=
     if enable_gqa:
         v = v.repeat_interleave(q.shape[-3] // k.shape[-3], -3)
     return torch.einsum("...ls,...sv->...lv", table if thinned is None else thinned(table), v)
+
+
+def attention_with_logsumexp(query, key, value, attn_mask=None, bias=None, offset=0,
+                             is_causal=False, scale=None, enable_gqa=False):  # fmt: skip
+    options = (attn_mask, bias, offset, is_causal, scale, enable_gqa)
+    sums = torch.logsumexp(scores(query, key, *options), -1)
+    return attention(query, key, value, *options), sums
+
+
+def attention_grad(query, key, value, attn_mask=None, bias=None, offset=0, output=None,
+                   logsumexp=None, cotangent=None, is_causal=False, scale=None,
+                   enable_gqa=False):  # fmt: skip
+    """As PyTorch differentiates the formula, so that it may do so again."""
+    options = (attn_mask, bias, offset, is_causal, scale, enable_gqa)
+    with torch.enable_grad():
+        leaves = [x if x.requires_grad else x.requires_grad_() for x in (query, key, value)]
+        out = attention(*leaves, *options)
+        return torch.autograd.grad(out, leaves, cotangent, create_graph=True)
+
+
+def attention_grad_with_scores(query, key, value, attn_mask=None, bias=None, offset=0, output=None,
+                               logsumexp=None, cotangent=None, is_causal=False, scale=None,
+                               enable_gqa=False):  # fmt: skip
+    given = (offset, output, logsumexp, cotangent, is_causal, scale, enable_gqa)
+    first = attention_grad(query, key, value, attn_mask, bias, *given)
+    with torch.enable_grad():
+        none = torch.zeros((*query.shape[:-1], key.shape[-2]), dtype=torch.float64)
+        added = none if bias is None else bias + none
+        added = added if added.requires_grad else added.requires_grad_()
+        options = (attn_mask, added, offset, is_causal, scale, enable_gqa)
+        out = attention(query, key, value, *options)
+        return *first, *torch.autograd.grad(out, added, cotangent, create_graph=True)
 
 
 def split_heads(input, num_heads):
@@ -69,6 +105,9 @@ def rotary_embedding(input, offset=0, theta=10000.0, interleaved=False, width=No
 
 TABLE: dict[str, Callable[..., Any]] = {
     "attention": attention,
+    "attention_with_logsumexp": attention_with_logsumexp,
+    "attention_grad": attention_grad,
+    "attention_grad_with_scores": attention_grad_with_scores,
     "plain_attention": attention,
     "split_heads": split_heads,
     "merge_heads": lambda input: input.transpose(-2, -3).flatten(-2),

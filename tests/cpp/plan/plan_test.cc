@@ -78,6 +78,39 @@ TEST(Plan, DoesNotTakeOverAnOperandThatIsReadLater) {
   EXPECT_NE(plan.steps[1].operands[0].offset, plan.steps[1].operands[1].offset);
 }
 
+TEST(Plan, TellsWhichInputsAnOutputMayUpdate) {
+  Steps steps = temporaries(1, 64);  // input 1, output 2
+  steps.steps = {step({1}, 0), step({1, 0}, 2), step({2}, 0)};
+  EXPECT_TRUE(planned(steps).updates.empty());
+  steps.steps[1].inplace = {0};
+  EXPECT_TRUE(planned(steps).updates.empty());
+  steps.steps[1].updates = true;
+  ASSERT_EQ(planned(steps).updates.size(), 1U);
+  EXPECT_EQ(planned(steps).updates[0].input, 0);
+  EXPECT_EQ(planned(steps).updates[0].output, 0);
+}
+
+TEST(Plan, AnInputThatIsReadAgainIsNotUpdated) {
+  Steps steps = temporaries(1, 64);
+  const auto updating = [](std::vector<BufferId> reads, BufferId write) {
+    Step out = step(std::move(reads), write);
+    out.inplace = {0};
+    out.updates = true;
+    return out;
+  };
+  steps.steps = {updating({1}, 2), step({1}, 0)};
+  EXPECT_TRUE(planned(steps).updates.empty());  // by a later step
+  steps.steps = {updating({1, 1}, 2)};
+  EXPECT_TRUE(planned(steps).updates.empty());  // by the step itself
+  steps.steps = {step({1}, 0), updating({0}, 2)};
+  EXPECT_TRUE(planned(steps).updates.empty());  // no input
+  steps.steps = {updating({1}, 0)};
+  EXPECT_TRUE(planned(steps).updates.empty());  // no output
+  steps.buffers[2].bytes = 128;
+  steps.steps = {updating({1}, 2)};
+  EXPECT_TRUE(planned(steps).updates.empty());  // another size
+}
+
 // What a step writes over what it reads: the first output, over all of an operand that may be
 // overwritten, has as many bytes and is not read later.
 bool may_share(const Steps& steps, size_t at, BufferId written, BufferId read) {

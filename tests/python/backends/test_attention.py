@@ -216,10 +216,17 @@ def test_it_is_taken_where_it_is_worth_it():
     assert "attention" not in kernels(ATTEND + "run([4, 32, 8])", MITHRIL_CPU_ISA="generic")
 
 
-def test_gradients_share_the_weights_of_the_decomposition():
-    """Two products for the value, four for the three gradients, and one softmax."""
+def test_gradients_keep_no_weights():
+    """The forward pass and its gradients are one kernel each, and attention is not done twice."""
     found = kernels(ATTEND + "run([2, 40, 8], gradients=True)")
-    assert "attention" not in found
+    assert found["attention"] == found["attention_grad"] == 1
+    assert "gemm" not in found
+
+
+def test_gradients_of_few_queries_share_the_weights_of_the_decomposition():
+    """Two products for the value, four for the three gradients, and one softmax."""
+    found = kernels(ATTEND + "run([2, 8, 8], [2, 40, 8], gradients=True)")
+    assert not {"attention", "attention_grad"} & set(found)
     assert found["gemm"] == 6
     assert sum(count for label, count in found.items() if "exp" in label or "softmax" in label) == 1
 
@@ -261,6 +268,135 @@ def test_values_of_a_call_with_gradients_are_those_without():
     np.testing.assert_allclose(found.outputs["output"], alone, rtol=0, atol=2e-6)
 
 
+# --- gradients -----------------------------------------------------------------------------------
+
+
+def slopes_by_hand(arrays, options, cotangent):
+    """Of float64 arrays: those of all that has some, by the formula with weights."""
+    query, key, value = (arrays[name] for name in ("query", "key", "value"))
+    group = query.shape[-3] // key.shape[-3] if options.get("enable_gqa") else 1
+    all_keys, all_values = (np.repeat(x, group, axis=-3) if group > 1 else x for x in (key, value))
+    eye = np.broadcast_to(np.eye(key.shape[-2]), (*all_keys.shape[:-2], *[key.shape[-2]] * 2))
+    table = wanted_of({**arrays, "key": all_keys, "value": eye}, options)
+    slopes = cotangent @ all_values.swapaxes(-1, -2)
+    slopes = table * (slopes - (table * slopes).sum(-1, keepdims=True))
+    scale = options.get("scale", 1 / np.sqrt(query.shape[-1]))
+
+    def shared(x):
+        return x.reshape(*x.shape[:-3], -1, group, *x.shape[-2:]).sum(-3) if group > 1 else x
+
+    out = {
+        "query": scale * slopes @ all_keys,
+        "key": shared(scale * slopes.swapaxes(-1, -2) @ query),
+        "value": shared(table.swapaxes(-1, -2) @ cotangent),
+    }
+    for name in ("attn_mask", "bias"):
+        if name in arrays and arrays[name].dtype.kind == "f":
+            out[name] = summed_to(slopes, arrays[name].shape)
+    return out
+
+
+def summed_to(x, shape):
+    x = x.sum(tuple(range(x.ndim - len(shape))))
+    return x.sum(tuple(i for i, size in enumerate(shape) if size == 1), keepdims=True)
+
+
+def gradients(arrays, options, dtype, cotangent, **backend):
+    floats = {name for name, x in arrays.items() if x.dtype.kind == "f"}
+    pm = ml.compile(
+        model_of(arrays, options),
+        ml.CpuBackend(dtype=dtype, **backend),
+        shapes={name: list(x.shape) for name, x in arrays.items()},
+        trainable_keys=floats,
+        data_keys=set(arrays) - floats,
+    )
+    params = {name: arrays[name].astype(dtype) for name in floats}
+    data = {name: arrays[name] for name in set(arrays) - floats}
+    weights = {"output": cotangent.astype(dtype)}
+    return pm.evaluate(params, data, output_gradients=weights).gradients
+
+
+def cotangent_of(arrays):
+    shape = (*arrays["query"].shape[:-1], arrays["value"].shape[-1])
+    return np.random.default_rng(99).standard_normal(shape)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", CASES)
+def test_gradients(case, dtype):
+    arrays, options = CASES[case]
+    cotangent = cotangent_of(arrays)
+    wanted = slopes_by_hand(arrays, options, cotangent)
+    found = gradients(arrays, options, dtype, cotangent)
+    assert set(found) == set(wanted)
+    for name, slope in wanted.items():
+        most = max(1.0, np.abs(slope).max())
+        bound = most * (3e-5 if dtype == "float32" else 1e-12)
+        np.testing.assert_allclose(found[name], slope, rtol=0, atol=bound, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bits_of_gradients_do_not_depend_on_threads(case):
+    arrays, options = CASES[case]
+    found = []
+    for threads in (1, 2, 3, 4):
+        slopes = gradients(arrays, options, "float32", cotangent_of(arrays), threads=threads)
+        found.append({name: x.tobytes() for name, x in slopes.items()})
+    assert found == found[:1] * 4
+
+
+def test_gradients_are_slopes():
+    arrays, options = CASES["shared heads"]
+    cotangent, step = cotangent_of(arrays), 1e-5
+    found = gradients(arrays, options, "float64", cotangent)
+    rng = np.random.default_rng(5)
+    for name in arrays:
+        direction = rng.standard_normal(arrays[name].shape)
+        ends = [
+            (evaluate(model_of(arrays, options), moved, "float64") * cotangent).sum()
+            for moved in (
+                {**arrays, name: arrays[name] + sign * step * direction} for sign in (1, -1)
+            )
+        ]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        assert (found[name] * direction).sum() == pytest.approx(slope, rel=1e-6)
+
+
+def test_a_row_without_any_place_has_no_gradient():
+    arrays = drawn(0, 80, 200, (2,))
+    mask = np.ones((2, 80, 200), bool)
+    mask[1, 3] = False
+    arrays["attn_mask"] = mask
+    found = gradients(arrays, {}, "float32", cotangent_of(arrays))
+    assert np.isnan(found["query"][1, 3]).all()
+    assert np.isfinite(np.delete(found["query"][1], 3, axis=0)).all()
+    assert np.isnan(found["key"][1]).all() and np.isnan(found["value"][1]).all()
+    assert all(np.isfinite(found[name][0]).all() for name in ("query", "key", "value"))
+
+
+def test_gradients_of_gradients():
+    """Through the formula with weights: the slope of a squared gradient."""
+    arrays, options = drawn(3, 20, 30, (2,), depth=4, width=3), {"is_causal": True}
+    attend = ml.Model()
+    wires = {name: ml.IOKey(name, shape=list(x.shape)) for name, x in arrays.items()}
+    attend |= ml.Attention(**options)(**wires, output="y")
+    attend |= ml.Sum()(input=attend.y * attend.y, output="cost")
+    attend.expose_keys("cost")
+    model = ml.grad(attend, "query")
+    name = next(key for key in model.output_keys if key != "cost")
+    pm = ml.compile(model, ml.CpuBackend(dtype="float64"), trainable_keys=set(arrays))
+    direction = np.random.default_rng(1).standard_normal(arrays["query"].shape)
+    found = pm.evaluate(arrays, output_gradients={name: direction}).gradients
+    for key, step in (("query", 1e-5), ("key", 1e-5), ("value", 1e-5)):
+        move = np.random.default_rng(2).standard_normal(arrays[key].shape)
+        ends = [
+            (pm.evaluate({**arrays, key: arrays[key] + s * step * move})[name] * direction).sum()
+            for s in (1, -1)
+        ]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        assert (found[key] * move).sum() == pytest.approx(slope, rel=1e-6)
+
+
 # --- a text, place by place ----------------------------------------------------------------------
 
 
@@ -291,3 +427,88 @@ def test_a_long_cache_part_by_part():
     assert at == places
     beyond = pm.evaluate(params, {"query": x[:, :1]}, state=state)
     assert np.isnan(beyond.outputs["output"]).all()
+
+
+# --- a state that is given away ------------------------------------------------------------------
+
+
+def decoder_and_places():
+    layer = ml.MultiHeadAttention(2, 8, is_causal=True, cache_size=6)
+    pm = ml.compile(layer, ml.CpuBackend(), data_keys={"query"}, shapes={"query": [1, None, 8]})
+    x = np.random.default_rng(0).standard_normal((1, 6, 8)).astype(np.float32)
+    return pm, pm.randomize_params(seed=0), x
+
+
+def copied(state):
+    return {name: np.array(value) for name, value in state.items()}
+
+
+def test_a_state_that_is_kept_does_not_change():
+    pm, params, x = decoder_and_places()
+    state = pm.evaluate(params, {"query": x[:, :3]}, state=pm.initial_state()).state
+    before = copied(state)
+    after = pm.evaluate(params, {"query": x[:, 3:4]}, state=state).state
+    for name, value in before.items():
+        np.testing.assert_array_equal(state[name], value)
+        assert not np.shares_memory(after[name], state[name])
+
+
+def test_caches_of_a_donated_state_grow_where_they_are():
+    pm, params, x = decoder_and_places()
+    kept = given = pm.evaluate(params, {"query": x[:, :2]}, state=pm.initial_state()).state
+    given = copied(given)
+    for at in range(2, 6):
+        data = {"query": x[:, at : at + 1]}
+        wanted = pm.evaluate(params, data, state=kept)
+        found = pm.evaluate(params, data, state=given, donate_state=True)
+        np.testing.assert_array_equal(found.outputs["output"], wanted.outputs["output"])
+        for name, value in wanted.state.items():
+            np.testing.assert_array_equal(found.state[name], value)
+        assert found.state["k_cache"] is given["k_cache"]
+        assert found.state["v_cache"] is given["v_cache"]
+        kept, given = wanted.state, found.state
+    beyond = pm.evaluate(params, {"query": x[:, :1]}, state=given, donate_state=True)
+    assert np.isnan(beyond.state["k_cache"]).all()
+
+
+def test_what_others_hold_or_may_not_be_written_is_copied():
+    pm, params, x = decoder_and_places()
+    state = pm.evaluate(params, {"query": x[:, :2]}, state=pm.initial_state()).state
+    shared = np.zeros((2, *state["k_cache"].shape), np.float32)
+    read_only = copied(state)["v_cache"]
+    read_only.flags.writeable = False
+    cases = (
+        {**state, "k_cache": shared[0], "v_cache": shared[0]},  # one memory for both
+        {**copied(state), "v_cache": read_only},
+    )
+    for given in cases:
+        before = copied(given)
+        wanted = pm.evaluate(params, {"query": x[:, 2:3]}, state=before)
+        found = pm.evaluate(params, {"query": x[:, 2:3]}, state=given, donate_state=True)
+        np.testing.assert_array_equal(found.outputs["output"], wanted.outputs["output"])
+        np.testing.assert_array_equal(given["v_cache"], before["v_cache"])
+        assert found.state["v_cache"] is not given["v_cache"]
+
+
+def test_a_state_that_is_used_otherwise_is_copied():
+    """The old cache is an output, too: what was given must be there until the end."""
+    model = ml.Model()
+    cache = ml.IOKey("cache", shape=[4, 2])
+    offset = ml.IOKey("offset", shape=[], type=ml.Tensor[int])
+    model |= ml.UpdateCache()(cache=cache, input="x", offset=offset, output="new")
+    model |= ml.Add()(left="new", right="cache", output="sum")
+    model.set_shapes(x=[1, 2])
+    model.bind_state_keys("cache", "new", 0.0)
+    model.expose_keys("sum")
+    pm = ml.compile(model, ml.CpuBackend(), data_keys={"x", "offset"})
+    data = {"x": np.ones((1, 2), np.float32), "offset": np.array(1)}
+    state = pm.initial_state()
+    found = pm.evaluate({}, data, state=state, donate_state=True)
+    assert found.outputs["sum"].sum() == 2 and found.state["cache"].sum() == 2
+    assert np.asarray(state["cache"]).sum() == 0
+
+
+def test_donation_is_yes_or_no():
+    pm, params, x = decoder_and_places()
+    with pytest.raises(ml.errors.SignatureError, match="donate_state: requires True or False"):
+        pm.evaluate(params, {"query": x}, state=pm.initial_state(), donate_state="yes")

@@ -133,6 +133,38 @@ void mask_columns(const ScoreColumns<Real<V>>& b, const Real<V>* bias) {
   }
 }
 
+template <class V>
+MITHRIL_TILE_INLINE void find_slope(Real<V>* score, Real<V>* slope, V logsumexp, V mean) {
+  const V weight = weight_of(V::load(score) - logsumexp);
+  weight.store(score);
+  (weight * (V::load(slope) - mean)).store(slope);
+}
+
+template <class V>
+void slope_columns(const SlopeColumns<Real<V>>& b) {
+  for (int64_t at = 0; at < b.width; at += V::width) {
+    const V logsumexp = V::load(b.logsumexp + at), mean = V::load(b.mean + at);
+    Real<V>*score = b.scores + at, *slope = b.slopes + at;
+    int64_t k = 0;
+    for (; k + 4 <= b.keys; k += 4, score += 4 * b.width, slope += 4 * b.width) {
+      find_slope(score, slope, logsumexp, mean);
+      find_slope(score + b.width, slope + b.width, logsumexp, mean);
+      find_slope(score + 2 * b.width, slope + 2 * b.width, logsumexp, mean);
+      find_slope(score + 3 * b.width, slope + 3 * b.width, logsumexp, mean);
+    }
+    for (; k < b.keys; ++k, score += b.width, slope += b.width) {
+      find_slope(score, slope, logsumexp, mean);
+    }
+  }
+}
+
+template <class V>
+void log_sums(const Real<V>* largest, const Real<V>* sum, Real<V>* out, int64_t width) {
+  for (int64_t at = 0; at < width; at += V::width) {
+    (V::load(largest + at) + math::log(V::load(sum + at))).store(out + at);
+  }
+}
+
 // ---------------------------------------------------------------- a key per lane
 
 // Sizes known to the compiler become vector operations.
@@ -266,9 +298,10 @@ void mix(const ValueRows<Real<V>>& b) {
 }
 
 template <class V>
-constexpr AttentionParts<Real<V>> kParts = {
-    V::width,    weigh_columns<V>, hide_columns<V>, add_columns<V>, mask_columns<V>,
-    multiply<V>, accumulate<V>,    weigh_row<V>,    dot<V>,         mix<V>};
+constexpr AttentionParts<Real<V>> kParts = {V::width,       weigh_columns<V>, hide_columns<V>,
+                                            add_columns<V>, mask_columns<V>,  slope_columns<V>,
+                                            log_sums<V>,    multiply<V>,      accumulate<V>,
+                                            weigh_row<V>,   dot<V>,           mix<V>};
 
 }  // namespace
 

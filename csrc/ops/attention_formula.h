@@ -1,0 +1,33 @@
+// The formula of attention in graph ops: what the blocks of the family and their gradients share.
+#pragma once
+#include <string_view>
+
+#include "ops/block.h"
+
+namespace mithril::ops {
+
+/// Whether the op has such an input and the node a wire for it.
+bool has_operand(const Builder& b, std::string_view name);
+
+/// The weights with which each query reads the values, the scores that they come from, and the
+/// scale of these.
+struct Weights {
+  Value weights, scores, scale;
+};
+Weights weights_of(Builder& b);
+Value mean_of_values(Builder& b, Value weights);
+
+/// Cotangents of the operands; `scores`: of what a mask or a bias is added to.
+struct AttentionGradients {
+  Value query, key, value, scores;
+};
+AttentionGradients gradients_by_weights(Builder& b, Value output_gradient);
+
+/// Whether key and value have heads of their own number, the axis k for the axis h of the others.
+bool has_shared_heads(RuleBuilder& r);
+/// Sizes of all that the general form has but the offset.
+void attention_rule(RuleBuilder& r, Term output);
+/// The options that every form has.
+ir::Attrs common_attrs(const Builder& b);
+
+}  // namespace mithril::ops
