@@ -35,6 +35,11 @@ bool is_transpose(const Node& node) {
   return axes == nullptr || !axes->is_sequence() || (axes->items()[0].as_int() & 1) != 0;
 }
 
+// A product of two values; a square of one stays as it is.
+bool is_product(const Node& node) {
+  return name_of(node) == "matmul" && node.operands[0] != node.operands[1];
+}
+
 // A literal that may be packed, and in which of its orientations a value shows it.
 struct Origin {
   Literal literal;
@@ -58,7 +63,7 @@ class Weights {
 
   /// Of the right operand of a product.
   const Origin* right(const Node& node) const {
-    if (name_of(node) != "matmul") return nullptr;
+    if (!is_product(node)) return nullptr;
     const Origin& origin = origin_[static_cast<size_t>(node.operands[1])];
     return origin.literal == nullptr ? nullptr : &origin;
   }
@@ -126,7 +131,7 @@ class Weights {
       if (is_transpose(node)) {
         origin.transposed = !origin.transposed;
         origin_[static_cast<size_t>(node.results[0])] = std::move(origin);
-      } else if (i == 1 && name_of(node) == "matmul") {
+      } else if (i == 1 && is_product(node)) {
         readers_[origin.literal.get()].products[origin.transposed ? 1 : 0] = true;
       } else {
         read_otherwise(id);

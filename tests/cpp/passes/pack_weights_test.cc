@@ -72,7 +72,7 @@ TEST(PackWeights, OtherReadersKeepTheirs) {
   %3 = constant(value=tensor<f32[32, 32]>(bfloat16)) : f32[32, 32]
   %4 = matmul(%2, %3) : f32[4, 32]
   %5 = matmul(%4, %1) : f32[4, 32]
-  %6 = matmul(%0, %1) : f32[32, 32]
+  %6 = matmul(%0, %0) : f32[32, 32]
   return y=%5, z=%6
 }
 )",

@@ -158,8 +158,10 @@ template <class F, int kRows>
 MITHRIL_TILE_INLINE void add_block(const PackedPanels& w, const std::byte* panel, int64_t block,
                                    const float* x, int64_t x_step, Sum* totals) {
   const std::byte* at = panel + w.scale_bytes + block * F::kBlockBytes;
-  constexpr int kAhead = 4096;  // memory is asked for a page before it is read
-  for (int line = 0; line < F::kBlockBytes; line += 64) __builtin_prefetch(at + kAhead + line);
+  constexpr int kAhead = 8192;  // two pages: a processor by itself looks no further than one
+  for (int line = 0; line < F::kBlockBytes; line += 64) {
+    __builtin_prefetch(at + kAhead + line, 0, 2);  // to the second cache
+  }
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
     Sum sums[kRows * kChains];
