@@ -29,7 +29,7 @@ def bfloat16_above(x):
 
 
 def rounded(w, weights):
-    """What stands for a right operand w[k, n]: the rules of docs/low_precision.md, written again."""
+    """What stands for a right operand w[k, n], by the rules of docs/low_precision.md."""
     if weights == "bfloat16":
         return bfloat16(w).astype(np.float64)
     out = np.empty(w.shape)
@@ -144,9 +144,7 @@ def language_model(vocabulary=90, width=64, places=16):
     return ml.compile(model, ml.CpuBackend(), data_keys={"tokens"}, shapes=shapes)
 
 
-@pytest.mark.parametrize(
-    ("weights", "bound"), [("bfloat16", 0.02), ("int8", 0.03), ("int4", 0.4)]
-)
+@pytest.mark.parametrize(("weights", "bound"), [("bfloat16", 0.02), ("int8", 0.03), ("int4", 0.4)])
 def test_a_language_model_stays_near_itself(weights, bound):
     pm = language_model()
     params = pm.randomize_params(seed=2)
