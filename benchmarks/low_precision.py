@@ -109,7 +109,7 @@ def gemv_formats(settings: Settings) -> None:
             **{name: partial(our_stream, weights) for weights, name in names.items()},
         },
         settings,
-        tolerance=0.3,  # what 49 products in a row make of four bits
+        TOLERANCE,
     )
     count, memory = sum(w.size for w in stream_weights()), memory_rate()
     bits = {FLOAT32: 32, TORCH: 32, TORCH_BF16: 16, **{names[w]: BITS[w] for w in BITS}}
