@@ -26,11 +26,10 @@ const LowPrecisionParts& parts_of(Isa isa) {
 }
 
 PackedWay choose_way(const PackedMatrix& weights, int64_t rows, const PackedOptions& options) {
-  constexpr int64_t kFewest = 8;  // below, a product is as slow as its weights are read
-  if (rows < kFewest) return PackedWay::kFewRows;
-  const bool is_bfloat16 = weights.format() == WeightFormat::kBFloat16;
-  if (is_bfloat16 && options.matrix_tiles) return PackedWay::kMatrixTiles;
-  return PackedWay::kExpanded;
+  constexpr int64_t kFewestForTiles = 8, kFewestToExpand = 16;
+  const bool has_tiles = options.matrix_tiles && weights.format() == WeightFormat::kBFloat16;
+  if (has_tiles && rows >= kFewestForTiles) return PackedWay::kMatrixTiles;
+  return rows < kFewestToExpand ? PackedWay::kFewRows : PackedWay::kExpanded;
 }
 
 bool is_cancelled(const std::atomic<bool>* cancel) {

@@ -204,13 +204,25 @@ void multiply_panel(const PanelProduct& p, int64_t index, int64_t row) {
   }
 }
 
+// The last rows, at most kMost of them.
+template <class F, int kMost>
+void multiply_rest(const PanelProduct& p, int64_t panel, int64_t row) {
+  if constexpr (kMost > 0) {
+    if (p.rows - row == kMost) {
+      multiply_panel<F, kMost>(p, panel, row);
+    } else {
+      multiply_rest<F, kMost - 1>(p, panel, row);
+    }
+  }
+}
+
 template <class F>
 void multiply(const PanelProduct& p) {
   constexpr int kMost = V::width == 16 ? 4 : 2;  // rows whose sums stay in registers
   for (int64_t panel = p.begin; panel < p.end; ++panel) {
     int64_t row = 0;
     for (; row + kMost <= p.rows; row += kMost) multiply_panel<F, kMost>(p, panel, row);
-    for (; row < p.rows; ++row) multiply_panel<F, 1>(p, panel, row);
+    multiply_rest<F, kMost - 1>(p, panel, row);
   }
 }
 

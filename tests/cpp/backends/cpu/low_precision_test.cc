@@ -92,12 +92,12 @@ TEST(FewRows, AreNearTheExactProductAndEqualOnEveryInstructionSet) {
     for (const int64_t k : kDepths) {
       for (const int64_t n : kWidths) {
         const Weights weights = random_weights(format, k, n, random);
-        for (const int64_t m : {1, 2, 3, 4, 5, 7}) {
+        for (const int64_t m : {1, 2, 3, 4, 5, 7, 14}) {
           const Guarded<float> x(static_cast<size_t>(m * k), random() % 2 == 0);
           fill_random(x, random);
           std::vector<float> first;
           for (const Isa isa : supported_isas()) {
-            const PackedProduct product(weights, m, {.isa = isa});
+            const PackedProduct product(weights, m, {.isa = isa, .matrix_tiles = false});
             ASSERT_EQ(product.way(), PackedWay::kFewRows);
             const std::vector<float> y = run(product, x, m * n);
             if (first.empty()) expect_near(y, x, *weights, few_rows_bound(k));
@@ -141,7 +141,7 @@ TEST(ManyRows, EqualTheCanonicalProductWithUnpackedWeights) {
     for (const int64_t k : {1, 33, 256, 300, 520}) {
       for (const int64_t n : {1, 17, 48, 130, 300}) {
         const Weights weights = random_weights(format, k, n, random);
-        const int64_t m = 8 + static_cast<int64_t>(random() % 34);
+        const int64_t m = 16 + static_cast<int64_t>(random() % 26);
         const Guarded<float> x(static_cast<size_t>(m * k), random() % 2 == 0);
         fill_random(x, random);
         std::vector<float> wanted;
