@@ -19,6 +19,7 @@ const select::KernelDef* find_kernel(const select::KernelRequest& request) {
   for (const auto& family : kFamilies) {
     for (const select::KernelDef& kernel : family()) {
       if (request.op.name != kernel.op) continue;
+      if (request.epilogue != nullptr && !kernel.takes_epilogue) continue;
       if (kernel.matches(request)) return &kernel;
     }
   }
