@@ -41,7 +41,7 @@ def test_rows_have_what_ran():
             pm.evaluate(params, data(pm))
     pm.evaluate(params, data(pm))  # not in the block
     rows = by_kernel(profile)
-    first, head = rows["gemm+add+relu", "net.first"], rows["gemm+add", "net.head"]
+    first, head = rows["gemm+add+relu", "net.first"], rows["gemm", "net.head"]
     assert (first.count, head.count) == (3, 3)
     assert first.flops == 3 * 2 * 16 * 32 * 64
     assert head.flops == 3 * 2 * 16 * 64 * 8
@@ -67,7 +67,8 @@ def test_gradients_steps_and_fetches_are_recorded_too():
         pm.step(params, state, data(pm))
         pm.evaluate(params, data(pm), fetch=["h"])
     assert [name for name, _ in profile.calls] == ["gradient", "step", "evaluate"]
-    assert by_kernel(profile)["gemm+add+relu", "net.first"].count >= 3
+    products = [r.count for r in profile.rows if r.kernel[:4] == "gemm" and r.path == "net.first"]
+    assert sum(products) >= 3
     bound = pm.bind(params)
     with pm.profile() as profile:
         bound.evaluate({}, data(pm))
