@@ -163,7 +163,7 @@ TEST(BlockLoop, RandomProgramsGiveTheBitsOfOtherLoops) {
         check_block(rng, random_block_program(rng), rows, static_cast<int64_t>(rng() % 70) + 1);
   }
   const bool has_machine_code = engines().back().compiled;
-  EXPECT_GT(in_place, has_machine_code ? 100 : -1);
+  EXPECT_GT(in_place, has_machine_code ? 20 : -1);
 }
 
 // Bias of the columns, number of the row, one number for all, residual; two results.
