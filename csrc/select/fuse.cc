@@ -381,9 +381,8 @@ std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, i
       seen.push_back(from);
       const bool is_refused = reader == group.began && from == group.before;
       const Refusal apart = refusal_to_move(graph, fusion.groups[static_cast<size_t>(from)], group);
-      const Refusal why = reader == group.product ? Refusal::kOwnKernel
-                          : is_refused            ? group.refusal
-                                                  : apart;
+      const Refusal own = is_refused ? group.refusal : apart;
+      const Refusal why = reader == group.product ? Refusal::kOwnKernel : own;
       out.push_back({from, reader, why == Refusal::kNone ? Refusal::kReadBetween : why});
     }
   }
