@@ -1,18 +1,21 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
+#include <span>
 
 #include <pybind11/numpy.h>
 
 #include "backends/cpu/cpuid.h"
 #include "backends/cpu/kernels.h"
 #include "bindings/inspection.h"
+#include "bindings/native_call.h"
+#include "bindings/output_array.h"
 #include "bindings/python.h"
 #include "core/checked.h"
 #include "passes/bind_sizes.h"
 #include "program.h"
-#include "runtime/buffer.h"
 #include "runtime/recording.h"
 #include "runtime/thread_pool.h"
 
@@ -36,30 +39,24 @@ py::dtype numpy_dtype(core::DType dtype) {
   return py::reinterpret_borrow<py::dtype>(from_dtype(dtype).attr("numpy")());
 }
 
-/// Polls Python's signals while the GIL is released.
+/// Polls Python's signals while the GIL is released. Taking it back may have to wait for others, so
+/// that is not done at every poll.
 struct Interrupt {
+  static constexpr int64_t kBetween = 10'000'000;  // nanoseconds
   std::atomic<bool> cancel{false};
   bool raised = false;
+  int64_t last = runtime::now();
   static void poll(void* context) {
     auto& self = *static_cast<Interrupt*>(context);
+    const int64_t now = runtime::now();
+    if (now - self.last < kBetween) return;
+    self.last = now;
     const py::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() == 0) return;
     self.raised = true;  // the exception stays set in this thread
     self.cancel = true;
   }
 };
-
-/// Contiguous, aligned, and of the machine's byte order with this very dtype object.
-bool is_ready(PyObject* object, const py::object& dtype) {
-  const py::detail::npy_api& api = py::detail::npy_api::get();
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) !=
-      reinterpret_cast<PyObject*>(api.PyArray_Type_)) {
-    return false;
-  }
-  const auto* array = py::detail::array_proxy(object);
-  constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
-  return array->descr == dtype.ptr() && (array->flags & kWanted) == kWanted;
-}
 
 ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
                                bool exact_conv) {
@@ -71,7 +68,7 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
   return out;
 }
 
-class CpuProgram {
+class CpuProgram final : public ArrayProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
@@ -82,60 +79,46 @@ class CpuProgram {
         recorder_(std::move(recorder)) {
     const ir::Graph& made = program_.graph();
     for (const ir::ValueId input : made.inputs) {
-      input_names_.push_back(interned(made.value(input).name));
       input_dtypes_.push_back(dtype_of(made.type(input)));
-      is_param_.push_back(made.value(input).role == ir::Role::kParam);
-      has_state_ = has_state_ || made.value(input).role == ir::Role::kState;
     }
     for (const ir::Output& output : made.outputs) {
-      output_names_.push_back(interned(output.name));
       output_dtypes_.push_back(dtype_of(made.type(output.value)));
     }
   }
 
-  /// Ready arrays in the order of the graph's inputs in, fresh arrays out; None, when an array is
-  /// not ready.
-  py::object try_run(const py::list& inputs) {
-    MITHRIL_CHECK(inputs.size() == input_names_.size(), "wrong number of inputs");
-    Call call;
+  size_t output_count() const override { return output_dtypes_.size(); }
+
+  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs) override {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      PyObject* input = PyList_GET_ITEM(inputs.ptr(), static_cast<Py_ssize_t>(i));
-      const bool is_tensor = !input_dtypes_[i].is_none();
-      if (is_tensor && !is_ready(input, input_dtypes_[i])) return py::none();
-      call.add(is_tensor ? input : nullptr);
+      const bool is_array = !input_dtypes_[i].is_none() && inputs[i].number == nullptr;
+      if (is_array && !is_ready(inputs[i].array, input_dtypes_[i])) return false;
     }
-    return execute(call);
+    Row<const void*> pointers(inputs.size(), nullptr);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const void* number = inputs[i].number;
+      pointers[i] = inputs[i].array == nullptr ? number : proxy(inputs[i].array)->data;
+    }
+    const std::shared_ptr<const Latest> latest = specialize(inputs);
+    Row<void*> results(outputs.size(), nullptr);
+    for (size_t i = 0; i < outputs.size(); ++i) results[i] = allocate(*latest, i, outputs[i]);
+    run(latest->specialization, pointers.get(), results.get());
+    return true;
   }
 
-  /// As try_run, for callers that made the arrays ready.
-  py::object run(const py::list& inputs) {
-    py::object outputs = try_run(inputs);
-    MITHRIL_CHECK(!outputs.is_none(), "an input is not ready");
-    return outputs;
-  }
-
-  /// {output: array} at once, if every input is ready and no key is left over; else None.
-  py::object evaluate(py::handle params, py::handle data) {
-    if (has_state_ || !PyDict_CheckExact(params.ptr()) || !PyDict_CheckExact(data.ptr())) {
-      return py::none();
+  /// Arrays in the order of the graph's inputs in, fresh arrays out. The caller made them ready.
+  py::list run(const py::list& arrays) {
+    MITHRIL_CHECK(arrays.size() == input_dtypes_.size(), "wrong number of inputs");
+    Row<Input> inputs(arrays.size(), {});
+    Held held(arrays.size());
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      if (input_dtypes_[i].is_none()) continue;
+      inputs[i].array = held[i] = py::object(arrays[i]).release().ptr();
     }
-    const Py_ssize_t given = PyDict_GET_SIZE(params.ptr()) + PyDict_GET_SIZE(data.ptr());
-    if (given != static_cast<Py_ssize_t>(input_names_.size())) return py::none();
-    Call call;
-    for (size_t i = 0; i < input_names_.size(); ++i) {
-      PyObject* source = is_param_[i] ? params.ptr() : data.ptr();
-      PyObject* value = PyDict_GetItemWithError(source, input_names_[i].ptr());
-      if (value == nullptr) {
-        if (PyErr_Occurred()) throw py::error_already_set();
-        return py::none();
-      }
-      if (input_dtypes_[i].is_none() || !is_ready(value, input_dtypes_[i])) return py::none();
-      call.add(value);
-    }
-    const py::list outputs = execute(call);
-    py::dict named;
-    for (size_t i = 0; i < output_names_.size(); ++i) named[output_names_[i]] = outputs[i];
-    return named;
+    Held results(output_count());
+    MITHRIL_CHECK(try_run(inputs.get(), results.get()), "an input is not ready");
+    py::list out;
+    for (PyObject* const result : results.get()) out.append(py::handle(result));
+    return out;
   }
 
   /// What becomes of the nodes for these sizes (bindings/inspection.h).
@@ -189,42 +172,26 @@ class CpuProgram {
   }
 
  private:
-  /// The arrays of a call: kept alive by their own references while the GIL is released.
-  struct Call {
-    Sizes sizes;
-    std::vector<const void*> pointers;
-    std::vector<py::object> held;
-    int64_t elements = 0;
-
-    void add(PyObject* array) {
-      if (array == nullptr) {
-        sizes.emplace_back();
-        pointers.push_back(nullptr);
-        return;
-      }
-      const auto* proxy = py::detail::array_proxy(array);
-      sizes.emplace_back(proxy->dimensions, proxy->dimensions + proxy->nd);
-      pointers.push_back(proxy->data);
-      held.push_back(py::reinterpret_borrow<py::object>(array));
-      elements += core::element_count(sizes.back()).value_or(0);
-    }
-  };
-
+  /// What the last sizes were, and what runs for them.
   struct Latest {
     Sizes sizes;
     std::shared_ptr<const Specialization> specialization;
+    std::vector<size_t> bytes;  // of each output
   };
+
+  static const py::detail::PyArray_Proxy* proxy(PyObject* array) {
+    return py::detail::array_proxy(array);
+  }
+
+  /// Contiguous, aligned, and of the machine's byte order with this very dtype object.
+  bool is_ready(PyObject* object, const py::object& dtype) const {
+    if (Py_TYPE(object) != numpy_.PyArray_Type_) return false;
+    constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
+    return proxy(object)->descr == dtype.ptr() && (proxy(object)->flags & kWanted) == kWanted;
+  }
 
   static py::object dtype_of(const ir::Type& type) {
     return type.is_tensor ? py::object(numpy_dtype(type.dtype)) : py::object(py::none());
-  }
-
-  static py::object interned(const std::string& name) {
-    PyObject* text =
-        PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "strict");
-    if (text == nullptr) throw py::error_already_set();
-    PyUnicode_InternInPlace(&text);
-    return py::reinterpret_steal<py::object>(text);
   }
 
   plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const {
@@ -232,77 +199,80 @@ class CpuProgram {
     return program_.preview(sizes, story).or_throw();
   }
 
-  std::shared_ptr<const Specialization> specialize(const Sizes& sizes) {
-    const std::shared_ptr<const Latest> latest = latest_.load();
-    if (latest && latest->sizes == sizes) return latest->specialization;
-    std::shared_ptr<const Specialization> made;
+  static bool has_sizes(std::span<const Input> inputs, const Sizes& sizes) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto shape = shape_of(inputs[i]);
+      if (!std::equal(shape.begin(), shape.end(), sizes[i].begin(), sizes[i].end())) return false;
+    }
+    return true;
+  }
+
+  static std::span<const py::ssize_t> shape_of(const Input& input) {
+    if (input.array == nullptr) return {};
+    return {proxy(input.array)->dimensions, static_cast<size_t>(proxy(input.array)->nd)};
+  }
+
+  std::shared_ptr<const Latest> specialize(std::span<const Input> inputs) {
+    if (latest_ && has_sizes(inputs, latest_->sizes)) return latest_;
+    auto made = std::make_shared<Latest>();
+    for (const Input& input : inputs) {
+      const auto shape = shape_of(input);
+      made->sizes.emplace_back(shape.begin(), shape.end());
+    }
     {
       const py::gil_scoped_release release;
-      made = program_.specialize(sizes).or_throw();
+      made->specialization = program_.specialize(made->sizes).or_throw();
     }
-    latest_ = std::make_shared<const Latest>(Latest{sizes, made});
+    for (size_t i = 0; i < output_dtypes_.size(); ++i) made->bytes.push_back(bytes_of(*made, i));
+    latest_ = made;
     return made;
   }
 
-  py::list execute(const Call& call) {
-    const std::shared_ptr<const Specialization> specialization = specialize(call.sizes);
-    std::vector<void*> results;
-    py::list outputs = allocate(*specialization, call.sizes, results);
-    Interrupt interrupt;
-    runtime::RunControl control;
-    control.cancel = &interrupt.cancel;
-    control.poll = Interrupt::poll;
-    control.poll_context = &interrupt;
-    control.pool = pool_.get();
-    const std::shared_ptr<runtime::Recording> recording = recorder_->current();
-    if (recording != nullptr) recording->keep(specialization);
-    control.recording = recording.get();
-    Status status = run_plan(*specialization, call, results, control);
-    if (interrupt.raised) throw py::error_already_set();
-    status.or_throw();
-    return outputs;
-  }
-
-  static Status run_plan(const Specialization& specialization, const Call& call,
-                         const std::vector<void*>& results, const runtime::RunControl& control) {
-    constexpr int64_t kWorthReleasing = 2048;  // elements read; below, a run takes microseconds
-    if (call.elements < kWorthReleasing && !specialization.executable.has_regions()) {
-      return specialization.executable.run(call.pointers, results, control);
-    }
-    const py::gil_scoped_release release;
-    return specialization.executable.run(call.pointers, results, control);
-  }
-
-  py::list allocate(const Specialization& specialization, const Sizes& sizes,
-                    std::vector<void*>& results) const {
-    py::list outputs;
-    for (size_t i = 0; i < output_dtypes_.size(); ++i) {
-      if (output_dtypes_[i].is_none()) {
-        outputs.append(host_output(i, sizes));
-        results.push_back(nullptr);
-        continue;
-      }
-      py::array array = make_array(i, specialization.output_shapes[i]);
-      results.push_back(array.mutable_data());
-      outputs.append(std::move(array));
-    }
-    return outputs;
-  }
-
-  py::array make_array(size_t output, const std::vector<int64_t>& shape) const {
+  size_t bytes_of(const Latest& latest, size_t output) const {
+    if (output_dtypes_[output].is_none()) return 0;
     const auto dtype = py::reinterpret_borrow<py::dtype>(output_dtypes_[output]);
-    const auto count = core::element_count(shape);
+    const auto count = core::element_count(latest.specialization->output_shapes[output]);
     const auto bytes = count ? core::checked_mul(*count, dtype.itemsize()) : std::nullopt;
     if (!bytes) {
       throw core::ErrorException(core::fail(core::ErrorKind::kMemory, core::Code::kOutOfMemory,
                                             "an output is larger than memory"));
     }
-    runtime::Buffer buffer = runtime::Buffer::make(static_cast<size_t>(*bytes)).or_throw();
-    void* data = buffer.data();
-    const py::capsule owner(buffer.release(), [](void* block) {
-      runtime::Buffer::adopt(static_cast<runtime::BufferBlock*>(block));
-    });
-    return py::array(dtype, shape, data, owner);
+    return static_cast<size_t>(*bytes);
+  }
+
+  /// The place of a new array's elements; null for a host value.
+  void* allocate(const Latest& latest, size_t output, PyObject*& to) const {
+    if (output_dtypes_[output].is_none()) {
+      to = host_output(output, latest.sizes).release().ptr();
+      return nullptr;
+    }
+    const std::vector<int64_t>& shape = latest.specialization->output_shapes[output];
+    to = make_output_array(output_dtypes_[output].ptr(), shape, latest.bytes[output])
+             .release()
+             .ptr();
+    return proxy(to)->data;
+  }
+
+  void run(const std::shared_ptr<const Specialization>& specialization,
+           std::span<const void* const> inputs, std::span<void* const> outputs) const {
+    const runtime::Executable& executable = specialization->executable;
+    runtime::RunControl control;
+    control.pool = pool_.get();
+    const std::shared_ptr<runtime::Recording> recording = recorder_->current();
+    if (recording != nullptr) recording->keep(specialization);
+    control.recording = recording.get();
+    if (executable.is_brief()) return executable.run(inputs, outputs, control).or_throw();
+    Interrupt interrupt;
+    control.cancel = &interrupt.cancel;
+    control.poll = Interrupt::poll;
+    control.poll_context = &interrupt;
+    Status status;
+    {
+      const py::gil_scoped_release release;
+      status = executable.run(inputs, outputs, control);
+    }
+    if (interrupt.raised) throw py::error_already_set();
+    status.or_throw();
   }
 
   py::object host_output(size_t output, const Sizes& sizes) const {
@@ -333,16 +303,16 @@ class CpuProgram {
   Program program_;
   std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
   std::shared_ptr<runtime::Recorder> recorder_;
-  std::vector<py::object> input_names_, output_names_;
+  const py::detail::npy_api& numpy_ = py::detail::npy_api::get();
   std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
-  std::vector<bool> is_param_;
-  bool has_state_ = false;
-  std::atomic<std::shared_ptr<const Latest>> latest_;
+  std::shared_ptr<const Latest> latest_;                  // whoever has the GIL may read and set it
 };
 
 }  // namespace
 
 void bind_cpu(py::module_& module) {
+  bind_output_arrays();
+  bind_native_calls(module);
   module.def(
       "cpu_isa", [] { return std::string(cpu::name(cpu::default_isa())); },
       "The instruction set whose kernels run: generic, avx2 or avx512.");
@@ -351,7 +321,8 @@ void bind_cpu(py::module_& module) {
       module, "ThreadPool", "Threads of a backend's own.")
       .def(py::init<int>(), py::arg("threads"))
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
-  py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
+  py::class_<CpuProgram, ArrayProgram, std::shared_ptr<CpuProgram>>(module, "CpuProgram",
+                                                                    "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
@@ -361,9 +332,7 @@ void bind_cpu(py::module_& module) {
       .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &CpuProgram::symbols, py::arg("shapes"))
       .def("sizes", &CpuProgram::sizes, py::arg("symbols"))
-      .def("run", &CpuProgram::run, py::arg("inputs"))
-      .def("try_run", &CpuProgram::try_run, py::arg("inputs"))
-      .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));
+      .def("run", py::overload_cast<const py::list&>(&CpuProgram::run), py::arg("inputs"));
 }
 
 }  // namespace mithril::bindings

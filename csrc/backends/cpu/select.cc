@@ -9,6 +9,7 @@
 #include "core/tensor_data.h"
 #include "ir/registry.h"
 #include "ir/scan.h"
+#include "plan/cost.h"
 #include "plan/plan.h"
 #include "select/fuse.h"
 #include "select/tile_lowering.h"
@@ -263,7 +264,7 @@ class Selector {
       step.label += ir::Registry::global().get(graph_.node(id).op).name;
     }
     step.location = graph_.location_of(graph_.node(group.nodes[0]));
-    step.work.amount = operations(lowered);
+    set_work(step, lowered);
     told_.kernel = "loop";
     if (loop.interpreted != nullptr && options_.story != nullptr) {
       told_.notes.push_back(fmt::format("interpreted: {}", loop.interpreted));
@@ -273,13 +274,16 @@ class Selector {
     return {};
   }
 
-  static double operations(const select::LoopProgram& lowered) {
+  static void set_work(Step& step, const select::LoopProgram& lowered) {
     const tile::Statistics each = tile::statistics(lowered.program);
     double rows = 1, points = 1;
     for (const int64_t size : lowered.kept) rows *= static_cast<double>(size);
     for (const int64_t size : lowered.reduced) points *= static_cast<double>(size);
-    return rows * (points * static_cast<double>(each.lane_operations) +
-                   static_cast<double>(each.row_operations));
+    const auto all = [&](int64_t lane, int64_t row) {
+      return rows * (points * static_cast<double>(lane) + static_cast<double>(row));
+    };
+    step.work.amount = all(each.lane_operations, each.row_operations);
+    step.nanoseconds = all(each.lane_cost, each.row_cost) / plan::kBasicPerNanosecond;
   }
 
   // Operands that lie exactly like the first output and are read there only.
@@ -322,6 +326,9 @@ class Selector {
     step.data = *kernel;
     step.operands = {read(source), target};
     step.label = label;
+    step.nanoseconds =
+        static_cast<double>(steps_.buffers[static_cast<size_t>(target.buffer)].bytes) /
+        plan::kBasicPerNanosecond;
     steps_.steps.push_back(std::move(step));
     return {};
   }
