@@ -5,7 +5,7 @@ import warnings
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.physical import PhysicalModel, Step
+from mithril.physical import PhysicalModel
 
 BATCH = {"x": np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)}
 BATCH["target"] = BATCH["x"][:, :2].copy()
