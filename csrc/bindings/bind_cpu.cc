@@ -1,5 +1,7 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <optional>
 
@@ -22,6 +24,8 @@ namespace {
 using core::HostValue;
 using core::Status;
 using Sizes = std::vector<std::vector<int64_t>>;
+/// (output, input) by name.
+using Overwrites = std::vector<std::pair<std::string, std::string>>;
 
 /// New states are outputs after the outputs: the executable knows no other kind.
 ir::Graph with_states_as_outputs(ir::Graph graph) {
@@ -71,13 +75,32 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
   return out;
 }
 
+std::vector<cpu::Overwrite> overwrites_of(const ir::Graph& graph, const Overwrites& names) {
+  std::vector<cpu::Overwrite> out;
+  for (const auto& [output, input] : names) {
+    const auto writes = std::find_if(graph.outputs.begin(), graph.outputs.end(),
+                                     [&](const ir::Output& one) { return one.name == output; });
+    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), graph.find_input(input));
+    MITHRIL_CHECK(writes != graph.outputs.end() && at != graph.inputs.end(),
+                  "no output {} or no input {}", output, input);
+    out.push_back({static_cast<int32_t>(writes - graph.outputs.begin()),
+                   static_cast<int32_t>(at - graph.inputs.begin())});
+  }
+  return out;
+}
+
+Program made(ir::Graph graph, ProgramOptions options, const Overwrites& overwrites) {
+  options.select.overwrites = overwrites_of(graph, overwrites);
+  return Program(std::move(graph), std::move(options));
+}
+
 class CpuProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
-             std::shared_ptr<runtime::Recorder> recorder)
-      : program_(with_states_as_outputs(std::move(graph)),
-                 program_options(std::move(trace), std::move(off), exact_conv)),
+             std::shared_ptr<runtime::Recorder> recorder, const Overwrites& overwrites)
+      : program_(made(with_states_as_outputs(std::move(graph)),
+                      program_options(std::move(trace), std::move(off), exact_conv), overwrites)),
         pool_(std::move(pool)),
         recorder_(std::move(recorder)) {
     const ir::Graph& made = program_.graph();
@@ -91,10 +114,14 @@ class CpuProgram {
       output_names_.push_back(interned(output.name));
       output_dtypes_.push_back(dtype_of(made.type(output.value)));
     }
+    overwritten_.assign(made.outputs.size(), -1);
+    for (const cpu::Overwrite& one : program_.options().select.overwrites) {
+      overwritten_[static_cast<size_t>(one.output)] = one.input;
+    }
   }
 
-  /// Ready arrays in the order of the graph's inputs in, fresh arrays out; None, when an array is
-  /// not ready.
+  /// Ready arrays in the order of the graph's inputs in, fresh arrays out but for those that are
+  /// overwritten, which come out themselves; None, when an array is not ready.
   py::object try_run(const py::list& inputs) {
     MITHRIL_CHECK(inputs.size() == input_names_.size(), "wrong number of inputs");
     Call call;
@@ -193,13 +220,14 @@ class CpuProgram {
   struct Call {
     Sizes sizes;
     std::vector<const void*> pointers;
-    std::vector<py::object> held;
+    std::vector<py::object> held;  // by input; null where there is no array
     int64_t elements = 0;
 
     void add(PyObject* array) {
       if (array == nullptr) {
         sizes.emplace_back();
         pointers.push_back(nullptr);
+        held.emplace_back();
         return;
       }
       const auto* proxy = py::detail::array_proxy(array);
@@ -244,15 +272,63 @@ class CpuProgram {
     return made;
   }
 
-  py::list execute(const Call& call) {
+  bool overwrites() const { return !program_.options().select.overwrites.empty(); }
+
+  /// What is overwritten must be the caller's to give: arrays that may not be written, or share
+  /// memory with others, are copied.
+  void own_overwritten(Call& call) const {
+    const std::vector<bool> shared = shares_memory(call);
+    for (size_t output = 0; output < overwritten_.size(); ++output) {
+      if (overwritten_[output] < 0) continue;
+      const auto input = static_cast<size_t>(overwritten_[output]);
+      const auto* given = py::detail::array_proxy(call.held[input].ptr());
+      const bool is_writable = (given->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
+      if (is_writable && !shared[input]) continue;
+      py::array copy = make_array(output, call.sizes[input]);
+      std::memcpy(copy.mutable_data(), given->data, static_cast<size_t>(copy.nbytes()));
+      call.pointers[input] = copy.data();
+      call.held[input] = std::move(copy);
+    }
+  }
+
+  /// By input: whether its memory is in part that of another one.
+  std::vector<bool> shares_memory(const Call& call) const {
+    struct Range {
+      const char *begin, *end;
+      size_t input;
+    };
+    std::vector<Range> ranges;
+    for (size_t i = 0; i < call.held.size(); ++i) {
+      if (!call.held[i]) continue;
+      const auto bytes = py::reinterpret_borrow<py::array>(call.held[i]).nbytes();
+      const auto* begin = static_cast<const char*>(call.pointers[i]);
+      if (bytes > 0) ranges.push_back({begin, begin + bytes, i});
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    std::vector<bool> out(call.held.size(), false);
+    size_t furthest = 0;
+    for (size_t i = 1; i < ranges.size(); ++i) {
+      if (ranges[i].begin < ranges[furthest].end) {
+        out[ranges[i].input] = out[ranges[furthest].input] = true;
+      }
+      if (ranges[i].end > ranges[furthest].end) furthest = i;
+    }
+    return out;
+  }
+
+  py::list execute(Call& call) {
     const std::shared_ptr<const Specialization> specialization = specialize(call.sizes);
+    if (overwrites()) own_overwritten(call);
     std::vector<void*> results;
-    py::list outputs = allocate(*specialization, call.sizes, results);
+    py::list outputs = allocate(*specialization, call, results);
     Interrupt interrupt;
     runtime::RunControl control;
-    control.cancel = &interrupt.cancel;
-    control.poll = Interrupt::poll;
-    control.poll_context = &interrupt;
+    if (!overwrites()) {  // what has begun to overwrite is finished; Python raises then
+      control.cancel = &interrupt.cancel;
+      control.poll = Interrupt::poll;
+      control.poll_context = &interrupt;
+    }
     control.pool = pool_.get();
     const std::shared_ptr<runtime::Recording> recording = recorder_->current();
     if (recording != nullptr) recording->keep(specialization);
@@ -273,12 +349,17 @@ class CpuProgram {
     return specialization.executable.run(call.pointers, results, control);
   }
 
-  py::list allocate(const Specialization& specialization, const Sizes& sizes,
+  py::list allocate(const Specialization& specialization, const Call& call,
                     std::vector<void*>& results) const {
     py::list outputs;
     for (size_t i = 0; i < output_dtypes_.size(); ++i) {
       if (output_dtypes_[i].is_none()) {
-        outputs.append(host_output(i, sizes));
+        outputs.append(host_output(i, call.sizes));
+        results.push_back(nullptr);
+        continue;
+      }
+      if (overwritten_[i] >= 0) {
+        outputs.append(call.held[static_cast<size_t>(overwritten_[i])]);
         results.push_back(nullptr);
         continue;
       }
@@ -336,6 +417,7 @@ class CpuProgram {
   std::vector<py::object> input_names_, output_names_;
   std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
   std::vector<bool> is_param_;
+  std::vector<int32_t> overwritten_;  // by output: the input whose array it is; -1: a fresh one
   bool has_state_ = false;
   std::atomic<std::shared_ptr<const Latest>> latest_;
 };
@@ -353,10 +435,12 @@ void bind_cpu(py::module_& module) {
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
   py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
-                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>>(),
+                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
+                    const Overwrites&>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
-           py::arg("recorder") = std::make_shared<runtime::Recorder>())
+           py::arg("recorder") = std::make_shared<runtime::Recorder>(),
+           py::arg("overwrites") = Overwrites())
       .def("story", &CpuProgram::story, py::arg("sizes"))
       .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &CpuProgram::symbols, py::arg("shapes"))

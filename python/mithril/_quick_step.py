@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ class QuickStep:
     def __init__(self, program: Program, output: str, optimizer: Any, dtype: Any):
         executable, order, names = program.step_program(output, optimizer)
         self._try_run = executable.try_run
+        self._streams = program.settings.stream_gradients
         self._optimizer = optimizer
         self._numbers = optimizer._numbers()
         self._dtype = dtype
@@ -54,7 +55,8 @@ class QuickStep:
             values = [dictionaries[source][name] for source, name in self._sources]
         except (KeyError, IndexError, TypeError, ValueError, OverflowError):
             return None
-        results = self._try_run(values)
+        run = counting(self._try_run, opt_state) if self._streams else self._try_run
+        results = run(values)
         if results is None:
             return None
         slots = {slot: _updated(opt_state[slot], new, results) for slot, new in self._slots.items()}
@@ -64,6 +66,29 @@ class QuickStep:
             {name: results[i] for name, i in self._states},
             {name: results[i] for name, i in self._outputs},
         )
+
+
+def counting(run: Callable[..., Any], opt_state: Mapping[str, Any]) -> Callable[..., Any]:
+    """`run` of arrays that are overwritten, as a step that the given state counts, too: Ctrl-C is
+    raised after it, and whoever catches it has these arrays only."""
+
+    def counted(*arguments: Any) -> Any:
+        before = opt_state["step"]
+        if not isinstance(opt_state, dict):
+            return run(*arguments)
+        results, opt_state["step"] = None, before + 1
+        try:
+            results = run(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            opt_state["step"] = before
+            raise
+        if results is None:
+            opt_state["step"] = before
+        return results
+
+    return counted
 
 
 def _updated(old: Mapping[str, Any], new: list[tuple[str, int]], results: list) -> dict[str, Any]:

@@ -228,7 +228,12 @@ class PhysicalModel:
         *others: Any,
         **unknown: Any,
     ) -> Step:
-        """One step of training: gradients of the cost, then the optimizer's update."""
+        """One step of training: gradients of the cost, then the optimizer's update.
+
+        Nothing given is changed, unless the model was compiled with ``stream_gradients=True``:
+        then the arrays of `params` and `opt_state` are overwritten (those that are read-only or
+        share memory are copied), and what is returned holds them.
+        """
         if others:
             raise refusal(PhysicalModel.step, (self, params, opt_state, data, state, *others), {})
         if unknown or params is REQUIRED or opt_state is REQUIRED:
@@ -289,6 +294,7 @@ class PhysicalModel:
         """The step as one program: gradients and updates are fused and planned together."""
         import numpy as np
 
+        from mithril._quick_step import counting
         from mithril.optim import check_state
 
         data = mapping("data", data)
@@ -307,7 +313,10 @@ class PhysicalModel:
                 if name in program.by_name:
                     extra[f"$opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
         cost = self._cost(program)
-        results = program.run_step(inputs, cost, optimizer, extra)
+        step, run = opt_state["step"], program.run_step
+        if self._settings.stream_gradients:
+            run = counting(run, opt_state)
+        results = run(inputs, cost, optimizer, extra)
         if program is self._program and program.is_native and not self._settings.check_nan:
             from mithril._quick_step import QuickStep
 
@@ -323,7 +332,7 @@ class PhysicalModel:
         }
         return Step(
             new_params,
-            {"step": opt_state["step"] + 1, **slots},
+            {"step": step + 1, **slots},
             {name: results[f"$state.{name}"] for name in program.state_names},
             {name: results[name] for name in program.outputs},
         )

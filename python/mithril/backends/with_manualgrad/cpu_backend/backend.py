@@ -62,8 +62,10 @@ class CpuBackend(NumpyBackend):
         passes_off: Sequence[str] = (),
         exact_conv: bool = False,
         recorder: Any = None,
+        overwrites: Sequence[tuple[str, str]] = (),
     ) -> Any:
-        """An executable of a graph (mithril/_program.py)."""
+        """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
+        input whose array it overwrites."""
         return _core.CpuProgram(
             graph,
             self._pool,
@@ -71,4 +73,5 @@ class CpuBackend(NumpyBackend):
             list(passes_off),
             exact_conv,
             recorder or _core.Recorder(),
+            list(overwrites),
         )
