@@ -201,7 +201,7 @@ def test_steps_that_are_larger_than_memory_name_the_largest():
     kept = copies(params)
     with pytest.raises(OutOfMemoryError, match="36.0 TB") as info:
         pm.step(params, optimizer.init(params), rows)
-    assert "float32[3000000, 3000000] of gemm in 'model.net.wide'" in str(info.value)
+    assert "float32[3000000, 3000000] of gemm in 'net.wide'" in str(info.value)
     for name in kept:
         np.testing.assert_array_equal(params[name], kept[name])
 
