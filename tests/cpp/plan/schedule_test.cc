@@ -13,11 +13,11 @@ namespace {
 
 using Pairs = std::vector<std::pair<BufferId, BufferId>>;
 
-KernelStatus nothing(const KernelArgs&, int64_t, int64_t) { return KernelStatus::kOk; }
+KernelStatus idle(const KernelArgs&, int64_t, int64_t) { return KernelStatus::kOk; }
 
-Step step(const std::vector<BufferId>& reads, const std::vector<BufferId>& writes) {
+Step uses(const std::vector<BufferId>& reads, const std::vector<BufferId>& writes) {
   Step out;
-  out.kernel = nothing;
+  out.kernel = idle;
   for (const BufferId id : reads) out.operands.push_back({id, 0, false});
   for (const BufferId id : writes) out.operands.push_back({id, 0, true});
   return out;
@@ -41,21 +41,18 @@ Steps in_order(Steps steps) {
   return steps;
 }
 
-int64_t peak(const Steps& steps) {
-  return memory_use(std::move(make_plan(steps)).or_throw()).live;
-}
+int64_t peak(const Steps& steps) { return memory_use(std::move(make_plan(steps)).or_throw()).live; }
 
 TEST(Schedule, KeepsTheOrderThatIsAsGood) {
   Steps steps = with_temporaries(2, 1000);
-  steps.steps = {step({0}, {4}), step({4}, {5}), step({5}, {2}), step({0}, {3})};
+  steps.steps = {uses({0}, {4}), uses({4}, {5}), uses({5}, {2}), uses({0}, {3})};
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1, 2, 3}));
 }
 
 TEST(Schedule, WhatFreesMemoryRunsAsSoonAsItCan) {
   Steps steps = with_temporaries(3, 10'000);
   // Two gradients, then the two updates that read them and nothing else.
-  steps.steps = {step({0}, {4}), step({0, 4}, {5}), step({5}, {6}), step({4}, {2}),
-                 step({6}, {3})};
+  steps.steps = {uses({0}, {4}), uses({0, 4}, {5}), uses({5}, {6}), uses({4}, {2}), uses({6}, {3})};
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1, 3, 2, 4}));
   EXPECT_EQ(peak(steps), 30'000);
   EXPECT_EQ(peak(in_order(steps)), 20'000);
@@ -65,14 +62,14 @@ TEST(Schedule, WhatTakesLittleDoesNotHoldItUp) {
   Steps steps = with_temporaries(4, 10'000);
   steps.buffers[7].bytes = 4;
   // The update reads a number that was computed late.
-  steps.steps = {step({0}, {4}), step({4}, {5}), step({5}, {6}), step({1}, {7}),
-                 step({4, 7}, {2}), step({6}, {3})};
+  steps.steps = {uses({0}, {4}), uses({4}, {5}),    uses({5}, {6}),
+                 uses({1}, {7}), uses({4, 7}, {2}), uses({6}, {3})};
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{3, 0, 1, 4, 2, 5}));
 }
 
 TEST(Overwrite, AnUpdateLiesWhereItsOperandDoes) {
   Steps steps = with_temporaries(1, 100);
-  steps.steps = {step({0, 1}, {4}), step({0, 4}, {2}), step({4, 0}, {3})};
+  steps.steps = {uses({0, 1}, {4}), uses({0, 4}, {2}), uses({4, 0}, {3})};
   steps.steps[1].inplace = {{0, 0}};
   EXPECT_TRUE(overwrite_inputs(steps, {{2, 0}}).empty());
   EXPECT_EQ(steps.steps[1].operands[2].buffer, 0);
@@ -82,7 +79,7 @@ TEST(Overwrite, AnUpdateLiesWhereItsOperandDoes) {
 
 TEST(Overwrite, RefusesAStepThatReadsInAnotherOrder) {
   Steps steps = with_temporaries(0, 100);
-  steps.steps = {step({0}, {2})};
+  steps.steps = {uses({0}, {2})};
   EXPECT_EQ(overwrite_inputs(steps, {{2, 0}}), (Pairs{{2, 0}}));
   steps.steps[0].inplace = {{1, 0}};
   EXPECT_EQ(overwrite_inputs(steps, {{2, 0}}), (Pairs{{2, 0}}));
@@ -94,16 +91,16 @@ TEST(Overwrite, RefusesAStepThatReadsInAnotherOrder) {
 TEST(Overwrite, RefusesWhatIsReadWithTheResult) {
   Steps steps = with_temporaries(1, 100);
   // The first step makes something that the reader of the old value needs.
-  steps.steps = {step({1}, {2, 4}), step({0, 4}, {3})};
+  steps.steps = {uses({1}, {2, 4}), uses({0, 4}, {3})};
   EXPECT_EQ(overwrite_inputs(steps, {{2, 0}}), (Pairs{{2, 0}}));
   // Nobody may read the output itself: it would lie where the old value is.
-  steps.steps = {step({1}, {2}), step({2}, {3})};
+  steps.steps = {uses({1}, {2}), uses({2}, {3})};
   EXPECT_EQ(overwrite_inputs(steps, {{2, 0}}), (Pairs{{2, 0}}));
 }
 
 TEST(Overwrite, OfTwoThatReadEachOtherOneIsRefused) {
   Steps steps = with_temporaries(0, 100);
-  steps.steps = {step({0, 1}, {2}), step({0, 1}, {3})};
+  steps.steps = {uses({0, 1}, {2}), uses({0, 1}, {3})};
   steps.steps[0].inplace = {{0, 0}};
   steps.steps[1].inplace = {{0, 1}};
   EXPECT_EQ(overwrite_inputs(steps, {{2, 0}, {3, 1}}), (Pairs{{2, 0}}));
@@ -112,7 +109,7 @@ TEST(Overwrite, OfTwoThatReadEachOtherOneIsRefused) {
 
 TEST(Overwrite, WhatMayRefuseTheDataRunsBefore) {
   Steps steps = with_temporaries(0, 100);
-  steps.steps = {step({1}, {3}), step({0}, {2})};
+  steps.steps = {uses({1}, {3}), uses({0}, {2})};
   steps.steps[1].inplace = {{0, 0}};
   EXPECT_TRUE(overwrite_inputs(steps, {{2, 0}}).empty());
   std::swap(steps.steps[0], steps.steps[1]);
@@ -139,11 +136,11 @@ TEST(Schedule, RandomProgramsStayPrograms) {
                             ? static_cast<BufferId>(random() % 2)
                             : 4 + static_cast<BufferId>(random() % static_cast<uint32_t>(i)));
       }
-      steps.steps.push_back(step(reads, {4 + i}));
+      steps.steps.push_back(uses(reads, {4 + i}));
       steps.steps.back().refuses = random() % 5 == 0;
     }
     const auto at = static_cast<std::ptrdiff_t>(random() % steps.steps.size());
-    Step update = step({0, 4}, {2});
+    Step update = uses({0, 4}, {2});
     update.inplace = {{0, 0}};
     steps.steps.insert(steps.steps.begin() + std::max<std::ptrdiff_t>(at, 1), update);
     ASSERT_TRUE(overwrite_inputs(steps, {{2, 0}}).empty());
@@ -161,7 +158,7 @@ TEST(Schedule, RandomProgramsStayPrograms) {
         EXPECT_TRUE(written[static_cast<size_t>(use.buffer)]);
       }
       for (const Use& use : now.operands) {
-        if (!use.write) EXPECT_FALSE(use.buffer == 0 && is_overwritten);
+        EXPECT_FALSE(!use.write && use.buffer == 0 && is_overwritten);
         if (use.write) written[static_cast<size_t>(use.buffer)] = true;
       }
       is_overwritten |= written[0];
