@@ -28,19 +28,20 @@ struct Users {
   std::vector<std::vector<int32_t>> readers, writers;
 };
 
-/// By step: a place in an order of execution in which steps whose results nobody reads come last.
-/// What is read before it is overwritten in this order can be so in others.
-std::vector<int64_t> places(const Steps& steps, const Users& users) {
+/// By step: a place in an order of execution in which those of `late` whose results nobody reads
+/// come last. What is read before it is overwritten in this order can be so in others.
+std::vector<int64_t> places(const Steps& steps, const Users& users, const std::vector<bool>& late) {
   const auto is_read = [&](const Use& use) {
     const auto id = static_cast<size_t>(use.buffer);
     return use.write && steps.buffers[id].kind != Buffer::Kind::kInput &&
            !users.readers[id].empty();
   };
-  const auto count = static_cast<int64_t>(steps.steps.size());
+  const size_t count = steps.steps.size();
   std::vector<int64_t> out;
-  for (const Step& step : steps.steps) {
-    const bool waits = std::none_of(step.operands.begin(), step.operands.end(), is_read);
-    out.push_back(static_cast<int64_t>(out.size()) + (waits ? count : 0));
+  for (size_t at = 0; at < count; ++at) {
+    const std::vector<Use>& uses = steps.steps[at].operands;
+    const bool waits = late[at] && std::none_of(uses.begin(), uses.end(), is_read);
+    out.push_back(static_cast<int64_t>(at + (waits ? count : 0)));
   }
   return out;
 }
@@ -48,8 +49,16 @@ std::vector<int64_t> places(const Steps& steps, const Users& users) {
 /// Finds whether outputs may lie where inputs do.
 class Overwriter {
  public:
-  explicit Overwriter(Steps& steps)
-      : steps_(steps), users_(steps), places_(places(steps, users_)) {}
+  Overwriter(Steps& steps, const std::vector<std::pair<BufferId, BufferId>>& pairs)
+      : steps_(steps), users_(steps) {
+    std::vector<bool> late(steps.steps.size(), false);
+    for (const auto& [output, input] : pairs) {
+      for (const int32_t writer : users_.writers[static_cast<size_t>(output)]) {
+        late[static_cast<size_t>(writer)] = true;
+      }
+    }
+    places_ = places(steps, users_, late);
+  }
 
   bool overwrite(BufferId output, BufferId input) {
     const auto& writers = users_.writers[static_cast<size_t>(output)];
@@ -144,7 +153,9 @@ class Order {
     for (size_t at = 0; at < steps_.steps.size(); ++at) {
       if (steps_.steps[at].refuses) refusing.push_back(static_cast<int32_t>(at));
     }
-    const std::vector<int64_t> place = places(steps_, users_);
+    std::vector<bool> late(steps_.steps.size(), false);
+    for (const int32_t writer : overwriting_) late[static_cast<size_t>(writer)] = true;
+    const std::vector<int64_t> place = places(steps_, users_, late);
     for (const int32_t writer : overwriting_) {
       for (const int32_t one : refusing) {
         if (place[static_cast<size_t>(one)] < place[static_cast<size_t>(writer)]) add(one, writer);
@@ -324,7 +335,7 @@ class Scheduler {
 std::vector<std::pair<BufferId, BufferId>> overwrite_inputs(
     Steps& steps, const std::vector<std::pair<BufferId, BufferId>>& pairs) {
   std::vector<std::pair<BufferId, BufferId>> refused;
-  Overwriter overwriter(steps);
+  Overwriter overwriter(steps, pairs);
   for (const auto& [output, input] : pairs) {
     if (!overwriter.overwrite(output, input)) refused.emplace_back(output, input);
   }
