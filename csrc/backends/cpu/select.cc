@@ -314,17 +314,15 @@ class Selector {
 
   // A contiguous copy of what `source` shows, into the buffer of `uses`.
   Status add_copy(ValueId source, plan::Use target, const char* label) {
-    return add_copy(read(source), view(source).strides, target, label);
+    return add_copy(read(source), dims(source), view(source).strides, target, label);
   }
 
-  Status add_copy(plan::Use source, const std::vector<int64_t>& from, plan::Use target,
-                  const char* label) {
-    const Buffer& copied = steps_.buffers[static_cast<size_t>(target.buffer)];
+  Status add_copy(plan::Use source, const std::vector<int64_t>& shape,
+                  const std::vector<int64_t>& from, plan::Use target, const char* label) {
     tile::Builder tile;
-    tile.store(tile.load(copied.dtype));
+    tile.store(tile.load(steps_.buffers[static_cast<size_t>(target.buffer)].dtype));
     auto kernel = TileKernel::make(tile.finish(), options_.isa);
     if (!kernel.ok()) return std::move(kernel).status();
-    const std::vector<int64_t>& shape = copied.shape;
     const auto to = select::contiguous_strides(shape);
     const OperandStrides operands[] = {{from, {}}, {to, {}}};
     Loop loop = make_loop(**kernel, shape, {}, operands);
@@ -393,9 +391,9 @@ class Selector {
       own.index = 0;
     }
     for (const auto& [output, input] : refused) {
-      const auto strides =
-          select::contiguous_strides(steps_.buffers[static_cast<size_t>(output)].shape);
-      MITHRIL_RETURN_IF_ERROR(add_copy({output, 0, false}, strides, {input, 0, true}, "overwrite"));
+      const std::vector<int64_t> shape = steps_.buffers[static_cast<size_t>(output)].shape;
+      MITHRIL_RETURN_IF_ERROR(add_copy({output, 0, false}, shape, select::contiguous_strides(shape),
+                                       {input, 0, true}, "overwrite"));
     }
     return {};
   }
