@@ -39,13 +39,26 @@ def rows() -> dict:
         engine,
         gemm,
         generated,
+        low_precision,
         memory,
         mlp,
         overhead,
         startup,
     )
 
-    groups = (startup, composing, compiling, overhead, mlp, gemm, engine, digits, memory, generated)
+    groups = (
+        startup,
+        composing,
+        compiling,
+        overhead,
+        mlp,
+        gemm,
+        low_precision,
+        engine,
+        digits,
+        memory,
+        generated,
+    )
     return {name: row for group in groups for name, row in group.ROWS.items()}
 
 

@@ -12,6 +12,7 @@
 #include "bindings/python.h"
 #include "core/checked.h"
 #include "passes/bind_sizes.h"
+#include "passes/pack_weights.h"
 #include "program.h"
 #include "runtime/buffer.h"
 #include "runtime/recording.h"
@@ -34,6 +35,30 @@ ir::Graph with_states_as_outputs(ir::Graph graph, std::vector<size_t>& states) {
   }
   graph.states.clear();
   return graph;
+}
+
+core::WeightFormat weight_format(const std::string& name) {
+  const auto format = core::parse_weight_format(name);
+  MITHRIL_CHECK(format, "no weight format '{}'", name);
+  return *format;
+}
+
+/// Weights of products in a format; "": as they are.
+ir::Graph with_weights(ir::Graph graph, const std::string& format) {
+  if (format.empty()) return graph;
+  return passes::pack_weights(graph, weight_format(format)).or_throw();
+}
+
+/// For each literal the packed one, or None (passes/pack_weights.h).
+py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>& literals,
+                       const std::string& format) {
+  std::vector<std::shared_ptr<const core::TensorData>> given;
+  for (const TensorLiteral& literal : literals) given.push_back(literal.data);
+  py::list out;
+  for (const auto& made : passes::pack_literals(graph, given, weight_format(format)).or_throw()) {
+    out.append(made == nullptr ? py::object(py::none()) : py::cast(TensorLiteral{made}));
+  }
+  return out;
 }
 
 py::dtype numpy_dtype(core::DType dtype) {
@@ -79,8 +104,8 @@ class CpuProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
-             std::shared_ptr<runtime::Recorder> recorder)
-      : program_(with_states_as_outputs(std::move(graph), states_),
+             std::shared_ptr<runtime::Recorder> recorder, const std::string& weights)
+      : program_(with_weights(with_states_as_outputs(std::move(graph), states_), weights),
                  program_options(std::move(trace), std::move(off), exact_conv)),
         pool_(std::move(pool)),
         recorder_(std::move(recorder)) {
@@ -386,16 +411,19 @@ void bind_cpu(py::module_& module) {
       "cpu_isa", [] { return std::string(cpu::name(cpu::default_isa())); },
       "The instruction set whose kernels run: generic, avx2 or avx512.");
   module.def("cpu_has_kernel", &cpu::has_kernel, py::arg("op"));
+  module.def("pack_literals", &pack_literals, py::arg("graph"), py::arg("literals"),
+             py::arg("format"));
   py::class_<runtime::ThreadPool, std::shared_ptr<runtime::ThreadPool>>(
       module, "ThreadPool", "Threads of a backend's own.")
       .def(py::init<int>(), py::arg("threads"))
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
   py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
-                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>>(),
+                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
+                    std::string>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
-           py::arg("recorder") = std::make_shared<runtime::Recorder>())
+           py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "")
       .def("story", &CpuProgram::story, py::arg("sizes"))
       .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &CpuProgram::symbols, py::arg("shapes"))

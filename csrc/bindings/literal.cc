@@ -1,6 +1,7 @@
 // Tensor literals of Python: nested sequences of numbers, or bytes of an array.
 #include "bindings/python.h"
 #include "core/checked.h"
+#include "core/packed_matrix.h"
 #include "core/status.h"
 #include "core/tensor_data.h"
 
@@ -120,7 +121,8 @@ void bind_literals(py::module_& module) {
       .def_property_readonly(
           "shape", [](const TensorLiteral& t) { return py::tuple(py::cast(t.data->shape)); })
       .def_property_readonly("bytes", [](const TensorLiteral& t) {
-        return py::bytes(reinterpret_cast<const char*>(t.data->bytes.data()), t.data->bytes.size());
+        const auto data = core::unpacked(t.data);
+        return py::bytes(reinterpret_cast<const char*>(data->bytes.data()), data->bytes.size());
       });
 }
 

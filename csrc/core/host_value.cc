@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/packed_matrix.h"
 #include "core/tensor_data.h"
 
 namespace mithril::core {
@@ -127,6 +128,7 @@ std::string print_string(const std::string& value) {
 std::string print_tensor(const TensorData& data) {
   std::string out =
       fmt::format("tensor<{}[{}]>(", short_name(data.dtype), fmt::join(data.shape, ", "));
+  if (data.packed.matrix) return fmt::format("{}{})", out, name(data.packed.matrix->format()));
   const size_t count = data.bytes.size() / literal_size(data.dtype);
   for (size_t i = 0; i < count; ++i) {
     if (i != 0) out += ", ";

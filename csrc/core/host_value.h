@@ -13,12 +13,23 @@ namespace mithril::core {
 
 class HostValue;
 
+class PackedMatrix;
+
 /// Dense row-major tensor literal: constants of a model, never run-time data.
 struct TensorData {
+  /// A matrix of float32 in fewer bits instead of `bytes` (core/packed_matrix.h); transposed: it
+  /// is [columns, rows] of the packed one.
+  struct Packed {
+    std::shared_ptr<const PackedMatrix> matrix;
+    bool transposed = false;
+    bool operator==(const Packed&) const = default;  // the same matrix, not an equal one
+  };
+
   DType dtype = DType::kFloat32;  // concrete, or kAnyInt/kAnyFloat stored as int64/float64
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
   std::string constant;  // a number that depends on the precision; the bytes hold its 64-bit value
+  Packed packed;
   bool operator==(const TensorData&) const = default;  // bitwise
 };
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "core/packed_matrix.h"
+
 namespace mithril::core {
 
 size_t literal_size(DType dtype) { return is_abstract(dtype) ? sizeof(int64_t) : size_of(dtype); }
@@ -149,6 +151,7 @@ std::optional<TensorData> constant_literal(std::string_view name) {
 std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData> data,
                                                DType dtype) {
   if (data->dtype == dtype) return data;
+  data = unpacked(std::move(data));
   auto out = std::make_shared<TensorData>();
   out->dtype = dtype;
   out->shape = data->shape;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/checked.h"
+#include "core/packed_matrix.h"
 #include "core/tensor_data.h"
 
 namespace mithril::model {
@@ -102,7 +103,8 @@ bool is_plain(const TensorData& data, size_t count) {
   return true;
 }
 
-void ValueWriter::operator()(const std::shared_ptr<const TensorData>& v) const {
+void ValueWriter::operator()(const std::shared_ptr<const TensorData>& value) const {
+  const auto v = core::unpacked(value);
   const size_t count = v->bytes.size() / core::literal_size(v->dtype);
   tagged("tensor", [&] {
     out.begin_object();

@@ -1,10 +1,13 @@
 // What a backend declares of each structured kernel, and what the kernel is told of a node.
 #pragma once
+#include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/packed_matrix.h"
 #include "core/status.h"
 #include "ir/graph.h"
 #include "ir/op_def.h"
@@ -23,6 +26,8 @@ struct Operand {
   std::vector<int64_t> strides;
   /// Its first element, if the operand is a constant of the program; lives as long as the step.
   const std::byte* constant = nullptr;
+  /// Instead, if the constant is kept in fewer bits; nothing may be read through `use` then.
+  std::shared_ptr<const core::PackedMatrix> packed;
   bool present() const { return use.buffer >= 0; }
 };
 
@@ -33,6 +38,10 @@ struct KernelRequest {
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
   bool exact_conv = false;  // only canonical convolutions
+  bool has_packed() const {
+    const auto is_packed = [](const Operand& operand) { return operand.packed != nullptr; };
+    return std::any_of(inputs.begin(), inputs.end(), is_packed);
+  }
 };
 
 /// What a row of the table requires, and how people are told of it.
@@ -55,6 +64,7 @@ struct KernelDef {
   /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
   /// outputs).
   core::Result<plan::Step> (*make)(const KernelRequest&) = nullptr;
+  bool packed = false;  // for requests with packed operands, and for no others
 };
 
 }  // namespace mithril::select

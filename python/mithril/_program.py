@@ -57,6 +57,7 @@ class Settings:
     passes_off: tuple[str, ...] = ()
     static_shapes: bool = False
     exact_conv: bool = False
+    weights: str = ""  # the format of constants that products multiply by; "": as they are
     check_nan: str = ""  # "nan", "inf": what is looked for
     recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
 
@@ -151,6 +152,7 @@ class Program:
                 settings.passes_off,
                 settings.exact_conv,
                 settings.recorder,
+                settings.weights,
             )
         from mithril.backends.emitted import EmittedExecutable
 

@@ -21,6 +21,7 @@ from mithril._public import REQUIRED, public, refusal, refuses_misfits
 from mithril._quick_call import QuickCall
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
+from mithril._weights import check_weights
 from mithril.errors import (
     ArgumentError,
     DataIndexError,
@@ -498,6 +499,11 @@ class PhysicalModel:
             raise UnsupportedError(
                 "evaluate: no gradients, the model was compiled with inference=True"
             )
+        if self._settings.weights:
+            raise UnsupportedError(
+                f"evaluate: no gradients, the weights are kept as {self._settings.weights}",
+                hint="bind them without weights=",
+            )
         statistics = [k for k in self._keys if k.role == "param" and not k.trainable]
         if statistics:
             self._warn(
@@ -628,10 +634,31 @@ class PhysicalModel:
         return {name: value for name, value in params.items() if name not in left_out}
 
     @public
-    def bind(self, params: Mapping[str, Any]) -> PhysicalModel:
+    def bind(self, params: Mapping[str, Any], weights: str | None = None) -> PhysicalModel:
         """Another physical model, for which these parameters are constants: they are folded and
-        packed once, and no longer given to `evaluate`."""
+        packed once, and no longer given to `evaluate`.
+
+        Parameters
+        ----------
+        params : the parameters that become constants
+        weights : "bfloat16", "int8" or "int4": how the engine keeps matrices that products multiply
+            by (docs/low_precision.md). There are no gradients then. None: as they are.
+
+        Raises
+        ------
+        UnsupportedError : weights on another backend than the engine's float32
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(64)(input="x", output="y")
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [2, 64]})
+        >>> small = pm.bind(pm.get_parameters(), weights="int8")
+        >>> [step.kernel for step in small.explain().steps]
+        ['matmul.int8_weights', 'loop']
+        """
         params = mapping("params", params)
+        if weights is not None:
+            check_weights(weights, self.backend, calls_python(self._compiled.graph))
         unknown = [name for name in params if name not in self.param_keys]
         if unknown:
             near = suggestion(unknown[0], self.param_keys)
@@ -654,6 +681,19 @@ class PhysicalModel:
             *((wire, array_literal(array)) for wire, array in constants),
         ]
         settings = replace(self._settings, recorder=_core.Recorder())
+        bound = PhysicalModel(self._model, settings, options)
+        return bound if weights is None else bound._with_weights(weights)
+
+    def _with_weights(self, weights: str) -> PhysicalModel:
+        """The same model with constants in a format. What nothing else reads is kept in this format
+        only; the rest is packed by each program."""
+        options = dict(self._options)
+        if self._program is not None:
+            tensors = [v for _, v in options["constants"] if isinstance(v, _core.TensorLiteral)]
+            packed = _core.pack_literals(self._compiled.forward, tensors, weights)
+            smaller = {id(old): new for old, new in zip(tensors, packed, strict=True) if new}
+            options["constants"] = [(k, smaller.get(id(v), v)) for k, v in options["constants"]]
+        settings = replace(self._settings, weights=weights, recorder=_core.Recorder())
         return PhysicalModel(self._model, settings, options)
 
     def _names_one_of(self, key: Any, params: Mapping[str, Any]) -> bool:

@@ -3,6 +3,11 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <unistd.h>
+
+#include <sys/syscall.h>
+#endif
 
 #include "core/env.h"
 
@@ -30,9 +35,9 @@ struct Registers {
   unsigned a = 0, b = 0, c = 0, d = 0;
 };
 
-Registers cpuid(unsigned leaf) {
+Registers cpuid(unsigned leaf, unsigned part = 0) {
   Registers r;
-  if (__get_cpuid_count(leaf, 0, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  if (__get_cpuid_count(leaf, part, &r.a, &r.b, &r.c, &r.d) == 0) return {};
   return r;
 }
 
@@ -57,14 +62,39 @@ Isa detect() {
   return has(seven.b, avx512) && has(saved, zmm) ? Isa::kAvx512 : Isa::kAvx2;
 }
 
+// Linux gives a process the state of tiles, 8 KiB a thread, only when it asks.
+bool may_keep_tiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+bool detect_matrix_tiles() {
+  if (detect_isa() != Isa::kAvx512) return false;
+  constexpr unsigned amx = 1U << 22 | 1U << 24;  // bfloat16, tiles
+  constexpr unsigned avx512_bf16 = 1U << 5;
+  constexpr unsigned tile_states = 0x60000;
+  return has(cpuid(7).d, amx) && has(cpuid(7, 1).a, avx512_bf16) &&
+         has(saved_states(), tile_states) && may_keep_tiles();
+}
+
 }  // namespace
 
 Isa detect_isa() {
   static const Isa isa = detect();
   return isa;
 }
+
+bool has_matrix_tiles() {
+  static const bool has_them = detect_matrix_tiles();
+  return has_them;
+}
 #else
 Isa detect_isa() { return Isa::kGeneric; }
+bool has_matrix_tiles() { return false; }
 #endif
 
 Isa default_isa() {
@@ -74,5 +104,7 @@ Isa default_isa() {
   }();
   return isa;
 }
+
+bool uses_matrix_tiles() { return !parse_isa(core::env().cpu_isa) && has_matrix_tiles(); }
 
 }  // namespace mithril::cpu

@@ -24,4 +24,10 @@ Isa detect_isa();
 Isa default_isa();
 inline bool supports(Isa isa) { return isa <= detect_isa(); }
 
+/// Whether there are AMX tiles of bfloat16, with AVX512-BF16 to fill them, and the operating system
+/// lets this process use them, which it is asked at the first call.
+bool has_matrix_tiles();
+/// What the engine uses: not where MITHRIL_CPU_ISA names a set, which is then all that is used.
+bool uses_matrix_tiles();
+
 }  // namespace mithril::cpu

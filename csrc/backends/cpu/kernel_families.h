@@ -14,6 +14,7 @@ std::span<const select::KernelDef> fourier_kernels();
 std::span<const select::KernelDef> linalg_kernels();
 std::span<const select::KernelDef> matmul_kernels();
 std::span<const select::KernelDef> movement_kernels();
+std::span<const select::KernelDef> packed_kernels();
 std::span<const select::KernelDef> rows_kernels();
 std::span<const select::KernelDef> window_kernels();
 

@@ -10,16 +10,16 @@ namespace mithril::cpu {
 namespace {
 
 // One span per family, in order of preference within an op.
-const std::array kFamilies = {matmul_kernels,  movement_kernels,  rows_kernels,
-                              window_kernels,  linalg_kernels,    axis_kernels,
-                              fourier_kernels, attention_kernels, cache_kernels};
+const std::array kFamilies = {matmul_kernels,    packed_kernels, movement_kernels, rows_kernels,
+                              window_kernels,    linalg_kernels, axis_kernels,     fourier_kernels,
+                              attention_kernels, cache_kernels};
 
 }  // namespace
 
 const select::KernelDef* find_kernel(const select::KernelRequest& request) {
   for (const auto& family : kFamilies) {
     for (const select::KernelDef& kernel : family()) {
-      if (request.op.name != kernel.op) continue;
+      if (request.op.name != kernel.op || kernel.packed != request.has_packed()) continue;
       if (kernel.matches(request)) return &kernel;
     }
   }

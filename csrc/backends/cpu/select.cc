@@ -6,6 +6,7 @@
 #include "backends/cpu/interpreter.h"
 #include "backends/cpu/kernels.h"
 #include "core/checked.h"
+#include "core/packed_matrix.h"
 #include "core/tensor_data.h"
 #include "ir/registry.h"
 #include "ir/scan.h"
@@ -117,6 +118,10 @@ class Selector {
   }
 
   plan::Use read(ValueId id) {
+    unpack(view(id).base);
+    return place(id);
+  }
+  plan::Use place(ValueId id) {
     const View& at = view(id);
     return {buffer_of(at.base), at.offset * static_cast<int64_t>(core::size_of(dtype(id))), false};
   }
@@ -146,6 +151,7 @@ class Selector {
   void note_kernels(const select::KernelRequest& request, const select::KernelDef* chosen) {
     if (options_.story == nullptr) return;
     for (const select::KernelDef* kernel : kernels_of(request.op.name)) {
+      if (kernel->packed != chosen->packed) continue;
       if (kernel == chosen) {
         if (*kernel->matches.text == 0) continue;
         told_.notes.push_back(
@@ -197,9 +203,28 @@ class Selector {
       MITHRIL_CHECK(literal != nullptr && literal->is_tensor(), "a constant without a value");
       data = core::cast_literal(literal->as_tensor(), dtype(id));
     }
+    const auto packed = data->packed.matrix;
     steps_.constants.push_back(std::move(data));
-    return give_buffer(id, Buffer::Kind::kConstant,
-                       static_cast<int32_t>(steps_.constants.size()) - 1);
+    MITHRIL_RETURN_IF_ERROR(give_buffer(id, Buffer::Kind::kConstant,
+                                        static_cast<int32_t>(steps_.constants.size()) - 1));
+    if (packed != nullptr) steps_.buffers.back().bytes = packed->bytes();
+    return {};
+  }
+
+  // What a value is the constant of, or null.
+  std::shared_ptr<const core::TensorData>* constant_of(ValueId id) {
+    Buffer& buffer = steps_.buffers[static_cast<size_t>(buffer_of(id))];
+    if (buffer.kind != Buffer::Kind::kConstant) return nullptr;
+    return &steps_.constants[static_cast<size_t>(buffer.index)];
+  }
+
+  // Elements for readers that know no packed matrices.
+  void unpack(ValueId id) {
+    auto* const data = constant_of(id);
+    if (data == nullptr || (*data)->packed.matrix == nullptr) return;
+    *data = core::unpacked(*data);
+    steps_.buffers[static_cast<size_t>(buffer_of(id))].bytes =
+        static_cast<int64_t>((*data)->bytes.size());
   }
 
   Status emit_loop(const Group& group) {
@@ -363,16 +388,24 @@ class Selector {
   select::Operand operand(ValueId id) {
     select::Operand out;
     if (!is_tensor(id)) return out;
-    out.use = read(id);
+    const View& at = view(id);
+    out.use = place(id);
     out.dtype = dtype(id);
     out.shape = dims(id);
-    out.strides = view(id).strides;
-    const Buffer& buffer = steps_.buffers[static_cast<size_t>(out.use.buffer)];
-    if (buffer.kind == Buffer::Kind::kConstant) {
-      const auto& data = steps_.constants[static_cast<size_t>(buffer.index)];
-      out.constant = data->bytes.data() + out.use.offset;
-    }
+    out.strides = at.strides;
+    const auto* const data = constant_of(at.base);
+    if (data == nullptr) return out;
+    if (at.base == id && !(*data)->packed.transposed) out.packed = (*data)->packed.matrix;
+    if (out.packed == nullptr) give_elements(out, id);
     return out;
+  }
+
+  void give_elements(select::Operand& operand, ValueId id) {
+    unpack(view(id).base);
+    operand.packed = nullptr;
+    if (const auto* const data = constant_of(view(id).base)) {
+      operand.constant = (*data)->bytes.data() + operand.use.offset;
+    }
   }
 
   Status make_contiguous(select::Operand& operand, ValueId id) {
@@ -398,13 +431,20 @@ class Selector {
       outputs.push_back(operand(id));
       outputs.back().use.write = true;
     }
-    const select::KernelDef* kernel = find_kernel({node, op, inputs, outputs, options_.exact_conv});
+    const select::KernelRequest request{node, op, inputs, outputs, options_.exact_conv};
+    const select::KernelDef* kernel = find_kernel(request);
+    if (kernel == nullptr && request.has_packed()) {
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (inputs[i].packed != nullptr) give_elements(inputs[i], node.operands[i]);
+      }
+      kernel = find_kernel(request);
+    }
     if (kernel == nullptr) return unsupported(node, op);
-    note_kernels({node, op, inputs, outputs}, kernel);
+    note_kernels(request, kernel);
     for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
       MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], node.operands[i]));
     }
-    auto step = kernel->make({node, op, inputs, outputs, options_.exact_conv});
+    auto step = kernel->make(request);
     if (!step.ok()) return std::move(step).status();
     for (const select::Operand& input : inputs) {
       if (input.present()) step->operands.push_back(input.use);
@@ -430,6 +470,7 @@ class Selector {
     Step step;
     for (const ValueId id : node.operands) {
       select::Operand input = operand(id);
+      if (input.packed != nullptr) give_elements(input, id);
       MITHRIL_RETURN_IF_ERROR(make_contiguous(input, id));
       step.operands.push_back(input.use);
     }

@@ -62,6 +62,7 @@ class CpuBackend(NumpyBackend):
         passes_off: Sequence[str] = (),
         exact_conv: bool = False,
         recorder: Any = None,
+        weights: str = "",
     ) -> Any:
         """An executable of a graph (mithril/_program.py)."""
         return _core.CpuProgram(
@@ -71,4 +72,5 @@ class CpuBackend(NumpyBackend):
             list(passes_off),
             exact_conv,
             recorder or _core.Recorder(),
+            weights,
         )
