@@ -96,6 +96,7 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
   if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env(std::move(off));
   out.select.fuse = !out.passes.is_off("fuse");
+  out.select.epilogues = !out.passes.is_off("epilogues");
   out.select.exact_conv = exact_conv;
   return out;
 }

@@ -34,6 +34,13 @@ std::string_view text(Refusal refusal) {
     case Refusal::kReduces:
       return "that loop reduces, and only pointwise loops move to a later one";
     case Refusal::kReadBetween: return "what that loop makes is read before";
+    case Refusal::kNoEpilogues: return "that kernel gives its results as a whole";
+    case Refusal::kNotPointwise: return "it reduces, and that kernel finishes a block at a time";
+    case Refusal::kRearranged: return "it does not read those results element by element";
+    case Refusal::kNotAtOnce: return "it depends on places, or is a single number";
+    case Refusal::kReadEarlier: return "those results are read before";
+    case Refusal::kManyMatrices:
+      return "it reads and writes so many large arrays that it is faster in one sweep";
   }
   return "";
 }
@@ -87,11 +94,6 @@ bool counts_positions(const ir::Graph& graph, NodeId id) {
          std::all_of(node.operands.begin(), node.operands.end(),
                      [&](ValueId v) { return v == kNoValue || !graph.type(v).is_tensor; });
 }
-bool counts_positions(const ir::Graph& graph, const Group& group) {
-  return std::any_of(group.nodes.begin(), group.nodes.end(),
-                     [&](NodeId id) { return counts_positions(graph, id); });
-}
-
 bool is_trailing(const std::vector<int64_t>& axes, size_t rank) {
   return axes.empty() || axes.front() == static_cast<int64_t>(rank - axes.size());
 }
@@ -106,7 +108,7 @@ std::vector<int64_t> kept_shape(const Group& group) {
 // Why the nodes of an earlier group cannot run with those of a later one, whatever reads them.
 Refusal refusal_to_move(const ir::Graph& graph, const Group& from, const Group& to) {
   if (!to.is_loop) return Refusal::kOwnKernel;
-  if (!from.is_loop) return Refusal::kAfterKernel;
+  if (!from.is_loop || from.product != ir::kNoNode) return Refusal::kAfterKernel;
   if (!from.reduced.empty()) return Refusal::kReduces;
   if (from.shape != to.shape) return Refusal::kOtherShape;
   if (from.nodes.size() + to.nodes.size() > kMostNodes) return Refusal::kFull;
@@ -137,7 +139,7 @@ class Fuser {
         if (is_constant(graph_.nodes[at]) == constants) place(static_cast<NodeId>(at));
       }
     }
-    drop_empty();
+    drop_empty(out_);
     find_outputs();
     return std::move(out_);
   }
@@ -217,20 +219,6 @@ class Fuser {
     to.insert(to.end(), from.begin(), from.end());
     std::sort(to.begin(), to.end());  // the order of the graph
     from.clear();
-  }
-
-  void drop_empty() {
-    std::vector<int32_t> kept(out_.groups.size());
-    int32_t count = 0;
-    for (size_t i = 0; i < out_.groups.size(); ++i) {
-      kept[i] = out_.groups[i].nodes.empty() ? -1 : count++;
-    }
-    const auto renumber = [&](int32_t& group) {
-      if (group >= 0) group = kept[static_cast<size_t>(group)];
-    };
-    std::erase_if(out_.groups, [](const Group& group) { return group.nodes.empty(); });
-    for (int32_t& group : out_.group_of) renumber(group);
-    for (Group& group : out_.groups) renumber(group.before);
   }
 
   void start(NodeId id, const Node& node, const OpDef& op, bool loop) {
@@ -361,6 +349,25 @@ class Fuser {
 
 }  // namespace
 
+bool counts_positions(const ir::Graph& graph, const Group& group) {
+  return std::any_of(group.nodes.begin(), group.nodes.end(),
+                     [&](NodeId id) { return counts_positions(graph, id); });
+}
+
+void drop_empty(Fusion& fusion) {
+  std::vector<int32_t> kept(fusion.groups.size());
+  int32_t count = 0;
+  for (size_t i = 0; i < fusion.groups.size(); ++i) {
+    kept[i] = fusion.groups[i].nodes.empty() ? -1 : count++;
+  }
+  const auto renumber = [&](int32_t& group) {
+    if (group >= 0) group = kept[static_cast<size_t>(group)];
+  };
+  std::erase_if(fusion.groups, [](const Group& group) { return group.nodes.empty(); });
+  for (int32_t& group : fusion.group_of) renumber(group);
+  for (Group& group : fusion.groups) renumber(group.before);
+}
+
 std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, int32_t at) {
   const Group& group = fusion.groups[static_cast<size_t>(at)];
   std::vector<Boundary> out;
@@ -374,7 +381,8 @@ std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, i
       seen.push_back(from);
       const bool is_refused = reader == group.began && from == group.before;
       const Refusal apart = refusal_to_move(graph, fusion.groups[static_cast<size_t>(from)], group);
-      const Refusal why = is_refused ? group.refusal : apart;
+      const Refusal own = is_refused ? group.refusal : apart;
+      const Refusal why = reader == group.product ? Refusal::kOwnKernel : own;
       out.push_back({from, reader, why == Refusal::kNone ? Refusal::kReadBetween : why});
     }
   }

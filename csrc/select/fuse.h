@@ -8,8 +8,8 @@
 
 namespace mithril::select {
 
-/// Why a node did not join the group that makes its last operand, or why an earlier loop did not
-/// move to it.
+/// Why a node did not join the group that makes its last operand, why an earlier loop did not move
+/// to it, or why a loop is not an epilogue.
 enum class Refusal : uint8_t {
   kNone,          // it did, or the graph makes none of its operands
   kOff,           // fusion is switched off
@@ -26,19 +26,29 @@ enum class Refusal : uint8_t {
   kSingleRows,    // it reduces axes of size 1: lanes and rows would have one shape
   kReduces,       // the earlier loop reduces, and only pointwise loops move
   kReadBetween,   // what the earlier loop makes is read by a step that runs between them
+  kNoEpilogues,   // the kernel before it hands its results out as a whole
+  kNotPointwise,  // it reduces, and a kernel has blocks of its results only
+  kRearranged,    // it does not read the kernel's result element by element
+  kNotAtOnce,     // it counts places, or is a single number
+  kReadEarlier,   // a step between them reads the kernel's result
+  kManyMatrices,  // it reads and writes so much that memory wants it in one sweep
 };
 /// For people: "it reduces other axes than that loop".
 std::string_view text(Refusal refusal);
 
 /// Nodes that run together, in graph order. A loop group has a domain: `shape`, of which the axes
 /// in `reduced` are summed over (or maximised …). Its values are lane values (one element per
-/// point) or row values (one per kept index). A group that is no loop holds one node.
+/// point) or row values (one per kept index). A group that is no loop holds one node. A pointwise
+/// loop may be the *epilogue* of a kernel, which then belongs to its nodes: it runs on each block
+/// of the kernel's result, `product`, when that is finished.
 struct Group {
   bool is_loop = false;
   std::vector<ir::NodeId> nodes;
   std::vector<int64_t> shape;        // loops: the domain
   std::vector<int64_t> reduced;      // loops: axes, ascending; empty = pointwise
   std::vector<ir::ValueId> outputs;  // values that others read, in order of definition
+  ir::NodeId product = ir::kNoNode;  // an epilogue: the node whose result it finishes
+  bool keeps_product = false;        // others read that, too; it is not among the outputs
   // The node that began it may have been refused by the last group to make an operand of it.
   ir::NodeId began = ir::kNoNode;
   Refusal refusal = Refusal::kNone;
@@ -64,6 +74,9 @@ struct Fusion {
 /// After:   one loop over [rows, n] with axis 1 reduced (softmax in three sections)
 Fusion fuse(const ir::Graph& graph, bool enabled = true);
 
+/// Takes groups without nodes out.
+void drop_empty(Fusion& fusion);
+
 /// A value that one group makes and another one reads from memory, and why they are not one loop.
 struct Boundary {
   int32_t from = -1;
@@ -72,6 +85,10 @@ struct Boundary {
 };
 /// Those of a group, one for each group that it reads from.
 std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, int32_t group);
+
+/// Whether what a group computes depends on places, counted in row-major order: random numbers,
+/// ranges.
+bool counts_positions(const ir::Graph& graph, const Group& group);
 
 /// Axes of a reduction node as sorted non-negative numbers.
 std::vector<int64_t> reduced_axes(const ir::Node& node, size_t rank);

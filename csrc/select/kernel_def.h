@@ -12,6 +12,7 @@
 #include "ir/graph.h"
 #include "ir/op_def.h"
 #include "plan/steps.h"
+#include "tile/program.h"
 
 namespace mithril::select {
 
@@ -31,13 +32,21 @@ struct Operand {
   bool present() const { return use.buffer >= 0; }
 };
 
+/// A pointwise program that a kernel runs on each block of its result when that is finished.
+struct Epilogue {
+  const tile::Program& program;
+  std::span<const Operand> operands;  // inputs, then outputs; strides along the result's axes
+  size_t result;                      // which input is the kernel's result
+};
+
 /// One node for which a kernel is wanted. Outputs are contiguous.
 struct KernelRequest {
   const ir::Node& node;
   const ir::OpDef& op;
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
-  bool exact_conv = false;  // only canonical convolutions
+  bool exact_conv = false;             // only canonical convolutions
+  const Epilogue* epilogue = nullptr;  // only for kernels that take one
   bool has_packed() const {
     const auto is_packed = [](const Operand& operand) { return operand.packed != nullptr; };
     return std::any_of(inputs.begin(), inputs.end(), is_packed);
@@ -62,8 +71,9 @@ struct KernelDef {
   bool contiguous = true;  // inputs that are strided views are copied first
   Condition matches;
   /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
-  /// outputs).
+  /// outputs, then those of the epilogue but for the result).
   core::Result<plan::Step> (*make)(const KernelRequest&) = nullptr;
+  bool takes_epilogue = false;
   bool packed = false;  // for requests with packed operands, and for no others
 };
 

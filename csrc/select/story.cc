@@ -45,6 +45,10 @@ Story story_of(const ir::Graph& graph, const Fusion& fusion, int32_t at,
         fmt::format("{} is not fused: {}", name_of(out.members[0]), text(Refusal::kOwnKernel)));
     return out;
   }
+  if (group.product != ir::kNoNode) {
+    out.notes.push_back(fmt::format("{} is finished block by block with what follows it",
+                                    name_of(member(graph, group.product))));
+  }
   for (const Boundary& boundary : boundaries(graph, fusion, at)) {
     if (!steps[static_cast<size_t>(boundary.from)]) continue;  // a view, a constant
     out.notes.push_back(sentence(graph, fusion, boundary));

@@ -44,8 +44,14 @@ class Lowering {
 
   core::Result<LoopProgram> run() {
     out_.inner = group_.reduced;
-    if (out_.inner.empty()) choose_rows();
-    for (const NodeId id : group_.nodes) lower(graph_.node(id));
+    if (group_.product != ir::kNoNode) {
+      choose_columns();
+    } else if (out_.inner.empty()) {
+      choose_rows();
+    }
+    for (const NodeId id : group_.nodes) {
+      if (id != group_.product) lower(graph_.node(id));
+    }
     for (const ValueId id : group_.outputs) store(id);
     out_.program = tile_.finish();
     set_orders();
@@ -114,6 +120,13 @@ class Lowering {
       --axis;
     }
     return axis;
+  }
+
+  // A block's rows run along the last axis, or along the one before where that is a single column.
+  void choose_columns() {
+    const auto rank = static_cast<int64_t>(group_.shape.size());
+    if (rank > 1 && group_.shape.back() == 1) out_.inner.push_back(rank - 2);
+    out_.inner.push_back(rank - 1);
   }
 
   // A channel's number beside its image is read once for a row, where lanes would be filled with

@@ -24,7 +24,8 @@ struct LoopProgram {
 };
 
 /// The order of reductions follows from the domain's axes (architecture 7): lanes when the last
-/// axis is reduced, else rows. Constants of rank 0 become immediates.
+/// axis is reduced, else rows. Constants of rank 0 become immediates. An epilogue's program is its
+/// loop: it loads the product's result, and its inner axes are the columns.
 core::Result<LoopProgram> lower_group(const ir::Graph& graph, const Fusion& fusion,
                                       const Group& group);
 

@@ -24,11 +24,9 @@ def test_steps_stand_in_the_order_in_which_they_run():
     found = [(step.kernel, step.nodes, step.shape) for step in explanation.steps]
     assert found == [
         ("view", "net.first: swapaxes", (3, 4)),
-        ("gemm", "net.first: matmul", (2, 4)),
-        ("loop", "net.first: add; net.act: gelu", (2, 4)),
+        ("gemm", "net.first: matmul; net.first: add; net.act: gelu", (2, 4)),
         ("view", "net.head: swapaxes", (4, 5)),
-        ("gemm", "net.head: matmul", (2, 5)),
-        ("loop", "net.head: add", (2, 5)),
+        ("gemm", "net.head: matmul; net.head: add", (2, 5)),
     ]
     pm = network()
     with pm.profile() as profile:  # what is told is what runs
@@ -39,17 +37,34 @@ def test_steps_stand_in_the_order_in_which_they_run():
 
 @device
 def test_notes_say_why():
-    view, product, loop, *_, last = network().explain().steps
+    view, product, _, last = network().explain().steps
     assert view.notes == ()
     assert product.notes == (
-        "net.first (matmul) is not fused: it is no pointwise op and no reduction",
+        "net.first (matmul) is finished block by block with what follows it",
         "kernel gemm: it takes elements of float32 or float64, at most 16 axes",
         "kernel matmul.integer is not taken: it wants elements of int32 or int64, at most 16 axes",
     )
-    reason = "that is no loop, and only loops are joined"
-    assert loop.notes[0] == f"net.first (add) is not fused with net.first (matmul): {reason}"
-    assert last.notes[0] == f"net.head (add) is not fused with net.head (matmul): {reason}"
-    assert any(note.startswith("interpreted: ") for note in last.notes)
+    reason = "it is no pointwise op and no reduction"
+    assert last.notes[1] == f"net.head (matmul) is not fused with net.act (gelu): {reason}"
+
+
+@device
+def test_loops_that_are_no_epilogues_say_why():
+    model = ml.Model(name="net")
+    model |= ml.Linear(4, name="first")(input="x", output="h")
+    model |= ml.Softmax(name="soft")(input="h", output="y")
+    model.expose_keys("y")
+    options = {"shapes": {"x": [2, 3]}, "data_keys": {"x"}}
+    _, product, loop = ml.compile(model, ml.CpuBackend(), **options).explain().steps
+    end = "it is no pointwise op and no reduction"
+    assert product.notes[0] == f"net.first (matmul) is not fused: {end}"
+    end = "it reduces, and that kernel finishes a block at a time"
+    assert loop.notes[0] == f"net.first (add) is not fused with net.first (matmul): {end}"
+    off = network(passes=["-epilogues"]).explain().steps
+    assert [step.kernel for step in off] == ["view", "gemm", "loop", "view", "gemm", "loop"]
+    end = "that is no loop, and only loops are joined"
+    assert off[2].notes[0] == f"net.first (add) is not fused with net.first (matmul): {end}"
+    assert any(note.startswith("interpreted: ") for note in off[-1].notes)
 
 
 @device
@@ -99,7 +114,7 @@ def test_bodies_stand_under_their_loops():
     pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys=set(shapes))
     explanation = pm.explain()
     assert [(step.depth, step.kernel) for step in explanation.steps] == [
-        (0, "scan"), (1, "gemm"), (1, "loop"), (0, "loop"),
+        (0, "scan"), (1, "gemm"), (0, "loop"),
     ]  # fmt: skip
     assert "\n  1    gemm  [4, 8]" in str(explanation)
 
@@ -172,8 +187,8 @@ def test_other_backends_tell_how_ops_are_written():
 def test_the_table_is_for_people():
     lines = str(network().explain()).splitlines()
     assert lines[0] == "  0  view  [3, 4]  net.first: swapaxes"
-    assert lines[1] == "  1  gemm  [2, 4]  net.first: matmul"
-    assert lines[2].startswith("       net.first (matmul) is not fused: ")
+    assert lines[1] == "  1  gemm  [2, 4]  net.first: matmul; net.first: add; net.act: gelu"
+    assert lines[2].startswith("       net.first (matmul) is finished block by block")
     assert repr(network().explain()) == str(network().explain())
 
 

@@ -84,6 +84,30 @@ def test_products_are_near_those_with_rounded_weights(weights, turned, shape):
 
 @pytest.mark.parametrize("weights", FORMATS)
 @pytest.mark.parametrize("rows", [1, 40])
+def test_what_follows_a_product_gets_its_rounded_result(weights, rows):
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(rows, 200)).astype(np.float32)
+    w = rng.normal(size=(200, 130)).astype(np.float32)
+    b = rng.normal(size=130).astype(np.float32)
+    product = bound_product(w, weights, False, x.shape).evaluate({}, {"x": x})["y"]
+    model = ml.Model()
+    model |= ml.MatrixMultiply()(left="x", right="w", output="h")
+    model |= ml.Add()(left="h", right="b", output="s")
+    model |= ml.Relu()(input="s", output="y")
+    model.expose_keys("y")
+    pm = ml.compile(
+        model,
+        ml.CpuBackend(),
+        data_keys={"x"},
+        trainable_keys={"w", "b"},
+        shapes={"x": x.shape, "w": w.shape, "b": b.shape},
+    )
+    y = pm.bind({"w": w, "b": b}, weights=weights).evaluate({}, {"x": x})["y"]
+    np.testing.assert_array_equal(y, np.maximum(product + b, 0))
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("rows", [1, 40])
 def test_threads_do_not_change_a_bit(weights, rows):
     rng = np.random.default_rng(4)
     x = rng.normal(size=(rows, 200)).astype(np.float32)

@@ -25,6 +25,7 @@ constexpr int64_t kShortPass = 4 << 10;
 constexpr int64_t kKeptBytes = 8 << 20;       // of B packed at once
 constexpr int64_t kInPlaceBytes = 128 << 10;  // of B that is near enough where it lies
 constexpr int64_t kPanelsForPackedA = 16;     // that read it, to pay for packing it
+constexpr int64_t kFinishedBytes = 16 << 10;  // of C, to pay for calling an epilogue
 
 template <class T>
 constexpr auto kSize = static_cast<int64_t>(sizeof(T));
@@ -315,6 +316,8 @@ class Gemm<T>::Run {
         b_(b),
         c_(c),
         epilogue_(epilogue),
+        finishes_at_once_(bytes<T>((range_.row_end - range_.row_begin) *
+                                   (range_.col_end - range_.col_begin)) <= kFinishedBytes),
         adds_(adds),
         packed_a_(static_cast<T*>(scratch)),
         packed_b_(packed_a_ + gemm.a_bytes_ / sizeof(T)),
@@ -331,6 +334,9 @@ class Gemm<T>::Run {
         }
       }
     }
+    if (!finishes_at_once_) return;
+    finish(0, range_.row_end - range_.row_begin, range_.col_begin,
+           range_.col_end - range_.col_begin);
   }
 
  private:
@@ -385,7 +391,7 @@ class Gemm<T>::Run {
     tile.packed = kept;
     const Ahead ahead = ahead_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
     const bool finished = pass_ + k + depth == d_.k;
-    int64_t asked = 0;
+    int64_t asked = 0, waiting = 0;  // rows that are finished
     for (int64_t t = first_; t < last_; ++t) {
       const int64_t row = rows_.start(t), height = rows_.height(t);
       set_left(tile, k, depth, row, height);
@@ -401,7 +407,14 @@ class Gemm<T>::Run {
       } else if (ahead.rows > 0) {
         asked += depth / gemm_unroll(static_cast<int>(height), vectors_of(panel));
       }
-      if (finished) finish(static_cast<T*>(tile.c), height, panel.cols, row, panel.col);
+      if (!finished) continue;
+      if (g_.turns_c_) turn(static_cast<T*>(tile.c), row, height, panel.col, panel.cols);
+      waiting += height;
+      if (finishes_at_once_ || (t + 1 < last_ && bytes<T>(waiting * panel.cols) < kFinishedBytes)) {
+        continue;
+      }
+      finish(row + height - waiting, waiting, panel.col, panel.cols);
+      waiting = 0;
     }
   }
 
@@ -411,20 +424,23 @@ class Gemm<T>::Run {
     return c_ + (range_.row_begin + row) * d_.c_row + col;
   }
 
-  void finish(T* tile, int64_t rows, int64_t cols, int64_t row, int64_t col) const {
-    row += range_.row_begin;
-    if (g_.turns_c_) {
-      T* const to = c_ + col * d_.c_row + row;
-      g_.parts_->pack({tile, g_.width_, 1, rows, cols, to, d_.c_row, rows});
-      tile = to;
-    }
+  // A finished tile to its place in C, of which its rows are columns.
+  void turn(const T* tile, int64_t row, int64_t rows, int64_t col, int64_t cols) const {
+    T* const to = c_ + col * d_.c_row + range_.row_begin + row;
+    g_.parts_->pack({tile, g_.width_, 1, rows, cols, to, d_.c_row, rows});
+  }
+
+  // Rows count from the unit's first.
+  void finish(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
     if (epilogue_.run == nullptr) return;
-    if (g_.swaps_) {
-      const int64_t step = g_.turns_c_ ? d_.c_row : 1;
-      epilogue_.run(epilogue_.args, tile, step, cols, rows, col, row);
-    } else {
-      epilogue_.run(epilogue_.args, tile, d_.c_row, rows, cols, row, col);
+    row += range_.row_begin;
+    if (!g_.swaps_) {
+      return epilogue_.run(epilogue_.args, c_ + row * d_.c_row + col, d_.c_row, rows, cols, row,
+                           col);
     }
+    const int64_t step = g_.turns_c_ ? d_.c_row : 1;
+    T* const block = g_.turns_c_ ? c_ + col * step + row : c_ + row * d_.c_row + col;
+    epilogue_.run(epilogue_.args, block, step, cols, rows, col, row);
   }
 
   int vectors_of(const Panel& panel) const { return panel.last ? g_.last_vectors_ : g_.vectors_; }
@@ -482,6 +498,7 @@ class Gemm<T>::Run {
   const T* const b_;
   T* const c_;
   const Epilogue<T>& epilogue_;
+  const bool finishes_at_once_;  // the unit
   const bool adds_;
   T* const packed_a_;
   T* const packed_b_;

@@ -13,8 +13,9 @@ namespace mithril::cpu {
 /// What an epilogue and its maker agree on; opaque here.
 struct EpiArgs;
 
-/// Called once for each block of finished results while it is in cache: bias, activation,
-/// residual. `tile` lies in C itself, with leading dimension `ldt`; row0 and col0 say where.
+/// Called for blocks of finished results while they are in the first cache, once for each element
+/// of C: bias, activation, residual. `tile` lies in C itself, with leading dimension `ldt`; row0
+/// and col0 say where.
 template <class T>
 struct Epilogue {
   void (*run)(const EpiArgs*, T* tile, int64_t ldt, int64_t rows, int64_t cols, int64_t row0,

@@ -383,7 +383,9 @@ core::Result<std::shared_ptr<const TileKernel>> TileKernel::make(const tile::Pro
   code->program = tile::widen_halves(program);
   code->table = &table_of(isa);
   code->isa = isa;
-  code->compiles = compiled && jit::is_on(isa) && jit::can_compile(code->program);
+  const bool has_jit = compiled && jit::is_on(isa);
+  code->compiles = has_jit && jit::can_compile(code->program, jit::kFewestOfLoop);
+  code->compiles_blocks = has_jit && jit::can_compile(code->program, 1);
   code->reducing = tile::is_reducing(program);
   code->lanes_order = has_order(program, tile::Order::kLanes);
   code->rows_order = has_order(program, tile::Order::kRows) && !code->lanes_order;
@@ -401,7 +403,8 @@ const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute, Mode m
   const Schedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0][m];
   if (entry != nullptr) return *entry;
   std::shared_ptr<const Schedule> schedule;
-  if (compiles && mode != Mode::kInterpreted) {
+  const bool may_compile = layout == Layout::kBlock ? compiles_blocks : compiles;
+  if (may_compile && mode != Mode::kInterpreted) {
     const bool streams = mode == Mode::kStreaming;
     schedule = jit::compiled_schedule(program, *table, {isa, layout, recompute, streams});
   }

@@ -1,8 +1,10 @@
 // Matrix products: strided operands read in place, batches broadcast by stride 0.
 #include <algorithm>
+#include <optional>
 
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
+#include "backends/cpu/product_epilogue.h"
 #include "backends/cpu/reference.h"
 #include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
@@ -130,16 +132,33 @@ struct BlockedProduct {
   ref_matmul_dims batches;  // batch sizes and strides
   Gemm<T> gemm;
   runtime::Buffer packed;  // the right operand, if it is constant
+  std::optional<ProductEpilogue> epilogue;
+  size_t epilogue_scratch = 0;  // where that of the epilogue begins
 };
 
-// Where batch number `batch` of an operand begins.
-int64_t batch_offset(const ref_matmul_dims& dims, const int64_t* strides, int64_t batch) {
-  int64_t offset = 0;
-  for (int64_t i = dims.batch_rank - 1; i >= 0; --i) {
-    offset += batch % dims.batch[i] * strides[i];
-    batch /= dims.batch[i];
+// A matrix of the batch, by its index along each axis.
+struct BatchIndex {
+  BatchIndex(const ref_matmul_dims& dims, int64_t number) : rank(dims.batch_rank) {
+    for (int64_t i = rank - 1; i >= 0; --i) {
+      at[i] = number % dims.batch[i];
+      number /= dims.batch[i];
+    }
   }
-  return offset;
+  int64_t offset(const int64_t* strides) const {
+    int64_t out = 0;
+    for (int64_t i = 0; i < rank; ++i) out += at[i] * strides[i];
+    return out;
+  }
+  int64_t rank;
+  int64_t at[REF_MAX_RANK];
+};
+
+template <class T>
+Epilogue<T> epilogue_of(const BlockedProduct<T>& product, const KernelArgs& args,
+                        const BatchIndex& batch) {
+  if (!product.epilogue) return {};
+  auto* const scratch = static_cast<char*>(args.scratch) + product.epilogue_scratch;
+  return {ProductEpilogue::run<T>, product.epilogue->prepare(args.buffers, batch.at, scratch)};
 }
 
 template <class T>
@@ -147,16 +166,15 @@ KernelStatus run_blocked(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto& product = *static_cast<const BlockedProduct<T>*>(args.data);
   const int64_t units = product.gemm.units();
   for (int64_t unit = begin; unit < end; ++unit) {
-    const int64_t batch = unit / units;
-    const auto at = [&](const int64_t* strides) {
-      return batch_offset(product.batches, strides, batch);
-    };
+    const ref_matmul_dims& dims = product.batches;
+    const BatchIndex batch(dims, unit / units);
+    const T* left = static_cast<const T*>(args.buffers[0]) + batch.offset(dims.a_batch);
     const T* right = product.packed
                          ? reinterpret_cast<const T*>(product.packed.data())
-                         : static_cast<const T*>(args.buffers[1]) + at(product.batches.b_batch);
-    product.gemm.run(
-        unit % units, static_cast<const T*>(args.buffers[0]) + at(product.batches.a_batch), right,
-        static_cast<T*>(args.buffers[2]) + at(product.batches.c_batch), {}, args.scratch);
+                         : static_cast<const T*>(args.buffers[1]) + batch.offset(dims.b_batch);
+    T* to = static_cast<T*>(args.buffers[2]) + batch.offset(dims.c_batch);
+    product.gemm.run(unit % units, left, right, to, epilogue_of(product, args, batch),
+                     args.scratch);
   }
   return KernelStatus::kOk;
 }
@@ -180,20 +198,28 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   GemmOptions options{.threads = threads};
   if (packs_right(request, dims)) options.right = GemmRight::kPacked;
   auto product = std::make_shared<BlockedProduct<T>>(
-      BlockedProduct<T>{dims, Gemm<T>(default_isa(), one, options), {}});
+      BlockedProduct<T>{dims, Gemm<T>(default_isa(), one, options), {}, {}});
   if (const int64_t size = product->gemm.packed_size(); size > 0) {
     MITHRIL_ASSIGN(product->packed, runtime::Buffer::make(static_cast<size_t>(size) * sizeof(T)));
     product->gemm.pack_right(reinterpret_cast<const T*>(request.inputs[1].constant),
                              reinterpret_cast<T*>(product->packed.data()));
   }
   plan::Step step;
+  step.scratch_bytes = product->gemm.scratch_bytes();
+  if (request.epilogue != nullptr) {
+    constexpr size_t kResult = 2;  // behind the operands
+    product->epilogue_scratch = (step.scratch_bytes + 63) / 64 * 64;
+    MITHRIL_ASSIGN(product->epilogue,
+                   ProductEpilogue::make(*request.epilogue, static_cast<size_t>(dims.batch_rank),
+                                         dims.n == 1, kResult));
+    step.scratch_bytes = product->epilogue_scratch + product->epilogue->scratch_bytes();
+  }
   step.kernel = run_blocked<T>;
   step.units = product->gemm.units();
   for (int64_t i = 0; i < dims.batch_rank; ++i) step.units *= dims.batch[i];
   const int64_t work = dims.m * dims.n * dims.k / std::max<int64_t>(product->gemm.units(), 1);
   step.grain = grain_of(work / 8);  // vectors of at least 8
   step.work = work_of(dims);
-  step.scratch_bytes = product->gemm.scratch_bytes();
   step.data = std::move(product);
   return step;
 }
@@ -217,7 +243,7 @@ constexpr select::Condition kGemm(has_gemm, "elements of float32 or float64, at 
 constexpr select::Condition kInteger(has_integer, "elements of int32 or int64, at most 16 axes");
 static_assert(REF_MAX_RANK == 16);
 const select::KernelDef kKernels[] = {
-    {"matmul", "gemm", select::OrderClass::kCanonical, false, kGemm, make_gemm},
+    {"matmul", "gemm", select::OrderClass::kCanonical, false, kGemm, make_gemm, true},
     {"matmul", "matmul.integer", select::OrderClass::kCanonical, false, kInteger, make_integer},
 };
 

@@ -497,6 +497,22 @@ Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool r
   return Scheduler(widened, isa, recompute).run();
 }
 
+bool is_in_place(const Schedule& schedule) {
+  if (schedule.compiled.size() != 1) return false;
+  const StepRange& lanes = schedule.sections[0].lanes;
+  size_t stored = 0, bound = 0;
+  for (int32_t s = lanes.begin; s < lanes.end; ++s) {
+    switch (schedule.steps[static_cast<size_t>(s)].kind) {
+      case StepKind::kFetch:
+      case StepKind::kCompiled: break;
+      case StepKind::kBind: ++bound; break;
+      case StepKind::kStore: ++stored; break;
+      default: return false;
+    }
+  }
+  return stored == bound;
+}
+
 Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
                              const CodeTarget& target) {
   Scheduler scheduler(expanded, isa, target.recompute);

@@ -21,8 +21,11 @@ enum class Layout : int64_t {
   kPointwise,  // a tile is a run of the kept domain
   kRowInside,  // a tile is rows × r, r innermost
   kRowAcross,  // a tile is r × rows, rows innermost
+  // A tile is rows × r of operands in place: rows are as far apart as each one's stride says. Only
+  // for schedules that are one compiled step (is_in_place).
+  kBlock,
 };
-inline constexpr int kLayouts = 3;
+inline constexpr int kLayouts = 4;
 
 /// What runs a schedule's steps over lanes.
 enum class Mode : int64_t {
@@ -131,6 +134,10 @@ struct CodeTarget {
 Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
                              const CodeTarget& target);
 
+/// Whether a schedule for Layout::kBlock reads and writes operands where they lie, by one compiled
+/// step.
+bool is_in_place(const Schedule& schedule);
+
 /// Layout of KernelArgs::params, then dims and operands.
 struct LoopHeader {
   int64_t layout, recompute, mode;  // which schedule
@@ -146,6 +153,7 @@ struct LoopHeader {
 inline constexpr int64_t kHeaderWords = sizeof(LoopHeader) / sizeof(int64_t);
 
 /// Per operand: flags, kept strides, reduced strides. After the operands: byte offset of each slot.
+/// Scratch begins with a pointer to each slot, for kBlock also with the bytes between its rows.
 enum OperandFlag : int64_t {
   kInnerContiguous = 1,  // the inner dims lie row-major with unit stride
   kOuterChained = 2,     // … and the outer ones continue them

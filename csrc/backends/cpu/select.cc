@@ -11,6 +11,7 @@
 #include "ir/registry.h"
 #include "ir/scan.h"
 #include "plan/plan.h"
+#include "select/epilogue.h"
 #include "select/fuse.h"
 #include "select/tile_lowering.h"
 #include "select/views.h"
@@ -33,6 +34,51 @@ using select::View;
 
 constexpr int64_t kUnitsPerChunk = 1;  // a loop's unit is a chunk already (see make_loop)
 
+// Operands as they would lie without views.
+std::vector<select::Operand> plain_operands(const ir::Graph& graph,
+                                            const std::vector<ValueId>& values) {
+  std::vector<select::Operand> out;
+  for (const ValueId id : values) {
+    select::Operand& operand = out.emplace_back();
+    if (id == kNoValue) continue;
+    operand.use.buffer = 0;
+    operand.dtype = graph.type(id).dtype;
+    operand.shape = ir::static_dims(graph.type(id).shape);
+    operand.strides = select::contiguous_strides(operand.shape);
+  }
+  return out;
+}
+
+bool has_host_operands(const ir::Graph& graph, const Node& node) {
+  return std::any_of(node.operands.begin(), node.operands.end(),
+                     [&](ValueId id) { return id != kNoValue && !graph.type(id).is_tensor; });
+}
+
+const select::KernelDef* kernel_for(const ir::Graph& graph, const Node& node) {
+  if (has_host_operands(graph, node)) return nullptr;
+  const auto inputs = plain_operands(graph, node.operands);
+  const auto outputs = plain_operands(graph, node.results);
+  return find_kernel({node, ir::Registry::global().get(node.op), inputs, outputs});
+}
+
+bool is_packed(const ir::Graph& graph, ValueId id) {
+  const Node* from = id == kNoValue ? nullptr : graph.producer(id);
+  const core::HostValue* literal = from == nullptr ? nullptr : from->attrs.find("value");
+  return literal != nullptr && literal->is_tensor() &&
+         literal->as_tensor()->packed.matrix != nullptr;
+}
+
+bool takes_epilogue(const ir::Graph& graph, const Node& node) {
+  if (!graph.type(node.results[0]).is_tensor) return false;
+  // Kernels for packed operands are others, which the plain ones do not tell.
+  if (std::any_of(node.operands.begin(), node.operands.end(),
+                  [&](ValueId id) { return is_packed(graph, id); })) {
+    return false;
+  }
+  const select::KernelDef* kernel = kernel_for(graph, node);
+  return kernel != nullptr && kernel->takes_epilogue;
+}
+
 class Selector {
  public:
   Selector(const ir::Graph& graph, const SelectOptions& options)
@@ -40,7 +86,12 @@ class Selector {
         options_(options),
         fusion_(select::fuse(graph, options.fuse)),
         buffers_(graph.values.size(), -1),
-        views_(graph.values.size()) {}
+        views_(graph.values.size()) {
+    if (options.fuse && options.epilogues) {
+      select::attach_epilogues(graph, fusion_,
+                               [&](const Node& node) { return takes_epilogue(graph, node); });
+    }
+  }
 
   core::Result<plan::Steps> run() {
     MITHRIL_RETURN_IF_ERROR(place_inputs());
@@ -169,6 +220,7 @@ class Selector {
   // ---------------------------------------------------------------- groups
 
   Status emit(const Group& group) {
+    if (group.product != ir::kNoNode) return emit_product(group);
     if (group.is_loop) return emit_loop(group);
     const Node& node = graph_.node(group.nodes[0]);
     const ir::OpDef& op = ir::Registry::global().get(node.op);
@@ -283,10 +335,7 @@ class Selector {
     step.data = *kernel;
     step.inplace = overwritable(**kernel, group, lowered, uses, strides);
     step.operands = std::move(uses);
-    for (const ir::NodeId id : group.nodes) {
-      if (!step.label.empty()) step.label += '+';
-      step.label += ir::Registry::global().get(graph_.node(id).op).name;
-    }
+    step.label = label_of(group);
     step.location = graph_.location_of(graph_.node(group.nodes[0]));
     step.work.amount = operations(lowered);
     told_.kernel = "loop";
@@ -296,6 +345,17 @@ class Selector {
     if (options_.on_loop) options_.on_loop(step.label, lowered.program);
     steps_.steps.push_back(std::move(step));
     return {};
+  }
+
+  // Its ops but for the product.
+  std::string label_of(const Group& group) const {
+    std::string out;
+    for (const ir::NodeId id : group.nodes) {
+      if (id == group.product) continue;
+      if (!out.empty()) out += '+';
+      out += ir::Registry::global().get(graph_.node(id).op).name;
+    }
+    return out;
   }
 
   static double operations(const select::LoopProgram& lowered) {
@@ -456,6 +516,83 @@ class Selector {
     return {};
   }
 
+  // A kernel with an epilogue.
+  Status emit_product(const Group& group) {
+    const Node& node = graph_.node(group.product);
+    const ir::OpDef& op = ir::Registry::global().get(node.op);
+    auto lowered = select::lower_group(graph_, fusion_, group);
+    if (!lowered.ok()) return std::move(lowered).status();
+    for (const ValueId id : group.outputs) MITHRIL_RETURN_IF_ERROR(materialize(id));
+    MITHRIL_RETURN_IF_ERROR(place_product(group, *lowered));
+    std::vector<select::Operand> inputs;
+    for (const ValueId id : node.operands) inputs.push_back(operand(id));
+    select::Operand result = operand(node.results[0]);
+    result.use.write = true;
+    const auto operands = epilogue_operands(group, *lowered);
+    const select::Epilogue epilogue{lowered->program, operands, load_of(*lowered, node.results[0])};
+    const select::KernelRequest request{node,     op, inputs, {&result, 1}, options_.exact_conv,
+                                        &epilogue};
+    const select::KernelDef* kernel = find_kernel(request);
+    MITHRIL_CHECK(kernel != nullptr && !kernel->contiguous, "{} takes no epilogue", op.name);
+    auto step = kernel->make(request);
+    if (!step.ok()) return std::move(step).status();
+    for (const select::Operand& input : inputs) step->operands.push_back(input.use);
+    step->operands.push_back(result.use);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (i != epilogue.result) step->operands.push_back(operands[i].use);
+    }
+    step->label = fmt::format("{}+{}", kernel->name, label_of(group));
+    step->location = graph_.location_of(node);
+    note_kernels(request, kernel);
+    told_.kernel = kernel->name;
+    if (options_.on_loop) options_.on_loop(step->label, lowered->program);
+    steps_.steps.push_back(std::move(*step));
+    return {};
+  }
+
+  static size_t load_of(const select::LoopProgram& lowered, ValueId id) {
+    const auto at = std::find_if(lowered.loads.begin(), lowered.loads.end(),
+                                 [&](const auto& load) { return load.value == id; });
+    return static_cast<size_t>(at - lowered.loads.begin());
+  }
+
+  // Of the program, with strides along the axes of the product's result.
+  std::vector<select::Operand> epilogue_operands(const Group& group,
+                                                 const select::LoopProgram& lowered) {
+    std::vector<select::Operand> out;
+    const auto add = [&](ValueId id) {
+      out.push_back(operand(id));
+      if (out.back().packed != nullptr) give_elements(out.back(), id);
+      out.back().strides =
+          select::broadcast_strides(out.back().shape, out.back().strides, group.shape);
+      out.back().shape = group.shape;
+    };
+    for (const auto& load : lowered.loads) add(load.value);
+    for (const ValueId id : group.outputs) {
+      add(id);
+      out.back().use.write = true;
+    }
+    return out;
+  }
+
+  // The product lies in the output that takes its place, element by element; else, and where others
+  // read it, it has memory of its own.
+  Status place_product(const Group& group, const select::LoopProgram& lowered) {
+    const ValueId result = graph_.node(group.product).results[0];
+    if (group.keeps_product) return materialize(result);
+    auto kernel = TileKernel::make(lowered.program, options_.isa);
+    if (!kernel.ok()) return std::move(kernel).status();
+    const auto input = static_cast<uint32_t>(load_of(lowered, result));
+    for (uint32_t k = 0; k < group.outputs.size(); ++k) {
+      const ValueId output = group.outputs[k];
+      if (dtype(output) != dtype(result) || !(*kernel)->can_alias(input, k)) continue;
+      buffer_of(result) = buffer_of(output);
+      view(result) = {result, 0, select::contiguous_strides(dims(result))};
+      return {};
+    }
+    return materialize(result);
+  }
+
   // Regions are selected and planned like graphs of their own.
   core::Result<std::shared_ptr<const plan::Plan>> planned(const ir::Graph& region) {
     SelectOptions options = options_;
@@ -567,22 +704,7 @@ Status check_hosts(const ir::Graph& graph) {
 }  // namespace
 
 bool runs_whole(const ir::Graph& graph, const Node& node) {
-  const auto operand = [&](ValueId id) {
-    select::Operand out;
-    if (id == kNoValue) return out;
-    out.use.buffer = 0;
-    out.dtype = graph.type(id).dtype;
-    out.shape = ir::static_dims(graph.type(id).shape);
-    out.strides = select::contiguous_strides(out.shape);
-    return out;
-  };
-  std::vector<select::Operand> inputs, outputs;
-  for (const ValueId id : node.operands) {
-    if (id != kNoValue && !graph.type(id).is_tensor) return false;
-    inputs.push_back(operand(id));
-  }
-  for (const ValueId id : node.results) outputs.push_back(operand(id));
-  return find_kernel({node, ir::Registry::global().get(node.op), inputs, outputs}) != nullptr;
+  return kernel_for(graph, node) != nullptr;
 }
 
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options) {

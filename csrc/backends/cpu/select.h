@@ -16,6 +16,7 @@ namespace mithril::cpu {
 struct SelectOptions {
   Isa isa = default_isa();
   bool fuse = true;
+  bool epilogues = true;    // loops on blocks of products; needs `fuse`
   bool exact_conv = false;  // convolutions in the reference's order only
   /// Told of every fused loop: the step's label and its program. Null: nobody looks.
   std::function<void(std::string_view label, const tile::Program&)> on_loop;

@@ -14,6 +14,7 @@ struct TileKernel::Code {
   const IsaTable* table = nullptr;
   Isa isa = Isa::kGeneric;
   bool compiles = false;
+  bool compiles_blocks = false;  // also where the interpreter's loop would be as good
   bool reducing = false;
   bool lanes_order = false, rows_order = false;  // float sums or products of that order
   std::vector<int32_t> section;                  // of each instruction

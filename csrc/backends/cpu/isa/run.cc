@@ -193,7 +193,11 @@ class Runner {
       }
       const int64_t from = unit * header_.unit;
       const int64_t to = from + header_.unit < header_.kept ? from + header_.unit : header_.kept;
-      layout_ == Layout::kPointwise ? run_points(from, to) : run_rows(from, to);
+      switch (layout_) {
+        case Layout::kPointwise: run_points(from, to); break;
+        case Layout::kBlock: run_block(from, to); break;
+        default: run_rows(from, to);
+      }
     }
     if (streams_) finish_streams();
     return plan::KernelStatus::kOk;
@@ -613,6 +617,25 @@ class Runner {
       const int64_t rows = to - row < header_.tile_rows ? to - row : header_.tile_rows;
       const int64_t count = static_cast<int64_t>(plan_.sections.size());
       for (int64_t s = 0; s < count; ++s) section(plan_.sections.data()[s], row, rows);
+    }
+  }
+
+  // Operands are where they are: one call for all rows.
+  void run_block(int64_t from, int64_t to) {
+    const Section& section = plan_.sections.data()[0];
+    const Tile tile{from, to - from, 0, header_.reduced};
+    steps(section.rows, tile);
+    auto* const between = reinterpret_cast<int64_t*>(pointers_ + plan_.slots.size());
+    for (int32_t s = section.lanes.begin; s < section.lanes.end; ++s) {
+      const Step& step = plan_.steps.data()[s];
+      if (step.kind == StepKind::kFetch || step.kind == StepKind::kBind) {
+        const int64_t stride = kept(step.index).strides[0];
+        between[step.out] = stride * step.size;
+        pointers_[step.out] =
+            static_cast<char*>(args_.buffers[step.index]) + from * stride * step.size;
+      } else if (step.kind == StepKind::kCompiled) {
+        compiled(plan_.compiled.data()[step.index], tile);
+      }
     }
   }
 

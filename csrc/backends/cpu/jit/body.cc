@@ -157,6 +157,24 @@ void Body::load_rows(const Reg64& index, bool vectors, bool masked) {
   }
 }
 
+void Body::next_row(int slots) {
+  std::vector<int> done;
+  for (const Op& o : machine_.ops) {
+    const bool is_lane = o.code == Code::kLoad || o.code == Code::kStore;
+    if (!is_lane || std::find(done.begin(), done.end(), o.slot) != done.end()) continue;
+    done.push_back(o.slot);
+    const auto step = as_.qword[as_.rdi + (slots + o.slot) * 8];
+    const auto base = std::find_if(bases_.begin(), bases_.end(),
+                                   [&](const auto& entry) { return entry.first == o.slot; });
+    if (base != bases_.end()) {
+      as_.add(base->second, step);
+    } else {
+      as_.mov(as_.rax, step);
+      as_.add(as_.qword[as_.rdi + o.slot * 8], as_.rax);
+    }
+  }
+}
+
 void Body::begin_accumulators() {
   for (size_t k = 0; k < machine_.reductions.size(); ++k) {
     Op identity;

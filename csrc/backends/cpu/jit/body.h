@@ -25,6 +25,8 @@ class Body {
   void prepare();
   /// Row values: one element of each row slot, at `index` of it, or a vector from there on.
   void load_rows(const Xbyak::Reg64& index, bool vectors, bool masked);
+  /// Moves the pointers of lane slots, of `slots` in all, to their next row.
+  void next_row(int slots);
   void begin_accumulators();
   /// Accumulator `a` of reduction k from or to `at`.
   void move_accumulator(size_t k, int a, const Xbyak::RegExp& at, bool out, bool masked);

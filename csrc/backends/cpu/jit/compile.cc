@@ -36,7 +36,8 @@ Emitted emit(Schedule& schedule, Isa isa, uint8_t* buffer, size_t size) {
     as.align(64);
     out.offsets.push_back(as.getSize());
     const Machine machine = lower(step.program, isa);
-    out.partials.push_back(emit_function(as, machine, step.walk));
+    const auto slots = static_cast<int>(schedule.slots.size());
+    out.partials.push_back(emit_function(as, machine, step.walk, slots));
     for (size_t r = 0; r < machine.reductions.size(); ++r) {
       const int32_t index = step.program.reductions[r].reduction;
       schedule.reductions[static_cast<size_t>(index)].beginning = machine.reductions[r].identity;
@@ -55,7 +56,7 @@ bool take_refusal() { return is_refused() && !told.exchange(true); }
 
 bool is_on(Isa isa) { return isa != Isa::kGeneric && core::env().jit && !is_refused(); }
 
-bool can_compile(const tile::Program& widened) {
+bool can_compile(const tile::Program& widened, int fewest) {
   int calls = 0;
   for (const tile::Instruction& i : widened.code) {
     // Formulas of tile/math.h scale by numbers within bounds; only those are compiled.
@@ -69,7 +70,7 @@ bool can_compile(const tile::Program& widened) {
       if (expands) ++calls;
     }
   }
-  return calls > 1;
+  return calls >= fewest;
 }
 
 namespace {

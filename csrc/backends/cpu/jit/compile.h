@@ -7,6 +7,9 @@
 
 namespace mithril::cpu::jit {
 
+/// Steps over lanes that are worth a function of their own.
+inline constexpr int kFewestOfLoop = 2;
+
 /// Whether loops for that instruction set are compiled: not by MITHRIL_JIT=0, nor once the system
 /// has refused memory for code.
 bool is_on(Isa isa);
@@ -15,9 +18,9 @@ bool is_refused();
 /// True once after that, for whoever tells people.
 bool take_refusal();
 
-/// False for programs that the interpreter runs as well, with a single call in each tile, and for
-/// the few that only it runs.
-bool can_compile(const tile::Program& widened);
+/// False for programs of fewer than `fewest` steps over lanes, and for the few that only the
+/// interpreter runs. With a single call in each tile it runs loops as well.
+bool can_compile(const tile::Program& widened, int fewest);
 
 /// The schedule of a widened program for that target, its steps over lanes compiled as far as they
 /// can be. Null where the system refuses memory for code.

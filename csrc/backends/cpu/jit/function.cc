@@ -13,14 +13,16 @@ using Xbyak::Label;
 constexpr int kShortBody = 8;  // ops; more are enough work between two uses of an accumulator
 constexpr auto kNear = CodeGenerator::T_NEAR;
 
-/// Registers: rdi pointers, rdx inner, r8 index of the element, r9 its end, r10 row (kInside) or
-/// column (kAcross), r11 and rax for anything, rcx elements left in a tail. rsi: outer end.
+/// Registers: rdi pointers, rdx inner, r8 index of the element, r9 its end, r10 row (kInside,
+/// kBlock) or column (kAcross), r11 and rax for anything, rcx elements left in a tail. rsi: outer
+/// end.
 class Function {
  public:
-  Function(Assembler& as, const Machine& machine, Walk walk)
+  Function(Assembler& as, const Machine& machine, Walk walk, int slots)
       : as_(as),
         machine_(machine),
         walk_(walk),
+        slots_(slots),
         memory_(as),
         copies_(choose_copies()),
         body_(as, machine, memory_, copies_, ordered()) {}
@@ -32,6 +34,7 @@ class Function {
       case Walk::kFlat: flat(); break;
       case Walk::kInside: inside(); break;
       case Walk::kAcross: across(); break;
+      case Walk::kBlock: block(); break;
     }
     leave();
     std::vector<int32_t> partials;
@@ -141,6 +144,24 @@ class Function {
     as_.L(end);
   }
 
+  // Rows where the strides of each slot put them.
+  void block() {
+    Label row, end;
+    as_.xor_(as_.r10d, as_.r10d);
+    as_.test(as_.rsi, as_.rsi);
+    as_.jle(end, kNear);
+    as_.L(row);
+    as_.xor_(as_.r8d, as_.r8d);
+    as_.mov(as_.r9, as_.rdx);
+    body_.load_rows(as_.r10, false, false);
+    run();
+    body_.next_row(slots_);
+    as_.inc(as_.r10);
+    as_.cmp(as_.r10, as_.rsi);
+    as_.jl(row, kNear);
+    as_.L(end);
+  }
+
   void store_partials() {
     for (size_t k = 0; k < machine_.reductions.size(); ++k) {
       const Accumulated& r = machine_.reductions[k];
@@ -211,6 +232,7 @@ class Function {
   Assembler& as_;
   const Machine& machine_;
   Walk walk_;
+  int slots_;
   Memory memory_;
   int copies_;
   Body body_;
@@ -219,9 +241,9 @@ class Function {
 
 }  // namespace
 
-std::vector<int32_t> emit_function(Assembler& as, const Machine& machine, Walk walk) {
+std::vector<int32_t> emit_function(Assembler& as, const Machine& machine, Walk walk, int slots) {
   as.use(machine);
-  return Function(as, machine, walk).emit();
+  return Function(as, machine, walk, slots).emit();
 }
 
 }  // namespace mithril::cpu::jit

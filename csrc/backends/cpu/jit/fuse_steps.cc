@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "backends/cpu/jit/compile.h"
 #include "backends/cpu/jit/machine.h"
 
 namespace mithril::cpu::jit {
@@ -14,7 +15,6 @@ using tile::Instruction;
 using tile::Level;
 using tile::Opcode;
 
-constexpr size_t kFewest = 2;   // steps worth a function of their own
 constexpr size_t kMost = 1500;  // values of one function
 // Memory rests once the first section has read a tile of rows; the second one asks for the next.
 constexpr size_t kAheadSection = 1;
@@ -124,7 +124,9 @@ class Fuser {
              (step.c >= 0 && expanded_.contains(step.c));
     };
     const auto broadcasts = std::count_if(run_.begin(), run_.end(), expands);
-    if (run_.size() + static_cast<size_t>(broadcasts) < kFewest) {
+    const auto calls = static_cast<int>(run_.size()) + static_cast<int>(broadcasts);
+    const int fewest = layout_ == Layout::kBlock ? 1 : kFewestOfLoop;
+    if (run_.empty() || calls < fewest) {
       section.insert(section.end(), run_.begin(), run_.end());
     } else {
       section.push_back(compiled());
@@ -192,6 +194,7 @@ class Fuser {
   Walk walk(const LaneProgram& program) const {
     const bool rows = std::any_of(program.values.begin(), program.values.end(),
                                   [](const Value& v) { return v.source == Source::kRow; });
+    if (layout_ == Layout::kBlock) return Walk::kBlock;
     if (!rows && program.reductions.empty()) return Walk::kFlat;
     return layout_ == Layout::kRowAcross ? Walk::kAcross : Walk::kInside;
   }

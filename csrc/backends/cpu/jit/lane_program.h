@@ -56,10 +56,11 @@ enum class Walk : uint8_t {
   kFlat,    // outer × inner points in a row; no row values, no reductions
   kInside,  // [outer][inner]; a row is one outer index
   kAcross,  // [outer][inner]; a row is one inner index
+  kBlock,   // [outer][inner]; as kInside, but rows of a slot are as far apart as the caller says
 };
 
-/// `pointers`: of each slot. Points are outer indices [begin, end) × `inner`; kFlat and kInside
-/// begin at 0.
+/// `pointers`: of each slot; kBlock: behind them the bytes between its rows, and pointers of lanes
+/// move. Points are outer indices [begin, end) × `inner`; only kAcross may begin elsewhere than 0.
 using CompiledFn = void (*)(void* const* pointers, int64_t end, int64_t inner, int64_t begin);
 
 }  // namespace mithril::cpu::jit
