@@ -3,18 +3,20 @@
 #include <atomic>
 #include <map>
 #include <optional>
+#include <span>
 
 #include <pybind11/numpy.h>
 
 #include "backends/cpu/cpuid.h"
 #include "backends/cpu/kernels.h"
 #include "bindings/inspection.h"
+#include "bindings/native_call.h"
+#include "bindings/output_array.h"
 #include "bindings/python.h"
 #include "core/checked.h"
 #include "passes/bind_sizes.h"
 #include "passes/pack_weights.h"
 #include "program.h"
-#include "runtime/buffer.h"
 #include "runtime/recording.h"
 #include "runtime/thread_pool.h"
 
@@ -65,30 +67,24 @@ py::dtype numpy_dtype(core::DType dtype) {
   return py::reinterpret_borrow<py::dtype>(from_dtype(dtype).attr("numpy")());
 }
 
-/// Polls Python's signals while the GIL is released.
+/// Polls Python's signals while the GIL is released. Taking it back may have to wait for others, so
+/// that is not done at every poll.
 struct Interrupt {
+  static constexpr int64_t kBetween = 10'000'000;  // nanoseconds
   std::atomic<bool> cancel{false};
   bool raised = false;
+  int64_t last = runtime::now();
   static void poll(void* context) {
     auto& self = *static_cast<Interrupt*>(context);
+    const int64_t now = runtime::now();
+    if (now - self.last < kBetween) return;
+    self.last = now;
     const py::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() == 0) return;
     self.raised = true;  // the exception stays set in this thread
     self.cancel = true;
   }
 };
-
-/// Contiguous, aligned, and of the machine's byte order with this very dtype object.
-bool is_ready(PyObject* object, const py::object& dtype) {
-  const py::detail::npy_api& api = py::detail::npy_api::get();
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) !=
-      reinterpret_cast<PyObject*>(api.PyArray_Type_)) {
-    return false;
-  }
-  const auto* array = py::detail::array_proxy(object);
-  constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
-  return array->descr == dtype.ptr() && (array->flags & kWanted) == kWanted;
-}
 
 ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
                                bool exact_conv) {
@@ -101,7 +97,7 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
   return out;
 }
 
-class CpuProgram {
+class CpuProgram final : public ArrayProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
@@ -112,62 +108,36 @@ class CpuProgram {
         recorder_(std::move(recorder)) {
     const ir::Graph& made = program_.graph();
     for (const ir::ValueId input : made.inputs) {
-      input_names_.push_back(interned(made.value(input).name));
       input_dtypes_.push_back(dtype_of(made.type(input)));
-      is_param_.push_back(made.value(input).role == ir::Role::kParam);
-      has_state_ = has_state_ || made.value(input).role == ir::Role::kState;
     }
     for (const ir::Output& output : made.outputs) {
-      output_names_.push_back(interned(output.name));
       output_dtypes_.push_back(dtype_of(made.type(output.value)));
     }
   }
 
-  /// Ready arrays in the order of the graph's inputs in, fresh arrays out; None, when an array is
-  /// not ready. `donates_state`: states that the plan can update where they are come out as the
-  /// arrays that went in.
-  py::object try_run(const py::list& inputs, bool donates_state) {
-    MITHRIL_CHECK(inputs.size() == input_names_.size(), "wrong number of inputs");
-    Call call;
-    call.donates_state = donates_state;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      PyObject* input = PyList_GET_ITEM(inputs.ptr(), static_cast<Py_ssize_t>(i));
-      const bool is_tensor = !input_dtypes_[i].is_none();
-      if (is_tensor && !is_ready(input, input_dtypes_[i])) return py::none();
-      call.add(is_tensor ? input : nullptr);
-    }
-    return execute(call);
+  size_t output_count() const override { return output_dtypes_.size(); }
+
+  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs) override {
+    return try_run(inputs, outputs, false);
   }
 
-  /// As try_run, for callers that made the arrays ready.
-  py::object run(const py::list& inputs, bool donates_state) {
-    py::object outputs = try_run(inputs, donates_state);
-    MITHRIL_CHECK(!outputs.is_none(), "an input is not ready");
-    return outputs;
-  }
-
-  /// {output: array} at once, if every input is ready and no key is left over; else None.
-  py::object evaluate(py::handle params, py::handle data) {
-    if (has_state_ || !PyDict_CheckExact(params.ptr()) || !PyDict_CheckExact(data.ptr())) {
-      return py::none();
+  /// Arrays in the order of the graph's inputs in, fresh arrays out. The caller made them ready.
+  /// `donates_state`: states that the plan can update where they are come out as the arrays that
+  /// went in.
+  py::list run(const py::list& arrays, bool donates_state) {
+    MITHRIL_CHECK(arrays.size() == input_dtypes_.size(), "wrong number of inputs");
+    Row<Input> inputs(arrays.size(), {});
+    Held held(arrays.size());
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      if (input_dtypes_[i].is_none()) continue;
+      inputs[i].array = held[i] = py::object(arrays[i]).release().ptr();
     }
-    const Py_ssize_t given = PyDict_GET_SIZE(params.ptr()) + PyDict_GET_SIZE(data.ptr());
-    if (given != static_cast<Py_ssize_t>(input_names_.size())) return py::none();
-    Call call;
-    for (size_t i = 0; i < input_names_.size(); ++i) {
-      PyObject* source = is_param_[i] ? params.ptr() : data.ptr();
-      PyObject* value = PyDict_GetItemWithError(source, input_names_[i].ptr());
-      if (value == nullptr) {
-        if (PyErr_Occurred()) throw py::error_already_set();
-        return py::none();
-      }
-      if (input_dtypes_[i].is_none() || !is_ready(value, input_dtypes_[i])) return py::none();
-      call.add(value);
-    }
-    const py::list outputs = execute(call);
-    py::dict named;
-    for (size_t i = 0; i < output_names_.size(); ++i) named[output_names_[i]] = outputs[i];
-    return named;
+    Held results(output_count());
+    const bool has_run = try_run(inputs.get(), results.get(), donates_state);
+    MITHRIL_CHECK(has_run, "an input is not ready");
+    py::list out;
+    for (PyObject* const result : results.get()) out.append(py::handle(result));
+    return out;
   }
 
   /// What becomes of the nodes for these sizes (bindings/inspection.h).
@@ -221,59 +191,75 @@ class CpuProgram {
   }
 
  private:
-  /// The arrays of a call: kept alive by their own references while the GIL is released.
-  struct Call {
-    Sizes sizes;
-    std::vector<const void*> pointers;
-    std::vector<py::object> held;  // by input
-    int64_t elements = 0;
-    bool donates_state = false;
-
-    void add(PyObject* array) {
-      held.push_back(py::reinterpret_borrow<py::object>(array));
-      if (array == nullptr) {
-        sizes.emplace_back();
-        pointers.push_back(nullptr);
-        return;
-      }
-      const auto* proxy = py::detail::array_proxy(array);
-      sizes.emplace_back(proxy->dimensions, proxy->dimensions + proxy->nd);
-      pointers.push_back(proxy->data);
-      elements += core::element_count(sizes.back()).value_or(0);
-    }
-
-    /// Whether an input may be written to, and no other input lies there.
-    bool is_updatable(size_t input) const {
-      const auto array = py::reinterpret_borrow<py::array>(held[input]);
-      const auto bytes_of = [&](size_t i) {
-        const auto* first = static_cast<const std::byte*>(pointers[i]);
-        const auto size = held[i] ? py::reinterpret_borrow<py::array>(held[i]).nbytes() : 0;
-        return std::pair(first, first + size);
-      };
-      const auto [begin, end] = bytes_of(input);
-      for (size_t i = 0; i < held.size(); ++i) {
-        const auto [first, last] = bytes_of(i);
-        if (i != input && first < end && begin < last) return false;
-      }
-      return array.writeable();
-    }
-  };
-
+  /// What the last sizes were, and what runs for them.
   struct Latest {
     Sizes sizes;
     std::shared_ptr<const Specialization> specialization;
+    std::vector<size_t> bytes;  // of each output
   };
+
+  static const py::detail::PyArray_Proxy* proxy(PyObject* array) {
+    return py::detail::array_proxy(array);
+  }
+
+  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs, bool donates_state) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const bool is_array = !input_dtypes_[i].is_none() && inputs[i].number == nullptr;
+      if (is_array && !is_ready(inputs[i].array, input_dtypes_[i])) return false;
+    }
+    Row<const void*> pointers(inputs.size(), nullptr);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const void* number = inputs[i].number;
+      pointers[i] = inputs[i].array == nullptr ? number : proxy(inputs[i].array)->data;
+    }
+    const std::shared_ptr<const Latest> latest = specialize(inputs);
+    if (donates_state) give_updated(*latest, inputs, outputs);
+    Row<void*> results(outputs.size(), nullptr);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      results[i] = outputs[i] == nullptr ? allocate(*latest, i, outputs[i]) : proxy(outputs[i])->data;
+    }
+    run(latest->specialization, pointers.get(), results.get());
+    return true;
+  }
+
+  /// States that were given, where the new ones may lie there.
+  void give_updated(const Latest& latest, std::span<const Input> inputs,
+                    std::span<PyObject*> outputs) const {
+    const size_t first = output_dtypes_.size() - states_.size();
+    for (const plan::Update& update : latest.specialization->executable.plan().updates) {
+      const auto input = static_cast<size_t>(update.input);
+      const auto output = static_cast<size_t>(update.output);
+      const bool is_state = output >= first && states_[output - first] == input;
+      if (!is_state || !is_updatable(inputs, input)) continue;
+      outputs[output] = py::handle(inputs[input].array).inc_ref().ptr();
+    }
+  }
+
+  /// Whether an input may be written to, and no other input lies there.
+  static bool is_updatable(std::span<const Input> inputs, size_t input) {
+    const auto bytes_of = [&](size_t i) {
+      const auto array = py::reinterpret_borrow<py::array>(inputs[i].array);
+      const auto* first = static_cast<const std::byte*>(array.data());
+      return std::pair(first, first + array.nbytes());
+    };
+    const auto [begin, end] = bytes_of(input);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (i == input || inputs[i].array == nullptr) continue;
+      const auto [first, last] = bytes_of(i);
+      if (first < end && begin < last) return false;
+    }
+    return py::reinterpret_borrow<py::array>(inputs[input].array).writeable();
+  }
+
+  /// Contiguous, aligned, and of the machine's byte order with this very dtype object.
+  bool is_ready(PyObject* object, const py::object& dtype) const {
+    if (Py_TYPE(object) != numpy_.PyArray_Type_) return false;
+    constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
+    return proxy(object)->descr == dtype.ptr() && (proxy(object)->flags & kWanted) == kWanted;
+  }
 
   static py::object dtype_of(const ir::Type& type) {
     return type.is_tensor ? py::object(numpy_dtype(type.dtype)) : py::object(py::none());
-  }
-
-  static py::object interned(const std::string& name) {
-    PyObject* text =
-        PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "strict");
-    if (text == nullptr) throw py::error_already_set();
-    PyUnicode_InternInPlace(&text);
-    return py::reinterpret_steal<py::object>(text);
   }
 
   plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const {
@@ -281,92 +267,80 @@ class CpuProgram {
     return program_.preview(sizes, story).or_throw();
   }
 
-  std::shared_ptr<const Specialization> specialize(const Sizes& sizes) {
-    const std::shared_ptr<const Latest> latest = latest_.load();
-    if (latest && latest->sizes == sizes) return latest->specialization;
-    std::shared_ptr<const Specialization> made;
+  static bool has_sizes(std::span<const Input> inputs, const Sizes& sizes) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto shape = shape_of(inputs[i]);
+      if (!std::equal(shape.begin(), shape.end(), sizes[i].begin(), sizes[i].end())) return false;
+    }
+    return true;
+  }
+
+  static std::span<const py::ssize_t> shape_of(const Input& input) {
+    if (input.array == nullptr) return {};
+    return {proxy(input.array)->dimensions, static_cast<size_t>(proxy(input.array)->nd)};
+  }
+
+  std::shared_ptr<const Latest> specialize(std::span<const Input> inputs) {
+    if (latest_ && has_sizes(inputs, latest_->sizes)) return latest_;
+    auto made = std::make_shared<Latest>();
+    for (const Input& input : inputs) {
+      const auto shape = shape_of(input);
+      made->sizes.emplace_back(shape.begin(), shape.end());
+    }
     {
       const py::gil_scoped_release release;
-      made = program_.specialize(sizes).or_throw();
+      made->specialization = program_.specialize(made->sizes).or_throw();
     }
-    latest_ = std::make_shared<const Latest>(Latest{sizes, made});
+    for (size_t i = 0; i < output_dtypes_.size(); ++i) made->bytes.push_back(bytes_of(*made, i));
+    latest_ = made;
     return made;
   }
 
-  py::list execute(const Call& call) {
-    const std::shared_ptr<const Specialization> specialization = specialize(call.sizes);
-    std::vector<void*> results;
-    py::list outputs = allocate(*specialization, call, results);
-    Interrupt interrupt;
-    runtime::RunControl control;
-    control.cancel = &interrupt.cancel;
-    control.poll = Interrupt::poll;
-    control.poll_context = &interrupt;
-    control.pool = pool_.get();
-    const std::shared_ptr<runtime::Recording> recording = recorder_->current();
-    if (recording != nullptr) recording->keep(specialization);
-    control.recording = recording.get();
-    Status status = run_plan(*specialization, call, results, control);
-    if (interrupt.raised) throw py::error_already_set();
-    status.or_throw();
-    return outputs;
-  }
-
-  static Status run_plan(const Specialization& specialization, const Call& call,
-                         const std::vector<void*>& results, const runtime::RunControl& control) {
-    constexpr int64_t kWorthReleasing = 2048;  // elements read; below, a run takes microseconds
-    if (call.elements < kWorthReleasing && !specialization.executable.has_regions()) {
-      return specialization.executable.run(call.pointers, results, control);
-    }
-    const py::gil_scoped_release release;
-    return specialization.executable.run(call.pointers, results, control);
-  }
-
-  py::list allocate(const Specialization& specialization, const Call& call,
-                    std::vector<void*>& results) const {
-    py::list outputs;
-    for (size_t i = 0; i < output_dtypes_.size(); ++i) {
-      if (output_dtypes_[i].is_none()) {
-        outputs.append(host_output(i, call.sizes));
-        results.push_back(nullptr);
-        continue;
-      }
-      py::object given = call.donates_state ? updated(specialization, call, i) : py::object();
-      py::array array = given ? py::reinterpret_steal<py::array>(given.release())
-                              : make_array(i, specialization.output_shapes[i]);
-      results.push_back(array.mutable_data());
-      outputs.append(std::move(array));
-    }
-    return outputs;
-  }
-
-  /// The state that was given, if the new one may lie there; else nothing.
-  py::object updated(const Specialization& specialization, const Call& call, size_t output) const {
-    const size_t first = output_dtypes_.size() - states_.size();
-    if (output < first) return {};
-    const size_t input = states_[output - first];
-    for (const plan::Update& update : specialization.executable.plan().updates) {
-      const bool is_this = static_cast<size_t>(update.input) == input &&
-                           static_cast<size_t>(update.output) == output;
-      if (is_this && call.is_updatable(input)) return call.held[input];
-    }
-    return {};
-  }
-
-  py::array make_array(size_t output, const std::vector<int64_t>& shape) const {
+  size_t bytes_of(const Latest& latest, size_t output) const {
+    if (output_dtypes_[output].is_none()) return 0;
     const auto dtype = py::reinterpret_borrow<py::dtype>(output_dtypes_[output]);
-    const auto count = core::element_count(shape);
+    const auto count = core::element_count(latest.specialization->output_shapes[output]);
     const auto bytes = count ? core::checked_mul(*count, dtype.itemsize()) : std::nullopt;
     if (!bytes) {
       throw core::ErrorException(core::fail(core::ErrorKind::kMemory, core::Code::kOutOfMemory,
                                             "an output is larger than memory"));
     }
-    runtime::Buffer buffer = runtime::Buffer::make(static_cast<size_t>(*bytes)).or_throw();
-    void* data = buffer.data();
-    const py::capsule owner(buffer.release(), [](void* block) {
-      runtime::Buffer::adopt(static_cast<runtime::BufferBlock*>(block));
-    });
-    return py::array(dtype, shape, data, owner);
+    return static_cast<size_t>(*bytes);
+  }
+
+  /// The place of a new array's elements; null for a host value.
+  void* allocate(const Latest& latest, size_t output, PyObject*& to) const {
+    if (output_dtypes_[output].is_none()) {
+      to = host_output(output, latest.sizes).release().ptr();
+      return nullptr;
+    }
+    const std::vector<int64_t>& shape = latest.specialization->output_shapes[output];
+    to = make_output_array(output_dtypes_[output].ptr(), shape, latest.bytes[output])
+             .release()
+             .ptr();
+    return proxy(to)->data;
+  }
+
+  void run(const std::shared_ptr<const Specialization>& specialization,
+           std::span<const void* const> inputs, std::span<void* const> outputs) const {
+    const runtime::Executable& executable = specialization->executable;
+    runtime::RunControl control;
+    control.pool = pool_.get();
+    const std::shared_ptr<runtime::Recording> recording = recorder_->current();
+    if (recording != nullptr) recording->keep(specialization);
+    control.recording = recording.get();
+    if (executable.is_brief()) return executable.run(inputs, outputs, control).or_throw();
+    Interrupt interrupt;
+    control.cancel = &interrupt.cancel;
+    control.poll = Interrupt::poll;
+    control.poll_context = &interrupt;
+    Status status;
+    {
+      const py::gil_scoped_release release;
+      status = executable.run(inputs, outputs, control);
+    }
+    if (interrupt.raised) throw py::error_already_set();
+    status.or_throw();
   }
 
   py::object host_output(size_t output, const Sizes& sizes) const {
@@ -398,27 +372,26 @@ class CpuProgram {
   Program program_;
   std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
   std::shared_ptr<runtime::Recorder> recorder_;
-  std::vector<py::object> input_names_, output_names_;
+  const py::detail::npy_api& numpy_ = py::detail::npy_api::get();
   std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
-  std::vector<bool> is_param_;
-  bool has_state_ = false;
-  std::atomic<std::shared_ptr<const Latest>> latest_;
+  std::shared_ptr<const Latest> latest_;                  // whoever has the GIL may read and set it
 };
 
 }  // namespace
 
 void bind_cpu(py::module_& module) {
+  bind_output_arrays();
+  bind_native_calls(module);
   module.def(
       "cpu_isa", [] { return std::string(cpu::name(cpu::default_isa())); },
       "The instruction set whose kernels run: generic, avx2 or avx512.");
   module.def("cpu_has_kernel", &cpu::has_kernel, py::arg("op"));
-  module.def("pack_literals", &pack_literals, py::arg("graph"), py::arg("literals"),
-             py::arg("format"));
   py::class_<runtime::ThreadPool, std::shared_ptr<runtime::ThreadPool>>(
       module, "ThreadPool", "Threads of a backend's own.")
       .def(py::init<int>(), py::arg("threads"))
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
-  py::class_<CpuProgram>(module, "CpuProgram", "A graph that the CPU runs.")
+  py::class_<CpuProgram, ArrayProgram, std::shared_ptr<CpuProgram>>(module, "CpuProgram",
+                                                                    "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
                     std::string>(),
@@ -429,9 +402,8 @@ void bind_cpu(py::module_& module) {
       .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &CpuProgram::symbols, py::arg("shapes"))
       .def("sizes", &CpuProgram::sizes, py::arg("symbols"))
-      .def("run", &CpuProgram::run, py::arg("inputs"), py::arg("donates_state") = false)
-      .def("try_run", &CpuProgram::try_run, py::arg("inputs"), py::arg("donates_state") = false)
-      .def("evaluate", &CpuProgram::evaluate, py::arg("params"), py::arg("data"));
+      .def("run", py::overload_cast<const py::list&, bool>(&CpuProgram::run), py::arg("inputs"),
+           py::arg("donates_state") = false);
 }
 
 }  // namespace mithril::bindings

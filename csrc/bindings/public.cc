@@ -1,6 +1,7 @@
 // `public`: a callable without a Python frame of its own. When the function in it raises a
 // MithrilError and every frame of the traceback is ours, the traceback is cut there, so that it
-// ends in the user's code. Plain C API: pybind11 has no vectorcall.
+// ends in the user's code. A method may have a shortcut: an attribute of its object that is called
+// first, and takes the call or returns NotImplemented. Plain C API: pybind11 has no vectorcall.
 #include <Python.h>
 #include <cstddef>
 #include <structmember.h>
@@ -15,6 +16,7 @@ struct Public {
   PyObject ob_base;  // what PyObject_HEAD says
   PyObject* function;
   PyObject* attributes;
+  PyObject* shortcut;  // the attribute's name, or null
   vectorcallfunc vectorcall;
 };
 
@@ -67,9 +69,29 @@ void cut_traceback() {
   raise_again(exception);
 }
 
+// NotImplemented where there is none, or it does not take the call.
+PyObject* take_shortcut(PyObject* name, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  PyObject* shortcut = count == 0 ? nullptr : PyObject_GetAttr(args[0], name);
+  if (shortcut == nullptr) PyErr_Clear();
+  PyObject* result = Py_NotImplemented;
+  if (shortcut == nullptr || shortcut == Py_None) {
+    Py_INCREF(result);
+  } else {
+    result = PyObject_Vectorcall(shortcut, args + 1, static_cast<size_t>(count - 1), names);
+  }
+  Py_XDECREF(shortcut);
+  return result;
+}
+
 PyObject* call(PyObject* self, PyObject* const* args, size_t count, PyObject* names) {
-  PyObject* result =
-      PyObject_Vectorcall(reinterpret_cast<Public*>(self)->function, args, count, names);
+  const auto* own = reinterpret_cast<Public*>(self);
+  PyObject* result = nullptr;
+  if (own->shortcut != nullptr) {
+    result = take_shortcut(own->shortcut, args, PyVectorcall_NARGS(count), names);
+    if (result != Py_NotImplemented) return result;
+    Py_DECREF(result);
+  }
+  result = PyObject_Vectorcall(own->function, args, count, names);
   if (result == nullptr) cut_traceback();
   return result;
 }
@@ -92,6 +114,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
 int clear(PyObject* self) {
   Py_CLEAR(reinterpret_cast<Public*>(self)->function);
   Py_CLEAR(reinterpret_cast<Public*>(self)->attributes);
+  Py_CLEAR(reinterpret_cast<Public*>(self)->shortcut);
   return 0;
 }
 
@@ -104,9 +127,10 @@ void destroy(PyObject* self) {
 }
 
 PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject* function = nullptr;
-  static const char* names[] = {"function", nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &function)) {
+  PyObject *function = nullptr, *shortcut = nullptr;
+  static const char* names[] = {"function", "shortcut", nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|U", const_cast<char**>(names), &function,
+                                   &shortcut)) {
     return nullptr;
   }
   Public* self = PyObject_GC_New(Public, type);
@@ -114,6 +138,9 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Py_INCREF(function);
   self->function = function;
   self->attributes = nullptr;
+  Py_XINCREF(shortcut);
+  if (shortcut != nullptr) PyUnicode_InternInPlace(&shortcut);
+  self->shortcut = shortcut;
   self->vectorcall = call;
   PyObject_GC_Track(reinterpret_cast<PyObject*>(self));
   PyObject* functools = PyImport_ImportModule("functools");

@@ -85,6 +85,7 @@ struct Step {
   std::string label;  // kernel and ops, for people
   core::Location location;
   Work work;
+  double nanoseconds = 0;  // of computing on one thread, roughly; 0: not known (see plan/cost.h)
 };
 
 struct Steps {

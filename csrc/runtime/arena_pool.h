@@ -83,7 +83,7 @@ class Arena {
 };
 
 /// An arena of the process's pool, poisoned when MITHRIL_POISON is set. Calls at the same time get
-/// different arenas.
+/// different arenas; each thread keeps the small one that it used last.
 core::Result<Arena> take_arena(size_t bytes);
 
 /// The pool behind `take_arena`.

@@ -1,10 +1,9 @@
 #include "runtime/executable.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <optional>
 
+#include "plan/cost.h"
 #include "runtime/arena_pool.h"
 
 namespace mithril::runtime {
@@ -18,68 +17,20 @@ using plan::PlannedStep;
 
 namespace {
 
-// Few enough for the stack in almost every step; larger ones (a wide concat) go to the heap.
-constexpr size_t kOperandsOnStack = 32;
+// Handing work to other threads and waiting for them takes some microseconds.
+constexpr double kWorthThreads = 10'000;
+// Letting another thread of Python in may cost a switch, and its whole turn if it is busy.
+constexpr double kBrief = 20'000;
+constexpr double kBetweenPolls = 100'000;  // estimated: the truth may be a hundred times as much
 
-class OperandPointers {
- public:
-  void resolve(const PlannedStep& step, std::span<std::byte* const> bases) {
-    void** out = stack_.data();
-    if (step.operands.size() > stack_.size()) {
-      heap_.resize(step.operands.size());
-      out = heap_.data();
-    }
-    for (size_t i = 0; i < step.operands.size(); ++i) {
-      out[i] = bases[static_cast<size_t>(step.operands[i].base)] + step.operands[i].offset;
-    }
-    data_ = out;
-  }
-  void* const* data() const { return data_; }
+// With work that is not known the grain alone decides.
+bool is_worth_threads(const plan::Step& step, double nanoseconds) {
+  return step.units > step.grain && (step.nanoseconds == 0 || nanoseconds >= kWorthThreads);
+}
 
- private:
-  std::array<void*, kOperandsOnStack> stack_;
-  std::vector<void*> heap_;
-  void* const* data_ = nullptr;
-};
+size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
-
-/// The pointers that addresses start from.
-class Executable::Bases {
- public:
-  Bases(const Plan& plan, std::byte* arena) : plan_(plan) {
-    const auto count = static_cast<size_t>(plan.base_count());
-    if (count > few_.size()) many_.resize(count);
-    bases_ = {count > few_.size() ? many_.data() : few_.data(), count};
-    bases_[Plan::kArena] = arena;
-    for (size_t i = 0; i < plan.constants.size(); ++i) {
-      const auto* data = plan.constants[i]->bytes.data();
-      bases_[static_cast<size_t>(plan.constant_base(static_cast<int32_t>(i)))] =
-          const_cast<std::byte*>(data);
-    }
-  }
-  Bases(const Bases&) = delete;
-  Bases& operator=(const Bases&) = delete;
-
-  /// Inputs and outputs that no step reads or writes have no base.
-  void set_input(size_t at, const void* data) {
-    if (at >= static_cast<size_t>(plan_.input_count)) return;
-    bases_[static_cast<size_t>(plan_.input_base(static_cast<int32_t>(at)))] =
-        static_cast<std::byte*>(const_cast<void*>(data));
-  }
-  void set_output(size_t at, void* data) {
-    if (at >= static_cast<size_t>(plan_.output_count)) return;
-    bases_[static_cast<size_t>(plan_.output_base(static_cast<int32_t>(at)))] =
-        static_cast<std::byte*>(data);
-  }
-  std::span<std::byte* const> get() const { return bases_; }
-
- private:
-  const Plan& plan_;
-  std::array<std::byte*, kOperandsOnStack> few_;
-  std::vector<std::byte*> many_;
-  std::span<std::byte*> bases_;
-};
 
 Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
   const auto of = [](const std::shared_ptr<const plan::Plan>& inner) {
@@ -88,11 +39,14 @@ Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
   for (const PlannedStep& planned : plan_.steps) {
     const plan::Loop* loop = planned.step.loop.get();
     const plan::Branch* branch = planned.step.branch.get();
-    has_regions_ |= loop != nullptr || branch != nullptr;
     inner_.push_back(loop != nullptr     ? Inner{of(loop->body), of(loop->condition)}
                      : branch != nullptr ? Inner{of(branch->taken), of(branch->other)}
                                          : Inner{});
+    add_dispatch(planned);
   }
+  double nanoseconds = 0;
+  for (const Dispatch& step : dispatch_) nanoseconds += step.nanoseconds;
+  is_brief_ = nanoseconds < kBrief;
   Profile* const profile = Profile::process();
   if (profile == nullptr) return;
   for (const PlannedStep& planned : plan_.steps) {
@@ -101,55 +55,102 @@ Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
   }
 }
 
-/// The memory of a run: what steps hand to each other, and what kernels need for themselves.
-class Executable::Workspace {
+void Executable::add_dispatch(const PlannedStep& planned) {
+  const plan::Step& step = planned.step;
+  const double nanoseconds = plan::nanoseconds_of(plan_, step);
+  dispatch_.push_back({step.kernel, step.params.data(), step.scalars.data(), step.data.get(),
+                       step.units, step.grain, step.scratch_bytes, addresses_.size(), nanoseconds,
+                       is_worth_threads(step, nanoseconds)});
+  addresses_.insert(addresses_.end(), planned.operands.begin(), planned.operands.end());
+}
+
+/// The memory of a run, in one block: the arena, what kernels need for themselves, the pointers
+/// that addresses start from, and those of all operands.
+class Executable::Frame {
  public:
-  Status take(const Plan& plan) {
-    auto arena = take_arena(static_cast<size_t>(plan.arena_bytes));
-    if (!arena.ok()) return std::move(arena).status();
-    auto scratch = take_arena(plan.scratch_bytes);
-    if (!scratch.ok()) return std::move(scratch).status();
-    arena_ = std::move(*arena);
-    scratch_ = std::move(*scratch);
+  Status take(const Executable& executable) {
+    const Plan& plan = executable.plan_;
+    const size_t arena = round_up(static_cast<size_t>(plan.arena_bytes));
+    const size_t scratch = round_up(plan.scratch_bytes);
+    const auto bases = static_cast<size_t>(plan.base_count());
+    const size_t pointers = (bases + executable.addresses_.size()) * sizeof(void*);
+    auto block = take_arena(arena + scratch + pointers);
+    if (!block.ok()) return std::move(block).status();
+    block_ = std::move(*block);
+    executable_ = &executable;
+    scratch_ = block_.data() + arena;
+    bases_ = reinterpret_cast<std::byte**>(scratch_ + scratch);
+    operands_ = reinterpret_cast<void**>(bases_ + bases);
+    bases_[Plan::kArena] = block_.data();
+    for (size_t i = 0; i < plan.constants.size(); ++i) {
+      const auto* data = plan.constants[i]->bytes.data();
+      bases_[plan.constant_base(static_cast<int32_t>(i))] = const_cast<std::byte*>(data);
+    }
     return {};
   }
-  std::byte* arena() const { return arena_.data(); }
-  std::byte* scratch() const { return scratch_.data(); }
+
+  /// Inputs and outputs that no step reads or writes have no base.
+  void set_input(size_t at, const void* data) {
+    if (at >= static_cast<size_t>(plan().input_count)) return;
+    bases_[plan().input_base(static_cast<int32_t>(at))] =
+        static_cast<std::byte*>(const_cast<void*>(data));
+  }
+  void set_output(size_t at, void* data) {
+    if (at >= static_cast<size_t>(plan().output_count)) return;
+    bases_[plan().output_base(static_cast<int32_t>(at))] = static_cast<std::byte*>(data);
+  }
+
+  /// Once inputs and outputs are set: where the operands of all steps are.
+  void* const* resolve() {
+    const std::vector<plan::Address>& addresses = executable_->addresses_;
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      operands_[i] = bases_[addresses[i].base] + addresses[i].offset;
+    }
+    return operands_;
+  }
+  std::byte* scratch() const { return scratch_; }
 
  private:
-  Arena arena_, scratch_;
+  const Plan& plan() const { return executable_->plan_; }
+
+  const Executable* executable_ = nullptr;
+  Arena block_;
+  std::byte* scratch_ = nullptr;
+  std::byte** bases_ = nullptr;
+  void** operands_ = nullptr;
 };
 
 Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
                        const RunControl& control) const {
-  Workspace workspace;
-  MITHRIL_RETURN_IF_ERROR(workspace.take(plan_));
-  Bases bases(plan_, workspace.arena());
-  for (size_t i = 0; i < inputs.size(); ++i) bases.set_input(i, inputs[i]);
-  for (size_t i = 0; i < outputs.size(); ++i) bases.set_output(i, outputs[i]);
+  Frame frame;
+  MITHRIL_RETURN_IF_ERROR(frame.take(*this));
+  for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) frame.set_output(i, outputs[i]);
   const ScopedFloatEnvironment environment;
-  return run_steps(bases, workspace.scratch(), control);
+  return run_steps(frame, control);
 }
 
-Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl& control) const {
+Status Executable::run_steps(Frame& frame, const RunControl& control) const {
   ThreadPool& pool = control.pool != nullptr ? *control.pool : ThreadPool::shared();
   const bool is_timed = !counted_.empty() || control.recording != nullptr;
+  void* const* const operands = frame.resolve();
   plan::ErrorSlot slot;
-  OperandPointers pointers;
-  for (size_t at = 0; at < plan_.steps.size(); ++at) {
-    const PlannedStep& planned = plan_.steps[at];
-    const plan::Step& step = planned.step;
-    pointers.resolve(planned, bases.get());
+  double unpolled = 0;
+  for (size_t at = 0; at < dispatch_.size(); ++at) {
+    const Dispatch& step = dispatch_[at];
+    unpolled += step.nanoseconds;
+    if (unpolled > kBetweenPolls && control.poll != nullptr) {
+      control.poll(control.poll_context);
+      unpolled = 0;
+    }
     const int64_t start = is_timed ? now() : 0;
-    if (step.loop != nullptr) {
-      MITHRIL_RETURN_IF_ERROR(run_loop(at, pointers.data(), control));
-    } else if (step.branch != nullptr) {
-      MITHRIL_RETURN_IF_ERROR(run_branch(at, pointers.data(), control));
+    void* const* const own = operands + step.first_operand;
+    if (step.kernel == nullptr) {
+      MITHRIL_RETURN_IF_ERROR(run_region(at, own, control));
     } else {
-      const KernelArgs args{
-          pointers.data(), step.params.data(), step.scalars.data(), step.data.get(), scratch, 0,
-          &slot,           control.cancel};
-      const plan::KernelStatus status = run_step(step, args, control, pool);
+      const KernelArgs args{own, step.params, step.scalars,  step.data, frame.scratch(),
+                            0,   &slot,       control.cancel};
+      const plan::KernelStatus status = run_kernel(step, args, control, pool);
       if (status != plan::KernelStatus::kOk || slot.set.load(std::memory_order_relaxed) != 0) {
         return failure(status, at, slot);
       }
@@ -159,13 +160,30 @@ Status Executable::run_steps(Bases& bases, std::byte* scratch, const RunControl&
   return {};
 }
 
+plan::KernelStatus Executable::run_kernel(const Dispatch& step, const KernelArgs& args,
+                                          const RunControl& control, ThreadPool& pool) {
+  if (step.is_shared) {
+    const RunOptions options{step.scratch_bytes, control.cancel, control.poll,
+                             control.poll_context};
+    return pool.run_kernel(step.kernel, args, step.units, step.grain, options);
+  }
+  const bool cancelled = control.cancel != nullptr && control.cancel->load();
+  return cancelled ? plan::KernelStatus::kCancelled : step.kernel(args, 0, step.units);
+}
+
+Status Executable::run_region(size_t at, void* const* operands, const RunControl& control) const {
+  const bool is_loop = plan_.steps[at].step.loop != nullptr;
+  return is_loop ? run_loop(at, operands, control) : run_branch(at, operands, control);
+}
+
 void Executable::note(size_t at, int64_t start, const RunControl& control,
                       const ThreadPool& pool) const {
   const int64_t elapsed = now() - start;
   if (!counted_.empty()) counted_[at].counter->add(elapsed, counted_[at].bytes);
   if (control.recording == nullptr) return;
-  const plan::Step& step = plan_.steps[at].step;
-  const int64_t chunks = (step.units + step.grain - 1) / std::max<int64_t>(step.grain, 1);
+  const Dispatch& step = dispatch_[at];
+  const int64_t grain = std::max<int64_t>(step.is_shared ? step.grain : step.units, 1);
+  const int64_t chunks = (step.units + grain - 1) / grain;
   const int64_t threads = std::clamp<int64_t>(chunks, 1, pool.thread_count());
   control.recording->add({&plan_, static_cast<int32_t>(at), static_cast<int32_t>(threads),
                           thread_id(), start, elapsed});
@@ -181,14 +199,14 @@ class Carries {
 
   Status take_memory() {
     size_t bytes = 0;
-    for (const int64_t carry : loop_.carry_bytes) bytes += rounded(carry);
+    for (const int64_t carry : loop_.carry_bytes) bytes += round_up(static_cast<size_t>(carry));
     auto spare = take_arena(bytes);
     if (!spare.ok()) return std::move(spare).status();
     spare_ = std::move(*spare);
     std::byte* at = spare_.data();
     for (const int64_t carry : loop_.carry_bytes) {
       places_.push_back(at);
-      at += rounded(carry);
+      at += round_up(static_cast<size_t>(carry));
     }
     return {};
   }
@@ -210,8 +228,6 @@ class Carries {
   }
 
  private:
-  static size_t rounded(int64_t bytes) { return (static_cast<size_t>(bytes) + 63) / 64 * 64; }
-
   const plan::Loop& loop_;
   void* const* before_;
   void* const* results_;
@@ -231,41 +247,39 @@ Status Executable::run_loop(size_t at, void* const* operands, const RunControl& 
   const Executable &body = *inner_[at].first, *condition = inner_[at].second.get();
   const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
   const size_t inputs = carries + xs + static_cast<size_t>(loop.constants);
-  Workspace workspace, asking;
-  MITHRIL_RETURN_IF_ERROR(workspace.take(body.plan_));
-  Bases bases(body.plan_, workspace.arena());
-  std::optional<Bases> asked;
+  Frame frame, asking;
+  MITHRIL_RETURN_IF_ERROR(frame.take(body));
   bool go = true;
   if (condition != nullptr) {
-    MITHRIL_RETURN_IF_ERROR(asking.take(condition->plan_));
-    asked.emplace(condition->plan_, asking.arena());
-    asked->set_output(0, &go);
+    MITHRIL_RETURN_IF_ERROR(asking.take(*condition));
+    asking.set_output(0, &go);
   }
   Carries carry(loop, operands, operands + inputs);
   MITHRIL_RETURN_IF_ERROR(carry.take_memory());
   for (size_t i = carries + xs; i < inputs; ++i) {
-    bases.set_input(i, operands[i]);
-    if (asked) asked->set_input(i, operands[i]);
+    frame.set_input(i, operands[i]);
+    if (condition != nullptr) asking.set_input(i, operands[i]);
   }
   int64_t number = 0;
-  for (; asked || number < loop.length; ++number) {
-    if (asked) {
-      for (size_t i = 0; i < carries; ++i) asked->set_input(i, carry.read(i, number));
-      MITHRIL_RETURN_IF_ERROR(condition->run_steps(*asked, asking.scratch(), control));
+  for (; condition != nullptr || number < loop.length; ++number) {
+    if (condition != nullptr) {
+      for (size_t i = 0; i < carries; ++i) asking.set_input(i, carry.read(i, number));
+      MITHRIL_RETURN_IF_ERROR(condition->run_steps(asking, control));
       if (!go) break;
     }
     const int64_t here = loop.reverse ? loop.length - 1 - number : number;
     for (size_t i = 0; i < carries; ++i) {
-      bases.set_input(i, carry.read(i, number));
-      bases.set_output(i, carry.write(i, number));
+      frame.set_input(i, carry.read(i, number));
+      frame.set_output(i, carry.write(i, number));
     }
     for (size_t i = 0; i < xs; ++i) {
-      bases.set_input(carries + i, place(operands[carries + i], here, loop.x_bytes[i]));
+      frame.set_input(carries + i, place(operands[carries + i], here, loop.x_bytes[i]));
     }
     for (size_t i = 0; i < loop.y_bytes.size(); ++i) {
-      bases.set_output(carries + i, place(operands[inputs + carries + i], here, loop.y_bytes[i]));
+      frame.set_output(carries + i, place(operands[inputs + carries + i], here, loop.y_bytes[i]));
     }
-    MITHRIL_RETURN_IF_ERROR(body.run_steps(bases, workspace.scratch(), control));
+    MITHRIL_RETURN_IF_ERROR(body.run_steps(frame, control));
+    if (control.poll != nullptr) control.poll(control.poll_context);
     const bool cancelled = control.cancel != nullptr && control.cancel->load();
     if (cancelled) return failure(plan::KernelStatus::kCancelled, at, {});
   }
@@ -278,25 +292,12 @@ Status Executable::run_branch(size_t at, void* const* operands, const RunControl
   const auto inputs = static_cast<size_t>(branch.inputs);
   const bool is_taken = *static_cast<const bool*>(operands[inputs]);
   const Executable& chosen = is_taken ? *inner_[at].first : *inner_[at].second;
-  Workspace workspace;
-  MITHRIL_RETURN_IF_ERROR(workspace.take(chosen.plan_));
-  Bases bases(chosen.plan_, workspace.arena());
-  for (size_t i = 0; i < inputs; ++i) bases.set_input(i, operands[i]);
+  Frame frame;
+  MITHRIL_RETURN_IF_ERROR(frame.take(chosen));
+  for (size_t i = 0; i < inputs; ++i) frame.set_input(i, operands[i]);
   const size_t outputs = plan_.steps[at].step.operands.size() - inputs - 1;
-  for (size_t i = 0; i < outputs; ++i) bases.set_output(i, operands[inputs + 1 + i]);
-  return chosen.run_steps(bases, workspace.scratch(), control);
-}
-
-plan::KernelStatus Executable::run_step(const plan::Step& step, const KernelArgs& args,
-                                        const RunControl& control, ThreadPool& pool) const {
-  if (step.units > step.grain) {
-    const RunOptions options{step.scratch_bytes, control.cancel, control.poll,
-                             control.poll_context};
-    return pool.run_kernel(step.kernel, args, step.units, step.grain, options);
-  }
-  if (control.poll != nullptr) control.poll(control.poll_context);
-  const bool cancelled = control.cancel != nullptr && control.cancel->load();
-  return cancelled ? plan::KernelStatus::kCancelled : step.kernel(args, 0, step.units);
+  for (size_t i = 0; i < outputs; ++i) frame.set_output(i, operands[inputs + 1 + i]);
+  return chosen.run_steps(frame, control);
 }
 
 Status Executable::failure(plan::KernelStatus status, size_t at,

@@ -27,9 +27,12 @@ struct RunControl {
 class Executable {
  public:
   explicit Executable(plan::Plan plan);
+  Executable(Executable&&) = default;
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
   const plan::Plan& plan() const { return plan_; }
-  /// Whether steps run plans of their own: how long that takes the sizes do not tell.
-  bool has_regions() const { return has_regions_; }
+  /// Whether a run takes microseconds: nobody need be let in, or asked, before it is over.
+  bool is_brief() const { return is_brief_; }
 
   /// `inputs[i]` and `outputs[i]` belong to the graph's inputs and outputs (null for host values);
   /// outputs must not overlap anything, but for the inputs that they may update (Plan::updates). On
@@ -38,28 +41,45 @@ class Executable {
                    const RunControl& control = {}) const;
 
  private:
-  class Bases;
-  class Workspace;
-  core::Status run_steps(Bases& bases, std::byte* scratch, const RunControl& control) const;
-  core::Status run_loop(size_t at, void* const* operands, const RunControl& control) const;
-  core::Status run_branch(size_t at, void* const* operands, const RunControl& control) const;
-  void note(size_t step, int64_t start, const RunControl& control, const ThreadPool& pool) const;
-  core::Status failure(plan::KernelStatus status, size_t step, const plan::ErrorSlot& slot) const;
-  plan::KernelStatus run_step(const plan::Step& step, const plan::KernelArgs& args,
-                              const RunControl& control, ThreadPool& pool) const;
+  class Frame;
+  /// A step as a run wants it; all of them side by side. Pointers are into the plan.
+  struct Dispatch {
+    plan::KernelFn kernel;  // null: a loop or a branch
+    const int64_t* params;
+    const double* scalars;
+    const void* data;
+    int64_t units, grain;
+    size_t scratch_bytes;  // of each thread
+    size_t first_operand;  // among the addresses
+    double nanoseconds;
+    bool is_shared;  // by threads
+  };
+  /// What a step runs by itself: the body of a loop and its condition, or two branches.
+  struct Inner {
+    std::shared_ptr<const Executable> first, second;
+  };
   /// What a counter of the profile is told of one step.
   struct Counted {
     Profile::Counter* counter;
     int64_t bytes;
   };
+
+  void add_dispatch(const plan::PlannedStep& planned);
+  core::Status run_steps(Frame& frame, const RunControl& control) const;
+  core::Status run_region(size_t at, void* const* operands, const RunControl& control) const;
+  core::Status run_loop(size_t at, void* const* operands, const RunControl& control) const;
+  core::Status run_branch(size_t at, void* const* operands, const RunControl& control) const;
+  void note(size_t step, int64_t start, const RunControl& control, const ThreadPool& pool) const;
+  core::Status failure(plan::KernelStatus status, size_t step, const plan::ErrorSlot& slot) const;
+  static plan::KernelStatus run_kernel(const Dispatch& step, const plan::KernelArgs& args,
+                                       const RunControl& control, ThreadPool& pool);
+
   plan::Plan plan_;
-  /// What a step runs by itself: the body of a loop and its condition, or two branches.
-  struct Inner {
-    std::shared_ptr<const Executable> first, second;
-  };
-  std::vector<Inner> inner_;  // by step
-  bool has_regions_ = false;
-  std::vector<Counted> counted_;  // by step; empty unless MITHRIL_PROFILE is set
+  std::vector<Dispatch> dispatch_;        // by step
+  std::vector<plan::Address> addresses_;  // of all operands, step by step
+  std::vector<Inner> inner_;              // by step
+  std::vector<Counted> counted_;          // by step; empty unless MITHRIL_PROFILE is set
+  bool is_brief_ = false;
 };
 
 }  // namespace mithril::runtime

@@ -63,7 +63,15 @@ size_t hash(const Program& program) {
   return h;
 }
 
-static void count(const Instruction& i, int64_t cost, Statistics& out) {
+static int64_t cost_of(const Instruction& i) {
+  switch (info(i.opcode).family) {
+    case Family::kMacro: return 24;
+    case Family::kExtern: return 64;  // one lane after the other
+    default: return 1;
+  }
+}
+
+static void count(const Instruction& i, Statistics& out) {
   const auto bytes = static_cast<int64_t>(core::size_of(i.dtype));
   if (i.opcode == Opcode::kLoad && i.level == Level::kLane) {
     ++out.loads;
@@ -73,14 +81,15 @@ static void count(const Instruction& i, int64_t cost, Statistics& out) {
     out.store_bytes += bytes;
   } else if (info(i.opcode).arity > 0 && i.opcode != Opcode::kStore) {
     const bool per_point = i.level == Level::kLane || info(i.opcode).family == Family::kReduce;
-    (per_point ? out.lane_operations : out.row_operations) += cost;
+    ++(per_point ? out.lane_operations : out.row_operations);
+    (per_point ? out.lane_cost : out.row_cost) += cost_of(i);
   }
 }
 
 Statistics statistics(const Program& program) {
   Statistics out;
   for (const Instruction& i : program.code) {
-    if (i.level != Level::kUniform) count(i, 1, out);
+    if (i.level != Level::kUniform) count(i, out);
   }
   return out;
 }

@@ -64,10 +64,13 @@ core::Status verify(const Program& program);
 ///   }
 std::string print(const Program& program);
 
-/// Work per point of the domain and per row, for cost estimates. A macro counts as one operation.
+/// Work per point of the domain and per row, for cost estimates. A macro counts as one operation;
+/// its cost is what its formula takes, roughly.
 struct Statistics {
   int64_t lane_operations = 0;
   int64_t row_operations = 0;
+  int64_t lane_cost = 0;  // in basic instructions
+  int64_t row_cost = 0;
   int64_t loads = 0;        // lane loads
   int64_t stores = 0;       // lane stores
   int64_t load_bytes = 0;   // per point

@@ -44,6 +44,12 @@ def public(function: F) -> F:
     return _core.public(call)  # type: ignore[return-value]
 
 
+def public_with_shortcut(attribute: str) -> Callable[[F], F]:
+    """`public` for a method that refuses misfits by itself, of objects whose attribute of this name
+    is None or takes calls first: it returns NotImplemented for those that are the method's."""
+    return lambda function: _core.public(function, attribute)
+
+
 def _fits_always(function: Callable[..., Any]) -> bool:
     """Whether Python calls it with the arguments that it has, or it takes any."""
     name = function.__name__
@@ -125,4 +131,11 @@ def _usage(parameters: list[inspect.Parameter]) -> str:
     return f"its arguments are ({', '.join(names)})" if names else "it takes no arguments"
 
 
-__all__ = ["REQUIRED", "public", "refusal", "refuses_misfits", "signature_of"]
+__all__ = [
+    "REQUIRED",
+    "public",
+    "public_with_shortcut",
+    "refusal",
+    "refuses_misfits",
+    "signature_of",
+]

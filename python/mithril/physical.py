@@ -16,8 +16,15 @@ from mithril._checks import instance, items, mapping, text, truth
 from mithril._conversion import Converter, as_numpy
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
+from mithril._native_calls import evaluate_call, step_call
 from mithril._program import Key, Program, Settings, calls_python, target_of
-from mithril._public import REQUIRED, public, refusal, refuses_misfits
+from mithril._public import (
+    REQUIRED,
+    public,
+    public_with_shortcut,
+    refusal,
+    refuses_misfits,
+)
 from mithril._quick_call import QuickCall
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
@@ -100,9 +107,11 @@ class PhysicalModel:
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
         self._quick = QuickCall.of(self._program)  # for emitted source
         # Takes calls that need no conversion, warning or state; None sends them the long way.
-        own = getattr(self._program and self._program.forward, "evaluate", None)
-        self._fast = self._quick.forward if self._quick else own
+        self._fast = self._quick.forward if self._quick else None
         self._quick_step: Any = None  # the same for training steps
+        # The engine's; `step` has one after its first call.
+        self._native_evaluate = None if self._static else evaluate_call(self._program)
+        self._native_step: Any = None
         self._keys = self._program.keys if self._program else _keys_of(self._compiled)
         self._by_name = {key.name: key for key in self._keys}
         self._told: set[str] = set()
@@ -131,7 +140,7 @@ class PhysicalModel:
         return Program(compiled, self._settings)
 
     # --- running ------------------------------------------------------------------------------
-    @public
+    @public_with_shortcut("_native_evaluate")
     @refuses_misfits
     def evaluate(
         self,
@@ -232,7 +241,7 @@ class PhysicalModel:
         single = outputs[self.output_keys[0]] if len(self.output_keys) == 1 else outputs
         return WithState(single, result.state) if isinstance(result, WithState) else single
 
-    @public
+    @public_with_shortcut("_native_step")
     @refuses_misfits
     def step(
         self,
@@ -323,11 +332,8 @@ class PhysicalModel:
                     extra[f"$opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
         cost = self._cost(program)
         results = program.run_step(inputs, cost, optimizer, extra)
-        if program is self._program and program.is_native and not self._settings.check_nan:
-            from mithril._quick_step import QuickStep
-
-            dtype = self.backend.default_dtype.numpy()
-            self._quick_step = QuickStep(program, cost, optimizer, dtype)
+        if program is self._program and self._static is None:
+            self._native_step = step_call(program, cost, optimizer, Step)
         new_params = {**params, **{name: results[f"$new.{name}"] for name in trained}}
         slots = {
             slot: {

@@ -6,6 +6,7 @@
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/product_epilogue.h"
 #include "backends/cpu/reference.h"
+#include "plan/cost.h"
 #include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
 
@@ -220,6 +221,7 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const int64_t work = dims.m * dims.n * dims.k / std::max<int64_t>(product->gemm.units(), 1);
   step.grain = grain_of(work / 8);  // vectors of at least 8
   step.work = work_of(dims);
+  step.nanoseconds = step.work.amount / plan::kFlopsPerNanosecond;
   step.data = std::move(product);
   return step;
 }

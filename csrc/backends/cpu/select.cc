@@ -10,6 +10,7 @@
 #include "core/tensor_data.h"
 #include "ir/registry.h"
 #include "ir/scan.h"
+#include "plan/cost.h"
 #include "plan/plan.h"
 #include "select/epilogue.h"
 #include "select/fuse.h"
@@ -338,6 +339,7 @@ class Selector {
     step.label = label_of(group);
     step.location = graph_.location_of(graph_.node(group.nodes[0]));
     step.work.amount = operations(lowered);
+    step.nanoseconds = nanoseconds(lowered);
     told_.kernel = "loop";
     if (loop.interpreted != nullptr && options_.story != nullptr) {
       told_.notes.push_back(fmt::format("interpreted: {}", loop.interpreted));
@@ -358,13 +360,20 @@ class Selector {
     return out;
   }
 
-  static double operations(const select::LoopProgram& lowered) {
-    const tile::Statistics each = tile::statistics(lowered.program);
+  // So much for each lane and each row of a loop, in all.
+  static double in_all(const select::LoopProgram& lowered, int64_t lane, int64_t row) {
     double rows = 1, points = 1;
     for (const int64_t size : lowered.kept) rows *= static_cast<double>(size);
     for (const int64_t size : lowered.reduced) points *= static_cast<double>(size);
-    return rows * (points * static_cast<double>(each.lane_operations) +
-                   static_cast<double>(each.row_operations));
+    return rows * (points * static_cast<double>(lane) + static_cast<double>(row));
+  }
+  static double operations(const select::LoopProgram& lowered) {
+    const tile::Statistics each = tile::statistics(lowered.program);
+    return in_all(lowered, each.lane_operations, each.row_operations);
+  }
+  static double nanoseconds(const select::LoopProgram& lowered) {
+    const tile::Statistics each = tile::statistics(lowered.program);
+    return in_all(lowered, each.lane_cost, each.row_cost) / plan::kBasicPerNanosecond;
   }
 
   // Operands that lie exactly like the first output and are read there only.
@@ -407,6 +416,9 @@ class Selector {
     step.data = *kernel;
     step.operands = {read(source), target};
     step.label = label;
+    step.nanoseconds =
+        static_cast<double>(steps_.buffers[static_cast<size_t>(target.buffer)].bytes) /
+        plan::kBasicPerNanosecond;
     steps_.steps.push_back(std::move(step));
     return {};
   }
@@ -541,6 +553,7 @@ class Selector {
     for (size_t i = 0; i < operands.size(); ++i) {
       if (i != epilogue.result) step->operands.push_back(operands[i].use);
     }
+    step->nanoseconds += nanoseconds(*lowered);
     step->label = fmt::format("{}+{}", kernel->name, label_of(group));
     step->location = graph_.location_of(node);
     note_kernels(request, kernel);

@@ -147,6 +147,30 @@ TEST(Arena, PoisonIsNaNForEveryFloat) {
   }
 }
 
+TEST(Arena, AThreadKeepsItsLastSmallOne) {
+  const void* first = nullptr;
+  {
+    const Arena arena = take_arena(40'000).or_throw();
+    const Arena inner = take_arena(100).or_throw();
+    EXPECT_NE(arena.data(), inner.data());
+    first = arena.data();
+  }
+  const size_t kept = arena_pool().kept_bytes();
+  const Arena again = take_arena(30'000).or_throw();
+  EXPECT_EQ(again.data(), first);
+  EXPECT_EQ(arena_pool().kept_bytes(), kept);  // the pool had no part in it
+  std::thread([&] { EXPECT_NE(take_arena(30'000).or_throw().data(), first); }).join();
+}
+
+TEST(Arena, WhatAThreadKeptGoesBackWithIt) {
+  const size_t before = arena_pool().kept_bytes();
+  std::thread([] { take_arena(50'000).or_throw(); }).join();
+  EXPECT_GE(arena_pool().kept_bytes() + 300'000, before);
+  const size_t kept = arena_pool().kept_bytes();
+  std::thread([] { take_arena(50'000).or_throw(); }).join();
+  EXPECT_EQ(arena_pool().kept_bytes(), kept);
+}
+
 TEST(Arena, CallsAtOnceGetDifferentOnes) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};

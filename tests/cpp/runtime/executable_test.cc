@@ -130,6 +130,46 @@ TEST(Executable, TellsARecordingOfEachStep) {
   EXPECT_EQ(recording.events().back().threads, 4);  // there are no more chunks
 }
 
+KernelStatus note_chunk(const KernelArgs& args, int64_t begin, int64_t end) {
+  auto* chunks = static_cast<float*>(args.buffers[2]);
+  chunks[begin] = static_cast<float>(end - begin);
+  return KernelStatus::kOk;
+}
+
+TEST(Executable, HandsOnlyLongStepsToThreads) {
+  for (const double nanoseconds : {1.0, 1e6}) {
+    Steps steps = doubled_plus_constant(64);
+    for (Step& step : steps.steps) {
+      step.kernel = note_chunk;
+      step.nanoseconds = nanoseconds;
+    }
+    const Executable program = executable(std::move(steps));
+    EXPECT_EQ(program.is_brief(), nanoseconds == 1.0);
+    std::vector<float> x(64), y(64, 0.0F);
+    const void* inputs[] = {x.data()};
+    void* outputs[] = {y.data()};
+    ASSERT_TRUE(program.run(inputs, outputs).ok());
+    EXPECT_EQ(y[0], nanoseconds == 1.0 ? 64.0F : 16.0F);
+  }
+}
+
+TEST(Executable, PollsBetweenLongStepsOnly) {
+  for (const double nanoseconds : {1.0, 1e9}) {
+    Steps steps = doubled_plus_constant(4);
+    for (Step& step : steps.steps) step.nanoseconds = nanoseconds;
+    const Executable program = executable(std::move(steps));
+    std::vector<float> x(4), y(4);
+    const void* inputs[] = {x.data()};
+    void* outputs[] = {y.data()};
+    int polls = 0;
+    RunControl control;
+    control.poll = [](void* count) { ++*static_cast<int*>(count); };
+    control.poll_context = &polls;
+    ASSERT_TRUE(program.run(inputs, outputs, control).ok());
+    EXPECT_EQ(polls, nanoseconds == 1.0 ? 0 : 2);
+  }
+}
+
 Step step_of(plan::KernelFn kernel, std::vector<plan::BufferId> reads, plan::BufferId writes) {
   Step out;
   out.kernel = kernel;
