@@ -50,7 +50,8 @@ namespace {
 
 // Runs a graph without inputs: the constants of a specialisation.
 core::Result<std::vector<std::shared_ptr<const core::TensorData>>> evaluate_constants(
-    const ir::Graph& graph, const cpu::SelectOptions& options) {
+    const ir::Graph& graph, cpu::SelectOptions options) {
+  options.overwrites.clear();
   MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, options));
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   std::vector<std::shared_ptr<core::TensorData>> made;

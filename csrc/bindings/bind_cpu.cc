@@ -1,6 +1,7 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <span>
@@ -26,6 +27,8 @@ namespace {
 using core::HostValue;
 using core::Status;
 using Sizes = std::vector<std::vector<int64_t>>;
+/// (output, input) by name.
+using Overwrites = std::vector<std::pair<std::string, std::string>>;
 
 /// New states are outputs after the outputs: the executable knows no other kind. `states` gets the
 /// input of each of them, by place.
@@ -97,13 +100,33 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
   return out;
 }
 
+std::vector<cpu::Overwrite> overwrites_of(const ir::Graph& graph, const Overwrites& names) {
+  std::vector<cpu::Overwrite> out;
+  for (const auto& [output, input] : names) {
+    const auto writes = std::find_if(graph.outputs.begin(), graph.outputs.end(),
+                                     [&](const ir::Output& one) { return one.name == output; });
+    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), graph.find_input(input));
+    MITHRIL_CHECK(writes != graph.outputs.end() && at != graph.inputs.end(),
+                  "no output {} or no input {}", output, input);
+    out.push_back({static_cast<int32_t>(writes - graph.outputs.begin()),
+                   static_cast<int32_t>(at - graph.inputs.begin())});
+  }
+  return out;
+}
+
+Program made(ir::Graph graph, ProgramOptions options, const Overwrites& overwrites) {
+  options.select.overwrites = overwrites_of(graph, overwrites);
+  return Program(std::move(graph), std::move(options));
+}
+
 class CpuProgram final : public ArrayProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
-             std::shared_ptr<runtime::Recorder> recorder, const std::string& weights)
-      : program_(with_weights(with_states_as_outputs(std::move(graph), states_), weights),
-                 program_options(std::move(trace), std::move(off), exact_conv)),
+             std::shared_ptr<runtime::Recorder> recorder, const std::string& weights,
+             const Overwrites& overwrites)
+      : program_(made(with_weights(with_states_as_outputs(std::move(graph), states_), weights),
+                      program_options(std::move(trace), std::move(off), exact_conv), overwrites)),
         pool_(std::move(pool)),
         recorder_(std::move(recorder)) {
     const ir::Graph& made = program_.graph();
@@ -113,6 +136,10 @@ class CpuProgram final : public ArrayProgram {
     for (const ir::Output& output : made.outputs) {
       output_dtypes_.push_back(dtype_of(made.type(output.value)));
     }
+    overwritten_.assign(made.outputs.size(), -1);
+    for (const cpu::Overwrite& one : program_.options().select.overwrites) {
+      overwritten_[static_cast<size_t>(one.output)] = one.input;
+    }
   }
 
   size_t output_count() const override { return output_dtypes_.size(); }
@@ -121,7 +148,8 @@ class CpuProgram final : public ArrayProgram {
     return try_run(inputs, outputs, false);
   }
 
-  /// Arrays in the order of the graph's inputs in, fresh arrays out. The caller made them ready.
+  /// Arrays in the order of the graph's inputs in; out come fresh arrays, or those that the program
+  /// overwrites. The caller made them ready.
   /// `donates_state`: states that the plan can update where they are come out as the arrays that
   /// went in.
   py::list run(const py::list& arrays, bool donates_state) {
@@ -214,6 +242,7 @@ class CpuProgram final : public ArrayProgram {
     }
     const std::shared_ptr<const Latest> latest = specialize(inputs);
     if (donates_state) give_updated(*latest, inputs, outputs);
+    if (overwrites()) give_overwritten(*latest, inputs, outputs, pointers.get());
     Row<void*> results(outputs.size(), nullptr);
     for (size_t i = 0; i < outputs.size(); ++i) {
       results[i] = outputs[i] == nullptr ? allocate(*latest, i, outputs[i]) : proxy(outputs[i])->data;
@@ -225,30 +254,65 @@ class CpuProgram final : public ArrayProgram {
   /// States that were given, where the new ones may lie there.
   void give_updated(const Latest& latest, std::span<const Input> inputs,
                     std::span<PyObject*> outputs) const {
+    const std::vector<bool> shared = shares_memory(inputs);
     const size_t first = output_dtypes_.size() - states_.size();
     for (const plan::Update& update : latest.specialization->executable.plan().updates) {
       const auto input = static_cast<size_t>(update.input);
       const auto output = static_cast<size_t>(update.output);
       const bool is_state = output >= first && states_[output - first] == input;
-      if (!is_state || !is_updatable(inputs, input)) continue;
+      if (!is_state || shared[input] || !is_writable(inputs[input].array)) continue;
       outputs[output] = py::handle(inputs[input].array).inc_ref().ptr();
     }
   }
 
-  /// Whether an input may be written to, and no other input lies there.
-  static bool is_updatable(std::span<const Input> inputs, size_t input) {
-    const auto bytes_of = [&](size_t i) {
-      const auto array = py::reinterpret_borrow<py::array>(inputs[i].array);
-      const auto* first = static_cast<const std::byte*>(array.data());
-      return std::pair(first, first + array.nbytes());
-    };
-    const auto [begin, end] = bytes_of(input);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (i == input || inputs[i].array == nullptr) continue;
-      const auto [first, last] = bytes_of(i);
-      if (first < end && begin < last) return false;
+  bool overwrites() const { return !program_.options().select.overwrites.empty(); }
+
+  /// Inputs that the program overwrites, as outputs. They must be the caller's to give: arrays that
+  /// may not be written, or share memory with others, are copied, and the copies run instead.
+  void give_overwritten(const Latest& latest, std::span<const Input> inputs,
+                        std::span<PyObject*> outputs, std::span<const void*> pointers) const {
+    const std::vector<bool> shared = shares_memory(inputs);
+    for (size_t output = 0; output < overwritten_.size(); ++output) {
+      if (overwritten_[output] < 0) continue;
+      const auto input = static_cast<size_t>(overwritten_[output]);
+      PyObject* const given = inputs[input].array;
+      if (is_writable(given) && !shared[input]) {
+        outputs[output] = py::handle(given).inc_ref().ptr();
+        continue;
+      }
+      pointers[input] = std::memcpy(allocate(latest, output, outputs[output]), proxy(given)->data,
+                                    latest.bytes[output]);
     }
-    return py::reinterpret_borrow<py::array>(inputs[input].array).writeable();
+  }
+
+  static bool is_writable(PyObject* array) {
+    return (proxy(array)->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
+  }
+
+  /// By input: whether its memory is in part that of another one.
+  static std::vector<bool> shares_memory(std::span<const Input> inputs) {
+    struct Range {
+      const char *begin, *end;
+      size_t input;
+    };
+    std::vector<Range> ranges;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].array == nullptr) continue;
+      const auto bytes = py::reinterpret_borrow<py::array>(inputs[i].array).nbytes();
+      const char* const begin = proxy(inputs[i].array)->data;
+      if (bytes > 0) ranges.push_back({begin, begin + bytes, i});
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    std::vector<bool> out(inputs.size(), false);
+    size_t furthest = 0;
+    for (size_t i = 1; i < ranges.size(); ++i) {
+      if (ranges[i].begin < ranges[furthest].end) {
+        out[ranges[i].input] = out[ranges[furthest].input] = true;
+      }
+      if (ranges[i].end > ranges[furthest].end) furthest = i;
+    }
+    return out;
   }
 
   /// Contiguous, aligned, and of the machine's byte order with this very dtype object.
@@ -331,9 +395,11 @@ class CpuProgram final : public ArrayProgram {
     control.recording = recording.get();
     if (executable.is_brief()) return executable.run(inputs, outputs, control).or_throw();
     Interrupt interrupt;
-    control.cancel = &interrupt.cancel;
-    control.poll = Interrupt::poll;
-    control.poll_context = &interrupt;
+    if (!overwrites()) {  // what has begun to overwrite is finished; Python raises then
+      control.cancel = &interrupt.cancel;
+      control.poll = Interrupt::poll;
+      control.poll_context = &interrupt;
+    }
     Status status;
     {
       const py::gil_scoped_release release;
@@ -374,7 +440,8 @@ class CpuProgram final : public ArrayProgram {
   std::shared_ptr<runtime::Recorder> recorder_;
   const py::detail::npy_api& numpy_ = py::detail::npy_api::get();
   std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
-  std::shared_ptr<const Latest> latest_;                  // whoever has the GIL may read and set it
+  std::vector<int32_t> overwritten_;     // by output: the input whose array it is; -1: a fresh one
+  std::shared_ptr<const Latest> latest_;  // whoever has the GIL may read and set it
 };
 
 }  // namespace
@@ -394,10 +461,11 @@ void bind_cpu(py::module_& module) {
                                                                     "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
-                    std::string>(),
+                    std::string, const Overwrites&>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
-           py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "")
+           py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",
+           py::arg("overwrites") = Overwrites())
       .def("story", &CpuProgram::story, py::arg("sizes"))
       .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &CpuProgram::symbols, py::arg("shapes"))

@@ -14,6 +14,8 @@ using core::Code;
 using core::ErrorKind;
 
 constexpr int64_t kAlignment = 64;
+/// Beyond this many temporaries they are placed in the order of steps only.
+constexpr size_t kMostPacked = 4096;
 
 struct Lifetime {
   int32_t first = -1;  // step that writes it first
@@ -30,6 +32,10 @@ std::vector<Lifetime> lifetimes(const Steps& steps) {
     }
   }
   return out;
+}
+
+int64_t rounded_up(int64_t bytes) {
+  return (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 /// Free bytes of the arena, best fit; grows at the end.
@@ -66,7 +72,7 @@ class Arena {
   }
 
   void give_back(int64_t offset, int64_t bytes) {
-    int64_t size = (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    int64_t size = rounded_up(bytes);
     auto next = holes_.lower_bound(offset);
     if (next != holes_.end() && offset + size == next->first) {
       size += next->second;
@@ -89,10 +95,48 @@ class Arena {
   int64_t end_ = 0;
 };
 
+/// What lies in the arena from one step to another: a temporary, and those that take its bytes
+/// over.
+struct Block {
+  Lifetime life;
+  int64_t bytes = 0;
+  int64_t offset = 0;
+};
+
+/// Places the largest blocks first, each as low as it can lie; returns where the arena ends. Blocks
+/// that outlive others leave no holes that larger ones do not fit, as in the order of steps.
+int64_t pack_by_size(std::vector<Block>& blocks) {
+  std::vector<Block*> order;
+  for (Block& block : blocks) order.push_back(&block);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+  std::vector<const Block*> placed;  // by offset
+  int64_t end = 0;
+  for (Block* block : order) {
+    int64_t offset = 0;
+    for (const Block* other : placed) {
+      if (other->offset >= offset + block->bytes) break;
+      const bool meet =
+          block->life.first <= other->life.last && other->life.first <= block->life.last;
+      if (meet) offset = std::max(offset, other->offset + other->bytes);
+    }
+    block->offset = offset;
+    end = std::max(end, offset + block->bytes);
+    const auto behind =
+        std::upper_bound(placed.begin(), placed.end(), block,
+                         [](const Block* a, const Block* b) { return a->offset < b->offset; });
+    placed.insert(behind, block);
+  }
+  return end;
+}
+
 class Planner {
  public:
   explicit Planner(Steps steps)
-      : steps_(std::move(steps)), lives_(lifetimes(steps_)), offsets_(steps_.buffers.size(), -1) {}
+      : steps_(std::move(steps)),
+        lives_(lifetimes(steps_)),
+        offsets_(steps_.buffers.size(), -1),
+        block_of_(steps_.buffers.size(), -1) {}
 
   core::Result<Plan> run() {
     count_bases();
@@ -102,6 +146,7 @@ class Planner {
       release_dying(static_cast<int32_t>(at));
     }
     plan_.arena_bytes = arena_.size();
+    if (blocks_.size() <= kMostPacked) use_packing();
     for (Step& step : steps_.steps) plan_.steps.push_back(address(std::move(step)));
     plan_.constants = std::move(steps_.constants);
     plan_.buffers = std::move(steps_.buffers);
@@ -112,6 +157,7 @@ class Planner {
   const Buffer& buffer(BufferId id) const { return steps_.buffers[static_cast<size_t>(id)]; }
   const Lifetime& life(BufferId id) const { return lives_[static_cast<size_t>(id)]; }
   int64_t& offset(BufferId id) { return offsets_[static_cast<size_t>(id)]; }
+  int32_t& block_of(BufferId id) { return block_of_[static_cast<size_t>(id)]; }
   bool is_temporary(BufferId id) const { return buffer(id).kind == Buffer::Kind::kTemporary; }
 
   void count_bases() {
@@ -126,30 +172,45 @@ class Planner {
 
   core::Status place_outputs(int32_t at) {
     const Step& step = steps_.steps[static_cast<size_t>(at)];
-    bool is_first = true;  // what `inplace` speaks of
+    int32_t output = -1;
     for (const Use& use : step.operands) {
       if (!use.write) continue;
-      const bool may_take_over = std::exchange(is_first, false);
+      ++output;
       if (!is_temporary(use.buffer) || offset(use.buffer) >= 0) continue;
-      if (may_take_over && take_over(step, at, use.buffer)) continue;
+      if (take_over(step, at, output, use.buffer)) continue;
       const auto place = arena_.take(buffer(use.buffer).bytes);
       if (!place) {
         return core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
                           "the intermediate results of this model do not fit an address space");
       }
       offset(use.buffer) = *place;
+      block_of(use.buffer) = static_cast<int32_t>(blocks_.size());
+      blocks_.push_back({life(use.buffer), rounded_up(buffer(use.buffer).bytes)});
     }
     return {};
   }
 
-  // The first output gets the bytes of an operand that dies here.
-  bool take_over(const Step& step, int32_t at, BufferId output) {
-    for (const int32_t candidate : step.inplace) {
-      const Use& victim = step.operands[static_cast<size_t>(candidate)];
+  // Where it takes less than in the order of steps.
+  void use_packing() {
+    const int64_t end = pack_by_size(blocks_);
+    if (end >= plan_.arena_bytes) return;
+    plan_.arena_bytes = end;
+    for (size_t i = 0; i < offsets_.size(); ++i) {
+      if (block_of_[i] >= 0) offsets_[i] = blocks_[static_cast<size_t>(block_of_[i])].offset;
+    }
+  }
+
+  // The output gets the bytes of an operand that dies here.
+  bool take_over(const Step& step, int32_t at, int32_t number, BufferId output) {
+    for (const InPlace& candidate : step.inplace) {
+      if (candidate.output != number) continue;
+      const Use& victim = step.operands[static_cast<size_t>(candidate.operand)];
       const bool dies = is_temporary(victim.buffer) && life(victim.buffer).last == at;
       const bool fits = victim.offset == 0 && buffer(victim.buffer).bytes == buffer(output).bytes;
-      if (!dies || !fits || offset(victim.buffer) < 0) continue;
+      if (!dies || !fits || is_taken(victim.buffer) || offset(victim.buffer) < 0) continue;
       offset(output) = offset(victim.buffer);
+      block_of(output) = block_of(victim.buffer);
+      blocks_[static_cast<size_t>(block_of(output))].life.last = life(output).last;
       taken_over_.push_back(victim.buffer);
       return true;
     }
@@ -159,7 +220,7 @@ class Planner {
   void find_update(int32_t at) {
     const Step& step = steps_.steps[static_cast<size_t>(at)];
     if (!step.updates) return;
-    const Use& from = step.operands[static_cast<size_t>(step.inplace[0])];
+    const Use& from = step.operands[static_cast<size_t>(step.inplace[0].operand)];
     const auto is_output = [](const Use& use) { return use.write; };
     const Use& to = *std::find_if(step.operands.begin(), step.operands.end(), is_output);
     const Buffer &input = buffer(from.buffer), &output = buffer(to.buffer);
@@ -172,6 +233,10 @@ class Planner {
     plan_.updates.push_back({input.index, output.index});
   }
 
+  bool is_taken(BufferId id) const {
+    return std::find(taken_over_.begin(), taken_over_.end(), id) != taken_over_.end();
+  }
+
   void release_dying(int32_t at) {
     std::vector<BufferId> dying;
     for (const Use& use : steps_.steps[static_cast<size_t>(at)].operands) {
@@ -181,8 +246,7 @@ class Planner {
       }
     }
     for (const BufferId id : dying) {
-      const bool taken = std::find(taken_over_.begin(), taken_over_.end(), id) != taken_over_.end();
-      if (!taken && offset(id) >= 0) arena_.give_back(offset(id), buffer(id).bytes);
+      if (!is_taken(id) && offset(id) >= 0) arena_.give_back(offset(id), buffer(id).bytes);
     }
     taken_over_.clear();
   }
@@ -214,6 +278,8 @@ class Planner {
   Steps steps_;
   std::vector<Lifetime> lives_;
   std::vector<int64_t> offsets_;
+  std::vector<int32_t> block_of_;  // by buffer; -1: not in the arena
+  std::vector<Block> blocks_;
   std::vector<BufferId> taken_over_;
   Arena arena_;
   Plan plan_;

@@ -22,7 +22,8 @@ struct Buffer {
   int64_t bytes = 0;
   core::DType dtype = core::DType::kFloat32;
   std::vector<int64_t> shape;
-  std::string path;  // in the model, of the node that makes it; inputs: ""
+  std::string path;    // in the model, of the node that makes it; inputs: ""
+  int32_t value = -1;  // of the graph, for who asks what lies there; -1: a copy
 };
 
 /// An operand of a step: a place inside a buffer. Views of a value differ in the offset only;
@@ -31,6 +32,12 @@ struct Use {
   BufferId buffer = -1;
   int64_t offset = 0;  // bytes
   bool write = false;
+};
+
+/// An operand whose bytes an output may take, element by element; which of the outputs it is.
+struct InPlace {
+  int32_t output = 0;
+  int32_t operand = 0;
 };
 
 struct Plan;
@@ -77,12 +84,12 @@ struct Step {
   int64_t units = 1;
   int64_t grain = 1;  // units of one chunk
   size_t scratch_bytes = 0;
-  /// Operands that the first output may overwrite, element by element.
-  std::vector<int32_t> inplace;
-  /// The first output is the operand inplace[0] but for a part, and where both are one memory that
-  /// part alone is written.
+  std::vector<InPlace> inplace;
+  /// The first output is the operand of inplace[0] but for a part, and where both are one memory
+  /// that part alone is written.
   bool updates = false;
-  std::string label;  // kernel and ops, for people
+  bool refuses = false;  // it may fail for what the data are: an index out of bounds
+  std::string label;     // kernel and ops, for people
   core::Location location;
   Work work;
   double nanoseconds = 0;  // of computing on one thread, roughly; 0: not known (see plan/cost.h)

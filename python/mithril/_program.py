@@ -59,6 +59,7 @@ class Settings:
     exact_conv: bool = False
     weights: str = ""  # the format of constants that products multiply by; "": as they are
     check_nan: str = ""  # "nan", "inf": what is looked for
+    stream_gradients: bool = False
     recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
 
 
@@ -136,14 +137,24 @@ class Program:
         self._checked: dict[tuple, list] = {}
         self.compiled_step: Any = None  # the last one that was made (_compiled_step.py)
 
-    def _executable(self, graph: Any, file_path: str | None = None) -> Any:
+    def _executable(
+        self,
+        graph: Any,
+        file_path: str | None = None,
+        overwrites: Sequence[tuple[str, str]] = (),
+    ) -> Any:
         if self.settings.check_nan:
             from mithril._watch import watched
 
             return watched(self, graph, file_path)
-        return self._plain(graph, file_path)
+        return self._plain(graph, file_path, overwrites)
 
-    def _plain(self, graph: Any, file_path: str | None = None) -> Any:
+    def _plain(
+        self,
+        graph: Any,
+        file_path: str | None = None,
+        overwrites: Sequence[tuple[str, str]] = (),
+    ) -> Any:
         settings = self.settings
         if self._target["native"]:
             return settings.backend._program(
@@ -153,6 +164,7 @@ class Program:
                 settings.exact_conv,
                 settings.recorder,
                 settings.weights,
+                overwrites,
             )
         from mithril.backends.emitted import EmittedExecutable
 
@@ -266,10 +278,18 @@ class Program:
         graph = self.compiled.step([], wrt, [output], optimizer.op, numbers)
         states = [f"$state.{name}" for name in self.state_names]
         order = [name for name, *_ in graph.inputs]
-        made = self._executable(graph), order, [*graph.outputs, *states]
+        executable = self._executable(graph, overwrites=self._overwrites(wrt, optimizer))
+        made = executable, order, [*graph.outputs, *states]
         with self._lock:
             self._gradients[key] = made
         return made
+
+    def _overwrites(self, trained: Sequence[str], optimizer: Any) -> list[tuple[str, str]]:
+        """Results of a step, each with the input whose array it overwrites."""
+        if not self.settings.stream_gradients:
+            return []
+        kept = [f"$opt.{slot}.{name}" for slot in optimizer.slots for name in trained]
+        return [(f"$new.{name}", name) for name in [*trained, *kept]]
 
     def _gradient(self, outputs: tuple, wrt: tuple, unit: tuple) -> Any:
         """An executable that takes the model's inputs, then the cotangents of `outputs`."""

@@ -58,6 +58,7 @@ def compile(  # noqa: A001
     static_inference: bool = False,
     exact_conv: bool = False,
     gradient_checkpointing: bool = False,
+    stream_gradients: bool = False,
     check_nan: bool | str = False,
     passes: Iterable[str] = (),
     verbose: bool = False,
@@ -93,6 +94,10 @@ def compile(  # noqa: A001
         bit; False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and
         within 2^-20 of the largest sum of magnitudes (docs/numerics.md)
     gradient_checkpointing : not available yet
+    stream_gradients : True: `step` updates each parameter as soon as its gradient exists, in the
+        arrays that it is given, so that neither all gradients nor a second copy of the parameters
+        and of the optimizer's state take memory. A step that has begun is finished before Ctrl-C
+        is raised. Only with the engine's optimizers on `ml.CpuBackend`.
     check_nan : True: the first op that makes a NaN, forward or in a gradient, is an error that
         names it with its path in the model and its line; "inf": one that makes Inf, too. The
         program counts them as it runs; without the option it does nothing for it.
@@ -133,6 +138,7 @@ def compile(  # noqa: A001
         static_shapes=_flag("static_shapes", static_shapes),
         exact_conv=_flag("exact_conv", exact_conv),
         check_nan=_check_nan(check_nan),
+        stream_gradients=_stream_gradients(stream_gradients, backend, optimizer, check_nan),
     )
     options = {
         "data_keys": _keys("data_keys", data_keys),
@@ -262,6 +268,28 @@ def _check_nan(value: Any) -> str:
     if not isinstance(value, bool):
         raise SignatureError(f'check_nan: requires True, False, "nan" or "inf", got {shown(value)}')
     return "nan" if value else ""
+
+
+def _stream_gradients(value: Any, backend: Any, optimizer: Any, check_nan: Any) -> bool:
+    if not _flag("stream_gradients", value):
+        return False
+    if optimizer is None:
+        raise ArgumentError(
+            "stream_gradients: there is no optimizer to take gradients",
+            hint="compile with optimizer=, such as ml.optim.Adam()",
+        )
+    if not backend.runs_plans or not optimizer.op:
+        what = optimizer if backend.runs_plans else backend
+        raise UnsupportedError(
+            f"stream_gradients: {type(what).__name__} does not update in the engine's plans",
+            hint="use ml.CpuBackend() with an optimizer of ml.optim, or leave it out",
+        )
+    if check_nan:
+        raise ArgumentError(
+            "stream_gradients: check_nan looks for NaN before anything is updated",
+            hint="leave one of them out",
+        )
+    return True
 
 
 def _is_one_of(value: Any, *options: str) -> bool:

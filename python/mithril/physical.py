@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import inspect
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -252,7 +253,12 @@ class PhysicalModel:
         *others: Any,
         **unknown: Any,
     ) -> Step:
-        """One step of training: gradients of the cost, then the optimizer's update."""
+        """One step of training: gradients of the cost, then the optimizer's update.
+
+        Nothing given is changed, unless the model was compiled with ``stream_gradients=True``:
+        then the arrays of `params` and `opt_state` are overwritten (those that are read-only or
+        share memory are copied), and what is returned holds them.
+        """
         if others:
             raise refusal(PhysicalModel.step, (self, params, opt_state, data, state, *others), {})
         if unknown or params is REQUIRED or opt_state is REQUIRED:
@@ -331,8 +337,11 @@ class PhysicalModel:
                 if name in program.by_name:
                     extra[f"$opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
         cost = self._cost(program)
-        results = program.run_step(inputs, cost, optimizer, extra)
-        if program is self._program and self._static is None:
+        step = opt_state["step"]
+        with _counted(opt_state) if self._settings.stream_gradients else contextlib.nullcontext():
+            results = program.run_step(inputs, cost, optimizer, extra)
+        native = program is self._program and self._static is None
+        if native and not self._settings.stream_gradients:
             self._native_step = step_call(program, cost, optimizer, Step)
         new_params = {**params, **{name: results[f"$new.{name}"] for name in trained}}
         slots = {
@@ -344,7 +353,7 @@ class PhysicalModel:
         }
         return Step(
             new_params,
-            {"step": opt_state["step"] + 1, **slots},
+            {"step": step + 1, **slots},
             {name: results[f"$state.{name}"] for name in program.state_names},
             {name: results[name] for name in program.outputs},
         )
@@ -985,6 +994,24 @@ class PhysicalModel:
             f"PhysicalModel(backend={self.backend!r}, data={list(self.data_keys)},"
             f" outputs={self.output_keys})"
         )
+
+
+@contextlib.contextmanager
+def _counted(opt_state: Mapping[str, Any]) -> Iterator[None]:
+    """While a step overwrites arrays, the given state counts it, too: Ctrl-C is raised after it,
+    and whoever catches it has these arrays only."""
+    if not isinstance(opt_state, dict):
+        yield
+        return
+    before = opt_state["step"]
+    opt_state["step"] = before + 1
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        opt_state["step"] = before
+        raise
 
 
 def _seed(what: str, seed: Any) -> int:

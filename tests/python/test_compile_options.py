@@ -110,6 +110,7 @@ KEYWORDS += (
     "static_inference",
     "exact_conv",
     "gradient_checkpointing",
+    "stream_gradients",
     "use_short_namings",
     "inference",
 )

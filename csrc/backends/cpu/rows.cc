@@ -82,6 +82,7 @@ core::Result<plan::Step> make_gather(const KernelRequest& request) {
       request.inputs[1].dtype == DType::kInt32 ? run_gather<int32_t> : run_gather<int64_t>;
   step.units = rows->dims.count;
   step.grain = grain_of(rows->dims.inner);
+  step.refuses = true;
   step.data = std::move(rows);
   return step;
 }

@@ -12,6 +12,7 @@
 #include "ir/scan.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
+#include "plan/schedule.h"
 #include "select/epilogue.h"
 #include "select/fuse.h"
 #include "select/tile_lowering.h"
@@ -98,10 +99,13 @@ class Selector {
     MITHRIL_RETURN_IF_ERROR(place_inputs());
     reserve_outputs();
     for (size_t at = 0; at < fusion_.groups.size(); ++at) {
+      told_at_.push_back(steps_.steps.size());
       MITHRIL_RETURN_IF_ERROR(emit(fusion_.groups[at]));
       if (options_.story != nullptr) tell(static_cast<int32_t>(at));
     }
     MITHRIL_RETURN_IF_ERROR(copy_outputs());
+    MITHRIL_RETURN_IF_ERROR(overwrite_inputs());
+    put_in_order();
     return std::move(steps_);
   }
 
@@ -139,6 +143,7 @@ class Selector {
   Status give_buffer(ValueId id, Buffer::Kind kind, int32_t index) {
     auto made = add_buffer(kind, index, id);
     if (!made.ok()) return std::move(made).status();
+    steps_.buffers.back().value = id;
     buffer_of(id) = *made;
     view(id) = {id, 0, select::contiguous_strides(dims(id))};
     return {};
@@ -376,22 +381,25 @@ class Selector {
     return in_all(lowered, each.lane_cost, each.row_cost) / plan::kBasicPerNanosecond;
   }
 
-  // Operands that lie exactly like the first output and are read there only.
-  std::vector<int32_t> overwritable(const TileKernel& kernel, const Group& group,
-                                    const select::LoopProgram& lowered,
-                                    const std::vector<plan::Use>& uses,
-                                    const std::vector<std::vector<int64_t>>& strides) const {
-    std::vector<int32_t> out;
-    if (group.outputs.empty()) return out;
-    const size_t output = lowered.loads.size();
+  // Operands that lie exactly like an output and are read there only.
+  std::vector<plan::InPlace> overwritable(const TileKernel& kernel, const Group& group,
+                                          const select::LoopProgram& lowered,
+                                          const std::vector<plan::Use>& uses,
+                                          const std::vector<std::vector<int64_t>>& strides) const {
+    std::vector<plan::InPlace> out;
     for (size_t i = 0; i < lowered.loads.size(); ++i) {
       const ValueId id = lowered.loads[i].value;
       const auto same_buffer = [&](const plan::Use& use) { return use.buffer == uses[i].buffer; };
       const bool once = std::count_if(uses.begin(), uses.end(), same_buffer) == 1;
-      const bool alike = strides[i] == strides[output] && uses[i].offset == 0 &&
-                         dtype(id) == dtype(group.outputs[0]);
-      const bool safe = kernel.can_alias(static_cast<uint32_t>(i), 0);
-      if (once && alike && safe) out.push_back(static_cast<int32_t>(i));
+      if (!once || uses[i].offset != 0) continue;
+      for (size_t k = 0; k < group.outputs.size(); ++k) {
+        const bool alike =
+            strides[i] == strides[lowered.loads.size() + k] && dtype(id) == dtype(group.outputs[k]);
+        if (!alike || !kernel.can_alias(static_cast<uint32_t>(i), static_cast<uint32_t>(k))) {
+          continue;
+        }
+        out.push_back({static_cast<int32_t>(k), static_cast<int32_t>(i)});
+      }
     }
     return out;
   }
@@ -400,13 +408,17 @@ class Selector {
 
   // A contiguous copy of what `source` shows, into the buffer of `uses`.
   Status add_copy(ValueId source, plan::Use target, const char* label) {
+    return add_copy(read(source), dims(source), view(source).strides, target, label);
+  }
+
+  Status add_copy(plan::Use source, const std::vector<int64_t>& shape,
+                  const std::vector<int64_t>& from, plan::Use target, const char* label) {
     tile::Builder tile;
-    tile.store(tile.load(dtype(source)));
+    tile.store(tile.load(steps_.buffers[static_cast<size_t>(target.buffer)].dtype));
     auto kernel = TileKernel::make(tile.finish(), options_.isa);
     if (!kernel.ok()) return std::move(kernel).status();
-    const auto shape = dims(source);
     const auto to = select::contiguous_strides(shape);
-    const OperandStrides operands[] = {{view(source).strides, {}}, {to, {}}};
+    const OperandStrides operands[] = {{from, {}}, {to, {}}};
     Loop loop = make_loop(**kernel, shape, {}, operands);
     Step step;
     step.kernel = (*kernel)->function();
@@ -414,7 +426,7 @@ class Selector {
     step.units = loop.units;
     step.scratch_bytes = loop.scratch_bytes;
     step.data = *kernel;
-    step.operands = {read(source), target};
+    step.operands = {source, target};
     step.label = label;
     step.nanoseconds =
         static_cast<double>(steps_.buffers[static_cast<size_t>(target.buffer)].bytes) /
@@ -446,6 +458,7 @@ class Selector {
       if (!target.ok()) return std::move(target).status();
       MITHRIL_RETURN_IF_ERROR(add_copy(id, {*target, 0, true}, "output"));
       if (options_.story == nullptr) continue;
+      told_at_.push_back(steps_.steps.size() - 1);
       options_.story->push_back({"copy",
                                  {{"output", graph_.outputs[i].name}},
                                  dims(id),
@@ -453,6 +466,54 @@ class Selector {
                                  {}});
     }
     return {};
+  }
+
+  // What cannot be written over the input at once is copied there in the end.
+  Status overwrite_inputs() {
+    std::vector<BufferId> outputs(graph_.outputs.size(), -1);
+    for (size_t i = 0; i < steps_.buffers.size(); ++i) {
+      const Buffer& buffer = steps_.buffers[i];
+      if (buffer.kind != Buffer::Kind::kOutput) continue;
+      outputs[static_cast<size_t>(buffer.index)] = static_cast<BufferId>(i);
+    }
+    std::vector<std::pair<BufferId, BufferId>> pairs;
+    for (const Overwrite& one : options_.overwrites) {
+      pairs.emplace_back(outputs[static_cast<size_t>(one.output)],
+                         buffer_of(graph_.inputs[static_cast<size_t>(one.input)]));
+    }
+    const auto refused = plan::overwrite_inputs(steps_, pairs);
+    for (const auto& [output, input] : pairs) {
+      Buffer& own = steps_.buffers[static_cast<size_t>(output)];
+      own.kind = Buffer::Kind::kTemporary;
+      own.index = 0;
+    }
+    for (const auto& [output, input] : refused) {
+      const std::vector<int64_t> shape = steps_.buffers[static_cast<size_t>(output)].shape;
+      MITHRIL_RETURN_IF_ERROR(add_copy({output, 0, false}, shape, select::contiguous_strides(shape),
+                                       {input, 0, true}, "overwrite"));
+    }
+    return {};
+  }
+
+  // Steps, and what was told of them.
+  void put_in_order() {
+    const std::vector<int32_t> order = plan::schedule(steps_);
+    std::vector<Step> steps;
+    std::vector<size_t> place(order.size() + 1, order.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      place[static_cast<size_t>(order[i])] = i;
+      steps.push_back(std::move(steps_.steps[static_cast<size_t>(order[i])]));
+    }
+    steps_.steps = std::move(steps);
+    if (options_.story == nullptr) return;
+    // Views and constants stand before the step that followed them.
+    std::vector<size_t> items(options_.story->size());
+    for (size_t i = 0; i < items.size(); ++i) items[i] = i;
+    std::stable_sort(items.begin(), items.end(),
+                     [&](size_t a, size_t b) { return place[told_at_[a]] < place[told_at_[b]]; });
+    std::vector<select::Story> told;
+    for (const size_t item : items) told.push_back(std::move((*options_.story)[item]));
+    *options_.story = std::move(told);
   }
 
   // ---------------------------------------------------------------- kernels
@@ -609,6 +670,7 @@ class Selector {
   // Regions are selected and planned like graphs of their own.
   core::Result<std::shared_ptr<const plan::Plan>> planned(const ir::Graph& region) {
     SelectOptions options = options_;
+    options.overwrites.clear();
     if (options.story != nullptr) options.story = &told_.inner.emplace_back();
     MITHRIL_ASSIGN(plan::Steps steps, select_steps(region, options));
     MITHRIL_ASSIGN(plan::Plan made, plan::make_plan(std::move(steps)));
@@ -690,6 +752,7 @@ class Selector {
   std::vector<View> views_;         // by value
   std::vector<int32_t> output_of_;  // by value: the output that it may be written to
   Told told_;                       // of the group under way
+  std::vector<size_t> told_at_;     // by story: the step that followed
   std::vector<bool> is_step_;       // by group; with a story only
 };
 

@@ -13,11 +13,17 @@
 
 namespace mithril::cpu {
 
+/// An output of the graph that takes the place of an input, as it is when all else has read it.
+struct Overwrite {
+  int32_t output = 0, input = 0;
+};
+
 struct SelectOptions {
   Isa isa = default_isa();
   bool fuse = true;
   bool epilogues = true;    // loops on blocks of products; needs `fuse`
   bool exact_conv = false;  // convolutions in the reference's order only
+  std::vector<Overwrite> overwrites;
   /// Told of every fused loop: the step's label and its program. Null: nobody looks.
   std::function<void(std::string_view label, const tile::Program&)> on_loop;
   /// Gets what became of each group, in order of execution. Null: nobody asks.
@@ -29,7 +35,8 @@ bool runs_whole(const ir::Graph& graph, const ir::Node& node);
 
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in
 /// row-major order, one buffer per tensor input (host inputs have none but keep their index);
-/// outputs likewise, and none shares memory with an input or another output.
+/// outputs likewise, and none shares memory with another output, nor with an input but for those
+/// that `overwrites` names. Steps are in the order that takes little memory (plan/schedule.h).
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options = {});
 
 }  // namespace mithril::cpu

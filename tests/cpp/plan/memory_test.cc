@@ -51,7 +51,7 @@ TEST(Memory, CountsWhatIsInUseAtEachStep) {
 TEST(Memory, WhatIsOverwrittenCountsOnce) {
   Steps steps = kept_over_a_large_one();
   steps.buffers[2].bytes = 1000;
-  steps.steps[1].inplace = {0};
+  steps.steps[1].inplace = {{0, 0}};
   steps.steps[2] = step("third", {2}, 4);
   const Plan plan = planned(steps);
   ASSERT_EQ(plan.arena_bytes, 1024);

@@ -55,25 +55,37 @@ TEST(Plan, AStepNeverWritesWhatItReadsUnlessItMay) {
   Plan plan = planned(steps);
   EXPECT_NE(plan.steps[1].operands[0].offset, plan.steps[1].operands[1].offset);
 
-  steps.steps[1].inplace = {0};
+  steps.steps[1].inplace = {{0, 0}};
   plan = planned(steps);
   EXPECT_EQ(plan.steps[1].operands[0].offset, plan.steps[1].operands[1].offset);
   EXPECT_EQ(plan.arena_bytes, 64);
 }
 
-TEST(Plan, OnlyTheFirstOutputTakesOver) {
+TEST(Plan, AnOutputTakesOverWhatItMayItself) {
   Steps steps = temporaries(2, 64);
   steps.steps = {step({2}, 0), step({0}, 3), step({1}, 3)};
   steps.steps[1].operands.push_back({1, 0, true});  // behind the output of the graph
-  steps.steps[1].inplace = {0};
-  const Plan plan = planned(std::move(steps));
+  steps.steps[1].inplace = {{0, 0}};
+  Plan plan = planned(steps);
   EXPECT_NE(plan.steps[1].operands[0].offset, plan.steps[1].operands[2].offset);
+  steps.steps[1].inplace = {{1, 0}};
+  plan = planned(steps);
+  EXPECT_EQ(plan.steps[1].operands[0].offset, plan.steps[1].operands[2].offset);
+}
+
+TEST(Plan, NoTwoOutputsTakeOverOneOperand) {
+  Steps steps = temporaries(3, 64);
+  steps.steps = {step({3}, 0), step({0}, 1), step({1, 2}, 4)};
+  steps.steps[1].operands.push_back({2, 0, true});
+  steps.steps[1].inplace = {{0, 0}, {1, 0}};
+  const Plan plan = planned(std::move(steps));
+  EXPECT_NE(plan.steps[1].operands[1].offset, plan.steps[1].operands[2].offset);
 }
 
 TEST(Plan, DoesNotTakeOverAnOperandThatIsReadLater) {
   Steps steps = temporaries(2, 64);
   steps.steps = {step({2}, 0), step({0}, 1), step({0, 1}, 3)};
-  steps.steps[1].inplace = {0};
+  steps.steps[1].inplace = {{0, 0}};
   const Plan plan = planned(std::move(steps));
   EXPECT_NE(plan.steps[1].operands[0].offset, plan.steps[1].operands[1].offset);
 }
@@ -82,7 +94,7 @@ TEST(Plan, TellsWhichInputsAnOutputMayUpdate) {
   Steps steps = temporaries(1, 64);  // input 1, output 2
   steps.steps = {step({1}, 0), step({1, 0}, 2), step({2}, 0)};
   EXPECT_TRUE(planned(steps).updates.empty());
-  steps.steps[1].inplace = {0};
+  steps.steps[1].inplace = {{0, 0}};
   EXPECT_TRUE(planned(steps).updates.empty());
   steps.steps[1].updates = true;
   ASSERT_EQ(planned(steps).updates.size(), 1U);
@@ -94,7 +106,7 @@ TEST(Plan, AnInputThatIsReadAgainIsNotUpdated) {
   Steps steps = temporaries(1, 64);
   const auto updating = [](std::vector<BufferId> reads, BufferId write) {
     Step out = step(std::move(reads), write);
-    out.inplace = {0};
+    out.inplace = {{0, 0}};
     out.updates = true;
     return out;
   };
@@ -111,22 +123,25 @@ TEST(Plan, AnInputThatIsReadAgainIsNotUpdated) {
   EXPECT_TRUE(planned(steps).updates.empty());  // another size
 }
 
-// What a step writes over what it reads: the first output, over all of an operand that may be
-// overwritten, has as many bytes and is not read later.
+// What a step writes over what it reads: an output over all of an operand that it may overwrite,
+// that has as many bytes and is not read later.
 bool may_share(const Steps& steps, size_t at, BufferId written, BufferId read) {
   const Step& step = steps.steps[at];
-  const auto first = std::find_if(step.operands.begin(), step.operands.end(),
-                                  [](const Use& use) { return use.write; });
   for (const Step* later = &step + 1; later < steps.steps.data() + steps.steps.size(); ++later) {
     for (const Use& use : later->operands) {
       if (use.buffer == read) return false;
     }
   }
+  std::vector<BufferId> outputs;
+  for (const Use& use : step.operands) {
+    if (use.write) outputs.push_back(use.buffer);
+  }
   const auto bytes = [&](BufferId id) { return steps.buffers[static_cast<size_t>(id)].bytes; };
-  return first->buffer == written && bytes(written) == bytes(read) &&
-         std::any_of(step.inplace.begin(), step.inplace.end(), [&](int32_t k) {
-           const Use& use = step.operands[static_cast<size_t>(k)];
-           return use.buffer == read && use.offset == 0;
+  return bytes(written) == bytes(read) &&
+         std::any_of(step.inplace.begin(), step.inplace.end(), [&](const InPlace& k) {
+           const Use& use = step.operands[static_cast<size_t>(k.operand)];
+           return outputs[static_cast<size_t>(k.output)] == written && use.buffer == read &&
+                  use.offset == 0;
          });
 }
 
@@ -167,9 +182,11 @@ TEST(Plan, WhatLivesAtOnceLiesApart) {
         const int64_t offset = random() % 4 == 0 ? 16 : 0;
         made.operands.insert(made.operands.begin(), {from, offset, false});
       }
-      if (i + 1 < kCount && random() % 4 == 0) made.operands.push_back({++i, 0, true});
+      const bool has_two = i + 1 < kCount && random() % 4 == 0;
+      if (has_two) made.operands.push_back({++i, 0, true});
       for (size_t k = 0; !made.operands[k].write; ++k) {
-        if (random() % 2 == 0) made.inplace.push_back(static_cast<int32_t>(k));
+        const int32_t output = has_two && random() % 2 == 0 ? 1 : 0;
+        if (random() % 2 == 0) made.inplace.push_back({output, static_cast<int32_t>(k)});
       }
       made.scratch_bytes = random() % 100;
       most_scratch = std::max(most_scratch, made.scratch_bytes);

@@ -63,8 +63,10 @@ class CpuBackend(NumpyBackend):
         exact_conv: bool = False,
         recorder: Any = None,
         weights: str = "",
+        overwrites: Sequence[tuple[str, str]] = (),
     ) -> Any:
-        """An executable of a graph (mithril/_program.py)."""
+        """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
+        input whose array it overwrites."""
         return _core.CpuProgram(
             graph,
             self._pool,
@@ -73,4 +75,5 @@ class CpuBackend(NumpyBackend):
             exact_conv,
             recorder or _core.Recorder(),
             weights,
+            list(overwrites),
         )
