@@ -453,6 +453,8 @@ void bind_cpu(py::module_& module) {
       "cpu_isa", [] { return std::string(cpu::name(cpu::default_isa())); },
       "The instruction set whose kernels run: generic, avx2 or avx512.");
   module.def("cpu_has_kernel", &cpu::has_kernel, py::arg("op"));
+  module.def("pack_literals", &pack_literals, py::arg("graph"), py::arg("literals"),
+             py::arg("format"));
   py::class_<runtime::ThreadPool, std::shared_ptr<runtime::ThreadPool>>(
       module, "ThreadPool", "Threads of a backend's own.")
       .def(py::init<int>(), py::arg("threads"))

