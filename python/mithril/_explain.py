@@ -137,6 +137,8 @@ def _sentence(step: ExplainedStep) -> str:
         return f"{op} is a loop of its own over {shape}"
     if step.kernel in ("view", "constant"):
         return f"{op} is a {step.kernel}: nothing runs"
+    if len(step.members) > 1:
+        return f"one step, {step.kernel}: {step.nodes}"
     return f"{op} is a step of its own: {step.kernel}"
 
 

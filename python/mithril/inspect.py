@@ -74,8 +74,9 @@ def explain(
     >>> for line in ml.inspect.explain(pm, "act"):
     ...     print(line)
     net.act: relu
-      fused into one loop over [2, 4]: net.first: add; net.act: relu
-        net.first (add) is not fused with net.first (matmul): that is no loop, ...
+      one step, gemm: net.first: matmul; net.first: add; net.act: relu
+        net.first (matmul) is finished block by block with what follows it
+        ...
     """
     from mithril._explain import explain as explain_model
     from mithril._explain import explain_all

@@ -872,7 +872,7 @@ class PhysicalModel:
         >>> model |= ml.Relu(name="act")(input="h", output="y")
         >>> pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [2, 3]})
         >>> [(step.kernel, step.nodes) for step in pm.explain().steps][-1]
-        ('loop', 'net.first: add; net.act: relu')
+        ('gemm', 'net.first: matmul; net.first: add; net.act: relu')
         """
         from mithril._explain import explain, explain_all
 
