@@ -245,7 +245,8 @@ class CpuProgram final : public ArrayProgram {
     if (overwrites()) give_overwritten(*latest, inputs, outputs, pointers.get());
     Row<void*> results(outputs.size(), nullptr);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      results[i] = outputs[i] == nullptr ? allocate(*latest, i, outputs[i]) : proxy(outputs[i])->data;
+      results[i] =
+          outputs[i] == nullptr ? allocate(*latest, i, outputs[i]) : proxy(outputs[i])->data;
     }
     run(latest->specialization, pointers.get(), results.get());
     return true;
@@ -440,7 +441,7 @@ class CpuProgram final : public ArrayProgram {
   std::shared_ptr<runtime::Recorder> recorder_;
   const py::detail::npy_api& numpy_ = py::detail::npy_api::get();
   std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
-  std::vector<int32_t> overwritten_;     // by output: the input whose array it is; -1: a fresh one
+  std::vector<int32_t> overwritten_;      // by output: the input whose array it is; -1: a fresh one
   std::shared_ptr<const Latest> latest_;  // whoever has the GIL may read and set it
 };
 
@@ -462,8 +463,8 @@ void bind_cpu(py::module_& module) {
   py::class_<CpuProgram, ArrayProgram, std::shared_ptr<CpuProgram>>(module, "CpuProgram",
                                                                     "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
-                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
-                    std::string, const Overwrites&>(),
+                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>, std::string,
+                    const Overwrites&>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
            py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",

@@ -347,8 +347,7 @@ bool is_for_the_method(const core::Error& error) {
          error.kind == core::ErrorKind::kIndex;
 }
 
-py::object call_or_leave(NativeCall& native, PyObject* const* args, size_t count,
-                         PyObject* names) {
+py::object call_or_leave(NativeCall& native, PyObject* const* args, size_t count, PyObject* names) {
   try {
     return native.call(args, PyVectorcall_NARGS(count), names);
   } catch (const core::ErrorException& exception) {

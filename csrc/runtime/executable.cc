@@ -305,9 +305,9 @@ Status Executable::failure(plan::KernelStatus status, size_t at,
   const plan::Step& step = plan_.steps[at].step;
   core::Error error;
   if (slot.set.load() != 0 && slot.what != plan::BadData::kIndex) {
-    error = core::fail(
-        ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", step.label,
-        slot.what == plan::BadData::kSingular ? "singular" : "not positive definite");
+    error =
+        core::fail(ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", step.label,
+                   slot.what == plan::BadData::kSingular ? "singular" : "not positive definite");
   } else if (slot.set.load() != 0) {
     error = core::fail(ErrorKind::kIndex, Code::kIndexBounds,
                        "index {} is out of bounds for an axis of size {}", slot.value, slot.bound);

@@ -227,7 +227,7 @@ def test_gradients_of_few_queries_share_the_weights_of_the_decomposition():
     """Two products for the value, four for the three gradients, and one softmax."""
     found = kernels(ATTEND + "run([2, 8, 8], [2, 40, 8], gradients=True)")
     assert not {"attention", "attention_grad"} & set(found)
-    assert found["gemm"] == 6
+    assert sum(count for label, count in found.items() if label.startswith("gemm")) == 6
     assert sum(count for label, count in found.items() if "exp" in label or "softmax" in label) == 1
 
 
