@@ -21,6 +21,58 @@ from .utils import evaluated
 # ------------------------------------------------------------------------------ what all share
 
 
+def _with(gradient):
+    """A function with rules of its own: the gradient that is given, and what follows from it.
+
+    Forwards moves what transposes the gradient, which is linear in cotangents. What is mapped over
+    is one more axis of the batch: MLX maps inverses of triangles as those of whole matrices, and
+    may end the process by it (0.32). It cannot map the factors of `solve`, `det` and `qr`.
+    """
+
+    def decorate(function):
+        @mx.custom_function
+        def call(*operands):
+            return function(*map(mx.stop_gradient, operands))
+
+        call.vjp(gradient)
+
+        @call.jvp
+        def moved(operands, tangents):
+            outputs = call(*_listed(operands))
+            along = [
+                mx.zeros_like(x) if t is None else t
+                for x, t in zip(_listed(operands), _listed(tangents), strict=True)
+            ]
+
+            def back(*cotangents):
+                single = isinstance(outputs, mx.array)
+                cotangent = cotangents[0] if single else cotangents
+                return _listed(gradient(operands, cotangent, outputs))
+
+            at = [mx.zeros_like(y) for y in _listed(outputs)]
+            results = mx.vjp(back, at, along)[1]
+            return results[0] if isinstance(outputs, mx.array) else tuple(results)
+
+        @call.vmap
+        def mapped(operands, axes):
+            pairs = list(zip(_listed(operands), _listed(axes), strict=True))
+            count = next(x.shape[axis] for x, axis in pairs if axis is not None)
+            results = call(*(_axis_first(x, axis, count) for x, axis in pairs))
+            return results, 0 if isinstance(results, mx.array) else (0,) * len(results)
+
+        return call
+
+    return decorate
+
+
+def _listed(x):
+    return list(x) if isinstance(x, tuple | list) else [x]
+
+
+def _axis_first(x, axis, count):
+    return mx.moveaxis(x, axis, 0) if axis is not None else mx.broadcast_to(x, (count, *x.shape))
+
+
 def _in_wide(function):
     """LAPACK has none of it for halves: computed in float32, rounded once."""
 
@@ -85,26 +137,24 @@ def _substituted(matrix, right, upper):
     return _spoiled(mx.cumsum(zero.astype(mx.int32), -2, reverse=upper) > 0, y)
 
 
-@mx.custom_function
-def _solve_lower(matrix, right):
-    return _substituted(matrix, right, False)
-
-
-@mx.custom_function
-def _solve_upper(matrix, right):
-    return _substituted(matrix, right, True)
-
-
-@_solve_lower.vjp
-def _solve_lower_vjp(operands, cotangent, out):
+def _solve_lower_gradient(operands, cotangent, out):
     dright = _solve_upper(_transposed(operands[0]), cotangent)
     return mx.tril(-(dright @ _transposed(out))), dright
 
 
-@_solve_upper.vjp
-def _solve_upper_vjp(operands, cotangent, out):
+@_with(_solve_lower_gradient)
+def _solve_lower(matrix, right):
+    return _substituted(matrix, right, False)
+
+
+def _solve_upper_gradient(operands, cotangent, out):
     dright = _solve_lower(_transposed(operands[0]), cotangent)
     return mx.triu(-(dright @ _transposed(out))), dright
+
+
+@_with(_solve_upper_gradient)
+def _solve_upper(matrix, right):
+    return _substituted(matrix, right, True)
 
 
 @_in_wide
@@ -115,21 +165,20 @@ def solve_triangular(matrix, right, lower=True, transposed=False):
     return (_solve_lower if lower != transposed else _solve_upper)(half, right)
 
 
-@mx.custom_function
+def _cholesky_gradient(_, cotangent, lower):
+    product = _transposed(lower) @ mx.tril(cotangent)
+    phi = mx.tril(product) - 0.5 * product * _eye_like(lower)
+    left = _solve_upper(_transposed(lower), phi)
+    return _solve_upper(_transposed(lower), _transposed(left))
+
+
+@_with(_cholesky_gradient)
 def _cholesky(x):
     lower = mx.linalg.cholesky(x, stream=mx.cpu)
     # LAPACK stops at the first number on the diagonal that has no root, and leaves it there.
     bad = ~mx.all(_diagonal(lower) > 0, -1)[..., None, None]
     _refuse(bad, "cholesky: a matrix is not positive definite")
     return _spoiled(bad, lower)
-
-
-@_cholesky.vjp
-def _cholesky_vjp(_, cotangent, lower):
-    product = _transposed(lower) @ mx.tril(cotangent)
-    phi = mx.tril(product) - 0.5 * product * _eye_like(lower)
-    left = _solve_upper(_transposed(lower), phi)
-    return _solve_upper(_transposed(lower), _transposed(left))
 
 
 @_in_wide
@@ -152,7 +201,12 @@ def _factored(factor, x):
     return *(y[0] for y in factor(regular[None], stream=mx.cpu)), bad
 
 
-@mx.custom_function
+def _solve_gradient(operands, cotangent, out):
+    dright = _solve(_transposed(operands[0]), cotangent)
+    return -(dright @ _transposed(out)), dright
+
+
+@_with(_solve_gradient)
 def _solve(matrix, right):
     places, lower, upper, bad = _factored(mx.linalg.lu, matrix)
     _refuse(_diagonal(upper) == 0, "solve: a matrix is singular")
@@ -161,29 +215,22 @@ def _solve(matrix, right):
     return _spoiled(bad, _substituted(upper, y, True))
 
 
-@_solve.vjp
-def _solve_vjp(operands, cotangent, out):
-    dright = _solve(_transposed(operands[0]), cotangent)
-    return -(dright @ _transposed(out)), dright
-
-
 @_in_wide
 def solve(matrix, right):
     return right if right.size == 0 else _solve(matrix, right)
 
 
-@mx.custom_function
+def _det_gradient(x, cotangent, out):
+    eye = mx.broadcast_to(_eye_like(x), x.shape)
+    return (cotangent * out)[..., None, None] * _solve(_transposed(x), eye)
+
+
+@_with(_det_gradient)
 def _det(x):
     factors, pivots, bad = _factored(mx.linalg.lu_factor, x)
     exchanges = mx.sum(pivots != mx.arange(x.shape[-1]), -1)
     product = mx.prod(_diagonal(factors), -1)
     return _spoiled(bad[..., 0, 0], mx.where(exchanges % 2 == 0, product, -product))
-
-
-@_det.vjp
-def _det_vjp(x, cotangent, out):
-    eye = mx.broadcast_to(_eye_like(x), x.shape)
-    return (cotangent * out)[..., None, None] * _solve(_transposed(x), eye)
 
 
 @_in_wide
@@ -216,22 +263,21 @@ def _signs_of_largest(vectors):
     return _signs(mx.take_along_axis(vectors, largest, -2))
 
 
-@mx.custom_function
-def _eigh(x):
-    x, scale, bad = _tame(x)
-    values, vectors = mx.linalg.eigh(x, stream=mx.cpu)
-    vectors = vectors * _signs_of_largest(vectors)
-    return _spoiled(bad[..., 0], values * scale[..., 0]), _spoiled(bad, vectors)
-
-
-@_eigh.vjp
-def _eigh_vjp(_, cotangents, outputs):
+def _eigh_gradient(_, cotangents, outputs):
     (dvalues, dvectors), (w, v) = cotangents, outputs
     eye = _eye_like(v)
     product = (1 - eye) * (_transposed(v) @ dvectors)
     gaps = w[..., None, :] - w[..., :, None]
     inner = dvalues[..., None, :] * eye + _over(product, gaps + eye)
     return v @ inner @ _transposed(v)
+
+
+@_with(_eigh_gradient)
+def _eigh(x):
+    x, scale, bad = _tame(x)
+    values, vectors = mx.linalg.eigh(x, stream=mx.cpu)
+    vectors = vectors * _signs_of_largest(vectors)
+    return _spoiled(bad[..., 0], values * scale[..., 0]), _spoiled(bad, vectors)
 
 
 @_in_wide
@@ -241,7 +287,22 @@ def eigh(input):
     return _eigh(_symmetric(input))
 
 
-@mx.custom_function
+def _svd_gradient(x, cotangents, outputs):
+    (du, dvalues, dvt), (u, s, vt) = cotangents, outputs
+    n, k = x.shape[-2:]
+    row, column = s[..., None, :], s[..., :, None]
+    of_u, of_v = _transposed(u) @ du, vt @ _transposed(dvt)
+    inner = dvalues[..., None, :] * mx.eye(s.shape[-1], dtype=s.dtype)
+    inner = inner + _over_gaps(of_u, s) * row + column * _over_gaps(of_v, s)
+    dx = u @ inner @ vt
+    if n > k:
+        dx = dx + _over(du - u @ of_u, row) @ vt
+    if k > n:
+        dx = dx + u @ _over(dvt - _transposed(of_v) @ vt, column)
+    return dx
+
+
+@_with(_svd_gradient)
 def _svd(x):
     x, scale, bad = _tame(x)
     u, values, vt = _thin_svd(x)
@@ -261,22 +322,6 @@ def _thin_svd(x):
     q, r = mx.linalg.qr(x, stream=mx.cpu)
     u, values, vt = mx.linalg.svd(r, stream=mx.cpu)
     return q @ u, values, vt
-
-
-@_svd.vjp
-def _svd_vjp(x, cotangents, outputs):
-    (du, dvalues, dvt), (u, s, vt) = cotangents, outputs
-    n, k = x.shape[-2:]
-    row, column = s[..., None, :], s[..., :, None]
-    of_u, of_v = _transposed(u) @ du, vt @ _transposed(dvt)
-    inner = dvalues[..., None, :] * mx.eye(s.shape[-1], dtype=s.dtype)
-    inner = inner + _over_gaps(of_u, s) * row + column * _over_gaps(of_v, s)
-    dx = u @ inner @ vt
-    if n > k:
-        dx = dx + _over(du - u @ of_u, row) @ vt
-    if k > n:
-        dx = dx + u @ _over(dvt - _transposed(of_v) @ vt, column)
-    return dx
 
 
 def _over_gaps(x, s):
@@ -303,15 +348,7 @@ def _empty_factors(x, *between):
 # ------------------------------------------------------------------------------------------- QR
 
 
-@mx.custom_function
-def _qr(x):
-    q, r = mx.linalg.qr(x, stream=mx.cpu)
-    signs = _signs(_diagonal(r))
-    return q * signs[..., None, :], r * signs[..., None]
-
-
-@_qr.vjp
-def _qr_vjp(x, cotangents, outputs):
+def _qr_gradient(x, cotangents, outputs):
     (dq, dr), (q, r) = cotangents, outputs
     n, k = x.shape[-2:]
     if k <= n:
@@ -320,6 +357,13 @@ def _qr_vjp(x, cotangents, outputs):
     (_, x2), (r1, _), (dr1, dr2) = (mx.split(y, [n], -1) for y in (x, r, dr))
     first = _tall_qr_cotangent(q, r1, dq + x2 @ _transposed(dr2), dr1)
     return mx.concatenate([first, q @ dr2], -1)
+
+
+@_with(_qr_gradient)
+def _qr(x):
+    q, r = mx.linalg.qr(x, stream=mx.cpu)
+    signs = _signs(_diagonal(r))
+    return q * signs[..., None, :], r * signs[..., None]
 
 
 def _tall_qr_cotangent(q, r, dq, dr):
