@@ -3,7 +3,6 @@
 defines each result, and matrices without one.
 """
 
-
 import mithril as ml
 import numpy as np
 import pytest

@@ -26,7 +26,7 @@ def _with(gradient):
 
     Forwards moves what transposes the gradient, which is linear in cotangents. What is mapped over
     is one more axis of the batch: MLX maps inverses of triangles as those of whole matrices, and
-    may end the process by it (0.32). It cannot map the factors of `solve`, `det` and `qr`.
+    may end the process by it (0.32). It cannot map the factors that the others are made of.
     """
 
     def decorate(function):
