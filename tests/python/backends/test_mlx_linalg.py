@@ -153,16 +153,35 @@ def on_mlx(arrays):
     return [mx.array(x, mx.float64) for x in arrays]
 
 
+def drawn(arrays, seed):
+    random = np.random.default_rng(seed)
+    return [random.standard_normal(x.shape) for x in arrays]
+
+
+def slopes(f, at, along, step=1e-6):
+    """Of the results of f along a direction, by central differences."""
+    above, below = (
+        f(*on_mlx([x + s * d for x, d in zip(at, along, strict=True)])) for s in (step, -step)
+    )
+    pairs = zip(above, below, strict=True)
+    return [(np.array(high) - np.array(low)) / (2 * step) for high, low in pairs]
+
+
 @pytest.mark.parametrize("case", OPS)
-def test_forward_derivatives_are_slopes(case):
+def test_forward_and_second_derivatives_are_slopes(case):
     f, at = function(case), OPS[case]
-    along = [np.random.default_rng(1).standard_normal(x.shape) for x in at]
-    _, slopes = mx.jvp(f, on_mlx(at), on_mlx(along))
-    step = 1e-6
-    above = f(*on_mlx([x + step * d for x, d in zip(at, along, strict=True)]))
-    below = f(*on_mlx([x - step * d for x, d in zip(at, along, strict=True)]))
-    for slope, high, low in zip(slopes, above, below, strict=True):
-        np.testing.assert_allclose(slope, (np.array(high) - np.array(low)) / (2 * step), atol=1e-8)
+    weights = on_mlx(drawn(f(*on_mlx(at)), 1))
+    along = drawn(at, 2)
+
+    def gradient(*arrays):
+        return mx.vjp(f, arrays, weights)[1]
+
+    _, moved = mx.jvp(f, on_mlx(at), on_mlx(along))
+    _, twice = mx.vjp(gradient, on_mlx(at), on_mlx(along))  # the second derivative is symmetric
+    for got, wanted in zip(moved, slopes(f, at, along), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-8)
+    for got, wanted in zip(twice, slopes(gradient, at, along), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("case", ["cholesky", "solve_triangular", "eigh", "svd"])
