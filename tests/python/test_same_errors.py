@@ -16,10 +16,7 @@ open_indexer = {"index": ml.TBD}
 
 
 def backend_param(name):
-    return pytest.param(name, marks=pytest.mark.frameworks if name == "torch" else ())
-
-
-on_each = pytest.mark.parametrize("name", [backend_param(name) for name in BACKENDS])
+    return pytest.param(name, marks=[] if name in ("numpy", "cpu") else pytest.mark.frameworks)
 
 
 def result(model, data, name, is_open, ready):
@@ -78,11 +75,13 @@ CASES = {
 }
 
 
-@on_each
+@pytest.mark.parametrize("name", map(backend_param, (*BACKENDS, "mlx")))
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "converted"])
 @pytest.mark.parametrize("case", CASES)
 def test_data_that_an_op_refuses(case, ready, name):
     make, data, (error, message) = CASES[case]
+    if name == "mlx" and error is DataIndexError:
+        pytest.skip("MLX takes the nearest place")
     with pytest.raises(error) as caught:
         result(make(), data, name, False, ready)
     assert str(caught.value).splitlines()[0] == message
@@ -133,7 +132,7 @@ def test_sizes_that_do_not_fit(case, ready, backend_name):
     assert str(caught.value).splitlines()[0] == message
 
 
-@on_each
+@pytest.mark.parametrize("name", map(backend_param, (*BACKENDS, "jax", "mlx")))
 @pytest.mark.parametrize("op", ["Eigh", "SVD", "QR"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_matrix_that_is_not_finite_spoils_no_other(op, bad, name):

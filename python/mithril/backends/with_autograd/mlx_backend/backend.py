@@ -21,7 +21,6 @@ from . import utils
 
 __all__ = ["MlxBackend"]
 
-_TRACING = "[eval] Attempting to eval an array during function transformations"
 # Names of devices beside MLX's own.
 _SYNONYMS = {"mps": "gpu", "metal": "gpu", "cuda": "gpu"}
 
@@ -329,11 +328,7 @@ class MlxBackend(AutogradBackend):
                 output = output[...]
             taken.add(id(output))
             result.append(output)
-        try:
-            self._mx.eval([x for x in result if isinstance(x, self._mx.array)])
-        except ValueError as error:
-            if not str(error).startswith(_TRACING):
-                raise
+        utils.evaluated(self._mx, [x for x in result if isinstance(x, self._mx.array)])
         return result
 
     def _way(

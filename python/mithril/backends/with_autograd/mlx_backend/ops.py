@@ -18,6 +18,7 @@ import numpy as _np
 from ...random import threefry_block as _threefry_block
 from . import attention as _attention
 from . import fourier as _fourier
+from . import linalg as _linalg
 from . import scans as _scans
 from . import special as _special
 from . import windows as _windows
@@ -396,6 +397,9 @@ linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
 scan, cond, while_loop = _scans.scan, _scans.cond, _scans.while_loop
 argsort, last_writers = _scans.argsort, _scans.last_writers
 dft, rdft = _fourier.dft, _fourier.rdft
+cholesky, solve_triangular = _linalg.cholesky, _linalg.solve_triangular
+solve, det, eigh = _linalg.solve, _linalg.det, _linalg.eigh
+qr, svd = _linalg.qr, _linalg.svd
 
 
 # ------------------------------------------------------------------- ops: activations, softmax

@@ -9,6 +9,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 MOST_SIGNATURES = 64  # of one compiled function; the one used longest ago goes
+_TRACING = "[eval] Attempting to eval an array during function transformations"
+
+
+def evaluated(mx: Any, arrays: Any) -> bool:
+    """Computes arrays, and says whether it did: MLX cannot while it traces."""
+    try:
+        mx.eval(arrays)
+    except ValueError as error:
+        if not str(error).startswith(_TRACING):
+            raise
+        return False
+    return True
 
 
 @functools.cache
