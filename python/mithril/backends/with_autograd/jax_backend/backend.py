@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,6 +153,9 @@ class JaxBackend(AutogradBackend):
             stack.enter_context(self._jax.default_device(self._device))
         stack.enter_context(self._jax.default_matmul_precision(_PRECISIONS[self.compute_precision]))
         return stack
+
+    def _scope_of_dtypes(self, dtypes: Iterable[Dtype]) -> Any:
+        return self._scope(any(dtype.itemsize == 8 for dtype in dtypes))
 
     def _tracing_scope(self) -> Any:
         """The precision of products; types and devices are those of the user's own trace."""
