@@ -1,5 +1,5 @@
-"""The dtypes in which operands of methods meet, and those of results: the rule of `docs/numerics.md`
-that every op's block states for the engine (ir::DTypeRule)."""
+"""The dtypes in which operands of methods meet: the rule of `docs/numerics.md`, which each op's
+block states for the engine (ir::DTypeRule)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of one op, compiled for a backend and kept: what its methods run for want of a function."""
+"""Models of one op, compiled for a backend and kept: its methods run them for want of functions."""
 
 from __future__ import annotations
 

@@ -14,20 +14,18 @@ import numpy as np
 
 from mithril._public import public
 from mithril.errors import (
-    ArgumentError,
-    DataIndexError,
     DTypeError,
     MithrilError,
-    ShapeError,
     SignatureError,
     UnsupportedError,
-    shown,
     suggestion,
 )
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 from . import methods
 from ._recording import is_symbolic, record
+from .array_methods import ArrayMethods
+from .facts import BackendFacts
 from .memory import memory_report, process_memory
 from .random import Stream, integers
 
@@ -58,20 +56,6 @@ def _is_size(value: Any) -> bool:
 
 def _is_shape(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str)
-
-
-def _typed(op: str, error: Exception, operands: Sequence[Any]) -> MithrilError:
-    """NumPy's exception as ours: the op, the requirement, the shapes that were given."""
-    shapes = [list(x.shape) for x in operands if hasattr(x, "shape")]
-    got = " and ".join(map(str, shapes)) or shown(operands)
-    text = f"{op}: {str(error).partition('[')[0].splitlines()[0].strip()}, got {got}"
-    if isinstance(error, np.exceptions.AxisError):
-        return ArgumentError(text, code="MTH302")
-    if isinstance(error, IndexError):
-        return DataIndexError(text)
-    if isinstance(error, TypeError):
-        return DTypeError(text, code="MTH202")
-    return ShapeError(text) if shapes else ArgumentError(text)
 
 
 def _takes_both_styles(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,7 +96,7 @@ class _GradientsByInput:
         return self._fn_grad(grad_output, {}, idx, *inputs)
 
 
-class Backend(ABC):
+class Backend(ArrayMethods, BackendFacts, ABC):
     """Makes arrays and runs graphs. A subclass defines `tensor`, `zeros` and `ones`.
 
     `tensor` and `array` are one method under two names: overriding either replaces both.
@@ -640,6 +624,8 @@ class Backend(ABC):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name in Dtype.__members__:
+            return self.dtype_map[Dtype(name)]
         op = _ALIASES.get(name, name)
         method = methods.find(self, op)
         if method is None and op in self.op_names:
@@ -668,7 +654,7 @@ class Backend(ABC):
         """What a framework raises while it traces is its own."""
         if not self.is_manualgrad or isinstance(error, MithrilError):
             return error
-        return _typed(op, error, operands)
+        return methods.typed(op, error, operands)
 
     def _operand(self, value: Any) -> Any:
         is_data = isinstance(value, np.ndarray | np.generic | list)

@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from mithril.errors import DTypeError, SignatureError, suggestion
+from mithril.errors import (
+    ArgumentError,
+    DataIndexError,
+    DTypeError,
+    MithrilError,
+    ShapeError,
+    SignatureError,
+    shown,
+    suggestion,
+)
 from mithril.types import MISSING, TBD, Dtype
 
 from . import _op_programs
@@ -22,7 +31,7 @@ from ._dtypes import compute_type
 from ._op_programs import MOST_PROGRAMS
 from ._recording import is_symbolic, op_of, record
 
-__all__ = ["LAYERS", "MODELS", "MOST_PROGRAMS", "find", "names"]
+__all__ = ["LAYERS", "MODELS", "MOST_PROGRAMS", "find", "names", "typed"]
 
 _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation")
 _ENTROPY = ("input", "target", "weights", "threshold")
@@ -38,10 +47,12 @@ LAYERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "max_pool2d": ("max_pooling2d", {}, ()),
     "avg_pool2d": ("avg_pooling2d", {}, ()),
     "batch_norm": ("batch_norm2d", {}, ()),
-    "cross_entropy": ("cross_entropy", {}, _ENTROPY),
+    "cross_entropy": ("cross_entropy", {"input_type": "probs"}, _ENTROPY),
     "cross_entropy_with_logits": ("cross_entropy", {"input_type": "logits"}, _ENTROPY),
     "cross_entropy_with_log_probs": ("cross_entropy", {"input_type": "log_probs"}, _ENTROPY[:3]),
-    "binary_cross_entropy": ("binary_cross_entropy", {}, ("input", "target", "threshold")),
+    "binary_cross_entropy": (
+        "binary_cross_entropy", {"input_type": "probs"}, ("input", "target", "threshold")
+    ),
     "binary_cross_entropy_with_logits": (
         "binary_cross_entropy", {"input_type": "logits"}, ("input", "target", "threshold")
     ),
@@ -118,9 +129,10 @@ class _Method:
         self._fixed = fixed
         connected = [name for name in entry["connect_order"] if name in self._inputs]
         usual = [*connected, *(name for name, _ in entry["attrs"])]
-        self._order = order or [name for name in usual if name != "input_type"]
+        self._order = order or usual
         self._compute, self._results = entry["compute"], entry["results"]
         self._promoted = [name for name, i in self._inputs.items() if i["is_promoted"]]
+        self._switches = {i["when"] for i in entry["inputs"] if i["when"]}
         self._function = _FUNCTIONS.get(self.op, self.op)
 
     def call(self, backend: Any, *operands: Any, **named: Any) -> Any:
@@ -174,6 +186,8 @@ class _Method:
         for name, declared in self._inputs.items():
             value = attributes.get(name)
             is_tensor = "tensor" in declared["type"] and not declared["is_key"]
+            if not declared["kinds"] & _any_tensor() and _is_array(backend, value):
+                attributes[name] = value = value.tolist()  # a threshold, an axis, a shape
             if declared["when"]:
                 attributes.setdefault(declared["when"], value is not None)
             if value is None and declared["optional"]:
@@ -285,9 +299,8 @@ class _Method:
         for name, value in attributes.items():
             if name in taken:
                 options[name] = value
-            elif not (value is self._defaults[name] or value == self._defaults[name]):
-                if name not in {i["when"] for i in self._inputs.values()}:
-                    return None
+            elif name not in self._switches and not _equal(value, self._defaults[name]):
+                return None
         return functools.partial(function, **options) if options else function
 
     def _called(self, backend: Any, function: Callable[..., Any], arrays: dict[str, Any]) -> Any:
@@ -335,8 +348,16 @@ def _kinds() -> dict[str, int]:
     return {kind: _core.kinds()[f"tensor_{kind}"] for kind in ("bool", "int", "float")}
 
 
+def _any_tensor() -> int:
+    return sum(_kinds().values())
+
+
 def _kind(dtype: Dtype) -> str:
     return "bool" if dtype is Dtype.bool else "float" if dtype.is_float else "int"
+
+
+def _equal(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and value == default)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -368,3 +389,17 @@ def _in_dtype(backend: Any, result: Any, dtype: Dtype | None) -> Any:
     if dtype is None or not backend._is_native(result):
         return result
     return _op_programs.cast(backend, result, dtype)
+
+
+def typed(op: str, error: Exception, operands: Sequence[Any]) -> MithrilError:
+    """NumPy's exception as ours: the op, the requirement, the shapes that were given."""
+    shapes = [list(x.shape) for x in operands if hasattr(x, "shape")]
+    got = " and ".join(map(str, shapes)) or shown(operands)
+    text = f"{op}: {str(error).partition('[')[0].splitlines()[0].strip()}, got {got}"
+    if isinstance(error, np.exceptions.AxisError):
+        return ArgumentError(text, code="MTH302")
+    if isinstance(error, IndexError):
+        return DataIndexError(text)
+    if isinstance(error, TypeError):
+        return DTypeError(text, code="MTH202")
+    return ShapeError(text) if shapes else ArgumentError(text)

@@ -75,6 +75,11 @@ class JaxBackend(AutogradBackend):
         return self.default_dtype is Dtype.float64
 
     @property
+    def prng_key(self) -> Any:
+        """The key that the next random call uses, as a key of `jax.random`."""
+        return self._jax.numpy.asarray(self._stream.key())
+
+    @property
     def default_int(self) -> Dtype:
         return Dtype.int64 if self._is_wide else Dtype.int32
 
@@ -102,6 +107,9 @@ class JaxBackend(AutogradBackend):
             )
         note("JaxBackend", f"device_mesh={sizes}", "computes on one device")
         return self._jax.make_mesh(sizes, tuple(f"axis_{i}" for i in range(len(sizes))))
+
+    def get_raw_device_mesh(self) -> Any:
+        return super().get_raw_device_mesh() if self.mesh is None else self.mesh
 
     @staticmethod
     def get_available_devices() -> list[str]:
