@@ -80,6 +80,9 @@ _SYNONYMS = {
 _FUNCTIONS = {"mod": "remainder", "logical_and": "bitwise_and", "logical_or": "bitwise_or",
               "logical_xor": "bitwise_xor", "logical_not": "bitwise_not"}  # fmt: skip
 
+# Functions that are the op where all operands are bools.
+_OF_BOOLS = {"subtract": "bitwise_xor"}
+
 _FIRST_RESULT_ONLY = ("topk",)  # the values, as the method is called in the reference
 
 
@@ -142,7 +145,7 @@ class _Method:
         arrays, attributes = self._sorted(backend, values)
         given = {name: _dtype_of(backend, value) for name, value in arrays.items()}
         compute = self._meet(backend, arrays, given)
-        result = self._run(backend, arrays, attributes, given)
+        result = self._run(backend, arrays, attributes, given, compute)
         return self._settled(backend, result, given, compute)
 
     # --- arguments --------------------------------------------------------------------------------
@@ -207,25 +210,14 @@ class _Method:
 
     def _meet(self, backend: Any, arrays: dict[str, Any], given: dict[str, Any]) -> Dtype | None:
         """Casts the operands that the computation promotes, in place; gives their dtype."""
-        for name, dtype in given.items():
-            self._check_kind(name, dtype)
-        if self._compute == "keep":
-            return None
         promoted = [name for name in self._promoted if name in arrays]
         dtypes = [d for name in promoted for d in _listed(given[name]) if d is not None]
         numbers = [arrays[name] for name in promoted if given[name] is None]
-        if not dtypes:
-            return None
-        compute = compute_type(backend, self._compute, dtypes, numbers)
-        for name in promoted:
-            value = arrays[name]
-            if isinstance(value, list):
-                arrays[name] = [_op_programs.cast(backend, item, compute) for item in value]
-            elif given[name] is None:
-                # Numbers beside narrow types could widen them, or not fit.
-                arrays[name] = _number(backend, value, compute) if compute.itemsize < 4 else value
-            else:
-                arrays[name] = _op_programs.cast(backend, value, compute)
+        compute = compute_type(backend, self._compute, dtypes, numbers) if dtypes else None
+        for name, dtype in given.items():
+            self._check_kind(name, compute if compute and name in promoted else dtype)
+        if compute is not None:
+            arrays |= {name: _met(backend, arrays[name], compute) for name in promoted}
         return compute
 
     def _check_kind(self, name: str, dtypes: Any) -> None:
@@ -265,8 +257,9 @@ class _Method:
         arrays: dict[str, Any],
         attributes: dict[str, Any],
         given: dict[str, Any],
+        compute: Dtype | None,
     ) -> Any:
-        function = self._table_function(backend, arrays, attributes)
+        function = self._table_function(backend, arrays, attributes, compute)
         if function is not None:
             dtypes = [d for x in given.values() for d in _listed(x) if d is not None]
             with backend._scope_of_dtypes(dtypes):
@@ -287,19 +280,25 @@ class _Method:
         return _op_programs.run(backend, key, make, arrays)
 
     def _table_function(
-        self, backend: Any, arrays: dict[str, Any], attributes: dict[str, Any]
+        self,
+        backend: Any,
+        arrays: dict[str, Any],
+        attributes: dict[str, Any],
+        compute: Dtype | None,
     ) -> Callable[..., Any] | None:
         """The function of the backend for this op, with its attributes; None where it has none."""
-        wired = any(self._inputs[name]["is_key"] for name in arrays)
-        if wired or self._function not in backend.op_names:
+        name = _OF_BOOLS.get(self.op) if compute is Dtype.bool else None
+        name = name or self._function
+        wired = any(self._inputs[operand]["is_key"] for operand in arrays)
+        if wired or name not in backend.op_names:
             return None
-        function = getattr(backend.ops, self._function)
+        function = getattr(backend.ops, name)
         taken = _parameters(function)
         options = {}
-        for name, value in attributes.items():
-            if name in taken:
-                options[name] = value
-            elif name not in self._switches and not _equal(value, self._defaults[name]):
+        for key, value in attributes.items():
+            if key in taken:
+                options[key] = value
+            elif key not in self._switches and not _equal(value, self._defaults[key]):
                 return None
         return functools.partial(function, **options) if options else function
 
@@ -379,6 +378,15 @@ def _dtype_of(backend: Any, value: Any) -> Any:
     if isinstance(value, list):
         return [backend.dtype(item) for item in value]
     return backend.dtype(value) if _is_array(backend, value) else None
+
+
+def _met(backend: Any, value: Any, dtype: Dtype) -> Any:
+    if isinstance(value, list):
+        return [_met(backend, item, dtype) for item in value]
+    if backend._is_native(value):
+        return _op_programs.cast(backend, value, dtype)
+    # Numbers beside narrow types could widen them, or not fit.
+    return _number(backend, value, dtype) if dtype.itemsize < 4 else value
 
 
 def _number(backend: Any, value: Any, dtype: Dtype) -> Any:
