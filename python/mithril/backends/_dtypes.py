@@ -17,6 +17,8 @@ _ORDER = {name: rank for rank, name in enumerate(
 
 def promote(a: Dtype, b: Dtype) -> Dtype:
     """The dtype that operands of two dtypes meet in."""
+    if a is b:
+        return a
     if {a, b} == {Dtype.uint8, Dtype.int8}:
         return Dtype.int16
     if {a, b} == {Dtype.float16, Dtype.bfloat16}:

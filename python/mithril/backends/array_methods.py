@@ -172,11 +172,12 @@ class ArrayMethods:
             return models.Unique()(input=input)
         array = self._given(input)
         dtype = self.dtype(array)
-        values = self.to_numpy(array)
+        values: Any = self.to_numpy(array)
         if dtype is Dtype.bfloat16:
             values = values.astype(np.float32)  # NumPy's sort knows no NaN of it
-        flags = (bool(return_index), bool(return_inverse), bool(return_counts))
-        found = np.unique(values, *flags, axis=axis if dim is None else dim)
+        flags: Any = (bool(return_index), bool(return_inverse), bool(return_counts))
+        unique: Any = np.unique
+        found = unique(values, *flags, axis=axis if dim is None else dim)
         if not any(flags):
             return self._from_host(found, dtype)
         places = (self._from_host(x, self.default_int) for x in found[1:])

@@ -53,7 +53,8 @@ class _OfClass:
 class BackendFacts:
     """What `Backend` has of them."""
 
-    supported_dtypes = (Dtype.float16, Dtype.bfloat16, Dtype.float32, Dtype.float64)
+    # That floats may be computed in.
+    supported_dtypes: tuple[Dtype, ...] = tuple(dtype for dtype in Dtype if dtype.is_float)
 
     backend_type: str
     is_manualgrad: bool
