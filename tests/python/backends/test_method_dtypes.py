@@ -183,6 +183,8 @@ def test_numbers_of_python_widen_the_kind_only(b, dtype):
     is_float, is_bool = "float" in dtype, dtype == "bool"
     whole = str(b.default_int) if is_bool else dtype
     check(b, b.add, whole, VALUES + 1, x, 1)
+    check(b, b.add, floating(b, dtype), VALUES + 0.5, x, 0.5)
+    check(b, b.add, whole, VALUES + 1, x, 1)
     check(b, b.multiply, whole, 3 * VALUES, 3, x)
     check(b, b.add, dtype, VALUES | 1 if is_bool else VALUES + 1, x, True)
     check(b, b.subtract, floating(b, dtype), VALUES - 0.5, x, 0.5)

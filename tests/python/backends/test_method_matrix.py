@@ -313,7 +313,10 @@ KERNELS = {
     "item": [(lambda b: b.item(b.array(2.0)), 2.0)],
     "tensor_to_list": [(lambda b: b.tensor_to_list(b.array(X)), X.tolist())],
     "ones_with_zero_diag": [(lambda b: b.ones_with_zero_diag(2, 3), 1 - np.eye(2, 3))],
-    "reduce_mean": [(lambda b: b.reduce_mean(b.array(X), axis=1), X.mean(1))],
+    "reduce_mean": [
+        (lambda b: b.reduce_mean(b.array(X), axis=1), X.mean(1)),
+        (lambda b: b.reduce_mean(b.array(X), axis=0), X.mean(0)),
+    ],
     "reduce_sum": [(lambda b: b.reduce_sum(b.array(X), (0, 1), True), X.sum(keepdims=True))],
     "reduce_max": [(lambda b: b.reduce_max(b.array(X), axis=0), X.max(0))],
     "reduce_min": [(lambda b: b.reduce_min(b.array(X)), np.array(X.min()))],
@@ -509,6 +512,8 @@ KERNELS = {
     ],
     "trapezoid": [(lambda b: b.trapezoid(b.array(V), b.array([0.0, 1.0, 3.0])), np.array(2.0))],
 }
+SPECTRUM = np.fft.fft(V)
+KERNELS["fft"] = [(lambda b: b.fft(b.array(V)), (SPECTRUM.real, SPECTRUM.imag))]
 PLACES = np.arange(3.0)[:, None] / 10000 ** (np.arange(0, 4, 2) / 4)  # (Vaswani et al., 2017)
 KERNELS["positional_encoding"] = [
     (
