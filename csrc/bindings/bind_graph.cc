@@ -4,6 +4,7 @@
 
 #include "bindings/python.h"
 #include "infer/kind.h"
+#include "ir/infer_types.h"
 #include "ir/registry.h"
 #include "ir/text.h"
 #include "passes/autodiff.h"
@@ -22,12 +23,13 @@ py::object host_or_missing(const std::optional<core::HostValue>& value) {
   return value ? from_host(*value) : py::reinterpret_borrow<py::object>(missing);
 }
 
-py::dict describe_input(const ir::InputDef& input) {
+py::dict describe_input(const OpDef& op, const ir::InputDef& input) {
   py::dict out;
   out["name"] = input.name;
   out["kinds"] = input.kinds.bits();
   out["type"] = infer::to_string(input.kinds);
   out["is_key"] = input.is_key;
+  out["is_promoted"] = ir::is_promoted(op, input);
   out["variadic"] = input.variadic;
   out["optional"] = input.optional;
   out["trainable"] = input.trainable;
@@ -52,13 +54,39 @@ py::dict describe_sample(const ir::Sample& sample) {
   return out;
 }
 
+const char* to_string(ir::DTypeRule::Compute compute) {
+  switch (compute) {
+    case ir::DTypeRule::Compute::kKeep: return "keep";
+    case ir::DTypeRule::Compute::kPromote: return "promote";
+    case ir::DTypeRule::Compute::kPromoteFloat: return "promote_float";
+    case ir::DTypeRule::Compute::kPromoteInt: return "promote_int";
+    case ir::DTypeRule::Compute::kPromoteNumber: return "promote_number";
+  }
+  return "";
+}
+
+// What type a result has; "": that depends on values.
+std::string describe_result(const ir::DTypeRule& rule) {
+  switch (rule.result) {
+    case ir::DTypeRule::Result::kCompute: return "compute";
+    case ir::DTypeRule::Result::kSameAs: return "input " + rule.name;
+    case ir::DTypeRule::Result::kBool: return "bool";
+    case ir::DTypeRule::Result::kDefaultInt: return "default_int";
+    case ir::DTypeRule::Result::kDefaultFloat: return "default_float";
+    default: return "";
+  }
+}
+
 py::dict describe(const OpDef& op) {
-  py::list inputs, attrs, outputs, samples, errors;
-  for (const ir::InputDef& input : op.inputs) inputs.append(describe_input(input));
+  py::list inputs, attrs, outputs, results, samples, errors;
+  for (const ir::InputDef& input : op.inputs) inputs.append(describe_input(op, input));
   for (const ir::AttrDef& attr : op.attrs) {
     attrs.append(py::make_tuple(attr.name, host_or_missing(attr.default_value)));
   }
-  for (const ir::OutputDef& output : op.outputs) outputs.append(output.name);
+  for (const ir::OutputDef& output : op.outputs) {
+    outputs.append(output.name);
+    results.append(describe_result(output.dtype));
+  }
   for (const ir::Sample& sample : op.samples) samples.append(describe_sample(sample));
   for (const ir::ErrorSample& error : op.error_samples) {
     errors.append(py::make_tuple(describe_sample(error.sample), error.message));
@@ -74,6 +102,8 @@ py::dict describe(const OpDef& op) {
   out["inputs"] = inputs;
   out["attrs"] = attrs;
   out["outputs"] = outputs;
+  out["compute"] = to_string(op.compute);
+  out["results"] = results;
   out["key_order"] = op.key_order;
   out["connect_order"] = op.connect_order;
   out["argument_order"] = op.argument_order;

@@ -24,12 +24,25 @@ def record(op: str, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
     from mithril.errors import KeyNotFound
 
     try:
-        known = _core.find_op(_OPS.get(op, op))
+        known = _core.find_op(op_of(op))
     except KeyNotFound:
         raise TraceError(
             f"{op}: is no op that a model can hold, so it cannot be recorded"
         ) from None
     return apply_op(known["name"], *operands, **attributes)
+
+
+def rank_of(what: str, wire: Any) -> int:
+    """Of a connection whose shape was given with it."""
+    shape = (wire._fields or (None,) * 4)[3]
+    if shape is None or any(isinstance(size, tuple) or size is ... for size in shape):
+        raise TraceError(f"{what}: on a connection requires a key with a known number of axes")
+    return len(shape)
+
+
+def op_of(function: str) -> str:
+    """The op that a function of a backend's table is."""
+    return _OPS.get(function, function)
 
 
 # Functions of backends that are called otherwise than the ops.

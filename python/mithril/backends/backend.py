@@ -14,20 +14,18 @@ import numpy as np
 
 from mithril._public import public
 from mithril.errors import (
-    ArgumentError,
-    DataIndexError,
     DTypeError,
     MithrilError,
-    ShapeError,
     SignatureError,
     UnsupportedError,
-    shown,
     suggestion,
 )
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 from . import methods
 from ._recording import is_symbolic, record
+from .array_methods import ArrayMethods
+from .facts import BackendFacts
 from .memory import memory_report, process_memory
 from .random import Stream, integers
 
@@ -36,37 +34,8 @@ __all__ = ["Backend"]
 # Called as `zeros(2, 3)`, `zeros((2, 3))` and either with a dtype at the end.
 _SHAPED = ("zeros", "ones", "empty", "randn", "rand")
 
-# Spellings of ops as methods beside those of `ops`.
-_ALIASES = {
-    "multiplication": "multiply", "matrix_multiplication": "matmul", "clip": "clamp",
-    "mod": "remainder", "absolute": "abs", "cat": "concat", "logical_and": "bitwise_and",
-    "logical_or": "bitwise_or", "logical_xor": "bitwise_xor", "logical_not": "bitwise_not",
-}  # fmt: skip
-
-# Methods whose operands are brought to one dtype first.
-_PROMOTING = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "floor_divide",
-        "remainder",
-        "power",
-        "minimum",
-        "maximum",
-        "matmul",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-    ]
-)
+# Spellings of ops as methods beside those of `ops` and of the registry.
+_ALIASES = {"cat": "concat"}
 
 
 def shape_and_dtype(arguments: tuple[Any, ...], dtype: DTypeLike | None) -> tuple[Any, Any]:
@@ -87,20 +56,6 @@ def _is_size(value: Any) -> bool:
 
 def _is_shape(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str)
-
-
-def _typed(op: str, error: Exception, operands: Sequence[Any]) -> MithrilError:
-    """NumPy's exception as ours: the op, the requirement, the shapes that were given."""
-    shapes = [list(x.shape) for x in operands if hasattr(x, "shape")]
-    got = " and ".join(map(str, shapes)) or shown(operands)
-    text = f"{op}: {str(error).partition('[')[0].splitlines()[0].strip()}, got {got}"
-    if isinstance(error, np.exceptions.AxisError):
-        return ArgumentError(text, code="MTH302")
-    if isinstance(error, IndexError):
-        return DataIndexError(text)
-    if isinstance(error, TypeError):
-        return DTypeError(text, code="MTH202")
-    return ShapeError(text) if shapes else ArgumentError(text)
 
 
 def _takes_both_styles(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,7 +96,7 @@ class _GradientsByInput:
         return self._fn_grad(grad_output, {}, idx, *inputs)
 
 
-class Backend(ABC):
+class Backend(ArrayMethods, BackendFacts, ABC):
     """Makes arrays and runs graphs. A subclass defines `tensor`, `zeros` and `ones`.
 
     `tensor` and `array` are one method under two names: overriding either replaces both.
@@ -669,45 +624,41 @@ class Backend(ABC):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        op = _ALIASES.get(name, name.removeprefix("reduce_"))
-        if op in self.op_names and name not in methods.LAYERS:
-            return functools.partial(self._apply, op)
-        method = methods.find(self, name)
+        if name in Dtype.__members__:
+            return self.dtype_map[Dtype(name)]
+        op = _ALIASES.get(name, name)
+        method = methods.find(self, op)
+        if method is None and op in self.op_names:
+            method = functools.partial(self._apply, op)
         if method is None:
-            near = suggestion(name, [*self.op_names, *methods.LAYERS])
+            near = suggestion(name, [*self.op_names, *methods.names()])
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{near}")
         return method
 
     def __dir__(self) -> list[str]:
         own = set(super().__dir__())
-        return sorted(own | self.op_names | set(_ALIASES) | set(methods.LAYERS))
+        return sorted(own | self.op_names | set(_ALIASES) | methods.names())
 
-    def _apply(self, op: str, *operands: Any, **attributes: Any) -> Any:
-        """One op on values: operands become arrays of this backend, of one dtype if they must.
-
-        On connections the op is recorded and not computed.
-        """
-        if any(map(is_symbolic, (*operands, *attributes.values()))):
-            return record(op, operands, attributes)
-        # Lists of numbers are data where data are expected, and attributes (shapes, axes) else.
-        operands = tuple(
-            self.tensor(x) if _is_numbers(x) and (i == 0 or op in _PROMOTING) else self._operand(x)
-            for i, x in enumerate(operands)
-        )
-        if op in _PROMOTING:
-            operands = self._promoted(operands)
-        with self._scope():
+    def _apply(self, function: str, *operands: Any, **options: Any) -> Any:
+        """A function of `ops` that is no op of the registry; on connections it is recorded."""
+        if any(map(is_symbolic, (*operands, *options.values()))):
+            return record(function, operands, options)
+        arrays = [self._operand(x) for x in operands]
+        with self._scope_of_dtypes(self.dtype(x) for x in arrays if self._is_native(x)):
             try:
-                result = getattr(self.ops, op)(*operands, **attributes)
+                return self._as_array(getattr(self.ops, function)(*arrays, **options))
             except (ValueError, TypeError, IndexError) as error:
-                if not self.is_manualgrad or isinstance(error, MithrilError):
-                    raise  # what a framework raises while it traces is its own
-                raise _typed(op, error, operands) from None
-            return self._settled(result, operands)
+                raise self._error_of_table(function, error, arrays) from None
+
+    def _error_of_table(self, op: str, error: Exception, operands: Sequence[Any]) -> Exception:
+        """What a framework raises while it traces is its own."""
+        if not self.is_manualgrad or isinstance(error, MithrilError):
+            return error
+        return methods.typed(op, error, operands)
 
     def _operand(self, value: Any) -> Any:
-        is_foreign = isinstance(value, np.ndarray | np.generic) and not self._is_native(value)
-        return self.tensor(value) if is_foreign else value
+        is_data = isinstance(value, np.ndarray | np.generic | list)
+        return self.tensor(value) if is_data and not self._is_native(value) else value
 
     def _is_native(self, value: Any) -> bool:
         return isinstance(value, self.get_backend_array_type())
@@ -715,30 +666,6 @@ class Backend(ABC):
     def get_backend_array_type(self) -> type:
         """The type of this backend's arrays."""
         return np.ndarray
-
-    def _promoted(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        arrays = [x if self._is_native(x) else None for x in operands]
-        if not any(x is not None for x in arrays):
-            return tuple(self.tensor(x) for x in operands)
-        wanted = functools.reduce(promote, (self.dtype(x) for x in arrays if x is not None))
-        numbers = [x for x, array in zip(operands, arrays, strict=True) if array is None]
-        if not wanted.is_float and any(isinstance(x, float) for x in numbers):
-            wanted = self.default_dtype
-        return tuple(
-            x if array is None or self.dtype(array) is wanted else self.cast(array, wanted)
-            for x, array in zip(operands, arrays, strict=True)
-        )
-
-    def _settled(self, result: Any, operands: Sequence[Any]) -> Any:
-        """An array where the framework gave a bare scalar, in no wider float than was given."""
-        if not (self._is_native(result) or isinstance(result, np.generic)):
-            return result
-        result = self._as_array(result)
-        given = {self.dtype(x) for x in operands if self._is_native(x)}
-        widened = self.dtype(result) is Dtype.float64 and Dtype.float64 not in given
-        if widened and self.default_dtype is not Dtype.float64:
-            return self.cast(result, self.default_dtype)
-        return result
 
     def _as_array(self, result: Any) -> Any:
         return result
@@ -748,6 +675,14 @@ class Backend(ABC):
     def _scope(self) -> Any:
         """A context in which the framework computes as this backend is configured."""
         return np.errstate(all="ignore")
+
+    def _scope_of_dtypes(self, dtypes: Iterable[Dtype]) -> Any:
+        """The same for operands of these dtypes."""
+        return self._scope()
+
+    def _table_dtype(self, dtype: Dtype) -> Any:
+        """As functions of `ops` take it."""
+        return getattr(self.ops, "bool_" if dtype is Dtype.bool else dtype.value)
 
     def _tracing_scope(self) -> Any:
         """The same for functions that a framework transforms."""
@@ -771,23 +706,3 @@ class Backend(ABC):
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return function
-
-
-def _is_numbers(value: Any) -> bool:
-    """A list of numbers (which is data), unlike a list of arrays or a tuple (an attribute)."""
-    return isinstance(value, list) and bool(value) and isinstance(value[0], int | float | list)
-
-
-_ORDER = {name: rank for rank, name in enumerate(
-    ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
-     "float64")
-)}  # fmt: skip
-
-
-def promote(a: Dtype, b: Dtype) -> Dtype:
-    """The dtype that operands of two dtypes meet in (`docs/numerics.md`)."""
-    if {a, b} == {Dtype.uint8, Dtype.int8}:
-        return Dtype.int16
-    if {a, b} == {Dtype.float16, Dtype.bfloat16}:
-        return Dtype.float32
-    return max(a, b, key=lambda d: _ORDER[d.value])

@@ -59,11 +59,16 @@ class Stream:
         self._key = key_of_seed(seed).view(np.int32)
         self._draws = 0
 
+    def key(self) -> np.ndarray:
+        """The key of the next draw, uint32[2]."""
+        words = _words(self._key, np.array([self._draws], np.int64))
+        return np.stack([words[0][0], words[1][0]]).view(np.uint32)
+
     def next_key(self) -> np.ndarray:
         """A fresh key, uint32[2]."""
-        words = _words(self._key, np.array([self._draws], np.int64))
+        key = self.key()
         self._draws += 1
-        return np.stack([words[0][0], words[1][0]]).view(np.uint32)
+        return key
 
     def uniform(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Uniform in [0, 1)."""

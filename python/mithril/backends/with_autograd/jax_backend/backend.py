@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,11 @@ class JaxBackend(AutogradBackend):
         return self.default_dtype is Dtype.float64
 
     @property
+    def prng_key(self) -> Any:
+        """The key that the next random call uses, as a key of `jax.random`."""
+        return self._jax.numpy.asarray(self._stream.key())
+
+    @property
     def default_int(self) -> Dtype:
         return Dtype.int64 if self._is_wide else Dtype.int32
 
@@ -102,6 +107,9 @@ class JaxBackend(AutogradBackend):
             )
         note("JaxBackend", f"device_mesh={sizes}", "computes on one device")
         return self._jax.make_mesh(sizes, tuple(f"axis_{i}" for i in range(len(sizes))))
+
+    def get_raw_device_mesh(self) -> Any:
+        return super().get_raw_device_mesh() if self.mesh is None else self.mesh
 
     @staticmethod
     def get_available_devices() -> list[str]:
@@ -153,6 +161,9 @@ class JaxBackend(AutogradBackend):
             stack.enter_context(self._jax.default_device(self._device))
         stack.enter_context(self._jax.default_matmul_precision(_PRECISIONS[self.compute_precision]))
         return stack
+
+    def _scope_of_dtypes(self, dtypes: Iterable[Dtype]) -> Any:
+        return self._scope(any(dtype.itemsize == 8 for dtype in dtypes))
 
     def _tracing_scope(self) -> Any:
         """The precision of products; types and devices are those of the user's own trace."""

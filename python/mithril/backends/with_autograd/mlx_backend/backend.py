@@ -97,6 +97,11 @@ class MlxBackend(AutogradBackend):
         if self.device_mesh is not None:
             note("MlxBackend", f"device_mesh={self.device_mesh}", f"computes on {self.device}")
 
+    @property
+    def prng_key(self) -> Any:
+        """The key that the next random call uses, as a key of `mx.random`."""
+        return self._mx.array(self._stream.key())
+
     # ------------------------------------------------------------------------------- devices
 
     def _find_device(self, device: Any) -> Any:
@@ -307,6 +312,10 @@ class MlxBackend(AutogradBackend):
         if reason is not None:
             note("MlxBackend", "jit=True", f"runs line by line: {reason}")
         return reason is None
+
+    def _has_compiler(self) -> bool:
+        with self._scope():
+            return utils.missing_compiler() is None
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         if not self._compiles():

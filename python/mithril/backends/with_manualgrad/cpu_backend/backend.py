@@ -29,6 +29,7 @@ class CpuBackend(NumpyBackend):
 
     backend_type = "cpu"
     runs_plans = True
+    supported_dtypes = (Dtype.float32, Dtype.float64)
 
     @public
     def __init__(
@@ -40,7 +41,7 @@ class CpuBackend(NumpyBackend):
         seed: int = 0,
     ) -> None:
         wanted = as_dtype(dtype)
-        if wanted not in (Dtype.float32, Dtype.float64):
+        if wanted not in self.supported_dtypes:
             raise DTypeError(f"CpuBackend: dtype requires float32 or float64, got {wanted}")
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise SignatureError(f"CpuBackend: threads requires an integer, got {threads!r}")

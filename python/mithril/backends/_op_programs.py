@@ -1,0 +1,109 @@
+"""Models of one op, compiled for a backend and kept: its methods run them for want of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mithril.errors import UnsupportedError
+from mithril.types import Dtype
+
+MOST_PROGRAMS = 256  # that one backend keeps; the oldest one goes
+
+
+def run(
+    backend: Any,
+    kind: tuple[Any, ...],
+    make: Callable[[], Any],
+    arrays: Mapping[str, Any],
+    data_chooses: bool = False,
+) -> Any:
+    """What the model that `make` gives makes of arrays by name: its output, or a tuple of several.
+
+    Equal kinds are equal models. `data_chooses`: the data say how many elements there are.
+    """
+    flat = {name: value for name, value in arrays.items() if not isinstance(value, list)}
+    for name, value in arrays.items():
+        if isinstance(value, list):
+            flat |= {f"{name}_{i}": item for i, item in enumerate(value)}
+    types = {name: (backend.shape(x), backend.dtype(x)) for name, x in flat.items()}
+    runs_on = _that_measures(backend) if data_chooses else backend
+    program = _program(runs_on, (*kind, tuple(types.items())), make, arrays, types)
+    values = [cast(backend, flat[key.name], key.dtype) for key in program.inputs]
+    function = getattr(program.forward, "function", None)
+    if function is None:
+        results = program.forward.run(values)
+    else:
+        with backend._scope_of_dtypes(dtype for _, dtype in types.values()):
+            # Not `run`: results stay part of what the framework traces.
+            results = [backend._as_array(x) for x in function(*values)]
+    results = results[: len(program.outputs)]
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def cast(backend: Any, array: Any, dtype: Dtype) -> Any:
+    """The array in that dtype, as part of what the framework traces."""
+    if backend.dtype(array) is dtype:
+        return array
+    with backend._scope_of_dtypes((backend.dtype(array), dtype)):
+        return backend._as_array(backend.ops.astype(array, backend._table_dtype(dtype)))
+
+
+def _that_measures(backend: Any) -> Any:
+    """The backend, or one with the same arrays that need not know every size before it runs."""
+    if not backend.runs_plans:
+        return backend
+    from .registry import get_backend
+
+    if "_twin" not in backend.__dict__:
+        backend._twin = get_backend("numpy", dtype=backend.default_dtype)
+    return backend._twin
+
+
+def _program(
+    backend: Any,
+    key: tuple[Any, ...],
+    make: Callable[[], Any],
+    arrays: Mapping[str, Any],
+    types: Mapping[str, tuple[tuple[int, ...], Dtype]],
+) -> Any:
+    programs = backend.__dict__.setdefault("_op_programs", {})
+    if key not in programs:
+        while len(programs) >= MOST_PROGRAMS:
+            programs.pop(next(iter(programs)))
+        programs[key] = _compile(backend, make(), arrays, types)
+    return programs[key]
+
+
+def _compile(
+    backend: Any,
+    model: Any,
+    arrays: Mapping[str, Any],
+    types: Mapping[str, tuple[tuple[int, ...], Dtype]],
+) -> Any:
+    from mithril import IOKey, Model
+    from mithril.compile import compile as compile_model
+
+    wires: dict[str, Any] = {}
+    for name, value in arrays.items():
+        if isinstance(value, list):
+            wires[name] = [IOKey(f"{name}_{i}") for i in range(len(value))]
+    if wires:
+        single = model
+        wires |= {name: name for name in arrays if name not in wires}
+        model = Model()
+        model |= single.connect(**wires, output="output")
+    compiled = compile_model(
+        model,
+        backend,
+        data_keys=list(types),
+        shapes={name: shape for name, (shape, _) in types.items()},
+        types={name: dtype for name, (_, dtype) in types.items()},
+        inference=True,
+        jit=False,
+    )
+    if compiled._program is None:
+        raise UnsupportedError(
+            f"{type(model).__name__}: its operands do not fix the ranks of its results"
+        )
+    return compiled._program

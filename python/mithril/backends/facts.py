@@ -1,0 +1,177 @@
+"""What a backend says of itself: its dtypes, its functions, what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from mithril.errors import KeyNotFound, UnsupportedError, suggestion
+from mithril.types import Dtype
+
+from . import methods
+from .array_methods import ArrayMethods
+
+__all__ = ["BackendFacts", "Capabilities"]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a backend can do, as it is set up.
+
+    Attributes
+    ----------
+    autodiff : who differentiates: "framework", or "engine" for gradient programs of ours; either
+        way derivatives of any order
+    jit : whether a compiler runs programs with ``compile(jit=True)``
+    open_sizes : whether data may say how many elements there are (`Unique`, masks)
+    dtypes : that floats may be computed in
+    devices : that this machine has for it
+    parallel : whether one model runs on several devices
+    """
+
+    autodiff: str
+    jit: bool
+    open_sizes: bool
+    dtypes: tuple[Dtype, ...]
+    devices: tuple[str, ...]
+    parallel: bool = False
+
+
+class _OfClass:
+    """A property that classes have, too."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self._function(owner)
+
+
+class BackendFacts:
+    """What `Backend` has of them."""
+
+    # That floats may be computed in.
+    supported_dtypes: tuple[Dtype, ...] = tuple(dtype for dtype in Dtype if dtype.is_float)
+
+    backend_type: str
+    is_manualgrad: bool
+    runs_plans: bool
+    op_names: Any
+    get_backend_array_type: Any
+    get_available_devices: Any
+    _not_compiled: frozenset[str]
+
+    @property
+    def DataType(self) -> type:  # noqa: N802 - as the documents have it
+        """The type of this backend's arrays."""
+        return self.get_backend_array_type()
+
+    @property
+    def dtype_map(self) -> Mapping[Dtype, Any]:
+        """The framework's own dtypes by name: ``backend.dtype_map["float32"]``.
+
+        >>> import mithril as ml
+        >>> ml.NumpyBackend().dtype_map["int16"]
+        dtype('int16')
+        """
+        return MappingProxyType({dtype: self._native(dtype) for dtype in Dtype})
+
+    def _native(self, dtype: Dtype) -> Any:
+        return dtype.numpy()
+
+    @_OfClass
+    def registered_primitives(cls: Any) -> Mapping[str, Callable[..., Any]]:  # noqa: N805
+        """The kernels of `register_primitive`, by formula key: of this class and those above."""
+        tables = [vars(c).get("_primitives", {}) for c in reversed(cls.__mro__)]
+        found = {key: fn for table in tables for key, fn in table.items()}
+        return MappingProxyType(
+            {key: fn for key, fn in found.items() if not key.startswith("backward_")}
+        )
+
+    @property
+    def op_function_dict(self) -> Mapping[str, Callable[..., Any]]:
+        """Every op as a function, by formula key: the methods, and registered kernels."""
+        own = {name for name, value in vars(ArrayMethods).items() if callable(value)}
+        names = methods.names() | self.op_names | {n for n in own if not n.startswith("_")}
+        ops = {name: getattr(self, name) for name in sorted(names)}
+        return MappingProxyType({**ops, **self.registered_primitives})
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do, as it is set up.
+
+        >>> import mithril as ml
+        >>> ml.CpuBackend().capabilities.autodiff
+        'engine'
+        """
+        return Capabilities(
+            autodiff="engine" if self.is_manualgrad else "framework",
+            jit=self._has_compiler(),
+            open_sizes=not self.runs_plans,
+            dtypes=self.supported_dtypes,
+            devices=tuple(self.get_available_devices()),
+        )
+
+    def _has_compiler(self) -> bool:
+        return not self.is_manualgrad
+
+    def check_op_jittable(self, op_key: str, *args: tuple[bool, Any]) -> bool:
+        """Whether this backend's compiler can follow an op.
+
+        `args` has a pair (is a tensor, its Python types) for each argument, which matters where
+        the op is a slice. Without a compiler nothing stands in the way.
+
+        Raises
+        ------
+        KeyNotFound : no such op
+        """
+        if op_key not in self.op_function_dict:
+            near = suggestion(op_key, list(self.op_function_dict))
+            raise KeyNotFound(f"check_op_jittable: no op named {op_key!r}{near}")
+        if not self._has_compiler():
+            return True
+        if op_key in ("item", "tensor_to_list"):  # values leave the program
+            return False
+        if op_key in ("unique", "auc_core"):
+            return "masks" not in self._not_compiled
+        if op_key in ("cond", "while_loop"):
+            return "branches" not in self._not_compiled
+        is_static = "masks" in self._not_compiled  # arguments of Python are part of what is traced
+        bools = (not is_tensor and _is_bool(types) for is_tensor, types in args)
+        return not (is_static and op_key in ("slice", "primitive_slice") and any(bools))
+
+    # One device computes: what belongs to several of them says so.
+
+    def get_parallel_manager(self) -> Any:
+        """Not there: nothing is shared out among devices."""
+        raise self._no_parallelism("get_parallel_manager")
+
+    def get_raw_device_mesh(self) -> Any:
+        """The framework's mesh of devices, where the backend keeps one (JAX)."""
+        raise self._no_parallelism("get_raw_device_mesh")
+
+    def register_callable(self, fn: Callable[..., Any], jit: bool = False) -> Any:
+        """Not there: no other process runs functions for this one."""
+        hint = "call the function; register_function and register_primitive name kernels"
+        raise self._no_parallelism("register_callable", hint)
+
+    def get_struct_cls(self) -> type:
+        """Not there: arrays are no ctypes structs."""
+        own = self.get_backend_array_type()
+        raise UnsupportedError(
+            f"{type(self).__name__}: get_struct_cls: arrays are no structs but {own.__name__}",
+            hint="get_backend_array_type() gives their type",
+        )
+
+    def _no_parallelism(self, what: str, hint: str | None = None) -> UnsupportedError:
+        hint = hint or "one backend for each device computes on several"
+        return UnsupportedError(
+            f"{type(self).__name__}: {what}: this version computes on one device", hint=hint
+        )
+
+
+def _is_bool(types: Any) -> bool:
+    return types is bool or (isinstance(types, tuple | list | set) and bool in types)
