@@ -74,7 +74,6 @@ py::dict describe(const OpDef& op) {
   out["inputs"] = inputs;
   out["attrs"] = attrs;
   out["outputs"] = outputs;
-  out["key_order"] = op.key_order;
   out["connect_order"] = op.connect_order;
   out["argument_order"] = op.argument_order;
   out["canonical_inputs"] = op.canonical_inputs;
