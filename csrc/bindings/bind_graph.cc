@@ -104,7 +104,6 @@ py::dict describe(const OpDef& op) {
   out["outputs"] = outputs;
   out["compute"] = to_string(op.compute);
   out["results"] = results;
-  out["key_order"] = op.key_order;
   out["connect_order"] = op.connect_order;
   out["argument_order"] = op.argument_order;
   out["canonical_inputs"] = op.canonical_inputs;

@@ -112,8 +112,7 @@ OpDef vjp_of(const OpDef& op, const KeyFacts& output, size_t input) {
 }
 
 void finish_orders(OpDef& op) {
-  for (const ir::InputDef& input : op.inputs) op.key_order.push_back(input.name);
-  op.connect_order = op.key_order;
+  for (const ir::InputDef& input : op.inputs) op.connect_order.push_back(input.name);
   op.connect_order.push_back(op.outputs.front().name);
 }
 

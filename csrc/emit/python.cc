@@ -511,6 +511,11 @@ class PythonPrinter {
   Result<std::string> print_return() {
     std::string items;
     const auto add = [&](ValueId id) -> Status {
+      const std::optional<HostValue>& host = graph_.value(id).host;
+      if (host && host->is_dtype()) {  // the engine's own word for it, not the framework's
+        items += fmt::format("host.Dtype(\"{}\"), ", core::name(host->as_dtype()));
+        return {};
+      }
       MITHRIL_ASSIGN(const std::string text, operand(id));
       items += text + ", ";
       return {};

@@ -172,10 +172,12 @@ core::Result<std::optional<HostValue>> host_result_value(const OpDef& op, Graph&
     values.push_back(host == nullptr ? HostValue() : *host);
     types.push_back(Type::host_value(type_of(values.back())));
   }
-  const HostCall call{values, attrs, graph.dims, types};
+  const bool has_dtypes = graph.default_float != DType::kAnyFloat;
+  const HostCall call{values, attrs, graph.dims, types, has_dtypes};
   auto value = op.host(call);
   if (value.ok()) return std::optional<HostValue>(std::move(*value));
-  // A number that depends on a size in a way that no expression states: known when sizes are.
+  // A number that depends on a size in a way that no expression states, known when sizes are; or a
+  // dtype before it is chosen.
   if (value.error().code == Code::kShapeUnknown) return std::optional<HostValue>();
   return std::move(value).status();
 }

@@ -55,9 +55,6 @@ OpDefBuilder::OpDefBuilder(OpFamily& family, std::string name) : family_(family)
 }
 
 OpDefBuilder::~OpDefBuilder() {
-  if (def_.key_order.empty()) {
-    for (const InputDef& input : def_.inputs) def_.key_order.push_back(input.name);
-  }
   if (def_.connect_order.empty()) {
     for (const InputDef& input : def_.inputs) def_.connect_order.push_back(input.name);
     for (const OutputDef& output : def_.outputs) def_.connect_order.push_back(output.name);

@@ -128,6 +128,7 @@ struct HostCall {
   const Attrs& attrs;
   DimTable& dims;
   std::span<const Type> types;  // of the operands (shape of x needs no value of x)
+  bool has_dtypes = true;       // false before assign_dtypes: dtypes of tensors are provisional
 };
 
 using ComposeFn = std::function<std::vector<Value>(Builder&)>;
@@ -153,7 +154,7 @@ struct OpDef {
   std::vector<InputDef> inputs;
   std::vector<AttrDef> attrs;
   std::vector<OutputDef> outputs;
-  std::vector<std::string> key_order;       // wires in order of `$n` numbering; default: inputs
+  std::vector<std::string> key_order;       // of wires; empty: unvalued inputs first
   std::vector<std::string> connect_order;   // default: inputs, outputs
   std::vector<std::string> argument_order;  // leading arguments of the constructor; empty: by rule
   std::vector<std::string> canonical_inputs;

@@ -64,9 +64,7 @@ struct LeafKey {
 std::vector<LeafKey> leaf_keys(const ir::OpDef& op, const LeafSpec& spec, const ir::Attrs& attrs,
                                const Location& where) {
   std::vector<std::string> order = op.key_order;
-  std::vector<std::string> declared;
   for (const ir::InputDef& input : op.inputs) {
-    declared.push_back(input.name);
     if (!contains(order, input.name)) order.push_back(input.name);
   }
   std::vector<LeafKey> out;
@@ -99,8 +97,7 @@ std::vector<LeafKey> leaf_keys(const ir::OpDef& op, const LeafSpec& spec, const 
     }
     out.push_back(std::move(key));
   }
-  // Where a block states no order of its own, unvalued keys come first.
-  if (order == declared) {
+  if (op.key_order.empty() && !spec.count) {  // items of a list keep their order
     std::stable_partition(out.begin(), out.end(), [](const LeafKey& k) { return !k.value; });
   }
   return out;

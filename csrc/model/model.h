@@ -184,7 +184,7 @@ class Model {
   /// An empty model. `class_name` is what unnamed submodels are called after ("Model", "MLP").
   explicit Model(std::string name = {}, std::string class_name = "Model");
   /// A model that is one op: frozen, its outputs exposed. Key order: op.key_order; where that is
-  /// the order of inputs, unvalued keys come before valued ones.
+  /// empty, the inputs, unvalued keys before valued ones.
   static Model leaf(const ir::OpDef& op, LeafSpec spec = {}, Location where = {});
   /// From results of `call`: takes in what they need, exposes the named ones, makes all of them
   /// canonical outputs, and freezes.

@@ -96,7 +96,19 @@ NodeId ModelBuilder::make_part(NodeId parent, const PartRecord& record) {
   std::vector<Name> keys;
   for (const auto& [key, wire] : record.wires) keys.push_back(key);
   add_keys(id, record.op, keys, &record);
+  for (const Name key : record.op.former) lead_out(arena_.find(id, key));
   return id;
+}
+
+// Wires without names for a valued key, through all models around its op.
+void ModelBuilder::lead_out(ConnId key) {
+  for (NodeId at = arena_.node(arena_.conn(key).node).parent; at != kNone;
+       at = arena_.node(at).parent) {
+    const ConnId wire = arena_.new_conn(at, arena_.conn(key).edge, "", arena_.conn(key).origin);
+    arena_.conns[wire].latent = true;
+    arena_.conns[key].outer = wire;
+    key = wire;
+  }
 }
 
 void ModelBuilder::make_op(NodeId id, const OpRecord& record) {

@@ -35,6 +35,7 @@ class ModelBuilder {
   NodeId make_part(NodeId parent, const PartRecord& record);
   void make_op(NodeId id, const OpRecord& record);
   void add_wires(NodeId id, const ModelRecord& record, const PartRecord* part);
+  void lead_out(ConnId key);
   void add_keys(NodeId id, const OpRecord& record, const std::vector<Name>& keys,
                 const PartRecord* part);
   void add_wire(NodeId id, Name key, const PartRecord* part);

@@ -145,6 +145,18 @@ void RecordReader::version() {
            Code::kFileVersion);
 }
 
+// Arguments that older files give an op, and that are keys of it now, move to the values of keys.
+void move_arguments(OpRecord& op) {
+  if (op.op == nullptr) return;
+  for (const ir::InputDef& input : op.op->inputs) {
+    const HostValue* given = input.is_key ? op.attrs.find(input.name) : nullptr;
+    if (given == nullptr) continue;
+    op.values.emplace_back(input.name, *given);
+    op.attrs.erase(input.name);
+    op.former.emplace_back(input.name);
+  }
+}
+
 ModelRecord RecordReader::model() {
   ModelRecord out;
   object("a model", [&](Name key) {
@@ -185,6 +197,8 @@ ModelRecord RecordReader::model() {
     }
     return true;
   });
+  move_arguments(out.op);
+  out.wires.insert(out.wires.end(), out.op.former.begin(), out.op.former.end());
   return out;
 }
 
@@ -243,6 +257,8 @@ PartRecord RecordReader::part() {
     }
     return true;
   });
+  move_arguments(out.op);
+  for (const Name key : out.op.former) out.wires.emplace_back(key, std::nullopt);
   if ((out.op.op != nullptr) == !out.model.empty()) in_.fail("a part has either 'op' or 'model'");
   return out;
 }

@@ -35,6 +35,7 @@ struct Said {
 struct OpRecord {
   const ir::OpDef* op = nullptr;
   ir::Attrs attrs;
+  std::vector<Name> former;  // keys that were arguments when the file was written
   int32_t items = -1;
   Map<HostValue> values;
   std::vector<Said> facts;

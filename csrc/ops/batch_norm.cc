@@ -127,10 +127,11 @@ void define_batch_norm(OpFamily& ops, const Layer& layer) {
   block.python(layer.python, {layer.alias})
       .doc("Channels of " + std::string(layer.samples) +
            " brought to mean 0 and variance 1, times weight, plus bias (both [1, c, 1, ...]). "
-           "mode 'train': by the batch's own statistics, and the running ones move by momentum "
-           "(with n / (n - 1) for the variance); 'eval': by the running ones; none: as the model "
-           "is compiled (Ioffe and Szegedy, arXiv:1502.03167).")
+           "mode 'train' (or inference=False): by the batch's own statistics, and the running ones "
+           "move by momentum (with n / (n - 1) for the variance); 'eval' (inference=True): by the "
+           "running ones; none: as the model is compiled (Ioffe and Szegedy, arXiv:1502.03167).")
       .formula("\\frac{x - \\mu}{\\sqrt{\\sigma^2 + eps}} w + b")
+      .arguments({"num_features", "use_scale", "use_bias", "eps", "momentum", "inference"})
       .input("input", kTensor)
       .input("running_mean", kTensor)
       .input("running_var", kTensor)

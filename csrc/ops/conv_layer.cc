@@ -238,9 +238,11 @@ void define_primitive(OpFamily& ops, const Layer& layer, const char* name, const
   block.optional("bias", kNumeric, "use_bias").attr("use_bias", true);
   if (is_line) {
     block.attr("groups", 1)
+        .keys({"input", "weight", "bias", "stride", "padding", "dilation"})
         .connect({"input", "weight", "stride", "padding", "dilation", "output", "bias"});
   } else {
-    block.connect({"input", "weight", "stride", "padding", "dilation", "groups", "output", "bias"});
+    block.keys({"input", "weight", "bias", "stride", "padding", "dilation", "groups"})
+        .connect({"input", "weight", "stride", "padding", "dilation", "groups", "output", "bias"});
   }
   block.output("output", computed())
       .promote_float({"weight", "input", "bias"})

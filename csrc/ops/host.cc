@@ -1,4 +1,4 @@
-// Ops on host values: shapes and sizes, tuples, slices, and the way to and from tensors.
+// Ops on host values: shapes, sizes and dtypes, tuples, slices, and the way to and from tensors.
 #include <algorithm>
 
 #include "infer/relation.h"
@@ -79,6 +79,20 @@ void define_sizes(OpFamily& ops) {
       })
       .not_differentiable()
       .with(at({{"input", {4, 3}}}));
+
+  ops.def("dtype")
+      .python("Dtype")
+      .doc("The element type of a tensor, as it is chosen when the model is compiled.")
+      .input("input", kTensor)
+      .output("output", host_result())
+      .rule([](RuleBuilder& r) { r.kind(r.out(), infer::kDTypeKind); })
+      .host([](const ir::HostCall& call) -> Result<HostValue> {
+        if (call.has_dtypes) return HostValue(call.types[0].dtype);
+        return core::fail(core::ErrorKind::kDType, core::Code::kShapeUnknown,
+                          "dtype: it is not chosen yet");
+      })
+      .not_differentiable()
+      .with(at({{"input", {2, 3}}}));
 }
 
 Result<HostValue> tuple_of(const ir::HostCall& call) {
@@ -138,7 +152,7 @@ void define_containers(OpFamily& ops) {
           "Numbers and tuples of numbers joined to one flat tuple; the model's keys are input1, "
           "input2 … up to n.")
       .variadic("input", infer::kScalarInt | infer::kScalarFloat | infer::kSequence)
-      .attr("n", HostValue())
+      .attr("n", 1)
       .output("output", host_result())
       .cin({"input1"})
       .rule([](RuleBuilder& r) {

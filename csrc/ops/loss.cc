@@ -117,17 +117,25 @@ bool is_categorical(const Builder& b) {
   return !b.op().has_attr("categorical") || flag(b, "categorical");
 }
 
+// Class numbers as they are, read from a table of them: reading beyond it is an error where data
+// are checked. Negative ones, which would count from the end, are moved below what counts.
+Value checked_classes(Value numbers, Value table) {
+  const Value count = size_constant(*table.builder, table.shape()[0]);
+  return ir::apply("gather", {table, where(less(numbers, 0.0), numbers - count, numbers)});
+}
+
 Chosen chosen_classes(Builder& b) {
   const Value x = b.in("input");
-  const Value target = expand_dims(b.in("target"), HostValue(1));
-  const Value numbers = b.call("arange", {}, {{"stop", size_value(x.shape()[1])}});
-  const Value classes = class_shape(cast(numbers, target.dtype()), x);
-  Chosen out{equal(target, classes), {}};
+  Value target = cast(expand_dims(b.in("target"), HostValue(1)), DType::kInt64);
+  Chosen out;
   const HostValue& ignored = b.attr("ignore_index");
-  if (!ignored.is_int()) return out;
-  const Value number = b.integer(ignored.as_int(), DType::kInt64);
-  out.is_kept = not_equal(cast(target, DType::kInt64), number);
-  out.is_target = logical_and(out.is_target, out.is_kept);
+  if (ignored.is_int()) {
+    out.is_kept = not_equal(target, b.integer(ignored.as_int(), DType::kInt64));
+    target = where(out.is_kept, target, b.integer(0, DType::kInt64));
+  }
+  const Value table = range(b, x.shape()[1]);
+  out.is_target = equal(checked_classes(target, table), class_shape(table, x));
+  if (out.is_kept) out.is_target = logical_and(out.is_target, out.is_kept);
   return out;
 }
 
@@ -298,7 +306,10 @@ void define_cross_entropy(OpFamily& ops) {
       .doc(
           "Cross entropy of each sample over the classes on axis 1, from logits, probs or "
           "log_probs. categorical: the target holds class numbers, else a share for each class. "
-          "weights: a number for each class, or 'auto' for N / (C n_c). label_smoothing: what of "
+          "weights: a number for each class, or 'auto' for N / (C n_c). A class number that is out "
+          "of "
+          "bounds is an error (on JAX and MLX it counts as the nearest class). label_smoothing: "
+          "what of "
           "each target goes to all classes alike (Szegedy et al., arXiv:1512.00567). "
           "ignore_index: samples of that class number count nothing. The mean is weighted by the "
           "classes of the samples.")

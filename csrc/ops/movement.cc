@@ -2,6 +2,7 @@
 #include "infer/relation.h"
 #include "ops/block.h"
 #include "ops/broadcast.h"
+#include "ops/window.h"
 
 namespace mithril::ops {
 namespace {
@@ -238,6 +239,7 @@ void concat_gradient(GradBuilder& g) {
 // Equal pieces along an axis, one result each.
 std::vector<Value> pieces(Builder& b) {
   const Value x = b.in("input");
+  if (!x || !are_known(b, {"split_size", "axis"})) return {};
   const int64_t number = b.integer_attr("split_size");
   const int64_t axis = axes_of(b.attr("axis"), x.rank())[0];
   infer::DimTable& dims = b.graph().dims;
@@ -273,11 +275,13 @@ void define_joins(OpFamily& ops) {
       .python("Split")
       .doc("A list of split_size equal pieces along the axis.")
       .input("input", kTensor)
-      .attr("split_size", infer::kScalarInt)
-      .attr("axis", 0)
+      .key("split_size")
+      .key("axis", 0)
+      .connect({"input", "output", "split_size", "axis"})
       .output("output", host_result())
       .rule([](RuleBuilder& r) {
-        r.split(r.out(), r.in("input"), r.attr("split_size"), r.attr("axis"));
+        for (const char* name : {"split_size", "axis"}) r.kind(r.in(name), infer::kScalarInt);
+        r.split(r.out(), r.in("input"), r.in("split_size"), r.in("axis"));
       })
       .compose_many(pieces)
       .with(at({{"input", {4, 3}}}, {{"split_size", 2}}))

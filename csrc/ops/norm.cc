@@ -175,7 +175,7 @@ OpDefBuilder& grouped(OpDefBuilder& block) {
       .attr("use_bias", true)
       .output("output", computed())
       .promote_float({"input", "weight", "bias"})
-      .keys({"input", "eps", "weight", "bias"})
+      .keys({"input", "weight", "bias", "eps"})
       .connect({"input", "output", "eps", "weight", "bias"})
       .trainable("weight", {Init::Kind::kOnes, "", {}})
       .trainable("bias", {Init::Kind::kZeros, "", {}});

@@ -118,7 +118,7 @@ void define_layer(OpFamily& ops, const Layer& layer) {
   if (axes == 1) {
     block.keys({"stride", "kernel_size", "padding", "input", "dilation"});
   } else {
-    block.keys({"kernel_size", "stride", "padding", "input", "dilation"});
+    block.keys({"kernel_size", "stride", "padding", "dilation", "input"});
   }
   layer_body_and_cases(block, layer)
       .with(at(input_of(axes, {2, 4, 6}), {{"kernel_size", 2}}))

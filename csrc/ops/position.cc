@@ -5,6 +5,7 @@
 #include "core/tensor_data.h"
 #include "infer/relation.h"
 #include "ops/attention.h"
+#include "ops/window.h"
 
 namespace mithril::ops {
 namespace {
@@ -54,19 +55,20 @@ void define_sines(OpFamily& ops) {
           "of each place, at most max_len places (Vaswani et al., arXiv:1706.03762).")
       .formula("x_{p,c} + \\sin(p / 10000^{c / d}), \\cos(p / 10000^{(c - 1) / d})")
       .input("input", kTensor)
-      .attr("hidden_dim", infer::kScalarInt)
-      .attr("max_len", 5000)
+      .key("hidden_dim")
+      .key("max_len", 5000)
       .output("output", computed())
       .promote_float()
       .rule([](RuleBuilder& r) {
         r.shape(r.in("input"), "... l d");
         r.shape(r.out(), "... l d");
-        r.equal(r.dim("d"), r.dim(r.attr("hidden_dim")));
-        r.custom({r.in("input"), r.attr("hidden_dim"), r.attr("max_len")}, relate_positions);
+        for (const char* name : {"hidden_dim", "max_len"}) r.kind(r.in(name), infer::kScalarInt);
+        r.equal(r.dim("d"), r.dim(r.in("hidden_dim")));
+        r.custom({r.in("input"), r.in("hidden_dim"), r.in("max_len")}, relate_positions);
       })
       .compose([](Builder& b) {
         const Value x = b.in("input");
-        if (!x) return Value();
+        if (!x || !are_known(b, {"hidden_dim", "max_len"})) return Value();
         const Dim places = x.shape()[x.rank() - 2];
         const int64_t most = places.known() ? places.value() : b.integer_attr("max_len");
         const Value table = b.constant(waves(most, b.integer_attr("hidden_dim"), x.dtype()));

@@ -197,6 +197,7 @@ OpDefBuilder& stateful(OpDefBuilder& block, const char* op) {
       .output("output", dtype_attr("dtype", ResultType::kDefaultFloat))
       .output("new_rng_key", default_int())
       .state("rng_key", "new_rng_key", "key")
+      .arguments({"shape", "key", "dtype"})
       .keys({"shape", "dtype", "rng_key"})
       .connect({"shape", "dtype", "output"})
       .cin({"shape"})
@@ -226,11 +227,13 @@ void define_tensors(OpFamily& ops) {
         "threefry_normal");
   stateful(ops.def("draw_rand")
                .python("Rand")
-               .doc("Uniform numbers in [0, 1) of a shape, new ones at each evaluation."),
+               .doc("Uniform numbers in [0, 1) of a shape, new ones at each evaluation; with a "
+                    "`key` those of PrimitiveRand."),
            "threefry_uniform");
   stateful(ops.def("draw_randn")
                .python("Randn")
-               .doc("Standard normal numbers of a shape, new ones at each evaluation."),
+               .doc("Standard normal numbers of a shape, new ones at each evaluation; with a "
+                    "`key` those of PrimitiveRandn."),
            "threefry_normal");
 }
 
@@ -317,9 +320,9 @@ void define_integers(OpFamily& ops) {
 
   ranged(ops.def("draw_randint")
              .python("RandInt")
-             .arguments({"shape", "rng_key", "low", "high", "dtype"})
+             .arguments({"shape", "key", "low", "high", "dtype"})
              .doc("Integers from low up to high (not included), of a shape, new ones at each "
-                  "evaluation.")
+                  "evaluation; with a `key` those of PrimitiveRandInt.")
              .key("shape"))
       .input("rng_key", kTensorInt)
       .output("output", dtype_attr("dtype", ResultType::kDefaultInt))

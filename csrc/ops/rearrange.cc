@@ -61,6 +61,93 @@ Value roll(Builder& b) {
   return y;
 }
 
+// The axes of a tensor of that rank in the order in which they stand once moved.
+core::Result<std::vector<int64_t>> moved_axes(const HostValue& source, const HostValue& destination,
+                                              int64_t rank) {
+  const std::vector<int64_t> from = ints_of(source), to = ints_of(destination);
+  if (from.size() != to.size()) {
+    return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                      "'source' and 'destination' must name equally many axes, got {} and {}",
+                      from.size(), to.size());
+  }
+  std::vector<int64_t> out(static_cast<size_t>(rank), -1);
+  std::vector<bool> moves(out.size());
+  for (size_t i = 0; i < from.size(); ++i) {
+    const int64_t old_place = from[i] < 0 ? from[i] + rank : from[i];
+    const int64_t new_place = to[i] < 0 ? to[i] + rank : to[i];
+    for (const auto& [given, place] :
+         {std::pair(from[i], old_place), std::pair(to[i], new_place)}) {
+      if (place >= 0 && place < rank) continue;
+      return core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                        "axis {} is out of range for rank {}", given, rank);
+    }
+    const auto o = static_cast<size_t>(old_place), n = static_cast<size_t>(new_place);
+    if (moves[o] || out[n] >= 0) {
+      return core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                        "an axis stands twice in {} or {}", core::to_string(source),
+                        core::to_string(destination));
+    }
+    moves[o] = true;
+    out[n] = old_place;
+  }
+  size_t next = 0;
+  for (int64_t& axis : out) {
+    if (axis >= 0) continue;
+    while (moves[next]) ++next;
+    axis = static_cast<int64_t>(next++);
+  }
+  return out;
+}
+
+void define_moved_axes(OpFamily& ops) {
+  constexpr infer::KindSet kAxes = infer::kScalarInt | infer::kSequence;
+  ops.def("moveaxis")
+      .python("MoveAxis")
+      .doc(
+          "The axes that `source` names at the places `destination` of the result, the others in "
+          "their order, as NumPy's moveaxis: an int, or as many in both; negative ones count from "
+          "the end.")
+      .input("input", kTensor)
+      .attr("source", kAxes)
+      .attr("destination", kAxes)
+      .output("output", same_as("input"))
+      .rule([](RuleBuilder& r) {
+        r.same_kind(r.out(), r.in("input"));
+        const auto source = r.known(r.attr("source"));
+        const auto destination = r.known(r.attr("destination"));
+        for (const auto& axes : {source, destination}) {
+          if (!are_ints(*axes)) return bad_argument(r, "axes must be ints", *axes);
+        }
+        r.when_rank_known(r.in("input"), [=](RuleBuilder& rule, int rank) {
+          auto order = moved_axes(*source, *destination, rank);
+          if (!order.ok()) return rule.fail(order.error());
+          rule.permute(rule.out(), rule.in("input"), rule.constant(HostValue::ints(*order)));
+        });
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        if (!x) return Value();
+        const auto order =
+            moved_axes(b.attr("source"), b.attr("destination"), static_cast<int64_t>(x.rank()));
+        return order.ok() ? transpose(x, HostValue::ints(*order)) : Value();
+      })
+      .with(at({{"input", {2, 3, 4}}}, {{"source", 0}, {"destination", -1}}))
+      .with(at({{"input", {2, 3, 4, 1}}},
+               {{"source", HostValue::ints({-1, 0})}, {"destination", HostValue::ints({1, 2})}}))
+      .with(at({{"input", {0, 3}}}, {{"source", 1}, {"destination", 0}}))
+      .with(at({{"input", {}}},
+               {{"source", HostValue::ints({})}, {"destination", HostValue::ints({})}}))
+      .rejects(at({{"input", {2, 3}}}, {{"source", 2}, {"destination", 0}}),
+               "axis 2 is out of range for rank 2")
+      .rejects(at({{"input", {2, 3}}}, {{"source", 0}, {"destination", -3}}),
+               "axis -3 is out of range for rank 2")
+      .rejects(at({{"input", {2, 3}}}, {{"source", 0}, {"destination", HostValue::ints({0, 1})}}),
+               "equally many axes, got 1 and 2")
+      .rejects(at({{"input", {2, 3}}},
+                  {{"source", HostValue::ints({0, -2})}, {"destination", HostValue::ints({0, 1})}}),
+               "an axis stands twice");
+}
+
 void define_orders(OpFamily& ops) {
   ops.def("roll")
       .python("Roll")
@@ -375,6 +462,7 @@ void define_joints(OpFamily& ops) {
 }  // namespace
 
 void define_rearrange(OpFamily& ops) {
+  define_moved_axes(ops);
   define_orders(ops);
   define_repeats(ops);
   define_joints(ops);

@@ -259,11 +259,13 @@ void define_gates(OpFamily& ops) {
               "a \\, \\sigma(b)");
   define_gate(ops, "swiglu", "SwiGLU", "silu",
               "The first half along the axis, times the SiLU of the second (Shazeer, "
-              "arXiv:2002.05202).",
+              "arXiv:2002.05202, whose first projection is the second half here, as in glu: where "
+              "the half that gates comes first, swap them).",
               "a \\, b \\, \\sigma(b)");
   define_gate(ops, "geglu", "GEGLU", "gelu",
               "The first half along the axis, times the GELU of the second (Shazeer, "
-              "arXiv:2002.05202).",
+              "arXiv:2002.05202, whose first projection is the second half here, as in glu: where "
+              "the half that gates comes first, swap them).",
               "a \\, b \\, \\Phi(b)");
 }
 

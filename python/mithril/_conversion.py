@@ -163,7 +163,7 @@ class Converter:
         if target is Dtype.bool or source.is_float:
             kind = "integers" if target.is_integer else "bool"
             raise DTypeError(
-                f"'{key.name}': requires {kind} ({target}), got {source}",
+                f"'{key.name}': requires {kind}, got {source}",
                 code="MTH203",
                 hint="cast the data, if that is what you mean",
             )

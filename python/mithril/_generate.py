@@ -18,10 +18,13 @@ import textwrap  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from mithril import _core  # noqa: E402
-from mithril.types import MISSING, Dtype  # noqa: E402
+from mithril.types import MISSING, Constant, Dtype  # noqa: E402
 
 # Second spellings of arguments, keyword only (K14 of the documents).
 SYNONYMS = {"out_channels": "filters"}
+# Says `mode` by True and False, where a block names it among its arguments.
+FLAG = "inference"
+RANDOM_KEY = "rng_key"  # the engine moves it from call to call; no wire leads to it
 # Arguments that come last although they have no value of their own.
 OPTIONS = ("mode", "dtype")
 TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
@@ -40,6 +43,8 @@ def literal(value) -> str:
         return "TBD"
     if isinstance(value, Dtype):
         return f"Dtype.{value}"
+    if isinstance(value, str) and value in Constant.__members__:
+        return f"Constant.{value}"
     if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
         return f'float("{value}")'
     return repr(value)
@@ -56,10 +61,19 @@ def robust_form(op: dict) -> dict | None:
     return robust_forms().get(op["name"])
 
 
+@functools.cache
+def keyed_forms() -> dict[str, dict]:
+    """Op that moves a random key of its own -> the op that takes one."""
+    ops = {op["name"]: op for op in _core.ops()}
+    drawn = {name: name.removeprefix("draw_") for name in ops if name.startswith("draw_")}
+    return {name: ops[form] for name, form in drawn.items()}
+
+
 def plain_form(op: dict) -> dict | None:
-    """The op whose robust form this one is."""
-    name = op["name"].removeprefix("robust_")
-    return _core.find_op(name) if name != op["name"] and name in robust_forms() else None
+    """The op whose robust or keyed form this one is: its class makes it, too."""
+    forms = {**robust_forms(), **keyed_forms()}
+    plain = [name for name, form in forms.items() if form["name"] == op["name"]]
+    return _core.find_op(plain[0]) if plain else None
 
 
 def robust_keywords(op: dict) -> list[tuple[str, str]]:
@@ -91,6 +105,7 @@ def parameters(op: dict) -> list[tuple[str, str | None]]:
     inputs = [i for i in inputs if i["name"] not in dict(late)]
     keys = [i for i in inputs if i["is_key"]]
     wires = [i for i in inputs if not i["is_key"] and not (i["variadic"] and required)]
+    wires = [i for i in wires if i["name"] != RANDOM_KEY]
     values = [i for i in wires if i["default"] is not MISSING or not i["kinds"] & TENSORS]
     tensors = [i for i in wires if i not in values]
     out: list[tuple[str, str | None]] = [("robust", "False")] if robust_form(op) else []
@@ -100,6 +115,8 @@ def parameters(op: dict) -> list[tuple[str, str | None]]:
     out += [(i["name"], "None" if i["optional"] and not i["when"] else "TBD") for i in tensors]
     out += late + [(n, literal(default)) for n, default in op["attrs"] if n in OPTIONS]
     order = {name: i for i, name in enumerate(op["argument_order"])}
+    out += [("key", "TBD")] if op["name"] in keyed_forms() else []
+    out += [(FLAG, "None")] if FLAG in order else []
     if order:
         out.sort(key=lambda pair: order.get(pair[0], len(order)))
     if any(default is None for _, default in out[len(first) :]):
@@ -155,12 +172,19 @@ def docstring(op: dict) -> str:
     return textwrap.indent(text, "    ").lstrip()
 
 
+def further_wires(op: dict) -> list[str]:
+    """Keys that only the op's robust or keyed form has."""
+    return [*(["key"] if op["name"] in keyed_forms() else []), *(n for n, _ in robust_keywords(op))]
+
+
 def connect_method(op: dict) -> str:
     if is_list_of_keys(op):
         return ""
     order = op["connect_order"]
-    arguments = signature([(name, "NOT_GIVEN") for name in order], "")
-    items = ", ".join(f'"{name}": {name}' for name in order)
+    further = further_wires(op)
+    last = ", ".join(["*", *(f"{name}=NOT_GIVEN" for name in further)]) if further else ""
+    arguments = signature([(name, "NOT_GIVEN") for name in order], last)
+    items = ", ".join(f'"{name}": {name}' for name in [*order, *further])
     return f"""
     @public
     def connect({arguments}):
@@ -170,7 +194,10 @@ def connect_method(op: dict) -> str:
 
 def class_text(op: dict) -> str:
     pairs = parameters(op)
-    items = ", ".join(f'"{name}": {name}' for name, _ in pairs if name != "robust")
+    taken = ("robust", FLAG)
+    items = ", ".join(f'"{name}": {name}' for name, _ in pairs if name not in taken)
+    if is_list_of_keys(op):
+        items += ", **inputs"
     facts = "\n    ".join(class_facts(op))
     form, further = robust_form(op), robust_keywords(op)
     make = f"self._make(name, {{{items}}})"
@@ -179,14 +206,19 @@ def class_text(op: dict) -> str:
         make = (
             f'self._make_either(robust, "{form["python_name"]}", name, {{{items}}}, {{{values}}})'
         )
+    if op["name"] in keyed_forms():
+        make = f'self._make_drawn("{keyed_forms()[op["name"]]["python_name"]}", name, {{{items}}})'
     synonyms = [(name, SYNONYMS[name]) for name, _ in pairs if name in SYNONYMS]
     options = [f"{other}=None" for _, other in synonyms]
     options += [f"{key}={default}" for key, default in further]
-    keywords = ", ".join(["*", *options, "name=None"])
+    inputs = ["**inputs"] if is_list_of_keys(op) else []
+    keywords = ", ".join(["*", *options, "name=None", *inputs])
     plain = plain_form(op)
     prologue = "".join(
         f"        {name} = {name} if {other} is None else {other}\n" for name, other in synonyms
     )
+    if (FLAG, "None") in pairs:
+        prologue += f"        mode = self._mode(mode, {FLAG})\n"
     text = f'''
 
 class {op["python_name"]}({plain["python_name"] if plain else "OperatorModel"}):
@@ -210,10 +242,13 @@ def stub_text(op: dict) -> str:
     keywords += [f"{n}: typing.Any = ..." for n, _ in robust_keywords(op)]
     plain = plain_form(op)
     base = plain["python_name"] if plain else "OperatorModel"
-    head = ", ".join(["self", *arguments, "*", *keywords, "name: str | None = ..."])
+    inputs = ["**inputs: typing.Any"] if is_list_of_keys(op) else []
+    head = ", ".join(["self", *arguments, "*", *keywords, "name: str | None = ...", *inputs])
     text = f"class {op['python_name']}({base}):\n    def __init__({head}) -> None: ...\n"
     if not is_list_of_keys(op):
-        wires = ", ".join(["self", *(f"{n}: typing.Any = ..." for n in op["connect_order"])])
+        further = further_wires(op)
+        names = [*op["connect_order"], *(["*", *further] if further else [])]
+        wires = ", ".join(["self", *(n if n == "*" else f"{n}: typing.Any = ..." for n in names)])
         text += f"    def connect({wires}) -> ExtendInfo: ...\n"
     return text + "".join(f"{alias} = {op['python_name']}\n" for alias in op["python_aliases"])
 
@@ -251,6 +286,7 @@ def generate() -> dict[str, str]:
     files: dict[str, str] = {}
     table: dict[str, str] = {}
     for family, ops in families.items():
+        ops.sort(key=lambda op: plain_form(op) is not None)  # bases first
         files[f"{family}.py"] = (
             HEAD.format(family=family)
             + imports(ops)

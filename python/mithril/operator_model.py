@@ -71,6 +71,27 @@ class OperatorModel(Model):
                 raise SignatureError(f"{self._what(key)}: requires robust=True")
         self._make(name, values)
 
+    def _make_drawn(self, form: str, name: str | None, values: dict[str, Any]) -> None:
+        """As the op that moves its key from call to call; with `key` as the one that takes it."""
+        from mithril import models
+
+        if values["key"] is TBD:
+            values.pop("key")
+        else:
+            self.__class__ = getattr(models, form)
+        self._make(name, values)
+
+    def _mode(self, mode: Any, inference: Any) -> Any:
+        """`mode`, which `inference` says by True ("eval") and False ("train")."""
+        if inference is None:
+            return mode
+        said = "eval" if truth(self._what("inference"), inference) else "train"
+        if mode not in (None, said):
+            raise SignatureError(
+                f"{type(self).__name__}: inference={inference} is mode={said!r}, got mode={mode!r}"
+            )
+        return said
+
     @property
     def formula_key(self) -> str:
         return self._op

@@ -1,192 +1,112 @@
-"""The leading arguments of constructors: names and order of the original (reference, 4 and 5).
+"""Every class of the original has the arguments, keys and canonical keys that the reference gives.
 
-What mithril adds comes after them. Where it differs: `Randn` and `RandInt` call the key `rng_key`,
-as states do; the thresholds of robust forms go by keyword; `BatchNorm2D` has `mode` instead of
-`inference`.
+What mithril adds comes after them. Where it differs, `DIFFERENT` says what it has instead.
 """
 
+import ast
 import inspect
-import re
 
 import pytest
-from mithril import models
+from catalogue import ARGUMENTS, ROWS
+from mithril import models as m
+from mithril.types import TBD, Constant
 
-TABLE = """
-AUC: n_classes is_label_one_hot pred label
-AUCCore: input label
-Absolute: input
-AbsoluteError: input target
-Accuracy: threshold is_binary is_pred_one_hot is_label_one_hot pred label
-Activation: formula_key polymorphic_constraint input
-Add: left right
-Arange: start stop step dtype
-ArgMax: axis keepdim input
-ArgMin: axis keepdim input
-AtLeast1D: input
-AvgPool2D: kernel_size stride padding dilation input
-BinaryCrossEntropy: input_type pos_weight input target threshold robust
-BroadcastTo: shape input
-Buffer: input
-CartesianDifference: left right
-Cast: dtype
-Cholesky: input
-Clamp: input min_val max_val
-Concat: input axis
-Convolution1D: kernel_size out_channels stride padding dilation use_bias input weight
-Convolution2D: kernel_size out_channels stride padding dilation groups use_bias input weight
-Cosine: input
-CrossEntropy: input_type weights input target robust threshold categorical
-CustomPrimitiveModel: formula_key
-DistanceEncoder: base_model input_type input coords norm predicted_coords
-DistanceMatrix: left right
-Divide: numerator denominator
-Eigvalsh: K_term L threshold
-Embedding: num_embeddings dim input weight
-EncoderDecoder: cell_type max_input_sequence_length max_target_sequence_length teacher_forcing
-    indices
-EncoderDecoderInference: cell_type max_input_sequence_length max_target_sequence_length
-EncoderDistanceMatrix: get_final_distance robust input1 input2
-Equal: left right
-Exponential: input
-Eye: N M dtype
-EyeComplement: N M dtype
-F1: average n_classes threshold is_binary is_pred_one_hot is_label_one_hot pred label
-Flatten: start_dim end_dim input
-Floor: input
-FloorDivide: numerator denominator
-GPRAlpha: label_mu_diff L K_term
-GPRLoss: robust labels mu L K_term alpha
-GPRVOuter: K K_term L
-GaussProcessRegressionCore: s k k_star mu label loss prediction confidence
-Gelu: approximate input
-Greater: left right
-GreaterEqual: left right
-GroupNorm: num_groups use_scale use_bias eps input weight bias
-HingeLoss: input target
-Indexer: index input
-IsNan: input
-Item: input
-KLDivergence: input target threshold
-KernelizedSVM: kernel weight bias
-L1: input
-L2: input
-LSTMCell: input w_i w_f w_c w_o w_out bias_f bias_i bias_c bias_o bias_out
-LSTMCellBody: input prev_hidden prev_cell w_i w_f w_c w_o bias_f bias_i bias_c bias_o
-Layer: activation dimension input weight bias
-LayerNorm: use_scale use_bias eps input weight bias
-LeakyRelu: slope input
-Length: input
-Less: left right
-LessEqual: left right
-Linear: dimension use_bias input weight bias
-LinearSVM: input weight bias
-LogicalAnd: left right
-LogicalNot: input
-LogicalOr: left right
-LogicalXOr: left right
-LogisticRegression: input weight bias
-MDS: prediction_dim input_type input coords norm predicted_coords
-MDSCore: exact_distances robust distances pred_distances norm
-MLP: activations dimensions input_name_templates input
-ManyToOne: cell_type max_sequence_length hidden_concat
-MatrixMultiply: left right
-Max: axis keepdim input
-MaxPool1D: kernel_size stride padding dilation input
-MaxPool2D: kernel_size stride padding dilation input
-Maximum: left right
-Mean: axis keepdim input
-Metric: threshold is_binary is_pred_one_hot is_label_one_hot pred label
-Min: axis keepdim input
-Minimum: left right
-Multiply: left right
-NanToNum: nan posinf neginf input
-Negate: input
-NormModifier: input
-NotEqual: left right
-OneToMany: cell_type max_sequence_length teacher_forcing input
-OneToManyInference: cell_type max_sequence_length input
-Ones: shape dtype
-Pad: pad_width input
-PaddingConverter1D: kernel_size input
-PaddingConverter2D: kernel_size input
-PermuteTensor: indices input
-PolynomialFeatures: degree input
-PolynomialKernel: robust input1 input2 poly_coef degree
-PolynomialRegression: degree dimension input weight bias
-PositionalEncoding: hidden_dim max_len input
-Precision: average n_classes threshold is_binary is_pred_one_hot is_label_one_hot pred label
-PrimitiveAvgPool2D: input kernel_size stride padding dilation
-PrimitiveConvolution1D: use_bias input weight stride padding dilation bias
-PrimitiveConvolution2D: use_bias input weight stride padding dilation groups bias
-PrimitiveMaxPool1D: input kernel_size stride padding dilation
-PrimitiveMaxPool2D: input kernel_size stride padding dilation
-PrimitiveRandInt: shape key low high dtype
-PrimitiveRandn: shape key dtype
-PrimitiveUnion: n
-Prod: axis keepdim input
-QuadHingeLoss: input target
-QuadraticFormRegularizer: input kernel
-QuantileLoss: quantile input target
-RBFKernel: input1 input2 l_scale sigma
-RNN: cell_type
-RNNCell: input w_ih w_hh w_ho bias_h bias_o
-RandInt: shape rng_key low high dtype
-Recall: average n_classes threshold is_binary is_pred_one_hot is_label_one_hot pred label
-Relu: input
-Reshape: shape input
-ScaledDotProduct: is_causal scale dropout_p use_attn_mask query key value attn_mask
-Shape: input
-ShiftLeft: input shift
-ShiftRight: input shift
-SiLU: input
-Sigmoid: input
-Sign: input
-Sine: input
-Size: dim input
-Slice: start stop step
-Softmax: input axis
-Softplus: input
-Split: split_size axis input
-Square: input
-SquaredError: input target
-Squeeze: input
-StableReciprocal: input threshold
-StopGradient: input
-StrideConverter: kernel_size input
-Subtract: left right
-Sum: axis keepdim input
-SwapAxes: axis1 axis2 input
-TSNE: prediction_dim input_type preplexity calculate_p_joint input norm predicted_coords
-TSNECore: exact_distances calculate_p_joint perplexity distances pred_distances p_joint
-Tanh: input
-TensorToList: input
-ToList: n
-ToTensor: input dtype
-ToTuple: n
-Transpose: axes input
-TransposedDiagonal: input
-Trapezoid: x y
-TsnePJoint: squared_distances target_perplexity threshold
-TupleConverter: input
-Unique: input
-Variance: axis keepdim correction input
-Where: cond input1 input2
-ZerosLike: input
-"""
-ROWS = dict(row.split(":", 1) for row in re.split(r"\n(?! )", TABLE.strip()))
-POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+ASPECTS = ("arguments", "connect", "inputs", "outputs", "cin", "cout")
+DIFFERENT = {
+    # A value of each key's own type, which the original's default becomes; "" is taken, too.
+    ("CrossEntropy", "arguments"): "CrossEntropy(input_type='logits', weights=False, input=TBD,"
+    " target=TBD, robust=False, threshold=MIN_POSITIVE_NORMAL, categorical=True)",
+    # All but the first axis, as the documents have it.
+    ("Flatten", "arguments"): "Flatten(start_dim=1, end_dim=-1, input=TBD)",
+    # L may be left out: the spectrum is that of K_term then.
+    ("Eigvalsh", "arguments"): "Eigvalsh(K_term=TBD, L=None, threshold=EPSILON)",
+    ("Eigvalsh", "inputs"): "K_term threshold",
+    # The mask is a key where it is used.
+    ("ScaledDotProduct", "inputs"): "query key value dropout_p is_causal scale",
+    # As in the other robust forms, by keyword.
+    ("Power", "arguments"): "Power(robust=False, base=TBD, exponent=TBD, *,"
+    " threshold=MIN_POSITIVE_NORMAL)",
+    # No bound where none is given.
+    ("Clamp", "arguments"): "Clamp(input=TBD, min_val=None, max_val=None)",
+    # What may be wired as well as given.
+    ("PositionalEncoding", "arguments"): "PositionalEncoding(hidden_dim=TBD, max_len=5000,"
+    " input=TBD)",
+    ("SwapAxes", "arguments"): "SwapAxes(axis1=TBD, axis2=TBD, input=TBD)",
+    ("Split", "arguments"): "Split(split_size=TBD, axis=0, input=TBD)",
+    **{
+        (name, "arguments"): f"{name}(kernel_size=TBD, stride=None, padding=(0, 0), dilation=1,"
+        " input=TBD)"
+        for name in ("MaxPool1D", "MaxPool2D", "AvgPool2D")
+    },
+    # Whether it infers or trains is said at compile.
+    ("BatchNorm2D", "arguments"): "BatchNorm2D(num_features=None, use_scale=True, use_bias=True,"
+    " eps=1e-05, momentum=0.1, inference=None, *, input=TBD, weight=TBD, bias=TBD)",
+    ("Cell", "arguments"): "Cell(name=None, formula_key=None)",
+    # By position in the order of the keys that it declares.
+    ("Activation", "connect"): "-",
+    # The neighbourhoods that were not calculated are a key with a name.
+    ("TSNE", "inputs"): "norm coords input p_joint",
+    # The next random key is no output but state (`rng_key`).
+    ("Randn", "outputs"): "output",
+    ("RandInt", "inputs"): "shape low high dtype",
+}
+
+each = pytest.mark.parametrize("name", ROWS)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_order(name):
-    wanted = ROWS[name].split()
-    parameters = inspect.signature(getattr(models, name)).parameters.values()
-    assert [p.name for p in parameters if p.kind is POSITIONAL][: len(wanted)] == wanted
+def wanted(name, aspect):
+    text = DIFFERENT.get((name, aspect), ROWS[name][ASPECTS.index(aspect)])
+    return None if text == "-" else text
+
+
+def default(parameter):
+    value = parameter.default
+    if value is parameter.empty or value is TBD:
+        return "TBD" if value is TBD else None
+    return value.name if isinstance(value, Constant) else repr(value)
+
+
+@each
+def test_arguments(name):
+    text = wanted(name, "arguments")
+    args = ast.parse(f"def {text}: ...").body[0].args
+    defaults = [None] * (len(args.args) - len(args.defaults)) + list(args.defaults)
+    first = [(a.arg, d and ast.unparse(d)) for a, d in zip(args.args, defaults, strict=True)]
+    parameters = list(inspect.signature(getattr(m, name)).parameters.values())
+    ours = [(p.name, default(p)) for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert ours[: len(first)] == first
+    by_name = {p.name: default(p) for p in parameters}
+    for argument, value in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        assert by_name[argument.arg] == ast.unparse(value), argument.arg
+    assert not args.kwarg or any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+@each
+def test_order_of_connect(name):
+    wires = (wanted(name, "connect") or "").split()
+    parameters = list(inspect.signature(getattr(m, name).connect).parameters)[1:]
+    assert parameters[: len(wires)] == wires
+
+
+@each
+def test_keys(name):
+    if wanted(name, "outputs") is None:
+        return
+    model = eval(f"m.{name}({ARGUMENTS.get(name, '')})")
+    assert model.input_keys == (wanted(name, "inputs") or "").split()
+    assert model.output_keys == wanted(name, "outputs").split()
+    assert sorted(c.key for c in model.conns.cins) == sorted((wanted(name, "cin") or "").split())
+    assert sorted(c.key for c in model.conns.couts) == sorted(wanted(name, "cout").split())
+
+
+def test_differences_are_differences():
+    for (name, aspect), text in DIFFERENT.items():
+        assert ROWS[name][ASPECTS.index(aspect)] != text, (name, aspect)
 
 
 def test_positional_arguments_reach_their_keys():
-    assert models.CrossEntropy("probs").factory_args["input_type"] == "probs"
-    assert models.PolynomialFeatures(3).factory_args["degree"] == 3
-    model = models.Model()
-    model |= models.QuantileLoss(0.25)(input="x", target="t", output="y")
+    assert m.CrossEntropy("probs").factory_args["input_type"] == "probs"
+    assert m.PolynomialFeatures(3).factory_args["degree"] == 3
+    model = m.Model()
+    model |= m.QuantileLoss(0.25)(input="x", target="t", output="y")
     assert model["QuantileLoss.quantile"].metadata.value == 0.25

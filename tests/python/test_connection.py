@@ -33,6 +33,7 @@ EXPRESSIONS = {
     "abs": lambda a, b: a.abs(),
     "length": lambda a, b: a.len(),
     "shape": lambda a, b: a.shape,
+    "dtype": lambda a, b: a.dtype(),
     "reshape": lambda a, b: a.reshape((2, -1)),
     "size": lambda a, b: a.size(),
     "mean": lambda a, b: a.mean(),

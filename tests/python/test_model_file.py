@@ -428,6 +428,22 @@ def test_versions_are_two_numbers(version):
         ml.Model.from_json(json.dumps(document))
 
 
+# With ops of which 1.1 has other keys (split), or keys in another order (convolution2d), by now.
+REORDERED = {"branching": {"x": [2, 6], "b": [2, 3]}, "conditions": {"image": [2, 3, 5, 5]}}
+
+
+def assert_same_values(a, b, shapes):
+    found = []
+    for model in (a, b):
+        backend = ml.NumpyBackend(dtype="float64")
+        pm = ml.compile(model, backend, shapes=shapes, data_keys=set(shapes), inference=True)
+        data = {key: np.linspace(-1.0, 1.0, np.prod(s)).reshape(s) for key, s in shapes.items()}
+        found.append(pm.evaluate(pm.randomize_params(seed=0), data))
+    assert found[0].keys() == found[1].keys()
+    for key, value in found[0].items():
+        np.testing.assert_array_equal(value, found[1][key])
+
+
 @pytest.mark.parametrize("file", sorted(DATA.glob("models_*.json")), ids=lambda path: path.stem)
 def test_files_of_every_version_load(file):
     """They hold the models of this page as that version wrote them."""
@@ -437,6 +453,9 @@ def test_files_of_every_version_load(file):
     for name, document in kept.items():
         assert document["version"] == version_of(file)
         again = ml.Model.from_json(json.dumps(document))
+        if name in REORDERED:
+            assert_same_values(again, by_name[name](), REORDERED[name])
+            continue
         want, got = facts_of(by_name[name]()), facts_of(again)
         for what in want.keys() - {"why", "shapes", "summary"}:
             assert got[what] == want[what], (name, what)

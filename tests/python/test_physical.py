@@ -286,7 +286,7 @@ def test_integers_must_fit():  # K37, K57
     pm = ml.compile(m, ml.NumpyBackend(), data_keys={"tokens"})
     params = {"w": np.ones((10, 4), np.float32)}
     assert pm.evaluate(params, {"tokens": np.uint8([1, 2])})["output"].shape == (2, 4)
-    with pytest.raises(DTypeError, match="'tokens': requires integers .*, got float32"):
+    with pytest.raises(DTypeError, match="'tokens': requires integers, got float32"):
         pm.evaluate(params, {"tokens": np.ones(2, np.float32)})
     with pytest.raises((DataOverflowError, DTypeError), match="tokens"):
         pm.evaluate(params, {"tokens": np.array([2**64 - 1], np.uint64)})

@@ -8,7 +8,7 @@ matrices without a result give what is not finite.
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import ArgumentError, DataIndexError, ShapeError
+from mithril.errors import ArgumentError, DataIndexError, DTypeError, ShapeError
 
 BACKENDS = ("numpy", "cpu", "torch")
 x = np.random.default_rng(0).standard_normal
@@ -64,6 +64,24 @@ CASES = {
         {"input": x((3, 1)), "indices": np.array([[3]]), "value": x((1, 1))},
         bad_index(3, 3),
     ),
+    "class": (
+        *(ml.CrossEntropy, {"input": x((2, 3)), "target": np.array([0, 3])}),
+        bad_index(3, 3),
+    ),
+    "class of a pixel, weighted": (
+        lambda: ml.CrossEntropy(weights=[1.0, 2.0, 3.0], reduction="mean"),
+        {"input": x((1, 3, 2)), "target": np.array([[0, 9]])},
+        bad_index(9, 3),
+    ),
+    "negative class": (  # it would count from the end: it is told below what counts
+        *(ml.models.NLLLoss, {"input": x((2, 3)), "target": np.array([0, -1])}),
+        bad_index(-1 - 3, 3),
+    ),
+    "class beside one that is ignored": (
+        lambda: ml.models.NLLLoss(ignore_index=-100),
+        {"input": x((2, 3)), "target": np.array([-100, 4])},
+        bad_index(4, 3),
+    ),
     "singular": (
         *(ml.Solve, {"matrix": np.ones((3, 3)), "right": x((3, 2))}),
         (ArgumentError, "solve: a matrix is singular"),
@@ -99,6 +117,30 @@ def test_indices_of_gradients_on_pytorch(autodiff):
             output_gradients={"output": np.ones((1, 3))},
         )  # fmt: skip
     assert str(caught.value).splitlines()[0] == message
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("name", ["jax", "mlx"])
+def test_a_class_out_of_bounds_is_the_nearest_where_nothing_is_raised(name):
+    data = {"input": np.log([[0.2, 0.3, 0.5]] * 2), "target": np.array([7, -7])}
+    found = result(ml.CrossEntropy(), data, name, False, False)
+    np.testing.assert_allclose(found, -np.log([0.5, 0.2]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("ready", [True, False], ids=["ready", "converted"])
+def test_labels(ready, backend_name):
+    logits = np.log([[0.2, 0.3, 0.5]] * 3)
+    for dtype in ("int64", "int32", "int16", "uint8"):
+        data = {"input": logits, "target": np.array([2, 0, 1], dtype)}
+        found = result(ml.CrossEntropy(), data, backend_name, False, ready)
+        np.testing.assert_allclose(found, -np.log([0.5, 0.2, 0.3]), rtol=1e-6)
+    data = {"input": logits, "target": np.array([-100, 0, 1])}
+    found = result(ml.CrossEntropy(ignore_index=-100), data, backend_name, False, ready)
+    np.testing.assert_allclose(found, [0.0, *-np.log([0.2, 0.3])], rtol=1e-6)
+    with pytest.raises(DTypeError) as caught:
+        data["target"] = np.array([0.0, 1.0, 2.0], "float32")
+        result(ml.CrossEntropy(), data, backend_name, False, ready)
+    assert str(caught.value).splitlines()[0] == "'target': requires integers, got float32"
 
 
 # Sizes that are known when data come.

@@ -128,6 +128,8 @@ GOOD: dict[str, Callable[[], Any]] = {
     "output_size": lambda: 2,
     "pad_width": lambda: (0, 0),
     "Interpolate.size": lambda: 2,
+    "MoveAxis.source": lambda: 0,
+    "MoveAxis.destination": lambda: 0,
     "stride": lambda: 1,
     "split_size": lambda: 2,
     "chunks": lambda: 2,
@@ -553,7 +555,7 @@ def is_plain(cls: type) -> bool:
 
 # Abstract ones, and what only mithril itself makes.
 NOT_MADE = {"Backend", "AutogradBackend", "PhysicalModel", "EdgeView", "Constraint", "Edge"}
-NOT_MADE |= {"OperatorModel", "Uninitialized", "Cell", "RNN"}
+NOT_MADE |= {"OperatorModel", "Uninitialized", "Cell", "RNN", "Pool1D", "Pool2D"}
 
 
 def is_backend(cls: Any) -> bool:

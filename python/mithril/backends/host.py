@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from mithril.types import Dtype  # noqa: F401  (results that are one)
+
 
 def _on(names: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with operands by name where they mix wires and numbers."""

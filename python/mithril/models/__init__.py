@@ -38,6 +38,7 @@ _BY_HAND = {
 
 # Models that are composed by hand: module -> names.
 _COMPOSED = {
+    "affine": "ElementWiseAffine",
     "attention": "MultiHeadAttention",
     "classifiers": "LinearSVM LogisticRegression",
     "control": "Cond Scan While",
@@ -49,6 +50,7 @@ _COMPOSED = {
     "kernel_methods": "KernelizedSVM PolynomialKernel RBFKernel",
     "metrics": "AUC Accuracy F1 Metric Precision Recall",
     "mlp": "Layer MLP",
+    "pooling": "Pool1D Pool2D",
     "recurrent": """EncoderDecoder EncoderDecoderInference ManyToOne OneToMany OneToManyInference
         RNN""",
     "recurrent_cells": "Cell GRUCell LSTMCell LSTMCellBody RNNCell",

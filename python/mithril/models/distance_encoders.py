@@ -518,6 +518,8 @@ class TSNE(DistanceEncoder):
     [100, 2]
     """
 
+    _connect_order = ("input", "norm", "predicted_coords", "output", "coords")
+
     @public
     def __init__(
         self,
@@ -549,6 +551,19 @@ class TSNE(DistanceEncoder):
         self.unfreeze()
         self.set_shapes(coords=[None, prediction_dim])
         self._freeze()
+
+    @public
+    def connect(
+        self,
+        input=NOT_GIVEN,
+        norm=NOT_GIVEN,
+        predicted_coords=NOT_GIVEN,
+        output=NOT_GIVEN,
+        coords=NOT_GIVEN,
+        **base_keys: Any,
+    ) -> ExtendInfo:
+        keys = {"input": input, "norm": norm, "predicted_coords": predicted_coords}
+        return super().connect(**keys, output=output, coords=coords, **base_keys)
 
 
 __all__ = [

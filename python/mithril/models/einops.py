@@ -21,6 +21,8 @@ from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|(1)|([()]))")
+_REST = "..."  # axes without names
+_NAMES, _LETTERS = re.compile(r"\.{3}|[^\s.]+|\."), re.compile(r"\.{3}|.")
 _REDUCTIONS = {"sum": "Sum", "mean": "Mean", "max": "Max", "min": "Min", "prod": "Prod"}
 
 Side = list[list[str]]  # the names in each axis
@@ -197,6 +199,10 @@ class Einsum(Composite):
     """Sums of products after Einstein: axes of one name are multiplied, those that the right side
     has not are summed.
 
+    An axis that stands twice in an operand is its diagonal ("ii->i"; "ii->" is the trace). "..."
+    are all axes without a name, which broadcast from the right among the operands. Without "->" the
+    result has "...", then the axes that stand once, by their names (as `numpy.einsum`).
+
     Parameters
     ----------
     equation : "b i d, b j d -> b i j", or with axes of one letter "bid,bjd->bij"
@@ -208,8 +214,8 @@ class Einsum(Composite):
 
     Raises
     ------
-    ArgumentError : an equation that is none, an axis that stands twice in an operand, one of the
-        right side that no operand has.
+    ArgumentError : an equation that is none, an axis of the right side that no operand has, or that
+        stands there twice, "..." of the operands alone.
 
     >>> import mithril as ml
     >>> model = ml.Model()
@@ -217,6 +223,11 @@ class Einsum(Composite):
     >>> model.set_shapes(q=[None, 5, 8], k=[None, 7, None])
     >>> model.shapes["scores"]
     ['b', 5, 7]
+    >>> traces = ml.Model()
+    >>> traces |= ml.Einsum("...ii->...")(input0="x", output="y")
+    >>> traces.set_shapes(x=[2, 3, 4, 4])
+    >>> traces.shapes["y"]
+    [2, 3]
     """
 
     @public
@@ -231,17 +242,25 @@ class Einsum(Composite):
         keys = {**dict.fromkeys(names, TBD), **inputs}
         self._connect_order = (*names, "output")
         with self._compose(name, {"equation": equation}, **keys) as wires:
-            groups = [[[axis] for axis in axes] for axes in operands]
-            factors = [_Axes(wires[n], group, {}) for n, group in zip(names, groups, strict=True)]
+            inner = [Connection() for _ in names]  # so that keys have the order of the operands
+            for key, wire in zip(names, inner, strict=True):
+                self |= models.Buffer().connect(input=wires[key], output=wire)
+            factors = [_operand(wire, axes) for wire, axes in zip(inner, operands, strict=True)]
             product = factors.pop(0)
             for at, factor in enumerate(factors):
                 later = {axis for rest in factors[at + 1 :] for axis in rest.order}
                 product.multiply(factor, later | set(result))
-            product.reduce("Sum", result)
-            product.transpose(result)
-            self |= models.Buffer().connect(input=product.wire, output="output")
+            named = [axis for axis in result if axis != _REST]
+            product.reduce("Sum", named)
+            product.transpose(named)
+            out = product.wire
+            at = result.index(_REST) if _REST in result else 0
+            if at:
+                places = tuple(range(-len(named), at - len(named)))
+                out = models.MoveAxis(places, tuple(range(at)))(out)
+            self |= models.Buffer().connect(input=out, output="output")
             # A product alone would let sizes of 1 meet others.
-            self.set_shapes(dict(zip([*names, "output"], [*operands, result], strict=True)))
+            self.set_shapes(_stated(names, operands, result))
             self.set_cin(*names)
             self.set_cout("output")
             self.expose_keys("output")
@@ -253,30 +272,53 @@ class Einsum(Composite):
 
 
 class _Axes:
-    """A wire whose axes have names, and what is known of their sizes."""
+    """A wire whose axes have names, and what is known of their sizes.
 
-    def __init__(self, wire: Connection, groups: Side, known: dict[str, int]):
+    `is_open`: axes without names stand in front of the others, nobody knows how many.
+    """
+
+    def __init__(
+        self, wire: Connection, groups: Side, known: dict[str, int], is_open: bool = False
+    ):
+        self.is_open = is_open
         self.order = [axis for group in groups for axis in group]
         self.sizes: dict[str, Any] = dict(known)
         shape: Any = wire.shape
-        for place, group in enumerate(groups):
+        for place, group in enumerate(groups, -len(groups) if is_open else 0):
             for axis in group:
                 if axis not in known:
                     rest = math.prod(known[other] for other in group if other != axis)
                     self.sizes[axis] = shape[place] if rest == 1 else shape[place] // rest
         is_plain = all(len(group) == 1 for group in groups)
-        self.wire = wire if is_plain else wire.reshape(self._sizes(self.order))
+        self.wire = wire if is_plain else self._reshaped(wire, len(groups), self._sizes(self.order))
+
+    def _reshaped(self, wire: Any, count: int, sizes: tuple[Any, ...]) -> Any:
+        """With these sizes instead of those of the `count` axes that have names."""
+        if not self.is_open:
+            return wire.reshape(sizes)
+        rest = wire.shape[:-count] if count else wire.shape
+        inputs = {f"input{i}": size for i, size in enumerate((rest, *sizes), 1)}
+        return wire.reshape(models.PrimitiveUnion(len(inputs))(**inputs))
+
+    def _places(self, axes: Sequence[str]) -> tuple[int, ...]:
+        first = -len(self.order) if self.is_open else 0
+        return tuple(first + self.order.index(axis) for axis in axes)
 
     def _sizes(self, axes: Sequence[str]) -> tuple[Any, ...]:
         return tuple(self.sizes[axis] for axis in axes)
 
     def transpose(self, order: list[str]) -> None:
-        if order != self.order:
-            self.wire = self.wire.transpose(tuple(self.order.index(axis) for axis in order))
-            self.order = order
+        if order == self.order:
+            return
+        if self.is_open:
+            last = tuple(range(-len(order), 0))
+            self.wire = models.MoveAxis(self._places(order), last)(self.wire)
+        else:
+            self.wire = self.wire.transpose(self._places(order))
+        self.order = order
 
     def reduce(self, reduction: str, kept: Sequence[str]) -> None:
-        gone = tuple(i for i, axis in enumerate(self.order) if axis not in kept)
+        gone = self._places([axis for axis in self.order if axis not in kept])
         if gone:
             self.wire = getattr(models, reduction)(axis=gone)(self.wire)
             self.order = [axis for axis in self.order if axis in kept]
@@ -291,7 +333,8 @@ class _Axes:
     def grouped(self, groups: Side) -> Connection:
         if all(len(group) == 1 for group in groups):
             return self.wire
-        return self.wire.reshape(tuple(self._product(group) for group in groups))
+        sizes = tuple(self._product(group) for group in groups)
+        return self._reshaped(self.wire, len(self.order), sizes)
 
     def _product(self, axes: Sequence[str]) -> Any:
         out: Any = 1
@@ -314,9 +357,28 @@ class _Axes:
         left: Any = self.grouped([*each, rows, inner])
         self.sizes = {**other.sizes, **self.sizes}
         self.wire = left @ other.grouped([*each, inner, columns])
+        self.is_open |= other.is_open
         self.order = batch + rows + columns
         if len(rows) != 1 or len(columns) != 1:
-            self.wire = self.wire.reshape(self._sizes(self.order))
+            self.wire = self._reshaped(self.wire, len(batch) + 2, self._sizes(self.order))
+
+
+def _operand(wire: Any, axes: list[str]) -> _Axes:
+    """An operand of `Einsum`: axes without names in front, diagonals taken."""
+    is_open = _REST in axes
+    order = [axis for axis in axes if axis != _REST]
+    before = axes.index(_REST) if is_open else 0
+    if before:
+        places = tuple(range(-len(order), before - len(order)))
+        wire = models.MoveAxis(tuple(range(before)), places)(wire)
+    for axis in dict.fromkeys(order):
+        places = tuple(i - len(order) for i, other in enumerate(order) if other == axis)
+        if len(places) > 1:
+            order = [*(other for other in order if other != axis), axis]
+            wire = models.MoveAxis(places, tuple(range(-len(places), 0)))(wire)
+            index = models.Arange()(stop=wire.shape[-1])
+            wire = wire[(..., *(index,) * len(places))]
+    return _Axes(wire, [[axis] for axis in order], {}, is_open)
 
 
 # --- patterns ------------------------------------------------------------------------------------
@@ -407,21 +469,42 @@ def _template(side: Side, known: dict[str, int]) -> list[Any]:
 def _operands(equation: str) -> tuple[list[list[str]], list[str]]:
     """The axes of each operand and of the result; letters where no operand has a blank in it."""
     sides = equation.split("->")
-    if len(sides) != 2:
+    if len(sides) > 2:
         raise ArgumentError(
             f"Einsum: an equation has two sides, got {equation!r}", hint='such as "ij,jk->ik"'
         )
-    parts = [part.strip() for part in [*sides[0].split(","), sides[1]]]
+    parts = [part.strip() for part in [*sides[0].split(","), *sides[1:]]]
     named = any(re.search(r"\s", part) for part in parts)
-    axes = [part.split() if named else list(part) for part in parts]
+    axes = [(_NAMES if named else _LETTERS).findall(part) for part in parts]
     for of_part in axes:
-        bad = [axis for axis in of_part if not axis.isidentifier()]
+        bad = [axis for axis in of_part if axis != _REST and not axis.isidentifier()]
         if bad:
             raise ArgumentError(f"Einsum: {bad[0]!r} in {equation!r} is no name of an axis")
-        _refuse_twice("Einsum", of_part)
-    *operands, result = axes
-    _refuse("Einsum: no operand has", set(result) - {axis for part in operands for axis in part})
+        if of_part.count(_REST) > 1:
+            raise ArgumentError(f"Einsum: {equation!r} has '...' twice in one place")
+    operands = axes if len(sides) == 1 else axes[:-1]
+    every = [axis for part in operands for axis in part]
+    if len(sides) == 1:
+        once = sorted(axis for axis in every if axis != _REST and every.count(axis) == 1)
+        return operands, ([_REST] if _REST in every else []) + once
+    result = axes[-1]
+    _refuse_twice("Einsum", result)
+    _refuse("Einsum: no operand has", set(result) - set(every))
+    if _REST in every and _REST not in result:
+        raise ArgumentError(
+            f"Einsum: the result of {equation!r} lacks '...'", hint="axes without names stay"
+        )
     return operands, result
+
+
+def _stated(names: list[str], operands: list[list[str]], result: list[str]) -> dict[str, list[Any]]:
+    """What an equation says of shapes: one "..." stays, several broadcast."""
+    several = sum(_REST in axes for axes in operands) > 1
+    out = {}
+    for key, axes in zip([*names, "output"], [*operands, result], strict=True):
+        rest = (f"rest_of_{key}" if several else "rest", ...)
+        out[key] = [rest if axis == _REST else axis for axis in axes]
+    return out
 
 
 __all__ = ["Einsum", "Rearrange", "Reduce", "Repeat"]

@@ -376,7 +376,7 @@ class AUC(Composite):
                 area = _ordered_pairs(scores[:, at], is_class)
                 self |= models.Buffer().connect(input=area, output=f"auc_class_{at}")
                 total = total + self[f"auc_class_{at}"]
-            self |= models.Divide().connect(total, float(n_classes), "output")
+            self |= models.Buffer().connect(input=total / float(n_classes), output="output")
             labels = ["n", n_classes] if one_hot else ["n"]
             self.set_shapes(pred=["n", n_classes], label=labels)
             self._set_open_cins("pred")
@@ -395,7 +395,7 @@ def _ordered_pairs(scores: Any, is_class: Any) -> Any:
     column, row = scores[:, None], scores[None, :]
     above = (column > row) * 1.0 + column.eq(row) * 0.5
     pairs = inside[:, None] * outside[None, :]
-    return (above * pairs).sum() / (inside.sum() * outside.sum())
+    return (pairs * above).sum() / (inside.sum() * outside.sum())
 
 
 __all__ = ["AUC", "F1", "Accuracy", "Metric", "Precision", "Recall"]

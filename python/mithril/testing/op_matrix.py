@@ -255,7 +255,12 @@ def all_inputs(model: Any, case: Case, inputs: Mapping[str, Any]) -> dict[str, A
 def difference(got: Any, want: Any, bound: float) -> str | None:
     """What is wrong with a result, or None. The bound is relative to the largest finite element."""
     if not isinstance(want, np.ndarray | np.generic):
-        return None if got == want and type(got) is type(want) else f"got {got!r}, not {want!r}"
+        is_word = isinstance(got, str) and isinstance(want, str)  # dtypes are words
+        return (
+            None
+            if got == want and (is_word or type(got) is type(want))
+            else f"got {got!r}, not {want!r}"
+        )
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
         return f"shape {got.shape}, not {want.shape}"

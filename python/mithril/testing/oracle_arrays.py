@@ -150,6 +150,7 @@ def eigvalsh(K_term, L=None, threshold="EPSILON", *, epsilon):  # noqa: N803
 ARRAYS: dict[str, Callable[..., Any]] = {
     "stack": stack,
     "chunk": chunk,
+    "moveaxis": lambda input, source, destination: np.moveaxis(input, source, destination),
     "roll": lambda input, shift, axis=None: np.roll(input, shift, axis),
     "flip": lambda input, axis=None: np.flip(input, axis),
     "permute_tensor": lambda input, indices: np.take(input, indices, 0),

@@ -41,6 +41,11 @@ def tensor(value: Any, dtype: str) -> np.ndarray:
     return out.astype(np.float64) if name.startswith("float") else out
 
 
+def dtype_of(input, float_dtype: str) -> str:
+    """Floats are held in float64, whatever the graph's type."""
+    return float_dtype if input.dtype.kind == "f" else input.dtype.name
+
+
 def real(x: Any) -> np.ndarray:
     return np.asarray(x, np.float64)
 
@@ -838,6 +843,7 @@ def ops_for(float_dtype: str = "float64") -> dict[str, Callable[..., Any]]:
             "cross_entropy": partial(cross_entropy, smallest=smallest),
             "nll_loss": partial(nll_loss, smallest=smallest),
             "kl_divergence": partial(kl_divergence, smallest=smallest),
+            "dtype": partial(dtype_of, float_dtype=float_dtype),
             "eigvalsh": partial(eigvalsh, epsilon=EPSILON[float_dtype]),
             "binary_cross_entropy": partial(binary_cross_entropy, smallest=smallest),
             "threefry_uniform": uniforms["words"],

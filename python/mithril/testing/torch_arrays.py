@@ -123,6 +123,7 @@ def eigvalsh(K_term, L=None, threshold="EPSILON", *, epsilon):  # noqa: N803
 ARRAYS: dict[str, Callable[..., Any]] = {
     "stack": lambda axis=0, *input: torch.stack(input, axis),
     "chunk": lambda input, chunks, axis=0: list(torch.chunk(input, chunks, axis)),
+    "moveaxis": lambda input, source, destination: torch.movedim(input, source, destination),
     "roll": moved(lambda input, shift, axis=None: np.roll(input, shift, axis)),
     "flip": moved(lambda input, axis=None: np.flip(input, axis)),
     "permute_tensor": lambda input, indices: input[indices.to(torch.int64)],

@@ -52,7 +52,7 @@ TEST(Blocks, NameTheirKeys) {
   for (const OpDef* op : blocks()) {
     std::vector<std::string> known;
     for (const InputDef& input : op->inputs) known.push_back(input.name);
-    std::vector<std::string> order = op->key_order;
+    const std::vector<std::string> order = op->key_order.empty() ? known : op->key_order;
     EXPECT_THAT(order, testing::UnorderedElementsAreArray(known)) << op->name;
     for (const OutputDef& output : op->outputs) known.push_back(output.name);
     for (const std::string& name : op->connect_order) {

@@ -74,6 +74,27 @@ EQUATIONS = {
     "ab,cd->": [(2, 3), (2, 2)],
     "abc,cd->dab": [(2, 3, 4), (4, 2)],
     "ij,k->i": [(2, 3), (4,)],
+    # diagonals
+    "ii->i": [(3, 3)],
+    "ii->": [(3, 3)],
+    "iij->ij": [(3, 3, 2)],
+    "iii->i": [(2, 2, 2)],
+    "iijj->ji": [(2, 2, 3, 3)],
+    "ii,ij->ij": [(3, 3), (3, 4)],
+    # axes without names
+    "...ij,...jk->...ik": [(2, 5, 3, 4), (5, 4, 2)],
+    "ij...,jk...->ik...": [(2, 3, 5), (3, 4, 1)],
+    "b...i,ij->b...j": [(2, 3, 2, 4), (4, 3)],
+    "...abc,...cd->...dab": [(2, 3, 2, 4), (1, 4, 2)],
+    "i...i->...i": [(3, 2, 3)],
+    "i...j->...ji": [(2, 2, 3, 2)],
+    "ab...,c->...c": [(2, 3, 4), (2,)],
+    "...,...->...": [(2, 3), (3,)],
+    # results that nobody states
+    "ij,jk": [(2, 3), (3, 4)],
+    "ba": [(2, 3)],
+    "...ii": [(2, 3, 3)],
+    "...i,...j": [(2, 3), (1, 4)],
 }
 
 
@@ -92,6 +113,26 @@ def test_named_axes_are_those_of_letters():
     model |= Einsum("batch i d, batch j d -> batch i j")(input0="q", input1="k", output="s")
     model.set_shapes(q=["batch", 5, 8], k=[3, 7, None])
     assert model.shapes == {"q": [3, 5, 8], "k": [3, 7, 8], "s": [3, 5, 7]}
+
+
+def test_axes_without_names():
+    model = ml.Model()
+    model |= Einsum("batch ... d, ... d e")(input0="x", input1="w", output="y")
+    assert model.input_keys == ["x", "w"]
+    model.set_shapes(x=["N", 7, 5, 4], w=[5, 4, 3])
+    assert model.shapes["y"] == [7, 5, "batch", 3]
+    model = ml.Model()
+    model |= Einsum("...ii->...")(input0="x", output="y")
+    model.set_shapes(y=[2, "n"])
+    assert model.shapes["x"][:2] == [2, "n"]
+    with pytest.raises(MithrilError):
+        model.set_shapes(x=[2, 3, 4, 5])
+
+
+def test_keys_have_the_order_of_the_operands():
+    for equation in ("bid,bjd->bij", "a,ab,abc->abc", "ij,jk,kl->il"):
+        names = [f"input{i}" for i in range(equation.count(",") + 1)]
+        assert Einsum(equation).input_keys == names
 
 
 def test_sizes_are_found_backwards():
@@ -121,8 +162,12 @@ def test_sizes_are_found_backwards():
         (lambda: Reduce("a b -> a", "som"), ArgumentError, "did you mean 'sum'"),
         (lambda: Repeat("a -> a b"), ArgumentError, "'b' is open"),
         (lambda: Repeat("a b -> a"), ArgumentError, "only the left side has 'b'"),
-        (lambda: Einsum("ij,jk"), ArgumentError, "two sides"),
-        (lambda: Einsum("ii->i"), ArgumentError, "twice 'i'"),
+        (lambda: Einsum("i->i->i"), ArgumentError, "two sides"),
+        (lambda: Einsum("i->ii"), ArgumentError, "twice 'i'"),
+        (lambda: Einsum("...i->i"), ArgumentError, "lacks '...'"),
+        (lambda: Einsum("i->...i"), ArgumentError, "no operand has '...'"),
+        (lambda: Einsum("...i...->..."), ArgumentError, "twice in one place"),
+        (lambda: Einsum("..i->i"), ArgumentError, "'.' in"),
         (lambda: Einsum("ij->k"), ArgumentError, "no operand has 'k'"),
         (lambda: Einsum("i?->i"), ArgumentError, "no name"),
         (lambda: Einsum("ij->i", input1=3), SignatureError, "input1"),

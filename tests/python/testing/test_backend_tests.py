@@ -98,7 +98,7 @@ def test_three_methods_run_every_op_by_fallback():
     # What makes arrays, and what needs no function at run time.
     assert {row.name for row in report.rows if row.runs != "fallback"} == {
         *backend_tests.CREATION,
-        *("known_sizes", "slice", "buffer", "shape", "size", "length"),
+        *("known_sizes", "slice", "buffer", "shape", "size", "length", "dtype"),
         *("padding_converter_1d", "padding_converter_2d", "stride_converter", "tuple_converter"),
     }
     assert report.row("matmul").runs == report.row("linear").runs == "fallback"

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from mithril.types import Dtype
+
+
+@functools.cache
+def _allow_dtypes(jax: Any) -> None:
+    """Functions that are compiled may return dtypes."""
+    jax.tree_util.register_static(Dtype)
 
 
 class NotAdmittedError(Exception):
@@ -25,6 +34,7 @@ class ArrayJit:
         options: dict[str, Any],
         scope: Callable[[], Any],
     ) -> None:
+        _allow_dtypes(jax)
         self._jax = jax
         self._function = function
         self._options = options
