@@ -525,12 +525,15 @@ Status check_hosts(const ir::Graph& graph) {
 
 }  // namespace
 
-bool runs_whole(const ir::Graph& graph, const Node& node) {
+namespace {
+
+// Whether there is a kernel for the node with its tensors in types that `as` makes of theirs.
+bool has_kernel(const ir::Graph& graph, const Node& node, core::DType (*as)(core::DType)) {
   const auto operand = [&](ValueId id) {
     select::Operand out;
     if (id == kNoValue) return out;
     out.use.buffer = 0;
-    out.dtype = graph.type(id).dtype;
+    out.dtype = as(graph.type(id).dtype);
     out.shape = ir::static_dims(graph.type(id).shape);
     out.strides = select::contiguous_strides(out.shape);
     return out;
@@ -542,6 +545,14 @@ bool runs_whole(const ir::Graph& graph, const Node& node) {
   }
   for (const ValueId id : node.results) outputs.push_back(operand(id));
   return find_kernel({node, ir::Registry::global().get(node.op), inputs, outputs}) != nullptr;
+}
+
+}  // namespace
+
+ir::Runs how_it_runs(const ir::Graph& graph, const Node& node) {
+  if (!has_kernel(ir::Registry::global().get(node.op).name)) return ir::Runs::kNot;
+  if (has_kernel(graph, node, [](core::DType dtype) { return dtype; })) return ir::Runs::kAsIs;
+  return has_kernel(graph, node, core::widened) ? ir::Runs::kWidened : ir::Runs::kNot;
 }
 
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options) {

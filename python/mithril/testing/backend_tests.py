@@ -7,7 +7,6 @@ row of the report; only what it calls unsupported is skipped.
 
 from __future__ import annotations
 
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +34,6 @@ from mithril.types import Dtype
 # Of slopes along a direction: relative to the sum of what they are made of (or 1).
 SLOPE_BOUND = {"float32": 1e-4, "float64": 1e-6}
 STAIRCASES = {"cast"}  # whose gradient is that of the identity, which no difference shows
-_CALLED = re.compile(r"\bops\.([A-Za-z_]\w*)")  # in emitted text
 CREATION = ("Backend.tensor", "Backend.zeros", "Backend.ones")  # there are ops of these names
 
 Problem = str | None
@@ -194,7 +192,7 @@ def _has_slopes(case: Case) -> bool:
 def _value_problem(backend: Any, case: Case, ways: list[str]) -> Problem:
     dtype = str(backend.default_dtype)
     model = op_matrix.compiled(case, backend)
-    ways.append(_way(model, case))
+    ways.append(op_matrix.way(model, case.op))
     got = op_matrix.evaluate(model, case, case.inputs)
     want = op_matrix.expected(model, case, case.inputs, dtype)
     bound = op_matrix.VALUE_BOUND[dtype]
@@ -222,25 +220,6 @@ def _dtype_problem(model: Any, key: str, got: Any) -> Problem:
         return None
     same = got.dtype == wanted.numpy()
     return None if same else f"dtype {got.dtype}, not {wanted}"
-
-
-def _way(model: Any, case: Case) -> str:
-    """How the backend runs a compiled case."""
-    called = _CALLED.findall(model.source)
-    if any(_falls_back(model.backend, function) for function in called):
-        return FALLBACK
-    return op_matrix.support(model, case.op)
-
-
-def _falls_back(backend: Any, name: str) -> bool:
-    """Whether a function of emitted text is NumPy's, on another backend."""
-    from mithril.backends.with_manualgrad import numpy_backend
-
-    if backend.runs_plans or isinstance(backend, numpy_backend.NumpyBackend):
-        return False
-    function = getattr(backend.ops, name, None)
-    is_function = callable(function) and not isinstance(function, type)  # a type is an argument
-    return is_function and function is getattr(numpy_backend.ops, name, None)
 
 
 # --- gradients -----------------------------------------------------------------------------------
