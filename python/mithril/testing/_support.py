@@ -21,7 +21,8 @@ Rows = dict[str, dict[str, dict[str, list[str]]]]  # op -> backend -> element ty
 
 
 class Support:
-    """What was found of each op, on each backend, in each element type; and how many checks said so.
+    """What was found of each op, on each backend, in each element type, and how many checks there
+    were.
 
     >>> table = Support()
     >>> table.note("exp", "numpy", "float32", "native")
@@ -83,6 +84,11 @@ class Support:
             _counted(len(dtypes), "element type"),
         ]
         return f"{', '.join(sizes)}: {', '.join([*counts, f'{cells[WRONG]} wrong'])}"
+
+    def checked(self) -> str:
+        """How many checks of a kind were made."""
+        told = (f"{count} {kind}" for kind, count in sorted(self.checks.items()))
+        return f"{sum(self.checks.values())} checks: {', '.join(told)}"
 
     def _row(self, op: str) -> dict[str, str]:
         return {name: grouped(dtypes) for name, dtypes in sorted(self.rows[op].items())}
@@ -189,7 +195,7 @@ def main(paths: Iterable[str]) -> None:
     whole = files[0].parent / "support.md"
     whole.write_text(table.to_markdown())
     print("\n".join(table.lines()))
-    print(f"checks: {', '.join(f'{n} {kind}' for kind, n in sorted(table.checks.items()))}")
+    print(table.checked())
     print(f"every op, backend and element type: {whole}")
 
 

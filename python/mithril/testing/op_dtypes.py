@@ -7,6 +7,7 @@ what the backend loses: a few units of a half. Integers are exact, and wrap.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mithril.errors import MithrilError, UnsupportedError
+from mithril import _core
+from mithril.errors import ArgumentError, DTypeError, UnsupportedError
 from mithril.testing import op_matrix
 from mithril.testing._support import DTYPES, UNSUPPORTED, WRONG
 from mithril.testing.assertions import SLOPE_TOLERANCE, along
@@ -57,29 +59,40 @@ def widths(kind: str) -> tuple[str, ...]:
     return tuple(d for d in DTYPES if getattr(Dtype(d), named[kind]))
 
 
-def cases(op: dict[str, Any], dtypes: Collection[str] = DTYPES) -> Iterator[Case]:
-    """The first sample of each kind that an op takes, in each element type of the kind. An op
-    without tensors has the types that its argument `dtype` may be."""
+def cases(op: dict[str, Any], dtypes: Collection[str] = DTYPES) -> Iterator[tuple[str, Case]]:
+    """The first sample of each kind that an op takes, in each element type of the kind. An op that
+    is told the type of its result is told each."""
     made = op_matrix.cases(op)
+    if "dtype" in {*dict(op["attrs"]), *(i["name"] for i in op["inputs"])}:
+        yield from _of_argument(made[0], dtypes)
+        return
     for kind in op_matrix.KINDS:
         first = next((case for case in made if case.kind == kind), None)
         for dtype in widths(kind):
             if first is not None and dtype in dtypes:
                 case = dataclasses.replace(first, dtype=dtype)
                 if case.widths and _has_numbers(case):
-                    yield case
-    if not any(case.widths for case in (dataclasses.replace(c, dtype="bool") for c in made)):
-        yield from _of_argument(op, dtypes)
+                    yield dtype, case
 
 
-def _of_argument(op: dict[str, Any], dtypes: Collection[str]) -> Iterator[Case]:
-    if "dtype" not in dict(op["attrs"]):
-        return
+def _of_argument(case: Case, dtypes: Collection[str]) -> Iterator[tuple[str, Case]]:
     for dtype in dtypes:
-        for case in op_matrix.cases(op)[:1]:
-            sample = {**case.sample, "attrs": {**case.sample["attrs"], "dtype": dtype}}
-            kind = next(k for k in op_matrix.KINDS if dtype in widths(k))
-            yield dataclasses.replace(case, sample=sample, dtype=dtype, kind=kind)
+        attrs = {**case.sample["attrs"], "dtype": Dtype(dtype)}
+        told = dataclasses.replace(case, sample={**case.sample, "attrs": attrs})
+        if _is_taken(told, dtype):
+            yield dtype, told
+
+
+def _is_taken(case: Case, dtype: str) -> bool:
+    """Whether the op's rule admits that it is told a type, and the type holds the sample's range."""
+    bounds = [case.sample["attrs"].get(name, 0) for name in ("low", "high")]
+    if Dtype(dtype).is_integer and not all(abs(n) <= np.iinfo(dtype).max for n in bounds):
+        return False
+    try:
+        case.model()
+    except (ArgumentError, DTypeError):
+        return False
+    return True
 
 
 def _has_numbers(case: Case) -> bool:
@@ -101,33 +114,34 @@ def check(backend: Any, op: dict[str, Any], dtypes: Iterable[str] = DTYPES) -> d
     {'float16': ('native', []), 'int8': ('native', [])}
     """
     out: dict[str, Found] = {}
-    for case in cases(op, tuple(dtypes)):
-        found = out[case.dtype] = Found()
-        reason = lacks(backend, case.dtype)
+    for dtype, case in cases(op, tuple(dtypes)):
+        found = out[dtype] = Found()
+        reason = lacks(backend, dtype)
         if reason:
             found.how = f"{UNSUPPORTED}: {reason}"
             continue
         try:
-            _check(backend, case, found)
+            _check(backend, case, dtype, found)
         except UnsupportedError as error:
             found.how = f"{UNSUPPORTED}: {_first_line(error)}"
-        except MithrilError as error:
-            if case.widths:
-                found.problems.append(f"raised {type(error).__name__}: {_first_line(error)}")
-            else:
-                del out[case.dtype]  # no type of the op's argument
         except Exception as error:  # a backend may raise anything: that is what this is for
             found.problems.append(f"raised {type(error).__name__}: {_first_line(error)}")
     return out
 
 
+@functools.lru_cache(64)
 def lacks(backend: Any, dtype: str) -> str | None:
-    """Why the backend has no arrays of a type, if it has none."""
+    """Why programs of the backend do not compute in a type, if they don't."""
+    kind = next(kind for kind in op_matrix.KINDS if dtype in widths(kind))
+    sample = {"shapes": [("left", (1,)), ("right", (1,))], "attrs": {}, "integers": []}
+    case = Case(_core.find_op("add"), 0, kind, sample, dtype)
     try:
-        made = np.asarray(backend.to_numpy(backend.zeros((1,), Dtype(dtype)))).dtype
+        zeros = backend.zeros((1,), Dtype(dtype))
+        model = op_matrix.compiled(case, backend)
+        made = op_matrix.evaluate(model, case, {"left": zeros, "right": zeros}).outputs["output"]
     except Exception as error:
-        return _first_line(error)
-    return None if made == Dtype(dtype).numpy() else f"{dtype}: its arrays are of {made}"
+        return f"{dtype}: {_first_line(error)}"
+    return None if made.dtype == Dtype(dtype).numpy() else f"{dtype}: it computes in {made.dtype}"
 
 
 def _first_line(error: BaseException) -> str:
@@ -137,14 +151,16 @@ def _first_line(error: BaseException) -> str:
 # --- values --------------------------------------------------------------------------------------
 
 
-def _check(backend: Any, case: Case, found: Found) -> None:
+def _check(backend: Any, case: Case, dtype: str, found: Found) -> None:
     options: dict[str, Any] = {}
     if backend.backend_type in _JIT:
         compiler = {"compiler_options": _JIT[backend.backend_type]}
         options = {"jit": True, "jit_options": compiler}
     model = op_matrix.compiled(case, backend, **options)
+    if options and _has_hosts(model):  # values that a compiler has not
+        model = op_matrix.compiled(case, backend)
     found.how = op_matrix.way(model, case.op)
-    float_dtype = case.dtype if Dtype(case.dtype).is_float else str(backend.default_dtype)
+    float_dtype = dtype if Dtype(dtype).is_float else str(backend.default_dtype)
     slopes = _has_slopes(case)
     inputs = case.draw(points=not slopes)
     want = op_matrix.expected(model, case, inputs, float_dtype)
@@ -161,6 +177,11 @@ def _check(backend: Any, case: Case, found: Found) -> None:
         got = op_matrix.evaluate(model, case, inputs)
         found.problems += _value_problems(model, case, got, want)
         found.values += len(want.outputs)
+
+
+def _has_hosts(model: Any) -> bool:
+    """Whether an output is a value of Python's."""
+    return not all(isinstance(dtype, Dtype) for dtype, _ in model._program.output_types.values())
 
 
 def _value_problems(model: Any, case: Case, got: Any, want: Any) -> list[str]:

@@ -45,7 +45,7 @@ TEST(Widen, LeavesWhatRunsAsItIs) {
 }
 )";
   expect_unchanged(text, widened);
-  EXPECT_TRUE(has_narrow(*ir::parse(text)));
+  EXPECT_TRUE(has_narrow(parsed(text)));
 }
 
 }  // namespace
