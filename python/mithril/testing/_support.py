@@ -29,7 +29,7 @@ class Support:
     >>> table.note("exp", "numpy", "int8", "unsupported: no integers")
     >>> print("\\n".join(table.lines()))
     exp
-      numpy: native float32; unsupported int8
+      numpy: unsupported int8; native float32
     unsupported:
       no integers: exp (numpy int8)
     1 op, 1 backend, 2 element types: 1 native, 1 unsupported, 0 wrong
