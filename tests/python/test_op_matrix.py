@@ -107,8 +107,8 @@ def test_values(name, backend_name, backends, support_table):
                 how = f"unsupported: {first_line(error)}"
                 support_table.note(name, backend_name, op_matrix.dtype_of(case, backend), how)
                 continue
-            how = op_matrix.way(model, OPS[name])
-            support_table.note(name, backend_name, op_matrix.dtype_of(case, backend), how)
+            of = op_matrix.dtype_of(case, backend, model)
+            support_table.note(name, backend_name, of, op_matrix.way(model, OPS[name]))
             want = op_matrix.expected(model, case, case.inputs, dtype)
             pairs = [(key, got.outputs[key], value) for key, value in want.outputs.items()]
             pairs += [

@@ -207,7 +207,8 @@ def _has_slopes(case: Case) -> bool:
 def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
     dtype = str(backend.default_dtype)
     model = op_matrix.compiled(case, backend)
-    ways.setdefault(op_matrix.dtype_of(case, backend), []).append(op_matrix.way(model, case.op))
+    of = op_matrix.dtype_of(case, backend, model)
+    ways.setdefault(of, []).append(op_matrix.way(model, case.op))
     got = op_matrix.evaluate(model, case, case.inputs)
     want = op_matrix.expected(model, case, case.inputs, dtype)
     bound = op_matrix.VALUE_BOUND[dtype]

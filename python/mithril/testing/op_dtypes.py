@@ -63,7 +63,7 @@ def cases(op: dict[str, Any], dtypes: Collection[str] = DTYPES) -> Iterator[tupl
     """The first sample of each kind that an op takes, in each element type of the kind. An op that
     is told the type of its result is told each."""
     made = op_matrix.cases(op)
-    if "dtype" in {*dict(op["attrs"]), *(i["name"] for i in op["inputs"])}:
+    if op_matrix.is_told_dtype(op):
         yield from _of_argument(made[0], dtypes)
         return
     for kind in op_matrix.KINDS:

@@ -185,8 +185,17 @@ def _leaf(op: Mapping[str, Any], sample: Mapping[str, Any], given: set[str]) -> 
     return leaf
 
 
-def dtype_of(case: Case, backend: Any) -> str:
-    """The element type that a case is about: its own, or the backend's of its kind."""
+def is_told_dtype(op: Mapping[str, Any]) -> bool:
+    """Whether the op has an argument for the element type of its result."""
+    return "dtype" in {*dict(op["attrs"]), *(i["name"] for i in op["inputs"])}
+
+
+def dtype_of(case: Case, backend: Any, model: Any = None) -> str:
+    """The element type that a case is about: that of its tensors, or of the result that was made
+    where the op is told one."""
+    if model is not None and is_told_dtype(case.op):
+        dtype, _ = next(iter(model._program.output_types.values()))
+        return str(dtype)
     defaults = {"float": backend.default_dtype, "int": backend.default_int, "bool": "bool"}
     return case.dtype or str(defaults[case.kind])
 
