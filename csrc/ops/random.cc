@@ -273,6 +273,10 @@ void state_range(RuleBuilder& r) {
     const auto apart = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
     if (apart > uint64_t{1} << 32) return refuse("low and high must be at most 2^32 apart");
     const DType dtype = values[2].is_dtype() ? values[2].as_dtype() : DType::kInt32;
+    if (!core::is_integer(dtype)) {
+      return b.fail(core::fail(core::ErrorKind::kDType, core::Code::kDTypeOperand,
+                               "dtype requires an integer type, got {}", core::name(dtype)));
+    }
     const bool is_wide = dtype == DType::kInt64;
     const auto [least, most] = limits_of(dtype);
     if (is_wide || (low >= least && high - 1 <= most)) return;
@@ -331,7 +335,13 @@ void define_integers(OpFamily& ops) {
                        {"low", 0},
                        {"high", 257},
                        {"dtype", HostValue(DType::kUInt8)}}),
-               "must fit the dtype");
+               "must fit the dtype")
+      .rejects(at({}, {{"shape", HostValue::ints({2})},
+                       {"key", 1},
+                       {"low", 0},
+                       {"high", 2},
+                       {"dtype", HostValue(DType::kFloat16)}}),
+               "dtype requires an integer type, got float16");
 
   ranged(ops.def("draw_randint")
              .python("RandInt")
