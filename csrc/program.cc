@@ -105,7 +105,7 @@ core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t
   const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
     return evaluate_constants(constants, options_.select);
   };
-  return passes::specialize(graph_, symbols, evaluate, options, cpu::runs_whole);
+  return passes::specialize(graph_, symbols, evaluate, options, cpu::how_it_runs);
 }
 
 core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> sizes,

@@ -4,6 +4,7 @@ Uses nothing but the standard library: it runs before the virtual environment ex
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PY = str(ROOT / ".venv" / "bin" / "python")
+SUPPORT = "build/support"  # what groups found of ops: printed at the end, all of it together
 NO_TESTS = 5  # pytest's status when nothing was collected
 
 
@@ -29,7 +31,7 @@ def make(*targets):
 
 def pytest(group, *options):
     documents = os.environ.get("DOCUMENTS", "../shared/mission")
-    wanted = ["--group=" + group, "--documents=" + documents]
+    wanted = ["--group=" + group, "--documents=" + documents, f"--support={SUPPORT}/{group}.json"]
     return [PY, "-m", "pytest", "-q", *wanted, *options, "tests/python"]
 
 
@@ -115,6 +117,14 @@ def run(group):
     return status, time.monotonic() - start
 
 
+def print_support():
+    """The support table of all groups that ran, and the number of their checks."""
+    files = sorted(str(path) for path in (ROOT / SUPPORT).glob("*.json"))
+    if files:
+        print("\n== support of ops", flush=True)
+        subprocess.call([PY, "-m", "mithril.testing._support", *files], cwd=ROOT)
+
+
 def outcome(group, status):
     if status == NO_TESTS and "pytest" in group.command:
         return "no tests"
@@ -130,12 +140,14 @@ KINDS = {
 
 
 def main():
+    shutil.rmtree(ROOT / SUPPORT, ignore_errors=True)
     rows = []
     for group in KINDS[sys.argv[1]]():
         status, seconds = run(group)
         rows.append((group.name, seconds, outcome(group, status)))
         if group.needed and status != 0:
             break
+    print_support()
     print(f"\n{'group':<20} {'seconds':>8}")
     for name, seconds, text in rows:
         print(f"{name:<20} {seconds:>8.1f}  {text}")

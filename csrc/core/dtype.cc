@@ -40,6 +40,12 @@ DType promote(DType a, DType b) {
   return left.kind == Kind::kInt ? DType::kInt16 : DType::kFloat32;
 }
 
+DType widened(DType dtype) {
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return DType::kFloat32;
+  const bool narrow = dtype == DType::kUInt8 || dtype == DType::kInt8 || dtype == DType::kInt16;
+  return narrow ? DType::kInt32 : dtype;
+}
+
 DType abstract_of(Kind kind) {
   switch (kind) {
     case Kind::kBool: return DType::kBool;

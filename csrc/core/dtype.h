@@ -53,6 +53,10 @@ std::optional<DType> parse_dtype(std::string_view text);
 /// float. An abstract type gives way to a concrete one of its kind.
 DType promote(DType a, DType b);
 
+/// The type that structured kernels compute `dtype` in: float32 for float16 and bfloat16, int32 for
+/// the narrower integers, else `dtype`.
+DType widened(DType dtype);
+
 /// The abstract (or bool) type of a kind.
 DType abstract_of(Kind kind);
 

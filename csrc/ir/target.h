@@ -9,6 +9,10 @@ namespace mithril::ir {
 
 struct OpDef;
 
+/// How a target runs a node that is no loop: by no kernel, by one that takes its operands in
+/// core::widened types, or as it is.
+enum class Runs : uint8_t { kNot, kWidened, kAsIs };
+
 struct Target {
   std::string name;                                   // "cpu", "numpy", "torch" …
   core::DType default_float = core::DType::kFloat32;  // of the backend instance

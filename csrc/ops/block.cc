@@ -50,6 +50,14 @@ bool needs_known_axis(Builder& b) {
   return true;
 }
 
+void state_float(RuleBuilder& r) {
+  r.when_known(r.in("dtype"), [](RuleBuilder& b, const HostValue& dtype) {
+    if (!dtype.is_dtype() || core::is_float(dtype.as_dtype())) return;
+    b.fail(core::fail(core::ErrorKind::kDType, core::Code::kDTypeOperand,
+                      "dtype requires a float type, got {}", core::name(dtype.as_dtype())));
+  });
+}
+
 Operand given(const Builder& b, std::string_view name) {
   if (b.has(name)) return b.in(name);
   return b.attr(name);

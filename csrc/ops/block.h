@@ -111,6 +111,9 @@ Value with_reduced_axes(GradBuilder& g, Value reduced);
 int64_t axis_attr(const Builder& b, std::string_view name, size_t rank);
 /// Whether the axis is wired: the body has failed then, because it needs its value.
 bool needs_known_axis(Builder& b);
+
+/// Part of a rule: the key `dtype` is none or a float type.
+void state_float(RuleBuilder& r);
 /// Fails a rule with a typed error that quotes the value.
 void bad_argument(RuleBuilder& r, const std::string& message, const HostValue& got);
 /// Fails a body with a typed error.

@@ -317,6 +317,7 @@ void define_biases(OpFamily& ops) {
         r.equal(r.dim("l"), r.dim(r.in("query_places")));
         r.equal(r.dim("s"), r.dim(r.in("key_places")));
         state_offset(r);
+        state_float(r);
       })
       .compose(biases)
       .not_differentiable()

@@ -58,6 +58,17 @@ Reg integer_between(tile::Builder& t, const PointwiseCall& c) {
   return wide + t.constant_int(c.result, low);
 }
 
+void draw_rule(RuleBuilder& r) {
+  r.shape(r.in("key0"), "");
+  r.shape(r.in("key1"), "");
+  r.shape_from_value(r.out(), r.in("shape"));
+}
+
+void float_draw_rule(RuleBuilder& r) {
+  draw_rule(r);
+  state_float(r);
+}
+
 OpDefBuilder& drawn(OpDefBuilder& block, const Attrs& more = {}) {
   const auto shaped = [&more](std::vector<int64_t> shape) {
     Attrs attrs = more;
@@ -69,11 +80,7 @@ OpDefBuilder& drawn(OpDefBuilder& block, const Attrs& more = {}) {
       .key("shape")
       .random()
       .not_differentiable()
-      .rule([](RuleBuilder& r) {
-        r.shape(r.in("key0"), "");
-        r.shape(r.in("key1"), "");
-        r.shape_from_value(r.out(), r.in("shape"));
-      })
+      .rule(draw_rule)
       .with(shaped({2, 3}))
       .with(shaped({0}));
 }
@@ -82,6 +89,7 @@ void define_draws(OpFamily& ops) {
   drawn(ops.def("threefry_uniform").doc("Uniform numbers in [0, 1) under a key of two words."))
       .key("dtype", HostValue())
       .output("output", dtype_attr("dtype", ResultType::kDefaultFloat))
+      .rule(float_draw_rule)
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const Key key = key_of(t, c);
         return t.uniform(c.result, key.first, key.second, t.position());
@@ -90,6 +98,7 @@ void define_draws(OpFamily& ops) {
   drawn(ops.def("threefry_normal").doc("Standard normal numbers under a key of two words."))
       .key("dtype", HostValue())
       .output("output", dtype_attr("dtype", ResultType::kDefaultFloat))
+      .rule(float_draw_rule)
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const Key key = key_of(t, c);
         return t.normal(c.result, key.first, key.second, t.position());
@@ -183,11 +192,16 @@ OpDefBuilder& keyed(OpDefBuilder& block, const char* op) {
       .rule([](RuleBuilder& r) {
         r.kind(r.out(), kFloating);
         r.shape_from_value(r.out(), r.in("shape"));
+        state_float(r);
       })
       .compose([op](Builder& b) { return draw(b, op, words_of(b, "key")); })
       .with(at({}, {{"shape", HostValue::ints({2, 3})}, {"key", 42}}))
       .with(at({{"key", {2}}}, {{"shape", HostValue::ints({5})}}))
-      .with(at({{"key", {}}}, {{"shape", HostValue::ints({})}}));
+      .with(at({{"key", {}}}, {{"shape", HostValue::ints({})}}))
+      .rejects(
+          at({},
+             {{"shape", HostValue::ints({2})}, {"key", 42}, {"dtype", HostValue(DType::kInt32)}}),
+          "dtype requires a float type, got int32");
 }
 
 OpDefBuilder& stateful(OpDefBuilder& block, const char* op) {
@@ -207,13 +221,17 @@ OpDefBuilder& stateful(OpDefBuilder& block, const char* op) {
         r.shape_from_value(r.out(), r.in("shape"));
         r.shape(r.in("rng_key"), "2");
         r.shape(r.out("new_rng_key"), "2");
+        state_float(r);
       })
       .compose_many([op](Builder& b) {
         const Words words = words_of(b, "rng_key");
         return std::vector<Value>{draw(b, op, words),
                                   ir::apply("next_key", {words.first, words.second})};
       })
-      .with(at({{"rng_key", {2}}}, {{"shape", HostValue::ints({2, 3})}}));
+      .with(at({{"rng_key", {2}}}, {{"shape", HostValue::ints({2, 3})}}))
+      .rejects(at({{"rng_key", {2}}},
+                  {{"shape", HostValue::ints({2})}, {"dtype", HostValue(DType::kBool)}}),
+               "dtype requires a float type, got bool");
 }
 
 void define_tensors(OpFamily& ops) {
@@ -258,6 +276,10 @@ void state_range(RuleBuilder& r) {
     const auto apart = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
     if (apart > uint64_t{1} << 32) return refuse("low and high must be at most 2^32 apart");
     const DType dtype = values[2].is_dtype() ? values[2].as_dtype() : DType::kInt32;
+    if (!core::is_integer(dtype)) {
+      return b.fail(core::fail(core::ErrorKind::kDType, core::Code::kDTypeOperand,
+                               "dtype requires an integer type, got {}", core::name(dtype)));
+    }
     const bool is_wide = dtype == DType::kInt64;
     const auto [least, most] = limits_of(dtype);
     if (is_wide || (low >= least && high - 1 <= most)) return;
@@ -316,7 +338,13 @@ void define_integers(OpFamily& ops) {
                        {"low", 0},
                        {"high", 257},
                        {"dtype", HostValue(DType::kUInt8)}}),
-               "must fit the dtype");
+               "must fit the dtype")
+      .rejects(at({}, {{"shape", HostValue::ints({2})},
+                       {"key", 1},
+                       {"low", 0},
+                       {"high", 2},
+                       {"dtype", HostValue(DType::kFloat16)}}),
+               "dtype requires an integer type, got float16");
 
   ranged(ops.def("draw_randint")
              .python("RandInt")

@@ -61,7 +61,8 @@ std::optional<Value> resolve_sum_to(const Site& site) {
       axes.push_back(static_cast<int64_t>(i));
     }
   }
-  return reshape_like(sum(g, HostValue::ints(axes)), site.operand(1));
+  const Value total = sum(g, HostValue::ints(axes));  // of integers: in the default type
+  return reshape_like(ir::cast(total, site.result.dtype), site.operand(1));
 }
 
 std::optional<Value> resolve_broadcast_like(const Site& site) {

@@ -113,23 +113,27 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
 
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
                                    const Evaluate& evaluate, const PipelineOptions& options,
-                                   const RunsWhole& runs_whole) {
+                                   const HowItRuns& how_it_runs) {
   const ExpandsNode expands = [&](const ir::Graph& g, const ir::Node& node, const ir::OpDef& op) {
-    if (op.checks_sizes || !runs_whole) return op.checks_sizes;
-    return op.body != ir::BodyKind::kCompose || !runs_whole(g, node);
+    if (op.checks_sizes || !how_it_runs) return op.checks_sizes;
+    return op.body != ir::BodyKind::kCompose || how_it_runs(g, node) == ir::Runs::kNot;
   };
   const GraphPass rewrite =
       everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
   // canonicalize resolves sum_to and broadcast_like here, so it cannot be switched off; it runs
   // once more because resolving makes casts and reshapes that may be the identity.
-  return Pipeline(graph, options)
-      .run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
+  Pipeline pipeline(graph, options);
+  pipeline.run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
       .run("fold_hosts", everywhere(fold_hosts))
       .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
              MITHRIL_ASSIGN(const ir::Graph expanded, decompose_nodes(g, expands));
              return fold_hosts(expanded);  // sizes that bodies speak of
            }))
-      .run("resolve", rewrite)
+      .run("resolve", rewrite);
+  if (how_it_runs && anywhere(pipeline.graph(), has_narrow)) {
+    pipeline.run("widen", everywhere([&](const ir::Graph& g) { return widen(g, how_it_runs); }));
+  }
+  return pipeline
       .optimize("fold_constants", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
                   if (!evaluate) return g;
                   return fold_constants(g, evaluate);

@@ -11,6 +11,7 @@
 #include "ir/target.h"
 #include "passes/canonicalize.h"
 #include "passes/fold_constants.h"
+#include "passes/widen.h"
 
 namespace mithril::passes {
 
@@ -44,15 +45,13 @@ struct PipelineOptions {
 core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& target,
                                  const PipelineOptions& options = {});
 
-/// Whether the target runs a composite as it is, its sizes known.
-using RunsWhole = std::function<bool(const ir::Graph&, const ir::Node&)>;
-
 /// Per concrete sizes: all symbols get their values, sum_to and broadcasts are resolved, and with
 /// `evaluate` what depends on constants only is computed. Composites that the target kept but,
-/// asked by `runs_whole`, does not run in these sizes become their bodies.
+/// asked by `how_it_runs`, does not run in these sizes become their bodies; kernels that take wider
+/// types get casts around them.
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
                                    const Evaluate& evaluate = nullptr,
                                    const PipelineOptions& options = {},
-                                   const RunsWhole& runs_whole = nullptr);
+                                   const HowItRuns& how_it_runs = nullptr);
 
 }  // namespace mithril::passes

@@ -6,13 +6,13 @@ imported, so no framework is in the process unless it is asked for. A test that 
 runs once for every backend of `--backends`.
 """
 
-import collections
 import importlib.util
 import os
 from pathlib import Path
 
 import hypothesis
 import pytest
+from mithril.testing._support import Support
 
 # The same examples in every run; the examples of one test may take as long as they need together.
 hypothesis.settings.register_profile("mithril", derandomize=True, deadline=None)
@@ -35,6 +35,7 @@ def pytest_addoption(parser):
         "--backends", default=",".join(NATIVE + FRAMEWORKS), help="backends to run, by comma"
     )
     parser.addoption("--seed", type=int, default=0, help="of the random gradient checks and graphs")
+    parser.addoption("--support", help="file for the support table, which else is printed")
     parser.addoption("--graphs", type=int, default=2000, help="number of random models")
     parser.addoption(
         "--documents",
@@ -102,64 +103,19 @@ def documents(request) -> Path:
     return folder
 
 
-class SupportTable:
-    """How each backend runs each op, as the op matrix found it; printed at the end of the run."""
-
-    key = pytest.StashKey["SupportTable"]()
-
-    def __init__(self):
-        self.rows: dict[str, dict[str, list[str]]] = {}
-
-    def note(self, op: str, backend: str, how: str) -> None:
-        found = self.rows.setdefault(op, {}).setdefault(backend, [])
-        if how not in found:
-            found.append(how)
-
-    def merge(self, rows: dict[str, dict[str, list[str]]]) -> None:
-        for op, row in rows.items():
-            for backend, found in row.items():
-                for how in found:
-                    self.note(op, backend, how)
-
-    def cell(self, found: list[str]) -> str:
-        """An op that runs in some cases only is "partly" what it is there."""
-        runs = [how for how in found if not how.startswith("unsupported")]
-        if not runs:
-            return "unsupported" if found else "-"
-        best = next(how for how in ("native", "decomposed", "inlined", "folded") if how in runs)
-        return best if len(runs) == len(found) else f"partly {best}"
-
-    def lines(self) -> list[str]:
-        columns = sorted({backend for row in self.rows.values() for backend in row})
-        out = ["op".ljust(30) + "".join(name.ljust(18) for name in columns)]
-        rows = sorted(self.rows.items())
-        for op, row in rows:
-            cells = (self.cell(row.get(name, [])).ljust(18) for name in columns)
-            out.append((op.ljust(30) + "".join(cells)).rstrip())
-        for op, row in rows:
-            for backend, found in sorted(row.items()):
-                reasons = [how for how in found if how.startswith("unsupported")]
-                out += [f"{op} on {backend}: {reason}" for reason in reasons]
-        return out
+# How each backend runs each op in each element type, as the op matrix found it, and how many checks
+# of a kind the tests made; written and printed at the end of the run.
+SUPPORT = pytest.StashKey[Support]()
 
 
 @pytest.fixture(scope="session")
-def support_table(request) -> SupportTable:
-    return request.config.stash.setdefault(SupportTable.key, SupportTable())
-
-
-class CheckCounts(collections.Counter):
-    """How many checks of a kind the tests made; printed at the end of the run."""
-
-    key = pytest.StashKey["CheckCounts"]()
-
-    def add(self, kind: str) -> None:
-        self[kind] += 1
+def support_table(request) -> Support:
+    return request.config.stash.setdefault(SUPPORT, Support())
 
 
 @pytest.fixture(scope="session")
-def check_counts(request) -> CheckCounts:
-    return request.config.stash.setdefault(CheckCounts.key, CheckCounts())
+def check_counts(support_table):
+    return support_table.checks
 
 
 # Runs by several processes (`-n`): each tells the first one what its tests found.
@@ -168,22 +124,16 @@ def pytest_sessionfinish(session):
     if told is None:
         return
     stash = session.config.stash
-    table = stash.get(SupportTable.key, SupportTable())
-    told["found"] = (
-        table.rows,
-        dict(stash.get(CheckCounts.key, {})),
-        stash.get(DOCUMENT_MARKS, {}),
-    )
+    table = stash.get(SUPPORT, Support())
+    told["found"] = (table.rows, dict(table.checks), stash.get(DOCUMENT_MARKS, {}))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error):
     rows, counts, marks = getattr(node, "workeroutput", {}).get("found", ({}, {}, {}))
     stash = node.config.stash
-    if rows:
-        stash.setdefault(SupportTable.key, SupportTable()).merge(rows)
-    if counts:
-        stash.setdefault(CheckCounts.key, CheckCounts()).update(counts)
+    if rows or counts:
+        stash.setdefault(SUPPORT, Support()).merge(rows, counts)
     if marks:
         stash.setdefault(DOCUMENT_MARKS, {}).update(marks)
 
@@ -194,16 +144,15 @@ def seed(request) -> int:
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    counts = config.stash.get(CheckCounts.key, {})
-    if counts:
-        terminalreporter.section(f"random checks, --seed {config.getoption('--seed')}")
-        for kind, count in sorted(counts.items()):
-            terminalreporter.write_line(f"{count} {kind}")
-    table = config.stash.get(SupportTable.key, None)
+    table = config.stash.get(SUPPORT, None)
     if table is not None:
-        terminalreporter.section("support of ops")
-        for line in table.lines():
+        path = config.getoption("--support")
+        terminalreporter.section(f"checks and support of ops, --seed {config.getoption('--seed')}")
+        lines = [table.checked(), *([f"ops: {path}"] if path else table.lines())]
+        for line in lines:
             terminalreporter.write_line(line)
+        if path:
+            table.write(Path(path))
     marks = config.stash.get(DOCUMENT_MARKS, {})
     if marks:
         terminalreporter.section("blocks of the documents")

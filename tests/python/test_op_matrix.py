@@ -95,6 +95,7 @@ def differentiable_cases(name, backend_name, dtype="float64"):
 
 @every_op
 def test_values(name, backend_name, backends, support_table):
+    """In 64 bits, float32 and bool; the other element types are those of test_op_dtypes.py."""
     problems = []
     for dtype in DTYPES:
         backend = backends(backend_name, dtype)
@@ -103,9 +104,11 @@ def test_values(name, backend_name, backends, support_table):
                 model = op_matrix.compiled(case, backend)
                 got = op_matrix.evaluate(model, case, case.inputs)
             except UnsupportedError as error:
-                support_table.note(name, backend_name, f"unsupported: {first_line(error)}")
+                how = f"unsupported: {first_line(error)}"
+                support_table.note(name, backend_name, op_matrix.dtype_of(case, backend), how)
                 continue
-            support_table.note(name, backend_name, op_matrix.support(model, OPS[name]))
+            of = op_matrix.dtype_of(case, backend, model)
+            support_table.note(name, backend_name, of, op_matrix.way(model, OPS[name]))
             want = op_matrix.expected(model, case, case.inputs, dtype)
             pairs = [(key, got.outputs[key], value) for key, value in want.outputs.items()]
             pairs += [
@@ -113,6 +116,7 @@ def test_values(name, backend_name, backends, support_table):
                 for key, value in want.states.items()
             ]
             assert pairs
+            support_table.checks["values of ops"] += len(pairs)
             for key, found, value in pairs:
                 problem = difference(found, value, value_bound(backend_name, dtype))
                 if problem:
@@ -137,7 +141,7 @@ ROUNDS = {"cast"}  # its value is a staircase; its gradient is that of the ident
 @pytest.mark.device
 @engines
 @pytest.mark.parametrize("name", [name for name in OPS if name not in ROUNDS])
-def test_gradients_are_slopes(name, engine, backends):
+def test_gradients_are_slopes(name, engine, backends, check_counts):
     """The engine's gradients along a direction, against central differences of the oracle."""
     backend = backends(engine, "float64")
     for case in differentiable_cases(name, engine):
@@ -160,12 +164,13 @@ def test_gradients_are_slopes(name, engine, backends):
             direction = random.uniform(-1.0, 1.0, inputs[key].shape)
             slope = op_matrix.central_difference(total, inputs, {key: direction}, 1e-5)
             got = float((run.gradients[key] * direction).sum())
+            check_counts["gradients of ops"] += 1
             assert got == pytest.approx(slope, rel=1e-6, abs=1e-6), f"{case.label} {key}"
 
 
 @pytest.mark.frameworks
 @every_op
-def test_gradients_are_those_of_torch(name, backend_name, backends):
+def test_gradients_are_those_of_torch(name, backend_name, backends, check_counts):
     torch_oracle = pytest.importorskip("mithril.testing.torch_oracle")
     problems = []
     for dtype in DTYPES:
@@ -176,11 +181,14 @@ def test_gradients_are_those_of_torch(name, backend_name, backends):
             for mode in modes(backend_name):
                 if backend_name == "jax" and mode == "engine" and case.index > 0:
                     continue
-                problems += against_torch(torch_oracle, case, backend, dtype, mode)
+                found = against_torch(torch_oracle, case, backend, dtype, mode)
+                check_counts["gradients of ops"] += len(found)
+                problems += filter(None, found)
     assert not problems, "\n".join(problems)
 
 
 def against_torch(torch_oracle, case, backend, dtype, mode):
+    """For each gradient what is wrong with it, or None."""
     try:
         # JAX compiles once at this shape, not op by op; its values are computed op by op above.
         jit = backend.backend_type == "jax"
@@ -198,7 +206,7 @@ def against_torch(torch_oracle, case, backend, dtype, mode):
         case.text, inputs, weights, case.differentiable, float_dtype=dtype
     )
     found = {key: difference(run.gradients[key], want[key], GRADIENT_BOUND[dtype]) for key in want}
-    return [f"{case.label} {dtype} {mode} {key}: {what}" for key, what in found.items() if what]
+    return [what and f"{case.label} {dtype} {mode} {key}: {what}" for key, what in found.items()]
 
 
 SMOOTH = [name for name, op in OPS.items() if op["differentiable"] and not op["has_kinks"]]
@@ -207,7 +215,7 @@ SMOOTH = [name for name, op in OPS.items() if op["differentiable"] and not op["h
 @pytest.mark.frameworks
 @engines
 @pytest.mark.parametrize("name", SMOOTH)
-def test_second_derivatives_are_those_of_torch(name, engine, backends):
+def test_second_derivatives_are_those_of_torch(name, engine, backends, check_counts):
     """The engine's gradient program, differentiated once more and run in float64."""
     torch_oracle = pytest.importorskip("mithril.testing.torch_oracle")
     problems = []
@@ -225,6 +233,7 @@ def test_second_derivatives_are_those_of_torch(name, engine, backends):
         given = op_matrix.all_inputs(model, case, inputs)
         _, want = torch_oracle.second_gradients(case.text, given, weights, directions)
         for key, value in want.items():
+            check_counts["second derivatives of ops"] += 1
             problem = difference(got[key], value, 1e-10)
             if problem:
                 problems.append(f"{case.label} {key}: {problem}")
@@ -301,7 +310,7 @@ def gradients_at(case, backend, mode, inputs, cotangent=None):
 
 
 @pytest.mark.parametrize("name", [n for n, op in OPS.items() if op["kinks"]])
-def test_kinks_of_one_operand(name, backend_name, backends):
+def test_kinks_of_one_operand(name, backend_name, backends, check_counts):
     op = OPS[name]
     points, slopes = (np.array(column) for column in zip(*op["kinks"], strict=True))
     sample = {
@@ -313,6 +322,7 @@ def test_kinks_of_one_operand(name, backend_name, backends):
     for dtype in DTYPES:
         for mode in modes(backend_name):
             found = gradients_at(case, backends(backend_name, dtype), mode, {"input": points})
+            check_counts["kinks of ops"] += points.size
             np.testing.assert_array_equal(
                 found["input"], slopes.astype(found["input"].dtype), err_msg=f"{dtype} {mode}"
             )
@@ -445,7 +455,7 @@ KINKS = {
 
 
 @pytest.mark.parametrize("kink", KINKS)
-def test_kinks_of_several_elements(kink, backend_name, backends):
+def test_kinks_of_several_elements(kink, backend_name, backends, check_counts):
     name, attrs, inputs, cotangent, slopes = KINKS[kink]
     inputs = {key: np.array(value) for key, value in inputs.items()}
     sample = {
@@ -457,6 +467,7 @@ def test_kinks_of_several_elements(kink, backend_name, backends):
     for mode in modes(backend_name):
         found = gradients_at(case, backends(backend_name, "float64"), mode, inputs, cotangent)
         for key, slope in slopes.items():
+            check_counts["kinks of ops"] += np.size(slope)
             np.testing.assert_allclose(found[key], slope, rtol=1e-15, err_msg=f"{mode} {key}")
 
 
@@ -533,7 +544,7 @@ EDGES = {
 
 
 @pytest.mark.parametrize("edge", EDGES)
-def test_edges(edge, backend_name, backends):
+def test_edges(edge, backend_name, backends, check_counts):
     name, attrs, inputs, result = EDGES[edge]
     inputs = {key: np.array(value) for key, value in inputs.items()}
     kinds = {value.dtype.kind for value in inputs.values()}
@@ -542,6 +553,7 @@ def test_edges(edge, backend_name, backends):
     case = Case(OPS[name], 0, kind, {"shapes": shapes, "attrs": attrs, "integers": []})
     model = op_matrix.compiled(case, backends(backend_name, "float64"))
     got = op_matrix.evaluate(model, case, inputs).outputs["output"]
+    check_counts["values of ops"] += 1
     assert difference(got, np.array(result), 1e-15) is None
 
 
@@ -559,11 +571,12 @@ def test_hyperbolic_functions_overflow_no_sooner_than_they_must(name, backend_na
 
 
 @pytest.mark.parametrize("name", [n for n, op in OPS.items() if op["error_samples"]])
-def test_error_samples(name):
+def test_error_samples(name, check_counts):
     op = OPS[name]
     for sample, message in op["error_samples"]:
         with pytest.raises(MithrilError) as failure:
             Case(op, 0, "float", sample).model()
+        check_counts["errors of ops"] += 1
         # Clashes of two given shapes are told by the solver, which names the model by its class.
         text = str(failure.value).replace("_", "").lower()
         assert message.replace("_", "").lower() in text

@@ -29,6 +29,15 @@ struct RealKernels {
   void (*svd)(const ref_linalg_dims*, const T*, T*, T*, T*, T*, int64_t, int64_t);
 };
 
+/// Rows added where they came from, of integers: they wrap.
+template <class T>
+struct GatherGradKernels {
+  int64_t (*gather_grad_i32)(const ref_gather_dims*, const int32_t*, const T*, T*, int64_t,
+                             int64_t);
+  int64_t (*gather_grad_i64)(const ref_gather_dims*, const int64_t*, const T*, T*, int64_t,
+                             int64_t);
+};
+
 /// What moves or orders whole elements along an axis, of type T.
 template <class T>
 struct AxisKernels {
@@ -61,6 +70,8 @@ struct ReferenceKernels {
                      int64_t);
   void (*matmul_i64)(const ref_matmul_dims*, const int64_t*, const int64_t*, int64_t*, int64_t,
                      int64_t);
+  GatherGradKernels<uint32_t> rows_u32;
+  GatherGradKernels<uint64_t> rows_u64;
   int64_t (*gather_i32)(const ref_gather_dims*, int64_t, const void*, const int32_t*, void*,
                         int64_t, int64_t);
   int64_t (*gather_i64)(const ref_gather_dims*, int64_t, const void*, const int64_t*, void*,

@@ -1,4 +1,6 @@
 // Rows by index: gather, and the sum of rows that is its gradient.
+#include <type_traits>
+
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
 
@@ -49,10 +51,13 @@ template <class T, class Index>
 KernelStatus run_scatter(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto& rows = *static_cast<const Rows*>(args.data);
   const auto& all = reference_kernels(rows.isa);
-  const auto& kernels = [&]() -> const RealKernels<T>& {
-    if constexpr (sizeof(T) == 4) return all.f32;
-    if constexpr (sizeof(T) == 8) return all.f64;
-  }();
+  const auto& kernels = [&]() -> const auto& {
+    if constexpr (std::is_same_v<T, float>) return all.f32;
+    if constexpr (std::is_same_v<T, double>) return all.f64;
+    if constexpr (std::is_same_v<T, uint32_t>) return all.rows_u32;
+    if constexpr (std::is_same_v<T, uint64_t>) return all.rows_u64;
+  }
+  ();
   const auto run = [&] {
     if constexpr (sizeof(Index) == 4) return kernels.gather_grad_i32;
     if constexpr (sizeof(Index) == 8) return kernels.gather_grad_i64;
@@ -96,8 +101,12 @@ core::Result<plan::Step> make_scatter(const KernelRequest& request) {
   auto rows = rows_of(request.outputs[0], request.inputs[1]);
   const DType index = request.inputs[1].dtype;
   plan::Step step;
-  step.kernel = request.outputs[0].dtype == DType::kFloat32 ? scatter_kernel<float>(index)
-                                                            : scatter_kernel<double>(index);
+  switch (request.outputs[0].dtype) {
+    case DType::kFloat32: step.kernel = scatter_kernel<float>(index); break;
+    case DType::kFloat64: step.kernel = scatter_kernel<double>(index); break;
+    case DType::kInt32: step.kernel = scatter_kernel<uint32_t>(index); break;
+    default: step.kernel = scatter_kernel<uint64_t>(index);
+  }
   const ref_gather_dims& dims = rows->dims;
   step.units = std::max<int64_t>(dims.bound, 1);      // rows of the table
   const int64_t added = dims.count / step.units + 1;  // to a row, on average
@@ -115,12 +124,11 @@ bool has_index(const KernelRequest& request) {
 
 bool has_types(const KernelRequest& request) {
   const DType dtype = request.outputs[0].dtype;
-  return has_index(request) && (dtype == DType::kFloat32 || dtype == DType::kFloat64);
+  return has_index(request) && dtype != DType::kBool && core::widened(dtype) == dtype;
 }
 
 constexpr select::Condition kIndex(has_index, "indices of int32 or int64");
-constexpr select::Condition kTypes(has_types,
-                                   "elements of float32 or float64 and indices of int32 or int64");
+constexpr select::Condition kTypes(has_types, "elements and indices of 32 or 64 bits");
 const select::KernelDef kKernels[] = {
     {"gather", "gather", select::OrderClass::kCanonical, true, kIndex, make_gather},
     {"embedding_grad", "scatter_add", select::OrderClass::kCanonical, true, kTypes, make_scatter},

@@ -36,15 +36,19 @@ using select::View;
 
 constexpr int64_t kUnitsPerChunk = 1;  // a loop's unit is a chunk already (see make_loop)
 
-// Operands as they would lie without views.
+using DTypeOf = core::DType (*)(core::DType);
+
+core::DType itself(core::DType dtype) { return dtype; }
+
+// Operands as they would lie without views, in types that `as` makes of theirs.
 std::vector<select::Operand> plain_operands(const ir::Graph& graph,
-                                            const std::vector<ValueId>& values) {
+                                            const std::vector<ValueId>& values, DTypeOf as) {
   std::vector<select::Operand> out;
   for (const ValueId id : values) {
     select::Operand& operand = out.emplace_back();
     if (id == kNoValue) continue;
     operand.use.buffer = 0;
-    operand.dtype = graph.type(id).dtype;
+    operand.dtype = as(graph.type(id).dtype);
     operand.shape = ir::static_dims(graph.type(id).shape);
     operand.strides = select::contiguous_strides(operand.shape);
   }
@@ -56,10 +60,11 @@ bool has_host_operands(const ir::Graph& graph, const Node& node) {
                      [&](ValueId id) { return id != kNoValue && !graph.type(id).is_tensor; });
 }
 
-const select::KernelDef* kernel_for(const ir::Graph& graph, const Node& node) {
+const select::KernelDef* kernel_for(const ir::Graph& graph, const Node& node,
+                                    DTypeOf as = itself) {
   if (has_host_operands(graph, node)) return nullptr;
-  const auto inputs = plain_operands(graph, node.operands);
-  const auto outputs = plain_operands(graph, node.results);
+  const auto inputs = plain_operands(graph, node.operands, as);
+  const auto outputs = plain_operands(graph, node.results, as);
   return find_kernel({node, ir::Registry::global().get(node.op), inputs, outputs});
 }
 
@@ -779,8 +784,10 @@ Status check_hosts(const ir::Graph& graph) {
 
 }  // namespace
 
-bool runs_whole(const ir::Graph& graph, const Node& node) {
-  return kernel_for(graph, node) != nullptr;
+ir::Runs how_it_runs(const ir::Graph& graph, const Node& node) {
+  if (!has_kernel(ir::Registry::global().get(node.op).name)) return ir::Runs::kNot;
+  if (kernel_for(graph, node) != nullptr) return ir::Runs::kAsIs;
+  return kernel_for(graph, node, core::widened) == nullptr ? ir::Runs::kNot : ir::Runs::kWidened;
 }
 
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options) {

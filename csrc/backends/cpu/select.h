@@ -7,6 +7,7 @@
 #include "backends/cpu/cpuid.h"
 #include "core/status.h"
 #include "ir/graph.h"
+#include "ir/target.h"
 #include "plan/steps.h"
 #include "select/story.h"
 #include "tile/program.h"
@@ -30,8 +31,9 @@ struct SelectOptions {
   std::vector<select::Story>* story = nullptr;
 };
 
-/// Whether a kernel takes that composite, its sizes known; else it is decomposed.
-bool runs_whole(const ir::Graph& graph, const ir::Node& node);
+/// Whether a kernel takes the node, its sizes known, and in what types. A composite that none takes
+/// is decomposed.
+ir::Runs how_it_runs(const ir::Graph& graph, const ir::Node& node);
 
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in
 /// row-major order, one buffer per tensor input (host inputs have none but keep their index);

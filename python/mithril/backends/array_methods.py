@@ -195,15 +195,12 @@ class ArrayMethods:
 
         Raises
         ------
-        ArgumentError : an equation that is none, an axis that stands twice in an operand
+        ArgumentError : an equation that is none
         """
         from mithril import models
 
         many = len(operands) == 1 and isinstance(operands[0], tuple)
         operands = operands[0] if many else operands
-        if isinstance(equation, str) and "->" not in equation:
-            letters = sorted(c for c in set(equation) if c.isalpha() and equation.count(c) == 1)
-            equation += "->" + "".join(letters)
         model = models.Einsum(equation)
         keys = [f"input{i}" for i in range(len(model._connect_order) - 1)]
         if len(operands) != len(keys):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mithril.testing._support import FALLBACK, UNSUPPORTED, grouped
+
+if TYPE_CHECKING:
+    from mithril.testing.op_dtypes import Found
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-FALLBACK = "fallback"
-_COLUMNS = ("op", "outcome", "runs", "checks", "seconds", "reasons")
+_COLUMNS = ("op", "outcome", "runs", "element types", "checks", "seconds", "reasons")
 _MOST_REASONS = 5  # of one row, in tables; the row itself has all
 
 
@@ -23,13 +27,32 @@ class Row:
     checks: int = 0
     reasons: tuple[str, ...] = ()  # why it failed or is unsupported; "case: what is wrong"
     seconds: float = 0.0
+    # Element type -> how the op runs in it: as `runs`, or "unsupported: why", "wrong: what".
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    def with_dtypes(self, found: Mapping[str, Found], seconds: float) -> Row:
+        """The row with what was found in further element types."""
+        problems = tuple(problem for one in found.values() for problem in one.problems)
+        told = {dtype: one.told for dtype, one in found.items()}
+        reasons = tuple(f"{dtype} {how}" for dtype, how in told.items() if UNSUPPORTED in how)
+        count = sum(one.values + one.gradients for one in found.values())
+        return replace(
+            self,
+            outcome=FAILED if problems else self.outcome,
+            checks=self.checks + count,
+            reasons=(*problems, *self.reasons, *reasons),
+            seconds=self.seconds + seconds,
+            dtypes={**self.dtypes, **told},
+        )
 
     def _cells(self) -> tuple[str, ...]:
         shown = [*self.reasons[:_MOST_REASONS]]
         if len(self.reasons) > _MOST_REASONS:
             shown.append(f"and {len(self.reasons) - _MOST_REASONS} more")
         counts = (str(self.checks), f"{self.seconds:.2f}")
-        return (self.name, self.outcome, self.runs or "-", *counts, "\n".join(shown))
+        types = grouped({dtype: [how] for dtype, how in self.dtypes.items()})
+        runs = self.runs or "-"
+        return (self.name, self.outcome, runs, types or "-", *counts, "\n".join(shown))
 
 
 @dataclass(frozen=True)
@@ -115,7 +138,12 @@ class BackendReport:
 
     def to_markdown(self) -> str:
         """The counts and a table with a line for each row."""
-        lines = [self._headline(), "", _markdown_row(_COLUMNS), _markdown_row(["---"] * 6)]
+        lines = [
+            self._headline(),
+            "",
+            _markdown_row(_COLUMNS),
+            _markdown_row(["---"] * len(_COLUMNS)),
+        ]
         lines += [_markdown_row(map(_markdown, row._cells())) for row in self.rows]
         return "\n".join(lines) + "\n"
 

@@ -7,11 +7,10 @@ row of the report; only what it calls unsupported is skipped.
 
 from __future__ import annotations
 
-import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,26 +25,30 @@ from mithril.errors import (
     UnsupportedError,
     suggestion,
 )
-from mithril.testing import op_matrix
-from mithril.testing._report import FAILED, FALLBACK, PASSED, SKIPPED, BackendReport, Row
+from mithril.testing import op_dtypes, op_matrix
+from mithril.testing._report import FAILED, PASSED, SKIPPED, BackendReport, Row
+from mithril.testing._support import DTYPES, WAYS
 from mithril.testing.assertions import along
 from mithril.testing.op_matrix import Case
-from mithril.types import Dtype
+from mithril.types import Dtype, DTypeLike, as_dtype
 
 # Of slopes along a direction: relative to the sum of what they are made of (or 1).
 SLOPE_BOUND = {"float32": 1e-4, "float64": 1e-6}
-STAIRCASES = {"cast"}  # whose gradient is that of the identity, which no difference shows
-_CALLED = re.compile(r"\bops\.([A-Za-z_]\w*)")  # in emitted text
 CREATION = ("Backend.tensor", "Backend.zeros", "Backend.ones")  # there are ops of these names
 
 Problem = str | None
+Ways = dict[str, list[str]]  # element type -> how the backend ran what was of it
+T = TypeVar("T")
 # What one check is called, and the check: it says what is wrong, or raises.
 Check = tuple[str, Callable[[], Problem]]
 
 
 @public
 def run_backend_tests(
-    backend: Any, ops: Iterable[str] | None = None, samples: int | None = None
+    backend: Any,
+    ops: Iterable[str] | None = None,
+    samples: int | None = None,
+    dtypes: Iterable[DTypeLike] | None = None,
 ) -> BackendReport:
     """Runs every op of the registry on a backend.
 
@@ -54,6 +57,7 @@ def run_backend_tests(
     backend : an instance that computes in float32 or float64
     ops : names of the ops to run; None: all, and the creation of arrays
     samples : the most samples of one op, for backends that take long; None: all
+    dtypes : element types beside the backend's own in which ops run, with one sample; None: all
 
     Returns
     -------
@@ -63,12 +67,15 @@ def run_backend_tests(
     >>> report = run_backend_tests(ml.NumpyBackend(), ops=["add", "relu"])
     >>> report.passed, report.total, report.failed, report.native
     (2, 2, 0, 2)
+    >>> report.row("add").dtypes["int8"], report.row("add").dtypes["bfloat16"]
+    ('native', 'native')
     """
     checked = _checked_backend(backend)
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise ArgumentError(f"run_backend_tests: samples: requires a positive int, got {samples!r}")
     names = [*CREATION, *op_names()] if ops is None else _chosen(ops)
-    return BackendReport(repr(checked), [check(checked, name, samples) for name in names])
+    types = DTYPES if dtypes is None else _element_types(dtypes)
+    return BackendReport(repr(checked), [check(checked, name, samples, types) for name in names])
 
 
 def op_names() -> list[str]:
@@ -76,7 +83,9 @@ def op_names() -> list[str]:
     return [op["name"] for op in _core.ops() if op["samples"]]
 
 
-def check(backend: Any, name: str, samples: int | None = None) -> Row:
+def check(
+    backend: Any, name: str, samples: int | None = None, dtypes: Collection[str] = DTYPES
+) -> Row:
     """One op on a backend, or one way to make arrays, as a row of the report.
 
     >>> import mithril as ml
@@ -84,10 +93,14 @@ def check(backend: Any, name: str, samples: int | None = None) -> Row:
     >>> row.outcome, row.runs
     ('passed', 'native')
     """
-    ways: list[str] = []
+    ways: Ways = {}
     if name in CREATION:
         return _row(name, _creation_checks(backend, name.removeprefix("Backend."), ways), ways)
-    return _row(name, _checks(backend, _core.find_op(name), samples, ways), ways)
+    op = _core.find_op(name)
+    row = _row(name, _checks(backend, op, samples, ways), ways)
+    start = time.perf_counter()
+    found = _quietly(lambda: op_dtypes.check(backend, op, [d for d in dtypes if d not in ways]))
+    return row.with_dtypes(found, time.perf_counter() - start)
 
 
 def _checked_backend(backend: Any) -> Any:
@@ -99,6 +112,10 @@ def _checked_backend(backend: Any) -> Any:
             f"run_backend_tests: requires a backend of float32 or float64, got {found!r}"
         )
     return found
+
+
+def _element_types(dtypes: Iterable[DTypeLike]) -> list[str]:
+    return [str(as_dtype(d)) for d in items("run_backend_tests: dtypes", dtypes, "element types")]
 
 
 def _chosen(ops: Iterable[str]) -> list[str]:
@@ -114,7 +131,7 @@ def _chosen(ops: Iterable[str]) -> list[str]:
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def _row(name: str, checks: Iterator[Check], ways: list[str]) -> Row:
+def _row(name: str, checks: Iterator[Check], ways: Ways) -> Row:
     start = time.perf_counter()
     count, problems, unsupported = 0, [], []
     for label, check in checks:
@@ -132,14 +149,15 @@ def _row(name: str, checks: Iterator[Check], ways: list[str]) -> Row:
     return Row(
         name=name,
         outcome=FAILED if problems else passed,
-        runs=_worst(ways),
+        runs=_worst([way for found in ways.values() for way in found]),
         checks=count,
         reasons=(*problems, *unsupported),
         seconds=time.perf_counter() - start,
+        dtypes={dtype: _worst(found) for dtype, found in ways.items()},
     )
 
 
-def _quietly(check: Callable[[], Problem]) -> Problem:
+def _quietly(check: Callable[[], T]) -> T:
     """Cases are odd models on purpose: what compile and evaluate warn of is no news."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MithrilWarning)
@@ -151,13 +169,10 @@ def _first_line(error: BaseException) -> str:
 
 
 def _worst(ways: list[str]) -> str:
-    order = (FALLBACK, "native", "decomposed", "inlined", "folded")
-    return next((way for way in order if way in ways), "")
+    return next((way for way in WAYS if way in ways), "")
 
 
-def _checks(
-    backend: Any, op: dict[str, Any], samples: int | None, ways: list[str]
-) -> Iterator[Check]:
+def _checks(backend: Any, op: dict[str, Any], samples: int | None, ways: Ways) -> Iterator[Check]:
     most = samples or len(op["samples"])
     cases = [case for case in op_matrix.cases(op) if case.index < most]
     for case in cases:
@@ -183,18 +198,17 @@ def _modes(backend: Any) -> tuple[str, ...]:
 
 
 def _has_slopes(case: Case) -> bool:
-    op = case.op
-    has_gradient = op["differentiable"] and op["has_gradient"] and op["name"] not in STAIRCASES
-    return bool(has_gradient and case.kind == "float" and case.differentiable)
+    return case.kind == "float" and op_dtypes.has_slopes(case)
 
 
 # --- values --------------------------------------------------------------------------------------
 
 
-def _value_problem(backend: Any, case: Case, ways: list[str]) -> Problem:
+def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
     dtype = str(backend.default_dtype)
     model = op_matrix.compiled(case, backend)
-    ways.append(_way(model, case))
+    of = op_matrix.dtype_of(case, backend, model)
+    ways.setdefault(of, []).append(op_matrix.way(model, case.op))
     got = op_matrix.evaluate(model, case, case.inputs)
     want = op_matrix.expected(model, case, case.inputs, dtype)
     bound = op_matrix.VALUE_BOUND[dtype]
@@ -222,25 +236,6 @@ def _dtype_problem(model: Any, key: str, got: Any) -> Problem:
         return None
     same = got.dtype == wanted.numpy()
     return None if same else f"dtype {got.dtype}, not {wanted}"
-
-
-def _way(model: Any, case: Case) -> str:
-    """How the backend runs a compiled case."""
-    called = _CALLED.findall(model.source)
-    if any(_falls_back(model.backend, function) for function in called):
-        return FALLBACK
-    return op_matrix.support(model, case.op)
-
-
-def _falls_back(backend: Any, name: str) -> bool:
-    """Whether a function of emitted text is NumPy's, on another backend."""
-    from mithril.backends.with_manualgrad import numpy_backend
-
-    if backend.runs_plans or isinstance(backend, numpy_backend.NumpyBackend):
-        return False
-    function = getattr(backend.ops, name, None)
-    is_function = callable(function) and not isinstance(function, type)  # a type is an argument
-    return is_function and function is getattr(numpy_backend.ops, name, None)
 
 
 # --- gradients -----------------------------------------------------------------------------------
@@ -308,12 +303,12 @@ def _error_problem(backend: Any, op: dict[str, Any], sample: Any, message: str) 
     return f"was taken, not refused with {message!r}"
 
 
-def _creation_checks(backend: Any, name: str, ways: list[str]) -> Iterator[Check]:
+def _creation_checks(backend: Any, name: str, ways: Ways) -> Iterator[Check]:
     for dtype in Dtype:
         yield str(dtype), lambda dtype=dtype: _creation_problem(backend, name, dtype, ways)
 
 
-def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: list[str]) -> Problem:
+def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: Ways) -> Problem:
     given = np.array([[0, 1, 0], [1, 1, 0]]) if name == "tensor" else (2, 3)
     want = given if name == "tensor" else getattr(np, name)((2, 3))
     made = backend.to_numpy(getattr(backend, name)(given, dtype))
@@ -321,7 +316,7 @@ def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: list[str]) ->
         return f"gave {type(made).__name__}, which is no array"
     if made.dtype != dtype.numpy():
         raise UnsupportedError(f"unsupported dtype {dtype}: {name} gave {made.dtype}")
-    ways.append("native")
+    ways[str(dtype)] = ["native"]
     return op_matrix.difference(made, want.astype(dtype.numpy()), 0.0)
 
 

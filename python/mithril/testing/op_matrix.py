@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ import numpy as np
 import mithril as ml
 from mithril import _core
 from mithril.operator_model import OperatorModel
-from mithril.testing import oracle
+from mithril.testing import oracle, oracle_ops
+from mithril.testing._support import FALLBACK
 from mithril.types import MISSING
 
 KINDS = ("float", "int", "bool")
@@ -30,6 +32,7 @@ PIECES = {"split": "split_size", "chunk": "chunks"}  # ops that give so many
 # Largest difference allowed, relative to the largest element of the result (or 1).
 VALUE_BOUND = {"float32": 2e-6, "float64": 1e-13}
 GRADIENT_BOUND = {"float32": 2e-5, "float64": 1e-11}
+_CALLED = re.compile(r"\bops\.([A-Za-z_]\w*)")  # in emitted text
 
 
 class Run(NamedTuple):
@@ -48,10 +51,20 @@ class Case:
     index: int
     kind: str
     sample: Mapping[str, Any]
+    dtype: str = ""  # of the tensors of that kind; "": the backend's
 
     @property
     def label(self) -> str:
-        return f"{self.op['name']}[{self.index}, {self.kind}]"
+        return f"{self.op['name']}[{self.index}, {self.dtype or self.kind}]"
+
+    @property
+    def widths(self) -> dict[str, str]:
+        """The element types of inputs that have others than the backend's."""
+        return {
+            label: self.dtype
+            for label, declared, _ in self.tensors
+            if self.dtype and self.kind_of(declared) == self.kind and declared["name"] != "rng_key"
+        }
 
     @functools.cached_property
     def tensors(self) -> list[tuple[str, dict[str, Any], tuple[int, ...]]]:
@@ -95,12 +108,16 @@ class Case:
 
     def _array(self, random, declared, shape, points) -> np.ndarray:
         kind, low, high = self.kind_of(declared), declared["low"], declared["high"]
+        width = self.dtype if kind == self.kind else ""
         if declared["name"] == "rng_key" or self.op["family"] == "random" and kind == "int":
-            return random.integers(-(2**31), 2**31, shape)
+            low, high = -(2**31), 2**31 - 1
+            width = "" if declared["name"] == "rng_key" else width
         if kind == "bool":
             return random.integers(0, 2, shape).astype(bool)
         if kind == "int":
-            return random.integers(math.ceil(low), math.floor(high) + 1, shape)
+            limits = np.iinfo(width or "int64")
+            low, high = max(math.ceil(low), limits.min), min(math.floor(high), limits.max)
+            return random.integers(low, high + 1, shape).astype(limits.dtype)
         values = random.uniform(low, high, shape)
         if self.op["family"] == "linalg" and len(shape) > 1 and shape[-1] == shape[-2]:
             values = values / 2 + shape[-1] * np.eye(shape[-1])  # positive definite
@@ -108,7 +125,12 @@ class Case:
         if points and len(self.op["inputs"]) and declared is self.op["inputs"][0]:
             special = self.op["points"][: values.size]
             values.reshape(-1)[: len(special)] = special
-        return values
+        if not width:
+            return values
+        values = oracle_ops.tensor(values, width)
+        # Many numbers of few digits are round ones, where kinks are, too.
+        off = np.where(points or values % 0.125, values, values * (1.0 + 2.0**-6))
+        return oracle_ops.tensor(off, width)
 
     @functools.cached_property
     def text(self) -> str:
@@ -163,6 +185,21 @@ def _leaf(op: Mapping[str, Any], sample: Mapping[str, Any], given: set[str]) -> 
     return leaf
 
 
+def is_told_dtype(op: Mapping[str, Any]) -> bool:
+    """Whether the op has an argument for the element type of its result."""
+    return "dtype" in {*dict(op["attrs"]), *(i["name"] for i in op["inputs"])}
+
+
+def dtype_of(case: Case, backend: Any, model: Any = None) -> str:
+    """The element type that a case is about: that of its tensors, or of the result that was made
+    where the op is told one."""
+    if model is not None and is_told_dtype(case.op):
+        dtype, _ = next(iter(model._program.output_types.values()))
+        return str(dtype)
+    defaults = {"float": backend.default_dtype, "int": backend.default_int, "bool": "bool"}
+    return case.dtype or str(defaults[case.kind])
+
+
 def cases(op: dict[str, Any]) -> list[Case]:
     """Every sample with floats, and with integers and bools where the op has them."""
     out = []
@@ -187,7 +224,7 @@ def state_values(model: Any, case: Case) -> dict[str, Any]:
 
 
 def compiled(case: Case, backend: Any, *, jit: bool = False, **options: Any) -> Any:
-    return ml.compile(case.model(), backend, jit=jit, **options)
+    return ml.compile(case.model(), backend, jit=jit, types=case.widths, **options)
 
 
 def evaluate(
@@ -296,6 +333,26 @@ def central_difference(
         )
 
     return (8.0 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12.0 * step)
+
+
+def way(model: Any, op: Mapping[str, Any]) -> str:
+    """How the backend runs a compiled case: by functions of NumPy, or as `support` says."""
+    if not model.backend.runs_plans:
+        called = _CALLED.findall(model.source)
+        if any(_falls_back(model.backend, function) for function in called):
+            return FALLBACK
+    return support(model, op)
+
+
+def _falls_back(backend: Any, name: str) -> bool:
+    """Whether a function of emitted text is NumPy's, on another backend."""
+    from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend, ops
+
+    if isinstance(backend, NumpyBackend):
+        return False
+    function = getattr(backend.ops, name, None)
+    is_function = callable(function) and not isinstance(function, type)  # a type is an argument
+    return is_function and function is getattr(ops, name, None)
 
 
 def support(model: Any, op: Mapping[str, Any]) -> str:

@@ -23,7 +23,10 @@ def real(x: Any) -> np.ndarray:
 
 
 def whole(x: Any) -> np.ndarray:
-    return np.asarray(x).astype(np.int64)
+    """Integral floats as integers; those out of range saturate, NaN gives 0."""
+    limits, x = np.iinfo(np.int64), np.asarray(x)
+    inside = np.where(np.abs(x) < 2.0**63, x, 0.0).astype(np.int64)
+    return np.where(x >= 2.0**63, limits.max, np.where(x <= -(2.0**63), limits.min, inside))
 
 
 def kept(function: Callable[[np.ndarray], Any]) -> Callable[..., Any]:
@@ -101,7 +104,7 @@ def mish(input):
 def hard_tanh(input, min_val=-1.0, max_val=1.0):
     x = np.asarray(input)
     low, high = np.asarray(min_val).astype(x.dtype), np.asarray(max_val).astype(x.dtype)
-    return np.where(x < low, low, np.where(x > high, high, x))
+    return np.where(x < min_val, low, np.where(x > max_val, high, x))  # no uint8 is below -1
 
 
 def prelu(input, weight, num_parameters=1):

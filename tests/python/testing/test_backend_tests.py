@@ -120,6 +120,25 @@ def test_arrays_of_wrong_values_are_found():
     assert row.outcome == "failed" and "wrong" in row.reasons[0]
 
 
+def test_rows_tell_element_types():
+    report = run_backend_tests(ml.NumpyBackend(), ops=["exp", "logical_not"], samples=1)
+    assert report.row("exp").dtypes == dict.fromkeys(map(str, ml.Dtype), "native")
+    assert set(report.row("logical_not").dtypes) == {str(d) for d in ml.Dtype if not d.is_float}
+    assert "| exp | passed | native | native all |" in report.to_markdown()
+    assert "<td>native all</td>" in report.to_html()
+    fewer = run_backend_tests(ml.NumpyBackend(), ops=["exp"], samples=1, dtypes=[ml.float16])
+    assert set(fewer.row("exp").dtypes) == {"float16", "float32", "int64", "bool"}
+
+
+def test_what_is_wrong_in_one_element_type_only():
+    def exp(input):
+        return (np.exp(input) * (1.01 if input.dtype == np.float16 else 1)).astype(input.dtype)
+
+    row = run_backend_tests(with_ops(exp=exp), ops=["exp"], samples=1).row("exp")
+    assert row.outcome == "failed" and row.reasons[0].startswith("exp[0, float16] output: ")
+    assert row.dtypes["float16"].startswith("wrong: ") and row.dtypes["bfloat16"] == "native"
+
+
 # --- backends that are wrong ---------------------------------------------------------------------
 
 # Each wrong in its own way.

@@ -40,9 +40,22 @@ namespace f64 {
 #include "reference/linalg.c"
 #include "reference/matmul.c"
 #include "reference/pool2d.c"
-#undef NAMED
 #undef REAL
 }  // namespace f64
+
+// Unsigned: sums wrap.
+namespace u32 {
+#define REAL uint32_t
+#include "reference/gather_grad.c"
+#undef REAL
+}  // namespace u32
+
+namespace u64 {
+#define REAL uint64_t
+#include "reference/gather_grad.c"
+#undef NAMED
+#undef REAL
+}  // namespace u64
 
 namespace bytes {
 #include "reference/copy.c"
@@ -69,6 +82,8 @@ const ReferenceKernels kReference = {
     MITHRIL_REAL_KERNELS(f64),
     bytes::ref_matmul_i32,
     bytes::ref_matmul_i64,
+    {u32::ref_gather_grad_i32, u32::ref_gather_grad_i64},
+    {u64::ref_gather_grad_i32, u64::ref_gather_grad_i64},
     bytes::ref_gather_i32,
     bytes::ref_gather_i64,
     bytes::ref_copy,

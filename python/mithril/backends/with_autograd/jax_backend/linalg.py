@@ -8,17 +8,21 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-cholesky = jnp.linalg.cholesky  # of the symmetric part, as is eigh
-solve = jnp.linalg.solve
-det = jnp.linalg.det
+from .wide import in_wide
+
+cholesky = in_wide(jnp.linalg.cholesky)  # of the symmetric part, as is eigh
+solve = in_wide(jnp.linalg.solve)
+det = in_wide(jnp.linalg.det)
 
 
+@in_wide
 def solve_triangular(matrix, right, lower=True, transposed=False):
     return jax.lax.linalg.triangular_solve(
         matrix, right, left_side=True, lower=lower, transpose_a=transposed
     )
 
 
+@in_wide
 def eigh(input):
     values, vectors = jnp.linalg.eigh(input)
     if not vectors.size:
@@ -28,12 +32,14 @@ def eigh(input):
     return values, vectors * jnp.sign(jnp.take_along_axis(fixed, largest, -2))
 
 
+@in_wide
 def qr(input):
     q, r = jnp.linalg.qr(input)
     signs = _signs(jnp.diagonal(r, axis1=-2, axis2=-1))
     return q * signs[..., None, :], r * signs[..., None]
 
 
+@in_wide
 def svd(input):
     u, values, vt = jnp.linalg.svd(input, full_matrices=False)
     if not u.size:

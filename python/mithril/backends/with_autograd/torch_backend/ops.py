@@ -287,12 +287,12 @@ def reduce_argmin(x, axis, keepdim):
 
 def reduce_any(x, axis, keepdim):
     axes = _axes(x, axis)
-    return _torch.any(x, axes, keepdim=keepdim) if axes else x != 0
+    return _torch.any(x != 0, axes, keepdim=keepdim) if axes else x != 0  # uint8 stays itself
 
 
 def reduce_all(x, axis, keepdim):
     axes = _axes(x, axis)
-    return _torch.all(x, axes, keepdim=keepdim) if axes else x != 0
+    return _torch.all(x != 0, axes, keepdim=keepdim) if axes else x != 0
 
 
 def cumsum(input, axis=0):

@@ -20,7 +20,8 @@ class CpuBackend(NumpyBackend):
     Parameters
     ----------
     device : only "cpu".
-    dtype : float32 (default) or float64; what floats are computed in.
+    dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in. Halves are
+        computed in float32.
     threads : how many threads a call may use; None: those of the process (MITHRIL_THREADS).
     seed : of the backend's random numbers.
 
@@ -29,7 +30,6 @@ class CpuBackend(NumpyBackend):
 
     backend_type = "cpu"
     runs_plans = True
-    supported_dtypes = (Dtype.float32, Dtype.float64)
 
     @public
     def __init__(
@@ -41,8 +41,8 @@ class CpuBackend(NumpyBackend):
         seed: int = 0,
     ) -> None:
         wanted = as_dtype(dtype)
-        if wanted not in self.supported_dtypes:
-            raise DTypeError(f"CpuBackend: dtype requires float32 or float64, got {wanted}")
+        if not wanted.is_float:
+            raise DTypeError(f"CpuBackend: dtype requires a float type, got {wanted}")
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise SignatureError(f"CpuBackend: threads requires an integer, got {threads!r}")
         if threads is not None and not 1 <= threads <= 1024:

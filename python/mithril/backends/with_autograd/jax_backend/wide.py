@@ -1,0 +1,24 @@
+"""What JAX has for float32 and float64 only, for float16 and bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def in_wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Halves are computed in float32 and rounded once."""
+
+    @wraps(function)
+    def call(first: Any, *rest: Any, **options: Any) -> Any:
+        dtype = first.dtype
+        if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize > 2:
+            return function(first, *rest, **options)
+        arrays = (x.astype(jnp.float32) if hasattr(x, "dtype") else x for x in (first, *rest))
+        return jax.tree.map(lambda y: y.astype(dtype), function(*arrays, **options))
+
+    return call
