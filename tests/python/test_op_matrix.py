@@ -13,7 +13,7 @@ import pytest
 from mithril import _core
 from mithril.errors import MithrilError, UnsupportedError
 from mithril.testing import op_matrix
-from mithril.testing.op_matrix import GRADIENT_BOUND, VALUE_BOUND, Case, cases, difference
+from mithril.testing.op_matrix import GRADIENT_BOUND, Case, cases, difference
 
 OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
 BACKENDS = {
@@ -27,9 +27,6 @@ FRAMEWORKS = ("torch", "jax", "mlx")
 DTYPES = ("float64", "float32")
 # Eager JAX compiles every operation for every shape: it gets the first samples only.
 MOST_SAMPLES = {"numpy": 99, "cpu": 99, "torch": 99, "jax": 2, "mlx": 99}
-
-# MLX adds float32 numbers one after another in a few lanes: 5000 of them lose two digits more.
-MLX_VALUE_BOUND = {"float32": 4e-6, "float64": VALUE_BOUND["float64"]}
 
 every_op = pytest.mark.parametrize("name", OPS)
 # Those that run the engine's gradients only; the other backends run the same gradient programs.
@@ -69,10 +66,6 @@ def chosen(name, backend_name, dtype):
 def wants_64_bits(case):
     """JAX has no 64-bit types unless told to (K61), and quietly takes 32-bit ones."""
     return case.sample["attrs"].get("dtype") in ("float64", "int64")
-
-
-def value_bound(backend_name, dtype):
-    return (MLX_VALUE_BOUND if backend_name == "mlx" else VALUE_BOUND)[dtype]
 
 
 def cotangents_of(model, outputs):
@@ -118,7 +111,7 @@ def test_values(name, backend_name, backends, support_table):
             assert pairs
             support_table.checks["values of ops"] += len(pairs)
             for key, found, value in pairs:
-                problem = difference(found, value, value_bound(backend_name, dtype))
+                problem = difference(found, value, op_matrix.value_bound(backend, case))
                 if problem:
                     problems.append(f"{case.label} {dtype} {key}: {problem}")
     assert not problems, "\n".join(problems)

@@ -211,7 +211,7 @@ def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
     ways.setdefault(of, []).append(op_matrix.way(model, case.op))
     got = op_matrix.evaluate(model, case, case.inputs)
     want = op_matrix.expected(model, case, case.inputs, dtype)
-    bound = op_matrix.VALUE_BOUND[dtype]
+    bound = op_matrix.value_bound(backend, case)
     for key, value in want.outputs.items():
         problem = op_matrix.difference(got.outputs[key], value, bound)
         problem = problem or _dtype_problem(model, key, got.outputs[key])

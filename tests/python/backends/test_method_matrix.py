@@ -317,7 +317,10 @@ KERNELS = {
         (lambda b: b.reduce_mean(b.array(X), axis=1), X.mean(1)),
         (lambda b: b.reduce_mean(b.array(X), axis=0), X.mean(0)),
     ],
-    "reduce_sum": [(lambda b: b.reduce_sum(b.array(X), (0, 1), True), X.sum(keepdims=True))],
+    "reduce_sum": [
+        (lambda b: b.reduce_sum(b.array(X), (0, 1), True), X.sum(keepdims=True)),
+        (lambda b: b.reduce_sum(b.array(X), (1,), True), X.sum(1, keepdims=True)),
+    ],
     "reduce_max": [(lambda b: b.reduce_max(b.array(X), axis=0), X.max(0))],
     "reduce_min": [(lambda b: b.reduce_min(b.array(X)), np.array(X.min()))],
     "reduce_prod": [(lambda b: b.reduce_prod(b.array(X), axis=1), X.prod(1))],
