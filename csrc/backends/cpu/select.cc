@@ -60,8 +60,7 @@ bool has_host_operands(const ir::Graph& graph, const Node& node) {
                      [&](ValueId id) { return id != kNoValue && !graph.type(id).is_tensor; });
 }
 
-const select::KernelDef* kernel_for(const ir::Graph& graph, const Node& node,
-                                    DTypeOf as = itself) {
+const select::KernelDef* kernel_for(const ir::Graph& graph, const Node& node, DTypeOf as = itself) {
   if (has_host_operands(graph, node)) return nullptr;
   const auto inputs = plain_operands(graph, node.operands, as);
   const auto outputs = plain_operands(graph, node.results, as);

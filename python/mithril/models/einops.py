@@ -22,6 +22,7 @@ from mithril.types import NOT_GIVEN, TBD
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|(1)|([()]))")
 _REST = "..."  # axes without names
+_MOST_AXES = 64  # that an array of NumPy or PyTorch may have
 _NAMES, _LETTERS = re.compile(r"\.{3}|[^\s.]+|\."), re.compile(r"\.{3}|.")
 _REDUCTIONS = {"sum": "Sum", "mean": "Mean", "max": "Max", "min": "Min", "prod": "Prod"}
 
@@ -480,6 +481,10 @@ def _operands(equation: str) -> tuple[list[list[str]], list[str]]:
         bad = [axis for axis in of_part if axis != _REST and not axis.isidentifier()]
         if bad:
             raise ArgumentError(f"Einsum: {bad[0]!r} in {equation!r} is no name of an axis")
+        if len(of_part) > _MOST_AXES:
+            raise ArgumentError(
+                f"Einsum: an operand requires at most {_MOST_AXES} axes, got {len(of_part)}"
+            )
         if of_part.count(_REST) > 1:
             raise ArgumentError(f"Einsum: {equation!r} has '...' twice in one place")
     operands = axes if len(sides) == 1 else axes[:-1]

@@ -263,7 +263,8 @@ TEST(Flatten, KnownIndex) {
 
 TEST(Flatten, PiecesOfASplit) {
   LeafSpec split;
-  split.attrs = {{"split_size", HostValue(2)}, {"axis", HostValue(0)}};
+  split.keys = {{"split_size", KeySpec{.value = HostValue(2)}},
+                {"axis", KeySpec{.value = HostValue(0)}}};
   const Connection x = test::key("x");
   const Connection list = Model::call(test::op("split"), {Argument::of(x)}, split);
   const Connection second =

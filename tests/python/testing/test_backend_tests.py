@@ -312,9 +312,9 @@ def test_markdown():
     report = BackendReport("B", [Row("add", "failed", "native", 1, (HOSTILE,), 0.25)])
     assert report.to_markdown() == (
         "B: 0 of 1 passed (0 native, 0 by fallback), 1 failed, 0 skipped, 1 checks\n\n"
-        "| op | outcome | runs | checks | seconds | reasons |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-        "| add | failed | native | 1 | 0.25 |"
+        "| op | outcome | runs | element types | checks | seconds | reasons |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| add | failed | native | - | 1 | 0.25 |"
         " a\\|b &lt;script&gt;alert(1)&lt;/script&gt;<br>second &amp; line |\n"
     )
 
