@@ -212,7 +212,7 @@ def gelu(x):
 
 
 def gelu_tanh(x):
-    return x * _lax.logistic(2 * _math.sqrt(2 / _math.pi) * (x + 0.044715 * (x * x * x)))
+    return _jax.nn.gelu(x, approximate=True)
 
 
 def silu(x):
