@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from mithril.errors import ArgumentError, OutOfMemoryError, UnsupportedError
 
-pytestmark = pytest.mark.device
-
 RNG = np.random.default_rng(0)
 DATA = {
     "x": RNG.standard_normal((32, 20)).astype(np.float32),
