@@ -1,6 +1,6 @@
 """Dtypes of what methods give: one rule (`docs/numerics.md`) on every backend, NumPy's values."""
 
-import importlib.util
+import functools
 import itertools
 
 import numpy as np
@@ -9,19 +9,12 @@ from mithril.backends import get_backend
 from mithril.errors import DTypeError
 from scipy import special
 
-FRAMEWORKS = ("torch", "jax", "mlx")
+shared = functools.cache(get_backend)  # tests of a backend share one, and what it has compiled
 
 
-def param(name):
-    marks = [pytest.mark.frameworks] if name in FRAMEWORKS else []
-    if name in FRAMEWORKS and importlib.util.find_spec(name) is None:
-        marks.append(pytest.mark.skip(reason=f"{name} is not installed"))
-    return pytest.param(name, marks=marks)
-
-
-@pytest.fixture(scope="module", params=[param(n) for n in ("numpy", "cpu", *FRAMEWORKS)])
-def b(request):
-    return get_backend(request.param)
+@pytest.fixture
+def b(backend_name):
+    return shared(backend_name)
 
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",

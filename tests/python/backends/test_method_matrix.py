@@ -1,29 +1,23 @@
 """Every method and every kernel of the documents, on every backend: values are NumPy's, SciPy's or
 written down. A method that is missing is a red test."""
 
-import importlib.util
+import functools
 import math
 
 import numpy as np
 import pytest
+from conftest import backend_param
 from mithril.backends import get_backend
 from mithril.errors import MithrilError, UnsupportedError
 from mithril.types import Dtype
 from scipy import optimize
 
-FRAMEWORKS = ("torch", "jax", "mlx")
+shared = functools.cache(get_backend)  # tests of a backend share one, and what it has compiled
 
 
-def param(name):
-    marks = [pytest.mark.frameworks] if name in FRAMEWORKS else []
-    if name in FRAMEWORKS and importlib.util.find_spec(name) is None:
-        marks.append(pytest.mark.skip(reason=f"{name} is not installed"))
-    return pytest.param(name, marks=marks)
-
-
-@pytest.fixture(scope="module", params=[param(n) for n in ("numpy", "cpu", *FRAMEWORKS)])
-def b(request):
-    return get_backend(request.param)
+@pytest.fixture
+def b(backend_name):
+    return shared(backend_name)
 
 
 def same(b, actual, expected):
@@ -638,8 +632,7 @@ def test_registered_primitives_are_those_of_the_class(b):
     assert dict(type(b).registered_primitives) == before
 
 
-@pytest.mark.frameworks
-@pytest.mark.parametrize("name", [param("jax"), param("mlx")])
+@pytest.mark.parametrize("name", [backend_param("jax"), backend_param("mlx")])
 def test_prng_key(name):
     backend = get_backend(name)
     first = np.asarray(backend.prng_key)

@@ -1,25 +1,15 @@
 """Ops as methods of backends, where they are compiled as models of one op."""
 
-import importlib.util
-
 import numpy as np
 import pytest
+from conftest import FRAMEWORKS, backend_param
 from mithril.backends import get_backend
 from mithril.backends.methods import MOST_PROGRAMS
 
-FRAMEWORKS = ("torch", "jax", "mlx")
 
-
-def param(name):
-    marks = [pytest.mark.frameworks] if name in FRAMEWORKS else []
-    if name in FRAMEWORKS and importlib.util.find_spec(name) is None:
-        marks.append(pytest.mark.skip(reason=f"{name} is not installed"))
-    return pytest.param(name, marks=marks)
-
-
-@pytest.fixture(params=[param(n) for n in ("numpy", "cpu", *FRAMEWORKS)])
-def backend(request):
-    return get_backend(request.param)
+@pytest.fixture
+def backend(backend_name):
+    return get_backend(backend_name)
 
 
 def same(backend, actual, expected):
@@ -66,7 +56,7 @@ def test_programs_are_kept_and_bounded(backend):
         assert len(backend._op_programs) == MOST_PROGRAMS
 
 
-@pytest.mark.parametrize("name", [param(n) for n in FRAMEWORKS])
+@pytest.mark.parametrize("name", [backend_param(n) for n in FRAMEWORKS])
 def test_methods_are_differentiable(name):
     backend = get_backend(name)
     gradient = backend.grad(lambda x: backend.sum(backend.leaky_relu(x, 0.5)))
