@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "emit/python_literal.h"
+#include "emit/python_split.h"
 #include "emit/python_tile.h"
 #include "ir/registry.h"
 #include "ir/scan.h"
@@ -46,6 +47,7 @@ class PythonPrinter {
 
   Result<PythonSource> run() {
     name_values();
+    if (target_.keeps_whole.contains("split_with_sizes")) join_splits();
     find_last_uses();
     lines_.resize(graph_.nodes.size());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -77,10 +79,25 @@ class PythonPrinter {
     }
   }
 
+  // The pieces of a split are made where the first one is.
+  void join_splits() {
+    splits_ = find_splits(graph_);
+    for (const Split& split : splits_) {
+      for (const size_t node : split.nodes) split_of_[static_cast<int32_t>(node)] = &split;
+    }
+  }
+
+  int32_t place_of(int32_t node) const {
+    const auto split = split_of_.find(node);
+    return split == split_of_.end() ? node : static_cast<int32_t>(split->second->first_node());
+  }
+
   void find_last_uses() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       for (const ValueId id : graph_.nodes[i].operands) {
-        if (id != kNoValue) last_use_[index(id)] = static_cast<int32_t>(i);
+        if (id == kNoValue) continue;
+        int32_t& last = last_use_[index(id)];
+        last = std::max(last, place_of(static_cast<int32_t>(i)));
       }
     }
     const auto end = static_cast<int32_t>(graph_.nodes.size());
@@ -189,8 +206,9 @@ class PythonPrinter {
   // --------------------------------------------------------------------------------------- nodes
 
   Status print_node(const Node& node) {
-    if (is_spelled_where_used(node)) return {};
+    if (is_spelled_where_used(node) || place_of(at_) != at_) return {};
     if (!node.regions.empty()) return print_regions(node);
+    if (split_of_.contains(at_)) return print_split(*split_of_.at(at_));
     const OpDef& op = op_of(node);
     Line& line = lines_[static_cast<size_t>(at_)];
     oversized_ = false;
@@ -206,7 +224,25 @@ class PythonPrinter {
       line.statements.push_back(targets + (node.results.size() == 1 ? ", = " : " = ") + expression);
     }
     line.comment = ir::escape_comment(graph_.location_of(node).path);
-    add_deletions(node, line);
+    add_deletions(node, node.results, line);
+    return {};
+  }
+
+  // One call, whose gradient is one concatenation: that of each slice is a padded copy.
+  Status print_split(const Split& split) {
+    std::vector<ValueId> pieces;
+    std::string targets, sizes;
+    for (const size_t node : split.nodes) pieces.push_back(graph_.nodes[node].results[0]);
+    for (const ValueId id : pieces) targets += (targets.empty() ? "" : ", ") + name(id);
+    for (const int64_t size : split.sizes)
+      sizes += fmt::format("{}{}", sizes.empty() ? "" : ", ", size);
+    MITHRIL_ASSIGN(const std::string whole, operand(split.whole));
+    Line& line = lines_[static_cast<size_t>(at_)];
+    line.statements.push_back(
+        fmt::format("{} = ops.split_with_sizes({}, ({}), {})", targets, whole, sizes, split.axis));
+    const Node& first = graph_.nodes[static_cast<size_t>(at_)];
+    line.comment = ir::escape_comment(graph_.location_of(first).path);
+    add_deletions(first, pieces, line);
     return {};
   }
 
@@ -231,7 +267,7 @@ class PythonPrinter {
                                           op_of(node).name, arguments, rest));
     if (oversized_) return unsupported(node, "a size expression is too long");
     line.comment = ir::escape_comment(graph_.location_of(node).path);
-    add_deletions(node, line);
+    add_deletions(node, node.results, line);
     return {};
   }
 
@@ -278,7 +314,7 @@ class PythonPrinter {
     return number_of(node.results[0]) != nullptr;
   }
 
-  void add_deletions(const Node& node, Line& line) const {
+  void add_deletions(const Node& node, const std::vector<ValueId>& results, Line& line) const {
     std::string dead;
     const auto add = [&](ValueId id) { dead += (dead.empty() ? "del " : ", ") + name(id); };
     for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -291,7 +327,7 @@ class PythonPrinter {
                         begin + static_cast<ptrdiff_t>(i);
       if (!seen && !is_spelled_where_used(*graph_.producer(id))) add(id);
     }
-    for (const ValueId id : node.results) {
+    for (const ValueId id : results) {
       if (last_use_[index(id)] == kBeforeNodes) add(id);
     }
     // All statements but the last one are the temporaries t0, t1 … of a tile expression.
@@ -567,10 +603,12 @@ class PythonPrinter {
   const std::string_view label_;
   const int depth_;
   PythonSource source_;
-  std::vector<int32_t> numbers_;           // of values, in order of inputs and results
-  std::vector<int32_t> last_use_;          // node that reads a value last
-  std::vector<Line> lines_;                // by node
-  std::map<uint32_t, int32_t> first_use_;  // symbol → node
+  std::vector<int32_t> numbers_;   // of values, in order of inputs and results
+  std::vector<int32_t> last_use_;  // node that reads a value last
+  std::vector<Split> splits_;
+  std::map<int32_t, const Split*> split_of_;                // by node
+  std::vector<Line> lines_;                                 // by node
+  std::map<uint32_t, int32_t> first_use_;                   // symbol → node
   std::map<int32_t, std::vector<std::string>> size_lines_;  // after which node
   int32_t at_ = kBeforeNodes;                               // the node being printed
   bool oversized_ = false;

@@ -15,6 +15,7 @@ namespace mithril::emit {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 ir::Graph graph(std::string_view text) {
   auto parsed = ir::parse(text);
@@ -159,6 +160,76 @@ TEST(Python, ReadsSizesFromNoResultThatIsDeleted) {
     v4 = ops.add(v2, v3); del v2, v3
     return (v4,)
 )");
+}
+
+std::string emitted_with_splits(std::string_view text) {
+  ir::Target target = numpy();
+  target.keeps_whole.insert({"index", "split_with_sizes"});
+  auto source = python(graph(text), target);
+  return source.ok() ? source->text : "error: " + source.error().text();
+}
+
+TEST(Python, JoinsSlicesThatCoverAnAxis) {
+  // In the order of places; what is used after the call is there, and the whole until its last use.
+  EXPECT_EQ(emitted_with_splits(R"(graph m<f32, i64>(%x: f32[2, 6]) {
+  %0 = relu(%x) : f32[2, 6]
+  %1 = index(%0, index=(::, 4:6:)) : f32[2, 2]  # m.split
+  %2 = relu(%1) : f32[2, 2]
+  %3 = index(%0, index=(::, 0:1:)) : f32[2, 1]  # m.split
+  %4 = index(%0, index=(::, 1:4:)) : f32[2, 3]  # m.split
+  %5 = relu(%4) : f32[2, 3]
+  return y=%2, z=%5, w=%3
+})"),
+            R"(def evaluate(v0):
+    v1 = ops.relu(v0)
+    v4, v5, v2 = ops.split_with_sizes(v1, (1, 3, 2), 1); del v1  # m.split
+    v3 = ops.relu(v2); del v2
+    v6 = ops.relu(v5); del v5
+    return (v3, v6, v4,)
+)");
+}
+
+TEST(Python, DeletesPiecesThatNothingUsesAndKeepsAWholeThatIsUsedLater) {
+  EXPECT_EQ(emitted_with_splits(R"(graph m<f32, i64>(%x: f32[6]) {
+  %0 = relu(%x) : f32[6]
+  %1 = index(%0, index=(0:3:,)) : f32[3]
+  %2 = index(%0, index=(3:6:,)) : f32[3]
+  %3 = relu(%0) : f32[6]
+  return y=%1, z=%3
+})"),
+            R"(def evaluate(v0):
+    v1 = ops.relu(v0)
+    v2, v3 = ops.split_with_sizes(v1, (3, 3), 0); del v3
+    v4 = ops.relu(v1); del v1
+    return (v2, v4,)
+)");
+}
+
+TEST(Python, LeavesSlicesThatAreNoSplit) {
+  const auto with = [](std::string_view first, std::string_view second) {
+    return emitted_with_splits(fmt::format(R"(graph m<f32, i64>(%x: f32[6, 4]) {{
+  %0 = index(%x, index={}
+  %1 = index(%x, index={}
+  return y=%0, z=%1
+}})",
+                                           first, second));
+  };
+  EXPECT_THAT(with("(0:3:, ::)) : f32[3, 4]", "(3:6:, ::)) : f32[3, 4]"),
+              HasSubstr("v1, v2 = ops.split_with_sizes(v0, (3, 3), 0)"));
+  for (const auto& [first, second] : {
+           std::pair{"(0:3:, ::)) : f32[3, 4]", "(3:5:, ::)) : f32[2, 4]"},      // not to the end
+           std::pair{"(1:3:, ::)) : f32[2, 4]", "(3:6:, ::)) : f32[3, 4]"},      // nor from 0
+           std::pair{"(0:3:, ::)) : f32[3, 4]", "(4:6:, ::)) : f32[2, 4]"},      // a gap
+           std::pair{"(0:4:, ::)) : f32[4, 4]", "(3:6:, ::)) : f32[3, 4]"},      // a place in both
+           std::pair{"(0:3:, ::)) : f32[3, 4]", "(::, 3:6:)) : f32[6, 1]"},      // two axes
+           std::pair{"(0:3:, 0:2:)) : f32[3, 2]", "(3:6:, 0:2:)) : f32[3, 2]"},  // of both axes
+           std::pair{"(0:3:2, ::)) : f32[2, 4]", "(3:6:2, ::)) : f32[2, 4]"},    // steps
+           std::pair{"(-6:3:, ::)) : f32[3, 4]", "(3:6:, ::)) : f32[3, 4]"},     // from behind
+           std::pair{"(0:6:, ::)) : f32[6, 4]", "0) : f32[4]"},                  // one piece
+           std::pair{"(0:3:, ::)) : f32[3, 4]  # a", "(3:6:, ::)) : f32[3, 4]  # b"}  // two parts
+       }) {
+    EXPECT_THAT(with(first, second), Not(HasSubstr("split_with_sizes")));
+  }
 }
 
 TEST(Python, NamesTheSizeThatNothingShows) {

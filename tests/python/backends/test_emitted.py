@@ -4,6 +4,7 @@ import importlib.util
 import threading
 import traceback
 
+import mithril as ml
 import numpy as np
 import pytest
 from mithril.backends import Backend, get_backend
@@ -255,3 +256,29 @@ def test_warnings_and_overflow_stay_quiet(backend):
     text = "def evaluate(v0):\n    return (ops.exp(ops.divide(v0, 0.0)),)\n"
     outputs = EmittedExecutable(backend, text).run([backend.ones(2)])
     close(backend, outputs[0], [np.inf, np.inf])
+
+
+@pytest.mark.parametrize("shape", [(2, 6), (0, 6)])
+@pytest.mark.parametrize("jit", [False, True])
+def test_pieces_of_a_split_are_one_call_whose_gradient_joins_them(autograd, jit, shape):
+    if jit and autograd.backend_type == "torch":
+        pytest.skip("takes a compiler")
+    model = ml.Model()
+    model |= ml.Split(3, axis=-1)(input="input", output="pieces")
+    for i in range(3):
+        model |= ml.Buffer()(input=model.pieces[i], output=f"piece{i}")
+        model.expose_keys(f"piece{i}")
+    model.set_differentiability(input=True)
+    pm = ml.compile(model, autograd, shapes={"input": list(shape)}, jit=jit)
+    assert pm.source.count("ops.split_with_sizes") == 1
+    assert "ops.index" not in pm.source
+
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    cotangents = [-p for p in np.split(x, 3, -1)]
+    outputs, gradients = pm.evaluate(
+        {"input": autograd.array(x)},
+        output_gradients={f"piece{i}": autograd.array(c) for i, c in enumerate(cotangents)},
+    )
+    for i, piece in enumerate(np.split(x, 3, -1)):
+        np.testing.assert_array_equal(autograd.to_numpy(outputs[f"piece{i}"]), piece)
+    np.testing.assert_array_equal(autograd.to_numpy(gradients["input"]), -x)

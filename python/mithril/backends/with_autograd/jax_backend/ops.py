@@ -448,6 +448,10 @@ def concat(input, axis=0):
     return _jnp.concatenate(input, axis)  # None joins them flattened
 
 
+def split_with_sizes(input, sizes, axis):
+    return _moved(input, _lax.split, sizes, axis)
+
+
 def pad(input, pad_width):
     return _jnp.pad(input, pad_width)
 

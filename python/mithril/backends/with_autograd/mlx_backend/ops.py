@@ -10,6 +10,7 @@ nearest place inside, for MLX itself would read and write beyond its memory.
 from __future__ import annotations
 
 import builtins as _builtins
+import itertools as _itertools
 import math as _math
 
 import mlx.core as _mx
@@ -415,7 +416,7 @@ def _relu(input):
 
 @_relu.vjp
 def _relu_vjp(input, cotangent, _):
-    return _special.zero_where(input <= 0, cotangent)  # a NaN's goes through
+    return _mx.where(input <= 0, 0, cotangent)  # a NaN's goes through
 
 
 def relu(input):
@@ -582,6 +583,10 @@ def broadcast_like(input, like):
 
 def concat(input, axis=0):
     return _mx.concatenate(list(input), axis)  # None joins them flattened
+
+
+def split_with_sizes(input, sizes, axis):
+    return _mx.split(input, list(_itertools.accumulate(sizes[:-1])), axis)
 
 
 def pad(input, pad_width):

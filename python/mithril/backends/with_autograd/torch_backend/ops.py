@@ -477,6 +477,9 @@ def concat(input, axis=0):
     return _torch.cat(input, axis)
 
 
+split_with_sizes = _torch.split_with_sizes
+
+
 def pad(input, pad_width):
     flat = [side for sides in reversed(pad_width) for side in sides]
     return _functional.pad(input, flat)
