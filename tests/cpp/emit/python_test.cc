@@ -15,7 +15,6 @@ namespace mithril::emit {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 ir::Graph graph(std::string_view text) {
   auto parsed = ir::parse(text);
@@ -203,33 +202,6 @@ TEST(Python, DeletesPiecesThatNothingUsesAndKeepsAWholeThatIsUsedLater) {
     v4 = ops.relu(v1); del v1
     return (v2, v4,)
 )");
-}
-
-TEST(Python, LeavesSlicesThatAreNoSplit) {
-  const auto with = [](std::string_view first, std::string_view second) {
-    return emitted_with_splits(fmt::format(R"(graph m<f32, i64>(%x: f32[6, 4]) {{
-  %0 = index(%x, index={}
-  %1 = index(%x, index={}
-  return y=%0, z=%1
-}})",
-                                           first, second));
-  };
-  EXPECT_THAT(with("(0:3:, ::)) : f32[3, 4]", "(3:6:, ::)) : f32[3, 4]"),
-              HasSubstr("v1, v2 = ops.split_with_sizes(v0, (3, 3), 0)"));
-  for (const auto& [first, second] : {
-           std::pair{"(0:3:, ::)) : f32[3, 4]", "(3:5:, ::)) : f32[2, 4]"},      // not to the end
-           std::pair{"(1:3:, ::)) : f32[2, 4]", "(3:6:, ::)) : f32[3, 4]"},      // nor from 0
-           std::pair{"(0:3:, ::)) : f32[3, 4]", "(4:6:, ::)) : f32[2, 4]"},      // a gap
-           std::pair{"(0:4:, ::)) : f32[4, 4]", "(3:6:, ::)) : f32[3, 4]"},      // a place in both
-           std::pair{"(0:3:, ::)) : f32[3, 4]", "(::, 3:6:)) : f32[6, 1]"},      // two axes
-           std::pair{"(0:3:, 0:2:)) : f32[3, 2]", "(3:6:, 0:2:)) : f32[3, 2]"},  // of both axes
-           std::pair{"(0:3:2, ::)) : f32[2, 4]", "(3:6:2, ::)) : f32[2, 4]"},    // steps
-           std::pair{"(-6:3:, ::)) : f32[3, 4]", "(3:6:, ::)) : f32[3, 4]"},     // from behind
-           std::pair{"(0:6:, ::)) : f32[6, 4]", "0) : f32[4]"},                  // one piece
-           std::pair{"(0:3:, ::)) : f32[3, 4]  # a", "(3:6:, ::)) : f32[3, 4]  # b"}  // two parts
-       }) {
-    EXPECT_THAT(with(first, second), Not(HasSubstr("split_with_sizes")));
-  }
 }
 
 TEST(Python, NamesTheSizeThatNothingShows) {
