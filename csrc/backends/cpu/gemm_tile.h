@@ -75,7 +75,12 @@ template <class T>
 struct GemmParts {
   void (*pack)(const GemmPack<T>&);
   GemmTileFn (*tile)(const GemmTileSpec&);
+  /// For so many rows of A (at most kMostTurnedRows), read by rows, and one vector of columns of B
+  /// that lie along k: squares of them are transposed in registers. `b_step` and `next_step` are
+  /// the way to the next column, and `last_columns` says how many there are.
+  GemmTileFn (*turned)(int rows);
 };
+inline constexpr int kMostTurnedRows = 4;
 
 struct GemmFallback {
   GemmParts<float> f32;
