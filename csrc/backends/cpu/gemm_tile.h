@@ -59,7 +59,9 @@ constexpr int gemm_unroll(int rows, int vectors) {
 }
 
 /// Transposes or copies a part of a matrix: to[p * to_step + l] = from[l * lane_step + p *
-/// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements.
+/// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements. Rows of a matrix
+/// are many short streams, which CPUs do not run ahead of: what lies so many elements further on is
+/// asked for early, to be read and to be written.
 template <class T>
 struct GemmPack {
   const T* from;
@@ -67,6 +69,7 @@ struct GemmPack {
   int64_t lanes, depth;
   T* to;
   int64_t to_step, width;
+  int64_t ahead = 0, to_ahead = 0;
 };
 
 /// What isa/gemm.cc has for one type: packing, and micro-kernels of at most two vectors that

@@ -124,6 +124,13 @@ void load_turned(typename S::Vec (&square)[kLanes<S>], const T* from, int64_t st
 // Not std::clamp: what these objects define is the baseline's or their own.
 int64_t at_most(int64_t left, int64_t most) { return left < 0 ? 0 : left < most ? left : most; }
 
+// Asks for a line of each of so many rows.
+template <int64_t rows, class T>
+void fetch(const T* at, int64_t step) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(at + i * step, 0, 2);
+}
+
 // Lanes that are rows in memory: squares are transposed.
 template <class S, class T = typename S::Real>
 void pack_across(const GemmPack<T>& x) {
@@ -134,8 +141,11 @@ void pack_across(const GemmPack<T>& x) {
     for (int64_t p = 0; p < x.depth; p += kSide) {
       const int64_t deep = at_most(x.depth - p, kSide);
       typename S::Vec square[kSide];
-      load_turned<S>(square, x.from + lane * x.lane_step + p, x.lane_step, given, deep);
+      const T* from = x.from + lane * x.lane_step + p;
+      if (x.ahead != 0) fetch<kSide>(from + x.ahead, x.lane_step);
+      load_turned<S>(square, from, x.lane_step, given, deep);
       T* to = x.to + p * x.to_step + lane;
+      if (x.to_ahead != 0) fetch<kSide>(to + x.to_ahead, x.to_step);
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kSide; ++i) {
         if (i >= deep) break;
@@ -239,8 +249,6 @@ void run_tile(const GemmTile* tile) {
   finish_tile<S, kRows, kWide, kMasked>(t, sum);
 }
 
-// What is read next is asked for here: rows of a matrix are many short streams, which the CPU does
-// not run ahead of by itself.
 template <class S, int kRows>
 void run_turned(const GemmTile* tile) {
   using T = typename S::Real;
@@ -253,14 +261,10 @@ void run_turned(const GemmTile* tile) {
   const T* b = static_cast<const T*>(t.b);
   const T* next = static_cast<const T*>(t.next);
   const int64_t b_step = t.b_step / static_cast<int64_t>(sizeof(T));
+  const int64_t next_step = t.next_step / static_cast<int64_t>(sizeof(T));
   for (int64_t p = 0; p < t.depth; p += kSide) {
     const int64_t deep = at_most(t.depth - p, kSide);
-    if (t.next_step != 0) {
-#pragma GCC unroll 16
-      for (int64_t i = 0; i < kSide; ++i) {
-        __builtin_prefetch(after(next + p, i * t.next_step), 0, 2);
-      }
-    }
+    if (t.next_step != 0) fetch<kSide>(next + p, next_step);
     typename S::Vec square[kSide];
     load_turned<S>(square, b + p, b_step, t.last_columns, deep);
 #pragma GCC unroll 16
