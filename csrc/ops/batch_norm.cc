@@ -24,15 +24,26 @@ HostValue sample_axes(size_t rank) {
   return HostValue::ints(axes);
 }
 
-Normalized normalize_channels(Builder& b) {
+struct Statistics {
+  Value mean, variance;  // beside the input
+};
+
+Statistics statistics(Builder& b) {
   const Value x = b.in("input");
   if (!x) return {};
-  const Operand eps = b.attr("eps");
-  if (is_training(b)) return normalize_along(x, sample_axes(x.rank()), eps);
+  if (is_training(b)) {
+    const HostValue axes = sample_axes(x.rank());
+    return {mean(x, axes, true), variance(x, axes, true)};
+  }
   const auto stored = [&](const char* name) {
     return per_channel(cast(b.in(name), x.dtype()), x.rank());
   };
-  return normalize(x, stored("running_mean"), stored("running_var"), eps);
+  return {stored("running_mean"), stored("running_var")};
+}
+
+Normalized normalize_channels(Builder& b) {
+  const Statistics s = statistics(b);
+  return s.mean ? normalize(b.in("input"), s.mean, s.variance, b.attr("eps")) : Normalized{};
 }
 
 std::vector<Value> batch_norm_body(Builder& b) {
@@ -42,25 +53,27 @@ std::vector<Value> batch_norm_body(Builder& b) {
   const Value old_variance = b.in("running_var");
   if (!is_training(b)) return {y, old_mean, old_variance};
   const double momentum = b.number("momentum");
-  const HostValue axes = sample_axes(x.rank());
-  const Value n = count(x, axes);
-  const Value unbiased = variance(x, axes, false) * (n / (n - 1.0));
-  const auto moved = [&](Value old, Value now) {
-    return old * (1.0 - momentum) + cast(now, old.dtype()) * momentum;
+  const Statistics now = statistics(b);
+  const Value n = count(x, sample_axes(x.rank()));
+  const auto moved = [&](Value old, Value to) {
+    return old * (1.0 - momentum) + cast(reshape_like(to, old), old.dtype()) * momentum;
   };
-  return {y, moved(old_mean, mean(x, axes)), moved(old_variance, unbiased)};
+  return {y, moved(old_mean, now.mean), moved(old_variance, now.variance * (n / (n - 1.0)))};
 }
 
 void batch_norm_gradient(GradBuilder& g) {
   const HostValue axes = sample_axes(g.in("input").rank());
   const Normalized y = normalize_channels(g.builder());
-  const Value dy = g.has("weight") ? g.dout() * g.in("weight") : g.dout();
+  const bool trains = is_training(g.builder());
+  // Weights are the same wherever statistics are taken, so these sums serve all gradients.
   if (g.wants("input")) {
-    g.d("input") = is_training(g.builder()) ? through_statistics(dy, y, axes) : dy * y.scale;
+    const Value dx = trains ? through_statistics(g.dout(), y, axes) : g.dout() * y.scale;
+    g.d("input") = g.has("weight") ? dx * g.in("weight") : dx;
   }
-  if (g.wants("weight")) g.d("weight") = g.dout() * y.value;
-  if (g.wants("bias")) g.d("bias") = g.dout();
-  if (is_training(g.builder())) return;
+  if (g.wants("weight")) g.d("weight") = sum(g.dout() * y.value, axes, true);
+  if (g.wants("bias")) g.d("bias") = sum(g.dout(), axes, true);
+  if (trains) return;
+  const Value dy = g.has("weight") ? g.dout() * g.in("weight") : g.dout();
   const Value by_scale = dy * y.scale;
   if (g.wants("running_mean")) g.d("running_mean") = -sum(by_scale, axes);
   if (g.wants("running_var")) {

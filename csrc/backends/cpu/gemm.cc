@@ -61,6 +61,11 @@ GemmDims with_free_steps_chosen(GemmDims d) {
   return d;
 }
 
+// Columns of B that lie along k, which few rows of A do not pay for packing.
+bool has_few_rows_and_long_columns(const GemmDims& d) {
+  return d.m <= kMostTurnedRows && d.a_col == 1 && d.b_row == 1 && d.b_col != 1;
+}
+
 // Without fused multiply-add in hardware nothing is gained by blocking. `sum`: memory for the
 // product if it is added to C, else null.
 template <class T>
@@ -132,6 +137,7 @@ Gemm<T>::Gemm(Isa isa, const GemmDims& dims, const GemmOptions& options)
                                                           has_larger_right_rows<T>(isa, dims)))),
       turns_c_(swaps_ && !is_column(dims)),
       dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
+      turns_b_(!is_packed_ && has_few_rows_and_long_columns(dims_)),
       tiling_(tile_gemm(dims_, options.threads)),
       isa_(isa),
       parts_(gemm_parts<T>(isa)) {
@@ -173,7 +179,9 @@ template <class T>
 int Gemm<T>::vectors_of_tile() const {
   const int64_t needed = ceil_div(tiling_.cols, lanes_);
   int wide = 2;
-  if (dims_.b_col != 1 || is_packed_) {
+  if (turns_b_) {
+    wide = 1;
+  } else if (dims_.b_col != 1 || is_packed_) {
     // A block of a packed panel stays in the first cache. Panels that are packed once are as wide
     // for any number of rows.
   } else if (emitted_ && tiling_.rows <= 2) {
@@ -188,12 +196,15 @@ template <class T>
 void Gemm<T>::choose_packing() {
   const int64_t panels = ceil_div(tiling_.cols, width_);
   const bool page_steps = bytes<T>(dims_.a_row) % 2048 == 0;
-  packs_a_ = (dims_.a_col != 1 && dims_.a_row != 1) ||
-             (panels >= 4 && (dims_.a_col != 1 || page_steps || panels >= kPanelsForPackedA));
+  packs_a_ = !turns_b_ &&
+             ((dims_.a_col != 1 && dims_.a_row != 1) ||
+              (panels >= 4 && (dims_.a_col != 1 || page_steps || panels >= kPanelsForPackedA)));
   const int64_t b_bytes = bytes<T>(dims_.k * tiling_.cols);
   right_ = Right::kInPlace;
   if (is_packed_) {
     right_ = Right::kPackedOnce;
+  } else if (turns_b_) {
+    right_ = Right::kTurned;
   } else if (dims_.b_col != 1) {
     right_ = Right::kPackedBefore;
   } else if (rows_[0].tiles > 2 && b_bytes > kInPlaceBytes) {
@@ -214,7 +225,7 @@ void Gemm<T>::choose_packing() {
   const int64_t deep = std::min(pass_depth_, dims_.k);
   a_bytes_ = packs_a_ ? static_cast<size_t>(round_up(bytes<T>(group_rows * deep), 64)) : 0;
   const int64_t kept = keeps_b_ ? ceil_div(block_cols_, width_) * deep : std::min(deep, kBlock);
-  b_bytes_ = is_packed_ ? 0 : static_cast<size_t>(bytes<T>(kept * width_));
+  b_bytes_ = is_packed_ || turns_b_ ? 0 : static_cast<size_t>(bytes<T>(kept * width_));
   c_bytes_ = turns_c_ ? static_cast<size_t>(bytes<T>(group_rows * width_)) : 0;
 }
 
@@ -262,6 +273,10 @@ bool Gemm<T>::find_tiles() {
         }
       }
     }
+  }
+  if (turns_b_) {
+    for (size_t i = 0; i < specs.size(); ++i) *places[i] = parts_->turned(specs[i].rows);
+    return true;
   }
   if (!emitted_) {
     for (size_t i = 0; i < specs.size(); ++i) *places[i] = parts_->tile(specs[i]);
@@ -366,25 +381,26 @@ class Gemm<T>::Run {
 
   // All tiles of the group on one panel, `depth` deep from `k` of the pass.
   void run_block(const Panel& panel, int64_t k, int64_t depth) {
-    const bool once = g_.right_ == Right::kPackedOnce;
+    const bool once = g_.right_ == Right::kPackedOnce, turned = g_.right_ == Right::kTurned;
     const T* const raw = once ? b_ + panel.col * d_.k + (pass_ + k) * packed_width(panel)
                               : b_ + (pass_ + k) * d_.b_row + panel.col * d_.b_col;
     T* const kept = panel.b + (g_.keeps_b_ ? k * g_.width_ : 0);
     Right how = g_.right_;
     // Compiled micro-kernels read whole vectors of B.
-    if (!g_.emitted_ && !once && panel.cols != packed_width(panel)) how = Right::kPackedBefore;
-    const int64_t width = how == Right::kInPlace ? 0 : packed_width(panel);
+    if (!g_.emitted_ && !once && !turned && panel.cols != packed_width(panel))
+      how = Right::kPackedBefore;
+    const int64_t width = how == Right::kInPlace || turned ? 0 : packed_width(panel);
     if (how == Right::kPackedBefore && !panel.packed) {
       g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width});
     }
     bool packs = how == Right::kPackedByTile && !panel.packed;
-    const bool in_place = how == Right::kInPlace || once || packs;
+    const bool in_place = how == Right::kInPlace || turned || once || packs;
 
     GemmTile tile{};
     tile.depth = depth;
     tile.a_step = bytes<T>(d_.a_col == 1 ? d_.a_row : d_.a_col);
     tile.b = in_place ? raw : kept;
-    tile.b_step = bytes<T>(in_place && !once ? d_.b_row : width);
+    tile.b_step = bytes<T>(turned ? d_.b_col : in_place && !once ? d_.b_row : width);
     tile.c_step = bytes<T>(g_.turns_c_ ? g_.width_ : d_.c_row);
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
     tile.first = pass_ + k == 0 && !adds_;
@@ -452,7 +468,8 @@ class Gemm<T>::Run {
     if (g_.right_ == Right::kPackedBefore && !panel.packed) return {};
     const int64_t left = pass_depth_ - k - depth;
     if (left > 0) {
-      return {reinterpret_cast<const T*>(reinterpret_cast<const char*>(now) + depth * step), step,
+      const int64_t deeper = depth * (g_.turns_b_ ? kSize<T> : step);
+      return {reinterpret_cast<const T*>(reinterpret_cast<const char*>(now) + deeper), step,
               std::min(left, kBlock)};
     }
     if (panel.col + g_.width_ >= col_end_) return {};

@@ -107,7 +107,8 @@ class Gemm {
  private:
   // What becomes of B: the first tile of a panel that reads it also packs it for the others, or a
   // panel is packed before it is read, or all of them were before the run, one after the other.
-  enum class Right : uint8_t { kInPlace, kPackedByTile, kPackedBefore, kPackedOnce };
+  // kTurned: its columns lie along k, and few rows of A read them where they are.
+  enum class Right : uint8_t { kInPlace, kTurned, kPackedByTile, kPackedBefore, kPackedOnce };
 
   // How the rows of a unit are cut: as few tiles as can be, of two heights that differ by one.
   struct Rows {
@@ -134,6 +135,7 @@ class Gemm {
   bool swaps_;      // the transposed product is computed
   bool turns_c_;    // and its tiles are transposed when they are finished
   GemmDims dims_;
+  bool turns_b_;  // squares of B are transposed in registers
   GemmTiling tiling_;
   Isa isa_;
   const GemmParts<T>* parts_ = nullptr;  // none: the reference runs

@@ -59,7 +59,9 @@ constexpr int gemm_unroll(int rows, int vectors) {
 }
 
 /// Transposes or copies a part of a matrix: to[p * to_step + l] = from[l * lane_step + p *
-/// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements.
+/// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements. Rows of a matrix
+/// are many short streams, which CPUs do not run ahead of: what lies so many elements further on is
+/// asked for early, to be read and to be written.
 template <class T>
 struct GemmPack {
   const T* from;
@@ -67,6 +69,7 @@ struct GemmPack {
   int64_t lanes, depth;
   T* to;
   int64_t to_step, width;
+  int64_t ahead = 0, to_ahead = 0;
 };
 
 /// What isa/gemm.cc has for one type: packing, and micro-kernels of at most two vectors that
@@ -75,7 +78,12 @@ template <class T>
 struct GemmParts {
   void (*pack)(const GemmPack<T>&);
   GemmTileFn (*tile)(const GemmTileSpec&);
+  /// For so many rows of A (at most kMostTurnedRows), read by rows, and one vector of columns of B
+  /// that lie along k: squares of them are transposed in registers. `b_step` and `next_step` are
+  /// the way to the next column, and `last_columns` says how many there are.
+  GemmTileFn (*turned)(int rows);
 };
+inline constexpr int kMostTurnedRows = 4;
 
 struct GemmFallback {
   GemmParts<float> f32;

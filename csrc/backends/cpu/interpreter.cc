@@ -301,10 +301,13 @@ class LoopMaker {
     return out;
   }
 
-  // Nor do caches hold several outputs that are too large together.
+  // Nor do caches hold several outputs that are too large together. Rows that lie in parts are
+  // stored in parts, whose lines are whole more seldom.
   bool is_streamed(size_t k) const {
     const size_t inputs = program_.inputs.size(), outputs = program_.outputs.size();
     if (k < inputs || k >= inputs + outputs) return false;
+    const bool inside = header_.layout == static_cast<int64_t>(Layout::kRowInside);
+    if (inside && !reduced_.is_contiguous(k)) return false;
     double all = 0;
     for (size_t output = 0; output < outputs; ++output) all += bytes_of(output);
     return all > kStreamedBytes && bytes_of(k - inputs) > kStreamedBytes / 8;

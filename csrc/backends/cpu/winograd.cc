@@ -245,8 +245,12 @@ void Winograd::store_block(int64_t first, int64_t rows, int64_t share, const Scr
     parts_.output(
         {s.m + i * tile_columns_ * stride_, m_step_, stride_, tile_columns_, s.y, row_size});
     float* to = y + (image * d_.filters + share * share_) * plane + top * d_.w_out;
+    // From a row of these tiles to that of the next ones, of this image or the next one.
+    const bool lowest = top + tile_ >= d_.h_out;
+    const int64_t next = lowest ? d_.filters * plane - top * d_.w_out : tile_ * d_.w_out;
     for (int64_t r = 0; r < std::min(tile_, d_.h_out - top); ++r, to += d_.w_out) {
-      packing_.pack({s.y + r * row_size, stride_, 1, d_.w_out, share_, to, plane, d_.w_out});
+      packing_.pack(
+          {s.y + r * row_size, stride_, 1, d_.w_out, share_, to, plane, d_.w_out, 0, next});
     }
   }
 }

@@ -25,9 +25,12 @@ void WinogradPatches::transform(const float* planes, int64_t given, int64_t firs
       std::copy_n(scratch + d.tile * row_size, shared * row_size, scratch);
       filled = shared;
     }
+    // From a row under these tiles to that under the next ones, of this image or the next one.
+    const bool lowest = tile_row + 1 == d.tile_rows;
+    const int64_t ahead = lowest ? d.image_step - tile_row * d.tile * d.w : d.tile * d.w;
     for (int64_t r = filled; r < d.patch; ++r) {
       fill_row(planes + image * d.image_step, given, tile_row * d.tile + r - d.pad_top,
-               scratch + r * row_size);
+               scratch + r * row_size, ahead);
     }
     apply_(
         {scratch, row_size, channels_, d.tile_columns, v + i * d.tile_columns * channels_, v_step});
@@ -35,7 +38,8 @@ void WinogradPatches::transform(const float* planes, int64_t given, int64_t firs
 }
 
 // One row of an image, channels last, with zeros around it.
-void WinogradPatches::fill_row(const float* image, int64_t given, int64_t row, float* to) const {
+void WinogradPatches::fill_row(const float* image, int64_t given, int64_t row, float* to,
+                               int64_t ahead) const {
   const PatchDims& d = dims_;
   const bool inside = row >= 0 && row < d.h;
   const int64_t begin = inside ? std::clamp<int64_t>(d.pad_left, 0, columns_) : columns_;
@@ -44,8 +48,8 @@ void WinogradPatches::fill_row(const float* image, int64_t given, int64_t row, f
   std::fill(to + end * channels_, to + columns_ * channels_, 0.F);
   if (begin == end) return;
   const float* from = image + row * d.w + begin - d.pad_left;
-  packing_.pack(
-      {from, d.h * d.w, 1, given, end - begin, to + begin * channels_, channels_, channels_});
+  packing_.pack({from, d.h * d.w, 1, given, end - begin, to + begin * channels_, channels_,
+                 channels_, ahead});
 }
 
 }  // namespace mithril::cpu

@@ -33,7 +33,7 @@ class WinogradPatches {
                  float* v, int64_t v_step) const;
 
  private:
-  void fill_row(const float* image, int64_t given, int64_t row, float* to) const;
+  void fill_row(const float* image, int64_t given, int64_t row, float* to, int64_t ahead) const;
 
   PatchDims dims_;
   int64_t channels_;

@@ -104,8 +104,32 @@ void transpose(Vec (&rows)[kCount]) {
   if constexpr (half > 1) transpose<half / 2>(rows);
 }
 
+// A square of `lanes` rows, `deep` of each, with its columns in the vectors; zeros beside them.
+template <class S, class T>
+void load_turned(typename S::Vec (&square)[kLanes<S>], const T* from, int64_t step, int64_t lanes,
+                 int64_t deep) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes<S>; ++i) {
+    if (i >= lanes) {
+      square[i] = S::zero();
+    } else if (deep == kLanes<S>) {
+      square[i] = S::load(from + i * step);
+    } else {
+      square[i] = S::load(from + i * step, deep);
+    }
+  }
+  transpose<kLanes<S> / 2>(square);
+}
+
 // Not std::clamp: what these objects define is the baseline's or their own.
 int64_t at_most(int64_t left, int64_t most) { return left < 0 ? 0 : left < most ? left : most; }
+
+// Asks for a line of each of so many rows.
+template <int64_t rows, class T>
+void fetch(const T* at, int64_t step) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(at + i * step, 0, 2);
+}
 
 // Lanes that are rows in memory: squares are transposed.
 template <class S, class T = typename S::Real>
@@ -118,18 +142,10 @@ void pack_across(const GemmPack<T>& x) {
       const int64_t deep = at_most(x.depth - p, kSide);
       typename S::Vec square[kSide];
       const T* from = x.from + lane * x.lane_step + p;
-#pragma GCC unroll 16
-      for (int64_t i = 0; i < kSide; ++i) {
-        if (i >= given) {
-          square[i] = S::zero();
-        } else if (deep == kSide) {
-          square[i] = S::load(from + i * x.lane_step);
-        } else {
-          square[i] = S::load(from + i * x.lane_step, deep);
-        }
-      }
-      transpose<kSide / 2>(square);
+      if (x.ahead != 0) fetch<kSide>(from + x.ahead, x.lane_step);
+      load_turned<S>(square, from, x.lane_step, given, deep);
       T* to = x.to + p * x.to_step + lane;
+      if (x.to_ahead != 0) fetch<kSide>(to + x.to_ahead, x.to_step);
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kSide; ++i) {
         if (i >= deep) break;
@@ -233,6 +249,48 @@ void run_tile(const GemmTile* tile) {
   finish_tile<S, kRows, kWide, kMasked>(t, sum);
 }
 
+template <class S, int kRows>
+void run_turned(const GemmTile* tile) {
+  using T = typename S::Real;
+  constexpr int64_t kSide = kLanes<S>;
+  const GemmTile& t = *tile;
+  typename S::Vec sum[kRows][1];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) sum[r][0] = S::zero();
+  const T* a = static_cast<const T*>(t.a);
+  const T* b = static_cast<const T*>(t.b);
+  const T* next = static_cast<const T*>(t.next);
+  const int64_t b_step = t.b_step / static_cast<int64_t>(sizeof(T));
+  const int64_t next_step = t.next_step / static_cast<int64_t>(sizeof(T));
+  for (int64_t p = 0; p < t.depth; p += kSide) {
+    const int64_t deep = at_most(t.depth - p, kSide);
+    if (t.next_step != 0) fetch<kSide>(next + p, next_step);
+    typename S::Vec square[kSide];
+    load_turned<S>(square, b + p, b_step, t.last_columns, deep);
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kSide; ++i) {
+      if (i >= deep) break;
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const typename S::Vec left = S::spread(after(a + p + i, r * t.a_step));
+        sum[r][0] = S::fma(left, square[i], sum[r][0]);
+      }
+    }
+  }
+  if (t.last_columns == kSide) {
+    finish_tile<S, kRows, 1, false>(t, sum);
+  } else {
+    finish_tile<S, kRows, 1, true>(t, sum);
+  }
+}
+
+template <class S>
+GemmTileFn turned(int rows) {
+  static constexpr GemmTileFn kTable[kMostTurnedRows] = {run_turned<S, 1>, run_turned<S, 2>,
+                                                         run_turned<S, 3>, run_turned<S, 4>};
+  return kTable[rows - 1];
+}
+
 constexpr int kMostRows = gemm_most_rows(kIsa, 2);
 
 template <class S, int kWide, bool kByRows, bool kMasked, size_t... kIndex>
@@ -258,7 +316,8 @@ GemmTileFn tile(const GemmTileSpec& spec) {
 
 }  // namespace
 
-const GemmFallback kGemm = {{pack<F32>, tile<F32>}, {pack<F64>, tile<F64>}};
+const GemmFallback kGemm = {{pack<F32>, tile<F32>, turned<F32>},
+                            {pack<F64>, tile<F64>, turned<F64>}};
 
 }  // namespace mithril::cpu::MITHRIL_ISA
 

@@ -189,6 +189,19 @@ TYPED_TEST(Gemm, EveryLayoutEqualsTheReference) {
   }
 }
 
+// Columns of B along k, as in x Wt, which few rows read where they lie.
+TYPED_TEST(Gemm, FewRowsAndLongColumnsEqualTheReference) {
+  for (int64_t m = 1; m <= 5; ++m) {
+    for (int64_t n = 1; n <= 67; n += n < 34 ? 1 : 11) {
+      this->check_all({m, n, 1 + this->below(40), Layout::kRows, Layout::kColumns});
+    }
+    for (const int64_t k : {0, 255, 256, 257, 700}) {
+      this->check_all({m, 300, k, Layout::kPageRows, Layout::kColumns, 3}, m % 3 + 1);
+    }
+    if (this->HasFailure()) return;
+  }
+}
+
 TYPED_TEST(Gemm, EveryBlockOfKEqualsTheReference) {
   for (const int64_t k : {0, 1, 255, 256, 257, 512, 700}) {
     this->check_all({9, 37, k});
@@ -244,6 +257,7 @@ TYPED_TEST(Gemm, BlocksMayBeAdded) {
   const int64_t first = 256;
   for (const auto& [m, n, second] : {std::tuple<int64_t, int64_t, int64_t>{12, 40, 44},
                                      {30, 288, 256},  // right rows along k, as of taps
+                                     {3, 37, 20},     // of few left rows
                                      {100, 1, 3},     // as one row
                                      {9, 65, 1}}) {
     const int64_t k = first + second;
