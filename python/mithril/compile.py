@@ -14,6 +14,7 @@ from mithril._explanations import report
 from mithril._public import public
 from mithril._tensor import array_literal
 from mithril._values import as_value
+from mithril.backends.memory import parse_size
 from mithril.connection import Connection, Tensor
 from mithril.errors import (
     ArgumentError,
@@ -58,6 +59,7 @@ def compile(  # noqa: A001
     static_inference: bool = False,
     exact_conv: bool = False,
     gradient_checkpointing: bool = False,
+    memory_limit: int | str | None = None,
     stream_gradients: bool = False,
     check_nan: bool | str = False,
     passes: Iterable[str] = (),
@@ -121,7 +123,6 @@ def compile(  # noqa: A001
         backend,
         jit=_jit(jit, backend),
         static_inference=_flag("static_inference", static_inference),
-        gradient_checkpointing=_flag("gradient_checkpointing", gradient_checkpointing),
     )
     model = _finalized(model)
     settings = Settings(
@@ -138,6 +139,8 @@ def compile(  # noqa: A001
         static_shapes=_flag("static_shapes", static_shapes),
         exact_conv=_flag("exact_conv", exact_conv),
         check_nan=_check_nan(check_nan),
+        memory_limit=_memory_limit(memory_limit, backend),
+        gradient_checkpointing=_gradient_checkpointing(gradient_checkpointing, backend, autodiff),
         stream_gradients=_stream_gradients(stream_gradients, backend, optimizer, check_nan),
     )
     options = {
@@ -172,15 +175,7 @@ def compile(  # noqa: A001
     return physical
 
 
-def _refuse_unsupported(
-    backend: Any, *, jit: bool, static_inference: bool, gradient_checkpointing: bool
-) -> None:
-    if gradient_checkpointing:
-        raise UnsupportedError(
-            "gradient_checkpointing: there is no pass yet that computes again in the backward"
-            " program",
-            hint="leave it out",
-        )
+def _refuse_unsupported(backend: Any, *, jit: bool, static_inference: bool) -> None:
     compiles = backend.backend_type == "jax" and jit
     if static_inference and not (backend.runs_plans or compiles):
         raise UnsupportedError(
@@ -288,6 +283,29 @@ def _stream_gradients(value: Any, backend: Any, optimizer: Any, check_nan: Any) 
         raise ArgumentError(
             "stream_gradients: check_nan looks for NaN before anything is updated",
             hint="leave one of them out",
+        )
+    return True
+
+
+def _memory_limit(value: Any, backend: Any) -> int | None:
+    if value is None:
+        return None
+    limit = parse_size(value, "memory_limit")
+    if not backend.runs_plans:
+        raise UnsupportedError(
+            f"memory_limit: {type(backend).__name__} does not run the engine's plans",
+            hint="use ml.CpuBackend(), or leave it out",
+        )
+    return limit
+
+
+def _gradient_checkpointing(value: Any, backend: Any, autodiff: str | None) -> bool:
+    if not _flag("gradient_checkpointing", value):
+        return False
+    if not backend.runs_plans:
+        raise UnsupportedError(
+            f"gradient_checkpointing: {type(backend).__name__} does not run the engine's plans",
+            hint="use ml.CpuBackend(), or leave it out",
         )
     return True
 
