@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/registry.h"
+#include "passes/remove_dead.h"
 
 namespace mithril::passes {
 namespace {
@@ -202,9 +203,6 @@ class Writer {
     const std::vector<std::vector<NodeId>> steps = nodes_of_steps();
     for (size_t step = 0; step < steps.size(); ++step)
       write_step(static_cast<int32_t>(step), steps[step]);
-    for (size_t at = 0; at < from_.nodes.size(); ++at) {
-      if (lives_.execution().step_of[at] < 0) original(from_.nodes[at].results[0]);
-    }
     for (const ir::Output& output : from_.outputs) {
       to_.outputs.push_back({output.name, original(output.value)});
     }
@@ -439,7 +437,8 @@ class Search {
   core::Result<bool> attempt(const Lives& lives, int32_t peak, const std::vector<Candidate>& chosen,
                              double most_flops) {
     Writer writer(lives, peak, chosen);
-    ir::Graph graph = writer.write();
+    MITHRIL_ASSIGN(ir::Graph graph,
+                   remove_dead(writer.write()));  // what only moves to a later step
     if (best_.flops + writer.flops() > most_flops) return false;
     MITHRIL_ASSIGN(Execution execution, measure_(graph));
     if (height(execution) >= height(execution_)) return false;
