@@ -133,7 +133,7 @@ core::Result<ir::Graph> Program::fitted(ir::Graph graph, Trace* trace) const {
 core::Status Program::check_memory(const plan::Plan& plan) const {
   if (const auto limit = options_.recompute.limit) {
     MITHRIL_RETURN_IF_ERROR(plan::check_memory(
-        plan, {*limit, "with values computed again that is the least found, but memory_limit is",
+        plan, {*limit, "the least that was found by computing values again, and memory_limit is",
                "raise memory_limit, or take smaller sizes"}));
   }
   return plan::check_memory(plan, {runtime::memory_limit()});

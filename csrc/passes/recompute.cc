@@ -19,8 +19,8 @@ using ir::NodeId;
 using ir::ValueId;
 using Place = Execution::Place;
 
-constexpr int kMostTries = 30;      // a try plans the whole program
-constexpr double kShrinkBy = 0.15;  // what a try without a limit aims at
+constexpr int kMostTries = 30;                // a try plans the whole program
+constexpr double kParts[] = {0.25, 0.06, 1};  // of the peak: what a try is to take away, 1 is all
 constexpr double kForwardShare = 1.0 / 3;
 constexpr int64_t kSmallPart = 16;  // what is so much smaller than a value may stay in its stead
 constexpr size_t kLongestChain = 1024;
@@ -394,28 +394,46 @@ class Search {
   }
 
  private:
-  core::Status lower(std::optional<int64_t> limit, double most_flops) {
-    std::set<ValueId> refused;
+  /// What the next try takes: a part of the peak's bytes, then ever fewer candidates.
+  struct Aim {
+    size_t part = 0;  // of kParts
     size_t most = std::numeric_limits<size_t>::max();
+    size_t fewest = std::numeric_limits<size_t>::max();  // of those that missed
+    std::set<ValueId> refused;                           // alone they are no use
+
+    int64_t bytes(int64_t peak, int64_t over) const {
+      if (part + 1 == std::size(kParts)) return std::numeric_limits<int64_t>::max();
+      return std::min(over, static_cast<int64_t>(kParts[part] * static_cast<double>(peak)) + 1);
+    }
+
+    void miss(const std::vector<Candidate>& chosen) {
+      if (chosen.size() == 1) refused.insert(chosen[0].value);
+      fewest = std::min(fewest, chosen.size());
+      if (part + 1 < std::size(kParts)) {
+        ++part;
+      } else {
+        most = fewest = std::max<size_t>(fewest / 2, 1);
+      }
+    }
+  };
+
+  core::Status lower(std::optional<int64_t> limit, double most_flops) {
+    Aim aim;
     for (int tries = 0; tries < kMostTries && !execution_.live.empty(); ++tries) {
       if (limit && execution_.bytes <= *limit) break;
       const Lives lives(best_.graph, execution_);
       const auto highest = std::max_element(execution_.live.begin(), execution_.live.end());
       const auto peak = static_cast<int32_t>(highest - execution_.live.begin());
-      const int64_t wanted = limit
-                                 ? execution_.bytes - *limit
-                                 : static_cast<int64_t>(kShrinkBy * static_cast<double>(*highest));
+      const int64_t over = limit ? execution_.bytes - *limit : *highest;
       const std::vector<Candidate> chosen =
-          choose(Candidates(lives, peak).find(refused), wanted, most_flops - best_.flops, most);
+          choose(Candidates(lives, peak).find(aim.refused), aim.bytes(*highest, over),
+                 most_flops - best_.flops, aim.most);
       if (chosen.empty()) break;
       MITHRIL_ASSIGN(const bool better, attempt(lives, peak, chosen, most_flops));
       if (better) {
-        refused.clear();
-        most = std::numeric_limits<size_t>::max();
-      } else if (chosen.size() == 1) {
-        refused.insert(chosen[0].value);
+        aim = {};
       } else {
-        most = chosen.size() / 2;
+        aim.miss(chosen);
       }
     }
     return {};

@@ -213,7 +213,7 @@ core::Status check_memory(const Plan& plan, const Limit& limit) {
   const MemoryUse use = memory_use(plan);
   core::Error error = core::fail(
       ErrorKind::kMemory, Code::kOutOfMemory,
-      "memory: a run at these sizes takes {} ({} of intermediates, {} of outputs), and {} {}",
+      "memory: a run at these sizes takes {} ({} of intermediates, {} of outputs), {} {}",
       print_bytes(use.allocated()), print_bytes(use.allocated() - use.outputs),
       print_bytes(use.outputs), limit.text, print_bytes(limit.bytes));
   for (const Contributor& one : largest(plan, use, kShown)) {

@@ -39,7 +39,7 @@ std::vector<int64_t> live_bytes(const Plan& plan);
 /// Whose limit it is and how it may be met, for errors.
 struct Limit {
   int64_t bytes = 0;
-  std::string_view text = "this process can have";
+  std::string_view text = "and this process can have";
   std::string_view hint =
       "memory_plan(shapes).largest(name, memory) finds the largest size that fits";
 };
