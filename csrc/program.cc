@@ -119,14 +119,7 @@ core::Result<ir::Graph> Program::fitted(ir::Graph graph, Trace* trace) const {
   };
   MITHRIL_ASSIGN(passes::Recomputed made, passes::recompute(graph, measure, wanted));
   if (options_.passes.verify) MITHRIL_RETURN_IF_ERROR(ir::verify(made.graph));
-  if (trace == nullptr) return std::move(made.graph);
-  const double seconds = watch.seconds();
-  trace->stage("recompute", seconds,
-               fmt::format("{} values again, {} to {}", made.nodes, plan::print_bytes(made.before),
-                           plan::print_bytes(made.after)));
-  if (options_.passes.on_pass) {
-    options_.passes.on_pass({"recompute", seconds, made.nodes > 0, made.graph});
-  }
+  if (trace != nullptr) trace->recomputed(made, watch.seconds());
   return std::move(made.graph);
 }
 

@@ -174,6 +174,8 @@ class Program:
             )
         from mithril.backends.emitted import EmittedExecutable
 
+        if differentiates and settings.gradient_checkpointing:
+            graph = _core.recompute(graph, self.compiled.trace)
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
         return EmittedExecutable(
             settings.backend,

@@ -124,10 +124,13 @@ def compile(  # noqa: A001
         jit=_jit(jit, backend),
         static_inference=_flag("static_inference", static_inference),
     )
+    checkpoints = _gradient_checkpointing(
+        gradient_checkpointing, backend, autodiff, _jit(jit, backend)
+    )
     model = _finalized(model)
     settings = Settings(
         backend=backend,
-        autodiff=_autodiff(autodiff, backend),
+        autodiff="engine" if checkpoints else _autodiff(autodiff, backend),
         jit=_jit(jit, backend),
         jit_options=dict(_mapping("jit_options", jit_options)),
         file_path=file_path,
@@ -140,7 +143,7 @@ def compile(  # noqa: A001
         exact_conv=_flag("exact_conv", exact_conv),
         check_nan=_check_nan(check_nan),
         memory_limit=_memory_limit(memory_limit, backend),
-        gradient_checkpointing=_gradient_checkpointing(gradient_checkpointing, backend, autodiff),
+        gradient_checkpointing=checkpoints,
         stream_gradients=_stream_gradients(stream_gradients, backend, optimizer, check_nan),
     )
     options = {
@@ -299,13 +302,25 @@ def _memory_limit(value: Any, backend: Any) -> int | None:
     return limit
 
 
-def _gradient_checkpointing(value: Any, backend: Any, autodiff: str | None) -> bool:
+def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: bool) -> bool:
     if not _flag("gradient_checkpointing", value):
         return False
-    if not backend.runs_plans:
+    if autodiff == "framework":
+        raise ArgumentError(
+            "gradient_checkpointing: only the engine's gradient programs compute again",
+            hint="leave autodiff out",
+        )
+    if not backend._keeps_order:
         raise UnsupportedError(
-            f"gradient_checkpointing: {type(backend).__name__} does not run the engine's plans",
-            hint="use ml.CpuBackend(), or leave it out",
+            f"gradient_checkpointing: {type(backend).__name__} computes in an order of its own, in"
+            " which values that are computed again take no less memory",
+            hint="leave it out",
+        )
+    if jit and backend._merges_copies:
+        raise UnsupportedError(
+            f"gradient_checkpointing: the compiler of {type(backend).__name__} would merge what is"
+            " computed again with what is there",
+            hint="use jit=False",
         )
     return True
 
