@@ -95,7 +95,15 @@ def compile(  # noqa: A001
     exact_conv : True: native backends sum every convolution in the order of the reference, to the
         bit; False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and
         within 2^-20 of the largest sum of magnitudes (docs/numerics.md)
-    gradient_checkpointing : not available yet
+    gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
+        most memory is in use is computed again where it is read, as long as that takes less than a
+        third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
+        to the same bits. On `ml.CpuBackend` and, line by line (``jit=False``) and for sizes that
+        are known here, on NumPy, PyTorch and JAX.
+    memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
+        outputs, beside the inputs, parameters and states that the caller holds (`memory_plan` tells
+        both). Of programs that take more, values are computed again, those first that free the most
+        bytes for a FLOP; the bits stay the same. Only on `ml.CpuBackend`.
     stream_gradients : True: `step` updates each parameter as soon as its gradient exists, in the
         arrays that it is given, so that neither all gradients nor a second copy of the parameters
         and of the optimizer's state take memory. A step that has begun is finished before Ctrl-C
@@ -110,6 +118,8 @@ def compile(  # noqa: A001
     ------
     UnsupportedError : the backend cannot do what an option asks for
     NotFiniteError : by calls of the result, with check_nan
+    OutOfMemoryError : by calls of the result that do not fit the memory_limit however much is
+        computed again, before anything is allocated
 
     >>> import mithril as ml, numpy as np
     >>> model = ml.Model()
@@ -117,6 +127,19 @@ def compile(  # noqa: A001
     >>> pm = ml.compile(model, ml.CpuBackend(), data_keys={"input"}, shapes={"input": [None, 3]})
     >>> pm.evaluate(pm.get_parameters(), {"input": np.ones((4, 3))})["output"].shape
     (4, 2)
+
+    Values that are computed again save a third of the memory here:
+
+    >>> deep = ml.Model()
+    >>> for _ in range(8):
+    ...     deep += ml.Linear(64)
+    ...     deep += ml.Sine()
+    >>> deep += ml.Sum()
+    >>> def peak(**options):
+    ...     pm = ml.compile(deep, ml.CpuBackend(), shapes={"input": [256, 64]}, **options)
+    ...     return pm.memory_plan().programs["gradient"].peak
+    >>> peak(gradient_checkpointing=True) < 2 / 3 * peak()
+    True
     """
     backend = _checked_backend(backend)
     _refuse_unsupported(
