@@ -1,4 +1,3 @@
-// Covers: passes/liveness.cc
 #include "passes/recompute.h"
 
 #include <fmt/format.h>
@@ -160,6 +159,42 @@ TEST(Recompute, LaterReadersShareACopyAndViewsFollowIt) {
 }
 )",
               within(1300));
+}
+
+// Of two values that free as much: the second one needs no product.
+TEST(Recompute, TakesTheMostBytesForAFlop) {
+  const Recomputed made = recomputed(R"(graph m<f32, i64>(%x: f32[10, 10]) {
+  %0 = matmul(%x, %x) : f32[10, 10]
+  %1 = exp(%0) : f32[10, 10]
+  %2 = tanh(%x) : f32[10, 10]
+  %3 = sin(%x) : f32[10, 10]
+  %4 = cos(%3) : f32[10, 10]
+  %5 = add(%4, %3) : f32[10, 10]
+  %6 = multiply(%5, %2) : f32[10, 10]
+  %7 = multiply(%6, %1) : f32[10, 10]
+  return y=%7
+}
+)",
+                                     {2000, false});
+  EXPECT_EQ(made.after, 2000);
+  EXPECT_EQ(made.flops, 100);
+}
+
+// Both sums are as high: one of them alone is no gain.
+TEST(Recompute, LeavesWhatGetsNoLower) {
+  expect_unchanged(R"(graph m<f32, i64>(%x: f32[100], %z: f32[2, 100]) {
+  %0 = exp(%x) : f32[100]
+  %1 = sin(%0) : f32[100]
+  %2 = cos(%1) : f32[100]
+  %3 = add(%2, %1) : f32[100]
+  %4 = multiply(%3, %0) : f32[100]
+  %5 = add(%z, %4) : f32[2, 100]
+  %6 = exp(%5) : f32[2, 100]
+  %7 = sum(%6, axis=0) : f32[100]
+  return y=%7
+}
+)",
+                   within(1));
 }
 
 TEST(Recompute, LeavesLoopsOutputsAndWhatIsReadAtThePeak) {
