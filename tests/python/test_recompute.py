@@ -329,7 +329,7 @@ def test_frameworks_line_by_line(package, backend, make):
 @pytest.mark.parametrize("package, backend, error, options, message", [
     ("torch", "TorchBackend", ArgumentError, {"autodiff": "framework"}, "only the engine's"),
     ("torch", "TorchBackend", UnsupportedError, {"jit": True}, "compiler of TorchBackend would"),
-    ("jax", "JaxBackend", UnsupportedError, {"jit": True}, "the compiler of JaxBackend would merge"),
+    ("jax", "JaxBackend", UnsupportedError, {"jit": True}, "compiler of JaxBackend would"),
     ("mlx.core", "MlxBackend", UnsupportedError, {}, "MlxBackend computes in an order of its own"),
     ("jax", "JaxBackend", UnsupportedError, {"memory_limit": "1GB"}, "memory_limit: JaxBackend"),
 ])  # fmt: skip
