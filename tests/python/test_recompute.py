@@ -8,7 +8,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.errors import ArgumentError, OutOfMemoryError, SignatureError, UnsupportedError
-from test_random_models import Trial, seeds
+from test_random_models import PASSES, Trial, seeds
 
 from benchmarks.models import gpt2, resnet
 
@@ -62,7 +62,25 @@ def recurrent():
     return model, data | {state: floats(16, 1, 32) for state in states.values()}, floats(16, 1, 32)
 
 
-MODELS = [mlp, transformer, residual, recurrent, dropout]
+def looped():
+    step = ml.Model()
+    step |= ml.Multiply()(left="total", right="x", output="next")
+    step |= ml.Tanh()(input="next", output="row")
+    step.expose_keys("next", "row")
+    model = ml.Model()
+    model |= ml.Linear(64)(input="x", output="h0")
+    for i in range(3):
+        model |= ml.Tanh()(input=f"h{i}", output=f"a{i}")
+        model |= ml.Linear(64)(input=f"a{i}", output=f"h{i + 1}")
+    model |= ml.Scan(step, carry={"total": "next"}, xs=["x"])(
+        total="start", x="h3", row="rows", next="last"
+    )
+    model |= ml.Add()(left="rows", right="h1", output="y")
+    model.expose_keys("y")
+    return model, {"x": floats(128, 20), "start": floats(64)}, floats(128, 64)
+
+
+MODELS = [mlp, transformer, residual, recurrent, dropout, looped]
 
 
 def compiled(model, data, target, backend=None, **options):
@@ -204,14 +222,15 @@ def test_random_models_fit_or_say_that_they_cannot(chunk, request, check_counts)
     for number in seeds(request.config, request.config.getoption("--graphs") // 10)[chunk::5]:
         trial = Trial(number, "CpuBackend", "float64")
         trial.backend = ml.CpuBackend(threads=1, dtype="float64")
-        plain, wanted = random_gradients(trial)
-        shrunk, found = random_gradients(trial, gradient_checkpointing=True)
+        off = {"passes": [PASSES[number % len(PASSES)]]} if number % 2 else {}
+        plain, wanted = random_gradients(trial, **off)
+        shrunk, found = random_gradients(trial, gradient_checkpointing=True, **off)
         assert_same_bits(found, wanted)
         usual = allocated(plain, "gradient")
         assert allocated(shrunk, "gradient") <= usual
         limit = int(usual * np.random.default_rng(number).uniform(0.6, 1.0))
         try:
-            limited, found = random_gradients(trial, memory_limit=limit)
+            limited, found = random_gradients(trial, memory_limit=limit, **off)
         except OutOfMemoryError:
             continue
         least += 1
@@ -299,8 +318,8 @@ def test_the_process_takes_less(backend, packages):
 
     usual = taken({})
     assert usual > 23 * 8_000_000
-    # JAX works behind the text, and frees later.
-    assert taken({"gradient_checkpointing": True}) < (0.9 if packages == ["jax"] else 0.62) * usual
+    # Frameworks keep memory for themselves, and JAX works behind the text.
+    assert taken({"gradient_checkpointing": True}) < (0.9 if packages else 0.62) * usual
     if backend == "CpuBackend":
         assert taken({"memory_limit": "80MB"}) < 100_000_000
 
