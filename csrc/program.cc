@@ -4,6 +4,7 @@
 
 #include "backends/cpu/jit/compile.h"
 #include "core/checked.h"
+#include "execution.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
 #include "plan/memory.h"
@@ -86,10 +87,11 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
     std::span<const std::vector<int64_t>> sizes) const {
   options_.trace->recompile([&] { return "specialize for " + print_sizes(graph_, sizes); });
   const Stopwatch watch;
-  MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes, options_.passes));
-  options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", graph.nodes.size()));
+  MITHRIL_ASSIGN(ir::Graph once, make_static(sizes, options_.passes));
+  options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", once.nodes.size()));
+  MITHRIL_ASSIGN(const ir::Graph graph, fitted(std::move(once), options_.trace.get()));
   MITHRIL_ASSIGN(plan::Plan plan, make_plan(graph));
-  MITHRIL_RETURN_IF_ERROR(plan::check_memory(plan, runtime::memory_limit()));
+  MITHRIL_RETURN_IF_ERROR(check_memory(plan));
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
     const ir::Type& type = graph.type(output.value);
@@ -108,12 +110,35 @@ core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t
   return passes::specialize(graph_, symbols, evaluate, options, cpu::how_it_runs);
 }
 
+core::Result<ir::Graph> Program::fitted(ir::Graph graph, Trace* trace) const {
+  const passes::RecomputeOptions& wanted = options_.recompute;
+  if (!wanted.limit && !wanted.shrinks) return graph;
+  const Stopwatch watch;
+  const passes::Measure measure = [&](const ir::Graph& g) {
+    return plan_execution(g, options_.select);
+  };
+  MITHRIL_ASSIGN(passes::Recomputed made, passes::recompute(graph, measure, wanted));
+  if (options_.passes.verify) MITHRIL_RETURN_IF_ERROR(ir::verify(made.graph));
+  if (trace != nullptr) trace->recomputed(made, watch.seconds());
+  return std::move(made.graph);
+}
+
+core::Status Program::check_memory(const plan::Plan& plan) const {
+  if (const auto limit = options_.recompute.limit) {
+    MITHRIL_RETURN_IF_ERROR(plan::check_memory(
+        plan, {*limit, "the least that was found by computing values again, and memory_limit is",
+               "raise memory_limit, or take smaller sizes"}));
+  }
+  return plan::check_memory(plan, {runtime::memory_limit()});
+}
+
 core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> sizes,
                                           std::vector<select::Story>* story) const {
   passes::PipelineOptions quiet = options_.passes;
   quiet.on_pass = nullptr;
   quiet.on_rewrite = nullptr;
-  MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes, quiet));
+  MITHRIL_ASSIGN(ir::Graph once, make_static(sizes, quiet));
+  MITHRIL_ASSIGN(const ir::Graph graph, fitted(std::move(once), nullptr));
   cpu::SelectOptions select = options_.select;
   select.story = story;
   MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, select));

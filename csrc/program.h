@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "ir/graph.h"
 #include "passes/pipeline.h"
+#include "passes/recompute.h"
 #include "runtime/executable.h"
 #include "trace.h"
 
@@ -20,7 +21,8 @@ struct ProgramOptions {
   cpu::SelectOptions select;
   passes::PipelineOptions passes;
   std::shared_ptr<Trace> trace = std::make_shared<Trace>();
-  size_t most_specializations = 64;  // the least recently used one goes
+  passes::RecomputeOptions recompute;  // a limit that cannot be met is an error of `specialize`
+  size_t most_specializations = 64;    // the least recently used one goes
 };
 
 /// What the CPU executes for one set of input sizes.
@@ -56,7 +58,10 @@ class Program {
       std::span<const std::vector<int64_t>> sizes) const;
   core::Result<ir::Graph> make_static(std::span<const std::vector<int64_t>> sizes,
                                       const passes::PipelineOptions& options) const;
+  /// With values that are computed again, where the options want it.
+  core::Result<ir::Graph> fitted(ir::Graph graph, Trace* trace) const;
   core::Result<plan::Plan> make_plan(const ir::Graph& graph) const;
+  core::Status check_memory(const plan::Plan& plan) const;
   std::shared_ptr<const Specialization> find(const Key& key);
 
   const ir::Graph graph_;

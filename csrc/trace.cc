@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "ir/text.h"
+#include "plan/memory.h"
 
 namespace mithril {
 namespace {
@@ -89,6 +90,13 @@ void Trace::pass(const passes::PassRecord& record) {
   const std::string file = fmt::format("{:02}_{}", graphs_++, record.name);
   dump(file + ".ir", ir::print(record.graph));
   dump(file + ".dot", ir::dot(record.graph));
+}
+
+void Trace::recomputed(const passes::Recomputed& made, double seconds) {
+  stage("recompute", seconds,
+        fmt::format("{} values again, {} to {}", made.nodes, plan::print_bytes(made.before),
+                    plan::print_bytes(made.after)));
+  pass({"recompute", seconds, made.nodes > 0, made.graph});
 }
 
 void Trace::rewrite(std::string_view op, const core::Location& where) {

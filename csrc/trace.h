@@ -12,6 +12,7 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 #include "passes/pipeline.h"
+#include "passes/recompute.h"
 #include "plan/plan.h"
 #include "tile/program.h"
 
@@ -52,6 +53,7 @@ class Trace {
   void begin(std::string_view model, const ir::Target& target);
   void stage(std::string_view name, double seconds, std::string_view detail = {});
   void pass(const passes::PassRecord& record);
+  void recomputed(const passes::Recomputed& made, double seconds);
   bool wants_source() const;
   void source(std::string_view text, std::string_view extension);
   void loop(std::string_view label, const tile::Program& program);

@@ -90,8 +90,9 @@ struct Interrupt {
 };
 
 ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                               bool exact_conv) {
+                               bool exact_conv, const passes::RecomputeOptions& recompute) {
   ProgramOptions out;
+  out.recompute = recompute;
   if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env(std::move(off));
   out.select.fuse = !out.passes.is_off("fuse");
@@ -124,9 +125,11 @@ class CpuProgram final : public ArrayProgram {
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
              std::shared_ptr<runtime::Recorder> recorder, const std::string& weights,
-             const Overwrites& overwrites)
-      : program_(made(with_weights(with_states_as_outputs(std::move(graph), states_), weights),
-                      program_options(std::move(trace), std::move(off), exact_conv), overwrites)),
+             const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks)
+      : program_(made(
+            with_weights(with_states_as_outputs(std::move(graph), states_), weights),
+            program_options(std::move(trace), std::move(off), exact_conv, {memory_limit, shrinks}),
+            overwrites)),
         pool_(std::move(pool)),
         recorder_(std::move(recorder)) {
     const ir::Graph& made = program_.graph();
@@ -464,11 +467,12 @@ void bind_cpu(py::module_& module) {
                                                                     "A graph that the CPU runs.")
       .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>, std::string,
-                    const Overwrites&>(),
+                    const Overwrites&, std::optional<int64_t>, bool>(),
            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
            py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",
-           py::arg("overwrites") = Overwrites())
+           py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
+           py::arg("shrinks") = false)
       .def("story", &CpuProgram::story, py::arg("sizes"))
       .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &CpuProgram::symbols, py::arg("shapes"))

@@ -9,6 +9,8 @@
 #include "compile.h"
 #include "emit/python.h"
 #include "passes/bind_sizes.h"
+#include "passes/liveness.h"
+#include "passes/recompute.h"
 #include "runtime/random.h"
 
 namespace mithril::bindings {
@@ -345,6 +347,14 @@ py::tuple emit_python(const ir::Graph& graph, const py::dict& target,
   return py::make_tuple(source.text, constants);
 }
 
+ir::Graph recompute(const ir::Graph& graph, const std::shared_ptr<Trace>& trace) {
+  const Stopwatch watch;
+  passes::Recomputed made =
+      passes::recompute(graph, passes::liveness, {std::nullopt, true}).or_throw();
+  if (trace) trace->recomputed(made, watch.seconds());
+  return std::move(made.graph);
+}
+
 std::pair<uint32_t, uint32_t> derive_key(uint64_t seed, const std::string& path) {
   const runtime::RandomKey key = runtime::derive_key(seed, path);
   return {key.first, key.second};
@@ -372,6 +382,8 @@ void bind_runtime(py::module_& module) {
   module.def("emit_python", &emit_python, py::arg("graph"), py::arg("target"),
              py::arg("trace") = nullptr,
              "(text, constants) of a graph for a backend of emitted source.");
+  module.def("recompute", &recompute, py::arg("graph"), py::arg("trace") = nullptr,
+             "A graph of known sizes whose text takes less memory (passes/recompute.h).");
   module.def("derive_key", &derive_key, py::arg("seed"), py::arg("path"));
   module.def("random_uniform", &random_uniform, py::arg("seed"), py::arg("path"), py::arg("low"),
              py::arg("high"), py::arg("shape"));

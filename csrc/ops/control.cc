@@ -54,6 +54,20 @@ void define_branches(OpFamily& ops) {
       .builtin();
 }
 
+void define_after(OpFamily& ops) {
+  ops.def("after")
+      .doc(
+          "The operand itself, not before another value is there. What passes::recompute copies "
+          "waits by it.")
+      .input("input", kTensor)
+      .input("token", kTensor)
+      .output("output", same_as("input"))
+      .rule([](RuleBuilder& r) { r.same_shape(r.out(), r.in("input")); })
+      .builtin()
+      .not_differentiable()
+      .with(at({{"input", {2, 3}}, {"token", {4}}}));
+}
+
 // What all marks know: their place among those of one kind, and the model they are the border of,
 // which flatten names.
 OpDefBuilder& mark(OpDefBuilder& block) {
@@ -140,6 +154,7 @@ void define_control(OpFamily& ops) {
   define_ends(ops);
   define_while_exit(ops);
   define_join(ops);
+  define_after(ops);
 }
 
 }  // namespace mithril::ops

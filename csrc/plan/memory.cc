@@ -207,16 +207,15 @@ std::vector<Contributor> largest(const Plan& plan, const MemoryUse& use, size_t 
 
 }  // namespace
 
-core::Status check_memory(const Plan& plan, int64_t limit) {
+core::Status check_memory(const Plan& plan, const Limit& limit) {
   constexpr size_t kShown = 3;
-  if (totals(plan).allocated() <= limit) return {};
+  if (totals(plan).allocated() <= limit.bytes) return {};
   const MemoryUse use = memory_use(plan);
   core::Error error = core::fail(
       ErrorKind::kMemory, Code::kOutOfMemory,
-      "memory: a run at these sizes takes {} ({} of intermediates, {} of outputs), and this "
-      "process can have {}",
+      "memory: a run at these sizes takes {} ({} of intermediates, {} of outputs), {} {}",
       print_bytes(use.allocated()), print_bytes(use.allocated() - use.outputs),
-      print_bytes(use.outputs), print_bytes(limit));
+      print_bytes(use.outputs), limit.text, print_bytes(limit.bytes));
   for (const Contributor& one : largest(plan, use, kShown)) {
     const std::string text =
         one.buffer >= 0 ? describe(plan, plan.buffers[static_cast<size_t>(one.buffer)], one.writer)
@@ -224,7 +223,7 @@ core::Status check_memory(const Plan& plan, int64_t limit) {
                                       plan.steps[static_cast<size_t>(one.writer)].step.label);
     error.message += "\n  " + text;
   }
-  error.hint = "memory_plan(shapes).largest(name, memory) finds the largest size that fits";
+  error.hint = limit.hint;
   return error;
 }
 

@@ -1,6 +1,8 @@
 // What memory a plan takes while it runs, and what it is taken for.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/status.h"
@@ -34,8 +36,16 @@ MemoryUse memory_use(const Plan& plan);
 /// What is in use at a step, as MemoryUse::live is at the peak.
 std::vector<int64_t> live_bytes(const Plan& plan);
 
-/// A typed error if a run allocates more than `limit` bytes; it names the largest buffers.
-core::Status check_memory(const Plan& plan, int64_t limit);
+/// Whose limit it is and how it may be met, for errors.
+struct Limit {
+  int64_t bytes = 0;
+  std::string_view text = "and this process can have";
+  std::string_view hint =
+      "memory_plan(shapes).largest(name, memory) finds the largest size that fits";
+};
+
+/// A typed error if a run allocates more than that; it names the largest buffers.
+core::Status check_memory(const Plan& plan, const Limit& limit);
 
 /// "512 bytes", "1.5 GB": decimal, as sizes of memory are given to `memory_plan`.
 std::string print_bytes(int64_t bytes);

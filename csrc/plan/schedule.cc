@@ -111,6 +111,7 @@ class Order {
       const bool is_input = steps.buffers[i].kind == Buffer::Kind::kInput;
       is_input ? read_before_written(i) : keep_order(i);
     }
+    for (size_t at = 0; at < steps.steps.size(); ++at) wait(static_cast<int32_t>(at));
     refuse_before_overwriting();
   }
 
@@ -122,6 +123,12 @@ class Order {
     if (from == to) return;
     next_[static_cast<size_t>(from)].push_back(to);
     ++waits_[static_cast<size_t>(to)];
+  }
+
+  void wait(int32_t at) {
+    for (const BufferId id : steps_.steps[static_cast<size_t>(at)].waits) {
+      for (const int32_t writer : users_.writers[static_cast<size_t>(id)]) add(writer, at);
+    }
   }
 
   void read_before_written(size_t buffer) {

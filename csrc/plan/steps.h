@@ -88,8 +88,11 @@ struct Step {
   /// The first output is the operand of inplace[0] but for a part, and where both are one memory
   /// that part alone is written.
   bool updates = false;
-  bool refuses = false;  // it may fail for what the data are: an index out of bounds
-  std::string label;     // kernel and ops, for people
+  /// Buffers that are written before it runs although it reads none of them.
+  std::vector<BufferId> waits;
+  std::vector<int32_t> nodes;  // of the graph, for who asks what runs here
+  bool refuses = false;        // it may fail for what the data are: an index out of bounds
+  std::string label;           // kernel and ops, for people
   core::Location location;
   Work work;
   double nanoseconds = 0;  // of computing on one thread, roughly; 0: not known (see plan/cost.h)

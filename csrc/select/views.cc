@@ -164,7 +164,7 @@ std::optional<View> view_of(const ir::Graph& graph, const Node& node, const View
   }
   if (op == "index") return indexed(node, from, operand);
   if (is_reshape(op)) return reshaped(from, operand, to);
-  if (op == "buffer" || op == "stop_gradient") return operand;
+  if (op == "buffer" || op == "stop_gradient" || op == "after") return operand;
   return std::nullopt;
 }
 

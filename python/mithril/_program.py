@@ -60,6 +60,8 @@ class Settings:
     weights: str = ""  # the format of constants that products multiply by; "": as they are
     check_nan: str = ""  # "nan", "inf": what is looked for
     stream_gradients: bool = False
+    memory_limit: int | None = None  # bytes
+    gradient_checkpointing: bool = False
     recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
 
 
@@ -142,18 +144,20 @@ class Program:
         graph: Any,
         file_path: str | None = None,
         overwrites: Sequence[tuple[str, str]] = (),
+        differentiates: bool = False,
     ) -> Any:
         if self.settings.check_nan:
             from mithril._watch import watched
 
-            return watched(self, graph, file_path)
-        return self._plain(graph, file_path, overwrites)
+            return watched(self, graph, file_path, differentiates)
+        return self._plain(graph, file_path, overwrites, differentiates)
 
     def _plain(
         self,
         graph: Any,
         file_path: str | None = None,
         overwrites: Sequence[tuple[str, str]] = (),
+        differentiates: bool = False,
     ) -> Any:
         settings = self.settings
         if self._target["native"]:
@@ -165,9 +169,13 @@ class Program:
                 settings.recorder,
                 settings.weights,
                 overwrites,
+                settings.memory_limit,
+                differentiates and settings.gradient_checkpointing,
             )
         from mithril.backends.emitted import EmittedExecutable
 
+        if differentiates and settings.gradient_checkpointing:
+            graph = _core.recompute(graph, self.compiled.trace)
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
         return EmittedExecutable(
             settings.backend,
@@ -278,7 +286,9 @@ class Program:
         graph = self.compiled.step([], wrt, [output], optimizer.op, numbers)
         states = [f"$state.{name}" for name in self.state_names]
         order = [name for name, *_ in graph.inputs]
-        executable = self._executable(graph, overwrites=self._overwrites(wrt, optimizer))
+        executable = self._executable(
+            graph, overwrites=self._overwrites(wrt, optimizer), differentiates=True
+        )
         made = executable, order, [*graph.outputs, *states]
         with self._lock:
             self._gradients[key] = made
@@ -300,7 +310,7 @@ class Program:
                 self._gradients.move_to_end(key)
                 return found
         graph = self.compiled.gradient(list(outputs), list(wrt), list(unit))
-        made = self._executable(graph)
+        made = self._executable(graph, differentiates=True)
         with self._lock:
             self._gradients[key] = made
             while len(self._gradients) > MOST_GRADIENTS:

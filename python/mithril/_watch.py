@@ -27,12 +27,14 @@ class Watch(NamedTuple):
     reads: list[int]
 
 
-def watched(program: Any, graph: Any, file_path: str | None) -> WatchedExecutable:
+def watched(
+    program: Any, graph: Any, file_path: str | None, differentiates: bool
+) -> WatchedExecutable:
     """An executable of the graph whose runs raise where an op makes the first NaN."""
     kind = program.settings.check_nan
     counted, rows, ends = _core.watch_values(graph, program.outputs, kind == "inf")
     counted = program.compiled.optimize(counted)
-    executable = program._plain(counted, file_path)
+    executable = program._plain(counted, file_path, differentiates=differentiates)
     watches = [Watch(*row) for row in rows]
     return WatchedExecutable(program, executable, watches, ends, len(graph.outputs))
 

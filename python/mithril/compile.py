@@ -14,6 +14,7 @@ from mithril._explanations import report
 from mithril._public import public
 from mithril._tensor import array_literal
 from mithril._values import as_value
+from mithril.backends.memory import parse_size
 from mithril.connection import Connection, Tensor
 from mithril.errors import (
     ArgumentError,
@@ -58,6 +59,7 @@ def compile(  # noqa: A001
     static_inference: bool = False,
     exact_conv: bool = False,
     gradient_checkpointing: bool = False,
+    memory_limit: int | str | None = None,
     stream_gradients: bool = False,
     check_nan: bool | str = False,
     passes: Iterable[str] = (),
@@ -93,7 +95,15 @@ def compile(  # noqa: A001
     exact_conv : True: native backends sum every convolution in the order of the reference, to the
         bit; False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and
         within 2^-20 of the largest sum of magnitudes (docs/numerics.md)
-    gradient_checkpointing : not available yet
+    gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
+        most memory is in use is computed again where it is read, as long as that takes less than a
+        third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
+        to the same bits. On `ml.CpuBackend` and, line by line (``jit=False``) and for sizes that
+        are known here, on NumPy, PyTorch and JAX.
+    memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
+        outputs, beside the inputs, parameters and states that the caller holds (`memory_plan` tells
+        both). Of programs that take more, values are computed again, those first that free the most
+        bytes for a FLOP; the bits stay the same. Only on `ml.CpuBackend`.
     stream_gradients : True: `step` updates each parameter as soon as its gradient exists, in the
         arrays that it is given, so that neither all gradients nor a second copy of the parameters
         and of the optimizer's state take memory. A step that has begun is finished before Ctrl-C
@@ -108,6 +118,8 @@ def compile(  # noqa: A001
     ------
     UnsupportedError : the backend cannot do what an option asks for
     NotFiniteError : by calls of the result, with check_nan
+    OutOfMemoryError : by calls of the result that do not fit the memory_limit however much is
+        computed again, before anything is allocated
 
     >>> import mithril as ml, numpy as np
     >>> model = ml.Model()
@@ -115,18 +127,33 @@ def compile(  # noqa: A001
     >>> pm = ml.compile(model, ml.CpuBackend(), data_keys={"input"}, shapes={"input": [None, 3]})
     >>> pm.evaluate(pm.get_parameters(), {"input": np.ones((4, 3))})["output"].shape
     (4, 2)
+
+    Values that are computed again save a third of the memory here:
+
+    >>> deep = ml.Model()
+    >>> for _ in range(8):
+    ...     deep += ml.Linear(64)
+    ...     deep += ml.Sine()
+    >>> deep += ml.Sum()
+    >>> def peak(**options):
+    ...     pm = ml.compile(deep, ml.CpuBackend(), shapes={"input": [256, 64]}, **options)
+    ...     return pm.memory_plan().programs["gradient"].peak
+    >>> peak(gradient_checkpointing=True) < 2 / 3 * peak()
+    True
     """
     backend = _checked_backend(backend)
     _refuse_unsupported(
         backend,
         jit=_jit(jit, backend),
         static_inference=_flag("static_inference", static_inference),
-        gradient_checkpointing=_flag("gradient_checkpointing", gradient_checkpointing),
+    )
+    checkpoints = _gradient_checkpointing(
+        gradient_checkpointing, backend, autodiff, _jit(jit, backend)
     )
     model = _finalized(model)
     settings = Settings(
         backend=backend,
-        autodiff=_autodiff(autodiff, backend),
+        autodiff="engine" if checkpoints else _autodiff(autodiff, backend),
         jit=_jit(jit, backend),
         jit_options=dict(_mapping("jit_options", jit_options)),
         file_path=file_path,
@@ -138,6 +165,8 @@ def compile(  # noqa: A001
         static_shapes=_flag("static_shapes", static_shapes),
         exact_conv=_flag("exact_conv", exact_conv),
         check_nan=_check_nan(check_nan),
+        memory_limit=_memory_limit(memory_limit, backend),
+        gradient_checkpointing=checkpoints,
         stream_gradients=_stream_gradients(stream_gradients, backend, optimizer, check_nan),
     )
     options = {
@@ -172,15 +201,7 @@ def compile(  # noqa: A001
     return physical
 
 
-def _refuse_unsupported(
-    backend: Any, *, jit: bool, static_inference: bool, gradient_checkpointing: bool
-) -> None:
-    if gradient_checkpointing:
-        raise UnsupportedError(
-            "gradient_checkpointing: there is no pass yet that computes again in the backward"
-            " program",
-            hint="leave it out",
-        )
+def _refuse_unsupported(backend: Any, *, jit: bool, static_inference: bool) -> None:
     compiles = backend.backend_type == "jax" and jit
     if static_inference and not (backend.runs_plans or compiles):
         raise UnsupportedError(
@@ -288,6 +309,41 @@ def _stream_gradients(value: Any, backend: Any, optimizer: Any, check_nan: Any) 
         raise ArgumentError(
             "stream_gradients: check_nan looks for NaN before anything is updated",
             hint="leave one of them out",
+        )
+    return True
+
+
+def _memory_limit(value: Any, backend: Any) -> int | None:
+    if value is None:
+        return None
+    limit = parse_size(value, "memory_limit")
+    if not backend.runs_plans:
+        raise UnsupportedError(
+            f"memory_limit: {type(backend).__name__} does not run the engine's plans",
+            hint="use ml.CpuBackend(), or leave it out",
+        )
+    return limit
+
+
+def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: bool) -> bool:
+    if not _flag("gradient_checkpointing", value):
+        return False
+    if autodiff == "framework":
+        raise ArgumentError(
+            "gradient_checkpointing: only the engine's gradient programs compute again",
+            hint="leave autodiff out",
+        )
+    if not backend._keeps_order:
+        raise UnsupportedError(
+            f"gradient_checkpointing: {type(backend).__name__} computes in an order of its own, in"
+            " which values that are computed again take no less memory",
+            hint="leave it out",
+        )
+    if jit and backend._merges_copies:
+        raise UnsupportedError(
+            f"gradient_checkpointing: the compiler of {type(backend).__name__} would merge what is"
+            " computed again with what is there",
+            hint="use jit=False",
         )
     return True
 

@@ -1,5 +1,5 @@
 // Covers: passes/pipeline.cc select/tile_lowering.cc backends/cpu/kernels.cc backends/cpu/matmul.cc
-// Covers: backends/cpu/schedule.cc backends/cpu/select.cc
+// Covers: backends/cpu/schedule.cc backends/cpu/select.cc execution.cc
 #include "program.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "ir/text.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
+#include "plan/memory.h"
 
 namespace mithril {
 namespace {
@@ -330,6 +331,50 @@ TEST(Program, APreviewIsNotRefused) {
             std::string::npos)
       << refused.error().message;
   EXPECT_TRUE(outer.specialize(Sizes{{3, 1}, {1, 3}, {3, 1}}).ok());
+}
+
+// A product, which is idle while the sum is made and then is needed again.
+constexpr std::string_view kIdle = R"(graph m<f32, i64>(%x: f32[100, 100]) {
+  %0 = matmul(%x, %x) : f32[100, 100]
+  %1 = matmul(%0, %x) : f32[100, 100]
+  %2 = matmul(%1, %1) : f32[100, 100]
+  %3 = matmul(%2, %1) : f32[100, 100]
+  %4 = matmul(%3, %0) : f32[100, 100]
+  return y=%4
+}
+)";
+
+Program limited(std::optional<int64_t> limit, bool shrinks) {
+  ProgramOptions options;
+  options.passes = verified();
+  options.recompute = {limit, shrinks};
+  return Program(std::move(passes::optimize(parsed(kIdle), cpu::target())).or_throw(), options);
+}
+
+TEST(Program, ComputesAgainWhatDoesNotFit) {
+  const Sizes sizes = {{100, 100}};
+  const std::vector<std::vector<float>> x = {random_floats(10'000, 1)};
+  Program plain = program(parsed(kIdle));
+  const plan::Plan once = std::move(plain.preview(sizes)).or_throw();
+  const int64_t usual = plan::memory_use(once).allocated();
+  Program less = limited(usual - 40'000, false);
+  const plan::Plan twice = std::move(less.preview(sizes)).or_throw();
+  EXPECT_EQ(once.steps.size(), 5U);
+  EXPECT_EQ(twice.steps.size(), 6U);
+  EXPECT_LE(plan::memory_use(twice).allocated(), usual - 40'000);
+  EXPECT_EQ(run(less, sizes, x), run(plain, sizes, x));
+  Program shrunk = limited(std::nullopt, true);
+  EXPECT_EQ(std::move(shrunk.preview(sizes)).or_throw().steps.size(), 6U);
+}
+
+TEST(Program, SaysWhatDoesNotFit) {
+  Program program = limited(100'000, false);
+  const core::Status status = program.specialize(Sizes{{100, 100}}).status();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().kind, core::ErrorKind::kMemory);
+  EXPECT_NE(status.error().message.find("memory_limit is 100.0 kB\n  40.0 kB float32[100, 100]"),
+            std::string::npos)
+      << status.error().message;
 }
 
 }  // namespace

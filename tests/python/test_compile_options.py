@@ -98,8 +98,6 @@ def test_static_shapes_hold_for_steps():
 
 
 def test_what_cannot_be_done_yet_says_so():
-    with pytest.raises(ml.errors.UnsupportedError, match="gradient_checkpointing: there is no"):
-        compiled(gradient_checkpointing=True)
     with pytest.raises(ml.errors.UnsupportedError, match="static_inference: constants are not"):
         compiled(static_inference=True)
     compiled(backend=ml.CpuBackend(), static_inference=True)

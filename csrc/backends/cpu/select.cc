@@ -92,7 +92,8 @@ class Selector {
         options_(options),
         fusion_(select::fuse(graph, options.fuse)),
         buffers_(graph.values.size(), -1),
-        views_(graph.values.size()) {
+        views_(graph.values.size()),
+        waits_(graph.values.size()) {
     if (options.fuse && options.epilogues) {
       select::attach_epilogues(graph, fusion_,
                                [&](const Node& node) { return takes_epilogue(graph, node); });
@@ -105,6 +106,7 @@ class Selector {
     for (size_t at = 0; at < fusion_.groups.size(); ++at) {
       told_at_.push_back(steps_.steps.size());
       MITHRIL_RETURN_IF_ERROR(emit(fusion_.groups[at]));
+      note_nodes(fusion_.groups[at], told_at_.back());
       if (options_.story != nullptr) tell(static_cast<int32_t>(at));
     }
     MITHRIL_RETURN_IF_ERROR(copy_outputs());
@@ -187,6 +189,30 @@ class Selector {
     return {buffer_of(at.base), at.offset * static_cast<int64_t>(core::size_of(dtype(id))), false};
   }
   plan::Use write(ValueId id) { return {buffer_of(id), 0, true}; }
+
+  // ---------------------------------------------------------------- order
+
+  // A step waits for what views of its operands wait for.
+  void note_nodes(const Group& group, size_t first_step) {
+    std::vector<BufferId> waits;
+    for (const ir::NodeId at : group.nodes) {
+      for (const ValueId id : graph_.node(at).operands) {
+        if (id == kNoValue) continue;
+        const auto& more = waits_[static_cast<size_t>(id)];
+        waits.insert(waits.end(), more.begin(), more.end());
+      }
+    }
+    for (size_t i = first_step; i < steps_.steps.size(); ++i) {
+      steps_.steps[i].nodes = group.nodes;
+      steps_.steps[i].waits = waits;
+    }
+    if (first_step < steps_.steps.size()) return;
+    const Node& node = graph_.node(group.nodes[0]);
+    if (ir::Registry::global().get(node.op).name == "after") {
+      waits.push_back(buffer_of(view(node.operands[1]).base));
+    }
+    waits_[static_cast<size_t>(node.results[0])] = std::move(waits);
+  }
 
   // ---------------------------------------------------------------- story
 
@@ -752,12 +778,13 @@ class Selector {
   const SelectOptions& options_;
   select::Fusion fusion_;
   plan::Steps steps_;
-  std::vector<BufferId> buffers_;   // by value: of its own memory
-  std::vector<View> views_;         // by value
-  std::vector<int32_t> output_of_;  // by value: the output that it may be written to
-  Told told_;                       // of the group under way
-  std::vector<size_t> told_at_;     // by story: the step that followed
-  std::vector<bool> is_step_;       // by group; with a story only
+  std::vector<BufferId> buffers_;             // by value: of its own memory
+  std::vector<View> views_;                   // by value
+  std::vector<std::vector<BufferId>> waits_;  // by value: of views
+  std::vector<int32_t> output_of_;            // by value: the output that it may be written to
+  Told told_;                                 // of the group under way
+  std::vector<size_t> told_at_;               // by story: the step that followed
+  std::vector<bool> is_step_;                 // by group; with a story only
 };
 
 // Host values are attributes by now, but for those that only data tell.

@@ -109,6 +109,8 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
     # What its compiler cannot follow of what data choose (`_program.choices`).
     _not_compiled: frozenset[str] = frozenset()
+    _merges_copies = False  # whether its compiler computes once what text computes twice
+    _keeps_order = True  # whether what text says first is computed first
     is_installed = True
     default_dtype: Dtype = Dtype.float32
     # What two arrays must have in common for a compiled model to treat them alike.

@@ -29,16 +29,16 @@ def process_memory() -> tuple[int, int, int]:
     return used, peak, limit
 
 
-def parse_size(size: int | str) -> int:
+def parse_size(size: int | str, name: str = "a size of memory") -> int:
     """Bytes of `4 * 1024**3`, "4GB" (decimal) or "512MiB" (binary)."""
     if isinstance(size, bool) or not isinstance(size, int | str):
-        raise SignatureError(f"a size of memory requires bytes or text, got {shown(size)}")
+        raise SignatureError(f"{name} requires bytes or text, got {shown(size)}")
     try:
         found = size if isinstance(size, int) else _parse_text(size.strip().lower())
     except (ValueError, OverflowError):
         found = -1
     if found < 0:
-        raise ArgumentError(f"a size of memory is bytes, '4GB' or '512MiB', got {shown(size)}")
+        raise ArgumentError(f"{name} is bytes, '4GB' or '512MiB', got {shown(size)}")
     return found
 
 

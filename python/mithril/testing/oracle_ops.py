@@ -705,6 +705,7 @@ SIMPLE: dict[str, Callable[..., Any]] = (
         "abs": lambda input: np.abs(input),
         "sign": lambda input: np.sign(input),
         "stop_gradient": lambda input: np.asarray(input),
+        "after": lambda input, token: np.asarray(input),
         "square": lambda input: real(input) ** 2,
         "exp": lambda input: np.exp(real(input)),
         "expm1": lambda input: np.expm1(real(input)),

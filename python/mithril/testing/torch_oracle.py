@@ -391,6 +391,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "negate": one(torch.neg, "negate"),
     "abs": one(torch.abs, "abs"),
     "stop_gradient": lambda input: input.detach(),
+    "after": lambda input, token: input,
     "square": one(torch.square),
     "exp": one(torch.exp),
     "expm1": one(torch.expm1),

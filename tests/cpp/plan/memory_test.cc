@@ -98,8 +98,8 @@ TEST(Memory, WhatIsTooLargeIsRefusedWithTheLargest) {
   steps.buffers[4].bytes = 2'000'000;
   const Plan plan = planned(steps);
   const int64_t needed = plan.arena_bytes + 2'000'000;
-  EXPECT_TRUE(check_memory(plan, needed).ok());
-  const core::Status status = check_memory(plan, needed - 1);
+  EXPECT_TRUE(check_memory(plan, {needed}).ok());
+  const core::Status status = check_memory(plan, {needed - 1});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().kind, core::ErrorKind::kMemory);
   EXPECT_EQ(status.error().code, core::Code::kOutOfMemory);

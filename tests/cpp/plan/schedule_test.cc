@@ -49,6 +49,15 @@ TEST(Schedule, KeepsTheOrderThatIsAsGood) {
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1, 2, 3}));
 }
 
+TEST(Schedule, WaitsForWhatItDoesNotRead) {
+  Steps steps = with_temporaries(3, 10'000);
+  // The last but one frees what the first has made, but is to wait for the third.
+  steps.steps = {uses({0}, {4}), uses({0}, {5}), uses({5}, {6}), uses({4}, {2}), uses({6}, {3})};
+  EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 3, 1, 2, 4}));
+  steps.steps[3].waits = {6};
+  EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1, 2, 3, 4}));
+}
+
 TEST(Schedule, WhatFreesMemoryRunsAsSoonAsItCan) {
   Steps steps = with_temporaries(3, 10'000);
   // Two gradients, then the two updates that read them and nothing else.

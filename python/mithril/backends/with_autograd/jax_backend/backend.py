@@ -43,6 +43,7 @@ class JaxBackend(AutogradBackend):
 
     backend_type = "jax"
     _not_compiled = frozenset({"masks"})
+    _merges_copies = True  # XLA on CPUs, in spite of optimization_barrier
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
 
     @public

@@ -303,6 +303,10 @@ def stop_gradient(input):
     return _lax.stop_gradient(input)
 
 
+def after(input, token):
+    return _lax.optimization_barrier((input, token))[0]
+
+
 def softmax(input, axis=-1):
     out = _jax.nn.softmax(_as_compute(input), axis)
     return out if out.dtype == input.dtype else out.astype(input.dtype)

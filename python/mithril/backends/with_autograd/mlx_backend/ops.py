@@ -426,6 +426,10 @@ def relu(input):
 stop_gradient = _mx.stop_gradient
 
 
+def after(input, token):
+    return _mx.depends([input], [token])[0]
+
+
 def softmax(input, axis=-1):
     if input.size == 0:
         return input

@@ -39,6 +39,7 @@ class TorchBackend(AutogradBackend):
 
     backend_type = "torch"
     _not_compiled = frozenset({"branches"})
+    _merges_copies = True
     compiles_steps = False
     _ops_module = "mithril.backends.with_autograd.torch_backend.ops"
 

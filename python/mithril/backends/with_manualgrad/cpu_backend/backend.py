@@ -65,9 +65,11 @@ class CpuBackend(NumpyBackend):
         recorder: Any = None,
         weights: str = "",
         overwrites: Sequence[tuple[str, str]] = (),
+        memory_limit: int | None = None,
+        shrinks: bool = False,
     ) -> Any:
         """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
-        input whose array it overwrites."""
+        input whose array it overwrites; `shrinks`: less memory for a third more FLOPs."""
         return _core.CpuProgram(
             graph,
             self._pool,
@@ -77,4 +79,6 @@ class CpuBackend(NumpyBackend):
             recorder or _core.Recorder(),
             weights,
             list(overwrites),
+            memory_limit,
+            shrinks,
         )

@@ -1,0 +1,14 @@
+// How the CPU would run a graph: what passes::recompute measures.
+#pragma once
+#include "backends/cpu/select.h"
+#include "core/status.h"
+#include "ir/graph.h"
+#include "passes/recompute.h"
+
+namespace mithril {
+
+/// Of a specialised graph, with the steps and the memory that it would get. Nobody is told.
+core::Result<passes::Execution> plan_execution(const ir::Graph& graph,
+                                               const cpu::SelectOptions& options);
+
+}  // namespace mithril

@@ -1,0 +1,360 @@
+"""Values that are computed again for memory: the bits of what is computed once, in less of it."""
+
+import subprocess
+import sys
+import tracemalloc
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril.errors import ArgumentError, OutOfMemoryError, SignatureError, UnsupportedError
+from test_random_models import PASSES, Trial, seeds
+
+from benchmarks.models import gpt2, resnet
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def mlp():
+    model = ml.Model()
+    model |= ml.Linear(64)(input="x", output="h0")
+    for i in range(4):
+        model |= ml.Tanh()(input=f"h{i}", output=f"a{i}")
+        model |= ml.Linear(64)(input=f"a{i}", output=f"h{i + 1}")
+    model |= ml.Gelu()(input="h4", output="y")
+    return model, {"x": floats(128, 20)}, floats(128, 64)
+
+
+def transformer():
+    model = ml.Model()
+    model |= gpt2.gpt2(2, 64, 4, 50, 32)(tokens="tokens", places="places", logits="y")
+    data = {"tokens": RNG.integers(0, 50, (4, 32)), "places": np.arange(32)}
+    return model, data, floats(4, 32, 50)
+
+
+def residual():
+    model = ml.Model()
+    model |= resnet.block(8, 2, True, "block")(input="x", output="h")
+    model |= resnet.block(8, 1, False, "other")(input="h", output="y")
+    return model, {"x": floats(4, 4, 16, 16)}, floats(4, 8, 8, 8)
+
+
+def dropout():
+    model = ml.Model()
+    model |= ml.Linear(64)(input="x", output="h")
+    model |= ml.Dropout(0.5)(input="h", output="d")
+    model |= ml.Gelu()(input="d", output="a")
+    model |= ml.Linear(64)(input="a", output="y")
+    return model, {"x": floats(64, 20)}, floats(64, 64)
+
+
+def recurrent():
+    model = ml.Model()
+    cell = ml.models.ManyToOne(ml.models.LSTMCell(), max_sequence_length=6)
+    names = {f"input{i}": f"x{i}" for i in range(6)}
+    states = {f"initial_{state}": state for state in cell.cell_type.state_keys}
+    model |= cell.connect(**names, **states, hidden_concat="y")
+    data = {f"x{i}": floats(16, 1, 8) for i in range(6)}
+    return model, data | {state: floats(16, 1, 32) for state in states.values()}, floats(16, 1, 32)
+
+
+def looped():
+    step = ml.Model()
+    step |= ml.Multiply()(left="total", right="x", output="next")
+    step |= ml.Tanh()(input="next", output="row")
+    step.expose_keys("next", "row")
+    model = ml.Model()
+    model |= ml.Linear(64)(input="x", output="h0")
+    for i in range(3):
+        model |= ml.Tanh()(input=f"h{i}", output=f"a{i}")
+        model |= ml.Linear(64)(input=f"a{i}", output=f"h{i + 1}")
+    model |= ml.Scan(step, carry={"total": "next"}, xs=["x"])(
+        total="start", x="h3", row="rows", next="last"
+    )
+    model |= ml.Add()(left="rows", right="h1", output="y")
+    model.expose_keys("y")
+    return model, {"x": floats(128, 20), "start": floats(64)}, floats(128, 64)
+
+
+MODELS = [mlp, transformer, residual, recurrent, dropout, looped]
+
+
+def compiled(model, data, target, backend=None, **options):
+    train = ml.TrainModel(model)
+    train.add_loss(ml.SquaredError(), input="y", target="t")
+    data = data | {"t": target}
+    options.setdefault("optimizer", ml.optim.Adam(lr=0.1))
+    shapes = {name: list(value.shape) for name, value in data.items()}
+    backend = backend or ml.CpuBackend(threads=1)
+    return ml.compile(train, backend, data_keys=set(data), shapes=shapes, **options), data
+
+
+def peaks(pm):
+    return {name: program.peak for name, program in pm.memory_plan().programs.items()}
+
+
+def allocated(pm, name):
+    """What a limit is for."""
+    program = pm.memory_plan().programs[name]
+    return program.peak + program.outputs + program.scratch
+
+
+def leaves(results):
+    if isinstance(results, dict):
+        return [leaf for key in sorted(results) for leaf in leaves(results[key])]
+    if isinstance(results, tuple | list):
+        return [leaf for item in results for leaf in leaves(item)]
+    return [] if results is None else [np.asarray(results)]
+
+
+def ran(pm, data):
+    params = pm.randomize_params(3)
+    state = pm.initial_state_dict
+    results = pm.evaluate(params, data, state=state, output_gradients=True)
+    optimizer = pm._settings.optimizer
+    step = pm.step(params, optimizer.init(params), data, state=state)
+    return leaves([tuple(results), tuple(step)])
+
+
+def assert_same_bits(found, wanted):
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+def test_less_memory_to_the_same_bits(make):
+    model = make()
+    plain, data = compiled(*model)
+    wanted = ran(plain, data)
+    shrunk, _ = compiled(*model, gradient_checkpointing=True)
+    assert_same_bits(ran(shrunk, data), wanted)
+    assert peaks(shrunk)["evaluate"] == peaks(plain)["evaluate"]
+    for name in ("gradient", "step"):
+        assert peaks(shrunk)[name] < peaks(plain)[name]
+    limit = (allocated(plain, "step") + allocated(shrunk, "step")) // 2
+    limited, _ = compiled(*model, memory_limit=limit)
+    assert allocated(limited, "step") <= limit < allocated(plain, "step")
+    assert_same_bits(ran(limited, data), wanted)
+
+
+@pytest.mark.parametrize("make", [transformer, mlp], ids=lambda make: make.__name__)
+def test_updates_in_place_take_less_too(make):
+    plain, data = compiled(*make(), stream_gradients=True)
+    shrunk, _ = compiled(*make(), stream_gradients=True, gradient_checkpointing=True)
+    assert peaks(shrunk)["step"] < peaks(plain)["step"]
+    found, wanted = ([], [])
+    for pm, steps in ((plain, wanted), (shrunk, found)):
+        params = pm.randomize_params(3)
+        state = ml.optim.Adam().init(params)
+        for _ in range(3):
+            params, state, _, outputs = pm.step(params, state, data)
+            steps += leaves([outputs])
+        steps += leaves([params, state])
+    assert_same_bits(found, wanted)
+
+
+def test_open_sizes_fit_at_every_call():
+    model, data, target = mlp()
+    train = ml.TrainModel(model)
+    train.add_loss(ml.SquaredError(), input="y", target="t")
+    shapes = {"x": [None, 20], "t": [None, 64]}
+    backend = ml.CpuBackend(threads=1)
+    pm = ml.compile(train, backend, shapes=shapes, data_keys=set(shapes), memory_limit="450kB")
+    params = pm.randomize_params(3)
+    for rows in (8, 64, 128):
+        pm.evaluate(params, {"x": data["x"][:rows], "t": target[:rows]}, output_gradients=True)
+        plan = pm.memory_plan({"x": [rows, 20], "t": [rows, 64]}).programs["gradient"]
+        assert plan.peak + plan.outputs + plan.scratch <= 450_000
+    many = {"x": floats(512, 20), "t": floats(512, 64)}
+    with pytest.raises(OutOfMemoryError) as caught:
+        pm.evaluate(params, many, output_gradients=True)
+    told = str(caught.value).splitlines()
+    assert told[0].endswith(
+        "of outputs), the least that was found by computing values again, and memory_limit is"
+        " 450.0 kB"
+    )
+    assert "float32[512, 64] of" in told[1]
+    assert "raise memory_limit" in caught.value.hint
+    assert len(leaves([pm.evaluate(params, {"x": data["x"], "t": target})])) > 0
+
+
+@pytest.mark.parametrize("value, error", [
+    (True, SignatureError), ([], SignatureError), (1.5, SignatureError),
+    ("much", ArgumentError), (-1, ArgumentError), ("nanGB", ArgumentError),
+])  # fmt: skip
+def test_limits_are_sizes(value, error):
+    with pytest.raises(error, match="memory_limit (requires|is) bytes"):
+        compiled(*mlp(), memory_limit=value)
+
+
+def test_emitted_programs_have_no_limit():
+    model, *_ = mlp()
+    with pytest.raises(UnsupportedError, match="memory_limit: NumpyBackend does not"):
+        ml.compile(model, ml.NumpyBackend(), memory_limit="1GB")
+
+
+def test_the_trace_tells_how_much_is_computed_again(caplog):
+    with caplog.at_level("DEBUG", logger="mithril"):
+        pm, data = compiled(*mlp(), gradient_checkpointing=True)
+        pm.evaluate(pm.randomize_params(3), data, output_gradients=True)
+    told = [record.getMessage() for record in caplog.records]
+    assert any(t.startswith("recompute ") and " values again, " in t for t in told)
+    assert any(t.startswith("  recompute ") and t.endswith(" changed") for t in told)
+
+
+def random_gradients(trial, **options):
+    """A compiled random model with the results and the gradients of its float inputs."""
+    pm = trial.compiled(trainable_keys=set(trial.wrt), **options)
+    params = {name: trial.inputs[name] for name in trial.wrt}
+    data = {name: value for name, value in trial.inputs.items() if name not in trial.wrt}
+    given = {name: np.asarray(weight) for name, weight in trial.weights.items()}
+    return pm, leaves([tuple(pm.evaluate(params, data, output_gradients=given))])
+
+
+@pytest.mark.parametrize("chunk", range(5))
+def test_random_models_fit_or_say_that_they_cannot(chunk, request, check_counts):
+    least = 0
+    for number in seeds(request.config, request.config.getoption("--graphs") // 10)[chunk::5]:
+        trial = Trial(number, "CpuBackend", "float64")
+        trial.backend = ml.CpuBackend(threads=1, dtype="float64")
+        off = {"passes": [PASSES[number % len(PASSES)]]} if number % 2 else {}
+        plain, wanted = random_gradients(trial, **off)
+        shrunk, found = random_gradients(trial, gradient_checkpointing=True, **off)
+        assert_same_bits(found, wanted)
+        usual = allocated(plain, "gradient")
+        assert allocated(shrunk, "gradient") <= usual
+        limit = int(usual * np.random.default_rng(number).uniform(0.6, 1.0))
+        try:
+            limited, found = random_gradients(trial, memory_limit=limit, **off)
+        except OutOfMemoryError:
+            continue
+        least += 1
+        assert allocated(limited, "gradient") <= limit, trial.told
+        assert_same_bits(found, wanted)
+        check_counts["random models in less memory"] += 1
+    assert least > 0
+
+
+# --- emitted programs -----------------------------------------------------------------------------
+
+
+# Masks of dropout are drawn by ops that own the text's peak.
+@pytest.mark.parametrize("make", [mlp, transformer, residual, recurrent], ids=lambda m: m.__name__)
+def test_text_for_numpy_takes_less(make):
+    def peak(pm):
+        params, state = pm.randomize_params(3), pm.initial_state_dict
+        pm.evaluate(params, data, state=state, output_gradients=True)
+        tracemalloc.start()
+        pm.evaluate(params, data, state=state, output_gradients=True)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    model = make()
+    plain, data = compiled(*model, backend=ml.NumpyBackend())
+    shrunk, _ = compiled(*model, backend=ml.NumpyBackend(), gradient_checkpointing=True)
+    assert_same_bits(ran(shrunk, data), ran(plain, data))
+    assert peak(shrunk) < 0.9 * peak(plain)
+
+
+def test_text_wants_sizes():
+    model, data, target = mlp()
+    train = ml.TrainModel(model)
+    train.add_loss(ml.SquaredError(), input="y", target="t")
+    pm = ml.compile(train, ml.NumpyBackend(), data_keys={"x", "t"}, gradient_checkpointing=True,
+                    shapes={"x": [None, 20], "t": [None, 64]})  # fmt: skip
+    data["t"] = target
+    params = pm.randomize_params(3)
+    assert pm.evaluate(params, data)["y"].shape == (128, 64)
+    with pytest.raises(UnsupportedError, match="gradient_checkpointing: the sizes of ") as caught:
+        pm.evaluate(params, data, output_gradients=True)
+    assert "shapes=" in caught.value.hint
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+RSS = """
+import mithril as ml, numpy as np
+model = ml.Model()
+for i in range(12):
+    model |= ml.Linear(256)(input=f"h{i}", output=f"a{i}")
+    model |= ml.Sine()(input=f"a{i}", output=f"h{i + 1}")
+model |= ml.Sum()(input="h12", output="y")
+shapes = {"h0": [8192, 256]}
+backend = getattr(ml, BACKEND)()
+pm = ml.compile(model, backend, data_keys={"h0"}, shapes=shapes, **OPTIONS)
+params, x = pm.randomize_params(1), np.ones((8192, 256), np.float32)
+
+def most():  # not getrusage: that of a new process begins with its parent's
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+
+before = most()
+pm.evaluate(params, {"h0": x}, output_gradients=True)
+print(most() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory of a process")
+@pytest.mark.parametrize("backend, packages", [
+    ("CpuBackend", []), ("NumpyBackend", []),
+    pytest.param("TorchBackend", ["torch"], marks=pytest.mark.frameworks),
+    pytest.param("JaxBackend", ["jax"], marks=pytest.mark.frameworks),
+])  # fmt: skip
+def test_the_process_takes_less(backend, packages):
+    """Of 12 layers the gradient needs what each product and each sine read, 8.4 MB each."""
+    for package in packages:
+        pytest.importorskip(package)
+
+    def taken(options):
+        options = options if backend == "CpuBackend" else options | {"jit": False}
+        code = [sys.executable, "-c", f"BACKEND, OPTIONS = {backend!r}, {options}\n{RSS}"]
+        return int(subprocess.run(code, stdout=subprocess.PIPE, check=True).stdout)
+
+    usual = taken({})
+    assert usual > 23 * 8_000_000
+    # Frameworks keep memory for themselves, and JAX works behind the text.
+    assert taken({"gradient_checkpointing": True}) < (0.9 if packages else 0.62) * usual
+    if backend == "CpuBackend":
+        assert taken({"memory_limit": "80MB"}) < 100_000_000
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("package, backend", [("torch", "TorchBackend"), ("jax", "JaxBackend")])
+def test_frameworks_line_by_line(package, backend, make):
+    pytest.importorskip(package)
+    backend = getattr(ml, backend)()
+
+    def results(**options):
+        pm, data = compiled(*model, backend=backend, jit=False, **options)
+        params = {name: backend.array(np.asarray(x)) for name, x in values.items()}
+        arrays = {name: backend.array(x) for name, x in data.items()}
+        state = pm.initial_state_dict
+        found = pm.evaluate(params, arrays, state=state, output_gradients=True)
+        return [backend.to_numpy(x) for part in found[:2] for _, x in sorted(part.items())]
+
+    model = make()
+    values = compiled(*model)[0].randomize_params(3)
+    assert_same_bits(results(gradient_checkpointing=True), results(autodiff="engine"))
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("package, backend, error, options, message", [
+    ("torch", "TorchBackend", ArgumentError, {"autodiff": "framework"}, "only the engine's"),
+    ("torch", "TorchBackend", UnsupportedError, {"jit": True}, "compiler of TorchBackend would"),
+    ("jax", "JaxBackend", UnsupportedError, {"jit": True}, "compiler of JaxBackend would"),
+    ("mlx.core", "MlxBackend", UnsupportedError, {}, "MlxBackend computes in an order of its own"),
+    ("jax", "JaxBackend", UnsupportedError, {"memory_limit": "1GB"}, "memory_limit: JaxBackend"),
+])  # fmt: skip
+def test_what_frameworks_cannot_do(package, backend, error, options, message):
+    pytest.importorskip(package)
+    model, *_ = mlp()
+    options = options if "memory_limit" in options else options | {"gradient_checkpointing": True}
+    with pytest.raises(error, match=message):
+        ml.compile(model, getattr(ml, backend)(), **options)
