@@ -83,7 +83,7 @@ def main() -> int:
 
 def run(chosen: dict, options: argparse.Namespace, start: float) -> int:
     from benchmarks import machine
-    from benchmarks.harness import Settings, print_head
+    from benchmarks.harness import LeftOut, Settings, print_head
 
     warnings.filterwarnings("ignore")
     machine.describe(options.threads)
@@ -99,7 +99,10 @@ def run(chosen: dict, options: argparse.Namespace, start: float) -> int:
             print(f"\n{name}: left out, the run has taken {LIMIT_SECONDS // 60} minutes")
             continue
         sys.stdout.flush()
-        row(settings)
+        try:
+            row(settings)
+        except LeftOut as error:
+            print(f"\n{name}: left out, {error}")
     print(f"\ntotal: {time.monotonic() - start:.0f} s")
     return 0
 
