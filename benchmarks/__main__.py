@@ -42,6 +42,7 @@ def rows() -> dict:
         low_precision,
         memory,
         mlp,
+        neighbour,
         overhead,
         startup,
     )
@@ -55,6 +56,7 @@ def rows() -> dict:
         gemm,
         low_precision,
         engine,
+        neighbour,
         digits,
         memory,
         generated,
