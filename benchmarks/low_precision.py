@@ -28,6 +28,7 @@ BITS = {"bfloat16": 16.0, "int8": 8.5, "int4": 4.5}
 # apart: it isn't one of the contenders.
 LLAMA = {1: {"int8": 73, "int4": 96}, 2: {"int8": 133, "int4": 223}}
 TOLERANCE = 0.1  # of formats, not of kernels: the tests have these
+DECODED_TOLERANCE = 0.4  # four bits lose 0.25 over the layers, by the same rounding in PyTorch, too
 WIDTHS = (3 * gpt2.WIDTH, gpt2.WIDTH, 4 * gpt2.WIDTH, gpt2.WIDTH)  # of a block's products
 
 
@@ -162,7 +163,7 @@ def decoding(settings: Settings) -> None:
             **{name: partial(net.ours, weights=weights) for weights, name in names.items()},
         },
         settings,
-        TOLERANCE,
+        DECODED_TOLERANCE,
     )
     print_comparison(f"{net.title}, weights in fewer bits", comparison)
     nets.print_tokens(comparison)
