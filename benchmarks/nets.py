@@ -121,8 +121,8 @@ class Net:
 class Resnet(Net):
     """ResNet-18 or 50 with the statistics of a trained model; `job` has its steps."""
 
-    def __init__(self, depth: int, batch: int = 1) -> None:
-        self.job = models.Resnet(depth, (batch, 3, 224, 224))
+    def __init__(self, depth: int, batch: int = 1, size: int = 224) -> None:
+        self.job = models.Resnet(depth, (batch, 3, size, size))
         self.title = self.job.title
         self.data = {self.job.data_key: self.job.data}
         self.params = {**self.job.weights, **self.job.constants}
