@@ -319,9 +319,16 @@ class Gpt2Decoding(Gpt2):
 
 def count_work(run: Callable[[], Any]) -> float:
     """Floating point operations of products and convolutions that PyTorch runs, as it counts."""
-    from torch.utils.flop_counter import FlopCounterMode
+    import torch
+    from torch.utils import flop_counter
 
-    with FlopCounterMode(display=False) as counter:
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    unknown_to_it = {
+        attention: lambda *shapes, **_: flop_counter.sdpa_flop_count(*shapes[:3]),
+        backward: lambda *shapes, **_: flop_counter.sdpa_backward_flop_count(*shapes[:4]),
+    }
+    with flop_counter.FlopCounterMode(display=False, custom_mapping=unknown_to_it) as counter:
         run()
     return float(counter.get_total_flops())
 

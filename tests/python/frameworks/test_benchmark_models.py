@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings, difference
-from benchmarks.nets import Gpt2, Net, Resnet, Vit
+from benchmarks.nets import Gpt2, Net, Resnet, Vit, count_work
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.frameworks
@@ -52,3 +52,20 @@ def test_outputs_tell_one_input_from_another(name):
     key, value = next(iter(net.data.items()))
     net.data[key] = np.flip(value).copy()
     assert difference(net.torch(Settings()).result(), first) > 5e-3
+
+
+# Numbers and billions of multiply-adds of an image of 224 x 224, as torchvision documents them.
+PUBLISHED = {
+    "resnet18": (lambda: Resnet(18), 11_689_512, 1.81),
+    "resnet50": (lambda: Resnet(50), 25_557_032, 4.09),
+    "vit_b_16": (Vit, 86_567_656, 17.56),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sizes_are_the_published_ones(name):
+    net_of, count, work = PUBLISHED[name]
+    net = net_of()
+    trained = (value for key, value in net.params.items() if not key.startswith("running_"))
+    assert sum(value.size for value in trained) == count
+    assert count_work(net.torch(Settings()).run) / 2e9 == pytest.approx(work, abs=0.01)
