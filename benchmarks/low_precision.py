@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from benchmarks.harness import (
     print_comparison,
     print_target,
 )
+from benchmarks.machine import memory_rate
 from benchmarks.models import gpt2
 
 TORCH, TORCH_BF16, FLOAT32 = "PyTorch", "PyTorch bfloat16", "mithril float32"
@@ -91,17 +91,6 @@ def torch_stream(bfloat16: bool, settings: Settings) -> Contender:
     return Contender(run, lambda: {"y": run().float().numpy()})
 
 
-def memory_rate() -> float:
-    """Bytes a second that one thread reads, of an array larger than caches."""
-    x = np.ones(1 << 27, np.float32)
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        np.dot(x, x)
-        best = min(best, time.perf_counter() - start)
-    return x.nbytes / best
-
-
 def gemv_formats(settings: Settings) -> None:
     names = {weights: f"mithril {weights}" for weights in BITS}
     comparison = compare(
@@ -117,7 +106,8 @@ def gemv_formats(settings: Settings) -> None:
     count, memory = sum(w.size for w in stream_weights()), memory_rate()
     bits = {FLOAT32: 32, TORCH: 32, TORCH_BF16: 16, **{names[w]: BITS[w] for w in BITS}}
     print(f"\nGPT-2 124M: every weight meets one row ({count / 1e6:.0f} M weights)")
-    print(f"  memory is read at {memory / 1e9:.1f} GB/s by one thread (NumPy's dot)")
+    if memory:
+        print(f"  memory is read at {memory / 1e9:.1f} GB/s by one thread (C, 512 MB)")
     print(
         f"  {'contender':<24}{'median':>12}{'a second':>12}{'GB/s':>12}{'% of it':>9}{'off by':>9}"
     )
@@ -126,7 +116,7 @@ def gemv_formats(settings: Settings) -> None:
         off = "" if timing.difference is None else f"{timing.difference:.0e}"
         print(
             f"  {timing.name:<24}{duration(timing.median):>12}{1 / timing.median:>12.0f}"
-            f"{rate / 1e9:>12.1f}{100 * rate / memory:>9.0f}{off:>9}"
+            f"{rate / 1e9:>12.1f}{f'{100 * rate / memory:.0f}' if memory else '':>9}{off:>9}"
         )
     for weights, tokens in LLAMA.get(settings.threads, {}).items():
         ours = comparison.of(names[weights])

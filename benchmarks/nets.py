@@ -187,16 +187,10 @@ class Gpt2(Net):
     def our_step(self, settings: Settings, stream_gradients: bool = False) -> Contender:
         import mithril as ml
 
-        model = ml.Model()
-        model |= self.model()(tokens="tokens", places="places", logits="logits")
-        model |= ml.Reshape((TOKENS, gpt2.VOCABULARY))(input="logits", output="rows")
-        model.expose_keys("rows")
-        train = ml.TrainModel(model)
-        train.add_loss(ml.CrossEntropy(input_type="logits"), input="rows", target="target")
         optimizer = ml.optim.AdamW(**ADAMW)
         shapes = {**self.shapes, "target": [TOKENS]}
         pm = ml.compile(
-            train,
+            gpt2.training(TOKENS, *self.sizes),
             ml.CpuBackend(threads=settings.threads),
             data_keys=set(shapes),
             shapes=shapes,

@@ -97,6 +97,17 @@ def gpt2(
     return model
 
 
+def training(tokens: int, *sizes: int) -> ml.TrainModel:
+    """The cost of the next tokens, `target` [tokens], of one sequence."""
+    model = ml.Model()
+    model |= gpt2(*sizes)(tokens="tokens", places="places", logits="logits")
+    model |= ml.Reshape((tokens, sizes[3]))(input="logits", output="rows")
+    model.expose_keys("rows")
+    train = ml.TrainModel(model)
+    train.add_loss(ml.CrossEntropy(input_type="logits"), input="rows", target="target")
+    return train
+
+
 # --- the same by hand -----------------------------------------------------------------------------
 
 
