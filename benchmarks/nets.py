@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,7 @@ class Net:
         import onnxruntime
         import torch
 
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells what isn't installed
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = settings.threads
         with tempfile.TemporaryDirectory() as folder:
@@ -138,8 +140,10 @@ class Resnet(Net):
         class Module(torch.nn.Module):
             def __init__(self, values: Any) -> None:
                 super().__init__()
-                parameters = (torch.nn.Parameter(library.array(value)) for value in values)
-                self.values = torch.nn.ParameterList(parameters)
+                arrays = map(library.array, values)
+                self.values = torch.nn.ParameterList(
+                    torch.nn.Parameter(array, requires_grad=False) for array in arrays
+                )
 
             def forward(self, x: Any) -> Any:
                 return job.by_hand(library, dict(zip(names, self.values, strict=True)), x)

@@ -54,6 +54,15 @@ def test_outputs_tell_one_input_from_another(name):
     assert difference(net.torch(Settings()).result(), first) > 5e-3
 
 
+@pytest.mark.parametrize("name", NETS)
+def test_modules_by_hand_can_be_exported(name):
+    """ONNX Runtime, which no test needs, runs what this makes."""
+    net: Net = NETS[name]()
+    array = torch.from_numpy(net.input)
+    exported = torch.export.export(net.module, (array,)).module()
+    assert difference({"y": exported(array).detach()}, net.torch(Settings()).result()) < BOUND
+
+
 # Numbers and billions of multiply-adds of an image of 224 x 224, as torchvision documents them.
 PUBLISHED = {
     "resnet18": (lambda: Resnet(18), 11_689_512, 1.81),
