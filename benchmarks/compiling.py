@@ -1,4 +1,5 @@
-"""Row: from nothing to a compiled model of the size of GPT-2 (124 million parameters)."""
+"""Row: from nothing to a compiled model of the size of GPT-2 (124 million parameters), or to its
+training step."""
 
 from __future__ import annotations
 
@@ -40,6 +41,21 @@ def compile_mithril(model, shape: list):
 def once_mithril(times: Times) -> None:
     model = timed(times, "build and infer", lambda: models.gpt2(*FULL))
     timed(times, "compile", lambda: compile_mithril(model, [None, None]))
+    timed(times, "training step: build, infer and compile", compile_step)
+
+
+def compile_step() -> None:
+    import mithril as ml
+
+    keys = ("tokens", "places", "target")
+    train, optimizer = models.training(TOKENS, *FULL), ml.optim.AdamW()
+    ml.compile(
+        train,
+        ml.CpuBackend(),
+        data_keys=set(keys),
+        shapes={key: [TOKENS] if key == "target" else [1, TOKENS] for key in keys},
+        optimizer=optimizer,
+    )
 
 
 def plan(times: Times) -> None:

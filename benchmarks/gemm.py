@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from benchmarks.harness import OURS, Contender, Settings, compare, duration
+from benchmarks.harness import OURS, Contender, Settings, Timing, compare, duration
 from benchmarks.machine import peak_rate
 
 TORCH, NUMPY, PACKED = "PyTorch", "NumPy", "packed once"
@@ -67,43 +68,44 @@ def torch_product(size: Size, settings: Settings) -> Contender:
 
 def products(title: str, sizes: tuple[Size, ...], settings: Settings) -> None:
     peak = peak_rate()
-    of_peak = f"% of {peak * settings.threads:.0f}" if peak else "% of peak"
-    print(f"\n{title}: Gflop/s, median (best)")
+    total = f"{peak * settings.threads:.0f} Gflop/s" if peak else "the peak, which is not known"
     print(
-        f"  {'rows, columns, depth':<22}{OURS:>18}{PACKED:>18}{of_peak:>12}{TORCH:>18}{NUMPY:>18}"
-        f"{'time':>12}"
+        f"\n{title}: Gflop/s, median (best); % of {total}; ours packs both operands in every call"
     )
+    heads = "".join(f"{name:>18}{'%':>4}" for name in BUILDERS)
+    print(f"  {'rows, columns, depth':<22}{heads}{'time of ours':>14}")
     for size in sizes:
         print_product(size, replace(settings, seconds=settings.seconds * SHARE), peak)
 
 
 def print_product(size: Size, settings: Settings, peak: float | None) -> None:
-    builders = {
-        NUMPY: numpy_product,
-        OURS: mithril_product,
-        PACKED: partial(mithril_product, bind=True),
-        TORCH: torch_product,
-    }
-    comparison = compare(
-        {name: partial(build, size) for name, build in builders.items()}, settings, TOLERANCE
-    )
+    factories = {name: partial(build, size) for name, build in BUILDERS.items()}
+    comparison = compare(factories, settings, TOLERANCE)
     work = 2e-9 * size[0] * size[1] * size[2]
-    cells = {}
-    for timing in comparison.timings:
-        wrong = timing.difference is not None and timing.difference > TOLERANCE
-        cells[timing.name] = (
-            "*** differs" if wrong else f"{work / timing.median:.1f} ({work / timing.minimum:.1f})"
-        )
-    ours, packed = comparison.of(OURS), comparison.of(PACKED)
-    share = f"{100 * work / packed.median / peak / settings.threads:.0f}" if packed and peak else ""
-    time = duration(ours.median) if ours else ""
-    print(
-        f"  {', '.join(map(str, size)):<22}{cells.get(OURS, ''):>18}{cells.get(PACKED, ''):>18}"
-        f"{share:>12}"
-        f"{cells.get(TORCH, 'missing'):>18}{cells.get(NUMPY, 'missing'):>18}{time:>12}"
+    cells = "".join(
+        cell(comparison.of(name), work, peak and peak * settings.threads) for name in BUILDERS
     )
+    ours = comparison.of(OURS)
+    time = duration(ours.median) if ours else ""
+    print(f"  {', '.join(map(str, size)):<22}{cells}{time:>14}")
 
 
+def cell(timing: Timing | None, work: float, peak: float | None) -> str:
+    if timing is None:
+        return f"{'missing':>18}{'':>4}"
+    if timing.difference is not None and timing.difference > TOLERANCE:
+        return f"{'*** differs':>18}{'':>4}"
+    rates = f"{work / timing.median:.1f} ({work / timing.minimum:.1f})"
+    return f"{rates:>18}{f'{100 * work / timing.median / peak:.0f}' if peak else '':>4}"
+
+
+# The first one is what the others are compared with.
+BUILDERS: dict[str, Callable[[Size, Settings], Contender]] = {
+    NUMPY: numpy_product,
+    OURS: mithril_product,
+    PACKED: partial(mithril_product, bind=True),
+    TORCH: torch_product,
+}
 ROWS = {
     "gemm-squares": partial(products, "square products", SQUARES),
     "gemm-layers": partial(products, "products of layers", LAYERS),

@@ -185,7 +185,7 @@ def print_comparison(title: str, comparison: Comparison) -> None:
         )
         print(
             f"  {timing.name:<24}{duration(timing.median):>12}{duration(timing.minimum):>12}"
-            f" {ratios}  {_agreement(timing, comparison.tolerance)}{timing.note}".rstrip()
+            f" {ratios}  {agreement(timing, comparison.tolerance)}{timing.note}".rstrip()
         )
     for name, reason in comparison.missing.items():
         print(f"  {name:<24}{reason:>12}")
@@ -196,7 +196,7 @@ def print_head() -> None:
     print(f"  {'':<24}{'':>12}{'':>12} {'/ ours':>9} {'/ ours':>9}")
 
 
-def _agreement(timing: Timing, tolerance: float) -> str:
+def agreement(timing: Timing, tolerance: float) -> str:
     if timing.difference is None:
         return ""
     if timing.difference <= tolerance:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 PACKAGES = ("mithril", "numpy", "torch", "jax", "jaxlib")
 
-# Independent chains of fused multiply-adds on as wide vectors as the compiler's -march has.
-PEAK_SOURCE = r"""
+TIMED = r"""
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #ifdef __AVX512F__
 #define WIDTH 16
@@ -24,26 +24,54 @@ PEAK_SOURCE = r"""
 #define WIDTH 8
 #endif
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
-enum { CHAINS = 16, REPEATS = 20000000 };
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec + 1e-9 * t.tv_nsec;
 }
+"""
+# Independent chains of fused multiply-adds on as wide vectors as the compiler's -march has. A run
+# takes half a millisecond, less than a time slice; the upper quartile is neither slowed down by
+# other processes nor a moment's clock rate.
+PEAK_SOURCE = r"""
+enum { CHAINS = 16, REPEATS = 200000, RUNS = 200 };
 int main(int argc, char** argv) {
   vec acc[CHAINS], scale = (vec){0} + 0.999f + 1e-9f * argc, shift = (vec){0} + 0.001f;
   for (int c = 0; c < CHAINS; ++c) acc[c] = (vec){0} + (float)(c + argc);
-  double best = 1e9;
-  for (int run = 0; run < 5; ++run) {
+  for (int run = 0; run < RUNS; ++run) {
     double start = now();
-    for (int i = 0; i < REPEATS / 5; ++i)
+    for (int i = 0; i < REPEATS; ++i)
       for (int c = 0; c < CHAINS; ++c) acc[c] = acc[c] * scale + shift;
+    printf("%.3f ", 2.0 * WIDTH * CHAINS * REPEATS / (now() - start) / 1e9);
+  }
+  float sum = 0;
+  for (int c = 0; c < CHAINS; ++c) sum += acc[c][0];
+  printf("%d %g\n", WIDTH, sum);
+  return 0;
+}
+"""
+# Sums of eight vectors at a time over 512 MB, with lines asked for a page ahead.
+READ_SOURCE = r"""
+enum { SUMS = 8, COUNT = (512 << 20) / sizeof(vec), AHEAD = 4096 / sizeof(vec) };
+int main(void) {
+  vec* x = aligned_alloc(2 << 20, COUNT * sizeof(vec));
+  for (long i = 0; i < COUNT; ++i) x[i] = (vec){0} + (float)i;
+  vec acc[SUMS];
+  for (int j = 0; j < SUMS; ++j) acc[j] = (vec){0};
+  double best = 1e9;
+  for (int run = 0; run < 8; ++run) {
+    double start = now();
+    for (long i = 0; i < COUNT; i += SUMS)
+      for (int j = 0; j < SUMS; ++j) {
+        __builtin_prefetch(x + i + j + AHEAD);
+        acc[j] += x[i + j];
+      }
     double seconds = now() - start;
     if (seconds < best) best = seconds;
   }
   float sum = 0;
-  for (int c = 0; c < CHAINS; ++c) sum += acc[c][0];
-  printf("%d %.3f %g\n", WIDTH, 2.0 * WIDTH * CHAINS * (REPEATS / 5) / best / 1e9, sum);
+  for (int j = 0; j < SUMS; ++j) sum += acc[j][0];
+  printf("%.3f %g\n", COUNT * sizeof(vec) / best / 1e9, sum);
   return 0;
 }
 """
@@ -115,17 +143,29 @@ def peak_rate() -> float | None:
 @functools.cache
 def measure_peak() -> tuple[int, float]:
     """Lanes of a vector, and Gflop/s of one thread, by a small C program."""
+    *rates, width, _ = output_of_c(PEAK_SOURCE)
+    return int(width), sorted(map(float, rates))[3 * len(rates) // 4]
+
+
+def memory_rate() -> float | None:
+    """Bytes a second that one thread reads of an array larger than caches."""
+    try:
+        return 1e9 * float(output_of_c(READ_SOURCE)[0])
+    except (subprocess.SubprocessError, OSError):
+        return None
+
+
+def output_of_c(code: str) -> list[str]:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise FileNotFoundError("no C compiler")
     with tempfile.TemporaryDirectory() as folder:
-        source, program = Path(folder, "peak.c"), Path(folder, "peak")
-        source.write_text(PEAK_SOURCE)
+        source, program = Path(folder, "rate.c"), Path(folder, "rate")
+        source.write_text(TIMED + code)
         flags = ["-O3", "-march=native", "-ffp-contract=fast", "-funroll-loops"]
         subprocess.run([compiler, *flags, source, "-o", program], check=True, timeout=60)
-        out = subprocess.run([program], check=True, timeout=60, capture_output=True, text=True)
-    width, rate, _ = out.stdout.split()
-    return int(width), float(rate)
+        run = subprocess.run([program], check=True, timeout=60, capture_output=True, text=True)
+    return run.stdout.split()
 
 
 def gemm_rate(size: int = 1024) -> float:

@@ -54,10 +54,10 @@ def resnet18_step(batch: int, settings: Settings, children: list[Child]) -> Cont
 
 
 def serve(batch: int, threads: int) -> None:
-    from benchmarks.engine import Resnet18
     from benchmarks.generated import by_hand
+    from benchmarks.nets import Resnet
 
-    contender = by_hand(Resnet18(batch), "torch", False, True, Settings(threads=threads))
+    contender = by_hand(Resnet(18, batch).job, "torch", False, True, Settings(threads=threads))
     print("ready", flush=True)
     for _ in sys.stdin:
         contender.run()

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Contender, Settings
+from benchmarks.models.adam import BETAS, EPS, jax_state, jax_update
 
-RATE, BETAS, EPS = 2e-3, (0.9, 0.999), 1e-8
+RATE = 2e-3
 NORM_EPS, NORM_MOMENTUM = 1e-5, 0.1
 STEPS_COMPARED = 3
 Weights = list[np.ndarray]
@@ -140,23 +141,14 @@ def jax_step(task: Task, settings: Settings) -> Contender:
         return -picked.mean(), (logits, (*first, *second))
 
     def step(carried: Any, images: Any, labels: Any) -> Any:
-        weights, m, v, t, running = carried
-        gradients, (logits, fresh) = jax.grad(loss, has_aux=True)(weights, images, labels)
+        state, running = carried
+        gradients, (logits, fresh) = jax.grad(loss, has_aux=True)(state[0], images, labels)
         running = [r + NORM_MOMENTUM * (f - r) for r, f in zip(running, fresh, strict=True)]
-        t = t + 1
-        m = [BETAS[0] * m + (1 - BETAS[0]) * g for m, g in zip(m, gradients, strict=True)]
-        v = [BETAS[1] * v + (1 - BETAS[1]) * g * g for v, g in zip(v, gradients, strict=True)]
-        rate, root = RATE / (1 - BETAS[0] ** t), jnp.sqrt(1 - BETAS[1] ** t)
-        weights = [
-            w - rate * m / (jnp.sqrt(v) / root + EPS) for w, m, v in zip(weights, m, v, strict=True)
-        ]
-        return (weights, m, v, t, running), logits
+        return (jax_update(state, gradients, RATE), running), logits
 
     compiled = jax.jit(step, donate_argnums=0)
-    weights = [jnp.array(w) for w in task.weights]
-    zeros = [[jnp.zeros_like(w) for w in weights] for _ in range(2)]
     running = [f(c, jnp.float32) for c in (16, 32) for f in (jnp.zeros, jnp.ones)]
-    carried = (weights, *zeros, jnp.float32(0), running)
+    carried = (jax_state([jnp.array(w) for w in task.weights]), running)
     images, labels = jnp.array(task.images), jnp.array(task.labels)
 
     def run() -> Any:

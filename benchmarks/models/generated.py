@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.models import resnet
+
 RATE = 1e-3
 PLACES, WIDTH, HEADS = 64, 128, 4
 
@@ -353,25 +355,26 @@ class Gpt2Block(Job):
         return x + lib.linear(wide, w["wo"], w["bo"])
 
 
-class Resnet18(Job):
+class Resnet(Job):
     """Statistics are those of a trained model and stay, also in steps (as in fine-tuning)."""
 
     frameworks, only_compiled = ("torch", "jax"), ("jax",)
-    title = "ResNet-18 with frozen statistics, images [2, 3, 64, 64]"
     data_key, output = "image", "logits"
-    data_shape, target_shape = (2, 3, 64, 64), (2, 1000)
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 18, shape: tuple[int, ...] = (2, 3, 64, 64)) -> None:
         import mithril as ml
 
-        pm = ml.compile(
-            self.model(), ml.NumpyBackend(), shapes={"image": list(self.data_shape)}, mode="eval"
-        )
+        self.depth = depth
+        self.title = f"ResNet-{depth} with frozen statistics, images {list(shape)}"
+        self.data_shape, self.target_shape = shape, (shape[0], 1000)
+        pm = ml.compile(self.model(), ml.NumpyBackend(), shapes={"image": list(shape)}, mode="eval")
         self.weight_shapes = {n: tuple(pm.shapes[n]) for n in pm.trainable_keys if n != "image"}
         super().__init__()
-        for value in self.weights.values():  # so that values keep their size on the way
+        for name, value in self.weights.items():  # so that values keep their size on the way
             if value.ndim == 4 and value.shape[0] > 1:
                 value *= 10 * (2 / value[0].size) ** 0.5
+            elif value.ndim == 4 and name.startswith("weight"):
+                value += 0.5
         rng = np.random.default_rng(1)
         for name in pm.param_keys:
             if name.startswith("running_"):
@@ -379,31 +382,32 @@ class Resnet18(Job):
                 self.constants[name] = values - ("mean" in name)
 
     def model(self) -> Any:
-        from benchmarks.models.resnet import resnet18
-
-        return resnet18()
+        return resnet.resnet(self.depth)
 
     def by_hand(self, lib: Any, w: Any, x: Any) -> Any:
         weights = (w[name] for name in self.weight_shapes)
         statistics = (w[name] for name in self.constants)
 
-        def conv(x: Any, stride: int = 1, padding: int = 1) -> Any:
+        def conv(x: Any, stride: int, padding: int) -> Any:
             x = lib.plain_conv(x, next(weights), stride, padding)
             mean, variance = next(statistics), next(statistics)
             return lib.batch_norm(x, mean, variance, next(weights), next(weights))
 
-        x = lib.max_pool(lib.relu(conv(x, 2, 3)))
-        for stage in range(4):
-            for i in range(2):
+        x, before = lib.max_pool(lib.relu(conv(x, 2, 3))), resnet.WIDTHS[0]
+        widening = resnet.WIDENING[self.depth]
+        for stage, filters in enumerate(resnet.WIDTHS):
+            for i in range(resnet.BLOCKS[self.depth][stage]):
                 stride = 2 if stage and not i else 1
-                inner = conv(lib.relu(conv(x, stride)))
-                around = conv(x, stride, 0) if stride == 2 else x
-                x = lib.relu(inner + around)
+                inner = x
+                for j, (_, size, step) in enumerate(resnet.convolutions(filters, stride, widening)):
+                    inner = conv(lib.relu(inner) if j else inner, step, size // 2)
+                around = conv(x, stride, 0) if filters * widening != before else x
+                x, before = lib.relu(inner + around), filters * widening
         return lib.linear(lib.pooled(x), next(weights), next(weights))
 
 
 MODELS: dict[str, type[Job]] = {
     "mlp": Mlp,
     "gpt2-block": Gpt2Block,
-    "resnet18": Resnet18,
+    "resnet18": Resnet,
 }

@@ -6,8 +6,10 @@ import numpy as np
 LAYERS, WIDTH, HEADS, VOCABULARY, PLACES = 12, 768, 12, 50257, 1024
 
 
-def attention(width: int, heads: int, cache_size: int | None = None) -> ml.Model:
-    """Causal self-attention: one projection to queries, keys and values, split, joined again. With
+def attention(
+    width: int, heads: int, cache_size: int | None = None, is_causal: bool = True
+) -> ml.Model:
+    """Self-attention: one projection to queries, keys and values, split, joined again. With
     a cache, keys and values of earlier calls are kept as state."""
     model = ml.Model()
     model |= ml.Linear(3 * width, name="c_attn")(input="input", output="qkv")
@@ -18,7 +20,7 @@ def attention(width: int, heads: int, cache_size: int | None = None) -> ml.Model
         by_head = model.parts[i].reshape(head)
         model |= ml.Transpose((0, 2, 1, 3))(input=by_head, output=name)
     if cache_size is None:
-        model |= ml.ScaledDotProduct(is_causal=True)(
+        model |= ml.ScaledDotProduct(is_causal=is_causal)(
             query="query", key="key", value="value", output="mixed"
         )
     else:
@@ -47,14 +49,23 @@ def _attend_with_cache(model: ml.Model, size: int) -> None:
     model.bind_state_keys("length", "new_length", 0)
 
 
-def block(width: int, heads: int, name: str, cache_size: int | None = None) -> ml.Model:
+def block(
+    width: int,
+    heads: int,
+    name: str,
+    cache_size: int | None = None,
+    is_causal: bool = True,
+    tanh: bool = True,
+    eps: float = 1e-5,
+) -> ml.Model:
+    """Attention and two layers, both behind a norm and beside a way around; `tanh`: GELU by it."""
     model = ml.Model(name=name)
-    model |= ml.LayerNorm(eps=1e-5, name="ln_1")(input="input", output="ln_1_out")
-    model |= attention(width, heads, cache_size)(input="ln_1_out", output="attn_out")
+    model |= ml.LayerNorm(eps=eps, name="ln_1")(input="input", output="ln_1_out")
+    model |= attention(width, heads, cache_size, is_causal)(input="ln_1_out", output="attn_out")
     model |= ml.Add()(left="input", right="attn_out", output="middle")
-    model |= ml.LayerNorm(eps=1e-5, name="ln_2")(input="middle")
+    model |= ml.LayerNorm(eps=eps, name="ln_2")(input="middle")
     model += ml.Linear(4 * width, name="c_fc")
-    model += ml.Gelu(approximate=True)
+    model += ml.Gelu(approximate=tanh)
     model += ml.Linear(width, name="c_proj")(output="mlp_out")
     model |= ml.Add()(left="middle", right="mlp_out", output="output")
     model.expose_keys("output")
@@ -86,27 +97,47 @@ def gpt2(
     return model
 
 
+def training(tokens: int, *sizes: int) -> ml.TrainModel:
+    """The cost of the next tokens, `target` [tokens], of one sequence."""
+    model = ml.Model()
+    model |= gpt2(*sizes)(tokens="tokens", places="places", logits="logits")
+    model |= ml.Reshape((tokens, sizes[3]))(input="logits", output="rows")
+    model.expose_keys("rows")
+    train = ml.TrainModel(model)
+    train.add_loss(ml.CrossEntropy(input_type="logits"), input="rows", target="target")
+    return train
+
+
 # --- the same by hand -----------------------------------------------------------------------------
 
 
 def weights(keys: list[str], shapes: dict[str, list[int]]) -> list[np.ndarray]:
-    """Random values for the parameters of the mithril model, in the order of its inputs."""
+    """Random values for the parameters of the mithril model, in the order of its inputs: those that
+    keep values about 1, so that outputs tell one input from another."""
     rng = np.random.default_rng(0)
-    return [0.1 * rng.standard_normal(shapes[key]).astype(np.float32) for key in keys]
+    values = []
+    for key in keys:
+        shape = shapes[key]
+        scales = len(shape) == 1 and key.startswith("weight")  # of a norm
+        fan_in = np.prod(shape[1:]) if len(shape) > 1 and shape[0] > 1 else 100
+        value = rng.standard_normal(shape, dtype=np.float32) / np.float32(fan_in**0.5)
+        values.append(value + 1 if scales else value)
+    return values
 
 
-def torch_model(layers: int, width: int, heads: int, vocabulary: int, places: int):
-    """As people write it in PyTorch; parameters come in the order of the mithril model's."""
-    import torch
+def torch_block(
+    width: int, heads: int, is_causal: bool = True, tanh: bool = True, eps: float = 1e-5
+):
+    """`block` as people write it in PyTorch."""
     from torch import nn
 
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.ln_1 = nn.LayerNorm(width)
+            self.ln_1 = nn.LayerNorm(width, eps)
             self.c_attn = nn.Linear(width, 3 * width)
             self.c_proj = nn.Linear(width, width)
-            self.ln_2 = nn.LayerNorm(width)
+            self.ln_2 = nn.LayerNorm(width, eps)
             self.c_fc = nn.Linear(width, 4 * width)
             self.c_out = nn.Linear(4 * width, width)
 
@@ -118,17 +149,27 @@ def torch_model(layers: int, width: int, heads: int, vocabulary: int, places: in
                 for kept, new in zip(cache, (k, v), strict=True):
                     kept[:, :, at : at + t] = new
                 k, v = (kept[:, :, : at + t] for kept in cache)
-            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=t > 1)
+            attend = nn.functional.scaled_dot_product_attention
+            mixed = attend(q, k, v, is_causal=is_causal and t > 1)
             x = x + self.c_proj(mixed.transpose(1, 2).reshape(b, t, width))
-            hidden = nn.functional.gelu(self.c_fc(self.ln_2(x)), approximate="tanh")
+            approximate = "tanh" if tanh else "none"
+            hidden = nn.functional.gelu(self.c_fc(self.ln_2(x)), approximate=approximate)
             return x + self.c_out(hidden)
+
+    return Block()
+
+
+def torch_model(layers: int, width: int, heads: int, vocabulary: int, places: int):
+    """As people write it in PyTorch; parameters come in the order of the mithril model's."""
+    import torch
+    from torch import nn
 
     class Gpt2(nn.Module):
         def __init__(self):
             super().__init__()
             self.wte = nn.Embedding(vocabulary, width)
             self.wpe = nn.Embedding(places, width)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
+            self.blocks = nn.ModuleList(torch_block(width, heads) for _ in range(layers))
             self.ln_f = nn.LayerNorm(width)
 
         def forward(self, tokens, caches=None, at=0):

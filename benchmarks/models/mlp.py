@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.harness import Contender, Settings
+from benchmarks.models.adam import BETAS, EPS, jax_state, jax_update
 
 STEPS_COMPARED = 3
 LEARNING_RATE = {"sgd": 1e-2, "adam": 1e-3}
-BETAS, EPS = (0.9, 0.999), 1e-8
 
 
 @dataclass
@@ -272,10 +273,9 @@ def jax_step(mlp: Mlp, optimizer: str, settings: Settings) -> Contender:
     def loss(weights: Any) -> Any:
         return jnp.mean((forward(weights, x) - target) ** 2)
 
-    update = _jax_adam if optimizer == "adam" else _jax_sgd
-    weights = jax.device_put(mlp.copy())
-    zeros = jax.tree.map(jnp.zeros_like, weights)
-    state = (weights, zeros, jax.tree.map(jnp.zeros_like, weights), jnp.float32(0))
+    adam = partial(jax_update, rate=LEARNING_RATE["adam"])
+    update = adam if optimizer == "adam" else _jax_sgd
+    state = jax_state(jax.device_put(mlp.copy()))
     step = jax.jit(lambda state: update(state, jax.grad(loss)(state[0])), donate_argnums=0)
 
     def run() -> None:
@@ -291,16 +291,3 @@ def _jax_sgd(state: Any, gradients: Any) -> Any:
     weights, *rest = state
     rate = LEARNING_RATE["sgd"]
     return (jax.tree.map(lambda w, g: w - rate * g, weights, gradients), *rest)
-
-
-def _jax_adam(state: Any, gradients: Any) -> Any:
-    import jax
-    import jax.numpy as jnp
-
-    weights, m, v, t = state
-    t = t + 1
-    m = jax.tree.map(lambda m, g: BETAS[0] * m + (1 - BETAS[0]) * g, m, gradients)
-    v = jax.tree.map(lambda v, g: BETAS[1] * v + (1 - BETAS[1]) * g * g, v, gradients)
-    rate, root = LEARNING_RATE["adam"] / (1 - BETAS[0] ** t), jnp.sqrt(1 - BETAS[1] ** t)
-    weights = jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v) / root + EPS), weights, m, v)
-    return weights, m, v, t

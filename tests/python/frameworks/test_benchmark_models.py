@@ -1,0 +1,80 @@
+"""The models of the benchmarks, small, against what they are measured beside: the same by hand in
+PyTorch with equal weights."""
+
+import numpy as np
+import pytest
+
+from benchmarks.harness import Settings, difference
+from benchmarks.nets import Gpt2, Net, Resnet, Vit, count_work
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.frameworks
+BOUND = 1e-5
+
+
+class SmallVit(Vit):
+    def __init__(self):
+        self.sizes = (32, 8, 2, 32, 4, 5)
+        rng = np.random.default_rng(1)
+        self.data = {"image": rng.standard_normal((2, 3, 32, 32), dtype=np.float32)}
+        self.draw_params()
+
+
+class SmallGpt2(Gpt2):
+    def __init__(self):
+        self.sizes = (2, 32, 4, 101, 16)
+        tokens = np.random.default_rng(1).integers(0, 101, (1, 7))
+        self.data = {"tokens": tokens, "places": np.arange(7)[None]}
+        self.draw_params()
+
+
+NETS = {
+    "resnet18": lambda: Resnet(18, 2, 64),
+    "resnet50": lambda: Resnet(50, 2, 64),
+    "vit": SmallVit,
+    "gpt2": SmallGpt2,
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_models_composed_of_ops_are_those_by_hand(name):
+    net: Net = NETS[name]()
+    by_hand = net.torch(Settings()).result()
+    assert difference(net.ours(Settings()).result(), by_hand) < BOUND
+    assert difference(net.ours(Settings(), bind=False).result(), by_hand) < BOUND
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_outputs_tell_one_input_from_another(name):
+    """Else comparing them would say nothing: half a percent is far above what rows allow."""
+    net: Net = NETS[name]()
+    first = net.torch(Settings()).result()
+    key, value = next(iter(net.data.items()))
+    net.data[key] = np.flip(value).copy()
+    assert difference(net.torch(Settings()).result(), first) > 5e-3
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_modules_by_hand_can_be_exported(name):
+    """ONNX Runtime, which no test needs, runs what this makes."""
+    net: Net = NETS[name]()
+    array = torch.from_numpy(net.input)
+    exported = torch.export.export(net.module, (array,)).module()
+    assert difference({"y": exported(array).detach()}, net.torch(Settings()).result()) < BOUND
+
+
+# Numbers and billions of multiply-adds of an image of 224 x 224, as torchvision documents them.
+PUBLISHED = {
+    "resnet18": (lambda: Resnet(18), 11_689_512, 1.81),
+    "resnet50": (lambda: Resnet(50), 25_557_032, 4.09),
+    "vit_b_16": (Vit, 86_567_656, 17.56),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sizes_are_the_published_ones(name):
+    net_of, count, work = PUBLISHED[name]
+    net = net_of()
+    trained = (value for key, value in net.params.items() if not key.startswith("running_"))
+    assert sum(value.size for value in trained) == count
+    assert count_work(net.torch(Settings()).run) / 2e9 == pytest.approx(work, abs=0.01)
