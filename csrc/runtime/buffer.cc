@@ -1,21 +1,28 @@
 #include "runtime/buffer.h"
 
+#include <algorithm>
 #include <new>
 #include <pthread.h>
+
+#include "runtime/memory_limit.h"
 
 namespace mithril::runtime {
 
 namespace {
 
 constexpr size_t kHeader = 64;
-constexpr size_t kKeptBuffers = size_t{256} << 20;
+constexpr int64_t kLeastKept = int64_t{256} << 20, kMostKept = int64_t{2} << 30;
 static_assert(sizeof(BufferBlock) <= kHeader);
 
 }  // namespace
 
+// A step of training gives as much back as it makes: memory that went to the system meanwhile would
+// be mapped and cleared anew each time.
 BlockPool& buffer_pool() {
   static BlockPool* pool = [] {
-    auto* made = new BlockPool(kKeptBuffers);  // never destroyed: arrays outlive statics
+    const int64_t kept = std::clamp(memory_limit() / 8, kLeastKept, kMostKept);
+    auto* made =
+        new BlockPool(static_cast<size_t>(kept));  // never destroyed: arrays outlive statics
     pthread_atfork([] { buffer_pool().lock(); }, [] { buffer_pool().unlock(); },
                    [] { buffer_pool().unlock(); });
     return made;
