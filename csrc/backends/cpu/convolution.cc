@@ -47,6 +47,7 @@ struct Convolution {
   Gather gather;                  // of an image (all but the weight gradient)
   std::vector<Gemm<T>> products;  // of whole blocks first, of what is left behind them
   int64_t rows = 1;               // output rows of one product
+  int64_t filters = 1;            // of one product (forward)
   int64_t channels = 1;           // input channels of one unit (weight gradient)
   size_t product_bytes = 0;       // scratch of the products; gathered taps stand behind it
 
@@ -137,36 +138,52 @@ void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T
   }
 }
 
-// Products of weights[m, k] and gathered[k, positions] for as many rows of an image's result as
-// are gathered at once, and for the rows that are left. Bytes that the gathered taps take.
+// How an image's product is cut for threads: blocks of its rows, of its filters, or neither.
+struct Cut {
+  int64_t rows = 1, filters = 1;
+};
+
+// Products of weights[m, k] and gathered[k, positions] for as many filters and rows of an image's
+// result as are computed at once, and for those that are left. Bytes that the gathered taps take.
 template <class T>
-size_t add_image_products(Convolution<T>& conv, int64_t m) {
+size_t add_image_products(Convolution<T>& conv, int64_t m, const Cut& cut = {}) {
   const Gather& g = conv.gather;
   const int64_t k = g.channels * g.kh * g.kw, positions = g.rows * g.columns;
-  if (g.copies()) {
-    conv.rows = g.rows;
-    conv.add({m, positions, k, k, 1, positions, 1, positions});
-    return 0;
-  }
   const int64_t row_bytes = k * g.columns * static_cast<int64_t>(sizeof(T));
-  conv.rows = std::clamp<int64_t>(kGatherBytes / std::max<int64_t>(row_bytes, 1), 1, g.rows);
-  for (const int64_t rows : {conv.rows, g.rows % conv.rows}) {
-    const int64_t n = rows * g.columns;
-    conv.add({m, n, k, k, 1, n, 1, positions});
+  const int64_t fitting = kGatherBytes / std::max<int64_t>(row_bytes, 1);
+  conv.filters = ceil_div(m, cut.filters);
+  conv.rows = ceil_div(g.rows, cut.rows);
+  if (!g.copies()) conv.rows = std::clamp<int64_t>(fitting, 1, conv.rows);
+  for (const int64_t filters : {conv.filters, m % conv.filters}) {
+    for (const int64_t rows : {conv.rows, g.rows % conv.rows}) {
+      const int64_t n = rows * g.columns;
+      conv.add({filters, n, k, k, 1, g.copies() ? positions : n, 1, positions});
+    }
   }
-  return static_cast<size_t>(row_bytes * conv.rows);
+  return g.copies() ? 0 : static_cast<size_t>(row_bytes * conv.rows);
 }
 
-// y[m, positions] = weights[m, k] · gathered[k, positions] for one image and group.
+// y[filters, positions] = weights[filters, k] · gathered[k, positions] for one block of rows.
+template <class T>
+void block_product(const Convolution<T>& conv, int64_t filters, int64_t row, const T* weights,
+                   const T* planes, T* y, T* columns, void* scratch) {
+  const Gather& g = conv.gather;
+  const int64_t rows = std::min(conv.rows, g.rows - row);
+  const size_t at = (filters == conv.filters ? 0 : 2) + (rows == conv.rows ? 0 : 1);
+  const T* right = planes + row * g.columns;
+  if (!g.copies()) {
+    gather(g, planes, row, rows, columns, rows * g.columns);
+    right = columns;
+  }
+  conv.products[at].run(weights, right, y + row * g.columns, scratch);
+}
+
+// The same of all filters and rows, for one image and group.
 template <class T>
 void image_product(const Convolution<T>& conv, const T* weights, const T* planes, T* y, T* columns,
                    void* scratch) {
-  const Gather& g = conv.gather;
-  if (g.copies()) return conv.products[0].run(weights, planes, y, scratch);
-  for (int64_t row = 0; row < g.rows; row += conv.rows) {
-    const int64_t rows = std::min(conv.rows, g.rows - row);
-    gather(g, planes, row, rows, columns, rows * g.columns);
-    conv.products[rows == conv.rows ? 0 : 1].run(weights, columns, y + row * g.columns, scratch);
+  for (int64_t row = 0; row < conv.gather.rows; row += conv.rows) {
+    block_product(conv, conv.filters, row, weights, planes, y, columns, scratch);
   }
 }
 
@@ -180,11 +197,14 @@ KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto* w = static_cast<const T*>(args.buffers[1]);
   auto* y = static_cast<T*>(args.buffers[2]);
   const int64_t taps = d.c_in * d.kh * d.kw;
-  for (int64_t unit = begin; unit < end; ++unit) {  // unit = image * groups + group
-    const int64_t group = unit % d.groups;
-    image_product(conv, w + group * d.c_out * taps, x + unit * d.c_in * d.h_in * d.w_in,
-                  y + unit * d.c_out * d.h_out * d.w_out, after_product(conv, args.scratch),
-                  args.scratch);
+  const int64_t blocks = ceil_div(d.h_out, conv.rows), cuts = ceil_div(d.c_out, conv.filters);
+  for (int64_t unit = begin; unit < end; ++unit) {  // (image, group, filters, block of rows)
+    const int64_t image = unit / (blocks * cuts), first = unit / blocks % cuts * conv.filters;
+    const int64_t filters = std::min(conv.filters, d.c_out - first);
+    block_product(
+        conv, filters, unit % blocks * conv.rows, w + (image % d.groups * d.c_out + first) * taps,
+        x + image * d.c_in * d.h_in * d.w_in, y + (image * d.c_out + first) * d.h_out * d.w_out,
+        after_product(conv, args.scratch), args.scratch);
   }
   return KernelStatus::kOk;
 }
@@ -426,16 +446,28 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
 
 // ---------------------------------------------------------------- steps
 
+// What is larger is read by one thread each: filters, or the images under them.
+Cut cut_for_threads(const ref_conv2d_dims& d) {
+  constexpr int64_t kFewestFilters = 32, kFewestPositions = 64;  // of a product
+  const int threads = runtime::ThreadPool::shared().thread_count();
+  const int64_t wanted = threads == 1 ? 1 : ceil_div(2 * threads, d.batch * d.groups);
+  const int64_t positions = d.h_out * d.w_out;
+  if (wanted == 1) return {};
+  if (d.c_out > positions) return {1, std::clamp<int64_t>(d.c_out / kFewestFilters, 1, wanted)};
+  return {std::clamp<int64_t>(std::min(positions / kFewestPositions, d.h_out), 1, wanted), 1};
+}
+
 template <class T>
 core::Result<plan::Step> forward_step(const ref_conv2d_dims& d) {
   auto conv = std::make_shared<Convolution<T>>(
       d, Gather{d.c_in, d.h_in, d.w_in, d.kh, d.kw, d.stride_h, d.stride_w, d.dilation_h,
                 d.dilation_w, -d.pad_top, -d.pad_left, d.h_out, d.w_out});
-  const size_t gathered = add_image_products(*conv, d.c_out);
+  const size_t gathered = add_image_products(*conv, d.c_out, cut_for_threads(d));
   plan::Step step;
   step.kernel = run_forward<T>;
-  step.units = d.batch * d.groups;
-  step.grain = grain_of(d.c_out * d.h_out * d.w_out * d.c_in * d.kh * d.kw / 8);
+  step.units =
+      d.batch * d.groups * ceil_div(d.c_out, conv->filters) * ceil_div(d.h_out, conv->rows);
+  step.grain = grain_of(conv->filters * conv->rows * d.w_out * d.c_in * d.kh * d.kw / 8);
   step.scratch_bytes = conv->product_bytes + gathered;
   step.data = std::move(conv);
   return step;
