@@ -391,7 +391,9 @@ class Gemm<T>::Run {
       how = Right::kPackedBefore;
     const int64_t width = how == Right::kInPlace || turned ? 0 : packed_width(panel);
     if (how == Right::kPackedBefore && !panel.packed) {
-      g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width});
+      const bool last = pass_depth_ - k == depth;  // then the next panel follows
+      g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width,
+                       last ? g_.width_ * d_.b_col - k * d_.b_row : depth * d_.b_row});
     }
     bool packs = how == Right::kPackedByTile && !panel.packed;
     const bool in_place = how == Right::kInPlace || turned || once || packs;
