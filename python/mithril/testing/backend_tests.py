@@ -213,6 +213,7 @@ def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
     want = op_matrix.expected(model, case, case.inputs, dtype)
     bound = op_matrix.value_bound(backend, case)
     for key, value in want.outputs.items():
+        _need_dtype(backend, model, key, value)
         problem = op_matrix.difference(got.outputs[key], value, bound)
         problem = problem or _dtype_problem(model, key, got.outputs[key])
         if problem:
@@ -228,6 +229,15 @@ def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
 def _as_words(key: str, value: Any) -> Any:
     """Random keys are words of 32 bits, in whatever integers."""
     return np.asarray(value).astype(np.uint32) if key == "rng_key" else value
+
+
+def _need_dtype(backend: Any, model: Any, key: str, want: Any) -> None:
+    """A result of a type that the backend has not, or that is the name of one, tells nothing."""
+    wanted, _ = model._program.output_types.get(key, (None, None))
+    dtype = want if isinstance(want, str) else str(wanted)
+    reason = op_dtypes.lacks(backend, dtype) if dtype in DTYPES else None
+    if reason:
+        raise UnsupportedError(f"unsupported dtype {reason}")
 
 
 def _dtype_problem(model: Any, key: str, got: Any) -> Problem:

@@ -131,20 +131,25 @@ def check(backend: Any, op: dict[str, Any], dtypes: Iterable[str] = DTYPES) -> d
 
 @functools.lru_cache(64)
 def lacks(backend: Any, dtype: str) -> str | None:
-    """Why programs of the backend do not compute in a type, if they don't."""
+    """Why programs of the backend do not compute in a type, if they don't: neither on arrays of
+    it nor where an op is told it."""
     kind = next(kind for kind in op_matrix.KINDS if dtype in widths(kind))
     sample = {"shapes": [("left", (1,)), ("right", (1,))], "attrs": {}, "integers": []}
-    case = Case(_core.find_op("add"), 0, kind, sample, dtype)
+    added = Case(_core.find_op("add"), 0, kind, sample, dtype)
+    _, told = next(_of_argument(op_matrix.cases(_core.find_op("zeros"))[0], (dtype,)))
     try:
         zeros = backend.zeros((1,), Dtype(dtype))
     except Exception as error:
         return f"{dtype}: {_first_line(error)}"
-    try:
-        model = op_matrix.compiled(case, backend)
-        made = op_matrix.evaluate(model, case, {"left": zeros, "right": zeros}).outputs["output"]
-    except Exception:  # the checks of ops tell
-        return None
-    return None if made.dtype == Dtype(dtype).numpy() else f"{dtype}: it computes in {made.dtype}"
+    for case, inputs in ((added, {"left": zeros, "right": zeros}), (told, {})):
+        try:
+            model = op_matrix.compiled(case, backend)
+            made = op_matrix.evaluate(model, case, inputs).outputs["output"]
+        except Exception:  # the checks of ops tell
+            return None
+        if made.dtype != Dtype(dtype).numpy():
+            return f"{dtype}: it computes in {made.dtype}"
+    return None
 
 
 def _first_line(error: BaseException) -> str:

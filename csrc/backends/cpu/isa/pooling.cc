@@ -13,7 +13,7 @@ struct Maximum {
   // The first of equals stays; NaN wins and stays.
   template <class T>
   static T take(T before, T value) {
-    return (value > before) | (value != value) ? value : before;
+    return ((value > before) | (value != value)) ? value : before;
   }
 };
 struct Sum {
