@@ -209,11 +209,14 @@ def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
     model = op_matrix.compiled(case, backend)
     of = op_matrix.dtype_of(case, backend, model)
     ways.setdefault(of, []).append(op_matrix.way(model, case.op))
+    for wanted, _ in model._program.output_types.values():
+        _need_dtype(backend, str(wanted))
     got = op_matrix.evaluate(model, case, case.inputs)
     want = op_matrix.expected(model, case, case.inputs, dtype)
     bound = op_matrix.value_bound(backend, case)
     for key, value in want.outputs.items():
-        _need_dtype(backend, model, key, value)
+        if isinstance(value, str):
+            _need_dtype(backend, value)
         problem = op_matrix.difference(got.outputs[key], value, bound)
         problem = problem or _dtype_problem(model, key, got.outputs[key])
         if problem:
@@ -231,10 +234,8 @@ def _as_words(key: str, value: Any) -> Any:
     return np.asarray(value).astype(np.uint32) if key == "rng_key" else value
 
 
-def _need_dtype(backend: Any, model: Any, key: str, want: Any) -> None:
+def _need_dtype(backend: Any, dtype: str) -> None:
     """A result of a type that the backend has not, or that is the name of one, tells nothing."""
-    wanted, _ = model._program.output_types.get(key, (None, None))
-    dtype = want if isinstance(want, str) else str(wanted)
     reason = op_dtypes.lacks(backend, dtype) if dtype in DTYPES else None
     if reason:
         raise UnsupportedError(f"unsupported dtype {reason}")

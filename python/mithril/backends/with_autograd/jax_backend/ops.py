@@ -568,6 +568,8 @@ def ones_like(input):
 
 
 def arange(start=0, stop=None, step=1, dtype=None):
+    if dtype == bool_:  # JAX counts in numbers only
+        return _jnp.arange(start, stop, step) != 0
     if type(stop) is int and stop >= 0 and start == 0 and step == 1 and dtype is not None:
         return _lax.iota(_available(dtype), stop)
     return _jnp.arange(start, stop, step, _available(dtype))
