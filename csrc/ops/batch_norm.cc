@@ -41,19 +41,18 @@ Statistics statistics(Builder& b) {
   return {stored("running_mean"), stored("running_var")};
 }
 
-Normalized normalize_channels(Builder& b) {
-  const Statistics s = statistics(b);
+Normalized normalize_channels(Builder& b, const Statistics& s) {
   return s.mean ? normalize(b.in("input"), s.mean, s.variance, b.attr("eps")) : Normalized{};
 }
 
 std::vector<Value> batch_norm_body(Builder& b) {
   const Value x = b.in("input");
-  const Value y = scaled(normalize_channels(b).value, b.in("weight"), b.in("bias"));
+  const Statistics now = statistics(b);
+  const Value y = scaled(normalize_channels(b, now).value, b.in("weight"), b.in("bias"));
   const Value old_mean = b.in("running_mean");
   const Value old_variance = b.in("running_var");
   if (!is_training(b)) return {y, old_mean, old_variance};
   const double momentum = b.number("momentum");
-  const Statistics now = statistics(b);
   const Value n = count(x, sample_axes(x.rank()));
   const auto moved = [&](Value old, Value to) {
     return old * (1.0 - momentum) + cast(reshape_like(to, old), old.dtype()) * momentum;
@@ -63,22 +62,17 @@ std::vector<Value> batch_norm_body(Builder& b) {
 
 void batch_norm_gradient(GradBuilder& g) {
   const HostValue axes = sample_axes(g.in("input").rank());
-  const Normalized y = normalize_channels(g.builder());
+  const Normalized y = normalize_channels(g.builder(), statistics(g.builder()));
   const bool trains = is_training(g.builder());
   // Weights are the same wherever statistics are taken, so these sums serve all gradients.
-  if (g.wants("input")) {
-    const Value dx = trains ? through_statistics(g.dout(), y, axes) : g.dout() * y.scale;
-    g.d("input") = g.has("weight") ? dx * g.in("weight") : dx;
-  }
+  Value dx = trains ? through_statistics(g.dout(), y, axes) : g.dout() * y.scale;
+  if (g.has("weight")) dx = dx * g.in("weight");
+  if (g.wants("input")) g.d("input") = dx;
   if (g.wants("weight")) g.d("weight") = sum(g.dout() * y.value, axes, true);
   if (g.wants("bias")) g.d("bias") = sum(g.dout(), axes, true);
   if (trains) return;
-  const Value dy = g.has("weight") ? g.dout() * g.in("weight") : g.dout();
-  const Value by_scale = dy * y.scale;
-  if (g.wants("running_mean")) g.d("running_mean") = -sum(by_scale, axes);
-  if (g.wants("running_var")) {
-    g.d("running_var") = sum(by_scale * y.value * y.scale, axes) * -0.5;
-  }
+  if (g.wants("running_mean")) g.d("running_mean") = -sum(dx, axes);
+  if (g.wants("running_var")) g.d("running_var") = sum(dx * y.value * y.scale, axes) * -0.5;
 }
 
 // What differs between the layers.

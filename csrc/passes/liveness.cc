@@ -135,8 +135,10 @@ class Walk {
         const Execution::Memory& own = memory(id);
         const int32_t step = out_.step_of[at];
         if (step < 0 || own.place == Place::kNone) continue;
-        if (own.place == Place::kHeld) outputs += own.bytes;
-        if (own.place == Place::kHeld) continue;
+        if (own.place == Place::kHeld) {
+          outputs += own.bytes;
+          continue;
+        }
         change[static_cast<size_t>(step)] += own.bytes;
         change[static_cast<size_t>(last_[static_cast<size_t>(id)]) + 1] -= own.bytes;
       }

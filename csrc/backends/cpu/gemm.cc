@@ -203,9 +203,7 @@ void Gemm<T>::choose_packing() {
   right_ = Right::kInPlace;
   if (is_packed_) {
     right_ = Right::kPackedOnce;
-  } else if (turns_b_) {
-    right_ = Right::kTurned;
-  } else if (dims_.b_col != 1) {
+  } else if (dims_.b_col != 1 && !turns_b_) {
     right_ = Right::kPackedBefore;
   } else if (rows_[0].tiles > 2 && b_bytes > kInPlaceBytes) {
     right_ = emitted_ ? Right::kPackedByTile : Right::kPackedBefore;
@@ -381,28 +379,28 @@ class Gemm<T>::Run {
 
   // All tiles of the group on one panel, `depth` deep from `k` of the pass.
   void run_block(const Panel& panel, int64_t k, int64_t depth) {
-    const bool once = g_.right_ == Right::kPackedOnce, turned = g_.right_ == Right::kTurned;
+    const bool once = g_.right_ == Right::kPackedOnce;
     const T* const raw = once ? b_ + panel.col * d_.k + (pass_ + k) * packed_width(panel)
                               : b_ + (pass_ + k) * d_.b_row + panel.col * d_.b_col;
     T* const kept = panel.b + (g_.keeps_b_ ? k * g_.width_ : 0);
     Right how = g_.right_;
     // Compiled micro-kernels read whole vectors of B.
-    if (!g_.emitted_ && !once && !turned && panel.cols != packed_width(panel))
-      how = Right::kPackedBefore;
-    const int64_t width = how == Right::kInPlace || turned ? 0 : packed_width(panel);
+    const bool whole = g_.emitted_ || g_.turns_b_ || panel.cols == packed_width(panel);
+    if (!whole && !once) how = Right::kPackedBefore;
+    const int64_t width = how == Right::kInPlace ? 0 : packed_width(panel);
     if (how == Right::kPackedBefore && !panel.packed) {
       const bool last = pass_depth_ - k == depth;  // then the next panel follows
       g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width,
                        last ? g_.width_ * d_.b_col - k * d_.b_row : depth * d_.b_row});
     }
     bool packs = how == Right::kPackedByTile && !panel.packed;
-    const bool in_place = how == Right::kInPlace || turned || once || packs;
+    const bool in_place = how == Right::kInPlace || once || packs;
 
     GemmTile tile{};
     tile.depth = depth;
     tile.a_step = bytes<T>(d_.a_col == 1 ? d_.a_row : d_.a_col);
     tile.b = in_place ? raw : kept;
-    tile.b_step = bytes<T>(turned ? d_.b_col : in_place && !once ? d_.b_row : width);
+    tile.b_step = bytes<T>(g_.turns_b_ ? d_.b_col : in_place && !once ? d_.b_row : width);
     tile.c_step = bytes<T>(g_.turns_c_ ? g_.width_ : d_.c_row);
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
     tile.first = pass_ + k == 0 && !adds_;

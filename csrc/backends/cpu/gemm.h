@@ -107,8 +107,7 @@ class Gemm {
  private:
   // What becomes of B: the first tile of a panel that reads it also packs it for the others, or a
   // panel is packed before it is read, or all of them were before the run, one after the other.
-  // kTurned: its columns lie along k, and few rows of A read them where they are.
-  enum class Right : uint8_t { kInPlace, kTurned, kPackedByTile, kPackedBefore, kPackedOnce };
+  enum class Right : uint8_t { kInPlace, kPackedByTile, kPackedBefore, kPackedOnce };
 
   // How the rows of a unit are cut: as few tiles as can be, of two heights that differ by one.
   struct Rows {
@@ -135,7 +134,7 @@ class Gemm {
   bool swaps_;      // the transposed product is computed
   bool turns_c_;    // and its tiles are transposed when they are finished
   GemmDims dims_;
-  bool turns_b_;  // squares of B are transposed in registers
+  bool turns_b_;  // B is read in place, and squares of it are transposed in registers
   GemmTiling tiling_;
   Isa isa_;
   const GemmParts<T>* parts_ = nullptr;  // none: the reference runs

@@ -43,17 +43,6 @@ def _select_vjp(operands, cotangent, _):
     return mx.zeros_like(cond), _select(cond, cotangent, zeros), _select(cond, zeros, cotangent)
 
 
-@mx.custom_function
-def zero_where(cond, x):
-    """x, or exactly 0 where `cond` holds, of one shape: there cotangents are 0 too."""
-    return mx.where(cond, 0, x)
-
-
-@zero_where.vjp
-def _zero_where_vjp(operands, cotangent, _):
-    return mx.zeros_like(operands[0]), zero_where(operands[0], cotangent)
-
-
 def where(cond, x, y):
     """`mx.where` of arrays that sends exactly 0 to the branch not taken."""
     dtype = mx.result_type(x, y)
