@@ -9,7 +9,7 @@ import pytest
 from mithril import _core
 from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, UnsupportedError
-from mithril.testing import backend_tests, run_backend_tests
+from mithril.testing import backend_tests, oracle_ops, run_backend_tests
 from mithril.testing._report import BackendReport, Row
 
 SOME = ["add", "matmul", "relu", "softmax", "sum", "max", "linear", "reshape", "cast", "split"]
@@ -66,6 +66,7 @@ def test_jax_in_32_bits_has_no_64():
         "float64": "unsupported: float64: it computes in float32",
         "int64": "unsupported: int64: it computes in int32",
     }  # fmt: skip
+    assert run_backend_tests(ml.JaxBackend(), ops=["next_key"]).passed == 1
     cast = run_backend_tests(ml.JaxBackend(), ops=["cast"]).row("cast")
     assert any("unsupported dtype float64" in reason for reason in cast.reasons)
 
@@ -207,6 +208,21 @@ def test_a_wrong_state_is_found():
     report = run_backend_tests(with_ops(bitwise_and=lambda left, right: left + 1), ops=["dropout"])
     reasons = report.row("dropout").reasons
     assert any("value: state rng_key: " in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        (lambda key: key, "passed"),
+        (lambda key: key.astype(np.uint32).view(np.int32).astype(key.dtype), "passed"),
+        (lambda key: key ^ 1, "failed"),
+    ],
+)
+def test_random_keys_are_words(change, outcome):
+    """JAX without 64-bit types has their upper half as negative integers."""
+    backend = with_ops(next_key=lambda *words: change(oracle_ops.next_key(*words)))
+    report = run_backend_tests(backend, ops=["next_key"], dtypes=[ml.int64])
+    assert report.row("next_key").outcome == outcome
 
 
 def test_errors_are_compared_with_their_text():
