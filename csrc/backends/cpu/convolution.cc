@@ -11,6 +11,8 @@
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
+#include "backends/cpu/taps.h"
+#include "runtime/buffer.h"
 #include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
@@ -20,7 +22,8 @@ using core::DType;
 using plan::KernelArgs;
 using plan::KernelStatus;
 
-constexpr int64_t kGatherBytes = 1024 << 10;  // taps gathered for one product: about an L2
+constexpr int64_t kGatherBytes = 1 << 20;  // taps gathered for one product: about an L2
+constexpr int64_t kNearBytes = 16 << 10;   // of planes that are read for all taps: half an L1
 
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -44,11 +47,14 @@ struct Gather {
 template <class T>
 struct Convolution {
   ref_conv2d_dims d;
-  Gather gather;                  // of an image (all but the weight gradient)
+  Gather gather;  // of an image (all but the weight gradient)
+  TapFn<T> copy_taps = cpu::copy_taps<T>(default_isa());
   std::vector<Gemm<T>> products;  // of whole blocks first, of what is left behind them
   int64_t rows = 1;               // output rows of one product
   int64_t filters = 1;            // of one product (forward)
   int64_t channels = 1;           // input channels of one unit (weight gradient)
+  runtime::Buffer packed;         // constant weights (forward), a block of filters after the other
+  int64_t packed_step = 0;        // from one to the next
   size_t product_bytes = 0;       // scratch of the products; gathered taps stand behind it
 
   explicit Convolution(const ref_conv2d_dims& dims, const Gather& of_image = {})
@@ -64,43 +70,17 @@ T* after_product(const Convolution<T>& conv, void* scratch) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(scratch) + conv.product_bytes);
 }
 
+// out[r][c] = plane[first + r][c + right] for whole rows of a plane of the same width: one copy,
+// then +0 where it wrapped around an edge.
 template <class T>
-void take_second(const T* __restrict from, int64_t count, T* __restrict to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-}
-
-// One tap along one row: out[i] = row[start + i * step] where that is inside [0, size), else +0.
-template <class T>
-void gather_row(const T* row, int64_t size, int64_t start, int64_t step, int64_t count, T* out) {
-  if (row == nullptr) {
-    std::fill(out, out + count, T(0));
-    return;
-  }
-  const int64_t first = start >= 0 ? 0 : std::min(count, ceil_div(-start, step));
-  const int64_t last =
-      start >= size ? first : std::clamp(ceil_div(size - start, step), first, count);
-  std::fill(out, out + first, T(0));
-  if (step == 1) {
-    std::copy(row + start + first, row + start + last, out + first);
-  } else if (step == 2) {  // a step that the compiler knows goes by vectors
-    take_second(row + start + 2 * first, last - first, out + first);
-  } else {
-    for (int64_t i = first; i < last; ++i) out[i] = row[start + i * step];
-  }
-  std::fill(out + last, out + count, T(0));
-}
-
-// out[r][c] = plane[first + r + down][c + right] for whole rows of a plane of the same width: one
-// copy, then +0 where it wrapped around an edge.
-template <class T>
-void gather_shifted(const T* plane, int64_t h, int64_t w, int64_t first, int64_t rows, int64_t down,
+void gather_shifted(const T* plane, int64_t h, int64_t w, int64_t first, int64_t rows,
                     int64_t right, T* out) {
-  const int64_t top = std::clamp<int64_t>(-(first + down), 0, rows);  // rows above the plane
-  const int64_t bottom = std::clamp<int64_t>(h - (first + down), top, rows);
+  const int64_t top = std::clamp<int64_t>(-first, 0, rows);  // rows above the plane
+  const int64_t bottom = std::clamp<int64_t>(h - first, top, rows);
   std::fill(out, out + top * w, T(0));
   std::fill(out + bottom * w, out + rows * w, T(0));
   if (top == bottom) return;
-  const int64_t source = (first + top + down) * w + right;
+  const int64_t source = (first + top) * w + right;
   const int64_t begin = std::max<int64_t>(0, -source);
   const int64_t count = (bottom - top) * w;
   const int64_t end = std::min(count, h * w - source);
@@ -113,26 +93,27 @@ void gather_shifted(const T* plane, int64_t h, int64_t w, int64_t first, int64_t
   }
 }
 
-// `step`: from one tap to the next.
+// `step`: from one tap to the next. All taps of the planes that fit the first cache, then the next.
 template <class T>
-void gather(const Gather& g, const T* planes, int64_t first_row, int64_t rows, T* out,
-            int64_t step) {
+void gather(const Gather& g, TapFn<T> copy_taps, const T* planes, int64_t first_row, int64_t rows,
+            T* out, int64_t step) {
   const bool shifted = g.row_step == 1 && g.column_step == 1 && g.columns == g.w;
-  for (int64_t c = 0; c < g.channels; ++c) {
-    for (int64_t i = 0; i < g.kh; ++i) {
-      for (int64_t j = 0; j < g.kw; ++j, out += step) {
-        if (shifted) {
-          gather_shifted(planes + c * g.h * g.w, g.h, g.w, first_row, rows,
-                         g.row_start + i * g.tap_row_step, g.column_start + j * g.tap_column_step,
-                         out);
-          continue;
-        }
-        for (int64_t r = 0; r < rows; ++r) {
-          const int64_t row = g.row_start + (first_row + r) * g.row_step + i * g.tap_row_step;
-          const T* source = row >= 0 && row < g.h ? planes + (c * g.h + row) * g.w : nullptr;
-          gather_row(source, g.w, g.column_start + j * g.tap_column_step, g.column_step, g.columns,
-                     out + r * g.columns);
-        }
+  const int64_t plane = g.h * g.w, window = g.kh * g.kw * step;
+  const int64_t near =
+      std::max<int64_t>(1, kNearBytes / (rows * g.row_step * g.w * int64_t{sizeof(T)}));
+  for (int64_t first = 0; first < g.channels; first += near) {
+    const int64_t channels = std::min(near, g.channels - first);
+    T* to = out + first * window;
+    for (int64_t tap = 0; tap < g.kh * g.kw; ++tap, to += step) {
+      const int64_t row = g.row_start + first_row * g.row_step + tap / g.kw * g.tap_row_step;
+      const int64_t column = g.column_start + tap % g.kw * g.tap_column_step;
+      if (!shifted) {
+        copy_taps({planes + first * plane, channels, g.h, g.w, row, g.row_step, column,
+                   g.column_step, to, window, rows, g.columns});
+        continue;
+      }
+      for (int64_t c = 0; c < channels; ++c) {
+        gather_shifted(planes + (first + c) * plane, g.h, g.w, row, rows, column, to + c * window);
       }
     }
   }
@@ -146,7 +127,8 @@ struct Cut {
 // Products of weights[m, k] and gathered[k, positions] for as many filters and rows of an image's
 // result as are computed at once, and for those that are left. Bytes that the gathered taps take.
 template <class T>
-size_t add_image_products(Convolution<T>& conv, int64_t m, const Cut& cut = {}) {
+size_t add_image_products(Convolution<T>& conv, int64_t m, const Cut& cut = {},
+                          GemmConstant constant = GemmConstant::kNone) {
   const Gather& g = conv.gather;
   const int64_t k = g.channels * g.kh * g.kw, positions = g.rows * g.columns;
   const int64_t row_bytes = k * g.columns * static_cast<int64_t>(sizeof(T));
@@ -157,7 +139,8 @@ size_t add_image_products(Convolution<T>& conv, int64_t m, const Cut& cut = {}) 
   for (const int64_t filters : {conv.filters, m % conv.filters}) {
     for (const int64_t rows : {conv.rows, g.rows % conv.rows}) {
       const int64_t n = rows * g.columns;
-      conv.add({filters, n, k, k, 1, g.copies() ? positions : n, 1, positions});
+      conv.add({filters, n, k, k, 1, g.copies() ? positions : n, 1, positions},
+               {.constant = constant});
     }
   }
   return g.copies() ? 0 : static_cast<size_t>(row_bytes * conv.rows);
@@ -172,7 +155,7 @@ void block_product(const Convolution<T>& conv, int64_t filters, int64_t row, con
   const size_t at = (filters == conv.filters ? 0 : 2) + (rows == conv.rows ? 0 : 1);
   const T* right = planes + row * g.columns;
   if (!g.copies()) {
-    gather(g, planes, row, rows, columns, rows * g.columns);
+    gather(g, conv.copy_taps, planes, row, rows, columns, rows * g.columns);
     right = columns;
   }
   conv.products[at].run(weights, right, y + row * g.columns, scratch);
@@ -200,11 +183,16 @@ KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
   const int64_t blocks = ceil_div(d.h_out, conv.rows), cuts = ceil_div(d.c_out, conv.filters);
   for (int64_t unit = begin; unit < end; ++unit) {  // (image, group, filters, block of rows)
     const int64_t image = unit / (blocks * cuts), first = unit / blocks % cuts * conv.filters;
-    const int64_t filters = std::min(conv.filters, d.c_out - first);
-    block_product(
-        conv, filters, unit % blocks * conv.rows, w + (image % d.groups * d.c_out + first) * taps,
-        x + image * d.c_in * d.h_in * d.w_in, y + (image * d.c_out + first) * d.h_out * d.w_out,
-        after_product(conv, args.scratch), args.scratch);
+    const int64_t filters = std::min(conv.filters, d.c_out - first), group = image % d.groups;
+    const T* weights = w + (group * d.c_out + first) * taps;
+    if (conv.packed) {
+      weights = reinterpret_cast<const T*>(conv.packed.data()) +
+                (group * cuts + first / conv.filters) * conv.packed_step;
+    }
+    block_product(conv, filters, unit % blocks * conv.rows, weights,
+                  x + image * d.c_in * d.h_in * d.w_in,
+                  y + (image * d.c_out + first) * d.h_out * d.w_out,
+                  after_product(conv, args.scratch), args.scratch);
   }
   return KernelStatus::kOk;
 }
@@ -313,8 +301,8 @@ void add_images(const InputGradient<T>& gradient, const Phase<T>& phase, int64_t
   const Gather& g = phase.conv.gather;
   const int64_t positions = g.rows * g.columns, all = phase.together * positions;
   for (int64_t i = 0; i < phase.together; ++i) {
-    gather(g, run.dy + (at + i * step) * d.c_out * d.h_out * d.w_out, 0, g.rows,
-           run.columns + i * positions, all);
+    gather(g, phase.conv.copy_taps, run.dy + (at + i * step) * d.c_out * d.h_out * d.w_out, 0,
+           g.rows, run.columns + i * positions, all);
   }
   phase.joint->run(run.packed, run.columns, run.results, run.product);
   for (int64_t i = 0; i < phase.together; ++i) {
@@ -374,8 +362,8 @@ void gather_cotangents(const ref_conv2d_dims& d, const T* dy, int64_t group, int
 
 // tap[p] = x at tap (i, j) of channel c for position from + p, in runs of a row or of whole rows.
 template <class T>
-void gather_tap(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t c, int64_t i,
-                int64_t j, int64_t from, int64_t depth, T* tap) {
+void gather_tap(const ref_conv2d_dims& d, TapFn<T> copy_taps, const T* x, int64_t group, int64_t c,
+                int64_t i, int64_t j, int64_t from, int64_t depth, T* tap) {
   const bool shifted = d.stride_h == 1 && d.stride_w == 1 && d.w_out == d.w_in;
   const int64_t down = i * d.dilation_h - d.pad_top, right = j * d.dilation_w - d.pad_left;
   for (int64_t p = 0; p < depth;) {
@@ -384,26 +372,25 @@ void gather_tap(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t c, 
     const T* plane = x + ((row / d.h_out * d.groups + group) * d.c_in + c) * d.h_in * d.w_in;
     if (shifted && ow == 0 && depth - p >= d.w_out) {
       const int64_t rows = std::min((depth - p) / d.w_out, d.h_out - oh);
-      gather_shifted(plane, d.h_in, d.w_in, oh, rows, down, right, tap + p);
+      gather_shifted(plane, d.h_in, d.w_in, oh + down, rows, right, tap + p);
       p += rows * d.w_out;
       continue;
     }
     const int64_t run = std::min(depth - p, d.w_out - ow);
-    const int64_t ih = oh * d.stride_h + down;
-    const T* source = ih < 0 || ih >= d.h_in ? nullptr : plane + ih * d.w_in;
-    gather_row(source, d.w_in, ow * d.stride_w + right, d.stride_w, run, tap + p);
+    copy_taps({plane, 1, d.h_in, d.w_in, oh * d.stride_h + down, 1, ow * d.stride_w + right,
+               d.stride_w, tap + p, 0, 1, run});
     p += run;
   }
 }
 
 // taps[t][p] = x at tap t of position from + p, for the taps of `channels` channels.
 template <class T>
-void gather_taps(const ref_conv2d_dims& d, const T* x, int64_t group, int64_t channel,
-                 int64_t channels, int64_t from, int64_t depth, T* taps) {
+void gather_taps(const ref_conv2d_dims& d, TapFn<T> copy_taps, const T* x, int64_t group,
+                 int64_t channel, int64_t channels, int64_t from, int64_t depth, T* taps) {
   for (int64_t c = channel; c < channel + channels; ++c) {
     for (int64_t i = 0; i < d.kh; ++i) {
       for (int64_t j = 0; j < d.kw; ++j, taps += kDepth) {
-        gather_tap(d, x, group, c, i, j, from, depth, taps);
+        gather_tap(d, copy_taps, x, group, c, i, j, from, depth, taps);
       }
     }
   }
@@ -430,7 +417,7 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
     for (int64_t from = 0; from == 0 || from < total; from += kDepth) {
       const int64_t depth = std::min(kDepth, total - from);
       gather_cotangents(d, dy, group, from, depth, left);
-      gather_taps(d, x, group, channel, channels, from, depth, taps);
+      gather_taps(d, conv.copy_taps, x, group, channel, channels, from, depth, taps);
       // dw[o, t] += left[o, p] · tapsᵀ[p, t]
       const size_t at = (channels == conv.channels ? 0 : 2) + (depth == kDepth ? 0 : 1);
       const Gemm<T>& product = conv.products[at];
@@ -458,11 +445,43 @@ Cut cut_for_threads(const ref_conv2d_dims& d) {
 }
 
 template <class T>
-core::Result<plan::Step> forward_step(const ref_conv2d_dims& d) {
+bool takes_packed_weights(const Convolution<T>& conv) {
+  return std::ranges::all_of(conv.products, [](const Gemm<T>& product) {
+    return product.units() == 0 || product.packed_size() > 0;
+  });
+}
+
+template <class T>
+core::Status pack_weights_once(Convolution<T>& conv, const T* w) {
+  const ref_conv2d_dims& d = conv.d;
+  const int64_t all = d.groups * d.c_out, taps = d.c_in * d.kh * d.kw;
+  conv.packed_step = conv.products[0].packed_size();
+  const int64_t size = d.groups * ceil_div(d.c_out, conv.filters) * conv.packed_step;
+  MITHRIL_ASSIGN(conv.packed, runtime::Buffer::make(static_cast<size_t>(size) * sizeof(T)));
+  auto* to = reinterpret_cast<T*>(conv.packed.data());
+  for (int64_t filter = 0, filters = 0; filter < all; filter += filters, to += conv.packed_step) {
+    filters = std::min(conv.filters, d.c_out - filter % d.c_out);
+    conv.products[filters == conv.filters ? 0 : 2].pack_constant(w + filter * taps, to);
+  }
+  return {};
+}
+
+template <class T>
+core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, const T* constant) {
   auto conv = std::make_shared<Convolution<T>>(
       d, Gather{d.c_in, d.h_in, d.w_in, d.kh, d.kw, d.stride_h, d.stride_w, d.dilation_h,
                 d.dilation_w, -d.pad_top, -d.pad_left, d.h_out, d.w_out});
-  const size_t gathered = add_image_products(*conv, d.c_out, cut_for_threads(d));
+  const Cut cut = cut_for_threads(d);
+  size_t gathered = 0;
+  if (constant != nullptr) {
+    gathered = add_image_products(*conv, d.c_out, cut, GemmConstant::kLeft);
+    if (takes_packed_weights(*conv)) {
+      MITHRIL_RETURN_IF_ERROR(pack_weights_once(*conv, constant));
+    } else {
+      conv->products.clear();
+    }
+  }
+  if (conv->products.empty()) gathered = add_image_products(*conv, d.c_out, cut);
   plan::Step step;
   step.kernel = run_forward<T>;
   step.units =
@@ -577,8 +596,10 @@ bool fits_convolution(const ref_conv2d_dims& d) {
          d.kw > 0 && d.h_in > 0 && d.w_in > 0;
 }
 
-core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype) {
-  return dtype == DType::kFloat32 ? forward_step<float>(d) : forward_step<double>(d);
+core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype,
+                                          const std::byte* constant) {
+  return dtype == DType::kFloat32 ? forward_step(d, reinterpret_cast<const float*>(constant))
+                                  : forward_step(d, reinterpret_cast<const double*>(constant));
 }
 
 core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype) {

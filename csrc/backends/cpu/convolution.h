@@ -1,5 +1,7 @@
 // Convolution as matrix products, bit-equal to the reference kernels.
 #pragma once
+#include <cstddef>
+
 #include "core/dtype.h"
 #include "core/status.h"
 #include "plan/steps.h"
@@ -11,8 +13,9 @@ namespace mithril::cpu {
 bool fits_convolution(const ref_conv2d_dims& dims);
 
 /// Steps over float32 or float64 with operands as those of ref_conv2d, ref_conv2d_dx and
-/// ref_conv2d_dw.
-core::Result<plan::Step> make_convolution(const ref_conv2d_dims& dims, core::DType dtype);
+/// ref_conv2d_dw. `constant`: the weights, if they are constant, or null.
+core::Result<plan::Step> make_convolution(const ref_conv2d_dims& dims, core::DType dtype,
+                                          const std::byte* constant);
 core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& dims, core::DType dtype);
 core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& dims, core::DType dtype);
 

@@ -22,6 +22,8 @@ constexpr int64_t kGroupBytes = 640 << 10;
 constexpr int64_t kGroupRows = 64;       // at least: B is read again for each group
 constexpr int64_t kLongPass = 12 << 10;  // bytes of a row of A in a pass over k
 constexpr int64_t kShortPass = 4 << 10;
+constexpr int64_t kLongestPass = 20 << 10;  // where C cannot be visited again
+constexpr int64_t kFewColumns = 256;
 constexpr int64_t kKeptBytes = 8 << 20;       // of B packed at once
 constexpr int64_t kInPlaceBytes = 128 << 10;  // of B that is near enough where it lies
 constexpr int64_t kPanelsForPackedA = 16;     // that read it, to pay for packing it
@@ -47,6 +49,20 @@ bool has_larger_right_rows(Isa isa, const GemmDims& d) {
   const bool both = d.a_col == 1 && d.b_row == 1 && d.b_col != 1 && d.k > 1;
   return both && gemm_lanes(isa, sizeof(T)) < 2 * d.m && d.m < d.n && bytes<T>(d.k) <= kLongPass &&
          bytes<T>(d.b_col) % 4096 != 0;
+}
+
+// Left weights of few columns become right ones: they stream past once, and the columns are cut
+// into tiles of any height instead of whole vectors. Sums of a second pass over k would need C.
+template <class T>
+bool has_few_columns(Isa isa, const GemmDims& d) {
+  return d.n <= kFewColumns && gemm_lanes(isa, sizeof(T)) <= d.m && bytes<T>(d.k) <= kLongestPass;
+}
+
+template <class T>
+bool swaps_for(Isa isa, const GemmDims& d, const GemmOptions& options) {
+  if (options.may_add || options.constant == GemmConstant::kRight) return false;
+  if (options.constant == GemmConstant::kLeft) return has_few_columns<T>(isa, d);
+  return has_larger_right_rows<T>(isa, d);
 }
 
 GemmDims transposed(const GemmDims& d) {
@@ -132,9 +148,9 @@ GemmTiling tile_gemm(const GemmDims& dims, int threads) {
 
 template <class T>
 Gemm<T>::Gemm(Isa isa, const GemmDims& dims, const GemmOptions& options)
-    : is_packed_(options.right == GemmRight::kPacked && isa != Isa::kGeneric && !is_column(dims)),
-      swaps_(isa != Isa::kGeneric && (is_column(dims) || (!is_packed_ && !options.may_add &&
-                                                          has_larger_right_rows<T>(isa, dims)))),
+    : swaps_(isa != Isa::kGeneric && (is_column(dims) || swaps_for<T>(isa, dims, options))),
+      is_packed_(isa != Isa::kGeneric && !is_column(dims) &&
+                 options.constant == (swaps_ ? GemmConstant::kLeft : GemmConstant::kRight)),
       turns_c_(swaps_ && !is_column(dims)),
       dims_(with_free_steps_chosen(swaps_ ? transposed(dims) : dims)),
       turns_b_(!is_packed_ && has_few_rows_and_long_columns(dims_)),
@@ -234,7 +250,7 @@ void Gemm<T>::choose_passes() {
   const int64_t row_bytes = std::max<int64_t>(bytes<T>(dims_.k), 1);
   const int64_t one_group = kGroupBytes / tiling_.rows;
   const bool short_passes = one_group >= kShortPass && !turns_c_;
-  const int64_t passes = ceil_div(row_bytes, short_passes ? one_group : kLongPass);
+  const int64_t passes = turns_c_ ? 1 : ceil_div(row_bytes, short_passes ? one_group : kLongPass);
   pass_depth_ = round_up(std::max<int64_t>(ceil_div(dims_.k, passes), 1), kBlock);
   const int64_t pass_bytes = bytes<T>(std::clamp<int64_t>(dims_.k, 1, pass_depth_));
   for (Rows& rows : rows_) {
@@ -303,11 +319,11 @@ typename Gemm<T>::PackedPlace Gemm<T>::packed_place(int64_t col) const {
 }
 
 template <class T>
-void Gemm<T>::pack_right(const T* b, T* packed) const {
+void Gemm<T>::pack_constant(const T* constant, T* packed) const {
   for (int64_t col = 0; col < dims_.n; col += width_) {
     const int64_t cols = std::min(width_, dims_.n - col);
     const PackedPlace place = packed_place(col);
-    parts_->pack({b + col * dims_.b_col, dims_.b_col, dims_.b_row, cols, dims_.k,
+    parts_->pack({constant + col * dims_.b_col, dims_.b_col, dims_.b_row, cols, dims_.k,
                   packed + place.first, place.step, place.step});
   }
 }
@@ -421,7 +437,8 @@ class Gemm<T>::Run {
         tile.b = kept;
         tile.b_step = bytes<T>(width);
       } else if (ahead.rows > 0) {
-        asked += depth / gemm_unroll(static_cast<int>(height), vectors_of(panel));
+        const int rows = static_cast<int>(height), vectors = vectors_of(panel);
+        asked += depth / gemm_unroll(rows, vectors) * gemm_asked_rows(rows, vectors);
       }
       if (!finished) continue;
       if (g_.turns_c_) turn(static_cast<T*>(tile.c), row, height, panel.col, panel.cols);

@@ -52,16 +52,14 @@ enum class GemmSource : uint8_t {
   kCompiled,  // always those of isa/gemm.cc
 };
 
-/// Where a product finds its right operand.
-enum class GemmRight : uint8_t {
-  kAsGiven,  // by the strides of its dims
-  kPacked,   // as Gemm::pack_right left it: for weights, which many runs read
-};
+/// Which operand is weights that many runs read, so that Gemm::pack_constant packs them once; what
+/// else there is lies by the strides of the dims.
+enum class GemmConstant : uint8_t { kNone, kLeft, kRight };
 
 struct GemmOptions {
   int threads = 1;  // at most so many
   GemmSource source = GemmSource::kEmitted;
-  GemmRight right = GemmRight::kAsGiven;
+  GemmConstant constant = GemmConstant::kNone;
   bool may_add = false;  // runs may add to C
 };
 
@@ -79,13 +77,14 @@ class Gemm {
   /// What `run` wants of each thread, 64-byte aligned; not cleared.
   size_t scratch_bytes() const { return a_bytes_ + b_bytes_ + c_bytes_; }
   bool is_emitted() const { return emitted_; }
-  /// With GemmRight::kPacked: elements of the packed B; 0 where it is read as given nonetheless,
+  /// Elements of the packed constant; 0 where there is none, or it is read as given nonetheless,
   /// for nothing would be gained.
   int64_t packed_size() const;
-  /// Packs B, which lies by the strides of the dims, for any number of runs.
-  void pack_right(const T* b, T* packed) const;
-  /// For makers of packed B: where the vector of columns from `col` on stands in row 0 (`col` is a
-  /// multiple of the lanes), and how far it is to the next row. Columns behind the last one are 0.
+  /// Packs the constant, which lies by the strides of the dims, for any number of runs.
+  void pack_constant(const T* constant, T* packed) const;
+  /// For makers of a packed right operand: where the vector of columns from `col` on stands in row
+  /// 0 (`col` is a multiple of the lanes), and how far it is to the next row. Columns behind the
+  /// last one are 0.
   struct PackedPlace {
     int64_t first, step;
   };
@@ -130,8 +129,8 @@ class Gemm {
   GemmTileSpec spec(int64_t rows, bool packs, bool last_panel) const;
   void choose_passes();
 
-  bool is_packed_;  // B, before the run
   bool swaps_;      // the transposed product is computed
+  bool is_packed_;  // B, before the run
   bool turns_c_;    // and its tiles are transposed when they are finished
   GemmDims dims_;
   bool turns_b_;  // B is read in place, and squares of it are transposed in registers

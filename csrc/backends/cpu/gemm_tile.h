@@ -23,7 +23,7 @@ struct GemmTile {
   int64_t last_columns;  // that C has under the last vector; read by masked kernels only
   int64_t first;         // 1: the sum is stored, 0: it is added to C
   void* packed;          // where packing kernels put what they read of B, row after row
-  const void* next;      // what to bring to the second cache: a row of B for each turn
+  const void* next;      // what to bring to the second cache: some rows of B in each turn
   int64_t next_step;     // 0 where nothing is wanted
 };
 using GemmTileFn = void (*)(const GemmTile*);
@@ -57,6 +57,9 @@ constexpr int gemm_unroll(int rows, int vectors) {
   const int each = rows * vectors;
   return each >= 20 ? 2 : each >= 10 ? 4 : 8;
 }
+
+/// Rows of the next block of B that a turn asks for: two tiles ask for all of them.
+constexpr int gemm_asked_rows(int rows, int vectors) { return gemm_unroll(rows, vectors) / 2; }
 
 /// Transposes or copies a part of a matrix: to[p * to_step + l] = from[l * lane_step + p *
 /// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements. Rows of a matrix

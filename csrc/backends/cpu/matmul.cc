@@ -197,12 +197,12 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
                         dims.a_col, dims.b_row, dims.b_col, dims.c_row};
   const int threads = runtime::ThreadPool::shared().thread_count();
   GemmOptions options{.threads = threads};
-  if (packs_right(request, dims)) options.right = GemmRight::kPacked;
+  if (packs_right(request, dims)) options.constant = GemmConstant::kRight;
   auto product = std::make_shared<BlockedProduct<T>>(
       BlockedProduct<T>{dims, Gemm<T>(default_isa(), one, options), {}, {}});
   if (const int64_t size = product->gemm.packed_size(); size > 0) {
     MITHRIL_ASSIGN(product->packed, runtime::Buffer::make(static_cast<size_t>(size) * sizeof(T)));
-    product->gemm.pack_right(reinterpret_cast<const T*>(request.inputs[1].constant),
+    product->gemm.pack_constant(reinterpret_cast<const T*>(request.inputs[1].constant),
                              reinterpret_cast<T*>(product->packed.data()));
   }
   plan::Step step;

@@ -128,7 +128,7 @@ bool is_blocked_dw(const KernelRequest& request) {
 
 core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const auto d = dims_forward(request);
-  return with_work(make_convolution(d, request.outputs[0].dtype), d);
+  return with_work(make_convolution(d, request.outputs[0].dtype, request.inputs[1].constant), d);
 }
 core::Result<plan::Step> make_blocked_dx(const KernelRequest& request) {
   const auto d = dims_dx(request);

@@ -130,7 +130,7 @@ void Winograd::add_products() {
   for (const int64_t rows : {block_rows_, rows_of(blocks_ - 1)}) {
     const GemmDims dims{
         rows * tile_columns_, share_, d_.channels, channels, 1, stride_, 1, stride_};
-    products_.emplace_back(default_isa(), dims, GemmOptions{.right = GemmRight::kPacked});
+    products_.emplace_back(default_isa(), dims, GemmOptions{.constant = GemmConstant::kRight});
   }
   // No multiples of a page: all streams would fall on one set of the first cache.
   u_step_ = products_[0].packed_size() + kPadding;

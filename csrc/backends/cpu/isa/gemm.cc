@@ -3,77 +3,12 @@
 #include "backends/cpu/gemm_tile.h"
 
 #if defined(__AVX2__)
-#include <immintrin.h>
 #include <utility>
+
+#include "backends/cpu/isa/masked_lanes.h"
 
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {
-
-#if defined(__AVX512F__)
-constexpr Isa kIsa = Isa::kAvx512;
-struct F32 {
-  using Real = float;
-  using Vec = __m512;
-  static __mmask16 first(int64_t n) { return static_cast<__mmask16>((1U << n) - 1); }
-  static Vec zero() { return _mm512_setzero_ps(); }
-  static Vec load(const float* at) { return _mm512_loadu_ps(at); }
-  static Vec load(const float* at, int64_t n) { return _mm512_maskz_loadu_ps(first(n), at); }
-  static Vec spread(const float* at) { return _mm512_set1_ps(*at); }
-  static void store(float* at, Vec v) { _mm512_storeu_ps(at, v); }
-  static void store(float* at, Vec v, int64_t n) { _mm512_mask_storeu_ps(at, first(n), v); }
-  static Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
-  static Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
-};
-struct F64 {
-  using Real = double;
-  using Vec = __m512d;
-  static __mmask8 first(int64_t n) { return static_cast<__mmask8>((1U << n) - 1); }
-  static Vec zero() { return _mm512_setzero_pd(); }
-  static Vec load(const double* at) { return _mm512_loadu_pd(at); }
-  static Vec load(const double* at, int64_t n) { return _mm512_maskz_loadu_pd(first(n), at); }
-  static Vec spread(const double* at) { return _mm512_set1_pd(*at); }
-  static void store(double* at, Vec v) { _mm512_storeu_pd(at, v); }
-  static void store(double* at, Vec v, int64_t n) { _mm512_mask_storeu_pd(at, first(n), v); }
-  static Vec add(Vec a, Vec b) { return _mm512_add_pd(a, b); }
-  static Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_pd(a, b, c); }
-};
-#else
-constexpr Isa kIsa = Isa::kAvx2;
-alignas(64) constexpr int32_t kMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
-struct F32 {
-  using Real = float;
-  using Vec = __m256;
-  static __m256i first(int64_t n) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - n));
-  }
-  static Vec zero() { return _mm256_setzero_ps(); }
-  static Vec load(const float* at) { return _mm256_loadu_ps(at); }
-  static Vec load(const float* at, int64_t n) { return _mm256_maskload_ps(at, first(n)); }
-  static Vec spread(const float* at) { return _mm256_set1_ps(*at); }
-  static void store(float* at, Vec v) { _mm256_storeu_ps(at, v); }
-  static void store(float* at, Vec v, int64_t n) { _mm256_maskstore_ps(at, first(n), v); }
-  static Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
-  static Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
-};
-struct F64 {
-  using Real = double;
-  using Vec = __m256d;
-  static __m256i first(int64_t n) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - 2 * n));
-  }
-  static Vec zero() { return _mm256_setzero_pd(); }
-  static Vec load(const double* at) { return _mm256_loadu_pd(at); }
-  static Vec load(const double* at, int64_t n) { return _mm256_maskload_pd(at, first(n)); }
-  static Vec spread(const double* at) { return _mm256_set1_pd(*at); }
-  static void store(double* at, Vec v) { _mm256_storeu_pd(at, v); }
-  static void store(double* at, Vec v, int64_t n) { _mm256_maskstore_pd(at, first(n), v); }
-  static Vec add(Vec a, Vec b) { return _mm256_add_pd(a, b); }
-  static Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_pd(a, b, c); }
-};
-#endif
-
-template <class S>
-constexpr int kLanes = static_cast<int>(sizeof(typename S::Vec) / sizeof(typename S::Real));
 
 // ---------------------------------------------------------------- packing
 
@@ -291,6 +226,11 @@ GemmTileFn turned(int rows) {
   return kTable[rows - 1];
 }
 
+#if defined(__AVX512F__)
+constexpr Isa kIsa = Isa::kAvx512;
+#else
+constexpr Isa kIsa = Isa::kAvx2;
+#endif
 constexpr int kMostRows = gemm_most_rows(kIsa, 2);
 
 template <class S, int kWide, bool kByRows, bool kMasked, size_t... kIndex>

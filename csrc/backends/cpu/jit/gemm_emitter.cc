@@ -168,10 +168,12 @@ class Emitter : public Xbyak::CodeGenerator {
     align(kLine);
     L(turn);
     for (int u = 0; u < unroll; ++u) emit_step(u);
-    for (int at = 0; at < s_.vectors * vector_; at += static_cast<int>(kLine)) {
-      prefetcht1(ptr[next_ + at]);
+    for (int row = 0; row < gemm_asked_rows(s_.rows, s_.vectors); ++row) {
+      for (int at = 0; at < s_.vectors * vector_; at += static_cast<int>(kLine)) {
+        prefetcht1(ptr[next_ + at]);
+      }
+      add(next_, next_step_);
     }
-    add(next_, next_step_);
     advance(unroll);
     dec(count_);
     jnz(turn, T_NEAR);

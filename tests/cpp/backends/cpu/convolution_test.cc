@@ -66,7 +66,9 @@ void check(const ref_conv2d_dims& d, core::DType dtype) {
 
   std::vector<T> y(static_cast<size_t>(y_count));
   kernels.conv2d(&d, x.data(), w.data(), y.data(), 0, d.batch * d.groups * d.c_out * d.h_out);
-  expect_equal_bits(run(make_convolution(d, dtype), x, w, y_count), y);
+  expect_equal_bits(run(make_convolution(d, dtype, nullptr), x, w, y_count), y);
+  const auto* constant = reinterpret_cast<const std::byte*>(w.data());
+  expect_equal_bits(run(make_convolution(d, dtype, constant), x, w, y_count), y);
 
   std::vector<T> dw(static_cast<size_t>(w_count));
   kernels.conv2d_dw(&d, x.data(), dy.data(), dw.data(), 0, ref_conv2d_dw_units(&d));
@@ -100,6 +102,8 @@ TEST(Convolution, EqualsTheReferenceToTheBit) {
       {1, 1, 4, 120, 130, 3, 120, 130, 3, 3, 1, 1, 1, 1, 1, 1},  // several products an image
       {43, 2, 18, 9, 9, 7, 5, 5, 3, 3, 2, 2, 1, 1, 1, 1},        // phases of images side by side
       {24, 1, 20, 4, 4, 17, 2, 2, 1, 1, 2, 2, 0, 0, 1, 1},       // the same, pointwise
+      {2, 3, 30, 16, 16, 50, 16, 16, 1, 1, 1, 1, 0, 0, 1, 1},    // few positions, many filters
+      {1, 2, 60, 34, 34, 40, 33, 33, 2, 2, 1, 1, 0, 0, 1, 1},    // few positions in the last block
   };
   for (const ref_conv2d_dims& d : cases) {
     check<float>(d, core::DType::kFloat32);

@@ -14,9 +14,9 @@
 namespace mithril::testing_support {
 namespace {
 
+using cpu::GemmConstant;
 using cpu::GemmDims;
 using cpu::GemmRange;
-using cpu::GemmRight;
 using cpu::GemmSource;
 using cpu::GemmTiling;
 using cpu::Isa;
@@ -117,14 +117,15 @@ class Gemm : public ::testing::Test {
     const std::vector<T> expected = c.copy();
     for (const Isa isa : fast_isas()) {
       for (const GemmSource source : {GemmSource::kEmitted, GemmSource::kCompiled}) {
-        for (const GemmRight how : {GemmRight::kAsGiven, GemmRight::kPacked}) {
-          const cpu::Gemm<T> gemm(isa, d, {threads, source, how});
+        for (const GemmConstant constant :
+             {GemmConstant::kNone, GemmConstant::kLeft, GemmConstant::kRight}) {
+          const cpu::Gemm<T> gemm(isa, d, {threads, source, constant});
           ASSERT_EQ(gemm.is_emitted(), source == GemmSource::kEmitted && gemm.units() > 0);
           fill_nan(c);
-          run_backwards(gemm, a.data() + left.origin, b.data() + right.origin, c.data());
+          run_backwards(gemm, constant, a.data() + left.origin, b.data() + right.origin, c.data());
           ASSERT_EQ(first_difference(c.copy(), expected), -1)
               << name(isa) << (gemm.is_emitted() ? " emitted" : " compiled")
-              << (gemm.packed_size() > 0 ? " packed: " : ": ") << p.m << " " << p.n << " " << p.k
+              << (gemm.packed_size() == 0 ? ": " : " packed: ") << p.m << " " << p.n << " " << p.k
               << " layouts " << static_cast<int>(p.left) << " " << static_cast<int>(p.right)
               << " threads " << threads;
         }
@@ -132,12 +133,14 @@ class Gemm : public ::testing::Test {
     }
   }
 
-  // The last unit first; B is packed before if that is wanted.
-  static void run_backwards(const cpu::Gemm<T>& gemm, const T* a, const T* b, T* c) {
+  // The last unit first; the constant is packed before if that is wanted.
+  static void run_backwards(const cpu::Gemm<T>& gemm, GemmConstant constant, const T* a, const T* b,
+                            T* c) {
     const Guarded<T> packed(static_cast<size_t>(gemm.packed_size()));
     if (gemm.packed_size() > 0) {
-      gemm.pack_right(b, packed.data());
-      b = packed.data();
+      const T*& operand = constant == GemmConstant::kLeft ? a : b;
+      gemm.pack_constant(operand, packed.data());
+      operand = packed.data();
     }
     const Guarded<char> scratch((gemm.scratch_bytes() + 63) / 64 * 64);
     for (int64_t unit = gemm.units() - 1; unit >= 0; --unit) {

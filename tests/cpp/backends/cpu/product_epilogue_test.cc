@@ -10,8 +10,8 @@ namespace mithril::testing_support {
 namespace {
 
 using core::DType;
+using cpu::GemmConstant;
 using cpu::GemmDims;
-using cpu::GemmRight;
 using cpu::GemmSource;
 using cpu::Isa;
 
@@ -60,11 +60,12 @@ class ProductEpilogues : public ::testing::Test {
     for (const Isa isa : supported_isas()) {
       const auto made = cpu::ProductEpilogue::make(epilogue, 0, is_column, 2, isa).or_throw();
       for (const GemmSource source : {GemmSource::kEmitted, GemmSource::kCompiled}) {
-        for (const GemmRight right : {GemmRight::kAsGiven, GemmRight::kPacked}) {
-          const cpu::Gemm<T> gemm(isa, d, {threads, source, right});
+        for (const GemmConstant constant :
+             {GemmConstant::kNone, GemmConstant::kLeft, GemmConstant::kRight}) {
+          const cpu::Gemm<T> gemm(isa, d, {threads, source, constant});
           const Guarded<T> c(s.m * s.n);
           fill_nan(c);
-          run(gemm, made,
+          run(gemm, constant, made,
               {a.data(), b.data(), c.data(), bias.data(), row.data(), one.data(), residual.data(),
                c.data()});
           ASSERT_EQ(first_difference(c.copy(), expected), -1)
@@ -78,13 +79,15 @@ class ProductEpilogues : public ::testing::Test {
 
  private:
   // The last unit first, each with scratch of its own.
-  static void run(const cpu::Gemm<T>& gemm, const cpu::ProductEpilogue& epilogue,
-                  std::vector<void*> buffers) {
-    const T* right = static_cast<const T*>(buffers[1]);
+  static void run(const cpu::Gemm<T>& gemm, GemmConstant constant,
+                  const cpu::ProductEpilogue& epilogue, std::vector<void*> buffers) {
+    const auto* left = static_cast<const T*>(buffers[0]);
+    const auto* right = static_cast<const T*>(buffers[1]);
     const Guarded<T> packed(static_cast<size_t>(gemm.packed_size()));
     if (gemm.packed_size() > 0) {
-      gemm.pack_right(right, packed.data());
-      right = packed.data();
+      const T*& operand = constant == GemmConstant::kLeft ? left : right;
+      gemm.pack_constant(operand, packed.data());
+      operand = packed.data();
     }
     const size_t product_bytes = (gemm.scratch_bytes() + 63) / 64 * 64;
     const cpu::FloatEnvironment environment;
@@ -92,8 +95,8 @@ class ProductEpilogues : public ::testing::Test {
       const Guarded<char> scratch(product_bytes + (epilogue.scratch_bytes() + 63) / 64 * 64);
       const cpu::EpiArgs* args =
           epilogue.prepare(buffers.data(), nullptr, scratch.data() + product_bytes);
-      gemm.run(unit, static_cast<const T*>(buffers[0]), right, static_cast<T*>(buffers[2]),
-               {cpu::ProductEpilogue::run<T>, args}, scratch.data());
+      gemm.run(unit, left, right, static_cast<T*>(buffers[2]), {cpu::ProductEpilogue::run<T>, args},
+               scratch.data());
     }
   }
 
