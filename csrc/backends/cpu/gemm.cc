@@ -262,10 +262,22 @@ void Gemm<T>::choose_passes() {
   }
 }
 
+// The tiles of a group ask for the next block of B together, evenly: whoever asks for much at once
+// keeps its own reads waiting.
 template <class T>
-GemmTileSpec Gemm<T>::spec(int64_t rows, bool packs, bool last_panel) const {
-  GemmTileSpec spec{isa_, sizeof(T) == sizeof(double), static_cast<int>(rows)};
+int Gemm<T>::asks(const Rows& rows, int64_t height, int vectors) const {
+  constexpr int64_t kMostVectors = 8;
+  const int64_t tiles = rows.group - (right_ == Right::kPackedByTile ? 1 : 0);
+  const int64_t wanted =
+      ceil_div(gemm_unroll(static_cast<int>(height), vectors), std::max<int64_t>(tiles, 1));
+  return static_cast<int>(std::min(wanted, kMostVectors / vectors));
+}
+
+template <class T>
+GemmTileSpec Gemm<T>::spec(const Rows& rows, int64_t height, bool packs, bool last_panel) const {
+  GemmTileSpec spec{isa_, sizeof(T) == sizeof(double), static_cast<int>(height)};
   spec.vectors = last_panel ? last_vectors_ : vectors_;
+  spec.asks = asks(rows, height, spec.vectors);
   spec.by_rows = !packs_a_ && dims_.a_col == 1;
   spec.packs = packs;
   spec.masked = last_panel && last_columns_ % lanes_ != 0;
@@ -282,7 +294,7 @@ bool Gemm<T>::find_tiles() {
       for (const int last : {0, 1}) {
         for (const int tall : {0, 1}) {
           if (tall == 1 ? rows.taller == 0 : rows.taller == rows.tiles) continue;
-          specs.push_back(spec(rows.low + tall, packs == 1, last == 1));
+          specs.push_back(spec(rows, rows.low + tall, packs == 1, last == 1));
           places.push_back(&rows.tile[packs][last][tall]);
         }
       }
@@ -428,17 +440,17 @@ class Gemm<T>::Run {
       const int64_t row = rows_.start(t), height = rows_.height(t);
       set_left(tile, k, depth, row, height);
       tile.c = place_of(row, panel.col);
-      tile.next = asked < ahead.rows ? reinterpret_cast<const char*>(ahead.at) + asked * ahead.step
-                                     : tile.b;
-      tile.next_step = asked < ahead.rows ? ahead.step : 0;
+      const bool asks = asked < ahead.rows;
+      tile.next = asks ? reinterpret_cast<const char*>(ahead.at) + asked * ahead.step : tile.b;
+      tile.next_step = asks ? ahead.step : 0;
       rows_.tile[packs][panel.last][height - rows_.low](&tile);
       if (packs) {
         packs = false;
         tile.b = kept;
         tile.b_step = bytes<T>(width);
       } else if (ahead.rows > 0) {
-        const int rows = static_cast<int>(height), vectors = vectors_of(panel);
-        asked += depth / gemm_unroll(rows, vectors) * gemm_asked_rows(rows, vectors);
+        asked += depth * g_.asks(rows_, height, vectors_of(panel)) /
+                 gemm_unroll(static_cast<int>(height), vectors_of(panel));
       }
       if (!finished) continue;
       if (g_.turns_c_) turn(static_cast<T*>(tile.c), row, height, panel.col, panel.cols);

@@ -126,7 +126,8 @@ class Gemm {
   void choose_packing();
   bool find_tiles();
   int vectors_of_tile() const;
-  GemmTileSpec spec(int64_t rows, bool packs, bool last_panel) const;
+  int asks(const Rows& rows, int64_t height, int vectors) const;
+  GemmTileSpec spec(const Rows& rows, int64_t height, bool packs, bool last_panel) const;
   void choose_passes();
 
   bool swaps_;      // the transposed product is computed

@@ -29,7 +29,8 @@ struct GemmTile {
 using GemmTileFn = void (*)(const GemmTile*);
 
 /// Which micro-kernel. Extents and strides are arguments, so there are few: no more than
-/// 2 sets x 2 types x 8 variants x 80 shapes, whatever products a process runs.
+/// 2 sets x 2 types x 8 variants x 80 shapes, each for 1 to 4 or 8 rows asked for, whatever products
+/// a process runs.
 struct GemmTileSpec {
   Isa isa = Isa::kGeneric;
   bool is_double = false;
@@ -38,6 +39,7 @@ struct GemmTileSpec {
   bool by_rows = false;  // A lies in rows, k is contiguous; else a column of the tile is contiguous
   bool packs = false;    // B is stored to `packed` as it is read
   bool masked = false;   // neither B nor C has all columns of the last vector
+  int asks = 1;          // for how many rows of the next block of B, in each turn
 
   auto operator<=>(const GemmTileSpec&) const = default;
 };
@@ -52,14 +54,11 @@ constexpr int gemm_most_rows(Isa isa, int vectors) {
   return vectors <= 2 ? sums / vectors : (sums - vectors + 2) / vectors;
 }
 
-/// Steps of k in one turn of a micro-kernel's loop, a power of two: about 50 multiply-adds.
+/// Steps of k in one turn of a micro-kernel's loop, a power of two: about 100 multiply-adds.
 constexpr int gemm_unroll(int rows, int vectors) {
   const int each = rows * vectors;
-  return each >= 20 ? 2 : each >= 10 ? 4 : 8;
+  return each >= 10 ? 4 : 8;
 }
-
-/// Rows of the next block of B that a turn asks for: two tiles ask for all of them.
-constexpr int gemm_asked_rows(int rows, int vectors) { return gemm_unroll(rows, vectors) / 2; }
 
 /// Transposes or copies a part of a matrix: to[p * to_step + l] = from[l * lane_step + p *
 /// depth_step] for `lanes` lanes, zeros from there to `width`. Steps in elements. Rows of a matrix

@@ -168,7 +168,7 @@ class Emitter : public Xbyak::CodeGenerator {
     align(kLine);
     L(turn);
     for (int u = 0; u < unroll; ++u) emit_step(u);
-    for (int row = 0; row < gemm_asked_rows(s_.rows, s_.vectors); ++row) {
+    for (int row = 0; row < s_.asks; ++row) {
       for (int at = 0; at < s_.vectors * vector_; at += static_cast<int>(kLine)) {
         prefetcht1(ptr[next_ + at]);
       }
