@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/cpu/gemm.h"
+#include "backends/cpu/image_epilogue.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/taps.h"
@@ -55,7 +56,9 @@ struct Convolution {
   int64_t channels = 1;           // input channels of one unit (weight gradient)
   runtime::Buffer packed;         // constant weights (forward), a block of filters after the other
   int64_t packed_step = 0;        // from one to the next
-  size_t product_bytes = 0;       // scratch of the products; gathered taps stand behind it
+  std::optional<ImageEpilogue> epilogue;  // forward
+  size_t epilogue_scratch = 0;            // where that of the epilogue begins
+  size_t product_bytes = 0;               // scratch of the products; gathered taps stand behind it
 
   explicit Convolution(const ref_conv2d_dims& dims, const Gather& of_image = {})
       : d(dims), gather(of_image) {}
@@ -149,7 +152,8 @@ size_t add_image_products(Convolution<T>& conv, int64_t m, const Cut& cut = {},
 // y[filters, positions] = weights[filters, k] · gathered[k, positions] for one block of rows.
 template <class T>
 void block_product(const Convolution<T>& conv, int64_t filters, int64_t row, const T* weights,
-                   const T* planes, T* y, T* columns, void* scratch) {
+                   const T* planes, T* y, T* columns, void* scratch,
+                   const Epilogue<T>& epilogue = {}) {
   const Gather& g = conv.gather;
   const int64_t rows = std::min(conv.rows, g.rows - row);
   const size_t at = (filters == conv.filters ? 0 : 2) + (rows == conv.rows ? 0 : 1);
@@ -158,7 +162,7 @@ void block_product(const Convolution<T>& conv, int64_t filters, int64_t row, con
     gather(g, conv.copy_taps, planes, row, rows, columns, rows * g.columns);
     right = columns;
   }
-  conv.products[at].run(weights, right, y + row * g.columns, scratch);
+  conv.products[at].run(weights, right, y + row * g.columns, scratch, epilogue);
 }
 
 // The same of all filters and rows, for one image and group.
@@ -189,10 +193,20 @@ KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
       weights = reinterpret_cast<const T*>(conv.packed.data()) +
                 (group * cuts + first / conv.filters) * conv.packed_step;
     }
-    block_product(conv, filters, unit % blocks * conv.rows, weights,
-                  x + image * d.c_in * d.h_in * d.w_in,
+    const int64_t row = unit % blocks * conv.rows;
+    const ImageBlock block{image / d.groups, group * d.c_out + first, filters, row,
+                           std::min(conv.rows, d.h_out - row)};
+    const bool by_positions = conv.epilogue && conv.epilogue->takes_positions();
+    void* const beside = static_cast<std::byte*>(args.scratch) + conv.epilogue_scratch;
+    Epilogue<T> epilogue;
+    if (by_positions) {
+      epilogue = conv.epilogue->template of_product<T>(args.buffers, block.image, block.filter,
+                                                       row * d.w_out, beside);
+    }
+    block_product(conv, filters, row, weights, x + image * d.c_in * d.h_in * d.w_in,
                   y + (image * d.c_out + first) * d.h_out * d.w_out,
-                  after_product(conv, args.scratch), args.scratch);
+                  after_product(conv, args.scratch), args.scratch, epilogue);
+    if (conv.epilogue && !by_positions) conv.epilogue->run(args.buffers, block, beside);
   }
   return KernelStatus::kOk;
 }
@@ -467,7 +481,8 @@ core::Status pack_weights_once(Convolution<T>& conv, const T* w) {
 }
 
 template <class T>
-core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, const T* constant) {
+core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, const T* constant,
+                                      const select::Epilogue* epilogue) {
   auto conv = std::make_shared<Convolution<T>>(
       d, Gather{d.c_in, d.h_in, d.w_in, d.kh, d.kw, d.stride_h, d.stride_w, d.dilation_h,
                 d.dilation_w, -d.pad_top, -d.pad_left, d.h_out, d.w_out});
@@ -488,6 +503,12 @@ core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, const T* constan
       d.batch * d.groups * ceil_div(d.c_out, conv->filters) * ceil_div(d.h_out, conv->rows);
   step.grain = grain_of(conv->filters * conv->rows * d.w_out * d.c_in * d.kh * d.kw / 8);
   step.scratch_bytes = conv->product_bytes + gathered;
+  if (epilogue != nullptr) {
+    constexpr size_t kResult = 2;  // behind the operands
+    MITHRIL_ASSIGN(conv->epilogue, ImageEpilogue::make(*epilogue, kResult));
+    conv->epilogue_scratch = padded(step.scratch_bytes);
+    step.scratch_bytes = conv->epilogue_scratch + conv->epilogue->scratch_bytes();
+  }
   step.data = std::move(conv);
   return step;
 }
@@ -597,9 +618,11 @@ bool fits_convolution(const ref_conv2d_dims& d) {
 }
 
 core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype,
-                                          const std::byte* constant) {
-  return dtype == DType::kFloat32 ? forward_step(d, reinterpret_cast<const float*>(constant))
-                                  : forward_step(d, reinterpret_cast<const double*>(constant));
+                                          const std::byte* constant,
+                                          const select::Epilogue* epilogue) {
+  return dtype == DType::kFloat32
+             ? forward_step(d, reinterpret_cast<const float*>(constant), epilogue)
+             : forward_step(d, reinterpret_cast<const double*>(constant), epilogue);
 }
 
 core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype) {

@@ -95,8 +95,8 @@ class Gemm {
     run_unit(unit, a, b, c, epilogue, scratch, false);
   }
   /// All units.
-  void run(const T* a, const T* b, T* c, void* scratch) const {
-    for (int64_t unit = 0; unit < units(); ++unit) run(unit, a, b, c, {}, scratch);
+  void run(const T* a, const T* b, T* c, void* scratch, const Epilogue<T>& epilogue = {}) const {
+    for (int64_t unit = 0; unit < units(); ++unit) run(unit, a, b, c, epilogue, scratch);
   }
   /// All units of the next block of a longer sum, at most 256 of k (GemmOptions::may_add): C + AB.
   void add(const T* a, const T* b, T* c, void* scratch) const {

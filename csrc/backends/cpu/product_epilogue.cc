@@ -56,13 +56,13 @@ size_t ProductEpilogue::scratch_bytes() const {
   return head_bytes(operands_.size()) + loop_.scratch_bytes();
 }
 
-const EpiArgs* ProductEpilogue::prepare(void* const* buffers, const int64_t* index,
-                                        void* scratch) const {
+const EpiArgs* ProductEpilogue::prepare(void* const* buffers, const int64_t* index, void* scratch,
+                                        int64_t row, int64_t col) const {
   auto* const bytes = static_cast<char*>(scratch);
   auto** const begins = reinterpret_cast<char**>(bytes + sizeof(EpiArgs));
   for (size_t k = 0; k < operands_.size(); ++k) {
     const Operand& operand = operands_[k];
-    int64_t offset = 0;
+    int64_t offset = row * operand.strides.row + col * operand.strides.col;
     for (size_t axis = 0; axis < operand.batch.size(); ++axis) {
       offset += index[axis] * operand.batch[axis];
     }

@@ -19,9 +19,10 @@ class ProductEpilogue {
 
   size_t scratch_bytes() const;
 
-  /// What run() wants for the matrix of that index in the batch. Lives in `scratch`, which is
-  /// 64-byte aligned.
-  const EpiArgs* prepare(void* const* buffers, const int64_t* index, void* scratch) const;
+  /// What run() wants for the matrix of that index in the batch, whose rows and columns it counts
+  /// from `row` and `col`. Lives in `scratch`, which is 64-byte aligned.
+  const EpiArgs* prepare(void* const* buffers, const int64_t* index, void* scratch, int64_t row = 0,
+                         int64_t col = 0) const;
 
   template <class T>
   static void run(const EpiArgs* args, T*, int64_t, int64_t rows, int64_t cols, int64_t row0,

@@ -636,7 +636,10 @@ class Selector {
     const select::KernelRequest request{node,     op, inputs, {&result, 1}, options_.exact_conv,
                                         &epilogue};
     const select::KernelDef* kernel = find_kernel(request);
-    MITHRIL_CHECK(kernel != nullptr && !kernel->contiguous, "{} takes no epilogue", op.name);
+    MITHRIL_CHECK(kernel != nullptr && kernel->takes_epilogue, "{} takes no epilogue", op.name);
+    for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
+      MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], node.operands[i]));
+    }
     auto step = kernel->make(request);
     if (!step.ok()) return std::move(step).status();
     for (const select::Operand& input : inputs) step->operands.push_back(input.use);

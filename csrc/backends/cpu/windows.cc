@@ -128,7 +128,9 @@ bool is_blocked_dw(const KernelRequest& request) {
 
 core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const auto d = dims_forward(request);
-  return with_work(make_convolution(d, request.outputs[0].dtype, request.inputs[1].constant), d);
+  return with_work(
+      make_convolution(d, request.outputs[0].dtype, request.inputs[1].constant, request.epilogue),
+      d);
 }
 core::Result<plan::Step> make_blocked_dx(const KernelRequest& request) {
   const auto d = dims_dx(request);
@@ -172,13 +174,15 @@ bool prefers_tiles_dw(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_tiles(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_forward(request);
-  return with_work(make_winograd(dims, tile_of(dims, request), constant_filters(request)),
-                   dims_forward(request));
+  return with_work(
+      make_winograd(dims, tile_of(dims, request), constant_filters(request), request.epilogue),
+      dims_forward(request));
 }
 core::Result<plan::Step> make_tiles_dx(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_input_gradient(request);
-  return with_work(make_winograd(dims, tile_of(dims, request), constant_filters(request)),
-                   dims_dx(request));
+  return with_work(
+      make_winograd(dims, tile_of(dims, request), constant_filters(request), request.epilogue),
+      dims_dx(request));
 }
 
 core::Result<plan::Step> make_tiles_dw(const KernelRequest& request) {
@@ -332,9 +336,9 @@ constexpr select::Condition kTilesDx(prefers_tiles<tiles_of_input_gradient>, kWi
 constexpr select::Condition kTilesDw(prefers_tiles_dw, kWindows);
 constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
-    {"conv2d", "conv2d.winograd", kOther, true, kTiles, make_tiles},
-    {"conv2d_dx", "conv2d_dx.winograd", kOther, true, kTilesDx, make_tiles_dx},
-    {"conv2d", "conv2d", kCanonical, true, kBlocked, make_blocked},
+    {"conv2d", "conv2d.winograd", kOther, true, kTiles, make_tiles, true},
+    {"conv2d_dx", "conv2d_dx.winograd", kOther, true, kTilesDx, make_tiles_dx, true},
+    {"conv2d", "conv2d", kCanonical, true, kBlocked, make_blocked, true},
     {"conv2d", "conv2d.reference", kCanonical, true, kRealType, make_conv2d},
     {"conv2d_dx", "conv2d_dx", kCanonical, true, kBlockedDx, make_blocked_dx},
     {"conv2d_dx", "conv2d_dx.reference", kCanonical, true, kRealType, make_conv2d_dx},

@@ -1,9 +1,11 @@
 #include "backends/cpu/winograd.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "backends/cpu/gemm.h"
+#include "backends/cpu/image_epilogue.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/winograd_parts.h"
@@ -39,8 +41,8 @@ const WinogradParts* parts_of(Isa isa, int64_t tile) {
 class Winograd {
  public:
   /// Null `filters`: they are an operand of each run.
-  static core::Result<plan::Step> make(const WinogradDims& dims, int64_t tile,
-                                       const float* filters);
+  static core::Result<plan::Step> make(const WinogradDims& dims, int64_t tile, const float* filters,
+                                       const select::Epilogue* epilogue);
 
  private:
   // What a thread has for itself.
@@ -52,6 +54,7 @@ class Winograd {
     float* u = nullptr;  // transformed filters of a share, packed, if they are not constant
     float* taps = nullptr;
     void* product = nullptr;
+    void* epilogue = nullptr;
     int64_t floats = 0;  // of all that stands before `product`
   };
 
@@ -80,6 +83,8 @@ class Winograd {
   KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) const;
   void transform_filters(const float* w, int64_t share, float* u, float* taps) const;
   void store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s, float* y) const;
+  void finish_block(int64_t first, int64_t rows, int64_t share, void* const* buffers,
+                    void* scratch) const;
 
   WinogradDims d_;
   const WinogradParts& parts_;
@@ -92,7 +97,9 @@ class Winograd {
   int64_t shares_ = 1, share_ = 0, stride_ = 0;   // of the filters: how many, of one, in vectors
   std::vector<Gemm<float>> products_;             // of a whole block, and of the last one
   int64_t u_step_ = 0, v_step_ = 0, m_step_ = 0;  // from one element of a patch to the next
-  runtime::Buffer packed_;  // constant filters: [share][element] packed matrices, as in Scratch
+  std::optional<ImageEpilogue> epilogue_;
+  size_t product_bytes_ = 0;  // scratch of the products
+  runtime::Buffer packed_;    // constant filters: [share][element] packed matrices, as in Scratch
 };
 
 // Threads get blocks of tiles; where there are too few, each takes some of the filters. Filters
@@ -132,6 +139,8 @@ void Winograd::add_products() {
         rows * tile_columns_, share_, d_.channels, channels, 1, stride_, 1, stride_};
     products_.emplace_back(default_isa(), dims, GemmOptions{.constant = GemmConstant::kRight});
   }
+  const auto largest = std::max(products_[0].scratch_bytes(), products_[1].scratch_bytes());
+  product_bytes_ = static_cast<size_t>(round_up(static_cast<int64_t>(largest), bytes(kPadding)));
   // No multiples of a page: all streams would fall on one set of the first cache.
   u_step_ = products_[0].packed_size() + kPadding;
   v_step_ = block_rows_ * tile_columns_ * channels + kPadding;
@@ -151,7 +160,7 @@ core::Status Winograd::pack_filters(const float* w) {
 }
 
 core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile,
-                                        const float* filters) {
+                                        const float* filters, const select::Epilogue* epilogue) {
   auto made = std::shared_ptr<Winograd>(new Winograd(dims, tile, filters != nullptr));
   made->choose_blocks();
   made->add_products();
@@ -164,9 +173,13 @@ core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile,
                        static_cast<double>(dims.channels * dims.filters);
   const int64_t chunks = std::max(threads, fewest_chunks(flops));
   step.grain = made->constant_ ? 1 : ceil_div(step.units, chunks);
-  const size_t product =
-      std::max(made->products_[0].scratch_bytes(), made->products_[1].scratch_bytes());
-  step.scratch_bytes = static_cast<size_t>(bytes(made->divide(nullptr).floats)) + product;
+  step.scratch_bytes =
+      static_cast<size_t>(bytes(made->divide(nullptr).floats)) + made->product_bytes_;
+  if (epilogue != nullptr) {
+    constexpr size_t kResult = 2;  // behind the operands
+    MITHRIL_ASSIGN(made->epilogue_, ImageEpilogue::make(*epilogue, kResult));
+    step.scratch_bytes += made->epilogue_->scratch_bytes();
+  }
   step.kernel = [](const KernelArgs& args, int64_t begin, int64_t end) {
     return static_cast<const Winograd*>(args.data)->run(args, begin, end);
   };
@@ -190,7 +203,9 @@ Winograd::Scratch Winograd::divide(void* memory) const {
     s.u = take(elements_ * u_step_);
     s.taps = take(kTaps * parts_.lanes);
   }
-  s.product = memory == nullptr ? nullptr : start + s.floats;
+  if (memory == nullptr) return s;
+  s.product = start + s.floats;
+  s.epilogue = static_cast<std::byte*>(s.product) + product_bytes_;
   return s;
 }
 
@@ -217,6 +232,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
       product.run(s.v + e * v_step_, u + e * u_step_, s.m + e * m_step_, s.product);
     }
     store_block(first, rows, share, s, y);
+    if (epilogue_) finish_block(first, rows, share, args.buffers, s.epilogue);
   }
   return KernelStatus::kOk;
 }
@@ -252,6 +268,19 @@ void Winograd::store_block(int64_t first, int64_t rows, int64_t share, const Scr
       packing_.pack(
           {s.y + r * row_size, stride_, 1, d_.w_out, share_, to, plane, d_.w_out, 0, next});
     }
+  }
+}
+
+void Winograd::finish_block(int64_t first, int64_t rows, int64_t share, void* const* buffers,
+                            void* scratch) const {
+  for (int64_t at = first; at < first + rows;) {
+    const int64_t image = at / tile_rows_, tile_row = at % tile_rows_;
+    const int64_t count = std::min(first + rows - at, tile_rows_ - tile_row);
+    const int64_t top = tile_row * tile_;
+    epilogue_->run(buffers,
+                   {image, share * share_, share_, top, std::min(count * tile_, d_.h_out - top)},
+                   scratch);
+    at += count;
   }
 }
 
@@ -292,9 +321,9 @@ int64_t winograd_tile(const WinogradDims& d, bool constant) {
   return by_4 <= by_2 ? 4 : 2;
 }
 
-core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile,
-                                       const float* filters) {
-  return Winograd::make(dims, tile, filters);
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile, const float* filters,
+                                       const select::Epilogue* epilogue) {
+  return Winograd::make(dims, tile, filters, epilogue);
 }
 
 }  // namespace mithril::cpu

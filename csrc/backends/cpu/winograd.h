@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "plan/steps.h"
 #include "reference/reference.h"
+#include "select/kernel_def.h"
 
 namespace mithril::cpu {
 
@@ -29,7 +30,8 @@ WinogradDims input_gradient_dims(const ref_conv2d_dims& d);
 int64_t winograd_tile(const WinogradDims& dims, bool constant);
 
 /// float32; operands x, w and y. `filters` are the constant w, or null: transformed in each run.
-core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile,
-                                       const float* filters);
+/// `epilogue`: of the result, or null.
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile, const float* filters,
+                                       const select::Epilogue* epilogue);
 
 }  // namespace mithril::cpu

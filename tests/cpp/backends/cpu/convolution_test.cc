@@ -66,9 +66,9 @@ void check(const ref_conv2d_dims& d, core::DType dtype) {
 
   std::vector<T> y(static_cast<size_t>(y_count));
   kernels.conv2d(&d, x.data(), w.data(), y.data(), 0, d.batch * d.groups * d.c_out * d.h_out);
-  expect_equal_bits(run(make_convolution(d, dtype, nullptr), x, w, y_count), y);
+  expect_equal_bits(run(make_convolution(d, dtype, nullptr, nullptr), x, w, y_count), y);
   const auto* constant = reinterpret_cast<const std::byte*>(w.data());
-  expect_equal_bits(run(make_convolution(d, dtype, constant), x, w, y_count), y);
+  expect_equal_bits(run(make_convolution(d, dtype, constant, nullptr), x, w, y_count), y);
 
   std::vector<T> dw(static_cast<size_t>(w_count));
   kernels.conv2d_dw(&d, x.data(), dy.data(), dw.data(), 0, ref_conv2d_dw_units(&d));
