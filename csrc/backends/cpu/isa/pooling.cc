@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "backends/cpu/isa/copy_row.h"
+
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {
 
@@ -13,7 +15,8 @@ struct Maximum {
   // The first of equals stays; NaN wins and stays.
   template <class T>
   static T take(T before, T value) {
-    return ((value > before) | (value != value)) ? value : before;
+    const T larger = value > before ? value : before;  // one after the other, they become vectors
+    return value != value ? value : larger;
   }
 };
 struct Sum {
@@ -25,42 +28,60 @@ struct Sum {
   }
 };
 
-// kStep 0: known at run time only.
+constexpr int64_t kPiece = 64;  // results of a row at a time
+constexpr int64_t kWhole = 16;  // results are computed in whole vectors
+
+constexpr int64_t kSeen = 4 * kPiece;  // elements of a row that a piece of results sees, at most
+
+// Taps of one row for `wide` results: x[i * step + tap * dilation]. kStep 0: known at run time.
 template <class Op, int kStep, class T>
-void take_row(const T* __restrict x, int64_t step, int64_t count, T* __restrict y) {
-  for (int64_t i = 0; i < count; ++i) y[i] = Op::take(y[i], x[i * (kStep == 0 ? step : kStep)]);
+void take_taps(const ref_pool2d_dims& d, const T* x, int64_t wide, T* __restrict best) {
+  for (int64_t tap = 0; tap < d.kw; ++tap, x += d.dilation_w) {
+    for (int64_t i = 0; i < wide; ++i) {
+      best[i] = Op::take(best[i], x[i * (kStep == 0 ? d.stride_w : kStep)]);
+    }
+  }
 }
 
-// The results [first, last) of a row under which a tap that starts at `start` is no padding.
-struct Span {
-  int64_t first, last;
-};
-Span span_of(int64_t start, int64_t size, int64_t step, int64_t count) {
-  const int64_t first = start >= 0 ? 0 : (step - 1 - start) / step;
-  const int64_t last = start >= size ? 0 : (size - start + step - 1) / step;
-  return {first, last < count ? last : count};
-}
-
+// The same for `count` results of a row that is seen from `start` on; beside the row stands what
+// changes nothing.
 template <class Op, class T>
-void take_tap(const T* row, int64_t start, int64_t size, int64_t step, int64_t count, T* y) {
-  const auto [first, last] = span_of(start, size, step, count);
-  if (first >= last) return;
-  const T* x = row + start + first * step;
-  if (step == 1) return take_row<Op, 1>(x, step, last - first, y + first);
-  if (step == 2) return take_row<Op, 2>(x, step, last - first, y + first);
-  take_row<Op, 0>(x, step, last - first, y + first);
+void take_row(const ref_pool2d_dims& d, const T* row, int64_t start, int64_t count, T* best) {
+  const int64_t step = d.stride_w, size = d.w_in, wide = (count + kWhole - 1) / kWhole * kWhole;
+  const int64_t seen = (wide - 1) * step + (d.kw - 1) * d.dilation_w + 1;
+  if (seen > kSeen) {
+    for (int64_t tap = 0; tap < d.kw; ++tap) {
+      const int64_t first = start + tap * d.dilation_w;
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = first + i * step;
+        if (at >= 0 && at < size) best[i] = Op::take(best[i], row[at]);
+      }
+    }
+    return;
+  }
+  T near[kSeen];
+  const int64_t before = start < 0 ? (-start < seen ? -start : seen) : 0;
+  const int64_t end = size - start < before ? before : size - start < seen ? size - start : seen;
+  for (int64_t i = 0; i < before; ++i) near[i] = Op::template kStart<T>;
+  copy_row(row + start + before, 1, end - before, near + before);
+  for (int64_t i = end; i < seen; ++i) near[i] = Op::template kStart<T>;
+  if (step == 1) return take_taps<Op, 1>(d, near, wide, best);
+  if (step == 2) return take_taps<Op, 2>(d, near, wide, best);
+  take_taps<Op, 0>(d, near, wide, best);
 }
 
 template <class Op, class T>
 void pool_row(const ref_pool2d_dims& d, const T* plane, int64_t oh, T* y) {
-  for (int64_t ow = 0; ow < d.w_out; ++ow) y[ow] = Op::template kStart<T>;
-  for (int64_t i = 0; i < d.kh; ++i) {
-    const int64_t ih = oh * d.stride_h + i * d.dilation_h - d.pad_top;
-    if (ih < 0 || ih >= d.h_in) continue;
-    for (int64_t j = 0; j < d.kw; ++j) {
-      take_tap<Op>(plane + ih * d.w_in, j * d.dilation_w - d.pad_left, d.w_in, d.stride_w, d.w_out,
-                   y);
+  for (int64_t ow = 0; ow < d.w_out; ow += kPiece) {
+    const int64_t count = d.w_out - ow < kPiece ? d.w_out - ow : kPiece;
+    T best[kPiece];
+    for (T& one : best) one = Op::template kStart<T>;
+    for (int64_t i = 0; i < d.kh; ++i) {
+      const int64_t ih = oh * d.stride_h + i * d.dilation_h - d.pad_top;
+      if (ih < 0 || ih >= d.h_in) continue;
+      take_row<Op>(d, plane + ih * d.w_in, ow * d.stride_w - d.pad_left, count, best);
     }
+    copy_row(best, 1, count, y + ow);
   }
 }
 
@@ -82,25 +103,33 @@ void average(const ref_pool2d_dims* d, const T* x, T* y, int64_t begin, int64_t 
   }
 }
 
-constexpr int64_t kPiece = 64;  // results whose maxima are looked for at once
-
-// Maxima so far, and where they are in their windows: elements behind the window's first one.
+// Maxima of a piece so far, and where they are in their windows: elements behind the window's first
+// one.
 template <class T>
 struct Maxima {
   T value[kPiece];
   int32_t at[kPiece];  // -1: no tap yet
 };
 
-template <int kStep, class T>
-void take_maxima(const T* __restrict x, int64_t step, int64_t first, int64_t last, int32_t at,
-                 Maxima<T>& best) {
+template <class T>
+void take_maxima(const T* __restrict x, int64_t first, int64_t last, int32_t at, Maxima<T>& best) {
   for (int64_t i = first; i < last; ++i) {
-    const T value = x[(i - first) * (kStep == 0 ? step : kStep)], before = best.value[i];
+    const T value = x[i - first], before = best.value[i];
     const bool better =
         (value > before) | ((value != value) & (before == before)) | (best.at[i] < 0);
     best.value[i] = better ? value : before;
     best.at[i] = better ? at : best.at[i];
   }
+}
+
+// The results [first, last) of a row under which a tap that starts at `start` is no padding.
+struct Span {
+  int64_t first, last;
+};
+Span span_of(int64_t start, int64_t size, int64_t step, int64_t count) {
+  const int64_t first = start >= 0 ? 0 : (step - 1 - start) / step;
+  const int64_t last = start >= size ? 0 : (size - start + step - 1) / step;
+  return {first, last < count ? last : count};
 }
 
 // Of `count` results of row `oh`, from column `ow` on.
@@ -116,13 +145,14 @@ void find_maxima(const ref_pool2d_dims& d, const T* plane, int64_t oh, int64_t o
       const auto [first, last] = span_of(start, d.w_in, d.stride_w, count);
       const T* x = plane + ih * d.w_in + start + first * d.stride_w;
       const auto at = static_cast<int32_t>(i * d.dilation_h * d.w_in + j * d.dilation_w);
+      if (first >= last) continue;
       if (d.stride_w == 1) {
-        take_maxima<1>(x, 1, first, last, at, best);
-      } else if (d.stride_w == 2) {
-        take_maxima<2>(x, 2, first, last, at, best);
-      } else {
-        take_maxima<0>(x, d.stride_w, first, last, at, best);
+        take_maxima(x, first, last, at, best);
+        continue;
       }
+      T near[kPiece];
+      copy_row(x, d.stride_w, last - first, near);
+      take_maxima(near, first, last, at, best);
     }
   }
 }
