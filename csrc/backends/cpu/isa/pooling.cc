@@ -28,16 +28,15 @@ struct Sum {
   }
 };
 
-constexpr int64_t kPiece = 64;  // results of a row at a time
-constexpr int64_t kWhole = 16;  // results are computed in whole vectors
+constexpr int64_t kPiece = 64, kSmallPiece = 16;  // results of a row at a time, whole vectors
 
 constexpr int64_t kSeen = 4 * kPiece;  // elements of a row that a piece of results sees, at most
 
-// Taps of one row for `wide` results: x[i * step + tap * dilation]. kStep 0: known at run time.
-template <class Op, int kStep, class T>
-void take_taps(const ref_pool2d_dims& d, const T* x, int64_t wide, T* __restrict best) {
+// Taps of one row for kWide results: x[i * step + tap * dilation]. kStep 0: known at run time.
+template <class Op, int64_t kWide, int kStep, class T>
+void take_taps(const ref_pool2d_dims& d, const T* x, T* __restrict best) {
   for (int64_t tap = 0; tap < d.kw; ++tap, x += d.dilation_w) {
-    for (int64_t i = 0; i < wide; ++i) {
+    for (int64_t i = 0; i < kWide; ++i) {
       best[i] = Op::take(best[i], x[i * (kStep == 0 ? d.stride_w : kStep)]);
     }
   }
@@ -45,10 +44,10 @@ void take_taps(const ref_pool2d_dims& d, const T* x, int64_t wide, T* __restrict
 
 // The same for `count` results of a row that is seen from `start` on; beside the row stands what
 // changes nothing.
-template <class Op, class T>
+template <class Op, int64_t kWide, class T>
 void take_row(const ref_pool2d_dims& d, const T* row, int64_t start, int64_t count, T* best) {
-  const int64_t step = d.stride_w, size = d.w_in, wide = (count + kWhole - 1) / kWhole * kWhole;
-  const int64_t seen = (wide - 1) * step + (d.kw - 1) * d.dilation_w + 1;
+  const int64_t step = d.stride_w, size = d.w_in;
+  const int64_t seen = (kWide - 1) * step + (d.kw - 1) * d.dilation_w + 1;
   if (seen > kSeen) {
     for (int64_t tap = 0; tap < d.kw; ++tap) {
       const int64_t first = start + tap * d.dilation_w;
@@ -65,9 +64,9 @@ void take_row(const ref_pool2d_dims& d, const T* row, int64_t start, int64_t cou
   for (int64_t i = 0; i < before; ++i) near[i] = Op::template kStart<T>;
   copy_row(row + start + before, 1, end - before, near + before);
   for (int64_t i = end; i < seen; ++i) near[i] = Op::template kStart<T>;
-  if (step == 1) return take_taps<Op, 1>(d, near, wide, best);
-  if (step == 2) return take_taps<Op, 2>(d, near, wide, best);
-  take_taps<Op, 0>(d, near, wide, best);
+  if (step == 1) return take_taps<Op, kWide, 1>(d, near, best);
+  if (step == 2) return take_taps<Op, kWide, 2>(d, near, best);
+  take_taps<Op, kWide, 0>(d, near, best);
 }
 
 template <class Op, class T>
@@ -79,7 +78,13 @@ void pool_row(const ref_pool2d_dims& d, const T* plane, int64_t oh, T* y) {
     for (int64_t i = 0; i < d.kh; ++i) {
       const int64_t ih = oh * d.stride_h + i * d.dilation_h - d.pad_top;
       if (ih < 0 || ih >= d.h_in) continue;
-      take_row<Op>(d, plane + ih * d.w_in, ow * d.stride_w - d.pad_left, count, best);
+      const T* const row = plane + ih * d.w_in;
+      const int64_t start = ow * d.stride_w - d.pad_left;
+      if (count <= kSmallPiece) {
+        take_row<Op, kSmallPiece>(d, row, start, count, best);
+      } else {
+        take_row<Op, kPiece>(d, row, start, count, best);
+      }
     }
     copy_row(best, 1, count, y + ow);
   }
