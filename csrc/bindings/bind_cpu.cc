@@ -89,8 +89,9 @@ struct Interrupt {
   }
 };
 
-ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                               bool exact_conv, const passes::RecomputeOptions& recompute) {
+ProgramOptions program_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
+                               std::vector<std::string> off, bool exact_conv,
+                               const passes::RecomputeOptions& recompute) {
   ProgramOptions out;
   out.recompute = recompute;
   if (trace) out.trace = std::move(trace);
@@ -98,6 +99,7 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
   out.select.fuse = !out.passes.is_off("fuse");
   out.select.epilogues = !out.passes.is_off("epilogues");
   out.select.exact_conv = exact_conv;
+  out.select.threads = pool == nullptr ? 0 : pool->thread_count();
   return out;
 }
 
@@ -126,10 +128,10 @@ class CpuProgram final : public ArrayProgram {
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
              std::shared_ptr<runtime::Recorder> recorder, const std::string& weights,
              const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks)
-      : program_(made(
-            with_weights(with_states_as_outputs(std::move(graph), states_), weights),
-            program_options(std::move(trace), std::move(off), exact_conv, {memory_limit, shrinks}),
-            overwrites)),
+      : program_(made(with_weights(with_states_as_outputs(std::move(graph), states_), weights),
+                      program_options(pool.get(), std::move(trace), std::move(off), exact_conv,
+                                      {memory_limit, shrinks}),
+                      overwrites)),
         pool_(std::move(pool)),
         recorder_(std::move(recorder)) {
     const ir::Graph& made = program_.graph();

@@ -47,6 +47,7 @@ struct KernelRequest {
   std::span<const Operand> outputs;
   bool exact_conv = false;             // only canonical convolutions
   const Epilogue* epilogue = nullptr;  // only for kernels that take one
+  int threads = 1;                     // that a run has, at most
   bool has_packed() const {
     const auto is_packed = [](const Operand& operand) { return operand.packed != nullptr; };
     return std::any_of(inputs.begin(), inputs.end(), is_packed);

@@ -108,6 +108,22 @@ def test_dump_writes_every_stage(tmp_path):
     assert "program(" in (folder / "kernel_1.tile").read_text()
 
 
+def test_plans_are_cut_for_the_threads_of_the_backend(tmp_path):
+    program = (
+        "import numpy as np; import mithril as ml\n"
+        "model = ml.Linear(512, use_bias=False)\n"
+        "pm = ml.compile(model, ml.CpuBackend(threads={backend}), shapes={{'input': [512, 512]}},\n"
+        "                data_keys={{'input'}})\n"
+        "pm.evaluate(pm.get_parameters(), {{'input': np.ones((512, 512), np.float32)}})\n"
+    )
+    units = {}
+    for threads in (1, 4):
+        folder = tmp_path / str(threads)
+        assert stderr_of(threads, program, MITHRIL_DUMP=str(folder)) == ""
+        units[threads] = int(re.search(r"gemm.* (\d+) units", (folder / "plan.txt").read_text())[1])
+    assert units[1] == 1 and units[4] >= 4
+
+
 def test_the_second_compile_gets_a_folder_of_its_own(tmp_path):
     program = PROGRAM + "ml.compile(model, ml.NumpyBackend(), shapes={{'x': ['n', 3]}})\n"
     assert stderr_of("NumpyBackend", program, MITHRIL_DUMP=str(tmp_path)) == ""

@@ -11,7 +11,6 @@
 #include "backends/cpu/attention_many.h"
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -79,9 +78,8 @@ plan::Step step_of(std::shared_ptr<Of> attention, int64_t unit_work) {
 
 // As many rows as share a look at the keys, but units for all threads. No result depends on it.
 template <class T>
-void cut_units(Attention<T>& a) {
+void cut_units(Attention<T>& a, int threads) {
   const int64_t blocks = ceil_div(a.sizes.rows(), kAttentionRows);
-  const int threads = runtime::ThreadPool::shared().thread_count();
   const int64_t all = blocks * batches_of(a.sizes);
   const int64_t affordable = threads == 1 ? blocks : std::max<int64_t>(1, all / (4 * threads));
   const int64_t most = std::min({ManyQueries<T>::kMostBlocks, blocks, affordable});
@@ -103,7 +101,7 @@ template <class T>
 plan::Step make_step(const KernelRequest& request, Isa isa) {
   auto attention = described<Attention<T>>(request, isa);
   attention->tells_logsumexp = request.outputs.size() > 1;
-  cut_units(*attention);
+  cut_units(*attention, request.threads);
   const AttentionSizes& s = attention->sizes;
   const int64_t work = std::min(s.rows(), attention->unit_rows) * s.keys * (s.depth + s.width);
   return s.rows() <= FewQueries<T>::kMostRows && !attention->tells_logsumexp

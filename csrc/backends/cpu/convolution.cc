@@ -14,7 +14,6 @@
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/taps.h"
 #include "runtime/buffer.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -448,9 +447,8 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
 // ---------------------------------------------------------------- steps
 
 // What is larger is read by one thread each: filters, or the images under them.
-Cut cut_for_threads(const ref_conv2d_dims& d) {
+Cut cut_for_threads(const ref_conv2d_dims& d, int threads) {
   constexpr int64_t kFewestFilters = 32, kFewestPositions = 64;  // of a product
-  const int threads = runtime::ThreadPool::shared().thread_count();
   const int64_t wanted = threads == 1 ? 1 : ceil_div(2 * threads, d.batch * d.groups);
   const int64_t positions = d.h_out * d.w_out;
   if (wanted == 1) return {};
@@ -481,12 +479,12 @@ core::Status pack_weights_once(Convolution<T>& conv, const T* w) {
 }
 
 template <class T>
-core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, const T* constant,
+core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, int threads, const T* constant,
                                       const select::Epilogue* epilogue) {
   auto conv = std::make_shared<Convolution<T>>(
       d, Gather{d.c_in, d.h_in, d.w_in, d.kh, d.kw, d.stride_h, d.stride_w, d.dilation_h,
                 d.dilation_w, -d.pad_top, -d.pad_left, d.h_out, d.w_out});
-  const Cut cut = cut_for_threads(d);
+  const Cut cut = cut_for_threads(d, threads);
   size_t gathered = 0;
   if (constant != nullptr) {
     gathered = add_image_products(*conv, d.c_out, cut, GemmConstant::kLeft);
@@ -563,10 +561,9 @@ void add_phase(InputGradient<T>& gradient, int64_t top, int64_t left) {
 }
 
 template <class T>
-core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d) {
+core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d, int threads) {
   auto gradient = std::make_shared<InputGradient<T>>();
   gradient->d = d;
-  const int threads = runtime::ThreadPool::shared().thread_count();
   // Weights are packed once a unit.
   const int64_t units =
       std::max<int64_t>(threads == 1 ? 1 : 4 * threads,
@@ -588,11 +585,10 @@ core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d) {
 }
 
 template <class T>
-core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d) {
+core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d, int threads) {
   auto conv = std::make_shared<Convolution<T>>(d);
   constexpr int64_t kTaps = 288;  // enough to pay for gathering the cotangents again
   const int64_t window = d.kh * d.kw;
-  const int threads = runtime::ThreadPool::shared().thread_count();
   conv->channels = std::clamp<int64_t>(kTaps / window, 1, ceil_div(d.c_in, threads));
   for (const int64_t channels : {conv->channels, d.c_in % conv->channels}) {
     for (const int64_t depth : {kDepth, d.batch * d.h_out * d.w_out % kDepth}) {
@@ -617,21 +613,22 @@ bool fits_convolution(const ref_conv2d_dims& d) {
          d.kw > 0 && d.h_in > 0 && d.w_in > 0;
 }
 
-core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype,
+core::Result<plan::Step> make_convolution(const ref_conv2d_dims& d, DType dtype, int threads,
                                           const std::byte* constant,
                                           const select::Epilogue* epilogue) {
   return dtype == DType::kFloat32
-             ? forward_step(d, reinterpret_cast<const float*>(constant), epilogue)
-             : forward_step(d, reinterpret_cast<const double*>(constant), epilogue);
+             ? forward_step(d, threads, reinterpret_cast<const float*>(constant), epilogue)
+             : forward_step(d, threads, reinterpret_cast<const double*>(constant), epilogue);
 }
 
-core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype) {
-  return dtype == DType::kFloat32 ? input_gradient_step<float>(d) : input_gradient_step<double>(d);
+core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& d, DType dtype, int threads) {
+  return dtype == DType::kFloat32 ? input_gradient_step<float>(d, threads)
+                                  : input_gradient_step<double>(d, threads);
 }
 
-core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& d, DType dtype) {
-  return dtype == DType::kFloat32 ? weight_gradient_step<float>(d)
-                                  : weight_gradient_step<double>(d);
+core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& d, DType dtype, int threads) {
+  return dtype == DType::kFloat32 ? weight_gradient_step<float>(d, threads)
+                                  : weight_gradient_step<double>(d, threads);
 }
 
 }  // namespace mithril::cpu

@@ -17,9 +17,11 @@ bool fits_convolution(const ref_conv2d_dims& dims);
 /// ref_conv2d_dw. `constant`: the weights, if they are constant, or null; `epilogue`: of the
 /// result, or null.
 core::Result<plan::Step> make_convolution(const ref_conv2d_dims& dims, core::DType dtype,
-                                          const std::byte* constant,
+                                          int threads, const std::byte* constant,
                                           const select::Epilogue* epilogue);
-core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& dims, core::DType dtype);
-core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& dims, core::DType dtype);
+core::Result<plan::Step> make_input_gradient(const ref_conv2d_dims& dims, core::DType dtype,
+                                             int threads);
+core::Result<plan::Step> make_weight_gradient(const ref_conv2d_dims& dims, core::DType dtype,
+                                              int threads);
 
 }  // namespace mithril::cpu

@@ -24,6 +24,7 @@ constexpr int64_t kLongPass = 12 << 10;  // bytes of a row of A in a pass over k
 constexpr int64_t kShortPass = 4 << 10;
 constexpr int64_t kLongestPass = 20 << 10;  // where C cannot be visited again
 constexpr int64_t kFewColumns = 256;
+constexpr int64_t kLine = 64;                 // of caches
 constexpr int64_t kKeptBytes = 8 << 20;       // of B packed at once
 constexpr int64_t kInPlaceBytes = 128 << 10;  // of B that is near enough where it lies
 constexpr int64_t kPanelsForPackedA = 16;     // that read it, to pay for packing it
@@ -381,10 +382,13 @@ class Gemm<T>::Run {
   }
 
  private:
-  // Where a row of B is read next, to ask for it early.
+  // What of B is read next, to ask for it early: each tile asks for some rows of it or, where they
+  // lie along k, for a line or two of all.
   struct Ahead {
-    const T* at = nullptr;
-    int64_t step = 0, rows = 0;
+    const char* at = nullptr;
+    int64_t step = 0;           // from what a turn asks for to what the next one does
+    int64_t each = 0, all = 0;  // from one row or line to the next; how many there are
+    bool along_k = false;
   };
   struct Panel {
     int64_t col, cols;
@@ -416,10 +420,12 @@ class Gemm<T>::Run {
     const bool whole = g_.emitted_ || g_.turns_b_ || panel.cols == packed_width(panel);
     if (!whole && !once) how = Right::kPackedBefore;
     const int64_t width = how == Right::kInPlace ? 0 : packed_width(panel);
-    if (how == Right::kPackedBefore && !panel.packed) {
-      const bool last = pass_depth_ - k == depth;  // then the next panel follows
-      g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width,
-                       last ? g_.width_ * d_.b_col - k * d_.b_row : depth * d_.b_row});
+    const int64_t wide = bytes<T>(int64_t{g_.lanes_} * vectors_of(panel));
+    const bool tiles_ask = d_.b_row == 1 && wide * (last_ - first_) >= bytes<T>(kBlock);
+    const bool packs_before = how == Right::kPackedBefore && !panel.packed;
+    if (packs_before) {
+      const int64_t next = tiles_ask ? 0 : way_to_next(k, depth);
+      g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width, next});
     }
     bool packs = how == Right::kPackedByTile && !panel.packed;
     const bool in_place = how == Right::kInPlace || once || packs;
@@ -433,24 +439,32 @@ class Gemm<T>::Run {
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
     tile.first = pass_ + k == 0 && !adds_;
     tile.packed = kept;
-    const Ahead ahead = ahead_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
+    Ahead ahead;
+    if (!packs_before) {
+      ahead = ahead_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
+    } else if (tiles_ask) {
+      const auto* const at = reinterpret_cast<const char*>(raw + way_to_next(k, depth));
+      ahead = {at, bytes<T>(d_.b_col), wide, ceil_div(bytes<T>(depth), wide), true};
+    }
     const bool finished = pass_ + k + depth == d_.k;
-    int64_t asked = 0, waiting = 0;  // rows that are finished
+    int64_t asked = 0, waiting = 0;  // of B; rows that are finished
     for (int64_t t = first_; t < last_; ++t) {
       const int64_t row = rows_.start(t), height = rows_.height(t);
       set_left(tile, k, depth, row, height);
       tile.c = place_of(row, panel.col);
-      const bool asks = asked < ahead.rows;
-      tile.next = asks ? reinterpret_cast<const char*>(ahead.at) + asked * ahead.step : tile.b;
+      const bool asks = asked < ahead.all;
+      // The last bytes of lines: where rows begin within a line, the panel before asked for it.
+      tile.next = asks ? ahead.at + asked * ahead.each + kLine - 1 : tile.b;
       tile.next_step = asks ? ahead.step : 0;
       rows_.tile[packs][panel.last][height - rows_.low](&tile);
       if (packs) {
         packs = false;
         tile.b = kept;
         tile.b_step = bytes<T>(width);
-      } else if (ahead.rows > 0) {
-        asked += depth * g_.asks(rows_, height, vectors_of(panel)) /
-                 gemm_unroll(static_cast<int>(height), vectors_of(panel));
+      } else if (asks) {
+        asked += ahead.along_k ? 1
+                               : depth * g_.asks(rows_, height, vectors_of(panel)) /
+                                     gemm_unroll(static_cast<int>(height), vectors_of(panel));
       }
       if (!finished) continue;
       if (g_.turns_c_) turn(static_cast<T*>(tile.c), row, height, panel.col, panel.cols);
@@ -494,20 +508,27 @@ class Gemm<T>::Run {
 
   // The next block of k of this panel, or the first one of the next panel.
   Ahead ahead_of(const Panel& panel, int64_t k, int64_t depth, const T* now, int64_t step) const {
-    if (g_.right_ == Right::kPackedBefore && !panel.packed) return {};
+    const auto rows = [&](const T* from, int64_t count) {
+      return Ahead{reinterpret_cast<const char*>(from), step, step, count};
+    };
     const int64_t left = pass_depth_ - k - depth;
     if (left > 0) {
-      const int64_t deeper = depth * (g_.turns_b_ ? kSize<T> : step);
-      return {reinterpret_cast<const T*>(reinterpret_cast<const char*>(now) + deeper), step,
-              std::min(left, kBlock)};
+      const int64_t deeper = depth * (g_.turns_b_ ? 1 : step / kSize<T>);
+      return rows(now + deeper, std::min(left, kBlock));
     }
     if (panel.col + g_.width_ >= col_end_) return {};
-    const int64_t rows = std::min(kBlock, pass_depth_);
-    if (panel.packed) return {panel.b + g_.width_ * pass_depth_, step, rows};
+    const int64_t count = std::min(kBlock, pass_depth_);
+    if (panel.packed) return rows(panel.b + g_.width_ * pass_depth_, count);
     if (g_.right_ == Right::kPackedOnce) {
-      return {b_ + (panel.col + g_.width_) * d_.k + pass_ * g_.width_, step, rows};
+      return rows(b_ + (panel.col + g_.width_) * d_.k + pass_ * g_.width_, count);
     }
-    return {b_ + pass_ * d_.b_row + (panel.col + g_.width_) * d_.b_col, step, rows};
+    return rows(b_ + pass_ * d_.b_row + (panel.col + g_.width_) * d_.b_col, count);
+  }
+
+  // In B as given, from this block to the next one of k, or to the first one of the next panel.
+  int64_t way_to_next(int64_t k, int64_t depth) const {
+    const bool last = pass_depth_ - k == depth;
+    return last ? g_.width_ * d_.b_col - k * d_.b_row : depth * d_.b_row;
   }
 
   void set_left(GemmTile& tile, int64_t k, int64_t depth, int64_t row, int64_t height) const {

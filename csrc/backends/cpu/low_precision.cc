@@ -5,7 +5,6 @@
 
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -170,10 +169,9 @@ core::Result<plan::Step> make_step(const select::KernelRequest& request) {
   int64_t rows = 1;
   for (const int64_t size : request.outputs[0].shape) rows *= size;
   rows /= weights->columns();
-  const int threads = runtime::ThreadPool::shared().thread_count();
   const double flops =
       2.0 * static_cast<double>(rows) * static_cast<double>(weights->rows() * weights->columns());
-  auto product = std::make_shared<PackedProduct>(weights, rows, PackedOptions{.threads = threads});
+  auto product = std::make_shared<PackedProduct>(weights, rows, PackedOptions{.threads = request.threads});
   plan::Step step;
   step.kernel = run_step;
   step.units = product->units();

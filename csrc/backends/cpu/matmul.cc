@@ -8,7 +8,6 @@
 #include "backends/cpu/reference.h"
 #include "plan/cost.h"
 #include "runtime/buffer.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -195,8 +194,7 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const ref_matmul_dims dims = matmul_dims(request);
   const GemmDims one = {dims.m,     dims.n,     dims.k,     dims.a_row,
                         dims.a_col, dims.b_row, dims.b_col, dims.c_row};
-  const int threads = runtime::ThreadPool::shared().thread_count();
-  GemmOptions options{.threads = threads};
+  GemmOptions options{.threads = request.threads};
   if (packs_right(request, dims)) options.constant = GemmConstant::kRight;
   auto product = std::make_shared<BlockedProduct<T>>(
       BlockedProduct<T>{dims, Gemm<T>(default_isa(), one, options), {}, {}});

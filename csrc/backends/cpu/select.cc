@@ -13,6 +13,7 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 #include "plan/schedule.h"
+#include "runtime/thread_pool.h"
 #include "select/epilogue.h"
 #include "select/fuse.h"
 #include "select/tile_lowering.h"
@@ -90,6 +91,8 @@ class Selector {
   Selector(const ir::Graph& graph, const SelectOptions& options)
       : graph_(graph),
         options_(options),
+        threads_(options.threads > 0 ? options.threads
+                                     : runtime::ThreadPool::shared().thread_count()),
         fusion_(select::fuse(graph, options.fuse)),
         buffers_(graph.values.size(), -1),
         views_(graph.values.size()),
@@ -594,7 +597,8 @@ class Selector {
       outputs.push_back(operand(id));
       outputs.back().use.write = true;
     }
-    const select::KernelRequest request{node, op, inputs, outputs, options_.exact_conv};
+    const select::KernelRequest request{node,    op,      inputs, outputs, options_.exact_conv,
+                                        nullptr, threads_};
     const select::KernelDef* kernel = find_kernel(request);
     if (kernel == nullptr && request.has_packed()) {
       for (size_t i = 0; i < inputs.size(); ++i) {
@@ -633,8 +637,8 @@ class Selector {
     result.use.write = true;
     const auto operands = epilogue_operands(group, *lowered);
     const select::Epilogue epilogue{lowered->program, operands, load_of(*lowered, node.results[0])};
-    const select::KernelRequest request{node,     op, inputs, {&result, 1}, options_.exact_conv,
-                                        &epilogue};
+    const select::KernelRequest request{
+        node, op, inputs, {&result, 1}, options_.exact_conv, &epilogue, threads_};
     const select::KernelDef* kernel = find_kernel(request);
     MITHRIL_CHECK(kernel != nullptr && kernel->takes_epilogue, "{} takes no epilogue", op.name);
     for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
@@ -779,6 +783,7 @@ class Selector {
 
   const ir::Graph& graph_;
   const SelectOptions& options_;
+  int threads_;
   select::Fusion fusion_;
   plan::Steps steps_;
   std::vector<BufferId> buffers_;             // by value: of its own memory

@@ -24,6 +24,7 @@ struct SelectOptions {
   bool fuse = true;
   bool epilogues = true;    // loops on blocks of products; needs `fuse`
   bool exact_conv = false;  // convolutions in the reference's order only
+  int threads = 0;          // of a run, for which kernels are cut; 0: those of the shared pool
   std::vector<Overwrite> overwrites;
   /// Told of every fused loop: the step's label and its program. Null: nobody looks.
   std::function<void(std::string_view label, const tile::Program&)> on_loop;

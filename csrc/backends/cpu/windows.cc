@@ -128,17 +128,17 @@ bool is_blocked_dw(const KernelRequest& request) {
 
 core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const auto d = dims_forward(request);
-  return with_work(
-      make_convolution(d, request.outputs[0].dtype, request.inputs[1].constant, request.epilogue),
-      d);
+  return with_work(make_convolution(d, request.outputs[0].dtype, request.threads,
+                                    request.inputs[1].constant, request.epilogue),
+                   d);
 }
 core::Result<plan::Step> make_blocked_dx(const KernelRequest& request) {
   const auto d = dims_dx(request);
-  return with_work(make_input_gradient(d, request.outputs[0].dtype), d);
+  return with_work(make_input_gradient(d, request.outputs[0].dtype, request.threads), d);
 }
 core::Result<plan::Step> make_blocked_dw(const KernelRequest& request) {
   const auto d = dims_dw(request);
-  return with_work(make_weight_gradient(d, request.outputs[0].dtype), d);
+  return with_work(make_weight_gradient(d, request.outputs[0].dtype, request.threads), d);
 }
 
 // Filters are the second operand of both: of a convolution, and of the gradient of its input.
@@ -174,20 +174,20 @@ bool prefers_tiles_dw(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_tiles(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_forward(request);
-  return with_work(
-      make_winograd(dims, tile_of(dims, request), constant_filters(request), request.epilogue),
-      dims_forward(request));
+  return with_work(make_winograd(dims, tile_of(dims, request), request.threads,
+                                 constant_filters(request), request.epilogue),
+                   dims_forward(request));
 }
 core::Result<plan::Step> make_tiles_dx(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_input_gradient(request);
-  return with_work(
-      make_winograd(dims, tile_of(dims, request), constant_filters(request), request.epilogue),
-      dims_dx(request));
+  return with_work(make_winograd(dims, tile_of(dims, request), request.threads,
+                                 constant_filters(request), request.epilogue),
+                   dims_dx(request));
 }
 
 core::Result<plan::Step> make_tiles_dw(const KernelRequest& request) {
   const auto d = dims_dw(request);
-  return with_work(make_winograd_gradient(d), d);
+  return with_work(make_winograd_gradient(d, request.threads), d);
 }
 
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {

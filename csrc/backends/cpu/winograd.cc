@@ -11,7 +11,6 @@
 #include "backends/cpu/winograd_parts.h"
 #include "backends/cpu/winograd_patches.h"
 #include "runtime/buffer.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -41,8 +40,8 @@ const WinogradParts* parts_of(Isa isa, int64_t tile) {
 class Winograd {
  public:
   /// Null `filters`: they are an operand of each run.
-  static core::Result<plan::Step> make(const WinogradDims& dims, int64_t tile, const float* filters,
-                                       const select::Epilogue* epilogue);
+  static core::Result<plan::Step> make(const WinogradDims& dims, int64_t tile, int threads,
+                                       const float* filters, const select::Epilogue* epilogue);
 
  private:
   // What a thread has for itself.
@@ -72,7 +71,7 @@ class Winograd {
                   tile_rows_, tile_columns_},
                  d.channels, parts_.input) {}
 
-  void choose_blocks();
+  void choose_blocks(int64_t threads);
   void add_products();
   core::Status pack_filters(const float* w);
   Scratch divide(void* memory) const;
@@ -104,8 +103,7 @@ class Winograd {
 
 // Threads get blocks of tiles; where there are too few, each takes some of the filters. Filters
 // that are transformed for a single block are transformed, and used, a share after the other.
-void Winograd::choose_blocks() {
-  const int64_t threads = runtime::ThreadPool::shared().thread_count();
+void Winograd::choose_blocks(int64_t threads) {
   const int64_t channels = patches_.channels(), filters = round_up(d_.filters, parts_.lanes);
   // Filters are read again for each block: it should not be much smaller than they are.
   const int64_t filter_bytes = bytes(elements_ * channels * filters);
@@ -159,19 +157,18 @@ core::Status Winograd::pack_filters(const float* w) {
   return {};
 }
 
-core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile,
+core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile, int threads,
                                         const float* filters, const select::Epilogue* epilogue) {
   auto made = std::shared_ptr<Winograd>(new Winograd(dims, tile, filters != nullptr));
-  made->choose_blocks();
+  made->choose_blocks(threads);
   made->add_products();
   if (filters != nullptr) MITHRIL_RETURN_IF_ERROR(made->pack_filters(filters));
   plan::Step step;
   step.units = made->blocks_ * made->shares_;
   // Filters that are not constant are transformed for each chunk.
-  const int64_t threads = runtime::ThreadPool::shared().thread_count();
   const double flops = 2.0 * kTaps * static_cast<double>(dims.images * dims.h_out * dims.w_out) *
                        static_cast<double>(dims.channels * dims.filters);
-  const int64_t chunks = std::max(threads, fewest_chunks(flops));
+  const int64_t chunks = std::max<int64_t>(threads, fewest_chunks(flops));
   step.grain = made->constant_ ? 1 : ceil_div(step.units, chunks);
   step.scratch_bytes =
       static_cast<size_t>(bytes(made->divide(nullptr).floats)) + made->product_bytes_;
@@ -321,9 +318,9 @@ int64_t winograd_tile(const WinogradDims& d, bool constant) {
   return by_4 <= by_2 ? 4 : 2;
 }
 
-core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile, const float* filters,
-                                       const select::Epilogue* epilogue) {
-  return Winograd::make(dims, tile, filters, epilogue);
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile, int threads,
+                                       const float* filters, const select::Epilogue* epilogue) {
+  return Winograd::make(dims, tile, threads, filters, epilogue);
 }
 
 }  // namespace mithril::cpu

@@ -31,7 +31,7 @@ int64_t winograd_tile(const WinogradDims& dims, bool constant);
 
 /// float32; operands x, w and y. `filters` are the constant w, or null: transformed in each run.
 /// `epilogue`: of the result, or null.
-core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile, const float* filters,
-                                       const select::Epilogue* epilogue);
+core::Result<plan::Step> make_winograd(const WinogradDims& dims, int64_t tile, int threads,
+                                       const float* filters, const select::Epilogue* epilogue);
 
 }  // namespace mithril::cpu

@@ -10,7 +10,6 @@
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/winograd_patches.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
 namespace {
@@ -57,7 +56,7 @@ Parts cut(int64_t size, int64_t count, int64_t multiple) {
 /// of the filters and one of the channels are formed together.
 class WinogradGradient {
  public:
-  static core::Result<plan::Step> make(const ref_conv2d_dims& d);
+  static core::Result<plan::Step> make(const ref_conv2d_dims& d, int threads);
 
  private:
   // What a thread has for itself.
@@ -170,11 +169,10 @@ WinogradGradient::Scratch WinogradGradient::divide(void* memory) const {
   return s;
 }
 
-core::Result<plan::Step> WinogradGradient::make(const ref_conv2d_dims& d) {
+core::Result<plan::Step> WinogradGradient::make(const ref_conv2d_dims& d, int threads) {
   const double flops = 2.0 * kTaps * static_cast<double>(d.batch * d.h_out * d.w_out) *
                        static_cast<double>(d.c_in * d.c_out);
-  const int64_t threads = runtime::ThreadPool::shared().thread_count();
-  const int64_t units = std::max(threads, fewest_chunks(flops));
+  const int64_t units = std::max<int64_t>(threads, fewest_chunks(flops));
   auto made = std::shared_ptr<WinogradGradient>(new WinogradGradient(d, default_isa(), units));
   plan::Step step;
   step.units = ceil_div(made->filters_.count, made->unit_parts_);
@@ -273,8 +271,8 @@ bool prefers_winograd_gradient(const ref_conv2d_dims& d) {
   return by_tiles < static_cast<double>(kTaps * d.batch * d.h_out * d.w_out);
 }
 
-core::Result<plan::Step> make_winograd_gradient(const ref_conv2d_dims& d) {
-  return WinogradGradient::make(d);
+core::Result<plan::Step> make_winograd_gradient(const ref_conv2d_dims& d, int threads) {
+  return WinogradGradient::make(d, threads);
 }
 
 }  // namespace mithril::cpu

@@ -13,6 +13,6 @@ namespace mithril::cpu {
 bool prefers_winograd_gradient(const ref_conv2d_dims& d);
 
 /// float32; operands x, dy and dw.
-core::Result<plan::Step> make_winograd_gradient(const ref_conv2d_dims& d);
+core::Result<plan::Step> make_winograd_gradient(const ref_conv2d_dims& d, int threads);
 
 }  // namespace mithril::cpu

@@ -55,7 +55,7 @@ const RealKernels<double>& reference<double>() {
 }
 
 template <class T>
-void check(const ref_conv2d_dims& d, core::DType dtype) {
+void check(const ref_conv2d_dims& d, core::DType dtype, int threads) {
   const int64_t x_count = d.batch * d.groups * d.c_in * d.h_in * d.w_in;
   const int64_t w_count = d.groups * d.c_out * d.c_in * d.kh * d.kw;
   const int64_t y_count = d.batch * d.groups * d.c_out * d.h_out * d.w_out;
@@ -66,17 +66,17 @@ void check(const ref_conv2d_dims& d, core::DType dtype) {
 
   std::vector<T> y(static_cast<size_t>(y_count));
   kernels.conv2d(&d, x.data(), w.data(), y.data(), 0, d.batch * d.groups * d.c_out * d.h_out);
-  expect_equal_bits(run(make_convolution(d, dtype, nullptr, nullptr), x, w, y_count), y);
+  expect_equal_bits(run(make_convolution(d, dtype, threads, nullptr, nullptr), x, w, y_count), y);
   const auto* constant = reinterpret_cast<const std::byte*>(w.data());
-  expect_equal_bits(run(make_convolution(d, dtype, constant, nullptr), x, w, y_count), y);
+  expect_equal_bits(run(make_convolution(d, dtype, threads, constant, nullptr), x, w, y_count), y);
 
   std::vector<T> dw(static_cast<size_t>(w_count));
   kernels.conv2d_dw(&d, x.data(), dy.data(), dw.data(), 0, ref_conv2d_dw_units(&d));
-  expect_equal_bits(run(make_weight_gradient(d, dtype), x, dy, w_count), dw);
+  expect_equal_bits(run(make_weight_gradient(d, dtype, threads), x, dy, w_count), dw);
 
   std::vector<T> dx(static_cast<size_t>(x_count));
   kernels.conv2d_dx(&d, dy.data(), w.data(), dx.data(), 0, d.batch * d.groups * d.c_in * d.h_in);
-  expect_equal_bits(run(make_input_gradient(d, dtype), dy, w, x_count), dx);
+  expect_equal_bits(run(make_input_gradient(d, dtype, threads), dy, w, x_count), dx);
 }
 
 // Fields: batch groups c_in h_in w_in c_out h_out w_out kh kw strides pads dilations.
@@ -106,8 +106,10 @@ TEST(Convolution, EqualsTheReferenceToTheBit) {
       {1, 2, 60, 34, 34, 40, 33, 33, 2, 2, 1, 1, 0, 0, 1, 1},    // few positions in the last block
   };
   for (const ref_conv2d_dims& d : cases) {
-    check<float>(d, core::DType::kFloat32);
-    check<double>(d, core::DType::kFloat64);
+    for (const int threads : {1, 3}) {
+      check<float>(d, core::DType::kFloat32, threads);
+      check<double>(d, core::DType::kFloat64, threads);
+    }
   }
 }
 

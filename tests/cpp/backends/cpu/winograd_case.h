@@ -7,7 +7,6 @@
 
 #include "plan/steps.h"
 #include "reference/support.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::testing_support {
 
@@ -70,17 +69,5 @@ inline void expect_near(const std::vector<float>& got, const std::vector<double>
     ASSERT_NEAR(got[i], expected[i], 16 * 0x1p-24 * most) << i;
   }
 }
-
-/// Sets the number of threads of the shared pool until it goes.
-class Threads {
- public:
-  explicit Threads(int count) { runtime::ThreadPool::shared().set_thread_count(count); }
-  ~Threads() { runtime::ThreadPool::shared().set_thread_count(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_ = runtime::ThreadPool::shared().thread_count();
-};
 
 }  // namespace mithril::testing_support

@@ -36,8 +36,7 @@ TEST(WinogradGradient, LiesWithinItsBoundForAnyThreads) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3, 4}) {
       SCOPED_TRACE(threads);
-      const Threads scope(threads);
-      const plan::Step step = cpu::make_winograd_gradient(c.d).or_throw();
+      const plan::Step step = cpu::make_winograd_gradient(c.d, threads).or_throw();
       const auto whole = run(step, c.x, c.dy, c.w.size(), step.units);
       EXPECT_EQ(run(step, c.x, c.dy, c.w.size(), 1), whole);
       if (threads == 1) {

@@ -35,16 +35,15 @@ void check(const WinogradCase& c, const WinogradDims& dims, int64_t tile,
            const std::vector<float>& x, const std::vector<double>& expected,
            const std::vector<double>& magnitude) {
   SCOPED_TRACE(tile);
-  const plan::Step raw = cpu::make_winograd(dims, tile, nullptr, nullptr).or_throw();
-  const plan::Step packed = cpu::make_winograd(dims, tile, c.w.data(), nullptr).or_throw();
+  const plan::Step raw = cpu::make_winograd(dims, tile, 1, nullptr, nullptr).or_throw();
+  const plan::Step packed = cpu::make_winograd(dims, tile, 1, c.w.data(), nullptr).or_throw();
   const auto whole = run(raw, x, c.w, expected.size(), raw.units);
   expect_near(whole, expected, magnitude);
   EXPECT_EQ(run(raw, x, c.w, expected.size(), 1), whole);
   EXPECT_EQ(run(packed, x, c.w, expected.size(), packed.units), whole);
   EXPECT_EQ(run(packed, x, c.w, expected.size(), 1), whole);
   for (const int threads : {2, 3, 4}) {
-    const Threads scope(threads);
-    const plan::Step shared = cpu::make_winograd(dims, tile, nullptr, nullptr).or_throw();
+    const plan::Step shared = cpu::make_winograd(dims, tile, threads, nullptr, nullptr).or_throw();
     EXPECT_EQ(run(shared, x, c.w, expected.size(), 1), whole) << threads;
   }
 }
