@@ -300,6 +300,7 @@ print(most() - before)
 """
 
 
+@pytest.mark.memory
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory of a process")
 @pytest.mark.parametrize("backend, packages", [
     ("CpuBackend", []), ("NumpyBackend", []),

@@ -1,7 +1,7 @@
 #include "backends/cpu/gemm.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -130,12 +130,17 @@ GemmTiling tile_gemm(const GemmDims& dims, int threads) {
   const double affordable = std::max(1.0, flops / kSmallestUnit);
   const auto wanted =
       static_cast<int64_t>(std::min(affordable, threads == 1 ? 1.0 : 4.0 * threads));
-  // About square: each unit packs its own part of B, and reads its own part of A.
-  const auto square =
-      static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(wanted) * n / m)));
+  // Each unit packs its own part of B, and reads its own part of A: what is packed in all should be
+  // little, and units not much fewer than wanted.
   const int64_t most_rows = ceil_div(dims.m, kFewestRows), most_cols = ceil_div(dims.n, kColStep);
-  const int64_t first = std::clamp<int64_t>(square, 1, std::min(wanted, most_cols));
-  const int64_t row_units = std::min(ceil_div(wanted, first), most_rows);
+  const int64_t enough = ceil_div(3 * std::min(wanted, most_rows * most_cols), 4);
+  int64_t row_units = 1, least = INT64_MAX;
+  for (int64_t count = 1; count <= std::min(wanted, most_rows); ++count) {
+    const int64_t col_units = std::min(ceil_div(wanted, count), most_cols);
+    const int64_t packed = count * dims.n + col_units * dims.m;
+    if (count * col_units < enough || packed >= least) continue;
+    row_units = count, least = packed;
+  }
   tiling.rows = ceil_div(dims.m, row_units);
   tiling.row_units = ceil_div(dims.m, tiling.rows);
   const int64_t col_units = std::min(ceil_div(wanted, tiling.row_units), most_cols);

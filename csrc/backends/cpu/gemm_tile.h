@@ -54,10 +54,11 @@ constexpr int gemm_most_rows(Isa isa, int vectors) {
   return vectors <= 2 ? sums / vectors : (sums - vectors + 2) / vectors;
 }
 
-/// Steps of k in one turn of a micro-kernel's loop, a power of two: about 100 multiply-adds.
+/// Steps of k in one turn of a micro-kernel's loop, a power of two. Tall tiles ask for the next block
+/// of B once in so many.
 constexpr int gemm_unroll(int rows, int vectors) {
   const int each = rows * vectors;
-  return each >= 10 ? 4 : 8;
+  return each >= 10 && each < 20 ? 4 : 8;
 }
 
 /// Transposes or copies a part of a matrix: to[p * to_step + l] = from[l * lane_step + p *
