@@ -104,6 +104,7 @@ TEST(Convolution, EqualsTheReferenceToTheBit) {
       {24, 1, 20, 4, 4, 17, 2, 2, 1, 1, 2, 2, 0, 0, 1, 1},       // the same, pointwise
       {2, 3, 30, 16, 16, 50, 16, 16, 1, 1, 1, 1, 0, 0, 1, 1},    // few positions, many filters
       {1, 2, 60, 34, 34, 40, 33, 33, 2, 2, 1, 1, 0, 0, 1, 1},    // few positions in the last block
+      {1, 1, 20, 6, 6, 130, 6, 6, 3, 3, 1, 1, 1, 1, 1, 1},       // filters shared by threads
   };
   for (const ref_conv2d_dims& d : cases) {
     for (const int threads : {1, 3}) {
