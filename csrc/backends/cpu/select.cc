@@ -646,7 +646,9 @@ class Selector {
     }
     auto step = kernel->make(request);
     if (!step.ok()) return std::move(step).status();
-    for (const select::Operand& input : inputs) step->operands.push_back(input.use);
+    for (const select::Operand& input : inputs) {
+      if (input.present()) step->operands.push_back(input.use);
+    }
     step->operands.push_back(result.use);
     for (size_t i = 0; i < operands.size(); ++i) {
       if (i != epilogue.result) step->operands.push_back(operands[i].use);
