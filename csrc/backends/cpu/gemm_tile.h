@@ -29,8 +29,7 @@ struct GemmTile {
 using GemmTileFn = void (*)(const GemmTile*);
 
 /// Which micro-kernel. Extents and strides are arguments, so there are few: no more than
-/// 2 sets x 2 types x 8 variants x 80 shapes, each for 1 to 4 or 8 rows asked for, whatever products
-/// a process runs.
+/// 2 sets x 2 types x 8 variants x 80 shapes x 5 ways to ask, whatever products a process runs.
 struct GemmTileSpec {
   Isa isa = Isa::kGeneric;
   bool is_double = false;
@@ -54,8 +53,8 @@ constexpr int gemm_most_rows(Isa isa, int vectors) {
   return vectors <= 2 ? sums / vectors : (sums - vectors + 2) / vectors;
 }
 
-/// Steps of k in one turn of a micro-kernel's loop, a power of two. Tall tiles ask for the next block
-/// of B once in so many.
+/// Steps of k in one turn of a micro-kernel's loop, a power of two. Tall tiles ask for the next
+/// block of B once in so many.
 constexpr int gemm_unroll(int rows, int vectors) {
   const int each = rows * vectors;
   return each >= 10 && each < 20 ? 4 : 8;
