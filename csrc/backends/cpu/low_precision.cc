@@ -171,7 +171,8 @@ core::Result<plan::Step> make_step(const select::KernelRequest& request) {
   rows /= weights->columns();
   const double flops =
       2.0 * static_cast<double>(rows) * static_cast<double>(weights->rows() * weights->columns());
-  auto product = std::make_shared<PackedProduct>(weights, rows, PackedOptions{.threads = request.threads});
+  auto product =
+      std::make_shared<PackedProduct>(weights, rows, PackedOptions{.threads = request.threads});
   plan::Step step;
   step.kernel = run_step;
   step.units = product->units();

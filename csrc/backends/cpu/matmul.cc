@@ -201,7 +201,7 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   if (const int64_t size = product->gemm.packed_size(); size > 0) {
     MITHRIL_ASSIGN(product->packed, runtime::Buffer::make(static_cast<size_t>(size) * sizeof(T)));
     product->gemm.pack_constant(reinterpret_cast<const T*>(request.inputs[1].constant),
-                             reinterpret_cast<T*>(product->packed.data()));
+                                reinterpret_cast<T*>(product->packed.data()));
   }
   plan::Step step;
   step.scratch_bytes = product->gemm.scratch_bytes();
