@@ -589,6 +589,21 @@ class Selector {
     return {};
   }
 
+  // The kernel's step on `inputs`, those of the request: copied first where it takes no strides,
+  // and those that are no arrays left out.
+  core::Result<Step> made_by(const select::KernelDef& kernel, const select::KernelRequest& request,
+                             std::vector<select::Operand>& inputs) {
+    for (size_t i = 0; kernel.contiguous && i < inputs.size(); ++i) {
+      MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], request.node.operands[i]));
+    }
+    auto step = kernel.make(request);
+    if (!step.ok()) return step;
+    for (const select::Operand& input : inputs) {
+      if (input.present()) step->operands.push_back(input.use);
+    }
+    return step;
+  }
+
   Status emit_kernel(const Node& node, const ir::OpDef& op) {
     std::vector<select::Operand> inputs, outputs;
     for (const ValueId id : node.operands) inputs.push_back(operand(id));
@@ -608,14 +623,8 @@ class Selector {
     }
     if (kernel == nullptr) return unsupported(node, op);
     note_kernels(request, kernel);
-    for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
-      MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], node.operands[i]));
-    }
-    auto step = kernel->make(request);
+    auto step = made_by(*kernel, request, inputs);
     if (!step.ok()) return std::move(step).status();
-    for (const select::Operand& input : inputs) {
-      if (input.present()) step->operands.push_back(input.use);
-    }
     for (const select::Operand& output : outputs) step->operands.push_back(output.use);
     step->label = told_.kernel = std::string(kernel->name);
     step->location = graph_.location_of(node);
@@ -641,14 +650,8 @@ class Selector {
         node, op, inputs, {&result, 1}, options_.exact_conv, &epilogue, threads_};
     const select::KernelDef* kernel = find_kernel(request);
     MITHRIL_CHECK(kernel != nullptr && kernel->takes_epilogue, "{} takes no epilogue", op.name);
-    for (size_t i = 0; kernel->contiguous && i < inputs.size(); ++i) {
-      MITHRIL_RETURN_IF_ERROR(make_contiguous(inputs[i], node.operands[i]));
-    }
-    auto step = kernel->make(request);
+    auto step = made_by(*kernel, request, inputs);
     if (!step.ok()) return std::move(step).status();
-    for (const select::Operand& input : inputs) {
-      if (input.present()) step->operands.push_back(input.use);
-    }
     step->operands.push_back(result.use);
     for (size_t i = 0; i < operands.size(); ++i) {
       if (i != epilogue.result) step->operands.push_back(operands[i].use);
