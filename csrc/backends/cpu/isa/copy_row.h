@@ -1,4 +1,4 @@
-// Rows that are copied by steps, for one instruction set.
+// Rows that are copied by steps, and how much of them windows see, for one instruction set.
 #pragma once
 #include <cstdint>
 
@@ -9,6 +9,17 @@
 #endif
 
 namespace mithril::cpu::MITHRIL_ISA {
+
+/// Results [begin, end) of `count` that lie inside when the first one lies at `start`.
+struct Inside {
+  Inside(int64_t start, int64_t step, int64_t count, int64_t size) {
+    const auto within = [&](int64_t i) { return i < 0 ? 0 : i < count ? i : count; };
+    begin = within(start >= 0 ? 0 : (step - 1 - start) / step);
+    end = start >= size ? begin : within((size - start + step - 1) / step);
+    if (end < begin) end = begin;
+  }
+  int64_t begin, end;
+};
 
 template <class T>
 void copy_steps(const T* from, int64_t step, int64_t count, T* to) {

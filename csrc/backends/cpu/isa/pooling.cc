@@ -127,16 +127,6 @@ void take_maxima(const T* __restrict x, int64_t first, int64_t last, int32_t at,
   }
 }
 
-// The results [first, last) of a row under which a tap that starts at `start` is no padding.
-struct Span {
-  int64_t first, last;
-};
-Span span_of(int64_t start, int64_t size, int64_t step, int64_t count) {
-  const int64_t first = start >= 0 ? 0 : (step - 1 - start) / step;
-  const int64_t last = start >= size ? 0 : (size - start + step - 1) / step;
-  return {first, last < count ? last : count};
-}
-
 // Of `count` results of row `oh`, from column `ow` on.
 template <class T>
 void find_maxima(const ref_pool2d_dims& d, const T* plane, int64_t oh, int64_t ow, int64_t count,
@@ -147,7 +137,7 @@ void find_maxima(const ref_pool2d_dims& d, const T* plane, int64_t oh, int64_t o
     if (ih < 0 || ih >= d.h_in) continue;
     for (int64_t j = 0; j < d.kw; ++j) {
       const int64_t start = ow * d.stride_w + j * d.dilation_w - d.pad_left;
-      const auto [first, last] = span_of(start, d.w_in, d.stride_w, count);
+      const auto [first, last] = Inside(start, d.stride_w, count, d.w_in);
       const T* x = plane + ih * d.w_in + start + first * d.stride_w;
       const auto at = static_cast<int32_t>(i * d.dilation_h * d.w_in + j * d.dilation_w);
       if (first >= last) continue;

@@ -6,17 +6,6 @@
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {
 
-// Results [begin, end) of `count` that lie inside when the first one lies at `start`.
-struct Inside {
-  Inside(int64_t start, int64_t step, int64_t count, int64_t size) {
-    const auto within = [&](int64_t i) { return i < 0 ? 0 : i < count ? i : count; };
-    begin = within(start >= 0 ? 0 : (step - 1 - start) / step);
-    end = start >= size ? begin : within((size - start + step - 1) / step);
-    if (end < begin) end = begin;
-  }
-  int64_t begin, end;
-};
-
 template <class T>
 void clear(T* begin, const T* end) {
   while (begin != end) *begin++ = 0;
