@@ -77,7 +77,7 @@ constexpr std::array kRows = {
          "to stderr when the process ends: table of kernels with count, time, bytes"},
         [](std::string_view text, Env& env) { env.profile = parse_bool(text); }},
     Row{{"MITHRIL_CPU_ISA", "generic | avx2 | avx512",
-         "force a code path, without what goes beyond the set (AMX)"},
+         "force a code path, without what goes beyond the set (AVX512-BF16, AMX)"},
         [](std::string_view text, Env& env) { env.cpu_isa = text; }},
     Row{{"MITHRIL_JIT", "0",
          "no machine code is made of loops: the interpreter runs them, to the same bits"},

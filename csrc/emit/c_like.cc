@@ -12,6 +12,7 @@
 #include "tile/expand.h"
 #include "tile/reduction.h"
 #include "tile/sections.h"
+#include "tile/tables.h"
 
 namespace mithril::emit {
 namespace {
@@ -96,6 +97,12 @@ std::string identity(Opcode opcode, DType dtype) {
   return bits == 0 ? "0" : constant(dtype, bits);
 }
 
+std::string table(uint32_t index) {
+  std::string text = fmt::format("M_TABLE m_f32 m_table{}[] = {{", index);
+  for (const float x : tile::kTables[index]) text += fmt::format("{:a}f, ", x);
+  return text + "};\n";
+}
+
 // ---------------------------------------------------------------- one kernel
 
 class Printer {
@@ -114,6 +121,7 @@ class Printer {
                           "kernel {}: {} has no text in C", kernel_.name,
                           tile::info(i.opcode).text);
       }
+      if (i.opcode == Opcode::kLookup) definitions.insert(table(i.index));
       if (reduces(i)) definitions.insert(definition(i.opcode, at(i.operands[0]).dtype));
     }
     head();
@@ -319,6 +327,8 @@ class Printer {
       case Opcode::kSelect: return fmt::format("{} ? {} : {}", x(0), x(1), x(2));
       case Opcode::kCast: return cast(from, i.dtype, x(0));
       case Opcode::kBitcast: return bitcast(from, i.dtype, x(0));
+      case Opcode::kLookup:
+        return fmt::format("m_table{}[{} & {}]", i.index, x(0), tile::kTableSize - 1);
       case Opcode::kThreefry: {
         const bool wide = at(i.operands[2]).dtype == DType::kInt64;
         return fmt::format("(m_i32)(m_w32)(m_threefry({}, {}, (m_w{}){}) >> {})", x(0), x(1),

@@ -15,6 +15,7 @@ DType result_type(Opcode opcode, std::span<const Reg> operands) {
     case Rule::kCompare: return DType::kBool;
     case Rule::kIndex: return DType::kInt64;
     case Rule::kThreefry: return DType::kInt32;
+    case Rule::kLookup: return DType::kFloat32;
     case Rule::kSelect: return operands[1].dtype();
     default: return operands[0].dtype();
   }
@@ -175,6 +176,12 @@ Reg Builder::cumsum(Reg x) { return emit(Opcode::kCumSum, {x}); }
 Reg Builder::threefry(Reg key0, Reg key1, Reg counter, uint32_t word) {
   const std::array<Reg, 3> operands{key0, key1, counter};
   return derived(Opcode::kThreefry, DType::kInt32, operands, word);
+}
+
+Reg Builder::lookup(Reg index, Table table) {
+  MITHRIL_CHECK(index.dtype() == DType::kInt32, "tile lookup takes i32, got {}",
+                core::short_name(index.dtype()));
+  return derived(Opcode::kLookup, DType::kFloat32, {{index}}, static_cast<uint32_t>(table));
 }
 
 Reg Builder::uniform(DType dtype, Reg key0, Reg key1, Reg counter) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tile/program.h"
+#include "tile/tables.h"
 
 namespace mithril::tile {
 
@@ -60,7 +61,7 @@ class Builder {
   void store(Reg value);
   void store(Reg value, Level level);
 
-  /// Any pointwise or macro instruction but cast, bitcast and threefry.
+  /// Any pointwise or macro instruction but cast, bitcast, threefry and lookup.
   Reg emit(Opcode opcode, std::initializer_list<Reg> operands);
   Reg emit(Opcode opcode, std::span<const Reg> operands);
   Reg cast(Reg x, core::DType dtype);
@@ -72,6 +73,8 @@ class Builder {
   /// Word 0 or 1 of Threefry-2x32-20 under the key (key0, key1), both int32, as int32. An int64
   /// counter gives the low and the high word of the block, an int32 one the low word.
   Reg threefry(Reg key0, Reg key1, Reg counter, uint32_t word);
+  /// Element `index` mod 32 of the table, float32; `index` is int32.
+  Reg lookup(Reg index, Table table);
   /// Uniform in [0, 1): float32: the top 24 bits of word 0 (float16: 11, bfloat16: 8)
   /// times 2^-24; float64: the top 27 bits of word 0, then the top 26 of word 1, times 2^-53.
   Reg uniform(core::DType dtype, Reg key0, Reg key1, Reg counter);

@@ -220,6 +220,7 @@ T float_operation(Opcode opcode, T a, T b, T c) {
     case Opcode::kRsqrt: return math::rsqrt(V(a)).v;
     case Opcode::kPow: return power(a, b);
     case Opcode::kPowLane: return static_cast<T>(pow_lane(a, b));
+    case Opcode::kGeluFar: return math::gelu_far(V(a), V(b)).v;
     case Opcode::kTrigTurns: return reduce_turns(a).n;
     case Opcode::kTrigRest: return reduce_turns(a).r;
     case Opcode::kTrigRestLow: return reduce_turns(a).low;
@@ -346,6 +347,9 @@ class Evaluator {
                          static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32));
         return words[i.index];
       }
+      case Opcode::kLookup:
+        return std::bit_cast<uint32_t>(
+            look_up(static_cast<Table>(i.index), static_cast<uint32_t>(x[0])));
       default: break;
     }
     return with_type(from, [&]<class T>(T) -> uint64_t {

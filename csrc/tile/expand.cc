@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <functional>
+#include <type_traits>
 
 #include "tile/builder.h"
 #include "tile/convert.h"
@@ -26,6 +27,7 @@ Reg keep(Builder& t, const Instruction& i, Operands operands) {
     case Opcode::kCast: return t.cast(operands[0], i.dtype);
     case Opcode::kBitcast: return t.bitcast(operands[0], i.dtype);
     case Opcode::kThreefry: return t.threefry(operands[0], operands[1], operands[2], i.index);
+    case Opcode::kLookup: return t.lookup(operands[0], static_cast<Table>(i.index));
     default: break;
   }
   if (info(i.opcode).family == Family::kReduce) return t.reduce(i.opcode, operands[0], i.order);
@@ -99,7 +101,7 @@ Builder& builder_of(const S&... symbols) {
   return *found;
 }
 
-template <class T_, bool scales>
+template <class T_, bool scales, bool extern_far>
 struct SymbolicLane {
   using T = T_;
   using Bits = typename math::Format<T>::Bits;
@@ -176,6 +178,17 @@ struct SymbolicLane {
   static I shr(const I& a) {
     return I(shift_right_logical(a.s.reg, n));
   }
+  static V lookup(Table table, const I& index) {
+    return V(index.s.reg.builder().lookup(index.s.reg, table));
+  }
+  template <class F>
+  friend V otherwise(const M& m, const V& a, F f) {
+    return select(m, a, f());
+  }
+  friend V gelu_far(const V& x, const V& y) {
+    if constexpr (extern_far) return V(write(Opcode::kGeluFar, x, y));
+    return math::gelu_far<V>(x, y);
+  }
   friend math::Reduced<V> replace_huge(const V& x, const math::Reduced<V>& fast) {
     const M huge = V(math::Limits<T>::trig_hi) < V(write(Opcode::kAbs, x));
     const V n = select(huge, V(write(Opcode::kTrigTurns, x)), fast.n);
@@ -212,25 +225,29 @@ V macro(Opcode opcode, const V& x) {
 template <bool scales>
 Reg expand_pow(Builder& t, Reg x, Reg y) {
   if (x.dtype() == DType::kFloat64) return t.emit(Opcode::kPowLane, {x, y});
-  using V = SymbolicLane<double, scales>;
+  using V = SymbolicLane<double, scales, false>;
   const V wide = math::pow_f32(V(t.cast(x, DType::kFloat64)), V(t.cast(y, DType::kFloat64)));
   return t.cast(wide.s.reg, DType::kFloat32);
 }
 
-template <bool scales>
+template <bool scales, bool extern_far>
 Reg expand_macro(Builder& t, const Instruction& i, Operands operands) {
   if (i.opcode == Opcode::kPow) return expand_pow<scales>(t, operands[0], operands[1]);
   if (i.dtype == DType::kFloat64) {
-    return macro(i.opcode, SymbolicLane<double, scales>(operands[0])).s.reg;
+    return macro(i.opcode, SymbolicLane<double, scales, extern_far>(operands[0])).s.reg;
   }
-  return macro(i.opcode, SymbolicLane<float, scales>(operands[0])).s.reg;
+  return macro(i.opcode, SymbolicLane<float, scales, extern_far>(operands[0])).s.reg;
 }
 
 Reg expand_one(Builder& t, const Instruction& i, Operands operands, Expansion expansion) {
   if (info(i.opcode).family != Family::kMacro) return keep(t, i, operands);
   const bool trigonometric = i.opcode == Opcode::kSin || i.opcode == Opcode::kCos;
   if (trigonometric && !expansion.trigonometric) return keep(t, i, operands);
-  return expansion.scale ? expand_macro<true>(t, i, operands) : expand_macro<false>(t, i, operands);
+  const auto expand_with = [&]<bool far>(std::bool_constant<far>) {
+    return expansion.scale ? expand_macro<true, far>(t, i, operands)
+                           : expand_macro<false, far>(t, i, operands);
+  };
+  return expansion.extern_far ? expand_with(std::true_type{}) : expand_with(std::false_type{});
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ Program widen_halves(const Program& program);
 struct Expansion {
   bool trigonometric = true;  // sin and cos, which need extern lanes; else they stay
   bool scale = true;          // the instruction; else two products of equal bits
+  bool extern_far = false;    // rare cases in extern lanes; else computed beside the others
 };
 
 /// Macro instructions in basic and extern ones, by the formulas of tile/math.h. Implies

@@ -28,6 +28,7 @@ enum class Rule : uint8_t {
   kConvert,   // any type → the instruction's type
   kIndex,     // T → int64
   kThreefry,  // (int32, int32, int32 | int64) → int32
+  kLookup,    // int32 → float32
 };
 
 /// Types that operands may have.
@@ -43,7 +44,9 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
 // sign(NaN) is NaN, sign(±0) is ±0. round goes to the nearest even integer. Comparisons with NaN
 // are false but not_equal. Casts from float to integer truncate and saturate, NaN gives 0; casts to
 // bool are x != 0; float to narrower float rounds to nearest even. float16 and bfloat16 compute in
-// float32 and round after every instruction. Which NaN a result is, is not defined.
+// float32 and round after every instruction. Which NaN a result is, is not defined. lookup(x) is
+// element x mod 32 of a table (tile/tables.h). gelu_far(x, y) is y where x > -5 and y is a number,
+// and gelu_pairs(x) of tile/math.h elsewhere.
 #define MITHRIL_TILE_INSTRUCTIONS(X)                                                                \
   X(kLoad,            "load",             0, kLeaf,      kLeaf,     kAny,    "")                    \
   X(kScalar,          "scalar",           0, kLeaf,      kLeaf,     kAny,    "")                    \
@@ -92,6 +95,7 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
   X(kCast,            "cast",             1, kPointwise, kConvert,  kAny,    "astype")              \
   X(kBitcast,         "bitcast",          1, kPointwise, kConvert,  kAny,    "bitcast")             \
   X(kThreefry,        "threefry",         3, kPointwise, kThreefry, kAny,    "threefry")            \
+  X(kLookup,          "lookup",           1, kPointwise, kLookup,   kBits,   "")                    \
   X(kExp,             "exp",              1, kMacro,     kSame,     kFloat,  "exp")                 \
   X(kExpm1,           "expm1",            1, kMacro,     kSame,     kFloat,  "expm1")               \
   X(kExp2,            "exp2",             1, kMacro,     kSame,     kFloat,  "exp2")                \
@@ -114,6 +118,7 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
   X(kTrigRest,        "trig_rest",        1, kExtern,    kSame,     kFloat,  "")                    \
   X(kTrigRestLow,     "trig_rest_low",    1, kExtern,    kSame,     kFloat,  "")                    \
   X(kPowLane,         "pow_lane",         2, kExtern,    kSame,     kFloat,  "")                    \
+  X(kGeluFar,         "gelu_far",         2, kExtern,    kSame,     kFloat,  "")                    \
   X(kReduceSum,       "reduce_sum",       1, kReduce,    kSame,     kNumber, "reduce_sum")          \
   X(kReduceProd,      "reduce_prod",      1, kReduce,    kSame,     kNumber, "reduce_prod")         \
   X(kReduceMax,       "reduce_max",       1, kReduce,    kSame,     kNumber, "reduce_max")          \

@@ -1,14 +1,16 @@
 // The elementary functions, written once over a lane type V: straight-line code of IEEE operations
 // (add, sub, mul, div, sqrt, fma), compare and select, and integer add, sub, and, or, xor, shift on
-// the bits. No table, no libm, no conversion between floats and integers: integers enter and leave
-// through 1.5 * 2^mantissa. One text gives the same bits on every lane type: scalars
-// (tile/scalar_lane.h), vectors (backends/cpu/isa/lanes.h), and symbols (tile/expand.cc), which
-// write basic instructions instead of computing. Needs -ffp-contract=off, round to nearest.
+// the bits, in places an element of a table. No libm, no conversion between floats and integers:
+// integers enter and leave through 1.5 * 2^mantissa. One text gives the same bits on every lane
+// type: scalars (tile/scalar_lane.h), vectors (backends/cpu/isa/lanes.h), and symbols
+// (tile/expand.cc), which write basic instructions instead of computing. Needs -ffp-contract=off,
+// round to nearest.
 //
 // A lane type V of element T has: T, the bits I and the mask M; V(T), I(bits); + - * /, < and ==;
 // fma, fms (ab - c), fnma (c - ab), sqrt, select(M, V, V); bits(V), V::from_bits(I), I's + - & | ^,
 // V::shl<n>(I), V::shr<n>(I) (logical); at_least(x, c) = c > x ? c : x and at_most(x, c) =
-// c < x ? c : x; replace_huge(V, Reduced<V>). It may have a `scale` of its own, of equal bits.
+// c < x ? c : x; V::lookup(Table, I), of binary32; otherwise(M, V a, f): a, and f() where not M;
+// replace_huge(V, Reduced<V>). It may have a `scale` and a `gelu_far` of its own, of equal bits.
 //
 // Error control: every function keeps the part that carries the leading bits exact (as a pair) and
 // rounds only corrections of at most 2^-3 of the result, so the final addition is the only full
@@ -20,6 +22,7 @@
 // f - f^2/2 + ... as in fdlibm; t = 1 / (a + c) for erfc as in Shepherd & Laframboise (1981).
 #pragma once
 #include "tile/math_coefficients.h"
+#include "tile/tables.h"
 
 // Calls between the parts would make vector code several times slower.
 #define MITHRIL_TILE_INLINE inline __attribute__((always_inline))
@@ -367,7 +370,7 @@ MITHRIL_TILE_INLINE Pair<V> multiply(Pair<V> a, Pair<V> b) {
 // gelu(x) = max(x, 0) - a Q(a), a = |x|, Q(a) = erfc(a / sqrt 2) / 2: no cancellation anywhere,
 // relative accuracy down to the last subnormal.
 template <class V>
-MITHRIL_TILE_INLINE V gelu(V x) {
+MITHRIL_TILE_INLINE V gelu_pairs(V x) {
   using C = CoefficientsOf<V>;
   using L = LimitsOf<V>;
   V a = at_most(absolute(x), V(L::gelu_hi));
@@ -386,6 +389,35 @@ MITHRIL_TILE_INLINE V gelu(V x) {
   V sum = relu - hi, rest = (relu - sum) - hi;
   return select(V(L::gelu_hi) < x, x,
                 with_sign_of(sum + (rest - lo), x));  // the sign of a zero, else already right
+}
+// The same for -5 < x in binary32: Q around the nearest node, whose own Q is exact, as a pair.
+template <class V>
+MITHRIL_TILE_INLINE V gelu_near(V x) {
+  using L = LimitsOf<V>;
+  V a = at_most(absolute(x), V(L::gelu_last));
+  typename V::I n = bits(fma(a, V(L::gelu_nodes), V(FormatOf<V>::magic)));
+  V d = a - V::lookup(Table::kGeluNode, n), q = V::lookup(Table::kGelu6, n);
+  for (const Table table :
+       {Table::kGelu5, Table::kGelu4, Table::kGelu3, Table::kGelu2, Table::kGelu1}) {
+    q = fma(q, d, V::lookup(table, n));
+  }
+  V c0 = V::lookup(Table::kGelu0, n), hi = fma(q, d, c0), lo = fma(q, d, c0 - hi);
+  V relu = at_least(x, V(0)), y = fnma(a, hi, relu);
+  return y - fma(a, lo, fma(a, hi, y - relu));  // the sign of a zero stays
+}
+// y, but the pairs' formula where x <= -5 or y is no number (x is inf or NaN).
+template <class V>
+MITHRIL_TILE_INLINE V gelu_far(V x, V y) {
+  return otherwise(
+      V(LimitsOf<V>::gelu_near) < at_most(y, x),
+      y, [&]() __attribute__((always_inline)) { return gelu_pairs(x); });
+}
+template <class V>
+MITHRIL_TILE_INLINE V gelu(V x) {
+  if constexpr (sizeof(typename V::T) == 4)
+    return gelu_far(x, gelu_near(x));
+  else
+    return gelu_pairs(x);
 }
 // erfc(x) = e^-x^2 tail for x >= 0, 2 - that for x < 0.
 template <class V>

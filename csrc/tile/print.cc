@@ -37,7 +37,8 @@ std::string detail(const Instruction& i) {
     case Opcode::kLoad:
     case Opcode::kScalar: return fmt::format(" {}", i.index);
     case Opcode::kStore: return fmt::format(" {},", i.index);
-    case Opcode::kThreefry: return fmt::format(".{}", i.index);
+    case Opcode::kThreefry:
+    case Opcode::kLookup: return fmt::format(".{}", i.index);
     case Opcode::kConstant: return " " + constant_text(i.dtype, i.bits);
     case Opcode::kReduceSum:
     case Opcode::kReduceProd: return i.order == Order::kLanes ? ".lanes" : ".rows";

@@ -21,7 +21,8 @@ struct Instruction {
   core::DType dtype = core::DType::kFloat32;  // of the result; of the value for store
   Level level = Level::kUniform;              // of the result; of the value for store
   Order order = Order::kLanes;                // reductions only
-  uint32_t index = 0;  // load: input; store: output; scalar: number; threefry: word 0 or 1
+  // load: input; store: output; scalar: number; threefry: word 0 or 1; lookup: table
+  uint32_t index = 0;
   std::array<RegId, 3> operands{kNoReg, kNoReg, kNoReg};
   uint64_t bits = 0;  // constant: the value's bytes, little-endian, in the low size_of(dtype)
   bool operator==(const Instruction&) const = default;

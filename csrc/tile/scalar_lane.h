@@ -65,6 +65,13 @@ struct ScalarLane {
   }
   friend ScalarLane at_least(ScalarLane x, ScalarLane c) { return c.v > x.v ? c.v : x.v; }
   friend ScalarLane at_most(ScalarLane x, ScalarLane c) { return c.v < x.v ? c.v : x.v; }
+  static ScalarLane lookup(Table table, I index) {
+    return look_up(table, static_cast<uint32_t>(index.v));
+  }
+  template <class F>
+  friend ScalarLane otherwise(M m, ScalarLane a, F f) {
+    return m ? a : f();
+  }
   friend math::Reduced<ScalarLane> replace_huge(ScalarLane x, math::Reduced<ScalarLane> fast) {
     if (!(std::fabs(x.v) > math::Limits<T>::trig_hi)) return fast;
     const auto turns = reduce_turns(x.v);

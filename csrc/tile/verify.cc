@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tile/program.h"
+#include "tile/tables.h"
 
 namespace mithril::tile {
 namespace {
@@ -84,6 +85,10 @@ class Verifier {
         }
         return {};
       case Rule::kThreefry: return check_threefry(i);
+      case Rule::kLookup:
+        if (operand(i, 0).dtype != DType::kInt32) return bad("index must be i32");
+        if (i.index >= kTableCount) return bad("no table {}", i.index);
+        return expect(DType::kFloat32);
     }
     return {};
   }

@@ -72,13 +72,13 @@ bool may_keep_tiles() {
 #endif
 }
 
-bool detect_matrix_tiles() {
-  if (detect_isa() != Isa::kAvx512) return false;
-  constexpr unsigned amx = 1U << 22 | 1U << 24;  // bfloat16, tiles
+BFloatUnit find_bfloat_unit() {
   constexpr unsigned avx512_bf16 = 1U << 5;
+  if (detect_isa() != Isa::kAvx512 || !has(cpuid(7, 1).a, avx512_bf16)) return BFloatUnit::kNone;
+  constexpr unsigned amx = 1U << 22 | 1U << 24;  // bfloat16, tiles
   constexpr unsigned tile_states = 0x60000;
-  return has(cpuid(7).d, amx) && has(cpuid(7, 1).a, avx512_bf16) &&
-         has(saved_states(), tile_states) && may_keep_tiles();
+  const bool tiles = has(cpuid(7).d, amx) && has(saved_states(), tile_states) && may_keep_tiles();
+  return tiles ? BFloatUnit::kTiles : BFloatUnit::kPairs;
 }
 
 }  // namespace
@@ -88,13 +88,13 @@ Isa detect_isa() {
   return isa;
 }
 
-bool has_matrix_tiles() {
-  static const bool has_them = detect_matrix_tiles();
-  return has_them;
+BFloatUnit detect_bfloat_unit() {
+  static const BFloatUnit unit = find_bfloat_unit();
+  return unit;
 }
 #else
 Isa detect_isa() { return Isa::kGeneric; }
-bool has_matrix_tiles() { return false; }
+BFloatUnit detect_bfloat_unit() { return BFloatUnit::kNone; }
 #endif
 
 Isa default_isa() {
@@ -105,6 +105,8 @@ Isa default_isa() {
   return isa;
 }
 
-bool uses_matrix_tiles() { return !parse_isa(core::env().cpu_isa) && has_matrix_tiles(); }
+BFloatUnit default_bfloat_unit() {
+  return parse_isa(core::env().cpu_isa) ? BFloatUnit::kNone : detect_bfloat_unit();
+}
 
 }  // namespace mithril::cpu

@@ -24,10 +24,13 @@ Isa detect_isa();
 Isa default_isa();
 inline bool supports(Isa isa) { return isa <= detect_isa(); }
 
-/// Whether there are AMX tiles of bfloat16, with AVX512-BF16 to fill them, and the operating system
-/// lets this process use them, which it is asked at the first call.
-bool has_matrix_tiles();
-/// What the engine uses: not where MITHRIL_CPU_ISA names a set, which is then all that is used.
-bool uses_matrix_tiles();
+/// What multiplies bfloat16: AVX512-BF16, or AMX where there is that, too. Ordered: a machine with
+/// one has those before it.
+enum class BFloatUnit : uint8_t { kNone, kPairs, kTiles };
+/// The best that this machine runs; the operating system is asked for the state of tiles at the
+/// first call.
+BFloatUnit detect_bfloat_unit();
+/// What the engine uses: none where MITHRIL_CPU_ISA names a set, which is then all that is used.
+BFloatUnit default_bfloat_unit();
 
 }  // namespace mithril::cpu

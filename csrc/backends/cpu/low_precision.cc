@@ -25,9 +25,10 @@ const LowPrecisionParts& parts_of(Isa isa) {
 }
 
 PackedWay choose_way(const PackedMatrix& weights, int64_t rows, const PackedOptions& options) {
-  constexpr int64_t kFewestForTiles = 8, kFewestToExpand = 16;
-  const bool has_tiles = options.matrix_tiles && weights.format() == WeightFormat::kBFloat16;
-  if (has_tiles && rows >= kFewestForTiles) return PackedWay::kMatrixTiles;
+  constexpr int64_t kFewestToRound = 8, kFewestToExpand = 16;
+  const bool rounds =
+      options.unit != BFloatUnit::kNone && weights.format() == WeightFormat::kBFloat16;
+  if (rounds && rows >= kFewestToRound) return PackedWay::kRounded;
   return rows < kFewestToExpand ? PackedWay::kFewRows : PackedWay::kExpanded;
 }
 
@@ -42,11 +43,12 @@ PackedProduct::PackedProduct(std::shared_ptr<const PackedMatrix> weights, int64_
     : weights_(std::move(weights)),
       parts_(&parts_of(options.isa)),
       isa_(options.isa),
+      unit_(options.unit),
       way_(choose_way(*weights_, rows, options)),
       rows_(rows),
       group_(rows) {
   if (way_ == PackedWay::kExpanded) prepare_expanded();
-  if (way_ == PackedWay::kMatrixTiles) prepare_tiles(options.threads);
+  if (way_ == PackedWay::kRounded) prepare_rounded(options.threads);
   if (way_ == PackedWay::kFewRows) grain_ = grain_of(rows * weights_->rows() * kPanel);
 }
 
@@ -66,7 +68,7 @@ void PackedProduct::prepare_expanded() {
   scratch_bytes_ = static_cast<size_t>(kGemmBlock * step) * sizeof(float) + gemm_bytes;
 }
 
-void PackedProduct::prepare_tiles(int threads) {
+void PackedProduct::prepare_rounded(int threads) {
   constexpr int64_t kRoundedBytes = 1 << 20;  // stay in the second cache
   constexpr int64_t kTallest = 32;
   width_ = std::min<int64_t>(8, weights_->panels());
@@ -99,8 +101,8 @@ bool PackedProduct::run(int64_t begin, int64_t end, const float* x, float* y, vo
         {panels(), x, weights_->rows(), rows_, y, weights_->columns(), begin, end});
     return true;
   }
-  if (way_ == PackedWay::kMatrixTiles) {
-    run_tiles(begin, end, x, y, static_cast<uint16_t*>(scratch));
+  if (way_ == PackedWay::kRounded) {
+    run_rounded(begin, end, x, y, static_cast<uint16_t*>(scratch));
     return true;
   }
   for (int64_t unit = begin; unit < end; ++unit) {
@@ -134,8 +136,9 @@ bool PackedProduct::run_expanded(const Strip& part, const float* x, float* y, st
   return true;
 }
 
-void PackedProduct::run_tiles(int64_t begin, int64_t end, const float* x, float* y,
-                              uint16_t* rounded) const {
+void PackedProduct::run_rounded(int64_t begin, int64_t end, const float* x, float* y,
+                                uint16_t* rounded) const {
+  const auto multiply = parts_->multiply_rounded[unit_ == BFloatUnit::kTiles ? 1 : 0];
   const int64_t k = weights_->rows(), n = weights_->columns();
   int64_t rounded_row = -1;
   while (begin < end) {
@@ -147,7 +150,7 @@ void PackedProduct::run_tiles(int64_t begin, int64_t end, const float* x, float*
     // The further strips of these rows.
     const int64_t next = std::min(end, (begin / strips() + 1) * strips());
     part.end = strip(next - 1).end;
-    parts_->multiply_tiles(
+    multiply(
         {panels(), rounded, rounded_step_, part.rows, y + part.row * n, n, part.begin, part.end});
     begin = next;
   }

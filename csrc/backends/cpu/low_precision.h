@@ -14,14 +14,14 @@ namespace mithril::cpu {
 
 /// How a product with packed weights is computed.
 enum class PackedWay : uint8_t {
-  kFewRows,     // weights become float32 in registers: as fast as they are read
-  kExpanded,    // weights become float32 in scratch, for the blocked product of float32
-  kMatrixTiles  // x is rounded to bfloat16, AMX multiplies
+  kFewRows,   // weights become float32 in registers: as fast as they are read
+  kExpanded,  // weights become float32 in scratch, for the blocked product of float32
+  kRounded    // x is rounded to bfloat16, for products of bfloat16
 };
 
 struct PackedOptions {
   Isa isa = default_isa();
-  bool matrix_tiles = uses_matrix_tiles();
+  BFloatUnit unit = default_bfloat_unit();
   int threads = 1;
 };
 
@@ -48,18 +48,19 @@ class PackedProduct {
   };
 
   void prepare_expanded();
-  void prepare_tiles(int threads);
+  void prepare_rounded(int threads);
   PackedPanels panels() const;
   int64_t strips() const;
   Strip strip(int64_t unit) const;
   bool run_expanded(const Strip& part, const float* x, float* y, std::byte* scratch,
                     const std::atomic<bool>* cancel) const;
-  void run_tiles(int64_t begin, int64_t end, const float* x, float* y, uint16_t* rounded) const;
+  void run_rounded(int64_t begin, int64_t end, const float* x, float* y, uint16_t* rounded) const;
   const Gemm<float>& gemm_of(int64_t columns, int64_t depth) const;
 
   std::shared_ptr<const core::PackedMatrix> weights_;
   const LowPrecisionParts* parts_;
   Isa isa_;
+  BFloatUnit unit_;
   PackedWay way_;
   int64_t rows_;
   int64_t row_groups_ = 1, group_ = 0;  // of rows

@@ -35,19 +35,19 @@ struct PanelExpansion {
   int64_t to_step;
 };
 
-/// Matrices as AMX takes them: rows of bfloat16 in whole tiles of 16 rows and 32 columns, zeros
+/// Matrices as products of bfloat16 take them: whole tiles of 16 rows and 32 columns, zeros
 /// outside.
-struct TileRounding {
+struct Rounding {
   const float* x;
   int64_t x_step, rows, depth;
   uint16_t* to;
   int64_t to_step;
 };
 
-/// y[rows, n] = x[rows, k] W on AMX, for the columns of panels [begin, end) of bfloat16.
-struct TileProduct {
+/// y[rows, n] = x[rows, k] W for the columns of panels [begin, end) of bfloat16.
+struct RoundedProduct {
   PackedPanels weights;
-  const uint16_t* x;  // as TileRounding leaves it
+  const uint16_t* x;  // as Rounding leaves it
   int64_t x_step, rows;
   float* y;
   int64_t y_step;
@@ -58,8 +58,8 @@ struct TileProduct {
 struct LowPrecisionParts {
   void (*multiply[3])(const PanelProduct&);
   void (*expand[3])(const PanelExpansion&);
-  void (*round_rows)(const TileRounding&);  // null without AMX
-  void (*multiply_tiles)(const TileProduct&);
+  void (*round_rows)(const Rounding&);                 // null without a BFloatUnit
+  void (*multiply_rounded[2])(const RoundedProduct&);  // by BFloatUnit, from kPairs
 };
 
 namespace generic {

@@ -360,6 +360,10 @@ std::vector<Case> every_instruction() {
       add_if_printed(out, t, t.emit(opcode, operands));
     }
   }
+  for (const auto table : {tile::Table::kGeluNode, tile::Table::kGelu6}) {
+    Builder t;
+    add_if_printed(out, t, t.lookup(t.load(DType::kInt32), table));
+  }
   for (const DType from : kTypes) {
     for (const DType to : kTypes) {
       Builder t;

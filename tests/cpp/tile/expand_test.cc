@@ -93,7 +93,7 @@ TEST(Expand, MacrosEqualTheirExpansions) {
   const auto f64 = patterns<double, uint64_t>(501);
   for (const Opcode opcode : macros()) {
     for (const bool scale : {true, false}) {
-      const Expansion expansion{.scale = scale};
+      const Expansion expansion{.scale = scale, .extern_far = scale};
       expect_expansion_equal(opcode, DType::kFloat32, inputs_for(opcode, f32), f32.size(),
                              expansion);
       expect_expansion_equal(opcode, DType::kFloat64, inputs_for(opcode, f64), f64.size(),

@@ -40,8 +40,8 @@ enum class Shape : uint8_t { kBoth, kFirstSingle, kSecondSingle };
 /// Null where there is no such function. float16 and bfloat16 occur in casts only (the interpreter
 /// runs widened programs).
 struct IsaTable {
-  /// `from` is the type of the (last) operand.
-  LaneFn (*lane)(tile::Opcode opcode, core::DType result, core::DType from, uint32_t word,
+  /// `from` is the type of the (last) operand, `index` the instruction's.
+  LaneFn (*lane)(tile::Opcode opcode, core::DType result, core::DType from, uint32_t index,
                  Shape shape);
   RowReduceFn (*row_reduce)(tile::Opcode opcode, core::DType dtype);
   ExtremeFn (*extreme)(tile::Opcode opcode, core::DType dtype);

@@ -38,7 +38,7 @@ MITHRIL_TILE_INLINE tile::math::Reduced<V> replace_huge_lanes(V x, tile::math::R
 // Vector lanes: NAME, element, width, register types, intrinsic prefix, suffixes (ps/pd,
 // epi32/epi64, si256/si512).
 #define MITHRIL_LANE_VECTOR(NAME, T_, W, REG, IREG, P, PS, EPI, SI, CAST_FI, CAST_IF, SET_I, \
-                            BITS_T, COMPARE, SELECT, SCALE)                                  \
+                            BITS_T, COMPARE, SELECT, SCALE, LOOKUP)                          \
   struct NAME {                                                                              \
     using T = T_;                                                                            \
     struct I {                                                                               \
@@ -80,6 +80,11 @@ MITHRIL_TILE_INLINE tile::math::Reduced<V> replace_huge_lanes(V x, tile::math::R
     friend NAME at_least(NAME x, NAME c) { return P##_max_##PS(c.v, x.v); }                  \
     friend NAME at_most(NAME x, NAME c) { return P##_min_##PS(c.v, x.v); }                   \
     SCALE                                                                                    \
+    LOOKUP                                                                                   \
+    template <class F>                                                                       \
+    friend NAME otherwise(M m, NAME a, F f) {                                                \
+      return all(m, a) ? a : select(m, a, f());                                              \
+    }                                                                                        \
     friend tile::math::Reduced<NAME> replace_huge(NAME x, tile::math::Reduced<NAME> fast) {  \
       return replace_huge_lanes(x, fast);                                                    \
     }                                                                                        \
@@ -91,18 +96,31 @@ MITHRIL_TILE_INLINE tile::math::Reduced<V> replace_huge_lanes(V x, tile::math::R
     REG v;                                                                               \
   };                                                                                     \
   friend bool any(M m, NAME) { return _mm256_movemask_##PS(m.v) != 0; }                  \
+  friend bool all(M m, NAME) { return _mm256_movemask_##PS(m.v) == (1 << width) - 1; }   \
   friend M operator<(NAME a, NAME b) { return {_mm256_cmp_##PS(a.v, b.v, _CMP_LT_OQ)}; } \
   friend M operator==(NAME a, NAME b) { return {_mm256_cmp_##PS(a.v, b.v, _CMP_EQ_OQ)}; }
 #define MITHRIL_LANE_SELECT(NAME, PS) \
   friend NAME select(M m, NAME a, NAME b) { return _mm256_blendv_##PS(b.v, a.v, m.v); }
+// Three bits of the index choose in a register, two more between four of them.
+#define MITHRIL_LANE_LOOKUP                                                              \
+  static F32x8 lookup(tile::Table table, I index) {                                      \
+    const float* t = tile::kTables[static_cast<uint32_t>(table)];                        \
+    const auto part = [&](int k) __attribute__((always_inline)) {                        \
+      return F32x8(_mm256_permutevar8x32_ps(_mm256_loadu_ps(t + 8 * k), index.v));       \
+    };                                                                                   \
+    const M bit3{from_bits(shl<28>(index)).v}, bit4{from_bits(shl<27>(index)).v};        \
+    return select(bit4, select(bit3, part(3), part(2)), select(bit3, part(1), part(0))); \
+  }
 MITHRIL_LANE_VECTOR(F32x8, float, 8, __m256, __m256i, _mm256, ps, epi32, si256, _mm256_castps_si256,
                     _mm256_castsi256_ps, _mm256_set1_epi32, int,
-                    MITHRIL_LANE_COMPARE(F32x8, __m256, ps), MITHRIL_LANE_SELECT(F32x8, ps), )
+                    MITHRIL_LANE_COMPARE(F32x8, __m256, ps), MITHRIL_LANE_SELECT(F32x8, ps), ,
+                    MITHRIL_LANE_LOOKUP)
 MITHRIL_LANE_VECTOR(F64x4, double, 4, __m256d, __m256i, _mm256, pd, epi64, si256,
                     _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_set1_epi64x, long long,
-                    MITHRIL_LANE_COMPARE(F64x4, __m256d, pd), MITHRIL_LANE_SELECT(F64x4, pd), )
+                    MITHRIL_LANE_COMPARE(F64x4, __m256d, pd), MITHRIL_LANE_SELECT(F64x4, pd), , )
 #undef MITHRIL_LANE_COMPARE
 #undef MITHRIL_LANE_SELECT
+#undef MITHRIL_LANE_LOOKUP
 #endif
 #ifdef __AVX512F__
 #define MITHRIL_LANE_COMPARE(NAME, MASK, PS)                                                    \
@@ -110,23 +128,30 @@ MITHRIL_LANE_VECTOR(F64x4, double, 4, __m256d, __m256i, _mm256, pd, epi64, si256
     MASK v;                                                                                     \
   };                                                                                            \
   friend bool any(M m, NAME) { return m.v != 0; }                                               \
+  friend bool all(M m, NAME) { return m.v == (1 << width) - 1; }                                \
   friend M operator<(NAME a, NAME b) { return {_mm512_cmp_##PS##_mask(a.v, b.v, _CMP_LT_OQ)}; } \
   friend M operator==(NAME a, NAME b) { return {_mm512_cmp_##PS##_mask(a.v, b.v, _CMP_EQ_OQ)}; }
 #define MITHRIL_LANE_SCALE(NAME, PS) \
   friend NAME scale(NAME x, NAME n) { return _mm512_scalef_##PS(x.v, n.v); }
 #define MITHRIL_LANE_SELECT(NAME, PS) \
   friend NAME select(M m, NAME a, NAME b) { return _mm512_mask_blend_##PS(m.v, b.v, a.v); }
+#define MITHRIL_LANE_LOOKUP                                                              \
+  static F32x16 lookup(tile::Table table, I index) {                                     \
+    const float* t = tile::kTables[static_cast<uint32_t>(table)];                        \
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(t), index.v, _mm512_loadu_ps(t + 16)); \
+  }
 MITHRIL_LANE_VECTOR(F32x16, float, 16, __m512, __m512i, _mm512, ps, epi32, si512,
                     _mm512_castps_si512, _mm512_castsi512_ps, _mm512_set1_epi32, int,
                     MITHRIL_LANE_COMPARE(F32x16, __mmask16, ps), MITHRIL_LANE_SELECT(F32x16, ps),
-                    MITHRIL_LANE_SCALE(F32x16, ps))
+                    MITHRIL_LANE_SCALE(F32x16, ps), MITHRIL_LANE_LOOKUP)
 MITHRIL_LANE_VECTOR(F64x8, double, 8, __m512d, __m512i, _mm512, pd, epi64, si512,
                     _mm512_castpd_si512, _mm512_castsi512_pd, _mm512_set1_epi64, long long,
                     MITHRIL_LANE_COMPARE(F64x8, __mmask8, pd), MITHRIL_LANE_SELECT(F64x8, pd),
-                    MITHRIL_LANE_SCALE(F64x8, pd))
+                    MITHRIL_LANE_SCALE(F64x8, pd), )
 #undef MITHRIL_LANE_COMPARE
 #undef MITHRIL_LANE_SELECT
 #undef MITHRIL_LANE_SCALE
+#undef MITHRIL_LANE_LOOKUP
 #endif
 #undef MITHRIL_LANE_VECTOR
 

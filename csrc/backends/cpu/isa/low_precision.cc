@@ -10,8 +10,9 @@
 namespace mithril::cpu::MITHRIL_ISA {
 
 #if defined(__AVX512F__)
-void round_rows(const TileRounding&);
-void multiply_tiles(const TileProduct&);
+void round_rows(const Rounding&);
+void multiply_tiles(const RoundedProduct&);
+void multiply_pairs(const RoundedProduct&);
 #endif
 
 namespace {
@@ -260,12 +261,12 @@ void expand(const PanelExpansion& e) {
 const LowPrecisionParts kLowPrecision = {{multiply<BFloat16>, multiply<Int8>, multiply<Int4>},
                                          {expand<BFloat16>, expand<Int8>, expand<Int4>},
                                          round_rows,
-                                         multiply_tiles};
+                                         {multiply_pairs, multiply_tiles}};
 #else
 const LowPrecisionParts kLowPrecision = {{multiply<BFloat16>, multiply<Int8>, multiply<Int4>},
                                          {expand<BFloat16>, expand<Int8>, expand<Int4>},
                                          nullptr,
-                                         nullptr};
+                                         {}};
 #endif
 
 }  // namespace mithril::cpu::MITHRIL_ISA

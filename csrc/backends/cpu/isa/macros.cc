@@ -1,4 +1,6 @@
 // The elementary functions as single instructions of the interpreter: tile/math.h on vector lanes.
+#include <utility>
+
 #include "backends/cpu/isa/lanes.h"
 #include "backends/cpu/isa/tables.h"
 
@@ -69,6 +71,44 @@ void run_pow_f64(void* out, const void* a, const void* b, const void*, int64_t n
   for (int64_t i = 0; i < n; ++i) z[i] = tile::pow_lane(x[i * step_a], y[i * step_b]);
 }
 
+template <class V, int step_a, int step_b>
+void run_gelu_far(void* out, const void* a, const void* b, const void*, int64_t n) {
+  using T = typename V::T;
+  auto* z = static_cast<T*>(out);
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+  for (int64_t i = 0; i < n; i += V::width) {
+    alignas(64) T far[kPadded] = {}, near[kPadded] = {};
+    const int64_t m = n - i < V::width ? n - i : V::width;
+    for (int64_t k = 0; k < m; ++k) far[k] = x[(i + k) * step_a];
+    for (int64_t k = 0; k < m; ++k) near[k] = y[(i + k) * step_b];
+    math::gelu_far(V::load(far), V::load(near)).store(far);
+    for (int64_t k = 0; k < m; ++k) z[i + k] = far[k];
+  }
+}
+
+template <class V>
+LaneFn pick_gelu_far(Shape shape) {
+  switch (shape) {
+    case Shape::kFirstSingle: return run_gelu_far<V, 0, 1>;
+    case Shape::kSecondSingle: return run_gelu_far<V, 1, 0>;
+    default: return run_gelu_far<V, 1, 1>;
+  }
+}
+
+template <uint32_t table>
+void run_lookup(void* out, const void* a, const void*, const void*, int64_t n) {
+  auto* y = static_cast<float*>(out);
+  const auto* x = static_cast<const uint32_t*>(a);
+  for (int64_t i = 0; i < n; ++i) y[i] = tile::look_up(static_cast<tile::Table>(table), x[i]);
+}
+
+template <uint32_t... tables>
+LaneFn pick_lookup(uint32_t table, std::integer_sequence<uint32_t, tables...>) {
+  static constexpr LaneFn functions[] = {run_lookup<tables>...};
+  return functions[table];
+}
+
 LaneFn find_pow(core::DType dtype, Shape shape) {
   const bool f32 = dtype == core::DType::kFloat32;
   switch (shape) {
@@ -87,8 +127,14 @@ LaneFn find_macro(Opcode opcode, core::DType dtype, Shape shape) {
   case Opcode::code: return f32 ? run_##function<FloatLane> : run_##function<DoubleLane>;
     MITHRIL_MACROS(MITHRIL_MACRO_CASE)
     case Opcode::kPow: return find_pow(dtype, shape);
+    case Opcode::kGeluFar:
+      return f32 ? pick_gelu_far<FloatLane>(shape) : pick_gelu_far<DoubleLane>(shape);
     default: return nullptr;
   }
+}
+
+LaneFn find_lookup(uint32_t table) {
+  return pick_lookup(table, std::make_integer_sequence<uint32_t, tile::kTableCount>());
 }
 
 }  // namespace mithril::cpu::MITHRIL_ISA

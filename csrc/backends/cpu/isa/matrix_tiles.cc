@@ -9,8 +9,8 @@
 
 namespace mithril::cpu::MITHRIL_ISA {
 
-void round_rows(const TileRounding&);
-void multiply_tiles(const TileProduct&);
+void round_rows(const Rounding&);
+void multiply_tiles(const RoundedProduct&);
 
 namespace {
 
@@ -118,7 +118,7 @@ MITHRIL_AMX void round_row(const float* x, int64_t depth, uint16_t* to) {
 
 }  // namespace
 
-void round_rows(const TileRounding& r) {
+void round_rows(const Rounding& r) {
   const int64_t padded = (r.depth + kDepth - 1) / kDepth * kDepth;
   const int64_t rows = (r.rows + kSide - 1) / kSide * kSide;
   for (int64_t i = 0; i < r.rows; ++i) round_row(r.x + i * r.x_step, r.depth, r.to + i * r.to_step);
@@ -127,7 +127,7 @@ void round_rows(const TileRounding& r) {
   }
 }
 
-MITHRIL_AMX void multiply_tiles(const TileProduct& t) {
+MITHRIL_AMX void multiply_tiles(const RoundedProduct& t) {
   const Tiles tiles;
   const PackedPanels& w = t.weights;
   alignas(64) float edge[2 * kSide * 2 * kPanel];

@@ -8,6 +8,7 @@ LaneFn find_arithmetic(tile::Opcode opcode, core::DType dtype, Shape shape);
 LaneFn find_comparison(tile::Opcode opcode, core::DType from, Shape shape);
 LaneFn find_cast(core::DType to, core::DType from);
 LaneFn find_macro(tile::Opcode opcode, core::DType dtype, Shape shape);
+LaneFn find_lookup(uint32_t table);
 LaneFn find_select(core::DType dtype);
 LaneFn find_threefry(core::DType counter, uint32_t word);
 RowReduceFn find_row_reduce(tile::Opcode opcode, core::DType dtype);

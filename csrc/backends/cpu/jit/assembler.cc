@@ -1,17 +1,21 @@
 #include "backends/cpu/jit/assembler.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/status.h"
+#include "tile/tables.h"
 
 namespace mithril::cpu::jit {
 
 using Xbyak::Opmask;
 using Xbyak::Xmm;
 using Xbyak::Ymm;
+using Xbyak::Zmm;
 
 bool Assembler::clobbers_early(Code code) {
-  return code == Code::kI64ToI32 || code == Code::kI32ToI16;
+  return code == Code::kI64ToI32 || code == Code::kI32ToI16 || code == Code::kLookup ||
+         code == Code::kExtern;
 }
 
 bool Assembler::takes_memory(const Op& op, size_t k) const {
@@ -81,6 +85,7 @@ void Assembler::instruction(const Op& op, int d, const int* a, const Xbyak::Addr
     case Code::kBlend: return blend(op, d, a, memory);
     case Code::kI64ToI32:
     case Code::kI32ToI16: return narrow(op, d, a);
+    case Code::kLookup: return lookup(op, d, a[0]);
     case Code::kAddI:
     case Code::kSubI:
     case Code::kMulI:
@@ -281,6 +286,14 @@ void Assembler::narrow(const Op& op, int d, const int* a) {
                            : vpackusdw(Xmm(d), Xmm(a[0]), Xmm(d));
 }
 
+// On whole registers also where fewer lanes count.
+void Assembler::lookup(const Op& op, int d, int index) {
+  const auto table = rip + tables_[op.imm];
+  if (!wide_) return vpermps(Ymm(d), Ymm(index), ptr[table + 32 * static_cast<int>(op.bits)]);
+  vmovups(Zmm(d), ptr[table]);
+  vpermt2ps(Zmm(d), Zmm(index), ptr[table + 64]);
+}
+
 void Assembler::load_constant(const Op& op, int d) {
   if (op.form == Form::kMask && wide_) {
     const Opmask k(d);
@@ -313,6 +326,10 @@ void Assembler::finish() {
   L(mask_table_);
   for (int k = 0; k < 8; ++k) dq(~uint64_t{0});
   for (int k = 0; k < 8; ++k) dq(0);
+  for (auto& [table, label] : tables_) {
+    L(label);
+    for (const float x : tile::kTables[table]) dd(std::bit_cast<uint32_t>(x));
+  }
   for (auto& [key, label] : constants_) {
     L(label);
     // At least 8 bytes each, so that all stay aligned.

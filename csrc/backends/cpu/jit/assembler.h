@@ -72,6 +72,7 @@ class Assembler : public Xbyak::CodeGenerator {
   void blend(const Op& op, int d, const int* a, const Xbyak::Address* memory);
   void convert(const Op& op, int d, const int* a);
   void narrow(const Op& op, int d, const int* a);
+  void lookup(const Op& op, int d, int index);
 
   /// Operand k of `width` bytes.
   struct Source {
@@ -89,6 +90,7 @@ class Assembler : public Xbyak::CodeGenerator {
   bool wide_ = false;
   int lanes_ = 8, widest_ = 4;
   std::map<std::pair<uint64_t, int>, Xbyak::Label> constants_;
+  std::map<uint8_t, Xbyak::Label> tables_;
   Xbyak::Label mask_table_;
 };
 

@@ -1,6 +1,7 @@
 #include "backends/cpu/jit/body.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/status.h"
 
@@ -381,7 +382,9 @@ void Body::emit_op(size_t position, const Copy& copy) {
       release_all();
       d = destination(o, a);
     }
-    if (in_memory >= 0) {
+    if (o.code == Code::kExtern) {
+      call_if_any(o, d, a);
+    } else if (in_memory >= 0) {
       const auto from = memory_operand(o.args[static_cast<size_t>(in_memory)], copy);
       as_.instruction(o, d, a, &from);
     } else {
@@ -394,6 +397,78 @@ void Body::emit_op(size_t position, const Copy& copy) {
     }
   }
   unlock();
+}
+
+// ---- rare cases
+
+void Body::call_if_any(const Op& o, int d, const int* a) {
+  as_.copy(o.form, d, a[2]);
+  Call& call = calls_.emplace_back();
+  call.function = o.function;
+  call.x = a[1];
+  call.d = d;
+  const auto list = [](const Bank& bank, int without) {
+    std::vector<int> out;
+    for (int r = 0; r < static_cast<int>(bank.owner.size()); ++r) {
+      if (bank.owner[static_cast<size_t>(r)] != kFree && r != without) out.push_back(r);
+    }
+    return out;
+  };
+  call.vectors = list(banks_[0], d);
+  if (as_.wide()) {
+    call.masks = list(banks_[1], 0);
+    as_.kortestw(Xbyak::Opmask(a[0]), Xbyak::Opmask(a[0]));
+  } else {
+    as_.vmovmskps(as_.eax, as_.vector(a[0], Form::k32));
+    as_.test(as_.eax, as_.eax);
+  }
+  as_.jnz(call.entry, Xbyak::CodeGenerator::T_NEAR);
+  as_.L(call.back);
+}
+
+void Body::emit_rare() {
+  for (Call& call : calls_) emit_call(call);
+}
+
+void Body::emit_call(Call& call) {
+  const Reg64 numbers[] = {as_.rcx, as_.rdx, as_.rsi, as_.rdi, as_.r8, as_.r9, as_.r10, as_.r11};
+  const int bytes = as_.wide() ? 64 : 32, kY = 0, kX = 64, kVectors = 128;
+  const int masks = kVectors + bytes * static_cast<int>(call.vectors.size());
+  const int others = masks + 8 * static_cast<int>(call.masks.size());
+  const int area = (others + 8 * static_cast<int>(std::size(numbers)) + 63) / 64 * 64;
+  const auto home = [&](int at) { return as_.ptr[as_.rsp + at]; };
+  const auto move_all = [&](bool out) {
+    int at = kVectors;
+    for (const int r : call.vectors) {
+      const Xbyak::Xmm z = Assembler::vector(r, bytes);
+      out ? as_.vmovups(home(at), z) : as_.vmovups(z, home(at));
+      at += bytes;
+    }
+    for (const int k : call.masks) {
+      out ? as_.kmovq(home(at), Xbyak::Opmask(k)) : as_.kmovq(Xbyak::Opmask(k), home(at));
+      at += 8;
+    }
+    for (const Reg64& r : numbers) {
+      out ? as_.mov(home(at), r) : as_.mov(r, home(at));
+      at += 8;
+    }
+  };
+  as_.L(call.entry);
+  as_.sub(as_.rsp, area);
+  as_.vmovups(home(kY), Assembler::vector(call.d, bytes));
+  as_.vmovups(home(kX), Assembler::vector(call.x, bytes));
+  move_all(true);
+  as_.lea(as_.rdi, home(kY));
+  as_.lea(as_.rsi, home(kX));
+  as_.mov(as_.rdx, as_.rdi);
+  as_.xor_(as_.ecx, as_.ecx);
+  as_.mov(as_.r8d, as_.lanes());
+  as_.mov(as_.rax, reinterpret_cast<size_t>(call.function));
+  as_.call(as_.rax);
+  move_all(false);
+  as_.vmovups(Assembler::vector(call.d, bytes), home(kY));
+  as_.add(as_.rsp, area);
+  as_.jmp(call.back, Xbyak::CodeGenerator::T_NEAR);
 }
 
 void Body::emit(const Copy& copy) {

@@ -1,5 +1,6 @@
 // The body of a compiled loop: one copy of a machine's ops, with registers chosen on the way.
 #pragma once
+#include <list>
 #include <vector>
 
 #include "backends/cpu/jit/memory.h"
@@ -31,6 +32,8 @@ class Body {
   /// Accumulator `a` of reduction k from or to `at`.
   void move_accumulator(size_t k, int a, const Xbyak::RegExp& at, bool out, bool masked);
   void emit(const Copy& copy);
+  /// What copies jump to where a lane is a rare case; behind the function's return.
+  void emit_rare();
 
   /// Free between copies.
   int scratch() const { return scratch_; }
@@ -79,6 +82,16 @@ class Body {
   const Xbyak::Reg64* base_of(int slot) const;
   Xbyak::RegExp lane(int slot, core::DType dtype, const Copy& copy);
   void prefetch(const Op& op, const Copy& copy);
+  void call_if_any(const Op& op, int d, const int* a);
+
+  /// A call of `function`(x, y = d) into d that keeps what is in other registers.
+  struct Call {
+    Xbyak::Label entry, back;
+    LaneFn function;
+    int x, d;
+    std::vector<int> vectors, masks;
+  };
+  void emit_call(Call& call);
 
   Assembler& as_;
   const Machine& machine_;
@@ -96,6 +109,7 @@ class Body {
   std::vector<std::vector<int>> accumulator_registers_;
   std::vector<std::pair<int, Xbyak::Reg64>> bases_;  // slot, register
   std::vector<Xbyak::Reg64> saved_;
+  std::list<Call> calls_;
 };
 
 }  // namespace mithril::cpu::jit

@@ -29,13 +29,13 @@ struct Emitted {
   size_t size = 0;
 };
 
-Emitted emit(Schedule& schedule, Isa isa, uint8_t* buffer, size_t size) {
+Emitted emit(Schedule& schedule, Isa isa, const IsaTable& table, uint8_t* buffer, size_t size) {
   Emitted out;
   Assembler as(buffer, size);
   for (const CompiledStep& step : schedule.compiled) {
     as.align(64);
     out.offsets.push_back(as.getSize());
-    const Machine machine = lower(step.program, isa);
+    const Machine machine = lower(step.program, isa, table);
     const auto slots = static_cast<int>(schedule.slots.size());
     out.partials.push_back(emit_function(as, machine, step.walk, slots));
     for (size_t r = 0; r < machine.reductions.size(); ++r) {
@@ -76,7 +76,7 @@ bool can_compile(const tile::Program& widened, int fewest) {
 namespace {
 
 /// Gives every entry of schedule.compiled its function, all in one block of memory.
-bool compile(Schedule& schedule, Isa isa) {
+bool compile(Schedule& schedule, Isa isa, const IsaTable& table) {
   if (schedule.compiled.empty()) return true;
   Emitted emitted;
   std::unique_ptr<Line[]> buffer;
@@ -84,7 +84,7 @@ bool compile(Schedule& schedule, Isa isa) {
   for (size_t size = kSmallest;; size *= 2) {
     buffer = std::make_unique_for_overwrite<Line[]>(size / sizeof(Line));
     try {
-      emitted = emit(schedule, isa, begin(), size);
+      emitted = emit(schedule, isa, table, begin(), size);
       break;
     } catch (const Xbyak::Error& error) {
       if (static_cast<int>(error) != Xbyak::ERR_CODE_IS_TOO_BIG || size >= kLargest) throw;
@@ -117,10 +117,11 @@ using Made = ScheduleCache::Made;
 std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
                                                   const IsaTable& table, const CodeTarget& target) {
   return ScheduleCache::process().get({widened, target}, [&]() -> Made {
-    const tile::Expansion expansion{.trigonometric = false, .scale = target.isa == Isa::kAvx512};
+    const tile::Expansion expansion{
+        .trigonometric = false, .scale = target.isa == Isa::kAvx512, .extern_far = true};
     auto schedule = std::make_shared<Schedule>(
         make_fused_schedule(tile::expand(widened, expansion), table, target));
-    if (!compile(*schedule, target.isa)) return nullptr;
+    if (!compile(*schedule, target.isa, table)) return nullptr;
     return schedule;
   });
 }

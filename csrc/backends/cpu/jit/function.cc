@@ -82,6 +82,7 @@ class Function {
     for (size_t k = saved.size(); k-- > 0;) as_.pop(saved[k]);
     as_.vzeroupper();
     as_.ret();
+    body_.emit_rare();
   }
 
   // ---- points side by side: from r8 to r9

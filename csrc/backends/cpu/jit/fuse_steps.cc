@@ -242,6 +242,7 @@ class Fuser {
     Value v;
     v.opcode = i.opcode;
     v.dtype = i.dtype;
+    v.index = i.index;
     for (size_t k = 0; k < tile::info(i.opcode).arity; ++k) {
       v.operands[k] = value_in(slots[k], type_of(i.operands[k]), program);
     }

@@ -26,6 +26,7 @@ struct Value {
   std::array<int32_t, 3> operands{-1, -1, -1};  // indices of values before this one
   int32_t slot = -1;
   uint64_t bits = 0;
+  uint32_t index = 0;  // kLookup: the table
   bool ahead = false;  // kLane: the next tile's elements are asked for as these are read
 };
 

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "backends/cpu/jit/machine.h"
 #include "core/status.h"
 #include "tile/convert.h"
+#include "tile/math_coefficients.h"
 
 namespace mithril::cpu::jit {
 
@@ -29,6 +32,7 @@ enum Predicate : uint8_t {  // of vcmpps, without signals
   kEq = 0x00,
   kUnordered = 0x03,
   kNe = 0x04,
+  kNotGt = 0x1a,
   kOrdered = 0x07,
   kLt = 0x11,
   kLe = 0x12,
@@ -50,7 +54,8 @@ uint64_t float_bits(double x, int size) {
 
 class Lowering {
  public:
-  Lowering(const LaneProgram& program, Isa isa) : program_(program) {
+  Lowering(const LaneProgram& program, Isa isa, const IsaTable& table)
+      : program_(program), table_(table) {
     out_.wide = isa == Isa::kAvx512;
     out_.lanes = lanes_of(program, isa);
     out_.widest = (out_.wide ? 64 : 32) / out_.lanes;
@@ -307,6 +312,7 @@ class Lowering {
     if (v.opcode == Opcode::kSelect) return select(v.dtype, x);
     if (v.opcode == Opcode::kCast) return cast(x[0], from, v.dtype);
     if (v.opcode == Opcode::kBitcast) return bitcast(x[0], from, v.dtype);
+    if (v.opcode == Opcode::kLookup) return lookup(x[0], v.index);
     if (tile::info(v.opcode).rule == tile::Rule::kCompare) return compare(v.opcode, from, x);
     if (v.dtype == DType::kBool) return compute_mask(v.opcode, x);
     return is_wide_float(v.dtype) ? compute_float(v, x) : compute_integer(v, x);
@@ -388,6 +394,7 @@ class Lowering {
       case Opcode::kCeil: return plain(Code::kRoundF, 10);
       case Opcode::kRound: return plain(Code::kRoundF, 8);
       case Opcode::kTrunc: return plain(Code::kRoundF, 11);
+      case Opcode::kGeluFar: return gelu_far(x[0], x[1]);
       default: break;
     }
     MITHRIL_CHECK(false, "jit: no {} of floats", tile::info(v.opcode).text);
@@ -418,6 +425,42 @@ class Lowering {
       default: break;
     }
     MITHRIL_CHECK(false, "jit: no {} of integers", tile::info(v.opcode).text);
+  }
+
+  // ---- tables, rare cases
+
+  int32_t lookup(int32_t index, uint32_t table) {
+    const auto imm = static_cast<uint8_t>(table);
+    if (out_.wide) return number(Code::kLookup, 4, index, -1, -1, imm);
+    // Three bits of the index choose in a quarter, two more between the quarters.
+    const auto quarter = [&](uint64_t k) {
+      const int32_t id = number(Code::kLookup, 4, index, -1, -1, imm);
+      out_.ops[static_cast<size_t>(id)].bits = k;
+      return id;
+    };
+    const int32_t bit3 = shifted(index, 28), bit4 = shifted(index, 27);
+    const auto half = [&](uint64_t k) {
+      const int32_t low = quarter(k), high = quarter(k + 1);
+      return number(Code::kBlend, 4, bit3, high, low);
+    };
+    const int32_t low = half(0), high = half(2);
+    return number(Code::kBlend, 4, bit4, high, low);
+  }
+  /// Tables share these.
+  int32_t shifted(int32_t x, uint8_t by) {
+    const auto [known, is_new] = shifted_.try_emplace({x, by}, -1);
+    if (is_new) known->second = number(Code::kShiftLeftBy, 4, x, -1, -1, by);
+    return known->second;
+  }
+  int32_t gelu_far(int32_t x, int32_t y) {
+    const int32_t last = real(tile::math::Limits<float>::gelu_near, 4);
+    const int32_t lowest = number(Code::kMinF, 4, x, y);
+    const Form form = out_.wide ? Form::kMask : Form::k32;
+    const int32_t far = emit(Code::kCompareF, form, 4, lowest, last, -1, kNotGt);
+    const int32_t id = number(Code::kExtern, 4, far, x, y);
+    out_.ops[static_cast<size_t>(id)].function =
+        table_.lane(Opcode::kGeluFar, DType::kFloat32, DType::kFloat32, 0, Shape::kBoth);
+    return id;
   }
 
   // ---- conversions
@@ -573,12 +616,16 @@ class Lowering {
   }
 
   const LaneProgram& program_;
+  const IsaTable& table_;
   std::vector<int32_t> ids_;
+  std::map<std::pair<int32_t, uint8_t>, int32_t> shifted_;
   Machine out_;
 };
 
 }  // namespace
 
-Machine lower(const LaneProgram& program, Isa isa) { return Lowering(program, isa).run(); }
+Machine lower(const LaneProgram& program, Isa isa, const IsaTable& table) {
+  return Lowering(program, isa, table).run();
+}
 
 }  // namespace mithril::cpu::jit

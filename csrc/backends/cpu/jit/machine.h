@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cpu/cpuid.h"
+#include "backends/cpu/isa/isa_table.h"
 #include "backends/cpu/jit/lane_program.h"
 
 namespace mithril::cpu::jit {
@@ -77,6 +78,8 @@ enum class Code : uint8_t {
   kI16ToI32,
   kF16ToF32,
   kF32ToF16,
+  kLookup,  // element args[0] mod 32 of table imm; AVX2: mod 8 of its quarter `bits`
+  kExtern,  // args[2]; where args[0] holds of any lane, `function` of args[1] and args[2]
 };
 
 /// kI32ToI16 of values from -32768 to 32767; else they are 0 to 65535.
@@ -92,6 +95,7 @@ struct Op {
   std::array<int32_t, 3> args{-1, -1, -1};
   int32_t slot = -1;  // kAccumulator, kUpdate: the reduction
   uint64_t bits = 0;  // kConstant: one lane
+  LaneFn function = nullptr;
 };
 
 inline bool is_leaf(const Op& op) { return op.code <= Code::kAccumulator; }
@@ -119,6 +123,7 @@ bool can_lower_reduction(tile::Opcode opcode, core::DType dtype);
 /// Elements that one iteration of the program's loop takes at once.
 int32_t lanes_of(const LaneProgram& program, Isa isa);
 
-Machine lower(const LaneProgram& program, Isa isa);
+/// `table` has the functions that code calls.
+Machine lower(const LaneProgram& program, Isa isa, const IsaTable& table);
 
 }  // namespace mithril::cpu::jit

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -271,7 +272,10 @@ TEST(Interpreter, EveryInstructionOnEveryType) {
     const tile::OpcodeInfo& op = info(opcode);
     const bool plain = op.family == tile::Family::kPointwise || op.family == tile::Family::kMacro ||
                        op.family == tile::Family::kExtern;
-    if (!plain || op.rule == tile::Rule::kConvert || op.rule == tile::Rule::kThreefry) continue;
+    if (!plain || op.rule == tile::Rule::kConvert || op.rule == tile::Rule::kThreefry ||
+        op.rule == tile::Rule::kLookup) {
+      continue;
+    }
     for (const DType dtype : kAllTypes) {
       if (!accepts(op.domain, dtype)) continue;
       SCOPED_TRACE(std::string(op.text) + " of " + std::string(core::short_name(dtype)));
@@ -280,6 +284,18 @@ TEST(Interpreter, EveryInstructionOnEveryType) {
     }
   }
   EXPECT_GT(checked, 300);
+}
+
+TEST(Interpreter, EveryTable) {
+  std::vector<int32_t> x(100);
+  std::iota(x.begin(), x.end(), -33);
+  x.push_back(INT32_MIN);
+  Builder t;
+  const Reg a = t.load(DType::kInt32);
+  for (uint32_t k = 0; k < tile::kTableCount; ++k)
+    t.store(t.lookup(a, static_cast<tile::Table>(k)));
+  t.store(t.lookup(t.constant_int(DType::kInt32, 35), tile::Table::kGelu0), tile::Level::kLane);
+  check(t.finish(), {{static_cast<int64_t>(x.size())}, {}}, {bytes_of(x)});
 }
 
 TEST(Interpreter, EveryCast) {

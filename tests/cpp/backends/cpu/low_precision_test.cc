@@ -1,4 +1,5 @@
 // Covers: backends/cpu/isa/low_precision.cc backends/cpu/isa/matrix_tiles.cc
+// backends/cpu/isa/bfloat_pairs.cc
 #include "backends/cpu/low_precision.h"
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace {
 
 using core::PackedMatrix;
 using core::WeightFormat;
+using cpu::BFloatUnit;
 using cpu::Isa;
 using cpu::PackedOptions;
 using cpu::PackedProduct;
@@ -97,7 +99,7 @@ TEST(FewRows, AreNearTheExactProductAndEqualOnEveryInstructionSet) {
           fill_random(x, random);
           std::vector<float> first;
           for (const Isa isa : supported_isas()) {
-            const PackedProduct product(weights, m, {.isa = isa, .matrix_tiles = false});
+            const PackedProduct product(weights, m, {.isa = isa, .unit = BFloatUnit::kNone});
             ASSERT_EQ(product.way(), PackedWay::kFewRows);
             const std::vector<float> y = run(product, x, m * n);
             if (first.empty()) expect_near(y, x, *weights, few_rows_bound(k));
@@ -153,7 +155,7 @@ TEST(ManyRows, EqualTheCanonicalProductWithUnpackedWeights) {
           wanted.push_back(canonical_sum(products));
         }
         for (const Isa isa : supported_isas()) {
-          const PackedProduct product(weights, m, {.isa = isa, .matrix_tiles = false});
+          const PackedProduct product(weights, m, {.isa = isa, .unit = BFloatUnit::kNone});
           ASSERT_EQ(product.way(), PackedWay::kExpanded);
           ASSERT_EQ(first_difference(run(product, x, m * n), wanted), -1)
               << name(format) << " " << m << " " << n << " " << k << " " << cpu::name(isa);
@@ -166,7 +168,7 @@ TEST(ManyRows, EqualTheCanonicalProductWithUnpackedWeights) {
 TEST(ManyRows, StopWhenAskedTo) {
   std::mt19937_64 random(4);
   const Weights weights = random_weights(WeightFormat::kInt8, 64, 32, random);
-  const PackedProduct product(weights, 16, {.matrix_tiles = false});
+  const PackedProduct product(weights, 16, {.unit = BFloatUnit::kNone});
   const std::vector<float> x(16 * 64);
   std::vector<float> y(16 * 32);
   std::vector<std::byte> scratch(product.scratch_bytes() + 64);
@@ -174,10 +176,19 @@ TEST(ManyRows, StopWhenAskedTo) {
   EXPECT_FALSE(product.run(0, 1, x.data(), y.data(), scratch.data(), &cancel));
 }
 
-// ---------------------------------------------------------------- tiles
+// ---------------------------------------------------------------- rounded rows
 
-TEST(MatrixTiles, AreNearTheProductWithRoundedRows) {
-  if (!cpu::has_matrix_tiles()) GTEST_SKIP() << "not on this machine: AMX";
+// A machine with tiles has pairs, too.
+std::vector<BFloatUnit> units() {
+  std::vector<BFloatUnit> out;
+  for (const BFloatUnit unit : {BFloatUnit::kPairs, BFloatUnit::kTiles}) {
+    if (unit <= cpu::detect_bfloat_unit()) out.push_back(unit);
+  }
+  return out;
+}
+
+TEST(RoundedRows, AreNearTheProductWithRoundedRows) {
+  if (units().empty()) GTEST_SKIP() << "not on this machine: AVX512-BF16";
   std::mt19937_64 random(5);
   std::vector<int64_t> heights(33);
   std::iota(heights.begin(), heights.end(), 8);
@@ -188,25 +199,29 @@ TEST(MatrixTiles, AreNearTheProductWithRoundedRows) {
         const Weights weights = random_weights(WeightFormat::kBFloat16, k, n, random);
         const Guarded<float> x(static_cast<size_t>(m * k), random() % 2 == 0);
         fill_random(x, random);
-        const PackedProduct product(weights, m, {.matrix_tiles = true});
-        ASSERT_EQ(product.way(), PackedWay::kMatrixTiles);
-        expect_near(run(product, x, m * n), x, *weights, static_cast<double>(k) * 0x1p-23, true);
+        for (const BFloatUnit unit : units()) {
+          const PackedProduct product(weights, m, {.unit = unit});
+          ASSERT_EQ(product.way(), PackedWay::kRounded);
+          expect_near(run(product, x, m * n), x, *weights, static_cast<double>(k) * 0x1p-23, true);
+        }
       }
     }
   }
 }
 
 // More rows than are rounded at once.
-TEST(MatrixTiles, TakeAnyNumberOfRows) {
-  if (!cpu::has_matrix_tiles()) GTEST_SKIP() << "not on this machine: AMX";
+TEST(RoundedRows, AreAnyNumber) {
+  if (units().empty()) GTEST_SKIP() << "not on this machine: AVX512-BF16";
   std::mt19937_64 random(6);
   const int64_t m = 150, k = 6000, n = 40;
   const Weights weights = random_weights(WeightFormat::kBFloat16, k, n, random);
   const Guarded<float> x(static_cast<size_t>(m * k));
   fill_random(x, random);
-  const PackedProduct product(weights, m, {.matrix_tiles = true});
-  EXPECT_GT(product.units(), 1);
-  expect_near(run(product, x, m * n), x, *weights, static_cast<double>(k) * 0x1p-23, true);
+  for (const BFloatUnit unit : units()) {
+    const PackedProduct product(weights, m, {.unit = unit});
+    EXPECT_GT(product.units(), 1);
+    expect_near(run(product, x, m * n), x, *weights, static_cast<double>(k) * 0x1p-23, true);
+  }
 }
 
 // ---------------------------------------------------------------- all ways
@@ -215,9 +230,9 @@ TEST(MatrixTiles, TakeAnyNumberOfRows) {
 std::vector<std::pair<PackedProduct, int64_t>> products(const Weights& weights) {
   std::vector<std::pair<PackedProduct, int64_t>> out;
   for (const int64_t m : {3, 40}) {
-    for (const bool tiles : {false, true}) {
-      if (tiles && !cpu::has_matrix_tiles()) continue;
-      out.emplace_back(PackedProduct(weights, m, {.matrix_tiles = tiles}), m);
+    out.emplace_back(PackedProduct(weights, m, {.unit = BFloatUnit::kNone}), m);
+    for (const BFloatUnit unit : units()) {
+      out.emplace_back(PackedProduct(weights, m, {.unit = unit}), m);
     }
   }
   return out;

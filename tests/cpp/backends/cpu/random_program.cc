@@ -114,13 +114,17 @@ class Writer {
     add(t_.reduce(opcodes[rng_() % 6], x, shape_.order));
   }
   void macro() {
-    const Opcode opcodes[] = {Opcode::kExp, Opcode::kTanh,    Opcode::kLog1p,
-                              Opcode::kSin, Opcode::kSigmoid, Opcode::kSoftplus};
+    const Opcode opcodes[] = {Opcode::kExp,     Opcode::kTanh,     Opcode::kLog1p, Opcode::kSin,
+                              Opcode::kSigmoid, Opcode::kSoftplus, Opcode::kGelu,  Opcode::kGelu};
     const DType floats[] = {DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kFloat16};
     const DType dtype = floats[rng_() % (shape_.wide ? shape_.halves ? 4 : 3 : 2)];
-    add(t_.emit(opcodes[rng_() % 6], {of(dtype)}));
+    add(t_.emit(opcodes[rng_() % 8], {of(dtype)}));
   }
   void pointwise() {
+    if (rng_() % 16 == 0) {
+      const auto table = static_cast<tile::Table>(rng_() % tile::kTableCount);
+      return add(t_.lookup(of(DType::kInt32), table));
+    }
     for (;;) {
       const auto opcode = static_cast<Opcode>(rng_() % tile::kOpcodeCount);
       const tile::OpcodeInfo& op = tile::info(opcode);

@@ -8,6 +8,7 @@
 #include "backends/cpu/jit/compile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <random>
 
@@ -24,6 +25,7 @@ namespace {
 
 using core::DType;
 using testing::Bytes;
+using testing::bytes_of;
 using testing::Domain;
 using testing::Engine;
 using tile::Builder;
@@ -334,6 +336,30 @@ TEST(Jit, CallsWhatItCannotCompile) {
   const auto program = t.finish();
   for (const Isa isa : compiled_sets()) {
     EXPECT_EQ(compiled_steps(program, isa, Layout::kPointwise), 2);
+  }
+}
+
+// Rare lanes are computed by a call, which must leave every other register as it was: masks, sums
+// in registers, constants, inputs, and what the loop counts with.
+TEST(Jit, CallsForRareLanesOnly) {
+  for (const int64_t far : {-1, 0, 5, 16, 40}) {  // the place of the only one
+    for (const int64_t n : {1, 7, 16, 33, 100}) {
+      std::vector<float> x(static_cast<size_t>(3 * n));
+      for (size_t k = 0; k < x.size(); ++k) {
+        const bool is_far = far >= 0 && static_cast<int64_t>(k) % n == far;
+        x[k] = is_far ? -7.5f : std::sin(static_cast<float>(k)) * 4;
+      }
+      Builder t;
+      const Reg a = t.load(DType::kFloat32), b = t.load(DType::kFloat32);
+      const Reg is_less = a < b, y = gelu(a), z = gelu(b * 0.5 + y);
+      Reg sum = a * 1.25 + b;
+      for (int k = 0; k < 20; ++k) sum = sum * a + (0.01 * k - 1.0);
+      t.store(t.select(is_less, y, z) + sum);
+      t.store(reduce_sum(y - sum));
+      t.store(reduce_max(z));
+      std::vector<float> reversed(x.rbegin(), x.rend());
+      check(t.finish(), {{3}, {n}}, {bytes_of(x), bytes_of(reversed)});
+    }
   }
 }
 
