@@ -141,7 +141,8 @@ M_FN m_bool m_shift_left_bool(m_bool a, m_bool n) { return a & (n ^ 1); }
 M_FN m_bool m_shift_right_bool(m_bool a, m_bool n) { return a & (n ^ 1); }
 M_FN m_bool m_shift_right_logical_bool(m_bool a, m_bool n) { return a & (n ^ 1); }
 
-/* Equal numbers differ at most in the sign of a zero: `and` of their bits gives +0, `or` -0. */
+/* Equal numbers differ at most in the sign of a zero: `and` of their bits gives +0, `or` -0.
+   fmod sees no NaN: a compiler of OpenCL takes that of two constants for 0. */
 #define M_FLOAT(T, W, ABS_MASK, HALF) \
   M_COMPARE(T) \
   M_FN m_##T m_add_##T(m_##T a, m_##T b) { return a + b; } \
@@ -155,12 +156,13 @@ M_FN m_bool m_shift_right_logical_bool(m_bool a, m_bool n) { return a & (n ^ 1);
   } \
   M_FN m_##T m_sign_##T(m_##T a) { return a > 0 ? 1 : a < 0 ? -1 : a; } \
   M_FN m_##T m_mod_##T(m_##T a, m_##T b) { \
+    if (a != a || b != b) return a + b; \
     m_##T r = m_fmod_##T(a, b); \
     if (r == 0) return m_with_sign_##T(r, b); \
     return (r < 0) != (b < 0) ? r + b : r; \
   } \
   M_FN m_##T m_floordiv_##T(m_##T a, m_##T b) { \
-    if (b == 0) return a / b; \
+    if (b == 0 || a != a || b != b) return a / b; \
     m_##T r = m_fmod_##T(a, b), q = (a - r) / b; \
     if (r != 0 && (r < 0) != (b < 0)) q -= 1; \
     if (q == 0) return m_with_sign_##T(0, a / b); \

@@ -221,6 +221,7 @@ T float_operation(Opcode opcode, T a, T b, T c) {
     case Opcode::kPow: return power(a, b);
     case Opcode::kPowLane: return static_cast<T>(pow_lane(a, b));
     case Opcode::kGeluFar: return math::gelu_far(V(a), V(b)).v;
+    case Opcode::kGeluTanhFar: return math::gelu_tanh_far(V(a), V(b)).v;
     case Opcode::kTrigTurns: return reduce_turns(a).n;
     case Opcode::kTrigRest: return reduce_turns(a).r;
     case Opcode::kTrigRestLow: return reduce_turns(a).low;

@@ -189,6 +189,10 @@ struct SymbolicLane {
     if constexpr (extern_far) return V(write(Opcode::kGeluFar, x, y));
     return math::gelu_far<V>(x, y);
   }
+  friend V gelu_tanh_far(const V& x, const V& y) {
+    if constexpr (extern_far) return V(write(Opcode::kGeluTanhFar, x, y));
+    return math::gelu_tanh_far<V>(x, y);
+  }
   friend math::Reduced<V> replace_huge(const V& x, const math::Reduced<V>& fast) {
     const M huge = V(math::Limits<T>::trig_hi) < V(write(Opcode::kAbs, x));
     const V n = select(huge, V(write(Opcode::kTrigTurns, x)), fast.n);

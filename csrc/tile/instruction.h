@@ -46,7 +46,7 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
 // bool are x != 0; float to narrower float rounds to nearest even. float16 and bfloat16 compute in
 // float32 and round after every instruction. Which NaN a result is, is not defined. lookup(x) is
 // element x mod 32 of a table (tile/tables.h). gelu_far(x, y) is y where x > -5 and y is a number,
-// and gelu_pairs(x) of tile/math.h elsewhere.
+// and gelu_pairs(x) of tile/math.h elsewhere; gelu_tanh_far the same for x > -4.25.
 #define MITHRIL_TILE_INSTRUCTIONS(X)                                                                \
   X(kLoad,            "load",             0, kLeaf,      kLeaf,     kAny,    "")                    \
   X(kScalar,          "scalar",           0, kLeaf,      kLeaf,     kAny,    "")                    \
@@ -119,6 +119,7 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
   X(kTrigRestLow,     "trig_rest_low",    1, kExtern,    kSame,     kFloat,  "")                    \
   X(kPowLane,         "pow_lane",         2, kExtern,    kSame,     kFloat,  "")                    \
   X(kGeluFar,         "gelu_far",         2, kExtern,    kSame,     kFloat,  "")                    \
+  X(kGeluTanhFar,     "gelu_tanh_far",    2, kExtern,    kSame,     kFloat,  "")                    \
   X(kReduceSum,       "reduce_sum",       1, kReduce,    kSame,     kNumber, "reduce_sum")          \
   X(kReduceProd,      "reduce_prod",      1, kReduce,    kSame,     kNumber, "reduce_prod")         \
   X(kReduceMax,       "reduce_max",       1, kReduce,    kSame,     kNumber, "reduce_max")          \

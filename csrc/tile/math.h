@@ -10,7 +10,8 @@
 // fma, fms (ab - c), fnma (c - ab), sqrt, select(M, V, V); bits(V), V::from_bits(I), I's + - & | ^,
 // V::shl<n>(I), V::shr<n>(I) (logical); at_least(x, c) = c > x ? c : x and at_most(x, c) =
 // c < x ? c : x; V::lookup(Table, I), of binary32; otherwise(M, V a, f): a, and f() where not M;
-// replace_huge(V, Reduced<V>). It may have a `scale` and a `gelu_far` of its own, of equal bits.
+// replace_huge(V, Reduced<V>). It may have a `scale`, a `gelu_far` and a
+// `gelu_tanh_far` of its own, of equal bits.
 //
 // Error control: every function keeps the part that carries the leading bits exact (as a pair) and
 // rounds only corrections of at most 2^-3 of the result, so the final addition is the only full
@@ -243,9 +244,27 @@ MITHRIL_TILE_INLINE V silu(V x) {
   V y = times_logistic(c, logistic(exp_reduce(negate(a)), x < V(0)));
   return select(negate(lo) < x, x, y);
 }
+// GELU in binary32 where x is above a limit: max(x, 0) - a Q(a), a = |x|, Q around the nearest
+// node, whose own Q is exact, as a pair. The rest (x is inf or NaN, so that this is no number, or
+// below the limit) is then taken from the function's formula by pairs.
+template <class V>
+MITHRIL_TILE_INLINE V gelu_near(V x, Table first) {
+  using L = LimitsOf<V>;
+  V a = at_most(absolute(x), V(L::gelu_last));
+  typename V::I n = bits(fma(a, V(L::gelu_nodes), V(FormatOf<V>::magic)));
+  const auto table = [&](int k) __attribute__((always_inline)) {
+    return V::lookup(static_cast<Table>(static_cast<int>(first) + k), n);
+  };
+  V d = a - table(0), q = table(7);
+#pragma GCC unroll 5
+  for (int k = 6; k >= 2; --k) q = fma(q, d, table(k));
+  V c0 = table(1), hi = fma(q, d, c0), lo = fma(q, d, c0 - hi);
+  V relu = at_least(x, V(0)), y = fnma(a, hi, relu);
+  return y - fma(a, lo, fma(a, hi, y - relu));  // the sign of a zero stays
+}
 // x / (1 + e^-v), v = 2 sqrt(2/pi) (x + 0.044715 x^3) = x (c1 + c2 x^2) as a pair.
 template <class V>
-MITHRIL_TILE_INLINE V gelu_tanh(V x) {
+MITHRIL_TILE_INLINE V gelu_tanh_pairs(V x) {
   using C = CoefficientsOf<V>;
   V hi = LimitsOf<V>::gelu_tanh_hi, c = at_least(x, negate(hi)), a = at_most(absolute(c), hi);
   Pair<V> s = product(a, a), w = product(s.hi, V(C::gelu_c2));
@@ -256,6 +275,18 @@ MITHRIL_TILE_INLINE V gelu_tanh(V x) {
   v.lo = fma(a, k.lo, v.lo);
   V y = times_logistic(c, logistic(exp_reduce(negate(v.hi), negate(v.lo)), x < V(0)));
   return select(hi < x, x, y);
+}
+template <class V>
+MITHRIL_TILE_INLINE V gelu_tanh_far(V x, V y) {
+  const auto far = [&]() __attribute__((always_inline)) { return gelu_tanh_pairs(x); };
+  return otherwise(V(LimitsOf<V>::gelu_tanh_near) < at_most(y, x), y, far);
+}
+template <class V>
+MITHRIL_TILE_INLINE V gelu_tanh(V x) {
+  if constexpr (sizeof(typename V::T) == 4)
+    return gelu_tanh_far(x, gelu_near(x, Table::kGeluTanh));
+  else
+    return gelu_tanh_pairs(x);
 }
 
 // x = 2^k (1 + f), 2/3 <= 1 + f < 4/3, for x > 0; subnormal x is scaled first.
@@ -390,22 +421,6 @@ MITHRIL_TILE_INLINE V gelu_pairs(V x) {
   return select(V(L::gelu_hi) < x, x,
                 with_sign_of(sum + (rest - lo), x));  // the sign of a zero, else already right
 }
-// The same for -5 < x in binary32: Q around the nearest node, whose own Q is exact, as a pair.
-template <class V>
-MITHRIL_TILE_INLINE V gelu_near(V x) {
-  using L = LimitsOf<V>;
-  V a = at_most(absolute(x), V(L::gelu_last));
-  typename V::I n = bits(fma(a, V(L::gelu_nodes), V(FormatOf<V>::magic)));
-  V d = a - V::lookup(Table::kGeluNode, n), q = V::lookup(Table::kGelu6, n);
-  for (const Table table :
-       {Table::kGelu5, Table::kGelu4, Table::kGelu3, Table::kGelu2, Table::kGelu1}) {
-    q = fma(q, d, V::lookup(table, n));
-  }
-  V c0 = V::lookup(Table::kGelu0, n), hi = fma(q, d, c0), lo = fma(q, d, c0 - hi);
-  V relu = at_least(x, V(0)), y = fnma(a, hi, relu);
-  return y - fma(a, lo, fma(a, hi, y - relu));  // the sign of a zero stays
-}
-// y, but the pairs' formula where x <= -5 or y is no number (x is inf or NaN).
 template <class V>
 MITHRIL_TILE_INLINE V gelu_far(V x, V y) {
   const auto far = [&]() __attribute__((always_inline)) { return gelu_pairs(x); };
@@ -414,7 +429,7 @@ MITHRIL_TILE_INLINE V gelu_far(V x, V y) {
 template <class V>
 MITHRIL_TILE_INLINE V gelu(V x) {
   if constexpr (sizeof(typename V::T) == 4)
-    return gelu_far(x, gelu_near(x));
+    return gelu_far(x, gelu_near(x, Table::kGelu));
   else
     return gelu_pairs(x);
 }

@@ -208,7 +208,8 @@ struct Limits<float> {
                          tanh_hi = 9.5f, silu_lo = -110, gelu_hi = 15, gelu_tanh_hi = 11,
                          erf_hi = 3.95f, erfc_hi = 10.2f, trig_hi = 131072;
   // Nodes per unit, where the last one ends, and above what they serve.
-  static constexpr float gelu_nodes = 64.0f / 11, gelu_last = 5.41f, gelu_near = -5;
+  static constexpr float gelu_nodes = 64.0f / 11, gelu_last = 5.41f, gelu_near = -5,
+                         gelu_tanh_near = -4.25f;
   // tails: c, b0, b1 of tail_factor, and its slope H'(u) as s0 + s1 u
   static constexpr float gelu_tail[] = {2, 0.6875f, -0.3125f, -0.3125f, 0},
                          erfc_tail[] = {2, 1.125f, -0.75f, -0.75f, 0.5f};
@@ -218,7 +219,7 @@ struct Limits<double> {
   static constexpr double exp_lo = -746, exp_hi = 710, exp2_lo = -1076, exp2_hi = 1025,
                           expm1_lo = -40, tanh_hi = 20, silu_lo = -760, gelu_hi = 39,
                           gelu_tanh_hi = 22, erf_hi = 5.95, erfc_hi = 27.3, trig_hi = 8388608,
-                          gelu_near = -5;
+                          gelu_near = -5, gelu_tanh_near = -4.25;
   static constexpr double gelu_tail[] = {2, 0.6875, -0.3125, -0.3125, 0},
                           erfc_tail[] = {2, 1.0625, -0.625, -0.75, 0.5};
 };

@@ -4,23 +4,18 @@
 
 namespace mithril::tile {
 
+/// The first of a function's tables; the others follow.
 enum class Table : uint8_t {
-  kGeluNode,
-  kGelu0,
-  kGelu1,
-  kGelu2,
-  kGelu3,
-  kGelu4,
-  kGelu5,
-  kGelu6,
+  kGelu,  // node, c0 … c6
+  kGeluTanh = 8,
 };
-inline constexpr uint32_t kTableCount = 8, kTableSize = 32;
+inline constexpr uint32_t kTableCount = 16, kTableSize = 32;
 
-// kGelu…: Q(a) = erfc(a / sqrt 2) / 2 around node n, which is within 2^-8 of 11/64 n and where Q is
-// a binary32 number but for 2^-10 of its last place (Gal & Bachelis, An accurate elementary
-// mathematical library, 1991): Q = c0 + d (c1 + d (... + d c6)), d = a - node, for a nearest to
-// 11/64 n. Fits of least error relative to Q, coefficients rounded one by one; that of the formula
-// is at most 2^-27.
+// GELU is max(x, 0) - a Q(a), a = |x|: Q(a) = erfc(a / sqrt 2) / 2, and 1 / (1 + e^v(a)) for the
+// approximation by tanh. Node n is within 2^-8 of 11/64 n and where Q is a binary32 number but for
+// 2^-10 of its last place (Gal & Bachelis, An accurate elementary mathematical library, 1991); for
+// a nearest to 11/64 n, Q = c0 + d (c1 + d (... + d c6)), d = a - node. Fits of least error
+// relative to Q, coefficients rounded one by one; that of the formula is at most 2^-27.
 inline constexpr float kTables[kTableCount][kTableSize] = {
     {0,
      0x1.60538p-3f,
@@ -103,6 +98,87 @@ inline constexpr float kTables[kTableCount][kTableSize] = {
      0x1.872d8cp-13f,  0x1.55182cp-13f,  0x1.0b9fa8p-13f,  0x1.7c02fp-14f,   0x1.0815cp-14f,
      0x1.4cc436p-15f,  0x1.9a99a6p-16f,  0x1.e0e41ep-17f,  0x1.0a08dep-17f,  0x1.1cb79p-18f,
      0x1.251cdcp-19f,  0x1.21b6cep-20f},
+    {0,
+     0x1.57488p-3f,
+     0x1.61318p-2f,
+     0x1.05d0ap-1f,
+     0x1.5f388p-1f,
+     0x1.b901p-1f,
+     0x1.07999p+0f,
+     0x1.35448p+0f,
+     0x1.6085fp+0f,
+     0x1.8be1cp+0f,
+     0x1.b8b85p+0f,
+     0x1.e3ac4p+0f,
+     0x1.08b72p+1f,
+     0x1.1dca88p+1f,
+     0x1.33869p+1f,
+     0x1.49e928p+1f,
+     0x1.5fdbf8p+1f,
+     0x1.763a98p+1f,
+     0x1.8b8a18p+1f,
+     0x1.a27b58p+1f,
+     0x1.b896c8p+1f,
+     0x1.ce12p+1f,
+     0x1.e3576p+1f,
+     0x1.fa014p+1f,
+     0x1.07d234p+2f,
+     0x1.133f2p+2f,
+     0x1.1dee9p+2f,
+     0x1.29288cp+2f,
+     0x1.33b5b8p+2f,
+     0x1.3f539p+2f,
+     0x1.4a16d8p+2f,
+     0x1.54e094p+2f},
+    {0x1p-1f,         0x1.bbd884p-2f,  0x1.75da86p-2f,  0x1.37e5a6p-2f,  0x1.f8b5p-3f,
+     0x1.8ea34cp-3f,  0x1.36c1d4p-3f,  0x1.d1a9b8p-4f,  0x1.59c7b2p-4f,  0x1.f4d074p-5f,
+     0x1.5d56b2p-5f,  0x1.e206eep-6f,  0x1.3b3a32p-6f,  0x1.9e998ep-7f,  0x1.0551f4p-7f,
+     0x1.3a725p-8f,   0x1.71677cp-9f,  0x1.9e33dap-10f, 0x1.cc7432p-11f, 0x1.d586fcp-12f,
+     0x1.d62736p-13f, 0x1.cc419ap-14f, 0x1.b2a8d6p-15f, 0x1.740b56p-16f, 0x1.3af23ep-17f,
+     0x1.e1059ep-19f, 0x1.72c5ep-20f,  0x1.011beap-21f, 0x1.676f3p-23f,  0x1.a78b92p-25f,
+     0x1.0064b4p-26f, 0x1.22be92p-28f},
+    {-0x1.988454p-2f,  -0x1.92ca6ap-2f,  -0x1.80d236p-2f,  -0x1.66424p-2f,   -0x1.429ceap-2f,
+     -0x1.19a638p-2f,  -0x1.e07aa8p-3f,  -0x1.89c6a8p-3f,  -0x1.3cdb64p-3f,  -0x1.ef8356p-4f,
+     -0x1.74efe8p-4f,  -0x1.14046ap-4f,  -0x1.8433f2p-5f,  -0x1.1084b2p-5f,  -0x1.6f0004p-6f,
+     -0x1.d8323cp-7f,  -0x1.27eb32p-7f,  -0x1.62285p-8f,   -0x1.a2a19p-9f,   -0x1.c7b176p-10f,
+     -0x1.e58fbcp-11f, -0x1.f88acap-12f, -0x1.f90f48p-13f, -0x1.cb902ep-14f, -0x1.9c0bd4p-15f,
+     -0x1.4e04a2p-16f, -0x1.0ffc98p-17f, -0x1.8f3416p-19f, -0x1.2606b4p-20f, -0x1.6e9ffp-22f,
+     -0x1.d34992p-24f, -0x1.16b1f2p-25f},
+    {0x1.388c54p-26f, 0x1.0f5956p-5f,  0x1.0a917ap-4f,  0x1.6f9322p-4f,  0x1.bb697p-4f,
+     0x1.e5343ep-4f,  0x1.edccd8p-4f,  0x1.d9d0ecp-4f,  0x1.b1d73ap-4f,  0x1.7c84cep-4f,
+     0x1.3ec546p-4f,  0x1.0338p-4f,    0x1.90429ep-5f,  0x1.30c056p-5f,  0x1.bc9caap-6f,
+     0x1.35ab1cp-6f,  0x1.a292c6p-7f,  0x1.0dfc32p-7f,  0x1.563b9p-8f,   0x1.9102f8p-9f,
+     0x1.ca11acp-10f, 0x1.fc933ep-11f, 0x1.0f7534p-11f, 0x1.0826ep-12f,  0x1.f856aep-14f,
+     0x1.b43336p-15f, 0x1.78e0b6p-16f, 0x1.25f13p-17f,  0x1.c9eb78p-19f, 0x1.2f378ep-20f,
+     0x1.9821dap-22f, 0x1.00c8f8p-23f},
+    {0x1.11b666p-4f,   0x1.061c3ap-4f,   0x1.c4dd8cp-5f,   0x1.5fd14cp-5f,   0x1.c233p-6f,
+     0x1.75a39cp-7f,   -0x1.687f64p-9f,  -0x1.e88922p-7f,  -0x1.78fd5cp-6f,  -0x1.c54b3ap-6f,
+     -0x1.de8ddcp-6f,  -0x1.ce51d4p-6f,  -0x1.9f4704p-6f,  -0x1.64929ep-6f,  -0x1.229744p-6f,
+     -0x1.c156ccp-7f,  -0x1.4e170ep-7f,  -0x1.d88162p-8f,  -0x1.45a4aep-8f,  -0x1.a0285ap-9f,
+     -0x1.01a802p-9f,  -0x1.34a0eap-10f, -0x1.62661cp-11f, -0x1.73dddep-12f, -0x1.7cadcp-13f,
+     -0x1.61ac1ap-14f, -0x1.461696p-15f, -0x1.0fc3c6p-16f, -0x1.c1ce7ap-18f, -0x1.3dc834p-19f,
+     -0x1.c571c6p-21f, -0x1.2e040ep-22f},
+    {-0x1.07ac9p-17f, -0x1.127b7ap-7f, -0x1.042c3ap-6f, -0x1.541b5ap-6f, -0x1.7999f4p-6f,
+     -0x1.6e179ep-6f, -0x1.3cd454p-6f, -0x1.dc8322p-7f, -0x1.33f488p-7f, -0x1.233574p-8f,
+     -0x1.1fa3fp-13f, 0x1.7c237ap-9f,  0x1.42f2d4p-8f,  0x1.7ce032p-8f,  0x1.84cabp-8f,
+     0x1.67e93ep-8f,  0x1.35c3f4p-8f,  0x1.f2d36ap-9f,  0x1.80672ep-9f,  0x1.127a5ap-9f,
+     0x1.7797d6p-10f, 0x1.ed1dfp-11f,  0x1.34b146p-11f, 0x1.61a64ep-12f, 0x1.884aa4p-13f,
+     0x1.8b3c0cp-14f, 0x1.87f9a8p-15f, 0x1.5f9afcp-16f, 0x1.37129p-17f,  0x1.d7a056p-19f,
+     0x1.66807ap-20f, 0x1.fbde9p-22f},
+    {-0x1.5d50cap-7f,  -0x1.4529d4p-7f,  -0x1.d82ee8p-8f,  -0x1.17784ep-8f,  -0x1.33c83ep-10f,
+     0x1.d35056p-10f,  0x1.3a6656p-8f,   0x1.6f4ed2p-8f,   0x1.7d7e42p-8f,   0x1.5ffc4cp-8f,
+     0x1.11ae74p-8f,   0x1.78e802p-9f,   0x1.b45b3p-10f,   0x1.4571dcp-11f,  -0x1.0b4d62p-12f,
+     -0x1.877202p-11f, -0x1.05677ep-10f, -0x1.1a3aaap-10f, -0x1.09530cp-10f, -0x1.bffe84p-11f,
+     -0x1.615c3ep-11f, -0x1.06d6c2p-11f, -0x1.7006aap-12f, -0x1.d6909ap-13f, -0x1.1f6b6ap-13f,
+     -0x1.3f2b9ep-14f, -0x1.588fep-15f,  -0x1.508e0cp-16f, -0x1.412672p-17f, -0x1.07efa4p-18f,
+     -0x1.ae900ap-20f, -0x1.4645fap-21f},
+    {0x1.8d5c7ap-11f,  0x1.385e2ep-8f,   0x1.5cb9eap-9f,   0x1.62958p-9f,    0x1.39cf98p-8f,
+     0x1.56f9e8p-9f,   0x1.8b5af2p-11f,  -0x1.2fe256p-11f, -0x1.e4a73cp-14f, -0x1.f6da6cp-12f,
+     -0x1.62eceap-10f, -0x1.d7577p-11f,  -0x1.d8dac8p-11f, -0x1.4a5a22p-10f, -0x1.305696p-12f,
+     -0x1.3f175cp-12f, -0x1.7f5f02p-13f, 0x1.0f5564p-15f,  0x1.473226p-13f,  0x1.5fa05ep-13f,
+     0x1.72b5f2p-13f,  0x1.5b00c4p-13f,  0x1.1f02ap-13f,   0x1.ad9dd8p-14f,  0x1.235f2p-14f,
+     0x1.75f156p-15f,  0x1.b774f4p-16f,  0x1.dfcd4cp-17f,  0x1.e7f136p-18f,  0x1.c6804p-19f,
+     0x1.89aceap-20f,  0x1.3ae10cp-21f},
 };
 
 constexpr float look_up(Table table, uint32_t index) {

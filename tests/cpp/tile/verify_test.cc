@@ -50,11 +50,11 @@ TEST(Verify, NamesTheInstructionAndTheRule) {
 
 TEST(Verify, KnowsTables) {
   Builder t;
-  t.store(t.lookup(t.load(DType::kInt32), Table::kGelu0));  // load, lookup, store
+  t.store(t.lookup(t.load(DType::kInt32), Table::kGelu));  // load, lookup, store
   Program program = t.finish();
   ASSERT_TRUE(verify(program).ok());
   program.code[1].index = kTableCount;
-  EXPECT_EQ(verify(program).error().message, "tile program: %1 lookup: no table 8");
+  EXPECT_EQ(verify(program).error().message, "tile program: %1 lookup: no table 16");
   program.code[1].index = 0;
   program.code[0].dtype = program.inputs[0] = DType::kInt64;
   EXPECT_EQ(verify(program).error().message, "tile program: %1 lookup: index must be i32");

@@ -71,7 +71,7 @@ void run_pow_f64(void* out, const void* a, const void* b, const void*, int64_t n
   for (int64_t i = 0; i < n; ++i) z[i] = tile::pow_lane(x[i * step_a], y[i * step_b]);
 }
 
-template <class V, int step_a, int step_b>
+template <class V, bool tanh, int step_a, int step_b>
 void run_gelu_far(void* out, const void* a, const void* b, const void*, int64_t n) {
   using T = typename V::T;
   auto* z = static_cast<T*>(out);
@@ -82,17 +82,19 @@ void run_gelu_far(void* out, const void* a, const void* b, const void*, int64_t 
     const int64_t m = n - i < V::width ? n - i : V::width;
     for (int64_t k = 0; k < m; ++k) far[k] = x[(i + k) * step_a];
     for (int64_t k = 0; k < m; ++k) near[k] = y[(i + k) * step_b];
-    math::gelu_far(V::load(far), V::load(near)).store(far);
+    const V result = tanh ? math::gelu_tanh_far(V::load(far), V::load(near))
+                          : math::gelu_far(V::load(far), V::load(near));
+    result.store(far);
     for (int64_t k = 0; k < m; ++k) z[i + k] = far[k];
   }
 }
 
-template <class V>
+template <class V, bool tanh>
 LaneFn pick_gelu_far(Shape shape) {
   switch (shape) {
-    case Shape::kFirstSingle: return run_gelu_far<V, 0, 1>;
-    case Shape::kSecondSingle: return run_gelu_far<V, 1, 0>;
-    default: return run_gelu_far<V, 1, 1>;
+    case Shape::kFirstSingle: return run_gelu_far<V, tanh, 0, 1>;
+    case Shape::kSecondSingle: return run_gelu_far<V, tanh, 1, 0>;
+    default: return run_gelu_far<V, tanh, 1, 1>;
   }
 }
 
@@ -128,7 +130,9 @@ LaneFn find_macro(Opcode opcode, core::DType dtype, Shape shape) {
     MITHRIL_MACROS(MITHRIL_MACRO_CASE)
     case Opcode::kPow: return find_pow(dtype, shape);
     case Opcode::kGeluFar:
-      return f32 ? pick_gelu_far<FloatLane>(shape) : pick_gelu_far<DoubleLane>(shape);
+      return f32 ? pick_gelu_far<FloatLane, false>(shape) : pick_gelu_far<DoubleLane, false>(shape);
+    case Opcode::kGeluTanhFar:
+      return f32 ? pick_gelu_far<FloatLane, true>(shape) : pick_gelu_far<DoubleLane, true>(shape);
     default: return nullptr;
   }
 }

@@ -11,7 +11,8 @@ LaneFn find_lane(tile::Opcode opcode, core::DType result, core::DType from, uint
   if (opcode == tile::Opcode::kSelect) return find_select(result);
   if (opcode == tile::Opcode::kThreefry) return find_threefry(from, index);
   if (opcode == tile::Opcode::kLookup) return find_lookup(index);
-  if (opcode == tile::Opcode::kGeluFar) return find_macro(opcode, result, shape);
+  const bool is_far = opcode == tile::Opcode::kGeluFar || opcode == tile::Opcode::kGeluTanhFar;
+  if (is_far) return find_macro(opcode, result, shape);
   if (op.rule == tile::Rule::kCompare) return find_comparison(opcode, from, shape);
   if (op.family == tile::Family::kMacro) return find_macro(opcode, result, shape);
   return find_arithmetic(opcode, result, shape);

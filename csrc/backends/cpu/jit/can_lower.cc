@@ -36,7 +36,8 @@ bool can_lower(Opcode opcode, DType result, DType from, Isa isa) {
     case Opcode::kMod:
     case Opcode::kThreefry: return false;
     case Opcode::kScale: return isa == Isa::kAvx512;
-    case Opcode::kGeluFar: return result == DType::kFloat32;
+    case Opcode::kGeluFar:
+    case Opcode::kGeluTanhFar: return result == DType::kFloat32;
     default: break;
   }
   return tile::info(opcode).family == tile::Family::kPointwise && !is_half(from);

@@ -14,6 +14,7 @@ namespace mithril::cpu::jit {
 using core::DType;
 using tile::is_half;
 using tile::Opcode;
+using Limits = tile::math::Limits<float>;
 
 namespace {
 
@@ -394,7 +395,8 @@ class Lowering {
       case Opcode::kCeil: return plain(Code::kRoundF, 10);
       case Opcode::kRound: return plain(Code::kRoundF, 8);
       case Opcode::kTrunc: return plain(Code::kRoundF, 11);
-      case Opcode::kGeluFar: return gelu_far(x[0], x[1]);
+      case Opcode::kGeluFar: return gelu_far(v.opcode, Limits::gelu_near, x[0], x[1]);
+      case Opcode::kGeluTanhFar: return gelu_far(v.opcode, Limits::gelu_tanh_near, x[0], x[1]);
       default: break;
     }
     MITHRIL_CHECK(false, "jit: no {} of floats", tile::info(v.opcode).text);
@@ -452,14 +454,14 @@ class Lowering {
     if (is_new) known->second = number(Code::kShiftLeftBy, 4, x, -1, -1, by);
     return known->second;
   }
-  int32_t gelu_far(int32_t x, int32_t y) {
-    const int32_t last = real(tile::math::Limits<float>::gelu_near, 4);
+  int32_t gelu_far(Opcode opcode, float limit, int32_t x, int32_t y) {
+    const int32_t last = real(limit, 4);
     const int32_t lowest = number(Code::kMinF, 4, x, y);
     const Form form = out_.wide ? Form::kMask : Form::k32;
     const int32_t far = emit(Code::kCompareF, form, 4, lowest, last, -1, kNotGt);
     const int32_t id = number(Code::kExtern, 4, far, x, y);
     out_.ops[static_cast<size_t>(id)].function =
-        table_.lane(Opcode::kGeluFar, DType::kFloat32, DType::kFloat32, 0, Shape::kBoth);
+        table_.lane(opcode, DType::kFloat32, DType::kFloat32, 0, Shape::kBoth);
     return id;
   }
 

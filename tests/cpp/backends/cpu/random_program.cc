@@ -114,8 +114,9 @@ class Writer {
     add(t_.reduce(opcodes[rng_() % 6], x, shape_.order));
   }
   void macro() {
-    const Opcode opcodes[] = {Opcode::kExp,     Opcode::kTanh,     Opcode::kLog1p, Opcode::kSin,
-                              Opcode::kSigmoid, Opcode::kSoftplus, Opcode::kGelu,  Opcode::kGelu};
+    const Opcode opcodes[] = {Opcode::kExp,  Opcode::kTanh,    Opcode::kLog1p,
+                              Opcode::kSin,  Opcode::kSigmoid, Opcode::kSoftplus,
+                              Opcode::kGelu, Opcode::kGeluTanh};
     const DType floats[] = {DType::kFloat32, DType::kFloat32, DType::kFloat64, DType::kFloat16};
     const DType dtype = floats[rng_() % (shape_.wide ? shape_.halves ? 4 : 3 : 2)];
     add(t_.emit(opcodes[rng_() % 8], {of(dtype)}));
