@@ -48,12 +48,7 @@ double flops_of(const ir::Graph& graph, const plan::Plan& plan, const plan::Step
 
 }  // namespace
 
-core::Result<Execution> plan_execution(const ir::Graph& graph, const cpu::SelectOptions& options) {
-  cpu::SelectOptions quiet = options;
-  quiet.on_loop = nullptr;
-  quiet.story = nullptr;
-  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, quiet));
-  MITHRIL_ASSIGN(const plan::Plan plan, plan::make_plan(std::move(steps)));
+Execution execution_of(const ir::Graph& graph, const plan::Plan& plan) {
   Execution out;
   out.bytes = plan::memory_use(plan).allocated();
   out.live = plan::live_bytes(plan);
@@ -73,6 +68,15 @@ core::Result<Execution> plan_execution(const ir::Graph& graph, const cpu::Select
     }
   }
   return out;
+}
+
+core::Result<Execution> plan_execution(const ir::Graph& graph, const cpu::SelectOptions& options) {
+  cpu::SelectOptions quiet = options;
+  quiet.on_loop = nullptr;
+  quiet.story = nullptr;
+  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, quiet));
+  MITHRIL_ASSIGN(const plan::Plan plan, plan::make_plan(std::move(steps)));
+  return execution_of(graph, plan);
 }
 
 }  // namespace mithril

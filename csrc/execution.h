@@ -4,8 +4,12 @@
 #include "core/status.h"
 #include "ir/graph.h"
 #include "passes/recompute.h"
+#include "plan/plan.h"
 
 namespace mithril {
+
+/// Of a specialised graph and its plan.
+passes::Execution execution_of(const ir::Graph& graph, const plan::Plan& plan);
 
 /// Of a specialised graph, with the steps and the memory that it would get. Nobody is told.
 core::Result<passes::Execution> plan_execution(const ir::Graph& graph,

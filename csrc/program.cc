@@ -87,10 +87,14 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
     std::span<const std::vector<int64_t>> sizes) const {
   options_.trace->recompile([&] { return "specialize for " + print_sizes(graph_, sizes); });
   const Stopwatch watch;
-  MITHRIL_ASSIGN(ir::Graph once, make_static(sizes, options_.passes));
-  options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", once.nodes.size()));
-  MITHRIL_ASSIGN(const ir::Graph graph, fitted(std::move(once), options_.trace.get()));
+  MITHRIL_ASSIGN(ir::Graph graph, make_static(sizes, options_.passes));
+  options_.trace->stage("specialize", watch.seconds(), fmt::format("{} nodes", graph.nodes.size()));
   MITHRIL_ASSIGN(plan::Plan plan, make_plan(graph));
+  MITHRIL_ASSIGN(auto smaller, fitted(graph, plan, options_.trace.get()));
+  if (smaller) {
+    graph = std::move(*smaller);
+    MITHRIL_ASSIGN(plan, make_plan(graph));
+  }
   MITHRIL_RETURN_IF_ERROR(check_memory(plan));
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
@@ -110,17 +114,19 @@ core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t
   return passes::specialize(graph_, symbols, evaluate, options, cpu::how_it_runs);
 }
 
-core::Result<ir::Graph> Program::fitted(ir::Graph graph, Trace* trace) const {
-  const passes::RecomputeOptions& wanted = options_.recompute;
-  if (!wanted.limit && !wanted.shrinks) return graph;
+core::Result<std::optional<ir::Graph>> Program::fitted(const ir::Graph& graph,
+                                                       const plan::Plan& plan, Trace* trace) const {
   const Stopwatch watch;
   const passes::Measure measure = [&](const ir::Graph& g) {
     return plan_execution(g, options_.select);
   };
-  MITHRIL_ASSIGN(passes::Recomputed made, passes::recompute(graph, measure, wanted));
+  MITHRIL_ASSIGN(passes::Recomputed made,
+                 passes::recompute(graph, execution_of(graph, plan), measure, options_.recompute));
+  const bool was_asked = options_.recompute.limit || options_.recompute.shrinks;
+  if (!was_asked && made.nodes == 0) return std::optional<ir::Graph>();
   if (options_.passes.verify) MITHRIL_RETURN_IF_ERROR(ir::verify(made.graph));
   if (trace != nullptr) trace->recomputed(made, watch.seconds());
-  return std::move(made.graph);
+  return std::optional<ir::Graph>(std::move(made.graph));
 }
 
 core::Status Program::check_memory(const plan::Plan& plan) const {
@@ -137,12 +143,17 @@ core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> 
   passes::PipelineOptions quiet = options_.passes;
   quiet.on_pass = nullptr;
   quiet.on_rewrite = nullptr;
-  MITHRIL_ASSIGN(ir::Graph once, make_static(sizes, quiet));
-  MITHRIL_ASSIGN(const ir::Graph graph, fitted(std::move(once), nullptr));
-  cpu::SelectOptions select = options_.select;
-  select.story = story;
-  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, select));
-  return plan::make_plan(std::move(steps));
+  MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes, quiet));
+  const auto planned = [&](const ir::Graph& g) -> core::Result<plan::Plan> {
+    cpu::SelectOptions select = options_.select;
+    select.story = story;
+    if (story != nullptr) story->clear();
+    MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(g, select));
+    return plan::make_plan(std::move(steps));
+  };
+  MITHRIL_ASSIGN(plan::Plan plan, planned(graph));
+  MITHRIL_ASSIGN(const auto smaller, fitted(graph, plan, nullptr));
+  return smaller ? planned(*smaller) : std::move(plan);
 }
 
 core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {

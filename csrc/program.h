@@ -58,8 +58,9 @@ class Program {
       std::span<const std::vector<int64_t>> sizes) const;
   core::Result<ir::Graph> make_static(std::span<const std::vector<int64_t>> sizes,
                                       const passes::PipelineOptions& options) const;
-  /// With values that are computed again, where the options want it.
-  core::Result<ir::Graph> fitted(ir::Graph graph, Trace* trace) const;
+  /// The graph with values that are computed again, where the options want that of it and its plan.
+  core::Result<std::optional<ir::Graph>> fitted(const ir::Graph& graph, const plan::Plan& plan,
+                                                Trace* trace) const;
   core::Result<plan::Plan> make_plan(const ir::Graph& graph) const;
   core::Status check_memory(const plan::Plan& plan) const;
   std::shared_ptr<const Specialization> find(const Key& key);

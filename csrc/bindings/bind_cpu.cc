@@ -96,6 +96,7 @@ ProgramOptions program_options(const runtime::ThreadPool* pool, std::shared_ptr<
   out.recompute = recompute;
   if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env(std::move(off));
+  out.recompute.spares = !out.passes.is_off("recompute");
   out.select.fuse = !out.passes.is_off("fuse");
   out.select.epilogues = !out.passes.is_off("epilogues");
   out.select.exact_conv = exact_conv;

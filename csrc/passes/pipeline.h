@@ -19,7 +19,7 @@ namespace mithril::passes {
 /// some of them on blocks of matrix products.
 inline constexpr std::string_view kOptimizingPasses[] = {
     "canonicalize",   "layout", "reduce_losses", "merge_common",
-    "fold_constants", "fuse",   "epilogues"};
+    "fold_constants", "fuse",   "epilogues",     "recompute"};
 
 /// What one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {

@@ -20,6 +20,12 @@ using ir::ValueId;
 using Place = Execution::Place;
 
 constexpr int kMostTries = 30;                // a try plans the whole program
+constexpr int kSparingTries = 4;              // by programs that nobody asked to be smaller
+constexpr int64_t kMuch = int64_t{64} << 20;  // bytes
+constexpr int64_t kLeastPart = 16;            // of the peak: less is not worth a try of theirs
+// Of the FLOPs, next to nothing: loops that wait for memory take ten to twenty times as long as
+// products for those that they are counted for.
+constexpr double kSparingShare = 1.0 / 500;
 constexpr double kParts[] = {0.25, 0.06, 1};  // of the peak: what a try is to take away, 1 is all
 constexpr double kForwardShare = 1.0 / 3;
 constexpr int64_t kSmallPart = 16;  // what is so much smaller than a value may stay in its stead
@@ -377,19 +383,23 @@ class Writer {
 /// Tries sets of candidates at the peak, the best ones first, and keeps what makes it lower.
 class Search {
  public:
-  Search(const ir::Graph& graph, const Measure& measure) : measure_(measure) {
+  Search(const ir::Graph& graph, Execution execution, const Measure& measure)
+      : measure_(measure), execution_(std::move(execution)) {
     best_.graph = graph;
+    best_.before = best_.after = execution_.bytes;
   }
 
   core::Result<Recomputed> run(const RecomputeOptions& options) {
-    MITHRIL_ASSIGN(execution_, measure_(best_.graph));
-    best_.before = best_.after = execution_.bytes;
+    double flops = 0;
+    for (const double each : execution_.flops) flops += each;
     if (options.shrinks) {
-      double flops = 0;
-      for (const double each : execution_.flops) flops += each;
-      MITHRIL_RETURN_IF_ERROR(lower(std::nullopt, flops * kForwardShare));
+      MITHRIL_RETURN_IF_ERROR(lower({.flops = flops * kForwardShare}));
+    } else if (options.spares && execution_.bytes > kMuch) {
+      const int64_t least = execution_.bytes / kLeastPart;
+      MITHRIL_RETURN_IF_ERROR(
+          lower({.flops = flops * kSparingShare, .least = least, .tries = kSparingTries}));
     }
-    if (options.limit) MITHRIL_RETURN_IF_ERROR(lower(*options.limit, kInfinite));
+    if (options.limit) MITHRIL_RETURN_IF_ERROR(lower({.bytes = options.limit}));
     return std::move(best_);
   }
 
@@ -417,19 +427,29 @@ class Search {
     }
   };
 
-  core::Status lower(std::optional<int64_t> limit, double most_flops) {
+  /// How far and at what price.
+  struct Bounds {
+    std::optional<int64_t> bytes;  // of a run: enough
+    double flops = kInfinite;      // of all that is computed again
+    int64_t least = 1;             // bytes that a try must promise
+    int tries = kMostTries;
+  };
+
+  core::Status lower(const Bounds& bounds) {
     Aim aim;
-    for (int tries = 0; tries < kMostTries && !execution_.live.empty(); ++tries) {
-      if (limit && execution_.bytes <= *limit) break;
+    for (int tries = 0; tries < bounds.tries && !execution_.live.empty(); ++tries) {
+      if (bounds.bytes && execution_.bytes <= *bounds.bytes) break;
       const Lives lives(best_.graph, execution_);
       const auto highest = std::max_element(execution_.live.begin(), execution_.live.end());
       const auto peak = static_cast<int32_t>(highest - execution_.live.begin());
-      const int64_t over = limit ? execution_.bytes - *limit : *highest;
+      const int64_t over = bounds.bytes ? execution_.bytes - *bounds.bytes : *highest;
       const std::vector<Candidate> chosen =
           choose(Candidates(lives, peak).find(aim.refused), aim.bytes(*highest, over),
-                 most_flops - best_.flops, aim.most);
-      if (chosen.empty()) break;
-      MITHRIL_ASSIGN(const bool better, attempt(lives, peak, chosen, most_flops));
+                 bounds.flops - best_.flops, aim.most);
+      int64_t freed = 0;
+      for (const Candidate& one : chosen) freed += one.freed;
+      if (freed < bounds.least) break;
+      MITHRIL_ASSIGN(const bool better, attempt(lives, peak, chosen, bounds.flops));
       if (better) {
         aim = {};
       } else {
@@ -481,7 +501,13 @@ class Search {
 
 core::Result<Recomputed> recompute(const ir::Graph& graph, const Measure& measure,
                                    const RecomputeOptions& options) {
-  return Search(graph, measure).run(options);
+  MITHRIL_ASSIGN(Execution execution, measure(graph));
+  return recompute(graph, std::move(execution), measure, options);
+}
+
+core::Result<Recomputed> recompute(const ir::Graph& graph, Execution execution,
+                                   const Measure& measure, const RecomputeOptions& options) {
+  return Search(graph, std::move(execution), measure).run(options);
 }
 
 }  // namespace mithril::passes

@@ -37,6 +37,8 @@ struct RecomputeOptions {
   /// As little memory as can be while what is computed again stays below a third of the graph's
   /// FLOPs: so much is the forward part of a gradient program, whose backward part takes twice it.
   bool shrinks = false;
+  /// Without `shrinks`: what costs next to nothing is computed again where a run allocates much.
+  bool spares = false;
 };
 
 struct Recomputed {
@@ -57,5 +59,8 @@ struct Recomputed {
 /// After:   %0 = exp(%x) … the peak … %8 = after(%x, %7) %9 = exp(%8) %10 = multiply(%7, %9)
 core::Result<Recomputed> recompute(const ir::Graph& graph, const Measure& measure,
                                    const RecomputeOptions& options);
+/// Where `execution` is what `measure` would tell of the graph.
+core::Result<Recomputed> recompute(const ir::Graph& graph, Execution execution,
+                                   const Measure& measure, const RecomputeOptions& options);
 
 }  // namespace mithril::passes

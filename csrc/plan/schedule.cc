@@ -13,6 +13,11 @@ namespace {
 /// optimizer must not hold up updates that free megabytes.
 constexpr int64_t kLittle = 4096;
 
+/// Steps that move to their readers: each move must take such a part of the peak away.
+constexpr int kMostMoves = 8;
+constexpr size_t kMostTried = 4;  // for one move
+constexpr int64_t kLeastPart = 16;
+
 /// By buffer: the steps that read it and those that write it, each once, in the order given.
 struct Users {
   explicit Users(const Steps& steps)
@@ -216,7 +221,11 @@ class Usage {
       is_there_[static_cast<size_t>(id)] = true;
       live_ += buffer(id).bytes;
     }
-    peak_ = std::max(peak_, live_ - taken_over(step));
+    if (const int64_t bytes = live_ - taken_over(step); bytes > peak_) {
+      peak_ = bytes;
+      peak_at_ = count_;
+    }
+    ++count_;
     for (const BufferId id : used) {
       const int32_t left = --left_[static_cast<size_t>(id)];
       if (left == 0) live_ -= buffer(id).bytes;
@@ -225,6 +234,8 @@ class Usage {
   }
 
   int64_t peak() const { return peak_; }
+  /// How many steps ran before the first one with the most in use; -1: none used anything.
+  int32_t peak_at() const { return peak_at_; }
 
  private:
   const Buffer& buffer(BufferId id) const { return steps_.buffers[static_cast<size_t>(id)]; }
@@ -247,6 +258,7 @@ class Usage {
   std::vector<int32_t> left_;   // by buffer: steps that will use it
   std::vector<bool> is_there_;  // by buffer
   int64_t live_ = 0, peak_ = 0;
+  int32_t count_ = 0, peak_at_ = -1;
 };
 
 /// The order given, with steps that free memory as early as they can, or without.
@@ -337,6 +349,83 @@ class Scheduler {
   std::vector<int64_t> sum_;  // by buffer: of the indices of steps that will use it
 };
 
+/// Moves steps whose results lie idle at the peak down to where they are read first.
+class Mover {
+ public:
+  Mover(const Steps& steps, const Order& order, std::vector<int32_t> order_of_steps)
+      : steps_(steps), order_(order), users_(steps), best_(std::move(order_of_steps)) {
+    peak_ = measure(best_, &peak_at_);
+  }
+
+  std::vector<int32_t> run() {
+    for (int i = 0; i < kMostMoves && move_one(); ++i) {
+    }
+    return std::move(best_);
+  }
+
+ private:
+  struct Move {
+    int64_t bytes;
+    size_t from, to;  // a step's place and that of its first reader
+  };
+
+  int64_t measure(const std::vector<int32_t>& order, int32_t* at) const {
+    Usage usage(steps_);
+    for (const int32_t step : order) usage.run(steps_.steps[static_cast<size_t>(step)]);
+    *at = usage.peak_at();
+    return usage.peak();
+  }
+
+  bool move_one() {
+    const std::vector<Move> moves = found();
+    for (size_t i = 0; i < std::min(moves.size(), kMostTried); ++i) {
+      std::vector<int32_t> order = best_;
+      const auto begin = order.begin();
+      const auto from = static_cast<int64_t>(moves[i].from), to = static_cast<int64_t>(moves[i].to);
+      std::rotate(begin + from, begin + from + 1, begin + to);
+      int32_t at = -1;
+      const int64_t peak = measure(order, &at);
+      if (peak > peak_ - peak_ / kLeastPart) continue;
+      best_ = std::move(order);
+      peak_ = peak;
+      peak_at_ = at;
+      return true;
+    }
+    return false;
+  }
+
+  // The largest first.
+  std::vector<Move> found() const {
+    std::vector<size_t> place(best_.size());
+    for (size_t i = 0; i < best_.size(); ++i) place[static_cast<size_t>(best_[i])] = i;
+    std::vector<Move> out;
+    for (size_t id = 0; id < steps_.buffers.size(); ++id) {
+      const std::vector<int32_t>& writers = users_.writers[id];
+      const int64_t bytes = steps_.buffers[id].bytes;
+      if (steps_.buffers[id].kind != Buffer::Kind::kTemporary || writers.size() != 1) continue;
+      if (bytes < peak_ / kLeastPart) continue;
+      const size_t from = place[static_cast<size_t>(writers[0])];
+      size_t to = best_.size();
+      for (const int32_t next : order_.after(writers[0])) {
+        to = std::min(to, place[static_cast<size_t>(next)]);
+      }
+      const auto peak = static_cast<size_t>(peak_at_);
+      if (from <= peak && peak < to && from + 1 < to && to < best_.size())
+        out.push_back({bytes, from, to});
+    }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Move& a, const Move& b) { return a.bytes > b.bytes; });
+    return out;
+  }
+
+  const Steps& steps_;
+  const Order& order_;
+  const Users users_;
+  std::vector<int32_t> best_;
+  int64_t peak_ = 0;
+  int32_t peak_at_ = -1;
+};
+
 }  // namespace
 
 std::vector<std::pair<BufferId, BufferId>> overwrite_inputs(
@@ -353,7 +442,7 @@ std::vector<int32_t> schedule(const Steps& steps) {
   const Order order(steps);
   Scheduler given(steps, order, false), hurried(steps, order, true);
   std::vector<int32_t> out = given.run(), other = hurried.run();
-  return hurried.peak() < given.peak() ? other : out;
+  return Mover(steps, order, std::move(hurried.peak() < given.peak() ? other : out)).run();
 }
 
 }  // namespace mithril::plan

@@ -18,7 +18,8 @@ std::vector<std::pair<BufferId, BufferId>> overwrite_inputs(
 /// An order of execution, as indices. Steps run after those that write what they read; those that
 /// write over an input, after all others that read it, and after those that may refuse the data.
 /// A step that frees more than it takes runs as soon as it can, if that makes the peak lower than
-/// the order given.
+/// the order given; one whose result lies idle at the peak runs just before that is read, if that
+/// makes it lower by much.
 std::vector<int32_t> schedule(const Steps& steps);
 
 }  // namespace mithril::plan

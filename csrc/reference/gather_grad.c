@@ -18,9 +18,9 @@
       const int64_t outer = unit / rows, first = unit % rows;                           \
       const int64_t last = rows - first < end - unit ? rows : first + (end - unit);     \
       const REAL* from = dy + outer * d->count * inner;                                 \
-      REAL* to = dx + outer * d->bound * inner;                                         \
+      REAL* to = dx + (unit - begin) * inner;                                           \
       if (d->bound > 0) {                                                               \
-        for (int64_t i = first * inner; i < last * inner; ++i) to[i] = 0;               \
+        for (int64_t i = 0; i < (last - first) * inner; ++i) to[i] = 0;                 \
       }                                                                                 \
       for (int64_t j = 0; j < d->count; ++j) {                                          \
         int64_t row = (int64_t)index[j];                                                \
@@ -30,7 +30,8 @@
         }                                                                               \
         if (row < 0) row += d->bound;                                                   \
         if (row < first || row >= last) continue;                                       \
-        for (int64_t i = 0; i < inner; ++i) to[row * inner + i] += from[j * inner + i]; \
+        REAL* at = to + (row - first) * inner;                                          \
+        for (int64_t i = 0; i < inner; ++i) at[i] += from[j * inner + i];               \
       }                                                                                 \
       unit += last - first;                                                             \
     }                                                                                   \

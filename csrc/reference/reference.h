@@ -101,7 +101,8 @@ typedef struct {
   void ref_avg_pool2d_grad_##S(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin,    \
                                int64_t end);                                                         \
   /* dx = 0, then dx[o, index[j], i] += dy[o, j, i] with j rising. Units: rows of dx, outer *        \
-   * max(bound, 1). Returns the first j whose index is bad (it is left out), or -1. */               \
+   * max(bound, 1), the first of which is at `dx`. Returns the first j whose index is bad (it is     \
+   * left out), or -1. */                                                                            \
   int64_t ref_gather_grad_i32_##S(const ref_gather_dims* d, const int32_t* index, const REAL* dy,    \
                                   REAL* dx, int64_t begin, int64_t end);                             \
   int64_t ref_gather_grad_i64_##S(const ref_gather_dims* d, const int64_t* index, const REAL* dy,    \

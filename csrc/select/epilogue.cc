@@ -21,8 +21,8 @@ constexpr int64_t kCachedBytes = 1 << 20;
 
 class Attacher {
  public:
-  Attacher(const ir::Graph& graph, Fusion& fusion, const TakesEpilogue& takes)
-      : graph_(graph), fusion_(fusion), takes_(takes), readers_(graph.values.size()) {
+  Attacher(const ir::Graph& graph, Fusion& fusion, const FinishingOf& finishing)
+      : graph_(graph), fusion_(fusion), finishing_(finishing), readers_(graph.values.size()) {
     for (size_t at = 0; at < graph.nodes.size(); ++at) {
       for (const ValueId id : graph.nodes[at].operands) {
         if (id != kNoValue) readers_[static_cast<size_t>(id)].push_back(static_cast<NodeId>(at));
@@ -69,12 +69,16 @@ class Attacher {
 
   Refusal refusal(int32_t kernel, int32_t at) {
     const Group& loop = group(at);
-    if (!takes_(maker_in(kernel))) return Refusal::kNoEpilogues;
+    const Finishing finishing = finishing_(maker_in(kernel));
+    if (finishing == Finishing::kNothing) return Refusal::kNoEpilogues;
     if (!loop.reduced.empty()) return Refusal::kNotPointwise;
     const ValueId result = maker_in(kernel).results[0];
     if (ir::static_dims(graph_.type(result).shape) != loop.shape) return Refusal::kRearranged;
     if (loop.shape.empty() || counts_positions(graph_, loop)) return Refusal::kNotAtOnce;
     if (is_read_before(result, at)) return Refusal::kReadEarlier;
+    if (finishing == Finishing::kRows) {
+      return is_read_elsewhere(result, at) ? Refusal::kNoEpilogues : Refusal::kNone;
+    }
     return sweeps_memory(loop, graph_.type(result).dtype) ? Refusal::kManyMatrices : Refusal::kNone;
   }
 
@@ -83,6 +87,14 @@ class Attacher {
     return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
       return fusion_.group_of[static_cast<size_t>(reader)] < loop;
     });
+  }
+
+  bool is_read_elsewhere(ValueId id, int32_t loop) const {
+    const std::vector<NodeId>& readers = readers_[static_cast<size_t>(id)];
+    return std::find(results_.begin(), results_.end(), id) != results_.end() ||
+           std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+             return fusion_.group_of[static_cast<size_t>(reader)] != loop;
+           });
   }
 
   // Arrays of the loop's own shape, read or written.
@@ -109,12 +121,7 @@ class Attacher {
   void attach(int32_t kernel, int32_t at) {
     Group& loop = group(at);
     loop.product = group(kernel).nodes[0];
-    const ValueId result = maker_in(kernel).results[0];
-    const std::vector<NodeId>& readers = readers_[static_cast<size_t>(result)];
-    loop.keeps_product = std::find(results_.begin(), results_.end(), result) != results_.end() ||
-                         std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
-                           return fusion_.group_of[static_cast<size_t>(reader)] != at;
-                         });
+    loop.keeps_product = is_read_elsewhere(maker_in(kernel).results[0], at);
     loop.nodes.insert(std::lower_bound(loop.nodes.begin(), loop.nodes.end(), loop.product),
                       loop.product);
     fusion_.group_of[static_cast<size_t>(loop.product)] = at;
@@ -123,15 +130,15 @@ class Attacher {
 
   const ir::Graph& graph_;
   Fusion& fusion_;
-  const TakesEpilogue& takes_;
+  const FinishingOf& finishing_;
   std::vector<std::vector<NodeId>> readers_;  // by value
   std::vector<ValueId> results_;              // of the graph
 };
 
 }  // namespace
 
-void attach_epilogues(const ir::Graph& graph, Fusion& fusion, const TakesEpilogue& takes) {
-  Attacher(graph, fusion, takes).run();
+void attach_epilogues(const ir::Graph& graph, Fusion& fusion, const FinishingOf& finishing) {
+  Attacher(graph, fusion, finishing).run();
 }
 
 }  // namespace mithril::select

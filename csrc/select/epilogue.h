@@ -3,18 +3,20 @@
 #include <functional>
 
 #include "select/fuse.h"
+#include "select/kernel_def.h"
 
 namespace mithril::select {
 
-/// Whether the node's kernel can run a tile program on blocks of its result as it finishes them.
-using TakesEpilogue = std::function<bool(const ir::Node&)>;
+/// Where the node's kernel can run a tile program on its result as it finishes it.
+using FinishingOf = std::function<Finishing(const ir::Node&)>;
 
 /// Makes each pointwise loop that reads such a result element by element its epilogue. The kernel
 /// then runs where the loop did, so nothing in between may read its result; of several kernels that
-/// a loop reads from, the last one takes it. Loops that are none keep the reason as their refusal.
+/// a loop reads from, the last one takes it; one that finishes rows does if nobody else reads them.
+/// Loops that are none keep the reason as their refusal.
 ///
 /// Before:  [%0 = matmul(%x, %w)] [%1 = add(%0, %b) %2 = relu(%1)]
 /// After:   [%0 = matmul(%x, %w) %1 = add(%0, %b) %2 = relu(%1)], product = %0
-void attach_epilogues(const ir::Graph& graph, Fusion& fusion, const TakesEpilogue& takes);
+void attach_epilogues(const ir::Graph& graph, Fusion& fusion, const FinishingOf& finishing);
 
 }  // namespace mithril::select

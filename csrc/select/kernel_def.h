@@ -65,6 +65,13 @@ struct Condition {
   const char* text = "";  // "elements of float32 or float64"
 };
 
+/// Where a kernel runs an epilogue.
+enum class Finishing : uint8_t {
+  kNothing,  // nowhere: it takes none
+  kBlocks,   // on blocks of its result
+  kRows,     // on whole rows of a matrix, one after another, which it keeps nowhere else
+};
+
 struct KernelDef {
   const char* op;    // which op it computes
   const char* name;  // for people: plans, profiles
@@ -72,9 +79,9 @@ struct KernelDef {
   bool contiguous = true;  // inputs that are strided views are copied first
   Condition matches;
   /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
-  /// outputs, then those of the epilogue but for the result).
+  /// outputs, if any, then those of the epilogue but for the result).
   core::Result<plan::Step> (*make)(const KernelRequest&) = nullptr;
-  bool takes_epilogue = false;
+  Finishing finishing = Finishing::kNothing;
   bool packed = false;  // for requests with packed operands, and for no others
 };
 

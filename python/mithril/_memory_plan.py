@@ -174,7 +174,7 @@ class _Planned:
                 exact = sum(self._row(raw))
                 off = float(sum(p(at) for p in found)) / max(exact, 1) - 1
                 text = f"{name}={other}"
-                wrong += [f"{text} ({100 * off:+.1f} %)"] if off else []
+                wrong += [f"{text} ({100 * off:+.2g} %)"] if off else []
                 right += [] if off else [text]
         if not wrong:
             return f"exact at {', '.join(right)}" if right else ""

@@ -333,6 +333,82 @@ TEST(Program, APreviewIsNotRefused) {
   EXPECT_TRUE(outer.specialize(Sizes{{3, 1}, {1, 3}, {3, 1}}).ok());
 }
 
+// An update of a table by the gradient of some of its rows, which never is a matrix. Without the
+// gather nobody has looked at the indices, and what is refused may have changed nothing.
+TEST(Program, UpdatesRowsAsTheyAreSummed) {
+  const auto update = [](std::string_view first) {
+    return program(parsed(fmt::format(R"(graph u<f32, i64>(%t: f32[50, 7], %m: f32[50, 7],
+  %v: f32[9, 7], %i: i64[9], %b: f32[7], %g: f32[50, 7]) {{
+  {}
+  %1 = multiply(%0, %v) : f32[9, 7]
+  %2 = embedding_grad(%1, %i, shape=(50, 7)) : f32[50, 7]
+  %3 = add(%g, %2) : f32[50, 7]
+  %4 = multiply(%3, %b) : f32[50, 7]
+  %5 = add(%m, %4) : f32[50, 7]
+  %6 = subtract(%t, %5) : f32[50, 7]
+  return m=%5, t=%6
+}})",
+                                      first)));
+  };
+  const Sizes sizes = {{50, 7}, {50, 7}, {9, 7}, {9}, {7}, {50, 7}};
+  Program checked = update("%0 = gather(%t, %i) : f32[9, 7]");
+  Program unchecked = update("%0 = exp(%v) : f32[9, 7]");
+  EXPECT_EQ(labels(checked, sizes).back(), "scatter_add+add+multiply+add+subtract");
+  EXPECT_EQ(labels(unchecked, sizes).back(), "add+multiply+add+subtract");
+  const auto t = random_floats(350, 1), m = random_floats(350, 2), v = random_floats(63, 3);
+  const auto b = random_floats(7, 4), g = random_floats(350, 5);
+  const std::vector<int64_t> indices = {3, 49, 3, 0, -1, 17, -50, 3, 17};
+  std::vector<float> rows(350, 0.0F), new_m, new_t;
+  for (size_t j = 0; j < 9; ++j) {
+    const auto row = static_cast<size_t>((indices[j] + 50) % 50);
+    for (size_t k = 0; k < 7; ++k) rows[row * 7 + k] += t[row * 7 + k] * v[j * 7 + k];
+  }
+  for (size_t i = 0; i < 350; ++i) {
+    new_m.push_back(m[i] + (g[i] + rows[i]) * b[i % 7]);
+    new_t.push_back(t[i] - new_m.back());
+  }
+  const auto made = std::move(checked.specialize(sizes)).or_throw();
+  std::vector<float> out_m(350), out_t(350);
+  const std::vector<const void*> in = {t.data(),       m.data(), v.data(),
+                                       indices.data(), b.data(), g.data()};
+  const std::vector<void*> out = {out_m.data(), out_t.data()};
+  made->executable.run(in, out).or_throw();
+  EXPECT_EQ(out_m, new_m);
+  EXPECT_EQ(out_t, new_t);
+}
+
+// The sums may not lie where the rows that they are made of do.
+TEST(Program, KeepsRowsThatAreSummedWhileOthersFinish) {
+  Program sums = program(parsed(R"(graph u<f32, i64>(%t: f32[50, 7], %v: f32[50, 7], %i: i64[50],
+  %w: f32[7, 7]) {
+  %0 = gather(%t, %i) : f32[50, 7]
+  %1 = multiply(%0, %v) : f32[50, 7]
+  %2 = embedding_grad(%1, %i, shape=(50, 7)) : f32[50, 7]
+  %3 = add(%2, %1) : f32[50, 7]
+  %4 = matmul(%3, %w) : f32[50, 7]
+  return y=%4
+})"));
+  const auto t = random_floats(350, 1), v = random_floats(350, 2);
+  std::vector<int64_t> indices;
+  std::vector<float> identity(49, 0.0F), rows(350, 0.0F), expected;
+  for (size_t k = 0; k < 7; ++k) identity[k * 8] = 1;
+  for (size_t j = 0; j < 50; ++j) {
+    const size_t row = (j * 31 + 49) % 50 / 2;  // each once or more often, the last ones early
+    indices.push_back(static_cast<int64_t>(row));
+    for (size_t k = 0; k < 7; ++k) rows[row * 7 + k] += t[row * 7 + k] * v[j * 7 + k];
+  }
+  for (size_t i = 0; i < 350; ++i) {
+    const auto row = static_cast<size_t>(indices[i / 7]);
+    expected.push_back(rows[i] + t[row * 7 + i % 7] * v[i]);
+  }
+  const auto made = std::move(sums.specialize(Sizes{{50, 7}, {50, 7}, {50}, {7, 7}})).or_throw();
+  std::vector<float> y(350);
+  const std::vector<const void*> in = {t.data(), v.data(), indices.data(), identity.data()};
+  const std::vector<void*> out = {y.data()};
+  made->executable.run(in, out).or_throw();
+  EXPECT_EQ(y, expected);
+}
+
 // A product, which is idle while the sum is made and then is needed again.
 constexpr std::string_view kIdle = R"(graph m<f32, i64>(%x: f32[100, 100]) {
   %0 = matmul(%x, %x) : f32[100, 100]
@@ -365,6 +441,26 @@ TEST(Program, ComputesAgainWhatDoesNotFit) {
   EXPECT_EQ(run(less, sizes, x), run(plain, sizes, x));
   Program shrunk = limited(std::nullopt, true);
   EXPECT_EQ(std::move(shrunk.preview(sizes)).or_throw().steps.size(), 6U);
+}
+
+TEST(Program, ComputesAgainWhatIsNextToFree) {
+  ProgramOptions options;
+  options.passes = verified();
+  options.recompute.spares = true;
+  const Program sparing(std::move(passes::optimize(parsed(R"(graph m<f32, i64>(%x: f32[n, n]) {
+  %0 = exp(%x) : f32[n, n]
+  %1 = matmul(%0, %x) : f32[n, n]
+  %2 = matmul(%1, %1) : f32[n, n]
+  %3 = matmul(%2, %1) : f32[n, n]
+  %4 = matmul(%3, %0) : f32[n, n]
+  return y=%4
+}
+)"),
+                                                   cpu::target()))
+                            .or_throw(),
+                        options);
+  EXPECT_EQ(std::move(sparing.preview(Sizes{{3000, 3000}})).or_throw().steps.size(), 6U);
+  EXPECT_EQ(std::move(sparing.preview(Sizes{{1000, 1000}})).or_throw().steps.size(), 5U);
 }
 
 TEST(Program, SaysWhatDoesNotFit) {

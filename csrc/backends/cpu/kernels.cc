@@ -20,7 +20,7 @@ const select::KernelDef* find_kernel(const select::KernelRequest& request) {
   for (const auto& family : kFamilies) {
     for (const select::KernelDef& kernel : family()) {
       if (request.op.name != kernel.op || kernel.packed != request.has_packed()) continue;
-      if (request.epilogue != nullptr && !kernel.takes_epilogue) continue;
+      if (request.epilogue != nullptr && kernel.finishing == select::Finishing::kNothing) continue;
       if (kernel.matches(request)) return &kernel;
     }
   }

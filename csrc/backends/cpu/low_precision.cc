@@ -201,9 +201,12 @@ constexpr select::Condition kInt4(has_weights<WeightFormat::kInt4>,
                                   "a right operand kept as blocks of int4");
 constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
-    {"matmul", "matmul.bfloat16_weights", kOther, true, kBFloat16, make_step, false, true},
-    {"matmul", "matmul.int8_weights", kOther, true, kInt8, make_step, false, true},
-    {"matmul", "matmul.int4_weights", kOther, true, kInt4, make_step, false, true},
+    {"matmul", "matmul.bfloat16_weights", kOther, true, kBFloat16, make_step,
+     select::Finishing::kNothing, true},
+    {"matmul", "matmul.int8_weights", kOther, true, kInt8, make_step, select::Finishing::kNothing,
+     true},
+    {"matmul", "matmul.int4_weights", kOther, true, kInt4, make_step, select::Finishing::kNothing,
+     true},
 };
 
 }  // namespace

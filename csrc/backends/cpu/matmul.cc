@@ -243,7 +243,8 @@ constexpr select::Condition kGemm(has_gemm, "elements of float32 or float64, at 
 constexpr select::Condition kInteger(has_integer, "elements of int32 or int64, at most 16 axes");
 static_assert(REF_MAX_RANK == 16);
 const select::KernelDef kKernels[] = {
-    {"matmul", "gemm", select::OrderClass::kCanonical, false, kGemm, make_gemm, true},
+    {"matmul", "gemm", select::OrderClass::kCanonical, false, kGemm, make_gemm,
+     select::Finishing::kBlocks},
     {"matmul", "matmul.integer", select::OrderClass::kCanonical, false, kInteger, make_integer},
 };
 

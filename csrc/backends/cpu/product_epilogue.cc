@@ -49,7 +49,8 @@ core::Result<ProductEpilogue> ProductEpilogue::make(const select::Epilogue& epil
                         strides.back(),
                         {from.strides.begin(), batch_end}});
   }
-  return ProductEpilogue(BlockLoop(std::move(kernel), strides), std::move(operands), is_column);
+  return ProductEpilogue(BlockLoop(std::move(kernel), strides), std::move(operands),
+                         epilogue.result, is_column);
 }
 
 size_t ProductEpilogue::scratch_bytes() const {
@@ -57,7 +58,7 @@ size_t ProductEpilogue::scratch_bytes() const {
 }
 
 const EpiArgs* ProductEpilogue::prepare(void* const* buffers, const int64_t* index, void* scratch,
-                                        int64_t row, int64_t col) const {
+                                        int64_t row, int64_t col, void* part) const {
   auto* const bytes = static_cast<char*>(scratch);
   auto** const begins = reinterpret_cast<char**>(bytes + sizeof(EpiArgs));
   for (size_t k = 0; k < operands_.size(); ++k) {
@@ -68,6 +69,7 @@ const EpiArgs* ProductEpilogue::prepare(void* const* buffers, const int64_t* ind
     }
     begins[k] = static_cast<char*>(buffers[operand.buffer]) + offset * operand.size;
   }
+  if (part != nullptr) begins[result_] = static_cast<char*>(part);
   return new (scratch)
       EpiArgs{this, begins, begins + operands_.size(), bytes + head_bytes(operands_.size())};
 }

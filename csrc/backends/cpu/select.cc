@@ -75,15 +75,30 @@ bool is_packed(const ir::Graph& graph, ValueId id) {
          literal->as_tensor()->packed.matrix != nullptr;
 }
 
-bool takes_epilogue(const ir::Graph& graph, const Node& node) {
-  if (!graph.type(node.results[0]).is_tensor) return false;
+// Whether a node that picks rows of as large a table looks at the same indices.
+bool are_checked(const ir::Graph& graph, const Node& node) {
+  const auto& registry = ir::Registry::global();
+  const int64_t rows = ir::static_dims(graph.type(node.results[0]).shape)[0];
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& other) {
+    return registry.get(other.op).name == "gather" && other.operands[1] == node.operands[1] &&
+           ir::static_dims(graph.type(other.operands[0]).shape)[0] == rows;
+  });
+}
+
+select::Finishing finishing_of(const ir::Graph& graph, const Node& node) {
+  using select::Finishing;
+  if (!graph.type(node.results[0]).is_tensor) return Finishing::kNothing;
   // Kernels for packed operands are others, which the plain ones do not tell.
   if (std::any_of(node.operands.begin(), node.operands.end(),
                   [&](ValueId id) { return is_packed(graph, id); })) {
-    return false;
+    return Finishing::kNothing;
   }
   const select::KernelDef* kernel = kernel_for(graph, node);
-  return kernel != nullptr && kernel->takes_epilogue;
+  if (kernel == nullptr) return Finishing::kNothing;
+  if (kernel->finishing != Finishing::kRows) return kernel->finishing;
+  // An update in place would be half done where an index is refused.
+  const bool is_matrix = graph.type(node.results[0]).shape.size() == 2;
+  return is_matrix && are_checked(graph, node) ? Finishing::kRows : Finishing::kNothing;
 }
 
 class Selector {
@@ -99,7 +114,7 @@ class Selector {
         waits_(graph.values.size()) {
     if (options.fuse && options.epilogues) {
       select::attach_epilogues(graph, fusion_,
-                               [&](const Node& node) { return takes_epilogue(graph, node); });
+                               [&](const Node& node) { return finishing_of(graph, node); });
     }
   }
 
@@ -639,23 +654,26 @@ class Selector {
     auto lowered = select::lower_group(graph_, fusion_, group);
     if (!lowered.ok()) return std::move(lowered).status();
     for (const ValueId id : group.outputs) MITHRIL_RETURN_IF_ERROR(materialize(id));
-    MITHRIL_RETURN_IF_ERROR(place_product(group, *lowered));
+    const bool by_rows = finishing_of(graph_, node) == select::Finishing::kRows;
+    if (!by_rows) MITHRIL_RETURN_IF_ERROR(place_product(group, *lowered));
     std::vector<select::Operand> inputs;
     for (const ValueId id : node.operands) inputs.push_back(operand(id));
-    select::Operand result = operand(node.results[0]);
-    result.use.write = true;
-    const auto operands = epilogue_operands(group, *lowered);
+    select::Operand result = plain_operands(graph_, node.results, itself)[0];
+    result.use = by_rows ? plan::Use() : write(node.results[0]);
+    const auto operands = epilogue_operands(group, *lowered, by_rows);
     const select::Epilogue epilogue{lowered->program, operands, load_of(*lowered, node.results[0])};
     const select::KernelRequest request{
         node, op, inputs, {&result, 1}, options_.exact_conv, &epilogue, threads_};
     const select::KernelDef* kernel = find_kernel(request);
-    MITHRIL_CHECK(kernel != nullptr && kernel->takes_epilogue, "{} takes no epilogue", op.name);
+    MITHRIL_CHECK(kernel != nullptr, "{} takes no epilogue", op.name);
     auto step = made_by(*kernel, request, inputs);
     if (!step.ok()) return std::move(step).status();
-    step->operands.push_back(result.use);
+    if (result.present()) step->operands.push_back(result.use);
+    const auto first = static_cast<int32_t>(step->operands.size());
     for (size_t i = 0; i < operands.size(); ++i) {
       if (i != epilogue.result) step->operands.push_back(operands[i].use);
     }
+    if (by_rows) MITHRIL_RETURN_IF_ERROR(overwrite_rows(group, *lowered, operands, first, *step));
     step->nanoseconds += nanoseconds(*lowered);
     step->label = fmt::format("{}+{}", kernel->name, label_of(group));
     step->location = graph_.location_of(node);
@@ -666,15 +684,42 @@ class Selector {
     return {};
   }
 
+  // Operands of an epilogue by rows, the first of which is that of the step, may be overwritten as
+  // those of a loop: the kernel has read its own by then, or they are others.
+  Status overwrite_rows(const Group& group, const select::LoopProgram& lowered,
+                        const std::vector<select::Operand>& operands, int32_t first,
+                        Step& step) const {
+    MITHRIL_ASSIGN(const auto kernel, TileKernel::make(lowered.program, options_.isa));
+    std::vector<plan::Use> uses;
+    std::vector<std::vector<int64_t>> strides;
+    for (const select::Operand& operand : operands) {
+      uses.push_back(operand.use);
+      strides.push_back(operand.strides);
+    }
+    const auto result =
+        static_cast<int32_t>(load_of(lowered, graph_.node(group.product).results[0]));
+    for (plan::InPlace in : overwritable(*kernel, group, lowered, uses, strides)) {
+      const plan::BufferId buffer = uses[static_cast<size_t>(in.operand)].buffer;
+      const auto own = step.operands.begin() + first;
+      const bool is_read = std::any_of(step.operands.begin(), own,
+                                       [&](const plan::Use& use) { return use.buffer == buffer; });
+      if (in.operand == result || is_read) continue;
+      in.operand += first - (in.operand > result ? 1 : 0);
+      step.inplace.push_back(in);
+    }
+    return {};
+  }
+
   static size_t load_of(const select::LoopProgram& lowered, ValueId id) {
     const auto at = std::find_if(lowered.loads.begin(), lowered.loads.end(),
                                  [&](const auto& load) { return load.value == id; });
     return static_cast<size_t>(at - lowered.loads.begin());
   }
 
-  // Of the program, with strides along the axes of the product's result.
+  // Of the program, with strides along the axes of the product's result, which has no memory by
+  // rows.
   std::vector<select::Operand> epilogue_operands(const Group& group,
-                                                 const select::LoopProgram& lowered) {
+                                                 const select::LoopProgram& lowered, bool by_rows) {
     std::vector<select::Operand> out;
     const auto add = [&](ValueId id) {
       out.push_back(operand(id));
@@ -683,7 +728,14 @@ class Selector {
           select::broadcast_strides(out.back().shape, out.back().strides, group.shape);
       out.back().shape = group.shape;
     };
-    for (const auto& load : lowered.loads) add(load.value);
+    for (const auto& load : lowered.loads) {
+      if (by_rows && load.value == graph_.node(group.product).results[0]) {
+        out.push_back(plain_operands(graph_, {load.value}, itself)[0]);
+        out.back().use = {};
+      } else {
+        add(load.value);
+      }
+    }
     for (const ValueId id : group.outputs) {
       add(id);
       out.back().use.write = true;

@@ -77,6 +77,29 @@ TEST(Recompute, ShrinksWithinAThirdOfTheFlops) {
   EXPECT_EQ(recomputed(kIdle, {std::nullopt, false}).nodes, 0);
 }
 
+// An exponential beside products, idle while two of their results are there, too.
+TEST(Recompute, SparesMuchMemoryForNextToNothing) {
+  const auto nodes = [](std::string_view size, std::string_view op) {
+    std::string text = R"(graph m<f32, i64>(%x: f32[N, N]) {
+  %0 = exp(%x) : f32[N, N]
+  %1 = OP(%0, %x) : f32[N, N]
+  %2 = OP(%1, %x) : f32[N, N]
+  %3 = OP(%2, %x) : f32[N, N]
+  %4 = multiply(%3, %0) : f32[N, N]
+  return y=%4
+}
+)";
+    for (size_t at; (at = text.find("OP")) != std::string::npos;) text.replace(at, 2, op);
+    for (size_t at; (at = text.find('N')) != std::string::npos;) text.replace(at, 1, size);
+    RecomputeOptions options;
+    options.spares = true;
+    return recomputed(text, options).nodes;
+  };
+  EXPECT_EQ(nodes("2500", "matmul"), 1);
+  EXPECT_EQ(nodes("500", "matmul"), 0);  // little memory
+  EXPECT_EQ(nodes("2500", "add"), 0);    // a fifth of the FLOPs
+}
+
 TEST(Recompute, CopiesAllThatAChainNeeds) {
   expect_pass(R"(graph m<f32, i64>(%x: f32[100]) {
   %0 = exp(%x) : f32[100]

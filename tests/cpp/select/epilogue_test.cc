@@ -10,7 +10,10 @@ namespace {
 Fusion attached(const ir::Graph& graph) {
   Fusion fusion = fuse(graph);
   attach_epilogues(graph, fusion, [](const ir::Node& node) {
-    return ir::Registry::global().get(node.op).name == "matmul";
+    const std::string& op = ir::Registry::global().get(node.op).name;
+    return op == "matmul"           ? Finishing::kBlocks
+           : op == "embedding_grad" ? Finishing::kRows
+                                    : Finishing::kNothing;
   });
   return fusion;
 }
@@ -138,6 +141,23 @@ TEST(Epilogue, SaysWhyALoopIsNone) {
 }
 )"),
             AttachedNotes{"relu is not fused with sort: that kernel gives its results as a whole"});
+}
+
+// Rows are in one sweep anyhow, however many arrays there are, but nowhere for others to read.
+TEST(Epilogue, FinishesRowsThatNobodyElseReads) {
+  const auto update = [](std::string_view outputs) {
+    return fmt::format(R"(graph m<f32, i64>(%v: f32[9, 1024], %i: i64[9], %p: f32[2048, 1024],
+  %m: f32[2048, 1024]) {{
+  %0 = embedding_grad(%v, %i, shape=(2048, 1024)) : f32[2048, 1024]
+  %1 = add(%0, %m) : f32[2048, 1024]
+  %2 = subtract(%p, %1) : f32[2048, 1024]
+  return m=%1, p=%2{}
+}}
+)",
+                       outputs);
+  };
+  EXPECT_EQ(attached_groups(update("")), "embedding_grad+add+subtract");
+  EXPECT_EQ(attached_groups(update(", g=%0")), "embedding_grad | add+subtract");
 }
 
 // An update of a parameter by its gradient, which memory bounds: small ones only.
