@@ -27,7 +27,10 @@ constexpr int64_t kPoints = 1024;           // most of a tile
 constexpr int64_t kCompiledPoints = 4096;  // … where one call does more: several instructions, rows
 constexpr int64_t kShortRow = 16;
 constexpr int64_t kManyRows = 64;
-constexpr int64_t kUnitTiles = 4;     // of the interpreter's size
+// Of the interpreter's size: each unit fills again what is the same in all tiles, but small loops
+// are to be shared by a few threads.
+constexpr int64_t kFewestTiles = 4, kMostTiles = 64;
+constexpr int64_t kUnits = 16;
 constexpr int64_t kRowsAcross = 256;  // rows of a kRowAcross tile
 // What a core may call its own of the last cache; beyond, a plain store reads the line first.
 constexpr int64_t kStreamedBytes = int64_t{16} << 20;
@@ -232,8 +235,14 @@ class LoopMaker {
       header_.tile_r = std::min(most / kept_.sizes.back() * kept_.sizes.back(), header_.kept);
     }
     header_.capacity = header_.tile_r;
-    header_.unit = header_.tile_r *
-                   std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.tile_r);
+    header_.unit = header_.tile_r * tiles_of_unit(header_.kept, most);
+  }
+
+  // For `points` in all, where a tile may have `most`.
+  int64_t tiles_of_unit(int64_t points, int64_t most) const {
+    const int64_t tile = std::min(most, kPoints);
+    const int64_t unit = std::clamp(points / kUnits, kFewestTiles * tile, kMostTiles * tile);
+    return std::max<int64_t>(1, unit / header_.capacity);
   }
 
   // A bias: tiles of whole periods make its block the same in each.
@@ -261,8 +270,7 @@ class LoopMaker {
     header_.tile_r = std::min(r, tile::kLanesBlock);
     header_.tile_rows = std::clamp<int64_t>(most / r, 1, std::max<int64_t>(header_.kept, 1));
     header_.capacity = header_.tile_rows * header_.tile_r;
-    header_.unit = header_.tile_rows *
-                   std::max<int64_t>(1, kUnitTiles * std::min(most, kPoints) / header_.capacity);
+    header_.unit = header_.tile_rows * tiles_of_unit(header_.kept * header_.reduced, most);
     header_.depth = levels(ceil_div(r, tile::kLanesBlock));
   }
 

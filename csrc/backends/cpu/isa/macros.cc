@@ -27,13 +27,37 @@ MITHRIL_TILE_INLINE void map(void* out, const void* in, int64_t n, F f) {
   for (int64_t k = i; k < n; ++k) y[k] = rest[k - i];
 }
 
+/// Two vectors in step: while one waits for an operand, the other goes on.
+template <class V>
+struct Twin {
+  using T = typename V::T;
+  struct I {
+    typename V::I a, b;
+    I(typename V::I x, typename V::I y) : a(x), b(y) {}
+    I(typename math::Format<T>::Bits x) : a(x), b(x) {}
+    friend I operator&(I x, I y) { return {x.a & y.a, x.b & y.b}; }
+  };
+  V a, b;
+  Twin(V x, V y) : a(x), b(y) {}
+  Twin(T x) : a(x), b(x) {}
+  friend Twin operator-(Twin x, Twin y) { return {x.a - y.a, x.b - y.b}; }
+  friend Twin fma(Twin x, Twin y, Twin z) { return {fma(x.a, y.a, z.a), fma(x.b, y.b, z.b)}; }
+  friend Twin fnma(Twin x, Twin y, Twin z) { return {fnma(x.a, y.a, z.a), fnma(x.b, y.b, z.b)}; }
+  friend I bits(Twin x) { return {bits(x.a), bits(x.b)}; }
+  static Twin from_bits(I x) { return {V::from_bits(x.a), V::from_bits(x.b)}; }
+  friend Twin at_least(Twin x, Twin c) { return {at_least(x.a, c.a), at_least(x.b, c.b)}; }
+  friend Twin at_most(Twin x, Twin c) { return {at_most(x.a, c.a), at_most(x.b, c.b)}; }
+  static Twin lookup(tile::Table table, I index) {
+    return {V::lookup(table, index.a), V::lookup(table, index.b)};
+  }
+};
+
 // A list of calls without separators:
 // clang-format off
 #define MITHRIL_MACROS(F)                                                                   \
   F(kExp, exp) F(kExpm1, expm1) F(kExp2, exp2) F(kLog, log) F(kLog1p, log1p) F(kLog2, log2) \
   F(kSin, sin) F(kCos, cos) F(kTanh, tanh) F(kSigmoid, sigmoid) F(kErf, erf) F(kErfc, erfc) \
-  F(kGelu, gelu) F(kGeluTanh, gelu_tanh) F(kSilu, silu) F(kSoftplus, softplus)              \
-  F(kRsqrt, rsqrt)
+  F(kSilu, silu) F(kSoftplus, softplus) F(kRsqrt, rsqrt)
 // clang-format on
 
 #define MITHRIL_MACRO_FUNCTION(opcode, function)                                          \
@@ -43,6 +67,30 @@ MITHRIL_TILE_INLINE void map(void* out, const void* in, int64_t n, F f) {
         out, a, n, [](V x) __attribute__((always_inline)) { return math::function(x); }); \
   }
 MITHRIL_MACROS(MITHRIL_MACRO_FUNCTION)
+
+template <class V, bool tanh>
+void run_gelu(void* out, const void* in, const void*, const void*, int64_t n) {
+  using T = typename V::T;
+  const auto whole = [](V x) __attribute__((always_inline)) {
+    return tanh ? math::gelu_tanh(x) : math::gelu(x);
+  };
+  const auto far = [](V x, V y) __attribute__((always_inline)) {
+    return tanh ? math::gelu_tanh_far(x, y) : math::gelu_far(x, y);
+  };
+  auto* y = static_cast<T*>(out);
+  const auto* x = static_cast<const T*>(in);
+  int64_t i = 0;
+  if constexpr (sizeof(T) == 4) {
+    constexpr auto table = tanh ? tile::Table::kGeluTanh : tile::Table::kGelu;
+    for (; i + 2 * V::width <= n; i += 2 * V::width) {
+      const V a = V::load(x + i), b = V::load(x + i + V::width);
+      const Twin<V> near = math::gelu_near(Twin<V>(a, b), table);
+      far(a, near.a).store(y + i);
+      far(b, near.b).store(y + i + V::width);
+    }
+  }
+  map<V>(y + i, x + i, n - i, whole);
+}
 
 // float32 powers are computed in float64 lanes and rounded once.
 template <int step_a, int step_b>
@@ -128,6 +176,8 @@ LaneFn find_macro(Opcode opcode, core::DType dtype, Shape shape) {
 #define MITHRIL_MACRO_CASE(code, function) \
   case Opcode::code: return f32 ? run_##function<FloatLane> : run_##function<DoubleLane>;
     MITHRIL_MACROS(MITHRIL_MACRO_CASE)
+    case Opcode::kGelu: return f32 ? run_gelu<FloatLane, false> : run_gelu<DoubleLane, false>;
+    case Opcode::kGeluTanh: return f32 ? run_gelu<FloatLane, true> : run_gelu<DoubleLane, true>;
     case Opcode::kPow: return find_pow(dtype, shape);
     case Opcode::kGeluFar:
       return f32 ? pick_gelu_far<FloatLane, false>(shape) : pick_gelu_far<DoubleLane, false>(shape);

@@ -1,6 +1,10 @@
 // Reductions and scans over elements that lie side by side (a row) or at strides (many rows).
 #include <cstring>
+#include <limits>
 #include <type_traits>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include "backends/cpu/isa/tables.h"
 
@@ -20,11 +24,19 @@ struct Sum {
   static T apply(T a, T b) {
     return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
   }
+  template <class V>
+  static void join(V& a, const V& b) {
+    a += b;
+  }
 };
 struct Prod {
   template <class T>
   static T apply(T a, T b) {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+  template <class V>
+  static void join(V& a, const V& b) {
+    a *= b;
   }
 };
 // As the instructions max and min: NaN stays, equal numbers differ at most in the sign of a zero.
@@ -43,6 +55,7 @@ inline T from_pattern(Pattern<T> bits) {
   return x;
 }
 struct Largest {
+  static constexpr int kRange = 0b0101;  // of vrangeps: the larger one, signs as compared
   template <class T>
   static T apply(T a, T b) {
     T r = a > b ? a : b;
@@ -55,6 +68,7 @@ struct Largest {
   }
 };
 struct Smallest {
+  static constexpr int kRange = 0b0100;
   template <class T>
   static T apply(T a, T b) {
     T r = a < b ? a : b;
@@ -115,27 +129,59 @@ inline void fold_rows(T* lanes, int64_t rows) {
   fold_once<Op, 1>(lanes, rows);
 }
 
-// Rows of values of which Take leaves kWidth lanes.
+// Rows of values of which Take leaves kWidth lanes each; it may take several at once.
 template <class Op, class Take, class T>
 void reduce_many(T* y, const T* values, int64_t rows, int64_t n) {
   T lanes[kWidth * kWidth] = {};
   for (int64_t row = 0; row < rows; row += kWidth) {
     const int64_t count = rows - row < kWidth ? rows - row : kWidth;
-    for (int64_t k = 0; k < count; ++k, values += n) Take::take(values, n, lanes + k * kWidth);
+    int64_t k = 0;
+    for (; k + Take::kRows <= count; k += Take::kRows, values += Take::kRows * n) {
+      Take::template take<Take::kRows>(values, n, lanes + k * kWidth);
+    }
+    for (; k < count; ++k, values += n) Take::template take<1>(values, n, lanes + k * kWidth);
     fold_rows<Op>(lanes, count);
     std::memcpy(y + row, lanes, static_cast<size_t>(count) * sizeof(T));
   }
 }
 
-// At least kWidth values, each joined with the kWidth-th before it.
+// Overflow of integers wraps.
+template <class T, bool = std::is_floating_point_v<T>>
+struct Element {
+  using Type = T;
+};
+template <class T>
+struct Element<T, false> {
+  using Type = std::make_unsigned_t<T>;
+};
+
+// At least kWidth values a row, each joined with the kWidth-th before it, for which it waits:
+// several rows in step, in registers.
 template <class Op>
 struct InOrder {
-  template <class T>
-  static void take(const T* x, int64_t n, T* lane) {
-    std::memcpy(lane, x, kWidth * sizeof(T));
+  static constexpr int64_t kRows = 4;
+  template <int64_t rows, class T>
+  static void take(const T* x, int64_t n, T* out) {
+    constexpr int64_t bytes = sizeof(T) < 4 ? kWidth * sizeof(T) : 64;
+    constexpr int64_t size = bytes / sizeof(T), parts = kWidth / size;
+    using Vector [[gnu::vector_size(bytes)]] = typename Element<T>::Type;
+    Vector lane[rows * parts];
+    const auto at = [&](int64_t r, int64_t k) { return x + k / parts * n + r + k % parts * size; };
+    for (int64_t k = 0; k < rows * parts; ++k) std::memcpy(&lane[k], at(0, k), sizeof lane[k]);
     int64_t r = kWidth;
-    for (; r + kWidth <= n; r += kWidth) join<Op>(lane, x + r);
-    for (int64_t l = 0; r + l < n; ++l) lane[l] = Op::apply(lane[l], x[r + l]);
+    for (; r + kWidth <= n; r += kWidth) {
+      for (int64_t k = 0; k < rows * parts; ++k) {
+        Vector y;
+        std::memcpy(&y, at(r, k), sizeof y);
+        Op::join(lane[k], y);
+      }
+    }
+    std::memcpy(out, lane, sizeof lane);
+    for (int64_t row = 0; row < rows; ++row) {
+      const T* const rest = x + row * n + r;
+      T* const lanes = out + row * kWidth;
+      for (int64_t l = 0; r + l < n; ++l) lanes[l] = Op::apply(lanes[l], rest[l]);
+    }
   }
 };
 
@@ -175,7 +221,8 @@ void row_reduce(void* out, const void* x, int64_t rows, int64_t n, Order order) 
 // before: every element may count twice. Several hide the latency of compare and blend.
 template <class Op, int64_t count>
 struct AnyOrder {
-  template <class T>
+  static constexpr int64_t kRows = 1;
+  template <int64_t rows, class T>
   static void take(const T* x, int64_t n, T* out) {
     constexpr int64_t width = count * kWidth;
     T lane[count][kWidth];
@@ -196,12 +243,86 @@ struct AnyOrder {
   }
 };
 
+#if defined(__AVX512F__)
+inline __m512 load(const float* x) { return _mm512_loadu_ps(x); }
+inline __m512d load(const double* x) { return _mm512_loadu_pd(x); }
+
+template <int which>
+inline __m512 range(__m512 a, __m512 b) {
+  return _mm512_range_ps(a, b, which);
+}
+template <int which>
+inline __m512d range(__m512d a, __m512d b) {
+  return _mm512_range_pd(a, b, which);
+}
+
+// Those of the lanes in which both are numbers.
+inline __mmask16 numbers(__mmask16 of, __m512 a, __m512 b) {
+  return _mm512_mask_cmp_ps_mask(of, a, b, _CMP_ORD_Q);
+}
+inline __mmask8 numbers(__mmask8 of, __m512d a, __m512d b) {
+  return _mm512_mask_cmp_pd_mask(of, a, b, _CMP_ORD_Q);
+}
+
+inline void store_or_nan(float* to, __mmask16 numbers, __m512 x) {
+  const __m512 nan = _mm512_set1_ps(std::numeric_limits<float>::quiet_NaN());
+  _mm512_storeu_ps(to, _mm512_mask_blend_ps(numbers, nan, x));
+}
+inline void store_or_nan(double* to, __mmask8 numbers, __m512d x) {
+  const __m512d nan = _mm512_set1_pd(std::numeric_limits<double>::quiet_NaN());
+  _mm512_storeu_pd(to, _mm512_mask_blend_pd(numbers, nan, x));
+}
+
+/// As AnyOrder, of floats: one instruction for the larger number, and for every other vector one
+/// that notes NaNs, which are put in at the end.
+template <class Op, int64_t count>
+struct AnyNumbers {
+  static constexpr int64_t kRows = 1;
+  template <int64_t rows, class T>
+  static void take(const T* x, int64_t n, T* out) {
+    using Vector = decltype(load(x));
+    using Mask = std::conditional_t<sizeof(T) == 8, __mmask8, __mmask16>;
+    constexpr int64_t size = 64 / sizeof(T), vectors = count * kWidth / size;
+    constexpr int64_t parts = kWidth / size;  // vectors of kWidth lanes
+    constexpr int64_t masks = count > 1 ? vectors / 2 : vectors;
+    Vector lane[vectors];
+    Mask are_numbers[masks];
+    for (int64_t v = 0; v < vectors; ++v) lane[v] = load(x + v * size);
+    for (int64_t v = 0; v < masks; ++v) {
+      are_numbers[v] = numbers(static_cast<Mask>(-1), lane[v], lane[v + vectors - masks]);
+    }
+    const auto join_all = [&](const T* at) {
+      Vector y[vectors];
+      for (int64_t v = 0; v < vectors; ++v) y[v] = load(at + v * size);
+      for (int64_t v = 0; v < vectors; ++v) lane[v] = range<Op::kRange>(lane[v], y[v]);
+      for (int64_t v = 0; v < masks; ++v) {
+        are_numbers[v] = numbers(are_numbers[v], y[v], y[v + vectors - masks]);
+      }
+    };
+    int64_t r = vectors * size;
+    for (; r + vectors * size <= n; r += vectors * size) join_all(x + r);
+    if (r < n) join_all(x + n - vectors * size);
+    for (int64_t v = parts; v < vectors; ++v) {
+      lane[v % parts] = range<Op::kRange>(lane[v % parts], lane[v]);
+    }
+    for (int64_t v = parts; v < masks; ++v) are_numbers[v % parts] &= are_numbers[v];
+    for (int64_t v = 0; v < parts; ++v) store_or_nan(out + v * size, are_numbers[v], lane[v]);
+  }
+};
+template <class Op, class T, int64_t count>
+using Extreme =
+    std::conditional_t<std::is_floating_point_v<T>, AnyNumbers<Op, count>, AnyOrder<Op, count>>;
+#else
+template <class Op, class T, int64_t count>
+using Extreme = AnyOrder<Op, count>;
+#endif
+
 template <class Op, class T>
 void row_extreme(void* out, const void* x, int64_t rows, int64_t n, Order) {
   auto* y = static_cast<T*>(out);
   const auto* values = static_cast<const T*>(x);
-  if (n >= 4 * kWidth) return reduce_many<Op, AnyOrder<Op, 4>>(y, values, rows, n);
-  if (n >= kWidth) return reduce_many<Op, AnyOrder<Op, 1>>(y, values, rows, n);
+  if (n >= 4 * kWidth) return reduce_many<Op, Extreme<Op, T, 4>>(y, values, rows, n);
+  if (n >= kWidth) return reduce_many<Op, Extreme<Op, T, 1>>(y, values, rows, n);
   for (int64_t row = 0; row < rows; ++row, values += n) y[row] = reduce_short<Op>(values, n);
 }
 
