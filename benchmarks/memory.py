@@ -71,13 +71,16 @@ class Task:
     title: str
     build: Callable[[str, Settings], Contender]
     names: tuple[str, ...]
+    target: float = 1
     slow: bool = False
 
 
 TASKS = {
     "digits": Task("digits network, batch 1024", digits, (OURS, TORCH, JAX, NUMPY)),
-    "resnet18": Task("ResNet-18, batch 32", resnet18, (OURS, TORCH, JAX), slow=True),
-    "gpt2": Task("GPT-2 124M, AdamW, streaming gradients", gpt2, (OURS, TORCH, JAX), slow=True),
+    "resnet18": Task("ResNet-18, batch 32", resnet18, (OURS, TORCH, JAX), 0.6, slow=True),
+    "gpt2": Task(
+        "GPT-2 124M, AdamW, streaming gradients", gpt2, (OURS, TORCH, JAX), 0.75, slow=True
+    ),
 }
 
 
@@ -139,7 +142,9 @@ def run(task: str, settings: Settings) -> None:
         print(f"  {name:<24}{''.join(f'{cell:>14.0f}' for cell in (*cells, above[name]))}")
     others = [value for name, value in above.items() if name in (TORCH, JAX)]
     ratio = above[OURS] / min(others) if OURS in above and others else None
-    print_target("above import, against the better of PyTorch and JAX", ratio, 1, True, "x")
+    print_target(
+        "above import, against the better of PyTorch and JAX", ratio, told.target, True, "x"
+    )
 
 
 ROWS = {f"memory-{task}": partial(run, task) for task in TASKS}

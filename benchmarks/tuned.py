@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.harness import Contender, LeftOut, Settings
@@ -23,8 +25,8 @@ ENVIRONMENT = {
 class Child:
     """Does a step for each line that it is sent, and answers with a line."""
 
-    def __init__(self, batch: int, threads: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.tuned", str(batch), str(threads)]
+    def __init__(self, task: tuple[Any, ...], threads: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.tuned", str(threads), *map(str, task)]
         self.process: Any = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -46,18 +48,51 @@ class Child:
         self.process.wait()
 
 
-def resnet18_step(batch: int, settings: Settings, children: list[Child]) -> Contender:
-    import torch  # noqa: F401  (its absence is told here)
+@contextmanager
+def pytorch(*task: Any) -> Iterator[Callable[[Settings], Contender]]:
+    """What builds that contender of TASKS; its process ends with the block."""
+    children: list[Child] = []
 
-    children.append(Child(batch, settings.threads))
-    return Contender(children[-1].step)
+    def build(settings: Settings) -> Contender:
+        import torch  # noqa: F401  (its absence is told here)
+
+        children.append(Child(task, settings.threads))
+        return Contender(children[-1].step)
+
+    try:
+        yield build
+    finally:
+        for child in children:
+            child.close()
 
 
-def serve(batch: int, threads: int) -> None:
+# --- what is done in the process ------------------------------------------------------------------
+
+
+def resnet18(settings: Settings, batch: str) -> Contender:
     from benchmarks.generated import by_hand
     from benchmarks.nets import Resnet
 
-    contender = by_hand(Resnet(18, batch).job, "torch", False, True, Settings(threads=threads))
+    return by_hand(Resnet(18, int(batch)).job, "torch", False, True, settings)
+
+
+def gpt2(settings: Settings) -> Contender:
+    from benchmarks.nets import Gpt2
+
+    return Gpt2().torch_step(settings)
+
+
+def rows(settings: Settings, kind: str, height: str, width: str) -> Contender:
+    from benchmarks.engine import random_rows, torch_rows
+
+    return torch_rows(kind, random_rows((int(height), int(width))), settings)
+
+
+TASKS: dict[str, Callable[..., Contender]] = {"resnet18": resnet18, "gpt2": gpt2, "rows": rows}
+
+
+def serve(threads: str, task: str, *arguments: str) -> None:
+    contender = TASKS[task](Settings(threads=int(threads)), *arguments)
     print("ready", flush=True)
     for _ in sys.stdin:
         contender.run()
@@ -65,4 +100,4 @@ def serve(batch: int, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]))
+    serve(*sys.argv[1:])

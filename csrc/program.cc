@@ -117,12 +117,17 @@ core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t
 core::Result<std::optional<ir::Graph>> Program::fitted(const ir::Graph& graph,
                                                        const plan::Plan& plan, Trace* trace) const {
   const Stopwatch watch;
+  const passes::RecomputeOptions& wanted = options_.recompute;
+  const bool was_asked = wanted.limit || wanted.shrinks;
+  passes::Execution execution = execution_of(graph, plan);
+  if (!was_asked && !(wanted.spares && passes::allocates_much(execution))) {
+    return std::optional<ir::Graph>();
+  }
   const passes::Measure measure = [&](const ir::Graph& g) {
     return plan_execution(g, options_.select);
   };
   MITHRIL_ASSIGN(passes::Recomputed made,
-                 passes::recompute(graph, execution_of(graph, plan), measure, options_.recompute));
-  const bool was_asked = options_.recompute.limit || options_.recompute.shrinks;
+                 passes::recompute(graph, std::move(execution), measure, wanted));
   if (!was_asked && made.nodes == 0) return std::optional<ir::Graph>();
   if (options_.passes.verify) MITHRIL_RETURN_IF_ERROR(ir::verify(made.graph));
   if (trace != nullptr) trace->recomputed(made, watch.seconds());

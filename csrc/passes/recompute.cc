@@ -394,7 +394,7 @@ class Search {
     for (const double each : execution_.flops) flops += each;
     if (options.shrinks) {
       MITHRIL_RETURN_IF_ERROR(lower({.flops = flops * kForwardShare}));
-    } else if (options.spares && execution_.bytes > kMuch) {
+    } else if (options.spares && allocates_much(execution_)) {
       const int64_t least = execution_.bytes / kLeastPart;
       MITHRIL_RETURN_IF_ERROR(
           lower({.flops = flops * kSparingShare, .least = least, .tries = kSparingTries}));
@@ -498,6 +498,8 @@ class Search {
 };
 
 }  // namespace
+
+bool allocates_much(const Execution& execution) { return execution.bytes > kMuch; }
 
 core::Result<Recomputed> recompute(const ir::Graph& graph, const Measure& measure,
                                    const RecomputeOptions& options) {

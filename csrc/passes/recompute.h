@@ -28,6 +28,9 @@ struct Execution {
   std::vector<double> flops;     // by node, roughly
 };
 
+/// Whether memory is worth a search that nobody asked for: RecomputeOptions::spares.
+bool allocates_much(const Execution& execution);
+
 /// Steps must run in the order of their numbers where the graph is the same; `after` must hold.
 using Measure = std::function<core::Result<Execution>(const ir::Graph& graph)>;
 

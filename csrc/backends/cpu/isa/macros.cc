@@ -27,7 +27,7 @@ MITHRIL_TILE_INLINE void map(void* out, const void* in, int64_t n, F f) {
   for (int64_t k = i; k < n; ++k) y[k] = rest[k - i];
 }
 
-/// Two vectors in step: while one waits for an operand, the other goes on.
+/// Two vectors, or two of these, in step: while one waits for an operand, the other goes on.
 template <class V>
 struct Twin {
   using T = typename V::T;
@@ -82,11 +82,16 @@ void run_gelu(void* out, const void* in, const void*, const void*, int64_t n) {
   int64_t i = 0;
   if constexpr (sizeof(T) == 4) {
     constexpr auto table = tanh ? tile::Table::kGeluTanh : tile::Table::kGelu;
-    for (; i + 2 * V::width <= n; i += 2 * V::width) {
-      const V a = V::load(x + i), b = V::load(x + i + V::width);
-      const Twin<V> near = math::gelu_near(Twin<V>(a, b), table);
-      far(a, near.a).store(y + i);
-      far(b, near.b).store(y + i + V::width);
+    const auto load = [](const T* from) {
+      return Twin<V>(V::load(from), V::load(from + V::width));
+    };
+    for (; i + 4 * V::width <= n; i += 4 * V::width) {
+      const Twin<Twin<V>> at(load(x + i), load(x + i + 2 * V::width));
+      const Twin<Twin<V>> near = math::gelu_near(at, table);
+      far(at.a.a, near.a.a).store(y + i);
+      far(at.a.b, near.a.b).store(y + i + V::width);
+      far(at.b.a, near.b.a).store(y + i + 2 * V::width);
+      far(at.b.b, near.b.b).store(y + i + 3 * V::width);
     }
   }
   map<V>(y + i, x + i, n - i, whole);
