@@ -336,39 +336,40 @@ TEST(Program, APreviewIsNotRefused) {
 // An update of a table by the gradient of some of its rows, which never is a matrix. Without the
 // gather nobody has looked at the indices, and what is refused may have changed nothing.
 TEST(Program, UpdatesRowsAsTheyAreSummed) {
+  constexpr size_t kCount = 2000 * 7;  // several blocks of rows
   const auto update = [](std::string_view first) {
-    return program(parsed(fmt::format(R"(graph u<f32, i64>(%t: f32[50, 7], %m: f32[50, 7],
-  %v: f32[9, 7], %i: i64[9], %b: f32[7], %g: f32[50, 7]) {{
+    return program(parsed(fmt::format(R"(graph u<f32, i64>(%t: f32[2000, 7], %m: f32[2000, 7],
+  %v: f32[9, 7], %i: i64[9], %b: f32[7], %g: f32[2000, 7]) {{
   {}
   %1 = multiply(%0, %v) : f32[9, 7]
-  %2 = embedding_grad(%1, %i, shape=(50, 7)) : f32[50, 7]
-  %3 = add(%g, %2) : f32[50, 7]
-  %4 = multiply(%3, %b) : f32[50, 7]
-  %5 = add(%m, %4) : f32[50, 7]
-  %6 = subtract(%t, %5) : f32[50, 7]
+  %2 = embedding_grad(%1, %i, shape=(2000, 7)) : f32[2000, 7]
+  %3 = add(%g, %2) : f32[2000, 7]
+  %4 = multiply(%3, %b) : f32[2000, 7]
+  %5 = add(%m, %4) : f32[2000, 7]
+  %6 = subtract(%t, %5) : f32[2000, 7]
   return m=%5, t=%6
 }})",
                                       first)));
   };
-  const Sizes sizes = {{50, 7}, {50, 7}, {9, 7}, {9}, {7}, {50, 7}};
+  const Sizes sizes = {{2000, 7}, {2000, 7}, {9, 7}, {9}, {7}, {2000, 7}};
   Program checked = update("%0 = gather(%t, %i) : f32[9, 7]");
   Program unchecked = update("%0 = exp(%v) : f32[9, 7]");
   EXPECT_EQ(labels(checked, sizes).back(), "scatter_add+add+multiply+add+subtract");
   EXPECT_EQ(labels(unchecked, sizes).back(), "add+multiply+add+subtract");
-  const auto t = random_floats(350, 1), m = random_floats(350, 2), v = random_floats(63, 3);
-  const auto b = random_floats(7, 4), g = random_floats(350, 5);
-  const std::vector<int64_t> indices = {3, 49, 3, 0, -1, 17, -50, 3, 17};
-  std::vector<float> rows(350, 0.0F), new_m, new_t;
+  const auto t = random_floats(kCount, 1), m = random_floats(kCount, 2), v = random_floats(63, 3);
+  const auto b = random_floats(7, 4), g = random_floats(kCount, 5);
+  const std::vector<int64_t> indices = {3, 1999, 3, 0, -1, 1017, -2000, 3, 1017};
+  std::vector<float> rows(kCount, 0.0F), new_m, new_t;
   for (size_t j = 0; j < 9; ++j) {
-    const auto row = static_cast<size_t>((indices[j] + 50) % 50);
+    const auto row = static_cast<size_t>((indices[j] + 2000) % 2000);
     for (size_t k = 0; k < 7; ++k) rows[row * 7 + k] += t[row * 7 + k] * v[j * 7 + k];
   }
-  for (size_t i = 0; i < 350; ++i) {
+  for (size_t i = 0; i < kCount; ++i) {
     new_m.push_back(m[i] + (g[i] + rows[i]) * b[i % 7]);
     new_t.push_back(t[i] - new_m.back());
   }
   const auto made = std::move(checked.specialize(sizes)).or_throw();
-  std::vector<float> out_m(350), out_t(350);
+  std::vector<float> out_m(kCount), out_t(kCount);
   const std::vector<const void*> in = {t.data(),       m.data(), v.data(),
                                        indices.data(), b.data(), g.data()};
   const std::vector<void*> out = {out_m.data(), out_t.data()};

@@ -55,7 +55,6 @@ inline T from_pattern(Pattern<T> bits) {
   return x;
 }
 struct Largest {
-  static constexpr int kRange = 0b0101;  // of vrangeps: the larger one, signs as compared
   template <class T>
   static T apply(T a, T b) {
     T r = a > b ? a : b;
@@ -68,7 +67,6 @@ struct Largest {
   }
 };
 struct Smallest {
-  static constexpr int kRange = 0b0100;
   template <class T>
   static T apply(T a, T b) {
     T r = a < b ? a : b;
@@ -244,6 +242,10 @@ struct AnyOrder {
 };
 
 #if defined(__AVX512F__)
+// Of vrangeps: the larger or the smaller one, signs as compared.
+template <class Op>
+constexpr int kRange = std::is_same_v<Op, Largest> ? 0b0101 : 0b0100;
+
 inline __m512 load(const float* x) { return _mm512_loadu_ps(x); }
 inline __m512d load(const double* x) { return _mm512_loadu_pd(x); }
 
@@ -294,7 +296,7 @@ struct AnyNumbers {
     const auto join_all = [&](const T* at) {
       Vector y[vectors];
       for (int64_t v = 0; v < vectors; ++v) y[v] = load(at + v * size);
-      for (int64_t v = 0; v < vectors; ++v) lane[v] = range<Op::kRange>(lane[v], y[v]);
+      for (int64_t v = 0; v < vectors; ++v) lane[v] = range<kRange<Op>>(lane[v], y[v]);
       for (int64_t v = 0; v < masks; ++v) {
         are_numbers[v] = numbers(are_numbers[v], y[v], y[v + vectors - masks]);
       }
@@ -303,7 +305,7 @@ struct AnyNumbers {
     for (; r + vectors * size <= n; r += vectors * size) join_all(x + r);
     if (r < n) join_all(x + n - vectors * size);
     for (int64_t v = parts; v < vectors; ++v) {
-      lane[v % parts] = range<Op::kRange>(lane[v % parts], lane[v]);
+      lane[v % parts] = range<kRange<Op>>(lane[v % parts], lane[v]);
     }
     for (int64_t v = parts; v < masks; ++v) are_numbers[v % parts] &= are_numbers[v];
     for (int64_t v = 0; v < parts; ++v) store_or_nan(out + v * size, are_numbers[v], lane[v]);
