@@ -380,30 +380,33 @@ TEST(Program, UpdatesRowsAsTheyAreSummed) {
 
 // The sums may not lie where the rows that they are made of do.
 TEST(Program, KeepsRowsThatAreSummedWhileOthersFinish) {
-  Program sums = program(parsed(R"(graph u<f32, i64>(%t: f32[50, 7], %v: f32[50, 7], %i: i64[50],
+  constexpr size_t kCount = 2000 * 7;  // several blocks of rows
+  Program sums =
+      program(parsed(R"(graph u<f32, i64>(%t: f32[2000, 7], %v: f32[2000, 7], %i: i64[2000],
   %w: f32[7, 7]) {
-  %0 = gather(%t, %i) : f32[50, 7]
-  %1 = multiply(%0, %v) : f32[50, 7]
-  %2 = embedding_grad(%1, %i, shape=(50, 7)) : f32[50, 7]
-  %3 = add(%2, %1) : f32[50, 7]
-  %4 = matmul(%3, %w) : f32[50, 7]
+  %0 = gather(%t, %i) : f32[2000, 7]
+  %1 = multiply(%0, %v) : f32[2000, 7]
+  %2 = embedding_grad(%1, %i, shape=(2000, 7)) : f32[2000, 7]
+  %3 = add(%2, %1) : f32[2000, 7]
+  %4 = matmul(%3, %w) : f32[2000, 7]
   return y=%4
 })"));
-  const auto t = random_floats(350, 1), v = random_floats(350, 2);
+  const auto t = random_floats(kCount, 1), v = random_floats(kCount, 2);
   std::vector<int64_t> indices;
-  std::vector<float> identity(49, 0.0F), rows(350, 0.0F), expected;
+  std::vector<float> identity(49, 0.0F), rows(kCount, 0.0F), expected;
   for (size_t k = 0; k < 7; ++k) identity[k * 8] = 1;
-  for (size_t j = 0; j < 50; ++j) {
-    const size_t row = (j * 31 + 49) % 50 / 2;  // each once or more often, the last ones early
+  for (size_t j = 0; j < 2000; ++j) {
+    const size_t row = (j * 31 + 1999) % 2000 / 2;  // each twice, also of later blocks than its own
     indices.push_back(static_cast<int64_t>(row));
     for (size_t k = 0; k < 7; ++k) rows[row * 7 + k] += t[row * 7 + k] * v[j * 7 + k];
   }
-  for (size_t i = 0; i < 350; ++i) {
+  for (size_t i = 0; i < kCount; ++i) {
     const auto row = static_cast<size_t>(indices[i / 7]);
     expected.push_back(rows[i] + t[row * 7 + i % 7] * v[i]);
   }
-  const auto made = std::move(sums.specialize(Sizes{{50, 7}, {50, 7}, {50}, {7, 7}})).or_throw();
-  std::vector<float> y(350);
+  const auto made =
+      std::move(sums.specialize(Sizes{{2000, 7}, {2000, 7}, {2000}, {7, 7}})).or_throw();
+  std::vector<float> y(kCount);
   const std::vector<const void*> in = {t.data(), v.data(), indices.data(), identity.data()};
   const std::vector<void*> out = {y.data()};
   made->executable.run(in, out).or_throw();
