@@ -122,6 +122,7 @@ class Order {
 
   const std::vector<int32_t>& after(int32_t step) const { return next_[static_cast<size_t>(step)]; }
   const std::vector<int32_t>& waits() const { return waits_; }
+  const Users& users() const { return users_; }
 
  private:
   void add(int32_t from, int32_t to) {
@@ -353,7 +354,7 @@ class Scheduler {
 class Mover {
  public:
   Mover(const Steps& steps, const Order& order, std::vector<int32_t> order_of_steps)
-      : steps_(steps), order_(order), users_(steps), best_(std::move(order_of_steps)) {
+      : steps_(steps), order_(order), best_(std::move(order_of_steps)) {
     peak_ = measure(best_, &peak_at_);
   }
 
@@ -400,7 +401,7 @@ class Mover {
     for (size_t i = 0; i < best_.size(); ++i) place[static_cast<size_t>(best_[i])] = i;
     std::vector<Move> out;
     for (size_t id = 0; id < steps_.buffers.size(); ++id) {
-      const std::vector<int32_t>& writers = users_.writers[id];
+      const std::vector<int32_t>& writers = order_.users().writers[id];
       const int64_t bytes = steps_.buffers[id].bytes;
       if (steps_.buffers[id].kind != Buffer::Kind::kTemporary || writers.size() != 1) continue;
       if (bytes < peak_ / kLeastPart) continue;
@@ -420,7 +421,6 @@ class Mover {
 
   const Steps& steps_;
   const Order& order_;
-  const Users users_;
   std::vector<int32_t> best_;
   int64_t peak_ = 0;
   int32_t peak_at_ = -1;

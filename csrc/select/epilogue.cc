@@ -61,15 +61,15 @@ class Attacher {
 
   void try_loop(int32_t loop) {
     for (const int32_t kernel : kernels_before(loop)) {
-      const Refusal why = refusal(kernel, loop);
-      if (why == Refusal::kNone) return attach(kernel, loop);
+      const Finishing finishing = finishing_(maker_in(kernel));
+      const Refusal why = refusal(kernel, loop, finishing);
+      if (why == Refusal::kNone) return attach(kernel, loop, finishing);
       if (group(loop).before == kernel) group(loop).refusal = why;
     }
   }
 
-  Refusal refusal(int32_t kernel, int32_t at) {
+  Refusal refusal(int32_t kernel, int32_t at, Finishing finishing) {
     const Group& loop = group(at);
-    const Finishing finishing = finishing_(maker_in(kernel));
     if (finishing == Finishing::kNothing) return Refusal::kNoEpilogues;
     if (!loop.reduced.empty()) return Refusal::kNotPointwise;
     const ValueId result = maker_in(kernel).results[0];
@@ -118,10 +118,11 @@ class Attacher {
     return maker != kNoNode && std::binary_search(loop.nodes.begin(), loop.nodes.end(), maker);
   }
 
-  void attach(int32_t kernel, int32_t at) {
+  void attach(int32_t kernel, int32_t at, Finishing finishing) {
     Group& loop = group(at);
     loop.product = group(kernel).nodes[0];
     loop.keeps_product = is_read_elsewhere(maker_in(kernel).results[0], at);
+    loop.by_rows = finishing == Finishing::kRows;
     loop.nodes.insert(std::lower_bound(loop.nodes.begin(), loop.nodes.end(), loop.product),
                       loop.product);
     fusion_.group_of[static_cast<size_t>(loop.product)] = at;

@@ -49,6 +49,7 @@ struct Group {
   std::vector<ir::ValueId> outputs;  // values that others read, in order of definition
   ir::NodeId product = ir::kNoNode;  // an epilogue: the node whose result it finishes
   bool keeps_product = false;        // others read that, too; it is not among the outputs
+  bool by_rows = false;              // the product has no memory: Finishing::kRows
   // The node that began it may have been refused by the last group to make an operand of it.
   ir::NodeId began = ir::kNoNode;
   Refusal refusal = Refusal::kNone;

@@ -654,13 +654,12 @@ class Selector {
     auto lowered = select::lower_group(graph_, fusion_, group);
     if (!lowered.ok()) return std::move(lowered).status();
     for (const ValueId id : group.outputs) MITHRIL_RETURN_IF_ERROR(materialize(id));
-    const bool by_rows = finishing_of(graph_, node) == select::Finishing::kRows;
-    if (!by_rows) MITHRIL_RETURN_IF_ERROR(place_product(group, *lowered));
+    if (!group.by_rows) MITHRIL_RETURN_IF_ERROR(place_product(group, *lowered));
     std::vector<select::Operand> inputs;
     for (const ValueId id : node.operands) inputs.push_back(operand(id));
     select::Operand result = plain_operands(graph_, node.results, itself)[0];
-    result.use = by_rows ? plan::Use() : write(node.results[0]);
-    const auto operands = epilogue_operands(group, *lowered, by_rows);
+    result.use = group.by_rows ? plan::Use() : write(node.results[0]);
+    const auto operands = epilogue_operands(group, *lowered);
     const select::Epilogue epilogue{lowered->program, operands, load_of(*lowered, node.results[0])};
     const select::KernelRequest request{
         node, op, inputs, {&result, 1}, options_.exact_conv, &epilogue, threads_};
@@ -673,7 +672,8 @@ class Selector {
     for (size_t i = 0; i < operands.size(); ++i) {
       if (i != epilogue.result) step->operands.push_back(operands[i].use);
     }
-    if (by_rows) MITHRIL_RETURN_IF_ERROR(overwrite_rows(group, *lowered, operands, first, *step));
+    if (group.by_rows)
+      MITHRIL_RETURN_IF_ERROR(overwrite_rows(group, *lowered, operands, first, *step));
     step->nanoseconds += nanoseconds(*lowered);
     step->label = fmt::format("{}+{}", kernel->name, label_of(group));
     step->location = graph_.location_of(node);
@@ -719,7 +719,7 @@ class Selector {
   // Of the program, with strides along the axes of the product's result, which has no memory by
   // rows.
   std::vector<select::Operand> epilogue_operands(const Group& group,
-                                                 const select::LoopProgram& lowered, bool by_rows) {
+                                                 const select::LoopProgram& lowered) {
     std::vector<select::Operand> out;
     const auto add = [&](ValueId id) {
       out.push_back(operand(id));
@@ -729,7 +729,7 @@ class Selector {
       out.back().shape = group.shape;
     };
     for (const auto& load : lowered.loads) {
-      if (by_rows && load.value == graph_.node(group.product).results[0]) {
+      if (group.by_rows && load.value == graph_.node(group.product).results[0]) {
         out.push_back(plain_operands(graph_, {load.value}, itself)[0]);
         out.back().use = {};
       } else {

@@ -68,14 +68,16 @@ struct Twin {
   }
 MITHRIL_MACROS(MITHRIL_MACRO_FUNCTION)
 
+template <bool tanh, class V>
+MITHRIL_TILE_INLINE V gelu_far(V x, V near) {
+  return tanh ? math::gelu_tanh_far(x, near) : math::gelu_far(x, near);
+}
+
 template <class V, bool tanh>
 void run_gelu(void* out, const void* in, const void*, const void*, int64_t n) {
   using T = typename V::T;
   const auto whole = [](V x) __attribute__((always_inline)) {
     return tanh ? math::gelu_tanh(x) : math::gelu(x);
-  };
-  const auto far = [](V x, V y) __attribute__((always_inline)) {
-    return tanh ? math::gelu_tanh_far(x, y) : math::gelu_far(x, y);
   };
   auto* y = static_cast<T*>(out);
   const auto* x = static_cast<const T*>(in);
@@ -88,10 +90,10 @@ void run_gelu(void* out, const void* in, const void*, const void*, int64_t n) {
     for (; i + 4 * V::width <= n; i += 4 * V::width) {
       const Twin<Twin<V>> at(load(x + i), load(x + i + 2 * V::width));
       const Twin<Twin<V>> near = math::gelu_near(at, table);
-      far(at.a.a, near.a.a).store(y + i);
-      far(at.a.b, near.a.b).store(y + i + V::width);
-      far(at.b.a, near.b.a).store(y + i + 2 * V::width);
-      far(at.b.b, near.b.b).store(y + i + 3 * V::width);
+      gelu_far<tanh>(at.a.a, near.a.a).store(y + i);
+      gelu_far<tanh>(at.a.b, near.a.b).store(y + i + V::width);
+      gelu_far<tanh>(at.b.a, near.b.a).store(y + i + 2 * V::width);
+      gelu_far<tanh>(at.b.b, near.b.b).store(y + i + 3 * V::width);
     }
   }
   map<V>(y + i, x + i, n - i, whole);
@@ -135,9 +137,7 @@ void run_gelu_far(void* out, const void* a, const void* b, const void*, int64_t 
     const int64_t m = n - i < V::width ? n - i : V::width;
     for (int64_t k = 0; k < m; ++k) far[k] = x[(i + k) * step_a];
     for (int64_t k = 0; k < m; ++k) near[k] = y[(i + k) * step_b];
-    const V result = tanh ? math::gelu_tanh_far(V::load(far), V::load(near))
-                          : math::gelu_far(V::load(far), V::load(near));
-    result.store(far);
+    gelu_far<tanh>(V::load(far), V::load(near)).store(far);
     for (int64_t k = 0; k < m; ++k) z[i + k] = far[k];
   }
 }
