@@ -246,7 +246,8 @@ void Gemm<T>::choose_packing() {
   a_bytes_ = packs_a_ ? static_cast<size_t>(round_up(bytes<T>(group_rows * deep), 64)) : 0;
   const int64_t kept = keeps_b_ ? ceil_div(block_cols_, width_) * deep : std::min(deep, kBlock);
   b_bytes_ = is_packed_ || turns_b_ ? 0 : static_cast<size_t>(bytes<T>(kept * width_));
-  c_bytes_ = turns_c_ ? static_cast<size_t>(bytes<T>(group_rows * width_)) : 0;
+  keeps_sums_ = !turns_c_ && deep > kBlock && bytes<T>(dims_.c_row) % 4096 == 0;
+  c_bytes_ = turns_c_ || keeps_sums_ ? static_cast<size_t>(bytes<T>(group_rows * width_)) : 0;
 }
 
 // A second pass over k visits C again, a second group of rows visits B again. Few rows are one
@@ -368,7 +369,7 @@ class Gemm<T>::Run {
         adds_(adds),
         packed_a_(static_cast<T*>(scratch)),
         packed_b_(packed_a_ + gemm.a_bytes_ / sizeof(T)),
-        turned_(packed_b_ + gemm.b_bytes_ / sizeof(T)) {}
+        apart_(packed_b_ + gemm.b_bytes_ / sizeof(T)) {}
 
   void run() {
     for (col_ = range_.col_begin; col_ < range_.col_end; col_ += g_.block_cols_) {
@@ -440,9 +441,11 @@ class Gemm<T>::Run {
     tile.a_step = bytes<T>(d_.a_col == 1 ? d_.a_row : d_.a_col);
     tile.b = in_place ? raw : kept;
     tile.b_step = bytes<T>(g_.turns_b_ ? d_.b_col : in_place && !once ? d_.b_row : width);
-    tile.c_step = bytes<T>(g_.turns_c_ ? g_.width_ : d_.c_row);
+    const bool begins = k == 0, ends = k + depth == pass_depth_;
+    const bool finished = pass_ + k + depth == d_.k;
+    tile.c_step = bytes<T>(g_.turns_c_ || (g_.keeps_sums_ && !ends) ? g_.width_ : d_.c_row);
+    tile.sum_step = bytes<T>(g_.turns_c_ || (g_.keeps_sums_ && !begins) ? g_.width_ : d_.c_row);
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
-    tile.first = pass_ + k == 0 && !adds_;
     tile.packed = kept;
     Ahead ahead;
     if (!packs_before) {
@@ -451,12 +454,12 @@ class Gemm<T>::Run {
       const auto* const at = reinterpret_cast<const char*>(raw + way_to_next(k, depth));
       ahead = {at, bytes<T>(d_.b_col), wide, ceil_div(bytes<T>(depth), wide), true};
     }
-    const bool finished = pass_ + k + depth == d_.k;
     int64_t asked = 0, waiting = 0;  // of B; rows that are finished
     for (int64_t t = first_; t < last_; ++t) {
       const int64_t row = rows_.start(t), height = rows_.height(t);
       set_left(tile, k, depth, row, height);
-      tile.c = place_of(row, panel.col);
+      tile.c = place_of(row, panel.col, !ends);
+      tile.sum = pass_ + k == 0 && !adds_ ? nullptr : place_of(row, panel.col, !begins);
       const bool asks = asked < ahead.all;
       // The last bytes of lines: where rows begin within a line, the panel before asked for it.
       tile.next = asks ? ahead.at + asked * ahead.each + kLine - 1 : tile.b;
@@ -482,9 +485,11 @@ class Gemm<T>::Run {
     }
   }
 
-  // Where a tile of C is summed; rows count from the unit's first.
-  T* place_of(int64_t row, int64_t col) const {
-    if (g_.turns_c_) return turned_ + (row - rows_.start(first_)) * g_.width_;
+  // Where a tile of C is summed, `within` a pass or at its ends; rows count from the unit's first.
+  T* place_of(int64_t row, int64_t col, bool within) const {
+    if (g_.turns_c_ || (g_.keeps_sums_ && within)) {
+      return apart_ + (row - rows_.start(first_)) * g_.width_;
+    }
     return c_ + (range_.row_begin + row) * d_.c_row + col;
   }
 
@@ -574,7 +579,7 @@ class Gemm<T>::Run {
   const bool adds_;
   T* const packed_a_;
   T* const packed_b_;
-  T* const turned_;                // C of a group and a panel, where it is transposed at the end
+  T* const apart_;                 // C of a group and a panel: it is transposed, or sums of a pass
   int64_t col_ = 0, col_end_ = 0;  // of the columns whose B is kept
   int64_t pass_ = 0, pass_depth_ = 0;  // over k
   int64_t first_ = 0, last_ = 0;       // tiles of the group

@@ -147,6 +147,8 @@ class Gemm {
   int64_t block_cols_ = 0;              // for which B is packed
   bool packs_a_ = false;
   bool keeps_b_ = false;  // packed B is read by several groups of rows
+  // Rows of C that fall on one set of the first cache are summed elsewhere until a pass ends.
+  bool keeps_sums_ = false;
   Right right_ = Right::kInPlace;
   Rows rows_[2];  // of all units but the last along the rows, and of that
   size_t a_bytes_ = 0, b_bytes_ = 0, c_bytes_ = 0;

@@ -21,10 +21,11 @@ struct GemmTile {
   void* c;
   int64_t c_step;
   int64_t last_columns;  // that C has under the last vector; read by masked kernels only
-  int64_t first;         // 1: the sum is stored, 0: it is added to C
-  void* packed;          // where packing kernels put what they read of B, row after row
-  const void* next;      // what to bring to the second cache: some rows of B in each turn
-  int64_t next_step;     // 0 where nothing is wanted
+  const void* sum;       // of the blocks before, laid out as C, which may be C; null: there is none
+  int64_t sum_step;
+  void* packed;       // where packing kernels put what they read of B, row after row
+  const void* next;   // what to bring to the second cache: some rows of B in each turn
+  int64_t next_step;  // 0 where nothing is wanted
 };
 using GemmTileFn = void (*)(const GemmTile*);
 

@@ -12,6 +12,8 @@ namespace {
 
 // ---------------------------------------------------------------- packing
 
+constexpr int kPartBytes = 16;  // of a vector, within which lanes are cheap to exchange
+
 // Exchanges, in blocks of `half` lanes, the upper half of a with the lower half of b.
 template <int half, class Vec, size_t... lane>
 void exchange(Vec& a, Vec& b, std::index_sequence<lane...>) {
@@ -27,7 +29,7 @@ void exchange(Vec& a, Vec& b, std::index_sequence<lane...>) {
   a = low;
 }
 
-// A square of vectors, in place.
+// A square of vectors, in place, or, with a smaller `half`, each square on its diagonals.
 template <int half, class Vec, size_t kCount>
 void transpose(Vec (&rows)[kCount]) {
 #pragma GCC unroll 16
@@ -56,6 +58,49 @@ void load_turned(typename S::Vec (&square)[kLanes<S>], const T* from, int64_t st
   transpose<kLanes<S> / 2>(square);
 }
 
+// Parts of some rows as one vector.
+template <class S, class T, size_t kParts>
+typename S::Vec load_parts(const T* const (&rows)[kParts], int64_t at) {
+  const auto part = [&](size_t i) {
+    return _mm_loadu_ps(reinterpret_cast<const float*>(rows[i] + at));
+  };
+#if defined(__AVX512F__)
+  __m512 out = _mm512_castps128_ps512(part(0));
+  out = _mm512_insertf32x4(out, part(1), 1);
+  out = _mm512_insertf32x4(out, part(2), 2);
+  out = _mm512_insertf32x4(out, part(3), 3);
+#else
+  const __m256 out = _mm256_insertf128_ps(_mm256_castps128_ps256(part(0)), part(1), 1);
+#endif
+  return reinterpret_cast<typename S::Vec>(out);
+}
+
+// A square with whole rows is loaded by parts, which spares half of the exchanges, and stored in
+// whole vectors. Apart, so that its addresses are not kept for all squares.
+template <class S, class T>
+[[gnu::noinline]] void turn_square(const T* from, int64_t step, int64_t lanes, T* to,
+                                   int64_t to_step) {
+  constexpr int64_t kPart = kPartBytes / sizeof(T), kParts = kLanes<S> / kPart;
+  alignas(64) static constexpr T kZeros[kLanes<S>] = {};
+  typename S::Vec square[kLanes<S>];
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kPart; ++i) {
+    const T* rows[kParts];
+#pragma GCC unroll 4
+    for (int64_t part = 0; part < kParts; ++part) {
+      const int64_t row = part * kPart + i;
+      rows[part] = row < lanes ? from + row * step : kZeros;
+    }
+#pragma GCC unroll 4
+    for (int64_t part = 0; part < kParts; ++part) {
+      square[part * kPart + i] = load_parts<S>(rows, part * kPart);
+    }
+  }
+  transpose<kPart / 2>(square);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes<S>; ++i, to += to_step) S::store(to, square[i]);
+}
+
 // Not std::clamp: what these objects define is the baseline's or their own.
 int64_t at_most(int64_t left, int64_t most) { return left < 0 ? 0 : left < most ? left : most; }
 
@@ -66,29 +111,31 @@ void fetch(const T* at, int64_t step) {
   for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(at + i * step, 0, 2);
 }
 
-// Lanes that are rows in memory: squares are transposed.
+// Lanes that are rows in memory: squares are transposed. Where what is packed is dense, whole
+// vectors are stored as long as what they write behind their lanes is written again.
 template <class S, class T = typename S::Real>
 void pack_across(const GemmPack<T>& x) {
   constexpr int64_t kSide = kLanes<S>;
+  const bool dense = x.to_step == x.width && x.width <= kSide;
   for (int64_t lane = 0; lane < x.width; lane += kSide) {
     const int64_t wide = at_most(x.width - lane, kSide);
     const int64_t given = at_most(x.lanes - lane, kSide);
     for (int64_t p = 0; p < x.depth; p += kSide) {
       const int64_t deep = at_most(x.depth - p, kSide);
-      typename S::Vec square[kSide];
       const T* from = x.from + lane * x.lane_step + p;
-      if (x.ahead != 0) fetch<kSide>(from + x.ahead, x.lane_step);
-      load_turned<S>(square, from, x.lane_step, given, deep);
       T* to = x.to + p * x.to_step + lane;
+      if (x.ahead != 0) fetch<kSide>(from + x.ahead, x.lane_step);
       if (x.to_ahead != 0) fetch<kSide>(to + x.to_ahead, x.to_step);
+      if (deep == kSide && (wide == kSide || (dense && (x.depth - p - kSide) * wide >= kSide))) {
+        turn_square<S>(from, x.lane_step, given, to, x.to_step);
+        continue;
+      }
+      typename S::Vec square[kSide];
+      load_turned<S>(square, from, x.lane_step, given, deep);
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kSide; ++i) {
         if (i >= deep) break;
-        if (wide == kSide) {
-          S::store(to + i * x.to_step, square[i]);
-        } else {
-          S::store(to + i * x.to_step, square[i], wide);
-        }
+        S::store(to + i * x.to_step, square[i], wide);
       }
     }
   }
@@ -136,15 +183,18 @@ const T* after(const T* at, int64_t bytes) {
 
 template <class S, int kRows, int kWide, bool kMasked>
 void finish_tile(const GemmTile& t, const typename S::Vec (&sum)[kRows][kWide]) {
-  auto* at = static_cast<typename S::Real*>(t.c);
-  for (int r = 0; r < kRows; ++r, at = after(at, t.c_step)) {
+  using T = typename S::Real;
+  auto* at = static_cast<T*>(t.c);
+  const auto* before = static_cast<const T*>(t.sum);
+  for (int r = 0; r < kRows; ++r, at = after(at, t.c_step), before = after(before, t.sum_step)) {
     for (int v = 0; v < kWide; ++v) {
-      auto* c = at + v * kLanes<S>;
+      T* const c = at + v * kLanes<S>;
+      const T* const old = before + v * kLanes<S>;
       if (!kMasked || v + 1 < kWide) {
-        S::store(c, t.first != 0 ? sum[r][v] : S::add(S::load(c), sum[r][v]));
+        S::store(c, t.sum == nullptr ? sum[r][v] : S::add(S::load(old), sum[r][v]));
       } else {
         const int64_t n = t.last_columns;
-        S::store(c, t.first != 0 ? sum[r][v] : S::add(S::load(c, n), sum[r][v]), n);
+        S::store(c, t.sum == nullptr ? sum[r][v] : S::add(S::load(old, n), sum[r][v]), n);
       }
     }
   }

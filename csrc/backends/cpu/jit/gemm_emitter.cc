@@ -1,6 +1,7 @@
 #include "backends/cpu/jit/gemm_emitter.h"
 
 #if defined(__x86_64__)
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <new>
@@ -16,6 +17,8 @@ namespace {
 
 constexpr size_t kMostBytes = 16 << 10;  // of one kernel
 constexpr size_t kLine = 64;             // of a cache; code is aligned to it
+constexpr int kLateSteps = 4;            // of k, that groups of rows take one after the other
+constexpr int kSumsInFlight = 8;         // hide the latency of a multiply-add
 
 // Order inside a tile is free: each sum is one chain of fused multiply-adds over rising k.
 class Emitter : public Xbyak::CodeGenerator {
@@ -37,7 +40,6 @@ class Emitter : public Xbyak::CodeGenerator {
     load_arguments();
     clear_sums();
     emit_loop();
-    emit_stores();
     return begin;
   }
 
@@ -64,11 +66,13 @@ class Emitter : public Xbyak::CodeGenerator {
   // reached by adding 0 to 6 steps.
   const Reg64 a_[4] = {rsi, rbx, rbp, r12};
   const Reg64 step_{rcx}, step3_{r13}, step5_{r14};
+  const Reg64 before_{r15};  // the sum of the blocks before
   static constexpr int kRowsOfPointer = 7;
 
   int pointers() const { return s_.by_rows ? (s_.rows + kRowsOfPointer - 1) / kRowsOfPointer : 1; }
   std::vector<Reg64> saved() const {
     std::vector<Reg64> out(a_ + 1, a_ + pointers());
+    out.push_back(before_);
     if (s_.by_rows) out.insert(out.end(), {step3_, step5_});
     return out;
   }
@@ -159,34 +163,41 @@ class Emitter : public Xbyak::CodeGenerator {
 
   // ---- the loop over k
 
+  // What is left over first, then whole turns, of which the last one stops half-way.
   void emit_loop() {
     const int unroll = gemm_unroll(s_.rows, s_.vectors);
-    Xbyak::Label turn, rest, single, done;
+    const int together = unroll - kLateSteps;  // of a turn, which all rows take together
+    Xbyak::Label single, turns, turn, last, none;
+    mov(count_, argument(offsetof(GemmTile, depth)));
+    and_(count_, unroll - 1);
+    jz(turns, T_NEAR);
+    L(single);
+    emit_step(0, 0, s_.rows);
+    advance(1);
+    dec(count_);
+    jnz(single, T_NEAR);
+    L(turns);
     mov(count_, argument(offsetof(GemmTile, depth)));
     shr(count_, std::countr_zero(static_cast<unsigned>(unroll)));
-    jz(rest, T_NEAR);
+    jz(none, T_NEAR);
     align(kLine);
     L(turn);
-    for (int u = 0; u < unroll; ++u) emit_step(u);
+    for (int u = 0; u < together; ++u) emit_step(u, 0, s_.rows);
     for (int row = 0; row < s_.asks; ++row) {
       for (int at = 0; at < s_.vectors * vector_; at += static_cast<int>(kLine)) {
         prefetcht1(ptr[next_ + at]);
       }
       add(next_, next_step_);
     }
+    dec(count_);
+    jz(last, T_NEAR);
+    for (int u = together; u < unroll; ++u) emit_step(u, 0, s_.rows);
     advance(unroll);
-    dec(count_);
-    jnz(turn, T_NEAR);
-    L(rest);
-    mov(count_, argument(offsetof(GemmTile, depth)));
-    and_(count_, unroll - 1);
-    jz(done, T_NEAR);
-    L(single);
-    emit_step(0);
-    advance(1);
-    dec(count_);
-    jnz(single, T_NEAR);
-    L(done);
+    jmp(turn, T_NEAR);
+    L(last);
+    emit_end(together, unroll);
+    L(none);
+    emit_end(0, 0);
   }
 
   void advance(int steps) {
@@ -196,13 +207,14 @@ class Emitter : public Xbyak::CodeGenerator {
     if (s_.packs) add(packed_, steps * s_.vectors * vector_);
   }
 
-  void emit_step(int u) {
+  // Step `u` of a turn, for some rows; the first ones pack.
+  void emit_step(int u, int begin, int end) {
     for (int j = 0; j < s_.vectors; ++j) {
       load(right(j), ptr[b_ + j * vector_], masked(j));
-      if (s_.packs) vmovups(ptr[packed_ + (u * s_.vectors + j) * vector_], right(j));
+      if (s_.packs && begin == 0) vmovups(ptr[packed_ + (u * s_.vectors + j) * vector_], right(j));
     }
     add(b_, b_step_);
-    for (int i = 0; i < s_.rows; ++i) {
+    for (int i = begin; i < end; ++i) {
       if (broadcasts_in_place()) {
         multiply_add(sum(i, 0), right(0), ptr_b[left_at(i, u)]);
         continue;
@@ -228,32 +240,55 @@ class Emitter : public Xbyak::CodeGenerator {
     }
   }
 
-  // ---- after the loop
+  // ---- the end
 
-  void emit_stores() {
-    Xbyak::Label adds;
-    mov(rdx, argument(offsetof(GemmTile, c)));
-    mov(rax, argument(offsetof(GemmTile, c_step)));
-    cmp(argument(offsetof(GemmTile, first)), 0);
-    jz(adds, T_NEAR);
-    emit_store_rows(false);
-    L(adds);
-    emit_store_rows(true);
-  }
-
-  void emit_store_rows(bool adds) {
-    for (int i = 0; i < s_.rows; ++i) {
-      for (int j = 0; j < s_.vectors; ++j) {
-        const Address c = ptr[rdx + j * vector_];
-        if (adds) {
-          load(right(0), c, masked(j));  // B is no longer needed
-          add_vectors(sum(i, j), right(0));
-        }
-        store(c, sum(i, j), masked(j));
-      }
-      if (i + 1 < s_.rows) add(rdx, rax);
+  // The last steps of k, for one group of rows after the other, each of which is stored meanwhile:
+  // CPUs let few stores wait for their sums (Zen 4: 16 of 64 bytes), and what comes next with them.
+  void emit_end(int u_begin, int u_end) {
+    const Reg64 c = count_, b_begin = next_, a_begin = next_step_;  // no longer needed
+    mov(c, argument(offsetof(GemmTile, c)));
+    mov(before_, argument(offsetof(GemmTile, sum)));
+    mov(b_begin, b_);
+    if (!s_.by_rows) mov(a_begin, a_[0]);
+    const int groups = std::max(1, sums_ / kSumsInFlight);
+    for (int group = 0, begin = 0; group < groups; ++group) {
+      const int left = groups - group, end = begin + (s_.rows - begin + left - 1) / left;
+      if (group > 0) mov(b_, b_begin);
+      if (group > 0 && !s_.by_rows) mov(a_[0], a_begin);
+      for (int u = u_begin; u < u_end; ++u) emit_step(u, begin, end);
+      emit_stores(c, begin, end);
+      begin = end;
     }
     leave();
+  }
+
+  void emit_stores(const Reg64& c, int begin, int end) {
+    Xbyak::Label adds, done;
+    test(before_, before_);
+    jnz(adds, T_NEAR);
+    emit_store_rows(c, begin, end, false);
+    jmp(done, T_NEAR);
+    L(adds);
+    emit_store_rows(c, begin, end, true);
+    L(done);
+  }
+
+  void emit_store_rows(const Reg64& c, int begin, int end, bool adds) {
+    for (int i = begin; i < end; ++i) {
+      for (int j = 0; j < s_.vectors; ++j) {
+        const Address old = ptr[before_ + j * vector_];
+        if (adds && masked(j)) {
+          load(right(0), old, true);  // B is loaded again
+          add_vectors(sum(i, j), right(0));
+        } else if (adds) {
+          add_vectors(sum(i, j), old);
+        }
+        store(ptr[c + j * vector_], sum(i, j), masked(j));
+      }
+      if (i + 1 == s_.rows) continue;
+      add(c, argument(offsetof(GemmTile, c_step)));
+      if (adds) add(before_, argument(offsetof(GemmTile, sum_step)));
+    }
   }
 
   // ---- instructions of either type and set
@@ -288,7 +323,7 @@ class Emitter : public Xbyak::CodeGenerator {
   void multiply_add(const Vector& to, const Vector& x, const Xbyak::Operand& y) {
     s_.is_double ? vfmadd231pd(to, x, y) : vfmadd231ps(to, x, y);
   }
-  void add_vectors(const Vector& to, const Vector& x) {
+  void add_vectors(const Vector& to, const Xbyak::Operand& x) {
     s_.is_double ? vaddpd(to, to, x) : vaddps(to, to, x);
   }
 

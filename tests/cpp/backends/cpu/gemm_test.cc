@@ -221,6 +221,29 @@ TYPED_TEST(Gemm, RandomOnesEqualTheReference) {
   }
 }
 
+// What is packed ends at a guard page.
+TYPED_TEST(Gemm, PackingTransposesAndFillsUpWithZeros) {
+  using T = TypeParam;
+  for (const Isa isa : fast_isas()) {
+    for (int64_t lanes = 1; lanes <= 33; ++lanes) {
+      for (const int64_t depth : {1, 7, 8, 16, 17, 24, 32, 40}) {
+        const int64_t step = depth + 3, width = lanes + lanes % 3;
+        const Guarded<T> from(static_cast<size_t>((lanes - 1) * step + depth));
+        const Guarded<T> to(static_cast<size_t>(depth * width));
+        fill_random(from, this->random_);
+        fill_nan(to);
+        gemm_parts<T>(isa)->pack({from.data(), step, 1, lanes, depth, to.data(), width, width});
+        for (int64_t p = 0; p < depth; ++p) {
+          for (int64_t l = 0; l < width; ++l) {
+            const T expected = l < lanes ? from[l * step + p] : T(0);
+            ASSERT_EQ(to[p * width + l], expected) << lanes << " " << depth << " " << p << " " << l;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Several groups of rows, several passes over k, B packed in parts.
 TYPED_TEST(Gemm, LargeOnesEqualTheReference) {
   for (const int threads : {1, 2, 3}) {
@@ -233,6 +256,14 @@ TYPED_TEST(Gemm, LargeOnesEqualTheReference) {
     this->check_all({45, 300, 3200, Layout::kRows, Layout::kColumns}, threads);
   }
   this->check_all({130, 3000, 1600});
+}
+
+// Rows of C whole pages apart are summed elsewhere, pass by pass.
+TYPED_TEST(Gemm, RowsOfPagesEqualTheReference) {
+  for (const int threads : {1, 2}) {
+    this->check_all({30, 1024, 700}, threads);
+    this->check_all({150, 1000, 3500, Layout::kRows, Layout::kColumns, 24}, threads);
+  }
 }
 
 TYPED_TEST(Gemm, EmptyOnesDoNothing) {

@@ -36,16 +36,18 @@ GemmCode emit(const GemmTileSpec& spec) {
   return code.empty() ? GemmCode{} : code[0];
 }
 
+enum class Before : uint8_t { kNothing, kInC, kApart };  // the sum of the blocks before
+
 template <class T>
 class GemmTiles : public ::testing::Test {
  protected:
   // One tile on guarded operands that are no larger than the tile: what it writes to C and, when
   // it packs, beside C.
-  void check(const GemmTileSpec& spec, int64_t depth, bool first) {
+  void check(const GemmTileSpec& spec, int64_t depth, Before before) {
     SCOPED_TRACE(::testing::Message()
                  << name(spec.isa) << " " << spec.rows << "x" << spec.vectors << " by rows "
                  << spec.by_rows << " packs " << spec.packs << " masked " << spec.masked
-                 << " depth " << depth << " first " << first);
+                 << " depth " << depth << " before " << static_cast<int>(before));
     const GemmCode code = emit(spec);
     ASSERT_NE(code.run, nullptr);
     EXPECT_TRUE(code.memory->contains(reinterpret_cast<const void*>(code.run)));
@@ -55,12 +57,14 @@ class GemmTiles : public ::testing::Test {
     const int64_t cols = width - lanes + last;
     // Rows end where the last one does: gaps lie between them only.
     const int64_t a_row = spec.by_rows ? depth + 3 : 1, a_col = spec.by_rows ? 1 : rows + 2;
-    const int64_t b_row = cols + 5, c_row = cols + 1;
+    const int64_t b_row = cols + 5, c_row = cols + 1, sum_row = cols + 3;
     const Guarded<T> a(reach(rows, a_row, depth, a_col)), b(reach(depth, b_row, cols, 1)),
-        c(reach(rows, c_row, cols, 1)), packed(spec.packs ? depth * width : 0);
+        c(reach(rows, c_row, cols, 1)), sum(reach(rows, sum_row, cols, 1)),
+        packed(spec.packs ? depth * width : 0);
     fill_random(a, random_);
     fill_random(b, random_);
     fill_random(c, random_);
+    fill_random(sum, random_);
     std::vector<T> expected = c.copy();
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < cols; ++j) {
@@ -69,14 +73,22 @@ class GemmTiles : public ::testing::Test {
           products.emplace_back(a[i * a_row + p * a_col], b[p * b_row + j]);
         }
         T& at = expected[static_cast<size_t>(i * c_row + j)];
-        at = first ? canonical_sum(products) : at + canonical_sum(products);
+        const T own = canonical_sum(products);
+        const T old = before == Before::kApart ? sum[i * sum_row + j] : at;
+        at = before == Before::kNothing ? own : old + own;
       }
     }
     const auto bytes = [](int64_t elements) { return elements * static_cast<int64_t>(sizeof(T)); };
-    const GemmTile tile{depth,         a.data(),     bytes(spec.by_rows ? a_row : a_col),
-                        b.data(),      bytes(b_row), c.data(),
-                        bytes(c_row),  last,         first,
-                        packed.data(), b.data(),     bytes(b_row)};
+    GemmTile tile{};
+    tile.depth = depth;
+    tile.a = a.data(), tile.a_step = bytes(spec.by_rows ? a_row : a_col);
+    tile.b = b.data(), tile.b_step = bytes(b_row);
+    tile.c = c.data(), tile.c_step = bytes(c_row);
+    tile.last_columns = last;
+    if (before == Before::kInC) tile.sum = tile.c, tile.sum_step = tile.c_step;
+    if (before == Before::kApart) tile.sum = sum.data(), tile.sum_step = bytes(sum_row);
+    tile.packed = packed.data();
+    tile.next = b.data(), tile.next_step = bytes(b_row);
     code.run(&tile);
     EXPECT_EQ(first_difference(c.copy(), expected), -1);
     if (!spec.packs) return;
@@ -110,7 +122,7 @@ TYPED_TEST(GemmTiles, EveryShapeEqualsTheCanonicalSum) {
                                   (variant & 4) != 0,
                                   1 + (rows + variant) % 3};
           const auto depth = static_cast<int64_t>(this->random_() % 40);
-          this->check(spec, depth, (rows + vectors + variant) % 2 == 0);
+          this->check(spec, depth, static_cast<Before>((rows + vectors + variant) % 3));
           if (::testing::Test::HasFailure()) return;
         }
       }
@@ -122,9 +134,10 @@ TYPED_TEST(GemmTiles, EveryDepthIsSummedWhole) {
   for (const Isa isa : emitted_isas()) {
     for (const auto& [rows, vectors] : {std::pair{6, 2}, {1, 1}, {5, 2}}) {  // unroll 4, 8, 4
       for (int64_t depth = 0; depth <= 20; ++depth) {
-        this->check({isa, sizeof(TypeParam) == 8, rows, vectors, depth % 2 == 0}, depth, true);
+        this->check({isa, sizeof(TypeParam) == 8, rows, vectors, depth % 2 == 0}, depth,
+                    Before::kNothing);
       }
-      this->check({isa, sizeof(TypeParam) == 8, rows, vectors, true, true}, 256, false);
+      this->check({isa, sizeof(TypeParam) == 8, rows, vectors, true, true}, 256, Before::kInC);
     }
   }
 }
