@@ -12,6 +12,7 @@
 #include "passes/fold_hosts.h"
 #include "passes/layout.h"
 #include "passes/merge_common.h"
+#include "passes/narrow.h"
 #include "passes/reduce_losses.h"
 #include "passes/regions.h"
 #include "passes/remove_dead.h"
@@ -138,6 +139,7 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
                   if (!evaluate) return g;
                   return fold_constants(g, evaluate);
                 }))
+      .optimize("narrow", everywhere(narrow))
       .optimize("canonicalize", rewrite)
       .optimize("merge_common", everywhere(merge_common))
       .run("remove_dead", remove_dead)

@@ -18,8 +18,8 @@ namespace mithril::passes {
 /// Passes that may be switched off; "fuse" groups the loops of native backends, "epilogues" runs
 /// some of them on blocks of matrix products.
 inline constexpr std::string_view kOptimizingPasses[] = {
-    "canonicalize",   "layout", "reduce_losses", "merge_common",
-    "fold_constants", "fuse",   "epilogues",     "recompute"};
+    "canonicalize", "layout", "reduce_losses", "merge_common", "fold_constants",
+    "narrow",       "fuse",   "epilogues",     "recompute"};
 
 /// What one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {
