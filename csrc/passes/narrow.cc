@@ -75,7 +75,6 @@ struct Site {
   const ir::Graph& graph;
   const Node& node;
 
-  size_t operands() const { return node.operands.size(); }
   Box operand(size_t i) const { return whole(graph.type(node.operands[i])); }
   Box result() const { return whole(graph.type(node.results[0])); }
   const HostValue& attr(std::string_view name) const {
@@ -104,14 +103,21 @@ Box broadcast_from(Box operand, const Box& box) {
   return operand;
 }
 
+// Sizes come from operands; what has its own, as numbers by their places, is computed whole.
 std::optional<Reads> elementwise(const Site& site, Box& box) {
+  Box from_operands(box.size(), kFirst);
   Reads out;
-  for (size_t i = 0; i < site.operands(); ++i) {
-    const ValueId id = site.node.operands[i];
-    const bool is_tensor = id != kNoValue && site.graph.type(id).is_tensor;
-    out.push_back(is_tensor ? broadcast_from(site.operand(i), box) : Box());
+  for (const ValueId id : site.node.operands) {
+    Box& operand = out.emplace_back();
+    if (id == kNoValue || !site.graph.type(id).is_tensor) continue;
+    operand = whole(site.graph.type(id));
+    const size_t front = box.size() - operand.size();
+    for (size_t i = 0; i < operand.size(); ++i) {
+      if (operand[i] != kFirst) from_operands[front + i] = operand[i];
+    }
+    operand = broadcast_from(std::move(operand), box);
   }
-  return out;
+  return from_operands == site.result() ? std::optional(out) : std::nullopt;
 }
 
 std::optional<Reads> reduction(const Site& site, Box& box) {
@@ -311,6 +317,7 @@ class Narrowing {
       : from_(from), rewriter_(from), live_(ir::live_values(from)), parts_(from.values.size()) {}
 
   core::Result<ir::Graph> run() {
+    if (!knows_sizes()) return from_;
     find_parts();
     if (!pays()) return from_;
     for (const ValueId id : from_.inputs) keep(id);
@@ -338,6 +345,13 @@ class Narrowing {
   Parts& parts(ValueId id) { return parts_[static_cast<size_t>(id)]; }
 
   // ------------------------------------------------------------------------------- what is read
+
+  // Sizes may follow from data.
+  bool knows_sizes() const {
+    return std::all_of(from_.values.begin(), from_.values.end(), [](const ir::ValueInfo& value) {
+      return !value.type.is_tensor || ir::is_static(value.type.shape);
+    });
+  }
 
   void find_parts() {
     for (const ir::Output& output : from_.outputs) read_whole(output.value);
