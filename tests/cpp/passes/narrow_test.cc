@@ -83,6 +83,24 @@ TEST(Narrow, SlicesPassAxesThatMove) {
               narrow);
 }
 
+// Axes in front of the rows come from the right operand.
+TEST(Narrow, RowsOfOneMatrixBesideManyAreFoundFromTheEnd) {
+  expect_pass(R"(graph g<f32, i64>(%x: f32[9, 4], %w: f32[5, 4, 6]) {
+  %0 = matmul(%x, %w) : f32[5, 9, 6]
+  %1 = index(%0, index=(:, 7)) : f32[5, 6]
+  return y=%1
+}
+)",
+              R"(graph g<f32, i64>(%x: f32[9, 4], %w: f32[5, 4, 6]) {
+  %0 = index(%x, index=(7:8, 0:4)) : f32[1, 4]
+  %1 = matmul(%0, %w) : f32[5, 1, 6]
+  %2 = reshape(%1, shape=(5, 6)) : f32[5, 6]
+  return y=%2
+}
+)",
+              narrow);
+}
+
 // Two readers of neighbouring rows: the rows of both.
 TEST(Narrow, ReadersTogetherSayWhatIsComputed) {
   expect_pass(R"(graph g<f32, i64>(%x: f32[9, 4], %w: f32[4, 4]) {
@@ -115,7 +133,8 @@ TEST(Narrow, LeavesWhatIsReadWhole) {
                    narrow);
 }
 
-// A causal query knows its place by its number; steps, masks and regions are read as a whole.
+// A causal query knows its place by its number; steps are read as a whole, and axes that a
+// reshape cuts.
 TEST(Narrow, LeavesWhatCannotBeComputedInParts) {
   expect_unchanged(R"(graph g<f32, i64>(%q: f32[9, 4], %k: f32[9, 4], %v: f32[9, 4]) {
   %0 = plain_attention(%q, %k, %v, is_causal=true) : f32[9, 4]
@@ -128,6 +147,14 @@ TEST(Narrow, LeavesWhatCannotBeComputedInParts) {
   %0 = matmul(%x, %w) : f32[9, 4]
   %1 = index(%0, index=(::2,)) : f32[5, 4]
   return y=%1
+}
+)",
+                   narrow);
+  expect_unchanged(R"(graph g<f32, i64>(%x: f32[6, 4], %w: f32[4, 4]) {
+  %0 = matmul(%x, %w) : f32[6, 4]
+  %1 = reshape(%0, shape=(2, 3, 4)) : f32[2, 3, 4]
+  %2 = index(%1, index=0) : f32[3, 4]
+  return y=%2
 }
 )",
                    narrow);
