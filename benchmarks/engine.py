@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import nets, tuned
+from benchmarks import apart, nets
 from benchmarks.generated import by_hand, generated
 from benchmarks.harness import (
     OURS,
@@ -23,7 +23,8 @@ from benchmarks.harness import (
 TORCH, JAX, ORT = "PyTorch eager", "JAX jit", "ONNX Runtime"
 FREEZING = "torch.compile, freezing"
 TUNED = "PyTorch, malloc tuned"
-LARGE = {TUNED: 1.0, TORCH: 3.0}  # beyond all caches
+ALONE = "PyTorch, its own process"
+LARGE = {TUNED: 1.0, ALONE: 3.0}  # beyond all caches
 UNBOUND = "mithril, weights given"
 STREAMING = "mithril, streaming"
 
@@ -84,7 +85,7 @@ def resnet18_step(batch: int, settings: Settings) -> None:
         settings.check_time()
     job = nets.Resnet(18, batch).job
     by_torch = partial(by_hand, job, "torch", False, True)
-    with tuned.pytorch("resnet18", batch) as by_tuned:
+    with apart.pytorch("resnet18", batch) as by_tuned:
         comparison = compare(
             {
                 TORCH: by_torch,
@@ -108,7 +109,7 @@ def jax_step(job: Any, settings: Settings) -> Contender:
 def gpt2_step(settings: Settings) -> None:
     settings.check_time()
     net = nets.Gpt2()
-    with tuned.pytorch("gpt2") as by_tuned:
+    with apart.pytorch("gpt2") as by_tuned:
         comparison = compare(
             {
                 TORCH: net.torch_step,
@@ -132,10 +133,12 @@ def rows_of(
     title: str, shape: tuple[int, int], kind: str, targets: dict[str, float], settings: Settings
 ) -> None:
     x = random_rows(shape)
-    with tuned.pytorch("rows", kind, *shape) as by_tuned:
+    task = ("rows", kind, *shape)
+    with apart.pytorch(*task) as by_tuned, apart.pytorch(*task, malloc={}) as alone:
         comparison = compare(
             {
                 TORCH: partial(torch_rows, kind, x),
+                **({ALONE: alone} if ALONE in targets else {}),
                 TUNED: by_tuned,
                 JAX: partial(jax_rows, kind, x),
                 OURS: partial(our_rows, kind, x),

@@ -1,7 +1,7 @@
-"""PyTorch in a process of its own whose allocator keeps memory: what its users get by tuning.
+"""PyTorch in a process of its own: as its users find it, and with an allocator that keeps memory.
 
 glibc gives memory of large tensors back to the system and takes it again, page by page, in every
-step; the environment below makes it keep what it has.
+step, unless larger ones were there before; the environment below makes it keep what it has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.harness import Contender, LeftOut, Settings
 
-ENVIRONMENT = {
+TUNED = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_TOP_PAD_": str(64 << 20),
@@ -25,14 +25,14 @@ ENVIRONMENT = {
 class Child:
     """Does a step for each line that it is sent, and answers with a line."""
 
-    def __init__(self, task: tuple[Any, ...], threads: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.tuned", str(threads), *map(str, task)]
+    def __init__(self, task: tuple[Any, ...], malloc: dict[str, str], threads: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.apart", str(threads), *map(str, task)]
         self.process: Any = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **ENVIRONMENT},
+            env={**os.environ, **malloc},
         )
         if self.process.stdout.readline() != "ready\n":
             raise LeftOut("its process ended")
@@ -49,14 +49,16 @@ class Child:
 
 
 @contextmanager
-def pytorch(*task: Any) -> Iterator[Callable[[Settings], Contender]]:
+def pytorch(
+    *task: Any, malloc: dict[str, str] = TUNED
+) -> Iterator[Callable[[Settings], Contender]]:
     """What builds that contender of TASKS; its process ends with the block."""
     children: list[Child] = []
 
     def build(settings: Settings) -> Contender:
         import torch  # noqa: F401  (its absence is told here)
 
-        children.append(Child(task, settings.threads))
+        children.append(Child(task, malloc, settings.threads))
         return Contender(children[-1].step)
 
     try:
