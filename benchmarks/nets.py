@@ -344,8 +344,9 @@ def print_shares(comparison: Comparison, by_torch: Factory, settings: Settings) 
     shares = (
         f"{timing.name} {100 * work / timing.median / peak:.0f} %" for timing in comparison.timings
     )
-    print(f"  {work / 1e9:.1f} Gflop (convolutions as sums of products), of the measured peak of")
-    print(f"  {peak / 1e9:.0f} Gflop/s: {', '.join(shares)}")
+    print(f"  {work / 1e9:.1f} Gflop as PyTorch does them (convolutions as sums of products,")
+    print(f"  also what nobody reads), of the measured peak of {peak / 1e9:.0f} Gflop/s:")
+    print(f"  {', '.join(shares)}")
 
 
 def print_tokens(comparison: Comparison) -> None:
