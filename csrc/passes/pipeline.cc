@@ -126,6 +126,7 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
   Pipeline pipeline(graph, options);
   pipeline.run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
       .run("fold_hosts", everywhere(fold_hosts))
+      .optimize("narrow", everywhere(narrow))  // before kernels are asked whether sizes suit them
       .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
              MITHRIL_ASSIGN(const ir::Graph expanded, decompose_nodes(g, expands));
              return fold_hosts(expanded);  // sizes that bodies speak of
@@ -139,7 +140,6 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
                   if (!evaluate) return g;
                   return fold_constants(g, evaluate);
                 }))
-      .optimize("narrow", everywhere(narrow))
       .optimize("canonicalize", rewrite)
       .optimize("merge_common", everywhere(merge_common))
       .run("remove_dead", remove_dead)
