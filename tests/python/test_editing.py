@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import os
 import random
 import runpy
 import threading
@@ -234,7 +235,8 @@ def test_memory_does_not_grow_with_edits():
     edit(2500)  # 10^4 edits
     gc.collect()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < 8 * 1024  # KiB
+    keeps_freed = "libasan" in os.environ.get("LD_PRELOAD", "")  # for a while, to find its readers
+    assert grown < 8 * 1024 or keeps_freed  # KiB
     assert len(model._node.dump()) < 2 * size
     assert wire.key == "x"
 
