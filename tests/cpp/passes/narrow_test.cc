@@ -83,6 +83,27 @@ TEST(Narrow, SlicesPassAxesThatMove) {
               narrow);
 }
 
+TEST(Narrow, AxesThatAReshapeCutsAreComputedWhole) {
+  expect_pass(R"(graph g<f32, i64>(%x: f32[6, 4], %w: f32[4, 4]) {
+  %0 = matmul(%x, %w) : f32[6, 4]
+  %1 = reshape(%0, shape=(2, 3, 4)) : f32[2, 3, 4]
+  %2 = matmul(%1, %w) : f32[2, 3, 4]
+  %3 = index(%2, index=0) : f32[3, 4]
+  return y=%3
+}
+)",
+              R"(graph g<f32, i64>(%x: f32[6, 4], %w: f32[4, 4]) {
+  %0 = matmul(%x, %w) : f32[6, 4]
+  %1 = reshape(%0, shape=(2, 3, 4)) : f32[2, 3, 4]
+  %2 = index(%1, index=(0:1, 0:3, 0:4)) : f32[1, 3, 4]
+  %3 = matmul(%2, %w) : f32[1, 3, 4]
+  %4 = reshape(%3, shape=(3, 4)) : f32[3, 4]
+  return y=%4
+}
+)",
+              narrow);
+}
+
 // Axes in front of the rows come from the right operand.
 TEST(Narrow, RowsOfOneMatrixBesideManyAreFoundFromTheEnd) {
   expect_pass(R"(graph g<f32, i64>(%x: f32[9, 4], %w: f32[5, 4, 6]) {
