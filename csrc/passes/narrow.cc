@@ -7,6 +7,7 @@
 
 #include "core/slice.h"
 #include "ir/registry.h"
+#include "passes/regions.h"
 #include "passes/rewriter.h"
 
 namespace mithril::passes {
@@ -103,6 +104,11 @@ Box broadcast_from(Box operand, const Box& box) {
   return operand;
 }
 
+std::optional<Reads> broadcasting(const Site& site, Box& box) {
+  if (!site.is_static()) return std::nullopt;
+  return Reads{broadcast_from(site.operand(0), box)};
+}
+
 // Sizes come from operands; what has its own, as numbers by their places, is computed whole.
 std::optional<Reads> elementwise(const Site& site, Box& box) {
   Box from_operands(box.size(), kFirst);
@@ -170,22 +176,13 @@ std::optional<Reads> attention(const Site& site, Box& box) {
   return out;
 }
 
-Box permuted(const Box& box, const std::vector<int64_t>& axes) {
-  Box out(box.size());
-  for (size_t i = 0; i < axes.size(); ++i) out[static_cast<size_t>(axes[i])] = box[i];
-  return out;
-}
-
-std::optional<Reads> broadcasting(const Site& site, Box& box) {
-  if (!site.is_static()) return std::nullopt;
-  return Reads{broadcast_from(site.operand(0), box)};
-}
-
 std::optional<Reads> transposition(const Site& site, Box& box) {
   if (!site.is_static()) return std::nullopt;
   std::vector<int64_t> axes = ir::axes_of(site.attr("axes"), box.size());
   if (site.attr("axes").is_none()) std::reverse(axes.begin(), axes.end());
-  return Reads{permuted(box, axes)};
+  Box from(box.size());
+  for (size_t i = 0; i < axes.size(); ++i) from[static_cast<size_t>(axes[i])] = box[i];
+  return Reads{from};
 }
 
 std::optional<Reads> exchange(const Site& site, Box& box) {
@@ -473,6 +470,10 @@ class Narrowing {
 
 }  // namespace
 
-core::Result<ir::Graph> narrow(const ir::Graph& graph) { return Narrowing(graph).run(); }
+core::Result<ir::Graph> narrow(const ir::Graph& graph) {
+  const OpDef* slices = ir::Registry::global().find("index");
+  if (slices == nullptr || !has_op(graph, slices->id)) return graph;
+  return Narrowing(graph).run();
+}
 
 }  // namespace mithril::passes
