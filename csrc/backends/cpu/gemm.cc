@@ -562,7 +562,7 @@ class Gemm<T>::Run {
       for (int64_t t = first_; t < last_; ++t) {
         const int64_t row = rows_.start(t), height = rows_.height(t);
         g_.parts_->pack({a_ + row * d_.a_row + (pass_ + k) * d_.a_col, d_.a_row, d_.a_col, height,
-                         depth, strip(k, depth, row), height, height});
+                         depth, strip(k, depth, row), height, height, d_.a_row == 1 ? height : 0});
       }
     }
   }

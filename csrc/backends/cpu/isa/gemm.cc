@@ -141,10 +141,19 @@ void pack_across(const GemmPack<T>& x) {
   }
 }
 
-// Lanes that are neighbours in memory.
+// Lanes that are neighbours in memory. What is packed densely is moved in whole vectors as long as
+// what they write behind their lanes is written again, and what they read there is still given.
 template <class S, class T = typename S::Real>
 void pack_along(const GemmPack<T>& x) {
-  for (int64_t p = 0; p < x.depth; ++p) {
+  const bool dense = x.to_step == x.width && x.lanes == x.width && x.width <= kLanes<S>;
+  const int64_t whole = dense && x.depth_step >= x.width ? x.depth - 1 - kLanes<S> / x.width : 0;
+  int64_t p = 0;
+  for (; p < whole; ++p) {
+    const T* const from = x.from + p * x.depth_step;
+    if (x.ahead != 0) fetch<1>(from + x.ahead, 0);
+    S::store(x.to + p * x.to_step, S::load(from));
+  }
+  for (; p < x.depth; ++p) {
     const T* from = x.from + p * x.depth_step;
     T* to = x.to + p * x.to_step;
     for (int64_t lane = 0; lane < x.width; lane += kLanes<S>) {

@@ -244,6 +244,33 @@ TYPED_TEST(Gemm, PackingTransposesAndFillsUpWithZeros) {
   }
 }
 
+// The same of lanes that are neighbours: rows of any step lie between guard pages.
+TYPED_TEST(Gemm, PackingCopiesNeighboursAndFillsUpWithZeros) {
+  using T = TypeParam;
+  for (const Isa isa : fast_isas()) {
+    for (int64_t lanes = 1; lanes <= 33; ++lanes) {
+      for (const int64_t depth : {1, 2, 7, 16, 19, 40}) {
+        for (const int64_t step : {lanes, lanes + 3, -lanes - 2, int64_t{1}}) {
+          const int64_t width = lanes + depth % 2, way = (depth - 1) * std::abs(step);
+          const Guarded<T> from(static_cast<size_t>(way + lanes));
+          const Guarded<T> to(static_cast<size_t>(depth * width));
+          fill_random(from, this->random_);
+          fill_nan(to);
+          const T* const first = from.data() + (step > 0 ? 0 : way);
+          gemm_parts<T>(isa)->pack({first, 1, step, lanes, depth, to.data(), width, width, 64});
+          for (int64_t p = 0; p < depth; ++p) {
+            for (int64_t l = 0; l < width; ++l) {
+              const T expected = l < lanes ? first[p * step + l] : T(0);
+              ASSERT_EQ(to[p * width + l], expected)
+                  << lanes << " " << depth << " " << step << " " << p << " " << l;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // Several groups of rows, several passes over k, B packed in parts.
 TYPED_TEST(Gemm, LargeOnesEqualTheReference) {
   for (const int threads : {1, 2, 3}) {
