@@ -88,8 +88,9 @@ std::string definition(Opcode opcode, DType dtype) {
     const char* better = opcode == Opcode::kReduceArgMax ? ">" : "<";
     return fmt::format("M_EXTREME({}, m_{}, {})\n", name, short_name(dtype), better);
   }
-  return fmt::format("M_REDUCTION({0}, m_{1}, m_{2}_{1})\n", name, short_name(dtype),
-                     tile::info(tile::combining(opcode)).text);
+  const bool keeps_rest = opcode == Opcode::kReduceSum && is_wide_float(dtype);
+  return fmt::format("M_REDUCTION({0}, m_{1}, m_{2}_{1}, {3})\n", name, short_name(dtype),
+                     tile::info(tile::combining(opcode)).text, keeps_rest ? 1 : 0);
 }
 
 std::string identity(Opcode opcode, DType dtype) {

@@ -291,21 +291,31 @@ M_FN m_w64 m_threefry(m_i32 key0, m_i32 key1, m_w64 counter) {
 
 /* A reduction in blocks of `block` elements. Inside one, lane l of `width` takes every width-th
    element, and the lanes are folded in halves; finished blocks join as in binary counting, which
-   is the tree of neighbours. */
-#define M_REDUCTION(NAME, T, COMBINE) \
-  typedef struct { T lane[16], stack[48]; m_i64 taken, blocks; int top; } NAME##_state; \
+   is the tree of neighbours. KEEPS: what rounding takes from sums of blocks is kept beside them
+   (TwoSum) and added in the end. */
+#define M_REDUCTION(NAME, T, COMBINE, KEEPS) \
+  typedef struct { T lane[16], stack[48], rest[48]; m_i64 taken, blocks; int top; } NAME##_state; \
+  M_FN T NAME##_join(NAME##_state* s, T b, T* rest) { \
+    T a, whole, taken; \
+    a = s->stack[--s->top]; \
+    whole = COMBINE(a, b); \
+    if (KEEPS) { \
+      taken = whole - a; \
+      *rest = (s->rest[s->top] + *rest) + ((a - (whole - taken)) + (b - taken)); \
+    } \
+    return whole; \
+  } \
   M_FN void NAME##_begin(NAME##_state* s) { s->taken = 0; s->blocks = 0; s->top = 0; } \
   M_FN void NAME##_fold(NAME##_state* s, int width) { \
     int filled = s->taken < width ? (int)s->taken : width, step, l; \
     m_i64 b; \
+    T rest = 0; \
     for (step = width / 2; step > 0; step /= 2) \
       for (l = 0; l < step && l + step < filled; ++l) \
         s->lane[l] = COMBINE(s->lane[l], s->lane[l + step]); \
-    for (b = s->blocks; (b & 1) != 0; b >>= 1) { \
-      --s->top; \
-      s->lane[0] = COMBINE(s->stack[s->top], s->lane[0]); \
-    } \
+    for (b = s->blocks; (b & 1) != 0; b >>= 1) s->lane[0] = NAME##_join(s, s->lane[0], &rest); \
     s->stack[s->top] = s->lane[0]; \
+    s->rest[s->top] = rest; \
     ++s->top; \
     ++s->blocks; \
     s->taken = 0; \
@@ -317,13 +327,14 @@ M_FN m_w64 m_threefry(m_i32 key0, m_i32 key1, m_w64 counter) {
     if (s->taken == block) NAME##_fold(s, width); \
   } \
   M_FN T NAME##_end(NAME##_state* s, int width, T identity) { \
-    T out; \
-    int top; \
+    T out, rest; \
     if (s->taken > 0) NAME##_fold(s, width); \
     if (s->top == 0) return identity; \
-    out = s->stack[s->top - 1]; \
-    for (top = s->top - 2; top >= 0; --top) out = COMBINE(s->stack[top], out); \
-    return out; \
+    --s->top; \
+    out = s->stack[s->top]; \
+    rest = s->rest[s->top]; \
+    while (s->top > 0) out = NAME##_join(s, out, &rest); \
+    return KEEPS && rest != 0 && rest == rest ? out + rest : out; \
   }
 
 /* Place of the first extreme; the first NaN is one. */

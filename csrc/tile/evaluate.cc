@@ -422,19 +422,41 @@ class Evaluator {
   static T reduce_row(Opcode opcode, Order order, std::span<const T> x) {
     if (x.empty()) return identity<T>(opcode);
     const auto size = static_cast<size_t>(order == Order::kLanes ? kLanesBlock : kRowsBlock);
-    std::vector<T> blocks;
+    std::vector<Partial<T>> blocks;
     for (size_t r = 0; r < x.size(); r += size) {
-      blocks.push_back(block(opcode, order, x.subspan(r, std::min(size, x.size() - r))));
+      blocks.push_back({block(opcode, order, x.subspan(r, std::min(size, x.size() - r))), T{}});
     }
     while (blocks.size() > 1) {
-      std::vector<T> next;
+      std::vector<Partial<T>> next;
       for (size_t k = 0; k + 1 < blocks.size(); k += 2) {
-        next.push_back(combine(opcode, T(blocks[k]), T(blocks[k + 1])));
+        next.push_back(joined(opcode, blocks[k], blocks[k + 1]));
       }
       if (blocks.size() % 2 == 1) next.push_back(blocks.back());
       blocks = std::move(next);
     }
-    return blocks[0];
+    const auto [value, rest] = blocks[0];
+    if constexpr (std::is_floating_point_v<T>) {
+      if (rest != 0 && !std::isnan(rest)) return value + rest;
+    }
+    return value;
+  }
+
+  // A result of blocks, and what rounding took from it.
+  template <class T>
+  struct Partial {
+    T value, rest;
+  };
+
+  template <class T>
+  static Partial<T> joined(Opcode opcode, const Partial<T>& a, const Partial<T>& b) {
+    const T value = combine(opcode, T(a.value), T(b.value));
+    if constexpr (std::is_floating_point_v<T>) {
+      if (opcode == Opcode::kReduceSum) {
+        const T taken = value - a.value;
+        return {value, (a.rest + b.rest) + ((a.value - (value - taken)) + (b.value - taken))};
+      }
+    }
+    return {value, T{}};
   }
 
   template <class T>

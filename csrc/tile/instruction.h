@@ -167,7 +167,8 @@ enum class Level : uint8_t { kUniform, kRow, kLane };
 /// elements with r mod 16 = l, starting with the first; then for s = 8, 4, 2, 1 lane l takes lane
 /// l + lane l+s for l < s, empty lanes being skipped. kRows (otherwise): blocks of 64 in rising r
 /// from the first element. Blocks: while more than one is left neighbours (0,1), (2,3) … are
-/// combined; an odd last one moves up unchanged. Empty: the identity.
+/// combined; an odd last one moves up unchanged. What rounding takes from a sum of two blocks of
+/// floats is kept beside it (TwoSum) and added in the end. Empty: the identity.
 /// All other reductions have one result for any order and carry the attribute unused.
 enum class Order : uint8_t { kLanes, kRows };
 

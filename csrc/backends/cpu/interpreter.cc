@@ -359,8 +359,8 @@ class LoopMaker {
       offset += align(count * slot.size);
     }
     header_.state_offset = offset;
-    // Each state: two counters, then the running value and a stack of `depth` values.
-    const int64_t state = 64 + (header_.depth + 1) * align(header_.tile_rows * 8);
+    // Each state: two counters, then the running value and a stack of `depth` values, with rests.
+    const int64_t state = 64 + 2 * (header_.depth + 1) * align(header_.tile_rows * 8);
     return static_cast<size_t>(offset + state * static_cast<int64_t>(plan.reductions.size()));
   }
 

@@ -212,6 +212,7 @@ class Scheduler {
       reduction.extreme = isa_.extreme(i.opcode, from);
     } else {
       reduction.row_reduce = isa_.row_reduce(i.opcode, from);
+      if (i.opcode == tile::Opcode::kReduceSum) reduction.sums = isa_.block_sums(from);
       reduction.combine = isa_.lane(tile::combining(i.opcode), from, from, 0, Shape::kBoth);
     }
     Step step;

@@ -74,6 +74,7 @@ struct Step {
 struct Reduction {
   LaneFn combine = nullptr;  // two elements; null for arg* and scans
   RowReduceFn row_reduce = nullptr;
+  BlockSums sums;  // of floats: more than one block
   ExtremeFn extreme = nullptr;
   ScanFn scan = nullptr;
   tile::Order order = tile::Order::kLanes;

@@ -164,7 +164,7 @@ TEST(CLike, Text) {
   const CLikeKernel kernel{"doubled_sum", t.finish(), 1, 1};
   const std::string c99 = print_c_like(std::vector{kernel}, Dialect::kC99).or_throw();
   EXPECT_EQ(c99.substr(c99.find("M_REDUCTION(m_")),
-            R"(M_REDUCTION(m_reduce_sum_f32, m_f32, m_add_f32)
+            R"(M_REDUCTION(m_reduce_sum_f32, m_f32, m_add_f32, 1)
 
 void doubled_sum(m_i64 begin, m_i64 end, const m_i64* shape, const double* scalars, void* const* buffers) {
   const m_f32* b0 = buffers[0];
@@ -391,6 +391,33 @@ TEST(CLike, EveryInstructionOnEdgesInC99) {
 }
 
 TEST(CLike, EveryInstructionOnEdgesInOpenCl) { expect_equal_on_device(every_instruction()); }
+
+std::vector<Case> sums_of_blocks() {
+  std::vector<Case> out;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (const int64_t n : cpu::testing::kHardSizes) {
+      Builder t;
+      const tile::Reg x = t.load(dtype);
+      t.store(reduce_sum(x, tile::Order::kRows));
+      t.store(reduce_sum(x, tile::Order::kLanes));
+      out.push_back({t.finish(),
+                     cpu::testing::kHardSums,
+                     n,
+                     {cpu::testing::encode(dtype, cpu::testing::hard_sums(n))}});
+    }
+  }
+  return out;
+}
+
+TEST(CLike, SumsOfBlocksKeepTheirRests) {
+  const std::vector<Case> cases = sums_of_blocks();
+  const Library library(source_of(cases, Dialect::kC99));
+  for (size_t k = 0; k < cases.size(); ++k) {
+    expect_equal(cases[k], run(cases[k], library.find(fmt::format("k{}", k))), "C99");
+  }
+}
+
+TEST(CLike, SumsOfBlocksKeepTheirRestsInOpenCl) { expect_equal_on_device(sums_of_blocks()); }
 
 // Compilers fold what they know; fmod of two NaNs was 0 in one.
 TEST(CLike, ConstantNansStayNans) {

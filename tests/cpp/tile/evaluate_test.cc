@@ -108,13 +108,27 @@ TEST(Evaluate, LanesOrder) {
 
 TEST(Evaluate, BlocksArePaired) {
   std::vector<float> x(64 * 5, 0.0f);
+  x[0] = -3e38f, x[128] = 3e38f, x[192] = 3e38f;  // ((b0 + b1) + (b2 + b3)) + b4
+  EXPECT_EQ(sum(x, Order::kRows), INFINITY);
+  x[64] = 3e38f, x[192] = -3e38f;
+  EXPECT_EQ(sum(x, Order::kRows), 0);
+  std::vector<float> y(4096 * 3, 0.0f);
+  y[0] = 3e38f, y[4096] = 3e38f, y[8192] = -3e38f;
+  EXPECT_EQ(sum(y, Order::kLanes), INFINITY);
+}
+
+TEST(Evaluate, SumsOfBlocksLoseNothingToRounding) {
+  std::vector<float> x(64 * 5, 0.0f);
   x[0] = 1e8f, x[64] = 1, x[128] = 1, x[192] = -1e8f, x[256] = 1;
-  EXPECT_EQ(sum(x, Order::kRows), 1);  // ((b0 + b1) + (b2 + b3)) + b4
-  x[64] = -1e8f, x[192] = 1;
   EXPECT_EQ(sum(x, Order::kRows), 3);
   std::vector<float> y(4096 * 3, 0.0f);
-  y[0] = 1e8f, y[4096] = -1e8f, y[8192] = 1;
+  y[0] = 1e8f, y[4096] = 1, y[8192] = -1e8f;
   EXPECT_EQ(sum(y, Order::kLanes), 1);
+  y[0] = -INFINITY;
+  EXPECT_EQ(sum(y, Order::kLanes), -INFINITY);
+  y[4096] = INFINITY;
+  EXPECT_TRUE(std::isnan(sum(y, Order::kLanes)));
+  EXPECT_TRUE(std::signbit(sum(std::vector<float>(5000, -0.0f), Order::kLanes)));
 }
 
 TEST(Evaluate, EmptyReductionsAndSignsOfZero) {

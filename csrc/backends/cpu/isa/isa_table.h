@@ -12,8 +12,18 @@ namespace mithril::cpu {
 using LaneFn = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n);
 
 /// Reduces each of `rows` rows of `n` > 0 elements, which lie one after the other, to one element;
-/// n is at most one block of Order::kLanes (64 blocks of kRows).
-using RowReduceFn = void (*)(void* out, const void* x, int64_t rows, int64_t n, tile::Order order);
+/// n is at most one block of Order::kLanes (64 blocks of kRows). `rest`: for what rounding takes
+/// from sums of blocks of floats, one for each row; null: it is added to them.
+using RowReduceFn = void (*)(void* out, void* rest, const void* x, int64_t rows, int64_t n,
+                             tile::Order order);
+
+/// Sums of blocks of floats, n of them, each with its rest; null for other types.
+struct BlockSums {
+  /// sum = left + sum, and all rests together.
+  void (*join)(const void* left, const void* left_rest, void* sum, void* rest, int64_t n) = nullptr;
+  /// Adds the rest.
+  void (*settle)(void* sum, const void* rest, int64_t n) = nullptr;
+};
 
 /// Takes n_r further elements of each of n_rows rows into the running extremes and their indices;
 /// r0 is the index of the first; at r0 == 0 the state is begun.
@@ -44,6 +54,7 @@ struct IsaTable {
   LaneFn (*lane)(tile::Opcode opcode, core::DType result, core::DType from, uint32_t index,
                  Shape shape);
   RowReduceFn (*row_reduce)(tile::Opcode opcode, core::DType dtype);
+  BlockSums (*block_sums)(core::DType dtype);
   ExtremeFn (*extreme)(tile::Opcode opcode, core::DType dtype);
   ScanFn (*scan)(core::DType dtype);
   plan::KernelFn run;

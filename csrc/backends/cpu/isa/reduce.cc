@@ -183,10 +183,26 @@ struct InOrder {
   }
 };
 
+// sum = left + sum; what rounding takes from it (TwoSum, exact) joins the rests.
+template <class T>
+inline void join_blocks(T left, T left_rest, T& sum, T& rest) {
+  const T whole = left + sum, taken = whole - left;
+  rest = (left_rest + rest) + ((left - (whole - taken)) + (sum - taken));
+  sum = whole;
+}
+
+// Of infinities and NaN the rest is NaN; a zero keeps its sign.
+template <class T>
+inline T settled(T sum, T rest) {
+  return rest != 0 && rest == rest ? sum + rest : sum;
+}
+
 // Blocks of 64, then neighbours pairwise.
 template <class Op, class T>
-T reduce_rows(const T* x, int64_t n) {
+T reduce_rows(const T* x, int64_t n, T& left_over) {
+  constexpr bool kKeepsRest = std::is_same_v<Op, Sum> && std::is_floating_point_v<T>;
   T block[tile::kLanesBlock / tile::kRowsBlock];
+  T rest[tile::kLanesBlock / tile::kRowsBlock] = {};
   int64_t blocks = 0;
   for (int64_t at = 0; at < n; at += tile::kRowsBlock) {
     const int64_t end = at + tile::kRowsBlock < n ? at + tile::kRowsBlock : n;
@@ -196,23 +212,56 @@ T reduce_rows(const T* x, int64_t n) {
   }
   while (blocks > 1) {
     const int64_t pairs = blocks / 2;
-    for (int64_t k = 0; k < pairs; ++k) block[k] = Op::apply(block[2 * k], block[2 * k + 1]);
-    if (blocks % 2 == 1) block[pairs] = block[blocks - 1];
+    for (int64_t k = 0; k < pairs; ++k) {
+      T sum = block[2 * k + 1], more = rest[2 * k + 1];
+      if constexpr (kKeepsRest) {
+        join_blocks(block[2 * k], rest[2 * k], sum, more);
+      } else {
+        sum = Op::apply(block[2 * k], sum);
+      }
+      block[k] = sum, rest[k] = more;
+    }
+    if (blocks % 2 == 1) block[pairs] = block[blocks - 1], rest[pairs] = rest[blocks - 1];
     blocks = (blocks + 1) / 2;
   }
+  left_over = rest[0];
   return block[0];
 }
 
 template <class Op, class T>
-void row_reduce(void* out, const void* x, int64_t rows, int64_t n, Order order) {
+void row_reduce(void* out, void* rest, const void* x, int64_t rows, int64_t n, Order order) {
   auto* y = static_cast<T*>(out);
+  auto* rests = static_cast<T*>(rest);
   const auto* values = static_cast<const T*>(x);
-  if (order == Order::kLanes && n >= kWidth) {
-    return reduce_many<Op, InOrder<Op>>(y, values, rows, n);
+  if (order == Order::kRows) {
+    for (int64_t row = 0; row < rows; ++row, values += n) {
+      T left_over{};
+      y[row] = reduce_rows<Op>(values, n, left_over);
+      if (rests != nullptr) {
+        rests[row] = left_over;
+      } else if constexpr (std::is_floating_point_v<T>) {
+        y[row] = settled(y[row], left_over);
+      }
+    }
+    return;
   }
-  for (int64_t row = 0; row < rows; ++row, values += n) {
-    y[row] = order == Order::kLanes ? reduce_short<Op>(values, n) : reduce_rows<Op>(values, n);
-  }
+  if (rests != nullptr) std::memset(rests, 0, static_cast<size_t>(rows) * sizeof(T));
+  if (n >= kWidth) return reduce_many<Op, InOrder<Op>>(y, values, rows, n);
+  for (int64_t row = 0; row < rows; ++row, values += n) y[row] = reduce_short<Op>(values, n);
+}
+
+template <class T>
+void join_sums(const void* left, const void* left_rest, void* sum, void* rest, int64_t n) {
+  const auto *a = static_cast<const T*>(left), *a_rest = static_cast<const T*>(left_rest);
+  auto *b = static_cast<T*>(sum), *b_rest = static_cast<T*>(rest);
+  for (int64_t i = 0; i < n; ++i) join_blocks(a[i], a_rest[i], b[i], b_rest[i]);
+}
+
+template <class T>
+void settle_sums(void* sum, const void* rest, int64_t n) {
+  auto* y = static_cast<T*>(sum);
+  const auto* rests = static_cast<const T*>(rest);
+  for (int64_t i = 0; i < n; ++i) y[i] = settled(y[i], rests[i]);
 }
 
 // At least count * kWidth values. Order does not matter, so the last vectors may overlap those
@@ -320,7 +369,7 @@ using Extreme = AnyOrder<Op, count>;
 #endif
 
 template <class Op, class T>
-void row_extreme(void* out, const void* x, int64_t rows, int64_t n, Order) {
+void row_extreme(void* out, void*, const void* x, int64_t rows, int64_t n, Order) {
   auto* y = static_cast<T*>(out);
   const auto* values = static_cast<const T*>(x);
   if (n >= 4 * kWidth) return reduce_many<Op, Extreme<Op, T, 4>>(y, values, rows, n);
@@ -397,6 +446,14 @@ RowReduceFn find_row_reduce(Opcode opcode, DType dtype) {
     case DType::kFloat32: return find_number<float>(opcode);
     case DType::kFloat64: return find_number<double>(opcode);
     default: return nullptr;
+  }
+}
+
+BlockSums find_block_sums(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return {join_sums<float>, settle_sums<float>};
+    case DType::kFloat64: return {join_sums<double>, settle_sums<double>};
+    default: return {};
   }
 }
 

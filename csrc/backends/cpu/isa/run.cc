@@ -177,7 +177,7 @@ class Runner {
     offsets_ = operands_ + header_.operands * operand_words_;
     scratch_ = static_cast<char*>(args.scratch);
     pointers_ = static_cast<void**>(args.scratch);
-    state_bytes_ = 64 + (header_.depth + 1) * row_bytes();
+    state_bytes_ = 64 + 2 * (header_.depth + 1) * row_bytes();
     for (size_t s = 0; s < plan_.slots.size(); ++s) pointers_[s] = scratch_ + offsets_[s];
   }
 
@@ -473,14 +473,24 @@ class Runner {
     int64_t* in_block;  // elements taken into the running value (kRowAcross)
     int64_t* blocks;    // finished blocks
     char* value;
-    char* stack;  // finished partial results, the largest first
+    char* rest;   // what rounding took from it, if the reduction keeps that
+    char* stack;  // finished partial results, the largest first, each with its rest
   };
   State state(int32_t reduction) const {
     char* at = scratch_ + header_.state_offset + reduction * state_bytes_;
     auto* counters = reinterpret_cast<int64_t*>(at);
     const int32_t running = plan_.reductions.data()[reduction].running;
     char* value = running >= 0 ? static_cast<char*>(pointers_[running]) : at + 64;
-    return {counters, counters + 1, value, at + 64 + row_bytes()};
+    return {counters, counters + 1, value, at + 64 + row_bytes(), at + 64 + 2 * row_bytes()};
+  }
+  char* partial(const State& s, int64_t index) const { return s.stack + 2 * index * row_bytes(); }
+  char* rest_of(char* partial) const { return partial + row_bytes(); }
+
+  // Sums of one block have none.
+  bool keeps_rest(const Reduction& reduction) const {
+    const bool lanes = reduction.order == tile::Order::kLanes;
+    const int64_t block = lanes ? tile::kLanesBlock : tile::kRowsBlock;
+    return reduction.sums.join != nullptr && header_.reduced > block;
   }
 
   static int64_t height(int64_t blocks) {
@@ -489,14 +499,28 @@ class Runner {
 
   // A finished block joins those before it as in binary counting: that is the pairwise tree.
   void push(const Reduction& reduction, const State& s, int64_t rows) {
+    const auto bytes = static_cast<size_t>(rows * reduction.size);
     int64_t top = height(*s.blocks);
     for (int64_t b = *s.blocks; (b & 1) != 0; b >>= 1) {
-      --top;
-      reduction.combine(s.value, s.stack + top * row_bytes(), s.value, nullptr, rows);
+      join(reduction, partial(s, --top), s.value, s.rest, rows);
     }
-    std::memcpy(s.stack + top * row_bytes(), s.value, static_cast<size_t>(rows * reduction.size));
+    std::memcpy(partial(s, top), s.value, bytes);
+    if (keeps_rest(reduction)) std::memcpy(rest_of(partial(s, top)), s.rest, bytes);
     ++*s.blocks;
     *s.in_block = 0;
+  }
+
+  void join(const Reduction& reduction, char* left, void* value, void* rest, int64_t rows) const {
+    if (!keeps_rest(reduction)) return reduction.combine(value, left, value, nullptr, rows);
+    reduction.sums.join(left, rest_of(left), value, rest, rows);
+  }
+
+  // A block of which `value` is the plain sum.
+  void push_plain(const Reduction& reduction, const State& s, int64_t rows) {
+    if (keeps_rest(reduction)) {
+      std::memset(s.rest, 0, static_cast<size_t>(rows * reduction.size));
+    }
+    push(reduction, s, rows);
   }
 
   void begin(int32_t index) {
@@ -515,8 +539,15 @@ class Runner {
                                 r_stride(tile), tile.r0});
     }
     if (layout_ == Layout::kRowAcross) return reduce_across(reduction, s, step, tile);
-    reduction.row_reduce(s.value, pointers_[step.a], tile.rows, tile.count, reduction.order);
-    push(reduction, s, tile.rows);
+    take_rows(reduction, s, step.a, tile.rows, tile.count);
+  }
+
+  // n elements of each row, of a slot.
+  void take_rows(const Reduction& reduction, const State& s, int32_t slot, int64_t rows,
+                 int64_t n) {
+    void* const rest = keeps_rest(reduction) ? s.rest : nullptr;
+    reduction.row_reduce(s.value, rest, pointers_[slot], rows, n, reduction.order);
+    push(reduction, s, rows);
   }
 
   void reduce_across(const Reduction& reduction, const State& s, const Step& step,
@@ -529,7 +560,7 @@ class Runner {
       } else {
         reduction.combine(s.value, s.value, x, nullptr, tile.rows);
       }
-      if (++*s.in_block == tile::kRowsBlock) push(reduction, s, tile.rows);
+      if (++*s.in_block == tile::kRowsBlock) push_plain(reduction, s, tile.rows);
     }
   }
 
@@ -544,10 +575,13 @@ class Runner {
     }
     if (reduction.extreme != nullptr) return;
     const State s = state(index);
-    if (*s.in_block > 0) push(reduction, s, tile.rows);
+    if (*s.in_block > 0) push_plain(reduction, s, tile.rows);
+    const auto bytes = static_cast<size_t>(tile.rows * reduction.size);
     int64_t top = height(*s.blocks) - 1;
-    std::memcpy(out, s.stack + top * row_bytes(), static_cast<size_t>(tile.rows * reduction.size));
-    while (--top >= 0) reduction.combine(out, s.stack + top * row_bytes(), out, nullptr, tile.rows);
+    std::memcpy(out, partial(s, top), bytes);
+    if (keeps_rest(reduction)) std::memcpy(s.rest, rest_of(partial(s, top)), bytes);
+    while (--top >= 0) join(reduction, partial(s, top), out, s.rest, tile.rows);
+    if (keeps_rest(reduction)) reduction.sums.settle(out, s.rest, tile.rows);
   }
 
   void compiled(const CompiledStep& step, const Tile& tile) {
@@ -561,8 +595,7 @@ class Runner {
       const CompiledStep::Reduced& r = step.reductions.data()[k];
       const Reduction& reduction = plan_.reductions.data()[r.reduction];
       const State s = state(r.reduction);
-      reduction.row_reduce(s.value, pointers_[r.slot], tile.rows, r.partials, reduction.order);
-      push(reduction, s, tile.rows);
+      take_rows(reduction, s, r.slot, tile.rows, r.partials);
     }
   }
 
@@ -584,7 +617,7 @@ class Runner {
         const State s = state(index);
         *s.in_block += n;
         if (*s.in_block == tile::kRowsBlock) {
-          push(plan_.reductions.data()[index], s, tile.rows);
+          push_plain(plan_.reductions.data()[index], s, tile.rows);
         }
       }
       r += n;

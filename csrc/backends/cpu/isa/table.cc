@@ -21,7 +21,8 @@ LaneFn find_lane(tile::Opcode opcode, core::DType result, core::DType from, uint
 }  // namespace
 
 const IsaTable& isa_table() {
-  static constexpr IsaTable table{find_lane, find_row_reduce, find_extreme, find_scan, run};
+  static constexpr IsaTable table{find_lane,    find_row_reduce, find_block_sums,
+                                  find_extreme, find_scan,       run};
   return table;
 }
 

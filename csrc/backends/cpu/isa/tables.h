@@ -12,6 +12,7 @@ LaneFn find_lookup(uint32_t table);
 LaneFn find_select(core::DType dtype);
 LaneFn find_threefry(core::DType counter, uint32_t word);
 RowReduceFn find_row_reduce(tile::Opcode opcode, core::DType dtype);
+BlockSums find_block_sums(core::DType dtype);
 ExtremeFn find_extreme(tile::Opcode opcode, core::DType dtype);
 ScanFn find_scan(core::DType dtype);
 plan::KernelStatus run(const plan::KernelArgs& args, int64_t begin, int64_t end);

@@ -459,6 +459,19 @@ TEST(Interpreter, BothOrdersInOneProgram) {
   }
 }
 
+TEST(Interpreter, SumsOfBlocksKeepTheirRests) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    Builder t;
+    const Reg x = t.load(dtype);
+    t.store(reduce_sum(x, tile::Order::kRows));
+    t.store(reduce_sum(x, tile::Order::kLanes));
+    const auto program = t.finish();
+    for (const int64_t n : testing::kHardSizes) {
+      check(program, {{testing::kHardSums}, {n}}, {testing::encode(dtype, testing::hard_sums(n))});
+    }
+  }
+}
+
 TEST(Interpreter, ReducesOverSeveralDimsAtAnyStrides) {
   // sum over axes 0 and 2 of a [6, 5, 70] array: kept [5], reduced [6, 70].
   const std::vector<float> x = random_floats(6 * 5 * 70, 6);

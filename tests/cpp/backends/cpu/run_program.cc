@@ -101,6 +101,26 @@ Bytes encode(core::DType dtype, const std::vector<double>& values) {
   return out;
 }
 
+std::vector<double> hard_sums(int64_t n) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto fraction = [](int64_t r) { return std::fmod(static_cast<double>(r) * 0.618034, 1); };
+  std::vector<double> out;
+  for (int64_t row = 0; row < kHardSums; ++row) {
+    for (int64_t r = 0; r < n; ++r) {
+      const double sign = r / 64 % 2 == 0 ? 1 : -1;
+      switch (row) {
+        case 0: out.push_back(-0.0); break;
+        case 1: out.push_back(r % 64 == 0 ? 1e8 * sign : fraction(r)); break;
+        case 2: out.push_back(0.5 + fraction(r)); break;
+        case 3: out.push_back(r == n / 2 ? inf : fraction(r)); break;
+        case 4: out.push_back(r == 0 ? inf : r == n - 1 ? -inf : fraction(r)); break;
+        default: out.push_back(r % 64 == 0 ? 3e38 * (r / 128 % 2 == 0 ? 1 : -1) : 0); break;
+      }
+    }
+  }
+  return out;
+}
+
 int64_t Domain::kept_points() const { return *core::element_count(kept); }
 int64_t Domain::reduced_points() const { return *core::element_count(reduced); }
 

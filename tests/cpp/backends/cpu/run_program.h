@@ -32,6 +32,12 @@ std::vector<T> values_of(const Bytes& bytes) {
 /// Each number as an element of `dtype`, as casts make it.
 Bytes encode(core::DType dtype, const std::vector<double>& values);
 
+/// Rows of n numbers that are hard to sum: much is rounded away, signs of zeros, infinities, sums
+/// above the largest float32. Sizes on both sides of the blocks of either order.
+inline constexpr int64_t kHardSums = 6;
+inline constexpr int64_t kHardSizes[] = {1, 64, 65, 200, 4096, 4097, 13000};
+std::vector<double> hard_sums(int64_t n);
+
 /// What runs a program: the interpreter of an instruction set, or machine code for it.
 struct Engine {
   Engine(Isa set, bool is_compiled = false) : isa(set), compiled(is_compiled) {}
