@@ -162,7 +162,9 @@ def run(settings: Settings) -> None:
             f"   of {len(seconds)}"
         )
     ours = [b + c for b, c in zip(times["build and infer"], times["compile"], strict=True)]
-    print_target("build + inference + compile", float(np.median(ours)) * 1e3, 100, True, " ms")
+    steps = times["training step: build, infer and compile"]
+    print_target("build + inference + compile", float(np.median(ours)) * 1e3, 40, True, " ms")
+    print_target("of a training step", float(np.median(steps)) * 1e3, 80, True, " ms")
 
 
 def attempt(once: Callable[[Times], None], times: Times) -> None:

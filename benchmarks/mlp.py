@@ -8,7 +8,7 @@ from benchmarks.harness import OURS, Settings, compare, print_comparison, print_
 from benchmarks.models import mlp as models
 
 BATCH = 32
-TORCH = "PyTorch eager"
+TORCH, JAX, ORT = "PyTorch eager", "JAX jit", "ONNX Runtime, bound"
 
 
 def forward(sizes: tuple[int, ...], settings: Settings) -> None:
@@ -19,14 +19,16 @@ def forward(sizes: tuple[int, ...], settings: Settings) -> None:
             OURS: partial(models.mithril_forward, mlp),
             TORCH: partial(models.torch_forward, mlp),
             "torch.compile": partial(models.torch_forward, mlp, compiled=True),
-            "JAX jit": partial(models.jax_forward, mlp),
+            JAX: partial(models.jax_forward, mlp),
+            ORT: partial(models.ort_forward, mlp),
         },
         settings,
         tolerance=1e-5,
     )
     print_comparison(f"MLP {'-'.join(map(str, sizes))}, batch {BATCH}: forward", comparison)
     if sizes == SMALL:
-        print_target("forward against PyTorch eager", comparison.ratio(TORCH), 5, False, "x")
+        print_target("against ONNX Runtime, bound", comparison.ratio(ORT), 2, False, "x")
+        print_target("against PyTorch eager", comparison.ratio(TORCH), 10, False, "x")
 
 
 def step(sizes: tuple[int, ...], optimizer: str, settings: Settings) -> None:
@@ -41,7 +43,7 @@ def step(sizes: tuple[int, ...], optimizer: str, settings: Settings) -> None:
             TORCH: partial(models.torch_step, mlp, optimizer),
             **fused,
             "torch.compile": partial(models.torch_step, mlp, optimizer, compiled=True),
-            "JAX jit": partial(models.jax_step, mlp, optimizer),
+            JAX: partial(models.jax_step, mlp, optimizer),
         },
         settings,
         tolerance=1e-4,
@@ -53,11 +55,16 @@ def step(sizes: tuple[int, ...], optimizer: str, settings: Settings) -> None:
         f" (compared: parameters after {models.STEPS_COMPARED} steps)",
         comparison,
     )
-    if sizes == SMALL:
-        print_target("training step against PyTorch eager", comparison.ratio(TORCH), 8, False, "x")
+    for contender, least in STEP_TARGETS.get((sizes, optimizer), {}).items():
+        print_target(f"against {contender}", comparison.ratio(contender), least, False, "x")
 
 
 SMALL, MIDDLING = (10, 32, 32, 1), (64, 128, 128, 10)
+STEP_TARGETS = {
+    (SMALL, "sgd"): {TORCH: 8},
+    (SMALL, "adam"): {JAX: 4, TORCH: 25},
+    (MIDDLING, "adam"): {JAX: 1.8, TORCH: 6},
+}
 ROWS = {
     "mlp-small-forward": partial(forward, SMALL),
     "mlp-small-sgd": partial(step, SMALL, "sgd"),

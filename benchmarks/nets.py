@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-import logging
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +13,7 @@ from benchmarks.harness import Comparison, Contender, Factory, Settings
 from benchmarks.machine import peak_rate
 from benchmarks.models import adam, gpt2, vit
 from benchmarks.models import generated as models
+from benchmarks.ort import session_of
 
 TOKENS = 128
 PROMPT, DECODED = 16, 48
@@ -100,20 +98,8 @@ class Net:
         return Contender(run, lambda: {"y": run().float().numpy()})
 
     def ort(self, settings: Settings) -> Contender:
-        """What PyTorch exports, run by ONNX Runtime with its default optimisations."""
-        settings.check_time()
-        import onnxruntime
-        import torch
-
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells what isn't installed
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = settings.threads
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.onnx"
-            example = (torch.from_numpy(self.input),)
-            torch.onnx.export(self.module, example, path, dynamo=True, verbose=False)
-            session = onnxruntime.InferenceSession(path, options)
-        feed = {session.get_inputs()[0].name: self.input}
+        session, name = session_of(self.module, self.input, settings)
+        feed = {name: self.input}
         return Contender(lambda: session.run(None, feed), lambda: {"y": session.run(None, feed)[0]})
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.harness import Contender, Settings
 from benchmarks.models.adam import BETAS, EPS, jax_state, jax_update
+from benchmarks.ort import session_of
 
 STEPS_COMPARED = 3
 LEARNING_RATE = {"sgd": 1e-2, "adam": 1e-3}
@@ -168,6 +169,23 @@ class NumpyAdam:
             m += (1 - BETAS[0]) * (g - m)
             v += (1 - BETAS[1]) * (g * g - v)
             weights[name] -= rate * m / (np.sqrt(v) / root + EPS)
+
+
+# --- ONNX Runtime ---------------------------------------------------------------------------------
+
+
+def ort_forward(mlp: Mlp, settings: Settings) -> Contender:
+    """Its input and output are bound to memory once, which spares most of a small call."""
+    session, name = session_of(_torch_module(mlp, settings), mlp.x, settings)
+    binding = session.io_binding()
+    binding.bind_cpu_input(name, mlp.x)
+    binding.bind_output(session.get_outputs()[0].name)
+
+    def result() -> dict[str, np.ndarray]:
+        session.run_with_iobinding(binding)
+        return {"y": binding.copy_outputs_to_cpu()[0]}
+
+    return Contender(lambda: session.run_with_iobinding(binding), result)
 
 
 # --- PyTorch --------------------------------------------------------------------------------------
