@@ -17,6 +17,7 @@ from benchmarks.harness import (
     Settings,
     compare,
     print_comparison,
+    print_ratio_targets,
     print_target,
 )
 
@@ -47,7 +48,7 @@ def inference(net: nets.Net, target: float, settings: Settings, **more: Factory)
     )
     print_comparison(f"{net.title}: inference", comparison)
     nets.print_shares(comparison, net.torch, settings)
-    print_target("against ONNX Runtime", comparison.ratio(ORT), target, False, "x")
+    print_ratio_targets(comparison, {ORT: target})
 
 
 def resnet(depth: int, settings: Settings) -> None:
@@ -74,7 +75,7 @@ def gpt2_decoding(settings: Settings) -> None:
     )
     print_comparison(f"{net.title}, float32", comparison)
     nets.print_tokens(comparison)
-    print_target("against PyTorch eager", comparison.ratio(TORCH), 1.0, False, "x")
+    print_ratio_targets(comparison, {TORCH: 1.0})
 
 
 # --- training steps -------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def resnet18_step(batch: int, settings: Settings) -> None:
         )
     print_comparison(f"{job.title}: gradients and update", comparison)
     nets.print_shares(comparison, by_torch, settings)
-    print_target("against PyTorch, malloc tuned", comparison.ratio(TUNED), 1.5, False, "x")
+    print_ratio_targets(comparison, {TUNED: 1.5})
 
 
 def jax_step(job: Any, settings: Settings) -> Contender:
@@ -150,8 +151,7 @@ def rows_of(
     rate = comparison.of(OURS)
     if rate is not None:
         print(f"  {OURS} reads and writes {2e-9 * x.nbytes / rate.median:.1f} GB/s")
-    for name, least in targets.items():
-        print_target(f"against {name}", comparison.ratio(name), least, False, "x")
+    print_ratio_targets(comparison, targets)
 
 
 def random_rows(shape: tuple[int, int]) -> np.ndarray:

@@ -212,3 +212,9 @@ def print_target(what: str, value: float | None, limit: float, at_most: bool, un
         return
     verdict = "met" if (value <= limit if at_most else value >= limit) else "NOT MET"
     print(f"  target: {what} {sign} {limit:g}{unit}: {value:.3g}{unit}, {verdict}")
+
+
+def print_ratio_targets(comparison: Comparison, targets: Mapping[str, float]) -> None:
+    """By contenders: how many times as long as ours theirs was to be."""
+    for name, least in targets.items():
+        print_target(f"against {name}", comparison.ratio(name), least, False, "x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.harness import OURS, Settings, compare, print_comparison, print_target
+from benchmarks.harness import OURS, Settings, compare, print_comparison, print_ratio_targets
 from benchmarks.models import mlp as models
 
 BATCH = 32
@@ -27,8 +27,7 @@ def forward(sizes: tuple[int, ...], settings: Settings) -> None:
     )
     print_comparison(f"MLP {'-'.join(map(str, sizes))}, batch {BATCH}: forward", comparison)
     if sizes == SMALL:
-        print_target("against ONNX Runtime, bound", comparison.ratio(ORT), 2, False, "x")
-        print_target("against PyTorch eager", comparison.ratio(TORCH), 10, False, "x")
+        print_ratio_targets(comparison, {ORT: 2, TORCH: 10})
 
 
 def step(sizes: tuple[int, ...], optimizer: str, settings: Settings) -> None:
@@ -55,8 +54,7 @@ def step(sizes: tuple[int, ...], optimizer: str, settings: Settings) -> None:
         f" (compared: parameters after {models.STEPS_COMPARED} steps)",
         comparison,
     )
-    for contender, least in STEP_TARGETS.get((sizes, optimizer), {}).items():
-        print_target(f"against {contender}", comparison.ratio(contender), least, False, "x")
+    print_ratio_targets(comparison, STEP_TARGETS.get((sizes, optimizer), {}))
 
 
 SMALL, MIDDLING = (10, 32, 32, 1), (64, 128, 128, 10)

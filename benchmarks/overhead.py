@@ -9,8 +9,6 @@ import numpy as np
 from benchmarks.harness import OURS, Contender, Settings, compare, print_comparison, print_target
 
 X = np.array([1.0, -2.0, 3.0, -4.0], np.float32)
-
-
 BOUND = "mithril, all bound"
 
 
