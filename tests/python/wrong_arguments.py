@@ -135,6 +135,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "chunks": lambda: 2,
     "hidden_dim": lambda: 4,
     "num_heads": lambda: 2,
+    "hidden_size": lambda: 4,
     "k": lambda: 1,
     "formula_key": lambda: "cube",
     "Lambda.function": lambda: lambda x: x + 1,

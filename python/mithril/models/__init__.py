@@ -54,6 +54,7 @@ _COMPOSED = {
     "recurrent": """EncoderDecoder EncoderDecoderInference ManyToOne OneToMany OneToManyInference
         RNN""",
     "recurrent_cells": "Cell GRUCell LSTMCell LSTMCellBody RNNCell",
+    "recurrent_layers": "GRU LSTM SimpleRNN",
     "regression": "PolynomialRegression",
     "regularizers": "L1 L2 QuadraticFormRegularizer",
 }

@@ -35,7 +35,8 @@ class RNN(Composite):
     def __init__(self, cell_type: Cell):
         raise SignatureError(
             "RNN: is the base of recurrent networks and none itself",
-            hint="use ManyToOne, OneToMany or EncoderDecoder",
+            hint="use SimpleRNN(hidden_size) for a layer over sequences, or ManyToOne, OneToMany or"
+            " EncoderDecoder for cells",
         )
 
     @property

@@ -159,6 +159,12 @@ def _rows(state: Connection, start: Any, stop: Any, output: Any) -> ExtendInfo:
     return models.Indexer().connect(input=state, index=index, output=output)
 
 
+def _as_many_rows(state: Any, rows: Any, output: Any) -> ExtendInfo:
+    """The first rows of a state, said to be as many as the input has: both sizes may be open."""
+    shape = models.ToTuple(n=3)(input1=rows, input2=1, input3=state.shape[2])
+    return models.BroadcastTo().connect(input=state[:rows], shape=shape, output=output)
+
+
 class LSTMCellBody(Composite):
     """The gates of `LSTMCell`, for as many rows of state as of input.
 
@@ -311,7 +317,7 @@ class LSTMCell(Cell):
             rows = keys["input"].shape[0]
             state = {key: Connection() for key in ("prev_cell", "prev_hidden")}
             for key, wire in state.items():
-                self |= _rows(keys[key], None, rows, wire)
+                self |= _as_many_rows(keys[key], rows, wire)
             gates = {key: keys[key] for key in keys if key[-2:] in ("_f", "_i", "_c", "_o")}
             both = Connection()
             self |= LSTMCellBody().connect(input=keys["input"], output=both, **state, **gates)
@@ -425,7 +431,7 @@ class GRUCell(Cell):
         with self._compose(name, {}, **given, bias_out=bias_out) as keys:
             rows = keys["input"].shape[0]
             before: Any = Connection()
-            self |= _rows(keys["prev_hidden"], None, rows, before)
+            self |= _as_many_rows(keys["prev_hidden"], rows, before)
 
             def linear(of: Any, which: str) -> Any:
                 return models.Linear()(of, keys[f"w_{which}"], bias=keys[f"bias_{which}"])

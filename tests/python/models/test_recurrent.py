@@ -364,7 +364,8 @@ REFUSED = {
         lambda: RNN(RNNCell()),
         SignatureError,
         "RNN: is the base of recurrent networks and none itself\n"
-        "  help: use ManyToOne, OneToMany or EncoderDecoder",
+        "  help: use SimpleRNN(hidden_size) for a layer over sequences, or ManyToOne, OneToMany or"
+        " EncoderDecoder for cells",
     ),
 }
 
@@ -458,3 +459,22 @@ def gradients_of_torch(kind, layer):
     slopes = of_torch(kind, SimpleNamespace(**grads))
     own = ("bias_n", "bias_hn")
     return {k: v / 2 if "bias" in k and k not in own else v for k, v in slopes.items()}
+
+
+@pytest.mark.parametrize("cell", [RNNCell, ml.models.LSTMCell, ml.models.GRUCell])
+def test_cells_run_over_open_batches(cell):
+    step = cell()
+    states = [f"prev_{state}" for state in sorted(step.state_keys)]
+    model = ml.Model()
+    model |= step.connect(input="x", **{key: key for key in states}, hidden="h")
+    model.set_shapes(x=[None, 1, 3], prev_hidden=[None, 1, 4])
+    model.expose_keys("h")
+    data = {"x": np.linspace(-1, 1, 15).reshape(5, 1, 3)}
+    data |= {key: np.linspace(-1, 0.5, 20).reshape(5, 1, 4) for key in states}
+    pm = ml.compile(model, ml.NumpyBackend(dtype="float64"), data_keys=set(data))
+    params = pm.randomize_params(seed=0)
+    whole = pm.evaluate(params, data)["h"]
+    assert whole.shape == (5, 1, 4)
+    for at in range(5):
+        row = pm.evaluate(params, {key: value[at : at + 1] for key, value in data.items()})
+        np.testing.assert_allclose(row["h"], whole[at : at + 1], rtol=0, atol=1e-12)
