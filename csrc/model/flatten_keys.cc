@@ -30,6 +30,7 @@ ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must
   if (conn == kNone) {
     if (generated_.empty()) {
       for (auto& [c, name] : generated_names(arena(), node(), false, false)) generated_[name] = c;
+      for (auto& [c, name] : path_names()) generated_[name] = c;
     }
     const auto found = generated_.find(key.name);
     if (found != generated_.end()) conn = found->second;
@@ -301,11 +302,12 @@ std::unordered_set<NodeId> FlatModel::reachable() const {
 void FlatModel::find_leaves() {
   std::vector<NodeId> stack{node()};
   while (!stack.empty()) {  // state bindings of all levels
-    const Node& n = arena().node(stack.back());
+    const NodeId at = stack.back();
+    const Node& n = arena().node(at);
     stack.pop_back();
     for (const State& state : n.states) {
       bindings.push_back(
-          {edge(arena().surviving(state.input)), edge(arena().surviving(state.output))});
+          {edge(arena().surviving(state.input)), edge(arena().surviving(state.output)), at});
       if (state.initial) initial_state_[bindings.back().input] = *state.initial;
     }
     stack.insert(stack.end(), n.children.rbegin(), n.children.rend());
@@ -451,14 +453,47 @@ void FlatModel::add_key(EdgeId e, std::string name, bool named) {
     key.path = paths.path(reader->second.leaf);
     if (reader->second.input != nullptr) key.path += "." + reader->second.input->name;
   }
+  if (options.path_names) key.path = key.name;
   key_of[e] = out.keys.size();
   key_edges.push_back(e);
   out.keys.push_back(std::move(key));
 }
 
+// The key of the first part that a wire of a training model stands for, else the wire itself.
+ConnId FlatModel::key_of_part(ConnId wire) const {
+  const std::vector<NodeId>& parts = arena().node(node()).children;
+  const ConnId reader = arena().conn(wire).first_consumer;
+  if (!options.names_of_part || parts.empty() || reader == kNone) return wire;
+  const ConnId key = arena().surviving(reader);
+  return arena().conn(key).node == parts.front() ? key : wire;
+}
+
+// Names by path of the inputs without a name. Two that are the same, or that of a wire: the later
+// one gets "_" in front.
+std::unordered_map<ConnId, std::string> FlatModel::path_names() {
+  std::unordered_map<ConnId, std::string> out_names;
+  if (!options.path_names || arena().node(node()).op != nullptr) return out_names;
+  std::unordered_set<std::string> taken;
+  for (const ConnId c : arena().node(node()).conns) taken.insert(arena().conn(c).name);
+  const auto& cins = arena().node(node()).cins;
+  const ConnId only_cin = cins.size() == 1 ? cins.begin()->second : kNone;
+  for (const ConnId c : root_inputs()) {
+    const ConnId key = key_of_part(c);
+    if (!arena().conn(key).name.empty() || c == only_cin) continue;
+    const NodeId part = arena().conn(key).node;
+    std::string name = arena().node(part).op != nullptr
+                           ? paths.key_path(part, arena().conn(key).origin, node())
+                           : paths.key_path(key, part);
+    while (!taken.insert(name).second) name.insert(0, 1, '_');
+    out_names[c] = std::move(name);
+  }
+  return out_names;
+}
+
 void FlatModel::name_keys() {
   std::unordered_map<ConnId, std::string> generated;
   for (auto& [c, name] : generated_names(arena(), node(), true, false)) generated[c] = name;
+  const std::unordered_map<ConnId, std::string> by_path = path_names();
   std::unordered_set<std::string> taken;
   for (const ConnId c : root_inputs()) {
     const EdgeId e = edge(c);
@@ -472,27 +507,32 @@ void FlatModel::name_keys() {
     }
     if (constant(e) != nullptr) continue;
     const bool named = !arena().conn(c).name.empty();
-    std::string name = named || arena().node(node()).op != nullptr ? arena().conn(c).name
-                       : options.short_names                       ? generated[c]
-                                                                   : paths.long_name(c);
+    const auto path = by_path.find(c);
+    std::string name = path != by_path.end()                         ? path->second
+                       : named || arena().node(node()).op != nullptr ? arena().conn(c).name
+                       : options.short_names                         ? generated[c]
+                                                                     : paths.long_name(c);
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
     add_key(e, std::move(name), named);
     out.keys.back().key = arena().key(c);
   }
   // Inputs that only an inner level sees: states bound there, numbered where layers have the same.
-  std::vector<EdgeId> inner;
+  std::vector<const Binding*> inner;
   std::unordered_set<EdgeId> seen;
   std::unordered_map<std::string, size_t> count, number;
   for (const auto& binding : bindings) {
     if (readers_.count(binding.input) == 0 || key_of.count(binding.input) != 0) continue;
     if (!seen.insert(binding.input).second) continue;
-    inner.push_back(binding.input);
+    inner.push_back(&binding);
     ++count[arena().edges[binding.input].label];
   }
-  for (const EdgeId e : inner) {
+  for (const Binding* binding : inner) {
+    const EdgeId e = binding->input;
     const std::string& label = arena().edges[e].label;
-    std::string name = count[label] == 1 ? label : fmt::format("{}_{}", label, number[label]++);
+    std::string name = options.path_names  ? paths.key_path(binding->owner, label, node())
+                       : count[label] == 1 ? label
+                                           : fmt::format("{}_{}", label, number[label]++);
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
     add_key(e, std::move(name), true);

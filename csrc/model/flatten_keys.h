@@ -54,6 +54,7 @@ class FlatModel {
   std::unordered_map<EdgeId, size_t> key_of;  // edge -> index of out.keys
   struct Binding {
     EdgeId input, output;
+    NodeId owner = kNone;
   };
   std::vector<Binding> bindings;  // of bind_state
   bool needs_rng = false;
@@ -73,6 +74,8 @@ class FlatModel {
   std::unordered_set<NodeId> reachable() const;
   std::unordered_set<EdgeId> spoiled(const std::vector<NodeId>& all) const;
   void add_key(EdgeId edge, std::string name, bool named);
+  std::unordered_map<ConnId, std::string> path_names();
+  ConnId key_of_part(ConnId wire) const;
   ir::Role role(EdgeId edge, const Reader* reader, FlatKey& key) const;
   void set_fan_in(FlatKey& key, const Reader& reader);
   core::Status decide_wire(EdgeId edge, infer::FactId fact);

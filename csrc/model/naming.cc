@@ -128,6 +128,47 @@ std::string Paths::path(NodeId node) {
   return out;
 }
 
+const std::string& Paths::counted_segment(NodeId node) {
+  const auto found = counted_.find(node);
+  if (found != counted_.end()) return found->second;
+  std::unordered_map<std::string_view, size_t> count;
+  for (const NodeId child : arena_.node(arena_.node(node).parent).children) {
+    const Node& part = arena_.node(child);
+    const size_t number = count[part.class_name]++;
+    counted_[child] = part.name.empty()
+                          ? fmt::format("{}_{}", core::lower_case(part.class_name), number)
+                          : part.name;
+  }
+  return counted_[node];
+}
+
+std::string Paths::key_path(ConnId wire, NodeId root) {
+  ConnId key = wire;
+  do {
+    const Conn& c = arena_.conn(key);
+    const ConnId next = c.first_consumer != kNone ? c.first_consumer : c.producer;
+    if (next == kNone) break;
+    key = arena_.surviving(next);
+  } while (arena_.conn(key).name.empty() && arena_.node(arena_.conn(key).node).op == nullptr);
+  const Conn& named = arena_.conn(key);
+  return key_path(named.node, named.name.empty() ? named.origin : named.name, root);
+}
+
+std::string Paths::key_path(NodeId node, const std::string& key, NodeId root) {
+  constexpr size_t kMostParts = 32;  // of a nest that is deeper the outer parts are left out
+  std::vector<const std::string*> parts{&key};
+  for (NodeId at = node; at != root && at != kNone && parts.size() < kMostParts;
+       at = arena_.node(at).parent) {
+    if (arena_.node(at).parent != kNone) parts.push_back(&counted_segment(at));
+  }
+  std::string out;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (!out.empty()) out += '.';
+    out += **part;
+  }
+  return out;
+}
+
 std::string Paths::long_name(ConnId wire) {
   const ConnId key = leaf_key(arena_, wire);
   std::string name;

@@ -20,11 +20,18 @@ class Paths {
   std::string path(NodeId node);
   /// "linear_0_weight": path and key of the leaf that reads (or writes) the wire, lower case.
   std::string long_name(ConnId wire);
+  /// "encoder.attn.w_q": the parts below `root` down to the outermost one that has a name for the
+  /// wire, with that name. Unnamed parts are counted among all of their class, so that a name for
+  /// one of them leaves those of the others alone.
+  std::string key_path(ConnId wire, NodeId root);
+  /// "encoder.attn.length": a key of a part below `root`.
+  std::string key_path(NodeId node, const std::string& key, NodeId root);
 
  private:
   const std::string& segment(NodeId node);
+  const std::string& counted_segment(NodeId node);
   const Arena& arena_;
-  std::unordered_map<NodeId, std::string> segments_;
+  std::unordered_map<NodeId, std::string> segments_, counted_;
 };
 
 /// The key of the leaf that first reads the wire, else writes it.

@@ -53,6 +53,7 @@ def compile(  # noqa: A001
     strict_dtypes: bool = False,
     safe_names: bool = True,
     use_short_namings: bool = True,
+    naming: str | None = None,
     safe_shapes: bool = True,
     auto_scalar_promotion: bool = True,
     static_shapes: bool = False,
@@ -87,6 +88,10 @@ def compile(  # noqa: A001
     strict_dtypes : data of another dtype are errors instead of cast
     safe_names : data keys that the user did not name are errors
     use_short_namings : ``weight_0``; else unnamed keys have their path, ``linear_0_weight``
+    naming : "path": an unnamed key is called after the named parts that it lies in and the nearest
+        name that one of them has for it, ``encoder.attn.w_q``. Unnamed parts are counted among all
+        of their class, so that names stay when a sibling gets a name or follows; initial values
+        depend on seed, name and shape. Of two that are the same, the later one has "_" in front.
     safe_shapes : losses take input and target of one shape; False: they may broadcast
     auto_scalar_promotion : operands of several dtypes are cast to one; False: they are errors
     static_shapes : shapes that are not known here are those of the first call from then on
@@ -182,6 +187,8 @@ def compile(  # noqa: A001
         "strict": strict,
         "safe_names": _flag("safe_names", safe_names),
         "short_names": _flag("use_short_namings", use_short_namings),
+        "path_names": _by_path(naming, use_short_namings),
+        "names_of_part": model._outermost_only,
         "safe_shapes": _flag("safe_shapes", safe_shapes),
         "promote_mixed": _flag("auto_scalar_promotion", auto_scalar_promotion),
         "passes_off": list(settings.passes_off),
@@ -346,6 +353,17 @@ def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: bool) 
             hint="use jit=False",
         )
     return True
+
+
+def _by_path(naming: Any, use_short_namings: bool) -> bool:
+    if not _is_one_of(naming, "path"):
+        raise ArgumentError(f'naming: requires "path" or None, got {shown(naming)}')
+    if naming is not None and not use_short_namings:
+        raise ArgumentError(
+            "compile: naming and use_short_namings both say how keys are called",
+            hint="leave use_short_namings out",
+        )
+    return naming is not None
 
 
 def _is_one_of(value: Any, *options: str) -> bool:
