@@ -57,8 +57,8 @@ def _find(name: str):
         return getattr(importlib.import_module(_LAZY[name]), name)
     if name in _TYPES:
         return getattr(importlib.import_module("mithril.types"), name)
-    if name in _MODULES:
-        return importlib.import_module(f"mithril.{name}")
+    if name in _MODULES and (module := _module(name)) is not None:
+        return module
     if name in _BACKENDS:
         return getattr(importlib.import_module("mithril.backends"), name)
     errors = importlib.import_module("mithril.errors")
@@ -67,13 +67,25 @@ def _find(name: str):
     return _find_model(name)
 
 
+def _module(name: str):
+    """The module of the package, or None where there is none (yet)."""
+    try:
+        return importlib.import_module(f"mithril.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"mithril.{name}":
+            raise
+        return None
+
+
 def _find_model(name: str):
     models = importlib.import_module("mithril.models")
     try:
         return getattr(models, name)
     except AttributeError:
-        hint = importlib.import_module("mithril.errors").suggestion(name, __dir__())
-        raise AttributeError(f"module 'mithril' has no attribute {name!r}{hint}") from None
+        errors = importlib.import_module("mithril.errors")
+        peers = importlib.import_module("mithril._peer_names")
+        hint = peers.name_here(name) or errors.suggestion(name, __dir__())
+        raise errors.UnknownNameError(f"module 'mithril' has no attribute {name!r}{hint}") from None
 
 
 def __getattr__(name: str):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mithril import _core
+from mithril._peer_names import argument_here
 from mithril.errors import SignatureError, shown, suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,7 +112,8 @@ def _problem(parameters: list[inspect.Parameter], count: int, kwargs: Mapping[st
     kinds = {p.kind for p in parameters}
     unknown = [name for name in kwargs if name not in by_name]
     if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        return f"has no argument {unknown[0]!r}{suggestion(unknown[0], by_name)}"
+        hint = argument_here(unknown[0], by_name) or suggestion(unknown[0], by_name)
+        return f"has no argument {unknown[0]!r}{hint}"
     if count > len(by_place) and inspect.Parameter.VAR_POSITIONAL not in kinds:
         return f"takes at most {len(by_place)} arguments by position, got {count}"
     taken = set(by_place[:count])

@@ -12,10 +12,19 @@ from typing import Any
 from mithril import _core
 from mithril._annotation import type_of
 from mithril._checks import text, truth
+from mithril._peer_names import member_here
 from mithril._public import public
 from mithril._tensor import Tensor, as_literal
 from mithril._values import Uses, as_value, deeper, key_spec
-from mithril.errors import ArgumentError, DTypeError, NotAConnectionError, SignatureError, shown
+from mithril.errors import (
+    ArgumentError,
+    DTypeError,
+    NotAConnectionError,
+    SignatureError,
+    UnknownNameError,
+    shown,
+    suggestion,
+)
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype, as_dtype
 
 # Python objects of wires by identity of the wire, so that look-ups return the same object.
@@ -161,6 +170,15 @@ class Connection:
     def __repr__(self) -> str:
         name = "" if self._wire.is_removed else self._wire.key_name
         return f"<{type(self).__name__} {name!r}>" if name else f"<{type(self).__name__}>"
+
+    def __getattr__(self, name: str):
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if hasattr(type(self), name):  # a property of ours that raised AttributeError: say so
+            return object.__getattribute__(self, name)
+        members = [member for member in dir(type(self)) if not member.startswith("_")]
+        hint = member_here(name) or suggestion(name, members)
+        raise UnknownNameError(f"a connection has no attribute {name!r}{hint}")
 
     def __eq__(self, other: object) -> bool:
         """Identity, so that connections can be keys of dictionaries; `eq` builds an op."""

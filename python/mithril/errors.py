@@ -161,6 +161,12 @@ class WireNameError(MithrilError, KeyError, ValueError):
     code = "MTH403"
 
 
+class UnknownNameError(MithrilError, AttributeError):
+    """A name that the package, a connection or a model does not have."""
+
+    code = "MTH401"
+
+
 class UnexpectedKeyError(KeyNotFound, TypeError):
     """A keyword of a call or of `connect` that the model has no key for."""
 

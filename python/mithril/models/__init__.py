@@ -6,6 +6,7 @@ A family is imported when one of its classes is first used.
 import importlib
 
 from mithril import errors
+from mithril._peer_names import name_here
 
 # What is written by hand: name -> module.
 _BY_HAND = {
@@ -86,8 +87,10 @@ def __getattr__(name: str):
     else:
         family = _families().get(name)
         if family is None:
-            hint = errors.suggestion(name, [*_BY_HAND, *_families()])
-            raise AttributeError(f"module 'mithril.models' has no attribute {name!r}{hint}")
+            hint = name_here(name) or errors.suggestion(name, [*_BY_HAND, *_families()])
+            raise errors.UnknownNameError(
+                f"module 'mithril.models' has no attribute {name!r}{hint}"
+            )
         value = getattr(importlib.import_module(f"mithril.models._generated.{family}"), name)
     globals()[name] = value
     return value
