@@ -188,9 +188,23 @@ class Connection:
         return id(self)
 
     def __bool__(self) -> bool:
-        raise DTypeError("connection: has no truth value; its content is known when the model runs")
+        raise DTypeError(
+            "connection: has no truth value; its content is known when the model runs",
+            hint="ml.Where() chooses by elements, ml.Cond between models; &, | and ~ are logic",
+        )
 
-    __array_ufunc__ = None  # `array + connection` is ours, not NumPy's
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any):
+        """`array + connection` is ours; functions of NumPy cannot compute what is not there yet."""
+        operator_ = _REFLECTED.get(ufunc.__name__) if method == "__call__" else None
+        # `array += connection` gives the name another meaning, and leaves the array alone.
+        in_place = out is None or (len(out) == 1 and out[0] is inputs[0])
+        if operator_ and in_place and not more and not isinstance(inputs[0], Connection):
+            return getattr(self, operator_)(inputs[0])
+        raise DTypeError(
+            f"numpy.{ufunc.__name__}: a connection has no content before the model runs",
+            hint=_function_here(ufunc.__name__),
+        )
+
     __contains__ = None
 
     @public
@@ -449,6 +463,39 @@ def _is_plain(tensor: Tensor) -> bool:
     return tensor._literal is not None and (
         tensor._kinds is None and tensor._shape is None and tensor._differentiable is None
     )
+
+
+# Operators of arrays, as NumPy calls them -> what the connection on the right does.
+_REFLECTED = {
+    "add": "__radd__",
+    "subtract": "__rsub__",
+    "multiply": "__rmul__",
+    "divide": "__rtruediv__",
+    "true_divide": "__rtruediv__",
+    "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__",
+    "divmod": "__rdivmod__",
+    "power": "__rpow__",
+    "matmul": "__rmatmul__",
+    "left_shift": "__rlshift__",
+    "right_shift": "__rrshift__",
+    "bitwise_and": "__rand__",
+    "bitwise_or": "__ror__",
+    "bitwise_xor": "__rxor__",
+    "less": "__gt__",
+    "less_equal": "__ge__",
+    "greater": "__lt__",
+    "greater_equal": "__le__",
+    "equal": "__eq__",
+    "not_equal": "__ne__",
+}
+
+
+def _function_here(name: str) -> str:
+    """What to write instead of a function of NumPy."""
+    if hasattr(Connection, name):
+        return f"write x.{name}()"
+    return member_here(name).partition(" is ")[2] or "layers of ml compute: ml.Tanh()(x)"
 
 
 def _known_length(connection: Connection) -> int | None:

@@ -1,6 +1,7 @@
 """Connections, symbolic tensors, and the ops behind operators."""
 
 import inspect
+import operator
 
 import mithril as ml
 import numpy as np
@@ -202,3 +203,50 @@ def test_facts_that_clash_by_themselves(make):
 def test_constructors_take_their_arguments_in_the_documented_order(name, wanted):
     signature = inspect.signature(getattr(ml, name).__init__)
     assert list(signature.parameters)[1 : len(wanted.split()) + 1] == wanted.split()
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (
+            np.exp,
+            "numpy.exp: a connection has no content before the model runs\n  help: write x.exp",
+        ),
+        (np.tanh, "help: ml.Tanh()(x)"),
+        (np.arctanh, "help: layers of ml compute"),
+        (lambda x: np.add(x, 1.0), "numpy.add: a connection"),
+        (lambda x: np.add.reduce(x), "numpy.add: a connection"),
+    ],
+)
+def test_functions_of_numpy_say_what_to_write(function, said):
+    with pytest.raises(DTypeError) as caught:
+        function(ml.IOKey("x"))
+    assert said in str(caught.value)
+
+
+def test_a_condition_says_what_chooses():
+    with pytest.raises(DTypeError, match=r"ml.Where\(\) chooses by elements"):
+        if ml.IOKey("x") > 0:
+            pass
+
+
+OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge")
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("left", [np.array([1.5, 2.5]), np.float64(2.5)], ids=["array", "scalar"])
+def test_arrays_on_the_left_of_operators(name, left):
+    apply = getattr(operator, name)
+    model = ml.Model.create(y=apply(left, ml.IOKey("x", shape=[2])))
+    pm = ml.compile(model, ml.NumpyBackend(dtype="float64"), data_keys={"x"}, inference=True)
+    x = np.array([2.0, 1.5])
+    np.testing.assert_allclose(pm.evaluate({}, {"x": x})["y"], apply(left, x), rtol=1e-15)
+
+
+def test_an_array_that_a_connection_is_added_to_is_a_connection_then():
+    left = np.array([1.0, 2.0])
+    sum_ = left
+    sum_ += ml.IOKey("x")
+    assert isinstance(sum_, ml.Connection)
+    assert left.tolist() == [1.0, 2.0]
+    assert (left == ml.IOKey("x")) is False
