@@ -99,8 +99,11 @@ def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
     }
 
 
-def literal_array(literal: Any) -> Any:
-    """A constant of the engine as a NumPy array; strings stay."""
+def literal_array(
+    literal: Any, default_float: Dtype = Dtype.float64, default_int: Dtype = Dtype.int64
+) -> Any:
+    """A constant of the engine as a NumPy array; strings stay. Numbers of no width of their own
+    have the defaults'."""
     if isinstance(literal, str):
         return literal
     import numpy as np
@@ -108,7 +111,11 @@ def literal_array(literal: Any) -> Any:
     # Abstract types ("int", "float") are stored in 64 bits.
     names = {"int": Dtype.int64, "float": Dtype.float64}
     dtype = literal.dtype if isinstance(literal.dtype, Dtype) else names[literal.dtype]
-    return np.frombuffer(literal.bytes, dtype.numpy()).reshape(literal.shape)
+    values = np.frombuffer(literal.bytes, dtype.numpy()).reshape(literal.shape)
+    if isinstance(literal.dtype, Dtype):
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype({"int": default_int, "float": default_float}[literal.dtype].numpy())
 
 
 class Program:
@@ -180,7 +187,10 @@ class Program:
         return EmittedExecutable(
             settings.backend,
             text,
-            [literal_array(c) for c in constants],
+            [
+                literal_array(c, settings.backend.default_dtype, settings.backend.default_int)
+                for c in constants
+            ],
             jit=settings.jit and _can_compile(settings.backend, graph),
             jit_options=settings.jit_options,
             file_path=file_path,

@@ -164,3 +164,120 @@ def test_arrays(dtype, backend_name):
     total = np.asarray(backend.to_numpy(backend.array([1, 2.5]) + backend.ones(2)))
     np.testing.assert_array_equal(total.astype("float64"), [2, 3.5])
     assert str(total.dtype) == dtype
+
+
+# --- sums: float32 counts what a half cannot (256 ones in bfloat16, 2048 in float16)
+
+COUNT = 5000
+
+
+def gradient(pm, params, data, shape, wrt):
+    backend = pm.backend
+    ones = {"output": backend.ones(shape)}
+    options = {} if wrt in params else {"wrt": [wrt]}
+    found = pm.evaluate(params, data, output_gradients=ones, **options).gradients[wrt]
+    return np.asarray(backend.to_numpy(found))
+
+
+def counted(found, dtype):
+    """5000, as the type holds it, in that type."""
+    assert str(found.dtype) == dtype
+    assert {float(x) for x in found.ravel()} <= {0.0, float(np.array(COUNT).astype(found.dtype))}
+    assert float(found.ravel()[0]) != 0
+
+
+@every_half
+@pytest.mark.parametrize("autodiff", ["engine", "framework"])
+def test_gradients_of_look_ups_count(autodiff, dtype, backend_name):
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    if autodiff == "framework" and backend_name in ("cpu", "numpy"):
+        pytest.skip("it has no framework that differentiates")
+    model = ml.Model()
+    model |= ml.Embedding(4, 1)(input="i", weight="w", output="output")
+    options = {"shapes": {"i": [COUNT]}, "types": {"i": "int32"}, "autodiff": autodiff}
+    pm = ml.compile(model, backend, data_keys={"i"}, **options)
+    data, params = {"i": np.zeros(COUNT, "int32")}, {"w": backend.ones((4, 1))}
+    counted(gradient(pm, params, data, (COUNT, 1), "w"), dtype)
+
+    places = ml.Model()
+    x, i = ml.IOKey("x", shape=[3]), ml.IOKey("i", shape=[COUNT], type=ml.Tensor[int])
+    places |= ml.Buffer()(input=x[i], output="output")
+    pm = ml.compile(places, backend, data_keys={"i", "x"}, types={"i": "int32"}, autodiff=autodiff)
+    data |= {"x": backend.ones(3)}
+    counted(gradient(pm, {}, data, (COUNT,), "x"), dtype)
+
+
+@every_half
+def test_scatters_count(dtype, backend_name):
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    model = ml.Model()
+    model |= ml.ScatterAdd(axis=0)(input="x", indices="i", value="v", output="output")
+    keys = {"x": [3], "i": [COUNT], "v": [COUNT]}
+    pm = ml.compile(model, backend, data_keys=set(keys), shapes=keys, types={"i": "int32"})
+    data = {"x": np.zeros(3, "f4"), "i": np.zeros(COUNT, "i4"), "v": np.ones(COUNT, "f4")}
+    counted(np.asarray(backend.to_numpy(pm.evaluate({}, data)["output"])), dtype)
+
+
+SUMS = {  # of ones: what reads COUNT of them, and the shape of its operand
+    "Sum": (lambda: ml.Sum(axis=1), (1, COUNT)),
+    "CumSum": (lambda: ml.CumSum(axis=1), (1, COUNT)),
+    "MatMul": (lambda: ml.MatMul(), (1, COUNT)),
+    "AvgPool2D": (lambda: ml.AvgPool2D(18), (1, 1, 18, 36)),
+}
+
+
+@every_half
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_count(name, dtype, backend_name):
+    make, shape = SUMS[name]
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    shapes = {"x": shape, "w": (COUNT, 1)} if name == "MatMul" else {"x": shape}
+    keys = (ml.IOKey(key, shape=list(size)) for key, size in shapes.items())
+    pm = ml.compile(ml.Model.create(y=make()(*keys)), backend, data_keys=set(shapes))
+    found = pm.evaluate({}, {key: np.ones(size, "f4") for key, size in shapes.items()})["y"]
+    found = np.asarray(backend.to_numpy(found)).astype("float64").ravel()
+    want = 1.0 if name == "AvgPool2D" else float(np.array(COUNT).astype(ml.Dtype(dtype).numpy()))
+    assert found[-1] == want
+
+
+@every_half
+def test_overlapping_windows_count(dtype, backend_name):
+    """Each of 300 windows has the same maximum, whose gradient is their number."""
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    model = ml.Model.create(
+        output=ml.MaxPool2D((1, 300), stride=1)(ml.IOKey("x", shape=[1, 1, 1, 599]))
+    )
+    x = np.zeros((1, 1, 1, 599), "f4")
+    x[..., 299] = 1
+    pm = ml.compile(model, backend, data_keys={"x"}, autodiff="engine")
+    found = gradient(pm, {}, {"x": x}, (1, 1, 1, 300), "x").astype("float64")
+    assert found[0, 0, 0, 299] == float(np.array(300).astype(ml.Dtype(dtype).numpy()))
+
+
+# --- constants have the type of the backend
+
+CONSTANTS = {
+    "rank 0": lambda: ml.Tensor(0.3),
+    "one element": lambda: ml.Tensor([7.0]),
+    "a matrix": lambda: ml.Tensor([[1.0, 2.0]]),
+    "integers": lambda: ml.Tensor([[1, 2]]),
+    "a number": lambda: 0.3,
+}
+
+
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32", "float64"))
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_take_the_type_of_the_backend(name, dtype, backend_name):
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    constant, x = CONSTANTS[name], ml.IOKey("x", shape=[1, 2])
+    made = {"sum": ml.Add()(x, constant()), "product": ml.Multiply()(constant(), x)}
+    if name == "rank 0":
+        made["leaky"] = ml.LeakyRelu(slope=constant())(x)
+    if name not in ("integers", "a number"):
+        made["alone"] = ml.Exp2()(constant())
+    pm = ml.compile(ml.Model.create(**made), backend, data_keys={"x"})
+    ones = {key: np.ones(pm.shapes[key]) for key in made if key != "alone"}
+    found = pm.evaluate({}, {"x": np.ones((1, 2))}, output_gradients=ones, wrt=["x"])
+    arrays = {**plain(backend, found.outputs), **plain(backend, found.gradients)}
+    assert {key: str(array.dtype) for key, array in arrays.items()} == dict.fromkeys(arrays, dtype)
+    assert {str(pm._program.output_types[key][0]) for key in made} == {dtype}

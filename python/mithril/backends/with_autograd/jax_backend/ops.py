@@ -21,6 +21,7 @@ from . import fourier as _fourier
 from . import linalg as _linalg
 from . import scans as _scans
 from . import windows as _windows
+from .wide import in_wide as _in_wide
 
 _lax = _jax.lax
 
@@ -111,7 +112,8 @@ def power(x, y):
     if _is_integral(x, y):
         return _jnp.power(x, y)
     dtype = _jnp.result_type(x, y)
-    return _power(_jnp.asarray(x, dtype), _jnp.asarray(y, dtype))
+    x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
+    return _power(x, y).astype(dtype)
 
 
 def _is_integral(*operands):
@@ -123,16 +125,38 @@ def floor_divide(x, y):
     if _is_integral(x, y):
         zero = _jnp.equal(y, 0)
         return _jnp.where(zero, 0, _jnp.floor_divide(x, _jnp.where(zero, 1, y)))
-    rest = remainder(x, y)
-    quotient = _jnp.rint((x - rest) / y)
-    return _jnp.where(_jnp.equal(y, 0), x / y, _jnp.where(quotient == 0, quotient * 0, quotient))
+    dtype = _jnp.result_type(x, y)
+    x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
+    return _float_floor_divide(x, y).astype(dtype)
+
+
+def _float_floor_divide(x, y):
+    exact = x / y
+    quotient = _jnp.rint((x - _jnp.remainder(x, y)) / y)
+    quotient = _jnp.where(quotient == 0, quotient * 0, quotient)
+    beyond = _jnp.where((exact == 0) & (x != 0) & (_jnp.signbit(x) != _jnp.signbit(y)), -1, exact)
+    return _jnp.where(y == 0, exact, _jnp.where(_jnp.isinf(y), beyond, quotient))
 
 
 def remainder(x, y):
     if _is_integral(x, y):
         zero = _jnp.equal(y, 0)
         return _jnp.where(zero, 0, _jnp.remainder(x, _jnp.where(zero, 1, y)))
-    return _jnp.remainder(x, y)
+    dtype = _jnp.result_type(x, y)
+    x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
+    return _remainder(x, y).astype(dtype)
+
+
+@_jax.custom_jvp
+def _remainder(x, y):
+    rest = _jnp.remainder(x, y)
+    return _jnp.where(rest == 0, _jnp.copysign(rest, y), rest)
+
+
+@_remainder.defjvp
+def _remainder_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return _remainder(x, y), dx - _lax.stop_gradient(_float_floor_divide(x, y)) * dy
 
 
 def at_least(x, bound):
@@ -207,18 +231,31 @@ def threefry(key0, key1, counter, word):
     return _threefry_block(key0, key1, counter.astype(int32), high)[word]
 
 
+_SATURATED = 100.0  # where sigmoid(-x) and erfc(x) are 0 beside 1, but for sigmoid in float64
+
+
+def _identity_above(x, function):
+    """Infinities times 0 are no numbers."""
+    return _jnp.where(x > _SATURATED, x, function(_jnp.clip(x, -_SATURATED, _SATURATED)))
+
+
+@_in_wide
 def gelu(x):
-    return 0.5 * x * _lax.erfc(x * -_math.sqrt(0.5))
+    return _identity_above(x, lambda x: 0.5 * x * _lax.erfc(x * -_math.sqrt(0.5)))
 
 
+@_in_wide
 def gelu_tanh(x):
-    return _jax.nn.gelu(x, approximate=True)
+    return _identity_above(x, _functools.partial(_jax.nn.gelu, approximate=True))
 
 
+@_in_wide
 def silu(x):
-    return x * _lax.logistic(x)
+    bounded = _jnp.clip(x, -10 * _SATURATED)
+    return bounded * _lax.logistic(bounded)
 
 
+@_in_wide
 def softplus(x):
     return _jnp.logaddexp(x, 0.0)
 
@@ -381,8 +418,12 @@ dft, rdft = _fourier.dft, _fourier.rdft
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
-    out = _jnp.matmul(input, _jnp.swapaxes(weight, -1, -2))
-    return out if bias is None else out + bias
+    weight = _jnp.swapaxes(weight, -1, -2)
+    if bias is None or not _is_narrow(input):
+        out = _jnp.matmul(input, weight)
+        return out if bias is None else out + bias
+    out = _jnp.matmul(input, weight, preferred_element_type=float32)
+    return (out + bias).astype(input.dtype)
 
 
 # ------------------------------------------------------------------------------- ops: windows
@@ -497,7 +538,17 @@ def to_tensor(input, dtype):
 def index(input, items=(), /, *, index=None):
     key = _index(items, index)
     window = _window(key if isinstance(key, tuple) else (key,), input.shape)
-    return input[key] if window is None else _moved(input, _lax.slice, *window)
+    if window is not None:
+        return _moved(input, _lax.slice, *window)
+    entries = key if isinstance(key, tuple) else (key,)
+    if _builtins.any(hasattr(entry, "dtype") and _repeats(input, entry) for entry in entries):
+        return _as_compute(input)[key].astype(input.dtype)
+    return input[key]
+
+
+def _repeats(input, indices):
+    """Whether the gradient of a look-up, if one is taken, adds more than two halves: in float32."""
+    return _is_narrow(input) and indices.size > 2 and isinstance(input, _jax.core.Tracer)
 
 
 def _window(key, shape):
@@ -520,7 +571,7 @@ def _is_forward(start, stop, step):
 
 def index_add(input, value, items=(), /, *, index=None):
     """A copy of `input` with `value` added where the index points; repeated places add up."""
-    return input.at[_index(items, index)].add(value)
+    return _as_compute(input).at[_index(items, index)].add(_as_compute(value)).astype(input.dtype)
 
 
 def _index(items, index):
@@ -532,16 +583,19 @@ def _index(items, index):
 
 
 def gather(input, indices):
+    if _repeats(input, indices):
+        return _as_compute(input)[indices].astype(input.dtype)
     return input[indices]
 
 
 def embedding(input, weight, num_embeddings=None, dim=None):
-    return weight[input]
+    return gather(weight, input)
 
 
 def embedding_grad(value, indices, shape):
     """Zeros to whose rows the values are added, in the order of the indices."""
-    return _jnp.zeros(shape, value.dtype).at[indices].add(value)
+    wide = _as_compute(value)
+    return _jnp.zeros(shape, wide.dtype).at[indices].add(wide).astype(value.dtype)
 
 
 # ------------------------------------------------------------------------------ ops: creation

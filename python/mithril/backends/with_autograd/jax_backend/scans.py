@@ -5,9 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from .wide import in_wide
+
 _INT = jnp.int32
 
 
+@in_wide
 def linear_scan(factor, input, axis=-1, reverse=False):
     """y[i] = factor[i] * y[i - 1] + input[i], from y[0] = input[0] on."""
     if input.shape[axis] == 0:
@@ -24,6 +27,7 @@ def linear_scan(factor, input, axis=-1, reverse=False):
     return jnp.moveaxis(jnp.flip(y, 0) if reverse else y, 0, axis)
 
 
+@in_wide
 def cumprod(input, axis=-1):
     return jnp.cumprod(input, axis, dtype=input.dtype)
 

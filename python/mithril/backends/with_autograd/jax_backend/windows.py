@@ -10,6 +10,8 @@ import math
 import jax
 import jax.numpy as jnp
 
+from .wide import in_wide
+
 # ------------------------------------------------------------------------------- convolution
 
 
@@ -89,13 +91,16 @@ def max_pool2d_grad(
         window = (kernel_size, stride, padding, dilation)
         return max_pool2d_pick(jax.lax.stop_gradient(input), value, None, *window)
 
-    return _transposed(linear, input.shape, cotangent.dtype, cotangent)
+    dy = cotangent.astype(jnp.promote_types(cotangent.dtype, jnp.float32))
+    return _transposed(linear, input.shape, dy.dtype, dy).astype(cotangent.dtype)
 
 
+@in_wide
 def avg_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)):
     return jnp.mean(_taps(input, kernel_size, stride, padding, dilation, 0), -1)
 
 
+@in_wide
 def avg_pool2d_grad(
     cotangent, shape, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)
 ):  # fmt: skip

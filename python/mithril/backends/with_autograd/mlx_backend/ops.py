@@ -118,7 +118,9 @@ def log2(x):
 
 
 def sign(x):
-    return _mx.where(x != x, x, _mx.sign(x)) if _is_float(x) else _mx.sign(x)
+    if not _is_float(x):
+        return _mx.sign(x)
+    return _mx.where((x != x) | (x == 0), _mx.stop_gradient(x), _mx.sign(x))
 
 
 def where(cond, x, y):
@@ -127,12 +129,12 @@ def where(cond, x, y):
 
 @_mx.custom_function
 def _minimum(x, y):
-    return _mx.minimum(x, y)
+    return _mx.where((x == 0) & (y == 0), -(-x - y), _mx.minimum(x, y))  # -0 below 0
 
 
 @_mx.custom_function
 def _maximum(x, y):
-    return _mx.maximum(x, y)
+    return _mx.where((x == 0) & (y == 0), x + y, _mx.maximum(x, y))
 
 
 def _shares(wins, ties, cotangent):
@@ -188,7 +190,9 @@ def _power_vjp(operands, cotangent, out):
 
 def power(x, y):
     x, y = _alike(x, y)
-    return _power(x, y) if _is_float(x) else _mx.power(x, y)
+    if not _is_float(x):
+        return _mx.power(x, y)
+    return _power(_as_compute(x), _as_compute(y)).astype(x.dtype)
 
 
 def _integer_division(x, y):
@@ -211,10 +215,12 @@ def floor_divide(x, y):
         return _integer_division(x, y)[0]
     dtype = _mx.result_type(x, y)
     x, y = _as_compute(x), _as_compute(y)
-    rest = _mx.remainder(x, y)
-    quotient = _mx.round((x - rest) / y)
-    floored = _mx.where(y == 0, x / y, _mx.where(quotient == 0, quotient * 0, quotient))
-    return floored.astype(dtype)
+    exact = x / y
+    quotient = _mx.round((x - _mx.remainder(x, y)) / y)
+    quotient = _mx.where(quotient == 0, quotient * 0, quotient)
+    beyond = _mx.where((exact == 0) & (x != 0) & ((x < 0) != (y < 0)), -1, exact)
+    quotient = _mx.where(_mx.isinf(y), beyond, quotient)
+    return _mx.where(y == 0, exact, quotient).astype(dtype)
 
 
 def remainder(x, y):
@@ -222,7 +228,9 @@ def remainder(x, y):
     if not (_is_float(x) or _is_float(y)):
         return _integer_division(x, y)[1]
     dtype = _mx.result_type(x, y)
-    return _mx.remainder(_as_compute(x), _as_compute(y)).astype(dtype)
+    x, y = _as_compute(x), _as_compute(y)
+    turned = _mx.where(y < 0, _number(-1, y), _number(1, y))  # a rest of 0 has the divisor's sign
+    return (turned * (_mx.remainder(turned * x, turned * y) + _number(0, y))).astype(dtype)
 
 
 def fma(x, y, z):
@@ -299,17 +307,36 @@ def _number(value, x):
     return _mx.array(value, x.dtype)
 
 
+_SATURATED = 100.0  # where sigmoid(-x) and erfc(x) are 0 beside 1, but for sigmoid in float64
+
+
+def _identity_above(function):
+    """Computes in float32 or wider; infinities times 0 are no numbers."""
+
+    def call(input):
+        x, bound = _as_compute(input), _number(_SATURATED, _as_compute(input))
+        return _special.where(x > bound, x, function(_mx.clip(x, -bound, bound))).astype(
+            input.dtype
+        )
+
+    return call
+
+
+@_identity_above
 def gelu(x):
     return 0.5 * x * erfc(x * _number(-_math.sqrt(0.5), x))
 
 
+@_identity_above
 def gelu_tanh(x):
     cubic = x + _number(0.044715, x) * (x * x * x)
     return x * sigmoid(_number(2 * _math.sqrt(2 / _math.pi), x) * cubic)
 
 
 def silu(x):
-    return x * sigmoid(x)
+    wide = _as_compute(x)
+    bounded = _mx.maximum(wide, _number(-10 * _SATURATED, wide))
+    return (bounded * sigmoid(bounded)).astype(x.dtype)
 
 
 def _reduced(function, x, axis, keepdim, identity):
@@ -526,8 +553,10 @@ plain_attention = _attention.plain_attention
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
     # On the CPU `addmm` takes longer, and hides its sum from MLX's compiler.
-    product = matmul(input, _mx.swapaxes(weight, -1, -2))
-    return product if bias is None else product + bias
+    if bias is None:
+        return matmul(input, _mx.swapaxes(weight, -1, -2))
+    product = matmul(_as_compute(input), _mx.swapaxes(_as_compute(weight), -1, -2))
+    return (product + bias).astype(input.dtype)
 
 
 # ------------------------------------------------------------------------------- ops: windows
@@ -633,7 +662,17 @@ def to_tensor(input, dtype):
 def index(input, items=(), /, *, index=None):
     entries = _index(input, items, index)
     empty = _empty(input, entries)
-    return input[entries] if empty is None else empty
+    if empty is not None:
+        return empty
+    as_list = entries if isinstance(entries, tuple) else (entries,)
+    if not _builtins.any(isinstance(e, _Array) and _repeats(input, e) for e in as_list):
+        return input[entries]
+    return _as_compute(input)[entries].astype(input.dtype)
+
+
+def _repeats(input, indices):
+    """Whether the gradient of a look-up, if one is taken, adds more than two halves: in float32."""
+    return input.dtype in (float16, bfloat16) and indices.size > 2
 
 
 def index_add(input, value, items=(), /, *, index=None):
@@ -641,6 +680,10 @@ def index_add(input, value, items=(), /, *, index=None):
     entries = _index(input, items, index)
     if value.size == 0 or _empty(input, entries) is not None:
         return input
+    return _add_at(_as_compute(input), _as_compute(value), entries).astype(input.dtype)
+
+
+def _add_at(input, value, entries):
     if not (isinstance(entries, tuple) and _builtins.any(isinstance(e, _Array) for e in entries)):
         return input.at[entries].add(value)
     # MLX orders the axes of values beside arrays and slices in its own way.

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import mlx.core as mx
 
+from .special import in_wide
 
+
+@in_wide
 def linear_scan(factor, input, axis=-1, reverse=False):
     """y[i] = factor[i] * y[i - 1] + input[i], from y[0] = input[0] on."""
     if input.size == 0:
@@ -20,6 +23,7 @@ def linear_scan(factor, input, axis=-1, reverse=False):
     return mx.stack(rows[::-1] if reverse else rows, axis)
 
 
+@in_wide
 def cumprod(input, axis=-1):
     first = mx.arange(input.shape[axis]) == 0
     shape = [1] * input.ndim

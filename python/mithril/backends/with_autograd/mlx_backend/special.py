@@ -15,6 +15,20 @@ import math
 import mlx.core as mx
 
 
+def in_wide(function):
+    """Computes 16-bit floats in float32 and rounds once."""
+
+    @functools.wraps(function)
+    def call(*arrays, **options):
+        dtype = arrays[0].dtype
+        if dtype not in (mx.float16, mx.bfloat16):
+            return function(*arrays, **options)
+        wide = (x.astype(mx.float32) if isinstance(x, mx.array) else x for x in arrays)
+        return function(*wide, **options).astype(dtype)
+
+    return call
+
+
 @functools.cache
 def constant(value, dtype):
     """A number as an array: MLX takes bare numbers beside float64 for float32."""

@@ -183,7 +183,8 @@ def max_pool2d_grad(
         window = (kernel_size, stride, padding, dilation)
         return max_pool2d_pick(mx.stop_gradient(input), value, None, *window)
 
-    return _transposed(linear, input.shape, cotangent)
+    dy = cotangent.astype(mx.float32) if cotangent.dtype.size == 2 else cotangent
+    return _transposed(linear, input.shape, dy).astype(cotangent.dtype)
 
 
 def avg_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)):
@@ -208,4 +209,5 @@ def avg_pool2d_grad(
     def linear(x):
         return avg_pool2d(x, kernel_size, stride, padding, dilation)
 
-    return _transposed(linear, shape, cotangent)
+    dy = cotangent.astype(mx.float32) if cotangent.dtype.size == 2 else cotangent
+    return _transposed(linear, shape, dy).astype(cotangent.dtype)

@@ -28,6 +28,7 @@ float16, bfloat16 = _torch.float16, _torch.bfloat16
 float32, float64 = _torch.float32, _torch.float64
 
 _functional = _torch.nn.functional
+_as_compute = _scans.as_compute
 _Tensor = _torch.Tensor
 
 
@@ -111,15 +112,30 @@ def remainder(x, y):
     if _is_integral(x) and _is_integral(y):
         x, safe, zero, minus = _integer_division(x, y)
         return _torch.where(zero | minus, 0, _torch.remainder(x, safe))
-    return _torch.remainder(*_both(x, y))
+    x, y = _both(x, y)
+    turned = _torch.where(y < 0, -1, 1).to(y.dtype)  # a rest of 0 has the divisor's sign
+    return turned * (_torch.remainder(turned * x, turned * y) + 0.0)
 
 
 def minimum(x, y):
-    return _torch.minimum(*_both(x, y))
+    x, y = _both(x, y)
+    out = _torch.minimum(x, y)
+    if not out.is_floating_point():
+        return out
+    return _torch.where(_both_zero(x, y), -(-0.5 * x - 0.5 * y), out)
 
 
 def maximum(x, y):
-    return _torch.maximum(*_both(x, y))
+    x, y = _both(x, y)
+    out = _torch.maximum(x, y)
+    if not out.is_floating_point():
+        return out
+    return _torch.where(_both_zero(x, y), 0.5 * x + 0.5 * y, out)
+
+
+def _both_zero(x, y):
+    """Where PyTorch keeps the sign of either."""
+    return (x == 0) & (y == 0)
 
 
 def at_least(x, bound):
@@ -131,7 +147,9 @@ def at_most(x, bound):
 
 
 def sign(x):
-    return _torch.where(x != x, x, _torch.sign(x)) if x.is_floating_point() else _torch.sign(x)
+    if not x.is_floating_point():
+        return _torch.sign(x)
+    return _torch.where((x != x) | (x == 0), x.detach(), _torch.sign(x))
 
 
 def fma(x, y, z):
@@ -203,11 +221,28 @@ def threefry(key0, key1, counter, word):
     return _threefry_block(key0, key1, low, high)[word]
 
 
-gelu, silu = _functional.gelu, _functional.silu
+_SATURATED = 100.0  # where sigmoid(-x) and erfc(x) are 0 beside 1, but for sigmoid in float64
+
+
+def gelu(x):
+    return _identity_above(_functional.gelu, x)
 
 
 def gelu_tanh(x):
+    return _identity_above(_gelu_tanh, x)
+
+
+def _gelu_tanh(x):
     return _functional.gelu(x, approximate="tanh")
+
+
+def _identity_above(function, x):
+    """PyTorch multiplies infinities by 0."""
+    return _torch.where(x > _SATURATED, x, function(x.clamp(-_SATURATED, _SATURATED)))
+
+
+def silu(x):
+    return _functional.silu(x.clamp(-10 * _SATURATED))
 
 
 def softplus(x):
@@ -220,9 +255,10 @@ def reduce_sum(x, axis, keepdim):
 
 
 def reduce_prod(x, axis, keepdim):
+    out = _as_compute(x)
     for a in sorted((a % x.ndim for a in _axes(x, axis)), reverse=True):
-        x = _torch.prod(x, a, keepdim=keepdim, dtype=x.dtype)
-    return x
+        out = _torch.prod(out, a, keepdim=keepdim, dtype=out.dtype)
+    return out.to(x.dtype)
 
 
 def _extremum(function, x, axis, keepdim, identity):
@@ -296,7 +332,7 @@ def reduce_all(x, axis, keepdim):
 
 
 def cumsum(input, axis=0):
-    return _torch.cumsum(input, axis, dtype=input.dtype)
+    return _torch.cumsum(_as_compute(input), axis).to(input.dtype)
 
 
 linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
@@ -346,8 +382,10 @@ def squared_error(input, target, safe_shapes=True, reduction=None):
     if bool_ in [getattr(x, "dtype", None) for x in (input, target)]:
         return input ^ target
     difference = input - target
-    squares = difference * difference
-    return squares if reduction in (None, "none") else getattr(_torch, reduction)(squares)
+    if reduction in (None, "none"):
+        return difference * difference
+    wide = _as_compute(difference)
+    return getattr(_torch, reduction)(wide * wide).to(difference.dtype)
 
 
 def _alike(input, target):
@@ -363,10 +401,11 @@ plain_attention = _attention.plain_attention
 def layer_norm(input, eps=1e-5, weight=None, bias=None, use_scale=True, use_bias=True):
     if not isinstance(eps, _Tensor):
         return _functional.layer_norm(input, input.shape[-1:], weight, bias, eps)
-    centred = input - _torch.mean(input, -1, keepdim=True)
+    x = _as_compute(input)
+    centred = x - _torch.mean(x, -1, keepdim=True)
     out = centred * _torch.rsqrt(_torch.mean(centred * centred, -1, keepdim=True) + eps)
     out = out if weight is None else out * weight
-    return out if bias is None else out + bias
+    return (out if bias is None else out + bias).to(input.dtype)
 
 
 # ----------------------------------------------------------------------------- ops: reductions
@@ -525,16 +564,25 @@ def to_tensor(input, dtype):
 
 
 def index(input, items=(), /, *, index=None):
-    return _indexed(input, _index(items, index))
+    key = _index(items, index)
+    entries = key if isinstance(key, tuple) else (key,)
+    if not _builtins.any(isinstance(e, _Tensor) and _repeats(input, e) for e in entries):
+        return _indexed(input, key)
+    return _indexed(_as_compute(input), key).to(input.dtype)
+
+
+def _repeats(input, indices):
+    """Whether the gradient of a look-up adds more than two halves, which is done in float32."""
+    return input.requires_grad and indices.numel() > 2 and input.dtype in (float16, bfloat16)
 
 
 def index_add(input, value, items=(), /, *, index=None):
     """A copy of `input` with `value` added where the index points; repeated places add up."""
     places = _torch.arange(input.numel(), device=input.device).reshape(input.shape)
     places = _indexed(places, _index(items, index))
-    flat = input.reshape(-1)
-    values = _torch.broadcast_to(value, places.shape).reshape(-1)
-    return flat.index_add(0, places.reshape(-1), values).reshape(input.shape)
+    flat = _as_compute(input).reshape(-1)
+    values = _as_compute(_torch.broadcast_to(value, places.shape).reshape(-1))
+    return flat.index_add(0, places.reshape(-1), values).reshape(input.shape).to(input.dtype)
 
 
 def _index(items, index):
@@ -583,17 +631,21 @@ def _turned(x, items):
 
 
 def gather(input, indices):
-    return input[indices.to(_torch.int64)]
+    indices = indices.to(_torch.int64)
+    if _repeats(input, indices):
+        return _as_compute(input)[indices].to(input.dtype)
+    return input[indices]
 
 
 def embedding(input, weight, num_embeddings=None, dim=None):
-    return weight[input.to(_torch.int64)]
+    return gather(weight, input)
 
 
 def embedding_grad(value, indices, shape):
     """Zeros to whose rows the values are added, in the order of the indices."""
-    out = value.new_zeros(shape)
-    return out.index_put((indices.to(_torch.int64),), value, accumulate=True)
+    wide = _as_compute(value)
+    out = wide.new_zeros(shape)
+    return out.index_put((indices.to(_torch.int64),), wide, accumulate=True).to(value.dtype)
 
 
 # ------------------------------------------------------------------------------ ops: creation

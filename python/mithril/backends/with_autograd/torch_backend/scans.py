@@ -5,19 +5,26 @@ from __future__ import annotations
 import torch
 
 
+def as_compute(x):
+    """float16 and bfloat16 as float32; anything else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def linear_scan(factor, input, axis=-1, reverse=False):
     """y[i] = factor[i] * y[i - 1] + input[i], from y[0] = input[0] on."""
-    places = list(zip(factor.unbind(axis), input.unbind(axis), strict=True))
+    dtype = input.dtype
+    factor, wide = as_compute(factor), as_compute(input)
+    places = list(zip(factor.unbind(axis), wide.unbind(axis), strict=True))
     if not places:
         return input
     rows = [places.pop(-1 if reverse else 0)[1]]
     for a, x in reversed(places) if reverse else places:
         rows.append(a * rows[-1] + x)
-    return torch.stack(rows[::-1] if reverse else rows, axis)
+    return torch.stack(rows[::-1] if reverse else rows, axis).to(dtype)
 
 
 def cumprod(input, axis=-1):
-    return torch.cumprod(input, axis, dtype=input.dtype)
+    return torch.cumprod(as_compute(input), axis).to(input.dtype)
 
 
 def argsort(input, axis=-1, descending=False):

@@ -10,6 +10,8 @@ import math
 import torch
 from torch.nn import functional
 
+from .scans import as_compute
+
 
 def _is_symmetric(padding):
     return all(low == high for low, high in padding)
@@ -83,9 +85,10 @@ def max_pool2d_grad(
 ):  # fmt: skip
     _, places = _max_pool(input, kernel_size, stride, padding, dilation)
     padded = _padded_shape(input.shape, padding)
-    flat = cotangent.new_zeros((len(places), padded[-2] * padded[-1]))
-    flat = flat.scatter_add(1, places.flatten(1), _images(cotangent).flatten(1))
-    return _crop(flat.reshape(padded), input.shape, padding)
+    dy = as_compute(cotangent)
+    flat = dy.new_zeros((len(places), padded[-2] * padded[-1]))
+    flat = flat.scatter_add(1, places.flatten(1), _images(dy).flatten(1))
+    return _crop(flat.reshape(padded), input.shape, padding).to(cotangent.dtype)
 
 
 def max_pool2d_pick(
@@ -101,20 +104,20 @@ def _mean_filter(x, kernel_size):
 
 
 def avg_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)):
-    x = _images(_pad(input, padding))
+    x = as_compute(_images(_pad(input, padding)))
     if dilation == (1, 1):
         out = functional.avg_pool2d(x, kernel_size, stride)
     else:
         out = functional.conv2d(x, _mean_filter(x, kernel_size), None, stride, 0, dilation)
-    return out.reshape(*input.shape[:-2], *out.shape[-2:])
+    return out.reshape(*input.shape[:-2], *out.shape[-2:]).to(input.dtype)
 
 
 def avg_pool2d_grad(
     cotangent, shape, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)
 ):  # fmt: skip
-    dy = _images(cotangent)
+    dy = as_compute(_images(cotangent))
     padded = _padded_shape(shape, padding)
     out = torch.nn.grad.conv2d_input(
         (len(dy), 1, *padded[-2:]), _mean_filter(dy, kernel_size), dy, stride, 0, dilation
     )
-    return _crop(out.reshape(padded), shape, padding)
+    return _crop(out.reshape(padded), shape, padding).to(cotangent.dtype)

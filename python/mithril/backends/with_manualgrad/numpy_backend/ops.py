@@ -58,8 +58,7 @@ def _reduced(x, axis):
 
 add, subtract, multiply, divide = _np.add, _np.subtract, _np.multiply, _np.true_divide
 floor_divide, remainder = _np.floor_divide, _np.remainder
-minimum, maximum = _np.minimum, _np.maximum
-negate, abs, sign, sqrt = _np.negative, _np.absolute, _np.sign, _np.sqrt
+negate, abs, sqrt = _np.negative, _np.absolute, _np.sqrt
 floor, ceil, round, trunc, isnan = _np.floor, _np.ceil, _np.rint, _np.trunc, _np.isnan
 equal, not_equal, less, less_equal = _np.equal, _np.not_equal, _np.less, _np.less_equal
 greater, greater_equal = _np.greater, _np.greater_equal
@@ -68,6 +67,28 @@ bitwise_not, shift_left, shift_right = _np.invert, _np.left_shift, _np.right_shi
 where = _np.where
 exp, expm1, exp2, log, log1p, log2 = _np.exp, _np.expm1, _np.exp2, _np.log, _np.log1p, _np.log2
 sin, cos, tanh, power = _np.sin, _np.cos, _np.tanh, _np.power
+
+
+def sign(x):
+    out = _np.sign(x)
+    return out if out.dtype.kind in "iub" else _np.where(out == 0, x, out)
+
+
+def minimum(x, y):
+    out = _np.minimum(x, y)
+    return _with_signed_zeros(out, x, y, lambda: -(_np.negative(x) + _np.negative(y)))
+
+
+def maximum(x, y):
+    return _with_signed_zeros(_np.maximum(x, y), x, y, lambda: _np.add(x, y))
+
+
+def _with_signed_zeros(out, x, y, sum_of_zeros):
+    """Orders -0 below +0, where NumPy keeps either."""
+    if out.dtype.kind in "iub":
+        return out
+    zeros = (out == 0) & _np.equal(x, y)
+    return _np.where(zeros, sum_of_zeros(), out).astype(out.dtype) if zeros.any() else out
 
 
 def at_least(x, bound):
@@ -156,17 +177,22 @@ def erfc(x):
 
 @_in_float32
 def gelu(x):
-    return 0.5 * x * _erfc(x * -_math.sqrt(0.5))
+    return 0.5 * _finite_below(x) * _erfc(x * -_math.sqrt(0.5))
 
 
 @_in_float32
 def gelu_tanh(x):
-    return x * sigmoid(2 * _math.sqrt(2 / _math.pi) * (x + 0.044715 * (x * x * x)))
+    return _finite_below(x) * sigmoid(2 * _math.sqrt(2 / _math.pi) * (x + 0.044715 * (x * x * x)))
 
 
 @_in_float32
 def silu(x):
-    return x * sigmoid(x)
+    return _finite_below(x) * sigmoid(x)
+
+
+def _finite_below(x):
+    """Keeps -inf from the factor 0."""
+    return _np.maximum(x, _np.finfo(x.dtype).min)
 
 
 @_in_float32
@@ -351,8 +377,11 @@ dft, rdft = _fourier.dft, _fourier.rdft
 
 
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
-    out = matmul(input, _np.swapaxes(weight, -1, -2))
-    return out if bias is None else out + bias
+    weight = _np.swapaxes(weight, -1, -2)
+    if bias is None:
+        return matmul(input, weight)
+    out = _np.matmul(_as_compute(input), _as_compute(weight)) + _as_compute(bias)
+    return out.astype(input.dtype, copy=False)
 
 
 # ------------------------------------------------------------------------------- ops: windows
@@ -451,9 +480,9 @@ def index(input, items=(), /, *, index=None):
 
 def index_add(input, value, items=(), /, *, index=None):
     """A copy of `input` with `value` added where the index points; repeated places add up."""
-    out = input.copy()
-    _np.add.at(out, _index(items, index), value)
-    return out
+    out = _np.array(_as_compute(input))
+    _np.add.at(out, _index(items, index), _as_compute(value))
+    return out.astype(input.dtype, copy=False)
 
 
 def _index(items, index):
@@ -472,9 +501,10 @@ def embedding(input, weight, num_embeddings=None, dim=None):
 
 def embedding_grad(value, indices, shape):
     """Zeros to whose rows the values are added, in the order of the indices."""
-    out = _np.zeros(shape, value.dtype)
-    _np.add.at(out, _checked(indices, shape[0]), value)
-    return out
+    wide = _as_compute(value)
+    out = _np.zeros(shape, wide.dtype)
+    _np.add.at(out, _checked(indices, shape[0]), wide)
+    return out.astype(value.dtype, copy=False)
 
 
 # ------------------------------------------------------------------------------ ops: creation

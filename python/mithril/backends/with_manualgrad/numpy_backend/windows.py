@@ -118,10 +118,12 @@ def max_pool2d_grad(
     input, cotangent, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)
 ):  # fmt: skip
     _, chosen = _first_maximum(input, kernel_size, stride, padding, dilation)
-    return _scatter(
-        lambda place: np.where(chosen == place[0] * kernel_size[1] + place[1], cotangent, 0),
-        input.shape, padding, kernel_size, stride, dilation, chosen.shape[-2:], cotangent.dtype,
+    dy = as_compute(cotangent)
+    out = _scatter(
+        lambda place: np.where(chosen == place[0] * kernel_size[1] + place[1], dy, 0),
+        input.shape, padding, kernel_size, stride, dilation, chosen.shape[-2:], dy.dtype,
     )  # fmt: skip
+    return out.astype(cotangent.dtype, copy=False)
 
 
 def max_pool2d_pick(
