@@ -82,10 +82,26 @@ bool is_ours(PyCodeObject* code) {
   return std::string_view(file, static_cast<size_t>(size)).starts_with(package_folder());
 }
 
+bool is_notebook_cell(std::string_view file) {
+  return file.starts_with("<ipython-input-") || file.find("ipykernel_") != std::string_view::npos;
+}
+
+// "In[3]": the number by which the reader of a notebook knows a cell.
+std::string cell_name(const std::string& file) {
+  try {
+    return py::module_::import("mithril._notebooks").attr("cell")(file).cast<std::string>();
+  } catch (const py::error_already_set&) {
+    return file;
+  }
+}
+
 std::string file_name(PyCodeObject* code) {
   Py_ssize_t size = 0;
   const char* file = PyUnicode_AsUTF8AndSize(code->co_filename, &size);
-  if (file != nullptr) return {file, static_cast<size_t>(size)};
+  if (file != nullptr) {
+    std::string name(file, static_cast<size_t>(size));
+    return is_notebook_cell(name) ? cell_name(name) : name;
+  }
   PyErr_Clear();
   return "";
 }

@@ -32,7 +32,7 @@ HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are o
 IMPORTS = """\
 from mithril._public import public
 from mithril.model import ExtendInfo
-from mithril.operator_model import OperatorModel
+from mithril.operator_model import KernelFirst, OperatorModel
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype
 """
 
@@ -213,7 +213,6 @@ def class_text(op: dict) -> str:
     options += [f"{key}={default}" for key, default in further]
     inputs = ["**inputs"] if is_list_of_keys(op) else []
     keywords = ", ".join(["*", *options, "name=None", *inputs])
-    plain = plain_form(op)
     prologue = "".join(
         f"        {name} = {name} if {other} is None else {other}\n" for name, other in synonyms
     )
@@ -221,7 +220,7 @@ def class_text(op: dict) -> str:
         prologue += f"        mode = self._mode(mode, {FLAG})\n"
     text = f'''
 
-class {op["python_name"]}({plain["python_name"] if plain else "OperatorModel"}):
+class {op["python_name"]}({base_of(op)}):
     """{docstring(op)}
     """
 
@@ -233,6 +232,14 @@ class {op["python_name"]}({plain["python_name"] if plain else "OperatorModel"}):
 {connect_method(op)}'''
     aliases = "".join(f"\n\n{alias} = {op['python_name']}" for alias in op["python_aliases"])
     return text.rstrip() + "\n" + aliases
+
+
+def base_of(op: dict) -> str:
+    plain = plain_form(op)
+    if plain:
+        return str(plain["python_name"])
+    first = [name for name, _ in parameters(op)][:2]
+    return "KernelFirst" if first == ["kernel_size", "out_channels"] else "OperatorModel"
 
 
 def stub_text(op: dict) -> str:

@@ -9,7 +9,7 @@ from mithril._arguments import model_name
 from mithril._checks import truth
 from mithril._values import Uses, as_value, key_spec
 from mithril.connection import TBD, Connection
-from mithril.errors import SignatureError
+from mithril.errors import NearMissWarning, SignatureError, warn
 from mithril.model import Model
 from mithril.types import dtype_of
 
@@ -126,3 +126,32 @@ class OperatorModel(Model):
 
     def _what(self, argument: str) -> str:
         return f"{type(self).__name__}: {argument}"
+
+
+class KernelFirst(OperatorModel):
+    """Convolutions, whose first argument is the kernel's size: other libraries begin with channels,
+    so numbers by position that look like theirs are told."""
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        if len(args) > 1 and all(type(size) is int for size in args[:3]):
+            _warn_of_order(cls.__name__, args)
+        return super().__new__(cls)
+
+
+_LARGE_KERNEL = 8
+
+
+def _warn_of_order(layer: str, sizes: tuple) -> None:
+    kernel, channels, *more = sizes[:3]
+    if not more and not (kernel >= _LARGE_KERNEL and channels < kernel):
+        return
+    given = ", ".join(map(repr, sizes[:3]))
+    taken = f"kernel_size={kernel}, out_channels={channels}"
+    taken += f", stride={more[0]}" if more else ""
+    filters, size = (channels, more[0]) if more else (kernel, channels)
+    whose = "PyTorch's order (in_channels, out_channels, kernel_size)" if more else "Keras' order"
+    warn(
+        f"{layer}({given}): taken for {taken}; if it is in {whose}, write"
+        f" {layer}(kernel_size={size}, out_channels={filters}), else name the arguments",
+        NearMissWarning,
+    )

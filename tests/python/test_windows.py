@@ -82,7 +82,7 @@ REFUSED = {
     "no dilation": lambda: M.MinPool2D(2, dilation=0),
     "negative padding": lambda: M.MaxPool2D(2, padding=-1),
     "filters of nothing": lambda: M.Convolution1D(0, 3),
-    "filters beyond the input": lambda: M.Convolution3D(9, 3),
+    "filters beyond the input": lambda: M.Convolution3D(kernel_size=9, out_channels=3),
     "groups that do not divide": lambda: M.Convolution2D(3, 4, groups=3, input=ml.TBD),
     "an output of no size": lambda: M.ConvTranspose1D(1, 2, padding=9),
     "padding beyond the stride": lambda: M.ConvTranspose2D(3, 2, output_padding=1),
