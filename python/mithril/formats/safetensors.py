@@ -89,6 +89,8 @@ def read_tensors(stream: Any, size: int, what: str) -> dict[str, Any]:
             view = memoryview(array.reshape(-1).view(np.uint8).data)
             if stream.readinto(view) != end - begin:
                 raise damaged(what, "the file ends too early")
+            if array.dtype == bool:  # files may hold other bytes than 0 and 1
+                array = array.view(np.uint8) != 0
         out[name] = array
     return out
 

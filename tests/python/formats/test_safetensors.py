@@ -56,6 +56,23 @@ def test_the_bytes_are_those_of_the_specification(tmp_path):
     assert raw[8 + length :] == struct.pack("<f2b", 0.5, 1, 2)
 
 
+def test_any_byte_but_0_is_true(tmp_path):
+    path = tmp_path / "bools.safetensors"
+    write_safetensors(path, {"m": np.ones((3, 1), bool)})
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-3] + b"\x02\x00\xff")
+    found = read_safetensors(path)["m"]
+    assert found.dtype == bool and found.shape == (3, 1)
+    assert found.tobytes() == b"\x01\x00\x01"
+
+
+@pytest.mark.parametrize("backend", [ml.NumpyBackend(), ml.CpuBackend()])
+def test_bools_of_other_buffers_count_as_one(backend):
+    foreign = np.frombuffer(b"\x02\x00\xff", bool)
+    assert backend.to_numpy(backend.array(foreign)).tobytes() == b"\x01\x00\x01"
+    assert backend.array(np.frombuffer(b"\x02", bool).reshape(())).tobytes() == b"\x01"
+
+
 def test_the_package_of_the_format_agrees(tmp_path):
     safetensors = pytest.importorskip("safetensors.numpy")
     path = tmp_path / "w.safetensors"

@@ -120,6 +120,7 @@ def sigmoid(x):
     return mx.where(negative, decay, 1) / (1 + decay)
 
 
+@in_wide
 def softplus(x):
     if x.dtype != mx.float64:
         return mx.logaddexp(x, 0)
