@@ -203,7 +203,8 @@ void define_scaled_dot_product(OpFamily& ops) {
                   "attn_mask"})
       .doc(
           "Each query's mean of the values, weighted by softmax of its products with the keys, "
-          "scaled (none: by 1 / sqrt(d)). is_causal: only places up to its own; attn_mask: false "
+          "scaled (none: by 1 / sqrt(d)). Causal by default; is_causal: only places up to its own; "
+          "attn_mask: false "
           "places are left out, or numbers are added (Vaswani et al., arXiv:1706.03762). "
           "enable_gqa: the heads (third axis from the end) of key and value may be fewer, by a "
           "whole factor.")

@@ -466,6 +466,9 @@ class PhysicalModel:
             hints.append("state=pm.initial_state() is the first state")
         elif any(key.role == "param" and not key.trainable for key in missing):
             hints.append("running statistics are entries of params: {**params, **state}")
+        if all(key.name in (data if key.role == "param" else params) for key in missing):
+            hints.insert(0, "they are there, swapped: evaluate(params, data)")
+            missing = []
         hints += self._near_misses(missing)
         where = {"param": "params", "data": "data", "state": "state"}
         places = " and ".join(sorted({where[role] for role in roles}))

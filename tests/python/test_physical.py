@@ -502,3 +502,14 @@ def test_parameters_are_pytrees():
     _, gradients = pm.evaluate(params, {"input": X}, output_gradients={"output": np.ones((5, 4))})
     updates, _ = optimizer.update(gradients, state, params)
     assert set(optax.apply_updates(params, updates)) == {"w", "b"}
+
+
+@pytest.mark.parametrize("backend", [ml.CpuBackend, ml.NumpyBackend])
+def test_params_and_data_that_are_swapped(backend):
+    model = ml.Model()
+    model |= ml.Linear(3)(input="x", weight="w", bias="b", output="y")
+    pm = ml.compile(model, backend(), data_keys={"x"}, shapes={"x": [2, 3]})
+    data = {"x": np.ones((2, 3), "float32")}
+    with pytest.raises(ml.errors.KeyNotFound) as caught:
+        pm.evaluate(data, pm.randomize_params(seed=0))
+    assert "swapped: evaluate(params, data)" in caught.value.hint
