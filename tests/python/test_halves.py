@@ -3,6 +3,8 @@
 The reference is NumPy in float64 on the same halves.
 """
 
+import math
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -281,3 +283,43 @@ def test_constants_take_the_type_of_the_backend(name, dtype, backend_name):
     arrays = {**plain(backend, found.outputs), **plain(backend, found.gradients)}
     assert {key: str(array.dtype) for key, array in arrays.items()} == dict.fromkeys(arrays, dtype)
     assert {str(pm._program.output_types[key][0]) for key in made} == {dtype}
+
+
+# --- functions of one operand, over every float16 that is finite
+
+
+FUNCTIONS = {
+    "Exp2": (ml.Exp2, np.exp2),
+    "Log2": (ml.Log2, np.log2),
+    "Log": (ml.Log, np.log),
+    "Sine": (ml.Sine, np.sin),
+    "Cosine": (ml.Cosine, np.cos),
+    "Tanh": (ml.Tanh, np.tanh),
+    "Sigmoid": (ml.Sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+    "SiLU": (ml.SiLU, lambda x: x / (1 + np.exp(-x))),
+    "Softplus": (ml.Softplus, lambda x: np.logaddexp(x, 0)),
+    "Rsqrt": (ml.Rsqrt, lambda x: 1 / np.sqrt(x)),
+    "Asin": (ml.Asin, np.arcsin),
+    "Acos": (ml.Acos, np.arccos),
+    "Atan": (ml.Atan, np.arctan),
+    "Erf": (ml.Erf, np.vectorize(math.erf)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_within_a_unit(name, backend_name):
+    op, exact = FUNCTIONS[name]
+    every = np.arange(2**16, dtype="uint16").view("float16")
+    x = every[np.isfinite(every)]
+    backend = ml.get_backend(backend_name, dtype="float16")
+    pm = ml.compile(
+        ml.Model.create(y=op()(ml.IOKey("x", shape=[x.size]))), backend, data_keys={"x"}
+    )
+    found = np.asarray(backend.to_numpy(pm.evaluate({}, {"x": x})["y"])).astype("float64")
+    with np.errstate(all="ignore"):
+        want = exact(x.astype("float64"))
+        rounded = want.astype("float16").astype("float64")
+    inside = np.isfinite(rounded)
+    np.testing.assert_array_equal(found[~inside], rounded[~inside])
+    unit = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(want[inside]), 2.0**-14))) - 10)
+    assert (np.abs(found[inside] - want[inside]) / unit).max() <= 1

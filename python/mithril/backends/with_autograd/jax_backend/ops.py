@@ -75,10 +75,10 @@ equal, not_equal, less, less_equal = _jnp.equal, _jnp.not_equal, _jnp.less, _jnp
 greater, greater_equal = _jnp.greater, _jnp.greater_equal
 bitwise_and, bitwise_or, bitwise_xor = _jnp.bitwise_and, _jnp.bitwise_or, _jnp.bitwise_xor
 bitwise_not, where = _jnp.bitwise_not, _jnp.where
-exp, expm1, exp2, log, log1p, log2 = (
-    _jnp.exp, _jnp.expm1, _jnp.exp2, _jnp.log, _jnp.log1p, _jnp.log2
-)  # fmt: skip
-sin, cos, tanh, sigmoid = _jnp.sin, _jnp.cos, _jnp.tanh, _lax.logistic
+exp, log, log1p = _jnp.exp, _jnp.log, _jnp.log1p
+# XLA computes these of halves in several steps, each of which it rounds.
+expm1, exp2, log2 = _in_wide(_jnp.expm1), _in_wide(_jnp.exp2), _in_wide(_jnp.log2)
+sin, cos, tanh, sigmoid = _jnp.sin, _jnp.cos, _jnp.tanh, _in_wide(_lax.logistic)
 erf, erfc = _lax.erf, _lax.erfc
 
 
@@ -330,7 +330,8 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 # ------------------------------------------------------------------- ops: activations, softmax
 
 
-asin, acos, atan, atan2 = _jnp.arcsin, _jnp.arccos, _jnp.arctan, _jnp.arctan2
+asin, acos = _in_wide(_jnp.arcsin), _in_wide(_jnp.arccos)
+atan, atan2 = _jnp.arctan, _jnp.arctan2
 
 
 relu = _jax.nn.relu

@@ -92,7 +92,8 @@ def _alike(x, y):
 
 add, subtract = _on_pairs(_mx.add), _on_pairs(_mx.subtract)
 multiply, divide = _on_pairs(_mx.multiply), _on_pairs(_mx.divide)
-negate, abs, sqrt, rsqrt = _mx.negative, _mx.abs, _mx.sqrt, _mx.rsqrt
+negate, abs, sqrt = _mx.negative, _mx.abs, _mx.sqrt
+rsqrt = _special.in_wide(_mx.rsqrt)
 floor, ceil, trunc, isnan = _mx.floor, _mx.ceil, _mx.trunc, _mx.isnan
 equal, not_equal = _on_pairs(_mx.equal), _on_pairs(_mx.not_equal)
 less, less_equal = _on_pairs(_mx.less), _on_pairs(_mx.less_equal)

@@ -113,6 +113,7 @@ def _decay(x):
     return negative, exp(mx.where(negative, x, -x))
 
 
+@in_wide
 def sigmoid(x):
     if x.dtype != mx.float64:
         return mx.sigmoid(x)
