@@ -90,7 +90,7 @@ def read_tensors(stream: Any, size: int, what: str) -> dict[str, Any]:
             if stream.readinto(view) != end - begin:
                 raise damaged(what, "the file ends too early")
             if array.dtype == bool:  # files may hold other bytes than 0 and 1
-                array = array.view(np.uint8) != 0
+                array = np.asarray(array.view(np.uint8) != 0)
         out[name] = array
     return out
 

@@ -26,7 +26,7 @@ def as_numpy(data: Any, dtype: DTypeLike | None, default_float: Dtype, default_i
         dtype = _own_dtype(data, values, default_float, default_int)
     made = np.array(values, as_dtype(dtype).numpy(), order="C")
     # Buffers of others may hold other bytes than 0 and 1.
-    return np.not_equal(made.view(np.uint8), 0) if made.dtype == bool else made
+    return np.asarray(made.view(np.uint8) != 0) if made.dtype == bool else made
 
 
 def host_values(data: Any) -> np.ndarray:
