@@ -11,6 +11,7 @@ from mithril import _core, errors
 from mithril._annotation import type_of
 from mithril._checks import items, mapping, text
 from mithril._explanations import report
+from mithril._files import path_of
 from mithril._public import public
 from mithril._tensor import array_literal
 from mithril._values import as_value
@@ -25,6 +26,7 @@ from mithril.errors import (
     warn,
 )
 from mithril.model import Model
+from mithril.optim import Optimizer
 from mithril.physical import PhysicalModel, Settings
 from mithril.types import Constant, as_dtype
 
@@ -81,9 +83,11 @@ def compile(  # noqa: A001
     mode : "eval" or "train"; what batch norm and dropout do. "train" for a TrainModel, else "eval"
     jit : compile the emitted program by the framework; "auto" is the backend's own default
     autodiff : "engine" or "framework"; who makes the gradient program
-    optimizer : of `mithril.optim`; gives the physical model `step`
-    file_path : where the emitted source is written, a name that ends in ``.py``
-    jit_options : handed to the framework's compiler
+    optimizer : of `mithril.optim` (or a class derived from `Optimizer`); gives the physical model
+        `step`
+    file_path : where the emitted source is written, a name that ends in ``.py``; not for the
+        engine's plans, which have none
+    jit_options : handed to the framework's compiler, where it compiles
     strict : unknown keys are errors instead of warnings
     strict_dtypes : data of another dtype are errors instead of cast
     safe_names : data keys that the user did not name are errors
@@ -97,9 +101,9 @@ def compile(  # noqa: A001
     static_shapes : shapes that are not known here are those of the first call from then on
     static_inference : what depends on constants only is computed once; native backends always do
         so, and JAX where it compiles
-    exact_conv : True: native backends sum every convolution in the order of the reference, to the
-        bit; False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and
-        within 2^-20 of the largest sum of magnitudes (docs/numerics.md)
+    exact_conv : True: every convolution is summed in the order of the reference, to the bit;
+        False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and within
+        2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on `ml.CpuBackend`.
     gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
@@ -151,7 +155,9 @@ def compile(  # noqa: A001
         backend,
         jit=_jit(jit, backend),
         static_inference=_flag("static_inference", static_inference),
+        exact_conv=_flag("exact_conv", exact_conv),
     )
+    _check_optimizer(optimizer, _flag("inference", inference))
     checkpoints = _gradient_checkpointing(
         gradient_checkpointing, backend, autodiff, _jit(jit, backend)
     )
@@ -160,15 +166,15 @@ def compile(  # noqa: A001
         backend=backend,
         autodiff="engine" if checkpoints else _autodiff(autodiff, backend),
         jit=_jit(jit, backend),
-        jit_options=dict(_mapping("jit_options", jit_options)),
-        file_path=file_path,
-        inference=_flag("inference", inference),
+        jit_options=_jit_options(jit_options, jit, backend),
+        file_path=None if file_path is None else path_of("compile: file_path", file_path),
+        inference=inference,
         strict=_flag("strict", strict),
         strict_dtypes=_flag("strict_dtypes", strict_dtypes),
         optimizer=optimizer,
         passes_off=_passes_off(passes),
         static_shapes=_flag("static_shapes", static_shapes),
-        exact_conv=_flag("exact_conv", exact_conv),
+        exact_conv=exact_conv,
         check_nan=_check_nan(check_nan),
         memory_limit=_memory_limit(memory_limit, backend),
         gradient_checkpointing=checkpoints,
@@ -208,13 +214,61 @@ def compile(  # noqa: A001
     return physical
 
 
-def _refuse_unsupported(backend: Any, *, jit: bool, static_inference: bool) -> None:
+def _refuse_unsupported(
+    backend: Any, *, jit: bool, static_inference: bool, exact_conv: bool
+) -> None:
+    if exact_conv and not backend.runs_plans:
+        raise UnsupportedError(
+            f"exact_conv: {type(backend).__name__} sums convolutions in an order of its own",
+            hint="use ml.CpuBackend(), or leave it out",
+        )
     compiles = backend.backend_type == "jax" and jit
     if static_inference and not (backend.runs_plans or compiles):
         raise UnsupportedError(
             f"static_inference: constants are not folded in programs for {type(backend).__name__}",
             hint="use ml.CpuBackend(), or ml.JaxBackend() with jit=True",
         )
+
+
+def _check_optimizer(optimizer: Any, inference: bool) -> None:
+    if optimizer is None:
+        return
+    if not isinstance(optimizer, Optimizer):
+        kind = type(optimizer)
+        own = f"{kind.__module__}.{kind.__qualname__}"
+        if not callable(getattr(optimizer, "update", getattr(optimizer, "step", None))):
+            raise SignatureError(f"optimizer: requires one of ml.optim, got {shown(optimizer)}")
+        raise UnsupportedError(
+            f"optimizer: steps are those of ml.optim, got {own}",
+            hint="use ml.optim.Adam() or its like, or give the gradients of evaluate to yours",
+        )
+    if inference:
+        raise ArgumentError(
+            "compile: with inference=True there are no gradients that optimizer= could take",
+            hint="leave one of them out",
+        )
+
+
+def _jit_options(given: Any, jit: Any, backend: Any) -> dict[str, Any]:
+    options = dict(_mapping("jit_options", given))
+    if options and not backend.capabilities.jit:
+        raise UnsupportedError(
+            f"jit_options: {type(backend).__name__} has no compiler to take them",
+            hint="leave them out",
+        )
+    known = backend._jit_options
+    unknown = [] if known is None else [name for name in options if name not in known]
+    if unknown:
+        near = errors.suggestion(unknown[0], known)
+        raise UnsupportedError(
+            f"jit_options: the compiler of {type(backend).__name__} takes"
+            f" {', '.join(sorted(known)) or 'none'}, got {shown(unknown[0])}{near}"
+        )
+    if options and not _jit(jit, backend):
+        raise ArgumentError(
+            "jit_options: nothing is compiled that could take them", hint="compile with jit=True"
+        )
+    return options
 
 
 def _passes_off(passes: Any) -> tuple[str, ...]:

@@ -103,6 +103,11 @@ class PhysicalModel:
         self._place = _core.user_location()
         self._convert = Converter(settings)
         self._compiled = self._compile({})
+        if settings.file_path is not None and self._runs_plans(self._compiled):
+            raise UnsupportedError(
+                f"file_path: {type(self.backend).__name__} runs plans, not source",
+                hint="print(pm.graph), or use ml.NumpyBackend(); leave it out",
+            )
         self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
         self._by_ranks: dict[tuple, Program] = {}
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
@@ -130,12 +135,16 @@ class PhysicalModel:
         extra = [(k, shape) for k, shape in ranks.items() if k not in known]
         options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
         compiled = _core.compile(self._node, options, target_of(self.backend))
-        if not self.backend.runs_plans or not calls_python(compiled.graph):
+        if not self.backend.runs_plans or self._runs_plans(compiled):
             return compiled
         _logger.info(
             "%r: the model has ops that are Python functions, so NumPy runs all of it", self.backend
         )
         return _core.compile(self._node, options, target_of(self.backend, native=False))
+
+    def _runs_plans(self, compiled: Any) -> bool:
+        """Whether the engine runs it, or NumPy for the sake of Python functions in it."""
+        return self.backend.runs_plans and not calls_python(compiled.graph)
 
     def _make(self, compiled: Any) -> Program:
         return Program(compiled, self._settings)

@@ -4,7 +4,8 @@ The blocks of a document share one namespace, in order, as in a notebook. A prel
 only names that the document leaves to its reader; nothing is patched and every block runs byte for
 byte. Each block has a mark: it runs, it needs a device or package, it is history (section 2.1 of
 the list of obligations: its replacement stands beside it and must run), or it fails: then the
-reason is told, and the test is an expected failure until the block runs.
+reason is told, and the test is an expected failure until the block runs. A block that would fail on
+its device, too, says both.
 """
 
 import contextlib
@@ -143,6 +144,12 @@ NEEDS = {
 }
 HISTORY = {"S0.6": "jax.config is no module of JAX any more"}
 FAILING = {
+    "S1.5": "use_amp: one dtype computes everything yet",
+    "S2.5": "parallel_strategy: one device computes yet",
+    "S4.1": "precision='bfloat16' of GPUs, gradient_checkpointing with jit are not there yet",
+    "S4.2": "enable_amp: one dtype computes everything yet",
+    "S4.6": "device_mesh, precision='bfloat16' of GPUs are not there yet",
+    "S4.7": "enable_amp, device_mesh are not there yet",
     "S1.2": "the C and GGML backends are not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
@@ -150,6 +157,7 @@ FAILING = {
     "S2.7": "the example models are not there yet",
     "S3.3": "MLX has no `devices`, and here no GPU",
     "S3.5": "MLX has no `devices`, and here no GPU",
+    "S3.24": "compute_precision: one dtype computes everything yet",
     "S3.14": "optimizers of MLX return nothing from `update`",
     "S4.5": "the GGML backend is not there yet",
     "S4.10": "the GGML backend is not there yet",
@@ -163,7 +171,8 @@ def mark_of(label):
         return "history"
     need = NEEDS.get(label)
     if need and not PRESENT[need]():
-        return f"needs:{need}"
+        missing = FAILING.get(label)
+        return f"needs:{need}" + (f" and fails there: {missing}" if missing else "")
     return "failing" if label in FAILING else "runs"
 
 

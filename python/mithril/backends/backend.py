@@ -107,6 +107,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     differentiates_empty = True  # whether the framework does, of tensors without elements
     runs_plans = False  # whether graphs are run by the engine instead of by emitted source
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
+    _jit_options: frozenset[str] | None = None  # that its compiler takes; None: it says so itself
     # What its compiler cannot follow of what data choose (`_program.choices`).
     _not_compiled: frozenset[str] = frozenset()
     _merges_copies = False  # whether its compiler computes once what text computes twice

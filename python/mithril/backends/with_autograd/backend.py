@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from mithril.backends.backend import Backend
-from mithril.errors import DeviceNotAvailable, SignatureError
+from mithril.errors import (
+    ArgumentError,
+    DeviceNotAvailable,
+    MithrilWarning,
+    SignatureError,
+    UnsupportedError,
+    shown,
+    warn,
+)
 
 __all__ = ["AutogradBackend"]
 
@@ -60,6 +68,55 @@ def require(module: str, title: str, install: str) -> Any:
         raise DeviceNotAvailable(
             f"{title} is not installed ({error})", hint=f"pip install {install}"
         ) from error
+
+
+def switch(backend: str, **options: Any) -> bool | None:
+    """The value of a switch that may have several names; None where it is not given."""
+    for name, value in options.items():
+        if value is not None and not isinstance(value, bool):
+            raise SignatureError(f"{backend}: {name} requires True or False, got {shown(value)}")
+    value: bool | None = one_of(**options)
+    return value
+
+
+def unsupported(backend: str, option: str, reason: str, hint: str) -> UnsupportedError:
+    """What an option raises whose effect this version does not have."""
+    return UnsupportedError(f"{backend}: {option}: {reason}", hint=hint)
+
+
+def mesh_of_one(backend: str, device_mesh: Any) -> tuple[int, ...] | None:
+    """The sizes of a mesh, which may hold one device."""
+    if device_mesh is None:
+        return None
+    sizes = mesh_sizes(backend, device_mesh)
+    if any(size != 1 for size in sizes):
+        raise unsupported(
+            backend,
+            f"device_mesh={sizes}",
+            "this version computes on one device",
+            "leave device_mesh out",
+        )
+    return sizes
+
+
+def mesh_sizes(backend: str, device_mesh: Any) -> tuple[int, ...]:
+    """The sizes of a mesh of devices; a number is a tuple of one."""
+    one = isinstance(device_mesh, int)
+    sizes = (device_mesh,) if one else device_mesh
+    if not isinstance(sizes, tuple | list) or not all(_is_count(size) for size in sizes):
+        raise ArgumentError(
+            f"{backend}: device_mesh requires sizes of at least 1, got {shown(device_mesh)}"
+        )
+    return tuple(sizes)
+
+
+def _is_count(size: Any) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool) and size > 0
+
+
+def warn_of_absent(backend: str, option: str, reason: str) -> None:
+    """Warns that hardware or a library lacks what an option asks for."""
+    warn(f"{backend}: {option} has no effect: {reason}", MithrilWarning)
 
 
 def note(backend: str, option: str, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,9 +11,25 @@ import numpy as np
 
 from mithril._public import public
 from mithril.backends.memory import memory_report
-from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
+from mithril.backends.with_autograd.backend import (
+    AutogradBackend,
+    mesh_of_one,
+    mesh_sizes,
+    note,
+    one_of,
+    require,
+    switch,
+    unsupported,
+)
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
-from mithril.errors import ArgumentError, DataOverflowError, DeviceNotAvailable, MithrilWarning
+from mithril.errors import (
+    ArgumentError,
+    DataOverflowError,
+    DeviceNotAvailable,
+    MithrilWarning,
+    shown,
+    warn,
+)
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 from .utils import ArrayJit
@@ -22,6 +37,9 @@ from .utils import ArrayJit
 __all__ = ["JaxBackend"]
 
 _PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
+
+# Platforms on which XLA's products have such a precision.
+_DEVICES_OF = {"tf32": ("gpu", "cuda", "rocm"), "bfloat16": ("tpu",)}
 
 
 class JaxBackend(AutogradBackend):
@@ -32,16 +50,20 @@ class JaxBackend(AutogradBackend):
     device, platform : "cpu", "gpu", "tpu", "cuda:1" …; default: the device that JAX picks.
     dtype : float16, bfloat16, float32 (default) or float64. With float64 the backend's own calls
         run under ``jax.enable_x64``; your own arithmetic on 64-bit arrays needs `enable_x64()`.
-    precision : of products: "float32" (default), "tf32", "bfloat16".
+    precision : of products: "float32" (default), "tf32" on GPUs, "bfloat16" on TPUs.
     jit_compile : default of ``ml.compile(jit=)``.
     pre_allocate : whether XLA takes most of the device's memory when it starts.
-    device_mesh : sizes of a mesh of devices, kept as `mesh`; this version computes on one device
-        and says so in the log.
+    device_mesh : sizes of a mesh of one device, such as 1 or (1, 1), kept as `mesh`.
 
     Nothing process-wide is changed, except that `pre_allocate` sets XLA's variable when given.
+
+    Raises
+    ------
+    UnsupportedError : an option asks for what this version, or the device, does not do
     """
 
     backend_type = "jax"
+    _jit_options = frozenset({"compiler_options", "inline", "keep_unused"})
     _not_compiled = frozenset({"masks"})
     _merges_copies = True  # XLA on CPUs, in spite of optimization_barrier
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
@@ -61,12 +83,13 @@ class JaxBackend(AutogradBackend):
     ) -> None:
         self._jax = require("jax", "JAX", "jax")
         super().__init__(dtype=dtype, seed=seed)
-        if pre_allocate is not None:
-            _set_pre_allocation(pre_allocate)
+        if switch("JaxBackend", pre_allocate=pre_allocate) is not None:
+            _set_pre_allocation(bool(pre_allocate))
         device = one_of(device=device, platform=platform)
         self._device = None if device is None else self._find_device(device)
         self.compute_precision = _checked_precision(precision)
-        self.jit_default = jit_compile
+        self._check_precision(self.device)
+        self.jit_default = switch("JaxBackend", jit_compile=jit_compile)
         self.mesh = None if device_mesh is None else self._make_mesh(device_mesh)
         if self._is_wide:
             note("JaxBackend", "dtype=float64", "arithmetic outside the backend: enable_x64()")
@@ -98,15 +121,26 @@ class JaxBackend(AutogradBackend):
                 f"JaxBackend: no device {device!r}; available: {available}"
             ) from error
 
+    def _check_precision(self, device: Any) -> None:
+        """XLA computes products as asked on these devices, and in float32 on others."""
+        wanted = _DEVICES_OF.get(self.compute_precision)
+        if wanted is not None and device.platform not in wanted:
+            raise unsupported(
+                "JaxBackend",
+                f"precision={self.compute_precision!r}",
+                f"requires one of the platforms {', '.join(wanted)}, got {device.platform}",
+                "leave it out, or give dtype=",
+            )
+
     def _make_mesh(self, sizes: Any) -> Any:
-        sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+        sizes = mesh_sizes("JaxBackend", sizes)
         wanted, present = int(np.prod(sizes)), self._jax.device_count()
         if wanted > present:
             raise DeviceNotAvailable(
                 f"device_mesh {sizes} needs {wanted} devices, JAX has {present}",
                 hint=f"on CPU: XLA_FLAGS=--xla_force_host_platform_device_count={wanted}",
             )
-        note("JaxBackend", f"device_mesh={sizes}", "computes on one device")
+        mesh_of_one("JaxBackend", sizes)
         return self._jax.make_mesh(sizes, tuple(f"axis_{i}" for i in range(len(sizes))))
 
     def get_raw_device_mesh(self) -> Any:
@@ -126,7 +160,9 @@ class JaxBackend(AutogradBackend):
 
     def set_platform(self, platform: str) -> None:
         """Moves this backend's further arrays and calls to another platform."""
-        self._device = self._find_device(platform)
+        device = self._find_device(platform)
+        self._check_precision(device)
+        self._device = device
 
     def enable_x64(self, enabled: bool = True) -> None:
         """Switches 64-bit types on in the whole process; `reset` undoes it."""
@@ -344,7 +380,7 @@ def _checked_precision(precision: Any) -> str:
     name = "float32" if precision is None else str(precision)
     if name not in _PRECISIONS:
         raise ArgumentError(
-            f"precision: requires one of {', '.join(_PRECISIONS)}, got {precision!r}"
+            f"precision: requires one of {', '.join(_PRECISIONS)}, got {shown(precision)}"
         )
     return name
 
@@ -353,7 +389,5 @@ def _set_pre_allocation(enabled: bool) -> None:
     from jax._src import xla_bridge
 
     if xla_bridge.backends_are_initialized():
-        warnings.warn(
-            "pre_allocate has no effect: JAX has started already", MithrilWarning, stacklevel=3
-        )
+        warn("JaxBackend: pre_allocate has no effect: JAX has started already", MithrilWarning)
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true" if enabled else "false"

@@ -12,7 +12,16 @@ import numpy as np
 from mithril._public import public
 from mithril.backends._trees import filled, leaves, ordered
 from mithril.backends.memory import memory_report, parse_size, process_memory
-from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
+from mithril.backends.with_autograd.backend import (
+    AutogradBackend,
+    mesh_of_one,
+    note,
+    one_of,
+    require,
+    switch,
+    unsupported,
+    warn_of_absent,
+)
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
 from mithril.errors import DeviceNotAvailable, UnsupportedError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
@@ -36,18 +45,26 @@ class MlxBackend(AutogradBackend):
     seed, random_seed : of the backend's random numbers.
     memory_limit : "4GB", "512MiB" or bytes, for the whole process; `reset` undoes it.
     auto_free_tensors, eager_free : give freed memory back at once, in the whole process.
-    compute_precision, device_mesh, enable_mps_optimization, use_ane : accepted; this version
-        computes in `dtype` on one device and says so in the log.
+    compute_precision : the same as `dtype`: this version computes in one type.
+    device_mesh : sizes of a mesh of one device, such as 1 or (1, 1).
+    enable_mps_optimization : MLX's own Metal kernels run on Apple's GPUs in any case; elsewhere
+        True warns that there are none.
+    use_ane : True warns that MLX does not compute on the Neural Engine.
 
     Nothing process-wide is changed but by the options that say so. Operations are lazy, as is
     MLX's way: `evaluate` waits for its results, methods of the backend do not. A lazy array can be
     computed by the thread that made it only.
+
+    Raises
+    ------
+    UnsupportedError : an option asks for what this version, or the device, does not do
     """
 
     backend_type = "mlx"
     # Its sum along an axis of size 0 may never end (nd_loop in mlx/backend/cpu/reduce.cpp reads
     # past an empty list of sizes): the engine's gradients, with no such sum, are run instead.
     differentiates_empty = False
+    _jit_options: frozenset[str] = frozenset()
     _not_compiled = frozenset({"branches", "masks"})
     _keeps_order = False
     _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
@@ -79,24 +96,32 @@ class MlxBackend(AutogradBackend):
         )
         self._device = None if device is None else self._find_device(device)
         self._check_device()
-        self.jit_default = use_graph
-        self.device_mesh = (device_mesh,) if isinstance(device_mesh, int) else device_mesh
+        self.jit_default = switch("MlxBackend", use_graph=use_graph)
+        self.device_mesh = mesh_of_one("MlxBackend", device_mesh)
+        self._check_compute_precision(compute_precision)
+        self._warn_of_hardware(enable_mps_optimization, use_ane)
         self._undo: dict[str, Callable[[], Any]] = {}
         if memory_limit is not None:
-            self._limit_memory(parse_size(memory_limit))
-        if one_of(auto_free_tensors=auto_free_tensors, eager_free=eager_free):
+            self._limit_memory(parse_size(memory_limit, "memory_limit"))
+        if switch("MlxBackend", auto_free_tensors=auto_free_tensors, eager_free=eager_free):
             self._set("cache", self._mx.set_cache_limit, 0)
-        self._tell_effects(compute_precision, enable_mps_optimization, use_ane)
 
-    def _tell_effects(self, precision: Any, mps: bool | None, ane: bool | None) -> None:
-        if precision is not None and as_dtype(precision) is not self.default_dtype:
-            note("MlxBackend", "compute_precision", f"computes in {self.default_dtype}")
-        if mps:
-            note("MlxBackend", "enable_mps_optimization=True", "MLX has its own Metal kernels")
-        if ane:
-            note("MlxBackend", "use_ane=True", "not available: MLX has no Neural Engine path")
-        if self.device_mesh is not None:
-            note("MlxBackend", f"device_mesh={self.device_mesh}", f"computes on {self.device}")
+    def _check_compute_precision(self, precision: Any) -> None:
+        if precision is None or as_dtype(precision) is self.default_dtype:
+            return
+        raise unsupported(
+            "MlxBackend",
+            f"compute_precision={str(as_dtype(precision))!r}",
+            f"this version computes in its dtype, {self.default_dtype}",
+            "give dtype=",
+        )
+
+    def _warn_of_hardware(self, mps: Any, ane: Any) -> None:
+        metal = self._mx.metal.is_available()
+        if switch("MlxBackend", enable_mps_optimization=mps) and not metal:
+            warn_of_absent("MlxBackend", "enable_mps_optimization=True", "there is no Metal here")
+        if switch("MlxBackend", use_ane=ane):
+            warn_of_absent("MlxBackend", "use_ane=True", "MLX has no path to the Neural Engine")
 
     @property
     def prng_key(self) -> Any:

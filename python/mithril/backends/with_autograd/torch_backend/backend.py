@@ -11,9 +11,15 @@ import numpy as np
 
 from mithril._public import public
 from mithril.backends.memory import memory_report
-from mithril.backends.with_autograd.backend import AutogradBackend, note, one_of, require
+from mithril.backends.with_autograd.backend import (
+    AutogradBackend,
+    mesh_of_one,
+    require,
+    switch,
+    unsupported,
+)
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
-from mithril.errors import ArgumentError, DeviceNotAvailable
+from mithril.errors import ArgumentError, DeviceNotAvailable, SignatureError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 __all__ = ["TorchBackend"]
@@ -30,14 +36,22 @@ class TorchBackend(AutogradBackend):
     dtype : float16, bfloat16, float32 (default) or float64.
     compile, jit_compile : default of ``ml.compile(jit=)``.
     cudnn_benchmark : let cuDNN time its algorithms, for this backend's calls only.
-    precision : "float32" (default: IEEE, no TF32), or "tf32" to allow it on CUDA.
-    enable_amp, use_amp, device_mesh, parallel_strategy, devices : accepted; this version computes
-        in `dtype` on one device and says so in the log.
+        Only with a CUDA device.
+    precision : "float32" (default: IEEE, no TF32), or "tf32" to allow it; only with a CUDA device.
+    devices : a list with the one device to compute on.
+    device_mesh : sizes of a mesh of one device, such as 1 or (1, 1).
+    enable_amp, use_amp : False: this version computes in `dtype` alone.
+    parallel_strategy : None: this version computes on one device.
 
     Nothing process-wide is changed: not the default device, not the random generators.
+
+    Raises
+    ------
+    UnsupportedError : an option asks for what this version, or the device, does not do
     """
 
     backend_type = "torch"
+    _jit_options = frozenset({"backend", "dynamic", "fullgraph", "mode", "options"})
     _not_compiled = frozenset({"branches"})
     _merges_copies = True
     compiles_steps = False
@@ -62,17 +76,42 @@ class TorchBackend(AutogradBackend):
     ) -> None:
         self._torch = require("torch", "PyTorch", "torch")
         super().__init__(dtype=dtype, seed=seed)
-        if device is None:
-            device = devices[0] if devices else "cpu"
-        self._device = self._checked_device(device)
-        self.jit_default = one_of(compile=compile, jit_compile=jit_compile)
-        self.cudnn_benchmark = cudnn_benchmark
-        self.allows_tf32 = str(precision) == "tf32"
-        self.enable_amp = bool(one_of(enable_amp=enable_amp, use_amp=use_amp))
-        self.device_mesh = (device_mesh,) if isinstance(device_mesh, int) else device_mesh
-        self.devices = [str(self._checked_device(d)) for d in devices or ()]
-        self.parallel_strategy = self._checked_strategy(parallel_strategy)
-        self._tell_effects()
+        self._refuse_parallel(parallel_strategy)
+        self._device = self._checked_device(self._one_device(device, devices))
+        self.jit_default = switch("TorchBackend", compile=compile, jit_compile=jit_compile)
+        self.cudnn_benchmark = switch("TorchBackend", cudnn_benchmark=cudnn_benchmark)
+        self.allows_tf32 = _allows_tf32(precision)
+        if switch("TorchBackend", enable_amp=enable_amp, use_amp=use_amp):
+            option = "enable_amp=True" if enable_amp else "use_amp=True"
+            reason, hint = "this version computes in one dtype", "give dtype='bfloat16' or leave it"
+            raise unsupported("TorchBackend", option, reason, f"{hint} out")
+        self.device_mesh = mesh_of_one("TorchBackend", device_mesh)
+        self._check_options_of_cuda(self._device)
+
+    def _one_device(self, device: Any, devices: Any) -> Any:
+        if devices is None:
+            return "cpu" if device is None else device
+        if isinstance(devices, str) or not isinstance(devices, Sequence) or not devices:
+            raise ArgumentError(f"devices: requires a list of devices, got {shown(devices)}")
+        found = [self._checked_device(d) for d in devices]
+        if len(found) > 1:
+            raise unsupported(
+                "TorchBackend",
+                f"devices={[str(d) for d in found]}",
+                "this version computes on one device",
+                "give one, and make a backend for each device",
+            )
+        if device is not None and self._checked_device(device) != found[0]:
+            raise SignatureError(f"device={str(device)!r} is not in devices={list(devices)}")
+        return found[0]
+
+    def _check_options_of_cuda(self, device: Any) -> None:
+        """Options for CUDA have no effect on another device."""
+        asked = {"cudnn_benchmark=True": self.cudnn_benchmark, "precision='tf32'": self.allows_tf32}
+        for option, is_asked in asked.items():
+            if is_asked and device.type != "cuda":
+                reason = f"requires a CUDA device, got {device}"
+                raise unsupported("TorchBackend", option, reason, "leave it out")
 
     def _checked_device(self, device: Any) -> Any:
         try:
@@ -92,20 +131,18 @@ class TorchBackend(AutogradBackend):
         )
 
     @staticmethod
-    def _checked_strategy(strategy: str | None) -> str | None:
-        if strategy is not None and strategy not in _STRATEGIES:
-            raise ArgumentError(
-                f"parallel_strategy: requires one of {', '.join(_STRATEGIES)}, got {strategy!r}"
-            )
-        return strategy
-
-    def _tell_effects(self) -> None:
-        if self.enable_amp:
-            note("TorchBackend", "enable_amp=True", f"computes in {self.default_dtype}")
-        if self.device_mesh is not None or self.parallel_strategy is not None:
-            note("TorchBackend", "device_mesh, parallel_strategy", f"computes on {self._device}")
-        if self.cudnn_benchmark and self._device.type != "cuda":
-            note("TorchBackend", "cudnn_benchmark=True", "no effect without CUDA")
+    def _refuse_parallel(strategy: Any) -> None:
+        if strategy is None:
+            return
+        if not isinstance(strategy, str) or strategy not in _STRATEGIES:
+            known = ", ".join(_STRATEGIES)
+            raise ArgumentError(f"parallel_strategy: requires one of {known}, got {strategy!r}")
+        raise unsupported(
+            "TorchBackend",
+            f"parallel_strategy={strategy!r}",
+            "this version computes on one device",
+            "leave it out, and make a backend for each device",
+        )
 
     # ------------------------------------------------------------------------------- devices
 
@@ -125,7 +162,9 @@ class TorchBackend(AutogradBackend):
 
     def set_device(self, device: Any) -> None:
         """Moves this backend's further arrays and calls to another device."""
-        self._device = self._checked_device(device)
+        found = self._checked_device(device)
+        self._check_options_of_cuda(found)
+        self._device = found
 
     def to_device(self, data: Any, device: Any, asynchronous: bool = True) -> Any:
         return data.to(self._checked_device(device), non_blocking=asynchronous)
@@ -414,3 +453,10 @@ class TorchBackend(AutogradBackend):
         # PyTorch can do this itself, and takes longer.
         each = zip(found, leaves, strict=True)
         return [torch.zeros_like(leaf) if g is None else g for g, leaf in each]
+
+
+def _allows_tf32(precision: Any) -> bool:
+    name = "float32" if precision is None else str(precision)
+    if name not in ("float32", "tf32"):
+        raise ArgumentError(f"precision: requires one of float32, tf32, got {shown(precision)}")
+    return name == "tf32"
