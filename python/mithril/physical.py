@@ -472,7 +472,8 @@ class PhysicalModel:
         near = [suggestion(name, [key.name for key in missing]) for name in extra]
         hints = [f"{name!r} is given{hint}" for name, hint in zip(extra, near, strict=True) if hint]
         if "state" in roles and not state:
-            hints.append("state=pm.initial_state() is the first state")
+            first = "initial_state()" if self._program else "initial_state(sample=data)"
+            hints.append(f"state=pm.{first} is the first state")
         elif any(key.role == "param" and not key.trainable for key in missing):
             hints.append("running statistics are entries of params: {**params, **state}")
         if all(key.name in (data if key.role == "param" else params) for key in missing):

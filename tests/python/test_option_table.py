@@ -167,7 +167,7 @@ def mode():
     def draw(mode):
         model = ml.Model()
         model |= ml.Dropout(0.5)(input="x", output="y")
-        pm = compiled(model, mode=mode)
+        pm = compiled(model, mode=mode, shapes={"x": [1000]})
         state = pm.initial_state()
         found = pm.evaluate({}, {"x": np.ones(1000)}, state=state)
         return set((found.outputs if state else found)["y"])
