@@ -17,7 +17,7 @@ function(mithril_isa_objects isa)
   # Neither flag changes a result: they let square roots and roundings become vector instructions.
   target_compile_options(mithril_isa_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -fno-math-errno
                          -fno-trapping-math ${ARGN})
-  target_link_libraries(mithril_isa_${isa} PRIVATE fmt::fmt)
+  target_link_libraries(mithril_isa_${isa} PRIVATE mithril_third_party)
   set_target_properties(mithril_isa_${isa} PROPERTIES UNITY_BUILD OFF)
   set(MITHRIL_ISA_OBJECTS ${MITHRIL_ISA_OBJECTS} mithril_isa_${isa} PARENT_SCOPE)
 endfunction()

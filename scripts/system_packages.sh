@@ -15,8 +15,6 @@ case "$1" in
     need_command cmake cmake
     need_command ninja ninja-build
     need_command ccache ccache
-    need_header fmt/format.h libfmt-dev
-    case "$(uname -m)" in x86_64) need_header xbyak/xbyak.h libxbyak-dev ;; esac
     need_header gtest/gtest.h libgtest-dev
     need_header gmock/gmock.h libgmock-dev
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
