@@ -5,8 +5,7 @@ A family is imported when one of its classes is first used.
 
 import importlib
 
-from mithril import errors
-from mithril._peer_names import name_here
+from mithril import _peer_names, errors
 
 # What is written by hand: name -> module.
 _BY_HAND = {
@@ -87,7 +86,7 @@ def __getattr__(name: str):
     else:
         family = _families().get(name)
         if family is None:
-            hint = name_here(name) or errors.suggestion(name, [*_BY_HAND, *_families()])
+            hint = _peer_names.name_here(name) or errors.suggestion(name, [*_BY_HAND, *_families()])
             raise errors.UnknownNameError(
                 f"module 'mithril.models' has no attribute {name!r}{hint}"
             )
