@@ -4,6 +4,7 @@
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "ir/registry.h"
+#include "model/snapshot.h"
 #include "model/summary.h"
 
 namespace mithril::bindings {
@@ -385,6 +386,15 @@ void bind_tree(ModelClass& cls) {
       .def("__eq__", [](const Model& self, const Model& other) { return self == other; });
 }
 
+void bind_snapshot(py::module_& module) {
+  using model::Snapshot;
+  py::class_<Snapshot>(module, "Snapshot", "A model as it is now, whatever becomes of it.")
+      .def(py::init<const Model&>(), py::arg("model"))
+      .def_property_readonly("model", &Snapshot::model)
+      .def("wire", &Snapshot::wire, py::arg("now"))
+      .def("part", &Snapshot::part, py::arg("now"));
+}
+
 }  // namespace
 
 void bind_model(py::module_& module) {
@@ -396,6 +406,7 @@ void bind_model(py::module_& module) {
   bind_facts(cls);
   bind_tree(cls);
   bind_editing(cls);
+  bind_snapshot(module);
 }
 
 }  // namespace mithril::bindings

@@ -215,7 +215,7 @@ std::string_view Arena::item_name(const ir::InputDef& input, size_t number) {
   }
   while (found->second.size() < number) {
     found->second.push_back(
-        std::make_unique<std::string>(item_key(input, found->second.size() + 1)));
+        std::make_shared<const std::string>(item_key(input, found->second.size() + 1)));
   }
   return *found->second[number - 1];
 }

@@ -12,8 +12,9 @@ void Arena::refuse_busy(const Location& where) const {
   raise(std::move(error), where);
 }
 
-Transaction::Transaction(Arena& arena) : arena_(arena) {
+Transaction::Transaction(Arena& arena, Purpose purpose) : arena_(arena) {
   arena.refuse_busy({});
+  if (purpose == Purpose::kChange) arena.part_from_snapshots();
   arena.start();
 }
 

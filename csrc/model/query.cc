@@ -14,7 +14,7 @@ namespace {
 void settle(const Access::At& at) {
   Arena& arena = at.arena();
   if (arena.solver && arena.played == arena.log.size()) return;
-  Transaction transaction(arena);
+  Transaction transaction(arena, Transaction::Purpose::kInference);
   check_inference(arena, {at.node, kNone, at.get().where});
   transaction.commit();
 }

@@ -1,6 +1,7 @@
 // What a model tree is made of: one arena for all nodes, wires and facts below an outermost
 // model, its solver, and the journal that takes back what a failed call did. Internal to model/.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -188,6 +189,7 @@ class Arena {
   /// makes the same solver, chains of reasons included.
   std::vector<size_t> stops;
   std::unique_ptr<infer::Solver> solver;
+  std::weak_ptr<Home> snapshot;  // looks at this arena until it changes (snapshot.h)
 
   Node& node(NodeId id) { return nodes[id]; }
   const Node& node(NodeId id) const { return nodes[id]; }
@@ -213,6 +215,11 @@ class Arena {
   std::string path(NodeId node) const;
   std::vector<NodeId> topological(NodeId node) const;
   std::string dump() const;
+
+  /// An arena of its own that is equal to this one, outside of transactions.
+  std::unique_ptr<Arena> copy() const;
+  /// Leaves this arena's snapshots a copy: it is about to change.
+  void part_from_snapshots();
 
   // --- writing (inside a transaction) -----------------------------------------------------------
   Offsets append(const Arena& other);
@@ -302,9 +309,10 @@ class Arena {
   std::string_view item_name(const ir::InputDef& input, size_t number);
   infer::FactId fact_id(uint32_t fact);
 
-  std::deque<std::pair<const ir::InputDef*, std::vector<std::unique_ptr<std::string>>>> item_names_;
+  std::deque<std::pair<const ir::InputDef*, std::vector<std::shared_ptr<const std::string>>>>
+      item_names_;
   bool recording_ = false;
-  int readers_ = 0;  // flattens under way, which no constraint may disturb
+  std::atomic<int> readers_ = 0;  // flattens under way, which no constraint may disturb
   uint32_t stamp_ = 0;
   std::vector<Undo> undo_;
   std::vector<Conn> saved_conns_;
@@ -320,7 +328,9 @@ class Arena {
 /// Everything done to an arena until commit() is taken back by the destructor.
 class Transaction {
  public:
-  explicit Transaction(Arena& arena);
+  /// Inference that was put off says nothing new of the tree.
+  enum class Purpose : uint8_t { kChange, kInference };
+  explicit Transaction(Arena& arena, Purpose purpose = Purpose::kChange);
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
@@ -357,7 +367,7 @@ struct Cut {
 
 /// Where a tree is now: its own arena, or a place in another's, or what an edit made of it.
 struct Home {
-  std::unique_ptr<Arena> arena;
+  std::shared_ptr<Arena> arena;  // shared with snapshots
   std::shared_ptr<Home> forward;
   Offsets offsets;             // in `forward`
   std::unique_ptr<Cut> cut;    // instead of offsets: `forward` is this tree after an edit

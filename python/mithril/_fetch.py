@@ -30,7 +30,7 @@ def fetching(physical: PhysicalModel, fetch: Any) -> PhysicalModel:
             physical._fetches.move_to_end(key)
             return found
     options = {**physical._options, "fetch": [(name, wires[name]) for name in key]}
-    made = PhysicalModel(physical._model, physical._settings, options)
+    made = PhysicalModel(physical._snapshot, physical._settings, options)
     made._told = physical._told
     with physical._lock:
         made = physical._fetches.setdefault(key, made)
@@ -54,7 +54,8 @@ def _wires(physical: PhysicalModel, names: Iterable[Any]) -> dict[str, Any]:
 
 def _wire(physical: PhysicalModel, given: Any) -> tuple[str, Any]:
     if isinstance(given, Connection):
-        return given._wire.key_name, given._wire
+        wire = physical._snapshot.wire(given._wire)
+        return wire.key_name, wire
     if not isinstance(given, str):
         raise SignatureError(f"fetch: requires names, paths or connections, got {shown(given)}")
     path = text("fetch", given)

@@ -231,11 +231,8 @@ def _part_of(physical: Any, model: Any) -> Any:
     node = getattr(model, "_node", None)
     if node is None:
         raise SignatureError(f"summary: model requires a model, got {shown(model)}")
-    at = node
-    while at is not None:
-        if at == physical._node:
-            return node
-        at = at.parent
+    if (part := physical._snapshot.part(node)) is not None:
+        return part
     raise ArgumentError(f"summary: {model!r} is no part of the model that was compiled")
 
 

@@ -68,7 +68,8 @@ def compile(  # noqa: A001
     passes: Iterable[str] = (),
     verbose: bool = False,
 ) -> PhysicalModel:
-    """Compiles a model for a backend. The model is not changed and may be compiled again.
+    """Compiles a model for a backend. The model is not changed and may be compiled again; what is
+    done to it afterwards changes nothing of what was compiled.
 
     Parameters
     ----------
@@ -202,16 +203,33 @@ def compile(  # noqa: A001
         "fetch": [],
     }
     _check_disjoint(options)
-    physical = PhysicalModel(model, settings, options)
+    snapshot = _core.Snapshot(model._node)
+    physical = PhysicalModel(snapshot, settings, _of_snapshot(options, snapshot))
     for category, said in physical._compiled.warnings:
         warn(said, getattr(errors, category, errors.MithrilWarning))
-    for said in report(model._node, physical.data_keys, _stated(options)):
+    for said in report(physical._node, physical.data_keys, _stated(options)):
         warn(said, NearMissWarning)
     if verbose:
         from mithril import _report
 
         _report.tell(physical)
     return physical
+
+
+def _of_snapshot(options: dict[str, Any], snapshot: Any) -> dict[str, Any]:
+    """The options with the connections of the snapshot, and with shapes of our own."""
+
+    def key(given: Any) -> Any:
+        return given if isinstance(given, str) else snapshot.wire(given)
+
+    out = dict(options)
+    for name in ("data_keys", "trainable_keys", "discard_keys"):
+        out[name] = [key(given) for given in options[name]]
+    for name in ("constants", "types", "dtypes"):
+        out[name] = [(key(given), value) for given, value in options[name]]
+    shapes = options["shapes"]
+    out["shapes"] = [(key(k), list(v) if isinstance(v, list) else v) for k, v in shapes]
+    return out
 
 
 def _refuse_unsupported(

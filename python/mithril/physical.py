@@ -91,14 +91,14 @@ class PhysicalModel:
     may evaluate it at once.
     """
 
-    def __init__(self, model: Any, settings: Settings, options: dict[str, Any]):
+    def __init__(self, snapshot: Any, settings: Settings, options: dict[str, Any]):
         self.backend = settings.backend
         self.inference = settings.inference
         self.jit = settings.jit
         self._settings = settings
         self._options = options
-        self._model = model
-        self._node = model._node
+        self._snapshot = snapshot  # the model itself may be edited
+        self._node = snapshot.model
         self._static = StaticShapes(self) if settings.static_shapes else None
         self._place = _core.user_location()
         self._convert = Converter(settings)
@@ -709,7 +709,7 @@ class PhysicalModel:
             *((wire, array_literal(array)) for wire, array in constants),
         ]
         settings = replace(self._settings, recorder=_core.Recorder())
-        bound = PhysicalModel(self._model, settings, options)
+        bound = PhysicalModel(self._snapshot, settings, options)
         return bound if weights is None else bound._with_weights(weights)
 
     def _with_weights(self, weights: str) -> PhysicalModel:
@@ -722,7 +722,7 @@ class PhysicalModel:
             smaller = {id(old): new for old, new in zip(tensors, packed, strict=True) if new}
             options["constants"] = [(k, smaller.get(id(v), v)) for k, v in options["constants"]]
         settings = replace(self._settings, weights=weights, recorder=_core.Recorder())
-        return PhysicalModel(self._model, settings, options)
+        return PhysicalModel(self._snapshot, settings, options)
 
     def _names_one_of(self, key: Any, params: Mapping[str, Any]) -> bool:
         """Whether an entry of `trainable_keys` is one of these parameters."""
