@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from mithril.types import Dtype
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
 MOST_SHAPES = 256
 _MOST_ELEMENTS = 2**60
+_TAKES_OUT = re.compile(r"\bops\.(item|tensor_to_list)\(")  # in emitted text: values of tensors
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Settings:
     backend: Any
     autodiff: str = "engine"
     jit: bool = False
+    jit_is_asked: bool = False  # by compile, and not the backend's default
     jit_options: dict[str, Any] = field(default_factory=dict)
     file_path: str | None = None
     inference: bool = False
@@ -76,14 +79,18 @@ def choices(graph: Any) -> set[str]:
     return found | {"masks"} if graph.has_masks() else found
 
 
-def _can_compile(backend: Any, graph: Any) -> bool:
-    """Whether the framework's compiler takes the graph; a note says why not."""
-    if not backend._not_compiled or not (hard := choices(graph) & backend._not_compiled):
+def _compiles(settings: Settings, graph: Any, text: str) -> bool:
+    """Whether the framework's compiler gets the graph; a note says why not."""
+    if not settings.jit or (not settings.jit_is_asked and calls_python(graph)):
+        return False
+    hard = choices(graph) | ({"values"} if _TAKES_OUT.search(text) else set())
+    hard &= settings.backend._not_compiled
+    if not hard:
         return True
     from mithril.backends.with_autograd.backend import note
 
     reason = f"its compiler cannot follow {' and '.join(sorted(hard))} that depend on data"
-    note(type(backend).__name__, "jit=True", f"runs line by line: {reason}")
+    note(type(settings.backend).__name__, "jit=True", f"runs line by line: {reason}")
     return False
 
 
@@ -191,7 +198,7 @@ class Program:
                 literal_array(c, settings.backend.default_dtype, settings.backend.default_int)
                 for c in constants
             ],
-            jit=settings.jit and _can_compile(settings.backend, graph),
+            jit=_compiles(settings, graph, text),
             jit_options=settings.jit_options,
             file_path=file_path,
         )

@@ -82,14 +82,18 @@ def compile(  # noqa: A001
         width, such as ``{"tokens": ml.int32}``, which else is the backend's default
     inference : no gradients will be asked for
     mode : "eval" or "train"; what batch norm and dropout do. "train" for a TrainModel, else "eval"
-    jit : compile the emitted program by the framework; "auto" is the backend's own default
+    jit : compile the emitted program by the framework, which takes a while for each set of shapes;
+        "auto" is the backend's own default: True on JAX, where programs that call functions of
+        Python run line by line still. The engine's plans and NumPy have no such compiler, and run
+        as ever.
     autodiff : "engine" or "framework"; who makes the gradient program
     optimizer : of `mithril.optim` (or a class derived from `Optimizer`); gives the physical model
         `step`
     file_path : where the emitted source is written, a name that ends in ``.py``; not for the
         engine's plans, which have none
     jit_options : handed to the framework's compiler, where it compiles
-    strict : unknown keys are errors instead of warnings
+    strict : unknown keys, and calls without parameters of a model that has some, are errors
+        instead of warnings
     strict_dtypes : data of another dtype are errors instead of cast
     safe_names : data keys that the user did not name are errors
     use_short_namings : ``weight_0``; else unnamed keys have their path, ``linear_0_weight``
@@ -108,7 +112,7 @@ def compile(  # noqa: A001
     gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
-        to the same bits. On `ml.CpuBackend` and, line by line (``jit=False``) and for sizes that
+        to the same bits. On `ml.CpuBackend` and, line by line (without jit) and for sizes that
         are known here, on NumPy, PyTorch and JAX.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
         outputs, beside the inputs, parameters and states that the caller holds (`memory_plan` tells
@@ -152,22 +156,22 @@ def compile(  # noqa: A001
     True
     """
     backend = _checked_backend(backend)
+    checkpoints = _gradient_checkpointing(gradient_checkpointing, backend, autodiff, jit)
+    compiles = _jit(jit, backend, checkpoints)
     _refuse_unsupported(
         backend,
-        jit=_jit(jit, backend),
+        jit=compiles,
         static_inference=_flag("static_inference", static_inference),
         exact_conv=_flag("exact_conv", exact_conv),
     )
     _check_optimizer(optimizer, _flag("inference", inference))
-    checkpoints = _gradient_checkpointing(
-        gradient_checkpointing, backend, autodiff, _jit(jit, backend)
-    )
     model = _finalized(model)
     settings = Settings(
         backend=backend,
         autodiff="engine" if checkpoints else _autodiff(autodiff, backend),
-        jit=_jit(jit, backend),
-        jit_options=_jit_options(jit_options, jit, backend),
+        jit=compiles,
+        jit_is_asked=jit is True,
+        jit_options=_jit_options(jit_options, compiles, backend),
         file_path=None if file_path is None else path_of("compile: file_path", file_path),
         inference=inference,
         strict=_flag("strict", strict),
@@ -267,7 +271,7 @@ def _check_optimizer(optimizer: Any, inference: bool) -> None:
         )
 
 
-def _jit_options(given: Any, jit: Any, backend: Any) -> dict[str, Any]:
+def _jit_options(given: Any, jit: bool, backend: Any) -> dict[str, Any]:
     options = dict(_mapping("jit_options", given))
     if options and not backend.capabilities.jit:
         raise UnsupportedError(
@@ -282,7 +286,7 @@ def _jit_options(given: Any, jit: Any, backend: Any) -> dict[str, Any]:
             f"jit_options: the compiler of {type(backend).__name__} takes"
             f" {', '.join(sorted(known)) or 'none'}, got {shown(unknown[0])}{near}"
         )
-    if options and not _jit(jit, backend):
+    if options and not jit:
         raise ArgumentError(
             "jit_options: nothing is compiled that could take them", hint="compile with jit=True"
         )
@@ -350,9 +354,12 @@ def _autodiff(autodiff: str | None, backend: Any) -> str:
     return autodiff or ("engine" if backend.is_manualgrad else "framework")
 
 
-def _jit(jit: Any, backend: Any) -> bool:
+def _jit(jit: Any, backend: Any, checkpoints: bool) -> bool:
+    """Left to itself nothing is compiled that has to run line by line: programs whose functions are
+    timed, and those that compute again what a compiler would merge."""
     if isinstance(jit, str) and jit == "auto":
-        return bool(backend.jit_default)
+        line_by_line = _core.is_profiling() or (checkpoints and backend._merges_copies)
+        return bool(backend.jit_default) and not line_by_line
     return _flag("jit", jit)
 
 
@@ -404,7 +411,7 @@ def _memory_limit(value: Any, backend: Any) -> int | None:
     return limit
 
 
-def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: bool) -> bool:
+def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: Any) -> bool:
     if not _flag("gradient_checkpointing", value):
         return False
     if autodiff == "framework":
@@ -418,7 +425,7 @@ def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: bool) 
             " which values that are computed again take no less memory",
             hint="leave it out",
         )
-    if jit and backend._merges_copies:
+    if jit is True and backend._merges_copies:
         raise UnsupportedError(
             f"gradient_checkpointing: the compiler of {type(backend).__name__} would merge what is"
             " computed again with what is there",

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import inspect
 import logging
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from mithril._checks import instance, items, mapping, text, truth
 from mithril._conversion import Converter, as_numpy
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
+from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
 from mithril._program import Key, Program, Settings, calls_python, target_of
 from mithril._public import (
@@ -50,6 +52,9 @@ from mithril.errors import (
 
 Params = dict[str, Any]
 FINAL_COST = "final_cost"
+_REFUSED_IF_STRICT = (UnusedKeyWarning, UnusedParamsWarning, InitialParamsWarning)
+# In the text of a graph: a dropout that is off, unless it never drops.
+_IDLE_DROPOUT = re.compile(r"\bdropout(?:_attention)?\((?!.*\bp=0(?:\.0)?,).*\bmode=\"eval\"")
 _logger = logging.getLogger("mithril")
 
 
@@ -121,6 +126,7 @@ class PhysicalModel:
         self._keys = self._program.keys if self._program else _keys_of(self._compiled)
         self._by_name = {key.name: key for key in self._keys}
         self._told: set[str] = set()
+        self._is_mode_checked = False
         self._lock = threading.Lock()
         self.trainable_keys = tuple(k.name for k in self._keys if k.trainable)
         self.param_keys = tuple(k.name for k in self._keys if k.role == "param")
@@ -368,17 +374,17 @@ class PhysicalModel:
         )
 
     @public
-    def as_function(self, outputs: Iterable[str] | None = None) -> Callable[..., Any]:
+    def as_function(self, outputs: Iterable[str] | str | None = None) -> Callable[..., Any]:
         """A pure function ``f(params, data=None, state=None)`` that the framework can transform.
 
         It returns the dictionary of outputs, and for a model with state the named tuple ``(outputs,
         state)``. Arrays must be the backend's, in the dtypes of the model; nothing is checked or
         converted, so that `jax.jit`, `jax.grad`, `jax.vmap`, `torch.func`, `torch.compile`,
-        `mx.compile` and `mx.grad` see nothing but operations of their own.
+        `torch.export`, `mx.compile` and `mx.grad` see nothing but operations of their own.
 
         Parameters
         ----------
-        outputs : which outputs are wanted; None: all
+        outputs : which outputs are wanted, or the one that is; None: all
 
         Raises
         ------
@@ -389,26 +395,12 @@ class PhysicalModel:
             raise UnsupportedError(
                 f"as_function: requires a framework backend and known ranks, got {self.backend!r}"
             )
+        if isinstance(outputs, str):
+            outputs = [outputs]
         wanted = items("as_function: outputs", outputs, "names of outputs", optional=True)
         names = wanted if outputs is not None else list(self.output_keys)
         self._check_outputs("as_function: outputs", names)
-        order = [(key.role, key.name) for key in program.inputs]
-        run, every, states = program.forward.function, program.outputs, program.state_names
-
-        def function(params: Any = None, data: Any = None, state: Any = None) -> Any:
-            given = {"param": params or {}, "data": data or {}, "state": state or {}}
-            missing = [self._by_name[name] for role, name in order if name not in given[role]]
-            if missing:
-                raise self._missing(missing, *given.values())
-            with self.backend._tracing_scope():
-                results = run(*(given[role][name] for role, name in order))
-            by_name = dict(zip(every, results, strict=False))
-            chosen = {name: by_name[name] for name in names}
-            if not states:
-                return chosen
-            return WithState(chosen, dict(zip(states, results[-len(states) :], strict=True)))
-
-        return function
+        return ModelFunction(self, names)
 
     # --- what goes in -------------------------------------------------------------------------
     def _ready(self, data: Mapping[str, Any]) -> Program:
@@ -516,8 +508,8 @@ class PhysicalModel:
     def _warn(self, text: str, category: type[Warning]) -> None:
         if text in self._told:
             return
-        if self._settings.strict and category in (UnusedKeyWarning, UnusedParamsWarning):
-            raise KeyNotFound(f"evaluate: {text}")
+        if self._settings.strict and category in _REFUSED_IF_STRICT:
+            raise KeyNotFound(f"evaluate: {text}", hint="the model is compiled with strict=True")
         self._told.add(text)
         warn(text, category)
 
@@ -532,10 +524,24 @@ class PhysicalModel:
                 f"evaluate: no gradients, the weights are kept as {self._settings.weights}",
                 hint="bind them without weights=",
             )
-        statistics = [k for k in self._keys if k.role == "param" and not k.trainable]
-        if statistics:
+        if not self._is_mode_checked:
+            self._is_mode_checked = True
+            self._warn_of_mode()
+
+    def _warn_of_mode(self) -> None:
+        """Of gradients in eval mode, where a layer behaves differently in training."""
+        if self._options["train"]:
+            return
+        differences = []
+        if any(key.role == "param" and not key.trainable for key in self._keys):
+            differences.append("running statistics are constants")
+        graph = self._compiled.graph
+        drops = graph.has_op("dropout") or graph.has_op("dropout_attention")
+        if drops and _IDLE_DROPOUT.search(str(graph)):
+            differences.append("dropout is off")
+        if differences:
             self._warn(
-                "gradients of a model in eval mode: running statistics are constants; compile"
+                f"gradients of a model in eval mode: {' and '.join(differences)}; compile"
                 ' with mode="train" to train it',
                 ModeWarning,
             )

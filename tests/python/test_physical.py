@@ -414,6 +414,61 @@ def test_statistics_and_state(backend, mode):  # K60
         pm.evaluate(params, {"x": x})
 
 
+def dropped(p=0.5, mode=None, layer=None):
+    m = ml.Model()
+    m |= ml.Linear(2)(input="x", output="h")
+    m |= (layer or ml.Dropout(p, mode=mode))(input="h", output="y")
+    return m
+
+
+@pytest.mark.parametrize("layer", [None, "attention"])
+def test_gradients_with_dropout_that_is_off_warn_once(backend, layer):  # K60
+    layer = layer and ml.DropoutAttention(p=0.1)
+    if layer is None:
+        m = dropped()
+    else:
+        m = ml.Model()
+        m |= ml.Linear(3)(input="x", output="h")
+        m |= layer(query="h", key="h", value="h", output="y")
+    pm = ml.compile(m, backend, data_keys={"x"}, shapes={"x": [2, 3]})
+    params, data = pm.get_parameters(), {"x": np.ones((2, 3), np.float32)}
+    wanted = {"y": np.ones(pm.shapes["y"], np.float32)}
+    pm.evaluate(params, data)
+    with pytest.warns(ml.errors.ModeWarning, match='dropout is off; compile with mode="train"'):
+        pm.evaluate(params, data, output_gradients=wanted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pm.evaluate(params, data, output_gradients=wanted)
+
+
+@pytest.mark.parametrize(
+    ("p", "layer", "mode"), [(0.0, None, "eval"), (0.5, "train", "eval"), (0.5, "eval", "train")]
+)
+def test_dropout_that_is_as_the_user_said_does_not_warn(p, layer, mode):
+    pm = ml.compile(
+        dropped(p, layer), ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [2, 3]}, mode=mode
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pm.evaluate(
+            pm.get_parameters(),
+            {"x": np.ones((2, 3))},
+            output_gradients={"y": np.ones((2, 2))},
+            state=pm.initial_state(),
+        )
+
+
+def test_strict_models_take_no_initial_parameters(backend):  # K10
+    m = ml.Model()
+    m |= ml.Linear(2)(input="x", output="y")
+    pm = ml.compile(m, backend, data_keys={"x"}, shapes={"x": [2, 3]}, strict=True)
+    for params in ({}, None):
+        with pytest.raises(KeyNotFound, match="no params were given.*initial"):
+            pm.evaluate(params, {"x": np.ones((2, 3))})
+    pm.evaluate(pm.get_parameters(), {"x": np.ones((2, 3))})
+    ml.compile(ml.Relu(), backend, strict=True).evaluate({}, {"input": np.ones(2)})
+
+
 # --- training ---------------------------------------------------------------------------------
 
 

@@ -32,13 +32,13 @@ framework can trace, compile and differentiate it. Executables may be used by ma
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
+import linecache
 import math
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from mithril import _core
@@ -61,17 +61,17 @@ _OUT_OF_BOUNDS = re.compile(
 _serial = itertools.count(1)
 
 
-class _SourceLoader:
-    """Lets `linecache`, and with it tracebacks and debuggers, show text that is in no file."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def get_source(self, _name: str) -> str:
-        return self.text
+def _show_lines(function: Callable[..., Any], name: str, text: str) -> None:
+    """Lets tracebacks, debuggers and `inspect.getsource` show text that is in no file, as long as
+    its function lives."""
+    # Without a time of change `linecache` keeps what it cannot find on disk.
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    weakref.finalize(function, linecache.cache.pop, name, None).atexit = False
 
 
 def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any]:
+    """The scope of emitted text. It has no `__name__`, for it is no module: compilers that look a
+    module up (torch.compile) take such a scope as it is, and keep nothing of it."""
     values = tuple(backend._constant(c) for c in constants)
     table = profiled(backend) if _core.is_profiling() else backend.ops
     return {
@@ -95,8 +95,8 @@ def load_source(
     bound = _globals(backend, text, constants)
     if file_path is None:
         name = f"mithril_emitted_{next(_serial)}.py"
-        bound |= {"__name__": name, "__loader__": _SourceLoader(text)}
         exec(compile(text, name, "exec"), bound)
+        _show_lines(bound["evaluate"], name, text)
         return bound["evaluate"]
     path = Path(file_path)
     if path.suffix != ".py":
@@ -104,12 +104,8 @@ def load_source(
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder of file_path does not exist: {path.parent}")
     write_text("compile: file_path", path, text)
-    spec = importlib.util.spec_from_file_location(f"mithril_emitted_{next(_serial)}", path)
-    assert spec is not None and spec.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(spec)
-    vars(module).update(bound)
-    exec(compile(text, str(path), "exec"), vars(module))
-    return module.evaluate
+    exec(compile(text, str(path), "exec"), bound)
+    return bound["evaluate"]
 
 
 def _of_data(error: Exception) -> Exception:

@@ -51,7 +51,8 @@ class JaxBackend(AutogradBackend):
     dtype : float16, bfloat16, float32 (default) or float64. With float64 the backend's own calls
         run under ``jax.enable_x64``; your own arithmetic on 64-bit arrays needs `enable_x64()`.
     precision : of products: "float32" (default), "tf32" on GPUs, "bfloat16" on TPUs.
-    jit_compile : default of ``ml.compile(jit=)``.
+    jit_compile : default of ``ml.compile(jit=)``; None: True. A program is compiled for each set of
+        shapes (and of values of Python) that it is called with.
     pre_allocate : whether XLA takes most of the device's memory when it starts.
     device_mesh : sizes of a mesh of one device, such as 1 or (1, 1), kept as `mesh`.
 
@@ -64,7 +65,7 @@ class JaxBackend(AutogradBackend):
 
     backend_type = "jax"
     _jit_options = frozenset({"compiler_options", "inline", "keep_unused"})
-    _not_compiled = frozenset({"masks"})
+    _not_compiled = frozenset({"masks", "values"})
     _merges_copies = True  # XLA on CPUs, in spite of optimization_barrier
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
 
@@ -89,7 +90,7 @@ class JaxBackend(AutogradBackend):
         self._device = None if device is None else self._find_device(device)
         self.compute_precision = _checked_precision(precision)
         self._check_precision(self.device)
-        self.jit_default = switch("JaxBackend", jit_compile=jit_compile)
+        self.jit_default = switch("JaxBackend", jit_compile=jit_compile) is not False
         self.mesh = None if device_mesh is None else self._make_mesh(device_mesh)
         if self._is_wide:
             note("JaxBackend", "dtype=float64", "arithmetic outside the backend: enable_x64()")

@@ -65,7 +65,7 @@ class MlxBackend(AutogradBackend):
     # past an empty list of sizes): the engine's gradients, with no such sum, are run instead.
     differentiates_empty = False
     _jit_options: frozenset[str] = frozenset()
-    _not_compiled = frozenset({"branches", "masks"})
+    _not_compiled = frozenset({"branches", "masks", "values"})
     _keeps_order = False
     _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
 
