@@ -30,7 +30,7 @@ ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must
   if (conn == kNone) {
     if (generated_.empty()) {
       for (auto& [c, name] : generated_names(arena(), node(), false, false)) generated_[name] = c;
-      for (auto& [c, name] : path_names()) generated_[name] = c;
+      for (auto& [c, name] : names_by_place()) generated_[name] = c;
     }
     const auto found = generated_.find(key.name);
     if (found != generated_.end()) conn = found->second;
@@ -468,32 +468,38 @@ ConnId FlatModel::key_of_part(ConnId wire) const {
   return arena().conn(key).node == parts.front() ? key : wire;
 }
 
-// Names by path of the inputs without a name. Two that are the same, or that of a wire: the later
-// one gets "_" in front.
-std::unordered_map<ConnId, std::string> FlatModel::path_names() {
+// Names of the inputs without a name, by what compile was told, where these are not numbered. Two
+// that are the same, or that of a wire: the later one gets "_" in front.
+std::unordered_map<ConnId, std::string> FlatModel::names_by_place() {
   std::unordered_map<ConnId, std::string> out_names;
-  if (!options.path_names || arena().node(node()).op != nullptr) return out_names;
+  if (!options.path_names && options.short_names) return out_names;
+  if (arena().node(node()).op != nullptr) return out_names;
   std::unordered_set<std::string> taken;
   for (const ConnId c : arena().node(node()).conns) taken.insert(arena().conn(c).name);
   const auto& cins = arena().node(node()).cins;
   const ConnId only_cin = cins.size() == 1 ? cins.begin()->second : kNone;
   for (const ConnId c : root_inputs()) {
     const ConnId key = key_of_part(c);
-    if (!arena().conn(key).name.empty() || c == only_cin) continue;
-    const NodeId part = arena().conn(key).node;
-    std::string name = arena().node(part).op != nullptr
-                           ? paths.key_path(part, arena().conn(key).origin, node())
-                           : paths.key_path(key, part);
+    if (!arena().conn(key).name.empty() || (options.path_names && c == only_cin)) continue;
+    std::string name = name_by_place(key);
     while (!taken.insert(name).second) name.insert(0, 1, '_');
     out_names[c] = std::move(name);
   }
   return out_names;
 }
 
+// As the model that has the key would call it, were it compiled alone.
+std::string FlatModel::name_by_place(ConnId key) {
+  const NodeId part = arena().conn(key).node;
+  if (!options.path_names) return paths.long_name(key, part);
+  return arena().node(part).op != nullptr ? paths.key_path(part, arena().conn(key).origin, node())
+                                          : paths.key_path(key, part);
+}
+
 void FlatModel::name_keys() {
   std::unordered_map<ConnId, std::string> generated;
   for (auto& [c, name] : generated_names(arena(), node(), true, false)) generated[c] = name;
-  const std::unordered_map<ConnId, std::string> by_path = path_names();
+  const std::unordered_map<ConnId, std::string> by_place = names_by_place();
   std::unordered_set<std::string> taken;
   for (const ConnId c : root_inputs()) {
     const EdgeId e = edge(c);
@@ -507,11 +513,10 @@ void FlatModel::name_keys() {
     }
     if (constant(e) != nullptr) continue;
     const bool named = !arena().conn(c).name.empty();
-    const auto path = by_path.find(c);
-    std::string name = path != by_path.end()                         ? path->second
+    const auto found = by_place.find(c);
+    std::string name = found != by_place.end()                       ? found->second
                        : named || arena().node(node()).op != nullptr ? arena().conn(c).name
-                       : options.short_names                         ? generated[c]
-                                                                     : paths.long_name(c);
+                                                                     : generated[c];
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
     add_key(e, std::move(name), named);

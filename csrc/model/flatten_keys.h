@@ -74,7 +74,8 @@ class FlatModel {
   std::unordered_set<NodeId> reachable() const;
   std::unordered_set<EdgeId> spoiled(const std::vector<NodeId>& all) const;
   void add_key(EdgeId edge, std::string name, bool named);
-  std::unordered_map<ConnId, std::string> path_names();
+  std::unordered_map<ConnId, std::string> names_by_place();
+  std::string name_by_place(ConnId key);
   ConnId key_of_part(ConnId wire) const;
   ir::Role role(EdgeId edge, const Reader* reader, FlatKey& key) const;
   void set_fan_in(FlatKey& key, const Reader& reader);

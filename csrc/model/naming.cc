@@ -169,11 +169,11 @@ std::string Paths::key_path(NodeId node, const std::string& key, NodeId root) {
   return out;
 }
 
-std::string Paths::long_name(ConnId wire) {
+std::string Paths::long_name(ConnId wire, NodeId root) {
   const ConnId key = leaf_key(arena_, wire);
   std::string name;
   std::vector<std::string> parts{arena_.conn(key).origin};
-  for (NodeId at = arena_.conn(key).node; arena_.node(at).parent != kNone;
+  for (NodeId at = arena_.conn(key).node; at != root && arena_.node(at).parent != kNone;
        at = arena_.node(at).parent) {
     parts.push_back(segment(at));
   }

@@ -18,8 +18,9 @@ class Paths {
  public:
   explicit Paths(const Arena& arena) : arena_(arena) {}
   std::string path(NodeId node);
-  /// "linear_0_weight": path and key of the leaf that reads (or writes) the wire, lower case.
-  std::string long_name(ConnId wire);
+  /// "linear_0_weight": path below `root` and key of the leaf that reads (or writes) the wire, lower
+  /// case.
+  std::string long_name(ConnId wire, NodeId root);
   /// "encoder.attn.w_q": the parts below `root` down to the outermost one that has a name for the
   /// wire, with that name. Unnamed parts are counted among all of their class, so that a name for
   /// one of them leaves those of the others alone.

@@ -372,6 +372,38 @@ class TestPhysicalNames:
             "head_bias",
         }
 
+    @pytest.mark.parametrize("options", [{"use_short_namings": False}, {"naming": "path"}, {}])
+    def test_training_models_name_keys_as_their_model_does(self, options):
+        def network():
+            inner = ml.Model(name="body")
+            inner |= ml.Linear(3)(input="x", output="h")
+            inner |= ml.LayerNorm()(input="h", output="n")
+            model = ml.Model()
+            model |= inner(x="x", n="n")
+            model |= ml.Linear(2)(input="n", weight="w", output="y")
+            return model
+
+        train = ml.TrainModel(network())
+        train.add_loss(ml.SquaredError(), input="y", target="t")
+        shapes = {"x": [4, 3]}
+        alone = compiled(network(), data_keys={"x"}, shapes=shapes, **options)
+        pm = compiled(train, data_keys={"x", "t"}, shapes=shapes, **options)
+        assert pm.param_keys == alone.param_keys
+        params = pm.randomize_params(0)
+        data = {"x": np.ones((4, 3), np.float32)}
+        both = pm.evaluate(params, data | {"t": np.ones((4, 2), np.float32)})
+        np.testing.assert_array_equal(alone.evaluate(params, data)["y"], both["y"])
+
+    def test_options_know_long_names(self):
+        options = {"data_keys": {"x"}, "use_short_namings": False}
+        pm = compiled(built(EXAMPLES["chain"]), data_keys={"linear_0_input"},
+                      shapes={"linear_0_input": [4, 3]}, use_short_namings=False)  # fmt: skip
+        assert pm.data_keys == ("linear_0_input",)
+        model = ml.Model()
+        model |= ml.Linear(3)(input="x", output="y")
+        pm = compiled(model, shapes={"x": [4, 3]}, trainable_keys={"linear_bias"}, **options)
+        assert set(pm.trainable_keys) == {"linear_weight", "linear_bias"}
+
     def test_long_names_are_numbered_like_submodels(self):
         model = built(EXAMPLES["chain"])
         pm = compiled(
