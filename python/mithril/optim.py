@@ -7,14 +7,16 @@
 >>> params["w"]
 array([0., 1.])
 
-Nothing is changed in place. Only the keys of the gradients are updated; arrays keep their dtype.
+Nothing is changed in place. Only the keys of the gradients are updated; arrays keep their dtype
+(float64 on JAX, too).
 The formulas are PyTorch's; Adam: Kingma and Ba 2015, AdamW: Loshchilov and Hutter 2019.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mithril._checks import mapping, truth
@@ -32,6 +34,25 @@ def _like(value: Any, array: Any) -> Any:
     if hasattr(value, "astype"):
         return value.astype(dtype)
     return value.to(dtype) if hasattr(value, "to") else value
+
+
+def _is_wide_jax(array: Any) -> bool:
+    return type(array).__module__.startswith("jax") and str(array.dtype)[-2:] == "64"
+
+
+def _at_full_width(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of dictionaries of arrays during whose calls JAX, too, computes in 64 bits where one
+    of them has as many: else it would give 32."""
+
+    @functools.wraps(method)
+    def call(self: Any, *dictionaries: Any, **named: Any) -> Any:
+        given = [d for d in (*dictionaries, *named.values()) if isinstance(d, Mapping)]
+        if not any(_is_wide_jax(x) for d in given for x in d.values() if hasattr(x, "dtype")):
+            return method(self, *dictionaries, **named)
+        with sys.modules["jax"].enable_x64(True):
+            return method(self, *dictionaries, **named)
+
+    return call
 
 
 @functools.cache
@@ -63,6 +84,7 @@ class Optimizer:
         return {name: value for name, value in vars(self).items() if name != "lr"}
 
     @public
+    @_at_full_width
     def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The first state: counters and zeros shaped like the parameters."""
         arrays = _arrays("init: params", params)
@@ -70,6 +92,7 @@ class Optimizer:
         return state | {slot: {n: p * 0 for n, p in arrays.items()} for slot in self.slots}
 
     @public
+    @_at_full_width
     def update(
         self, params: Mapping[str, Any], gradients: Mapping[str, Any], state: Mapping[str, Any]
     ) -> tuple[Arrays, dict[str, Any]]:

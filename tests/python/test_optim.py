@@ -38,6 +38,37 @@ def test_steps_are_torchs(optimizer, name, options):
     np.testing.assert_allclose(params["w"], theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
 
 
+OPTIMIZERS = [ml.optim.SGD(0.1), ml.optim.Momentum(0.1), ml.optim.Adam(0.1), ml.optim.AdamW(0.1)]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_every_backend_keeps_the_dtype(backend_name, dtype, optimizer, is_compiled):  # K61
+    if (backend_name, dtype) == ("mlx", "float64"):
+        pytest.skip("MLX has no float64 on GPUs")
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    start, gradient = np.array([1.0, -2.0, 3.0]), np.array([0.3, 1e-3, -2.0])
+    params, wanted = {"w": backend.array(start)}, {"w": start}
+    state, theirs = optimizer.init(params), optimizer.init(wanted)
+    model = ml.Model()
+    model |= ml.Multiply()(left="w", right="x", output="h")
+    model |= ml.Sum()(input="h", output="cost")
+    model.expose_keys("cost")
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [3], "w": [3]},
+                    trainable_keys={"w"}, optimizer=optimizer)  # fmt: skip
+    for _ in range(3):
+        if is_compiled:
+            params, state, *_ = pm.step(params, state, {"x": backend.array(gradient)})
+        else:
+            params, state = optimizer.update(params, {"w": backend.array(gradient)}, state)
+        wanted, theirs = optimizer.update(wanted, {"w": gradient}, theirs)  # tested against PyTorch
+        kept = [state[slot]["w"] for slot in optimizer.slots]
+        assert all(str(x.dtype).endswith(dtype) for x in (params["w"], *kept))
+    tolerance = 2e-6 if dtype == "float32" else 1e-14
+    np.testing.assert_allclose(backend.to_numpy(params["w"]), wanted["w"], rtol=tolerance)
+
+
 def test_nothing_changes_in_place_and_dtypes_stay():
     opt = ml.optim.Adam(lr=np.float64(0.1))
     params = {"w": np.ones(3, np.float32), "other": np.ones(2, np.float32)}
