@@ -8,6 +8,7 @@
 #include "emit/python_literal.h"
 #include "emit/python_split.h"
 #include "emit/python_tile.h"
+#include "ir/halves.h"
 #include "ir/registry.h"
 #include "ir/scan.h"
 #include "ir/text.h"
@@ -463,7 +464,7 @@ class PythonPrinter {
           builder.load(type.is_tensor ? type.dtype : graph_.type(node.results[0]).dtype));
     }
     const ir::PointwiseCall call{registers, node.attrs, graph_.type(node.results[0]).dtype};
-    builder.store(op.pointwise(builder, call));
+    builder.store(ir::pointwise(builder, op, call));
     return builder.finish();
   }
 

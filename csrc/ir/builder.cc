@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/halves.h"
 #include "ir/infer_types.h"
 
 namespace mithril::ir {
@@ -261,10 +262,26 @@ GradBuilder::GradBuilder(Builder& builder, const OpDef& op, const Node& node,
   builder_->enter(op, node);
 }
 
+void GradBuilder::compute_in_float32() {
+  widened_ = in_float32(*builder_, *node_);
+  node_ = &widened_;
+  builder_->enter(*op_, widened_);
+  for (Value& cotangent : result_cotangents_) cotangent = in_float32(cotangent);
+}
+
 Value GradBuilder::out(std::string_view name) const {
   const int index = op_->output_index(name);
   MITHRIL_CHECK(index >= 0, "op {} has no output '{}'", op_->name, name);
-  return {builder_, node_->results[static_cast<size_t>(index)]};
+  const auto at = static_cast<size_t>(index);
+  const Value result{builder_, node_->results[at]};
+  if (node_ != &widened_ || !is_half(result.type())) return result;
+  if (op_->random || op_->moves) return in_float32(result);
+  if (results_.empty()) {
+    std::vector<Operand> operands;
+    for (const ValueId id : widened_.operands) operands.emplace_back(Value{builder_, id});
+    results_ = builder_->call_all(*op_, std::move(operands), widened_.attrs);
+  }
+  return results_[at];
 }
 
 bool GradBuilder::has_dout(std::string_view name) const {

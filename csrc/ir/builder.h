@@ -126,12 +126,17 @@ class GradBuilder {
   Value& d(std::string_view input, size_t item);
 
   const std::vector<Value>& cotangents() const { return operand_cotangents_; }
+  /// From here on the rule sees operands and cotangents in float32, and results as they were before
+  /// they were rounded to a half.
+  void compute_in_float32();
   void set_wanted(std::vector<bool> wanted) { wanted_ = std::move(wanted); }
 
  private:
   Builder* builder_;
   const OpDef* op_;
   const Node* node_;
+  Node widened_;                        // stands in for the node
+  mutable std::vector<Value> results_;  // of the widened node
   std::vector<Value> result_cotangents_;
   std::vector<Value> operand_cotangents_;  // one per entry of node.operands
   std::vector<bool> wanted_;               // empty = all

@@ -331,6 +331,11 @@ OpDefBuilder& OpDefBuilder::commutative() {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::moves() {
+  def_.moves = true;
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::regions(int count) {
   def_.regions = count;
   return *this;

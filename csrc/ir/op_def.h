@@ -175,8 +175,9 @@ struct OpDef {
   bool has_kinks = false;
   bool checks_sizes = false;  // native targets keep it until sizes are bound
   bool commutative = false;
-  bool random = false;                           // never merged, never folded
-  int regions = 0;                               // graphs that each node owns
+  bool moves = false;   // results are elements of operands: none is rounded
+  bool random = false;  // never merged, never folded
+  int regions = 0;      // graphs that each node owns
   std::vector<std::pair<double, double>> kinks;  // unary: (input, gradient there)
   std::vector<double> points;                    // unary samples that are always included
   std::vector<Sample> samples;
@@ -252,6 +253,7 @@ class OpDefBuilder {
   OpDefBuilder& kinks();  // the function has kinks that its gradient rule knows
   OpDefBuilder& kink(double input, double gradient);
   OpDefBuilder& commutative();
+  OpDefBuilder& moves();  // results are elements of the operands, or constants
   OpDefBuilder& random();
   /// Each node owns that many graphs; its results are theirs (ir/scan.h), as no rule can say.
   OpDefBuilder& regions(int count);

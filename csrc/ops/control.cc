@@ -64,6 +64,7 @@ void define_after(OpFamily& ops) {
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) { r.same_shape(r.out(), r.in("input")); })
       .builtin()
+      .moves()
       .not_differentiable()
       .with(at({{"input", {2, 3}}, {"token", {4}}}));
 }

@@ -225,6 +225,7 @@ void define_host_conversions(OpFamily& ops) {
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) { r.identical(r.out(), r.in("input")); })
       .builtin()
+      .moves()
       .gradient([](GradBuilder& g) { g.d("input") = g.dout(); })
       .with(at({{"input", {2, 3}}}));
 

@@ -92,6 +92,7 @@ void define_indexing(OpFamily& ops) {
         return std::vector<Value>{plan ? select(b.in("input"), *plan) : Value()};
       })
       .kernel("index")
+      .moves()
       .host(index_sequence)
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
@@ -162,6 +163,7 @@ void define_rows(OpFamily& ops) {
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) { r.gather(r.out(), r.in("input"), r.in("indices")); })
       .kernel("gather")
+      .moves()
       .gradient([](GradBuilder& g) {
         g.d("input") = ir::apply("embedding_grad", {g.dout(), g.in("indices")},
                                  {{"shape", shape_value(g.in("input").shape())}});

@@ -11,7 +11,7 @@ namespace {
 void reshape_back(GradBuilder& g) { g.d("input") = reshape_like(g.dout(), g.in("input")); }
 
 OpDefBuilder& view(OpDefBuilder& block) {
-  return block.output("output", same_as("input")).builtin();
+  return block.output("output", same_as("input")).builtin().moves();
 }
 
 void define_axes(OpFamily& ops) {
@@ -204,11 +204,14 @@ void define_broadcasts(OpFamily& ops) {
       .with(at({{"input", {3}}, {"like", {2, 3}}}))
       .with(at({{"input", {2, 1}}, {"like", {2, 3}}}));
 
-  view(ops.def("sum_to")
-           .doc("Undoes broadcasting: the sum over the axes along which another operand of that "
-                "shape would be repeated.")
-           .input("input", kNumeric)
-           .input("like", kTensor))
+  ops.def("sum_to")
+      .doc(
+          "Undoes broadcasting: the sum over the axes along which another operand of that shape "
+          "would be repeated.")
+      .input("input", kNumeric)
+      .input("like", kTensor)
+      .output("output", same_as("input"))
+      .builtin()
       .rule([](RuleBuilder& r) {
         r.same_shape(r.out(), r.in("like"));
         state_broadcasts_to(r, r.in("like"), r.in("input"));
@@ -265,6 +268,7 @@ void define_joins(OpFamily& ops) {
       .connect({"input", "axis", "output"})
       .rule([](RuleBuilder& r) { r.concat(r.out(), r.in("input"), r.in("axis")); })
       .kernel("concat")
+      .moves()
       .gradient(concat_gradient)
       .with(at({{"input", {2, 3}}, {"input", {4, 3}}}))
       .with(at({{"input", {2, 3}}, {"input", {2, 1}}, {"input", {2, 0}}}, {{"axis", -1}}))

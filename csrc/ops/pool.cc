@@ -113,6 +113,7 @@ void define_max(OpFamily& ops) {
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) { state_pool(r, r.out(), r.in("input")); })
       .kernel("max_pool2d")
+      .moves()
       .gradient([](GradBuilder& g) {
         g.d("input") = ir::apply("max_pool2d_grad", {g.in("input"), g.dout()}, g.attrs());
       })

@@ -200,8 +200,8 @@ Reg finite(tile::Builder& t, const PointwiseCall& c) {
     return t.constant(x.dtype(), given ? value->as_number() : otherwise);
   };
   Reg y = t.select(t.isnan(x), number(1, "nan", 0.0), x);
-  y = t.select(t.equal(x, kInfinity), number(2, "posinf", largest(x.dtype())), y);
-  return t.select(t.equal(x, -kInfinity), number(3, "neginf", -largest(x.dtype())), y);
+  y = t.select(t.equal(x, kInfinity), number(2, "posinf", largest(c.result)), y);
+  return t.select(t.equal(x, -kInfinity), number(3, "neginf", -largest(c.result)), y);
 }
 
 void define_not_finite(OpFamily& ops) {

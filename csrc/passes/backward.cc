@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/halves.h"
 #include "ir/registry.h"
 #include "ir/scan.h"
 #include "passes/cond_gradient.h"
@@ -18,6 +19,22 @@ using ir::Node;
 using ir::OpDef;
 using ir::Value;
 using ir::ValueId;
+
+namespace {
+
+std::vector<bool> flows(const std::vector<Value>& cotangents) {
+  std::vector<bool> out;
+  for (const Value& cotangent : cotangents) out.push_back(static_cast<bool>(cotangent));
+  return out;
+}
+
+// What two rules give a half is added before it is rounded.
+Value in_type_of_sums(Value cotangent, core::DType operand) {
+  const bool waits = ir::in_float32(operand) == cotangent.dtype();
+  return waits ? cotangent : ir::cast(cotangent, operand);
+}
+
+}  // namespace
 
 bool is_differentiable(const ir::Type& type) {
   return type.is_tensor && core::is_float(type.dtype);
@@ -53,7 +70,11 @@ void Backward::find_dependents() {
 
 void Backward::add(ValueId id, Value cotangent) {
   Value& sum = cotangents_[static_cast<size_t>(id)];
-  sum = sum ? sum + cotangent : cotangent;
+  sum = sum ? ir::in_float32(sum) + ir::in_float32(cotangent) : cotangent;
+}
+
+Value Backward::cotangent_of(ValueId id) {
+  return ir::cast(cotangents_[static_cast<size_t>(id)], graph_.type(id).dtype);
 }
 
 Status Backward::run() {
@@ -67,7 +88,7 @@ Status Backward::pull_back(size_t at) {
   std::vector<Value> flowing;
   bool any = false;
   for (const ValueId id : node.results) {
-    const Value cotangent = depends(id) ? cotangents_[static_cast<size_t>(id)] : Value{};
+    const Value cotangent = depends(id) ? cotangent_of(id) : Value{};
     any |= static_cast<bool>(cotangent);
     flowing.push_back(cotangent);
   }
@@ -79,9 +100,15 @@ Status Backward::pull_back(size_t at) {
   const bool has_rule = op.gradient || ir::is_scan(node) || ir::is_cond(node);
   if (!has_rule) return no_gradient(node);
   builder_.set_location(node.location);
+  const bool is_wide = op.gradient && ir::has_halves(graph_, node) &&
+                       ir::gradient_rounds_inside(graph_, op, node, flows(flowing), wanted);
   GradBuilder rule(builder_, op, node, std::move(flowing));
   rule.set_wanted(wanted);
-  if (op.gradient) {
+  if (is_wide) {
+    const ir::InFloat32 scope(graph_);
+    rule.compute_in_float32();
+    op.gradient(rule);
+  } else if (op.gradient) {
     op.gradient(rule);
   } else {
     Status pulled = ir::is_scan(node) ? pull_back_scan(rule) : pull_back_cond(rule);
@@ -92,7 +119,7 @@ Status Backward::pull_back(size_t at) {
     const Value cotangent = rule.cotangents()[i];
     if (!cotangent || !wanted[i]) continue;
     const Value operand = builder_.value(node.operands[i]);
-    add(operand.id, ir::cast(ir::sum_to(cotangent, operand), operand.dtype()));
+    add(operand.id, in_type_of_sums(ir::sum_to(cotangent, operand), operand.dtype()));
   }
   return located(builder_.take_status(), node);
 }
@@ -115,7 +142,7 @@ Status Backward::located(Status status, const Node& node) const {
 }
 
 Value Backward::take(ValueId id) {
-  const Value found = cotangents_[static_cast<size_t>(id)];
+  const Value found = cotangent_of(id);
   return found ? found : ir::zeros_like(builder_.value(id));
 }
 

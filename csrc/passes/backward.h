@@ -26,6 +26,8 @@ class Backward {
 
  private:
   bool depends(ir::ValueId id) const;
+  /// What flows to a value, in its type; none where nothing does.
+  ir::Value cotangent_of(ir::ValueId id);
   core::Status pull_back(size_t at);
   core::Status no_gradient(const ir::Node& node) const;
   core::Status located(core::Status status, const ir::Node& node) const;
@@ -34,7 +36,7 @@ class Backward {
   ir::Builder& builder_;
   size_t node_count_;
   std::vector<bool> depends_;          // by value: a chain of floats leads here from a wanted one
-  std::vector<ir::Value> cotangents_;  // by value
+  std::vector<ir::Value> cotangents_;  // by value; of halves in float32 where two are added
 };
 
 /// Whether gradients exist for values of the type.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/halves.h"
 #include "ir/registry.h"
 #include "passes/rewriter.h"
 
@@ -23,8 +24,9 @@ void expand_node(Rewriter& rewriter, const OpDef& op, const Node& node) {
   const Node mapped = rewriter.mapped(node);  // the body reads it: a copy that stays
   ir::Builder& builder = rewriter.builder();
   builder.set_location(node.location);
-  builder.enter(op, mapped);
-  const std::vector<ir::Value> results = op.compose(builder);
+  std::vector<ir::Type> types;
+  for (const ir::ValueId id : node.results) types.push_back(rewriter.from().type(id));
+  const std::vector<ir::Value> results = ir::compose(builder, op, mapped, types);
   if (!builder.status().ok()) return;
   MITHRIL_CHECK(results.size() == node.results.size(), "the body of {} has {} results, not {}",
                 op.name, results.size(), node.results.size());

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "ir/halves.h"
 #include "ir/registry.h"
 #include "tile/builder.h"
 
@@ -79,7 +80,7 @@ class Lowering {
       if (id != kNoValue && graph_.type(id).is_tensor) operands.push_back(read(id, on_rows));
     }
     const core::DType result = graph_.type(node.results[0]).dtype;
-    const tile::Reg value = op.pointwise(tile_, {operands, node.attrs, result});
+    const tile::Reg value = ir::pointwise(tile_, op, {operands, node.attrs, result});
     MITHRIL_CHECK(value.dtype() == result, "the body of {} gives {}, its type is {}", op.name,
                   core::name(value.dtype()), core::name(result));
     registers_[node.results[0]] = value;
