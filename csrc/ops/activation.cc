@@ -33,7 +33,9 @@ void define_sigmoids(OpFamily& ops) {
       .attr("beta", 1.0)
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const double beta = c.attrs.find("beta")->as_number();
-        return beta == 1.0 ? t.softplus(c.in[0]) : t.softplus(c.in[0] * beta) / beta;
+        if (beta == 1.0) return t.softplus(c.in[0]);
+        const Reg scaled = c.in[0] * beta;  // infinite where x need not be
+        return select(tile::equal(scaled, kInfinity), c.in[0], t.softplus(scaled) / beta);
       })
       .gradient([](GradBuilder& g) {
         g.d("input") = g.dout() * sigmoid(g.in("input") * g.attr("beta").as_number());
@@ -63,7 +65,10 @@ Value gelu_slope(Value x) {
   return below + x * exp(square(x) * -0.5) * scale;
 }
 
-Value gelu_tanh_slope(Value x) {
+Value gelu_tanh_slope(Value operand) {
+  // Beyond this the slope is 0 or 1 in every type, and the cube may be infinite.
+  constexpr double kFar = 20.0;
+  const Value x = ir::apply("clamp", {operand}, {{"min_val", -kFar}, {"max_val", kFar}});
   const double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
   constexpr double kCubic = 0.044715;
   const Value t = tanh((x + x * x * x * kCubic) * scale);

@@ -269,6 +269,9 @@ void define_gates(OpFamily& ops) {
               "a \\, b \\, \\Phi(b)");
 }
 
+// What to take off before the exponentials: no infinite number, inf - inf is none.
+Value finite_or_zero(Value m) { return where(equal(m - m, 0.0), m, 0.0); }
+
 void define_sums_of_exponentials(OpFamily& ops) {
   ops.def("softmin")
       .python("Softmin")
@@ -308,17 +311,19 @@ void define_sums_of_exponentials(OpFamily& ops) {
         if (!x || needs_known_axis(b)) return Value();
         const Operand axis = given(b, "axis");
         const Operand keepdim = given(b, "keepdim");
-        // Infinite ones are not taken off, inf - inf is none.
-        const auto finite = [](Value m) { return where(equal(m - m, 0.0), m, 0.0); };
-        const Value shift = finite(reduce("max", x, axis, HostValue(true)));
+        const Value shift = finite_or_zero(reduce("max", x, axis, HostValue(true)));
         const Value total = reduce("sum", exp(x - shift), axis, keepdim);
-        return log(total) + finite(reduce("max", x, axis, keepdim));
+        return log(total) + finite_or_zero(reduce("max", x, axis, keepdim));
       })
       .gradient([](GradBuilder& g) {
+        // From the sum, not from its logarithm: a large result has few digits behind the point.
         const Value x = g.in("input");
-        const Value total = with_reduced_axes(g, g.out());
-        const Value level = where(equal(total - total, 0.0), total, 0.0);
-        g.d("input") = with_reduced_axes(g, g.dout()) * exp(x - level);
+        const Value shift = finite_or_zero(reduce("max", x, g.attr("axis"), HostValue(true)));
+        const Value shares = exp(x - shift);
+        const Value total =
+            with_reduced_axes(g, reduce("sum", shares, g.attr("axis"), g.attr("keepdim")));
+        const Value some = where(equal(total, 0.0), 1.0, total);
+        g.d("input") = with_reduced_axes(g, g.dout()) * (shares / some);
       })
       .with(at({{"input", {2, 5}}}))
       .with(at({{"input", {3, 4, 2}}}, {{"axis", 1}}))

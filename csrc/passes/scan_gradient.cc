@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/halves.h"
 #include "ir/scan.h"
 #include "passes/autodiff.h"
 #include "passes/backward.h"
@@ -124,7 +125,7 @@ class ScanGradient {
       operands_.push_back(flowing ? flowing : ir::zeros_like(result(i)));
     }
     for (const size_t i : constants_) {
-      operands_.push_back(ir::zeros_like(operand(parts_.constant(i))));
+      operands_.push_back(ir::in_float32(ir::zeros_like(operand(parts_.constant(i)))));
     }
     for (size_t i = 0; i < parts_.carries; ++i) {
       operands_.push_back(result(parts_.y(*stacked_carry(body_, parts_, i))));
@@ -148,9 +149,11 @@ class ScanGradient {
     const size_t first = carries_.size() + xs_.size();  // of the constants' gradients
     for (size_t i = 0; i < constants_.size(); ++i) {
       const ValueId constant = given[parts_.constant(constants_[i])];
-      const Value before = builder.input("", step.type(constant));
+      ir::Type type = step.type(constant);
+      type.dtype = ir::in_float32(type.dtype);
+      const Value before = builder.input("", std::move(type));
       inputs.push_back(before.id);
-      sums.push_back(before + builder.value(step.outputs[first + i].value));
+      sums.push_back(before + ir::in_float32(builder.value(step.outputs[first + i].value)));
     }
     take(0, parts_.carries + parts_.xs);
     take(cotangents + carries_.size(), ys_.size());
