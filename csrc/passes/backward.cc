@@ -70,7 +70,12 @@ void Backward::find_dependents() {
 
 void Backward::add(ValueId id, Value cotangent) {
   Value& sum = cotangents_[static_cast<size_t>(id)];
-  sum = sum ? ir::in_float32(sum) + ir::in_float32(cotangent) : cotangent;
+  if (!sum) {
+    sum = cotangent;
+    return;
+  }
+  const Value before = ir::in_float32(sum);
+  sum = before + ir::in_float32(cotangent);
 }
 
 Value Backward::cotangent_of(ValueId id) {
