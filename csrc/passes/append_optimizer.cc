@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ir/builder.h"
+#include "ir/halves.h"
 
 namespace mithril::passes {
 
@@ -41,7 +42,8 @@ class Step {
     graph_.outputs.resize(kept);
     for (const ValueId id : graph_.inputs) params_.emplace(graph_.value(id).name, id);
     if (takes(op_, "lr")) {
-      lr_ = builder_.input("$opt.lr", ir::Type::tensor(graph_.default_float, {}));
+      const core::DType type = ir::in_float32(graph_.default_float);
+      lr_ = builder_.input("$opt.lr", ir::Type::tensor(type, {}));
     }
     if (takes(op_, "t")) count_step();
     for (const std::string& param : params) {
@@ -66,7 +68,8 @@ class Step {
       return core::fail(ErrorKind::kInternal, Code::kInternal, "no gradient of '{}' to step along",
                         param);
     }
-    const ir::Type type = graph_.type(value->second);
+    ir::Type kept = graph_.type(value->second);
+    kept.dtype = ir::in_float32(kept.dtype);
     std::vector<Operand> operands;
     for (const ir::InputDef& input : op_.inputs) {
       if (input.name == "param") {
@@ -79,7 +82,7 @@ class Step {
         operands.emplace_back(count_);
       } else if (!input.is_key) {
         operands.emplace_back(
-            builder_.input("$opt." + input.name + "." + param, type, ir::Role::kState));
+            builder_.input("$opt." + input.name + "." + param, kept, ir::Role::kState));
       } else {
         operands.emplace_back();
       }

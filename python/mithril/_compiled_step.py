@@ -13,7 +13,6 @@ import numpy as np
 
 from mithril._program import Program, Settings
 from mithril._quick_call import Arrays, Signature, Ways, bounded
-from mithril.optim import _like
 
 
 class CompiledStep:
@@ -73,10 +72,8 @@ class CompiledStep:
             for i, (place, gradient) in enumerate(zip(places, gradients, strict=True)):
                 parameter = arrays[place]
                 own = kept[i * slots : (i + 1) * slots]
-                updated, own = moving._apply(parameter, gradient, own, factors)
-                results.append(_like(updated, parameter))
-                for x in own:
-                    results.append(_like(x, parameter))
+                updated, own = moving._stepped(parameter, gradient, own, factors)
+                results += [updated, *own]
             return (*outputs, *results)
 
         return step

@@ -42,6 +42,12 @@ class Key:
     path: str
     key: str  # of the model: "w", "$3"
 
+    @property
+    def kept(self) -> Key:
+        """What an optimizer keeps of it: of halves in float32."""
+        is_half = self.dtype in (Dtype.float16, Dtype.bfloat16)
+        return dataclasses.replace(self, dtype=Dtype.float32) if is_half else self
+
 
 @dataclass
 class Settings:

@@ -8,7 +8,8 @@
 array([0., 1.])
 
 Nothing is changed in place. Only the keys of the gradients are updated; arrays keep their dtype
-(float64 on JAX, too).
+(float64 on JAX, too). Steps of float16 and bfloat16 are computed in float32, and what is kept of
+them is float32.
 The formulas are PyTorch's; Adam: Kingma and Ba 2015, AdamW: Loshchilov and Hutter 2019.
 """
 
@@ -56,6 +57,22 @@ def _at_full_width(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
+def _wider(dtype: Any) -> Any:
+    """float32 as the library of `dtype` names it, of halves; else None."""
+    if not str(dtype).endswith("float16"):
+        return None
+    return getattr(sys.modules.get(type(dtype).__module__), "float32", "float32")
+
+
+def _in_float32(array: Any) -> Any:
+    """The array, of halves in float32."""
+    wider = _wider(array.dtype)
+    if wider is None:
+        return array
+    return array.astype(wider) if hasattr(array, "astype") else array.to(wider)
+
+
+@functools.cache
 def _scales(kind: type) -> bool:
     """Whether arrays of a class have PyTorch's `sub`."""
     return hasattr(kind, "addcmul")
@@ -86,8 +103,9 @@ class Optimizer:
     @public
     @_at_full_width
     def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The first state: counters and zeros shaped like the parameters."""
-        arrays = _arrays("init: params", params)
+        """The first state: counters, and zeros shaped like the parameters and in their dtype; in
+        float32 of float16 and bfloat16."""
+        arrays = {n: _in_float32(p) for n, p in _arrays("init: params", params).items()}
         state: dict[str, Any] = {"step": 0}
         return state | {slot: {n: p * 0 for n, p in arrays.items()} for slot in self.slots}
 
@@ -108,13 +126,20 @@ class Optimizer:
         new_params = dict(params)
         new_slots = {slot: dict(state[slot]) for slot in self.slots}
         for name, gradient in gradients.items():
-            parameter = params[name]
             kept = tuple(new_slots[slot][name] for slot in self.slots)
-            updated, kept = self._apply(parameter, gradient, kept, self._factors(step))
-            new_params[name] = _like(updated, parameter)
+            factors = self._factors(step)
+            new_params[name], kept = self._stepped(params[name], gradient, kept, factors)
             for slot, value in zip(self.slots, kept, strict=True):
-                new_slots[slot][name] = _like(value, parameter)
+                new_slots[slot][name] = value
         return new_params, {"step": step, **new_slots}
+
+    def _stepped(self, p: Any, g: Any, kept: Iterable[Any], factors: tuple) -> tuple[Any, list]:
+        """The new parameter in its dtype and what is kept; of halves computed in float32."""
+        wide = _in_float32(p)
+        if wide is not p:
+            g, kept = _in_float32(g), [_in_float32(x) for x in kept]
+        updated, now = self._apply(wide, g, tuple(kept), factors)
+        return _like(updated, p), [_like(x, wide) for x in now]
 
     def _factors(self, step: Any) -> tuple:
         """What in a step depends on its number alone."""

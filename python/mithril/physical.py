@@ -343,14 +343,16 @@ class PhysicalModel:
         optimizer = self._settings.optimizer
         trained = [key.name for key in program.inputs if key.trainable]
         check_state("step: opt_state", opt_state, optimizer, trained)
+        rate_type = np.float64 if self.backend.default_dtype == "float64" else np.float32
         extra = {
             "$opt.t": np.asarray(opt_state["step"], np.int64),
-            "$opt.lr": np.asarray(optimizer.lr, self.backend.default_dtype.numpy()),
+            "$opt.lr": np.asarray(optimizer.lr, rate_type),
         }
         for slot in optimizer.slots:
             for name, value in opt_state[slot].items():
                 if name in program.by_name:
-                    extra[f"$opt.{slot}.{name}"] = self._convert(program.by_name[name], value)
+                    kept = program.by_name[name].kept
+                    extra[f"$opt.{slot}.{name}"] = self._convert(kept, value)
         cost = self._cost(program)
         step = opt_state["step"]
         with _counted(opt_state) if self._settings.stream_gradients else contextlib.nullcontext():
