@@ -69,7 +69,7 @@ def _as_compute(x):
 
 add, subtract, multiply, divide = _jnp.add, _jnp.subtract, _jnp.multiply, _jnp.true_divide
 minimum, maximum, negate, sign = _jnp.minimum, _jnp.maximum, _jnp.negative, _jnp.sign
-sqrt, rsqrt = _jnp.sqrt, _lax.rsqrt
+sqrt, rsqrt = _jnp.sqrt, _in_wide(_lax.rsqrt)
 floor, ceil, round, trunc, isnan = _jnp.floor, _jnp.ceil, _jnp.rint, _jnp.trunc, _jnp.isnan
 equal, not_equal, less, less_equal = _jnp.equal, _jnp.not_equal, _jnp.less, _jnp.less_equal
 greater, greater_equal = _jnp.greater, _jnp.greater_equal
@@ -365,10 +365,12 @@ def prod(input, axis=None, keepdim=False):
     return reduce_prod(input, axis, keepdim)
 
 
+@_in_wide  # for the gradient, which counts ties
 def max(input, axis=None, keepdim=False):
     return reduce_max(input, axis, keepdim)
 
 
+@_in_wide  # for the gradient, which counts ties
 def min(input, axis=None, keepdim=False):
     return reduce_min(input, axis, keepdim)
 

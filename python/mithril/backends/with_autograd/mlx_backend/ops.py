@@ -462,7 +462,7 @@ def softmax(input, axis=-1):
     if input.size == 0:
         return input
     if input.dtype != float64:
-        return _mx.softmax(input, axis, precise=True)
+        return _mx.softmax(_as_compute(input), axis, precise=True).astype(input.dtype)
     powers = exp(input - stop_gradient(reduce_max(input, axis, True)))
     return powers / reduce_sum(powers, axis, True)
 
@@ -486,10 +486,12 @@ def prod(input, axis=None, keepdim=False):
     return reduce_prod(input, axis, keepdim)
 
 
+@_special.in_wide  # for the gradient, which counts ties
 def max(input, axis=None, keepdim=False):
     return reduce_max(input, axis, keepdim)
 
 
+@_special.in_wide  # for the gradient, which counts ties
 def min(input, axis=None, keepdim=False):
     return reduce_min(input, axis, keepdim)
 

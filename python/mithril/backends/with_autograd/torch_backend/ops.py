@@ -81,7 +81,11 @@ where, power = _torch.where, _torch.pow
 exp, expm1, exp2 = _torch.exp, _torch.expm1, _torch.exp2
 log, log1p, log2 = _torch.log, _torch.log1p, _torch.log2
 sin, cos, tanh, sigmoid = _torch.sin, _torch.cos, _torch.tanh, _torch.sigmoid
-erfc, rsqrt = _torch.erfc, _torch.rsqrt
+erfc = _torch.erfc
+
+
+def rsqrt(x):
+    return _torch.rsqrt(_as_compute(x)).to(x.dtype)  # its gradient has a cube
 
 
 def erf(x):
@@ -377,7 +381,8 @@ def softmax(input, axis=-1):
 
 
 def log_softmax(input, axis=-1):
-    return _along(_torch.log_softmax, input, axis)
+    # Of halves PyTorch's sums up in halves on the CPU: of 100,000 zeros it is infinite.
+    return _along(_torch.log_softmax, _as_compute(input), axis).to(input.dtype)
 
 
 def squared_error(input, target, safe_shapes=True, reduction=None):
