@@ -1,6 +1,8 @@
 #include "ir/op_def.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "ir/builder.h"
 #include "ir/registry.h"
@@ -132,10 +134,29 @@ OpDefBuilder& OpDefBuilder::key(std::string name) {
   return *this;
 }
 
+bool NumberRange::admits(const HostValue& value) const {
+  if (!value.is_int() && !value.is_double()) return true;
+  const double number = value.as_number();
+  return (is_open ? number > low : number >= low) && number <= high;
+}
+
+std::string NumberRange::to_string() const {
+  if (std::isfinite(high)) return fmt::format("from {} to {}", low, high);
+  return fmt::format("{} {}", is_open ? "above" : "at least", low);
+}
+
+core::Status check_range(std::string_view op, std::string_view name,
+                         const std::optional<NumberRange>& range, const HostValue& value) {
+  if (!range || range->admits(value)) return {};
+  return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                    "{}: '{}' must be {}, got {}", op, name, range->to_string(),
+                    core::to_string(value));
+}
+
 core::Status AttrDef::check(std::string_view op, const HostValue& value) const {
   const bool chosen = choices.empty() || !value.is_string() ||
                       std::find(choices.begin(), choices.end(), value.as_string()) != choices.end();
-  if (chosen && infer::kind_of(value).meets(kinds)) return {};
+  if (chosen && infer::kind_of(value).meets(kinds)) return check_range(op, name, range, value);
   std::string wanted = choices.empty() ? infer::to_string(kinds) : "";
   for (const std::string& choice : choices) {
     wanted += fmt::format("{}\"{}\"", wanted.empty() ? "" : " or ", choice);
@@ -153,18 +174,40 @@ OpDefBuilder& OpDefBuilder::attr(std::string name, HostValue default_value) {
 }
 
 OpDefBuilder& OpDefBuilder::attr(std::string name, HostValue default_value, infer::KindSet kinds) {
-  def_.attrs.push_back({std::move(name), std::move(default_value), kinds, {}});
+  def_.attrs.push_back({std::move(name), std::move(default_value), kinds, {}, {}});
   return *this;
 }
 
 OpDefBuilder& OpDefBuilder::attr(std::string name, infer::KindSet kinds) {
-  def_.attrs.push_back({std::move(name), std::nullopt, kinds, {}});
+  def_.attrs.push_back({std::move(name), std::nullopt, kinds, {}, {}});
   return *this;
 }
 
 OpDefBuilder& OpDefBuilder::choices(std::vector<std::string> strings) {
   def_.attrs.back().choices = std::move(strings);
   return *this;
+}
+
+OpDefBuilder& OpDefBuilder::set_range(std::string_view name, NumberRange range) {
+  for (AttrDef& attr : def_.attrs) {
+    if (attr.name == name) attr.range = range;
+  }
+  for (InputDef& input : def_.inputs) {
+    if (input.name == name) input.range = range;
+  }
+  return *this;
+}
+
+OpDefBuilder& OpDefBuilder::within(std::string_view name, double low, double high) {
+  return set_range(name, {low, high});
+}
+
+OpDefBuilder& OpDefBuilder::at_least(std::string_view name, double low) {
+  return set_range(name, {low, std::numeric_limits<double>::infinity()});
+}
+
+OpDefBuilder& OpDefBuilder::above(std::string_view name, double low) {
+  return set_range(name, {low, std::numeric_limits<double>::infinity(), true});
 }
 
 OpDefBuilder& OpDefBuilder::output(std::string name, DTypeRule rule) {

@@ -66,6 +66,17 @@ struct Init {
   std::vector<int> fan_in_dims;
 };
 
+/// Numbers that an argument may be: from `low` to `high`, without `low` where that is open. NaN is
+/// in no range.
+struct NumberRange {
+  double low, high;
+  bool is_open = false;
+
+  /// Whether a value is in the range; what is no number is none of its business.
+  bool admits(const HostValue& value) const;
+  std::string to_string() const;
+};
+
 struct InputDef {
   std::string name;
   infer::KindSet kinds;
@@ -81,6 +92,7 @@ struct InputDef {
   /// an optional one (a random key) does not exist then.
   std::string next;
   HostValue first;
+  std::optional<NumberRange> range = {};  // of a number that it is given
   // For the test matrix: element range, and points that are always included.
   double low = -2.0, high = 2.0;
 };
@@ -90,10 +102,15 @@ struct AttrDef {
   std::optional<HostValue> default_value;  // none: required
   infer::KindSet kinds = infer::kAny;      // what it may be
   std::vector<std::string> choices;        // of strings; empty: any
+  std::optional<NumberRange> range = {};   // of numbers; none: any
 
   /// Fails, naming the op, on a value that the attribute may not have.
   core::Status check(std::string_view op, const HostValue& value) const;
 };
+
+/// Fails, naming the op, on a number outside of the range of an argument.
+core::Status check_range(std::string_view op, std::string_view name,
+                         const std::optional<NumberRange>& range, const HostValue& value);
 
 struct OutputDef {
   std::string name;
@@ -220,6 +237,10 @@ class OpDefBuilder {
   OpDefBuilder& attr(std::string name, infer::KindSet kinds = infer::kAny);
   /// The strings that the last attribute may be.
   OpDefBuilder& choices(std::vector<std::string> strings);
+  /// The numbers that a declared attribute or input may be.
+  OpDefBuilder& within(std::string_view name, double low, double high);
+  OpDefBuilder& at_least(std::string_view name, double low);
+  OpDefBuilder& above(std::string_view name, double low);
   OpDefBuilder& output(std::string name, DTypeRule rule);
   OpDefBuilder& trainable(std::string_view input, Init init);
   OpDefBuilder& state(std::string_view input, std::string next, HostValue first);
@@ -263,6 +284,8 @@ class OpDefBuilder {
   OpDefBuilder& rejects(Sample sample, std::string message);
 
  private:
+  OpDefBuilder& set_range(std::string_view name, NumberRange range);
+
   class OpFamily& family_;
   OpDef def_;
   bool states_canonical_inputs_ = false;

@@ -95,6 +95,7 @@ std::vector<LeafKey> leaf_keys(const ir::OpDef& op, const LeafSpec& spec, const 
     } else if (!contains(spec.open, name)) {
       key.value = input->default_value;
     }
+    if (key.value) check(ir::check_range(op.name, name, input->range, *key.value), where, {});
     out.push_back(std::move(key));
   }
   if (op.key_order.empty() && !spec.count) {  // items of a list keep their order

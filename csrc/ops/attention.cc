@@ -164,7 +164,8 @@ void define_with_dropout(OpFamily& ops) {
           "`Attention`, each of whose weights becomes 0 in train mode with probability p; the "
           "others grow by 1 / (1 - p). mode none: as the model is compiled.")
       .formula("\\mathrm{dropout}(\\mathrm{softmax}(Q K^T \\cdot scale + bias)) V")
-      .attr("p", 0.5);
+      .attr("p", 0.5)
+      .within("p", 0.0, 1.0);
   general_attention(block)
       .optional("rng_key", kTensorInt)
       .attr("mode", HostValue(), infer::kStrKind | infer::kNoneKind)

@@ -149,6 +149,8 @@ void define_batch_norm(OpFamily& ops, const Layer& layer) {
       .attr("use_bias", true)
       .attr("eps", 1e-5)
       .attr("momentum", 0.1)
+      .at_least("eps", 0.0)
+      .within("momentum", 0.0, 1.0)
       .attr("mode", HostValue(), infer::kStrKind | infer::kNoneKind)
       .choices({"train", "eval"})
       .output("output", computed())

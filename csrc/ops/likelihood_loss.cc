@@ -115,6 +115,7 @@ void define_poisson(OpFamily& ops) {
       .attr("log_input", true)
       .attr("full", false)
       .attr("eps", 1e-8)
+      .at_least("eps", 0.0)
       .output("output", computed())
       .promote_float({"input", "target"})
       .kinks()
@@ -163,6 +164,7 @@ void define_gaussian(OpFamily& ops) {
       .input("var", kNumeric)
       .attr("full", false)
       .attr("eps", 1e-6)
+      .at_least("eps", 0.0)
       .output("output", computed())
       .promote_float()
       .sample("var", 0.2, 3.0);

@@ -48,6 +48,7 @@ void define_layer_norm(OpFamily& ops) {
       .formula("\\frac{x - \\bar x}{\\sqrt{\\mathrm{var}(x) + eps}} w + b")
       .input("input", kNumeric)
       .input("eps", infer::kFloating | infer::kScalarFloat, HostValue(1e-5))
+      .at_least("eps", 0.0)
       .optional("weight", kFloating, "use_scale")
       .optional("bias", kFloating, "use_bias")
       .attr("use_scale", true)
@@ -94,6 +95,7 @@ void define_rms_norm(OpFamily& ops) {
       .formula("\\frac{x}{\\sqrt{\\frac{1}{n} \\sum_i x_i^2 + eps}} w")
       .input("input", kNumeric)
       .input("eps", infer::kFloating | infer::kScalarFloat, HostValue(1e-6))
+      .at_least("eps", 0.0)
       .optional("weight", kFloating, "use_scale")
       .attr("use_scale", true)
       .output("output", computed())
@@ -169,6 +171,7 @@ Value normalize_parts(Builder& b, infer::Dim groups) {
 OpDefBuilder& grouped(OpDefBuilder& block) {
   return block.input("input", kNumeric)
       .input("eps", infer::kFloating | infer::kScalarFloat, HostValue(1e-5))
+      .at_least("eps", 0.0)
       .optional("weight", kFloating, "use_scale")
       .optional("bias", kFloating, "use_bias")
       .attr("use_scale", true)

@@ -85,6 +85,7 @@ void define_quantile(OpFamily& ops) {
       .input("input", kNumeric)
       .input("target", kNumeric)
       .input("quantile", kNum, HostValue(0.5))
+      .within("quantile", 0.0, 1.0)
       .attr("safe_shapes", true)
       .output("output", computed())
       .promote_float();
@@ -160,6 +161,7 @@ OpDefBuilder& with_width(OpDefBuilder& block, const char* name, ir::GradientFn g
       .input("input", kNumeric)
       .input("target", kNumeric)
       .input(name, infer::kScalar - infer::kScalarBool, HostValue(1.0))
+      .at_least(name, 0.0)
       .attr("safe_shapes", true)
       .output("output", computed())
       .promote_float({"input", "target", name});
@@ -183,6 +185,7 @@ void define_smooth_distances(OpFamily& ops) {
                g.d("input") = d;
                if (g.wants("target")) g.d("target") = -d;
              })
+      .above("delta", 0.0)
       .pointwise([](tile::Builder& b, Reg x, Reg t, Reg delta) {
         const Reg size = b.abs(x - t);
         return b.select(size > delta, delta * (size - delta * 0.5), size * size * 0.5);

@@ -108,6 +108,7 @@ void define_draws(OpFamily& ops) {
             .doc("True with probability p under a key of two words: where a uniform float32 is "
                  "below p, so that the mask is the same for every dtype."))
       .attr("p", 0.5)
+      .within("p", 0.0, 1.0)
       .output("output", boolean())
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         const Key key = key_of(t, c);
@@ -389,6 +390,7 @@ void define_dropout(OpFamily& ops) {
       .input("input", kNumeric)
       .optional("rng_key", kTensorInt)
       .attr("p", 0.5)
+      .within("p", 0.0, 1.0)
       .attr("mode", HostValue(), infer::kStrKind | infer::kNoneKind)
       .choices({"train", "eval"})
       .output("output", computed())
