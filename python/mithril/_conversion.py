@@ -78,8 +78,13 @@ class Converter:
         self._backend = settings.backend
         self._strict = settings.strict_dtypes
         self._is_plan = settings.backend.runs_plans
+        self._widest_int = settings.backend._widest_int
         self._told: set[str] = set()
         self._fitting: dict[Any, dict[tuple[type, Any], Any]] = {}
+
+    def _is_cut(self, key: Key) -> bool:
+        """Whether the backend computes in fewer bits than the key's integers have."""
+        return key.dtype is Dtype.int64 and self._widest_int is not Dtype.int64
 
     def is_fitting(self, key: Key, value: Any) -> bool:
         """Whether the array goes in as it is: its class and dtype went in before, and plans find
@@ -95,6 +100,10 @@ class Converter:
     def __call__(self, key: Key, value: Any) -> Any:
         if not key.is_tensor or self.is_fitting(key, value):
             return value
+        if self._is_cut(key):
+            array = as_numpy(value, key.name)
+            if array.dtype.kind in "iu":
+                self._check_range(key, self._widest_int, array)
         backend = self._backend
         value = _without_subclass(key, value)
         if backend._is_native(value) and hasattr(value, "shape") and _is_known(value.dtype):
@@ -106,7 +115,7 @@ class Converter:
             source = backend.dtype(value)
             if source is key.dtype:
                 laid_out = self._laid_out(key, value)
-                if laid_out is value:
+                if laid_out is value and not self._is_cut(key):
                     met = self._fitting.setdefault(key.dtype, {})
                     met[type(value), value.dtype] = value.dtype
                 return laid_out

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril import _core
-from mithril.errors import OutOfMemoryError
+from mithril.errors import DataOverflowError, OutOfMemoryError
 from mithril.primitive import has_primitives, is_primitive, op_names
 from mithril.types import Dtype
 
@@ -113,10 +113,13 @@ def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
 
 
 def literal_array(
-    literal: Any, default_float: Dtype = Dtype.float64, default_int: Dtype = Dtype.int64
+    literal: Any,
+    default_float: Dtype = Dtype.float64,
+    default_int: Dtype = Dtype.int64,
+    widest_int: Dtype = Dtype.int64,
 ) -> Any:
     """A constant of the engine as a NumPy array; strings stay. Numbers of no width of their own
-    have the defaults'."""
+    have the defaults'. Integers fit what the backend computes in, or that is an error."""
     if isinstance(literal, str):
         return literal
     import numpy as np
@@ -125,10 +128,21 @@ def literal_array(
     names = {"int": Dtype.int64, "float": Dtype.float64}
     dtype = literal.dtype if isinstance(literal.dtype, Dtype) else names[literal.dtype]
     values = np.frombuffer(literal.bytes, dtype.numpy()).reshape(literal.shape)
+    if values.dtype == np.int64:
+        _check_fit(values, widest_int if isinstance(literal.dtype, Dtype) else default_int)
     if isinstance(literal.dtype, Dtype):
         return values
     with np.errstate(over="ignore"):
         return values.astype({"int": default_int, "float": default_float}[literal.dtype].numpy())
+
+
+def _check_fit(values: Any, dtype: Dtype) -> None:
+    import numpy as np
+
+    bounds = np.iinfo(dtype.numpy())
+    outside = values[(values < bounds.min) | (values > bounds.max)]
+    if outside.size:
+        raise DataOverflowError(f"a constant of the model: {outside[0]} does not fit {dtype}")
 
 
 class Program:
@@ -201,7 +215,12 @@ class Program:
             settings.backend,
             text,
             [
-                literal_array(c, settings.backend.default_dtype, settings.backend.default_int)
+                literal_array(
+                    c,
+                    settings.backend.default_dtype,
+                    settings.backend.default_int,
+                    settings.backend._widest_int,
+                )
                 for c in constants
             ],
             jit=_compiles(settings, graph, text),

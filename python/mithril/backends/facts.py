@@ -56,6 +56,9 @@ class BackendFacts:
     # That floats may be computed in.
     supported_dtypes: tuple[Dtype, ...] = tuple(dtype for dtype in Dtype if dtype.is_float)
 
+    # Programs compute integers in at most that.
+    _widest_int: Dtype = Dtype.int64
+
     backend_type: str
     is_manualgrad: bool
     runs_plans: bool

@@ -108,6 +108,10 @@ class JaxBackend(AutogradBackend):
     def default_int(self) -> Dtype:
         return Dtype.int64 if self._is_wide else Dtype.int32
 
+    @property
+    def _widest_int(self) -> Dtype:  # type: ignore[override]
+        return Dtype.int64 if self._is_wide or self._jax.config.jax_enable_x64 else Dtype.int32
+
     # ------------------------------------------------------------------------------- devices
 
     def _find_device(self, device: Any) -> Any:
