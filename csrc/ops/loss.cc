@@ -52,8 +52,18 @@ void define_distance_losses(OpFamily& ops) {
 
 // ln x; robust: continued below the threshold by the tangent there, on |x|.
 Continued logarithm(Builder& b, Value x) {
+  if (b.has("robust")) {
+    unsupported(b, b.op().name + ": 'robust' must be known when the model is compiled");
+    return {};
+  }
   if (!flag(b, "robust")) return {log(x), 1.0 / x};
   return robust_log(x, threshold(b, x));
+}
+
+// A probability, and 1 where it is 0 and counts 0: 0 ln 0 is 0, and nothing flows back.
+Value counting(Value share, Value p) {
+  if (!share || !p) return {};
+  return where(logical_and(equal(share, 0.0), equal(p, 0.0)), 1.0, p);
 }
 
 // --- cross entropy -------------------------------------------------------------------------
@@ -181,11 +191,14 @@ Value sample_weights(Builder& b) {
 }
 
 // log p of each class; `slope` is that of ln in the input, where the input are probabilities.
-Continued log_probabilities(Builder& b) {
+Continued log_probabilities(Builder& b, const CrossEntropy& t) {
   const Value x = b.in("input");
   const std::string type = input_type(b);
   if (type == "logits") return {ir::apply("log_softmax", {x}, {{"axis", 1}}), {}};
-  if (type == "probs") return logarithm(b, x);
+  if (type == "probs") {
+    if (!t.quantity || !x) return {};
+    return logarithm(b, t.counted ? where(t.counted, x, 1.0) : counting(t.quantity, x));
+  }
   if (type == "log_probs") return {x, {}};
   b.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
                     "cross_entropy: input_type must be 'logits', 'probs' or 'log_probs', got '{}'",
@@ -195,18 +208,18 @@ Continued log_probabilities(Builder& b) {
 
 Value cross_entropy_body(Builder& b) {
   const CrossEntropy t = terms(b);
-  const Continued logp = log_probabilities(b);
+  const Continued logp = log_probabilities(b, t);
   if (!t.quantity || !logp.value) return {};
   // A class that is not the target counts 0 even where its logarithm is -inf.
-  const Value product =
-      t.counted ? where(t.counted, logp.value * t.quantity, 0.0) : logp.value * t.quantity;
+  const Value product = t.counted ? where(t.counted, logp.value * t.quantity, 0.0)
+                                  : logp.value * t.quantity;
   return -sum(product, HostValue(1));
 }
 
 void cross_entropy_gradient(GradBuilder& g) {
   Builder& b = g.builder();
   const CrossEntropy t = terms(b);
-  const Continued logp = log_probabilities(b);
+  const Continued logp = log_probabilities(b, t);
   const Value dy = expand_dims(g.dout(), HostValue(1));
   if (!t.quantity || !logp.value || !dy) return;
   const Value dlogp = -(dy * t.quantity);
@@ -265,6 +278,8 @@ core::Error bad_argument(const std::string& message) {
 
 void cross_entropy_rule(RuleBuilder& r, Term each) {
   classes_rule(r, each);
+  r.kind(each, kFloating);
+  threshold_rule(r);
   const auto smoothing = r.known(r.attr("label_smoothing"));
   if (smoothing && !(smoothing->as_number() >= 0.0 && smoothing->as_number() <= 1.0)) {
     r.fail(bad_argument(
@@ -307,10 +322,10 @@ void define_cross_entropy(OpFamily& ops) {
           "Cross entropy of each sample over the classes on axis 1, from logits, probs or "
           "log_probs. categorical: the target holds class numbers, else a share for each class. "
           "weights: a number for each class, or 'auto' for N / (C n_c). A class number that is out "
-          "of "
-          "bounds is an error (on JAX and MLX it counts as the nearest class). label_smoothing: "
-          "what of "
-          "each target goes to all classes alike (Szegedy et al., arXiv:1512.00567). "
+          "of bounds is an error (on JAX and MLX it counts as the nearest class). A class with the "
+          "share 0 counts 0, one that is held impossible inf; robust: the logarithms of probs are "
+          "continued below the threshold by their tangents. label_smoothing: what of each target "
+          "goes to all classes alike (Szegedy et al., arXiv:1512.00567). "
           "ignore_index: samples of that class number count nothing. The mean is weighted by the "
           "classes of the samples.")
       .formula("-\\sum_c w_c t_c \\ln p_c")
@@ -318,7 +333,7 @@ void define_cross_entropy(OpFamily& ops) {
       .input("target", kTensor)
       .key("weights", false)
       .key("categorical", true)
-      .key("threshold", "MIN_POSITIVE_NORMAL")
+      .input("threshold", kThreshold, HostValue("MIN_POSITIVE_NORMAL"))
       .key("robust", false)
       .attr("input_type", "logits")
       .choices({"logits", "probs", "log_probs"})
@@ -341,6 +356,7 @@ void define_cross_entropy(OpFamily& ops) {
   }
   class_number_cases(block)
       .with(numbered({4, 3}, {4}, {{"input_type", "probs"}, {"robust", true}}))
+      .with(numbered({4, 3}, {4}, {{"input_type", "probs"}, {"robust", true}, {"threshold", 0.5}}))
       .with(numbered({4, 3}, {4}, {{"label_smoothing", 0.1}}))
       .with(numbered({9, 3}, {9},
                      {{"label_smoothing", 0.25},
@@ -410,7 +426,8 @@ Value binary_body(Builder& b) {
   if (!x || !t) return {};
   const Value p = positive_weight(b, t);
   if (input_type(b) == "logits") return (1.0 - t) * x + (t * (p - 1.0) + 1.0) * softplus(-x);
-  return -(p * t * logarithm(b, x).value + (1.0 - t) * logarithm(b, 1.0 - x).value);
+  return -(p * t * logarithm(b, counting(t, x)).value +
+           (1.0 - t) * logarithm(b, counting(1.0 - t, 1.0 - x)).value);
 }
 
 void binary_gradient(GradBuilder& g) {
@@ -425,8 +442,8 @@ void binary_gradient(GradBuilder& g) {
     if (g.wants("target")) g.d("target") = g.dout() * ((p - 1.0) * softplus(-x) - x);
     return;
   }
-  const Continued yes = logarithm(b, x);
-  const Continued no = logarithm(b, 1.0 - x);
+  const Continued yes = logarithm(b, counting(t, x));
+  const Continued no = logarithm(b, counting(1.0 - t, 1.0 - x));
   if (g.wants("input")) g.d("input") = g.dout() * ((1.0 - t) * no.slope - p * t * yes.slope);
   if (g.wants("target")) g.d("target") = g.dout() * (no.value - p * yes.value);
 }
@@ -437,12 +454,14 @@ void define_binary_cross_entropy(OpFamily& ops) {
       .arguments({"input_type", "pos_weight", "input", "target", "threshold", "robust"})
       .doc(
           "Cross entropy of yes-or-no targets, from logits or probs; pos_weight p scales the "
-          "positive targets, 'auto' is (1 - mean t) / mean t.")
+          "positive targets, 'auto' is (1 - mean t) / mean t. Of probs, what has the share 0 "
+          "counts 0, a target that is held impossible inf; robust: logarithms are continued below "
+          "the threshold by their tangents.")
       .formula("-p \\, t \\ln x - (1 - t) \\ln(1 - x)")
       .input("input", kNumeric)
       .input("target", kNumeric)
       .key("pos_weight", 1.0)
-      .key("threshold", "MIN_POSITIVE_NORMAL")
+      .input("threshold", kThreshold, HostValue("MIN_POSITIVE_NORMAL"))
       .key("robust", false)
       .attr("input_type", "logits")
       .choices({"logits", "probs"})
@@ -456,6 +475,8 @@ void define_binary_cross_entropy(OpFamily& ops) {
                           r.shape(r.in("input"), "...");
                           r.shape(r.in("target"), "...");
                           r.shape(each, "...");
+                          r.kind(each, kFloating);
+                          threshold_rule(r);
                         },
                     .body = binary_body,
                     .gradient = binary_gradient})
@@ -464,6 +485,8 @@ void define_binary_cross_entropy(OpFamily& ops) {
       .with(at({{"input", {4}}, {"target", {4}}}, {{"pos_weight", 2.0}}))
       .with(at({{"input", {9}}, {"target", {9}}}, {{"pos_weight", "auto"}}, {"target"}))
       .with(at({{"input", {4}}, {"target", {4}}}, {{"input_type", "probs"}, {"robust", true}}))
+      .with(at({{"input", {9}}, {"target", {9}}},
+               {{"input_type", "probs"}, {"robust", true}, {"threshold", 0.5}}))
       .with(at({{"input", {4, 2}}, {"target", {4, 2}}}, {{"reduction", "mean"}}))
       .with(at({{"input", {4, 2}}, {"target", {4, 2}}},
                {{"input_type", "probs"}, {"reduction", "sum"}}))

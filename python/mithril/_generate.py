@@ -194,12 +194,12 @@ def connect_method(op: dict) -> str:
 
 def class_text(op: dict) -> str:
     pairs = parameters(op)
-    taken = ("robust", FLAG)
+    form, further = robust_form(op), robust_keywords(op)
+    taken = (FLAG, "robust") if form else (FLAG,)  # by the prologue, by _make_either
     items = ", ".join(f'"{name}": {name}' for name, _ in pairs if name not in taken)
     if is_list_of_keys(op):
         items += ", **inputs"
     facts = "\n    ".join(class_facts(op))
-    form, further = robust_form(op), robust_keywords(op)
     make = f"self._make(name, {{{items}}})"
     if form is not None:
         values = ", ".join(f'"{name}": {name}' for name, _ in further)
