@@ -45,19 +45,47 @@ Normalized normalize_channels(Builder& b, const Statistics& s) {
   return s.mean ? normalize(b.in("input"), s.mean, s.variance, b.attr("eps")) : Normalized{};
 }
 
+// How many values a channel has.
+infer::Dim sample_count(Value x) {
+  infer::DimTable& dims = x.builder->graph().dims;
+  infer::Dim n = x.shape()[0];
+  for (size_t i = 2; i < x.rank(); ++i) n = dims.mul(n, x.shape()[i]);
+  return n;
+}
+
+// n / (n - 1), for the running variance; 1 where a batch whose size is open at compile has one.
+Value unbiased(Value x) {
+  const Value n = count(x, sample_axes(x.rank()));
+  const bool many = sample_count(x).known();
+  return n / (many ? n - 1.0 : maximum(n - 1.0, 1.0));
+}
+
+// Whether a channel of the batch is a single value, as far as that is known.
+bool refuses_single_values(Builder& b, Value x) {
+  const infer::Dim n = sample_count(x);
+  if (!is_training(b) || !n.known() || n.value() != 1) return false;
+  core::Error error = core::fail(
+      core::ErrorKind::kShape, core::Code::kShapeConflict,
+      "{}: training requires more than one value for each channel, got one", b.op().name);
+  error.hint = "give larger batches, or compile with mode='eval'";
+  b.fail(std::move(error));
+  return true;
+}
+
 std::vector<Value> batch_norm_body(Builder& b) {
   const Value x = b.in("input");
+  if (x && refuses_single_values(b, x)) return {};
   const Statistics now = statistics(b);
   const Value y = scaled(normalize_channels(b, now).value, b.in("weight"), b.in("bias"));
   const Value old_mean = b.in("running_mean");
   const Value old_variance = b.in("running_var");
   if (!is_training(b)) return {y, old_mean, old_variance};
   const double momentum = b.number("momentum");
-  const Value n = count(x, sample_axes(x.rank()));
+  const Value factor = unbiased(x);
   const auto moved = [&](Value old, Value to) {
     return old * (1.0 - momentum) + cast(reshape_like(to, old), old.dtype()) * momentum;
   };
-  return {y, moved(old_mean, now.mean), moved(old_variance, now.variance * (n / (n - 1.0)))};
+  return {y, moved(old_mean, now.mean), moved(old_variance, now.variance * factor)};
 }
 
 void batch_norm_gradient(GradBuilder& g) {

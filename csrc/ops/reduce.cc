@@ -37,6 +37,26 @@ ir::PointwiseFn row(Opcode opcode) {
   };
 }
 
+// Of `size` numbers, -1 where that is open: whether more than `correction` are left.
+bool exceeds(int64_t size, const HostValue& correction) {
+  if (!correction.is_double() && !correction.is_int()) return false;
+  const double number = correction.as_number();
+  return number <= 0.0 || static_cast<double>(size) >= number;
+}
+
+// n - correction, at least 0.
+Value degrees_of_freedom(Builder& b, Value x) {
+  const HostValue& axis = b.attr("axis");
+  const Value freedom = ir::apply("subtract", {count(x, axis), given(b, "correction")});
+  int64_t size = 1;
+  for (const int64_t a : axes_of(axis, x.rank())) {
+    const infer::Dim dim = x.shape()[static_cast<size_t>(a)];
+    size = dim.known() && size >= 0 ? size * dim.value() : -1;
+  }
+  const bool is_wired = b.has("correction");
+  return !is_wired && exceeds(size, b.attr("correction")) ? freedom : maximum(freedom, 0.0);
+}
+
 void define_sums(OpFamily& ops) {
   with_identity(over_axes(ops.def("sum")
                               .python("Sum")
@@ -106,7 +126,7 @@ void define_sums(OpFamily& ops) {
                 .python("Variance")
                 .alias({"var"})
                 .doc("Mean squared distance from the mean over the axes (none: all), divided by "
-                     "n - correction.")
+                     "n - correction; by 0 where that is negative.")
                 .formula("\\frac{1}{n - correction} \\sum_i (x_i - \\bar x)^2"))
       .key("correction", 0.0)
       .output("output", computed())
@@ -114,16 +134,15 @@ void define_sums(OpFamily& ops) {
       .compose([](Builder& b) {
         if (needs_known_axis(b)) return Value();
         const Value x = b.in("input");
-        const HostValue& axis = b.attr("axis");
+        if (!x) return Value();
         const Value centred = x - reduce("mean", x, given(b, "axis"), HostValue(true));
         const Value total = reduce("sum", square(centred), given(b, "axis"), given(b, "keepdim"));
-        return total / ir::apply("subtract", {count(x, axis), given(b, "correction")});
+        return total / degrees_of_freedom(b, x);
       })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
         const HostValue& axis = g.attr("axis");
-        const Value freedom =
-            ir::apply("subtract", {count(x, axis), given(g.builder(), "correction")});
+        const Value freedom = degrees_of_freedom(g.builder(), x);
         const Value centred = x - mean(x, axis, true);
         g.d("input") = with_reduced_axes(g, g.dout()) * centred * 2.0 / freedom;
       })
