@@ -227,8 +227,11 @@ void define_atan2(OpFamily& ops) {
             return cast(atan2(t, cast(y, DType::kFloat32), cast(x, DType::kFloat32)), dtype);
           })
           .gradient([](GradBuilder& g) {
-            const Value x = g.in("x"), y = g.in("y");
-            const Value scaled = g.dout() / (square(x) + square(y));
+            // Of numbers at most 1: squares may be too large, or all 0.
+            const Value size = maximum(abs(g.in("x")), abs(g.in("y")));
+            const Value unit = ir::apply("stop_gradient", {size});
+            const Value x = g.in("x") / unit, y = g.in("y") / unit;
+            const Value scaled = g.dout() / (square(x) + square(y)) / unit;
             if (g.wants("y")) g.d("y") = scaled * x;
             if (g.wants("x")) g.d("x") = -(scaled * y);
           }),

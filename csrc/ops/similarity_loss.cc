@@ -11,6 +11,12 @@ using tile::Reg;
 
 const HostValue kLast(-1);
 
+// What the vectors along an axis are divided by before they are squared, at least `least`: squares
+// may be too large, or all 0. The axis stays, of size 1.
+Value unit_of(Value x, const HostValue& axis, double least) {
+  return ir::apply("stop_gradient", {maximum(ir::max(abs(x), axis, true), least)});
+}
+
 // --- angles ----------------------------------------------------------------------------------
 
 void define_cosine_similarity(OpFamily& ops) {
@@ -39,11 +45,13 @@ void define_cosine_similarity(OpFamily& ops) {
         if (!product) return Value();
         const HostValue& axis = b.attr("axis");
         const double eps = b.number("eps");
-        const auto norm = [&](const char* name) {
+        const auto direction = [&](const char* name) {
           const Value x = broadcast_like(b.in(name), product);
-          return sqrt(maximum(sum(square(x), axis), eps * eps));
+          const Value unit = unit_of(x, axis, eps);
+          const Value part = x / unit;
+          return part / sqrt(maximum(sum(square(part), axis, true), square(eps / unit)));
         };
-        return sum(product, axis) / (norm("input1") * norm("input2"));
+        return sum(direction("input1") * direction("input2"), axis);
       })
       .with(at({{"input1", {4, 3}}, {"input2", {4, 3}}}))
       .with(at({{"input1", {2, 3, 4}}, {"input2", {4}}}, {{"axis", -1}}))
@@ -57,8 +65,12 @@ void define_cosine_similarity(OpFamily& ops) {
 // The cosine of the angle between the vectors of the last axis, as PyTorch takes it in this loss.
 Value cosine(Value x, Value y) {
   constexpr double kEps = 1e-12;
-  const Value squares = (sum(square(x), kLast) + kEps) * (sum(square(y), kLast) + kEps);
-  return sum(x * y, kLast) / sqrt(squares);
+  const auto direction = [](Value v) {
+    const Value unit = unit_of(v, kLast, 1.0);
+    const Value part = v / unit;
+    return part / sqrt(sum(square(part), kLast, true) + kEps / unit / unit);
+  };
+  return sum(direction(x) * direction(y), kLast);
 }
 
 void define_cosine_embedding(OpFamily& ops) {

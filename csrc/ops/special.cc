@@ -125,7 +125,12 @@ void define_hyperbolic(OpFamily& ops) {
                .doc("Inverse of the hyperbolic sine, within 4 units.")
                .formula("\\ln(x + \\sqrt{x^2 + 1})"))
       .pointwise([](tile::Builder&, Reg x) { return asinh(x); })
-      .gradient([](GradBuilder& g) { g.d("input") = g.dout() / sqrt(square(g.in("input")) + 1.0); })
+      .gradient([](GradBuilder& g) {
+        // Of numbers at most 1: x^2 may be too large.
+        const Value x = g.in("input");
+        const Value unit = ir::apply("stop_gradient", {maximum(abs(x), 1.0)});
+        g.d("input") = g.dout() / (unit * sqrt(square(x / unit) + square(1.0 / unit)));
+      })
       .points({0.0, -0.0});
 
   floating(ops.def("acosh")
@@ -135,7 +140,7 @@ void define_hyperbolic(OpFamily& ops) {
       .pointwise([](tile::Builder&, Reg x) { return acosh(x); })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
-        g.d("input") = g.dout() / sqrt((x - 1.0) * (x + 1.0));
+        g.d("input") = g.dout() / (sqrt(x - 1.0) * sqrt(x + 1.0));
       })
       .sample("input", 1.1, 9.0);
 
