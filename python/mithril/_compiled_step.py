@@ -69,7 +69,8 @@ class CompiledStep:
             kept, numbers = arrays[inputs + 1 : -1], arrays[-1]
             moving, factors = self._moving(numbers)
             results = []
-            for i, (place, gradient) in enumerate(zip(places, gradients, strict=True)):
+            clipped = moving._clipped(gradients)
+            for i, (place, gradient) in enumerate(zip(places, clipped, strict=True)):
                 parameter = arrays[place]
                 own = kept[i * slots : (i + 1) * slots]
                 updated, own = moving._stepped(parameter, gradient, own, factors)

@@ -71,7 +71,17 @@ class Settings:
     stream_gradients: bool = False
     memory_limit: int | None = None  # bytes
     gradient_checkpointing: bool = False
+    predicted: tuple[str, ...] | None = None  # outputs that are none of training alone; None: all
+    frozen: tuple[str, ...] = ()  # parameters without a gradient
     recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
+
+
+def keys_of(compiled: Any, settings: Settings) -> list[Key]:
+    """The inputs of a compiled model; what is frozen stays a parameter."""
+    keys = [Key(**entry) for entry in compiled.keys]
+    for key in keys:
+        key.trainable = key.trainable and key.name not in settings.frozen
+    return keys
 
 
 def calls_python(graph: Any) -> bool:
@@ -159,7 +169,7 @@ class Program:
         ):
             settings = dataclasses.replace(settings, autodiff="engine")
         self.settings = settings
-        self.keys = [Key(**entry) for entry in compiled.keys]
+        self.keys = keys_of(compiled, settings)
         self.outputs: list[str] = compiled.outputs
         self.state_names = [name for name, _ in compiled.states]
         self.output_types: dict[str, tuple] = compiled.output_types
@@ -318,7 +328,7 @@ class Program:
 
     def step_program(self, output: str, optimizer: Any) -> tuple[Any, list[str], list[str]]:
         """An executable with the names of its inputs and results."""
-        numbers = optimizer._numbers()
+        numbers = optimizer._attributes()
         key = (output, optimizer.op, tuple(numbers.items()))
         with self._lock:
             found = self._gradients.get(key)

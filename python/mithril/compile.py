@@ -12,6 +12,8 @@ from mithril._annotation import type_of
 from mithril._checks import items, mapping, text
 from mithril._explanations import report
 from mithril._files import path_of
+from mithril._predicting import frozen_names, frozen_patterns
+from mithril._program import target_of
 from mithril._public import public
 from mithril._tensor import array_literal
 from mithril._values import as_value
@@ -42,6 +44,7 @@ def compile(  # noqa: A001
     data_keys: Keys = None,
     constant_keys: Mapping[str | Connection, Any] | None = None,
     trainable_keys: Keys = None,
+    frozen_keys: Iterable[str] | str | None = None,
     discard_keys: Keys = None,
     types: Mapping[str | Connection, Any] | None = None,
     inference: bool = False,
@@ -77,6 +80,10 @@ def compile(  # noqa: A001
     data_keys : inputs given at each call that are not trained
     constant_keys : inputs with their values, which are folded where possible
     trainable_keys : inputs that are trained although the model does not say so
+    frozen_keys : parameters that training leaves as they are, by name or pattern with ``*``: of
+        the name that `params` has, or of the path that ``naming="path"`` gives ("body.*"). They
+        stay in `params`, without gradients; ``optimizer.init({k: params[k] for k in
+        pm.trainable_keys})`` keeps nothing for them.
     discard_keys : outputs (or inputs) that are not wanted
     types : element types of keys, such as ``{"tokens": Tensor[int]}``, or of inputs with their
         width, such as ``{"tokens": ml.int32}``, which else is the backend's default
@@ -208,7 +215,10 @@ def compile(  # noqa: A001
     }
     _check_disjoint(options)
     snapshot = _core.Snapshot(model._node)
-    physical = PhysicalModel(snapshot, settings, _of_snapshot(options, snapshot))
+    options = _of_snapshot(options, snapshot)
+    settings.frozen = _frozen(frozen_keys, snapshot, options, backend)
+    settings.predicted = getattr(model, "_outputs", None) if model._outermost_only else None
+    physical = PhysicalModel(snapshot, settings, options)
     for category, said in physical._compiled.warnings:
         warn(said, getattr(errors, category, errors.MithrilWarning))
     for said in report(physical._node, physical.data_keys, _stated(options)):
@@ -234,6 +244,20 @@ def _of_snapshot(options: dict[str, Any], snapshot: Any) -> dict[str, Any]:
     shapes = options["shapes"]
     out["shapes"] = [(key(k), list(v) if isinstance(v, list) else v) for k, v in shapes]
     return out
+
+
+def _frozen(patterns: Any, snapshot: Any, options: dict, backend: Any) -> tuple[str, ...]:
+    """Names of the parameters that patterns of names or paths fit."""
+    wanted = frozen_patterns(patterns)
+    if not wanted:
+        return ()
+    by_name, by_path = (
+        _core.compile(snapshot.model, found, target_of(backend)).keys
+        for found in (options, {**options, "short_names": True, "path_names": True})
+    )
+    pairs = zip(by_name, by_path, strict=True)
+    paths = {key["name"]: path["name"] for key, path in pairs if key["trainable"]}
+    return frozen_names(wanted, paths, paths)
 
 
 def _refuse_unsupported(
@@ -324,6 +348,8 @@ def _is_width(annotation: Any) -> bool:
 def _finalized(model: Any) -> Model:
     if not isinstance(model, Model):
         raise SignatureError(f"compile: requires a model, got {type(model).__name__}")
+    if model._node.is_submodel and model._is_trained:
+        return model.clone()
     if model._node.is_submodel:
         raise ArgumentError(
             f"compile: {model!r} is part of another model", hint="compile the outermost model"

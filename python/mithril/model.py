@@ -116,6 +116,7 @@ class Model(Editing):
     _node: Any = None
     _formula_key: str | None = None
     _outermost_only = False  # TrainModel: no submodel of others
+    _is_trained = False  # the model of a TrainModel
     _request = None  # what calls of models have
 
     @public

@@ -78,6 +78,19 @@ def _scales(kind: type) -> bool:
     return hasattr(kind, "addcmul")
 
 
+def _clamped(x: Any, low: Any, high: Any) -> Any:
+    clamp = getattr(x, "clamp", None) or getattr(x, "clip", None)
+    if clamp is not None:
+        return clamp(low, high)
+    return sys.modules[type(x).__module__].clip(x, low, high)  # MLX's is no method
+
+
+def _norm(arrays: Iterable[Any]) -> Any:
+    """The Euclidean norm of all elements of all arrays; of halves in float32."""
+    wide = [_in_float32(x) for x in arrays]
+    return sum((x * x).sum() for x in wide) ** 0.5
+
+
 def _minus(p: Any, rate: Any, direction: Any) -> Any:
     """p − rate · direction, by PyTorch's one function of them where it can."""
     if isinstance(rate, (int, float)) and _scales(p.__class__):
@@ -86,19 +99,67 @@ def _minus(p: Any, rate: Any, direction: Any) -> Any:
 
 
 class Optimizer:
-    """What all optimizers share; `slots` are the arrays that they keep for each parameter."""
+    """What all optimizers share; `slots` are the arrays that they keep for each parameter.
+
+    Parameters
+    ----------
+    lr : the rate, above 0
+    weight_decay : at least 0
+    clip_value : gradients are cut off to [-clip_value, clip_value] first, as by
+        ``torch.nn.utils.clip_grad_value_``; None: they are not
+    clip_norm : then all of them are scaled by clip_norm / (norm + 1e-6) where that is below 1, as
+        by ``torch.nn.utils.clip_grad_norm_``; norm is that of all gradients together (Pascanu et
+        al. 2013); None: they are not
+
+    >>> import numpy as np, mithril as ml
+    >>> opt = ml.optim.SGD(lr=1.0, clip_norm=1.0)
+    >>> params, gradients = {"w": np.zeros(2)}, {"w": np.array([30.0, -40.0])}
+    >>> opt.update(params, gradients, opt.init(params))[0]["w"].round(4)
+    array([-0.6,  0.8])
+    """
 
     slots: tuple[str, ...] = ()
     op = ""  # the engine's op that computes the same
 
     @public
-    def __init__(self, lr: Any, weight_decay: float = 0.0):
+    def __init__(
+        self,
+        lr: Any,
+        weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ):
         self.lr = _positive("lr", lr)
         self.weight_decay = _not_negative("weight_decay", weight_decay)
+        self.clip_norm = None if clip_norm is None else _positive("clip_norm", clip_norm)
+        self.clip_value = None if clip_value is None else _positive("clip_value", clip_value)
 
     def _numbers(self) -> dict[str, Any]:
-        """Attributes of `op`: everything but the rate."""
+        """Everything but the rate, which may change from step to step."""
         return {name: value for name, value in vars(self).items() if name != "lr"}
+
+    def _attributes(self) -> dict[str, Any]:
+        """Those of `op`, which does not clip."""
+        return {n: v for n, v in self._numbers().items() if n not in ("clip_norm", "clip_value")}
+
+    @property
+    def _clips(self) -> bool:
+        numbers = vars(self)
+        return numbers.get("clip_norm") is not None or numbers.get("clip_value") is not None
+
+    def _clipped(self, gradients: Iterable[Any]) -> list[Any]:
+        """The gradients of one step, cut off and scaled as the optimizer was told."""
+        out = list(gradients)
+        if not self._clips or not out:
+            return out
+        if self.clip_value is not None:
+            out = [_clamped(g, -self.clip_value, self.clip_value) for g in out]
+        if self.clip_norm is None:
+            return out
+        scale = _clamped(self.clip_norm / (_norm(out) + 1e-6), None, 1.0)
+        wide = [_in_float32(g) for g in out]
+        return [_like(g * scale, g) for g in wide]
 
     @public
     @_at_full_width
@@ -125,7 +186,8 @@ class Optimizer:
         step = state["step"] + 1
         new_params = dict(params)
         new_slots = {slot: dict(state[slot]) for slot in self.slots}
-        for name, gradient in gradients.items():
+        clipped = self._clipped(gradients.values())
+        for name, gradient in zip(gradients, clipped, strict=True):
             kept = tuple(new_slots[slot][name] for slot in self.slots)
             factors = self._factors(step)
             new_params[name], kept = self._stepped(params[name], gradient, kept, factors)
@@ -162,8 +224,15 @@ class SGD(Optimizer):
     op = "sgd"
 
     @public
-    def __init__(self, lr: Any = 1e-2, weight_decay: float = 0.0):
-        super().__init__(lr, weight_decay)
+    def __init__(
+        self,
+        lr: Any = 1e-2,
+        weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ):
+        super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
 
     def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         return _minus(p, self.lr, self._decayed(p, g)), ()
@@ -182,8 +251,11 @@ class Momentum(Optimizer):
         momentum: float = 0.9,
         nesterov: bool = False,
         weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
     ):
-        super().__init__(lr, weight_decay)
+        super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
         self.momentum = _fraction("momentum", momentum)
         self.nesterov = truth("nesterov", nesterov)
 
@@ -208,8 +280,11 @@ class Adam(Optimizer):
         beta2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
     ):
-        super().__init__(lr, weight_decay)
+        super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
         self.beta1 = _fraction("beta1", beta1)
         self.beta2 = _fraction("beta2", beta2)
         self.eps = _not_negative("eps", eps)
@@ -240,8 +315,13 @@ class AdamW(Adam):
         beta2: float = 0.999,
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
     ):
-        super().__init__(lr, beta1, beta2, eps, weight_decay)
+        super().__init__(
+            lr, beta1, beta2, eps, weight_decay, clip_norm=clip_norm, clip_value=clip_value
+        )
 
     def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         return self._moved(p * (1 - self.lr * self.weight_decay), g, kept, factors)

@@ -20,7 +20,7 @@ from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
-from mithril._program import Key, Program, Settings, calls_python, target_of
+from mithril._program import Key, Program, Settings, calls_python, keys_of, target_of
 from mithril._public import (
     REQUIRED,
     public,
@@ -123,7 +123,8 @@ class PhysicalModel:
         # The engine's; `step` has one after its first call.
         self._native_evaluate = None if self._static else evaluate_call(self._program)
         self._native_step: Any = None
-        self._keys = self._program.keys if self._program else _keys_of(self._compiled)
+        self._predictor: PhysicalModel | None = None
+        self._keys = self._program.keys if self._program else keys_of(self._compiled, settings)
         self._by_name = {key.name: key for key in self._keys}
         self._told: set[str] = set()
         self._is_mode_checked = False
@@ -240,6 +241,42 @@ class PhysicalModel:
         return self._result(program, outputs, dict(zip(wanted, gradients, strict=True)), states)
 
     @public
+    def predict(
+        self,
+        params: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The outputs of the model that is trained, as it infers: dropout is off and normalization
+        takes its running statistics.
+
+        No targets are needed; those in `data` are not looked at. The program is compiled at the
+        first call, with ``mode="eval"``.
+
+        Parameters
+        ----------
+        params : the parameters, by the names that training gives them
+        data : values of what the outputs depend on
+        state : of training, with the running statistics; a state that inference has too is given
+            here, and `evaluate` of a model compiled with ``mode="eval"`` returns the next one
+
+        Raises
+        ------
+        KeyNotFound : a parameter, a statistic or data are missing
+
+        >>> import mithril as ml
+        >>> train = ml.TrainModel(ml.Relu())
+        >>> train.add_loss(ml.SquaredError(), input="output", target="target")
+        >>> pm = ml.compile(train, ml.NumpyBackend(), shapes={"input": [2]})
+        >>> pm.predict({}, {"input": [-1.0, 2.0]})
+        {'output': array([0., 2.], dtype=float32)}
+        """
+        from mithril._predicting import predict
+
+        return predict(self, params, data, state)
+
+    @public
     def __call__(self, *data: Any, params: Any = None, state: Any = None, **named: Any) -> Any:
         """Evaluates data given by position (in the order of `data_keys`) or name.
 
@@ -288,7 +325,12 @@ class PhysicalModel:
         optimizer = self._settings.optimizer
         if optimizer is None:
             raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
-        if self.backend.runs_plans and optimizer.op:
+        if self._settings.stream_gradients and optimizer._clips:
+            raise UnsupportedError(
+                "step: with stream_gradients no gradient waits until all can be clipped",
+                hint="leave stream_gradients out, or clip_norm and clip_value",
+            )
+        if self.backend.runs_plans and optimizer.op and not optimizer._clips:
             return self._step_of_engine(self._checked_params(params), opt_state, data, state)
         from mithril._compiled_step import CompiledStep
         from mithril.optim import check_state
@@ -468,7 +510,7 @@ class PhysicalModel:
         if "state" in roles and not state:
             first = "initial_state()" if self._program else "initial_state(sample=data)"
             hints.append(f"state=pm.{first} is the first state")
-        elif any(key.role == "param" and not key.trainable for key in missing):
+        elif any(self._is_statistic(key) for key in missing):
             hints.append("running statistics are entries of params: {**params, **state}")
         if all(key.name in (data if key.role == "param" else params) for key in missing):
             hints.insert(0, "they are there, swapped: evaluate(params, data)")
@@ -535,7 +577,7 @@ class PhysicalModel:
         if self._options["train"]:
             return
         differences = []
-        if any(key.role == "param" and not key.trainable for key in self._keys):
+        if any(self._is_statistic(key) for key in self._keys):
             differences.append("running statistics are constants")
         graph = self._compiled.graph
         drops = graph.has_op("dropout") or graph.has_op("dropout_attention")
@@ -547,6 +589,10 @@ class PhysicalModel:
                 ' with mode="train" to train it',
                 ModeWarning,
             )
+
+    def _is_statistic(self, key: Key) -> bool:
+        is_frozen = key.name in self._settings.frozen
+        return key.role == "param" and not key.trainable and not is_frozen
 
     def _wanted(self, program: Program, wrt: Iterable[str] | None) -> list[str]:
         present = {key.name for key in program.inputs}
@@ -758,7 +804,7 @@ class PhysicalModel:
         if compiled.unknown_ranks and data:
             compiled = self._ready(data).compiled
         sizes = compiled.solve(self._data_shapes(data))
-        keys = self._keys if compiled is self._compiled else _keys_of(compiled)
+        keys = self._keys if compiled is self._compiled else keys_of(compiled, self._settings)
         return {
             key.name: self._initial(key, shape, fan_in, seed, (init or {}).get(key.name))
             for key, (shape, fan_in) in zip(keys, sizes, strict=True)
@@ -1040,10 +1086,6 @@ def _seed(what: str, seed: Any) -> int:
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise SignatureError(f"{what}: seed requires an integer, got {shown(seed)}")
     return seed % 2**64
-
-
-def _keys_of(compiled: Any) -> list[Key]:
-    return [Key(**entry) for entry in compiled.keys]
 
 
 def _is_keyword(name: str) -> bool:

@@ -63,6 +63,7 @@ class TrainModel(Model):
         super().__init__()
         model = unused(model)
         self._inner = model
+        model._is_trained = True
         self._losses: list[_cost.Loss] = []
         self._penalties: list[_cost.Penalty] = []
         self._metrics: list[_Metric] = []
@@ -84,6 +85,11 @@ class TrainModel(Model):
         for key in keys:
             names[key] = shown_as.get(key, key) if key.startswith("$") else key
         return {k: n for k, n in names.items() if not n.startswith("$")}
+
+    @property
+    def model(self) -> Model:
+        """The model that is trained. It compiles by itself, with the same names of parameters."""
+        return self._inner
 
     def _is_wire(self, key: str) -> bool:
         return self._node.find_connection(key) is not None
@@ -399,6 +405,7 @@ class TrainModel(Model):
             return self._adopt(handle(own[parts[of._node.tag]]))
 
         self._inner = part(original._inner)
+        self._inner._is_trained = True
         self._losses = [
             loss._replace(
                 result=wire(loss.result),

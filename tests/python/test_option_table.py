@@ -295,6 +295,14 @@ def safe_names():
         compiled(unnamed, data_keys=["$1"], safe_names=True)
 
 
+@row("compile", "frozen_keys")
+def frozen_keys():
+    model = ml.Model()
+    model |= ml.Linear(2)(input="x", weight="w", bias="b", output="y")
+    pm = compiled(model, frozen_keys={"w"})
+    assert (set(pm.param_keys), set(pm.trainable_keys)) == ({"w", "b"}, {"b"})
+
+
 @row("compile", "use_short_namings", "naming")
 def namings():
     def names(**options):

@@ -1,0 +1,87 @@
+"""`PhysicalModel.predict`, and which parameters compile leaves as they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mithril import _core
+from mithril._checks import items, mapping, text
+from mithril.errors import ArgumentError, KeyNotFound, suggestion
+
+if TYPE_CHECKING:
+    from mithril.physical import PhysicalModel
+
+
+def predict(physical: PhysicalModel, params: Any, data: Any, state: Any) -> dict[str, Any]:
+    from mithril.physical import WithState
+
+    params, data = mapping("predict: params", params), mapping("predict: data", data)
+    state = mapping("predict: state", state)
+    model = _predictor(physical)
+    known = model.input_keys
+    data = {key: x for key, x in data.items() if key in known or key not in physical.input_keys}
+    statistics = {key: x for key, x in state.items() if key in model.param_keys}
+    own = {key: x for key, x in state.items() if key in model.state_keys}
+    used = {key: x for key, x in params.items() if key in known or key not in physical.input_keys}
+    result = model.evaluate({**used, **statistics}, data, state=own)
+    return result.outputs if isinstance(result, WithState) else result
+
+
+def _predictor(physical: PhysicalModel) -> PhysicalModel:
+    """The same model for inference without what only training reads; compiled once."""
+    from mithril.physical import PhysicalModel
+
+    if physical._predictor is not None:
+        return physical._predictor
+    options = dict(physical._options)
+    kept = physical._settings.predicted
+    unwanted = [name for name in physical.output_keys if kept is not None and name not in kept]
+    options["discard_keys"] = [*options["discard_keys"], *unwanted]
+    options |= {"train": False, "inference": True}
+    settings = dataclasses.replace(
+        physical._settings,
+        optimizer=None,
+        inference=True,
+        stream_gradients=False,
+        gradient_checkpointing=False,
+        file_path=None,
+        recorder=_core.Recorder(),
+    )
+    made = PhysicalModel(physical._snapshot, settings, options)
+    with physical._lock:
+        if physical._predictor is None:
+            physical._predictor = made
+        return physical._predictor
+
+
+def frozen_names(
+    patterns: Iterable[str], names: Iterable[str], paths: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The parameters whose name or path fits one of the patterns."""
+    names, found = list(names), []
+    for pattern in patterns:
+        hits = [
+            name
+            for name in names
+            if fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(paths[name], pattern)
+        ]
+        if not hits:
+            near = suggestion(pattern, {*names, *paths.values()})
+            raise KeyNotFound(f"frozen_keys: no parameter is named '{pattern}'{near}")
+        found += hits
+    return tuple(dict.fromkeys(found))
+
+
+def frozen_patterns(given: Any) -> list[str]:
+    given = [given] if isinstance(given, str) else given
+    found = items("frozen_keys", given, "names or patterns", optional=True)
+    for pattern in found:
+        if not text("frozen_keys", pattern):
+            raise ArgumentError("frozen_keys: requires names or patterns, got ''")
+    return list(found)
+
+
+__all__ = ["frozen_names", "frozen_patterns", "predict"]

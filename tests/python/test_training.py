@@ -1,0 +1,245 @@
+"""What stands around training: predictions, frozen parameters, clipped gradients."""
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError
+
+RNG = np.random.default_rng(3)
+X, T = RNG.normal(size=(6, 3)), RNG.normal(size=(6, 2))
+DATA = {"x": X, "t": T}
+
+
+def network():
+    body = ml.Model(name="body")
+    body |= ml.Linear(4)(input="x", output="h")
+    body |= ml.BatchNorm1D()(input="h", output="n")
+    model = ml.Model()
+    model |= body(x="x", n="n")
+    model |= ml.Dropout(0.5)(input="n", output="d")
+    model |= ml.Linear(2, name="head")(input="d", output="y")
+    return model
+
+
+def training(model=None):
+    train = ml.TrainModel(model or network())
+    train.add_loss(ml.SquaredError(), input="y", target="t", key_name="loss_of_y")
+    train.add_metric(ml.AbsoluteError(), input="y", target="t")
+    train.add_regularization(ml.L2(), coef=0.1, input="w") if model else None
+    return train
+
+
+def plain():
+    model = ml.Model()
+    model |= ml.Linear(4)(input="x", weight="w", bias="b", output="h")
+    model |= ml.Tanh()(input="h", output="z")
+    model |= ml.Linear(2)(input="z", weight="v", bias="c", output="y")
+    return model
+
+
+def compiled(train, backend=None, **options):
+    backend = backend or ml.NumpyBackend(dtype="float64")
+    options = {"data_keys": {"x", "t"}, "shapes": {"x": [None, 3]}} | options
+    return ml.compile(train, backend, **options)
+
+
+@pytest.fixture
+def backend(backend_name):
+    return ml.get_backend(backend_name)
+
+
+# --- predictions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("naming", [{}, {"naming": "path"}, {"use_short_namings": False}])
+def test_predictions_are_those_of_the_model_alone(backend, naming):
+    optimizer = ml.optim.Adam(0.01)
+    train = training()
+    pm = compiled(train, backend, optimizer=optimizer, **naming)
+    params, state = pm.randomize_params(0), pm.initial_state()
+    opt_state = optimizer.init(params)
+    for _ in range(3):
+        params, opt_state, state, _ = pm.step(params, opt_state, DATA, state)
+    got = pm.predict(params, {"x": X}, state=state)
+    assert list(got) == ["y"]
+    alone = ml.compile(train.model, backend, data_keys={"x"}, shapes={"x": [None, 3]}, **naming)
+    statistics = {key: state[key] for key in pm.state_keys if key != "rng_key"}
+    assert set(alone.param_keys) == {*params, *statistics}
+    wanted = alone.evaluate({**params, **statistics}, {"x": X})["y"]
+    np.testing.assert_allclose(backend.to_numpy(got["y"]), backend.to_numpy(wanted), rtol=1e-5)
+    again = pm.predict(params, DATA, state=state)["y"]  # targets may be there
+    np.testing.assert_array_equal(backend.to_numpy(got["y"]), backend.to_numpy(again))
+    assert pm.predict(params, {"x": X[:2]}, state=state)["y"].shape == (2, 2)
+
+
+def test_predictions_by_hand():
+    pm = compiled(training(plain()))
+    params = pm.randomize_params(1)
+    hidden = np.tanh(X @ params["w"].T + params["b"])
+    wanted = hidden @ params["v"].T + params["c"]
+    np.testing.assert_allclose(pm.predict(params, {"x": X})["y"], wanted, rtol=1e-12)
+
+
+def test_predictions_of_any_compiled_model():
+    pm = ml.compile(network(), ml.NumpyBackend(), data_keys={"x"}, mode="train")
+    params, state = pm.init({"x": X}), pm.initial_state(sample={"x": X})
+    assert pm.predict(params, {"x": X}, state=state)["y"].shape == (6, 2)
+    with pytest.raises(KeyNotFound, match="running_mean"):
+        pm.predict(params, {"x": X})
+    with pytest.raises(KeyNotFound, match="data must have 'x'"):
+        pm.predict(params, {}, state=state)
+
+
+def test_the_trained_model_is_the_one_that_was_given():
+    model = network()
+    train = training()
+    assert ml.TrainModel(model).model is model
+    compiled(train)
+    copy = train.clone() if hasattr(train, "clone") else train
+    ml.compile(copy.model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [2, 3]})
+    inner = ml.Relu()
+    outer = ml.Model()
+    outer |= inner(input="x", output="y")
+    with pytest.raises(ArgumentError, match="part of another model"):
+        ml.compile(inner, ml.NumpyBackend())
+
+
+# --- frozen parameters ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("naming", "body", "head"),
+    [
+        ({}, {"weight_0", "bias_0", "weight_1", "bias_1"}, {"weight_2", "bias_2"}),
+        (
+            {"naming": "path"},
+            {"body.linear_0.weight", "body.linear_0.bias"}
+            | {"body.batchnorm1d_0.weight", "body.batchnorm1d_0.bias"},
+            {"head.weight", "head.bias"},
+        ),
+    ],
+)
+def test_frozen_parameters_stay(backend, naming, body, head):
+    optimizer = ml.optim.AdamW(0.1)
+    options = {"optimizer": optimizer, "frozen_keys": {"body.*"}, **naming}
+    pm = compiled(training(), backend, **options)
+    assert set(pm.param_keys) == body | head
+    assert set(pm.trainable_keys) == head
+    params, state = pm.randomize_params(0), pm.initial_state()
+    _, gradients, _ = pm.evaluate(params, DATA, output_gradients=True, state=state)
+    assert set(gradients) == head
+    opt_state = optimizer.init({key: params[key] for key in pm.trainable_keys})
+    before = {key: np.array(backend.to_numpy(value)) for key, value in params.items()}
+    for _ in range(2):
+        params, opt_state, state, _ = pm.step(params, opt_state, DATA, state)
+    assert set(opt_state["m"]) == head
+    for key, value in params.items():
+        assert np.array_equal(backend.to_numpy(value), before[key]) == (key in body), key
+    free = compiled(training(), backend, **naming)
+    every = free.evaluate(pm.randomize_params(0), DATA, output_gradients=True,
+                          state=free.initial_state()).gradients  # fmt: skip
+    for key in head:
+        np.testing.assert_allclose(
+            backend.to_numpy(gradients[key]), backend.to_numpy(every[key]), rtol=1e-4, atol=1e-6
+        )
+
+
+def test_frozen_keys_are_names_and_patterns():
+    for given, left in (("w", {"b", "v", "c"}), (["w", "b"], {"v", "c"}), ("*", set())):
+        pm = compiled(training(plain()), frozen_keys=given)
+        assert set(pm.trainable_keys) == left
+    with pytest.raises(KeyNotFound, match="frozen_keys: no parameter is named 'body.w'"):
+        compiled(training(plain()), frozen_keys="body.w")
+    with pytest.raises(KeyNotFound, match="frozen_keys: no parameter is named 'x'"):
+        compiled(training(plain()), frozen_keys="x")
+
+
+# --- clipped gradients ----------------------------------------------------------------------------
+
+CLIPS = [{"clip_norm": 0.5}, {"clip_norm": 1e6}, {"clip_value": 0.1},
+         {"clip_norm": 0.2, "clip_value": 0.1}]  # fmt: skip
+OPTIMIZERS = [ml.optim.SGD, ml.optim.Momentum, ml.optim.Adam, ml.optim.AdamW]
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_clipped_steps_are_torchs(kind, clip):
+    torch = pytest.importorskip("torch")
+    theirs = {"SGD": "SGD", "Momentum": "SGD", "Adam": "Adam", "AdamW": "AdamW"}[kind.__name__]
+    momentum = {"momentum": 0.9} if kind is ml.optim.Momentum else {}
+    start = {"w": RNG.normal(size=(3, 2)), "b": RNG.normal(size=4)}
+    tensors = {key: torch.tensor(value, requires_grad=True) for key, value in start.items()}
+    reference = getattr(torch.optim, theirs)(tensors.values(), lr=0.1, **momentum)
+    optimizer = kind(0.1, **clip)
+    params, state = start, optimizer.init(start)
+    for scale in (1.0, 1e-3, 100.0):
+        gradients = {key: scale * RNG.normal(size=value.shape) for key, value in start.items()}
+        for key, tensor in tensors.items():
+            tensor.grad = torch.tensor(gradients[key])
+        if "clip_value" in clip:
+            torch.nn.utils.clip_grad_value_(tensors.values(), clip["clip_value"])
+        if "clip_norm" in clip:
+            torch.nn.utils.clip_grad_norm_(tensors.values(), clip["clip_norm"])
+        reference.step()
+        params, state = optimizer.update(params, gradients, state)
+    for key, tensor in tensors.items():
+        np.testing.assert_allclose(params[key], tensor.detach().numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_compiled_steps_clip(backend, kind, clip):
+    optimizer = kind(0.1, **clip)
+    pm = compiled(training(plain()), backend, optimizer=optimizer)
+    exact = compiled(training(plain()))
+    params, wanted = pm.randomize_params(0), exact.randomize_params(0)
+    state, theirs = optimizer.init(params), optimizer.init(wanted)
+    for _ in range(3):
+        params, state, *_ = pm.step(params, state, DATA)
+        gradients = exact.evaluate(wanted, DATA, output_gradients=True).gradients
+        wanted, theirs = optimizer.update(wanted, gradients, theirs)
+    for key, value in wanted.items():
+        np.testing.assert_allclose(
+            backend.to_numpy(params[key]), value, rtol=2e-3, atol=2e-4, err_msg=key
+        )
+
+
+def test_clipping_that_is_switched_on_counts(backend):
+    optimizer = ml.optim.SGD(1.0)
+    pm = compiled(training(plain()), backend, optimizer=optimizer)
+    params = pm.randomize_params(0)
+    state = optimizer.init(params)
+    for _ in range(3):
+        pm.step(params, state, DATA)
+    optimizer.clip_norm = 1e-3
+    moved = pm.step(params, state, DATA).params
+    length = sum(np.sum((backend.to_numpy(moved[k]) - backend.to_numpy(params[k])) ** 2.0)
+                 for k in params) ** 0.5  # fmt: skip
+    np.testing.assert_allclose(length, 1e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_norms_of_halves_do_not_overflow(dtype):
+    optimizer = ml.optim.SGD(1.0, clip_norm=1.0)
+    params = {"w": np.zeros(4, dtype)}
+    new, _ = optimizer.update(params, {"w": np.full(4, 1000, dtype)}, optimizer.init(params))
+    np.testing.assert_allclose(new["w"], -0.5, rtol=1e-3)
+    assert new["w"].dtype == dtype
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_what_is_no_bound_is_refused(kind):
+    for name in ("clip_norm", "clip_value"):
+        for value in (0, -1.0, "much"):
+            with pytest.raises(ArgumentError, match=f"{name}: requires a number"):
+                kind(0.1, **{name: value})
+
+
+@pytest.mark.device
+def test_streams_of_gradients_are_not_clipped():
+    optimizer = ml.optim.SGD(0.1, clip_norm=1.0)
+    pm = compiled(training(plain()), ml.CpuBackend(), optimizer=optimizer, stream_gradients=True)
+    params = pm.randomize_params(0)
+    with pytest.raises(UnsupportedError, match="stream_gradients"):
+        pm.step(params, optimizer.init(params), DATA)
