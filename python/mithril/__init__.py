@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 # Public name -> the module that holds it, for everything but models, backends and dtypes.
 _LAZY: dict[str, str] = {
-    **dict.fromkeys(("compile", "Compiled"), "mithril.compile"),
+    "compile": "mithril.compile",
     **dict.fromkeys(("PhysicalModel", "Uninitialized", "transfer"), "mithril.physical"),
     **dict.fromkeys(("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.model"),
     **dict.fromkeys(("get_backend", "register_backend"), "mithril.backends.registry"),
@@ -21,15 +21,12 @@ _LAZY: dict[str, str] = {
 }
 _BACKENDS = (
     "Backend",
-    "CBackend",
     "CpuBackend",
-    "GGMLBackend",
     "JaxBackend",
     "MLXBackend",
     "MlxBackend",
     "NumpyBackend",
     "TorchBackend",
-    "UnavailableBackend",
 )
 _TYPES = (
     "Constant",
@@ -46,10 +43,8 @@ _TYPES = (
 )
 _MODULES = (
     *("backends", "errors", "inspect", "models", "optim", "testing", "types"),
-    *("cli", "common", "compat", "constraints", "contrib", "formats", "framework", "training"),
-    "utils",
+    *("cli", "common", "constraints", "formats", "framework", "utils"),
 )
-_SHADOWING = {"int", "float", "bool", "compile"}  # of builtins: attributes, but not for `import *`
 
 
 def _find(name: str):
@@ -57,24 +52,14 @@ def _find(name: str):
         return getattr(importlib.import_module(_LAZY[name]), name)
     if name in _TYPES:
         return getattr(importlib.import_module("mithril.types"), name)
-    if name in _MODULES and (module := _module(name)) is not None:
-        return module
+    if name in _MODULES:
+        return importlib.import_module(f"mithril.{name}")
     if name in _BACKENDS:
         return getattr(importlib.import_module("mithril.backends"), name)
     errors = importlib.import_module("mithril.errors")
     if name in errors.__all__:
         return getattr(errors, name)
     return _find_model(name)
-
-
-def _module(name: str):
-    """The module of the package, or None where there is none (yet)."""
-    try:
-        return importlib.import_module(f"mithril.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"mithril.{name}":
-            raise
-        return None
 
 
 def _find_model(name: str):
@@ -89,14 +74,32 @@ def _find_model(name: str):
 
 
 def __getattr__(name: str):
-    if name.startswith("__") or name == "_core":
+    if name == "__all__":
+        value: object = _for_star()
+    elif name.startswith("__") or name == "_core":
         raise AttributeError(f"module 'mithril' has no attribute {name!r}")
-    value = _find(name)
+    else:
+        value = _find(name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    models = importlib.import_module("mithril.models")
-    names = {*globals(), *_LAZY, *_TYPES, *_MODULES, *_BACKENDS, *dir(models)}
+    names = {*globals(), *_offered()} - {"importlib"}
     return sorted(name for name in names if not name.startswith("_"))
+
+
+def _offered() -> set[str]:
+    errors = importlib.import_module("mithril.errors")
+    models = importlib.import_module("mithril.models")
+    return {*_LAZY, *_TYPES, *_MODULES, *_BACKENDS, *errors.__all__, *models.__all__}
+
+
+def _for_star() -> list[str]:
+    """What `from mithril import *` brings: nothing that would take the place of a builtin or of a
+    standard module, such as `int`, `compile` and `inspect`."""
+    import builtins
+    import sys
+
+    names = _offered() - sys.stdlib_module_names
+    return sorted(name for name in names if not hasattr(builtins, name))

@@ -103,7 +103,8 @@ def define_unique_names(models: Iterable[Model]) -> dict[Model, str]:
 
 
 class Model(Editing):
-    """A model. It grows by `|=` (wired by name) and `+=` (chained to the last output).
+    """A model. It grows by `|=` (wired by name) and `+=` (chained to the last output); `|` and `+`
+    make a new model, and leave this one as it is.
 
     >>> import mithril as ml
     >>> model = ml.Model()
@@ -144,7 +145,7 @@ class Model(Editing):
 
     @public
     def __or__(self, other):
-        return self._extend(other, canonical=False)
+        return self._extended_copy(other, canonical=False)
 
     @public
     def __iadd__(self, other):
@@ -152,12 +153,37 @@ class Model(Editing):
 
     @public
     def __add__(self, other):
-        return self._extend(other, canonical=True)
+        return self._extended_copy(other, canonical=True)
 
     @public
     def extend(self, model, /, **connections):
         """`self |= model.connect(**connections)`; returns self."""
         return self._extend(ExtendInfo(model, connections), canonical=False)
+
+    def _extended_copy(self, other: Any, canonical: bool) -> Model:
+        """What `model + other` is: this model is left as it is."""
+        copy = self.clone()
+        request = getattr(other, "_request", None)
+        if request is None:
+            if isinstance(other, ExtendInfo):
+                other = ExtendInfo(other.model, copy._own_wires(other.connections, self))
+            return copy._extend(other, canonical)
+        given = request.connections
+        request.connections = copy._own_wires(given, self)
+        try:
+            return copy._extend(other, canonical)
+        except BaseException:
+            request.connections = given  # the call can still be used elsewhere
+            raise
+
+    def _own_wires(self, connections: dict[str, Any], original: Model) -> dict[str, Any]:
+        """The connections, with wires of this copy instead of the original's."""
+        own = dict(connections)
+        for key, value in connections.items():
+            is_wire = isinstance(value, Connection) and value._request is None
+            if is_wire and value.model is original:
+                own[key] = self[value.key]
+        return own
 
     def _extend(self, other: Any, canonical: bool) -> Model:
         request = getattr(other, "_request", None)

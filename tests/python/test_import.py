@@ -42,3 +42,40 @@ def test_names_of_the_documents():
     for name in ("errors", "types", "Dtype", "float16", "Constant", "TBD"):
         assert name in dir(ml)
         assert getattr(ml, name) is getattr(ml, name)
+
+
+NOT_THERE = ["training", "compat", "contrib", "Compiled", "CBackend", "GGMLBackend", "nope"]
+
+
+@pytest.mark.parametrize("name", NOT_THERE)
+def test_names_that_do_not_exist_are_not_offered(name):
+    assert not hasattr(ml, name) and name not in dir(ml) and name not in ml.__all__
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("module", [ml, ml.models])
+def test_every_name_that_is_offered_exists(module):
+    missing = [name for name in {*dir(module), *module.__all__} if not hasattr(module, name)]
+    assert not missing
+
+
+def test_star_brings_all_models_and_leaves_builtins_alone():
+    from mithril.models import _generated
+
+    names: dict = {}
+    exec("import inspect\nfrom mithril.models import *\nfrom mithril import *", names)
+    assert {*_generated.FAMILIES, "Model", "MLP", "LSTM", "TrainModel", "compile"} - {*names} == {
+        "compile"
+    }
+    assert names["Linear"] is ml.Linear and names["errors"] is ml.errors
+    assert names["CpuBackend"] is ml.CpuBackend and names["ShapeError"] is ml.errors.ShapeError
+    assert not {"int", "float", "bool", "compile", "types"} & names.keys()
+    assert names["inspect"].__name__ == "inspect"
+
+
+def test_star_of_the_package_loads_no_framework():
+    loaded = run(
+        "import sys\nfrom mithril import *\n"
+        "print(*sorted({'torch', 'jax', 'mlx', 'sklearn'} & set(sys.modules)))"
+    )
+    assert not loaded.split()

@@ -156,6 +156,45 @@ def test_chaining_with_two_open_inputs_names_them():  # K13
     assert snapshot(model) == before
 
 
+@pytest.mark.parametrize(
+    ("extended", "named"),
+    [
+        (lambda m: m + ml.Relu(), "h"),
+        (lambda m: m + ml.Relu()(output="y"), "y"),
+        (lambda m: m | ml.Relu()(input="h", output="y"), "y"),
+        (lambda m: m | ml.Relu()(input=m.h, output="y"), "y"),
+        (lambda m: m | ml.Relu().connect(input=m["h"], output="y"), "y"),
+        (lambda m: m | ml.Buffer()(input=m.cout, output="y"), "y"),
+    ],
+)
+def test_operators_without_assignment_leave_their_model_alone(extended, named):
+    model = ml.Model(name="net")
+    model |= ml.Linear(8)(input="x", output="h")
+    before, shapes = model.to_json(), model.shapes
+    first, second = extended(model), extended(model)
+    assert model.to_json() == before and model.shapes == shapes
+    assert first is not model and type(first) is ml.Model and first.name == "net"
+    for made in (first, second):
+        assert len(made.submodels) == 2 and named in made.shapes
+    first += ml.Linear(2)
+    assert len(second.submodels) == 2
+    model += ml.Tanh()
+    assert list(model.submodels) == ["Linear", "Tanh"] and len(second.submodels) == 2
+
+
+def test_a_refused_copy_leaves_the_call_usable():
+    model = ml.Model()
+    model |= ml.Linear(8)(input="x", output="h")
+    call = ml.Relu()(input=model.h, output="x")
+    with pytest.raises(ml.errors.MithrilError):
+        model | call
+    other = ml.Relu()(input=model.h, output="y")
+    with pytest.raises(KeyError):
+        ml.Model() | other
+    model |= other
+    assert "y" in model.shapes and len(model.submodels) == 2
+
+
 def test_create():
     x = ml.IOKey("x")
     model = ml.Model.create(out=2 * x + 1)
