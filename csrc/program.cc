@@ -4,6 +4,7 @@
 
 #include "backends/cpu/jit/compile.h"
 #include "core/checked.h"
+#include "core/interrupt.h"
 #include "execution.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
@@ -66,7 +67,12 @@ core::Result<std::vector<std::shared_ptr<const core::TensorData>>> evaluate_cons
     pointers.push_back(data->bytes.data());
     made.push_back(std::move(data));
   }
-  MITHRIL_RETURN_IF_ERROR(runtime::Executable(std::move(plan)).run({}, pointers));
+  const core::Interrupt& interrupt = core::current_interrupt();
+  runtime::RunControl control;
+  control.cancel = interrupt.cancel;
+  control.poll = interrupt.poll;
+  control.poll_context = interrupt.context;
+  MITHRIL_RETURN_IF_ERROR(runtime::Executable(std::move(plan)).run({}, pointers, control));
   return std::vector<std::shared_ptr<const core::TensorData>>(made.begin(), made.end());
 }
 

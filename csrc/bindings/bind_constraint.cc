@@ -1,4 +1,5 @@
 // Constraints that users write: what their function sees of a key, and how it is called.
+#include "bindings/gil.h"
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "core/status.h"
@@ -99,7 +100,7 @@ void Edge::tie(int axis, const Edge& other, int other_axis) {
 /// Calls the function on its keys; a true result, or a pair that begins with one, says that it has
 /// nothing more to say.
 core::Status call(const py::function& function, Relation& relation, int count) {
-  const py::gil_scoped_acquire gil;
+  const GilAcquire gil;
   auto alive = std::make_shared<Relation*>(&relation);
   struct End {
     std::shared_ptr<Relation*> alive;
@@ -107,7 +108,7 @@ core::Status call(const py::function& function, Relation& relation, int count) {
   } const end{alive};
   py::tuple edges(count);
   for (int i = 0; i < count; ++i) edges[i] = py::cast(Edge(alive, i));
-  const py::object result = function(*edges);
+  const py::object result = parked_at_exit([&] { return function(*edges); });
   const bool pair = PyTuple_Check(result.ptr()) && py::len(result) > 0;
   const py::object said = pair ? py::object(py::tuple(result)[0]) : result;
   if (!said.is_none() && !PyBool_Check(said.ptr())) {
@@ -126,7 +127,7 @@ core::Status call(const py::function& function, Relation& relation, int count) {
 infer::RelationFunction to_relation(const py::function& function, int count) {
   // The engine may drop it on any thread.
   std::shared_ptr<py::function> kept(new py::function(function), [](py::function* pointer) {
-    const py::gil_scoped_acquire gil;
+    const GilAcquire gil;
     delete pointer;
   });
   return [kept, count](Relation& relation) { return call(*kept, relation, count); };

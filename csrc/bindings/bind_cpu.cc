@@ -1,6 +1,5 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "backends/cpu/cpuid.h"
 #include "backends/cpu/kernels.h"
 #include "bindings/inspection.h"
+#include "bindings/interrupt.h"
 #include "bindings/native_call.h"
 #include "bindings/output_array.h"
 #include "bindings/python.h"
@@ -69,25 +69,6 @@ py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>&
 py::dtype numpy_dtype(core::DType dtype) {
   return py::reinterpret_borrow<py::dtype>(from_dtype(dtype).attr("numpy")());
 }
-
-/// Polls Python's signals while the GIL is released. Taking it back may have to wait for others, so
-/// that is not done at every poll.
-struct Interrupt {
-  static constexpr int64_t kBetween = 10'000'000;  // nanoseconds
-  std::atomic<bool> cancel{false};
-  bool raised = false;
-  int64_t last = runtime::now();
-  static void poll(void* context) {
-    auto& self = *static_cast<Interrupt*>(context);
-    const int64_t now = runtime::now();
-    if (now - self.last < kBetween) return;
-    self.last = now;
-    const py::gil_scoped_acquire gil;
-    if (PyErr_CheckSignals() == 0) return;
-    self.raised = true;  // the exception stays set in this thread
-    self.cancel = true;
-  }
-};
 
 ProgramOptions program_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
                                std::vector<std::string> off, bool exact_conv,
@@ -334,8 +315,7 @@ class CpuProgram final : public ArrayProgram {
   }
 
   plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const {
-    const py::gil_scoped_release release;
-    return program_.preview(sizes, story).or_throw();
+    return interruptible([&] { return program_.preview(sizes, story).or_throw(); });
   }
 
   static bool has_sizes(std::span<const Input> inputs, const Sizes& sizes) {
@@ -358,10 +338,8 @@ class CpuProgram final : public ArrayProgram {
       const auto shape = shape_of(input);
       made->sizes.emplace_back(shape.begin(), shape.end());
     }
-    {
-      const py::gil_scoped_release release;
-      made->specialization = program_.specialize(made->sizes).or_throw();
-    }
+    made->specialization =
+        interruptible([&] { return program_.specialize(made->sizes).or_throw(); });
     for (size_t i = 0; i < output_dtypes_.size(); ++i) made->bytes.push_back(bytes_of(*made, i));
     latest_ = made;
     return made;
@@ -401,19 +379,18 @@ class CpuProgram final : public ArrayProgram {
     if (recording != nullptr) recording->keep(specialization);
     control.recording = recording.get();
     if (executable.is_brief()) return executable.run(inputs, outputs, control).or_throw();
-    Interrupt interrupt;
-    if (!overwrites()) {  // what has begun to overwrite is finished; Python raises then
-      control.cancel = &interrupt.cancel;
-      control.poll = Interrupt::poll;
-      control.poll_context = &interrupt;
+    if (overwrites()) {  // what has begun to overwrite is finished; Python raises then
+      const GilRelease release;
+      return executable.run(inputs, outputs, control).or_throw();
     }
-    Status status;
-    {
-      const py::gil_scoped_release release;
-      status = executable.run(inputs, outputs, control);
-    }
-    if (interrupt.raised) throw py::error_already_set();
-    status.or_throw();
+    interruptible([&] {
+      const core::Interrupt& interrupt = core::current_interrupt();
+      control.cancel = interrupt.cancel;
+      control.poll = interrupt.poll;
+      control.poll_context = interrupt.context;
+      executable.run(inputs, outputs, control).or_throw();
+      return true;
+    });
   }
 
   py::object host_output(size_t output, const Sizes& sizes) const {

@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 
 #include "backends/cpu/target.h"
+#include "bindings/interrupt.h"
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "compile.h"
@@ -78,8 +79,7 @@ CompiledPtr compile_model(const model::Model& model, const py::dict& options,
       passes::PipelineOptions::from_env(options["passes_off"].cast<std::vector<std::string>>());
   out.promote_mixed = options["promote_mixed"].cast<bool>();
   out.report = options["report"].cast<bool>();
-  const py::gil_scoped_release release;
-  return compile(model, std::move(out)).or_throw();
+  return interruptible([&] { return compile(model, std::move(out)).or_throw(); });
 }
 
 // --- what a compiled model says of itself ------------------------------------------------------
@@ -275,8 +275,7 @@ ir::Graph gradient(const Compiled& self, std::vector<std::string> outputs,
   options.outputs = std::move(outputs);
   options.wrt = std::move(wrt);
   options.unit = std::move(unit);
-  const py::gil_scoped_release release;
-  return self.gradient(options).or_throw();
+  return interruptible([&] { return self.gradient(options).or_throw(); });
 }
 
 ir::Graph step(const Compiled& self, std::vector<std::string> outputs, std::vector<std::string> wrt,
@@ -291,8 +290,7 @@ ir::Graph step(const Compiled& self, std::vector<std::string> outputs, std::vect
     const auto key = name.cast<std::string>();
     update.attrs.set(key, to_host(value, key.c_str()));
   }
-  const py::gil_scoped_release release;
-  return self.step(options, update).or_throw();
+  return interruptible([&] { return self.step(options, update).or_throw(); });
 }
 
 void bind_compiled(py::module_& module) {
@@ -329,7 +327,7 @@ void bind_compiled(py::module_& module) {
       .def(
           "optimize",
           [](const Compiled& self, const ir::Graph& graph) {
-            return self.optimize(graph).or_throw();
+            return interruptible([&] { return self.optimize(graph).or_throw(); });
           },
           py::arg("graph"), "A graph with concrete dtypes, optimised as the model's own are.")
       .def("step", &step, py::arg("outputs"), py::arg("wrt"), py::arg("unit"), py::arg("optimizer"),
@@ -339,7 +337,9 @@ void bind_compiled(py::module_& module) {
 py::tuple emit_python(const ir::Graph& graph, const py::dict& target,
                       const std::shared_ptr<Trace>& trace) {
   const Stopwatch watch;
-  const emit::PythonSource source = emit::python(graph, to_target(target)).or_throw();
+  const ir::Target to = to_target(target);
+  const emit::PythonSource source =
+      interruptible([&] { return emit::python(graph, to).or_throw(); });
   if (trace) {
     trace->stage("emit", watch.seconds(), "python");
     if (trace->wants_source()) trace->source(source.text, "py");
@@ -351,8 +351,8 @@ py::tuple emit_python(const ir::Graph& graph, const py::dict& target,
 
 ir::Graph recompute(const ir::Graph& graph, const std::shared_ptr<Trace>& trace) {
   const Stopwatch watch;
-  passes::Recomputed made =
-      passes::recompute(graph, passes::liveness, {std::nullopt, true}).or_throw();
+  passes::Recomputed made = interruptible(
+      [&] { return passes::recompute(graph, passes::liveness, {std::nullopt, true}).or_throw(); });
   if (trace) trace->recomputed(made, watch.seconds());
   return std::move(made.graph);
 }

@@ -1,4 +1,5 @@
 // Debug output as Python knows it: sys.stderr, `logging`, a table at exit.
+#include "bindings/gil.h"
 #include "bindings/python.h"
 #include "core/env.h"
 #include "runtime/profile.h"
@@ -14,17 +15,21 @@ const char* name_of(Topic topic) { return kTopics[static_cast<int>(topic)]; }
 const char* name_of(LogLevel level) { return kLevels[static_cast<int>(level)]; }
 
 /// A function of mithril/_logging.py. What fails in it is shown and forgotten: looking on must
-/// not change what happens.
+/// not change what happens. Ctrl-C and the end of the program are not about it, and go on.
 template <class... Arguments>
 bool call(const char* function, const Arguments&... arguments) {
   if (Py_IsInitialized() == 0) return false;
-  const py::gil_scoped_acquire gil;
+  const GilAcquire gil;
   const py::error_scope pending;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   try {
-    return py::module_::import("mithril._logging")
-        .attr(function)(arguments...)
-        .template cast<bool>();
+    return parked_at_exit([&] {
+      return py::module_::import("mithril._logging")
+          .attr(function)(arguments...)
+          .template cast<bool>();
+    });
   } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
     error.discard_as_unraisable("mithril._logging");
     return false;
   }

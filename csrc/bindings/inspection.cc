@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "backends/cpu/peak.h"
+#include "bindings/gil.h"
 #include "plan/memory.h"
 #include "runtime/memory_limit.h"
 #include "runtime/recording.h"
@@ -132,7 +133,7 @@ void bind_inspection(py::module_& module) {
   module.def(
       "cpu_peak",
       [](const std::shared_ptr<runtime::ThreadPool>& pool, int threads, bool is_double) {
-        const py::gil_scoped_release release;
+        const GilRelease release;
         runtime::ThreadPool& used = pool ? *pool : runtime::ThreadPool::shared();
         return cpu::measure_peak(used, threads, is_double);
       },

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 
+#include "core/interrupt.h"
+
 namespace mithril::infer {
+
+constexpr int64_t kStepsBetweenPolls = 1000;  // some hundred nanoseconds each
 
 RankMask raise(RankMask mask, size_t n) {
   if (n > kManyRanks) n = kManyRanks;
@@ -394,7 +398,12 @@ core::Status Store::propagate(uint64_t max_steps) {
     failed_ = true;
     return take_error();
   }
+  core::InterruptCounter interrupts(kStepsBetweenPolls);
   while (queue_at_ < queue_.size()) {
+    if (interrupts.is_interrupted(1)) {
+      conflict_ = {};
+      return core::fail(core::ErrorKind::kInterrupted, core::Code::kInterrupted, "interrupted");
+    }
     if (max_steps != 0 && steps_ - first >= max_steps) {
       conflict_ = {};
       return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,

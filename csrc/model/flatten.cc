@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/interrupt.h"
 #include "core/tensor_data.h"
 #include "ir/builder.h"
 #include "model/flatten_keys.h"
@@ -95,6 +96,7 @@ class Emitter {
   std::vector<bool> differentiable_;                 // by value id
   std::unordered_set<NodeId> loops_;                 // models that are one, or branches
   std::vector<int64_t> owners_;                      // by node: the leaf that made it
+  core::InterruptCounter interrupts_{256};
 };
 
 // Sizes that nobody named get u1, u2 …, in the order in which keys show them.
@@ -118,6 +120,7 @@ void Emitter::name_symbols() {
 void Emitter::find_hosts() {
   Arena& arena = flat_.arena();
   for (const FlatLeaf& leaf : flat_.leaves) {
+    interrupts_.check(1);
     for (const ConnId c : arena.node(leaf.node).conns) {
       const EdgeId edge = flat_.edge(c);
       if (hosts_.count(edge) != 0 || flat_.constant(edge) != nullptr) continue;
@@ -563,6 +566,7 @@ core::Status Emitter::run() {
   name_symbols();
   add_inputs();
   for (const FlatLeaf& leaf : flat_.leaves) {
+    interrupts_.check(1);
     MITHRIL_RETURN_IF_ERROR(emit(leaf));
     if (!builder_.status().ok()) return builder_.take_status();
     owners_.resize(graph_.nodes.size(), static_cast<int64_t>(leaf.node));
@@ -584,11 +588,15 @@ core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph
   out.graph.name = at.get().name;
   flat.read_options();
   flat.find_outputs();
+  core::check_interrupt();
   flat.find_leaves();
+  core::check_interrupt();
   MITHRIL_RETURN_IF_ERROR(flat.explained(flat.assert_facts()));
   MITHRIL_RETURN_IF_ERROR(flat.explained(flat.decide()));
+  core::check_interrupt();
   flat.name_keys();
   flat.find_shapes();
+  core::check_interrupt();
   if (!out.deferred()) return Emitter(flat).run();
   out.graph.dims = flat.solver().dims();
   for (const auto& [name, edge] : flat.outputs) out.outputs.push_back(name);

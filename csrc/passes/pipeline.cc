@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/env.h"
+#include "core/interrupt.h"
 #include "ir/op_def.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
@@ -32,6 +33,7 @@ class Pipeline {
   /// A pass that the meaning of the program needs.
   Pipeline& run(std::string_view name, const Pass& pass) {
     if (!status_.ok()) return *this;
+    core::check_interrupt();
     const auto start = std::chrono::steady_clock::now();
     auto result = pass(graph_);
     if (!result.ok()) {

@@ -28,6 +28,7 @@ Node Rewriter::mapped(const Node& node) const {
 }
 
 void Rewriter::copy(const Node& node) {
+  interrupts_.check(1);
   Node made = mapped(node);
   std::vector<ir::Type> types;
   for (const ValueId id : node.results) types.push_back(from_.type(id));
@@ -46,6 +47,7 @@ void Rewriter::emit_again(const Node& node) {
     copy(node);
     return;
   }
+  interrupts_.check(1);
   builder_.set_location(node.location);
   std::vector<ir::Operand> operands;
   for (const ValueId id : node.operands) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/interrupt.h"
 #include "ir/builder.h"
 
 namespace mithril::passes {
@@ -33,6 +34,7 @@ class Rewriter {
   ir::Graph to_;
   ir::Builder builder_;
   std::vector<ir::ValueId> map_;
+  core::InterruptCounter interrupts_{256};
 };
 
 }  // namespace mithril::passes

@@ -126,6 +126,7 @@ Status Executable::run(std::span<const void* const> inputs, std::span<void* cons
   MITHRIL_RETURN_IF_ERROR(frame.take(*this));
   for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i]);
   for (size_t i = 0; i < outputs.size(); ++i) frame.set_output(i, outputs[i]);
+  const core::ScopedInterrupt interrupt({control.cancel, control.poll, control.poll_context});
   const ScopedFloatEnvironment environment;
   return run_steps(frame, control);
 }
@@ -167,8 +168,10 @@ plan::KernelStatus Executable::run_kernel(const Dispatch& step, const KernelArgs
                              control.poll_context};
     return pool.run_kernel(step.kernel, args, step.units, step.grain, options);
   }
-  const bool cancelled = control.cancel != nullptr && control.cancel->load();
-  return cancelled ? plan::KernelStatus::kCancelled : step.kernel(args, 0, step.units);
+  const auto is_cancelled = [&] { return control.cancel != nullptr && control.cancel->load(); };
+  if (is_cancelled()) return plan::KernelStatus::kCancelled;
+  const plan::KernelStatus status = step.kernel(args, 0, step.units);
+  return is_cancelled() ? plan::KernelStatus::kCancelled : status;
 }
 
 Status Executable::run_region(size_t at, void* const* operands, const RunControl& control) const {

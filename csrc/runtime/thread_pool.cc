@@ -73,12 +73,15 @@ class ScopedScratch {
 
 class ScopedTask {
  public:
-  ScopedTask() { ++task_depth; }
+  ScopedTask(const RunOptions& options, bool calling) : interrupt_(options.interrupt(calling)) {
+    ++task_depth;
+  }
   ~ScopedTask() { --task_depth; }
   ScopedTask(const ScopedTask&) = delete;
   ScopedTask& operator=(const ScopedTask&) = delete;
 
  private:
+  core::ScopedInterrupt interrupt_;
   ScopedFloatEnvironment float_environment_;
 };
 
@@ -161,15 +164,22 @@ KernelStatus ThreadPool::run(Task task) {
   return slot < 0 ? run_inline(task) : run_shared(task, slot);
 }
 
+// A body that was told to end early did not do what it says it did.
+KernelStatus ThreadPool::call(const Task& task, const WorkerContext& worker, int64_t begin,
+                              int64_t end) noexcept {
+  const KernelStatus status = task.call(task.body, worker, begin, end);
+  return is_cancelled(*task.options) ? KernelStatus::kCancelled : status;
+}
+
 KernelStatus ThreadPool::run_inline(const Task& task) {
   const ScopedScratch scratch(task.options->scratch_bytes);
   if (scratch.failed()) return KernelStatus::kNoMemory;
-  const ScopedTask scope;
+  const ScopedTask scope(*task.options, true);
   const WorkerContext worker{0, scratch.get()};
   for (int64_t begin = 0; begin < task.units;) {
     if (is_cancelled(*task.options)) return KernelStatus::kCancelled;
     const int64_t end = begin + std::min(task.grain, task.units - begin);
-    const KernelStatus status = task.call(task.body, worker, begin, end);
+    const KernelStatus status = call(task, worker, begin, end);
     if (status != KernelStatus::kOk) return status;
     begin = end;
     poll(*task.options);
@@ -214,12 +224,11 @@ bool ThreadPool::run_one_chunk(Slot& slot, const WorkerContext& context, bool ow
       status = KernelStatus::kCancelled;
     } else {
       const ScopedScratch scratch(own_scratch ? 0 : task.options->scratch_bytes);
-      const ScopedTask scope;
+      const ScopedTask scope(*task.options, own_scratch);
       const int64_t begin = static_cast<int64_t>(task.chunks - left) * task.grain;
       const int64_t end = begin + std::min(task.grain, task.units - begin);
       const WorkerContext worker{context.worker, own_scratch ? context.scratch : scratch.get()};
-      status =
-          scratch.failed() ? KernelStatus::kNoMemory : task.call(task.body, worker, begin, end);
+      status = scratch.failed() ? KernelStatus::kNoMemory : call(task, worker, begin, end);
     }
   }
   uint32_t settled = 1;

@@ -8,6 +8,7 @@
 #include <new>
 #include <pthread.h>
 
+#include "core/interrupt.h"
 #include "plan/kernel.h"
 
 namespace mithril::runtime {
@@ -22,9 +23,14 @@ struct WorkerContext {
 
 struct RunOptions {
   size_t scratch_bytes = 0;                   // for each worker; not cleared
-  const std::atomic<bool>* cancel = nullptr;  // looked at before each chunk
+  const std::atomic<bool>* cancel = nullptr;  // looked at before and after each chunk
   void (*poll)(void*) = nullptr;              // called by the calling thread between chunks and
   void* poll_context = nullptr;               //   while it waits; it may set the cancel flag
+
+  /// What a chunk that takes long looks at: on the calling thread, and on others.
+  core::Interrupt interrupt(bool calling) const {
+    return calling ? core::Interrupt{cancel, poll, poll_context} : core::Interrupt{cancel};
+  }
 };
 
 /// Runs loops on the calling thread and on those workers that come in time. A caller never waits
@@ -94,6 +100,8 @@ class ThreadPool {
   static constexpr int kSlots = 32;  // more loops at once than this run inline
 
   KernelStatus run(Task task);
+  static KernelStatus call(const Task& task, const WorkerContext& worker, int64_t begin,
+                           int64_t end) noexcept;
   KernelStatus run_inline(const Task& task);
   KernelStatus run_shared(Task& task, int slot);
   static bool run_one_chunk(Slot& slot, const WorkerContext& worker, bool own_scratch);

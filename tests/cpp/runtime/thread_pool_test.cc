@@ -181,6 +181,24 @@ TEST(ThreadPool, PollRunsOnTheCallerAndMayCancel) {
   }
 }
 
+TEST(ThreadPool, AChunkThatEndsEarlyIsCancelled) {
+  for (const int threads : {1, 4}) {
+    ThreadPool pool(threads);
+    std::atomic<bool> cancel{false};
+    RunOptions options;
+    options.cancel = &cancel;
+    options.poll_context = &cancel;
+    options.poll = [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; };
+    const auto status =
+        pool.parallel_for(threads, 1, options, [&](const WorkerContext&, int64_t, int64_t) {
+          while (!core::is_interrupted()) std::this_thread::yield();
+          return KernelStatus::kOk;
+        });
+    EXPECT_EQ(status, KernelStatus::kCancelled);
+    EXPECT_FALSE(core::is_interrupted());
+  }
+}
+
 TEST(ThreadPool, FirstBadStatusIsReturned) {
   ThreadPool pool(3);
   std::atomic<int64_t> done{0};
