@@ -5,6 +5,10 @@ Importing this package loads no array library: names are resolved when they are 
 
 import importlib
 
+from mithril import _process
+
+_process.refuse_subinterpreters()
+
 __version__ = "0.1.0"
 
 # Public name -> the module that holds it, for everything but models, backends and dtypes.

@@ -33,6 +33,36 @@ def test_import_leaves_the_process_alone():
     )
 
 
+def test_another_interpreter_is_refused_at_once():
+    """CPython 3.8 to 3.12; an interpreter of its own would hang in the engine."""
+    pytest.importorskip("_xxsubinterpreters")
+    for before in ("", "import mithril as ml; ml.Model()\n"):
+        told = run(
+            before + "import _xxsubinterpreters as interpreters\n"
+            "other = interpreters.create()\n"
+            "try: interpreters.run_string(other, 'import mithril'); print('imported')\n"
+            "except interpreters.RunFailedError as error: print(error)\n"
+        )
+        assert "ImportError" in told
+        assert "main interpreter" in told
+
+
+def test_an_interrupt_waits_until_numpy_is_loaded():
+    told = run(
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'numpy.linalg': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "import mithril as ml\n"
+        "try: ml.CpuBackend; print('lost')\n"
+        "except KeyboardInterrupt: print('raised')\n"
+        "print(ml.CpuBackend().to_numpy(ml.CpuBackend().ones(2)))\n"
+    )
+    assert told.split("\n")[:2] == ["raised", "[1. 1.]"]
+
+
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(AttributeError, match="no attribute 'flot32', did you mean 'float32'"):
         _ = ml.flot32
