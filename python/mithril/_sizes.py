@@ -24,8 +24,8 @@ def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int
     """`shapes` of inputs by name, every size a number."""
     found = {}
     for name, shape in mapping(f"{what}: shapes", shapes).items():
-        if text(f"{what}: shapes", name) not in physical.input_keys:
-            near = suggestion(name, physical.input_keys)
+        if text(f"{what}: shapes", name) not in physical._by_name:
+            near = suggestion(name, physical._by_name)
             raise KeyNotFound(f"{what}: shapes: no input named '{name}'{near}")
         is_list = isinstance(shape, Sequence) and not isinstance(shape, str)
         sizes = tuple(shape) if is_list else ()

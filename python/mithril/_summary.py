@@ -155,7 +155,8 @@ def _aligned(shape: list[str], widths: list[int]) -> str:
 
 def parameter_count(physical: Any) -> str:
     """Elements of all trainable inputs; ">" before it where some sizes are open."""
-    shapes = [physical.shapes[name] for name in physical.trainable_keys]
+    sizes = physical._sizes()
+    shapes = [sizes[name] for name in physical.trainable_keys]
     known = [shape for shape in shapes if shape is not None and None not in shape]
     total = sum(math.prod(shape) for shape in known)
     return f"{total:,}" if len(known) == len(shapes) else f">{total:,}"
@@ -181,7 +182,7 @@ def info(physical: Any) -> list[tuple[str, str]]:
 
 def key_rows(physical: Any, shapes: bool, types: bool) -> list[list[str]]:
     """A head, then a row for each input and output."""
-    found = physical.shapes
+    found = physical._sizes()
     rows = [["key", "role", "dtype", "type", "shape", "parameters"]]
     for key in physical._keys:
         role = "trainable" if key.trainable else key.role

@@ -9,12 +9,13 @@ from typing import Any
 
 from mithril import _core, constraints
 from mithril._annotation import type_of
-from mithril._arguments import key_of, model_name, pairs_of, shape_item
+from mithril._arguments import key_of, model_name, pairs_of
 from mithril._calls import Call, Calls, ExtendInfo, refuse_as_child
 from mithril._checks import instance, items, text, truth, whole
 from mithril._conns import Connections
 from mithril._editing import Editing, unused, with_shared
 from mithril._public import public
+from mithril._shapes import model_names, shapes_by_name
 from mithril._values import Uses, as_value
 from mithril.connection import (
     NOT_GIVEN,
@@ -425,22 +426,31 @@ class Model(Editing):
     @public
     def get_shapes(
         self,
-        uni_keys: Any = None,
-        var_keys: Any = None,
+        uni_keys: dict[str, str] | None = None,
+        var_keys: dict[str, str] | None = None,
         symbolic: bool = True,
         verbose: bool = False,
     ) -> dict[str, list | None]:
-        """Key -> sizes, names ("u1") and "(V1, ...)"; None for what is no tensor."""
+        """Key -> sizes, names ("u1") and "(V1, ...)"; None for what is no tensor.
+
+        Unnamed keys have their generated names, as `generate_keys` tells them.
+
+        Parameters
+        ----------
+        uni_keys, var_keys : what to print for "u1" and "V1"; they get the names that they lack
+        symbolic : False: None and "..." instead of names
+        verbose : all that is known of a shape, as a list, where that is more than one list
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(8)(input="x", output="y")
+        >>> model.get_shapes()
+        {'$weight': [8, 'u1'], 'x': ['(V1, ...)', 'u1'], '$bias': [8], 'y': ['(V1, ...)', 8]}
+        """
         symbolic = truth("get_shapes: symbolic", symbolic)
         verbose = truth("get_shapes: verbose", verbose)
-        keys = self._node.all_keys
-        found = self._node.shapes(keys)
-        shown = [[[shape_item(i, symbolic) for i in r] for r in shapes] for shapes in found]
-        one = [
-            shapes if verbose and len(shapes) > 1 else shapes[0] if shapes else None
-            for shapes in shown
-        ]
-        return dict(zip(keys, one, strict=True))
+        names = model_names(self._node)
+        return shapes_by_name(self._node, names, symbolic, verbose, uni_keys, var_keys)
 
     @public
     def why(self, key: str | Connection) -> str:

@@ -20,6 +20,7 @@ from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
+from mithril._physical_keys import FINAL_COST, PhysicalKeys
 from mithril._program import Key, Program, Settings, calls_python, keys_of, target_of
 from mithril._public import (
     REQUIRED,
@@ -51,7 +52,6 @@ from mithril.errors import (
 )
 
 Params = dict[str, Any]
-FINAL_COST = "final_cost"
 _REFUSED_IF_STRICT = (UnusedKeyWarning, UnusedParamsWarning, InitialParamsWarning)
 # In the text of a graph: a dropout that is off, unless it never drops.
 _IDLE_DROPOUT = re.compile(r"\bdropout(?:_attention)?\((?!.*\bp=0(?:\.0)?,).*\bmode=\"eval\"")
@@ -89,7 +89,7 @@ class Step(NamedTuple):
     outputs: dict[str, Any]
 
 
-class PhysicalModel:
+class PhysicalModel(PhysicalKeys):
     """A model compiled for a backend; made by `ml.compile`.
 
     It keeps no parameters: they go in and come out as plain dictionaries of arrays. Many threads
@@ -133,7 +133,7 @@ class PhysicalModel:
         self.param_keys = tuple(k.name for k in self._keys if k.role == "param")
         self.data_keys = tuple(k.name for k in self._keys if k.role == "data")
         self.state_keys = tuple(k.name for k in self._keys if k.role == "state")
-        self.input_keys = {k.name for k in self._keys}
+        self.input_keys = {k.name for k in self._keys} | set(self._constant_names())
         self.output_keys: list[str] = list(self._compiled.outputs)
         self.__signature__ = self._signature()
 
@@ -877,22 +877,6 @@ class PhysicalModel:
         return self.initial_state(0)
 
     # --- what it is -----------------------------------------------------------------------------
-    @property
-    @public
-    def shapes(self) -> dict[str, list | None]:
-        """Key -> sizes (None: unknown) of inputs and outputs; None for what is no tensor."""
-        compiled = self._compiled
-        out = {
-            key.name: shape for key, (shape, _) in zip(self._keys, compiled.solve({}), strict=True)
-        }
-        if not compiled.unknown_ranks:
-            out |= dict(zip(compiled.outputs, compiled.solve_outputs({}), strict=True))
-        return out
-
-    @public
-    def get_shapes(self) -> dict[str, list | None]:
-        return self.shapes
-
     @property
     def source(self) -> str:
         """The emitted source, or the text of the graph where plans are run."""

@@ -175,7 +175,7 @@ def _example(op: dict[str, Any]) -> str:
     if found is None:
         return ""
     ml: Any = mithril  # `mithril.compile` is a module and a function
-    shapes = ml.compile(found.model(), ml.NumpyBackend()).shapes
+    shapes = ml.compile(found.model(), ml.NumpyBackend())._sizes()
     given = [f"{name} {list(shape)}" for name, _, shape in found.tensors]
     made = [f"{name} {shapes[name]}" for name in shapes if name.split("_")[0] in op["outputs"]]
     made = [text for text in made if not text.endswith("None")]

@@ -187,7 +187,7 @@ class Task:
         if key.name in self.given:
             value = self.given[key.name]
             return self._held(np.asarray(value)) if key.is_tensor else value
-        shape = self.reference.shapes.get(key.name)
+        shape = self.reference._sizes().get(key.name)
         if not key.is_tensor or shape is None or None in shape:
             raise ShapeNotKnown(
                 f"verify: requires a value for '{key.name}', its shape is {shape}",
