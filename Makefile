@@ -25,7 +25,7 @@ help:
 	@echo "make demo      train a small network on the CPU engine (make demo-all: on every backend)"
 	@echo "make test      all tests, with seconds per group"
 	@echo "make check     the tests under sanitizers"
-	@echo "make fuzz      the parsers on mutated input (SECONDS=60 for each)"
+	@echo "make fuzz      the parsers on mutated input (SECONDS=60 for each); MUTANTS=100000 of models"
 	@echo "make mutants   planted faults: would a test notice? (ONLY=3,7 for some of them)"
 	@echo "make accuracy  the elementary functions on every float32 input (about an hour)"
 	@echo "make bench     benchmarks against other frameworks"

@@ -88,6 +88,7 @@ def fuzz_groups():
         Group("build fuzz", make("cpp-fuzz"), needed=True),
         Group("seeds", [PY, "scripts/fuzz_seeds.py", "build/fuzz/corpus"], needed=True),
         *(Group(name, fuzzer(name)) for name in names),
+        Group("mutated models", [PY, "scripts/fuzz_models.py", f"--mutants={mutants()}"]),
         Group("random models", pytest("device", "--graphs=20000", "-krandom_models", *at_once())),
     ]
 
@@ -97,6 +98,10 @@ def mutants_groups():
         Group("set-up", make("setup-test"), needed=True),
         Group("mutants", [PY, "scripts/mutants.py"]),
     ]
+
+
+def mutants():
+    return os.environ.get("MUTANTS", "100000")
 
 
 def fuzzer(name):

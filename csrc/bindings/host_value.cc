@@ -98,6 +98,17 @@ std::optional<HostValue> foreign_number(py::handle object, const char* what) {
   return std::nullopt;
 }
 
+/// A bound of a slice: true counts as 1, as in Python.
+HostValue slice_bound(py::handle object, const char* what) {
+  if (object.is_none()) return HostValue();
+  if (PyLong_Check(object.ptr())) return int_value(object, what);
+  if (auto number = foreign_number(object, what); number && number->is_int()) return *number;
+  throw core::ErrorException(
+      core::fail(ErrorKind::kValue, Code::kValueArgument,
+                 "{}: the bounds of a slice must be integers or none, got an object of type {}",
+                 what, Py_TYPE(object.ptr())->tp_name));
+}
+
 HostValue convert(py::handle object, const char* what, int depth) {
   PyObject* p = object.ptr();
   if (p == Py_None) return HostValue();
@@ -114,9 +125,9 @@ HostValue convert(py::handle object, const char* what, int depth) {
   if (PyUnicode_Check(p)) return HostValue(utf8(object));
   if (p == Py_Ellipsis) return HostValue(core::EllipsisValue{});
   if (PySlice_Check(p)) {
-    return HostValue(core::Slice{convert(object.attr("start"), what, depth + 1),
-                                 convert(object.attr("stop"), what, depth + 1),
-                                 convert(object.attr("step"), what, depth + 1)});
+    return HostValue(core::Slice{slice_bound(object.attr("start"), what),
+                                 slice_bound(object.attr("stop"), what),
+                                 slice_bound(object.attr("step"), what)});
   }
   if (PyRange_Check(p)) return sequence(object, what, depth, false);
   if (py::isinstance<TensorLiteral>(object)) {

@@ -483,17 +483,48 @@ class PythonPrinter {
     for (const auto& [symbol, first_use] : first_use_) {
       const Dim dim = graph_.dims.symbol_at(symbol);
       const std::optional<SizeSource> source = find_source(dim, first_use);
-      if (!source) {
+      if (source) {
+        size_lines_[source->position].push_back(size_name(dim) + " = " + source_text(*source));
+      } else if (!place_factor(dim, first_use)) {
         MITHRIL_RETURN_IF_ERROR(place_outer_size(dim, first_use));
-        continue;
       }
-      const std::string size = fmt::format("{}.shape[{}]", name(source->value), source->axis);
-      std::string text = size;
-      if (source->b != 0) text = fmt::format("({} - {})", size, source->b);
-      if (source->a != 1) text += fmt::format(" // {}", source->a);
-      size_lines_[source->position].push_back(size_name(dim) + " = " + text);
     }
     return {};
+  }
+
+  std::string source_text(const SizeSource& source) const {
+    const std::string size = fmt::format("{}.shape[{}]", name(source.value), source.axis);
+    std::string text = size;
+    if (source.b != 0) text = fmt::format("({} - {})", size, source.b);
+    if (source.a != 1) text += fmt::format(" // {}", source.a);
+    return text;
+  }
+
+  // A size that only products show (`k*g` heads of queries beside `k` of keys): an input's size by
+  // what other inputs show of it.
+  bool place_factor(Dim symbol, int32_t first_use) {
+    infer::DimTable dims = graph_.dims;
+    for (const ValueId id : graph_.inputs) {
+      const ir::Type& type = graph_.type(id);
+      for (size_t axis = 0; type.is_tensor && axis < type.rank(); ++axis) {
+        if (type.shape[axis].known() || !dims.contains(type.shape[axis], symbol)) continue;
+        const auto others = dims.divide_exact(type.shape[axis], symbol);
+        if (!others || dims.contains(*others, symbol)) continue;
+        bool shown = true;
+        int32_t position = kBeforeNodes;
+        const std::string text = dims.print_python(*others, [&](Dim other) {
+          const std::optional<SizeSource> source = find_source(other, first_use);
+          shown = shown && source;
+          if (source) position = std::max(position, source->position);
+          return source ? "(" + source_text(*source) + ")" : std::string();
+        });
+        if (!shown) continue;
+        size_lines_[position].push_back(
+            fmt::format("{} = {}.shape[{}] // ({} or 1)", size_name(symbol), name(id), axis, text));
+        return true;
+      }
+    }
+    return false;
   }
 
   // A size that nothing in the body shows is that of the same name outside.

@@ -228,6 +228,11 @@ bool Store::unify_shapes(uint32_t a, uint32_t b) {
 }
 
 bool Store::constrain(uint32_t shape, const Dims& dims) {
+  if (dims.count() > kMostDims) {
+    conflict(core::Code::kOverflow, "a tensor has at most {} dimensions, got {}", kMostDims,
+             dims.count());
+    return false;
+  }
   for (const uint32_t d : dims.prefix) {
     if (!must_be_size(d)) return false;
   }
@@ -399,6 +404,14 @@ bool Store::narrow_ranks(uint32_t shape, RankMask mask) {
     return constrain(shape, fresh);
   }
   return true;
+}
+
+bool Store::set_rank(uint32_t shape, size_t rank) {
+  if (rank < static_cast<size_t>(kManyRanks)) return narrow_ranks(shape, rank_bit(rank));
+  if (const auto known = this->rank(shape)) return static_cast<size_t>(*known) == rank;
+  Dims fresh;
+  for (size_t i = 0; i < rank; ++i) fresh.prefix.push_back(new_dim());
+  return constrain(shape, fresh);
 }
 
 // --- reading ------------------------------------------------------------------------------------

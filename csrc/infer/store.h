@@ -26,6 +26,7 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 /// Ranks as bits 0 … 12; bit 13 stands for all larger ones.
 using RankMask = uint16_t;
 inline constexpr int kManyRanks = 13;
+inline constexpr size_t kMostDims = 64;  // of a tensor, as NumPy has it
 inline constexpr RankMask kAllRanks = (1u << 14) - 1;
 constexpr RankMask rank_bit(size_t rank) {
   return static_cast<RankMask>(1u << (rank > kManyRanks ? kManyRanks : rank));
@@ -269,6 +270,8 @@ class Store {
   bool unify_shapes(uint32_t a, uint32_t b);
   bool constrain(uint32_t shape, const Dims& dims);
   bool narrow_ranks(uint32_t shape, RankMask mask);
+  /// Exactly that rank: its dims exist afterwards, whether or not a mask can tell it.
+  bool set_rank(uint32_t shape, size_t rank);
   RankMask ranks(uint32_t shape) const { return shapes_[shape_root(shape)].ranks; }
   std::optional<int> rank(uint32_t shape) const;
   /// All dims; the rank must be known.
@@ -365,6 +368,7 @@ class Store {
   }
   /// In place of a less telling error that was met on the way.
   void replace_error(core::Error error) {
+    if (error_ && error_->code == core::Code::kOverflow) return;
     error_.reset();
     conflict(std::move(error));
   }

@@ -203,8 +203,8 @@ class Repair {
     if (a_.conn(w).edge == kNone) a_.conns[w].edge = a_.new_edge();
     say(w);
     if (copy_.waiting[w] != 0) return;
-    a_.conns[w].origin =
-        a_.conn(is_produced ? a_.conn(w).producer : a_.conn(w).first_consumer).origin;
+    const ConnId other = is_produced ? a_.conn(w).producer : a_.conn(w).first_consumer;
+    if (other != kNone) a_.conns[w].origin = a_.conn(other).origin;  // files may lack both
     if (!is_produced) return settle_input(w, was_produced);
     if (has_readers || !(had_readers || canonical_changed_[w] != 0)) return;
     if (a_.conn(a_.conn(w).producer).cout == kNone) return;

@@ -79,6 +79,7 @@ class Emitter {
   core::Status emit_pieces(const Node& leaf, std::vector<ir::Operand> operands, ir::Attrs attrs);
   void set_result(const Node& leaf, NodeId id, size_t output, Flat flat);
   ir::Value with_known_sizes(EdgeId edge, ir::Value value);
+  bool is_simpler(infer::Dim size, infer::Dim than) const;
   ir::Value& random_key(NodeId leaf);
   void follow_states(const FlatLeaf& leaf, const std::vector<ir::Value>& results);
   void spread_differentiability(const ir::OpDef& op, const std::vector<ir::Operand>& operands,
@@ -177,9 +178,16 @@ Flat Emitter::literal(const HostValue& value) {
 }
 
 Flat Emitter::wire(EdgeId edge) {
-  const auto known = hosts_.find(edge);
-  if (known != hosts_.end()) return Flat::of(known->second);
   const auto found = wires_.find(edge);
+  const auto known = hosts_.find(edge);
+  if (known != hosts_.end()) {
+    // A list of tensors whose values are all known has operands as any other list of tensors.
+    const bool is_list = found != wires_.end() && found->second.type == Flat::Type::kList;
+    if (is_list) return found->second;
+    Flat flat = literal(known->second);
+    if (flat.type == Flat::Type::kList) wires_[edge] = flat;
+    return flat;
+  }
   if (found != wires_.end()) return found->second;
   const HostValue* constant = flat_.constant(edge);
   if (constant == nullptr) return {};
@@ -281,8 +289,19 @@ void Emitter::set_result(const Node& leaf, NodeId id, size_t output, Flat flat) 
   wires_[edge] = std::move(flat);
 }
 
+// Whether a size speaks of some symbols of another one and of no others: `T` beside
+// `broadcast(T, u)`.
+bool Emitter::is_simpler(infer::Dim size, infer::Dim than) const {
+  const std::vector<infer::Dim> few = graph_.dims.symbols_of(size);
+  const std::vector<infer::Dim> all = graph_.dims.symbols_of(than);
+  return few.size() < all.size() && std::all_of(few.begin(), few.end(), [&](infer::Dim symbol) {
+           return std::find(all.begin(), all.end(), symbol) != all.end();
+         });
+}
+
 // An op tells forward what it makes; a number that the solver has from elsewhere (s*t is 1152, for
-// a weight reads it) is stated, and checked against the sizes of each call.
+// a weight reads it), or a size that it united with a simpler one, is stated, and checked against
+// the sizes of each call.
 ir::Value Emitter::with_known_sizes(EdgeId edge, ir::Value value) {
   const ir::Type& type = value.type();
   const auto is_open = [](infer::Dim dim) { return !dim.known(); };
@@ -290,13 +309,18 @@ ir::Value Emitter::with_known_sizes(EdgeId edge, ir::Value value) {
   const auto known = flat_.solver().shape(flat_.cell(edge));
   if (!known || known->size() != type.rank()) return value;
   HostValue::Tuple sizes(type.rank());
-  bool any = false;
+  bool any = false, any_symbol = false;
   for (size_t i = 0; i < type.rank(); ++i) {
-    if (type.shape[i].known() || !(*known)[i].known()) continue;
-    sizes[i] = HostValue((*known)[i].value());
+    const infer::Dim told = type.shape[i], size = (*known)[i];
+    if (told.known() || (!size.known() && !is_simpler(size, told))) continue;
+    sizes[i] = ir::size_value(size);
     any = true;
+    any_symbol = any_symbol || !size.known();
   }
   if (!any) return value;
+  for (size_t i = 0; i < type.rank() && any_symbol; ++i) {
+    if (sizes[i].is_none()) sizes[i] = ir::size_value(type.shape[i]);
+  }
   const ir::Value out = builder_.call("known_sizes", {value},
                                       {{"sizes", HostValue::tuple(std::move(sizes))},
                                        {"wire", HostValue(flat_.arena().edges[edge].label)}});

@@ -42,7 +42,8 @@ class Generator {
 
   std::string internal(ConnId c) const {
     const Conn& conn = arena_.conn(c);
-    const Conn& key = arena_.conn(conn.produced() ? conn.producer : conn.first_consumer);
+    const ConnId other = conn.produced() ? conn.producer : conn.first_consumer;
+    const Conn& key = other == kNone ? conn : arena_.conn(other);  // files have wires nobody reads
     const auto found = index_.find(key.node);
     return fmt::format("_{}_{}_{}", arena_.node(key.node).class_name,
                        found == index_.end() ? 0 : found->second, key.origin);

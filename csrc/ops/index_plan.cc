@@ -196,6 +196,7 @@ HostValue pair(HostValue low, HostValue high) {
 // the zeros before and behind.
 HostValue undo_slice(Value& v, size_t axis, core::SliceIndices range, int64_t size) {
   if (range.length == 0) return HostValue::ints({0, size});
+  if (range.length == 1) range.step = 1;
   if (range.step < 0) {
     v = on_axis(v, axis, {HostValue(), HostValue(), HostValue(-1)});
     range.start += (range.length - 1) * range.step;

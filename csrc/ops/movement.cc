@@ -148,14 +148,17 @@ core::Status relate_known_sizes(infer::Relation& relation) {
 void define_known_sizes(OpFamily& ops) {
   ops.def("known_sizes")
       .doc(
-          "The operand, whose sizes are known from the rest of the model: numbers in sizes, none "
-          "where the operand itself tells. wire is its name in errors.")
+          "The operand, whose sizes are known from the rest of the model: numbers and sizes of "
+          "other tensors in sizes, none where the operand itself tells. wire is its name in "
+          "errors.")
       .input("input", kTensor)
       .attr("sizes")
       .attr("wire", "")
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) {
         r.same_kind(r.out(), r.in("input"));
+        const bool is_open = !r.known(r.attr("sizes"));
+        if (is_open) return r.shape_from_value(r.out(), r.attr("sizes"));
         r.custom({r.out(), r.in("input"), r.attr("sizes"), r.attr("wire")}, relate_known_sizes);
       })
       .compose([](Builder& b) {

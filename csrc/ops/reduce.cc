@@ -25,6 +25,29 @@ OpDefBuilder& over_axes(OpDefBuilder& block) {
       .rejects(at({{"input", {2, 3}}}, {{"axis", 2}}), "axis");
 }
 
+// Terms: input, axis. Of nothing there is no largest element, so no place of it.
+core::Status refuse_nothing(infer::Relation& relation) {
+  const auto rank = relation.rank(0);
+  const auto axis = relation.value(1);
+  if (!rank || !axis) return {};
+  for (const int64_t at : ir::axes_of(*axis, static_cast<size_t>(*rank))) {
+    if (at < 0 || at >= *rank || relation.size(0, static_cast<int>(at)) != 0) continue;
+    return core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                      "requires an element along the axes, got size 0 in axis {}", at);
+  }
+  return {};
+}
+
+OpDefBuilder& of_something(OpDefBuilder& block) {
+  return block
+      .rule([](RuleBuilder& r) {
+        reduce_rule(r);
+        r.custom({r.in("input"), r.in("axis")}, refuse_nothing);
+      })
+      .with(at({{"input", {0, 3}}}, {{"axis", 1}}))
+      .rejects(at({{"input", {3, 0}}}, {{"axis", 1}}), "requires an element");
+}
+
 // Sums and the like have a value for no elements, the largest element has not.
 OpDefBuilder& with_identity(OpDefBuilder& block) {
   return block.with(at({{"input", {0, 3}}}, {{"axis", 0}}))
@@ -193,20 +216,24 @@ void define_extreme_reductions(OpFamily& ops) {
       return t.cast(t.reduce(opcode, x), c.result);
     };
   };
-  over_axes(ops.def("argmax")
-                .python("ArgMax")
-                .alias({"reduce_argmax"})
-                .doc("Position of the first largest element along the axis (none: of all elements "
-                     "in row-major order); the first NaN wins."))
+  of_something(
+      over_axes(ops.def("argmax")
+                    .python("ArgMax")
+                    .alias({"reduce_argmax"})
+                    .doc("Position of the first largest element along the axis (none: of all "
+                         "elements in row-major order); the first NaN wins, of nothing it is an "
+                         "error.")))
       .output("output", default_int())
       .row(position(Opcode::kReduceArgMax))
       .not_differentiable();
 
-  over_axes(ops.def("argmin")
-                .python("ArgMin")
-                .alias({"reduce_argmin"})
-                .doc("Position of the first smallest element along the axis (none: of all elements "
-                     "in row-major order); the first NaN wins."))
+  of_something(
+      over_axes(ops.def("argmin")
+                    .python("ArgMin")
+                    .alias({"reduce_argmin"})
+                    .doc("Position of the first smallest element along the axis (none: of all "
+                         "elements in row-major order); the first NaN wins, of nothing it is an "
+                         "error.")))
       .output("output", default_int())
       .row(position(Opcode::kReduceArgMin))
       .not_differentiable();

@@ -47,6 +47,31 @@ Status solve_input(const ir::Graph& graph, ir::ValueId input, const std::vector<
   return {};
 }
 
+// Products of sizes (`k*g` heads of queries beside `k` of keys) follow when all but one are known.
+Status solve_products(const ir::Graph& graph, std::span<const std::vector<int64_t>> sizes,
+                      std::vector<int64_t>& symbols) {
+  infer::DimTable dims = graph.dims;
+  const auto known = [&](Dim symbol) {
+    const int64_t size = symbols[dims.symbol_index(symbol)];
+    return size < 0 ? symbol : Dim(size);
+  };
+  for (bool learned = true; learned;) {
+    learned = false;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const ir::Type& type = graph.type(graph.inputs[i]);
+      for (size_t axis = 0; type.is_tensor && axis < type.rank(); ++axis) {
+        if (type.shape[axis].known() || dims.evaluate(type.shape[axis], symbols)) continue;
+        const auto solution = dims.solve(dims.substitute(type.shape[axis], known), sizes[i][axis]);
+        if (!solution) continue;
+        if (!solution->exact || solution->value < 0) return clash(graph, graph.inputs[i], sizes[i]);
+        symbols[dims.symbol_index(solution->symbol)] = solution->value;
+        learned = true;
+      }
+    }
+  }
+  return {};
+}
+
 Status check_input(const ir::Graph& graph, ir::ValueId input, const std::vector<int64_t>& sizes,
                    const std::vector<int64_t>& symbols) {
   const ir::Shape& shape = graph.type(input).shape;
@@ -237,6 +262,9 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
     if (!graph.type(graph.inputs[i]).is_tensor) continue;
     MITHRIL_RETURN_IF_ERROR(solve_input(graph, graph.inputs[i], sizes[i], symbols));
   }
+  const bool all_known =
+      std::none_of(symbols.begin(), symbols.end(), [](int64_t size) { return size < 0; });
+  if (!all_known) MITHRIL_RETURN_IF_ERROR(solve_products(graph, sizes, symbols));
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     if (!graph.type(graph.inputs[i]).is_tensor) continue;
     MITHRIL_RETURN_IF_ERROR(check_input(graph, graph.inputs[i], sizes[i], symbols));

@@ -53,10 +53,25 @@ void Rewriter::emit_again(const Node& node) {
   for (const ValueId id : node.operands) {
     operands.emplace_back(id == kNoValue ? ir::Value{} : mapped(id));
   }
+  const uint32_t symbols = to_.dims.symbol_count();
   const auto results =
       builder_.call_all(ir::Registry::global().get(node.op), std::move(operands), node.attrs);
   if (!builder_.status().ok()) return;
-  for (size_t i = 0; i < node.results.size(); ++i) map(node.results[i], results[i]);
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    keep_symbols(from_.type(node.results[i]), results[i], symbols);
+    map(node.results[i], results[i]);
+  }
+}
+
+// A size that the node brings in (`x[1:]` while x is open) has the symbol that it had: regions and
+// attributes of other nodes speak of it.
+void Rewriter::keep_symbols(const ir::Type& old, ir::Value made, uint32_t first_new) {
+  if (!made || !old.is_tensor || !made.type().is_tensor || made.rank() != old.rank()) return;
+  for (size_t axis = 0; axis < old.rank(); ++axis) {
+    infer::Dim& dim = to_.value(made.id).type.shape[axis];
+    if (dim.known() || !to_.dims.is_symbol(dim)) continue;
+    if (to_.dims.symbol_index(dim) >= first_new) dim = old.shape[axis];
+  }
 }
 
 core::Result<ir::Graph> Rewriter::finish() {

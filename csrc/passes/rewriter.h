@@ -30,6 +30,8 @@ class Rewriter {
   core::Result<ir::Graph> finish();
 
  private:
+  void keep_symbols(const ir::Type& old, ir::Value made, uint32_t first_new);
+
   const ir::Graph& from_;
   ir::Graph to_;
   ir::Builder builder_;

@@ -144,7 +144,8 @@ std::optional<View> indexed(const Node& node, const std::vector<int64_t>& shape,
     } else {
       const auto taken = core::slice_indices(item.as_slice(), shape[axis]);
       if (taken.length > 0) out.offset += taken.start * operand.strides[axis];
-      out.strides.push_back(taken.step * operand.strides[axis++]);
+      // A step of 2⁶² from the only place that is taken leads nowhere.
+      out.strides.push_back((taken.length > 1 ? taken.step : 1) * operand.strides[axis++]);
     }
   }
   while (axis < shape.size()) out.strides.push_back(operand.strides[axis++]);

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from typing import IO, Any
 
 from mithril.errors import ArgumentError, SignatureError, shown
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_TOKEN = 6  # random bytes of a temporary file's name
+_YOUNG = 60.0  # seconds: a file that another process has just made is not locked yet
 
 
 def path_of(what: str, path: Any) -> str:
@@ -34,10 +44,13 @@ def replacing(what: str, path: Any) -> Iterator[IO[bytes]]:
             raise ArgumentError(f"{what}: requires the path of a file, got {shown(path)}")
         mode = stat.S_IMODE(found)
     folder, name = os.path.split(target)
-    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(6)}.tmp")
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
+    prefix = f".{name[:100]}."
+    _remove_left(folder, prefix)
+    temporary = os.path.join(folder, f"{prefix}{secrets.token_hex(_TOKEN)}.tmp")
+    try:  # an interrupt may come at any place: also between the system's call and the assignment
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with os.fdopen(descriptor, "w+b") as file:
+            _is_locked(file.fileno())
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             yield file
@@ -49,6 +62,34 @@ def replacing(what: str, path: Any) -> Iterator[IO[bytes]]:
             os.unlink(temporary)
         raise
     _sync_folder(folder)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Locks a temporary file while it is written; False where somebody else does that."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_left(folder: str, prefix: str) -> None:
+    """Removes temporary files of saves that were killed: older ones that nobody has locked."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        left = re.compile(rf"{re.escape(prefix)}[0-9a-f]{{{2 * _TOKEN}}}\.tmp")
+        for entry in entries:
+            if not left.fullmatch(entry.name) or not entry.is_file(follow_symlinks=False):
+                continue
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime < _YOUNG:
+                continue
+            descriptor = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                if _is_locked(descriptor):
+                    os.unlink(entry.path)
+            finally:
+                os.close(descriptor)
 
 
 def _sync_folder(folder: str) -> None:

@@ -490,6 +490,7 @@ class PhysicalModel(PhysicalKeys):
             raise self._missing(missing, params, data, state)
         self._check_shapes(program, values)
         if len(given) + len(data) + len(state) != len(values):
+            self._refuse_doubles(program, given, data)
             self._warn_of_unused(given, data)
         return values
 
@@ -533,6 +534,16 @@ class PhysicalModel(PhysicalKeys):
             if reader is not None and reader[3]:
                 out.append(f"'{name}' is {reader[0]} ({at_line('', *reader[2:])})")
         return out
+
+    def _refuse_doubles(self, program: Program, params: Mapping, data: Mapping) -> None:
+        """A key has one value: which of two would count is not guessed."""
+        for name in params:
+            if name in data and name in program.by_name:
+                role = "params" if program.by_name[name].role == "param" else "data"
+                raise ArgumentError(
+                    f"evaluate: '{name}' is in params and in data",
+                    hint=f"the model reads it from {role}: leave the other one out",
+                )
 
     def _warn_of_unused(self, params: Mapping, data: Mapping) -> None:
         by_name = self._by_name
@@ -597,9 +608,11 @@ class PhysicalModel(PhysicalKeys):
     def _wanted(self, program: Program, wrt: Iterable[str] | None) -> list[str]:
         present = {key.name for key in program.inputs}
         wanted = [name for name in self.trainable_keys if name in present]
-        for name in () if wrt is None else [wrt] if isinstance(wrt, str) else wrt:
-            if name not in present:
-                raise KeyNotFound(f"wrt: no input named '{name}'{suggestion(name, present)}")
+        names = [wrt] if isinstance(wrt, str) else wrt
+        for name in items("evaluate: wrt", names, "names of inputs", optional=True):
+            if not isinstance(name, str) or name not in present:
+                near = suggestion(name, present) if isinstance(name, str) else ""
+                raise KeyNotFound(f"wrt: no input named {shown(name)}{near}")
             dtype = program.by_name[name].dtype
             if dtype is None or not dtype.is_float:
                 raise ArgumentError(f"wrt: '{name}' is no tensor of floats", code="MTH506")

@@ -25,7 +25,7 @@ std::optional<int> Relation::rank(int term) const {
 }
 
 core::Status Relation::set_rank(int term, int rank) {
-  return outcome(s_.narrow_ranks(s_.shape(cell(term)), rank_bit(static_cast<size_t>(rank))), term);
+  return outcome(s_.set_rank(s_.shape(cell(term)), static_cast<size_t>(rank)), term);
 }
 
 std::optional<int64_t> Relation::size(int term, int axis) const {

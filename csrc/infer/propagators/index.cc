@@ -62,6 +62,12 @@ Outcome index_conflict(Store& s, const Propagator& p, std::string_view what) {
 /// Size of size[slice], a new unknown where it depends on numbers that are not known.
 uint32_t sliced(Store& s, uint32_t dim, const core::Slice& slice) {
   const auto is = [](const HostValue& v, int64_t n) { return v.is_none() || v == HostValue(n); };
+  for (const HostValue* bound : {&slice.start, &slice.stop, &slice.step}) {
+    if (bound->is_none() || bound->is_int() || bound->is_symbolic()) continue;
+    s.conflict(core::Code::kValueArgument, "the bounds of a slice must be integers or none, got {}",
+               core::to_string(*bound));
+    return s.new_dim();
+  }
   const int64_t step = slice.step.is_int() ? slice.step.as_int() : 1;
   if (step == 0) {
     s.conflict(core::Code::kValueArgument, "slice step must not be 0");
@@ -86,7 +92,7 @@ Outcome wait_with_rank(Store& s, const Propagator& p, std::span<const Item> item
     if (item.type == Item::Type::kArray || item.type == Item::Type::kMask) return Outcome::kWait;
     out += item.type == Item::Type::kSlice || item.type == Item::Type::kNew;
   }
-  const bool ok = s.narrow_ranks(s.shape(s.arg(p, 0)), rank_bit(out));
+  const bool ok = s.set_rank(s.shape(s.arg(p, 0)), out);
   return ok ? Outcome::kWait
             : index_conflict(s, p, "output must have the dimensions of the indexed input");
 }

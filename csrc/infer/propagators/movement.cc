@@ -35,7 +35,7 @@ Outcome run_reshape(Store& s, const Propagator& p) {
   const auto items = s.items(shape_cell);
   if (!items) return Outcome::kWait;
   const uint32_t out = s.shape(out_cell), in = s.shape(in_cell);
-  if (!s.narrow_ranks(out, rank_bit(items->size()))) {
+  if (!s.set_rank(out, items->size())) {
     s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeRank,
                                "output must have the dimensions of shape, got {} and {}",
                                s.describe(p.rule, out_cell), s.describe(p.rule, shape_cell)));
@@ -125,8 +125,7 @@ Outcome run_flatten(Store& s, const Propagator& p) {
     return Outcome::kConflict;
   }
   if (start >= 0 && end == -1) {
-    if (!s.narrow_ranks(out, rank_bit(static_cast<size_t>(start) + 1)))
-      return flatten_conflict(s, p);
+    if (!s.set_rank(out, static_cast<size_t>(start) + 1)) return flatten_conflict(s, p);
     for (size_t i = 0; i < static_cast<size_t>(start); ++i) {
       const uint32_t a = s.dim_from_left(in, i, true), b = s.dim_from_left(out, i, true);
       if (a != kNone && b != kNone && !s.unify_dims(a, b)) return flatten_conflict(s, p);
@@ -142,7 +141,7 @@ Outcome run_flatten(Store& s, const Propagator& p) {
                       start, end);
   }
   const size_t merged = static_cast<size_t>(hi - lo + 1);
-  if (!s.narrow_ranks(out, rank_bit(from.size() - merged + 1)) || !s.rank(out)) {
+  if (!s.set_rank(out, from.size() - merged + 1) || !s.rank(out)) {
     return flatten_conflict(s, p);
   }
   const DimList to = s.fixed_dims(out);
@@ -196,7 +195,7 @@ Outcome run_permute(Store& s, const Propagator& p) {
                       core::to_string(*axes));
   }
   const auto rank = static_cast<int>(order->size());
-  if (!s.narrow_ranks(in, rank_bit(order->size())) || !s.rank(in)) {
+  if (!s.set_rank(in, order->size()) || !s.rank(in)) {
     s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
                                "axes must name each dimension once, got axes: {} for {}",
                                core::to_string(*axes), s.describe(p.rule, in_cell)));
@@ -280,7 +279,7 @@ Outcome run_shape_of(Store& s, const Propagator& p) {
     return Outcome::kConflict;
   };
   auto items = s.items(out);
-  if (items && !s.narrow_ranks(shape, rank_bit(items->size()))) return fail();
+  if (items && !s.set_rank(shape, items->size())) return fail();
   if (!s.rank(shape)) return Outcome::kWait;
   const DimList dims = s.fixed_dims(shape);
   if (items && items->size() != dims.size()) return fail();

@@ -7,6 +7,13 @@ namespace {
 
 using core::HostValue;
 
+/// Kernels add and multiply places of windows with strides of tensors: below this nothing wraps.
+constexpr int64_t kMostOfWindow = int64_t{1} << 40;
+
+Outcome too_large(Store& s, std::string_view name, int64_t got) {
+  return s.conflict(core::Code::kValueArgument, "{} must be at most 2^40, got {}", name, got);
+}
+
 Outcome run_window(Store& s, const Propagator& p) {
   const uint32_t out = s.arg(p, 0), in = s.arg(p, 1);
   const auto kernel = s.expression(s.arg(p, 2));
@@ -20,6 +27,15 @@ Outcome run_window(Store& s, const Propagator& p) {
     return s.conflict(core::Code::kValueArgument, "dilation must be positive, got {}", *dilation);
   }
   DimTable& t = s.table();
+  for (const auto& [name, number] :
+       {std::pair("stride", stride), std::pair("dilation", dilation)}) {
+    if (number && *number > kMostOfWindow) return too_large(s, name, *number);
+  }
+  for (const auto& [name, size] :
+       {std::pair("a window", kernel), std::pair("padding", low), std::pair("padding", high)}) {
+    const auto number = size ? t.constant_of(*size) : std::nullopt;
+    if (number && *number > kMostOfWindow) return too_large(s, name, *number);
+  }
   const auto least = [&](const std::optional<Dim>& size, int64_t bound) {
     const auto number = size ? t.constant_of(*size) : std::nullopt;
     return !number || *number >= bound;
@@ -33,6 +49,12 @@ Outcome run_window(Store& s, const Propagator& p) {
                       t.print(least(low, 0) ? *high : *low));
   }
   if (!kernel || !stride || !low || !high || !dilation) return Outcome::kWait;
+  if (const auto taps = t.constant_of(*kernel)) {
+    const auto reach = core::checked_mul(*taps - 1, *dilation);
+    if (!reach || *reach > kMostOfWindow) {
+      return too_large(s, "the reach of a window", reach.value_or(INT64_MAX));
+    }
+  }
   const Dim reach = t.mul(t.sub(*kernel, Dim(1)), Dim(*dilation));
   const Dim padding = t.sub(t.add(*low, *high), t.add(reach, Dim(1)));  // in + padding = last start
   const auto e = s.expression(in);
@@ -174,8 +196,7 @@ Outcome run_pad(Store& s, const Propagator& p) {
   const auto items = s.items(width);
   if (!items) return Outcome::kWait;
   const bool one_pair = items->size() == 2 && s.kinds((*items)[0]).is_scalar();
-  if (!one_pair && (!s.narrow_ranks(in, rank_bit(items->size())) ||
-                    !s.narrow_ranks(out, rank_bit(items->size())))) {
+  if (!one_pair && (!s.set_rank(in, items->size()) || !s.set_rank(out, items->size()))) {
     return fail();
   }
   if (!s.rank(in) || !s.rank(out)) return Outcome::kWait;

@@ -44,6 +44,7 @@ logical_not = _on("input", operator.not_)
 shift_left = _on("input shift", operator.lshift)
 shift_right = _on("input shift", operator.rshift)
 length = _on("input", len)
+buffer = _on("input", lambda value: value)
 
 
 def broadcast_size(a: int, b: int) -> int:

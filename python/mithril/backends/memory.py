@@ -5,6 +5,7 @@ from __future__ import annotations
 from mithril.errors import ArgumentError, SignatureError, shown
 
 _MB = 2.0**20
+_MOST_BYTES = 2**63 - 1
 
 
 def memory_report(used: int, peak: int, limit: int) -> dict[str, float]:
@@ -39,6 +40,8 @@ def parse_size(size: int | str, name: str = "a size of memory") -> int:
         found = -1
     if found < 0:
         raise ArgumentError(f"{name} is bytes, '4GB' or '512MiB', got {shown(size)}")
+    if found > _MOST_BYTES:
+        raise ArgumentError(f"{name} must be less than 2^63 bytes, got {shown(size)}")
     return found
 
 

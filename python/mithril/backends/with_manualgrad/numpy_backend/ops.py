@@ -246,8 +246,8 @@ def _arg_reduce(function, x, axis, keepdim):
     axes = tuple(a % x.ndim for a in _reduced(x, axis))
     kept = [a for a in range(x.ndim) if a not in axes]
     shape = tuple(x.shape[a] for a in kept)
-    rows = _np.transpose(x, (*kept, *sorted(axes))).reshape(*shape, -1)
-    out = function(rows, -1) if rows.shape[-1] else _np.zeros(shape, _np.int64)
+    count = _math.prod(x.shape[a] for a in axes)  # -1 tells nothing beside a size of 0
+    out = function(_np.transpose(x, (*kept, *sorted(axes))).reshape(*shape, count), -1)
     return _np.expand_dims(out, axes) if keepdim else out
 
 

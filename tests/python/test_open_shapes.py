@@ -1,0 +1,160 @@
+"""Models whose shapes are open and that are right for the data given: sizes that composing unites,
+heads that only a product shows, loops and branches over `x[1:]`.
+"""
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril.errors import MithrilError, ShapeError
+
+
+def plain(backend, values):
+    return {name: np.asarray(backend.to_numpy(x)) for name, x in values.items()}
+
+
+def evaluated(model, backend, **data):
+    pm = ml.compile(model, backend, data_keys=set(data), inference=True)
+    return plain(backend, pm.evaluate({}, {n: backend.array(x) for n, x in data.items()}))
+
+
+# --- sizes that are united -----------------------------------------------------------------------
+
+
+def least_and_join():
+    """`v` has the sizes of `s` but for the first: the join says so, its own operands do not."""
+    model = ml.Model()
+    model |= ml.Minimum()(left="p", right="s", output="v")
+    model |= ml.Concat(axis=0)(input=[ml.IOKey("s"), ml.IOKey("v")], output="y")
+    model.set_shapes(s=["B", "T", 2])
+    model.expose_keys("y")
+    return model
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2,), (), (3, 5, 2), (5, 2), (1, 5, 1)], ids=str)
+def test_broadcast_that_is_united_with_a_size(shape, backend_name):
+    backend = ml.get_backend(backend_name)
+    random = np.random.default_rng(0)
+    s = random.standard_normal((3, 5, 2)).astype(np.float32)
+    p = random.standard_normal(shape).astype(np.float32)
+    got = evaluated(least_and_join(), backend, s=s, p=p)["y"]
+    np.testing.assert_array_equal(got, np.concatenate([s, np.minimum(p, s)]))
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (7, 5, 3), (3, 4, 2)], ids=str)
+def test_data_that_break_it_are_refused(shape, backend_name):
+    backend = ml.get_backend(backend_name)
+    with pytest.raises(ShapeError):
+        evaluated(
+            least_and_join(),
+            backend,
+            s=np.ones((3, 5, 2), np.float32),
+            p=np.ones(shape, np.float32),
+        )
+
+
+def test_a_size_of_one_grows_only_where_it_may(backend_name):
+    """`T` is 1 and `v` would have 5 of it: the join cannot take that."""
+    backend = ml.get_backend(backend_name)
+    with pytest.raises(MithrilError, match="'v' must have size 1 in axis 1, got 5|broadcast"):
+        evaluated(
+            least_and_join(),
+            backend,
+            s=np.ones((3, 1, 2), np.float32),
+            p=np.ones((5, 2), np.float32),
+        )
+
+
+# --- heads ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("heads", [(4, 2), (1, 1), (6, 1), (3, 3)], ids=str)
+def test_grouped_queries_with_open_heads(heads, backend_name):
+    backend = ml.get_backend(backend_name)
+    queries, keys = heads
+    random = np.random.default_rng(1)
+    q = random.standard_normal((2, queries, 3, 8)).astype(np.float32)
+    k, v = (random.standard_normal((2, keys, 5, 8)).astype(np.float32) for _ in range(2))
+    model = ml.Model()
+    model |= ml.Attention(enable_gqa=True)(query="q", key="k", value="v", output="y")
+    got = evaluated(model, backend, q=q, k=k, v=v)["y"]
+    wide = [np.repeat(x.astype(np.float64), queries // keys, axis=1) for x in (k, v)]
+    scores = q.astype(np.float64) @ wide[0].swapaxes(-1, -2) / np.sqrt(8)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights / weights.sum(-1, keepdims=True) @ wide[1]
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+# --- loops and branches --------------------------------------------------------------------------
+
+
+def rest_of(model):
+    model |= ml.Buffer()(input="s", output="b")
+    model |= ml.Buffer()(input=model.b[1:], output="rest")
+
+
+def looped(outputs):
+    step = ml.Model()
+    step |= ml.Add()(left="h", right="xt", output="h1")
+    step |= ml.Tanh()(input="h", output="y")
+    step.expose_keys("h1", "y")
+    model = ml.Model()
+    rest_of(model)
+    model |= ml.Scan(step, carry={"h": "h1"}, xs=["xt"], ys=["y"])(
+        h="rest", xt="xs", h1="last", y="kept"
+    )
+    model.expose_keys(*outputs)
+    model.set_shapes(s=["N"], xs=["T", None])
+    return model
+
+
+def branched(outputs):
+    model = ml.Model()
+    rest_of(model)
+    taken, other = ml.Model.create(y=ml.IOKey("x").exp()), ml.Model.create(y=-ml.IOKey("x"))
+    model |= ml.Cond(taken, other)(predicate="p", x="rest", y="kept")
+    model |= ml.Sum()(input="kept", output="last")
+    model.expose_keys(*outputs)
+    model.set_shapes(s=["N"])
+    return model
+
+
+every_choice = pytest.mark.parametrize("outputs", [["last"], ["kept"], ["last", "kept"]], ids=str)
+
+
+@every_choice
+def test_loops(outputs, backend_name):
+    backend = ml.get_backend(backend_name)
+    random = np.random.default_rng(2)
+    s, xs = random.standard_normal(5), random.standard_normal((3, 4))
+    starts = s[1:] + np.concatenate([np.zeros((1, 4)), np.cumsum(xs, 0)])
+    want = {"last": starts[-1], "kept": np.tanh(starts[:-1])}
+    slope = np.zeros(5)
+    slope[1:] += 1.0 if "last" in outputs else 0.0
+    slope[1:] += (1 - want["kept"] ** 2).sum(0) if "kept" in outputs else 0.0
+    data = {"s": s.astype(np.float32)}
+    data["xs"] = xs.astype(np.float32)
+    check(looped(outputs), backend, data, {name: want[name] for name in outputs}, slope)
+
+
+@every_choice
+@pytest.mark.parametrize("taken", [True, False])
+def test_branches(taken, outputs, backend_name):
+    backend = ml.get_backend(backend_name)
+    s = np.random.default_rng(3).standard_normal(5)
+    kept = np.exp(s[1:]) if taken else -s[1:]
+    times = len(outputs)
+    slope = np.concatenate([[0.0], times * (np.exp(s[1:]) if taken else -np.ones(4))])
+    want = {"last": kept.sum(), "kept": kept}
+    data = {"s": s.astype(np.float32), "p": np.array(taken)}
+    check(branched(outputs), backend, data, {name: want[name] for name in outputs}, slope)
+
+
+def check(model, backend, data, want, slope):
+    pm = ml.compile(model, backend, data_keys=set(data))
+    arrays = {name: backend.array(x) for name, x in data.items()}
+    ones = {name: backend.array(np.ones_like(x, np.float32)) for name, x in want.items()}
+    found = pm.evaluate({}, arrays, output_gradients=ones, wrt=["s"])
+    for name, value in plain(backend, found.outputs).items():
+        np.testing.assert_allclose(value, want[name], atol=1e-5)
+    got = plain(backend, found.gradients)["s"]
+    np.testing.assert_allclose(got, slope, atol=1e-5)
