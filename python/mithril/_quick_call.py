@@ -133,7 +133,7 @@ class QuickCall:
     """Evaluates what needs no conversion and no warning; None sends a call the long way."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self.program = program
         self.arrays = Arrays(program)
         self._ways = Ways(program, program.forward._forward)
         self.forward = _quick_function(program, self._ways)
@@ -151,7 +151,7 @@ class QuickCall:
     def evaluate(self, params: Any, data: Any, state: Any, gradients: Any) -> tuple | None:
         """(outputs, gradients by name or None, new states); `gradients`: None, or True for those of
         the cost."""
-        forward = self._program.forward
+        forward = self.program.forward
         try:
             values, signature = self.arrays.read(params, data, state)
             if gradients is None and signature in self._met:
@@ -165,7 +165,7 @@ class QuickCall:
             return None
 
     def _parted(self, results: Sequence[Any], gradients: dict | None) -> tuple:
-        count = len(self._program.outputs)
+        count = len(self.program.outputs)
         return results[:count], gradients, results[count:]
 
     def learn(self, given: Sequence[Any], inputs: Sequence[Any]) -> None:
@@ -180,10 +180,10 @@ class QuickCall:
     ) -> None:
         """The same for gradients of the cost: `cotangents` has it alone, as None."""
         signature = self.arrays.as_given(given, inputs)
-        if signature is None or not self._program.by_framework(inputs):
+        if signature is None or not self.program.by_framework(inputs):
             return
-        values = self._program.cotangents_of(cotangents, inputs)
-        places = self._program.positions(names)
+        values = self.program.cotangents_of(cotangents, inputs)
+        places = self.program.positions(names)
         bounded(self._gradients)[signature] = values, names, places
 
 

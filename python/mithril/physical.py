@@ -20,6 +20,7 @@ from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
+from mithril._open_ranks import OpenRanks, Shaped, shape_of
 from mithril._physical_keys import FINAL_COST, PhysicalKeys
 from mithril._program import Key, Program, Settings, calls_python, keys_of, target_of
 from mithril._public import (
@@ -41,7 +42,6 @@ from mithril.errors import (
     KeyNotFound,
     ModeWarning,
     ShapeError,
-    ShapeNotKnown,
     SignatureError,
     UnsupportedError,
     UnusedKeyWarning,
@@ -114,7 +114,6 @@ class PhysicalModel(PhysicalKeys):
                 hint="print(pm.graph), or use ml.NumpyBackend(); leave it out",
             )
         self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
-        self._by_ranks: dict[tuple, Program] = {}
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
         self._quick = QuickCall.of(self._program)  # for emitted source
         # Takes calls that need no conversion, warning or state; None sends them the long way.
@@ -126,6 +125,8 @@ class PhysicalModel(PhysicalKeys):
         self._predictor: PhysicalModel | None = None
         self._keys = self._program.keys if self._program else keys_of(self._compiled, settings)
         self._by_name = {key.name: key for key in self._keys}
+        self._open_ranks = None if self._program else OpenRanks(self)
+        self._met: dict[str, Shaped] = {}  # inputs of the first call
         self._told: set[str] = set()
         self._is_mode_checked = False
         self._lock = threading.Lock()
@@ -139,7 +140,12 @@ class PhysicalModel(PhysicalKeys):
 
     def _compile(self, ranks: Mapping[str, list]) -> Any:
         known = {k if isinstance(k, str) else k.key_name for k, _ in self._options["shapes"]}
-        extra = [(k, shape) for k, shape in ranks.items() if k not in known]
+        wires = {name: self._by_name[name].key for name in ranks}
+        extra = [
+            (self._node.find_connection(wires[name]), shape)
+            for name, shape in ranks.items()
+            if wires[name] not in known
+        ]
         options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
         compiled = _core.compile(self._node, options, target_of(self.backend))
         if not self.backend.runs_plans or self._runs_plans(compiled):
@@ -217,27 +223,30 @@ class PhysicalModel(PhysicalKeys):
                 outputs = None  # the long way tells what does not fit of the model's ops
             if outputs is not None:
                 return outputs
-        if wrt is None and self._quick is not None and self._program is not None:
-            found = self._quick.evaluate(params, data, state, output_gradients)
+        quick_call = self._quick
+        if wrt is None and quick_call is not None:
+            found = quick_call.evaluate(params, data, state, output_gradients)
             if found is not None:
-                return self._result(self._program, *found)
+                return self._result(quick_call.program, *found)
         params = mapping("params", params)
         data = mapping("data", data)
         state = mapping("state", state)
         donates = truth("evaluate: donate_state", donate_state)
-        program = self._ready(data)
+        program = self._ready(data, params, state)
         inputs = self._inputs(program, params, data, state)
         if output_gradients is None or output_gradients is False:
             outputs, states = program.run(inputs, donates)
-            if self._quick is not None:
-                self._quick.learn((params, data, state), inputs)
+            quick_call = self._quick_of(program)
+            if quick_call is not None:
+                quick_call.learn((params, data, state), inputs)
             return self._result(program, outputs, None, states)
         self._check_gradients_allowed()
         wanted = self._wanted(program, wrt)
         cotangents = self._cotangents(program, inputs, output_gradients)
         outputs, states, gradients = program.run_gradient(inputs, cotangents, wanted)
-        if self._quick is not None and output_gradients is True and wrt is None:
-            self._quick.learn_gradients((params, data, state), inputs, cotangents, wanted)
+        quick_call = self._quick_of(program)
+        if quick_call is not None and output_gradients is True and wrt is None:
+            quick_call.learn_gradients((params, data, state), inputs, cotangents, wanted)
         return self._result(program, outputs, dict(zip(wanted, gradients, strict=True)), states)
 
     @public
@@ -352,7 +361,7 @@ class PhysicalModel(PhysicalKeys):
         from mithril._compiled_step import CompiledStep
 
         data, state = mapping("data", data), mapping("state", state)
-        program = self._ready(data)
+        program = self._ready(data, params, state)
         if not CompiledStep.suits(program.settings):
             return None
         inputs = self._inputs(program, params, data, state)
@@ -378,9 +387,9 @@ class PhysicalModel(PhysicalKeys):
 
         from mithril.optim import check_state
 
-        data = mapping("data", data)
-        program = self._ready(data)
-        inputs = self._inputs(program, mapping("params", params), data, mapping("state", state))
+        data, state = mapping("data", data), mapping("state", state)
+        program = self._ready(data, params, state)
+        inputs = self._inputs(program, mapping("params", params), data, state)
         self._check_gradients_allowed()
         optimizer = self._settings.optimizer
         trained = [key.name for key in program.inputs if key.trainable]
@@ -446,28 +455,28 @@ class PhysicalModel(PhysicalKeys):
         self._check_outputs("as_function: outputs", names)
         return ModelFunction(self, names)
 
+    def _quick_of(self, program: Program) -> QuickCall | None:
+        """The quick way of a program. Where ranks are open, it is that of the last call's."""
+        if self._open_ranks is None or (self._quick and self._quick.program is program):
+            return self._quick
+        self._quick = QuickCall.of(program)
+        self._fast = self._quick.forward if self._quick else None
+        if self._static is None:
+            self._native_evaluate = evaluate_call(program)
+        return self._quick
+
     # --- what goes in -------------------------------------------------------------------------
-    def _ready(self, data: Mapping[str, Any]) -> Program:
-        """The program; for models whose ranks depend on the data, the one of these ranks."""
-        if self._program is not None:
+    def _ready(
+        self,
+        data: Mapping[str, Any],
+        params: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Program:
+        """The program; for models whose ranks depend on the arrays, the one of these ranks."""
+        if self._open_ranks is None:
+            assert self._program is not None
             return self._program
-        unknown = self._compiled.unknown_ranks
-        missing = [self._by_name[n] for n in unknown if n not in data and n in self.data_keys]
-        if missing:
-            raise self._missing(missing, {}, data, {})
-        given = [name for name in unknown if name in data]
-        ranks = {name: [None] * len(_shape_of(data[name], name)) for name in given}
-        key = tuple((name, len(shape)) for name, shape in ranks.items())
-        with self._lock:
-            found = self._by_ranks.get(key)
-        if found is not None:
-            return found
-        compiled = self._compile(ranks)
-        if compiled.unknown_ranks:
-            names = ", ".join(f"'{name}'" for name in compiled.unknown_ranks)
-            raise ShapeNotKnown(f"evaluate: the ranks of {names} are not known")
-        with self._lock:
-            return self._by_ranks.setdefault(key, self._make(compiled))
+        return self._open_ranks.program({"param": params or {}, "data": data, "state": state or {}})
 
     def _inputs(
         self, program: Program, params: Mapping, data: Mapping, state: Mapping
@@ -489,6 +498,9 @@ class PhysicalModel(PhysicalKeys):
         if missing:
             raise self._missing(missing, params, data, state)
         self._check_shapes(program, values)
+        if not self._met:
+            pairs = zip(program.inputs, values, strict=True)
+            self._met = {key.name: Shaped(v.shape) for key, v in pairs if key.is_tensor}
         if len(given) + len(data) + len(state) != len(values):
             self._refuse_doubles(program, given, data)
             self._warn_of_unused(given, data)
@@ -705,7 +717,8 @@ class PhysicalModel(PhysicalKeys):
         init: Mapping[Any, Any] | None = None,
         excluded_keys: Iterable[str] | None = None,
     ) -> Params:
-        """Fresh initial parameters; equal seeds give equal numbers on every backend.
+        """Fresh initial parameters; equal seeds give equal numbers on every backend. Shapes that
+        are open are those of the first call, once there was one.
 
         Parameters
         ----------
@@ -726,6 +739,8 @@ class PhysicalModel(PhysicalKeys):
         by_name = initializers(init, self.param_keys)
         left_out = left_out_names(excluded_keys, self.param_keys)
         params = self._parameters(seed, {}, init=by_name)
+        if self._met and any(isinstance(value, Uninitialized) for value in params.values()):
+            params = self._parameters(seed, self._met, init=by_name)
         return {name: value for name, value in params.items() if name not in left_out}
 
     @public
@@ -815,8 +830,8 @@ class PhysicalModel(PhysicalKeys):
     ) -> Params:
         compiled = self._compiled
         if compiled.unknown_ranks and data:
-            compiled = self._ready(data).compiled
-        sizes = compiled.solve(self._data_shapes(data))
+            compiled = self._ready(data, data, data).compiled
+        sizes = compiled.solve(self._given_shapes(data))
         keys = self._keys if compiled is self._compiled else keys_of(compiled, self._settings)
         return {
             key.name: self._initial(key, shape, fan_in, seed, (init or {}).get(key.name))
@@ -848,11 +863,13 @@ class PhysicalModel(PhysicalKeys):
         names = ", ".join(f"'{name}'" for name in open_keys)
         return f"its shape follows from {names}: give shapes= to compile, or call init(sample)"
 
-    def _data_shapes(self, data: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    def _given_shapes(self, given: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         return {
-            key.name: _shape_of(data[key.name], key.name)
+            key.name: shape_of(given[key.name], key.name)
             for key in self._keys
-            if key.name in data and key.role == "data" and key.is_tensor
+            if key.name in given
+            and key.is_tensor
+            and not isinstance(given[key.name], Uninitialized)
         }
 
     def _initial_for(self, program: Program, data: Mapping[str, Any]) -> Params:
@@ -870,7 +887,7 @@ class PhysicalModel(PhysicalKeys):
     ) -> Any:
         """The value that data give a parameter; it replaces the stand-in in the caller's dict."""
         init = {} if value.init is None else {key.name: value.init}
-        drawn = self._parameters(value.seed, data, init=init).get(key.name, value)
+        drawn = self._parameters(value.seed, {**params, **data}, init=init).get(key.name, value)
         if isinstance(drawn, Uninitialized):
             drawn._fail()
         if isinstance(params, dict):
@@ -1089,14 +1106,6 @@ def _is_keyword(name: str) -> bool:
     import keyword
 
     return keyword.iskeyword(name)
-
-
-def _shape_of(value: Any, name: str) -> tuple[int, ...]:
-    shape: Any = getattr(value, "shape", None)
-    try:
-        return tuple(int(n) for n in shape)
-    except (TypeError, ValueError):  # no array of anybody
-        return as_numpy(value, name).shape
 
 
 @public

@@ -1,0 +1,81 @@
+"""Programs of a model that is compiled before its ranks are known: one for each set of ranks that
+a call gives, parameters as well as data."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mithril._conversion import as_numpy
+from mithril._initial import Uninitialized
+from mithril._program import Program
+from mithril.errors import ShapeNotKnown
+
+MOST_PROGRAMS = 64  # the one used longest ago goes
+Given = dict[str, Mapping[str, Any]]  # role -> what `evaluate` got
+
+
+class Shaped(NamedTuple):
+    """Stands for an array of which only the shape matters."""
+
+    shape: tuple[int, ...]
+
+
+def shape_of(value: Any, name: str) -> tuple[int, ...]:
+    shape: Any = getattr(value, "shape", None)
+    try:
+        return tuple(int(n) for n in shape)
+    except (TypeError, ValueError):  # no array of anybody
+        return as_numpy(value, name).shape
+
+
+class OpenRanks:
+    """Makes and keeps the programs."""
+
+    def __init__(self, physical: Any) -> None:
+        self._physical = physical
+        self._lock = threading.Lock()
+        self._programs: collections.OrderedDict[tuple, Program] = collections.OrderedDict()
+        self._names: list[str] = physical._compiled.unknown_ranks
+
+    def program(self, given: Given) -> Program:
+        """The program of the ranks of these arrays. What is not given follows from the others."""
+        ranks = {name: len(shape) for name, shape in self._shapes(given).items()}
+        key = tuple(ranks.items())
+        with self._lock:
+            found = self._programs.get(key)
+            if found is not None:
+                self._programs.move_to_end(key)
+                return found
+        made = self._make(ranks, given)
+        with self._lock:
+            self._programs[key] = made
+            if len(self._programs) > MOST_PROGRAMS:
+                self._programs.popitem(last=False)
+        return made
+
+    def _shapes(self, given: Given) -> dict[str, tuple[int, ...]]:
+        keys = self._physical._by_name
+        sources = {name: given[keys[name].role] for name in self._names}
+        return {
+            name: shape_of(source[name], name)
+            for name, source in sources.items()
+            if name in source and not isinstance(source[name], Uninitialized)
+        }
+
+    def _make(self, ranks: Mapping[str, int], given: Given) -> Program:
+        physical = self._physical
+        compiled = physical._compile({name: [None] * rank for name, rank in ranks.items()})
+        unknown = compiled.unknown_ranks
+        if not unknown:
+            return physical._make(compiled)
+        missing = [physical._by_name[n] for n in unknown if n not in physical.param_keys]
+        if missing:
+            raise physical._missing(missing, given["param"], given["data"], given["state"])
+        names = ", ".join(f"'{name}'" for name in unknown)
+        raise ShapeNotKnown(
+            f"evaluate: the ranks of {names} are not known",
+            hint="give arrays for them in params, or shapes= to compile",
+        )
