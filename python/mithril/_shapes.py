@@ -1,4 +1,4 @@
-"""Shapes as `get_shapes` shows them: of models under their own keys, of compiled ones under theirs."""
+"""Shapes as `get_shapes` shows them: of models and of compiled ones, each under its keys."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from mithril._annotation import ANY_TENSOR, element_kinds
 from mithril._checks import truth
 from mithril._public import public
 from mithril.errors import ArgumentError, DTypeError, shown
-from mithril.types import MISSING, TBD, Constant, dtype_of, epsilon_table
+from mithril.types import MISSING, TBD, Constant, Dtype, dtype_of, epsilon_table
 
 MOST_NESTED = 64  # core::HostValue::kMaxDepth
 _MOST_ITEMS = 10_000_000
@@ -120,6 +120,8 @@ def array_literal(value: Any, what: str = "tensor"):
     import numpy as np
 
     try:
+        if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # which NumPy has not
+            value = value.detach().float().numpy().astype(Dtype.bfloat16.numpy())
         array = np.asarray(value)
     except Exception as error:  # of somebody's __array__
         raise ArgumentError(f"{what}: cannot be read as an array: {error}") from error

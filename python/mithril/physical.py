@@ -127,6 +127,7 @@ class PhysicalModel(PhysicalKeys):
         self._by_name = {key.name: key for key in self._keys}
         self._open_ranks = None if self._program else OpenRanks(self)
         self._met: dict[str, Shaped] = {}  # inputs of the first call
+        _refuse_unknown_types(self._keys)
         self._told: set[str] = set()
         self._is_mode_checked = False
         self._lock = threading.Lock()
@@ -1100,6 +1101,16 @@ def _seed(what: str, seed: Any) -> int:
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise SignatureError(f"{what}: seed requires an integer, got {shown(seed)}")
     return seed % 2**64
+
+
+def _refuse_unknown_types(keys: Iterable[Key]) -> None:
+    """Every element type is fixed at compile, so none can be data."""
+    for key in keys:
+        if key.role == "data" and key.type in ("dtype", "none or dtype"):
+            raise UnsupportedError(
+                f"compile: '{key.name}' is an element type, which must be known here",
+                hint=f"give it in constant_keys: {{'{key.name}': ml.float32}}",
+            )
 
 
 def _is_keyword(name: str) -> bool:

@@ -23,6 +23,8 @@ _BY_HAND = {
     "define_unique_names": ("mithril.model", "define_unique_names"),
     "OperatorModel": ("mithril.operator_model", "OperatorModel"),
     "functional": ("mithril._functional", "functional"),
+    "Constant": ("mithril.types", "Constant"),
+    "NOT_GIVEN": ("mithril.types", "NOT_GIVEN"),
 } | {
     name: ("mithril.model", name)
     for name in (

@@ -1,0 +1,54 @@
+"""Every row of the tables of the original's interface has its check, or a reason why it differs.
+
+`tests/data/original_rows.json` lists the rows by section; a section that another test goes through
+row by row names that test. `open` are those that nothing here checks yet: a row that is in neither
+place fails. `tests/data/original_deviations.json` has the rows that a document or a resolution K
+contradicts.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.python.original_rows import CHECKS
+
+pytestmark = pytest.mark.device
+ROOT = Path(__file__).resolve().parent.parent
+ROWS = json.loads((ROOT / "data" / "original_rows.json").read_text())
+DEVIATIONS = json.loads((ROOT / "data" / "original_deviations.json").read_text())["rows"]
+OPEN = {f"{section} {row}" for section, rows in ROWS["open"].items() for row in rows}
+LISTED = {
+    f"{section} {row}": table.get("by")
+    for section, table in ROWS["sections"].items()
+    for row in table["rows"]
+}
+ELSEWHERE = {name for name, by in LISTED.items() if by}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_row(name):
+    CHECKS[name]()
+
+
+def test_no_row_is_missing(capsys):
+    here, open_rows = set(CHECKS) | set(DEVIATIONS), OPEN
+    assert not (set(LISTED) - ELSEWHERE - here - open_rows), "rows without a check"
+    assert not (here | open_rows) - set(LISTED), "checks of no row"
+    assert not here & open_rows and not set(CHECKS) & set(DEVIATIONS)
+    with capsys.disabled():
+        print(
+            f"\nrows of the original: {len(CHECKS)} proven here, {len(ELSEWHERE)} in other"
+            f" tables, {len(DEVIATIONS)} deviating, {len(open_rows)} open, {len(LISTED)} in all"
+        )
+
+
+@pytest.mark.parametrize("path", sorted({by for by in LISTED.values() if by}))
+def test_tables_that_others_go_through(path):
+    text = (ROOT.parent / path).read_text()
+    sections = [s.split()[1] for s, table in ROWS["sections"].items() if table.get("by") == path]
+    assert "def test_" in text and sections
+
+
+def test_deviations_have_a_reason():
+    assert all(isinstance(reason, str) and len(reason) > 10 for reason in DEVIATIONS.values())
