@@ -277,6 +277,7 @@ TOO_MANY = {
     "none": lambda model: ml.Buffer()(input=model.b[(None,) * 65], output="y"),
     "reshape": lambda model: ml.Reshape((1,) * 65)(input=model.b, output="y"),
     "broadcast": lambda model: ml.BroadcastTo((1,) * 65)(input=model.b, output="y"),
+    "expand": lambda model: ml.ExpandDims(axis=tuple(range(65)))(input=model.b, output="y"),
 }
 
 

@@ -77,6 +77,10 @@ Outcome map_axes(Store& s, const Propagator& p, uint32_t in_cell, uint32_t out_c
       !s.narrow_ranks(in, raise(s.ranks(out), dropped))) {
     return shape_conflict(s, p, value, in_cell, out_cell);
   }
+  const auto rank_of_out = s.rank(out);
+  if (rank_of_out && !s.rank(in) && !s.set_rank(in, static_cast<size_t>(*rank_of_out) + dropped)) {
+    return shape_conflict(s, p, value, in_cell, out_cell);
+  }
   Dims dims;
   const auto rank = s.rank(in);
   if (rank) {
