@@ -62,7 +62,7 @@ bench: extension $(STAMPS)/python-test $(STAMPS)/python-bench
 docs: extension
 	$(PY) -m mithril docs
 
-lint: $(STAMPS)/system-lint $(STAMPS)/python-dev build/lint/build.ninja
+lint: extension $(STAMPS)/system-lint $(STAMPS)/python-dev build/lint/build.ninja
 	@scripts/lint.sh
 
 format: $(STAMPS)/system-lint $(STAMPS)/python-dev

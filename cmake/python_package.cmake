@@ -21,7 +21,7 @@ set(staged "")
 if(NOT MITHRIL_PYTHON_DIR STREQUAL "${CMAKE_SOURCE_DIR}/python")
   file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/python
        ${CMAKE_SOURCE_DIR}/python/mithril/*)
-  list(FILTER python_sources EXCLUDE REGEX "/(_generated|_openblas|__pycache__)/|\\.so$")
+  list(FILTER python_sources EXCLUDE REGEX "/(_generated|_openblas|__pycache__)/|/__init__\\.pyi$|\\.so$")
   foreach(source ${python_sources})
     set(copy ${MITHRIL_PYTHON_DIR}/${source})
     add_custom_command(OUTPUT ${copy} DEPENDS ${CMAKE_SOURCE_DIR}/python/${source}
@@ -33,7 +33,11 @@ if(NOT MITHRIL_PYTHON_DIR STREQUAL "${CMAKE_SOURCE_DIR}/python")
   add_dependencies(_core mithril_python_sources)
 endif()
 
-# Python made from the op registry: `_generate.py` writes it under mithril/models/_generated/.
+# Python made from the op registry: `_generate.py` writes it under mithril/models/_generated/, and
+# stubs of what is imported when it is first used.
+set(generator_sources _generate.py _argument_types.py _package_stubs.py __init__.py errors.py
+    models/__init__.py backends/__init__.py)
+list(TRANSFORM generator_sources PREPEND ${CMAKE_SOURCE_DIR}/python/mithril/)
 file(GLOB generator CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/mithril/_generate.py)
 if(generator)
   set(stamp ${CMAKE_BINARY_DIR}/generated_python.stamp)
@@ -49,7 +53,7 @@ if(generator)
     set(sanitizer_run_time LD_PRELOAD=${preload} ASAN_OPTIONS=detect_leaks=0)
   endif()
   add_custom_command(
-    OUTPUT ${stamp} DEPENDS _core ${generator} ${staged}
+    OUTPUT ${stamp} DEPENDS _core ${generator_sources} ${staged}
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${MITHRIL_PYTHON_DIR} ${sanitizer_run_time}
             ${Python_EXECUTABLE} ${MITHRIL_PACKAGE_DIR}/_generate.py
     COMMAND ${CMAKE_COMMAND} -E touch ${stamp})

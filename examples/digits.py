@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import mithril as ml
 import numpy as np
@@ -22,6 +24,9 @@ SEEDS = (0, 1, 2)
 EPOCHS = 12
 BATCH = 64
 OUT = Path("out")
+
+Arrays = dict[str, Any]
+Reference = tuple[Any, Arrays]  # logits and gradients
 
 
 def network() -> ml.Model:
@@ -50,7 +55,7 @@ def training(model: ml.Model) -> ml.TrainModel:
     return train
 
 
-def load() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def load() -> tuple[Arrays, Arrays]:
     """A fixed split: 1,437 images to train on, 360 to test on, pixels between 0 and 1."""
     from sklearn.datasets import load_digits
 
@@ -58,11 +63,14 @@ def load() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     images = (digits.images / 16.0).astype(np.float32)[:, None]
     order = np.random.default_rng(42).permutation(len(images))
     test, rest = order[:360], order[360:]
-    pick = lambda rows: {"image": images[rows], "label": digits.target[rows].astype(np.int64)}  # noqa: E731
+
+    def pick(rows: np.ndarray) -> Arrays:
+        return {"image": images[rows], "label": digits.target[rows].astype(np.int64)}
+
     return pick(rest), pick(test)
 
 
-def batches(data: dict[str, np.ndarray], seed: int):
+def batches(data: Arrays, seed: int) -> Iterator[Arrays]:
     order = np.random.default_rng(seed).permutation(len(data["label"]))
     for start in range(0, len(order) - BATCH + 1, BATCH):
         rows = order[start : start + BATCH]
@@ -77,7 +85,9 @@ def progress(text: str, done: float) -> None:
         print(text)
 
 
-def fit(backend, data, seed: int, epochs: int):
+def fit(
+    backend: ml.Backend, data: Arrays, seed: int, epochs: int
+) -> tuple[Arrays, Arrays, list[float]]:
     """Trains from the initial parameters of `seed`; returns parameters, state and losses."""
     optimizer = ml.optim.Adam(lr=2e-3)
     pm = ml.compile(
@@ -88,7 +98,8 @@ def fit(backend, data, seed: int, epochs: int):
         optimizer=optimizer,
     )
     params, state = pm.randomize_params(seed), pm.initial_state(seed)
-    opt_state, losses = optimizer.init(params), []
+    opt_state = optimizer.init(params)
+    losses: list[float] = []
     for epoch in range(epochs):
         for batch in batches(data, seed=1000 * seed + epoch):
             params, opt_state, state, outputs = pm.step(params, opt_state, batch, state)
@@ -98,7 +109,7 @@ def fit(backend, data, seed: int, epochs: int):
     return params, state, losses
 
 
-def accuracy(backend, params, state, data) -> float:
+def accuracy(backend: ml.Backend, params: Arrays, state: Arrays, data: Arrays) -> float:
     pm = ml.compile(network(), backend, data_keys={"image"}, shapes={"image": [None, 1, 8, 8]})
     running = {key: value for key, value in state.items() if key != "rng_key"}
     logits = pm.evaluate({**params, **running}, {"image": data["image"]})["logits"]
@@ -108,7 +119,7 @@ def accuracy(backend, params, state, data) -> float:
 # --- one row per backend ------------------------------------------------------------------------
 
 
-def backends():
+def backends() -> Iterator[tuple[str, Any]]:
     """(name, backend or the reason why it is missing)."""
     for name in ("CpuBackend", "NumpyBackend", "TorchBackend", "JaxBackend", "MlxBackend"):
         try:
@@ -117,11 +128,13 @@ def backends():
             yield name, error
 
 
-def numpy_of(backend, arrays) -> dict[str, np.ndarray]:
+def numpy_of(backend: ml.Backend, arrays: Arrays) -> Arrays:
     return {key: np.asarray(backend.to_numpy(value)) for key, value in arrays.items()}
 
 
-def compare(backend, params, state, batch, reference):
+def compare(
+    backend: ml.Backend, params: Arrays, state: Arrays, batch: Arrays, reference: Reference
+) -> tuple[float, float, float, Arrays, Arrays]:
     """Trains 20 steps; returns step time, accuracy after them, differences from `reference`."""
     optimizer = ml.optim.Adam(lr=2e-3)
     pm = ml.compile(
@@ -131,8 +144,8 @@ def compare(backend, params, state, batch, reference):
         shapes={"image": [None, 1, 8, 8]},
         optimizer=optimizer,
     )
-    place = lambda arrays: {k: backend.array(v) for k, v in arrays.items()}  # noqa: E731
-    own, own_state = place(params), place(state)
+    own = {key: backend.array(value) for key, value in params.items()}
+    own_state = {key: backend.array(value) for key, value in state.items()}
     first = pm.evaluate(own, batch, output_gradients=True, state=own_state)
     logits = np.asarray(backend.to_numpy(first.outputs["logits"]))
     gradients = numpy_of(backend, first.gradients)
@@ -144,10 +157,10 @@ def compare(backend, params, state, batch, reference):
         own, opt_state, own_state, outputs = pm.step(own, opt_state, batch, own_state)
         float(np.asarray(backend.to_numpy(outputs["final_cost"])))
         times.append(time.perf_counter() - start)
-    return np.median(times), np.abs(logits - wanted_logits).max(), far, own, own_state
+    return float(np.median(times)), np.abs(logits - wanted_logits).max(), far, own, own_state
 
 
-def torch_reference(params, batch):
+def torch_reference(params: Arrays, batch: Arrays) -> Reference:
     """Logits and gradients of the same network in torch.nn, in training mode."""
     import torch
     from torch import nn
@@ -180,7 +193,7 @@ def torch_reference(params, batch):
     return logits.detach().numpy(), gradients
 
 
-def match(arrays, shapes) -> list[int]:
+def match(arrays: list[Any], shapes: list[Any]) -> list[int]:
     """For each of torch's shapes our array of that many elements, in order of appearance."""
     left, out = list(range(len(arrays))), []
     for shape in shapes:
@@ -191,7 +204,7 @@ def match(arrays, shapes) -> list[int]:
     return out
 
 
-def difference_reference(params, state, batch):
+def difference_reference(params: Arrays, state: Arrays, batch: Arrays) -> Reference:
     """Without PyTorch: the CPU engine in float64, its gradients checked by central differences."""
     backend = ml.CpuBackend(dtype=ml.float64)
     pm = ml.compile(
@@ -275,7 +288,7 @@ Try: another number of filters in network(); backend = ml.JaxBackend() in fit();
         raise SystemExit(f"test accuracy {min(scores):.4f} is below 0.98")
 
 
-def move(params, state, data) -> None:
+def move(params: Arrays, state: Arrays, data: Arrays) -> None:
     running = {key: value for key, value in state.items() if key != "rng_key"}
     arrays = {key: np.asarray(value) for key, value in {**params, **running}.items()}
     first = None

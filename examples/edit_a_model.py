@@ -33,7 +33,7 @@ def main() -> dict[str, list[int]]:
 
     backend = ml.NumpyBackend()
     data = {"x": np.random.default_rng(0).normal(size=(4, 8)).astype("float32")}
-    shapes = {}
+    shapes: dict[str, list[int]] = {}
     for name, part in (("model", model), ("body", body)):
         compiled = ml.compile(part, backend, shapes={"x": [4, 8]}, data_keys={"x"})
         outputs = compiled.evaluate(compiled.get_parameters(), data)

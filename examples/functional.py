@@ -9,18 +9,20 @@
     the trained mixture agrees with NumPy
 """
 
+from typing import Any
+
 import mithril as ml
 import numpy as np
 from mithril.models import functional
 
 
 @functional
-def expert(x, width):
+def expert(x: ml.Connection, width: int) -> ml.Connection:
     return ml.Linear(1)(ml.Tanh()(ml.Linear(width)(x)))
 
 
 @functional
-def gate(x, choices):
+def gate(x: ml.Connection, choices: int) -> ml.Connection:
     return ml.Softmax(axis=-1)(ml.Linear(choices)(x))
 
 
@@ -31,8 +33,8 @@ def mixture(experts: int) -> ml.Model:
     return ml.Model.create(y=(weights * opinions).sum(axis=-1, keepdim=True), weights=weights)
 
 
-def by_hand(p: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    def linear(x, i):
+def by_hand(p: dict[str, np.ndarray], x: np.ndarray) -> Any:
+    def linear(x: np.ndarray, i: int) -> Any:
         return x @ p[f"weight_{i}"].T + p[f"bias_{i}"]
 
     weights = np.exp(linear(x, 0))

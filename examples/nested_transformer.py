@@ -44,17 +44,17 @@ def block(name: str) -> ml.Model:
 
 
 def block_by_hand(p: dict[str, np.ndarray], at: str, x: np.ndarray) -> np.ndarray:
-    def norm(x, name):
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
         x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-        return x * p[f"{at}_{name}_weight"] + p[f"{at}_{name}_bias"]
+        return np.asarray(x * p[f"{at}_{name}_weight"] + p[f"{at}_{name}_bias"])
 
     n, seen = norm(x, "norm_1"), np.tri(x.shape[1], dtype=bool)
     q, k, v = (n @ p[f"{at}_attention_{r}_weight"].T for r in ("query", "key", "value"))
     weights = np.exp(np.where(seen, q @ k.transpose(0, 2, 1) / np.sqrt(WIDTH), -np.inf))
     mixed = weights / weights.sum(-1, keepdims=True) @ v
     x = x + mixed @ p[f"{at}_attention_out_weight"].T + p[f"{at}_attention_out_bias"]
-    up = norm(x, "norm_2") @ p[f"{at}_mlp_up_weight"].T + p[f"{at}_mlp_up_bias"]
-    return x + np.maximum(up, 0) @ p[f"{at}_mlp_down_weight"].T + p[f"{at}_mlp_down_bias"]
+    up = np.maximum(norm(x, "norm_2") @ p[f"{at}_mlp_up_weight"].T + p[f"{at}_mlp_up_bias"], 0)
+    return np.asarray(x + up @ p[f"{at}_mlp_down_weight"].T + p[f"{at}_mlp_down_bias"])
 
 
 def main() -> None:

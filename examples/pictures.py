@@ -26,8 +26,13 @@ def learning_curve(curves: list[list[float]], path: Path) -> None:
     logs = [[math.log10(max(loss, 1e-6)) for loss in curve] for curve in curves]
     low = math.floor(min(min(curve) for curve in logs))
     high = math.ceil(max(max(curve) for curve in logs))
-    x = lambda i: left + (width - left - 20) * i / max(steps - 1, 1)  # noqa: E731
-    y = lambda v: 20 + (height - 20 - bottom) * (high - v) / max(high - low, 1)  # noqa: E731
+
+    def x(step: int) -> float:
+        return left + (width - left - 20) * step / max(steps - 1, 1)
+
+    def y(value: float) -> float:
+        return 20 + (height - 20 - bottom) * (high - value) / max(high - low, 1)
+
     body = []
     for tick in range(low, high + 1):
         body.append(

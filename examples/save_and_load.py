@@ -10,11 +10,13 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import mithril as ml
 import numpy as np
 
 ADAM = ml.optim.Adam(lr=0.02)
+Arrays = dict[str, Any]
 
 
 def network() -> ml.Model:
@@ -32,21 +34,21 @@ def compiled(model: ml.Model, backend: ml.Backend) -> ml.PhysicalModel:
     return ml.compile(training, backend, data_keys={"x", "target"}, optimizer=ADAM)
 
 
-def train(pm, params, opt_state, data, steps):
+def train(pm: Any, params: Arrays, opt_state: Arrays, data: Arrays, steps: int) -> tuple[Any, ...]:
     for _ in range(steps):
         params, opt_state, _, outputs = pm.step(params, opt_state, data)
     return params, opt_state, float(outputs["final_cost"])
 
 
-def flat(opt_state: dict) -> dict:
+def flat(opt_state: Arrays) -> Arrays:
     """{"step": 3, "m": {"w": …}} as {"step": 3, "m.w": …}: files of arrays have one level."""
     slots = {slot: arrays for slot, arrays in opt_state.items() if slot != "step"}
     named = {f"{slot}.{name}": a for slot, arrays in slots.items() for name, a in arrays.items()}
     return {"step": np.array(opt_state["step"]), **named}
 
 
-def nested(arrays: dict) -> dict:
-    opt_state: dict = {"step": int(arrays.pop("step"))}
+def nested(arrays: Arrays) -> Arrays:
+    opt_state: Arrays = {"step": int(arrays.pop("step"))}
     for key, array in arrays.items():
         slot, _, name = key.partition(".")
         opt_state.setdefault(slot, {})[name] = array
@@ -62,11 +64,9 @@ def main() -> None:
     opt_state = ADAM.init(params)
     whole, _, cost = train(pm, params, opt_state, data, 60)
     print(f"in one go          : 60 steps, cost {cost:.4f}")
-
     params, opt_state, _ = train(pm, params, opt_state, data, 30)
     network().save(folder / "net.mithril", params)
     ml.formats.write_safetensors(folder / "adam.safetensors", flat(opt_state))
-
     model, params = ml.load(folder / "net.mithril")
     opt_state = nested(ml.formats.read_safetensors(folder / "adam.safetensors"))
     print("stopped after 30   :", *model.submodels, f"and {len(params)} arrays in the file")

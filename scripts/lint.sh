@@ -14,5 +14,6 @@ step "clang-tidy" $python scripts/tidy.py --jobs "${JOBS:-2}"
 step "ruff check" $python -m ruff check .
 step "ruff format" $python -m ruff format --check .
 step "mypy" $python -m mypy
+step "types in README, docs and examples" $python scripts/check_types.py
 [ $status = 0 ] && echo "lint: clean" || echo "lint: findings above"
 exit $status

@@ -80,8 +80,10 @@ std::string describe_result(const ir::DTypeRule& rule) {
 py::dict describe(const OpDef& op) {
   py::list inputs, attrs, outputs, results, samples, errors;
   for (const ir::InputDef& input : op.inputs) inputs.append(describe_input(op, input));
+  py::dict attr_types;
   for (const ir::AttrDef& attr : op.attrs) {
     attrs.append(py::make_tuple(attr.name, host_or_missing(attr.default_value)));
+    attr_types[py::str(attr.name)] = py::make_tuple(attr.kinds.bits(), attr.choices);
   }
   for (const ir::OutputDef& output : op.outputs) {
     outputs.append(output.name);
@@ -101,6 +103,7 @@ py::dict describe(const OpDef& op) {
   out["formula"] = op.formula;
   out["inputs"] = inputs;
   out["attrs"] = attrs;
+  out["attr_types"] = attr_types;
   out["outputs"] = outputs;
   out["compute"] = to_string(op.compute);
   out["results"] = results;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -86,14 +87,14 @@ class Calls:
         with Uses() as used:
             return [Connection._of(wire) for wire in used.convert(self._request)]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Connection]:
         return iter(self._connections())
 
     def __len__(self) -> int:
         node = self._request.child._node
         return len(node.output_keys or node.couts)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Connection:
         return self._connections()[index]
 
     def _as_argument(self, used: Uses) -> list:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mithril._arguments import key_of, model_name
 from mithril._checks import items, mapping, text, truth
@@ -37,7 +37,7 @@ class Editing:
 
     # --- copies -------------------------------------------------------------------------------
     @public
-    def clone(self, name: str | None = None, share: bool = False) -> Model:
+    def clone(self, name: str | None = None, share: bool = False) -> Self:
         """A model of its own with the structure, names and facts of this one.
 
         Parameters
@@ -64,27 +64,27 @@ class Editing:
             raise ArgumentError(
                 f"clone: {self!r} is no submodel of other models", hint="leave share out"
             )
-        copy: Model = type(self).__new__(type(self))  # type: ignore[assignment]
+        copy: Any = type(self).__new__(type(self))
         for key, value in vars(self).items():
             if key not in _OWN and not isinstance(value, (Connection, Editing)):
                 setattr(copy, key, value)
         copy._attach(self._node.clone(None if name is None else model_name(name)))
         copy._take_over(self)
         if share:
-            copy._share = weakref.ref(self)  # type: ignore[arg-type]
+            copy._share = weakref.ref(self)
         return copy
 
     def _take_over(self, original: Any) -> None:
         """Copies what the original's class keeps of its wires and submodels."""
 
-    def __copy__(self) -> Model:
+    def __copy__(self) -> Self:
         return self.clone()
 
-    def __deepcopy__(self, memo: dict) -> Model:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.clone()
 
     @public
-    def unfreeze(self):
+    def unfreeze(self) -> Self:
         """Lets a frozen outermost model be extended and edited again; returns it.
 
         Outputs that only freezing exposed are canonical outputs as before. Raises

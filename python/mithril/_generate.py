@@ -1,7 +1,8 @@
 """Writes the classes of ops from the registry, at build time.
 
 `mithril/models/_generated/` gets one module for each family of blocks, a stub beside it, and
-`__init__.py` with the table class name -> family, which is all that an import reads.
+`__init__.py` with the table class name -> family, which is all that an import reads. Names that are
+resolved when they are first used get stubs, too: `mithril/__init__.pyi` and its like.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ if __name__ == "__main__":
     sys.path[0] = sys.path[0] + "/.."
 
 import functools  # noqa: E402
+import importlib  # noqa: E402
 import keyword  # noqa: E402
 import textwrap  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from mithril import _core  # noqa: E402
+from mithril import _argument_types as types  # noqa: E402
+from mithril import _core, _package_stubs  # noqa: E402
 from mithril.types import MISSING, Constant, Dtype  # noqa: E402
 
 # Second spellings of arguments, keyword only (K14 of the documents).
@@ -243,21 +246,33 @@ def base_of(op: dict) -> str:
 
 
 def stub_text(op: dict) -> str:
+    typed = types.of_parameters(op, parameters(op), robust_keywords(op))
     pairs = parameters(op)
-    arguments = [f"{n}: typing.Any" if d is None else f"{n}: typing.Any = ..." for n, d in pairs]
-    keywords = [f"{SYNONYMS[n]}: typing.Any = ..." for n, _ in pairs if n in SYNONYMS]
-    keywords += [f"{n}: typing.Any = ..." for n, _ in robust_keywords(op)]
+    arguments = [f"{n}: {typed[n]}" + ("" if d is None else " = ...") for n, d in pairs]
+    keywords = [f"{SYNONYMS[n]}: {typed[n]} = ..." for n, _ in pairs if n in SYNONYMS]
+    keywords += [f"{n}: {typed[n]} = ..." for n, _ in robust_keywords(op)]
     plain = plain_form(op)
     base = plain["python_name"] if plain else "OperatorModel"
-    inputs = ["**inputs: typing.Any"] if is_list_of_keys(op) else []
+    inputs = ["**inputs: Value"] if is_list_of_keys(op) else []
     head = ", ".join(["self", *arguments, "*", *keywords, "name: str | None = ...", *inputs])
     text = f"class {op['python_name']}({base}):\n    def __init__({head}) -> None: ...\n"
-    if not is_list_of_keys(op):
-        further = further_wires(op)
-        names = [*op["connect_order"], *(["*", *further] if further else [])]
-        wires = ", ".join(["self", *(n if n == "*" else f"{n}: typing.Any = ..." for n in names)])
+    result = "Call" if len(op["outputs"]) == 1 else "Calls"
+    if is_list_of_keys(op):
+        text += "    def connect(self, /, **keys: Wire) -> ExtendInfo: ...\n"
+        text += f"    def __call__(self, /, *inputs: Wire, **keys: Wire) -> {result}: ...\n"
+    else:
+        wires = stub_wires(op)
         text += f"    def connect({wires}) -> ExtendInfo: ...\n"
+        text += f"    def __call__({wires}) -> {result}: ...\n"
     return text + "".join(f"{alias} = {op['python_name']}\n" for alias in op["python_aliases"])
+
+
+def stub_wires(op: dict) -> str:
+    further = further_wires(op)
+    names = [*op["connect_order"], *(["*", *further] if further else [])]
+    kinds = dict.fromkeys(op["outputs"], "Output")
+    typed = [n if n == "*" else f"{n}: {kinds.get(n, 'Wire')} = ..." for n in names]
+    return ", ".join(["self", *typed])
 
 
 def check_names(op: dict) -> None:
@@ -301,11 +316,7 @@ def generate() -> dict[str, str]:
             + "\n"
         )
         files[f"{family}.pyi"] = (
-            "import typing\n\nfrom mithril.model import ExtendInfo\n"
-            "from mithril.operator_model import OperatorModel\n"
-            + base_imports(ops)
-            + "\n"
-            + "\n".join(stub_text(op) for op in ops)
+            types.STUB_IMPORTS + base_imports(ops) + "\n" + "\n".join(stub_text(op) for op in ops)
         )
         for op in ops:
             table |= dict.fromkeys((op["python_name"], *op["python_aliases"]), family)
@@ -323,17 +334,25 @@ def generate() -> dict[str, str]:
     return files
 
 
+def write_text(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 def write(folder: Path, files: dict[str, str]) -> None:
     """Leaves unchanged files alone, and removes those of families that are gone."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        path = folder / name
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
+        write_text(folder / name, text)
     for path in folder.glob("*.py*"):
         if path.is_file() and path.name not in files:
             path.unlink()
 
 
 if __name__ == "__main__":
-    write(Path(__file__).resolve().parent / "models" / "_generated", generate())
+    package = Path(__file__).resolve().parent
+    made = generate()
+    write(package / "models" / "_generated", made)
+    importlib.invalidate_caches()
+    for name, text in _package_stubs.generate().items():
+        write_text(package / name, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril import _core
 from mithril._annotation import ANY_TENSOR, element_kinds
@@ -17,7 +17,15 @@ MOST_NESTED = 64  # core::HostValue::kMaxDepth
 _MOST_ITEMS = 10_000_000
 
 
-class Tensor:
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Elements = TypeVar("Elements", default=Any)
+else:
+    Elements = typing.TypeVar("Elements")
+
+
+class Tensor(typing.Generic[Elements]):
     """A symbolic tensor: what is known of it, and perhaps its value. Not an array.
 
     `Tensor[int | float]` is a type, for `type=` and `set_types`. One object may be used in one
@@ -42,17 +50,19 @@ class Tensor:
         if self._literal is None:
             _core.Wire.key(self._spec())  # clashing facts are told here
 
-    def __class_getitem__(cls, item: Any):
-        element_kinds((item,))
-        return types.GenericAlias(cls, item)
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, item: Any) -> types.GenericAlias:
+            element_kinds((item,))
+            return types.GenericAlias(cls, item)
 
     @property
-    def value(self):
+    def value(self) -> Any:
         """The literal, or TBD."""
         return TBD if self._literal is None else self._literal
 
     @property
-    def shape(self) -> list | None:
+    def shape(self) -> list[Any] | None:
         """The sizes of a literal, else the shape that was given."""
         if self._literal is not None:
             return list(self._literal.shape)

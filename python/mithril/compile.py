@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mithril import _core, errors
 from mithril._annotation import type_of
@@ -32,33 +32,39 @@ from mithril.optim import Optimizer
 from mithril.physical import PhysicalModel, Settings
 from mithril.types import Constant, as_dtype
 
+if TYPE_CHECKING:
+    import os
+
+    from mithril._typing import ByKey
+    from mithril.backends.backend import Backend
+
 Keys = Iterable[str | Connection] | None
 
 
 @public
 def compile(  # noqa: A001
     model: Model,
-    backend: Any,
+    backend: Backend,
     *,
-    shapes: Mapping[str | Connection, Any] | None = None,
+    shapes: ByKey = None,
     data_keys: Keys = None,
-    constant_keys: Mapping[str | Connection, Any] | None = None,
+    constant_keys: ByKey = None,
     trainable_keys: Keys = None,
     frozen_keys: Iterable[str] | str | None = None,
     discard_keys: Keys = None,
-    types: Mapping[str | Connection, Any] | None = None,
+    types: ByKey = None,
     inference: bool = False,
-    mode: str | None = None,
-    jit: bool | str = "auto",
-    autodiff: str | None = None,
-    optimizer: Any = None,
-    file_path: str | None = None,
+    mode: Literal["train", "eval"] | None = None,
+    jit: bool | Literal["auto"] = "auto",
+    autodiff: Literal["engine", "framework"] | None = None,
+    optimizer: Optimizer | None = None,
+    file_path: str | os.PathLike[str] | None = None,
     jit_options: Mapping[str, Any] | None = None,
     strict: bool = False,
     strict_dtypes: bool = False,
     safe_names: bool = True,
     use_short_namings: bool = True,
-    naming: str | None = None,
+    naming: Literal["path"] | None = None,
     safe_shapes: bool = True,
     auto_scalar_promotion: bool = True,
     static_shapes: bool = False,
@@ -67,7 +73,7 @@ def compile(  # noqa: A001
     gradient_checkpointing: bool = False,
     memory_limit: int | str | None = None,
     stream_gradients: bool = False,
-    check_nan: bool | str = False,
+    check_nan: bool | Literal["nan", "inf"] = False,
     passes: Iterable[str] = (),
     verbose: bool = False,
 ) -> PhysicalModel:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import builtins
 import weakref
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mithril import _core
 from mithril._annotation import type_of
@@ -26,6 +27,15 @@ from mithril.errors import (
     suggestion,
 )
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype, as_dtype
+
+if TYPE_CHECKING:
+    from mithril._calls import Calls
+    from mithril._typing import Array
+    from mithril.model import Model
+
+    Operand: TypeAlias = (
+        "Connection | Tensor[Any] | Calls | Array | complex | list[Any] | tuple[Any, ...]"
+    )
 
 # Python objects of wires by identity of the wire, so that look-ups return the same object.
 _known: weakref.WeakValueDictionary[int, Connection] = weakref.WeakValueDictionary()
@@ -72,7 +82,7 @@ class Connection:
         _known[self._wire.identity] = self
 
     @classmethod
-    def _of(cls, wire) -> Connection:
+    def _of(cls, wire: Any) -> Connection:
         """The object of a wire of the engine."""
         found = _known.get(wire.identity)
         if found is None:
@@ -113,7 +123,7 @@ class Connection:
         return self._wire.is_exposed
 
     @property
-    def model(self):
+    def model(self) -> Model | None:
         """The model that it belongs to, or None."""
         from mithril.model import handle
 
@@ -193,7 +203,9 @@ class Connection:
             hint="ml.Where() chooses by elements, ml.Cond between models; &, | and ~ are logic",
         )
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any):
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any
+    ) -> Any:
         """`array + connection` is ours; functions of NumPy cannot compute what is not there yet."""
         operator_ = _REFLECTED.get(ufunc.__name__) if method == "__call__" else None
         # `array += connection` gives the name another meaning, and leaves the array alone.
@@ -219,7 +231,7 @@ class Connection:
         return found
 
     @public
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Connection]:
         """The items, where their number is known: `height, width = image.shape`."""
         return iter([self[i] for i in range(len(self))])
 
@@ -358,6 +370,42 @@ class Connection:
     @public
     def __getitem__(self, index: Any) -> Connection:
         return _apply("index", self, (None,) if index is None else _index(index))
+
+    if TYPE_CHECKING:  # what `_add_operators` adds
+        # fmt: off
+        def __add__(self, other: Operand) -> Connection: ...
+        def __radd__(self, other: Operand) -> Connection: ...
+        def __sub__(self, other: Operand) -> Connection: ...
+        def __rsub__(self, other: Operand) -> Connection: ...
+        def __mul__(self, other: Operand) -> Connection: ...
+        def __rmul__(self, other: Operand) -> Connection: ...
+        def __truediv__(self, other: Operand) -> Connection: ...
+        def __rtruediv__(self, other: Operand) -> Connection: ...
+        def __floordiv__(self, other: Operand) -> Connection: ...
+        def __rfloordiv__(self, other: Operand) -> Connection: ...
+        def __pow__(self, other: Operand) -> Connection: ...
+        def __rpow__(self, other: Operand) -> Connection: ...
+        def __matmul__(self, other: Operand) -> Connection: ...
+        def __rmatmul__(self, other: Operand) -> Connection: ...
+        def __mod__(self, other: Operand) -> Connection: ...
+        def __rmod__(self, other: Operand) -> Connection: ...
+        def __and__(self, other: Operand) -> Connection: ...
+        def __rand__(self, other: Operand) -> Connection: ...
+        def __or__(self, other: Operand) -> Connection: ...
+        def __ror__(self, other: Operand) -> Connection: ...
+        def __xor__(self, other: Operand) -> Connection: ...
+        def __rxor__(self, other: Operand) -> Connection: ...
+        def __lshift__(self, other: Operand) -> Connection: ...
+        def __rlshift__(self, other: Operand) -> Connection: ...
+        def __rshift__(self, other: Operand) -> Connection: ...
+        def __rrshift__(self, other: Operand) -> Connection: ...
+        def __gt__(self, other: Operand) -> Connection: ...
+        def __ge__(self, other: Operand) -> Connection: ...
+        def __lt__(self, other: Operand) -> Connection: ...
+        def __le__(self, other: Operand) -> Connection: ...
+        def __neg__(self) -> Connection: ...
+        def __invert__(self) -> Connection: ...
+        # fmt: on
 
     _request: Any = None  # of the result of a call that has not been used yet
     _sized_by: Connection | None = None  # of a shape: the tensor that it is of

@@ -82,7 +82,8 @@ class MithrilError(Exception):
             self.code = code
         self.hint = _shortened(hint, _LONGEST // 8)
         self.facts = tuple(facts)
-        self.place = place
+        # Most have one: type checkers need not be told.
+        self.place: Place | Any = place
 
     def __str__(self) -> str:
         """The message verbatim (KeyError would quote it), with the hint."""

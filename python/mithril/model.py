@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mithril import _core, constraints
 from mithril._annotation import type_of
@@ -36,6 +36,10 @@ from mithril.errors import (
     shown,
     warn,
 )
+
+if TYPE_CHECKING:
+    from mithril._typing import ByKey, Extension, Wire
+    from mithril.physical import PhysicalModel
 
 # Ops whose result is Python data made of a tensor's content.
 _NEEDS_VALUES = ("item", "tensor_to_list")
@@ -122,7 +126,7 @@ class Model(Editing):
     _request = None  # what calls of models have
 
     @public
-    def __init__(self, name: str | None = None, formula_key: str | None = None):
+    def __init__(self, name: str | None = None, formula_key: str | None = None) -> None:
         self._formula_key = None if formula_key is None else text("model: formula_key", formula_key)
         self._attach(_core.ModelNode(model_name(name), type(self).__name__))
 
@@ -141,27 +145,27 @@ class Model(Editing):
 
     # --- composing ----------------------------------------------------------------------------
     @public
-    def __ior__(self, other):
+    def __ior__(self, other: Extension) -> Self:
         return self._extend(other, canonical=False)
 
     @public
-    def __or__(self, other):
+    def __or__(self, other: Extension) -> Self:
         return self._extended_copy(other, canonical=False)
 
     @public
-    def __iadd__(self, other):
+    def __iadd__(self, other: Extension) -> Self:
         return self._extend(other, canonical=True)
 
     @public
-    def __add__(self, other):
+    def __add__(self, other: Extension) -> Self:
         return self._extended_copy(other, canonical=True)
 
     @public
-    def extend(self, model, /, **connections):
+    def extend(self, model: Model, /, **connections: Wire) -> Self:
         """`self |= model.connect(**connections)`; returns self."""
         return self._extend(ExtendInfo(model, connections), canonical=False)
 
-    def _extended_copy(self, other: Any, canonical: bool) -> Model:
+    def _extended_copy(self, other: Any, canonical: bool) -> Self:
         """What `model + other` is: this model is left as it is."""
         copy = self.clone()
         request = getattr(other, "_request", None)
@@ -186,7 +190,7 @@ class Model(Editing):
                 own[key] = self[value.key]
         return own
 
-    def _extend(self, other: Any, canonical: bool) -> Model:
+    def _extend(self, other: Any, canonical: bool) -> Self:
         request = getattr(other, "_request", None)
         if request is not None:
             child, connections = request.as_extension()
@@ -221,12 +225,12 @@ class Model(Editing):
                 )
 
     @public
-    def connect(self, /, **connections) -> ExtendInfo:
+    def connect(self, /, **connections: Wire) -> ExtendInfo:
         """What to wire the keys of this model to, for `|=` and `+=`."""
         return ExtendInfo(self, connections)
 
     @public
-    def __call__(self, /, *args, **kwargs):
+    def __call__(self, /, *args: Wire, **kwargs: Wire) -> Call:
         """Functional use; positional arguments in `connect` order. `|=` takes the result, too."""
         connections = dict(zip(self._argument_order(len(args)), args, strict=True))
         twice = connections.keys() & kwargs.keys()
@@ -234,7 +238,7 @@ class Model(Editing):
             raise SignatureError(f"{self!r}: {sorted(twice)[0]!r} is given twice")
         connections |= kwargs
         many = len(self._node.output_keys or self._node.couts) > 1
-        return (Calls if many else Call)(self, connections)
+        return (Calls if many else Call)(self, connections)  # type: ignore[return-value]
 
     def _argument_order(self, count: int) -> list[str]:
         order = self._node.connect_order
@@ -262,18 +266,18 @@ class Model(Editing):
 
     # --- stating facts --------------------------------------------------------------------------
     @public
-    def set_shapes(self, config: dict | None = None, /, **kwargs) -> None:
+    def set_shapes(self, config: ByKey = None, /, **kwargs: Any) -> None:
         """States shapes: sizes, names (shared within the call), None and one (name, ...)."""
         self._node.set_shapes(pairs_of("set_shapes", config, kwargs))
 
     @public
-    def set_types(self, config: dict | None = None, /, **kwargs) -> None:
+    def set_types(self, config: ByKey = None, /, **kwargs: Any) -> None:
         given = pairs_of("set_types", config, kwargs)
         pairs = [(key, type_of(value)) for key, value in given]
         self._node.set_types(pairs)
 
     @public
-    def set_values(self, config: dict | None = None, /, initial: bool = False, **kwargs) -> None:
+    def set_values(self, config: ByKey = None, /, initial: bool = False, **kwargs: Any) -> None:
         """Gives inputs a value; `initial`: only where training starts."""
         with Uses() as used:
             given = pairs_of("set_values", config, kwargs)
@@ -281,7 +285,7 @@ class Model(Editing):
             self._node.set_values(pairs, truth("set_values: initial", initial))
 
     @public
-    def set_differentiability(self, config: dict | None = None, /, **kwargs) -> None:
+    def set_differentiability(self, config: ByKey = None, /, **kwargs: bool) -> None:
         given = pairs_of("set_differentiability", config, kwargs)
         pairs = [(key, truth("set_differentiability", value)) for key, value in given]
         self._node.set_differentiability(pairs)
@@ -379,7 +383,7 @@ class Model(Editing):
             known = self._wires[key] = Connection._of(wire)
         return known
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Connection:
         if name.startswith(("_", "$")) or self._node is None:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         wire = self._node.find_connection(name)
@@ -420,7 +424,7 @@ class Model(Editing):
     # --- what is known --------------------------------------------------------------------------
     @property
     @public
-    def shapes(self) -> dict[str, list | None]:
+    def shapes(self) -> dict[str, list[Any] | Any]:
         return self.get_shapes()
 
     @public
@@ -430,7 +434,7 @@ class Model(Editing):
         var_keys: dict[str, str] | None = None,
         symbolic: bool = True,
         verbose: bool = False,
-    ) -> dict[str, list | None]:
+    ) -> dict[str, list[Any] | Any]:
         """Key -> sizes, names ("u1") and "(V1, ...)"; None for what is no tensor.
 
         Unnamed keys have their generated names, as `generate_keys` tells them.
@@ -672,7 +676,7 @@ class Model(Editing):
         return {}
 
     @property
-    def safe_shapes(self) -> dict[str, list]:
+    def safe_shapes(self) -> dict[str, list[Any]]:
         """Shapes that compile states for the keys of losses unless `safe_shapes=False`."""
         return {}
 
@@ -744,7 +748,7 @@ class Model(Editing):
         return self._node.states
 
     @property
-    def compile(self):
+    def compile(self) -> Callable[..., PhysicalModel]:
         """`model.compile(backend, …)` is `ml.compile(model, backend, …)`."""
         from functools import partial
 
@@ -757,7 +761,7 @@ class Model(Editing):
         name = self._node.name if known else ""
         return f"{type(self).__name__}({name!r})" if name else f"{type(self).__name__}()"
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         keys = [k for k in self._node.all_keys if not k.startswith("$")]
         return [*super().__dir__(), *keys]
 

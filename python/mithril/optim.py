@@ -188,7 +188,7 @@ class Optimizer:
         new_slots = {slot: dict(state[slot]) for slot in self.slots}
         clipped = self._clipped(gradients.values())
         for name, gradient in zip(gradients, clipped, strict=True):
-            kept = tuple(new_slots[slot][name] for slot in self.slots)
+            kept: Any = tuple(new_slots[slot][name] for slot in self.slots)
             factors = self._factors(step)
             new_params[name], kept = self._stepped(params[name], gradient, kept, factors)
             for slot, value in zip(self.slots, kept, strict=True):

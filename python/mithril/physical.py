@@ -11,7 +11,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from mithril import _core
 from mithril._checks import instance, items, mapping, text, truth
@@ -50,6 +50,10 @@ from mithril.errors import (
     suggestion,
     warn,
 )
+
+if TYPE_CHECKING:
+    from mithril._typing import Arrays, Gradients
+    from mithril.connection import Connection
 
 Params = dict[str, Any]
 _REFUSED_IF_STRICT = (UnusedKeyWarning, UnusedParamsWarning, InitialParamsWarning)
@@ -164,6 +168,55 @@ class PhysicalModel(PhysicalKeys):
         return Program(compiled, self._settings)
 
     # --- running ------------------------------------------------------------------------------
+    @overload
+    def evaluate(
+        self,
+        params: Arrays | None = None,
+        data: Arrays | None = None,
+        *,
+        output_gradients: Literal[False] | None = None,
+        state: None = None,
+        wrt: Iterable[str] | None = None,
+        fetch: Iterable[str | Connection] | None = None,
+        donate_state: bool = False,
+    ) -> dict[str, Any]: ...
+    @overload
+    def evaluate(
+        self,
+        params: Arrays | None = None,
+        data: Arrays | None = None,
+        *,
+        output_gradients: Literal[True] | Gradients,
+        state: None = None,
+        wrt: Iterable[str] | None = None,
+        fetch: Iterable[str | Connection] | None = None,
+        donate_state: bool = False,
+    ) -> WithGradients: ...
+    @overload
+    def evaluate(
+        self,
+        params: Arrays | None = None,
+        data: Arrays | None = None,
+        *,
+        output_gradients: Literal[False] | None = None,
+        state: Arrays,
+        wrt: Iterable[str] | None = None,
+        fetch: Iterable[str | Connection] | None = None,
+        donate_state: bool = False,
+    ) -> WithState: ...
+    @overload
+    def evaluate(
+        self,
+        params: Arrays | None = None,
+        data: Arrays | None = None,
+        *,
+        output_gradients: Literal[True] | Gradients,
+        state: Arrays,
+        wrt: Iterable[str] | None = None,
+        fetch: Iterable[str | Connection] | None = None,
+        donate_state: bool = False,
+    ) -> WithGradientsAndState: ...
+
     @public_with_shortcut("_native_evaluate")
     @refuses_misfits
     def evaluate(
@@ -174,7 +227,7 @@ class PhysicalModel(PhysicalKeys):
         output_gradients: Any = None,
         state: Mapping[str, Any] | None = None,
         wrt: Iterable[str] | None = None,
-        fetch: Iterable[str] | None = None,
+        fetch: Iterable[str | Connection] | None = None,
         donate_state: bool = False,
         **unknown: Any,
     ) -> Any:
@@ -303,6 +356,17 @@ class PhysicalModel(PhysicalKeys):
         outputs = result.outputs if isinstance(result, WithState) else result
         single = outputs[self.output_keys[0]] if len(self.output_keys) == 1 else outputs
         return WithState(single, result.state) if isinstance(result, WithState) else single
+
+    @overload
+    def step(self, params: Arrays, opt_state: dict[str, Any]) -> Step: ...
+    @overload
+    def step(
+        self,
+        params: Arrays,
+        opt_state: dict[str, Any],
+        data: Arrays | None,
+        state: Arrays | None = None,
+    ) -> Step: ...
 
     @public_with_shortcut("_native_step")
     @refuses_misfits

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from mithril import _core, _cost
 from mithril._checks import instance, items, text
@@ -94,7 +94,7 @@ class TrainModel(Model):
     def _is_wire(self, key: str) -> bool:
         return self._node.find_connection(key) is not None
 
-    def _extend(self, other: Any, canonical: bool) -> Model:
+    def _extend(self, other: Any, canonical: bool) -> Self:
         if canonical:
             raise UnsupportedError("TrainModel: `+=` has no meaning; use add_loss and its like")
         self._check_open()

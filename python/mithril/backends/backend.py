@@ -8,7 +8,7 @@ import importlib
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -610,10 +610,14 @@ class Backend(ArrayMethods, BackendFacts, ABC):
 
     # --------------------------------------------------------------------------- ops as methods
 
-    @property
-    def ops(self) -> Any:
-        """The table of functions that emitted text calls."""
-        return importlib.import_module(self._ops_module)
+    if TYPE_CHECKING:
+        ops: Any  # subclasses may have a table as it is
+    else:
+
+        @property
+        def ops(self) -> Any:
+            """The table of functions that emitted text calls."""
+            return importlib.import_module(self._ops_module)
 
     @functools.cached_property
     def op_names(self) -> frozenset[str]:

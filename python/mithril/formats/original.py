@@ -330,7 +330,7 @@ def _type(form: Any) -> Any:
     """A type by its name, {"Tensor": […]} or a list, which is a union."""
     if isinstance(form, str):
         if form == "Tensor":
-            return Tensor[int | float | bool]  # type: ignore[misc]
+            return Tensor[int | float | bool]
         if form not in _PYTHON_TYPES:
             raise ParseError(f"dict_to_model: no type is called {shown(form)}")
         return _PYTHON_TYPES[form]

@@ -8,6 +8,7 @@ from typing import Any
 from mithril import models
 from mithril._checks import instance, truth, whole
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.model import ExtendInfo
@@ -219,25 +220,28 @@ class MultiHeadAttention(Composite):
     @public
     def connect(
         self,
-        query=NOT_GIVEN,
-        key=NOT_GIVEN,
-        value=NOT_GIVEN,
-        attn_mask=NOT_GIVEN,
-        attn_bias=NOT_GIVEN,
-        w_q=NOT_GIVEN,
-        b_q=NOT_GIVEN,
-        w_k=NOT_GIVEN,
-        b_k=NOT_GIVEN,
-        w_v=NOT_GIVEN,
-        b_v=NOT_GIVEN,
-        w_o=NOT_GIVEN,
-        b_o=NOT_GIVEN,
-        output=NOT_GIVEN,
+        query: Wire = NOT_GIVEN,
+        key: Wire = NOT_GIVEN,
+        value: Wire = NOT_GIVEN,
+        attn_mask: Wire = NOT_GIVEN,
+        attn_bias: Wire = NOT_GIVEN,
+        w_q: Wire = NOT_GIVEN,
+        b_q: Wire = NOT_GIVEN,
+        w_k: Wire = NOT_GIVEN,
+        b_k: Wire = NOT_GIVEN,
+        w_v: Wire = NOT_GIVEN,
+        b_v: Wire = NOT_GIVEN,
+        w_o: Wire = NOT_GIVEN,
+        b_o: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"query": query, "key": key, "value": value, "attn_mask": attn_mask,
                 "attn_bias": attn_bias, "w_q": w_q, "b_q": b_q, "w_k": w_k, "b_k": b_k,
                 "w_v": w_v, "b_v": b_v, "w_o": w_o, "b_o": b_o, "output": output}  # fmt: skip
         return ExtendInfo(self, keys)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class _Plan:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mithril import models
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.model import ExtendInfo, Model
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
@@ -54,14 +55,17 @@ class LinearSVM(_LinearClassifier):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        weight=NOT_GIVEN,
-        bias=NOT_GIVEN,
-        output=NOT_GIVEN,
-        decision_output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        weight: Wire = NOT_GIVEN,
+        bias: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
+        decision_output: Wire = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "weight": weight, "bias": bias}
         return ExtendInfo(self, {**keys, "output": output, "decision_output": decision_output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class LogisticRegression(_LinearClassifier):
@@ -95,14 +99,17 @@ class LogisticRegression(_LinearClassifier):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        weight=NOT_GIVEN,
-        bias=NOT_GIVEN,
-        output=NOT_GIVEN,
-        probs_output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        weight: Wire = NOT_GIVEN,
+        bias: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
+        probs_output: Wire = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "weight": weight, "bias": bias}
         return ExtendInfo(self, {**keys, "output": output, "probs_output": probs_output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 __all__ = ["LinearSVM", "LogisticRegression"]

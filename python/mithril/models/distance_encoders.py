@@ -7,6 +7,7 @@ from typing import Any
 from mithril import models
 from mithril._checks import truth, whole
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import OptionError, SignatureError, shown
 from mithril.model import ExtendInfo, Model
@@ -74,10 +75,17 @@ class EncoderDistanceMatrix(Composite):
 
     @public
     def connect(
-        self, input1=NOT_GIVEN, input2=NOT_GIVEN, norm=NOT_GIVEN, output=NOT_GIVEN
+        self,
+        input1: Wire = NOT_GIVEN,
+        input2: Wire = NOT_GIVEN,
+        norm: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input1": input1, "input2": input2, "norm": norm, "output": output}
         return ExtendInfo(self, keys)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class MDSCore(Composite):
@@ -147,13 +155,16 @@ class MDSCore(Composite):
     @public
     def connect(
         self,
-        distances=NOT_GIVEN,
-        pred_distances=NOT_GIVEN,
-        norm=NOT_GIVEN,
-        output=NOT_GIVEN,
+        distances: Wire = NOT_GIVEN,
+        pred_distances: Wire = NOT_GIVEN,
+        norm: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"distances": distances, "pred_distances": pred_distances, "norm": norm}
         return ExtendInfo(self, {**keys, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class TsnePJoint(Composite):
@@ -223,13 +234,16 @@ class TsnePJoint(Composite):
     @public
     def connect(
         self,
-        squared_distances=NOT_GIVEN,
-        target_perplexity=NOT_GIVEN,
-        threshold=NOT_GIVEN,
-        output=NOT_GIVEN,
+        squared_distances: Wire = NOT_GIVEN,
+        target_perplexity: Wire = NOT_GIVEN,
+        threshold: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"squared_distances": squared_distances, "target_perplexity": target_perplexity}
         return ExtendInfo(self, {**keys, "threshold": threshold, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 _OCTAVES = 64.0  # of β, up and down from 1
@@ -306,7 +320,7 @@ class TSNECore(Composite):
             if calculated:
                 squares = found**2 if exact else found
                 joint = models.TsnePJoint(target_perplexity=models.Tensor(float(perplexity)))
-                p = joint(squared_distances=squares)
+                p: Connection = joint(squared_distances=squares)
             else:
                 self |= models.Buffer().connect(input=found)
                 p = keys["p_joint"]
@@ -321,10 +335,17 @@ class TSNECore(Composite):
 
     @public
     def connect(
-        self, distances=NOT_GIVEN, pred_distances=NOT_GIVEN, p_joint=NOT_GIVEN, output=NOT_GIVEN
+        self,
+        distances: Wire = NOT_GIVEN,
+        pred_distances: Wire = NOT_GIVEN,
+        p_joint: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"distances": distances, "pred_distances": pred_distances, "p_joint": p_joint}
         return ExtendInfo(self, {**keys, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _number(what: str, value: Any) -> float:
@@ -407,16 +428,19 @@ class DistanceEncoder(Composite):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        coords=NOT_GIVEN,
-        norm=NOT_GIVEN,
-        predicted_coords=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        coords: Wire = NOT_GIVEN,
+        norm: Wire = NOT_GIVEN,
+        predicted_coords: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
         **base_keys: Any,
     ) -> ExtendInfo:
         keys = {"input": input, "coords": coords, "norm": norm}
         outputs = {"predicted_coords": predicted_coords, "output": output}
         return ExtendInfo(self, {**keys, **outputs, **base_keys})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _check_input_type(what: str, input_type: Any) -> None:
@@ -555,15 +579,18 @@ class TSNE(DistanceEncoder):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        norm=NOT_GIVEN,
-        predicted_coords=NOT_GIVEN,
-        output=NOT_GIVEN,
-        coords=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        norm: Wire = NOT_GIVEN,
+        predicted_coords: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
+        coords: Wire = NOT_GIVEN,
         **base_keys: Any,
     ) -> ExtendInfo:
         keys = {"input": input, "norm": norm, "predicted_coords": predicted_coords}
         return super().connect(**keys, output=output, coords=coords, **base_keys)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 __all__ = [

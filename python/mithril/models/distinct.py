@@ -10,6 +10,7 @@ from typing import Any
 
 from mithril import models
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.model import ExtendInfo
 from mithril.models._composite import Composite
@@ -54,8 +55,11 @@ class Unique(Composite):
             self.expose_keys("output")
 
     @public
-    def connect(self, input=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(self, input: Wire = NOT_GIVEN, output: Output = NOT_GIVEN) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class AUCCore(Composite):
@@ -110,8 +114,13 @@ class AUCCore(Composite):
             self.expose_keys("output")
 
     @public
-    def connect(self, input=NOT_GIVEN, label=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(
+        self, input: Wire = NOT_GIVEN, label: Wire = NOT_GIVEN, output: Output = NOT_GIVEN
+    ) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, "label": label, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _distinct(model: Any, wire: Any) -> Any:

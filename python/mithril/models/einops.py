@@ -14,6 +14,7 @@ from typing import Any
 from mithril import models
 from mithril._checks import text, whole
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, SignatureError, suggestion
 from mithril.model import ExtendInfo
@@ -63,8 +64,11 @@ class _Pattern(Composite):
         axes.transpose(order)
 
     @public
-    def connect(self, input=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(self, input: Wire = NOT_GIVEN, output: Output = NOT_GIVEN) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class Rearrange(_Pattern):
@@ -270,6 +274,9 @@ class Einsum(Composite):
     def connect(self, *inputs: Any, output: Any = NOT_GIVEN, **keys: Any) -> ExtendInfo:
         order = self._argument_order(len(inputs))
         return ExtendInfo(self, {**dict(zip(order, inputs, strict=True)), "output": output, **keys})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class _Axes:

@@ -8,6 +8,7 @@ from typing import Any
 from mithril import constraints, models
 from mithril._checks import truth
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.model import ExtendInfo
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
@@ -67,15 +68,18 @@ class GPRLoss(Composite):
     @public
     def connect(
         self,
-        labels=NOT_GIVEN,
-        mu=NOT_GIVEN,
-        L=NOT_GIVEN,
-        K_term=NOT_GIVEN,
-        alpha=NOT_GIVEN,
-        output=NOT_GIVEN,
+        labels: Wire = NOT_GIVEN,
+        mu: Wire = NOT_GIVEN,
+        L: Wire = NOT_GIVEN,
+        K_term: Wire = NOT_GIVEN,
+        alpha: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"labels": labels, "mu": mu, "L": L, "K_term": K_term, "alpha": alpha}
         return ExtendInfo(self, {**keys, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class GaussProcessRegressionCore(Composite):
@@ -152,18 +156,21 @@ class GaussProcessRegressionCore(Composite):
     @public
     def connect(
         self,
-        label=NOT_GIVEN,
-        s=NOT_GIVEN,
-        k=NOT_GIVEN,
-        k_star=NOT_GIVEN,
-        mu=NOT_GIVEN,
-        loss=NOT_GIVEN,
-        prediction=NOT_GIVEN,
-        confidence=NOT_GIVEN,
+        label: Wire = NOT_GIVEN,
+        s: Wire = NOT_GIVEN,
+        k: Wire = NOT_GIVEN,
+        k_star: Wire = NOT_GIVEN,
+        mu: Wire = NOT_GIVEN,
+        loss: Wire = NOT_GIVEN,
+        prediction: Wire = NOT_GIVEN,
+        confidence: Wire = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"label": label, "s": s, "k": k, "k_star": k_star, "mu": mu}
         outputs = {"loss": loss, "prediction": prediction, "confidence": confidence}
         return ExtendInfo(self, {**keys, **outputs})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 __all__ = ["GPRLoss", "GaussProcessRegressionCore"]

@@ -7,6 +7,7 @@ from typing import Any
 from mithril import constraints, models
 from mithril._checks import truth
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import OptionError, SignatureError, suggestion
 from mithril.model import ExtendInfo, Model
@@ -66,14 +67,17 @@ class RBFKernel(Composite):
     @public
     def connect(
         self,
-        input1=NOT_GIVEN,
-        input2=NOT_GIVEN,
-        l_scale=NOT_GIVEN,
-        sigma=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input1: Wire = NOT_GIVEN,
+        input2: Wire = NOT_GIVEN,
+        l_scale: Wire = NOT_GIVEN,
+        sigma: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input1": input1, "input2": input2, "l_scale": l_scale, "sigma": sigma}
         return ExtendInfo(self, {**keys, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class PolynomialKernel(Composite):
@@ -132,14 +136,17 @@ class PolynomialKernel(Composite):
     @public
     def connect(
         self,
-        input1=NOT_GIVEN,
-        input2=NOT_GIVEN,
-        poly_coef=NOT_GIVEN,
-        degree=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input1: Wire = NOT_GIVEN,
+        input2: Wire = NOT_GIVEN,
+        poly_coef: Wire = NOT_GIVEN,
+        degree: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input1": input1, "input2": input2, "poly_coef": poly_coef, "degree": degree}
         return ExtendInfo(self, {**keys, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class KernelizedSVM(Composite):
@@ -198,15 +205,18 @@ class KernelizedSVM(Composite):
     @public
     def connect(
         self,
-        input1=NOT_GIVEN,
-        input2=NOT_GIVEN,
-        weight=NOT_GIVEN,
-        bias=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input1: Wire = NOT_GIVEN,
+        input2: Wire = NOT_GIVEN,
+        weight: Wire = NOT_GIVEN,
+        bias: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
         **kernel_keys: Any,
     ) -> ExtendInfo:
         keys = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
         return ExtendInfo(self, {**keys, "output": output, **kernel_keys})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _inputs_of(kernel: Model, given: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from mithril import models
 from mithril._checks import truth, whole
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import OptionError, SignatureError, shown
 from mithril.model import ExtendInfo
@@ -84,15 +85,18 @@ class Metric(Composite):
     @public
     def connect(
         self,
-        pred=NOT_GIVEN,
-        label=NOT_GIVEN,
-        output=NOT_GIVEN,
-        pred_formatted=NOT_GIVEN,
-        label_formatted=NOT_GIVEN,
+        pred: Wire = NOT_GIVEN,
+        label: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
+        pred_formatted: Wire = NOT_GIVEN,
+        label_formatted: Wire = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"pred": pred, "label": label, "output": output}
         formatted = {"pred_formatted": pred_formatted, "label_formatted": label_formatted}
         return ExtendInfo(self, keys | formatted)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _options(
@@ -170,8 +174,13 @@ class Accuracy(Composite):
             self.set_cout("output")
 
     @public
-    def connect(self, pred=NOT_GIVEN, label=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(
+        self, pred: Wire = NOT_GIVEN, label: Wire = NOT_GIVEN, output: Output = NOT_GIVEN
+    ) -> ExtendInfo:
         return ExtendInfo(self, {"pred": pred, "label": label, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class _ClassMetric(Composite):
@@ -225,8 +234,13 @@ class _ClassMetric(Composite):
         raise NotImplementedError
 
     @public
-    def connect(self, pred=NOT_GIVEN, label=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(
+        self, pred: Wire = NOT_GIVEN, label: Wire = NOT_GIVEN, output: Output = NOT_GIVEN
+    ) -> ExtendInfo:
         return ExtendInfo(self, {"pred": pred, "label": label, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _averaging(model: Composite, average: Any, n_classes: Any) -> dict[str, Any]:
@@ -384,8 +398,13 @@ class AUC(Composite):
             self.expose_keys("output")
 
     @public
-    def connect(self, pred=NOT_GIVEN, label=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(
+        self, pred: Wire = NOT_GIVEN, label: Wire = NOT_GIVEN, output: Output = NOT_GIVEN
+    ) -> ExtendInfo:
         return ExtendInfo(self, {"pred": pred, "label": label, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _ordered_pairs(scores: Any, is_class: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from mithril import models
 from mithril._checks import items, mapping, text, whole
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, OptionError, SignatureError, suggestion
 from mithril.model import ExtendInfo, Model
@@ -68,10 +69,17 @@ class Layer(Composite):
 
     @public
     def connect(
-        self, input=NOT_GIVEN, weight=NOT_GIVEN, bias=NOT_GIVEN, output=NOT_GIVEN
+        self,
+        input: Wire = NOT_GIVEN,
+        weight: Wire = NOT_GIVEN,
+        bias: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "weight": weight, "bias": bias, "output": output}
         return ExtendInfo(self, keys)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class MLP(Composite):
@@ -139,8 +147,13 @@ class MLP(Composite):
             self.set_cin("input")
 
     @public
-    def connect(self, input=NOT_GIVEN, output=NOT_GIVEN, **weights_biases: Any) -> ExtendInfo:
+    def connect(
+        self, input: Wire = NOT_GIVEN, output: Output = NOT_GIVEN, **weights_biases: Any
+    ) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, "output": output, **weights_biases})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _stems(templates: Any) -> dict[str, str]:

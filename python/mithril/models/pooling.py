@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril import models
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import SignatureError
 from mithril.model import ExtendInfo
@@ -62,17 +63,20 @@ class _Pool(Composite, metaclass=abc.ABCMeta):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        kernel_size=NOT_GIVEN,
-        stride=NOT_GIVEN,
-        padding=NOT_GIVEN,
-        dilation=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        kernel_size: Wire = NOT_GIVEN,
+        stride: Wire = NOT_GIVEN,
+        padding: Wire = NOT_GIVEN,
+        dilation: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "kernel_size": kernel_size, "stride": stride}
         return ExtendInfo(
             self, {**keys, "padding": padding, "dilation": dilation, "output": output}
         )
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class Pool1D(_Pool):

@@ -10,6 +10,7 @@ from typing import Any
 from mithril import models
 from mithril._checks import truth, whole
 from mithril._public import public
+from mithril._typing import Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import OptionError, SignatureError, shown, suggestion
 from mithril.model import ExtendInfo
@@ -177,8 +178,11 @@ class OneToMany(RNN):
         _expose_steps(self, length)
 
     @public
-    def connect(self, input=NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
+    def connect(self, input: Wire = NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, **model_keys})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _expose_steps(model: Composite, length: int) -> None:
@@ -219,8 +223,11 @@ class OneToManyInference(RNN):
             _expose_steps(self, max_sequence_length)
 
     @public
-    def connect(self, input=NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
+    def connect(self, input: Wire = NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, **model_keys})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class ManyToOne(RNN):
@@ -283,8 +290,11 @@ class ManyToOne(RNN):
             self.expose_keys(*reversed(outputs), "hidden_concat")
 
     @public
-    def connect(self, hidden_concat=NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
+    def connect(self, hidden_concat: Wire = NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
         return ExtendInfo(self, {"hidden_concat": hidden_concat, **model_keys})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class _Pair(RNN):
@@ -370,8 +380,11 @@ class EncoderDecoder(_Pair):
             self._join(encoder, decoder, keys["indices"])
 
     @public
-    def connect(self, indices=NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
+    def connect(self, indices: Wire = NOT_GIVEN, **model_keys: Any) -> ExtendInfo:
         return ExtendInfo(self, {"indices": indices, **model_keys})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class EncoderDecoderInference(_Pair):
@@ -406,6 +419,9 @@ class EncoderDecoderInference(_Pair):
     @public
     def connect(self, **model_keys: Any) -> ExtendInfo:
         return ExtendInfo(self, model_keys)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 __all__ = [

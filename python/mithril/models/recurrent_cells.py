@@ -11,6 +11,7 @@ from typing import Any
 
 from mithril import models
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import SignatureError
 from mithril.model import ExtendInfo
@@ -136,21 +137,24 @@ class RNNCell(Cell):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        prev_hidden=NOT_GIVEN,
-        w_ih=NOT_GIVEN,
-        w_hh=NOT_GIVEN,
-        w_ho=NOT_GIVEN,
-        bias_h=NOT_GIVEN,
-        bias_o=NOT_GIVEN,
-        hidden=NOT_GIVEN,
-        hidden_compl=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        prev_hidden: Wire = NOT_GIVEN,
+        w_ih: Wire = NOT_GIVEN,
+        w_hh: Wire = NOT_GIVEN,
+        w_ho: Wire = NOT_GIVEN,
+        bias_h: Wire = NOT_GIVEN,
+        bias_o: Wire = NOT_GIVEN,
+        hidden: Wire = NOT_GIVEN,
+        hidden_compl: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "prev_hidden": prev_hidden, "w_ih": w_ih, "w_hh": w_hh}
         keys |= {"w_ho": w_ho, "bias_h": bias_h, "bias_o": bias_o}
         keys |= {"hidden": hidden, "hidden_compl": hidden_compl, "output": output}
         return ExtendInfo(self, keys)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 def _rows(state: Connection, start: Any, stop: Any, output: Any) -> ExtendInfo:
@@ -236,23 +240,26 @@ class LSTMCellBody(Composite):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        prev_hidden=NOT_GIVEN,
-        prev_cell=NOT_GIVEN,
-        w_i=NOT_GIVEN,
-        w_f=NOT_GIVEN,
-        w_c=NOT_GIVEN,
-        w_o=NOT_GIVEN,
-        bias_f=NOT_GIVEN,
-        bias_i=NOT_GIVEN,
-        bias_c=NOT_GIVEN,
-        bias_o=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        prev_hidden: Wire = NOT_GIVEN,
+        prev_cell: Wire = NOT_GIVEN,
+        w_i: Wire = NOT_GIVEN,
+        w_f: Wire = NOT_GIVEN,
+        w_c: Wire = NOT_GIVEN,
+        w_o: Wire = NOT_GIVEN,
+        bias_f: Wire = NOT_GIVEN,
+        bias_i: Wire = NOT_GIVEN,
+        bias_c: Wire = NOT_GIVEN,
+        bias_o: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "prev_hidden": prev_hidden, "prev_cell": prev_cell}
         keys |= {"w_i": w_i, "w_f": w_f, "w_c": w_c, "w_o": w_o}
         keys |= {"bias_f": bias_f, "bias_i": bias_i, "bias_c": bias_c, "bias_o": bias_o}
         return ExtendInfo(self, {**keys, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class LSTMCell(Cell):
@@ -340,29 +347,32 @@ class LSTMCell(Cell):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        prev_hidden=NOT_GIVEN,
-        prev_cell=NOT_GIVEN,
-        w_i=NOT_GIVEN,
-        w_f=NOT_GIVEN,
-        w_c=NOT_GIVEN,
-        w_o=NOT_GIVEN,
-        w_out=NOT_GIVEN,
-        bias_f=NOT_GIVEN,
-        bias_i=NOT_GIVEN,
-        bias_c=NOT_GIVEN,
-        bias_o=NOT_GIVEN,
-        bias_out=NOT_GIVEN,
-        hidden=NOT_GIVEN,
-        cell=NOT_GIVEN,
-        hidden_compl=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        prev_hidden: Wire = NOT_GIVEN,
+        prev_cell: Wire = NOT_GIVEN,
+        w_i: Wire = NOT_GIVEN,
+        w_f: Wire = NOT_GIVEN,
+        w_c: Wire = NOT_GIVEN,
+        w_o: Wire = NOT_GIVEN,
+        w_out: Wire = NOT_GIVEN,
+        bias_f: Wire = NOT_GIVEN,
+        bias_i: Wire = NOT_GIVEN,
+        bias_c: Wire = NOT_GIVEN,
+        bias_o: Wire = NOT_GIVEN,
+        bias_out: Wire = NOT_GIVEN,
+        hidden: Wire = NOT_GIVEN,
+        cell: Wire = NOT_GIVEN,
+        hidden_compl: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "prev_hidden": prev_hidden, "prev_cell": prev_cell}
         keys |= {"w_i": w_i, "w_f": w_f, "w_c": w_c, "w_o": w_o, "w_out": w_out}
         keys |= {"bias_f": bias_f, "bias_i": bias_i, "bias_c": bias_c, "bias_o": bias_o}
         keys |= {"bias_out": bias_out, "hidden": hidden, "cell": cell}
         return ExtendInfo(self, {**keys, "hidden_compl": hidden_compl, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class GRUCell(Cell):
@@ -460,27 +470,30 @@ class GRUCell(Cell):
     @public
     def connect(
         self,
-        input=NOT_GIVEN,
-        prev_hidden=NOT_GIVEN,
-        w_r=NOT_GIVEN,
-        w_u=NOT_GIVEN,
-        w_n=NOT_GIVEN,
-        w_hn=NOT_GIVEN,
-        w_out=NOT_GIVEN,
-        bias_r=NOT_GIVEN,
-        bias_u=NOT_GIVEN,
-        bias_n=NOT_GIVEN,
-        bias_hn=NOT_GIVEN,
-        bias_out=NOT_GIVEN,
-        hidden=NOT_GIVEN,
-        hidden_compl=NOT_GIVEN,
-        output=NOT_GIVEN,
+        input: Wire = NOT_GIVEN,
+        prev_hidden: Wire = NOT_GIVEN,
+        w_r: Wire = NOT_GIVEN,
+        w_u: Wire = NOT_GIVEN,
+        w_n: Wire = NOT_GIVEN,
+        w_hn: Wire = NOT_GIVEN,
+        w_out: Wire = NOT_GIVEN,
+        bias_r: Wire = NOT_GIVEN,
+        bias_u: Wire = NOT_GIVEN,
+        bias_n: Wire = NOT_GIVEN,
+        bias_hn: Wire = NOT_GIVEN,
+        bias_out: Wire = NOT_GIVEN,
+        hidden: Wire = NOT_GIVEN,
+        hidden_compl: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "prev_hidden": prev_hidden}
         keys |= {"w_r": w_r, "w_u": w_u, "w_n": w_n, "w_hn": w_hn, "w_out": w_out}
         keys |= {"bias_r": bias_r, "bias_u": bias_u, "bias_n": bias_n, "bias_hn": bias_hn}
         keys |= {"bias_out": bias_out, "hidden": hidden}
         return ExtendInfo(self, {**keys, "hidden_compl": hidden_compl, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 __all__ = ["Cell", "GRUCell", "LSTMCell", "LSTMCellBody", "RNNCell"]

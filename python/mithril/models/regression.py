@@ -7,6 +7,7 @@ from typing import Any
 from mithril import models
 from mithril._checks import whole
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.model import ExtendInfo
 from mithril.models._composite import Composite
@@ -64,10 +65,17 @@ class PolynomialRegression(Composite):
 
     @public
     def connect(
-        self, input=NOT_GIVEN, weight=NOT_GIVEN, bias=NOT_GIVEN, output=NOT_GIVEN
+        self,
+        input: Wire = NOT_GIVEN,
+        weight: Wire = NOT_GIVEN,
+        bias: Wire = NOT_GIVEN,
+        output: Output = NOT_GIVEN,
     ) -> ExtendInfo:
         keys = {"input": input, "weight": weight, "bias": bias, "output": output}
         return ExtendInfo(self, keys)
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 __all__ = ["PolynomialRegression"]

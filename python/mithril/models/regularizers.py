@@ -6,6 +6,7 @@ from typing import Any
 
 from mithril import models
 from mithril._public import public
+from mithril._typing import Output, Wire, as_connected
 from mithril.model import ExtendInfo
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
@@ -37,8 +38,11 @@ class L1(Composite):
             self += models.Sum().connect(output="output")
 
     @public
-    def connect(self, input=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(self, input: Wire = NOT_GIVEN, output: Output = NOT_GIVEN) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class L2(Composite):
@@ -68,8 +72,11 @@ class L2(Composite):
             self += models.Multiply(right=0.5).connect(output="output")
 
     @public
-    def connect(self, input=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(self, input: Wire = NOT_GIVEN, output: Output = NOT_GIVEN) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 class QuadraticFormRegularizer(Composite):
@@ -104,8 +111,13 @@ class QuadraticFormRegularizer(Composite):
             self.set_cin("input")
 
     @public
-    def connect(self, input=NOT_GIVEN, kernel=NOT_GIVEN, output=NOT_GIVEN) -> ExtendInfo:
+    def connect(
+        self, input: Wire = NOT_GIVEN, kernel: Wire = NOT_GIVEN, output: Output = NOT_GIVEN
+    ) -> ExtendInfo:
         return ExtendInfo(self, {"input": input, "kernel": kernel, "output": output})
+
+    @as_connected(connect)
+    def __call__(self, /, *args: Any, **keys: Any) -> Any: ...
 
 
 __all__ = ["L1", "L2", "QuadraticFormRegularizer"]

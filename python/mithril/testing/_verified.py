@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from mithril.testing.distances import Distance
 
@@ -64,7 +65,7 @@ class Verification:
     rows: list[Verified] = field(default_factory=list)
 
     @property
-    def first(self) -> Divergence | None:
+    def first(self) -> Divergence | Any:
         """The first divergence of the first backend that has one."""
         return next((d for row in self.rows for d in row.divergences), None)
 

@@ -75,8 +75,8 @@ def switch(backend: str, **options: Any) -> bool | None:
     for name, value in options.items():
         if value is not None and not isinstance(value, bool):
             raise SignatureError(f"{backend}: {name} requires True or False, got {shown(value)}")
-    value: bool | None = one_of(**options)
-    return value
+    chosen: bool | None = one_of(**options)
+    return chosen
 
 
 def unsupported(backend: str, option: str, reason: str, hint: str) -> UnsupportedError:
