@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import contextlib
 import importlib
 from collections.abc import Iterator
