@@ -25,7 +25,7 @@ from mithril.errors import (
     suggestion,
 )
 from mithril.model import Connection, Model
-from mithril.types import PaddingType
+from mithril.types import Constant, Dtype, PaddingType
 
 _MOST_NESTED = 200
 _PYTHON_TYPES = {
@@ -41,6 +41,7 @@ _PYTHON_TYPES = {
     "dict": dict,
 }
 _ENUMS = {"PaddingType": PaddingType}
+_MODEL_ARGUMENTS = {"kernel", "cell_type", "base_model"}  # of constructors, beside activations
 
 
 @public
@@ -82,7 +83,9 @@ def _model(form: Any, depth: int) -> Model:
     if not isinstance(name, str):
         raise ParseError("dict_to_model: a model has a name")
     if form.get("submodels") is None and name != "Model":
-        return _instance(name, form, depth)
+        model = _instance(name, form, depth)
+        _Structure(model, form, depth).state_facts()
+        return model
     model = Model(**{k: v for k, v in _section(form, "args", dict).items() if k == "name"})
     _Structure(model, form, depth).build()
     return model
@@ -130,13 +133,15 @@ def _called(call: Callable[..., Any], *args: Any, named: Mapping[str, Any]) -> A
 def _class(name: str) -> type[Model]:
     from mithril import models
 
-    lowered = {known.lower(): known for known in dir(models)}
-    found = getattr(models, lowered.get(name.lower(), ""), None)
-    if not (isinstance(found, type) and issubclass(found, Model)):
-        raise KeyNotFound(
-            f"dict_to_model: no model is called {shown(name)}{suggestion(name, lowered.values())}"
-        )
-    return found
+    lowered: dict[str, type[Model]] = {}
+    for known in dir(models):  # modules are there, too: mlp
+        cls = getattr(models, known, None)
+        if isinstance(cls, type) and issubclass(cls, Model):
+            lowered[known.lower()] = cls
+    if name.lower() not in lowered:
+        near = suggestion(name, [cls.__name__ for cls in lowered.values()])
+        raise KeyNotFound(f"dict_to_model: no model is called {shown(name)}{near}")
+    return lowered[name.lower()]
 
 
 def _instance(name: str, form: Mapping, depth: int) -> Model:
@@ -158,8 +163,10 @@ def _enum(name: Any, value: Any) -> Any:
         raise ParseError(f"dict_to_model: no enumeration: {shown(name)}")
     cls = _ENUMS.get(name)
     try:
-        return cls(value) if cls is not None else value
-    except ValueError:
+        if cls is None:
+            return value
+        return cls[value] if isinstance(value, str) else cls(value)
+    except (KeyError, ValueError):
         raise ParseError(f"dict_to_model: {shown(value)} is no {name}") from None
 
 
@@ -171,8 +178,24 @@ def _argument(key: str, value: Any, depth: int) -> Any:
         return _model(value, depth + 1)
     if isinstance(value, list):
         return [_argument(key, item, depth + 1) for item in value]
-    is_activation = isinstance(value, str) and "activation" in key
-    return _model(value, depth + 1) if is_activation else value
+    if not isinstance(value, str):
+        return value
+    is_model = "activation" in key or key in _MODEL_ARGUMENTS
+    return _model(value, depth + 1) if is_model else _word(value)
+
+
+def _word(value: str) -> Any:
+    """What text stands for: "Constant.EPSILON", "Dtype.float32", "(Ellipsis,)", else itself."""
+    if value == "(Ellipsis,)":
+        return ...
+    kind, _, name = value.partition(".")
+    members: dict[str, Any] = {"Constant": Constant, "Dtype": Dtype}
+    if kind in members and name:
+        try:
+            return members[kind][name]
+        except KeyError:
+            raise ParseError(f"dict_to_model: there is no {shown(value)}") from None
+    return value
 
 
 def _tuples(value: Any) -> Any:
@@ -208,11 +231,12 @@ class _Structure:
             _called(self.model.extend, child, named=wires)
             self.children[name] = child
         self._expose()
-        self._state_facts()
+        self.state_facts()
 
     def _connection(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._named(value)
+            word = _word(value)
+            return self._named(value) if word is value else word
         if isinstance(value, Mapping) and "tensor" in value:
             return Tensor(value["tensor"])
         if isinstance(value, Mapping) and "key" in value:
@@ -266,7 +290,7 @@ class _Structure:
         if model is None:
             raise KeyNotFound(f"dict_to_model: no submodel {shown(owner)}")
         if isinstance(key, int):
-            keys = model._node.all_keys
+            keys = model.external_keys
             if not 0 <= key < len(keys):
                 raise KeyNotFound(f"dict_to_model: {shown(owner)} has no key number {key}")
             key = keys[key]
@@ -283,7 +307,7 @@ class _Structure:
             if wire.key not in self.model.external_keys:
                 self.model.expose_keys(wire)
 
-    def _state_facts(self) -> None:
+    def state_facts(self) -> None:
         form, model = self.form, self.model
         if form.get("assigned_constraints"):
             names = [entry.get("fn") for entry in _entries(form, "assigned_constraints")]
@@ -291,9 +315,8 @@ class _Structure:
                 f"dict_to_model: the constraint {shown(names[0])} is a function of the original",
                 hint="add it to the loaded model by add_constraint",
             )
-        shapes = [(self._wire(ref), _shape(dims)) for ref, dims in self._pairs("assigned_shapes")]
-        if shapes:
-            model.set_shapes(dict(shapes))
+        for group in self._shape_groups():
+            model.set_shapes({self._wire(ref): _shape(dims) for ref, dims in group})
         for ref, type_ in self._pairs("assigned_types"):
             model.set_types({self._wire(ref): _type(type_)})
         for ref, flag in self._pairs("assigned_differentiabilities"):
@@ -302,11 +325,28 @@ class _Structure:
             if form.get(name):
                 state(*(self._wire(ref) for ref in _section(form, name, list)))
 
+    def _shape_groups(self) -> list[list[Any]]:
+        """What was said of shapes, call by call: a symbol is one size within a call. Without such
+        groups all of it is one call."""
+        found = _section(self.form, "assigned_shapes", list)
+        if any(isinstance(entry, list) and _is_group(entry) for entry in found):
+            return [self._checked_pairs("assigned_shapes", entry) for entry in found]
+        pairs = self._pairs("assigned_shapes")
+        return [pairs] if pairs else []
+
     def _pairs(self, name: str) -> list[Any]:
-        found = _section(self.form, name, list)
-        if not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
+        return self._checked_pairs(name, _section(self.form, name, list))
+
+    def _checked_pairs(self, name: str, found: Any) -> list[Any]:
+        is_list = isinstance(found, list)
+        if not is_list or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
             raise ParseError(f"dict_to_model: '{name}' holds pairs")
         return found
+
+
+def _is_group(entry: list) -> bool:
+    """Whether it is a list of pairs of a key and its sizes, and no such pair."""
+    return all(isinstance(p, list) and len(p) == 2 and isinstance(p[1], list) for p in entry)
 
 
 def _value(value: Any) -> Any:

@@ -152,3 +152,33 @@ def test_deep_forms_are_refused():
         form = {"name": "Model", "submodels": {"m_0": form}}
     with pytest.raises(ParseError):
         dict_to_model(form)
+
+
+def test_facts_of_a_class():
+    form = {"name": "Add", "assigned_types": [["left", {"Tensor": ["float"]}]],
+            "assigned_shapes": [[["left", ["a", 3]]], [["right", ["a", 1]]]],
+            "assigned_differentiabilities": [["right", True]]}  # fmt: skip
+    model = dict_to_model(form)
+    assert model.shapes["left"][1] == 3 and model.shapes["right"][1] == 1
+    assert model.shapes["output"][1] == 3  # "a" of two calls is two sizes
+    assert model.right.metadata.differentiable
+    one_call = {"name": "Add", "assigned_shapes": [[["left", ["a", 3]], ["right", ["a", 1]]]]}
+    shapes = dict_to_model(one_call).shapes
+    assert shapes["left"][0] == shapes["right"][0] == shapes["output"][0] == "a"
+
+
+def test_words_and_models_among_arguments():
+    svm = dict_to_model({"name": "kernelizedsvm", "args": {"kernel": "RBFKernel"}})
+    assert "sigma" in svm.input_keys
+    form = {"name": "Convolution1D", "args": {"kernel_size": 3, "out_channels": 2, "padding": "SAME"},  # noqa: E501
+            "enums": {"padding": "PaddingType"}, "assigned_shapes": [["input", [1, 4, 9]]]}  # fmt: skip  # noqa: E501
+    assert dict_to_model(form).shapes["output"] == [1, 2, 9]
+    indexer = {"name": "Indexer", "args": {"index": "(Ellipsis,)"},
+               "assigned_shapes": [["input", [2, 3]]]}  # fmt: skip
+    assert dict_to_model(indexer).shapes["output"] == [2, 3]
+    cast = dict_to_model({"name": "Cast", "args": {"dtype": "Dtype.int32"}})
+    assert cast._node.value("dtype") == (ml.int32,)
+    with pytest.raises(ParseError, match="there is no 'Dtype.float7'"):
+        dict_to_model({"name": "Cast", "args": {"dtype": "Dtype.float7"}})
+    with pytest.raises(ParseError, match="holds pairs"):
+        dict_to_model({"name": "Add", "assigned_shapes": [[["left", [1]]], "left"]})
