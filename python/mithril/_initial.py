@@ -17,6 +17,7 @@ from mithril.errors import (
     ArgumentError,
     DTypeError,
     KeyNotFound,
+    OutOfMemoryError,
     ShapeNotKnown,
     SignatureError,
     shown,
@@ -24,6 +25,7 @@ from mithril.errors import (
 )
 from mithril.types import Dtype
 
+_MOST_ELEMENTS = 2**58  # of which no machine has the bytes, and NumPy counts them in 64 bits
 NAMED = ("zeros", "ones", "normal", "uniform_fan_in")
 
 
@@ -104,6 +106,16 @@ for _name in [
 
 def draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
     """The initial value of a parameter or statistic as a NumPy array."""
+    too_large = OutOfMemoryError(f"'{key.name}' does not fit in memory, its shape is {shape}")
+    if math.prod(shape) >= _MOST_ELEMENTS:
+        raise too_large
+    try:
+        return _draw(key, shape, fan_in, seed)
+    except MemoryError:
+        raise too_large from None
+
+
+def _draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
     import numpy as np
 
     dtype = key.dtype or Dtype.float32

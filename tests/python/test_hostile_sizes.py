@@ -214,6 +214,18 @@ def test_sizes_of_windows_are_refused_where_the_layer_is_written():
         model |= ml.MaxPool2D(2**20 + 1, dilation=2**21)(input="x")
 
 
+# --- parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [2**40, 2**60, 2**62, 2**63 - 1])
+def test_parameters_that_no_memory_holds(size):
+    model = ml.Model()
+    model |= ml.Linear(size)(input="x", output="y")
+    pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [2, 2]})
+    with pytest.raises(ml.errors.OutOfMemoryError, match="does not fit in memory"):
+        pm.randomize_params(0)
+
+
 # --- ranks ---------------------------------------------------------------------------------------
 
 LAYERS = {
