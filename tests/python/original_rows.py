@@ -1086,3 +1086,373 @@ def waiting():  # K63: every backend waits
         backend.jit(lambda v: v)
     with pytest.raises(RuntimeError):
         backend.to_device(x, "cuda")
+
+
+# --- numbers (4.3) --------------------------------------------------------------------------------
+
+
+def differentiated(part, cotangent=None, wrt=None, **inputs):
+    """The output and the gradients of a part, in float64; `wrt` are trained (default: floats)."""
+    arrays = {key: np.asarray(value) for key, value in inputs.items()}
+    trained = set(wrt or (key for key, a in arrays.items() if a.dtype.kind == "f"))
+    model = ml.Model()
+    model |= part.connect(**{key: key for key in arrays}, output="y")
+    pm = ml.compile(
+        model, ml.NumpyBackend(dtype=ml.float64), trainable_keys=trained, safe_shapes=False,
+        data_keys=set(arrays) - trained, shapes={k: list(a.shape) for k, a in arrays.items()},
+    )  # fmt: skip
+    params = {key: arrays[key] for key in trained}
+    data = {key: a for key, a in arrays.items() if key not in trained}
+    out = np.asarray(pm.evaluate(params, data)["y"])
+    ones = np.ones_like(out) if cotangent is None else np.asarray(cotangent, float)
+    _, gradients = pm.evaluate(params, data, output_gradients={"y": ones})
+    return out, {key: np.asarray(value) for key, value in gradients.items()}
+
+
+def slope(part, x, **more):
+    return differentiated(part, input=np.asarray(x, float), **more)[1]["input"]
+
+
+@row("logical 4.3 sum-to-shape")
+def sum_to_shape():
+    _, found = differentiated(m.Multiply(), left=np.ones((3, 1)), right=np.arange(4.0))
+    assert found["left"].tolist() == [[6.0]] * 3 and found["right"].tolist() == [3.0] * 4
+
+
+@row("logical 4.3 relu, leaky_relu at 0", "logical 4.3 abs, absolute_error at 0",
+     "logical 4.3 sign, stop_gradient, zeros_like")
+def kinks():
+    assert slope(m.Relu(), [-1, 0, 2]).tolist() == [0, 0, 1]
+    assert slope(m.LeakyRelu(0.25), [-1, 0, 2]).tolist() == [0.25, 0.25, 1]
+    assert slope(m.Absolute(), [-1, 0, 2]).tolist() == [-1, 0, 1]
+    _, found = differentiated(m.AbsoluteError(), input=np.array([0.0, 2.0]), target=np.zeros(2))
+    assert found["input"].tolist() == [0, 1]
+    for part in (m.Sign(), ml.StopGradient(), m.ZerosLike()):
+        assert slope(part, [-1, 0, 2]).tolist() == [0, 0, 0]
+
+
+@row("logical 4.3 max / min reductions", "logical 4.3 prod", "logical 4.3 variance")
+def reductions():
+    assert slope(m.Max(), [1, 3, 3]).tolist() == [0, 0.5, 0.5]
+    assert slope(m.Min(), [1, 1, 3]).tolist() == [0.5, 0.5, 0]
+    assert slope(m.Prod(), [2, 0, 3]).tolist() == [0, 6, 0]
+    x = np.array([1.0, 2.0, 6.0])
+    np.testing.assert_allclose(slope(m.Variance(correction=1.0), x), 2 * (x - 3) / 2)
+
+
+@row("logical 4.3 avg pooling")
+def average_counts_padding():
+    out, _ = differentiated(m.AvgPool2D(2, padding=(1, 1)), input=np.ones((1, 1, 2, 2)))
+    assert out.tolist() == [[[[0.25, 0.25], [0.25, 0.25]]]]
+
+
+@row("logical 4.3 power")
+def powers():
+    _, found = differentiated(m.Power(), base=np.array([2.0, 0.0]), exponent=np.array([3.0, 2.0]))
+    np.testing.assert_allclose(found["base"], [12, 0])
+    np.testing.assert_allclose(found["exponent"], [8 * math.log(2), 0])
+
+
+@row("logical 4.3 robust_log / robust_sqrt / stable_reciprocal")
+def robust():
+    limit = 2.2250738585072014e-308
+    out, found = differentiated(m.Log(robust=True), input=np.array([0.0, 2.0]))
+    np.testing.assert_allclose(out, [math.log(limit) - 1, math.log(2)])
+    np.testing.assert_allclose(found["input"][1], 0.5)
+    assert np.isfinite(out).all()
+    out, _ = differentiated(m.StableReciprocal(), input=np.array([0.0, 4.0]))
+    np.testing.assert_allclose(out, [2 / 1.4916681462400413e-153, 0.25])
+
+
+@row("logical 4.3 sigmoid", "logical 4.3 softmax")
+def stable():
+    x = np.array([-800.0, 0.0, 800.0])
+    for part, want in ((m.Sigmoid(), [0, 0.5, 1]), (m.Softplus(), [0, math.log(2), 800])):
+        np.testing.assert_allclose(differentiated(part, input=x)[0], want)
+    out, found = differentiated(m.Softmax(), [1.0, 0.0], input=np.array([800.0, 800.0]))
+    np.testing.assert_allclose(out, [0.5, 0.5])
+    np.testing.assert_allclose(found["input"], [0.25, -0.25])
+
+
+@row("logical 4.3 quantile", "logical 4.3 hinge")
+def kinks_of_losses():
+    one, zero = np.array([1.0]), np.array([0.0])
+    _, found = differentiated(m.QuantileLoss(0.25), input=zero, target=zero, wrt=["target"])
+    assert found["target"].tolist() == [-0.25]  # q - 0.5
+    _, found = differentiated(m.HingeLoss(), input=zero, target=one, wrt=["input"])
+    assert found["input"].tolist() == [-1]
+    _, found = differentiated(m.QuadHingeLoss(), input=zero, target=one, wrt=["input"])
+    assert found["input"].tolist() == [-2]
+
+
+@row("logical 4.3 kl_divergence")
+def divergence():
+    p, q = np.array([0.25, 0.75]), np.array([0.5, 0.5])
+    out, found = differentiated(m.KLDivergence(), input=q, target=p)
+    np.testing.assert_allclose(out, p * np.log(p / q))
+    np.testing.assert_allclose(found["input"], -p / q)
+    np.testing.assert_allclose(found["target"], np.log(p / q) + 1)
+
+
+@row("logical 4.3 conv")
+def convolution():
+    x, w = np.arange(5.0).reshape(1, 1, 5), np.array([[[1.0, 2.0, 4.0]]])
+    out, _ = differentiated(m.Convolution1D(3, 1, use_bias=False), input=x, weight=w)
+    assert out.tolist() == [[[10, 17, 24]]]  # not flipped
+    out, _ = differentiated(m.Convolution1D(2, 1, use_bias=False, dilation=2), input=x,
+                            weight=np.ones((1, 1, 2)))  # fmt: skip
+    assert out.tolist() == [[[2, 4, 6]]]
+
+
+@row("logical 4.3 transpose gradient")
+def transposed():
+    part = m.Transpose((2, 0, 1))
+    g = np.arange(24.0).reshape(4, 2, 3)
+    _, found = differentiated(part, g, input=np.zeros((2, 3, 4)))
+    np.testing.assert_array_equal(found["input"], g.transpose(1, 2, 0))
+
+
+@row("logical 4.3 distance_matrix", "logical 4.3 norm_modifier")
+def distances():
+    out, found = differentiated(m.DistanceMatrix(), left=np.array([[1.0, 2.0]]),
+                                right=np.array([[1.0, 5.0]]), norm=np.array(3.0))  # fmt: skip
+    assert out.tolist() == [[27]]
+    np.testing.assert_allclose(found["norm"], 27 * math.log(3))  # 0 log 0 is 0
+    assert np.isclose(differentiated(m.NormModifier(), input=np.array(5.0))[0], 5)
+    assert abs(float(slope(m.NormModifier(), 2.0))) == 1
+
+
+@row("logical 4.3 Cast gradient", "logical 4.3 Arange")
+def kinds_of_results():
+    assert slope(m.Cast(ml.float32), [1, 2]).dtype == np.float64
+    for stop, kind in ((3, "i"), (3.0, "f")):
+        pm = of_data(m.Arange(stop=stop)(output="y"), inference=True)
+        assert pm.evaluate()["y"].dtype.kind == kind
+
+
+@row("logical 4.3 randomness")
+def keys_of_draws():
+    for kind in BACKENDS:
+        model = ml.Model()
+        model |= m.PrimitiveRandn()(shape=(3,), key=7, output="y")
+        first, again = (ml.compile(model, kind(), inference=True).evaluate()["y"] for _ in "ab")
+        np.testing.assert_array_equal(first, again)
+
+
+# --- building details (5.2) -----------------------------------------------------------------------
+
+
+@row("logical 5.2 Linear")
+def linear():
+    assert m.Linear(3, use_bias=False).input_keys == ["weight", "input"]
+    with pytest.raises((KeyError, TypeError)):
+        m.Linear(3, use_bias=False).connect(bias="b")
+    assert m.Linear().shapes["weight"] == ["u1", "u2"]
+
+
+@row("logical 5.2 Convolution1D/2D")
+def convolutions():
+    layer = m.Convolution2D(3, 8, padding=((1, 1), (0, 2)))
+    layer.set_shapes(input=[2, 4, 6, 6])
+    assert layer.shapes["weight"] == [8, 4, 3, 3] and layer.shapes["bias"] == [1, 8, 1, 1]
+    assert layer.shapes["output"] == [2, 8, 6, 6]
+    open_layer = m.Convolution1D()
+    assert len(open_layer.shapes["weight"]) == 3
+
+
+@row("logical 5.2 MLP")
+def mlp():
+    with pytest.raises(ValueError):
+        m.MLP([ml.Relu()], [2, 3])
+    names = {"weight": "w", "bias": "b"}
+    found = m.MLP([ml.Relu(), ml.Tanh()], [2, 3], input_name_templates=names).input_keys
+    assert {"w0", "b0", "w1", "b1"} <= set(found)
+
+
+@row("logical 5.2 RNNCell / LSTMCell", "logical 5.2 OneToMany etc.")
+def cells():
+    for cell in (m.RNNCell, m.LSTMCell):
+        for name in ("shared_keys", "private_keys", "state_keys", "hidden_key", "out_key"):
+            assert getattr(cell, name)
+    keys = set(m.ManyToOne(m.RNNCell(), 2).input_keys)
+    assert {"input0", "input1", "initial_hidden", "w_ih", "w_hh"} <= keys
+
+
+@row("logical 5.2 EncoderDecoder")
+def encoder_decoder():
+    found = set(m.EncoderDecoder(m.RNNCell(), 2, 2).input_keys)
+    assert {"input0", "input1", "indices", "decoder_w_ih"} <= found
+
+
+@row("logical 5.2 Metric family", "logical 5.2 AUC")
+def metrics():
+    model = ml.Model()
+    model |= m.Accuracy(is_label_one_hot=False)(pred="p", label="l", output="y")
+    pm = ml.compile(model, ml.NumpyBackend(), data_keys={"p", "l"}, inference=True)
+    p = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], np.float32)
+    assert np.isclose(pm.evaluate({}, {"p": p, "l": np.array([0, 1, 1])})["y"], 2 / 3)
+    for wrong in (lambda: m.Precision("none"), lambda: m.Recall("macro"), lambda: m.AUC(0)):
+        with pytest.raises((AssertionError, ValueError)):
+            wrong()
+
+
+@row("logical 5.2 MDS / TSNE")
+def embeddings():
+    assert "coords" in m.MDS(2).input_keys and "coords" in m.TSNE(2).input_keys
+    with pytest.raises((AssertionError, ValueError)):
+        m.MDS(2, input_type="none")
+
+
+@row("logical 5.2 ScaledDotProduct")
+def attention():
+    assert "attn_mask" in m.ScaledDotProduct(use_attn_mask=True, is_causal=False).input_keys
+    with pytest.raises((KeyError, TypeError)):
+        m.ScaledDotProduct().connect(attn_mask="mask")
+
+
+# --- dictionaries (6) -----------------------------------------------------------------------------
+
+
+def of_form(**more):
+    from mithril.utils.dict_conversions import dict_to_model
+
+    return dict_to_model({"name": "Model", "args": {}, **more})
+
+
+LINEAR = {"m_0": {"name": "Linear", "args": {"dimension": 2}}}
+
+
+@row("logical 6 name", "logical 6 args", "logical 6 submodels", "logical 6 exposed_keys",
+     "logical 6 model_to_dict(model) / dict_to_model(dict_or_class_name)")
+def structure():
+    model = of_form(submodels=LINEAR, connections={"m_0": {"input": "x", "output": "y"}},
+                    exposed_keys=["y"])  # fmt: skip
+    assert (model.input_keys, model.output_keys) == (["$1", "x", "$2"], ["y"])
+
+
+@row("logical 6 connections")
+def connections():
+    wires = {"m_0": {"input": {"key": {"name": "x", "shape": [4, 3], "type": {"Tensor": ["float"]}}},  # noqa: E501
+                     "weight": {"tensor": [[1.0, 2.0, 3.0]] * 2}, "output": "y"}}  # fmt: skip
+    model = of_form(submodels=LINEAR, connections=wires)
+    assert model.shapes["y"] == [4, 2]
+
+
+@row("logical 6 assigned_shapes")
+def assigned_shapes():
+    model = of_form(submodels=LINEAR, connections={"m_0": {"input": "x", "output": "y"}},
+                    assigned_shapes=[[["x", ["V,...", 3]], [["m_0", 0], [2, 3]]]])  # fmt: skip
+    assert model.shapes["x"] == ["(V1, ...)", 3] and model.shapes["y"][-1] == 2
+
+
+@row("logical 6 assigned_types", "logical 6 assigned_differentiabilities",
+     "logical 6 assigned_cins, assigned_couts")
+def assigned_facts():
+    parts = {"m_0": {"name": "Add"}, "m_1": {"name": "Relu"}}
+    model = of_form(submodels=parts, connections={"m_0": {"left": "a", "right": "b"}, "m_1": {}},
+                    assigned_types=[["a", {"Tensor": ["float"]}]],
+                    assigned_differentiabilities=[["b", True]], assigned_cins=["a"],
+                    assigned_couts=[["m_1", 1]])  # fmt: skip
+    assert model.cin.key == "a" and model.b.metadata.differentiable
+    assert model.cout.metadata == list(model.dag)[1].output.metadata
+    assert model.conns.get_type("a") == "float tensor"
+
+
+@row("logical 6 tuples, enums")
+def tuples_and_enums():
+    from mithril.utils.dict_conversions import dict_to_model
+
+    form = {"name": "Reshape", "args": {"shape": [2, -1]}, "tuples": ["shape"]}
+    assert dict_to_model(form).shapes["output"][0] == 2
+    form = {"name": "MaxPool1D", "args": {"kernel_size": 3, "padding": 1},
+            "enums": {"padding": "PaddingType"}, "assigned_shapes": [[["input", [1, 1, 6]]]]}  # fmt: skip  # noqa: E501
+    assert dict_to_model(form).shapes["output"] == [1, 1, 2]
+
+
+@row("logical 6 unnamed_keys")
+def unnamed():
+    model = of_form(submodels=LINEAR, connections={"m_0": {"input": "$5", "output": "y"}},
+                    unnamed_keys=["$5"])  # fmt: skip
+    assert model.input_keys == ["$1", "$2", "$3"]
+
+
+@row("logical 6 assigned_constraints", "logical 6 unknown constraint function")
+def constraints_of_files():
+    with pytest.raises(NotImplementedError):
+        of_form(assigned_constraints=[{"fn": "bcast", "keys": ["a"]}])
+
+
+@row("logical 6 is_train_model", "logical 6 model", "logical 6 losses", "logical 6 regularizations",
+     "logical 6 train_model_to_dict(tm) / dict_to_trainmodel(d, model)")
+def training():
+    from mithril.utils.dict_conversions import dict_to_model, model_to_dict
+
+    form = {
+        "is_train_model": True,
+        "model": {"name": "Model", "submodels": LINEAR,
+                  "connections": {"m_0": {"input": "x", "weight": "w", "output": "y"}},
+                  "exposed_keys": ["y"]},
+        "losses": [{"model": {"name": "SquaredError"}, "reduce_steps": [{"name": "Mean"}],
+                    "args": {"input": "y", "target": "t"}}],
+        "regularizations": [{"model": {"name": "L2"}, "coef": 0.5, "args": {"input": "w"}}],
+    }  # fmt: skip
+    train = dict_to_model(form)
+    assert isinstance(train, ml.TrainModel)
+    again = dict_to_model(model_to_dict(train))
+    pm = compiled(again, data_keys={"x", "t"})
+    assert "final_cost" in pm.output_keys and "w" in pm.trainable_keys
+
+
+@row("logical 6 model_dict")
+def classes_by_name():
+    from mithril.utils.dict_conversions import model_dict
+
+    assert model_dict["mlp"] is m.MLP and "relu" in model_dict and len(model_dict) > 150
+
+
+@row("logical 6 submodel and connection sections disagree", "logical 6 name missing")
+def bad_forms():
+    from mithril.utils.dict_conversions import dict_to_model
+
+    with pytest.raises(KeyError):
+        of_form(submodels=LINEAR, connections={"m_1": {}})
+    with pytest.raises(ValueError):
+        dict_to_model({"args": {}})
+
+
+@row("logical 6 unknown class name")
+def unknown_class():  # a new empty model would hide a typing error
+    from mithril.utils.dict_conversions import dict_to_model
+
+    with pytest.raises(KeyError):
+        dict_to_model({"name": "NoSuchLayer", "args": {"formula_key": "f"}})
+
+
+@row("logical 4.3 indexer gradient")
+def repeated_indices():  # they add up (7.5, row 58)
+    assert slope(m.Indexer([0, 0, 2]), [1, 2, 3]).tolist() == [2, 0, 1]
+
+
+@row("logical 4.3 robust_power")
+def robust_powers():
+    base, exponent = np.array([-2.0, 3.0]), np.array([2.0, 2.0])
+    out, found = differentiated(m.Power(robust=True), base=base, exponent=exponent)
+    np.testing.assert_allclose(out, [4, 9])
+    np.testing.assert_allclose(found["base"], [-4, 6])
+
+
+@row("logical 4.3 cross_entropy*")
+def cross_entropies():
+    x = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
+    p = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    out, found = differentiated(m.CrossEntropy(), input=x, target=np.array([2, 0]))
+    np.testing.assert_allclose(out, -np.log(p[[0, 1], [2, 0]]))
+    want = p - np.eye(3)[[2, 0]]
+    np.testing.assert_allclose(found["input"], want)
+
+
+@row("logical 4.3 no NumPy gradient")
+def gradients_that_are_there():
+    _, found = differentiated(m.Minimum(), left=np.array([1.0, 5.0]), right=np.array([2.0, 3.0]))
+    assert found["left"].tolist() == [1, 0] and found["right"].tolist() == [0, 1]
+    assert slope(m.Clamp(min_val=0.0, max_val=1.0), [-1, 0.5, 2]).tolist() == [0, 1, 0]
