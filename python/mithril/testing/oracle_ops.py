@@ -208,7 +208,8 @@ def position(function: Callable[..., Any]) -> Callable[..., Any]:
         x = np.asarray(input)
         axes = sorted(axes_tuple(axis, x.ndim))
         kept = [a for a in range(x.ndim) if a not in axes]
-        flat = x.transpose(kept + axes).reshape([x.shape[a] for a in kept] + [-1])
+        count = math.prod(x.shape[a] for a in axes)
+        flat = x.transpose(kept + axes).reshape([x.shape[a] for a in kept] + [count])
         found = np.asarray(function(flat, axis=-1)).astype(np.int64)
         return np.expand_dims(found, tuple(axes)) if keepdim else found
 
