@@ -273,6 +273,20 @@ def test_sums_count(name, dtype, backend_name):
 
 
 @every_half
+@pytest.mark.parametrize("make", [ml.Add, ml.Multiply, ml.Divide, ml.Maximum, ml.Minimum])
+def test_gradients_of_what_is_repeated_count(make, dtype, backend_name):
+    """A row that 5000 rows take part with: they add up, or share what is equal."""
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    rows, row = ml.IOKey("rows", shape=[COUNT, 2]), ml.IOKey("row", shape=[2])
+    model = ml.Model.create(output=make()(row, rows))
+    pm = ml.compile(model, backend, data_keys={"rows", "row"})
+    data = {"rows": np.ones((COUNT, 2), "f4"), "row": np.ones(2, "f4")}
+    found = gradient(pm, {}, data, (COUNT, 2), "row").astype("float64")
+    count = COUNT / 2 if make in (ml.Maximum, ml.Minimum) else COUNT
+    assert set(found) == {float(np.array(count).astype(ml.Dtype(dtype).numpy()))}
+
+
+@every_half
 def test_overlapping_windows_count(dtype, backend_name):
     """Each of 300 windows has the same maximum, whose gradient is their number."""
     backend = ml.get_backend(backend_name, dtype=dtype)

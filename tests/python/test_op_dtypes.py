@@ -9,7 +9,8 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril import _core
-from mithril.testing import op_dtypes
+from mithril.errors import UnsupportedError
+from mithril.testing import op_dtypes, op_halves, op_matrix
 from mithril.testing._support import DTYPES, Support, cell
 
 OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
@@ -31,6 +32,57 @@ def test_element_types(name, backend_name, backends, support_table):
         support_table.checks["values of ops in narrow types"] += found.values
         support_table.checks["gradients of ops in halves"] += found.gradients
         problems += found.problems
+    assert not problems, "\n".join(problems)
+
+
+# --- halves near the ends of their range ----------------------------------------------------------
+
+FAR = {name: op for name, op in OPS.items() if list(op_halves.cases(op))}
+# What is further off than two units, and why: of all backends, of frameworks, of PyTorch.
+CANCELS = {
+    "tanh_shrink": "x - tanh(x) has lost its digits in float32 where x is small, as in PyTorch",
+    "polynomial_features": "its gradient rounds each of the products that it adds",
+}
+FRAMEWORKS_CANCEL = {
+    "cosh": "the slope exp(x) - exp(-x) of the formula, near 0",
+    "softsign": "the slope 1 / (1 + |x|) - |x| / (1 + |x|)**2 of the formula, far out",
+    "gaussian_nll_loss": "the slope of a variance below eps is 0",
+}
+OF_PYTORCH = {
+    "softmax": "its kernel takes the rounded result for the gradient",
+    "layer_norm": "its kernel sums the gradients of scale and bias in float16",
+    "conv2d": "its kernel sums in float16",
+    "conv2d_dx": "its kernel sums in float16",
+    "conv2d_dw": "its kernel sums in float16",
+    "conv2d_channels_last": "its kernel sums in float16",
+}
+POINTWISE = 2  # the only ops that JAX compiles here: each takes a second
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("name", FAR)
+def test_halves_are_near_the_exact_results(name, backend_name, backends, check_counts):
+    """Values and gradients within two units, at both ends of the range and between."""
+    wider = CANCELS | (FRAMEWORKS_CANCEL if backend_name in ("torch", "jax", "mlx") else {})
+    wider |= OF_PYTORCH if backend_name == "torch" else {}
+    if name in wider:
+        pytest.skip(wider[name])
+    options = {}
+    chosen = list(op_halves.cases(OPS[name]))
+    if backend_name == "jax":
+        if OPS[name]["body"] != POINTWISE:
+            pytest.skip("JAX compiles pointwise ops only here")
+        chosen, options = chosen[:1], op_dtypes.quick_compile("jax")
+    problems = []
+    for case in chosen:
+        try:
+            model = op_matrix.compiled(case, backends(backend_name), **options)
+            for place in op_halves.PLACES:
+                told, count = op_halves.check(model, case, place)
+                problems += told
+                check_counts["halves near the ends of their range"] += count
+        except UnsupportedError:
+            continue
     assert not problems, "\n".join(problems)
 
 

@@ -160,10 +160,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _check(backend: Any, case: Case, dtype: str, found: Found) -> None:
-    options: dict[str, Any] = {}
-    if backend.backend_type in _JIT:
-        compiler = {"compiler_options": _JIT[backend.backend_type]}
-        options = {"jit": True, "jit_options": compiler}
+    options = quick_compile(backend.backend_type)
     model = op_matrix.compiled(case, backend, **options)
     if options and _has_hosts(model):  # values that a compiler has not
         model = op_matrix.compiled(case, backend)
@@ -172,7 +169,7 @@ def _check(backend: Any, case: Case, dtype: str, found: Found) -> None:
     slopes = case.dtype in HALVES and has_slopes(case)
     inputs = case.draw(points=not slopes)
     want = op_matrix.expected(model, case, inputs, float_dtype)
-    weights = _weights(want.outputs, case.dtype) if slopes else {}
+    weights = weights_of(want.outputs, case.dtype) if slopes else {}
     got = op_matrix.evaluate(model, case, inputs, weights or None)
     found.problems += _value_problems(model, case, got, want)
     found.values += len(want.outputs)
@@ -185,6 +182,13 @@ def _check(backend: Any, case: Case, dtype: str, found: Found) -> None:
         got = op_matrix.evaluate(model, case, inputs)
         found.problems += _value_problems(model, case, got, want)
         found.values += len(want.outputs)
+
+
+def quick_compile(backend_type: str) -> dict[str, Any]:
+    """Options of a compile whose program runs once."""
+    if backend_type not in _JIT:
+        return {}
+    return {"jit": True, "jit_options": {"compiler_options": _JIT[backend_type]}}
 
 
 def _has_hosts(model: Any) -> bool:
@@ -261,7 +265,7 @@ def has_slopes(case: Case) -> bool:
     return bool(has_gradient and case.differentiable)
 
 
-def _weights(outputs: Mapping[str, Any], dtype: str) -> dict[str, np.ndarray]:
+def weights_of(outputs: Mapping[str, Any], dtype: str) -> dict[str, np.ndarray]:
     """Random cotangents, exact in the type, for the float outputs."""
     from mithril.testing.oracle_ops import tensor
 
@@ -297,4 +301,4 @@ def _slope_problems(
     return problems
 
 
-__all__ = ["Found", "cases", "check", "has_slopes", "lacks", "widths"]
+__all__ = ["Found", "cases", "check", "has_slopes", "lacks", "quick_compile", "widths"]

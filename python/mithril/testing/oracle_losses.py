@@ -92,7 +92,7 @@ def margin_ranking_loss(input1, input2, target, margin=0.0):
 @reducible
 def focal_loss(input, target, alpha=0.25, gamma=2.0):
     p, t = logistic(input), real(target)
-    losses = -(t * np.log(p) + (1.0 - t) * np.log1p(-p))
+    losses = np.logaddexp(0.0, real(input)) - t * real(input)
     reached = p * t + (1.0 - p) * (1.0 - t)
     weight = 1.0 if alpha is None else alpha * t + (1.0 - alpha) * (1.0 - t)
     return weight * (1.0 - reached) ** gamma * losses

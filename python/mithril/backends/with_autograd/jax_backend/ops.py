@@ -67,7 +67,8 @@ def _as_compute(x):
 
 # ------------------------------------------------------------------------ tile instructions
 
-add, subtract, multiply, divide = _jnp.add, _jnp.subtract, _jnp.multiply, _jnp.true_divide
+add, subtract, multiply = _jnp.add, _jnp.subtract, _jnp.multiply
+divide = _in_wide(_jnp.true_divide)  # its gradient has a square
 minimum, maximum, negate, sign = _jnp.minimum, _jnp.maximum, _jnp.negative, _jnp.sign
 sqrt, rsqrt = _jnp.sqrt, _in_wide(_lax.rsqrt)
 floor, ceil, round, trunc, isnan = _jnp.floor, _jnp.ceil, _jnp.rint, _jnp.trunc, _jnp.isnan
@@ -78,7 +79,8 @@ bitwise_not, where = _jnp.bitwise_not, _jnp.where
 exp, log, log1p = _jnp.exp, _jnp.log, _jnp.log1p
 # XLA computes these of halves in several steps, each of which it rounds.
 expm1, exp2, log2 = _in_wide(_jnp.expm1), _in_wide(_jnp.exp2), _in_wide(_jnp.log2)
-sin, cos, tanh, sigmoid = _jnp.sin, _jnp.cos, _jnp.tanh, _in_wide(_lax.logistic)
+sin, cos = _jnp.sin, _jnp.cos
+tanh, sigmoid = _in_wide(_jnp.tanh), _in_wide(_lax.logistic)
 erf, erfc = _lax.erf, _lax.erfc
 
 
@@ -331,7 +333,7 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 
 
 asin, acos = _in_wide(_jnp.arcsin), _in_wide(_jnp.arccos)
-atan, atan2 = _jnp.arctan, _jnp.arctan2
+atan, atan2 = _in_wide(_jnp.arctan), _in_wide(_jnp.arctan2)
 
 
 relu = _jax.nn.relu

@@ -14,11 +14,11 @@ def in_wide(function: Callable[..., Any]) -> Callable[..., Any]:
     """Halves are computed in float32 and rounded once."""
 
     @wraps(function)
-    def call(first: Any, *rest: Any, **options: Any) -> Any:
-        dtype = first.dtype
+    def call(*operands: Any, **options: Any) -> Any:
+        dtype = next(x.dtype for x in operands if hasattr(x, "dtype"))
         if not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize > 2:
-            return function(first, *rest, **options)
-        arrays = (x.astype(jnp.float32) if hasattr(x, "dtype") else x for x in (first, *rest))
+            return function(*operands, **options)
+        arrays = (x.astype(jnp.float32) if hasattr(x, "dtype") else x for x in operands)
         return jax.tree.map(lambda y: y.astype(dtype), function(*arrays, **options))
 
     return call

@@ -6,6 +6,8 @@ import math as _math
 
 import mlx.core as _mx
 
+from .special import in_wide as _in_wide
+
 
 def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=False):
     shape = [*query.shape[:-1], value.shape[-1]]
@@ -13,9 +15,14 @@ def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=F
         return _mx.full(shape, _math.nan if query.shape[-1] == 0 else 0.0, query.dtype)
     scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
     q, k, v = (_as_heads(x) for x in (query, key, value))
-    attend = _by_steps if q.dtype == _mx.float64 else _mx.fast.scaled_dot_product_attention
+    attend = _by_steps if q.dtype == _mx.float64 else _fast
     mask = _seen(q.shape[-2], k.shape[-2]) if is_causal else None
     return attend(q, k, v, scale=scale, mask=mask).reshape(shape)
+
+
+@_in_wide
+def _fast(query, key, value, scale, mask):
+    return _mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
 
 
 def _as_heads(x):

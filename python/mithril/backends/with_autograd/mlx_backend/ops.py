@@ -74,8 +74,8 @@ def _pair(x, y):
 
 def _on_pairs(function):
     def call(x, y):
-        if x.__class__ is y.__class__ and x.size and y.size:  # arrays, and nothing to mend
-            return function(x, y)
+        if x.__class__ is y.__class__ and x.size and y.size and x.itemsize > 2:
+            return function(x, y)  # arrays, and nothing to mend
         return function(*_pair(x, y))
 
     return call
@@ -91,7 +91,7 @@ def _alike(x, y):
 # ------------------------------------------------------------------------ tile instructions
 
 add, subtract = _on_pairs(_mx.add), _on_pairs(_mx.subtract)
-multiply, divide = _on_pairs(_mx.multiply), _on_pairs(_mx.divide)
+multiply, divide = _on_pairs(_mx.multiply), _on_pairs(_special.in_wide(_mx.divide))
 negate, abs, sqrt = _mx.negative, _mx.abs, _mx.sqrt
 rsqrt = _special.in_wide(_mx.rsqrt)
 floor, ceil, trunc, isnan = _mx.floor, _mx.ceil, _mx.trunc, _mx.isnan
@@ -434,7 +434,8 @@ qr, svd = _linalg.qr, _linalg.svd
 # ------------------------------------------------------------------- ops: activations, softmax
 
 
-asin, acos, atan, atan2 = _mx.arcsin, _mx.arccos, _mx.arctan, _on_pairs(_mx.arctan2)
+asin, acos, atan = _mx.arcsin, _mx.arccos, _special.in_wide(_mx.arctan)
+atan2 = _on_pairs(_special.in_wide(_mx.arctan2))
 
 
 @_mx.custom_function
@@ -610,7 +611,7 @@ def expand_dims(input, axis):
 def broadcast_to(input, shape):
     if 0 in shape and tuple(input.shape) != tuple(shape):
         return _mx.broadcast_to(stop_gradient(input), shape)  # see special.spread
-    return _mx.broadcast_to(input, shape)
+    return _special.repeated(input, shape)
 
 
 def broadcast_like(input, like):

@@ -14,6 +14,8 @@ import math
 
 import mlx.core as mx
 
+HALVES = (mx.float16, mx.bfloat16)
+
 
 def in_wide(function):
     """Computes 16-bit floats in float32 and rounds once."""
@@ -21,7 +23,7 @@ def in_wide(function):
     @functools.wraps(function)
     def call(*arrays, **options):
         dtype = arrays[0].dtype
-        if dtype not in (mx.float16, mx.bfloat16):
+        if dtype not in HALVES:
             return function(*arrays, **options)
         wide = (x.astype(mx.float32) if isinstance(x, mx.array) else x for x in arrays)
         return function(*wide, **options).astype(dtype)
@@ -36,14 +38,25 @@ def constant(value, dtype):
 
 
 def spread(*arrays):
-    """Broadcast to one shape if that has no elements: there MLX's gradients of it do not end.
+    """Broadcast to one shape if that has no elements, for there MLX's gradients of it do not end,
+    and if they are halves, whose gradients it sums in halves.
 
     What is replaced gets the gradient 0, the sum of nothing.
     """
-    if 0 not in [x.size for x in arrays]:
+    is_empty = 0 in [x.size for x in arrays]
+    if not is_empty and not any(x.dtype in HALVES for x in arrays):
         return arrays
     shape = mx.broadcast_shapes(*(x.shape for x in arrays))
+    if not is_empty:
+        return tuple(repeated(x, shape) for x in arrays)
     return tuple(x if tuple(x.shape) == tuple(shape) else mx.zeros(shape, x.dtype) for x in arrays)
+
+
+def repeated(x, shape):
+    """Broadcast; the gradient of a half is summed in float32."""
+    if x.dtype not in HALVES or tuple(x.shape) == tuple(shape):
+        return mx.broadcast_to(x, shape)
+    return mx.broadcast_to(x.astype(mx.float32), shape).astype(x.dtype)
 
 
 @mx.custom_function

@@ -10,6 +10,8 @@ import threading as _threading
 import torch as _torch
 from torch.autograd import forward_ad as _forward_ad
 
+from .scans import as_compute as _as_compute
+
 
 class _Wanted(_threading.local):
     one = False  # derivatives of the gradients that are made now are not asked for
@@ -44,8 +46,10 @@ def _by_steps(query, key, value, is_causal, scale, enable_gqa):
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         key, value = (x.repeat_interleave(group, -3) for x in (key, value))
+    dtype = query.dtype
+    query, key, value = (_as_compute(x) for x in (query, key, value))
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         seen = _torch.ones(scores.shape[-2:], dtype=_torch.bool, device=scores.device).tril()
         scores = _torch.where(seen, scores, -_torch.inf)
-    return _torch.softmax(scores, -1) @ value
+    return (_torch.softmax(scores, -1) @ value).to(dtype)

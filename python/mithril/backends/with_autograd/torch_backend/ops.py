@@ -77,11 +77,29 @@ equal, not_equal, less, less_equal = _operator.eq, _operator.ne, _operator.lt, _
 greater, greater_equal = _operator.gt, _operator.ge
 bitwise_and, bitwise_or, bitwise_xor = _operator.and_, _operator.or_, _operator.xor
 bitwise_not = _torch.bitwise_not
-where, power = _torch.where, _torch.pow
+where = _torch.where
 exp, expm1, exp2 = _torch.exp, _torch.expm1, _torch.exp2
-log, log1p, log2 = _torch.log, _torch.log1p, _torch.log2
-sin, cos, tanh, sigmoid = _torch.sin, _torch.cos, _torch.tanh, _torch.sigmoid
-erfc = _torch.erfc
+log, log1p = _torch.log, _torch.log1p
+sin, cos, erfc = _torch.sin, _torch.cos, _torch.erfc
+
+
+def power(x, y):
+    x, y = _both(x, y)
+    dtype = _torch.result_type(x, y)
+    wide = _as_compute(x) if isinstance(x, _Tensor) else x
+    return _torch.pow(wide, _as_compute(y)).to(dtype)  # its gradient has a smaller exponent
+
+
+def log2(x):
+    return _torch.log2(_as_compute(x)).to(x.dtype)  # its gradient has the constant ln 2
+
+
+def tanh(x):
+    return _torch.tanh(_as_compute(x)).to(x.dtype)  # its gradient is that of the result, rounded
+
+
+def sigmoid(x):
+    return _torch.sigmoid(_as_compute(x)).to(x.dtype)  # its gradient is that of the result, too
 
 
 def rsqrt(x):
@@ -357,11 +375,17 @@ def after(input, token):
     return input
 
 
-asin, acos, atan = _torch.asin, _torch.acos, _torch.atan
+asin, acos = _torch.asin, _torch.acos
+
+
+def atan(x):
+    return _torch.atan(_as_compute(x)).to(x.dtype)  # its gradient has a square
 
 
 def atan2(y, x):
-    return _torch.atan2(*_both(y, x))
+    y, x = _both(y, x)
+    dtype = _torch.result_type(y, x)
+    return _torch.atan2(_as_compute(y), _as_compute(x)).to(dtype)  # its gradient has squares
 
 
 def _along(function, input, axis):
@@ -387,14 +411,16 @@ def log_softmax(input, axis=-1):
 
 def squared_error(input, target, safe_shapes=True, reduction=None):
     if _alike(input, target):
-        return _functional.mse_loss(input, target, reduction=reduction or "none")
+        wide = _as_compute(input), _as_compute(target)
+        return _functional.mse_loss(*wide, reduction=reduction or "none").to(input.dtype)
     if bool_ in [getattr(x, "dtype", None) for x in (input, target)]:
         return input ^ target
-    difference = input - target
-    if reduction in (None, "none"):
-        return difference * difference
-    wide = _as_compute(difference)
-    return getattr(_torch, reduction)(wide * wide).to(difference.dtype)
+    dtype = _torch.result_type(input, target)
+    difference = _as_compute(input) - _as_compute(target)
+    squares = difference * difference
+    return (squares if reduction in (None, "none") else getattr(_torch, reduction)(squares)).to(
+        dtype
+    )
 
 
 def _alike(input, target):
