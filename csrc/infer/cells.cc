@@ -143,7 +143,27 @@ bool Store::unify_values(const HostValue& a, const HostValue& b) {
          unify_values(left.step, right.step);
 }
 
+namespace {
+
+// The tensor kind that a number has where a tensor of one of `kinds` is wanted: its own, else the
+// next wider one.
+KindSet kind_as_tensor(const HostValue& number, KindSet kinds) {
+  const KindSet scalar = kind_of(number);
+  if (!scalar.is_scalar()) return kNoKind;
+  for (uint32_t bit = as_tensor(scalar).bits(); bit <= kFloating.bits(); bit <<= 1) {
+    if (kinds.meets(KindSet(bit))) return KindSet(bit);
+  }
+  return kNoKind;
+}
+
+}  // namespace
+
 bool Store::set_value(uint32_t cell, const HostValue& value) {
+  if (kinds(cell).is_tensor()) {
+    // A number where a tensor is wanted is a tensor of rank 0.
+    const KindSet kind = kind_as_tensor(value, kinds(cell));
+    if (!kind.empty()) return narrow(cell, kind) && constrain(shape(cell), Dims());
+  }
   if (!narrow(cell, kind_of(value))) return false;
   if (value.is_symbolic()) return set_int(cell, dim_of_int(value));
   const uint32_t root = cell_root(cell);

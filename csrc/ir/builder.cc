@@ -170,13 +170,16 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
     for (const ValueId id : ids) any_tensor |= id != kNoValue && graph_->type(id).is_tensor;
     const DType compute = compute_type(op, *graph_, ids, attrs);
     const int32_t here = location_;
-    for (size_t i = 0; i < ids.size() && any_tensor; ++i) {
+    for (size_t i = 0; i < ids.size(); ++i) {
       const InputDef& input = op.inputs[std::min(i, op.inputs.size() - 1)];
-      if (!is_promoted(op, input)) continue;
       const HostValue* weak = ids[i] == kNoValue ? attrs.find(input.name) : nullptr;
+      const bool stands = weak != nullptr && stands_for_tensor(input, *weak);
+      const bool promoted = is_promoted(op, input);
+      if (!stands && !(promoted && any_tensor)) continue;
       if (weak != nullptr && is_number(*weak)) {
+        const DType dtype = promoted ? compute : type_of_number(op, *graph_, ids, input, *weak);
         ids[i] = call("constant", std::vector<Operand>{},
-                      {{"value", *weak}, {"dtype", HostValue(compute)}})
+                      {{"value", *weak}, {"dtype", HostValue(dtype)}})
                      .id;
         attrs.erase(input.name);
       } else if (ids[i] != kNoValue && graph_->type(ids[i]).is_tensor &&

@@ -8,6 +8,11 @@ using core::Code;
 using core::ErrorKind;
 using core::Kind;
 
+bool stands_for_tensor(const InputDef& input, const HostValue& value) {
+  const bool number = value.is_bool() || value.is_int() || value.is_double() || value.is_symbolic();
+  return number && !input.is_key && input.kinds.is_tensor();
+}
+
 bool is_promoted(const OpDef& op, const InputDef& input) {
   if (op.compute == DTypeRule::Compute::kKeep || input.is_key) return false;
   if (op.promoted.empty()) return input.kinds.may_be_tensor();
@@ -62,6 +67,22 @@ DType compute_type(const OpDef& op, const Graph& graph, std::span<const ValueId>
   const bool as_number = op.compute == DTypeRule::Compute::kPromoteNumber;
   if (as_number && *joined == DType::kBool) return graph.default_int;
   return *joined;
+}
+
+DType type_of_number(const OpDef& op, const Graph& graph, std::span<const ValueId> operands,
+                     const InputDef& input, const HostValue& number) {
+  std::optional<DType> joined;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i] == kNoValue || !graph.type(operands[i]).is_tensor) continue;
+    const DType dtype = graph.type(operands[i]).dtype;
+    if (input_at(op, i).kinds == input.kinds)
+      joined = joined ? core::promote(*joined, dtype) : dtype;
+  }
+  Kind kind = weak_kind(number).value_or(Kind::kFloat);
+  while (kind < Kind::kFloat && !input.kinds.meets(infer::tensor_of(kind))) {
+    kind = static_cast<Kind>(static_cast<int>(kind) + 1);
+  }
+  return joined && core::kind(*joined) >= kind ? *joined : default_of(graph, kind);
 }
 
 namespace {
@@ -210,14 +231,25 @@ struct Ports {
       ports.push_back(list);
     }
     for (const auto& [name, value] : attrs) {
-      infer::Port attr;
-      attr.name = name;
-      attr.kinds = infer::kind_of(value);
-      attr.value = &value;
-      if (!value.is_none() || op.find_input(name) == nullptr || op.find_input(name)->is_key) {
-        ports.push_back(attr);
-      }
+      const InputDef* input = op.find_input(name);
+      const bool may_be_none = input == nullptr || input->kinds.meets(infer::kNoneKind);
+      if (value.is_none() && !may_be_none && !input->is_key) continue;
+      ports.push_back(known(value, input, name));
     }
+  }
+
+  // A known value; a number where the op takes tensors only is one of rank 0.
+  static infer::Port known(const HostValue& value, const InputDef* input, std::string_view name) {
+    infer::Port out;
+    out.name = name;
+    out.kinds = infer::kind_of(value);
+    if (input != nullptr && stands_for_tensor(*input, value)) {
+      out.kinds = input->kinds;
+      out.is_tensor = true;
+    } else {
+      out.value = &value;
+    }
+    return out;
   }
 
   static infer::Port port(const Graph& graph, ValueId id, std::string_view name) {

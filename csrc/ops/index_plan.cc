@@ -18,6 +18,7 @@ namespace {
 struct Item {
   HostValue host;
   Value tensor;
+  bool is_new = false;  // an array that indexes an axis of size 1 of its own
 
   bool is_array() const { return static_cast<bool>(tensor) || host.is_sequence(); }
 };
@@ -28,10 +29,11 @@ const HostValue& first_number(const HostValue& nested) {
   return *at;
 }
 
+bool is_mask(const HostValue& item) { return first_number(item).is_bool(); }
+
 bool is_known(const ir::Graph& graph, ir::ValueId id) {
   const ir::ValueInfo& info = graph.value(id);
-  if (info.type.is_tensor) return core::is_integer(info.type.dtype);
-  return info.host.has_value() && !first_number(*info.host).is_bool();
+  return info.type.is_tensor ? core::is_integer(info.type.dtype) : info.host.has_value();
 }
 
 // An index that is a known value: a tuple has an item each, everything else is one.
@@ -60,26 +62,68 @@ std::vector<Item> read_items(Builder& b, size_t first_operand) {
 
 HostValue whole_axis() { return HostValue(core::Slice{}); }
 
-// One item for each axis: the ellipsis, and what follows the last item, are whole axes.
+// One item for each axis: behind the ellipsis and behind the last item are whole axes. The ellipsis
+// stays, for it stands between arrays even where it is no axis.
 std::vector<Item> for_each_axis(std::vector<Item> items, size_t rank) {
-  const auto takes = [](const Item& i) { return !i.host.is_none() || i.tensor; };
   size_t used = 0;
   bool open = true;
   for (const Item& item : items) {
     if (item.host.is_ellipsis()) {
       open = false;
-    } else if (takes(item)) {
-      ++used;
+    } else if (item.tensor || !item.host.is_none()) {
+      used += item.is_new ? 0 : 1;
     }
   }
   if (open) items.push_back({HostValue(core::EllipsisValue{}), {}});
   std::vector<Item> out;
   for (const Item& item : items) {
-    if (!item.host.is_ellipsis()) {
-      out.push_back(item);
-      continue;
-    }
+    out.push_back(item);
+    if (!item.host.is_ellipsis()) continue;
     for (size_t i = used; i < rank; ++i) out.push_back({whole_axis(), {}});
+  }
+  return out;
+}
+
+// The places where a mask is true: a list for each axis.
+class TruePlaces {
+ public:
+  explicit TruePlaces(const HostValue& mask) { visit(mask); }
+  const std::vector<HostValue::Tuple>& axes() const { return axes_; }
+
+ private:
+  // Depth is at most HostValue::kMaxDepth.
+  void visit(const HostValue& mask) {
+    if (!mask.is_sequence()) {
+      if (!mask.is_bool() || !mask.as_bool()) return;
+      for (size_t i = 0; i < at_.size(); ++i) axes_[i].emplace_back(at_[i]);
+      return;
+    }
+    axes_.resize(std::max(axes_.size(), at_.size() + 1));
+    for (size_t i = 0; i < mask.items().size(); ++i) {
+      at_.push_back(static_cast<int64_t>(i));
+      visit(mask.items()[i]);
+      at_.pop_back();
+    }
+  }
+
+  std::vector<int64_t> at_;
+  std::vector<HostValue::Tuple> axes_;
+};
+
+// Masks as lists of the places where they are true. A bool is a mask of a new axis.
+std::vector<Item> without_masks(const std::vector<Item>& items) {
+  std::vector<Item> out;
+  for (const Item& item : items) {
+    if (item.tensor || !is_mask(item.host)) {
+      out.push_back(item);
+    } else if (!item.host.is_sequence()) {
+      HostValue::Tuple places;
+      if (item.host.as_bool()) places.emplace_back(0);
+      out.push_back({HostValue::list(std::move(places)), {}, true});
+    } else {
+      const TruePlaces places(item.host);
+      for (const HostValue::Tuple& axis : places.axes()) out.push_back({HostValue::list(axis), {}});
+    }
   }
   return out;
 }
@@ -266,10 +310,8 @@ Value undo_basic(Value v, const Value& x, const HostValue::Tuple& basic) {
 bool has_arrays(const ir::Graph& graph, const ir::Node& node, size_t first_operand) {
   if (const HostValue* index = node.attrs.find("index")) {
     const HostValue::Tuple items = items_of(*index);
-    const auto is_mask = [](const HostValue& i) { return first_number(i).is_bool(); };
     return std::any_of(items.begin(), items.end(),
-                       [](const HostValue& i) { return i.is_sequence(); }) &&
-           std::none_of(items.begin(), items.end(), is_mask);
+                       [](const HostValue& i) { return i.is_sequence() || i.is_bool(); });
   }
   return node.operands.size() > first_operand &&
          std::all_of(node.operands.begin() + static_cast<ptrdiff_t>(first_operand),
@@ -277,7 +319,8 @@ bool has_arrays(const ir::Graph& graph, const ir::Node& node, size_t first_opera
 }
 
 std::optional<IndexPlan> plan_index(Builder& b, const Value& x, size_t first_operand) {
-  const std::vector<Item> items = for_each_axis(read_items(b, first_operand), x.rank());
+  const std::vector<Item> items =
+      for_each_axis(without_masks(read_items(b, first_operand)), x.rank());
   const bool arrays =
       std::any_of(items.begin(), items.end(), [](const Item& i) { return i.is_array(); });
   IndexPlan out;
@@ -287,8 +330,9 @@ std::optional<IndexPlan> plan_index(Builder& b, const Value& x, size_t first_ope
   for (const Item& item : items) {
     const bool advanced = item.is_array() || (arrays && item.host.is_int());
     if (!advanced) {
-      out.basic.push_back(item.host);
       behind = !out.arrays.empty();
+      if (item.host.is_ellipsis()) continue;
+      out.basic.push_back(item.host);
       if (!item.host.is_int()) ++axis;
       continue;
     }
@@ -296,7 +340,7 @@ std::optional<IndexPlan> plan_index(Builder& b, const Value& x, size_t first_ope
     apart = apart || behind;
     out.arrays.push_back(as_array(b, item));
     out.axes.push_back(axis++);
-    out.basic.push_back(whole_axis());
+    out.basic.push_back(item.is_new ? HostValue() : whole_axis());
   }
   if (apart) out.place = 0;
   if (!b.status().ok()) return std::nullopt;

@@ -9,7 +9,8 @@ namespace {
 
 using core::HostValue;
 
-/// One item of an index, with the dims of the input that it takes.
+/// One item of an index, with the dims of the input that it takes. A bool is a mask that takes
+/// none.
 struct Item {
   enum class Type { kInt, kSlice, kNew, kEllipsis, kArray, kMask } type;
   uint32_t cell;
@@ -28,8 +29,17 @@ bool list_shape(const HostValue& value, SmallVector<int64_t, 8>& shape, bool& bo
   return probe->is_int() || probe->is_bool() || probe->is_symbolic();
 }
 
+/// How often a mask says true. Depth is at most HostValue::kMaxDepth.
+int64_t count_true(const HostValue& mask) {
+  if (!mask.is_sequence()) return mask.is_bool() && mask.as_bool() ? 1 : 0;
+  int64_t count = 0;
+  for (const HostValue& item : mask.items()) count += count_true(item);
+  return count;
+}
+
 std::optional<Item> classify(Store& s, uint32_t cell) {
   const KindSet kinds = s.kinds(cell);
+  if (kinds == kScalarBool && s.value(cell)) return Item{Item::Type::kMask, cell, 0};
   if (kinds == kScalarInt) return Item{Item::Type::kInt, cell, 1};
   if (kinds == kSliceKind) return Item{Item::Type::kSlice, cell, 1};
   if (kinds == kNoneKind) return Item{Item::Type::kNew, cell, 0};
@@ -236,8 +246,9 @@ class IndexedDims {
         if (!is_inside(item)) return false;
         shapes_.push_back(array_dims(s_, item));
         break;
-      case Item::Type::kMask:  // how many are true is known at run time only
-        shapes_.push_back(DimList{s_.new_dim()});
+      case Item::Type::kMask:
+        if (!fits(item)) return false;
+        shapes_.push_back(DimList{mask_size(item)});
         break;
     }
     at_ += item.takes;
@@ -281,6 +292,27 @@ class IndexedDims {
     s_.conflict(core::Code::kValueArgument, "index must be in [{}, {}) for axis {}, got {} for {}",
                 -*size, *size, at_, index, s_.describe(p_.rule, s_.arg(p_, 1)));
     return false;
+  }
+
+  /// How many places a mask selects: of a tensor that is known at run time only.
+  uint32_t mask_size(const Item& item) {
+    const auto value = s_.is_tensor(item.cell) ? std::nullopt : s_.value(item.cell);
+    return value ? s_.new_dim(count_true(*value)) : s_.new_dim();
+  }
+
+  /// A mask has the sizes of the axes that it takes.
+  bool fits(const Item& item) {
+    if (item.takes == 0) return true;
+    const DimList sizes = array_dims(s_, item);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const auto own = s_.size(sizes[i]), all = s_.size(from_[at_ + i]);
+      if (!own || !all || *own == *all) continue;
+      s_.conflict(core::Code::kShapeConflict,
+                  "a mask must have the sizes of the axes that it takes, got {} for axis {} of {}",
+                  *own, at_ + i, s_.describe(p_.rule, s_.arg(p_, 1)));
+      return false;
+    }
+    return true;
   }
 
   /// The numbers of a list that is known; those of a tensor are data.
@@ -354,7 +386,8 @@ Outcome run_index(Store& s, const Propagator& p) {
 
 void RuleBuilder::index(Term out, Term in, Term index) {
   kind(in, kTensor | kSequence);
-  kind(index, kScalarInt | kSliceKind | kNoneKind | kEllipsisKind | kSequence | kIntegral);
+  kind(index,
+       kScalarInt | kScalarBool | kSliceKind | kNoneKind | kEllipsisKind | kSequence | kIntegral);
   store_->post(rule_.index, run_index, {out.cell.index, in.cell.index, index.cell.index});
 }
 

@@ -30,6 +30,25 @@ Outcome count_conflict(Store& s, const Propagator& p) {
   return Outcome::kConflict;
 }
 
+// The size that is -1 where the others are `rest`, of nothing: what is left when equal sizes are
+// taken from both sides. None where any size would do.
+std::optional<Dim> size_of_nothing(Store& s, const DimList& from, DimList rest) {
+  Dim total(1);
+  for (const uint32_t d : from) {
+    const auto size = s.expression(d);
+    size_t at = 0;
+    while (at < rest.size() && s.expression(rest[at]) != size) ++at;
+    if (at < rest.size()) {
+      rest.erase(at);
+    } else {
+      total = s.table().mul(total, *size);
+    }
+  }
+  const auto others = product_of(s, rest);
+  if (!others || *others == Dim(0)) return std::nullopt;
+  return s.table().divide_exact(total, *others);
+}
+
 Outcome run_reshape(Store& s, const Propagator& p) {
   const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1), shape_cell = s.arg(p, 2);
   const auto items = s.items(shape_cell);
@@ -80,8 +99,11 @@ Outcome run_reshape(Store& s, const Propagator& p) {
     return s.conflict(core::Code::kOverflow, "the number of elements does not fit 64 bits");
   }
   if (open != items->size()) {
-    if (*others == Dim(0)) return count_conflict(s, p);
-    if (const auto exact = s.table().divide_exact(*total, *others)) {
+    const bool nothing = *others == Dim(0);
+    if (nothing && *total != Dim(0)) return count_conflict(s, p);
+    const auto exact =
+        nothing ? size_of_nothing(s, from, rest) : s.table().divide_exact(*total, *others);
+    if (exact) {
       if (!s.define(to[open], *exact) || s.failed()) return count_conflict(s, p);
     } else if (total->known() && others->known()) {
       return count_conflict(s, p);

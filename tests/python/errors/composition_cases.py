@@ -54,12 +54,12 @@ model |= ml.Add()(left=s, right="b", output="c")  #2
         "one_of_two_new_layers",
         """
 x = IOKey("x")
-model = ml.Model.create(i=ml.Where()(x > 0, x, 0.0), j=x.sum())  #1
+model = ml.Model.create(i=ml.Where()(x > 0, x, None), j=x.sum())  #1
 """,
         "DTypeError",
         "MTH201",
-        ("Where cannot take 'input2'", "input2 : 0.0 "),
-        (("0.0)", "Tensor(0.0))"),),
+        ("Where cannot take 'input2'", "none      <- input2 of Where"),
+        (("None)", "0.0)"),),
     ),
     Case(
         "a_shape_for_a_number",

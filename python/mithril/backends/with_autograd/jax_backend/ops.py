@@ -16,6 +16,8 @@ import jax as _jax
 import jax.numpy as _jnp
 import numpy as _np
 
+from ...indexing import plan_index as _plan_index
+from ...indexing import whole_shape as _whole_shape
 from ...random import threefry_block as _threefry_block
 from . import fourier as _fourier
 from . import linalg as _linalg
@@ -466,7 +468,7 @@ def swapaxes(input, axis1, axis2):
 
 
 def reshape(input, shape):
-    return _moved(input, _jnp.reshape, shape)
+    return _moved(input, _jnp.reshape, _whole_shape(shape, input.shape))
 
 
 def flatten(input, start_dim=0, end_dim=-1):
@@ -542,6 +544,8 @@ def to_tensor(input, dtype):
 
 def index(input, items=(), /, *, index=None):
     key = _index(items, index)
+    if _has_bools(key):
+        return _planned(input, key)
     window = _window(key if isinstance(key, tuple) else (key,), input.shape)
     if window is not None:
         return _moved(input, _lax.slice, *window)
@@ -549,6 +553,25 @@ def index(input, items=(), /, *, index=None):
     if _builtins.any(hasattr(entry, "dtype") and _repeats(input, entry) for entry in entries):
         return _as_compute(input)[key].astype(input.dtype)
     return input[key]
+
+
+def _has_bools(key):
+    entries = key if isinstance(key, tuple) else (key,)
+    return _builtins.any(isinstance(entry, bool) for entry in entries)
+
+
+def _planned(input, key):
+    """By an index without bools, which JAX puts in other places than NumPy."""
+    entries = []
+    for entry in key if isinstance(key, tuple) else (key,):
+        is_data = isinstance(entry, _jax.Array) and entry.dtype == bool_
+        entries += _jnp.nonzero(entry) if is_data else [entry]
+    plan = _plan_index(entries, input.ndim)
+    rows = index(input, plan.basic)
+    arrays = tuple(_np.asarray(a, int) if isinstance(a, list) else a for a in plan.arrays)
+    rows = index(rows.transpose(plan.arrays_first(rows.ndim)), arrays)
+    rank = _builtins.max(_jnp.ndim(a) for a in arrays)
+    return rows.transpose(plan.into_place(rank, rows.ndim))
 
 
 def _repeats(input, indices):
@@ -576,7 +599,12 @@ def _is_forward(start, stop, step):
 
 def index_add(input, value, items=(), /, *, index=None):
     """A copy of `input` with `value` added where the index points; repeated places add up."""
-    return _as_compute(input).at[_index(items, index)].add(_as_compute(value)).astype(input.dtype)
+    key, out = _index(items, index), _as_compute(input)
+    if _has_bools(key):
+        places = _planned(_np.arange(input.size).reshape(input.shape), key)
+        values = _jnp.broadcast_to(_as_compute(value), places.shape)
+        return out.reshape(-1).at[places].add(values).reshape(input.shape).astype(input.dtype)
+    return out.at[key].add(_as_compute(value)).astype(input.dtype)
 
 
 def _index(items, index):

@@ -16,6 +16,9 @@ import math as _math
 import mlx.core as _mx
 import numpy as _np
 
+from ...indexing import is_mask as _is_list_mask
+from ...indexing import plan_index as _plan_index
+from ...indexing import whole_shape as _whole_shape
 from ...random import threefry_block as _threefry_block
 from . import attention as _attention
 from . import fourier as _fourier
@@ -586,9 +589,7 @@ def swapaxes(input, axis1, axis2):
 
 
 def reshape(input, shape):
-    if input.size == 0 and 0 not in shape:  # MLX infers no size of nothing
-        shape = [0 if n == -1 else n for n in shape]
-    return _mx.reshape(input, shape)
+    return _mx.reshape(input, _whole_shape(shape, input.shape))
 
 
 def flatten(input, start_dim=0, end_dim=-1):
@@ -664,7 +665,18 @@ def to_tensor(input, dtype):
 
 
 def index(input, items=(), /, *, index=None):
-    entries = _index(input, items, index)
+    return _indexed(input, _entries(items, index))
+
+
+def _indexed(input, entries):
+    if _differs(entries):
+        plan = _plan_index(entries, input.ndim)
+        rows = _indexed(input, plan.basic)
+        arrays = _as_arrays(plan.arrays)
+        rows = _indexed(rows.transpose(plan.arrays_first(rows.ndim)), arrays)
+        rank = _builtins.max(a.ndim for a in arrays)
+        return rows.transpose(plan.into_place(rank, rows.ndim))
+    entries = _index(input, entries)
     empty = _empty(input, entries)
     if empty is not None:
         return empty
@@ -681,7 +693,10 @@ def _repeats(input, indices):
 
 def index_add(input, value, items=(), /, *, index=None):
     """A copy of `input` with `value` added where the index points; repeated places add up."""
-    entries = _index(input, items, index)
+    entries = _entries(items, index)
+    if _differs(entries):
+        return _add_at_places(input, value, _indexed(_places_of(input), entries))
+    entries = _index(input, entries)
     if value.size == 0 or _empty(input, entries) is not None:
         return input
     return _add_at(_as_compute(input), _as_compute(value), entries).astype(input.dtype)
@@ -691,21 +706,52 @@ def _add_at(input, value, entries):
     if not (isinstance(entries, tuple) and _builtins.any(isinstance(e, _Array) for e in entries)):
         return input.at[entries].add(value)
     # MLX orders the axes of values beside arrays and slices in its own way.
-    places = _mx.arange(input.size, dtype=int64).reshape(input.shape)[entries]
+    return _add_flat(input, value, _places_of(input)[entries])
+
+
+def _add_at_places(input, value, places):
+    if value.size == 0 or places.size == 0:
+        return input
+    return _add_flat(_as_compute(input), _as_compute(value), places).astype(input.dtype)
+
+
+def _places_of(input):
+    return _mx.arange(input.size, dtype=int64).reshape(input.shape)
+
+
+def _add_flat(input, value, places):
     values = _mx.broadcast_to(value, places.shape).reshape(-1)
     flat = input.reshape(-1).at[places.reshape(-1)].add(values)
     return flat.reshape(input.shape)
 
 
-def _index(input, items, index):
-    """What indexes an MLX array: numbers in bounds, lists as arrays, one element forward."""
+def _entries(items, index):
     if len(items) > 0:
         index = items[0] if len(items) == 1 else tuple(items)
     entries = index if isinstance(index, tuple) else (index,)
-    if _builtins.any(map(_is_mask, entries)):
-        index = entries = _without_masks(entries)
+    return _without_masks(entries) if _builtins.any(map(_is_mask, entries)) else entries
+
+
+def _differs(entries):
+    """Whether NumPy reads an index in a way that MLX does not: bools, arrays with an ellipsis
+    between them."""
+    if _builtins.any(map(_is_list_mask, entries)):
+        return True
+    arrays = [isinstance(e, list | _Array) for e in entries]
+    ints = [isinstance(e, int) for e in entries]
+    return Ellipsis in [e for e in entries if not isinstance(e, _Array)] and (
+        _builtins.any(arrays) and _builtins.sum(arrays) + _builtins.sum(ints) > 1
+    )
+
+
+def _as_arrays(entries):
+    return tuple(e if isinstance(e, _Array) else _mx.array(e, dtype=int64) for e in entries)
+
+
+def _index(input, entries):
+    """What indexes an MLX array: numbers in bounds, lists as arrays, one element forward."""
     if not _builtins.any(isinstance(entry, int | list | slice | _Array) for entry in entries):
-        return index
+        return entries
     named = _builtins.sum(entry is not None and entry is not Ellipsis for entry in entries)
     axis, checked = 0, []
     for entry in entries:

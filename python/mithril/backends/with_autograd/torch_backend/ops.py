@@ -14,6 +14,8 @@ import operator as _operator
 
 import torch as _torch
 
+from ...indexing import plan_index as _plan_index
+from ...indexing import whole_shape as _whole_shape
 from ...random import threefry_block as _threefry_block
 from . import attention as _attention
 from . import fourier as _fourier
@@ -516,7 +518,9 @@ avg_pool2d, avg_pool2d_grad = _windows.avg_pool2d, _windows.avg_pool2d_grad
 
 # ------------------------------------------------------------------------------ ops: movement
 
-reshape = _torch.reshape
+
+def reshape(input, shape):
+    return _torch.reshape(input, _whole_shape(shape, input.shape))
 
 
 def swapaxes(input, axis1, axis2):
@@ -627,25 +631,38 @@ def _index(items, index):
 
 
 def _is_advanced(item):
-    return isinstance(item, list | _Tensor)
+    return isinstance(item, list | _Tensor | bool)
 
 
 def _indexed(x, index):
     """NumPy's indexing, where PyTorch's differs."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    backwards = [i for i in items if isinstance(i, slice) and (i.step or 1) < 0]
-    if backwards:
-        x, items = _turned(x, items)
-    if _builtins.any(_is_advanced(i) for i in items):
-        items = [_places(i, x.device) for i in items]
-    return x[tuple(items)]
+    items = index if isinstance(index, tuple) else (index,)
+    if not _builtins.any(map(_is_advanced, items)):
+        return _basic_part(x, items)
+    plan = _plan_index(_without_masks(items), x.ndim)
+    x = _basic_part(x, plan.basic).movedim(plan.axes, tuple(range(len(plan.axes))))
+    arrays = [_places(a, x.device) for a in plan.arrays]
+    rank = _builtins.max(a.ndim for a in arrays)
+    out = x[tuple(arrays)]
+    return out.movedim(tuple(range(rank)), tuple(range(plan.place, plan.place + rank)))
+
+
+def _without_masks(items):
+    for item in items:
+        if isinstance(item, _Tensor) and item.dtype == bool_:
+            yield from item.nonzero(as_tuple=True)
+        else:
+            yield item
 
 
 def _places(item, device):
-    """Beside lists and tensors NumPy takes an int for an array, PyTorch would not."""
-    if isinstance(item, int) and not isinstance(item, bool):
-        return _torch.tensor([item], device=device)
-    return _torch.tensor(item, device=device) if isinstance(item, list) else item
+    return _torch.as_tensor(item, dtype=int64, device=device)  # PyTorch reads uint8 as a mask
+
+
+def _basic_part(x, items):
+    if _builtins.any(isinstance(i, slice) and (i.step or 1) < 0 for i in items):
+        x, items = _turned(x, list(items))
+    return x[tuple(items)]
 
 
 def _turned(x, items):

@@ -15,6 +15,7 @@ import math as _math
 import ml_dtypes as _ml_dtypes
 import numpy as _np
 
+from ...indexing import whole_shape as _whole_shape
 from ...random import threefry_block as _threefry_block
 from . import fourier as _fourier
 from . import linalg as _linalg
@@ -404,7 +405,7 @@ def swapaxes(input, axis1, axis2):
 
 
 def reshape(input, shape):
-    return _np.reshape(input, shape)
+    return _np.reshape(input, _whole_shape(shape, _np.shape(input)))
 
 
 def flatten(input, start_dim=0, end_dim=-1):
