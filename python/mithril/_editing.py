@@ -65,14 +65,21 @@ class Editing:
                 f"clone: {self!r} is no submodel of other models", hint="leave share out"
             )
         copy: Any = type(self).__new__(type(self))
-        for key, value in vars(self).items():
-            if key not in _OWN and not isinstance(value, (Connection, Editing)):
-                setattr(copy, key, value)
+        for key, value in self._own_attributes().items():
+            setattr(copy, key, value)
         copy._attach(self._node.clone(None if name is None else model_name(name)))
         copy._take_over(self)
         if share:
             copy._share = weakref.ref(self)
         return copy
+
+    def _own_attributes(self) -> dict[str, Any]:
+        """What the class of the model keeps beside wires and submodels."""
+        return {
+            key: value
+            for key, value in vars(self).items()
+            if key not in _OWN and not isinstance(value, (Connection, Editing))
+        }
 
     def _take_over(self, original: Any) -> None:
         """Copies what the original's class keeps of its wires and submodels."""

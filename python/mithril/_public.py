@@ -3,6 +3,7 @@ its parameters is a typed error instead of Python's own TypeError."""
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,10 @@ def public(function: F) -> F:
         raise refusal(function, args, kwargs)
 
     return _core.public(call)  # type: ignore[return-value]
+
+
+# Public functions are pickled as others are: by where they are found.
+copyreg.pickle(type(_core.public(lambda: None)), lambda function: str(function.__qualname__))
 
 
 def public_with_shortcut(attribute: str) -> Callable[[F], F]:

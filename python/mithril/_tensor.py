@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import types
 import typing
 from typing import TYPE_CHECKING, Any
@@ -82,12 +83,31 @@ class Tensor(typing.Generic[Elements]):
         fixed = self._literal is not None and self._differentiable is None
         return False if fixed else self._differentiable
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is another tensor, which may be used once."""
+        return {**vars(self), "_used": False}
+
     def _spec(self, name: str = "") -> tuple:
         value = MISSING if self._literal is None else self._literal
         kinds = self._kinds
         if kinds is None and self._literal is None:
             kinds = ANY_TENSOR
         return (name, value, False, self._shape, kinds, self._differentiable, None)
+
+
+def _literal(constant: str, dtype: str, shape: list[int], data: bytes) -> _core.TensorLiteral:
+    if constant:
+        return _core.TensorLiteral.of_constant(constant)
+    return _core.TensorLiteral.from_bytes(dtype, shape, data)
+
+
+def _literal_parts(literal: _core.TensorLiteral) -> tuple[Any, ...]:
+    """What pickles and copies of a literal are made of."""
+    data = b"" if literal.constant else literal.bytes
+    return _literal, (literal.constant, str(literal.dtype), list(literal.shape), data)
+
+
+copyreg.pickle(_core.TensorLiteral, _literal_parts)
 
 
 def _element_type(dtype: Any) -> type:

@@ -190,6 +190,11 @@ class Connection:
         hint = member_here(name) or suggestion(name, members)
         raise UnknownNameError(f"a connection has no attribute {name!r}{hint}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from mithril._pickling import connection_parts
+
+        return connection_parts(self)
+
     def __eq__(self, other: object) -> bool:
         """Identity, so that connections can be keys of dictionaries; `eq` builds an op."""
         return self is other

@@ -649,6 +649,11 @@ class Model(Editing):
 
         save(self, path, params)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from mithril._pickling import model_parts
+
+        return model_parts(self, self._own_attributes())
+
     # --- the tree -------------------------------------------------------------------------------
     @property
     def name(self) -> str | None:

@@ -143,6 +143,11 @@ class PhysicalModel(PhysicalKeys):
         self.output_keys: list[str] = list(self._compiled.outputs)
         self.__signature__ = self._signature()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from mithril._pickling import physical_parts
+
+        return physical_parts(self)
+
     def _compile(self, ranks: Mapping[str, list]) -> Any:
         known = {k if isinstance(k, str) else k.key_name for k, _ in self._options["shapes"]}
         wires = {name: self._by_name[name].key for name in ranks}

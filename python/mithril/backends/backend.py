@@ -8,7 +8,7 @@ import importlib
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -111,6 +111,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     # What its compiler cannot follow of what data choose (`_program.choices`).
     _not_compiled: frozenset[str] = frozenset()
     _merges_copies = False  # whether its compiler computes once what text computes twice
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
     _keeps_order = True  # whether what text says first is computed first
     is_installed = True
     default_dtype: Dtype = Dtype.float32
@@ -118,6 +119,16 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     _signature: Callable[[Any], tuple] = operator.attrgetter("__class__", "dtype", "shape")
     # Where a class has no functions of its own NumPy's run on its arrays' values.
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        backend = super().__new__(cls)
+        backend._made_with = (args, options)
+        return backend
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from mithril._pickling import backend_parts
+
+        return backend_parts(self)
 
     @public
     def __init__(self, *, dtype: DTypeLike | None = None, seed: int = 0) -> None:
