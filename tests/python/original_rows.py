@@ -1119,8 +1119,11 @@ def sum_to_shape():
     assert found["left"].tolist() == [[6.0]] * 3 and found["right"].tolist() == [3.0] * 4
 
 
-@row("logical 4.3 relu, leaky_relu at 0", "logical 4.3 abs, absolute_error at 0",
-     "logical 4.3 sign, stop_gradient, zeros_like")
+@row(
+    "logical 4.3 relu, leaky_relu at 0",
+    "logical 4.3 abs, absolute_error at 0",
+    "logical 4.3 sign, stop_gradient, zeros_like",
+)
 def kinks():
     assert slope(m.Relu(), [-1, 0, 2]).tolist() == [0, 0, 1]
     assert slope(m.LeakyRelu(0.25), [-1, 0, 2]).tolist() == [0.25, 0.25, 1]
@@ -1322,8 +1325,13 @@ def of_form(**more):
 LINEAR = {"m_0": {"name": "Linear", "args": {"dimension": 2}}}
 
 
-@row("logical 6 name", "logical 6 args", "logical 6 submodels", "logical 6 exposed_keys",
-     "logical 6 model_to_dict(model) / dict_to_model(dict_or_class_name)")
+@row(
+    "logical 6 name",
+    "logical 6 args",
+    "logical 6 submodels",
+    "logical 6 exposed_keys",
+    "logical 6 model_to_dict(model) / dict_to_model(dict_or_class_name)",
+)
 def structure():
     model = of_form(submodels=LINEAR, connections={"m_0": {"input": "x", "output": "y"}},
                     exposed_keys=["y"])  # fmt: skip
@@ -1345,8 +1353,11 @@ def assigned_shapes():
     assert model.shapes["x"] == ["(V1, ...)", 3] and model.shapes["y"][-1] == 2
 
 
-@row("logical 6 assigned_types", "logical 6 assigned_differentiabilities",
-     "logical 6 assigned_cins, assigned_couts")
+@row(
+    "logical 6 assigned_types",
+    "logical 6 assigned_differentiabilities",
+    "logical 6 assigned_cins, assigned_couts",
+)
 def assigned_facts():
     parts = {"m_0": {"name": "Add"}, "m_1": {"name": "Relu"}}
     model = of_form(submodels=parts, connections={"m_0": {"left": "a", "right": "b"}, "m_1": {}},
@@ -1382,8 +1393,13 @@ def constraints_of_files():
         of_form(assigned_constraints=[{"fn": "bcast", "keys": ["a"]}])
 
 
-@row("logical 6 is_train_model", "logical 6 model", "logical 6 losses", "logical 6 regularizations",
-     "logical 6 train_model_to_dict(tm) / dict_to_trainmodel(d, model)")
+@row(
+    "logical 6 is_train_model",
+    "logical 6 model",
+    "logical 6 losses",
+    "logical 6 regularizations",
+    "logical 6 train_model_to_dict(tm) / dict_to_trainmodel(d, model)",
+)
 def training():
     from mithril.utils.dict_conversions import dict_to_model, model_to_dict
 
