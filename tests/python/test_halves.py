@@ -367,3 +367,16 @@ def test_functions_are_within_a_unit(name, backend_name):
     np.testing.assert_array_equal(found[~inside], rounded[~inside])
     unit = 2.0 ** (np.floor(np.log2(np.maximum(np.abs(want[inside]), 2.0**-14))) - 10)
     assert (np.abs(found[inside] - want[inside]) / unit).max() <= 1
+
+
+@pytest.mark.frameworks
+def test_composites_are_no_further_off_than_those_of_torch():
+    """The table of docs/low_precision.md; half a unit is one rounding."""
+    half_errors = pytest.importorskip("benchmarks.half_errors")
+    rows = half_errors.rows()
+    assert len(rows) == 40
+    for name, row in rows.items():
+        for dtype in HALVES:
+            ours, theirs, gradient_ours, gradient_theirs = half_errors.errors(row, dtype)
+            assert ours <= max(0.51, theirs), f"{name} {dtype}"
+            assert gradient_ours <= max(0.51, gradient_theirs), f"{name} {dtype}, gradient"
