@@ -449,3 +449,27 @@ def test_tiles_take_neither_strides_nor_dilations(how):
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
     windows = windows[:, :, ::sh, ::sw, ::dh, ::dw]
     np.testing.assert_array_equal(y, np.einsum("nchwij,ocij->nohw", windows, w.astype(np.int64)))
+
+
+class ChipBackend(ml.CpuBackend):
+    """A backend that a user makes of ours."""
+
+
+@pytest.mark.device
+def test_errors_name_the_backend_that_the_user_made():
+    for options in ({"threads": 0}, {"threads": "many"}, {"dtype": "int32"}):
+        with pytest.raises((ValueError, TypeError), match="^ChipBackend: ") as caught:
+            ChipBackend(**options)
+        assert "CpuBackend" not in str(caught.value)
+    with pytest.raises(ml.errors.UnsupportedError, match="ChipBackend"):
+        ml.compile(ml.Relu(), ChipBackend(), jit_options={"a": 1})
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("base", ["TorchBackend", "JaxBackend", "MlxBackend"])
+def test_errors_name_the_framework_backend_that_the_user_made(base):
+    mine = type("ChipBackend", (getattr(ml, base),), {})
+    for options in ({"device": "chip"}, {"dtype": "int32"}, {"device_mesh": (64,)}):
+        with pytest.raises(ml.errors.MithrilError) as caught:
+            mine(**options)
+        assert base not in str(caught.value)

@@ -84,16 +84,18 @@ class JaxBackend(AutogradBackend):
     ) -> None:
         self._jax = require("jax", "JAX", "jax")
         super().__init__(dtype=dtype, seed=seed)
-        if switch("JaxBackend", pre_allocate=pre_allocate) is not None:
+        if switch(type(self).__name__, pre_allocate=pre_allocate) is not None:
             _set_pre_allocation(bool(pre_allocate))
         device = one_of(device=device, platform=platform)
         self._device = None if device is None else self._find_device(device)
         self.compute_precision = _checked_precision(precision)
         self._check_precision(self.device)
-        self.jit_default = switch("JaxBackend", jit_compile=jit_compile) is not False
+        self.jit_default = switch(type(self).__name__, jit_compile=jit_compile) is not False
         self.mesh = None if device_mesh is None else self._make_mesh(device_mesh)
         if self._is_wide:
-            note("JaxBackend", "dtype=float64", "arithmetic outside the backend: enable_x64()")
+            note(
+                type(self).__name__, "dtype=float64", "arithmetic outside the backend: enable_x64()"
+            )
 
     @property
     def _is_wide(self) -> bool:
@@ -123,7 +125,7 @@ class JaxBackend(AutogradBackend):
         except (RuntimeError, IndexError, ValueError) as error:
             available = ", ".join(self.get_available_devices())
             raise DeviceNotAvailable(
-                f"JaxBackend: no device {device!r}; available: {available}"
+                f"{type(self).__name__}: no device {device!r}; available: {available}"
             ) from error
 
     def _check_precision(self, device: Any) -> None:
@@ -131,21 +133,21 @@ class JaxBackend(AutogradBackend):
         wanted = _DEVICES_OF.get(self.compute_precision)
         if wanted is not None and device.platform not in wanted:
             raise unsupported(
-                "JaxBackend",
+                type(self).__name__,
                 f"precision={self.compute_precision!r}",
                 f"requires one of the platforms {', '.join(wanted)}, got {device.platform}",
                 "leave it out, or give dtype=",
             )
 
     def _make_mesh(self, sizes: Any) -> Any:
-        sizes = mesh_sizes("JaxBackend", sizes)
+        sizes = mesh_sizes(type(self).__name__, sizes)
         wanted, present = int(np.prod(sizes)), self._jax.device_count()
         if wanted > present:
             raise DeviceNotAvailable(
                 f"device_mesh {sizes} needs {wanted} devices, JAX has {present}",
                 hint=f"on CPU: XLA_FLAGS=--xla_force_host_platform_device_count={wanted}",
             )
-        mesh_of_one("JaxBackend", sizes)
+        mesh_of_one(type(self).__name__, sizes)
         return self._jax.make_mesh(sizes, tuple(f"axis_{i}" for i in range(len(sizes))))
 
     def get_raw_device_mesh(self) -> Any:

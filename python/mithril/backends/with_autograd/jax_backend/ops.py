@@ -562,7 +562,7 @@ def _has_bools(key):
 
 def _planned(input, key):
     """By an index without bools, which JAX puts in other places than NumPy."""
-    entries = []
+    entries: list = []
     for entry in key if isinstance(key, tuple) else (key,):
         is_data = isinstance(entry, _jax.Array) and entry.dtype == bool_
         entries += _jnp.nonzero(entry) if is_data else [entry]

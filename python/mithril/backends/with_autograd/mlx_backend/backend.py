@@ -96,21 +96,21 @@ class MlxBackend(AutogradBackend):
         )
         self._device = None if device is None else self._find_device(device)
         self._check_device()
-        self.jit_default = switch("MlxBackend", use_graph=use_graph)
-        self.device_mesh = mesh_of_one("MlxBackend", device_mesh)
+        self.jit_default = switch(type(self).__name__, use_graph=use_graph)
+        self.device_mesh = mesh_of_one(type(self).__name__, device_mesh)
         self._check_compute_precision(compute_precision)
         self._warn_of_hardware(enable_mps_optimization, use_ane)
         self._undo: dict[str, Callable[[], Any]] = {}
         if memory_limit is not None:
             self._limit_memory(parse_size(memory_limit, "memory_limit"))
-        if switch("MlxBackend", auto_free_tensors=auto_free_tensors, eager_free=eager_free):
+        if switch(type(self).__name__, auto_free_tensors=auto_free_tensors, eager_free=eager_free):
             self._set("cache", self._mx.set_cache_limit, 0)
 
     def _check_compute_precision(self, precision: Any) -> None:
         if precision is None or as_dtype(precision) is self.default_dtype:
             return
         raise unsupported(
-            "MlxBackend",
+            type(self).__name__,
             f"compute_precision={str(as_dtype(precision))!r}",
             f"this version computes in its dtype, {self.default_dtype}",
             "give dtype=",
@@ -118,10 +118,14 @@ class MlxBackend(AutogradBackend):
 
     def _warn_of_hardware(self, mps: Any, ane: Any) -> None:
         metal = self._mx.metal.is_available()
-        if switch("MlxBackend", enable_mps_optimization=mps) and not metal:
-            warn_of_absent("MlxBackend", "enable_mps_optimization=True", "there is no Metal here")
-        if switch("MlxBackend", use_ane=ane):
-            warn_of_absent("MlxBackend", "use_ane=True", "MLX has no path to the Neural Engine")
+        if switch(type(self).__name__, enable_mps_optimization=mps) and not metal:
+            warn_of_absent(
+                type(self).__name__, "enable_mps_optimization=True", "there is no Metal here"
+            )
+        if switch(type(self).__name__, use_ane=ane):
+            warn_of_absent(
+                type(self).__name__, "use_ane=True", "MLX has no path to the Neural Engine"
+            )
 
     @property
     def prng_key(self) -> Any:
@@ -140,14 +144,15 @@ class MlxBackend(AutogradBackend):
             found = mx.Device(getattr(mx, kind), int(index or 0)) if known else None
         if not isinstance(found, mx.Device) or _name(found) not in available:
             raise DeviceNotAvailable(
-                f"MlxBackend: no device {shown(device)}; available: {', '.join(available)}"
+                f"{type(self).__name__}: no device {shown(device)};"
+                f" available: {', '.join(available)}"
             )
         return found
 
     def _check_device(self) -> None:
         if self.default_dtype is Dtype.float64 and self.device.type != self._mx.DeviceType.cpu:
             raise UnsupportedError(
-                f"MlxBackend: float64 is there on the CPU only, got {self.get_device()}",
+                f"{type(self).__name__}: float64 is there on the CPU only, got {self.get_device()}",
                 hint="use device='cpu' or dtype='float32'",
             )
 
@@ -336,7 +341,7 @@ class MlxBackend(AutogradBackend):
         with self._scope():
             reason = utils.missing_compiler()
         if reason is not None:
-            note("MlxBackend", "jit=True", f"runs line by line: {reason}")
+            note(type(self).__name__, "jit=True", f"runs line by line: {reason}")
         return reason is None
 
     def _has_compiler(self) -> bool:

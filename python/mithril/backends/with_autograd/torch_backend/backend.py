@@ -78,14 +78,14 @@ class TorchBackend(AutogradBackend):
         super().__init__(dtype=dtype, seed=seed)
         self._refuse_parallel(parallel_strategy)
         self._device = self._checked_device(self._one_device(device, devices))
-        self.jit_default = switch("TorchBackend", compile=compile, jit_compile=jit_compile)
-        self.cudnn_benchmark = switch("TorchBackend", cudnn_benchmark=cudnn_benchmark)
+        self.jit_default = switch(type(self).__name__, compile=compile, jit_compile=jit_compile)
+        self.cudnn_benchmark = switch(type(self).__name__, cudnn_benchmark=cudnn_benchmark)
         self.allows_tf32 = _allows_tf32(precision)
-        if switch("TorchBackend", enable_amp=enable_amp, use_amp=use_amp):
+        if switch(type(self).__name__, enable_amp=enable_amp, use_amp=use_amp):
             option = "enable_amp=True" if enable_amp else "use_amp=True"
             reason, hint = "this version computes in one dtype", "give dtype='bfloat16' or leave it"
-            raise unsupported("TorchBackend", option, reason, f"{hint} out")
-        self.device_mesh = mesh_of_one("TorchBackend", device_mesh)
+            raise unsupported(type(self).__name__, option, reason, f"{hint} out")
+        self.device_mesh = mesh_of_one(type(self).__name__, device_mesh)
         self._check_options_of_cuda(self._device)
 
     def _one_device(self, device: Any, devices: Any) -> Any:
@@ -96,7 +96,7 @@ class TorchBackend(AutogradBackend):
         found = [self._checked_device(d) for d in devices]
         if len(found) > 1:
             raise unsupported(
-                "TorchBackend",
+                type(self).__name__,
                 f"devices={[str(d) for d in found]}",
                 "this version computes on one device",
                 "give one, and make a backend for each device",
@@ -111,7 +111,7 @@ class TorchBackend(AutogradBackend):
         for option, is_asked in asked.items():
             if is_asked and device.type != "cuda":
                 reason = f"requires a CUDA device, got {device}"
-                raise unsupported("TorchBackend", option, reason, "leave it out")
+                raise unsupported(type(self).__name__, option, reason, "leave it out")
 
     def _checked_device(self, device: Any) -> Any:
         try:
@@ -127,18 +127,17 @@ class TorchBackend(AutogradBackend):
     def _no_device(self, device: Any) -> DeviceNotAvailable:
         available = ", ".join(self.get_available_devices())
         return DeviceNotAvailable(
-            f"TorchBackend: no device {str(device)!r}; available: {available}"
+            f"{type(self).__name__}: no device {str(device)!r}; available: {available}"
         )
 
-    @staticmethod
-    def _refuse_parallel(strategy: Any) -> None:
+    def _refuse_parallel(self, strategy: Any) -> None:
         if strategy is None:
             return
         if not isinstance(strategy, str) or strategy not in _STRATEGIES:
             known = ", ".join(_STRATEGIES)
             raise ArgumentError(f"parallel_strategy: requires one of {known}, got {strategy!r}")
         raise unsupported(
-            "TorchBackend",
+            type(self).__name__,
             f"parallel_strategy={strategy!r}",
             "this version computes on one device",
             "leave it out, and make a backend for each device",

@@ -42,11 +42,13 @@ class CpuBackend(NumpyBackend):
     ) -> None:
         wanted = as_dtype(dtype)
         if not wanted.is_float:
-            raise DTypeError(f"CpuBackend: dtype requires a float type, got {wanted}")
+            raise DTypeError(f"{type(self).__name__}: dtype requires a float type, got {wanted}")
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
-            raise SignatureError(f"CpuBackend: threads requires an integer, got {threads!r}")
+            raise SignatureError(
+                f"{type(self).__name__}: threads requires an integer, got {threads!r}"
+            )
         if threads is not None and not 1 <= threads <= 1024:
-            raise ArgumentError(f"CpuBackend: threads requires 1 to 1024, got {threads}")
+            raise ArgumentError(f"{type(self).__name__}: threads requires 1 to 1024, got {threads}")
         super().__init__(device, wanted, seed=seed)
         self.threads = threads
         self._pool = None if threads is None else _core.ThreadPool(threads)

@@ -84,7 +84,9 @@ class NumpyBackend(Backend):
         self, device: str = "cpu", dtype: DTypeLike = Dtype.float32, *, seed: int = 0
     ) -> None:
         if not isinstance(device, str) or device not in ("cpu", "cpu:0"):
-            raise DeviceNotAvailable(f"NumpyBackend: no device {shown(device)}; available: cpu")
+            raise DeviceNotAvailable(
+                f"{type(self).__name__}: no device {shown(device)}; available: cpu"
+            )
         super().__init__(dtype=dtype, seed=seed)
 
     def tensor(self, data: Any, dtype: DTypeLike | None = None) -> np.ndarray:
