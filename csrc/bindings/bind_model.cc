@@ -21,7 +21,7 @@ std::vector<std::string> names(const py::iterable& objects) {
   return out;
 }
 
-/// {"name", "attrs": {…}, "keys": {key: spec}, "open": […], "absent": […], "count"}.
+/// {"name", "attrs": {…}, "kept": object or None, "keys": {key: spec}, "open": […], "absent": […], "count"}.
 model::LeafSpec to_leaf(const py::dict& fields) {
   model::LeafSpec spec;
   spec.name = fields["name"].cast<std::string>();
@@ -29,6 +29,9 @@ model::LeafSpec to_leaf(const py::dict& fields) {
   for (const auto& [key, value] : fields["attrs"].cast<py::dict>()) {
     const auto name = key.cast<std::string>();
     spec.attrs.emplace_back(name, to_host(value, name.c_str()));
+  }
+  if (fields.contains("kept") && !fields["kept"].is_none()) {
+    spec.attrs.emplace_back(kFunctionAttr, to_opaque(fields["kept"]));
   }
   for (const auto& [key, value] : fields["keys"].cast<py::dict>()) {
     spec.keys.emplace_back(key.cast<std::string>(), to_spec(value));

@@ -107,6 +107,7 @@ OpDef vjp_of(const OpDef& op, const KeyFacts& output, size_t input) {
   out.shape_rule = [like](infer::RuleBuilder& rule) {
     rule.same_shape(rule.in(like), rule.out("output"));
   };
+  out.attrs = op.attrs;
   out.differentiable = false;
   return out;
 }
@@ -128,12 +129,14 @@ void differentiate(ir::GradBuilder& g, const std::string& op,
       operands.emplace_back(value);
       if (!value) attrs.set("of_" + input.name, g.attr(input.name));
     }
+    if (g.attrs().find(kFunctionAttr) != nullptr) attrs.set(kFunctionAttr, g.attr(kFunctionAttr));
     g.d(inputs[i].name) = g.builder().call(vjp_name(op, i), std::move(operands), attrs);
   }
 }
 
 /// Declares the op `name`; its vjps are ops `name_vjp0` … for inputs that are tensors.
-/// A function that only this process has makes it opaque: no file can name it.
+/// A function that only this process has makes it opaque: no file can name it. It is an attribute,
+/// so that equal declarations are one op whatever they call.
 void define(const std::string& name, const py::iterable& keys, py::handle result, bool opaque) {
   std::vector<KeyFacts> inputs, all;
   for (const py::handle key : keys) inputs.push_back(to_facts(key));
@@ -146,6 +149,7 @@ void define(const std::string& name, const py::iterable& keys, py::handle result
   op.doc = "An op that a user declared.";
   for (const KeyFacts& key : inputs) op.inputs.push_back(to_input(key));
   op.outputs.push_back({"output", result_rule(output, inputs)});
+  if (opaque) op.attrs.push_back({kFunctionAttr, std::nullopt});
   op.shape_rule = shape_rule(all);
   if (!inputs.empty()) {
     const bool named_input = op.input_index("input") >= 0;

@@ -2,6 +2,7 @@
 // array holds is copied by the Python side into a TensorData.
 #include <fmt/format.h>
 
+#include "bindings/gil.h"
 #include "bindings/python.h"
 #include "core/status.h"
 #include "core/tensor_data.h"
@@ -14,6 +15,7 @@ using core::DType;
 using core::ErrorKind;
 using core::HostValue;
 
+constexpr const char* kPythonObject = "a Python object";
 constexpr size_t kMostItems = 10'000'000;  // more are an array's business
 
 core::Error refuse(const char* what, py::handle object) {
@@ -171,10 +173,24 @@ struct FromHost {
   py::object operator()(const std::shared_ptr<const core::TensorData>& v) const {
     return py::cast(TensorLiteral{v});
   }
-  py::object operator()(const core::Opaque&) const { return py::none(); }
+  py::object operator()(const core::Opaque& v) const {
+    if (v.tag != kPythonObject) return py::none();
+    return py::reinterpret_borrow<py::object>(static_cast<PyObject*>(const_cast<void*>(v.pointer.get())));
+  }
 };
 
 }  // namespace
+
+HostValue to_opaque(py::object object) {
+  // The engine may drop it on any thread, and after Python's end.
+  const auto drop = [](const void* pointer) {
+    if (Py_IsInitialized() == 0) return;
+    const GilAcquire gil;
+    Py_DECREF(static_cast<PyObject*>(const_cast<void*>(pointer)));
+  };
+  const std::shared_ptr<const void> kept(object.release().ptr(), drop);
+  return HostValue(core::Opaque{kept, kPythonObject});
+}
 
 py::object from_host(const HostValue& value) { return std::visit(FromHost{}, value.variant()); }
 

@@ -4,6 +4,7 @@
 
 #include <pybind11/numpy.h>
 
+#include "bindings/interrupt.h"
 #include "runtime/buffer.h"
 
 namespace mithril::bindings {
@@ -30,6 +31,13 @@ PyType_Spec memory_spec = {"mithril._core.Memory", sizeof(Memory), 0,
 
 PyTypeObject* memory_type = nullptr;
 
+// Large ones are touched page by page.
+runtime::Buffer make_buffer(size_t bytes) {
+  constexpr size_t kBrief = size_t{64} << 20;
+  const auto make = [&] { return runtime::Buffer::make(bytes).or_throw(); };
+  return bytes < kBrief ? make() : interruptible(make);
+}
+
 py::object own(runtime::Buffer buffer) {
   Memory* const memory = PyObject_New(Memory, memory_type);
   if (memory == nullptr) throw py::error_already_set();
@@ -45,7 +53,7 @@ py::object make_output_array(PyObject* dtype, std::span<const int64_t> shape, si
   constexpr int kFlags = int{Numpy::NPY_ARRAY_C_CONTIGUOUS_} | int{Numpy::NPY_ARRAY_ALIGNED_} |
                          int{Numpy::NPY_ARRAY_WRITEABLE_};
   const Numpy& numpy = Numpy::get();
-  runtime::Buffer buffer = runtime::Buffer::make(bytes).or_throw();
+  runtime::Buffer buffer = make_buffer(bytes);
   void* const data = buffer.data();
   py::object memory = own(std::move(buffer));
   Py_INCREF(dtype);  // the array takes it

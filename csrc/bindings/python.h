@@ -24,6 +24,11 @@ core::HostValue to_host(py::handle object, const char* what);
 
 py::object from_host(const core::HostValue& value);
 
+/// The attribute of opaque ops of users: what is called.
+inline constexpr const char* kFunctionAttr = "__function__";
+/// Any object as an attribute: whatever has the value keeps the object.
+core::HostValue to_opaque(py::object object);
+
 /// A tensor literal as Python holds it.
 struct TensorLiteral {
   std::shared_ptr<const core::TensorData> data;

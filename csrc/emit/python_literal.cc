@@ -48,11 +48,8 @@ class LiteralPrinter {
     if (value.is_ellipsis()) return "...";
     if (value.is_slice()) return slice(value.as_slice());
     if (value.is_sequence()) return sequence(value);
-    if (value.is_tensor() || value.is_string()) return literals_.constant(value);
-    opaque_ = true;
-    return "None";
+    return literals_.constant(value);
   }
-  bool met_opaque() const { return opaque_; }
 
  private:
   std::string slice(const core::Slice& slice) {
@@ -72,7 +69,6 @@ class LiteralPrinter {
   }
 
   const PythonLiterals& literals_;
-  bool opaque_ = false;
 };
 
 }  // namespace
@@ -103,13 +99,7 @@ std::string python_dtype(DType dtype) {
 }
 
 core::Result<std::string> python_literal(const HostValue& value, const PythonLiterals& literals) {
-  LiteralPrinter printer(literals);
-  std::string text = printer.print(value);
-  if (printer.met_opaque()) {
-    return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
-                      "an attribute holds a value of the engine that no source text can carry");
-  }
-  return text;
+  return LiteralPrinter(literals).print(value);
 }
 
 }  // namespace mithril::emit

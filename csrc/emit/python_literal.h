@@ -20,10 +20,10 @@ std::string python_dtype(core::DType dtype);
 
 struct PythonLiterals {
   std::function<std::string(core::SymbolicInt)> size;           // of a size expression
-  std::function<std::string(const core::HostValue&)> constant;  // of a tensor or string: "C[3]"
+  std::function<std::string(const core::HostValue&)> constant;  // of a tensor, string or object: "C[3]"
 };
 
-/// Text of any host value but opaque ones.
+/// Text of any host value.
 core::Result<std::string> python_literal(const core::HostValue& value,
                                          const PythonLiterals& literals);
 

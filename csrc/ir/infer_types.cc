@@ -246,7 +246,7 @@ struct Ports {
     if (input != nullptr && stands_for_tensor(*input, value)) {
       out.kinds = input->kinds;
       out.is_tensor = true;
-    } else {
+    } else if (!value.is_opaque()) {  // which rules learn nothing from, and scratch would keep
       out.value = &value;
     }
     return out;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/interrupt.h"
 #include "core/tensor_data.h"
 #include "infer/relation.h"
 #include "ops/attention.h"
@@ -13,21 +14,35 @@ namespace {
 using core::TensorData;
 using infer::Dim;
 
-std::shared_ptr<const TensorData> table(int64_t rows, int64_t columns, DType dtype,
-                                        const std::function<double(int64_t, int64_t)>& number) {
+constexpr int64_t kNumbersBetweenPolls = 1 << 16;
+
+constexpr int64_t kMostNumbers = int64_t{1} << 27;  // of a table that is made at compile
+
+/// None where the body has failed: the table would be too large.
+Value table(Builder& b, int64_t rows, int64_t columns, DType dtype,
+            const std::function<double(int64_t, int64_t)>& number) {
+  if (columns != 0 && rows > kMostNumbers / columns) {
+    b.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                      "{}: a table of at most {} numbers can be made for counts that are given, "
+                      "got {} x {}",
+                      b.op().name, kMostNumbers, rows, columns));
+    return {};
+  }
+  core::InterruptCounter interrupts(kNumbersBetweenPolls);
   TensorData data;
   data.dtype = dtype;
   data.shape = {rows, columns};
   for (int64_t r = 0; r < rows; ++r) {
+    interrupts.check(columns);
     for (int64_t c = 0; c < columns; ++c) core::append_element(data, HostValue(number(r, c)));
   }
-  return std::make_shared<const TensorData>(std::move(data));
+  return b.constant(std::make_shared<const TensorData>(std::move(data)));
 }
 
 // Sines and cosines of rising wave lengths, in float64: at place p the angle of column c is
 // p / 10000^(2 floor(c / 2) / width), which float32 cannot hold at far places.
-std::shared_ptr<const TensorData> waves(int64_t places, int64_t width, DType dtype) {
-  return table(places, width, dtype, [&](int64_t p, int64_t c) {
+Value waves(Builder& b, int64_t places, int64_t width, DType dtype) {
+  return table(b, places, width, dtype, [&](int64_t p, int64_t c) {
     const double rate =
         std::pow(10000.0, -static_cast<double>(c - c % 2) / static_cast<double>(width));
     const double angle = static_cast<double>(p) * rate;
@@ -71,7 +86,8 @@ void define_sines(OpFamily& ops) {
         if (!x || !are_known(b, {"hidden_dim", "max_len"})) return Value();
         const Dim places = x.shape()[x.rank() - 2];
         const int64_t most = places.known() ? places.value() : b.integer_attr("max_len");
-        const Value table = b.constant(waves(most, b.integer_attr("hidden_dim"), x.dtype()));
+        const Value table = waves(b, most, b.integer_attr("hidden_dim"), x.dtype());
+        if (!table) return Value();
         return x + (places.known() ? table : part(table, 0, Dim(0), places));
       })
       .with(at({{"input", {2, 5, 4}}}, {{"hidden_dim", 4}}))
@@ -103,8 +119,8 @@ Turn table_of(Builder& b, const Rotation& by, int64_t first, int64_t step, int64
     return static_cast<double>(first + row * step) * std::pow(by.theta, exponent);
   };
   const auto made = [&](double (*function)(double)) {
-    return b.constant(table(rows, by.width / 2, dtype,
-                            [&](int64_t row, int64_t pair) { return function(angle(row, pair)); }));
+    return table(b, rows, by.width / 2, dtype,
+                 [&](int64_t row, int64_t pair) { return function(angle(row, pair)); });
   };
   return {made(std::cos), made(std::sin)};
 }
@@ -122,12 +138,12 @@ Turn both(const Turn& a, const Turn& b) {
 // the sum of two angles of a float64 table is exact at all places, a product in float32 is not.
 Turn turn_at_run(Builder& b, const Rotation& by, Dim places, DType dtype) {
   int64_t base = 1;
-  while (base * base < by.max_len) base *= 2;
+  while (base <= (by.max_len - 1) / base) base *= 2;
   const Value place = places_from_offset(b, places);
   const Value size = b.integer(base, DType::kInt64);
   const Value high = ir::apply("floor_divide", {place, size});
   const Value low = place - high * size;
-  const int64_t rows = (by.max_len + base - 1) / base;
+  const int64_t rows = (by.max_len - 1) / base + 1;
   return both(rows_of(table_of(b, by, 0, base, rows, dtype), high),
               rows_of(table_of(b, by, 0, 1, base, dtype), low));
 }
@@ -282,7 +298,7 @@ Value biases(Builder& b) {
   const DType type = dtype.is_dtype() ? dtype.as_dtype() : b.graph().default_float;
   const int64_t heads = b.integer_attr("num_heads");
   const Value steps =
-      b.constant(table(heads, 1, type, [&](int64_t head, int64_t) { return -slope(head, heads); }));
+      table(b, heads, 1, type, [&](int64_t head, int64_t) { return -slope(head, heads); });
   const Dim count =
       queries.is_int() ? Dim(queries.as_int()) : Dim::expression(queries.as_symbolic().expr);
   const Value rows = expand_dims(places_from_offset(b, count), HostValue(1));

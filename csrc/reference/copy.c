@@ -34,6 +34,7 @@ void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to, 
   const int64_t from_step = d->rank == 0 ? 1 : d->from[last];
   const int64_t to_step = d->rank == 0 ? 1 : d->to[last];
   for (int64_t unit = begin; unit < end; ++unit) {
+    if (REF_STOPS_AT(unit, count)) return;
     int64_t rest = unit, at = 0, place = 0;
     for (int64_t axis = last - 1; axis >= 0; rest /= d->size[axis--]) {
       at += rest % d->size[axis] * d->from[axis];

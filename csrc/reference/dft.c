@@ -8,6 +8,7 @@
 #define REF_LARGEST_RADIX 50   /* beyond that a chirp costs less */
 #define REF_TOGETHER 8         /* lines transformed side by side */
 #define REF_MOST_TOGETHER 2048 /* places of a line, where lines are short enough for that */
+#define REF_MOST_AT_ONCE 65536 /* places of a radix, between questions whether to stop */
 
 typedef struct {
   double *re, *im;
@@ -42,7 +43,10 @@ static void ref_root_of_unity(int64_t n, int64_t k, double* re, double* im) {
 }
 
 static void ref_roots(int64_t n, ref_complex to) {
-  for (int64_t k = 0; k < n; ++k) ref_root_of_unity(n, k, to.re + k, to.im + k);
+  for (int64_t k = 0; k < n; ++k) {
+    if (REF_STOPS_RARELY(k)) return;
+    ref_root_of_unity(n, k, to.re + k, to.im + k);
+  }
 }
 
 static int ref_is_smooth(int64_t n) {
@@ -84,9 +88,10 @@ static void ref_turn_row(int64_t width, double re, double im, double* xr, double
   }
 }
 
-static void ref_radix_2(int64_t span, int64_t far, const double* xr, const double* xi, double* yr,
+/* `count` places of the `span` that lie apart. */
+static void ref_radix_2(int64_t count, int64_t span, int64_t far, const double* xr, const double* xi, double* yr,
                         double* yi) {
-  for (int64_t s = 0; s < span; ++s) {
+  for (int64_t s = 0; s < count; ++s) {
     const double ar = xr[s], ai = xi[s], br = xr[s + span], bi = xi[s + span];
     yr[s] = ar + br;
     yi[s] = ai + bi;
@@ -95,9 +100,9 @@ static void ref_radix_2(int64_t span, int64_t far, const double* xr, const doubl
   }
 }
 
-static void ref_radix_4(int64_t span, int64_t far, const double* xr, const double* xi, double* yr,
+static void ref_radix_4(int64_t count, int64_t span, int64_t far, const double* xr, const double* xi, double* yr,
                         double* yi) {
-  for (int64_t s = 0; s < span; ++s) {
+  for (int64_t s = 0; s < count; ++s) {
     const int64_t b = s + span, c = b + span, d = c + span;
     const double er = xr[s] + xr[c], ei = xi[s] + xi[c], fr = xr[s] - xr[c], fi = xi[s] - xi[c];
     const double gr = xr[b] + xr[d], gi = xi[b] + xi[d], hr = xr[b] - xr[d], hi = xi[b] - xi[d];
@@ -113,18 +118,18 @@ static void ref_radix_4(int64_t span, int64_t far, const double* xr, const doubl
 }
 
 /* Any radix by its definition: roots q * m of p, which lie `turn` apart. */
-static void ref_radix(int64_t p, int64_t turn, ref_complex roots, int64_t span, int64_t far,
-                      const double* xr, const double* xi, double* yr, double* yi) {
+static void ref_radix(int64_t p, int64_t turn, ref_complex roots, int64_t count, int64_t span,
+                      int64_t far, const double* xr, const double* xi, double* yr, double* yi) {
   for (int64_t m = 0; m < p; ++m) {
     double *tor = yr + m * far, *toi = yi + m * far;
-    for (int64_t s = 0; s < span; ++s) {
+    for (int64_t s = 0; s < count; ++s) {
       tor[s] = xr[s];
       toi[s] = xi[s];
     }
     for (int64_t q = 1; q < p; ++q) {
       const double re = roots.re[q * m % p * turn], im = roots.im[q * m % p * turn];
       const double *fromr = xr + q * span, *fromi = xi + q * span;
-      for (int64_t s = 0; s < span; ++s) {
+      for (int64_t s = 0; s < count; ++s) {
         tor[s] += fromr[s] * re - fromi[s] * im;
         toi[s] += fromr[s] * im + fromi[s] * re;
       }
@@ -137,19 +142,24 @@ static void ref_radix(int64_t p, int64_t turn, ref_complex roots, int64_t span, 
 static void ref_round(int64_t n, int64_t done, int64_t p, int64_t width, ref_complex roots,
                       int64_t step, ref_complex x, ref_complex y) {
   const int64_t span = n / done / p * width, far = done * span;
+  const int64_t most = REF_MOST_AT_ONCE / p;
   for (int64_t k = 0; k < done; ++k) {
-    double *xr = x.re + k * p * span, *xi = x.im + k * p * span;
-    double *yr = y.re + k * span, *yi = y.im + k * span;
-    for (int64_t q = 1; k > 0 && q < p; ++q) {
-      const int64_t root = k * q * (n / done / p) * step;
-      ref_turn_row(span, roots.re[root], roots.im[root], xr + q * span, xi + q * span);
-    }
-    if (p == 2) {
-      ref_radix_2(span, far, xr, xi, yr, yi);
-    } else if (p == 4) {
-      ref_radix_4(span, far, xr, xi, yr, yi);
-    } else {
-      ref_radix(p, n / p * step, roots, span, far, xr, xi, yr, yi);
+    for (int64_t s = 0; s < span; s += most) {
+      if (s == 0 ? REF_STOPS_AT(k, p * span) : REF_STOPS()) return;
+      const int64_t count = span - s < most ? span - s : most;
+      double *xr = x.re + k * p * span + s, *xi = x.im + k * p * span + s;
+      double *yr = y.re + k * span + s, *yi = y.im + k * span + s;
+      for (int64_t q = 1; k > 0 && q < p; ++q) {
+        const int64_t root = k * q * (n / done / p) * step;
+        ref_turn_row(count, roots.re[root], roots.im[root], xr + q * span, xi + q * span);
+      }
+      if (p == 2) {
+        ref_radix_2(count, span, far, xr, xi, yr, yi);
+      } else if (p == 4) {
+        ref_radix_4(count, span, far, xr, xi, yr, yi);
+      } else {
+        ref_radix(p, n / p * step, roots, count, span, far, xr, xi, yr, yi);
+      }
     }
   }
 }
@@ -181,17 +191,20 @@ static ref_complex ref_chirped(int64_t n, int64_t width, double* table, ref_comp
   const ref_complex roots = ref_part(table, 0, m), chirp = ref_part(table, m, n);
   const ref_complex filter = ref_part(table, m + n, m);
   for (int64_t i = 0; i < n; ++i) {
+    if (REF_STOPS_RARELY(i)) return x;
     ref_turn_row(width, chirp.re[i], chirp.im[i], x.re + i * width, x.im + i * width);
   }
   for (int64_t i = n * width; i < m * width; ++i) x.re[i] = x.im[i] = 0;
   ref_complex z = ref_rounds(m, width, roots, 1, x, y);
   for (int64_t i = 0; i < m; ++i) {
+    if (REF_STOPS_RARELY(i)) return x;
     ref_turn_row(width, filter.re[i], filter.im[i], z.re + i * width, z.im + i * width);
   }
   /* Real and imaginary parts exchanged, it is the transform back. */
   z = ref_swapped(
       ref_rounds(m, width, roots, 1, ref_swapped(z), ref_swapped(z.re == x.re ? y : x)));
   for (int64_t i = 0; i < n; ++i) {
+    if (REF_STOPS_RARELY(i)) return z;
     ref_turn_row(width, chirp.re[i], chirp.im[i], z.re + i * width, z.im + i * width);
   }
   return z;
@@ -204,9 +217,13 @@ void ref_dft_prepare(int64_t n, double* table, double* scratch) {
   if (ref_is_smooth(n)) return;
   const ref_complex chirp = ref_part(table, m, n), filter = ref_part(table, m + n, m);
   const ref_complex x = ref_part(scratch, 0, m), y = ref_part(scratch, m, m);
-  for (int64_t i = 0; i < m; ++i) x.re[i] = x.im[i] = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    if (REF_STOPS_RARELY(i)) return;
+    x.re[i] = x.im[i] = 0;
+  }
   int64_t square = 0; /* i * i, modulo 2 n */
   for (int64_t i = 0; i < n; ++i) {
+    if (REF_STOPS_RARELY(i)) return;
     ref_root_of_unity(2 * n, square, chirp.re + i, chirp.im + i);
     x.re[i] = x.re[(m - i) % m] = chirp.re[i];
     x.im[i] = x.im[(m - i) % m] = -chirp.im[i];
@@ -214,6 +231,7 @@ void ref_dft_prepare(int64_t n, double* table, double* scratch) {
   }
   const ref_complex transformed = ref_rounds(m, 1, roots, 1, x, y);
   for (int64_t i = 0; i < m; ++i) {
+    if (REF_STOPS_RARELY(i)) return;
     filter.re[i] = transformed.re[i] / (double)m;
     filter.im[i] = transformed.im[i] / (double)m;
   }
@@ -241,6 +259,7 @@ static ref_complex ref_transformed(int64_t n, int64_t width, double* table, ref_
       for (int64_t l = 0; l < width; ++l) {                                                   \
         const int64_t at = ref_line(d, first + l);                                            \
         for (int64_t i = 0; i < n; ++i) {                                                     \
+          if (REF_STOPS_RARELY(i)) return;                                                    \
           in.re[i * width + l] = (double)re[at + i * d->inner];                               \
           in.im[i * width + l] = im ? (double)im[at + i * d->inner] : 0;                      \
         }                                                                                     \
@@ -250,6 +269,7 @@ static ref_complex ref_transformed(int64_t n, int64_t width, double* table, ref_
       for (int64_t l = 0; l < width; ++l) {                                                   \
         const int64_t at = ref_line(d, first + l);                                            \
         for (int64_t i = 0; i < n; ++i) {                                                     \
+          if (REF_STOPS_RARELY(i)) return;                                                    \
           yre[at + i * d->inner] = (TYPE)out.re[i * width + l];                               \
           yim[at + i * d->inner] = (TYPE)out.im[i * width + l];                               \
         }                                                                                     \
@@ -266,6 +286,7 @@ static ref_complex ref_unfolded(int64_t n, int64_t width, ref_complex roots, ref
                                 ref_complex to) {
   const int64_t half = n / 2;
   for (int64_t k = 0; k <= half; ++k) {
+    if (REF_STOPS_RARELY(k)) return to;
     const int64_t a = k % half * width, b = (half - k) % half * width, at = k * width;
     const double re = roots.re[k], im = roots.im[k];
     for (int64_t s = 0; s < width; ++s) {
@@ -298,6 +319,7 @@ static ref_complex ref_transformed_real(int64_t n, int64_t width, double* table,
       for (int64_t l = 0; l < width; ++l) {                                                 \
         const TYPE* from = input + ref_line(d, first + l);                                  \
         for (int64_t i = 0; i < rows; ++i) {                                                \
+          if (REF_STOPS_RARELY(i)) return;                                                  \
           x.re[i * width + l] = (double)from[(folded ? 2 * i : i) * d->inner];              \
           x.im[i * width + l] = folded ? (double)from[(2 * i + 1) * d->inner] : 0;          \
         }                                                                                   \
@@ -306,6 +328,7 @@ static ref_complex ref_transformed_real(int64_t n, int64_t width, double* table,
       for (int64_t l = 0; l < width; ++l) {                                                 \
         const int64_t at = ref_line(&to, first + l);                                        \
         for (int64_t i = 0; i < kept; ++i) {                                                \
+          if (REF_STOPS_RARELY(i)) return;                                                  \
           yre[at + i * d->inner] = (TYPE)z.re[i * width + l];                               \
           yim[at + i * d->inner] = (TYPE)z.im[i * width + l];                               \
         }                                                                                   \
@@ -322,4 +345,5 @@ REF_RDFT(ref_rdft_f64, double)
 #undef REF_RDFT
 #undef REF_LARGEST_RADIX
 #undef REF_TOGETHER
+#undef REF_MOST_AT_ONCE
 #undef REF_MOST_TOGETHER

@@ -35,6 +35,7 @@ void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, RE
     REAL *to_q = q + unit * n * p, *to_r = r + unit * p * k;
     for (int64_t i = 0; i < n * k; ++i) a[i] = x[unit * n * k + i];
     for (int64_t j = 0; j < p; ++j) {
+      if (REF_STOPS_AT(j, 8 * (n - j) * (k - j))) return;
       REAL s = 0;
       for (int64_t i = j; i < n; ++i) s = FMA(a[i * k + j], a[i * k + j], s);
       const REAL norm = NAMED(ref_root)(s), first = a[j * k + j];
@@ -42,6 +43,7 @@ void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, RE
       heads[j] = first - diagonal[j];
       taus[j] = norm == 0 ? 0 : 1 / (norm * (norm + NAMED(ref_size)(first)));
       for (int64_t c = j + 1; c < k; ++c) {
+        if (REF_STOPS_AT(c, 8 * (n - j))) return;
         NAMED(ref_reflect)(n, k, j, a, heads[j], taus[j], k, c, a);
       }
     }
@@ -49,11 +51,14 @@ void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, RE
       for (int64_t c = 0; c < p; ++c) to_q[i * p + c] = i == c;
     }
     for (int64_t j = p - 1; j >= 0; --j) {
+      if (REF_STOPS_AT(j, 8 * (n - j) * (p - j))) return;
       for (int64_t c = j; c < p; ++c) {
+        if (REF_STOPS_AT(c, 8 * (n - j))) return;
         NAMED(ref_reflect)(n, k, j, a, heads[j], taus[j], p, c, to_q);
       }
     }
     for (int64_t i = 0; i < p; ++i) {
+      if (REF_STOPS_AT(i, n + k)) return;
       const REAL sign = diagonal[i] < 0 ? -1 : 1;
       for (int64_t c = 0; c < k; ++c) {
         to_r[i * k + c] = c < i ? 0 : sign * (c == i ? diagonal[i] : a[i * k + c]);
@@ -86,14 +91,16 @@ static void NAMED(ref_swap)(int64_t n, REAL* x, REAL* y) {
 }
 
 /* Makes the rows of g, `small` of length `large`, orthogonal by Jacobi's rotations, and does the
- * same to the rows of v. */
+ * same to the rows of v; unless it is stopped. */
 static void NAMED(ref_orthogonalize)(int64_t small, int64_t large, REAL* g, REAL* v) {
   const REAL least = sizeof(REAL) == 4 ? (REAL)1e-8 : (REAL)1e-16;
   int turned = 1;
   for (int sweep = 0; turned && sweep < 40; ++sweep) {
     turned = 0;
     for (int64_t p = 0; p < small; ++p) {
+      if (REF_STOPS_AT(p, 8 * large * (small - p))) return;
       for (int64_t q = p + 1; q < small; ++q) {
+        if (REF_STOPS_AT(q, 8 * large)) return;
         REAL *x = g + p * large, *y = g + q * large;
         const REAL a = NAMED(ref_dot)(large, x, x), b = NAMED(ref_dot)(large, y, y);
         const REAL off = NAMED(ref_dot)(large, x, y);
@@ -116,9 +123,11 @@ static void NAMED(ref_orthogonalize)(int64_t small, int64_t large, REAL* g, REAL
 static void NAMED(ref_complete)(int64_t at, int64_t large, REAL* g) {
   REAL* to = g + at * large;
   for (int64_t e = 0; e < large; ++e) {
+    if (REF_STOPS_AT(e, 2 * large)) return;
     for (int64_t i = 0; i < large; ++i) to[i] = i == e;
     for (int round = 0; round < 2; ++round) {
       for (int64_t row = 0; row < at; ++row) {
+        if (REF_STOPS_AT(row, 4 * large)) return;
         const REAL share = -NAMED(ref_dot)(large, g + row * large, to);
         for (int64_t i = 0; i < large; ++i) to[i] = FMA(share, g[row * large + i], to[i]);
       }
@@ -140,6 +149,7 @@ void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* valu
     const REAL* from = x + unit * n * k;
     REAL* s = values + unit * small;
     for (int64_t i = 0; i < small; ++i) {
+      if (REF_STOPS_AT(i, 8 * large)) return;
       for (int64_t j = 0; j < large; ++j) g[i * large + j] = from[wide ? i * k + j : j * k + i];
       for (int64_t j = 0; j < small; ++j) v[i * small + j] = i == j;
     }
@@ -148,6 +158,7 @@ void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* valu
       s[i] = NAMED(ref_root)(NAMED(ref_dot)(large, g + i * large, g + i * large));
     }
     for (int64_t i = 0; i < small; ++i) {
+      if (REF_STOPS_AT(i, 8 * (n + k))) return;
       int64_t most = i;
       for (int64_t j = i + 1; j < small; ++j) {
         if (s[j] > s[most]) most = j;

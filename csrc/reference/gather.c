@@ -8,6 +8,7 @@
     const int64_t bytes = d->inner * size;                                                         \
     int64_t bad = -1;                                                                              \
     for (int64_t unit = begin; unit < end; ++unit) {                                               \
+      if (REF_STOPS_AT(unit, d->inner)) return -1;                                                 \
       const int64_t outer = unit / d->count, j = unit % d->count;                                  \
       const int64_t value = (int64_t)index[j];                                                     \
       unsigned char* REF_RESTRICT to = (unsigned char*)y + unit * bytes;                           \

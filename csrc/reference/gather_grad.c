@@ -23,6 +23,7 @@
         for (int64_t i = 0; i < (last - first) * inner; ++i) to[i] = 0;                 \
       }                                                                                 \
       for (int64_t j = 0; j < d->count; ++j) {                                          \
+        if (REF_STOPS_RARELY(j)) return -1;                                             \
         int64_t row = (int64_t)index[j];                                                \
         if (row < d->lowest || row >= d->bound) {                                       \
           if (bad < 0 || j < bad) bad = j;                                              \
@@ -30,6 +31,7 @@
         }                                                                               \
         if (row < 0) row += d->bound;                                                   \
         if (row < first || row >= last) continue;                                       \
+        if (REF_STOPS_AT(j, inner)) return -1;                                          \
         REAL* at = to + (row - first) * inner;                                          \
         for (int64_t i = 0; i < inner; ++i) at[i] += from[j * inner + i];               \
       }                                                                                 \

@@ -14,6 +14,26 @@
 static REAL NAMED(ref_sqrt)(REAL x) { return (REAL)sqrt((double)x); }
 static REAL NAMED(ref_abs)(REAL x) { return (REAL)fabs((double)x); }
 
+/* Column j of a factor, behind those before it; whether its diagonal is not above 0. */
+static int NAMED(ref_cholesky_column)(int64_t n, int64_t j, const REAL* from, REAL* to) {
+  int bad = 0;
+  for (int64_t first = j; first < n; first += REF_BLOCK) {
+    const int64_t last = n - first < REF_BLOCK ? n : first + REF_BLOCK;
+    if (first > j && j >= REF_BLOCK && REF_STOPS()) return 0;
+    for (int64_t i = first; i < last; ++i) {
+      REAL s = (from[i * n + j] + from[j * n + i]) * (REAL)0.5;
+      for (int64_t p = 0; p < j; ++p) s = FMA(-to[i * n + p], to[j * n + p], s);
+      if (i > j) {
+        to[i * n + j] = s / to[j * n + j];
+        continue;
+      }
+      bad = !(s > 0);
+      to[j * n + j] = NAMED(ref_sqrt)(s);
+    }
+  }
+  return bad;
+}
+
 int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REAL* l, int64_t begin,
                             int64_t end) {
   const int64_t n = d->n;
@@ -23,16 +43,8 @@ int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REAL* l, in
     REAL* to = l + unit * n * n;
     for (int64_t j = 0; j < n; ++j) {
       for (int64_t i = 0; i < j; ++i) to[i * n + j] = 0;
-      for (int64_t i = j; i < n; ++i) {
-        REAL s = (from[i * n + j] + from[j * n + i]) * (REAL)0.5;
-        for (int64_t p = 0; p < j; ++p) s = FMA(-to[i * n + p], to[j * n + p], s);
-        if (i > j) {
-          to[i * n + j] = s / to[j * n + j];
-          continue;
-        }
-        if (!(s > 0) && bad < 0) bad = unit;
-        to[j * n + j] = NAMED(ref_sqrt)(s);
-      }
+      if (NAMED(ref_cholesky_column)(n, j, from, to) && bad < 0) bad = unit;
+      if (REF_STOPS_AT(j, j * (n - j))) return -1;
     }
   }
   return bad;
@@ -48,9 +60,11 @@ void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t, const 
     const REAL* right = b + unit * n * k;
     REAL* to = y + unit * n * k;
     for (int64_t step = 0; step < n; ++step) {
+      if (REF_STOPS_AT(step, step * k)) return;
       const int64_t i = downwards ? step : n - 1 - step;
       for (int64_t c = 0; c < k; ++c) to[i * k + c] = right[i * k + c];
       for (int64_t done = 0; done < step; ++done) {
+        if (REF_STOPS_AT(done, k)) return;
         const int64_t p = downwards ? done : n - 1 - done;
         const REAL factor = -from[i * row + p * col];
         for (int64_t c = 0; c < k; ++c) to[i * k + c] = FMA(factor, to[p * k + c], to[i * k + c]);
@@ -67,6 +81,7 @@ void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t, const 
 static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
   REAL product = 1;
   for (int64_t j = 0; j < n; ++j) {
+    if (REF_STOPS_AT(j, (n - j) * (n - j + k))) return 1;
     int64_t best = j;
     for (int64_t i = j + 1; i < n; ++i) {
       if (NAMED(ref_abs)(a[i * n + j]) > NAMED(ref_abs)(a[best * n + j])) best = i;
@@ -85,6 +100,7 @@ static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
       y[best * k + c] = kept;
     }
     for (int64_t i = j + 1; i < n; ++i) {
+      if (n - j + k >= 1024 && REF_STOPS_AT(i, n - j + k)) return 1;
       const REAL factor = -a[i * n + j] / pivot;
       for (int64_t c = j; c < n; ++c) a[i * n + c] = FMA(factor, a[j * n + c], a[i * n + c]);
       for (int64_t c = 0; c < k; ++c) y[i * k + c] = FMA(factor, y[j * k + c], y[i * k + c]);
@@ -103,7 +119,9 @@ int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const REAL* b,
     for (int64_t i = 0; i < n * k; ++i) to[i] = b[unit * n * k + i];
     if (NAMED(ref_eliminate)(n, k, scratch, to) == 0 && bad < 0) bad = unit;
     for (int64_t i = n - 1; i >= 0; --i) {
+      if (REF_STOPS_AT(i, (n - i) * k)) return -1;
       for (int64_t p = n - 1; p > i; --p) {
+        if (REF_STOPS_AT(p, k)) return -1;
         const REAL factor = -scratch[i * n + p];
         for (int64_t c = 0; c < k; ++c) to[i * k + c] = FMA(factor, to[p * k + c], to[i * k + c]);
       }
@@ -176,6 +194,7 @@ void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL
     const REAL* from = x + unit * n * n;
     REAL *w = values + unit * n, *v = vectors + unit * n * n;
     for (int64_t i = 0; i < n; ++i) {
+      if (REF_STOPS_AT(i, 8 * n)) return;
       for (int64_t j = 0; j < n; ++j) {
         scratch[i * n + j] = (from[i * n + j] + from[j * n + i]) * (REAL)0.5;
         v[i * n + j] = i == j;
@@ -185,7 +204,9 @@ void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL
     for (int sweep = 0; turned && sweep < REF_MOST_SWEEPS; ++sweep) {
       turned = 0;
       for (int64_t p = 0; p < n; ++p) {
+        if (REF_STOPS_AT(p, 8 * n * (n - p))) return;
         for (int64_t q = p + 1; q < n; ++q) {
+          if (REF_STOPS_AT(q, 8 * n)) return;
           const REAL size = NAMED(ref_abs)(scratch[p * n + p]) + NAMED(ref_abs)(scratch[q * n + q]);
           const REAL off = NAMED(ref_abs)(scratch[p * n + q]);
           if (off <= least * size || off == 0) continue;
@@ -195,6 +216,9 @@ void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL
       }
     }
     for (int64_t i = 0; i < n; ++i) w[i] = scratch[i * n + i];
-    for (int64_t i = 0; i < n; ++i) NAMED(ref_settle)(n, i, w, v);
+    for (int64_t i = 0; i < n; ++i) {
+      if (REF_STOPS_AT(i, 8 * n)) return;
+      NAMED(ref_settle)(n, i, w, v);
+    }
   }
 }

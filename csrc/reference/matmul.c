@@ -37,8 +37,10 @@ static void NAMED(ref_matmul_row)(const ref_matmul_dims* d, const REAL* a, const
   REAL sum[REF_MATMUL_WIDTH] = {0};
   for (int64_t j = 0; j < d->n; j += REF_MATMUL_WIDTH) {
     const int64_t width = d->n - j < REF_MATMUL_WIDTH ? d->n - j : REF_MATMUL_WIDTH;
+    if (REF_STOPS_AT(j, d->k)) return;
     REAL* out = c + j * d->c_col;
     for (int64_t p = 0; p == 0 || p < d->k; p += REF_BLOCK) {
+      if (REF_STOPS_AT(p, REF_MATMUL_WIDTH)) return;
       const int64_t depth = d->k - p < REF_BLOCK ? d->k - p : REF_BLOCK;
       const REAL* left = a + p * d->a_col;
       const REAL* right = b + p * d->b_row + j * d->b_col;

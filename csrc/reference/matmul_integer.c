@@ -17,6 +17,7 @@
       INT* out = c + at_c;                                                               \
       for (int64_t j = 0; j < d->n; ++j) out[j * d->c_col] = 0;                          \
       for (int64_t p = 0; p < d->k; ++p) {                                               \
+        if (REF_STOPS_AT(p, d->n)) return;                                               \
         const UINT left = (UINT)a[at_a + p * d->a_col];                                  \
         const INT* right = b + at_b + p * d->b_row;                                      \
         for (int64_t j = 0; j < d->n; ++j) {                                             \

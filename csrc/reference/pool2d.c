@@ -47,6 +47,7 @@ void NAMED(ref_max_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int
     const REAL* in = x + plane * d->h_in * d->w_in;
     REAL* out = y + plane * d->h_out * d->w_out;
     for (int64_t oh = 0; oh < d->h_out; ++oh) {
+      if (REF_STOPS_AT(oh, d->w_out * d->kh * d->kw)) return;
       for (int64_t ow = 0; ow < d->w_out; ++ow) {
         const int64_t at = NAMED(ref_pool_argmax)(d, in, oh, ow);
         *out++ = at < 0 ? (REAL)-INFINITY : in[at];
@@ -63,6 +64,7 @@ void NAMED(ref_max_pool2d_grad)(const ref_pool2d_dims* d, const REAL* x, const R
     REAL* out = dx + plane * d->h_in * d->w_in;
     for (int64_t i = 0; i < d->h_in * d->w_in; ++i) out[i] = 0;
     for (int64_t oh = 0; oh < d->h_out; ++oh) {
+      if (REF_STOPS_AT(oh, d->w_out * d->kh * d->kw)) return;
       for (int64_t ow = 0; ow < d->w_out; ++ow, ++given) {
         const int64_t at = NAMED(ref_pool_argmax)(d, in, oh, ow);
         if (at >= 0) out[at] += *given;
@@ -97,6 +99,7 @@ void NAMED(ref_avg_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int
   for (int64_t plane = begin; plane < end; ++plane) {
     const REAL* in = x + plane * d->h_in * d->w_in;
     for (int64_t unit = 0; unit < d->h_out * d->w_out; ++unit) {
+      if (REF_STOPS_RARELY(unit)) return;
       const REAL sum = NAMED(ref_pool_window)(d, in, 0, NULL, unit / d->w_out, unit % d->w_out);
       y[plane * d->h_out * d->w_out + unit] = sum / divisor;
     }
@@ -110,6 +113,7 @@ void NAMED(ref_avg_pool2d_grad)(const ref_pool2d_dims* d, const REAL* dy, REAL* 
     REAL* out = dx + plane * d->h_in * d->w_in;
     for (int64_t i = 0; i < d->h_in * d->w_in; ++i) out[i] = 0;
     for (int64_t unit = 0; unit < d->h_out * d->w_out; ++unit) {
+      if (REF_STOPS_RARELY(unit)) return;
       const REAL share = dy[plane * d->h_out * d->w_out + unit] / divisor;
       NAMED(ref_pool_window)(d, NULL, share, out, unit / d->w_out, unit % d->w_out);
     }

@@ -14,6 +14,7 @@
       const int64_t base = unit / d->inner * d->n * d->inner + unit % d->inner;           \
       TYPE before = 0;                                                                    \
       for (int64_t i = 0; i < d->n; ++i) {                                                \
+        if (REF_STOPS_RARELY(i)) return;                                                  \
         const int64_t at = base + (d->falling ? d->n - 1 - i : i) * d->inner;             \
         before = i == 0 ? x[at] : STEP(a[at], before, x[at]);                             \
         y[at] = before;                                                                   \

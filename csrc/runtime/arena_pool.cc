@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "core/env.h"
+#include "core/interrupt.h"
 
 namespace mithril::runtime {
 
@@ -18,6 +19,7 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kLargest = size_t{1} << 46;
+constexpr int64_t kTouchedBetweenPolls = int64_t{8} << 20;
 constexpr size_t kKeptArenas = size_t{1} << 30;
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
@@ -38,19 +40,26 @@ void* map_huge(size_t bytes) {
   return begin + before;
 }
 
-void* allocate(size_t bytes) {
-  void* data = bytes >= kHugePage ? map_huge(bytes) : std::aligned_alloc(kAlignment, bytes);
-  if (data == nullptr) return nullptr;
-  for (size_t at = 0; at < bytes; at += kPage) static_cast<volatile char*>(data)[at] = 0;
-  return data;
-}
-
 void release(void* data, size_t bytes) {
   if (bytes >= kHugePage) {
     munmap(data, bytes);
   } else {
     std::free(data);
   }
+}
+
+// Whoever waits for gigabytes to be touched may be told not to.
+void* allocate(size_t bytes) {
+  void* data = bytes >= kHugePage ? map_huge(bytes) : std::aligned_alloc(kAlignment, bytes);
+  if (data == nullptr) return nullptr;
+  core::InterruptCounter interrupts(kTouchedBetweenPolls);
+  for (size_t at = 0; at < bytes; at += kPage) {
+    static_cast<volatile char*>(data)[at] = 0;
+    if (!interrupts.is_interrupted(kPage)) continue;
+    release(data, bytes);
+    return nullptr;
+  }
+  return data;
 }
 
 core::Error out_of_memory(size_t bytes) {

@@ -17,7 +17,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.errors import DataOverflowError, OutOfMemoryError
-from mithril.primitive import has_primitives, is_primitive, op_names
+from mithril.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.types import Dtype
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
@@ -130,7 +130,7 @@ def literal_array(
 ) -> Any:
     """A constant of the engine as a NumPy array; strings stay. Numbers of no width of their own
     have the defaults'. Integers fit what the backend computes in, or that is an error."""
-    if isinstance(literal, str):
+    if isinstance(literal, str | Kept):
         return literal
     import numpy as np
 

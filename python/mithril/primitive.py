@@ -21,8 +21,10 @@ from mithril.types import MISSING
 _OUTPUT = "output"
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _USER_OP = re.compile(r"user_[0-9a-f]{16}_(.+?)(?:_vjp(\d+))?")
-# (formula key, what is said of its keys) -> op.
+# (formula key, what is said of its keys, of the output, whether it is opaque) -> op.
 _ops: dict[tuple, str] = {}
+_opaque_ops: set[str] = set()  # of Lambdas: what they call is an attribute of each node
+_WITHOUT_BACKWARD, _WITH_BACKWARD = "opaque", "opaque_with_backward"
 
 
 class PrimitiveModel(OperatorModel):
@@ -50,7 +52,11 @@ class PrimitiveModel(OperatorModel):
 
     @public
     def __init__(self, formula_key: str, *, name: str | None = None, **keys: Connection):
-        formula = _formula(formula_key)
+        self._declare(_formula(formula_key), None, name, keys)
+
+    def _declare(
+        self, formula: str, kept: Kept | None, name: str | None, keys: dict[str, Connection]
+    ) -> None:
         if _OUTPUT not in keys:
             raise KeyNotFound(f"{type(self).__name__}: a primitive declares the key 'output'")
         bad = [k for k, v in keys.items() if not isinstance(v, Connection) or v._fields is None]
@@ -64,7 +70,7 @@ class PrimitiveModel(OperatorModel):
             raise SignatureError(f"{type(self).__name__}: {shown(odd[0])} cannot name a key")
         facts = {key: connection._fields or () for key, connection in keys.items()}
         self._formula_key = formula
-        self._op = _declared(formula, facts)
+        self._op = _declared(formula, facts, kept is not None)
         self._arguments = {"formula_key": formula, **keys}
         stated = {k: _fields(f) for k, f in facts.items() if _says_more(k, f)}
         spec: dict[str, Any] = {
@@ -75,6 +81,7 @@ class PrimitiveModel(OperatorModel):
             "open": [],
             "absent": [],
             "count": None,
+            "kept": kept,
         }
         self._attach(_core.ModelNode.leaf(self._op, spec))
 
@@ -212,7 +219,7 @@ def _kinds(fields: tuple) -> int:
     return ANY_TENSOR if value is MISSING else sum(_core.kinds().values())
 
 
-def _declared(formula: str, facts: dict[str, tuple]) -> str:
+def _declared(formula: str, facts: dict[str, tuple], opaque: bool = False) -> str:
     """The op of a formula key with these keys; equal declarations share one.
 
     Its name follows from the declaration: files name it, and other processes declare it alike.
@@ -224,13 +231,16 @@ def _declared(formula: str, facts: dict[str, tuple]) -> str:
     ]
     output = facts[_OUTPUT]
     result = (_OUTPUT, _kinds(output), None if output[3] is None else tuple(output[3]))
-    signature = (formula, tuple(rows), result)
+    signature = (formula, tuple(rows), result, opaque)
     found = _ops.get(signature)
     if found is None:
-        digest = hashlib.sha256(repr(signature).encode()).hexdigest()[:16]
+        said = signature if opaque else signature[:3]
+        digest = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
         found = f"user_{digest}_{formula}"
-        _core.define_primitive(found, rows, result, formula in _functions)
+        _core.define_primitive(found, rows, result, opaque)
         _ops[signature] = found
+        if opaque:
+            _opaque_ops.add(found)
     return found
 
 
@@ -246,11 +256,32 @@ def checked_kernel(fn: Any, fn_grad: Any) -> str:
 
 # --- functions of backends -----------------------------------------------------------------------
 
-_functions: dict[str, Callable[..., Any]] = {}  # of opaque Lambdas: every backend has them
+
+class Kept:
+    """What an opaque Lambda calls. Nodes have it as an attribute, and keep it."""
+
+    def __init__(self, function: Callable[..., Any], backward: Callable[..., Any] | None):
+        self.function = function
+        self.backward: Any = backward
+
+    @property
+    def formula(self) -> str:
+        return _WITHOUT_BACKWARD if self.backward is None else _WITH_BACKWARD
+
+
+def _call_kept(*inputs: Any, __function__: Kept, **named: Any) -> Any:
+    return __function__.function(*inputs, **named)
+
+
+def _vjp_of_kept(place: int) -> Callable[..., Any]:
+    def cotangent(*given: Any, __function__: Kept, **named: Any) -> Any:
+        return _vjp(__function__.backward, place)(*given, **named)
+
+    return cotangent
 
 
 def _function(backend: Any, key: str) -> Callable[..., Any] | None:
-    found = backend._kernel(key) or _functions.get(key)
+    found = backend._kernel(key)
     if found is None and key.startswith("backward_"):
         found = getattr(type(backend), key, None)
         return None if found is None else getattr(backend, key)
@@ -262,11 +293,15 @@ def _function(backend: Any, key: str) -> Callable[..., Any] | None:
 def op_names(backend: Any) -> list[str]:
     """The user's ops that a backend has functions for."""
     out = []
-    for (formula, rows, _), op in _ops.items():
-        if _function(backend, formula) is None:
+    for (formula, rows, _, opaque), op in _ops.items():
+        if not opaque and _function(backend, formula) is None:
             continue
         out.append(op)
-        if _function(backend, f"backward_{formula}") is not None:
+        if opaque:
+            has_backward = formula == _WITH_BACKWARD
+        else:
+            has_backward = _function(backend, f"backward_{formula}") is not None
+        if has_backward:
             out += [f"{op}_vjp{i}" for i in range(len(rows))]
     return out
 
@@ -291,6 +326,8 @@ class OpTable:
         if match is None:
             return getattr(self._backend.ops, name)
         formula, place = match.groups()
+        if name.removesuffix(f"_vjp{place}") in _opaque_ops:
+            return _call_kept if place is None else _vjp_of_kept(int(place))
         if place is None:
             return _function(self._backend, formula)
         return _vjp(_function(self._backend, f"backward_{formula}"), int(place))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +12,9 @@ from mithril._public import public, signature_of
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.model import Model, create_node
-from mithril.primitive import PrimitiveModel, _functions
+from mithril.primitive import Kept, PrimitiveModel
 
 _HINT = "write it with operators and methods of connections or of the backend, or give opaque=True"
-_serial = itertools.count(1)
 
 
 class Lambda(Model):
@@ -89,21 +87,16 @@ class OpaqueLambda(PrimitiveModel, Lambda):
         backward: Callable[..., Any] | None = None,
         **keys: Connection,
     ):
-        formula = function if isinstance(function, str) else _publish(function, backward)
-        super().__init__(formula, name=name, **keys)
+        if isinstance(function, str):
+            super().__init__(function, name=name, **keys)
+            return
+        if not callable(function) or (backward is not None and not callable(backward)):
+            raise SignatureError(f"Lambda: requires a function, got {shown(function)}")
+        kept = Kept(function, backward)
+        self._declare(kept.formula, kept, name, keys)
 
     def _argument_order(self, count: int) -> list[str]:
         return Model._argument_order(self, count)
-
-
-def _publish(function: Any, backward: Any) -> str:
-    if not callable(function) or (backward is not None and not callable(backward)):
-        raise SignatureError(f"Lambda: requires a function, got {shown(function)}")
-    key = f"lambda_{next(_serial)}"
-    _functions[key] = function
-    if backward is not None:
-        _functions[f"backward_{key}"] = backward
-    return key
 
 
 def _parameters(function: Any) -> list[str]:

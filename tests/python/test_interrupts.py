@@ -169,3 +169,119 @@ threading.Thread(target=loop, daemon=True).start()
 time.sleep(0.3)
 """
         )
+
+
+# What of each kind takes seconds in one piece: (layer, {key: array}).
+KERNELS = {
+    "eigh": ("ml.Eigh()", "{'input': symmetric(1000)}"),
+    "svd": ("ml.SVD()", "{'input': matrix(900)}"),
+    "qr": ("ml.QR()", "{'input': matrix(2500)}"),
+    "cholesky": ("ml.Cholesky()", "{'input': positive(3000)}"),
+    "solve": ("ml.Solve()", "{'matrix': positive(3000), 'right': matrix(3000)}"),
+    "determinant": ("ml.Determinant()", "{'input': positive(3000)}"),
+    "sort": ("ml.Sort()", "{'input': vector(20_000_000)}"),
+    "scan": ("ml.CumProd()", "{'input': vector(100_000_000)}"),
+    "transform": ("ml.RFFT()", "{'input': vector(15_485_863)}"),
+    "product": ("ml.MatrixMultiply()", "{'left': matrix(5000), 'right': matrix(5000)}"),
+    "row": ("ml.Softmax()", "{'input': vector(100_000_000)}"),
+}
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_an_interrupt_stops_a_kernel_of_one_piece(kind):
+    layer, data = KERNELS[kind]
+    wait, same = run(
+        f"""
+rng = np.random.default_rng(0)
+def vector(n): return rng.random(n, dtype=np.float32)
+def matrix(n): return rng.random((n, n), dtype=np.float32)
+def symmetric(n): return (lambda a: a + a.T)(matrix(n))
+def positive(n): return matrix(n) / n + 2 * np.eye(n, dtype=np.float32)
+def few(a): return (a[:3, :3] if a.ndim == 2 else a[:8]).copy()
+layer, data = {layer}, {data}
+model = ml.Model()
+model |= layer.connect(**{{key: key for key in data}})
+pm = ml.compile(model, ml.CpuBackend(threads=1), data_keys=set(data), inference=True)
+small = {{key: few(value) for key, value in data.items()}}
+first = pm.evaluate({{}}, small)
+print(interrupt(0.15, lambda: pm.evaluate({{}}, data)))
+again = pm.evaluate({{}}, small)
+print(all(np.array_equal(first[key], again[key]) for key in first))
+"""
+    )
+    assert same == "True"
+    if wait == "None":
+        pytest.skip("done before the interrupt")
+    assert float(wait) < 2
+
+
+# Counts from which tables are made when a model is compiled.
+TABLES = {
+    "places": "ml.PositionalEncoding(hidden_dim=4, max_len=2**31)(input='x', output='y')",
+    "more places": "ml.PositionalEncoding(hidden_dim=4, max_len=2**62)(input='x', output='y')",
+    "heads": "ml.Alibi(2**31)(query_places=3, key_places=3, output='y')",
+    "columns": "ml.PositionalEncoding(hidden_dim=2**31)(input='x', output='y')",
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_that_is_too_large_is_refused_at_once(kind):
+    (told,) = run(
+        f"""
+model = ml.Model()
+model |= {TABLES[kind]}
+try:
+    shapes = {{"x": [None, None]}} if "x" in model.input_keys else {{}}
+    ml.compile(model, ml.NumpyBackend(), data_keys=set(shapes), shapes=shapes, inference=True)
+    print("compiled")
+except ml.errors.ArgumentError as error:
+    print(error.message.splitlines()[0])
+""",
+        timeout=60,
+    )
+    assert "a table of at most 134217728 numbers" in told
+
+
+def test_places_far_beyond_a_table_of_them():
+    """Only those that the data have are made; expected values by NumPy."""
+    assert run("""
+width, most = 6, 2**63 - 1
+model = ml.Model()
+model |= ml.PositionalEncoding(hidden_dim=width, max_len=2**31)(input="x", output="y")
+model |= ml.RotaryEmbedding(max_len=most, width=width)(input="x", output="z")
+model.expose_keys("y", "z")
+pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": [5, width]}, inference=True)
+x = np.random.default_rng(0).normal(size=(5, width)).astype(np.float32)
+got = pm.evaluate({}, {"x": x})
+column, place = np.arange(width), np.arange(5)[:, None]
+angle = place / 10000 ** ((column - column % 2) / width)
+print(np.allclose(got["y"], x + np.where(column % 2, np.cos(angle), np.sin(angle)), atol=1e-6))
+turn = place * 10000.0 ** (-2 * np.arange(width // 2) / width)
+a, b = np.split(x.astype(float), 2, axis=1)
+wanted = [a * np.cos(turn) - b * np.sin(turn), b * np.cos(turn) + a * np.sin(turn)]
+print(np.allclose(got["z"], np.concatenate(wanted, axis=1), atol=1e-6))
+""") == ["True", "True"]
+
+
+def test_interrupted_runs_give_their_memory_back():
+    first, last, stopped = run("""
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4 // 1024  # MiB
+
+model = ml.Model()
+model |= ml.Eigh()(input="x", values="w", vectors="v")
+model |= ml.MatrixMultiply()(left="v", right="v", output="y")
+model.expose_keys("w", "y")
+pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, inference=True)
+x = np.random.default_rng(0).random((1000, 1000), dtype=np.float32)
+waits, sizes = [], []
+for _ in range(20):
+    waits.append(interrupt(0.05, lambda: pm.evaluate({}, {"x": x})))
+    sizes.append(resident())
+print(sizes[4])
+print(sizes[-1])
+print(all(isinstance(wait, float) and wait < 2 for wait in waits))
+""")
+    assert stopped == "True"
+    assert int(last) < int(first) + 12  # a run takes 16 MiB

@@ -1,12 +1,15 @@
 """`Lambda`: functions recorded as ops, and functions that are called as they are (C27)."""
 
+import gc
 import math
 import subprocess
 import sys
+import weakref
 
 import mithril as ml
 import numpy as np
 import pytest
+from mithril import _core
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, UnsupportedError
 
 
@@ -203,6 +206,39 @@ def test_a_registered_function_by_name():  # B16
     model = ml.Model()
     model |= ml.Lambda("double_of_tests", **SAME)(input="x", output="y")
     np.testing.assert_array_equal(run(model, backend, x=np.ones(3))["y"], 2 * np.ones(3))
+
+
+def test_opaque_ones_are_freed_with_what_calls_them():
+    def double(x):
+        return 2 * x
+
+    alive = weakref.ref(double)
+    layer = ml.Lambda(double, opaque=True, **SAME)
+    model = ml.Model()
+    model |= layer(input="x", output="y")
+    backend = ml.NumpyBackend()
+    pm = ml.compile(model, backend, shapes={"x": [2]}, data_keys={"x"}, inference=True)
+    del double, layer, model
+    gc.collect()
+    assert pm.evaluate({}, {"x": np.array([1.0, 3.0])})["y"].tolist() == [2.0, 6.0]
+    del pm
+    ml.compile(ml.Tanh(), backend, shapes={"input": [2]})  # inference keeps what it saw last
+    gc.collect()
+    assert alive() is None
+
+
+def test_opaque_ones_that_are_declared_alike_are_one_op():
+    """Each keeps its own function all the same."""
+    ml.Lambda(len, opaque=True, **SAME)
+    ops = len(_core.ops())
+    model = ml.Model()
+    for factor in range(2, 50):
+        layer = ml.Lambda(lambda x, by=factor: by * x, opaque=True, **SAME)
+        model |= layer(input="x", output=f"y{factor}")
+    model.expose_keys(*(f"y{factor}" for factor in range(2, 50)))
+    assert len(_core.ops()) == ops
+    got = run(model, ml.NumpyBackend(), x=np.array([1.0, 2.0]))
+    assert all(got[f"y{n}"].tolist() == [n, 2.0 * n] for n in range(2, 50))
 
 
 def test_bad_opaque_ones():

@@ -57,7 +57,7 @@ class FewQueries : AttentionUnit<T> {
     std::fill_n(scratch_.sum, rows_, T(0));
     std::fill_n(out_, rows_ * s_.width, T(0));
     for (int64_t from = 0; from < most; from += kBlockKeys) {
-      if (this->is_cancelled()) return plan::KernelStatus::kCancelled;
+      if (core::is_interrupted()) return plan::KernelStatus::kCancelled;
       reads_in_place(s_) ? add_in_place(from) : add_block(from, this->keys_of_block(from, most));
     }
     for (int64_t row = 0; row < rows_; ++row)

@@ -152,7 +152,7 @@ class GradientUnits : QueryColumns<T> {
     }
     most = std::min(most, part_.end_key);
     for (int64_t from = part_.first_key; from < most; from += Columns::kBlockKeys) {
-      if (this->is_cancelled()) return plan::KernelStatus::kCancelled;
+      if (core::is_interrupted()) return plan::KernelStatus::kCancelled;
       this->find_keys(from, this->keys_of_block(from, most), scratch_.block);
       for (int64_t i = 0; i < count; ++i) {
         if (scratch_.rows[i].most_visible <= from) continue;

@@ -65,7 +65,7 @@ class ManyQueries : QueryColumns<T> {
       most = std::max(most, now_->most_visible);
     }
     for (int64_t from = 0; from < most; from += Columns::kBlockKeys) {
-      if (this->is_cancelled()) return plan::KernelStatus::kCancelled;
+      if (core::is_interrupted()) return plan::KernelStatus::kCancelled;
       this->find_keys(from, this->keys_of_block(from, most), scratch_.block);
       for (int64_t i = 0; i < count; ++i) {
         if (scratch_.rows[i].most_visible <= from) continue;

@@ -8,6 +8,7 @@
 #include "backends/cpu/attention_sizes.h"
 #include "backends/cpu/attention_tile.h"
 #include "backends/cpu/gemm.h"
+#include "core/interrupt.h"
 #include "plan/kernel.h"
 
 namespace mithril::cpu {
@@ -134,10 +135,6 @@ class AttentionUnit {
   /// What these rows have of an output with `width` numbers for each.
   T* output(int64_t buffer, int64_t width) const {
     return static_cast<T*>(args_.buffers[buffer]) + (batch_ * s_.rows() + first_) * width;
-  }
-
-  bool is_cancelled() const {
-    return args_.cancel != nullptr && args_.cancel->load(std::memory_order_relaxed);
   }
 
   template <class E>

@@ -13,6 +13,7 @@
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/taps.h"
+#include "core/interrupt.h"
 #include "runtime/buffer.h"
 
 namespace mithril::cpu {
@@ -24,6 +25,7 @@ using plan::KernelStatus;
 
 constexpr int64_t kGatherBytes = 1 << 20;  // taps gathered for one product: about an L2
 constexpr int64_t kNearBytes = 16 << 10;   // of planes that are read for all taps: half an L1
+constexpr int64_t kGatheredBetweenPolls = 1 << 20;
 
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -103,9 +105,11 @@ void gather(const Gather& g, TapFn<T> copy_taps, const T* planes, int64_t first_
   const int64_t plane = g.h * g.w, window = g.kh * g.kw * step;
   const int64_t near =
       std::max<int64_t>(1, kNearBytes / (rows * g.row_step * g.w * int64_t{sizeof(T)}));
+  core::InterruptCounter interrupts(kGatheredBetweenPolls);
   for (int64_t first = 0; first < g.channels; first += near) {
     const int64_t channels = std::min(near, g.channels - first);
     T* to = out + first * window;
+    if (interrupts.is_interrupted(channels * g.kh * g.kw * rows * g.columns)) return;
     for (int64_t tap = 0; tap < g.kh * g.kw; ++tap, to += step) {
       const int64_t row = g.row_start + first_row * g.row_step + tap / g.kw * g.tap_row_step;
       const int64_t column = g.column_start + tap % g.kw * g.tap_column_step;
@@ -324,6 +328,8 @@ void add_images(const InputGradient<T>& gradient, const Phase<T>& phase, int64_t
   }
 }
 
+constexpr int64_t kImagesBetweenPolls = 16;  // large ones are products that poll
+
 template <class T>
 KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto& gradient = *static_cast<const InputGradient<T>*>(args.data);
@@ -343,10 +349,14 @@ KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t e
     for (const Phase<T>& phase : gradient.phases) {
       pack_weights(d, phase, w + group * d.c_in * d.c_out * d.kh * d.kw, run.packed);
       int64_t n = first;
+      if (core::is_interrupted()) return KernelStatus::kCancelled;
       for (; phase.joint && n + phase.together <= last; n += phase.together) {
         add_images(gradient, phase, n * d.groups + group, d.groups, run);
       }
-      for (; n < last; ++n) add_image(gradient, phase, n * d.groups + group, run);
+      for (; n < last; ++n) {
+        if (n % kImagesBetweenPolls == 0 && core::is_interrupted()) return KernelStatus::kCancelled;
+        add_image(gradient, phase, n * d.groups + group, run);
+      }
     }
   }
   return KernelStatus::kOk;
@@ -429,6 +439,7 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
     T* to = dw + group * d.c_out * all_taps + channel * window;
     for (int64_t from = 0; from == 0 || from < total; from += kDepth) {
       const int64_t depth = std::min(kDepth, total - from);
+      if (from % (16 * kDepth) == 0 && core::is_interrupted()) return KernelStatus::kCancelled;
       gather_cotangents(d, dy, group, from, depth, left);
       gather_taps(d, conv.copy_taps, x, group, channel, channels, from, depth, taps);
       // dw[o, t] += left[o, p] · tapsᵀ[p, t]

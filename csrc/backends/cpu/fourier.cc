@@ -4,6 +4,7 @@
 
 #include "backends/cpu/axes.h"
 #include "backends/cpu/kernel_families.h"
+#include "core/interrupt.h"
 
 namespace mithril::cpu {
 namespace {
@@ -81,6 +82,7 @@ core::Result<plan::Step> make(const KernelRequest& request) {
                       "dft: no memory for the roots of unity of {} places", n);
   }
   kernels.prepare(n, transform->table.get(), scratch.get());
+  core::check_interrupt();  // which makes a table of no use
   plan::Step step;
   step.kernel = request.inputs[0].dtype == DType::kFloat32 ? kFloat : kDouble;
   step.units = transform->dims.outer * transform->dims.inner;

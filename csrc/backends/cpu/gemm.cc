@@ -8,6 +8,7 @@
 #include "backends/cpu/jit/gemm_cache.h"
 #include "backends/cpu/reference.h"
 #include "backends/cpu/rounding.h"
+#include "core/interrupt.h"
 
 namespace mithril::cpu {
 
@@ -29,6 +30,7 @@ constexpr int64_t kKeptBytes = 8 << 20;       // of B packed at once
 constexpr int64_t kInPlaceBytes = 128 << 10;  // of B that is near enough where it lies
 constexpr int64_t kPanelsForPackedA = 16;     // that read it, to pay for packing it
 constexpr int64_t kFinishedBytes = 16 << 10;  // of C, to pay for calling an epilogue
+constexpr int64_t kBetweenPolls = 1 << 22;    // multiply-adds
 
 template <class T>
 constexpr auto kSize = static_cast<int64_t>(sizeof(T));
@@ -378,7 +380,7 @@ class Gemm<T>::Run {
         pass_depth_ = std::min(g_.pass_depth_, d_.k - pass_);
         for (first_ = 0; first_ < rows_.tiles; first_ += rows_.group) {
           last_ = std::min(rows_.tiles, first_ + rows_.group);
-          run_group();
+          if (!run_group()) return;
         }
       }
     }
@@ -403,16 +405,21 @@ class Gemm<T>::Run {
     T* b;         // packed, if it is
   };
 
-  void run_group() {
+  // False where it was interrupted.
+  bool run_group() {
     if (g_.packs_a_) pack_a();
+    const int64_t rows = rows_.start(last_) - rows_.start(first_);
     for (int64_t col = col_; col < col_end_; col += g_.width_) {
       Panel panel{col, std::min(g_.width_, col_end_ - col), col + g_.width_ >= d_.n,
                   g_.keeps_b_ && first_ > 0, packed_b_};
       if (g_.keeps_b_) panel.b += (col - col_) * pass_depth_;
       for (int64_t k = 0; k == 0 || k < pass_depth_; k += kBlock) {
-        run_block(panel, k, std::min(kBlock, pass_depth_ - k));
+        const int64_t depth = std::min(kBlock, pass_depth_ - k);
+        if (interrupts_.is_interrupted(rows * depth * panel.cols)) return false;
+        run_block(panel, k, depth);
       }
     }
+    return true;
   }
 
   // All tiles of the group on one panel, `depth` deep from `k` of the pass.
@@ -583,6 +590,7 @@ class Gemm<T>::Run {
   int64_t col_ = 0, col_end_ = 0;  // of the columns whose B is kept
   int64_t pass_ = 0, pass_depth_ = 0;  // over k
   int64_t first_ = 0, last_ = 0;       // tiles of the group
+  core::InterruptCounter interrupts_{kBetweenPolls};
 };
 
 template <class T>

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
+#include "core/interrupt.h"
 
 namespace mithril::cpu {
 namespace {
@@ -33,7 +34,8 @@ PackedWay choose_way(const PackedMatrix& weights, int64_t rows, const PackedOpti
 }
 
 bool is_cancelled(const std::atomic<bool>* cancel) {
-  return cancel != nullptr && cancel->load(std::memory_order_relaxed);
+  return core::is_interrupted() ||
+         (cancel != nullptr && cancel->load(std::memory_order_relaxed));
 }
 
 }  // namespace

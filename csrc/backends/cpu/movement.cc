@@ -3,6 +3,7 @@
 
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
+#include "core/interrupt.h"
 
 namespace mithril::cpu {
 namespace {
@@ -18,8 +19,21 @@ int64_t product(std::span<const int64_t> sizes) {
   return out;
 }
 
+constexpr int64_t kBytesBetweenPolls = 4 << 20;
+
+// False where it was interrupted.
+bool copy(std::byte* to, const std::byte* from, size_t bytes, core::InterruptCounter& interrupts) {
+  for (size_t at = 0; at < bytes; at += kBytesBetweenPolls) {
+    const size_t count = std::min<size_t>(bytes - at, kBytesBetweenPolls);
+    if (interrupts.is_interrupted(static_cast<int64_t>(count))) return false;
+    std::memcpy(to + at, from + at, count);
+  }
+  return true;
+}
+
 // params: number of operands, bytes of a whole output row, then bytes of each operand's part.
 KernelStatus run_concat(const KernelArgs& args, int64_t begin, int64_t end) {
+  core::InterruptCounter interrupts(kBytesBetweenPolls);
   const int64_t count = args.params[0];
   const int64_t row_bytes = args.params[1];
   const int64_t* part_bytes = args.params + 2;
@@ -28,7 +42,9 @@ KernelStatus run_concat(const KernelArgs& args, int64_t begin, int64_t end) {
     for (int64_t i = 0; i < count; ++i) {
       const auto bytes = static_cast<size_t>(part_bytes[i]);
       const auto* from = static_cast<const std::byte*>(args.buffers[i]);
-      if (bytes != 0) std::memcpy(to, from + static_cast<size_t>(row) * bytes, bytes);
+      if (bytes != 0 && !copy(to, from + static_cast<size_t>(row) * bytes, bytes, interrupts)) {
+        return KernelStatus::kCancelled;
+      }
       to += bytes;
     }
   }

@@ -10,6 +10,7 @@
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/winograd_parts.h"
 #include "backends/cpu/winograd_patches.h"
+#include "core/interrupt.h"
 #include "runtime/buffer.h"
 
 namespace mithril::cpu {
@@ -216,9 +217,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
   const auto* const packed = reinterpret_cast<const float*>(packed_.data());
   int64_t block = -1, share = -1;                   // whose patches and filters are there
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = block * shares + share
-    if (args.cancel != nullptr && args.cancel->load(std::memory_order_relaxed)) {
-      return KernelStatus::kCancelled;
-    }
+    if (core::is_interrupted()) return KernelStatus::kCancelled;
     const int64_t first = unit / shares_ * block_rows_, rows = rows_of(unit / shares_);
     if (block != unit / shares_) patches_.transform(x, d_.channels, first, rows, s.x, s.v, v_step_);
     if (!constant_ && share != unit % shares_) transform_filters(w, unit % shares_, s.u, s.taps);

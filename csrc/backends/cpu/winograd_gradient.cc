@@ -10,6 +10,7 @@
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/winograd_patches.h"
+#include "core/interrupt.h"
 
 namespace mithril::cpu {
 namespace {
@@ -195,9 +196,7 @@ KernelStatus WinogradGradient::run(const KernelArgs& args, int64_t begin, int64_
   const Scratch s = divide(args.scratch);
   for (int64_t unit = begin; unit < end; ++unit) {
     for (int64_t block = 0; block < blocks_; ++block) {
-      if (args.cancel != nullptr && args.cancel->load(std::memory_order_relaxed)) {
-        return KernelStatus::kCancelled;
-      }
+      if (core::is_interrupted()) return KernelStatus::kCancelled;
       transform_block(x, dy, unit, block, s);
       float* m = s.m;
       for (int64_t f = 0; f < parts_of(unit); ++f) {

@@ -45,7 +45,7 @@ from mithril import _core
 from mithril._files import write_text
 from mithril.backends.profile import profiled
 from mithril.errors import DataIndexError, MithrilError
-from mithril.primitive import OpTable, uses_primitives
+from mithril.primitive import Kept, OpTable, uses_primitives
 
 from . import host
 
@@ -72,7 +72,7 @@ def _show_lines(function: Callable[..., Any], name: str, text: str) -> None:
 def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any]:
     """The scope of emitted text. It has no `__name__`, for it is no module: compilers that look a
     module up (torch.compile) take such a scope as it is, and keep nothing of it."""
-    values = tuple(backend._constant(c) for c in constants)
+    values = tuple(c if isinstance(c, Kept) else backend._constant(c) for c in constants)
     table = profiled(backend) if _core.is_profiling() else backend.ops
     return {
         "ops": OpTable(backend) if uses_primitives(text) else table,

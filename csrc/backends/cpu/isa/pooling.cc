@@ -1,5 +1,7 @@
 // Pooling for one instruction set: each tap is taken into a whole row of results, so that lanes lie
 // along the row.
+#include "core/interrupt.h"
+#define REF_STOPS() mithril::core::is_interrupted()
 #include "backends/cpu/pooling.h"
 
 #include <limits>
@@ -93,6 +95,7 @@ void pool_row(const ref_pool2d_dims& d, const T* plane, int64_t oh, T* y) {
 template <class T>
 void max(const ref_pool2d_dims* d, const T* x, T* y, int64_t begin, int64_t end) {
   for (int64_t row = begin * d->h_out; row < end * d->h_out; ++row) {
+    if (REF_STOPS_AT(row, d->w_out * d->kh * d->kw)) return;
     pool_row<Maximum>(*d, x + row / d->h_out * d->h_in * d->w_in, row % d->h_out,
                       y + row * d->w_out);
   }
@@ -102,6 +105,7 @@ template <class T>
 void average(const ref_pool2d_dims* d, const T* x, T* y, int64_t begin, int64_t end) {
   const T divisor = static_cast<T>(d->kh * d->kw);
   for (int64_t row = begin * d->h_out; row < end * d->h_out; ++row) {
+    if (REF_STOPS_AT(row, d->w_out * d->kh * d->kw)) return;
     T* out = y + row * d->w_out;
     pool_row<Sum>(*d, x + row / d->h_out * d->h_in * d->w_in, row % d->h_out, out);
     for (int64_t ow = 0; ow < d->w_out; ++ow) out[ow] /= divisor;
@@ -159,6 +163,7 @@ void max_gradient(const ref_pool2d_dims* d, const T* x, const T* dy, T* dx, int6
   for (int64_t i = begin * size; i < end * size; ++i) dx[i] = 0;
   Maxima<T> best;
   for (int64_t row = begin * d->h_out; row < end * d->h_out; ++row) {
+    if (REF_STOPS_AT(row, d->w_out * d->kh * d->kw)) return;
     const int64_t plane = row / d->h_out * size, oh = row % d->h_out;
     for (int64_t ow = 0; ow < d->w_out; ow += kPiece) {
       const int64_t count = d->w_out - ow < kPiece ? d->w_out - ow : kPiece;

@@ -1,5 +1,7 @@
 // The reference kernels, compiled here for one instruction set: their C text is included in a
 // namespace of its own, once for each float type.
+#include "core/interrupt.h"
+#define REF_STOPS() mithril::core::is_interrupted()
 #include "backends/cpu/reference.h"
 
 #include <cmath>
@@ -15,7 +17,6 @@ inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); 
 inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 #define FMA fused
-
 namespace f32 {
 #define REAL float
 #define NAMED(name) name

@@ -6,6 +6,7 @@
 
 #include "backends/cpu/isa/tables.h"
 #include "backends/cpu/tile_code.h"
+#include "core/interrupt.h"
 
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {
@@ -19,6 +20,7 @@ struct Space {
 };
 
 constexpr int64_t kMaxDims = 64;  // as NumPy
+constexpr int64_t kPointsBetweenPolls = 1 << 14;
 
 // Calls f(offset, stride, n) for runs along the last dim that cover the row-major positions
 // [begin, begin + count).
@@ -188,9 +190,6 @@ class Runner {
       fill_invariants(plan_.sections.data()[s].lanes);
     }
     for (int64_t unit = begin; unit < end; ++unit) {
-      if (args_.cancel != nullptr && args_.cancel->load(std::memory_order_relaxed)) {
-        return plan::KernelStatus::kCancelled;
-      }
       const int64_t from = unit * header_.unit;
       const int64_t to = from + header_.unit < header_.kept ? from + header_.unit : header_.kept;
       switch (layout_) {
@@ -198,6 +197,7 @@ class Runner {
         case Layout::kBlock: run_block(from, to); break;
         default: run_rows(from, to);
       }
+      if (interrupted_) return plan::KernelStatus::kCancelled;
     }
     if (streams_) finish_streams();
     return plan::KernelStatus::kOk;
@@ -418,7 +418,16 @@ class Runner {
     step.fn(pointers_[step.out], a, b, c, n);
   }
 
+  // Between tiles, once in so many points: one may take microseconds, or be one of millions.
+  void poll(const Tile& tile) {
+    unpolled_ += tile.points();
+    if (unpolled_ < kPointsBetweenPolls) return;
+    unpolled_ = 0;
+    interrupted_ = core::is_interrupted();
+  }
+
   void steps(const StepRange& range, const Tile& tile) {
+    poll(tile);
     for (int32_t s = range.begin; s < range.end; ++s) {
       const Step& step = plan_.steps.data()[s];
       switch (step.kind) {
@@ -639,14 +648,14 @@ class Runner {
 
   void run_points(int64_t from, int64_t to) {
     const StepRange& lanes = plan_.sections.data()[0].lanes;
-    for (int64_t at = from; at < to; at += header_.tile_r) {
+    for (int64_t at = from; at < to && !interrupted_; at += header_.tile_r) {
       const int64_t n = to - at < header_.tile_r ? to - at : header_.tile_r;
       steps(lanes, {0, 1, at, n});
     }
   }
 
   void run_rows(int64_t from, int64_t to) {
-    for (int64_t row = from; row < to; row += header_.tile_rows) {
+    for (int64_t row = from; row < to && !interrupted_; row += header_.tile_rows) {
       const int64_t rows = to - row < header_.tile_rows ? to - row : header_.tile_rows;
       const int64_t count = static_cast<int64_t>(plan_.sections.size());
       for (int64_t s = 0; s < count; ++s) section(plan_.sections.data()[s], row, rows);
@@ -676,7 +685,7 @@ class Runner {
     steps(section.rows, {row, rows, 0, 0});
     for (int32_t k = section.reductions.begin; k < section.reductions.end; ++k) begin(k);
     if (section.lanes.begin < section.lanes.end) {
-      for (int64_t r = 0; r < header_.reduced; r += header_.tile_r) {
+      for (int64_t r = 0; r < header_.reduced && !interrupted_; r += header_.tile_r) {
         const int64_t left = header_.reduced - r;
         const int64_t n = left < header_.tile_r ? left : header_.tile_r;
         steps(section.lanes, {row, rows, r, n});
@@ -695,7 +704,8 @@ class Runner {
   const int32_t inputs_, buffers_;
   const int64_t *kept_dims_, *reduced_dims_, *operands_, *offsets_;
   int64_t operand_words_, state_bytes_;
-  bool streams_ = false;
+  bool streams_ = false, interrupted_ = false;
+  int64_t unpolled_ = 0;
   char* scratch_;
   void** pointers_;
 };
