@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from mithril import _core, errors
@@ -21,6 +23,7 @@ from mithril.backends.memory import parse_size
 from mithril.connection import Connection, Tensor
 from mithril.errors import (
     ArgumentError,
+    FrozenModelError,
     NearMissWarning,
     SignatureError,
     UnsupportedError,
@@ -224,7 +227,8 @@ def compile(  # noqa: A001
     options = _of_snapshot(options, snapshot)
     settings.frozen = _frozen(frozen_keys, snapshot, options, backend)
     settings.predicted = getattr(model, "_outputs", None) if model._outermost_only else None
-    physical = PhysicalModel(snapshot, settings, options)
+    with _once(model._node):
+        physical = PhysicalModel(snapshot, settings, options)
     for category, said in physical._compiled.warnings:
         warn(said, getattr(errors, category, errors.MithrilWarning))
     for said in report(physical._node, physical.data_keys, _stated(options)):
@@ -234,6 +238,31 @@ def compile(  # noqa: A001
 
         _report.tell(physical)
     return physical
+
+
+class _UnderWay(threading.local):
+    tags: frozenset[int] = frozenset()  # of the models that this thread compiles
+
+
+_under_way = _UnderWay()
+
+
+@contextlib.contextmanager
+def _once(node: Any) -> Iterator[None]:
+    """Refuses to compile a model while the same thread compiles it: a constraint that does so would
+    be called again by each compile that it begins."""
+    before = _under_way.tags
+    if node.tag in before:
+        raise FrozenModelError(
+            "the model is busy: a call that changes or compiles it has not returned yet",
+            hint="a constraint states facts about the keys that it is given, and compiles no model"
+            " that it belongs to",
+        )
+    _under_way.tags = before | {node.tag}
+    try:
+        yield
+    finally:
+        _under_way.tags = before
 
 
 def _of_snapshot(options: dict[str, Any], snapshot: Any) -> dict[str, Any]:

@@ -261,6 +261,30 @@ def test_it_must_not_change_its_model(call, compiling):
     assert m._node.dump() == before
 
 
+@pytest.mark.parametrize("compiling", [False, True])
+def test_it_must_not_compile_its_model(compiling):
+    """Which would call it again, and so on."""
+    m = model()
+    armed, calls = [], []
+
+    def compile_again(a):
+        calls.append(1)
+        if armed:
+            ml.compile(m, ml.NumpyBackend(), shapes={"x": [2], "z": [2]}, inference=True)
+
+    m.add_constraint(compile_again, ["x"])
+    armed.append(1)
+    del calls[:]
+    with pytest.raises(FrozenModelError, match="busy"):
+        if compiling:
+            ml.compile(m, ml.NumpyBackend(), shapes={"x": [2], "z": [2]}, inference=True)
+        else:
+            m.set_shapes(x=[2])
+    assert len(calls) <= 3
+    del armed[:]
+    ml.compile(m, ml.NumpyBackend(), shapes={"x": [2], "z": [2]}, inference=True)
+
+
 def test_it_may_look_at_its_model_and_make_others():
     m = model()
 
