@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mithril import _core
 from mithril.errors import UnsupportedError
-from mithril.testing import op_dtypes, op_halves, op_matrix
+from mithril.testing import op_constants, op_dtypes, op_halves, op_matrix
 from mithril.testing._support import DTYPES, Support, cell
 
 OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
@@ -83,6 +83,27 @@ def test_halves_are_near_the_exact_results(name, backend_name, backends, check_c
                 check_counts["halves near the ends of their range"] += count
         except UnsupportedError:
             continue
+    assert not problems, "\n".join(problems)
+
+
+# --- constants among the operands ---------------------------------------------------------------
+
+CONSTANTS = {name: case for name, op in OPS.items() if (case := op_constants.sample(op))}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_types_beside_constants(name, backend_name, check_counts):
+    """Floats have the backend's type, whichever operands are constants, and so have gradients."""
+    case, problems = CONSTANTS[name], []
+    chosen = list(op_constants.variants(case))
+    if backend_name == "jax":  # it compiles each op
+        chosen = chosen[1:2] if OPS[name]["body"] == POINTWISE else []
+    for dtype in ("float16",) if backend_name == "jax" else ("float16", "float32"):
+        backend = ml.get_backend(backend_name, dtype=dtype)
+        for what, constants in chosen:
+            found = op_constants.check(backend, case, constants) or {}
+            check_counts["types of ops beside constants"] += len(found)
+            problems += [f"{dtype}, {what}: {k} is {t}" for k, t in found.items() if t != dtype]
     assert not problems, "\n".join(problems)
 
 

@@ -138,14 +138,20 @@ class Case:
         """The file of its model: what the oracle reads."""
         return self.model().to_json()
 
-    def model(self, open_sizes: bool = False) -> ml.Model:
-        """The op alone, its tensors as inputs of their labels, its results as outputs."""
+    def model(
+        self, open_sizes: bool = False, constants: Mapping[str, Any] | None = None
+    ) -> ml.Model:
+        """The op alone, its tensors as inputs of their labels, its results as outputs; what
+        `constants` has stands in for the inputs of these labels."""
         child = _leaf(self.op, self.sample, {name for name, _ in self.sample["shapes"]})
         wires: dict[str, Any] = {}
         grouped: dict[str, list[Any]] = {}
         for label, declared, shape in self.tensors:
             if declared["name"] == "rng_key":
                 continue  # state, wired by compile
+            if constants is not None and label in constants:
+                grouped.setdefault(declared["name"], []).append(constants[label])
+                continue
             kind = ml.Tensor[_PYTHON[self.kind_of(declared)]]
             grouped.setdefault(declared["name"], []).append(
                 ml.IOKey(label, shape=[None] * len(shape) if open_sizes else shape, type=kind)

@@ -438,7 +438,7 @@ def concat(input, axis=0):
 
 
 def pad(input, pad_width):
-    return _np.pad(input, pad_width)
+    return _np.pad(input, pad_width) if _np.ndim(input) else input
 
 
 # ------------------------------------------------------------------------- ops: host and index
