@@ -56,7 +56,7 @@ class Emitter {
   core::Status run();
 
  private:
-  void find_hosts();
+  void read_solver();
   void name_symbols();
   void add_inputs();
   core::Status emit(const FlatLeaf& leaf);
@@ -91,6 +91,7 @@ class Emitter {
   ir::Builder builder_;
   std::unordered_map<EdgeId, Flat> wires_;
   std::unordered_map<EdgeId, HostValue> hosts_;      // known host values of wires
+  std::unordered_map<EdgeId, ir::Shape> shapes_;     // of tensors, as the solver has them
   std::unordered_map<EdgeId, ir::Value> new_state_;  // of state keys, as of now
   ir::Value rng_input_, rng_;                        // first and current random key
   ir::Value fixed_rng_;                              // of draws whose state is not carried
@@ -117,15 +118,19 @@ void Emitter::name_symbols() {
   }
 }
 
-// Before the table of sizes is copied: a value may make new symbols.
-void Emitter::find_hosts() {
+// Before the table of sizes is copied: a value or a shape may make new symbols.
+void Emitter::read_solver() {
   Arena& arena = flat_.arena();
   for (const FlatLeaf& leaf : flat_.leaves) {
     interrupts_.check(1);
     for (const ConnId c : arena.node(leaf.node).conns) {
       const EdgeId edge = flat_.edge(c);
       if (hosts_.count(edge) != 0 || flat_.constant(edge) != nullptr) continue;
-      if (flat_.solver().kinds(flat_.cell(edge)).may_be_tensor()) continue;
+      if (flat_.solver().kinds(flat_.cell(edge)).may_be_tensor()) {
+        if (!arena.conn(c).produced()) continue;
+        if (auto shape = flat_.solver().shape(flat_.cell(edge))) shapes_[edge] = std::move(*shape);
+        continue;
+      }
       if (auto value = flat_.solver().value(flat_.cell(edge))) hosts_[edge] = std::move(*value);
     }
   }
@@ -306,12 +311,12 @@ ir::Value Emitter::with_known_sizes(EdgeId edge, ir::Value value) {
   const ir::Type& type = value.type();
   const auto is_open = [](infer::Dim dim) { return !dim.known(); };
   if (!type.is_tensor || std::none_of(type.shape.begin(), type.shape.end(), is_open)) return value;
-  const auto known = flat_.solver().shape(flat_.cell(edge));
-  if (!known || known->size() != type.rank()) return value;
+  const auto known = shapes_.find(edge);
+  if (known == shapes_.end() || known->second.size() != type.rank()) return value;
   HostValue::Tuple sizes(type.rank());
   bool any = false, any_symbol = false;
   for (size_t i = 0; i < type.rank(); ++i) {
-    const infer::Dim told = type.shape[i], size = (*known)[i];
+    const infer::Dim told = type.shape[i], size = known->second[i];
     if (told.known() || (!size.known() && !is_simpler(size, told))) continue;
     sizes[i] = ir::size_value(size);
     any = true;
@@ -585,7 +590,7 @@ core::Status Emitter::run() {
     const Node& node = flat_.arena().node(leaf.node);
     if (is_mark(node.op->name)) loops_.insert(node.parent);
   }
-  find_hosts();
+  read_solver();
   graph_.dims = flat_.solver().dims();
   name_symbols();
   add_inputs();

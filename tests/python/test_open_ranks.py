@@ -3,7 +3,7 @@
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.models import Add, Linear, MatrixMultiply, Relu
+from mithril.models import Add, Linear, MatrixMultiply, Multiply, Relu
 
 RNG = np.random.default_rng(3)
 BACKENDS = [ml.NumpyBackend, ml.CpuBackend]
@@ -94,3 +94,21 @@ def test_arrays_that_do_not_fit_each_other_are_refused():
     pm = compiled(model, ml.NumpyBackend)
     with pytest.raises(ml.errors.ShapeError):
         pm.evaluate({"x": np.ones((4, 3)), "w": np.ones((2, 5))})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_products_of_open_operands_with_the_same_operand(backend, count):
+    """The sizes that the solver has for wires are those of the graph's table."""
+    model, wire = ml.Model(), "left"
+    for i in range(count):
+        model |= Multiply()(left="right", right=wire, output=f"product_{i}")
+        wire = f"product_{i}"
+    model |= Add()(left=wire, right=wire, output="output")
+    model.expose_keys("output")
+    model.set_differentiability(left=True, right=True)
+    pm = compiled(model, backend)
+    for shapes in [((2, 3), (3,)), ((2, 1), (2, 3)), ((3,), (2, 1)), ((1,), (2, 3)), ((), ())]:
+        left, right = (RNG.standard_normal(shape) for shape in shapes)
+        output = pm.evaluate({"left": left, "right": right})["output"]
+        np.testing.assert_allclose(output, 2 * left * right**count, rtol=1e-13)

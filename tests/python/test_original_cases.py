@@ -1,0 +1,95 @@
+"""Cases of the original library: models, inputs, outputs and gradients as its users know them.
+
+They lie beside the documents and bring their own runner. Cases that a resolution of a conflict
+contradicts are in `tests/data/original_deviations.json` with its number; what is not done yet is in
+`tests/data/original_open.json`, and a case that passes has no place there.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent.parent / "data"
+MOST_DEVIATIONS = 12
+
+
+@pytest.fixture(scope="module")
+def cases(request) -> Path:
+    folder = Path(request.config.getoption("--documents")).parent / "cases"
+    if not (folder / "run.py").is_file():
+        pytest.skip(f"cases of the original: not found ({folder})")
+    return folder
+
+
+def read(name: str) -> dict:
+    return json.loads((DATA / name).read_text())
+
+
+def deviations() -> set[str]:
+    return set(read("original_deviations.json"))
+
+
+def open_cases(backend: str) -> set[str]:
+    return {
+        name
+        for name, entry in read("original_open.json").items()
+        if backend in entry.get("backends", [backend])
+    }
+
+
+def failures(folder: Path, report: Path, backend: str, *options: str) -> tuple[dict, int]:
+    """Case -> why it fails, and how many there are."""
+    import mithril
+
+    path = [str(Path(mithril.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    command = [sys.executable, str(folder / "run.py"), "--accepted", "--timeout=120"]
+    ran = subprocess.run(
+        [*command, f"--backend={backend}", f"--out={report}", *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+        capture_output=True,
+        text=True,
+    )
+    assert report.is_file(), ran.stdout + ran.stderr
+    results = {
+        f"{file}::{name}": result
+        for file, found in json.loads(report.read_text())["files"].items()
+        for name, result in found["cases"].items()
+    }
+    failed = {n: r["reason"] for n, r in results.items() if r["status"] in ("failed", "error")}
+    return failed, len(results)
+
+
+@pytest.mark.parametrize("options", [(), ("--round-trip",)], ids=["direct", "round_trip"])
+def test_cases_of_the_original(cases, tmp_path, backend_name, options, capsys):
+    failed, count = failures(cases, tmp_path / "report.json", backend_name, *options)
+    known = deviations() | open_cases(backend_name)
+    with capsys.disabled():
+        print(
+            f"\ncases of the original on {backend_name}{''.join(f' {o}' for o in options)}:"
+            f" {count - len(failed)} of {count} pass, {len(deviations() & set(failed))} deviate,"
+            f" {len(open_cases(backend_name) & set(failed))} are open"
+        )
+    new = {name: why for name, why in failed.items() if name not in known}
+    assert not new, "\n".join(f"{name}: {why}" for name, why in new.items())
+    assert not known - set(failed), f"no longer fail: {sorted(known - set(failed))}"
+
+
+def test_deviations_name_their_resolution(request):
+    listed = read("original_deviations.json")
+    assert len(listed) <= MOST_DEVIATIONS
+    surface = Path(request.config.getoption("--documents")) / "surface.md"
+    if not surface.is_file():
+        pytest.skip(f"resolutions: not found ({surface})")
+    resolutions = set(re.findall(r"^\| (K\d+) \|", surface.read_text(), re.MULTILINE))
+    for name, entry in listed.items():
+        assert entry["resolution"] in resolutions, name
+        assert entry["reason"], name
+
+
+def test_no_case_is_open_and_a_deviation():
+    assert not deviations() & set(read("original_open.json"))
