@@ -4,6 +4,7 @@
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "ir/registry.h"
+#include "model/naming.h"
 #include "model/snapshot.h"
 #include "model/summary.h"
 
@@ -383,6 +384,7 @@ void bind_tree(ModelClass& cls) {
                                return out;
                              })
       .def("generate_keys", &Model::generate_keys)
+      .def_property_readonly("compiled_names", &model::compiled_names)
       .def_property("tag", &Model::tag, &Model::set_tag)
       .def("dump", &Model::dump)
       .def("solve", &Model::solve)

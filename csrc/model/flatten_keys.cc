@@ -30,6 +30,7 @@ ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must
   if (conn == kNone) {
     if (generated_.empty()) {
       for (auto& [c, name] : generated_names(arena(), node(), false, false)) generated_[name] = c;
+      for (auto& [c, name] : names_by_origin(arena(), node())) generated_[name] = c;
       for (auto& [c, name] : names_by_place()) generated_[name] = c;
     }
     const auto found = generated_.find(key.name);
@@ -245,6 +246,10 @@ void FlatModel::find_outputs() {
     outputs.emplace_back(name, edge(resolve_anywhere(at_, wire, options.where)));
   }
   if (!outputs.empty()) return;
+  if (!wanted.empty()) {
+    out.warnings.push_back({"EmptyModelWarning", "discard_keys leave no output"});
+    return;
+  }
   if (root.children.empty() && root.op == nullptr) {
     out.warnings.push_back({"EmptyModelWarning", "the model is empty: it has no outputs"});
     return;
@@ -446,7 +451,13 @@ void FlatModel::add_key(EdgeId e, std::string name, bool named) {
   if (const auto given = dtypes.find(e); given != dtypes.end()) key.dtype = given->second;
   const auto reader = readers_.find(e);
   key.role = role(e, reader == readers_.end() ? nullptr : &reader->second, key);
-  if (key.role == ir::Role::kData && !named && options.safe_names && key.name != "input") {
+  if (trainable_.count(e) != 0 && !key.trainable) {
+    raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
+                     "trainable_keys: '{}' is {}, and only tensors of floats are trained", key.name,
+                     infer::to_string(key.kinds)),
+          options.where);
+  }
+  if (key.role == ir::Role::kData && !named && options.safe_names) {
     refuse_unnamed(e, key.name);
   }
   if (reader != readers_.end()) {
@@ -498,8 +509,12 @@ std::string FlatModel::name_by_place(ConnId key) {
 
 void FlatModel::name_keys() {
   std::unordered_map<ConnId, std::string> generated;
-  for (auto& [c, name] : generated_names(arena(), node(), true, false)) generated[c] = name;
+  for (auto& [c, name] : names_by_origin(arena(), node())) generated[c] = name;
+  if (options.path_names) {
+    for (auto& [c, name] : generated_names(arena(), node(), true, false)) generated[c] = name;
+  }
   const std::unordered_map<ConnId, std::string> by_place = names_by_place();
+  const auto& cins = arena().node(node()).cins;
   std::unordered_set<std::string> taken;
   for (const ConnId c : root_inputs()) {
     const EdgeId e = edge(c);
@@ -519,7 +534,8 @@ void FlatModel::name_keys() {
                                                                      : generated[c];
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
-    add_key(e, std::move(name), named);
+    const bool is_clear = cins.size() == 1 && c == cins.begin()->second;
+    add_key(e, std::move(name), named || is_clear);
     out.keys.back().key = arena().key(c);
   }
   // Inputs that only an inner level sees: states bound there, numbered where layers have the same.

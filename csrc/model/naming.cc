@@ -82,14 +82,39 @@ std::vector<std::pair<ConnId, std::string>> generated_names(const Arena& arena, 
   return out;
 }
 
-ConnId leaf_key(const Arena& arena, ConnId wire) {
-  while (arena.node(arena.conn(wire).node).op == nullptr) {
-    const Conn& c = arena.conn(wire);
-    const ConnId next = c.first_consumer != kNone ? c.first_consumer : c.producer;
-    if (next == kNone) break;
-    wire = arena.surviving(next);
+namespace {
+
+// Whether compiling gives the wire a name: a key of the model, or a state that is bound in it.
+bool is_compiled_key(const Arena& arena, ConnId c) {
+  const KeyKind kind = arena.kind(c);
+  const bool is_state = kind == KeyKind::kLatentInput && !arena.is_valued(c);
+  return kind == KeyKind::kInput || kind == KeyKind::kOutput || is_state;
+}
+
+}  // namespace
+
+std::vector<std::pair<ConnId, std::string>> names_by_origin(const Arena& arena, NodeId node) {
+  std::vector<std::pair<ConnId, std::string>> out;
+  std::unordered_set<std::string> taken;
+  std::unordered_map<std::string, int> sharing, next;
+  for (const ConnId c : arena.node(node).conns) {
+    if (arena.conn(c).merged != kNone) continue;
+    if (!arena.conn(c).name.empty()) taken.insert(arena.conn(c).name);
+    if (is_compiled_key(arena, c)) ++sharing[arena.conn(c).origin];
   }
-  return wire;
+  for (const ConnId c : arena.node(node).conns) {
+    const Conn& conn = arena.conn(c);
+    if (conn.merged != kNone || !conn.name.empty() || !is_compiled_key(arena, c)) continue;
+    std::string name = conn.origin;
+    if (sharing[name] > 1 || taken.count(name) != 0) {
+      int& number = next[conn.origin];
+      do name = fmt::format("{}_{}", conn.origin, number++);
+      while (taken.count(name) != 0);
+    }
+    taken.insert(name);
+    out.emplace_back(c, std::move(name));
+  }
+  return out;
 }
 
 const std::string& Paths::segment(NodeId node) {
@@ -143,15 +168,27 @@ const std::string& Paths::counted_segment(NodeId node) {
   return counted_[node];
 }
 
-std::string Paths::key_path(ConnId wire, NodeId root) {
-  ConnId key = wire;
+std::vector<std::pair<std::string, std::string>> compiled_names(const Model& model) {
+  const Access::At at = Access::at(model);
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& [conn, name] : names_by_origin(at.arena(), at.node)) {
+    out.emplace_back(at.arena().key(conn), name);
+  }
+  return out;
+}
+
+ConnId named_key(const Arena& arena, ConnId wire) {
   do {
-    const Conn& c = arena_.conn(key);
+    const Conn& c = arena.conn(wire);
     const ConnId next = c.first_consumer != kNone ? c.first_consumer : c.producer;
     if (next == kNone) break;
-    key = arena_.surviving(next);
-  } while (arena_.conn(key).name.empty() && arena_.node(arena_.conn(key).node).op == nullptr);
-  const Conn& named = arena_.conn(key);
+    wire = arena.surviving(next);
+  } while (arena.conn(wire).name.empty() && arena.node(arena.conn(wire).node).op == nullptr);
+  return wire;
+}
+
+std::string Paths::key_path(ConnId wire, NodeId root) {
+  const Conn& named = arena_.conn(named_key(arena_, wire));
   return key_path(named.node, named.name.empty() ? named.origin : named.name, root);
 }
 
@@ -171,16 +208,11 @@ std::string Paths::key_path(NodeId node, const std::string& key, NodeId root) {
 }
 
 std::string Paths::long_name(ConnId wire, NodeId root) {
-  const ConnId key = leaf_key(arena_, wire);
-  std::string name;
-  std::vector<std::string> parts{arena_.conn(key).origin};
-  for (NodeId at = arena_.conn(key).node; at != root && arena_.node(at).parent != kNone;
+  const Conn& key = arena_.conn(named_key(arena_, wire));
+  std::string name = key.name.empty() ? key.origin : key.name;
+  for (NodeId at = key.node; at != root && arena_.node(at).parent != kNone;
        at = arena_.node(at).parent) {
-    parts.push_back(segment(at));
-  }
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    if (!name.empty()) name += '_';
-    name += core::lower_case(*part);
+    name = fmt::format("{}_{}", core::lower_case(segment(at)), name);
   }
   return name;
 }

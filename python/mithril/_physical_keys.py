@@ -163,7 +163,7 @@ class PhysicalKeys:
         if self._options["discard_keys"]:
             options = {**self._options, "discard_keys": []}
             whole = _core.compile(node, options, target_of(self.backend))
-        names = {key: name.removeprefix("$") for key, name in node.generate_keys(False, False)}
+        names = dict(node.compiled_names)
         read = {key["key"]: key["name"] for key in whole.keys}
         inputs = {key for key in node.input_keys if not node.is_valued(key)}
         wanted = {read.get(key, names.get(key, key)) for key in inputs} | set(whole.outputs)

@@ -151,6 +151,7 @@ class _Parts:
             raise SignatureError(f"{what}: requires names or connections, got {shown(given)}")
         node = self._inner._node
         named = {name.removeprefix("$"): key for key, name in node.generate_keys(False, False)}
+        named |= {name: key for key, name in node.compiled_names}
         path = text(what, given)
         try:
             wire = node.find_connection(node.connection_at(named.get(path, path)))

@@ -77,8 +77,12 @@ class TrainModel(Model):
 
     @staticmethod
     def _outer_keys(model: Model) -> dict[str, str]:
-        """Every external key gets its own name, unnamed ones the name that they are shown with."""
+        """Every external key gets its own name: unnamed parameters those that they have when the
+        model is compiled alone, the canonical input and outputs those that they are shown with."""
         shown_as = model.generate_keys(symbolic=False, include_outputs=True)
+        compiled = dict(model._node.compiled_names)
+        for key, name in shown_as.items():
+            shown_as[key] = name if name == "input" else compiled.get(key, name)
         keys = list(model.external_keys)
         keys += [wire.key_name for wire in model._node.couts if wire.key_name not in keys]
         names: dict[str, str] = {}

@@ -968,6 +968,15 @@ def jittable():
 # --- the rest of compile --------------------------------------------------------------------------
 
 
+@row("physical 1.1 per-op copy")
+def whole_numbers_are_not_trained():
+    model = ml.Model()
+    model |= ml.Add()(left="x", right="i", output="y")
+    model.set_types(i=ml.Tensor[int])
+    with pytest.raises(TypeError, match="trainable_keys: 'i' is int tensor"):
+        compiled(model, trainable_keys={"i"})
+
+
 @row(
     "logical 2.13 no output left with a gradient in a non-inference compile; s",
     "physical 1.1 data keys",

@@ -351,6 +351,65 @@ class TestPhysicalNames:
         pm = compiled(model, data_keys={"input"}, shapes={"input": [4, 3]})
         assert set(pm.input_keys) == {"weight_0", "input", "bias_0", "weight_1", "bias_1"}
 
+    def test_a_key_takes_the_name_of_its_origin(self):
+        model = ml.Model()
+        model += ml.Add()(right="b")
+        model.set_cin("$1")
+        assert model.generate_keys() == {"$1": "$input"}
+        assert compiled(model, safe_names=False).input_keys == {"left", "b"}
+
+    def test_keys_that_share_an_origin_are_numbered(self):
+        """The named one counts, and keeps its name."""
+        model = ml.Model()
+        model |= ml.Buffer()(input="_input")
+        model |= ml.Buffer()
+        model |= ml.Buffer()
+        pm = compiled(model, safe_names=False)
+        assert list(pm.data_keys) == ["_input", "input_0", "input_1"]
+
+    def test_numbers_pass_over_names_of_the_user(self):
+        model = ml.Model()
+        for i in range(6):
+            named = {2: {"weight": "weight_2"}, 3: {"bias": "bias_3"}}.get(i, {})
+            model += ml.Linear(2)(**named, **({} if i else {"input": "x"}))
+        pm = compiled(model, data_keys={"x"}, shapes={"x": [1, 2]})
+        assert list(pm.param_keys) == [f"{k}_{i}" for i in range(6) for k in ("weight", "bias")]
+        train = ml.TrainModel(model)
+        train.add_loss(ml.SquaredError(), input=model.cout, target="t")
+        assert compiled(train, data_keys={"x", "t"}).param_keys == pm.param_keys
+
+    def test_a_name_of_another_key_is_passed_over(self):
+        model = ml.Model()
+        model |= ml.Linear(2)(input="weight")
+        pm = compiled(model, data_keys={"weight"}, shapes={"weight": [1, 2]})
+        assert pm.input_keys == {"weight", "weight_0", "bias"}
+
+    def test_a_named_key_of_the_same_origin_numbers_the_others(self):
+        model = ml.Model()
+        model |= ml.Linear(2)(input="x", weight="w", output="h")
+        model |= ml.Linear(2)(input="h", output="y")
+        pm = compiled(model, data_keys={"x"}, shapes={"x": [1, 2]})
+        assert list(pm.param_keys) == ["w", "bias_0", "weight_0", "bias_1"]
+
+    def test_options_know_both_names(self):
+        model = ml.Model()
+        model += ml.MatrixMultiply()(right="b")
+        for name in ("left", "input"):  # compiled, and as generate_keys has it
+            pm = compiled(model, data_keys={"b"}, shapes={name: [2, 3], "b": [3, 3]})
+            assert pm.shapes["left"] == [2, 3]
+
+    def test_names_at_a_level_stand_for_all_below(self):
+        inner = ml.Model(name="Enc")
+        inner |= ml.Linear(3)(input="x", weight="Kernel", output="h")
+        model = ml.Model()
+        model |= inner(x="x", h="h")
+        model |= ml.models.MLP([ml.Relu(), ml.Tanh()], [2, 2])(input="h", output="y")
+        pm = compiled(model, data_keys={"x"}, shapes={"x": [4, 3]}, use_short_namings=False)
+        assert list(pm.param_keys) == [
+            "enc_Kernel", "enc_linear_bias",
+            "mlp_weight0", "mlp_bias0", "mlp_weight1", "mlp_bias1",
+        ]  # fmt: skip
+
     def test_named_ones_keep_their_names(self):
         model = built(EXAMPLES["named"])
         pm = compiled(model, data_keys={"x"}, shapes={"x": [4, 3]})
