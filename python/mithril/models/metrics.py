@@ -409,12 +409,12 @@ class AUC(Composite):
 
 def _ordered_pairs(scores: Any, is_class: Any) -> Any:
     """The mean over pairs of one in the class and one not: 1 above it, ½ equal to it, else 0."""
-    inside = is_class * 1.0
-    outside = 1.0 - inside
+    is_other = ~is_class
     column, row = scores[:, None], scores[None, :]
-    above = (column > row) * 1.0 + column.eq(row) * 0.5
-    pairs = inside[:, None] * outside[None, :]
-    return (pairs * above).sum() / (inside.sum() * outside.sum())
+    is_pair = is_class[:, None] & is_other[None, :]
+    # Shares of all pairs, for halves cannot count these.
+    above = (is_pair & (column > row)).mean() + (is_pair & column.eq(row)).mean() * 0.5
+    return above / is_pair.mean()
 
 
 __all__ = ["AUC", "F1", "Accuracy", "Metric", "Precision", "Recall"]

@@ -229,3 +229,24 @@ def test_auc_is_nan_where_a_class_is_missing(native):
 def test_auc_wants_a_number_of_classes(count):
     with pytest.raises((OptionError, SignatureError, ValueError), match="n_classes"):
         AUC(count)
+
+
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+def test_auc_of_halves_counts_no_pairs_in_them(dtype, backend_name):
+    """240 of 600: 86,400 pairs, beyond the range of float16."""
+    random = np.random.default_rng(0)
+    scores = random.permutation(600) / 1024.0  # exact in float16
+    labels = np.arange(600) < 240
+    if dtype == "bfloat16":
+        scores = scores.astype("float32").view("uint32") >> 16 << 16
+        scores = scores.astype("uint32").view("float32").astype("float64")
+    inside, outside = scores[labels][:, None], scores[~labels][None, :]
+    want = np.mean((inside > outside) + (inside == outside) * 0.5)
+    model = ml.Model()
+    model |= ml.AUC(1, is_label_one_hot=False).connect(pred="pred", label="label", output="y")
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    shapes = {"pred": [600, 1], "label": [600]}
+    pm = ml.compile(model, backend, data_keys={"pred", "label"}, shapes=shapes)
+    data = {"pred": scores[:, None], "label": (~labels).astype("int32")}
+    found = float(np.asarray(backend.to_numpy(pm.evaluate({}, data)["y"])).astype("float64"))
+    assert abs(found - want) <= 2.0 ** (-9 if dtype == "float16" else -6)
