@@ -53,6 +53,8 @@ class Winograd {
     float* y = nullptr;  // a row of tiles of the result
     float* u = nullptr;  // transformed filters of a share, packed, if they are not constant
     float* taps = nullptr;
+    float* patch = nullptr;  // of a tile that is computed again
+    bool* broken = nullptr;  // of a row of tiles, those
     void* product = nullptr;
     void* epilogue = nullptr;
     int64_t floats = 0;  // of all that stands before `product`
@@ -82,7 +84,10 @@ class Winograd {
 
   KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) const;
   void transform_filters(const float* w, int64_t share, float* u, float* taps) const;
-  void store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s, float* y) const;
+  void store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s,
+                   void* const* buffers) const;
+  void mend(int64_t row, int64_t share, const Scratch& s, void* const* buffers) const;
+  void copy_patch(const float* image, int64_t top, int64_t left, float* patch) const;
   void finish_block(int64_t first, int64_t rows, int64_t share, void* const* buffers,
                     void* scratch) const;
 
@@ -197,6 +202,8 @@ Winograd::Scratch Winograd::divide(void* memory) const {
   s.v = take(elements_ * v_step_);
   s.m = take(elements_ * m_step_);
   s.y = take(tile_ * tile_ * tile_columns_ * stride_);
+  s.patch = take(elements_ * d_.channels);
+  s.broken = reinterpret_cast<bool*>(take(tile_columns_));
   if (!constant_) {
     s.u = take(elements_ * u_step_);
     s.taps = take(kTaps * parts_.lanes);
@@ -212,7 +219,6 @@ Winograd::Scratch Winograd::divide(void* memory) const {
 KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) const {
   const auto* x = static_cast<const float*>(args.buffers[0]);
   const auto* w = static_cast<const float*>(args.buffers[1]);
-  auto* y = static_cast<float*>(args.buffers[2]);
   const Scratch s = divide(args.scratch);
   const auto* const packed = reinterpret_cast<const float*>(packed_.data());
   int64_t block = -1, share = -1;                   // whose patches and filters are there
@@ -227,7 +233,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
     for (int64_t e = 0; e < elements_; ++e) {
       product.run(s.v + e * v_step_, u + e * u_step_, s.m + e * m_step_, s.product);
     }
-    store_block(first, rows, share, s, y);
+    store_block(first, rows, share, s, args.buffers);
     if (epilogue_) finish_block(first, rows, share, args.buffers, s.epilogue);
   }
   return KernelStatus::kOk;
@@ -250,12 +256,14 @@ void Winograd::transform_filters(const float* w, int64_t share, float* u, float*
 }
 
 void Winograd::store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s,
-                           float* y) const {
+                           void* const* buffers) const {
+  auto* const y = static_cast<float*>(buffers[2]);
   const int64_t row_size = tile_ * tile_columns_ * stride_, plane = d_.h_out * d_.w_out;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t image = (first + i) / tile_rows_, top = (first + i) % tile_rows_ * tile_;
-    parts_.output(
-        {s.m + i * tile_columns_ * stride_, m_step_, stride_, tile_columns_, s.y, row_size});
+    const bool is_broken = parts_.output({s.m + i * tile_columns_ * stride_, m_step_, stride_,
+                                          tile_columns_, s.y, row_size, s.broken});
+    if (is_broken) mend(first + i, share, s, buffers);
     float* to = y + (image * d_.filters + share * share_) * plane + top * d_.w_out;
     // From a row of these tiles to that of the next ones, of this image or the next one.
     const bool lowest = top + tile_ >= d_.h_out;
@@ -263,6 +271,35 @@ void Winograd::store_block(int64_t first, int64_t rows, int64_t share, const Scr
     for (int64_t r = 0; r < std::min(tile_, d_.h_out - top); ++r, to += d_.w_out) {
       packing_.pack(
           {s.y + r * row_size, stride_, 1, d_.w_out, share_, to, plane, d_.w_out, 0, next});
+    }
+  }
+}
+
+// Sums over a whole patch have made NaN of results that do not see what is infinite, NaN or huge in
+// it: tiles of them are computed by the definition.
+void Winograd::mend(int64_t row, int64_t share, const Scratch& s, void* const* buffers) const {
+  const int64_t plane = d_.h * d_.w, top = row % tile_rows_ * tile_ - d_.pad_top;
+  const auto* const image =
+      static_cast<const float*>(buffers[0]) + row / tile_rows_ * d_.channels * plane;
+  const int64_t by_filter = kTaps * (d_.turned ? 1 : d_.channels);
+  const int64_t by_channel = kTaps * (d_.turned ? d_.filters : 1);
+  const auto* const w = static_cast<const float*>(buffers[1]) + share * share_ * by_filter;
+  for (int64_t tile = 0; tile < tile_columns_; ++tile) {
+    if (!s.broken[tile]) continue;
+    copy_patch(image, top, tile * tile_ - d_.pad_left, s.patch);
+    parts_.tile_results({s.patch, d_.channels, w, by_filter, by_channel, d_.turned,
+                         s.y + tile * tile_ * stride_, tile_ * tile_columns_ * stride_, stride_,
+                         share_});
+  }
+}
+
+// patch[channel][row][column] with zeros outside of the image.
+void Winograd::copy_patch(const float* image, int64_t top, int64_t left, float* patch) const {
+  for (int64_t c = 0; c < d_.channels; ++c) {
+    for (int64_t e = 0; e < elements_; ++e) {
+      const int64_t row = top + e / parts_.patch, column = left + e % parts_.patch;
+      const bool inside = row >= 0 && row < d_.h && column >= 0 && column < d_.w;
+      *patch++ = inside ? image[(c * d_.h + row) * d_.w + column] : 0;
     }
   }
 }

@@ -18,12 +18,26 @@ struct WinogradInput {
   int64_t element_step;
 };
 
-/// m[patch * patch][tiles][channels] to y[tile rows][tile * tiles columns][channels].
+/// m[patch * patch][tiles][channels] to y[tile rows][tile * tiles columns][channels]; `broken` says
+/// of each tile whether a result of it is not finite.
 struct WinogradOutput {
   const float* m;
   int64_t element_step, channels, tiles;
   float* y;
   int64_t row_step;
+  bool* broken;
+};
+
+/// The results of one tile by the definition, from patch[channels][patch][patch]: y[tile rows][tile
+/// columns][filters], of filters that lie `filter_step` apart, and their channels `channel_step`.
+struct WinogradTile {
+  const float* patch;
+  int64_t channels;
+  const float* w;
+  int64_t filter_step, channel_step;
+  bool turned;
+  float* y;
+  int64_t row_step, column_step, filters;
 };
 
 /// One vector of filters: taps[9][lanes] to u[patch * patch][lanes]. Turned filters are read
@@ -48,7 +62,8 @@ struct WinogradParts {
   int64_t tile;   // of results, along either axis
   int64_t patch;  // of what a tile is computed from: tile + 2
   void (*input)(const WinogradInput&);
-  void (*output)(const WinogradOutput&);
+  bool (*output)(const WinogradOutput&);  // whether a tile is broken
+  void (*tile_results)(const WinogradTile&);
   void (*filters)(const WinogradFilters&);
 };
 

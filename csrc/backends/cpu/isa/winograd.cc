@@ -142,11 +142,21 @@ void input(const WinogradInput& w) {
   }
 }
 
+// Stores, and adds 0 times each value to `check`, which is NaN from the first on that is not finite.
+auto checked_stores(float* at, int64_t step, Lane& check) {
+  return [at, step, &check](int64_t i, Lane value) {
+    value.store(at + i * step);
+    check = fma(value, Lane(0.F), check);
+  };
+}
+
 template <class Of>
-void output(const WinogradOutput& w) {
+bool output(const WinogradOutput& w) {
   constexpr int64_t kTile = Of::kTile, kPatch = kTile + 2;
   alignas(64) float columns[kTile * kPatch * kLanes];
+  bool any = false;
   for (int64_t tile = 0; tile < w.tiles; ++tile) {
+    Lane check(0.F);
     for (int64_t c = 0; c < w.channels; c += kLanes) {
       const float* m = w.m + tile * w.channels + c;
       float* y = w.y + tile * kTile * w.channels + c;
@@ -156,7 +166,37 @@ void output(const WinogradOutput& w) {
       }
       for (int64_t i = 0; i < kTile; ++i) {
         Of::transform_output(loads(columns + i * kPatch * kLanes, kLanes),
-                             stores(y + i * w.row_step, w.channels));
+                             checked_stores(y + i * w.row_step, w.channels, check));
+      }
+    }
+    w.broken[tile] = !all(check == check, check);
+    any = any || w.broken[tile];
+  }
+  return any;
+}
+
+// Rows of a tile side by side: compilers make vectors of them.
+template <class Of>
+void tile_results(const WinogradTile& w) {
+  constexpr int64_t kTile = Of::kTile, kPatch = kTile + 2;
+  for (int64_t f = 0; f < w.filters; ++f) {
+    float sums[kTile * kTile] = {};
+    for (int64_t c = 0; c < w.channels; ++c) {
+      const float* const taps = w.w + f * w.filter_step + c * w.channel_step;
+      const float* const patch = w.patch + c * kPatch * kPatch;
+      for (int64_t tap = 0; tap < kTaps; ++tap) {
+        const float factor = taps[w.turned ? kTaps - 1 - tap : tap];
+        const float* const from = patch + tap / 3 * kPatch + tap % 3;
+        for (int64_t i = 0; i < kTile; ++i) {
+          for (int64_t j = 0; j < kTile; ++j) {
+            sums[i * kTile + j] += factor * from[i * kPatch + j];
+          }
+        }
+      }
+    }
+    for (int64_t i = 0; i < kTile; ++i) {
+      for (int64_t j = 0; j < kTile; ++j) {
+        w.y[i * w.row_step + j * w.column_step + f] = sums[i * kTile + j];
       }
     }
   }
@@ -211,8 +251,10 @@ void sums(const WinogradSums& w) {
 
 }  // namespace
 
-const WinogradParts kTilesOf4 = {kLanes, 4, 6, input<Of4>, output<Of4>, filters<Of4>};
-const WinogradParts kTilesOf2 = {kLanes, 2, 4, input<Of2>, output<Of2>, filters<Of2>};
+const WinogradParts kTilesOf4 = {kLanes,      4, 6, input<Of4>, output<Of4>, tile_results<Of4>,
+                                  filters<Of4>};
+const WinogradParts kTilesOf2 = {kLanes,      2, 4, input<Of2>, output<Of2>, tile_results<Of2>,
+                                  filters<Of2>};
 const WinogradGradientParts kGradientOf4 = {cotangents, sums};
 
 }  // namespace mithril::cpu::MITHRIL_ISA

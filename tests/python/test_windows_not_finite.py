@@ -1,0 +1,85 @@
+"""One pixel that is infinite, NaN or huge changes results of the windows that hold it, and no
+others, also where a convolution runs by tiles; against NumPy in float64.
+"""
+
+import mithril as ml
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.device
+
+SIZE, PLACE, CHANNEL = 16, (9, 11), 5
+
+
+def by_definition(x, w):
+    """[c, h, w] and [o, c, 3, 3], padding 1."""
+    padded = np.pad(x.astype("f8"), ((0, 0), (1, 1), (1, 1)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return sum(
+            np.einsum("chw,oc->ohw", padded[:, i : i + SIZE, j : j + SIZE], w[:, :, i, j])
+            for i in range(3)
+            for j in range(3)
+        ).astype("f4")
+
+
+def images(channels, value, place=PLACE):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(2, channels, SIZE, SIZE)).astype("f4")
+    plain = x.copy()
+    x[0, CHANNEL, *place] = value
+    return x, plain
+
+
+def near(place):
+    rows, columns = np.ogrid[:SIZE, :SIZE]
+    return (abs(rows - place[0]) <= 1) & (abs(columns - place[1]) <= 1)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("channels", [16, 40])
+@pytest.mark.parametrize("place", [PLACE, (0, 0), (15, 15), (4, 3)])
+def test_forward(channels, value, place):
+    w = (np.random.default_rng(1).normal(size=(48, channels, 3, 3)) / 24).astype("f4")
+    x, plain = images(channels, value, place)
+    model = ml.Model()
+    model |= ml.Convolution2D(padding=1, use_bias=False)(input="x", weight="w", output="y")
+    pm = ml.compile(
+        model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": list(x.shape), "w": list(w.shape)}
+    )
+    y, before = (np.asarray(pm.evaluate({"w": w}, {"x": a})["y"]) for a in (x, plain))
+    far = ~near(place)
+    np.testing.assert_allclose(y[0][:, far], by_definition(x[0], w)[:, far], atol=2e-5)
+    np.testing.assert_array_equal(y[1], before[1])
+    want = by_definition(x[0], w)[:, ~far]
+    held = y[0][:, ~far]
+    np.testing.assert_allclose(held, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38])
+def test_gradient_of_the_input(value):
+    w = (np.random.default_rng(1).normal(size=(48, 32, 3, 3)) / 24).astype("f4")
+    dy, _ = images(48, value)
+    x = np.zeros((2, 32, SIZE, SIZE), "f4")
+    model = ml.Model()
+    model |= ml.Convolution2D(padding=1, use_bias=False)(input="x", weight="w", output="y")
+    pm = ml.compile(
+        model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": list(x.shape), "w": list(w.shape)}
+    )
+    dx = pm.evaluate({"w": w}, {"x": x}, output_gradients={"y": dy}, wrt=["x"]).gradients["x"]
+    turned = np.flip(w, (2, 3)).swapaxes(0, 1)
+    want = by_definition(dy[0], turned)
+    far = ~near(PLACE)
+    np.testing.assert_allclose(np.asarray(dx)[0][:, far], want[:, far], atol=2e-5)
+
+
+def test_constant_filters_and_epilogues():
+    w = (np.random.default_rng(1).normal(size=(48, 32, 3, 3)) / 24).astype("f4")
+    x, _ = images(32, np.inf)
+    model = ml.Model()
+    model |= ml.Convolution2D(padding=1, use_bias=False)(input="x", weight="w", output="c")
+    model |= ml.Relu()(input="c", output="y")
+    shapes = {"x": list(x.shape), "w": list(w.shape)}
+    pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes=shapes).bind({"w": w})
+    y = np.asarray(pm.evaluate({}, {"x": x})["y"])[0]
+    far = ~near(PLACE)
+    np.testing.assert_allclose(y[:, far], np.maximum(by_definition(x[0], w), 0)[:, far], atol=2e-5)
