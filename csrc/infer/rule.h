@@ -206,7 +206,8 @@ class RuleBuilder {
   void conv(Term out, Term in, Term weight, int rank, Term stride, Term padding, Term dilation,
             Term groups);
   /// out: int or tuple pairs from ints, pairs, "same"/"valid" (reference: PaddingConverter).
-  void resolve_padding(Term out, Term padding, Term kernel, int rank);
+  void resolve_padding(Term out, Term padding, Term kernel, int rank,
+                       std::optional<Term> dilation = std::nullopt);
 
   // --- values -----------------------------------------------------------------------------
   /// out: the tuple of in's dims, unknown ones included; a known tuple sets dims.

@@ -37,7 +37,8 @@ void state_convolution(RuleBuilder& r, const Layer& layer) {
   const Term kernel = kernel_of_filters(r, layer.axes);
   const auto axes = static_cast<int>(layer.axes);
   r.conv(r.out(), r.in("input"), r.in("weight"), axes, r.in("stride"),
-         resolved_padding(r, r.in("padding"), kernel, axes), r.in("dilation"), r.in("groups"));
+         resolved_padding(r, r.in("padding"), kernel, r.in("dilation"), axes), r.in("dilation"),
+         r.in("groups"));
 }
 
 void layer_rule(RuleBuilder& r, const Layer& layer) {
@@ -155,6 +156,8 @@ OpDefBuilder& layer_cases(OpDefBuilder& block, const Layer& layer) {
                         {"bias", bias_shape(4, axes)}};
   return block.with(at(layer_shapes(axes)))
       .with(at(odd, {{"padding", "same"}, {"kernel_size", 3}, {"out_channels", 4}}))
+      .with(at(odd, {{"padding", "same"}, {"dilation", 2}}))
+      .with(at(grouped, {{"use_bias", false}, {"padding", "same"}, {"groups", 2}}))
       .with(at(grouped, {{"use_bias", false}, {"stride", 2}, {"padding", 1}, {"groups", 2}}))
       .with(at(odd, {{"padding", 1}, {"dilation", 2}, {"stride", 2}}))
       .rejects(at(clash), layer.op)

@@ -12,16 +12,16 @@ HostValue each_axis(const HostValue& value, size_t axes) {
 
 namespace {
 
-HostValue same_padding(Builder& b, const Shape& window) {
+HostValue same_paddings(Builder& b, const Shape& window, const std::vector<int64_t>& dilation) {
   HostValue::Tuple out;
-  for (const infer::Dim size : window) {
-    if (!size.known() || size.value() % 2 == 0) {
+  for (size_t i = 0; i < window.size(); ++i) {
+    if (!window[i].known()) {
       b.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
-                        "{}: padding 'same' needs an odd kernel_size, got {}", b.op().name,
-                        b.graph().dims.print(size)));
+                        "{}: padding 'same' needs a known kernel_size, got {}", b.op().name,
+                        b.graph().dims.print(window[i])));
       return {};
     }
-    out.push_back(HostValue::ints({size.value() / 2, size.value() / 2}));
+    out.push_back(same_padding(window[i].value(), dilation[i]));
   }
   return HostValue::tuple(std::move(out));
 }
@@ -61,11 +61,17 @@ std::vector<T> slice(const std::vector<T>& items, size_t first, size_t count) {
 
 }  // namespace
 
-HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window) {
+HostValue same_padding(int64_t window, int64_t dilation) {
+  const int64_t total = (window - 1) * dilation;
+  return HostValue::ints({total / 2, total - total / 2});
+}
+
+HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window,
+                         const std::vector<int64_t>& dilation) {
   if (padding.is_string()) {
     const std::string name = core::lower_case(padding.as_string());
-    if (name == "same") return same_padding(b, window);
-    if (name == "valid") return window_padding(b, HostValue(0), window);
+    if (name == "same") return same_paddings(b, window, dilation);
+    if (name == "valid") return window_padding(b, HostValue(0), window, dilation);
     b.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
                       "{}: padding must be 'same', 'valid', an int or pairs, got '{}'", b.op().name,
                       padding.as_string()));
@@ -88,8 +94,12 @@ bool are_known(Builder& b, std::initializer_list<const char*> names) {
 }
 
 Windows Windows::part(size_t first, size_t count) const {
-  return {slice(size, first, count), slice(stride, first, count), slice(dilation, first, count),
-          slice(padding, first, count)};
+  return {slice(size, first, count),
+          slice(stride, first, count),
+          slice(dilation, first, count),
+          slice(padding, first, count),
+          beyond.empty() ? beyond : slice(beyond, first, count),
+          counts_padding};
 }
 
 Windows Windows::with_unit_axis(bool in_front) const {
@@ -99,6 +109,7 @@ Windows Windows::with_unit_axis(bool in_front) const {
   };
   for (auto* items : {&out.size, &out.stride, &out.dilation}) insert(*items, int64_t{1});
   insert(out.padding, std::array<int64_t, 2>{0, 0});
+  if (!beyond.empty()) insert(out.beyond, int64_t{0});
   return out;
 }
 
@@ -114,7 +125,7 @@ Attrs Windows::attrs(bool with_size) const {
 
 Windows windows_of(const Attrs& attrs) {
   const auto of = [&](const char* name) { return ints(*attrs.find(name)); };
-  Windows out{of("kernel_size"), of("stride"), of("dilation"), {}};
+  Windows out{of("kernel_size"), of("stride"), of("dilation"), {}, {}};
   for (const HostValue& pair : attrs.find("padding")->items()) {
     out.padding.push_back({pair.items()[0].as_int(), pair.items()[1].as_int()});
   }
@@ -126,9 +137,10 @@ std::optional<Windows> windows_of_layer(Builder& b, const Shape& window, bool ne
   const size_t axes = window.size();
   const HostValue sizes = shape_value(window);
   const HostValue& stride = b.attr("stride");
-  const HostValue padding = window_padding(b, b.attr("padding"), window);
   const auto steps = numbers(b, "stride", stride.is_none() ? sizes : stride, axes);
   const auto gaps = numbers(b, "dilation", b.attr("dilation"), axes);
+  if (!gaps) return std::nullopt;
+  const HostValue padding = window_padding(b, b.attr("padding"), window, *gaps);
   const bool is_open = !ir::is_static(window) && !needs_size;
   const auto size =
       is_open ? std::optional(std::vector<int64_t>(axes)) : numbers(b, "kernel_size", sizes, axes);
@@ -137,7 +149,7 @@ std::optional<Windows> windows_of_layer(Builder& b, const Shape& window, bool ne
     unsupported(b, b.op().name + ": 'padding' must be known when the model is compiled");
     return std::nullopt;
   }
-  Windows out{*size, *steps, *gaps, {}};
+  Windows out{*size, *steps, *gaps, {}, {}};
   for (const HostValue& pair : padding.items()) {
     out.padding.push_back({pair.items()[0].as_int(), pair.items()[1].as_int()});
   }
@@ -151,9 +163,9 @@ Value with_last_axes(Value x, size_t replaced, std::initializer_list<infer::Dim>
   return reshape(x, shape_value(shape));
 }
 
-Term resolved_padding(RuleBuilder& r, Term padding, Term kernel, int axes) {
+Term resolved_padding(RuleBuilder& r, Term padding, Term kernel, Term dilation, int axes) {
   const Term out = r.fresh(infer::kTupleKind);
-  r.resolve_padding(out, padding, kernel, axes);
+  r.resolve_padding(out, padding, kernel, axes, dilation);
   return out;
 }
 

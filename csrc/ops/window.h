@@ -13,10 +13,13 @@ namespace mithril::ops {
 
 /// An int for every axis, or one for each.
 HostValue each_axis(const HostValue& value, size_t axes);
-/// An int, one for each axis, one (low, high) for each axis, or "same" (half the window on each
-/// side) or "valid" (none); with one axis also (low, high). Fails the body where "same" meets an
-/// even window.
-HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window);
+/// What "same" adds at the ends of an axis: without strides the result is as long as the axis. Of
+/// an odd number of elements the larger half is at the end.
+HostValue same_padding(int64_t window, int64_t dilation);
+/// As (low, high) for each axis: an int, one for each axis, one (low, high) for each axis, or "same"
+/// or "valid" (none); with one axis also (low, high).
+HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window,
+                         const std::vector<int64_t>& dilation);
 /// Whether the arguments of that names are known; a body fails where one is wired.
 bool are_known(Builder& b, std::initializer_list<const char*> names);
 
@@ -24,6 +27,10 @@ bool are_known(Builder& b, std::initializer_list<const char*> names);
 struct Windows {
   std::vector<int64_t> size, stride, dilation;
   std::vector<std::array<int64_t, 2>> padding;
+  /// How much of the padding at the end of each axis is there for a last window that is not whole;
+  /// no mean counts it. Empty: none of it.
+  std::vector<int64_t> beyond;
+  bool counts_padding = true;  // in means
 
   size_t axes() const { return size.size(); }
   /// Those of `count` axes from `first` on.
@@ -51,7 +58,7 @@ Value pooled(Pool pool, Value x, const Windows& windows);
 Value extreme_of_integers(Value x, const Windows& windows, bool largest);
 
 /// The same for rules: a term with the padding as (low, high) for each axis.
-Term resolved_padding(RuleBuilder& r, Term padding, Term kernel, int axes);
+Term resolved_padding(RuleBuilder& r, Term padding, Term kernel, Term dilation, int axes);
 /// An argument that may be an int or one for each axis, when the rule is stated; none where it is
 /// open or none. Fails the rule where it is neither.
 std::optional<std::vector<int64_t>> known_sizes_of(RuleBuilder& r, const char* op,

@@ -10,20 +10,6 @@ bool is_same(const HostValue& padding) {
   return padding.is_string() && (padding.as_string() == "same" || padding.as_string() == "SAME");
 }
 
-// Fails the rule where "same" has no half of the window.
-void refuse_even_windows(RuleBuilder& r) {
-  r.when_known({r.in("input"), r.in("kernel_size")}, [](RuleBuilder& rule,
-                                                        std::span<const HostValue> values) {
-    if (!is_same(values[0])) return;
-    const HostValue sizes = each_axis(values[1], 1);
-    for (const HostValue& size : sizes.items()) {
-      if (!size.is_int() || size.as_int() % 2 != 0) continue;
-      rule.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
-                           "padding 'same' needs an odd kernel_size, got {}", size.as_int()));
-    }
-  });
-}
-
 core::Error refuse_padding(const HostValue& padding) {
   return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
                     "padding must be an int, a pair, pairs, 'same' or 'valid', got {}",
@@ -32,13 +18,12 @@ core::Error refuse_padding(const HostValue& padding) {
 
 HostValue both_sides(HostValue amount) { return HostValue::tuple({amount, amount}); }
 
-// Half of each window on both sides.
 Result<HostValue> half_windows(const HostValue& kernel, size_t axes) {
   HostValue::Tuple out;
   const HostValue sizes = each_axis(kernel, axes);
   for (const HostValue& size : sizes.items()) {
     if (!size.is_int()) return refuse_padding(HostValue("same"));
-    out.push_back(both_sides(HostValue(size.as_int() / 2)));
+    out.push_back(same_padding(size.as_int(), 1));
   }
   return HostValue::tuple(std::move(out));
 }
@@ -67,7 +52,6 @@ void define_padding(OpFamily& ops, const char* name, const char* python, size_t 
       .output("output", host_result())
       .rule([axes](RuleBuilder& r) {
         r.resolve_padding(r.out(), r.in("input"), r.in("kernel_size"), static_cast<int>(axes));
-        refuse_even_windows(r);
       })
       .host([axes](const ir::HostCall& call) -> Result<HostValue> {
         MITHRIL_ASSIGN(HostValue out, pairs(call.operands[0], call.operands[1], axes));
@@ -76,6 +60,7 @@ void define_padding(OpFamily& ops, const char* name, const char* python, size_t 
       .not_differentiable()
       .with(at({}, {{"input", 1}, {"kernel_size", 3}}))
       .with(at({}, {{"input", "same"}, {"kernel_size", 5}}))
+      .with(at({}, {{"input", "same"}, {"kernel_size", 4}}))
       .with(at({}, {{"input", "valid"}, {"kernel_size", 4}}))
       .with(at({}, {{"input", HostValue::ints({1, 2})}, {"kernel_size", 3}}));
   if (axes == 1) return;

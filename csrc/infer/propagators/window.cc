@@ -336,13 +336,18 @@ void RuleBuilder::conv(Term out, Term in, Term weight, int rank, Term stride, Te
   windows(to, from, kernels, stride, padding, dilation);
 }
 
-void RuleBuilder::resolve_padding(Term out, Term padding, Term kernel, int rank) {
+void RuleBuilder::resolve_padding(Term out, Term padding, Term kernel, int rank,
+                                  std::optional<Term> dilation) {
   std::vector<Term> pairs;
-  DimList paddings = {padding.cell.index}, kernels = {kernel.cell.index};
+  const Term gap = dilation ? *dilation : constant(core::HostValue(1));
+  DimList paddings = {padding.cell.index}, kernels = {kernel.cell.index},
+          dilations = {gap.cell.index};
   for (int i = 0; i < rank; ++i) {
-    const Term low = fresh(kScalarInt), high = fresh(kScalarInt), k = fresh(kScalarInt);
+    const Term low = fresh(kScalarInt), high = fresh(kScalarInt), k = fresh(kScalarInt),
+               d = fresh(kScalarInt);
     kernels.push_back(k.cell.index);
-    for (const Term& t : {low, high, k, constant(core::HostValue(1))}) {
+    dilations.push_back(d.cell.index);
+    for (const Term& t : {low, high, k, d}) {
       paddings.push_back(t.cell.index);
     }
     pairs.push_back(fresh(kTupleKind));
@@ -355,6 +360,7 @@ void RuleBuilder::resolve_padding(Term out, Term padding, Term kernel, int rank)
   }
   if (rank > 1) tuple(out, pairs);
   store_->post(rule_.index, run_spread, kernels);
+  store_->post(rule_.index, run_spread, dilations);
   store_->post(rule_.index, run_padding, paddings);
 }
 

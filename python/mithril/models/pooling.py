@@ -93,7 +93,7 @@ class Pool1D(_Pool):
     ----------
     kernel_size : int
     stride : int; None: kernel_size
-    padding : int, (low, high), 'same' (an odd kernel_size) or 'valid'
+    padding : int, (low, high), 'same' or 'valid'
     dilation : int
     input : a value or an `IOKey` for the key
 
@@ -145,7 +145,7 @@ class Pool2D(_Pool):
     ----------
     kernel_size : int or one for each axis
     stride : int or one for each axis; None: kernel_size
-    padding : int, one for each axis, (low, high) for each, 'same' (odd kernels) or 'valid'
+    padding : int, one for each axis, (low, high) for each, 'same' or 'valid'
     dilation : int or one for each axis
     input : a value or an `IOKey` for the key
 

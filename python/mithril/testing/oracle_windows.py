@@ -21,10 +21,11 @@ def each(value: Any, axes: int) -> tuple:
     return tuple(value) if isinstance(value, tuple | list) else (value,) * axes
 
 
-def pairs(padding: Any, size: tuple) -> tuple:
+def pairs(padding: Any, size: tuple, dilation: Any = 1) -> tuple:
     """(low, high) for each axis."""
     if isinstance(padding, str):
-        return tuple((k // 2, k // 2) if padding.lower() == "same" else (0, 0) for k in size)
+        reach = [(k - 1) * d for k, d in zip(size, each(dilation, len(size)), strict=True)]
+        return tuple((n // 2, n - n // 2) if padding.lower() == "same" else (0, 0) for n in reach)
     if len(size) == 1 and isinstance(padding, tuple | list) and len(padding) == 2:
         return (tuple(padding),)
     return tuple(each(p, 2) for p in each(padding, len(size)))
@@ -56,7 +57,7 @@ def taps(x: np.ndarray, size: tuple, stride: tuple, dilation: tuple) -> Iterator
 
 def conv(x, w, stride, padding, dilation, groups) -> np.ndarray:
     size = w.shape[2:]
-    x, w = padded(real(x), pairs(padding, size)), real(w)
+    x, w = padded(real(x), pairs(padding, size, dilation)), real(w)
     per_group = w.shape[1]
     total: Any = 0.0
     for place, where in taps(x, size, each(stride, len(size)), each(dilation, len(size))):
@@ -119,28 +120,63 @@ def conv_transpose(weight, input, bias=None, kernel_size=None, out_channels=None
 # --- pooling --------------------------------------------------------------------------------------
 
 
-def pool(x, kernel_size, stride, padding, dilation, axes, fill, reduce):
-    size = each(kernel_size, axes)
+def sides_of(x, size, step, gap, padding, ceil_mode):
+    """(low, high) for each axis, and how much of `high` is there for a window that is not whole."""
+    found = []
+    for n, k, s, d, (low, high) in zip(
+        x.shape[x.ndim - len(size) :], size, step, gap, pairs(padding, size, gap), strict=True
+    ):
+        reach, beyond = (k - 1) * d + 1, 0
+        if ceil_mode:
+            last = math.ceil((n + low + high - reach) / s)
+            last -= last * s >= n + low  # it would begin in the padding
+            beyond = max(last * s + reach - (n + low + high), 0)
+        found.append((low, high + beyond, beyond))
+    return tuple((low, high) for low, high, _ in found), tuple(b for _, _, b in found)
+
+
+def pool(x, kernel_size, stride, padding, dilation, axes, fill, reduce, ceil_mode=False):
+    size, gap = each(kernel_size, axes), each(dilation, axes)
     step = size if stride is None else each(stride, axes)
-    whole = padded(np.asarray(x), pairs(padding, size), fill)
-    met = [whole[where] for _, where in taps(whole, size, step, each(dilation, axes))]
+    sides, _ = sides_of(np.asarray(x), size, step, gap, padding, ceil_mode)
+    whole = padded(np.asarray(x), sides, fill)
+    met = [whole[where] for _, where in taps(whole, size, step, gap)]
     return reduce(np.stack(met), 0)
+
+
+def mean_pool(x, kernel_size, stride, padding, dilation, axes, ceil_mode, include, divisor):
+    size, gap = each(kernel_size, axes), each(dilation, axes)
+    step = size if stride is None else each(stride, axes)
+    sides, beyond = sides_of(x, size, step, gap, padding, ceil_mode)
+    given = np.ones(x.shape[x.ndim - axes :])
+    if include:
+        own = tuple((low, high - b) for (low, high), b in zip(sides, beyond, strict=True))
+        given = padded(padded(given, own, 1.0), tuple((0, b) for b in beyond))
+    else:
+        given = padded(given, sides)
+    whole, places = padded(x, sides), list(taps(padded(x, sides), size, step, gap))
+    total = sum(whole[where] for _, where in places)
+    return total / (divisor or sum(given[where] for _, where in places))
 
 
 def pooling(axes: int, kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The layer, and the primitive with the same arguments in another order."""
 
-    def apply(x, kernel_size, stride, padding, dilation):
+    def apply(x, kernel_size, stride, padding, dilation, ceil=False, include=True, divisor=None):
         if kind == "mean":
-            return pool(real(x), kernel_size, stride, padding, dilation, axes, 0.0, np.mean)
+            return mean_pool(
+                real(x), kernel_size, stride, padding, dilation, axes, ceil, include, divisor
+            )
         x = np.asarray(x)
         info = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
         low, high = (-np.inf, np.inf) if info is None else (info.min, info.max)
         fill, reduce = (low, np.max) if kind == "max" else (high, np.min)
-        return pool(x, kernel_size, stride, padding, dilation, axes, fill, reduce)
+        return pool(x, kernel_size, stride, padding, dilation, axes, fill, reduce, ceil)
 
-    def layer(kernel_size, stride=None, padding=0, input=None, dilation=1):
-        return apply(input, kernel_size, stride, padding, dilation)
+    def layer(kernel_size, stride=None, padding=0, input=None, dilation=1, ceil_mode=False,
+              count_include_pad=True, divisor_override=None):  # fmt: skip
+        return apply(input, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad,
+                     divisor_override)  # fmt: skip
 
     def primitive(input, kernel_size, stride, padding, dilation):
         return apply(input, kernel_size, stride, padding, dilation)

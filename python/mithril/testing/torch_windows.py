@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from mithril.testing.oracle_windows import each, pairs
+from mithril.testing.oracle_windows import each, pairs, sides_of
 
 
 def real(x: Any) -> torch.Tensor:
@@ -30,7 +30,7 @@ TRANSPOSED = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
 
 def convolution(weight, padding=0, stride=1, dilation=1, input=None, bias=None, groups=1,
                 kernel_size=None, out_channels=None, use_bias=True):  # fmt: skip
-    x = padded(real(input), pairs(padding, tuple(weight.shape[2:])))
+    x = padded(real(input), pairs(padding, tuple(weight.shape[2:]), dilation))
     y = CONVOLUTIONS[weight.ndim - 3](x, real(weight), None, stride, 0, dilation, groups)
     return y if bias is None else y + bias
 
@@ -64,25 +64,38 @@ LARGEST = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
 SUMS = (F.conv1d, F.conv2d, F.conv3d)
 
 
-def pool(x, kernel_size, stride, padding, dilation, axes, kind):
-    size = each(kernel_size, axes)
+def pool(x, kernel_size, stride, padding, dilation, axes, kind, ceil_mode=False, include=True,
+         divisor=None):  # fmt: skip
+    size, gap = each(kernel_size, axes), each(dilation, axes)
     step = size if stride is None else each(stride, axes)
-    x, gap = real(x), each(dilation, axes)
+    x = real(x)
+    sides, beyond = sides_of(x, size, step, gap, padding, ceil_mode)
     flat = x.reshape(-1, 1, *x.shape[x.ndim - axes :])
-    if kind == "mean":
+
+    def sums(y):
         ones = torch.ones(1, 1, *size, dtype=torch.float64)
-        y = SUMS[axes - 1](padded(flat, pairs(padding, size)), ones, None, step, 0, gap)
-        y = y / ones.numel()
+        return SUMS[axes - 1](y, ones, None, step, 0, gap)
+
+    if kind == "mean":
+        given = torch.ones_like(flat[:1])
+        if include:
+            own = tuple((low, high - b) for (low, high), b in zip(sides, beyond, strict=True))
+            given = padded(padded(given, own, 1.0), tuple((0, b) for b in beyond))
+        else:
+            given = padded(given, sides)
+        y = sums(padded(flat, sides)) / (divisor or sums(given))
     else:
         sign = 1.0 if kind == "max" else -1.0
-        whole = padded(sign * flat, pairs(padding, size), -torch.inf)
+        whole = padded(sign * flat, sides, -torch.inf)
         y = sign * LARGEST[axes - 1](whole, size, step, 0, gap)
     return y.reshape(*x.shape[: x.ndim - axes], *y.shape[2:])
 
 
 def pooling(axes: int, kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def layer(kernel_size, stride=None, padding=0, input=None, dilation=1):
-        return pool(input, kernel_size, stride, padding, dilation, axes, kind)
+    def layer(kernel_size, stride=None, padding=0, input=None, dilation=1, ceil_mode=False,
+              count_include_pad=True, divisor_override=None):  # fmt: skip
+        return pool(input, kernel_size, stride, padding, dilation, axes, kind, ceil_mode,
+                    count_include_pad, divisor_override)  # fmt: skip
 
     def primitive(input, kernel_size, stride, padding, dilation):
         return pool(input, kernel_size, stride, padding, dilation, axes, kind)
