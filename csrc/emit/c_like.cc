@@ -265,7 +265,9 @@ class Printer {
     open("{");
     for (RegId r = 0; r < program_.code.size(); ++r) {
       if (needed[r] && scans(at(r))) {
-        line(fmt::format("m_{} c{} = 0;", short_name(at(r).dtype), r));  // the sum so far
+        // the sum so far, and what rounding took from it
+        const DType kept = at(r).dtype == DType::kFloat32 ? DType::kFloat64 : at(r).dtype;
+        line(fmt::format("m_{0} c{1} = 0, e{1} = 0;", short_name(kept), r));
       }
     }
     open("for (m_i64 r = 0; r < count; ++r) {");
@@ -291,7 +293,7 @@ class Printer {
       if (stores(i)) {
         line(fmt::format("{} = v{};", element(i), i.operands[0]));
       } else if (scans(i)) {
-        line(fmt::format("const m_{0} v{1} = c{1} = r == 0 ? v{2} : m_add_{0}(c{1}, v{2});",
+        line(fmt::format("const m_{0} v{1} = m_running_{0}(&c{1}, &e{1}, v{2}, r == 0);",
                          short_name(i.dtype), r, i.operands[0]));
       } else {
         line(fmt::format("const m_{} v{} = {};", short_name(i.dtype), r, expression(i)));

@@ -109,6 +109,15 @@ const char* const kInstructions = R"(
     m_##T r = (m_##T)(a % b); \
     return (m_##T)(r != 0 && (r < 0) != (b < 0) ? r + b : r); \
   } \
+  M_FN m_##T m_ipow_##T(m_##T a, m_##T b) { \
+    if (b < 0) return a == 1 ? 1 : IS_SIGNED && a == (m_##T)-1 ? (b & 1 ? -1 : 1) : 0; \
+    W power = 1, square = (W)a; \
+    for (; b != 0; b = (m_##T)(b >> 1)) { \
+      if (b & 1) power *= square; \
+      square *= square; \
+    } \
+    return (m_##T)power; \
+  } \
   M_FN m_##T m_min_##T(m_##T a, m_##T b) { return a < b ? a : b; } \
   M_FN m_##T m_max_##T(m_##T a, m_##T b) { return a > b ? a : b; } \
   M_FN m_##T m_at_least_##T(m_##T x, m_##T c) { return c > x ? c : x; } \
@@ -125,6 +134,10 @@ const char* const kInstructions = R"(
   } \
   M_FN m_##T m_shift_right_logical_##T(m_##T a, m_##T n) { \
     return (W)n >= WIDTH ? 0 : (m_##T)((U)a >> (int)n); \
+  } \
+  M_FN m_##T m_running_##T(m_##T* sum, m_##T* rest, m_##T x, int is_first) { \
+    (void)rest; \
+    return *sum = is_first ? x : m_add_##T(*sum, x); \
   }
 M_INTEGER(u8, m_w32, m_u8, 8, 0)
 M_INTEGER(i8, m_w32, m_u8, 8, 1)
@@ -137,6 +150,7 @@ M_FN m_bool m_and_bool(m_bool a, m_bool b) { return a & b; }
 M_FN m_bool m_or_bool(m_bool a, m_bool b) { return a | b; }
 M_FN m_bool m_xor_bool(m_bool a, m_bool b) { return a ^ b; }
 M_FN m_bool m_not_bool(m_bool a) { return a ^ 1; }
+M_FN m_bool m_ipow_bool(m_bool a, m_bool b) { return a | (b ^ 1); }
 M_FN m_bool m_shift_left_bool(m_bool a, m_bool n) { return a & (n ^ 1); }
 M_FN m_bool m_shift_right_bool(m_bool a, m_bool n) { return a & (n ^ 1); }
 M_FN m_bool m_shift_right_logical_bool(m_bool a, m_bool n) { return a & (n ^ 1); }
@@ -187,6 +201,19 @@ M_FN m_bool m_shift_right_logical_bool(m_bool a, m_bool n) { return a & (n ^ 1);
   M_FN m_bool m_isnan_##T(m_##T a) { return a != a; }
 M_FLOAT(f32, m_w32, 0x7fffffffu, 0.5f)
 M_FLOAT(f64, m_w64, M_U64(0x7fffffffffffffff), 0.5)
+
+/* Running sums: of float32 in float64; of float64 with what rounding took so far beside them. */
+M_FN m_f32 m_running_f32(m_f64* sum, m_f64* rest, m_f32 x, int is_first) {
+  (void)rest;
+  *sum = is_first ? (m_f64)x : *sum + (m_f64)x;
+  return (m_f32)*sum;
+}
+M_FN m_f64 m_running_f64(m_f64* sum, m_f64* rest, m_f64 x, int is_first) {
+  m_f64 whole = *sum + x, taken = whole - *sum;
+  *rest = is_first ? 0 : *rest + ((*sum - (whole - taken)) + (x - taken));
+  *sum = is_first ? x : whole;
+  return *rest != 0 && *rest == *rest ? *sum + *rest : *sum;
+}
 
 /* x times a power of two, rounded once: exact in binary64, or in steps that stay normal. */
 M_FN m_f32 m_scale_f32(m_f32 x, m_f32 n) {

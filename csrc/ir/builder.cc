@@ -329,7 +329,9 @@ Value apply(std::string_view op, std::initializer_list<Operand> operands, Attrs 
   if (!first) return {};  // a failed operand: the builder has the error
   for (Operand& operand : list) {
     if (!operand.host || !is_number(*operand.host)) continue;
-    operand.value = first.builder->scalar(operand.host->as_number(), first.dtype());
+    const bool is_exact = operand.host->is_int() && first.dtype() == DType::kInt64;
+    operand.value = is_exact ? first.builder->integer(operand.host->as_int(), first.dtype())
+                             : first.builder->scalar(operand.host->as_number(), first.dtype());
     operand.host.reset();
   }
   return first.builder->call(op, std::move(list), std::move(attrs));

@@ -30,6 +30,11 @@ tile::Reg odd(tile::Reg x, tile::Reg y) {
   return select(tile::equal(x, 0.0), x, select(x < 0.0, -y, y));
 }
 
+tile::Reg literal(tile::Builder& t, DType dtype, const HostValue& number) {
+  if (number.is_int() && dtype == DType::kInt64) return t.constant_int(dtype, number.as_int());
+  return t.constant(dtype, number.as_number());
+}
+
 DType computed_type(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
 }

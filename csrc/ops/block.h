@@ -74,6 +74,9 @@ OpDefBuilder& binary_cases(OpDefBuilder& block, const std::string& left, const s
 /// y with the sign of x; of a zero that zero.
 tile::Reg odd(tile::Reg x, tile::Reg y);
 
+/// A number in a type, exact where the type holds it; integers saturate.
+tile::Reg literal(tile::Builder& t, DType dtype, const HostValue& number);
+
 /// An input of a body as a call takes it: the wire where there is one, else the known value.
 Operand given(const Builder& b, std::string_view name);
 /// The type in which sums over elements of a type are made: 16-bit floats compute in float32.

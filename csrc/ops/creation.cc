@@ -41,7 +41,9 @@ void define_filled(OpFamily& ops) {
       .rule([](RuleBuilder& r) { r.shape_from_value(r.out(), r.in("shape")); })
       .pointwise([](tile::Builder& t, const PointwiseCall& c) {
         if (c.in.size() > 1 && c.in[1].valid()) return t.cast(c.in[1], c.result);
-        return t.constant(c.result, number_or(c.attrs.find("value"), 0.0));
+        const HostValue* value = c.attrs.find("value");
+        const bool is_given = value != nullptr && !value->is_none();
+        return literal(t, c.result, is_given ? *value : HostValue(0.0));
       })
       .not_differentiable()
       .with(at({}, {{"shape", HostValue::ints({2, 3})}, {"value", 1.5}}))

@@ -1,6 +1,7 @@
 // Arithmetic, comparisons, logic and plain functions of each element.
 #include <limits>
 
+#include "infer/relation.h"
 #include "ops/block.h"
 #include "ops/host_arithmetic.h"
 
@@ -141,21 +142,45 @@ void define_quotients(OpFamily& ops) {
       "numerator", "denominator");
 }
 
+// Terms: base, exponent. Numbers say it at once; what data hold gives whole parts.
+core::Status refuse_fractions(infer::Relation& relation) {
+  const auto exponent = relation.value(1);
+  if (!exponent) return {};
+  if (!exponent->is_int() || exponent->as_int() >= 0) {
+    relation.finish();
+    return {};
+  }
+  const infer::KindSet base = relation.kinds(0);
+  if (!base.is_tensor() || !base.subset_of(kIntegral)) return {};
+  return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                    "integers have no integer powers with a negative exponent, got {}: cast the "
+                    "base to a float",
+                    exponent->as_int());
+}
+
+infer::Rule power_rule() {
+  infer::Rule rule = arithmetic("base", "exponent", infer::floor_table, fold<HostOp::kPower>);
+  return [rule = std::move(rule)](RuleBuilder& r) {
+    rule(r);
+    r.custom({r.in("base"), r.in("exponent")}, refuse_fractions);
+  };
+}
+
 void define_power(OpFamily& ops) {
   binary_cases(ops.def("power")
                    .python("Power")
-                   .doc("The base raised to the exponent; x ** 0 is 1, also at 0, with gradient 0.")
+                   .doc("The base raised to the exponent; x ** 0 is 1, also at 0, with gradient 0. "
+                        "Of integers it wraps, and a negative exponent gives the whole part: 0 but "
+                        "for bases 1 and -1.")
                    .formula("base^{exponent}")
                    .input("base", kNum)
                    .input("exponent", kNum)
                    .output("output", computed())
                    .promote_number()
-                   .rule(arithmetic("base", "exponent", infer::floor_table, fold<HostOp::kPower>))
+                   .rule(power_rule())
                    .host(host<HostOp::kPower>)
                    .pointwise([](tile::Builder& t, Reg x, Reg y) {
-                     if (core::is_float(x.dtype())) return t.pow(x, y);
-                     return t.cast(t.pow(t.cast(x, DType::kFloat64), t.cast(y, DType::kFloat64)),
-                                   x.dtype());
+                     return core::is_float(x.dtype()) ? t.pow(x, y) : t.ipow(x, y);
                    })
                    .gradient([](GradBuilder& g) {
                      const Value base = g.in("base");
@@ -243,7 +268,7 @@ void define_extrema(OpFamily& ops) {
               if (operand < c.in.size() && c.in[operand].valid()) return c.in[operand];
               const HostValue* limit = c.attrs.find(name);
               if (limit == nullptr || limit->is_none()) return Reg();
-              return t.constant(x.dtype(), limit->as_number());
+              return literal(t, x.dtype(), *limit);
             };
             if (const Reg low = bound(1, "min_val"); low.valid()) x = t.at_least(x, low);
             if (const Reg high = bound(2, "max_val"); high.valid()) x = t.at_most(x, high);

@@ -170,6 +170,12 @@ Complex resized(Complex x, int64_t axis, const HostValue& n) {
 
 Dim places_along(Value x, int64_t axis) { return x.shape()[static_cast<size_t>(axis)]; }
 
+// None is NumPy's and PyTorch's word for "backward".
+std::string norm_of(const Builder& b) {
+  const HostValue& norm = b.attr("norm");
+  return norm.is_none() ? "backward" : norm.as_string();
+}
+
 // x divided as `norm` says: by n, by its root, or not at all.
 Value scaled(Value x, Dim n, const std::string& norm, bool inverse) {
   if (!x || norm == (inverse ? "forward" : "backward")) return x;
@@ -242,7 +248,8 @@ std::vector<int64_t> axes_of_node(const Builder& b, Value x) {
 // --- blocks ----------------------------------------------------------------------------------
 
 constexpr const char* kNormDoc =
-    "norm: which way is divided by n, 'backward' the inverse, 'forward' the other one, 'ortho' "
+    "norm: which way is divided by n, 'backward' (or none) the inverse, 'forward' the other one, "
+    "'ortho' "
     "both by the root of n.";
 
 OpDefBuilder& complex_operands(OpDefBuilder& block) {
@@ -257,16 +264,17 @@ OpDefBuilder& complex_outputs(OpDefBuilder& block) {
   return block.output("output_real", computed()).output("output_imag", computed());
 }
 
-OpDefBuilder& norm_of(OpDefBuilder& block) {
-  return block.attr("norm", "backward").choices({"backward", "ortho", "forward"});
+OpDefBuilder& with_norm(OpDefBuilder& block) {
+  return block.attr("norm", "backward", infer::kStrKind | infer::kNoneKind)
+      .choices({"backward", "ortho", "forward"});
 }
 
 OpDefBuilder& along_axis(OpDefBuilder& block) {
-  return norm_of(block.attr("axis", -1).attr("n", HostValue(), kWidth));
+  return with_norm(block.attr("axis", -1).attr("n", HostValue(), kWidth));
 }
 
 OpDefBuilder& along_axes(OpDefBuilder& block) {
-  return norm_of(
+  return with_norm(
       block.attr("axes", HostValue::ints({-2, -1}), infer::kSequence | infer::kScalarInt));
 }
 
@@ -356,12 +364,12 @@ void define_complex(OpFamily& ops, const char* name, const char* python, bool in
         const Complex x = complex_operand(b);
         if (!x.re) return std::vector<Value>(2);
         const int64_t axis = axis_attr(b, "axis", x.re.rank());
-        const Complex y =
-            fft(resized(x, axis, b.attr("n")), axis, b.attr("norm").as_string(), inverse);
+        const Complex y = fft(resized(x, axis, b.attr("n")), axis, norm_of(b), inverse);
         return complex_results(y, b.in("real"));
       })
       .with(at(parts_of({2, 6})))
       .with(at({{"real", {3, 5}}}, {{"axis", 0}, {"norm", "ortho"}, {"use_imag", false}}))
+      .with(at({{"real", {3, 5}}}, {{"norm", HostValue()}, {"use_imag", false}}))
       .with(at(parts_of({2, 5, 3}), {{"axis", 1}, {"n", 8}, {"norm", "forward"}}))
       .with(at(parts_of({2, 5}), {{"n", 3}}))
       .with(at(parts_of({1}), {{"axis", 0}}))
@@ -393,7 +401,7 @@ void define_real(OpFamily& ops) {
         if (!x) return std::vector<Value>(2);
         const int64_t axis = axis_attr(b, "axis", x.rank());
         const Complex all = resized({cast(x, computed_type(x.dtype())), {}}, axis, b.attr("n"));
-        return complex_results(rfft(all.re, axis, b.attr("norm").as_string()), x);
+        return complex_results(rfft(all.re, axis, norm_of(b)), x);
       })
       .with(at({{"input", {2, 6}}}))
       .with(at({{"input", {3, 5}}}, {{"axis", 0}, {"norm", "ortho"}}))
@@ -422,7 +430,7 @@ void define_real(OpFamily& ops) {
         const Complex x = complex_operand(b);
         if (!x.re) return Value();
         const int64_t axis = axis_attr(b, "axis", x.re.rank());
-        const Value y = irfft(x, axis, b.attr("n"), b.attr("norm").as_string());
+        const Value y = irfft(x, axis, b.attr("n"), norm_of(b));
         return y ? cast(y, b.in("real").dtype()) : y;
       })
       .with(at(parts_of({2, 4})))
@@ -447,7 +455,7 @@ void define_complex_axes(OpFamily& ops, const char* name, const char* python, bo
         Complex x = complex_operand(b);
         if (!x.re) return std::vector<Value>(2);
         for (const int64_t axis : axes_of_node(b, x.re)) {
-          x = fft(x, axis, b.attr("norm").as_string(), inverse);
+          x = fft(x, axis, norm_of(b), inverse);
         }
         return complex_results(x, b.in("real"));
       })
@@ -473,7 +481,7 @@ void define_real_axes(OpFamily& ops) {
         const Value x = b.in("input");
         if (!x) return std::vector<Value>(2);
         std::vector<int64_t> axes = axes_of_node(b, x);
-        const std::string& norm = b.attr("norm").as_string();
+        const std::string norm = norm_of(b);
         Complex y = rfft(cast(x, computed_type(x.dtype())), axes.back(), norm);
         axes.pop_back();
         for (const int64_t axis : axes) y = fft(y, axis, norm, false);
@@ -503,7 +511,7 @@ void define_real_axes(OpFamily& ops) {
         Complex x = complex_operand(b);
         if (!x.re) return Value();
         std::vector<int64_t> axes = axes_of_node(b, x.re);
-        const std::string& norm = b.attr("norm").as_string();
+        const std::string norm = norm_of(b);
         const int64_t last = axes.back();
         axes.pop_back();
         for (const int64_t axis : axes) x = fft(x, axis, norm, true);

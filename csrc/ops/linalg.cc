@@ -41,26 +41,39 @@ void define_cholesky(OpFamily& ops) {
       .python("Cholesky")
       .doc(
           "The lower triangular L with L Lᵀ = x, for symmetric positive definite x (of what is not "
-          "symmetric, the symmetric part); [..., n, n]. Its gradient is symmetric.")
+          "symmetric, the symmetric part); upper: the transpose of it; [..., n, n]. Its gradient "
+          "is "
+          "symmetric.")
       .formula("x = L L^T")
       .input("input", kFloating)
+      .attr("upper", false)
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) {
         r.shape(r.in("input"), "... n n");
         r.shape(r.out(), "... n n");
       })
+      .expand_when([](const ir::Graph&, const ir::Node& node) {
+        return node.attrs.find("upper")->as_bool();
+      })
+      .compose([](Builder& b) {
+        const Value lower = ir::apply("cholesky", {b.in("input")});
+        return lower ? transposed(lower) : lower;
+      })
       .kernel("cholesky")
       .gradient([](GradBuilder& g) {
         // S = L⁻ᵀ Φ(Lᵀ dL) L⁻¹, Φ the lower half with half of the diagonal.
         Builder& b = g.builder();
-        const Value l = g.out();
-        const Value product = matmul(transposed(l), half(b, g.dout(), true));
+        const bool upper = g.attr("upper").as_bool();
+        const Value l = upper ? transposed(g.out()) : g.out();
+        const Value dl = upper ? transposed(g.dout()) : g.dout();
+        const Value product = matmul(transposed(l), half(b, dl, true));
         const Value phi = half(b, product, true) - 0.5 * product * eye_like(b, l);
         const Value left = solve_triangular(l, phi, true, true);
         g.d("input") = symmetric(solve_triangular(l, transposed(left), true, true));
       })
       .with(at({{"input", {3, 3}}}))
       .with(at({{"input", {2, 4, 4}}}))
+      .with(at({{"input", {2, 4, 4}}}, {{"upper", true}}))
       .with(at({{"input", {1, 1}}}))
       .with(at({{"input", {0, 0}}}))
       .rejects(at({{"input", {2, 3}}}), "cholesky")
@@ -153,7 +166,57 @@ void define_solutions(OpFamily& ops) {
       .rejects(at({{"input", {2, 3}}}), "inverse");
 }
 
+/// Of x = u diag(s) vt: the factors, and det(u) det(vt), which is 1 or -1.
+struct Diagonal {
+  explicit Diagonal(Builder& b, Value x) {
+    const std::vector<Value> parts = b.call_all(*ir::Registry::global().find("svd"), {x}, {});
+    u = parts[0], s = parts[1], vt = parts[2];
+    const Value both = ir::apply("det", {u}) * ir::apply("det", {vt});
+    sign = expand_dims(ir::apply("round", {both}), HostValue::ints({-1, -2}));
+    eye = eye_like(b, u);
+  }
+  Value u, s, vt, sign, eye;
+};
+
+Value product(Value x) { return reduce("prod", x, HostValue(-1), HostValue(false)); }
+
+/// Of diag(s), the cofactor (i, i) changes with the element (j, j) as the product p of all s but
+/// s_i and s_j, and the cofactor (i, j) with the element (j, i) as -p.
+void cofactor_gradient(GradBuilder& g) {
+  Builder& b = g.builder();
+  const Diagonal d(b, g.in("input"));
+  const Value row = expand_dims(d.eye, HostValue(0)), column = expand_dims(d.eye, HostValue(1));
+  const Value either = maximum(row, column);
+  const Value s = expand_dims(d.s, HostValue::ints({-3, -2}));
+  const Value p = (1.0 - d.eye) * product(either + (1.0 - either) * s);
+  const Value turned = matmul(matmul(transposed(d.u), g.dout()), transposed(d.vt));
+  const Value traces =
+      sum(p * expand_dims(sum(turned * d.eye, HostValue(-1)), HostValue(-2)), HostValue(-1));
+  const Value inner = expand_dims(traces, HostValue(-1)) * d.eye - p * transposed(turned);
+  g.d("input") = d.sign * matmul(matmul(d.u, inner), d.vt);
+}
+
 void define_determinant(OpFamily& ops) {
+  ops.def("cofactor")
+      .doc(
+          "The cofactors of square matrices, [..., n, n]: what the determinant changes by with "
+          "each "
+          "element, of singular matrices too.")
+      .formula("\\det(x) \\, x^{-T}")
+      .input("input", kFloating)
+      .output("output", same_as("input"))
+      .rule([](RuleBuilder& r) {
+        r.shape(r.in("input"), "... n n");
+        r.shape(r.out(), "... n n");
+      })
+      .kernel("cofactor")
+      .gradient(cofactor_gradient)
+      .with(at({{"input", {3, 3}}}))
+      .with(at({{"input", {2, 2, 2}}}))
+      .with(at({{"input", {1, 1}}}))
+      .with(at({{"input", {0, 0}}}))
+      .rejects(at({{"input", {2, 3}}}), "cofactor");
+
   ops.def("det")
       .python("Determinant")
       .doc("The determinant of square matrices, [..., n, n] -> [...]; 1 for n = 0.")
@@ -166,14 +229,13 @@ void define_determinant(OpFamily& ops) {
       })
       .kernel("det")
       .gradient([](GradBuilder& g) {
-        const Value x = g.in("input");
-        const Value factor = expand_dims(g.dout() * g.out(), HostValue::ints({-1, -2}));
-        const Value inverse = ir::apply("inverse", {transposed(x)});
-        g.d("input") = factor * inverse;
+        const Value cofactors = ir::apply("cofactor", {g.in("input")});
+        g.d("input") = expand_dims(g.dout(), HostValue::ints({-1, -2})) * cofactors;
       })
       .with(at({{"input", {3, 3}}}))
       .with(at({{"input", {2, 2, 2}}}))
       .with(at({{"input", {1, 1}}}))
+      .with(at({{"input", {0, 0}}}))
       .rejects(at({{"input", {2, 3}}}), "det");
 }
 

@@ -122,7 +122,7 @@ void define_constant_padding(OpFamily& ops) {
   ops.def("constantpad")
       .python("ConstantPad")
       .doc("A number around the operand: pad_width has (low, high) for each axis, or is one pair.")
-      .input("input", kFloating)
+      .input("input", kTensor)
       .attr("pad_width", infer::kSequence)
       .attr("value", 0.0)
       .output("output", same_as("input"))
@@ -144,9 +144,11 @@ void define_constant_padding(OpFamily& ops) {
         const Value ones = full(b, shape_value(x.shape()), 1.0, x.dtype());
         const Value inside = ir::apply("pad", {ones}, attrs);
         const Value padded = ir::apply("pad", {x}, attrs);
-        return where(equal(inside, 1.0), padded, b.number("value"));
+        return where(equal(inside, 1.0), padded, b.attr("value"));
       })
       .with(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({1, 0})}, {"value", 1.5}}))
+      .with(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({1, 2})}, {"value", 7}},
+               {"input"}))
       .with(at({{"input", {0, 2}}},
                {{"pad_width", HostValue::tuple({HostValue::ints({1, 1}), HostValue::ints({0, 2})})},
                 {"value", -2}}))

@@ -198,8 +198,7 @@ OpDefBuilder& layer_body_and_cases(OpDefBuilder& block, const Layer& layer, bool
   } else {
     block.output("output", same_as("input")).kinks();
   }
-  return block
-      .rule([&layer, has_options](RuleBuilder& r) { layer_rule(r, layer, has_options); })
+  return block.rule([&layer, has_options](RuleBuilder& r) { layer_rule(r, layer, has_options); })
       .compose([&layer, has_options](Builder& b) { return layer_body(b, layer, has_options); })
       .with(at(input_of(axes, {2, 4, 6}),
                {{"kernel_size", 2}, {"stride", 2}, {"padding", 0}, {"dilation", 1}}))

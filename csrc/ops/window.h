@@ -16,8 +16,8 @@ HostValue each_axis(const HostValue& value, size_t axes);
 /// What "same" adds at the ends of an axis: without strides the result is as long as the axis. Of
 /// an odd number of elements the larger half is at the end.
 HostValue same_padding(int64_t window, int64_t dilation);
-/// As (low, high) for each axis: an int, one for each axis, one (low, high) for each axis, or "same"
-/// or "valid" (none); with one axis also (low, high).
+/// As (low, high) for each axis: an int, one for each axis, one (low, high) for each axis, or
+/// "same" or "valid" (none); with one axis also (low, high).
 HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window,
                          const std::vector<int64_t>& dilation);
 /// Whether the arguments of that names are known; a body fails where one is wired.

@@ -140,10 +140,28 @@ static void NAMED(ref_complete)(int64_t at, int64_t large, REAL* g) {
   }
 }
 
+/* Row `at` of g, a unit vector made from what rounding left, becomes orthogonal to the rows before. */
+static void NAMED(ref_straighten)(int64_t at, int64_t large, REAL* g) {
+  REAL* row = g + at * large;
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t before = 0; before < at; ++before) {
+      const REAL share = -NAMED(ref_dot)(large, g + before * large, row);
+      for (int64_t i = 0; i < large; ++i) row[i] = FMA(share, g[before * large + i], row[i]);
+    }
+  }
+  const REAL norm = NAMED(ref_root)(NAMED(ref_dot)(large, row, row));
+  if (!(norm * 2 > 1)) {
+    NAMED(ref_complete)(at, large, g);
+    return;
+  }
+  for (int64_t i = 0; i < large; ++i) row[i] = row[i] / norm;
+}
+
 void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values, REAL* vt,
                     REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k, wide = n < k;
   const int64_t small = wide ? n : k, large = wide ? k : n;
+  const REAL noise = (REAL)large * (sizeof(REAL) == 4 ? (REAL)0x1p-22 : (REAL)0x1p-51);
   REAL *g = scratch, *v = g + small * large;
   for (int64_t unit = begin; unit < end; ++unit) {
     const REAL* from = x + unit * n * k;
@@ -171,6 +189,7 @@ void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* valu
       REAL* row = g + i * large;
       if (s[i] == 0) NAMED(ref_complete)(i, large, g);
       for (int64_t j = 0; s[i] != 0 && j < large; ++j) row[j] = row[j] / s[i];
+      if (s[i] != 0 && s[i] <= noise * s[0]) NAMED(ref_straighten)(i, large, g);
       /* The largest component of each left vector, the first of equals, is positive. */
       const REAL* left = wide ? v + i * small : row;
       int64_t largest = 0;

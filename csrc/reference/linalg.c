@@ -140,6 +140,82 @@ void NAMED(ref_det)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scra
   }
 }
 
+static void NAMED(ref_exchange)(int64_t count, int64_t stride, REAL* x, REAL* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    const REAL kept = x[i * stride];
+    x[i * stride] = y[i * stride];
+    y[i * stride] = kept;
+  }
+}
+
+/* Gaussian elimination of all columns but the last, rows and columns with the largest element left
+ * (the first of equals, NaN before all) first; the same is done to the rows of y, which has n
+ * columns, and `column` gets which column each came from. Returns the product of the pivots with
+ * the sign of the exchanges; 0 where nothing but zeros is left. */
+static REAL NAMED(ref_eliminate_fully)(int64_t n, REAL* a, REAL* y, REAL* column) {
+  REAL product = 1;
+  for (int64_t j = 0; j + 1 < n; ++j) {
+    int64_t row = j, col = j;
+    for (int64_t i = j; i < n; ++i) {
+      for (int64_t c = j; c < n; ++c) {
+        const REAL size = NAMED(ref_abs)(a[i * n + c]), most = NAMED(ref_abs)(a[row * n + col]);
+        if (!(size > most) && size == size) continue;
+        row = i;
+        col = c;
+      }
+    }
+    const REAL pivot = a[row * n + col];
+    if (pivot == 0) return 0;
+    product = (row == j) == (col == j) ? product * pivot : -product * pivot;
+    column[j] = (REAL)col;
+    NAMED(ref_exchange)(row == j ? 0 : n, 1, a + j * n, a + row * n);
+    NAMED(ref_exchange)(row == j ? 0 : n, 1, y + j * n, y + row * n);
+    NAMED(ref_exchange)(col == j ? 0 : n, n, a + j, a + col);
+    for (int64_t i = j + 1; i < n; ++i) {
+      const REAL factor = -a[i * n + j] / pivot;
+      for (int64_t c = j; c < n; ++c) a[i * n + c] = FMA(factor, a[j * n + c], a[i * n + c]);
+      for (int64_t c = 0; c < n; ++c) y[i * n + c] = FMA(factor, y[j * n + c], y[i * n + c]);
+    }
+  }
+  return product;
+}
+
+/* Of a = p l u q with l and the upper u, adj(a) = adj(q) adj(u) adj(l) adj(p); with u = [u1 c; 0 e],
+ * adj(u) = det(u1) [e u1^-1, -u1^-1 c; 0, 1]: nothing is divided by e, which may be 0. */
+void NAMED(ref_cofactor)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch,
+                         int64_t begin, int64_t end) {
+  const int64_t n = d->n;
+  REAL *u = scratch, *x = u + n * n, *column = x + n * n;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    REAL* to = y + unit * n * n;
+    for (int64_t i = 0; i < n * n; ++i) {
+      u[i] = a[unit * n * n + i];
+      x[i] = i / n == i % n;
+      to[i] = 0;
+    }
+    const REAL product = n == 0 ? 0 : NAMED(ref_eliminate_fully)(n, u, x, column);
+    if (product == 0) continue;
+    REAL* last = x + (n - 1) * n;
+    for (int64_t r = 0; r < n; ++r) last[r] = product * last[r];
+    const REAL share = product * u[n * n - 1];
+    for (int64_t i = n - 2; i >= 0; --i) {
+      for (int64_t r = 0; r < n; ++r) x[i * n + r] = share * x[i * n + r];
+      for (int64_t p = n - 1; p > i; --p) {
+        const REAL factor = -u[i * n + p];
+        for (int64_t r = 0; r < n; ++r) x[i * n + r] = FMA(factor, x[p * n + r], x[i * n + r]);
+      }
+      for (int64_t r = 0; r < n; ++r) x[i * n + r] = x[i * n + r] / u[i * n + i];
+    }
+    for (int64_t i = n - 2; i >= 0; --i) {
+      const int64_t from = (int64_t)column[i];
+      NAMED(ref_exchange)(from == i ? 0 : n, 1, x + i * n, x + from * n);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t r = 0; r < n; ++r) to[r * n + i] = x[i * n + r];
+    }
+  }
+}
+
 /* Turns rows and columns p and q of a, and columns p and q of v, so that a[p, q] becomes 0. */
 static void NAMED(ref_rotate)(int64_t n, int64_t p, int64_t q, REAL* a, REAL* v) {
   const REAL theta = (a[q * n + q] - a[p * n + p]) / (2 * a[p * n + q]);

@@ -133,6 +133,10 @@ typedef struct {
   /* Determinants. `scratch`: n * n. */                                                              \
   void ref_det_##S(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch, int64_t begin,   \
                    int64_t end);                                                                     \
+  /* Cofactors, the derivatives of the determinant; also of singular matrices. `scratch`: two        \
+   * matrices and n numbers. */                                                                      \
+  void ref_cofactor_##S(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch,             \
+                        int64_t begin, int64_t end);                                                 \
   /* Of (x + xᵀ) / 2 by Jacobi's rotations: eigenvalues, rising, and eigenvectors as columns, the  \
    * largest component of each positive. `scratch`: n * n. */                                        \
   void ref_eigh_##S(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL* vectors,            \

@@ -105,7 +105,7 @@ class Builder {
   F(equal, kEqual) F(not_equal, kNotEqual) F(less, kLess) F(less_equal, kLessEqual)       \
   F(greater, kGreater) F(greater_equal, kGreaterEqual) F(bit_and, kAnd) F(bit_or, kOr)    \
   F(bit_xor, kXor) F(shift_left, kShiftLeft) F(shift_right, kShiftRight)                  \
-  F(shift_right_logical, kShiftRightLogical) F(pow, kPow)
+  F(shift_right_logical, kShiftRightLogical) F(pow, kPow) F(ipow, kIntegerPow)
 // clang-format on
 #define MITHRIL_TILE_TERNARY(F) F(fma, kFma) F(fms, kFms) F(fnma, kFnma) F(select, kSelect)
   MITHRIL_TILE_UNARY(MITHRIL_TILE_METHOD1)

@@ -112,6 +112,22 @@ T shift(Opcode opcode, T a, T count) {
   return out ? static_cast<T>(a < 0 ? -1 : 0) : static_cast<T>(a >> count);
 }
 
+// One product after the other, of at most `width` bits of the exponent.
+template <class T>
+T integer_power(T base, T exponent) {
+  if (exponent < 0) {
+    if (base == 1) return 1;
+    const bool turns = std::is_signed_v<T> && base == static_cast<T>(-1);
+    return static_cast<T>(!turns ? 0 : exponent % 2 != 0 ? -1 : 1);
+  }
+  uint64_t power = 1, square = static_cast<uint64_t>(base);
+  for (auto left = static_cast<uint64_t>(exponent); left != 0; left /= 2) {
+    if (left % 2 == 1) power *= square;
+    square *= square;
+  }
+  return wrap<T>(power);
+}
+
 template <class T>
 T integer_operation(Opcode opcode, T a, T b) {
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
@@ -121,6 +137,7 @@ T integer_operation(Opcode opcode, T a, T b) {
     case Opcode::kMul: return wrap<T>(ua * ub);
     case Opcode::kFloorDiv: return floor_quotient(a, b);
     case Opcode::kMod: return floor_remainder(a, b);
+    case Opcode::kIntegerPow: return integer_power(a, b);
     case Opcode::kMin:
     case Opcode::kAtMost: return a < b ? a : b;
     case Opcode::kMax:
@@ -145,6 +162,7 @@ bool bool_operation(Opcode opcode, bool a, bool b) {
     case Opcode::kOr: return a || b;
     case Opcode::kXor: return a != b;
     case Opcode::kNot: return !a;
+    case Opcode::kIntegerPow: return a || !b;
     // One bit wide: shifting by one or more leaves nothing.
     case Opcode::kShiftLeft:
     case Opcode::kShiftRight:
@@ -434,11 +452,7 @@ class Evaluator {
       if (blocks.size() % 2 == 1) next.push_back(blocks.back());
       blocks = std::move(next);
     }
-    const auto [value, rest] = blocks[0];
-    if constexpr (std::is_floating_point_v<T>) {
-      if (rest != 0 && !std::isnan(rest)) return value + rest;
-    }
-    return value;
+    return settled(blocks[0]);
   }
 
   // A result of blocks, and what rounding took from it.
@@ -446,6 +460,14 @@ class Evaluator {
   struct Partial {
     T value, rest;
   };
+
+  template <class T>
+  static T settled(const Partial<T>& sum) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (sum.rest != 0 && !std::isnan(sum.rest)) return sum.value + sum.rest;
+    }
+    return sum.value;
+  }
 
   template <class T>
   static Partial<T> joined(Opcode opcode, const Partial<T>& a, const Partial<T>& b) {
@@ -457,6 +479,13 @@ class Evaluator {
       }
     }
     return {value, T{}};
+  }
+
+  // The next running sum: of float64 with what rounding took, of float32 in float64.
+  template <class T, class Kept>
+  static Partial<Kept> added(const Partial<Kept>& sum, const Partial<Kept>& next) {
+    if constexpr (std::is_same_v<T, float>) return {sum.value + next.value, Kept{}};
+    return joined(Opcode::kReduceSum, sum, next);
   }
 
   template <class T>
@@ -507,11 +536,13 @@ class Evaluator {
     for (int64_t k = 0; k < kept_; ++k) {
       with_type(i.dtype, [&]<class T>(T) {
         const auto x = row<T>(i, k);
-        T sum{};
+        using Kept = std::conditional_t<std::is_same_v<T, float>, double, T>;
+        Partial<Kept> sum{};
         for (int64_t r = 0; r < reduced_; ++r) {
-          const T value = x[static_cast<size_t>(r)];
-          sum = r == 0 ? value : combine<T>(Opcode::kReduceSum, sum, value);
-          out[static_cast<size_t>(k * reduced_ + r)] = encode(i.dtype, sum);
+          const Partial<Kept> next{static_cast<Kept>(x[static_cast<size_t>(r)]), Kept{}};
+          sum = r == 0 ? next : added<T>(sum, next);
+          const T value = static_cast<T>(std::is_same_v<T, double> ? settled(sum) : sum.value);
+          out[static_cast<size_t>(k * reduced_ + r)] = encode(i.dtype, value);
         }
       });
     }

@@ -39,7 +39,8 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
 //
 // Every instruction is total. Integers wrap; x // 0 and x % 0 are 0; // and % are Python's (the
 // remainder has the divisor's sign; of floats x // ±0 is x / ±0, x % ±0 is NaN); shifts by the
-// width or more, or by a negative count, give 0, or the sign for shift_right. min and max propagate
+// width or more, or by a negative count, give 0, or the sign for shift_right. ipow wraps; with a
+// negative exponent it is the whole part of the power, 0 but for bases 1 and -1. min and max propagate
 // NaN and order −0 below +0; at_least(x, c) is c > x ? c : x, at_most(x, c) is c < x ? c : x.
 // sign(NaN) is NaN, sign(±0) is ±0. round goes to the nearest even integer. Comparisons with NaN
 // are false but not_equal. Casts from float to integer truncate and saturate, NaN gives 0; casts to
@@ -61,6 +62,7 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
   X(kDiv,             "div",              2, kPointwise, kSame,     kFloat,  "divide")              \
   X(kFloorDiv,        "floordiv",         2, kPointwise, kSame,     kNumber, "floor_divide")        \
   X(kMod,             "mod",              2, kPointwise, kSame,     kNumber, "remainder")           \
+  X(kIntegerPow,      "ipow",             2, kPointwise, kSame,     kBits,   "integer_power")       \
   X(kMin,             "min",              2, kPointwise, kSame,     kNumber, "minimum")             \
   X(kMax,             "max",              2, kPointwise, kSame,     kNumber, "maximum")             \
   X(kAtLeast,         "at_least",         2, kPointwise, kSame,     kNumber, "at_least")            \

@@ -29,7 +29,10 @@ SYNONYMS = {"out_channels": "filters"}
 FLAG = "inference"
 RANDOM_KEY = "rng_key"  # the engine moves it from call to call; no wire leads to it
 # Arguments that come last although they have no value of their own.
-OPTIONS = ("mode", "dtype")
+OPTIONS = (
+    *("ceil_mode", "count_include_pad", "divisor_override", "upper"),  # what the original lacks
+    *("mode", "dtype"),
+)
 TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
 HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
 IMPORTS = """\

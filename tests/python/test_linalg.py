@@ -154,3 +154,97 @@ def test_a_zero_on_the_diagonal_spoils_what_is_solved_after_it(lower, turned, ba
     y = run(op, backend, matrix=half, right=np.ones((4, 2)))["output"]
     expected = [True, True, False, False] if lower != turned else [False, False, False, True]
     assert np.isfinite(y).all(-1).tolist() == expected
+
+
+RANKS = {
+    "rank 2": np.array([[1.0, 2, 3], [2, 4, 6], [1, 0, 1]]),
+    "rank 1": np.outer([1.0, 2, 3], [4.0, 5, 6]),
+    "zeros": np.zeros((3, 3)),
+    "regular": np.array([[2.0, -1, 0], [1, 3, 1], [0, 4, -2]]),
+    "reflection": np.diag([1.0, -1, 1]),
+    "zeros first": np.array([[0.0, 0, 0], [0, 0, 1], [5, 0, 0]]),
+}
+
+
+def minors(x):
+    """Cofactors of 3 x 3 matrices, by the definition."""
+    out = np.empty_like(x)
+    for i in range(3):
+        for j in range(3):
+            (a, b), (c, d) = np.delete(np.delete(x, i, 0), j, 1)
+            out[i, j] = (-1) ** (i + j) * (a * d - b * c)
+    return out
+
+
+def modes(backend_name):
+    return ["engine"] if backend_name in ("numpy", "cpu") else ["engine", "framework"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_determinants_are_cofactors(dtype, backend_name):
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    x = np.stack(list(RANKS.values())).astype(dtype)
+    slope = np.arange(1.0, 1 + len(x)).astype(dtype)
+    want = np.stack([g * minors(a.astype("f8")) for g, a in zip(slope, x, strict=True)])
+    bound = 1e-4 if dtype == "float32" else 1e-12
+    for autodiff in modes(backend_name):
+        got = gradients(ml.Determinant(), backend, {"output": slope}, autodiff, input=x)["input"]
+        np.testing.assert_allclose(got, want, atol=bound, err_msg=autodiff)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 30])
+def test_cofactors_of_larger_matrices(n, backend_name):
+    """Of rank n - 1 they are one number times the outer product of the two null vectors."""
+    backend = ml.get_backend(backend_name, dtype="float64")
+    a = matrices(n, "float64", ()) / np.sqrt(n)
+    regular = gradients(ml.Determinant(), backend, {"output": np.ones(())}, "engine", input=a)
+    want = np.linalg.det(a) * np.linalg.inv(a).T
+    np.testing.assert_allclose(regular["input"], want, rtol=1e-9, atol=1e-12 * abs(want).max())
+    if n == 1:
+        return
+    a[-1] = a[:-1].sum(0)  # its left null vector is (1, ..., 1, -1)
+    got = gradients(ml.Determinant(), backend, {"output": np.ones(())}, "engine", input=a)["input"]
+    scale = abs(got).max()
+    assert scale > 1e-6
+    np.testing.assert_allclose(got @ a.T, 0, atol=1e-10 * scale)
+    np.testing.assert_allclose(got[:-1], np.broadcast_to(-got[-1], (n - 1, n)), atol=1e-10 * scale)
+    last = np.linalg.det(np.delete(np.delete(a, 0, 0), 0, 1))  # of the first place
+    np.testing.assert_allclose(got[0, 0], last, rtol=1e-8, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("which", RANKS)
+def test_second_derivatives_of_determinants(which, backend_name):
+    """The derivative along a direction, of cofactors along another: a determinant is linear in
+    each row, so a difference of cofactors is exact up to rounding."""
+    backend = ml.get_backend(backend_name, dtype="float64")
+    x, rng = RANKS[which], np.random.default_rng(0)
+    direction = rng.standard_normal((3, 3))
+    model = ml.Model()
+    model |= ml.Determinant()(input="x", output="det")
+    model |= ml.Gradient()(of="det", wrt="x", output="slope")
+    model |= ml.Multiply()(left="slope", right="v", output="along")
+    model |= ml.Sum()(input="along", output="y")
+    shapes = {"x": [3, 3], "v": [3, 3]}
+    pm = ml.compile(model, backend, data_keys={"x", "v"}, shapes=shapes, autodiff="engine")
+    data = {"x": backend.array(x), "v": backend.array(direction)}
+    one = {"y": backend.array(np.ones(()))}
+    found = pm.evaluate({}, data, output_gradients=one, wrt=["x"]).gradients["x"]
+    got = np.asarray(backend.to_numpy(found))
+    step = 1e-3
+    want = (minors(x + step * direction) - minors(x - step * direction)) / (2 * step)
+    np.testing.assert_allclose(got, want, atol=1e-9)
+
+
+def test_upper_factors(backend_name):
+    backend = ml.get_backend(backend_name, dtype="float64")
+    a = matrices(4, "float64")
+    spd = a @ np.swapaxes(a, -1, -2) + np.eye(4)
+    lower = run(ml.Cholesky(), backend, input=spd)["output"]
+    upper = run(ml.Cholesky(upper=True), backend, input=spd)["output"]
+    np.testing.assert_allclose(upper, np.swapaxes(np.linalg.cholesky(spd), -1, -2), atol=1e-12)
+    slope = np.random.default_rng(3).standard_normal(lower.shape)
+    plain = gradients(ml.Cholesky(), backend, {"output": slope}, "engine", input=spd)["input"]
+    turned = {"output": np.swapaxes(slope, -1, -2)}
+    for autodiff in modes(backend_name):
+        got = gradients(ml.Cholesky(upper=True), backend, turned, autodiff, input=spd)["input"]
+        np.testing.assert_allclose(got, plain, atol=1e-10)

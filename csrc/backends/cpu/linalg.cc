@@ -76,6 +76,14 @@ KernelStatus run_det(const KernelArgs& args, int64_t begin, int64_t end) {
 }
 
 template <class T>
+KernelStatus run_cofactor(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  kernels<T>(m).cofactor(&m.dims, in<T>(args, 0), out<T>(args, 1), static_cast<T*>(args.scratch),
+                         begin, end);
+  return KernelStatus::kOk;
+}
+
+template <class T>
 KernelStatus run_eigh(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
   kernels<T>(m).eigh(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
@@ -110,6 +118,16 @@ core::Result<plan::Step> make(const KernelRequest& request) {
   step.refuses = request.op.name == "cholesky" || request.op.name == "solve";
   if (kHasScratch) step.scratch_bytes = dims.n * dims.n * element;
   step.data = std::move(matrices);
+  return step;
+}
+
+/// The same for n columns, with scratch for two matrices and the places of columns.
+core::Result<plan::Step> make_cofactor(const KernelRequest& request) {
+  MITHRIL_ASSIGN(plan::Step step,
+                 (make<run_cofactor<float>, run_cofactor<double>, false>(request)));
+  const int64_t n = request.inputs[0].shape.back();
+  step.grain = grain_of(2 * n * n * n);
+  step.scratch_bytes = static_cast<size_t>(2 * n * n + n) * core::size_of(request.inputs[0].dtype);
   return step;
 }
 
@@ -155,6 +173,7 @@ const select::KernelDef kKernels[] = {
     {"solve", "solve", kCanonical, true, kRealType,
      make<run_solve<float>, run_solve<double>, true>},
     {"det", "det", kCanonical, true, kRealType, make<run_det<float>, run_det<double>, true>},
+    {"cofactor", "cofactor", kCanonical, true, kRealType, make_cofactor},
     {"eigh", "eigh", kCanonical, true, kRealType, make<run_eigh<float>, run_eigh<double>, true>},
     {"qr", "qr", kCanonical, true, kRealType, make_factors<run_qr<float>, run_qr<double>>},
     {"svd", "svd", kCanonical, true, kRealType, make_factors<run_svd<float>, run_svd<double>>},

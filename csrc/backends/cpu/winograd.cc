@@ -81,6 +81,9 @@ class Winograd {
   int64_t rows_of(int64_t block) const {
     return std::min(block_rows_, d_.images * tile_rows_ - block * block_rows_);
   }
+  // From one filter of w to the next, and from one of its channels.
+  int64_t filter_step() const { return kTaps * (d_.turned ? 1 : d_.channels); }
+  int64_t channel_step() const { return kTaps * (d_.turned ? d_.filters : 1); }
 
   KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) const;
   void transform_filters(const float* w, int64_t share, float* u, float* taps) const;
@@ -241,8 +244,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
 
 // u[element]: channels by the filters of a share, packed.
 void Winograd::transform_filters(const float* w, int64_t share, float* u, float* taps) const {
-  const int64_t by_filter = kTaps * (d_.turned ? 1 : d_.channels);
-  const int64_t by_channel = kTaps * (d_.turned ? d_.filters : 1);
+  const int64_t by_filter = filter_step(), by_channel = channel_step();
   const int64_t lanes = parts_.lanes;
   for (int64_t f = 0; f < share_; f += lanes) {
     const int64_t given = std::min(lanes, share_ - f);
@@ -281,13 +283,11 @@ void Winograd::mend(int64_t row, int64_t share, const Scratch& s, void* const* b
   const int64_t plane = d_.h * d_.w, top = row % tile_rows_ * tile_ - d_.pad_top;
   const auto* const image =
       static_cast<const float*>(buffers[0]) + row / tile_rows_ * d_.channels * plane;
-  const int64_t by_filter = kTaps * (d_.turned ? 1 : d_.channels);
-  const int64_t by_channel = kTaps * (d_.turned ? d_.filters : 1);
-  const auto* const w = static_cast<const float*>(buffers[1]) + share * share_ * by_filter;
+  const auto* const w = static_cast<const float*>(buffers[1]) + share * share_ * filter_step();
   for (int64_t tile = 0; tile < tile_columns_; ++tile) {
     if (!s.broken[tile]) continue;
     copy_patch(image, top, tile * tile_ - d_.pad_left, s.patch);
-    parts_.tile_results({s.patch, d_.channels, w, by_filter, by_channel, d_.turned,
+    parts_.tile_results({s.patch, d_.channels, w, filter_step(), channel_step(), d_.turned,
                          s.y + tile * tile_ * stride_, tile_ * tile_columns_ * stride_, stride_,
                          share_});
   }

@@ -53,6 +53,13 @@ Parts cut(int64_t size, int64_t count, int64_t multiple) {
   return {ceil_div(size, each), each};
 }
 
+bool are_finite(const float* taps) {
+  return std::all_of(taps, taps + kTaps, [](float tap) { return tap - tap == 0; });
+}
+bool are_nan(const float* taps) {
+  return std::all_of(taps, taps + kTaps, [](float tap) { return tap != tap; });
+}
+
 /// A unit is some parts of the filters. It goes through blocks of rows of tiles; the sums of a part
 /// of the filters and one of the channels are formed together.
 class WinogradGradient {
@@ -88,7 +95,9 @@ class WinogradGradient {
                        const Scratch& s) const;
   void add_block(int64_t block, int64_t filter_part, int64_t channel_part, float* m,
                  const Scratch& s) const;
-  void store(int64_t filter, int64_t channel, const float* m, float* taps, float* dw) const;
+  void store(int64_t filter, int64_t channel, const float* m, float* taps,
+             void* const* buffers) const;
+  void mend(int64_t filter, int64_t channel, void* const* buffers) const;
 
   ref_conv2d_dims d_;
   const WinogradGradientParts& parts_;
@@ -192,7 +201,6 @@ core::Result<plan::Step> WinogradGradient::make(const ref_conv2d_dims& d, int th
 KernelStatus WinogradGradient::run(const KernelArgs& args, int64_t begin, int64_t end) const {
   const auto* x = static_cast<const float*>(args.buffers[0]);
   const auto* dy = static_cast<const float*>(args.buffers[1]);
-  auto* dw = static_cast<float*>(args.buffers[2]);
   const Scratch s = divide(args.scratch);
   for (int64_t unit = begin; unit < end; ++unit) {
     for (int64_t block = 0; block < blocks_; ++block) {
@@ -203,7 +211,8 @@ KernelStatus WinogradGradient::run(const KernelArgs& args, int64_t begin, int64_
         for (int64_t c = 0; c < channels_.count; ++c) {
           add_block(block, f, c, m, s);
           if (block + 1 == blocks_) {
-            store((unit * unit_parts_ + f) * filters_.size, c * channels_.size, m, s.taps, dw);
+            store((unit * unit_parts_ + f) * filters_.size, c * channels_.size, m, s.taps,
+                  args.buffers);
           }
           if (blocks_ > 1) m += kElements * m_step_;
         }
@@ -238,7 +247,8 @@ void WinogradGradient::add_block(int64_t block, int64_t filter_part, int64_t cha
 }
 
 void WinogradGradient::store(int64_t filter, int64_t channel, const float* m, float* taps,
-                             float* dw) const {
+                             void* const* buffers) const {
+  auto* const dw = static_cast<float*>(buffers[2]);
   const int64_t filters = std::min(filters_.size, d_.c_out - filter);
   const int64_t channels = std::min(channels_.size, d_.c_in - channel);
   for (int64_t f = 0; f < filters; ++f) {
@@ -247,8 +257,34 @@ void WinogradGradient::store(int64_t filter, int64_t channel, const float* m, fl
       parts_.sums({m + f * channels_.size + c, m_step_, taps});
       const int64_t given = std::min(lanes_, channels - c);
       packing_.pack({taps, lanes_, 1, kTaps, given, to + c * kTaps, kTaps, kTaps});
+      for (int64_t l = 0; l < given; ++l) {
+        if (!are_finite(to + (c + l) * kTaps)) mend(filter + f, channel + c + l, buffers);
+      }
     }
   }
+}
+
+// Sums over whole patches have made NaN of taps that do not meet what is infinite, NaN or huge: all
+// taps of one filter and channel by the definition, until none of them is a number.
+void WinogradGradient::mend(int64_t filter, int64_t channel, void* const* buffers) const {
+  float sums[kTaps] = {};
+  for (int64_t n = 0; n < d_.batch; ++n) {
+    const auto* x = static_cast<const float*>(buffers[0]);
+    const auto* dy = static_cast<const float*>(buffers[1]);
+    x += (n * d_.c_in + channel) * d_.h_in * d_.w_in;
+    dy += (n * d_.c_out + filter) * d_.h_out * d_.w_out;
+    for (int64_t place = 0; place < d_.h_out * d_.w_out; ++place) {
+      const int64_t top = place / d_.w_out - d_.pad_top, left = place % d_.w_out - d_.pad_left;
+      if (left == -d_.pad_left && are_nan(sums)) break;
+      for (int64_t tap = 0; tap < kTaps; ++tap) {
+        const int64_t row = top + tap / 3, column = left + tap % 3;
+        const bool inside = row >= 0 && row < d_.h_in && column >= 0 && column < d_.w_in;
+        sums[tap] += dy[place] * (inside ? x[row * d_.w_in + column] : 0.F);
+      }
+    }
+  }
+  auto* const dw = static_cast<float*>(buffers[2]);
+  std::copy_n(sums, kTaps, dw + (filter * d_.c_in + channel) * kTaps);
 }
 
 }  // namespace

@@ -103,7 +103,26 @@ def power(base, exponent):
     if not integral(b, e):
         return np.power(real(b), real(e))
     dtype = np.result_type(b, e)
-    return np.trunc(np.power(real(b), real(e))).astype(dtype)
+    whole = [int(x) ** max(int(y), 0) if y >= 0 else {1: 1, -1: 1 - 2 * (int(y) % 2)}.get(int(x), 0)
+             for x, y in np.broadcast(b, e)]  # fmt: skip
+    bits = 8 * dtype.itemsize
+    wrapped = np.array([x % 2**bits for x in whole], np.uint64).astype(f"u{dtype.itemsize}")
+    return wrapped.view(dtype).reshape(np.broadcast_shapes(np.shape(b), np.shape(e)))
+
+
+def cholesky(input, upper=False):
+    lower = np.linalg.cholesky(symmetric(input))
+    return np.swapaxes(lower, -1, -2) if upper else lower
+
+
+def cofactor(input):
+    """By minors."""
+    x = real(input)
+    out, rows = np.empty_like(x), range(x.shape[-1])
+    for i, j in np.ndindex(x.shape[-2:]):
+        minor = x[..., [r for r in rows if r != i], :][..., [c for c in rows if c != j]]
+        out[..., i, j] = (-1) ** (i + j) * np.linalg.det(minor)
+    return out
 
 
 def clamp(input, min_val=None, max_val=None):
@@ -741,10 +760,11 @@ SIMPLE: dict[str, Callable[..., Any]] = (
         "cumsum": lambda input, axis=-1: np.cumsum(summable(input), axis),
         "matmul": lambda left, right: np.asarray(np.matmul(left, right)),
         "linear": linear,
-        "cholesky": lambda input: np.linalg.cholesky(symmetric(input)),
+        "cholesky": cholesky,
         "solve_triangular": solve_triangular,
         "solve": lambda matrix, right: np.linalg.solve(matrix, right),
         "inverse": lambda input: np.linalg.inv(input),
+        "cofactor": cofactor,
         "det": lambda input: np.asarray(np.linalg.det(input)),
         "eigh": eigh,
         "gpr_alpha": lambda label_mu_diff, L, K_term: np.linalg.solve(

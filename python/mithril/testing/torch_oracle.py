@@ -178,6 +178,18 @@ def eigh(input):
     return values, torch.where(-lowest > highest, -vectors, vectors)
 
 
+def cofactor(input):
+    rows = range(input.shape[-1])
+    if len(rows) == 0:
+        return input
+
+    def at(i, j):
+        minor = input[..., [r for r in rows if r != i], :][..., [c for c in rows if c != j]]
+        return (-1) ** (i + j) * torch.linalg.det(minor)
+
+    return torch.stack([torch.stack([at(i, j) for j in rows], -1) for i in rows], -2)
+
+
 def cumsum(input, axis=-1):
     if not input.is_floating_point():
         return held(oracle_ops.SIMPLE["cumsum"](plain(input), axis))
@@ -421,10 +433,13 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "cumsum": cumsum,
     "matmul": both(torch.matmul, "matmul"),
     "linear": linear,
-    "cholesky": lambda input: torch.linalg.cholesky((input + input.mT) / 2),
+    "cholesky": lambda input, upper=False: torch.linalg.cholesky(
+        (input + input.mT) / 2, upper=upper
+    ),
     "solve_triangular": solve_triangular,
     "solve": lambda matrix, right: torch.linalg.solve(matrix, right),
     "inverse": lambda input: torch.linalg.inv(input),
+    "cofactor": cofactor,
     "det": lambda input: torch.linalg.det(input),
     "eigh": eigh,
     "gpr_alpha": lambda label_mu_diff, L, K_term: torch.cholesky_solve(label_mu_diff, L.tril()),

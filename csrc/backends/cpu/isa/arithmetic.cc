@@ -98,6 +98,30 @@ struct Mod {
   }
 };
 
+struct IntegerPow {
+  template <class T>
+  static T apply(T base, T exponent) {
+    if (exponent < 0) {
+      if (base == 1) return 1;
+      const bool turns = std::is_signed_v<T> && base == static_cast<T>(-1);
+      return static_cast<T>(!turns ? 0 : (exponent & 1) != 0 ? -1 : 1);
+    }
+    T power = 1;
+    for (T square = base; exponent != 0; exponent = static_cast<T>(exponent >> 1)) {
+      if ((exponent & 1) != 0) power = Mul::apply(power, square);
+      square = Mul::apply(square, square);
+    }
+    return power;
+  }
+};
+
+struct BoolPow {
+  template <class T>
+  static T apply(T base, T exponent) {
+    return static_cast<T>(base | (exponent ^ 1));
+  }
+};
+
 // Equal numbers differ at most in the sign of a zero: `and` gives +0, `or` gives -0.
 struct Max {
   template <class T>
@@ -487,6 +511,7 @@ LaneFn find_float(Opcode opcode, Shape shape) {
 template <class T>
 LaneFn find_integer(Opcode opcode, Shape shape) {
   switch (opcode) {
+    case Opcode::kIntegerPow: return pick<IntegerPow, T>(shape);
     case Opcode::kAnd: return pick<And, T>(shape);
     case Opcode::kOr: return pick<Or, T>(shape);
     case Opcode::kXor: return pick<Xor, T>(shape);
@@ -504,6 +529,7 @@ LaneFn find_bool(Opcode opcode, Shape shape) {
     case Opcode::kOr: return pick<Or, uint8_t>(shape);
     case Opcode::kXor: return pick<Xor, uint8_t>(shape);
     case Opcode::kNot: return unary<BoolNot, uint8_t, uint8_t>;
+    case Opcode::kIntegerPow: return pick<BoolPow, uint8_t>(shape);
     case Opcode::kShiftLeft:
     case Opcode::kShiftRight:
     case Opcode::kShiftRightLogical: return pick<BoolShift, uint8_t>(shape);

@@ -35,7 +35,9 @@ struct ExtremeArgs {
 };
 using ExtremeFn = void (*)(const ExtremeArgs& args);
 
-/// Running sums over r of each of `rows` rows; `carry` holds the last sum of each row.
+/// Running sums over r of each of `rows` rows. `carry` has room for two numbers of 8 bytes for each
+/// row: those of float32 and integers one, the last sum; of float64 also what rounding took from
+/// it.
 struct ScanArgs {
   void* out;
   void* carry;

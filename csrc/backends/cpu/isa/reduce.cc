@@ -400,19 +400,48 @@ void extreme(const ExtremeArgs& args) {
   }
 }
 
+// A running sum, as the type that it is kept in: of float32 in float64, rounded at each place.
+template <class T>
+struct Running {
+  std::conditional_t<std::is_same_v<T, float>, double, T> sum;
+
+  void begin(T x) { sum = x; }
+  T add(T x) {
+    sum = Sum::apply(sum, static_cast<decltype(sum)>(x));
+    return static_cast<T>(sum);
+  }
+};
+
+// Of float64: what rounding took so far, beside it.
+template <>
+struct Running<double> {
+  double sum, rest;
+
+  void begin(double x) { sum = x, rest = 0; }
+  double add(double x) {
+    const double whole = sum + x, taken = whole - sum;
+    rest += (sum - (whole - taken)) + (x - taken);
+    sum = whole;
+    return settled(whole, rest);
+  }
+};
+
 template <class T>
 void scan(const ScanArgs& args) {
   auto* out = static_cast<T*>(args.out);
-  auto* carry = static_cast<T*>(args.carry);
+  auto* carry = static_cast<Running<T>*>(args.carry);
   const auto* x = static_cast<const T*>(args.x);
   for (int64_t row = 0; row < args.rows; ++row) {
-    int64_t at = row * args.row_stride;
-    T sum = carry[row];
-    for (int64_t r = 0; r < args.count; ++r, at += args.r_stride) {
-      sum = args.r0 + r == 0 ? x[at] : Sum::apply(sum, x[at]);
-      out[at] = sum;
+    int64_t at = row * args.row_stride, r = 0;
+    Running<T> running = carry[row];
+    if (args.r0 == 0 && args.count > 0) {
+      running.begin(x[at]);
+      out[at] = x[at];
+      at += args.r_stride;
+      ++r;
     }
-    carry[row] = sum;
+    for (; r < args.count; ++r, at += args.r_stride) out[at] = running.add(x[at]);
+    carry[row] = running;
   }
 }
 

@@ -142,7 +142,8 @@ void input(const WinogradInput& w) {
   }
 }
 
-// Stores, and adds 0 times each value to `check`, which is NaN from the first on that is not finite.
+// Stores, and adds 0 times each value to `check`, which is NaN from the first on that is not
+// finite.
 auto checked_stores(float* at, int64_t step, Lane& check) {
   return [at, step, &check](int64_t i, Lane value) {
     value.store(at + i * step);
@@ -175,13 +176,19 @@ bool output(const WinogradOutput& w) {
   return any;
 }
 
+bool are_nan(const float* x, int64_t count) {
+  bool all = true;
+  for (int64_t i = 0; i < count; ++i) all = all && x[i] != x[i];
+  return all;
+}
+
 // Rows of a tile side by side: compilers make vectors of them.
 template <class Of>
 void tile_results(const WinogradTile& w) {
   constexpr int64_t kTile = Of::kTile, kPatch = kTile + 2;
   for (int64_t f = 0; f < w.filters; ++f) {
     float sums[kTile * kTile] = {};
-    for (int64_t c = 0; c < w.channels; ++c) {
+    for (int64_t c = 0; c < w.channels && !are_nan(sums, kTile * kTile); ++c) {
       const float* const taps = w.w + f * w.filter_step + c * w.channel_step;
       const float* const patch = w.patch + c * kPatch * kPatch;
       for (int64_t tap = 0; tap < kTaps; ++tap) {
@@ -252,9 +259,9 @@ void sums(const WinogradSums& w) {
 }  // namespace
 
 const WinogradParts kTilesOf4 = {kLanes,      4, 6, input<Of4>, output<Of4>, tile_results<Of4>,
-                                  filters<Of4>};
+                                 filters<Of4>};
 const WinogradParts kTilesOf2 = {kLanes,      2, 4, input<Of2>, output<Of2>, tile_results<Of2>,
-                                  filters<Of2>};
+                                 filters<Of2>};
 const WinogradGradientParts kGradientOf4 = {cotangents, sums};
 
 }  // namespace mithril::cpu::MITHRIL_ISA

@@ -34,6 +34,7 @@ bool can_lower(Opcode opcode, DType result, DType from, Isa isa) {
     case Opcode::kBitcast: return true;
     case Opcode::kFloorDiv:
     case Opcode::kMod:
+    case Opcode::kIntegerPow:
     case Opcode::kThreefry: return false;
     case Opcode::kScale: return isa == Isa::kAvx512;
     case Opcode::kGeluFar:

@@ -10,9 +10,13 @@ import jax.numpy as jnp
 
 from .wide import in_wide
 
-cholesky = in_wide(jnp.linalg.cholesky)  # of the symmetric part, as is eigh
 solve = in_wide(jnp.linalg.solve)
 det = in_wide(jnp.linalg.det)
+
+
+@in_wide
+def cholesky(input, upper=False):
+    return jnp.linalg.cholesky(input, upper=upper)  # of the symmetric part, as is eigh
 
 
 @in_wide
@@ -51,3 +55,13 @@ def svd(input):
 
 def _signs(x):
     return jax.lax.stop_gradient(jnp.where(x < 0, -1, 1).astype(x.dtype))
+
+
+@in_wide
+def cofactor(input):
+    """Products of all singular values but one: nothing is divided by what may be 0."""
+    u, s, vt = svd(input)
+    eye = jnp.eye(s.shape[-1], dtype=s.dtype)
+    others = jnp.prod(eye + (1 - eye) * s[..., None, :], -1)
+    sign = jnp.round(det(u) * det(vt))[..., None, None]
+    return sign * ((u * others[..., None, :]) @ vt)

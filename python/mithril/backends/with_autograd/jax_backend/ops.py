@@ -113,11 +113,23 @@ def _power_jvp(primals, tangents):
 
 
 def power(x, y):
-    if _is_integral(x, y):
-        return _jnp.power(x, y)
     dtype = _jnp.result_type(x, y)
     x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
     return _power(x, y).astype(dtype)
+
+
+def integer_power(x, y):
+    dtype = _jnp.result_type(x, y)
+    x, y = _jnp.broadcast_arrays(_jnp.asarray(x, dtype), _jnp.asarray(y, dtype))
+
+    def step(_, state):
+        power, square, left = state
+        return _jnp.where(left % 2 == 1, power * square, power), square * square, left // 2
+
+    bits = _jnp.iinfo(dtype).bits
+    out = _lax.fori_loop(0, bits, step, (_jnp.ones_like(x), x, _jnp.maximum(y, 0)))[0]
+    turned = _jnp.where(y % 2 == 0, 1, x)
+    return _jnp.where(y < 0, _jnp.where(_jnp.abs(x) == 1, turned, 0), out).astype(dtype)
 
 
 def _is_integral(*operands):
@@ -418,7 +430,7 @@ def matmul(left, right):
 cholesky = _linalg.cholesky
 solve_triangular = _linalg.solve_triangular
 solve = _linalg.solve
-det = _linalg.det
+det, cofactor = _linalg.det, _linalg.cofactor
 eigh = _linalg.eigh
 qr, svd = _linalg.qr, _linalg.svd
 dft, rdft = _fourier.dft, _fourier.rdft

@@ -182,8 +182,11 @@ def _cholesky(x):
 
 
 @_in_wide
-def cholesky(input):
-    return input if input.size == 0 else _cholesky(_symmetric(input))
+def cholesky(input, upper=False):
+    if input.size == 0:
+        return input
+    lower = _cholesky(_symmetric(input))
+    return _transposed(lower) if upper else lower
 
 
 # ---------------------------------------------------------------------- solutions, determinants
@@ -220,9 +223,17 @@ def solve(matrix, right):
     return right if right.size == 0 else _solve(matrix, right)
 
 
+def _cofactors(x):
+    """Products of all singular values but one: nothing is divided by what may be 0."""
+    u, s, vt = svd(x)
+    eye = _eye_like(x)
+    others = mx.prod(eye + (1 - eye) * s[..., None, :], -1)
+    sign = mx.round(_det(u) * _det(vt))[..., None, None]
+    return sign * ((u * others[..., None, :]) @ vt)
+
+
 def _det_gradient(x, cotangent, out):
-    eye = mx.broadcast_to(_eye_like(x), x.shape)
-    return (cotangent * out)[..., None, None] * _solve(_transposed(x), eye)
+    return cotangent[..., None, None] * _cofactors(x)
 
 
 @_with(_det_gradient)
@@ -375,3 +386,8 @@ def _tall_qr_cotangent(q, r, dq, dr):
 @_in_wide
 def qr(input):
     return _empty_factors(input) if input.size == 0 else _qr(input)
+
+
+@_in_wide
+def cofactor(input):
+    return input if input.size == 0 else _cofactors(input)

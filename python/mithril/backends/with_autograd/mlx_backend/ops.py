@@ -194,9 +194,15 @@ def _power_vjp(operands, cotangent, out):
 
 def power(x, y):
     x, y = _alike(x, y)
-    if not _is_float(x):
-        return _mx.power(x, y)
     return _power(_as_compute(x), _as_compute(y)).astype(x.dtype)
+
+
+def integer_power(x, y):
+    x, y = _alike(x, y)
+    out = _mx.power(x, _mx.maximum(y, _number(0, y)))  # with less MLX does not end
+    turned = _mx.where(y % 2 == 0, _number(1, x), x)
+    whole = _mx.where(_mx.abs(x) == 1, turned, _number(0, x))
+    return _mx.where(y < 0, whole, out)
 
 
 def _integer_division(x, y):
@@ -422,7 +428,7 @@ def reduce_all(x, axis, keepdim):
 def cumsum(input, axis=0):
     if input.size == 0:  # MLX divides by 0, which ends the process
         return input
-    return _mx.cumsum(_as_compute(input), axis).astype(input.dtype)
+    return _scans.cumsum(_as_compute(input), axis).astype(input.dtype)
 
 
 linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
@@ -431,6 +437,7 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 dft, rdft = _fourier.dft, _fourier.rdft
 cholesky, solve_triangular = _linalg.cholesky, _linalg.solve_triangular
 solve, det, eigh = _linalg.solve, _linalg.det, _linalg.eigh
+cofactor = _linalg.cofactor
 qr, svd = _linalg.qr, _linalg.svd
 
 

@@ -23,6 +23,25 @@ def linear_scan(factor, input, axis=-1, reverse=False):
     return mx.stack(rows[::-1] if reverse else rows, axis)
 
 
+_BLOCK = 64
+
+
+def cumsum(x, axis):
+    """Running sums in blocks, then those of what the blocks sum up to: an error grows with the
+    logarithm of the size."""
+    if x.shape[axis] <= _BLOCK or not mx.issubdtype(x.dtype, mx.floating):
+        return mx.cumsum(x, axis)
+    rows = mx.moveaxis(x, axis, -1)
+    *outer, size = rows.shape
+    blocks = -(-size // _BLOCK)
+    rows = mx.pad(rows, [(0, 0)] * len(outer) + [(0, blocks * _BLOCK - size)])
+    sums = mx.cumsum(rows.reshape(*outer, blocks, _BLOCK), -1)
+    before = cumsum(sums[..., :-1, -1], -1)
+    rest = sums[..., 1:, :] + before[..., None]
+    rows = mx.concatenate([sums[..., :1, :], rest], -2).reshape(*outer, blocks * _BLOCK)
+    return mx.moveaxis(rows[..., :size], -1, axis)
+
+
 @in_wide
 def cumprod(input, axis=-1):
     first = mx.arange(input.shape[axis]) == 0

@@ -30,9 +30,9 @@ def _symmetric(x):
 
 
 @_in_wide
-def cholesky(input):
+def cholesky(input, upper=False):
     try:
-        return torch.linalg.cholesky(_symmetric(input))
+        return torch.linalg.cholesky(_symmetric(input), upper=upper)
     except torch.linalg.LinAlgError:
         raise ArgumentError("cholesky: a matrix is not positive definite") from None
 
@@ -96,3 +96,13 @@ def svd(input):
 
 def _signs(x):
     return torch.where(x < 0, -1, 1).to(x.dtype)
+
+
+@_in_wide
+def cofactor(input):
+    """Products of all singular values but one: nothing is divided by what may be 0."""
+    u, s, vt = svd(input)
+    eye = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device)
+    others = torch.prod(eye + (1 - eye) * s[..., None, :], -1)
+    sign = torch.round(det(u) * det(vt))[..., None, None]
+    return sign * ((u * others[..., None, :]) @ vt)

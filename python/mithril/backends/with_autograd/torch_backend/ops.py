@@ -136,6 +136,10 @@ def floor_divide(x, y):
     return _torch.div(*_both(x, y), rounding_mode="floor")
 
 
+def integer_power(x, y):
+    return _torch.pow(*_both(x, y))  # of tensors: PyTorch refuses negative numbers
+
+
 def remainder(x, y):
     if _is_integral(x) and _is_integral(y):
         x, safe, zero, minus = _integer_division(x, y)
@@ -498,7 +502,7 @@ matmul = _torch.matmul
 cholesky = _linalg.cholesky
 solve_triangular = _linalg.solve_triangular
 solve = _linalg.solve
-det = _linalg.det
+det, cofactor = _linalg.det, _linalg.cofactor
 eigh = _linalg.eigh
 qr, svd = _linalg.qr, _linalg.svd
 dft, rdft = _fourier.dft, _fourier.rdft

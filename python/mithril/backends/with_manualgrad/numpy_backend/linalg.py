@@ -30,9 +30,10 @@ def _symmetric(x):
 
 
 @_in_wide
-def cholesky(input):
+def cholesky(input, upper=False):
     try:
-        return np.linalg.cholesky(_symmetric(input))
+        lower = np.linalg.cholesky(_symmetric(input))
+        return np.swapaxes(lower, -1, -2) if upper else lower
     except np.linalg.LinAlgError:
         raise ArgumentError("cholesky: a matrix is not positive definite") from None
 
@@ -61,6 +62,16 @@ def solve(matrix, right):
 @_in_wide
 def det(input):
     return np.asarray(np.linalg.det(input))
+
+
+@_in_wide
+def cofactor(input):
+    """Products of all singular values but one: nothing is divided by what may be 0."""
+    u, s, vt = svd(input)
+    eye = np.eye(s.shape[-1], dtype=s.dtype)
+    others = np.prod(eye + (1 - eye) * s[..., None, :], -1)
+    sign = np.round(det(u) * det(vt))[..., None, None]
+    return sign * ((u * others[..., None, :]) @ vt)
 
 
 def _of_finite(function, input):

@@ -70,6 +70,14 @@ exp, expm1, exp2, log, log1p, log2 = _np.exp, _np.expm1, _np.exp2, _np.log, _np.
 sin, cos, tanh, power = _np.sin, _np.cos, _np.tanh, _np.power
 
 
+def integer_power(x, y):
+    dtype = _np.result_type(x, y)
+    x, y = _np.asarray(x, dtype), _np.asarray(y, dtype)
+    out = _np.power(x, _np.where(y < 0, 0, y))
+    turned = _np.where(y % 2 == 0, 1, x)
+    return _np.where(y < 0, _np.where(_np.abs(x) == 1, turned, 0), out).astype(dtype)
+
+
 def sign(x):
     out = _np.sign(x)
     return out if out.dtype.kind in "iub" else _np.where(out == 0, x, out)
@@ -268,12 +276,7 @@ def reduce_all(x, axis, keepdim):
     return _np.all(x, _reduced(x, axis), keepdims=keepdim)
 
 
-def cumsum(input, axis=0):
-    out = _np.cumsum(_as_compute(input), axis, dtype=_sum_dtype(input))
-    return out.astype(input.dtype, copy=False)
-
-
-linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
+linear_scan, cumsum, cumprod = _scans.linear_scan, _scans.cumsum, _scans.cumprod
 scan, cond, while_loop = _scans.scan, _scans.cond, _scans.while_loop
 argsort, last_writers = _scans.argsort, _scans.last_writers
 
@@ -371,7 +374,7 @@ def matmul(left, right):
 cholesky = _linalg.cholesky
 solve_triangular = _linalg.solve_triangular
 solve = _linalg.solve
-det = _linalg.det
+det, cofactor = _linalg.det, _linalg.cofactor
 eigh = _linalg.eigh
 qr, svd = _linalg.qr, _linalg.svd
 dft, rdft = _fourier.dft, _fourier.rdft

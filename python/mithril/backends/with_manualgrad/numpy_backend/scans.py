@@ -9,7 +9,7 @@ from .utils import as_compute, checked
 
 def linear_scan(factor, input, axis=-1, reverse=False):
     """y[i] = factor[i] * y[i - 1] + input[i], from y[0] = input[0] on."""
-    a, x = (np.moveaxis(as_compute(operand), axis, 0) for operand in (factor, input))
+    a, x = (np.moveaxis(_in_double(operand), axis, 0) for operand in (factor, input))
     y = np.array(x)
     places = range(len(y))
     for before, at in zip(places, places[1:], strict=False):
@@ -20,8 +20,18 @@ def linear_scan(factor, input, axis=-1, reverse=False):
 
 
 def cumprod(input, axis=-1):
-    x = as_compute(input)
+    x = _in_double(input)
     return np.cumprod(x, axis, dtype=x.dtype).astype(input.dtype, copy=False)
+
+
+def cumsum(input, axis=0):
+    dtype = np.float64 if input.dtype.kind not in "iub" else input.dtype
+    return np.cumsum(as_compute(input), axis, dtype=dtype).astype(input.dtype, copy=False)
+
+
+def _in_double(x):
+    """Floats in float64: what one place is off by, all places behind it are."""
+    return as_compute(x).astype(np.float64) if x.dtype.kind not in "iub" else x
 
 
 def argsort(input, axis=-1, descending=False):
