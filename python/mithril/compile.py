@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mithril import _core, errors
 from mithril._annotation import type_of
 from mithril._checks import items, mapping, text
+from mithril._conversion import as_numpy
 from mithril._explanations import report
 from mithril._files import path_of
 from mithril._predicting import frozen_names, frozen_patterns
@@ -541,7 +542,11 @@ def _mapping(name: str, given: Any) -> list[tuple[Any, Any]]:
 def _constant(value: Any) -> Any:
     if isinstance(value, (Tensor, Constant)):
         return as_value(value)
-    return array_literal(value) if hasattr(value, "__array__") else as_value(value)
+    if hasattr(value, "__array__"):
+        return array_literal(value)
+    # MLX has arrays without __array__.
+    is_array = hasattr(value, "__dlpack__")
+    return array_literal(as_numpy(value, "constant_keys")) if is_array else as_value(value)
 
 
 def _check_disjoint(options: dict) -> None:

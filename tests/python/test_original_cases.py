@@ -2,7 +2,7 @@
 
 They lie beside the documents and bring their own runner. Cases that a resolution of a conflict
 contradicts are in `tests/data/original_deviations.json` with its number; what is not done yet is in
-`tests/data/original_open.json`, and a case that passes has no place there.
+`tests/data/original_open.json`; a case of it that passes is warned of.
 """
 
 import json
@@ -10,12 +10,14 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 DATA = Path(__file__).parent.parent / "data"
 MOST_DEVIATIONS = 12
+COUNTED = ("numpy", "cpu", "torch")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def read(name: str) -> dict:
 
 
 def deviations() -> set[str]:
-    return set(read("original_deviations.json"))
+    return set(read("original_deviations.json")["cases"])
 
 
 def open_cases(backend: str) -> set[str]:
@@ -66,6 +68,8 @@ def failures(folder: Path, report: Path, backend: str, *options: str) -> tuple[d
 
 @pytest.mark.parametrize("options", [(), ("--round-trip",)], ids=["direct", "round_trip"])
 def test_cases_of_the_original(cases, tmp_path, backend_name, options, capsys):
+    if backend_name not in COUNTED:
+        pytest.skip(f"cases of the original: what is open on {backend_name} is not listed yet")
     failed, count = failures(cases, tmp_path / "report.json", backend_name, *options)
     known = deviations() | open_cases(backend_name)
     with capsys.disabled():
@@ -76,11 +80,12 @@ def test_cases_of_the_original(cases, tmp_path, backend_name, options, capsys):
         )
     new = {name: why for name, why in failed.items() if name not in known}
     assert not new, "\n".join(f"{name}: {why}" for name, why in new.items())
-    assert not known - set(failed), f"no longer fail: {sorted(known - set(failed))}"
+    for name in sorted(known - set(failed)):
+        warnings.warn(f"{backend_name}: {name} passes, take it from the list", stacklevel=1)
 
 
 def test_deviations_name_their_resolution(request):
-    listed = read("original_deviations.json")
+    listed = read("original_deviations.json")["cases"]
     assert len(listed) <= MOST_DEVIATIONS
     surface = Path(request.config.getoption("--documents")) / "surface.md"
     if not surface.is_file():
