@@ -4,6 +4,7 @@
 #include "passes/assign_dtypes.h"
 #include "passes/decompose.h"
 #include "passes/expand_gradients.h"
+#include "passes/own_ops.h"
 
 namespace mithril {
 namespace {
@@ -90,6 +91,7 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
                                                   target.default_int, out->options.promote_mixed,
                                                   widths_of(out->interface));
                    }));
+    MITHRIL_ASSIGN(out->typed, passes::take_own_gradients(out->typed, target));
     if (passes::has_gradients(out->typed)) {
       MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients",
                                         [&] { return passes::expand_gradients(out->typed); }));

@@ -11,6 +11,7 @@
 #include "emit/python.h"
 #include "passes/bind_sizes.h"
 #include "passes/liveness.h"
+#include "passes/own_ops.h"
 #include "passes/recompute.h"
 #include "runtime/random.h"
 
@@ -41,6 +42,9 @@ ir::Target to_target(const py::dict& fields) {
   for (const py::handle name : fields["keeps_whole"]) {
     out.keeps_whole.insert(name.cast<std::string>());
   }
+  using Names = std::map<std::string, std::string, std::less<>>;
+  out.own_functions = fields["own_functions"].cast<Names>();
+  out.own_gradients = fields["own_gradients"].cast<Names>();
   return out;
 }
 
@@ -351,8 +355,9 @@ py::tuple emit_python(const ir::Graph& graph, const py::dict& target,
 
 ir::Graph recompute(const ir::Graph& graph, const std::shared_ptr<Trace>& trace) {
   const Stopwatch watch;
-  passes::Recomputed made = interruptible(
-      [&] { return passes::recompute(graph, passes::liveness, {std::nullopt, true}).or_throw(); });
+  passes::Recomputed made = interruptible([&] {
+    return passes::recompute(graph, passes::liveness, {std::nullopt, true}).or_throw();
+  });
   if (trace) trace->recomputed(made, watch.seconds());
   return std::move(made.graph);
 }
@@ -381,6 +386,13 @@ void bind_runtime(py::module_& module) {
     for (const std::string_view name : passes::kOptimizingPasses) out.append(std::string(name));
     return out;
   });
+  module.def(
+      "define_own_op",
+      [](const std::string& op, bool has_function, bool has_gradient) {
+        return passes::define_own_op(op, has_function, has_gradient).or_throw();
+      },
+      py::arg("op"), py::arg("has_function"), py::arg("has_gradient"),
+      "The op that stands for `op` on a backend that brings its function or its gradient.");
   module.def("emit_python", &emit_python, py::arg("graph"), py::arg("target"),
              py::arg("trace") = nullptr,
              "(text, constants) of a graph for a backend of emitted source.");

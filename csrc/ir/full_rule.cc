@@ -98,6 +98,10 @@ void state(const OpDef& op, RuleBuilder& rule) {
 
 }  // namespace
 
+infer::Rule elementwise_rule(const OpDef& op) {
+  return [&op](RuleBuilder& rule) { elementwise_shape(op, rule); };
+}
+
 infer::Rule make_full_rule(const OpDef& op) {
   return [&op](RuleBuilder& rule) { state(op, rule); };
 }

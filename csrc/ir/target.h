@@ -1,5 +1,6 @@
 // What passes need to know of a backend: a plain struct, filled by the backend.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 
@@ -18,8 +19,11 @@ struct Target {
   core::DType default_float = core::DType::kFloat32;  // of the backend instance
   core::DType default_int = core::DType::kInt64;
   std::set<std::string, std::less<>> keeps_whole;  // composites with a lowering of their own
-  bool decompose_all = false;                      // deterministic="portable"
-  bool is_native = false;                          // runs plans; else source text is emitted
+  /// Ops of which the backend's class brings the function, or only the gradient, and the ops that
+  /// stand for them (passes/own_ops.h).
+  std::map<std::string, std::string, std::less<>> own_functions, own_gradients;
+  bool decompose_all = false;  // deterministic="portable"
+  bool is_native = false;      // runs plans; else source text is emitted
   bool keeps(const OpDef& op) const;
 };
 

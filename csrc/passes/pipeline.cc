@@ -14,6 +14,7 @@
 #include "passes/layout.h"
 #include "passes/merge_common.h"
 #include "passes/narrow.h"
+#include "passes/own_ops.h"
 #include "passes/reduce_losses.h"
 #include "passes/regions.h"
 #include "passes/remove_dead.h"
@@ -99,7 +100,12 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
   const GraphPass rewrite =
       everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
   Pipeline pipeline(graph, options);
-  pipeline.run("decompose", everywhere([&](const ir::Graph& g) { return decompose(g, target); }))
+  pipeline
+      .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
+             MITHRIL_ASSIGN(const ir::Graph named, call_own_functions(g, target));
+             MITHRIL_ASSIGN(const ir::Graph expanded, decompose(named, target));
+             return call_own_functions(expanded, target);
+           }))
       .optimize("canonicalize", rewrite);
   if (wants_channels_last(pipeline.graph(), target)) {
     pipeline.optimize("layout", everywhere([&](const ir::Graph& g) { return layout(g, target); }))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import re
 import threading
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril import _core
+from mithril.backends import _own_ops
 from mithril.errors import DataOverflowError, OutOfMemoryError
-from mithril.primitive import Kept, has_primitives, is_primitive, op_names
+from mithril.primitive import Kept, is_primitive, op_names
 from mithril.types import Dtype
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
@@ -86,7 +88,19 @@ def keys_of(compiled: Any, settings: Settings) -> list[Key]:
 
 def calls_python(graph: Any) -> bool:
     """Whether a graph has ops of the user's, which are Python functions."""
-    return has_primitives() and any(is_primitive(op) for op, *_ in graph.nodes())
+    return any(is_primitive(op) or _own_ops.is_own(op) for op, *_ in graph.nodes())
+
+
+def runs_natively(compiled: Any) -> bool:
+    """Whether plans can run it: no op is a Python function."""
+    graphs = (compiled.graph, compiled.typed, compiled.forward)
+    return not any(map(calls_python, graphs))
+
+
+def brings_gradient(compiled: Any, backend: Any) -> bool:
+    """Whether the backend's class has the gradient of an op of the model."""
+    brought = any(map(any, _own_ops.names(backend)))
+    return brought and any(_own_ops.is_gradient(op) for op, *_ in compiled.typed.nodes())
 
 
 def choices(graph: Any) -> set[str]:
@@ -113,13 +127,26 @@ def _compiles(settings: Settings, graph: Any, text: str) -> bool:
 def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
     """What the engine needs to know of a backend (ir::Target)."""
     native = native and backend.runs_plans
+    functions, gradients = ({}, {}) if native else _own_ops.names(backend)
+    whole = backend.op_names - _composites() if functions else backend.op_names
     return {
         "native": native,
         "name": backend.backend_type,
         "default_float": str(backend.default_dtype),
         "default_int": str(backend.default_int),
-        "keeps_whole": [] if native else [*sorted(backend.op_names), *op_names(backend)],
+        "keeps_whole": []
+        if native
+        else [*sorted(whole), *op_names(backend), *_own_ops.emitted_names(backend)],
+        "own_functions": functions,
+        "own_gradients": gradients,
     }
+
+
+@functools.cache
+def _composites() -> frozenset[str]:
+    """Ops that are made of others, which a backend's class may bring."""
+    compose = 1
+    return frozenset(op["name"] for op in _core.ops() if op["body"] == compose)
 
 
 def literal_array(
@@ -166,6 +193,7 @@ class Program:
             compiled.forward.has_op("while_loop")
             or compiled.forward.has_empty()
             and not settings.backend.differentiates_empty
+            or brings_gradient(compiled, settings.backend)
         ):
             settings = dataclasses.replace(settings, autodiff="engine")
         self.settings = settings
@@ -173,7 +201,7 @@ class Program:
         self.outputs: list[str] = compiled.outputs
         self.state_names = [name for name, _ in compiled.states]
         self.output_types: dict[str, tuple] = compiled.output_types
-        self._target = target_of(settings.backend, not calls_python(compiled.graph))
+        self._target = target_of(settings.backend, runs_natively(compiled))
         by_name = {key.name: key for key in self.keys}
         self.by_name = by_name
         self.inputs = [by_name[name] for name, *_ in compiled.forward.inputs]

@@ -22,7 +22,7 @@ from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
 from mithril._open_ranks import OpenRanks, Shaped, shape_of
 from mithril._physical_keys import FINAL_COST, PhysicalKeys
-from mithril._program import Key, Program, Settings, calls_python, keys_of, target_of
+from mithril._program import Key, Program, Settings, keys_of, runs_natively, target_of
 from mithril._public import (
     REQUIRED,
     public,
@@ -34,6 +34,7 @@ from mithril._quick_call import QuickCall
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
 from mithril._weights import check_weights
+from mithril.backends import _own_ops
 from mithril.errors import (
     ArgumentError,
     DataIndexError,
@@ -157,17 +158,24 @@ class PhysicalModel(PhysicalKeys):
             if wires[name] not in known
         ]
         options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
-        compiled = _core.compile(self._node, options, target_of(self.backend))
-        if not self.backend.runs_plans or self._runs_plans(compiled):
+        # Whether a backend's own function is called shows when composites are taken apart.
+        tried = not any(map(any, _own_ops.names(self.backend)))
+        compiled = _core.compile(self._node, options, target_of(self.backend, tried))
+        if not self.backend.runs_plans:
             return compiled
-        _logger.info(
-            "%r: the model has ops that are Python functions, so NumPy runs all of it", self.backend
-        )
-        return _core.compile(self._node, options, target_of(self.backend, native=False))
+        native = self._runs_plans(compiled)
+        if not native:
+            _logger.info(
+                "%r: the model has ops that are Python functions, so NumPy runs all of it",
+                self.backend,
+            )
+        if native is tried:
+            return compiled
+        return _core.compile(self._node, options, target_of(self.backend, native))
 
     def _runs_plans(self, compiled: Any) -> bool:
         """Whether the engine runs it, or NumPy for the sake of Python functions in it."""
-        return self.backend.runs_plans and not calls_python(compiled.graph)
+        return self.backend.runs_plans and runs_natively(compiled)
 
     def _make(self, compiled: Any) -> Program:
         return Program(compiled, self._settings)
@@ -838,7 +846,7 @@ class PhysicalModel(PhysicalKeys):
         """
         params = mapping("params", params)
         if weights is not None:
-            check_weights(weights, self.backend, calls_python(self._compiled.graph))
+            check_weights(weights, self.backend, not runs_natively(self._compiled))
         unknown = [name for name in params if name not in self.param_keys]
         if unknown:
             near = suggestion(unknown[0], self.param_keys)

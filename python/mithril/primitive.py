@@ -12,6 +12,7 @@ from mithril._annotation import ANY_TENSOR
 from mithril._arguments import model_name, text
 from mithril._checks import truth
 from mithril._public import public
+from mithril.backends import _own_ops
 from mithril.connection import NOT_GIVEN, TBD, Connection, IOKey, Tensor
 from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, suggestion
 from mithril.model import ExtendInfo
@@ -306,13 +307,8 @@ def op_names(backend: Any) -> list[str]:
     return out
 
 
-def has_primitives() -> bool:
-    """Whether this process has declared any."""
-    return bool(_ops)
-
-
 def is_primitive(op: str) -> bool:
-    return _USER_OP.fullmatch(op) is not None
+    return op.startswith("user_") and _USER_OP.fullmatch(op) is not None
 
 
 class OpTable:
@@ -324,7 +320,8 @@ class OpTable:
     def __getattr__(self, name: str) -> Any:
         match = _USER_OP.fullmatch(name)
         if match is None:
-            return getattr(self._backend.ops, name)
+            own = _own_ops.function(self._backend, name)
+            return getattr(self._backend.ops, name) if own is None else own
         formula, place = match.groups()
         if name.removesuffix(f"_vjp{place}") in _opaque_ops:
             return _call_kept if place is None else _vjp_of_kept(int(place))
@@ -346,6 +343,6 @@ def uses_primitives(source: str) -> bool:
     return _ops_called.search(source) is not None
 
 
-_ops_called = re.compile(r"\bops\.user_")
+_ops_called = re.compile(r"\bops\.(?:user|own)_")
 
 __all__ = ["Activation", "CustomPrimitiveModel", "PrimitiveModel"]

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mithril.errors import UnsupportedError
 from mithril.types import Dtype
 
 MOST_PROGRAMS = 256  # that one backend keeps; the oldest one goes
+
+_paused = threading.local()
+
+
+@contextlib.contextmanager
+def paused(op: str) -> Iterator[None]:
+    """What a backend's class brings for the op (`_own_ops`) is not called meanwhile, so that it can
+    call what the op is without it."""
+    before = paused_ops()
+    _paused.ops = before | {op}
+    try:
+        yield
+    finally:
+        _paused.ops = before
+
+
+def paused_ops() -> frozenset[str]:
+    return getattr(_paused, "ops", frozenset())
 
 
 def run(
@@ -71,7 +91,8 @@ def _program(
     if key not in programs:
         while len(programs) >= MOST_PROGRAMS:
             programs.pop(next(iter(programs)))
-        programs[key] = _compile(backend, make(), arrays, types)
+        with paused(str(key[0])):
+            programs[key] = _compile(backend, make(), arrays, types)
     return programs[key]
 
 

@@ -100,6 +100,25 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     """Makes arrays and runs graphs. A subclass defines `tensor`, `zeros` and `ones`.
 
     `tensor` and `array` are one method under two names: overriding either replaces both.
+
+    Methods of a subclass that have the name of an op are that op in compiled models, too, and
+    `backward_<op>(grad_output, inputs, outputs)` is its gradient: a tuple with one array for each
+    operand, None for none, or the array alone where there is one operand. Operands come by place or
+    by the op's names, attributes by name as far as the method takes them. Such models run line by
+    line; derivatives through a gradient of one's own are of the first order.
+
+    >>> import mithril as ml
+    >>> class Steep(ml.NumpyBackend):
+    ...     def relu(self, input):
+    ...         return super().relu(input) * 2
+    ...     def backward_relu(self, grad_output, inputs, outputs):
+    ...         return grad_output * 2 * (inputs[0] > 0)
+    >>> model = ml.Model()
+    >>> model |= ml.Relu()(input="x", output="y")
+    >>> pm = ml.compile(model, Steep(), shapes={"x": [2]}, trainable_keys={"x"})
+    >>> outputs, gradients = pm.evaluate({"x": [-1.0, 3.0]}, output_gradients={"y": [1.0, 1.0]})
+    >>> outputs["y"].tolist(), gradients["x"].tolist()
+    ([0.0, 6.0], [0.0, 2.0])
     """
 
     backend_type = ""  # the name in the registry
@@ -110,6 +129,8 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     _jit_options: frozenset[str] | None = None  # that its compiler takes; None: it says so itself
     # What its compiler cannot follow of what data choose (`_program.choices`).
     _not_compiled: frozenset[str] = frozenset()
+    # Whether functions of `ops` take arrays of the backend; else they take those of NumPy.
+    _runs_own_arrays = False
     _merges_copies = False  # whether its compiler computes once what text computes twice
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
     _keeps_order = True  # whether what text says first is computed first
@@ -147,6 +168,10 @@ class Backend(ArrayMethods, BackendFacts, ABC):
             method = own.get(name)
             if callable(method) and not getattr(method, "_takes_both_styles", False):
                 setattr(cls, name, _takes_both_styles(method))
+        if not cls.__module__.startswith("mithril."):
+            from . import _own_ops
+
+            _own_ops.offer_to_super(Backend, cls)
 
     @staticmethod
     def _float_dtype(dtype: DTypeLike) -> Dtype:
@@ -644,6 +669,10 @@ class Backend(ArrayMethods, BackendFacts, ABC):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         if name in Dtype.__members__:
             return self.dtype_map[Dtype(name)]
+        return self._op(name)
+
+    def _op(self, name: str) -> Any:
+        """An op as a method, as no class brings it."""
         op = _ALIASES.get(name, name)
         method = methods.find(self, op)
         if method is None and op in self.op_names:

@@ -47,7 +47,7 @@ from mithril.backends.profile import profiled
 from mithril.errors import DataIndexError, MithrilError
 from mithril.primitive import Kept, OpTable, uses_primitives
 
-from . import host
+from . import _own_ops, host
 
 __all__ = ["EmittedExecutable", "load_source"]
 
@@ -75,7 +75,7 @@ def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any
     values = tuple(c if isinstance(c, Kept) else backend._constant(c) for c in constants)
     table = profiled(backend) if _core.is_profiling() else backend.ops
     return {
-        "ops": OpTable(backend) if uses_primitives(text) else table,
+        "ops": OpTable(backend) if uses_primitives(text) or _own_ops.names(backend)[0] else table,
         "host": host,
         "C": values,
         "inf": math.inf,

@@ -32,7 +32,7 @@ from ._dtypes import compute_type
 from ._op_programs import MOST_PROGRAMS
 from ._recording import is_symbolic, op_of, record
 
-__all__ = ["LAYERS", "MODELS", "MOST_PROGRAMS", "find", "names", "typed"]
+__all__ = ["LAYERS", "MODELS", "MOST_PROGRAMS", "SYNONYMS", "find", "names", "typed"]
 
 _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation")
 _ENTROPY = ("input", "target", "weights", "threshold")
@@ -72,7 +72,7 @@ MODELS = {
 }
 
 # Other names of arguments, where the op has none of that name.
-_SYNONYMS = {
+SYNONYMS = {
     "filters": "weight", "strides": "stride", "dim": "axis", "keepdims": "keepdim",
     "min": "min_val", "max": "max_val", "inputs": "input",
 }  # fmt: skip
@@ -196,7 +196,7 @@ class _Method:
             )
         values = {**self._fixed, **dict(zip(self._order, operands, strict=False))}
         for name, value in named.items():
-            key = name if name in self._defaults else _SYNONYMS.get(name, name)
+            key = name if name in self._defaults else SYNONYMS.get(name, name)
             if key not in self._defaults:
                 near = suggestion(name, list(self._defaults))
                 raise SignatureError(f"{self.op}: has no argument {name!r}{near}")

@@ -68,6 +68,7 @@ class JaxBackend(AutogradBackend):
     _not_compiled = frozenset({"masks", "values"})
     _merges_copies = True  # XLA on CPUs, in spite of optimization_barrier
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
+    _runs_own_arrays = True
 
     @public
     def __init__(

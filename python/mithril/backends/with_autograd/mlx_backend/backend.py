@@ -68,6 +68,7 @@ class MlxBackend(AutogradBackend):
     _not_compiled = frozenset({"branches", "masks", "values"})
     _keeps_order = False
     _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
+    _runs_own_arrays = True
 
     @public
     def __init__(

@@ -56,6 +56,7 @@ class TorchBackend(AutogradBackend):
     _merges_copies = True
     compiles_steps = False
     _ops_module = "mithril.backends.with_autograd.torch_backend.ops"
+    _runs_own_arrays = True
 
     @public
     def __init__(

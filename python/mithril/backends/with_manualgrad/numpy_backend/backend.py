@@ -78,6 +78,7 @@ class NumpyBackend(Backend):
 
     backend_type = "numpy"
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
+    _runs_own_arrays = True
 
     @public
     def __init__(

@@ -1,0 +1,158 @@
+#include "passes/own_ops.h"
+
+#include "ir/builder.h"
+#include "ir/full_rule.h"
+#include "ir/registry.h"
+#include "passes/regions.h"
+#include "passes/rewriter.h"
+
+namespace mithril::passes {
+namespace {
+
+using ir::Node;
+using ir::OpDef;
+
+std::string vjp_name(std::string_view op, size_t input) {
+  return fmt::format("{}_vjp{}", op, input);
+}
+
+/// The cotangent of one input: (cotangent, result, inputs …), with the attributes of the op.
+OpDef vjp_of(const OpDef& op, size_t input) {
+  OpDef out;
+  out.name = vjp_name(op.name, input);
+  out.family = op.family;
+  for (const char* name : {"cotangent", "result"}) {
+    ir::InputDef given;
+    given.name = name;
+    given.kinds = infer::kTensor;
+    out.inputs.push_back(std::move(given));
+  }
+  for (ir::InputDef copy : op.inputs) {
+    copy.name = "of_" + copy.name;
+    copy.trainable = false;
+    copy.when.clear();
+    out.inputs.push_back(std::move(copy));
+  }
+  for (ir::AttrDef copy : op.attrs) {
+    copy.name = "of_" + copy.name;
+    out.attrs.push_back(std::move(copy));
+  }
+  const std::string like = out.inputs[input + 2].name;
+  out.outputs.push_back({"output", ir::same_as(like)});
+  out.shape_rule = [like](infer::RuleBuilder& rule) {
+    rule.same_shape(rule.in(like), rule.out("output"));
+  };
+  for (const ir::InputDef& given : out.inputs) out.connect_order.push_back(given.name);
+  out.connect_order.emplace_back("output");
+  return out;  // without a gradient: a second derivative through it is refused
+}
+
+void pull_back(ir::GradBuilder& g, const std::string& name, const OpDef& original) {
+  ir::Attrs attrs;
+  for (const auto& [key, value] : g.attrs()) attrs.set("of_" + key, value);
+  for (size_t i = 0; i < original.inputs.size(); ++i) {
+    const std::string& input = original.inputs[i].name;
+    if (!g.has(input) || !g.wants(input) || !core::is_float(g.in(input).dtype())) continue;
+    std::vector<ir::Operand> operands{g.dout(original.outputs[0].name),
+                                      g.out(original.outputs[0].name)};
+    for (const ir::InputDef& each : original.inputs) operands.emplace_back(g.in(each.name));
+    g.d(input) = g.builder().call(vjp_name(name, i), std::move(operands), attrs);
+  }
+}
+
+/// The op itself on the operands of a node that stands for it.
+std::vector<ir::Value> body_of(ir::Builder& b, const OpDef& original) {
+  std::vector<ir::Operand> operands;
+  for (const ir::InputDef& input : original.inputs) {
+    operands.emplace_back(b.has(input.name) ? b.in(input.name) : ir::Value{});
+  }
+  return b.call_all(original, std::move(operands), b.node().attrs);
+}
+
+core::Status check_gradient(const OpDef& op) {
+  const bool takes_list = !op.inputs.empty() && op.inputs.back().variadic;
+  if (!takes_list && op.outputs.size() == 1 && op.regions == 0) return {};
+  core::Error error = core::fail(
+      core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+      "backward_{}: gradients of ops that take lists or have several results are the engine's",
+      op.name);
+  error.hint = "leave it out, or declare an op of your own (ml.models.CustomPrimitiveModel)";
+  return error;
+}
+
+std::string name_of(std::string_view op, bool has_function, bool has_gradient) {
+  return fmt::format("own_{}{}_{}", has_function ? "f" : "", has_gradient ? "g" : "", op);
+}
+
+using Names = std::map<std::string, std::string, std::less<>>;
+
+core::Result<ir::Graph> replaced(const ir::Graph& graph, const Names& names) {
+  const ir::Registry& registry = ir::Registry::global();
+  Rewriter rewriter(graph);
+  for (const Node& node : graph.nodes) {
+    const auto own = names.find(registry.get(node.op).name);
+    if (own == names.end()) {
+      rewriter.copy(node);
+      continue;
+    }
+    Node renamed = node;
+    MITHRIL_ASSIGN(const OpDef* op, registry.lookup(own->second));
+    renamed.op = op->id;
+    rewriter.copy(renamed);
+  }
+  return rewriter.finish();
+}
+
+}  // namespace
+
+core::Result<std::string> define_own_op(std::string_view name, bool has_function,
+                                        bool has_gradient) {
+  ir::Registry& registry = ir::Registry::global();
+  MITHRIL_ASSIGN(const OpDef* original, registry.lookup(name));
+  std::string own = name_of(original->name, has_function, has_gradient);
+  if (registry.find(own) != nullptr) return own;
+  if (has_gradient) MITHRIL_RETURN_IF_ERROR(check_gradient(*original));
+  OpDef op = *original;
+  op.name = own;
+  op.family = "own";
+  op.doc = fmt::format("{} as a backend's class has it.", original->name);
+  op.python_name.clear();
+  op.aliases.clear();
+  op.python_aliases.clear();
+  op.samples.clear();
+  op.error_samples.clear();
+  op.body = ir::BodyKind::kNone;
+  op.kernel.clear();
+  op.compose = {};
+  op.expands = {};
+  op.pointwise = {};
+  if (!op.shape_rule) op.shape_rule = ir::elementwise_rule(*original);
+  if (!has_function) {
+    op.body = ir::BodyKind::kCompose;
+    op.compose = [original](ir::Builder& b) { return body_of(b, *original); };
+  }
+  if (has_gradient) {
+    for (size_t i = 0; i < original->inputs.size(); ++i) {
+      if (!original->inputs[i].kinds.may_be_tensor()) continue;
+      MITHRIL_RETURN_IF_ERROR(registry.add(vjp_of(op, i)).status());
+    }
+    op.differentiable = true;
+    op.gradient = [own, original](ir::GradBuilder& g) { pull_back(g, own, *original); };
+  }
+  MITHRIL_RETURN_IF_ERROR(registry.add(std::move(op)).status());
+  return own;
+}
+
+core::Result<ir::Graph> call_own_functions(const ir::Graph& graph, const ir::Target& target) {
+  if (target.own_functions.empty()) return graph;
+  return replaced(graph, target.own_functions);
+}
+
+core::Result<ir::Graph> take_own_gradients(const ir::Graph& graph, const ir::Target& target) {
+  if (target.own_gradients.empty() && target.own_functions.empty()) return graph;
+  Names names = target.own_gradients;
+  names.insert(target.own_functions.begin(), target.own_functions.end());
+  return everywhere([&](const ir::Graph& g) { return replaced(g, names); })(graph);
+}
+
+}  // namespace mithril::passes

@@ -1,0 +1,291 @@
+"""What a backend's class brings of its own: functions of ops, and gradients of ops.
+
+A method of a class that is not of this package and has the name of an op *is* that op on the
+backend: compiled models call it, and so do programs of gradients. ``backward_<op>`` is the op's
+gradient. In graphs other ops stand for these (csrc/passes/own_ops.h): ``own_f_tanh`` with a
+function of its own, ``own_g_tanh`` with a gradient of its own, ``own_fg_tanh`` with both.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mithril import _core
+from mithril.errors import KeyNotFound, ShapeError, SignatureError, UnsupportedError
+from mithril.types import MISSING
+
+from . import methods
+from ._op_programs import paused, paused_ops
+
+__all__ = ["emitted_names", "function", "is_gradient", "is_own", "names", "offer_to_super"]
+
+_BACKWARD = "backward_"
+_OWN = re.compile(r"own_(f?)(g?)_(.+?)(?:_vjp(\d+))?")
+
+
+def names(backend: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """The ops with functions of the backend's, and those with gradients alone, each with the op
+    that stands for it."""
+    brought = _brought_by(backend)
+    functions: dict[str, str] = {}
+    gradients: dict[str, str] = {}
+    for op in {name.removeprefix(_BACKWARD) for name in brought} - paused_ops():
+        has_function, has_gradient = op in brought, _BACKWARD + op in brought
+        own = _core.define_own_op(op, has_function, has_gradient)
+        (functions if has_function else gradients)[op] = own
+    return functions, gradients
+
+
+def emitted_names(backend: Any) -> list[str]:
+    """Ops of graphs that emitted text calls by name, for the class brings them."""
+    functions, gradients = names(backend)
+    out = list(functions.values())
+    for op, own in (functions | gradients).items():
+        if is_gradient(own):
+            out += [f"{own}_vjp{i}" for i in range(len(_core.find_op(op)["inputs"]))]
+    return out
+
+
+def is_own(op: str) -> bool:
+    """Whether an op of a graph stands for one that a backend brings."""
+    return op.startswith("own_") and _OWN.fullmatch(op) is not None
+
+
+def is_gradient(op: str) -> bool:
+    """Whether it stands for one whose gradient the backend brings."""
+    match = _OWN.fullmatch(op) if op.startswith("own_") else None
+    return match is not None and match[2] == "g"
+
+
+def offer_to_super(base: type, cls: type) -> None:
+    """Ops that `cls` brings become attributes of `base`, so that ``super().tanh(x)`` finds them."""
+    for name in _ops_among(cls):
+        if not name.startswith(_BACKWARD) and not hasattr(base, name):
+            setattr(base, name, _Inherited(name))
+
+
+class _Inherited:
+    """An op as the method that it is where no class brings it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else instance._op(self._name)
+
+
+def _brought_by(backend: Any) -> dict[str, str]:
+    cls: Any = type(backend)
+    return _brought(cls)
+
+
+@functools.cache
+def _brought(cls: type) -> dict[str, str]:
+    """Names of methods by ``op`` and ``backward_op``: of the classes below this package's own."""
+    found: dict[str, str] = {}
+    for owner in reversed(cls.__mro__):
+        if not _is_ours(owner):
+            found |= {op: name for name, op in _ops_among(owner).items()}
+    return found
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "mithril"
+
+
+def _ops_among(cls: type) -> dict[str, str]:
+    """Those of a class's functions that are ops or gradients of ops: name -> ``(backward_)op``.
+    What backends of this package have under a name (`shape`, `eye`, `randn`) is no op."""
+    above = next((owner for owner in cls.__mro__ if _is_ours(owner)), object)
+    out = {}
+    for name, value in vars(cls).items():
+        if not inspect.isfunction(value) or name.startswith("_"):
+            continue
+        inherited = inspect.getattr_static(above, name, None)
+        plain = name.removeprefix(_BACKWARD)
+        op = _op(plain)
+        if op is not None and (inherited is None or isinstance(inherited, _Inherited)):
+            out[name] = op if plain == name else _BACKWARD + op
+    return out
+
+
+@functools.cache
+def _op(name: str) -> str | None:
+    try:
+        known = _core.find_op(name)
+    except KeyNotFound:
+        return None
+    return None if known["name"].startswith(("own_", "user_")) else known["name"]
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def function(backend: Any, name: str) -> Callable[..., Any] | None:
+    """What emitted text calls as ``ops.<name>``; None where the class brings nothing for it."""
+    brought = _brought_by(backend)
+    match = _OWN.fullmatch(name)
+    if match is None:
+        # An instruction inside of another op's body, such as the tanh of gelu.
+        is_brought = name in brought and name not in paused_ops()
+        return _forward(backend, name, brought[name]) if is_brought else None
+    _, _, op, place = match.groups()
+    if place is None:
+        return _forward(backend, op, brought[op])
+    return _vjp(backend, op, brought[_BACKWARD + op], int(place))
+
+
+def _forward(backend: Any, op: str, method: str) -> Callable[..., Any]:
+    own = getattr(backend, method)
+    call = _Call(op, own, f"{type(backend).__name__}.{method}")
+
+    def run(*operands: Any, **attributes: Any) -> Any:
+        given, named = call.arguments([_given(backend, x) for x in operands], attributes)
+        with paused(op):
+            result = own(*given, **named)
+        return _taken(backend, call.what, result)
+
+    return run
+
+
+def _vjp(backend: Any, op: str, method: str, place: int) -> Callable[..., Any]:
+    own = getattr(backend, method)
+    what = f"{type(backend).__name__}.{method}"
+    operands_of = [i["name"] for i in _core.find_op(op)["inputs"]]
+    taken = _parameters(own, what)
+
+    def run(cotangent: Any, result: Any, *operands: Any, **named: Any) -> Any:
+        values = {key.removeprefix("of_"): value for key, value in named.items()}
+        more = [values.pop(key) for key in operands_of if hasattr(values.get(key), "shape")]
+        inputs = tuple(_given(backend, x) for x in (*operands, *more))
+        if not taken.takes_names:
+            values = {key: value for key, value in values.items() if key in taken.names}
+        outputs = (_given(backend, result),)
+        found = own(_given(backend, cotangent), inputs, outputs, **values)
+        if isinstance(found, tuple | list):
+            if len(found) <= place:
+                raise SignatureError(
+                    f"{what}: requires a gradient for each of {len(inputs)} operands,"
+                    f" got {len(found)}"
+                )
+            found = found[place]
+        elif place > 0:
+            raise SignatureError(
+                f"{what}: requires a tuple with a gradient for each operand, got one array"
+            )
+        wanted = operands[place]
+        if found is None:
+            found = backend.zeros_like(inputs[place])
+        taken_back = _taken(backend, what, found)
+        if tuple(taken_back.shape) != tuple(wanted.shape):
+            raise ShapeError(
+                f"{what}: the gradient of operand {place} requires its shape"
+                f" {list(wanted.shape)}, got {list(taken_back.shape)}"
+            )
+        return taken_back
+
+    return run
+
+
+def _given(backend: Any, value: Any) -> Any:
+    """An operand as arrays of the backend are."""
+    if isinstance(value, list):
+        return [_given(backend, item) for item in value]
+    if not hasattr(value, "shape") or backend._runs_own_arrays:
+        return value
+    return backend._from_host(value)
+
+
+def _taken(backend: Any, what: str, result: Any) -> Any:
+    """A result as the functions of `ops` give it."""
+    if isinstance(result, tuple | list):
+        return tuple(_taken(backend, what, item) for item in result)
+    if not hasattr(result, "shape") and not isinstance(result, float | int):
+        raise SignatureError(
+            f"{what}: requires an array as its result, got {type(result).__name__}"
+        )
+    if backend._runs_own_arrays and hasattr(result, "shape"):
+        return result
+    return backend.to_numpy(backend.tensor(result) if not hasattr(result, "shape") else result)
+
+
+class _Taken:
+    """What a function takes by place and by name."""
+
+    def __init__(self, names: list[str], takes_places: bool, takes_names: bool) -> None:
+        self.names, self.takes_places, self.takes_names = names, takes_places, takes_names
+
+
+def _parameters(function: Any, what: str) -> _Taken:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):
+        raise UnsupportedError(f"{what}: its arguments cannot be told") from None
+    kinds = {p.kind for p in parameters}
+    named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return _Taken(
+        named, inspect.Parameter.VAR_POSITIONAL in kinds, inspect.Parameter.VAR_KEYWORD in kinds
+    )
+
+
+class _Call:
+    """How a method of the user's is called for an op of a graph."""
+
+    def __init__(self, op: str, own: Callable[..., Any], what: str) -> None:
+        entry = _core.find_op(op)
+        self.what, self._op = what, op
+        self._inputs = [i["name"] for i in entry["inputs"] if not i["is_key"]]
+        self._defaults = {
+            **dict(entry["attrs"]),
+            **{i["name"]: i["default"] for i in entry["inputs"]},
+        }
+        self._taken = _parameters(own, what)
+        known = {*self._defaults, *self._inputs}
+        # Parameter of the method -> key of the op.
+        self._key_of = {
+            name: name if name in known else methods.SYNONYMS.get(name, name)
+            for name in self._taken.names
+        }
+
+    def arguments(
+        self, operands: list[Any], attributes: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments by place and by name: operands in the op's order, where no parameter has an
+        operand's own name; attributes by name."""
+        values = dict(zip(self._inputs, operands, strict=False))
+        values |= attributes
+        if "kernel_size" in self._taken.names and "kernel_size" not in values:
+            values["kernel_size"] = tuple(values["weight"].shape[2:])
+        named = {}
+        unnamed = []
+        for parameter in self._taken.names:
+            key = self._key_of[parameter]
+            if key in values:
+                named[parameter] = values.pop(key)
+            else:
+                unnamed.append(parameter)
+        left = [key for key in self._inputs if key in values]
+        for parameter, key in zip(unnamed, left, strict=False):
+            named[parameter] = values.pop(key)
+        if self._taken.takes_places:
+            given = [named.pop(name) for name in self._taken.names if name in named]
+            given += [values.pop(key) for key in self._inputs if key in values]
+        else:
+            given = []
+        if self._taken.takes_names:
+            return given, named | values
+        return given, self._checked(named, values)
+
+    def _checked(self, named: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+        for key, value in values.items():
+            if value is None or self._defaults.get(key, MISSING) == value:
+                continue
+            raise UnsupportedError(
+                f"{self.what}: takes no '{key}', which the model gives {self._op}",
+                hint=f"add a parameter '{key}' (or **attributes)",
+            )
+        return named
