@@ -100,6 +100,7 @@ class SizeSolver {
       const auto sizes = object.cast<std::vector<int64_t>>();
       if (const model::FlatKey* key = find(name.cast<std::string>())) learn(*key, sizes);
     }
+    learn_products(given);
     for (const auto& [name, object] : given) {
       const auto sizes = object.cast<std::vector<int64_t>>();
       if (const model::FlatKey* key = find(name.cast<std::string>())) check(*key, sizes);
@@ -125,8 +126,31 @@ class SizeSolver {
 
   void learn(const model::FlatKey& key, const std::vector<int64_t>& sizes) {
     bool fits = key.shape.size() == sizes.size();
-    for (size_t i = 0; fits && i < sizes.size(); ++i) fits = learn(key.shape[i], sizes[i]);
+    const infer::DimTable& dims = interface_.graph.dims;
+    for (size_t i = 0; fits && i < sizes.size(); ++i) fits = learn(dims, key.shape[i], sizes[i]);
     if (!fits) refuse(key, sizes);
+  }
+
+  // Of `k*g` heads of queries beside `k` of keys g follows, or there is none.
+  void learn_products(const py::dict& given) {
+    const auto is_open = [](int64_t size) { return size < 0; };
+    if (std::none_of(symbols_.begin(), symbols_.end(), is_open)) return;
+    infer::DimTable dims = interface_.graph.dims;
+    const auto known = [&](infer::Dim symbol) {
+      const int64_t size = symbols_[dims.symbol_index(symbol)];
+      return size < 0 ? symbol : infer::Dim(size);
+    };
+    for (const auto& [name, object] : given) {
+      const model::FlatKey* key = find(name.cast<std::string>());
+      if (key == nullptr) continue;
+      const auto sizes = object.cast<std::vector<int64_t>>();
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        if (!key->shape[i].known() &&
+            !learn(dims, dims.substitute(key->shape[i], known), sizes[i])) {
+          refuse(*key, sizes);
+        }
+      }
+    }
   }
 
   void check(const model::FlatKey& key, const std::vector<int64_t>& sizes) const {
@@ -156,12 +180,12 @@ class SizeSolver {
     throw core::ErrorException(std::move(error));
   }
 
-  bool learn(infer::Dim dim, int64_t size) {
+  bool learn(const infer::DimTable& dims, infer::Dim dim, int64_t size) {
     if (dim.known()) return dim.value() == size;
-    const auto solution = interface_.graph.dims.solve(dim, size);
+    const auto solution = dims.solve(dim, size);
     if (!solution) return true;
     if (!solution->exact || solution->value < 0) return false;
-    int64_t& symbol = symbols_[interface_.graph.dims.symbol_index(solution->symbol)];
+    int64_t& symbol = symbols_[dims.symbol_index(solution->symbol)];
     if (symbol < 0) symbol = solution->value;
     return symbol == solution->value;
   }

@@ -1,6 +1,7 @@
 // The structured ops of pooling, over two axes and with canonical arguments (window.h).
 #include <limits>
 
+#include "core/checked.h"
 #include "ops/resample.h"
 #include "ops/window.h"
 
@@ -66,9 +67,20 @@ Value padded(Value x, const Windows& w, const Operand& fill) {
   return where(equal(inside, 0.0), fill, shifted);
 }
 
+// A window is written out tap by tap.
+bool has_many_taps(Builder& b, const Windows& w) {
+  constexpr int64_t kMost = 1 << 16;
+  const auto taps = core::checked_mul(w.size[0], w.size[1]);
+  if (taps && *taps <= kMost) return false;
+  unsupported(b, fmt::format("{}: windows of at most {} places, got {} by {}", b.op().name, kMost,
+                             w.size[0], w.size[1]));
+  return true;
+}
+
 // What `value` has where each window of `input` has its first maximum: slices, tap by tap.
 Value pick_at_maximum(Builder& b) {
   const Windows w = windows_of(b.node().attrs);
+  if (has_many_taps(b, w)) return {};
   const Value x = padded(b.in("input"), w, -std::numeric_limits<double>::infinity());
   const Value v = padded(b.in("value"), w, 0.0);
   const Value like = b.in("like");
@@ -209,6 +221,7 @@ void define_average(OpFamily& ops) {
 Value extreme_of_integers(Value x, const Windows& windows, bool largest) {
   if (!x) return {};
   Builder& b = *x.builder;
+  if (has_many_taps(b, windows)) return {};
   const Value all = padded(x, windows, b.integer(limit_of(x.dtype(), !largest), x.dtype()));
   if (!all) return {};
   Shape result(2);

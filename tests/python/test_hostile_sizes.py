@@ -214,6 +214,49 @@ def test_sizes_of_windows_are_refused_where_the_layer_is_written():
         model |= ml.MaxPool2D(2**20 + 1, dilation=2**21)(input="x")
 
 
+@pytest.mark.parametrize("groups", [0, -1, -(2**63)])
+def test_groups_are_refused_where_the_layer_is_written(groups):
+    for layer in (ml.Convolution2D, ml.Convolution3D):
+        model = ml.Model()
+        with pytest.raises(MithrilError, match="groups must be at least 1"):
+            model |= layer(3, 2, groups=groups)(input="x")
+
+
+def test_windows_that_are_text():
+    """Of files: the layers of Python refuse it before."""
+    model = ml.Model()
+    model |= ml.MaxPool2D(2)(input="x", output="y")
+    document = json.loads(model.to_json())
+    for key in ("kernel_size", "stride", "dilation"):
+        changed = json.loads(json.dumps(document))
+        changed["model"]["parts"][0]["values"][key] = "seven"
+        with pytest.raises(MithrilError, match="expected an int or 2 ints"):
+            ml.Model.from_json(json.dumps(changed))
+
+
+@natively
+def test_masks_of_other_sizes(native):
+    for mask in ([True, False], ml.Tensor([True, False, True, True])):
+        model = ml.Model()
+        model |= ml.Buffer()(input="x", output="b")
+        model.set_shapes(x=[3, 2])
+        with pytest.raises(MithrilError, match="a mask must have the sizes of the axes"):
+            model |= ml.Buffer()(input=model.b[mask], output="y")
+            ml.compile(model, NATIVE[native](), data_keys={"x"}, inference=True)
+
+
+@natively
+@pytest.mark.parametrize("size", [2**10, 2**31, 2**40])
+def test_windows_of_integers(size, native):
+    """They are written out place by place: not so many."""
+    options = {"kernel_size": size, "stride": 1, "padding": size // 2}
+    shape = (1, 1, 4, 4)
+    found = refuses_or_is_right(
+        lambda: pooled(NATIVE[native](), ml.MaxPool2D, shape, np.int64, **options)
+    )
+    assert found == "UnsupportedError"
+
+
 # --- parameters ----------------------------------------------------------------------------------
 
 

@@ -84,6 +84,17 @@ def test_grouped_queries_with_open_heads(heads, backend_name):
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+def test_heads_that_do_not_divide(backend_name):
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= ml.Attention(enable_gqa=True)(query="q", key="k", value="v", output="y")
+    for queries, keys in ((4, 3), (2, 4)):
+        q = np.ones((1, queries, 3, 8), np.float32)
+        k = np.ones((1, keys, 3, 8), np.float32)
+        with pytest.raises(ShapeError):
+            evaluated(model, backend, q=q, k=k, v=k)
+
+
 # --- loops and branches --------------------------------------------------------------------------
 
 

@@ -92,12 +92,16 @@ Outcome run_spread(Store& s, const Propagator& p) {
     }
     return Outcome::kDone;
   }
-  const auto items = s.items(value);
-  if (!items) return Outcome::kWait;
-  if (items->size() != axes) {
+  const auto fail = [&] {
     return s.conflict(core::Code::kValueArgument, "expected an int or {} ints, got {}", axes,
                       s.describe(p.rule, value));
+  };
+  if (!s.kinds(value).meets(kScalarInt | kSequence | (p.data != 0 ? kNoneKind : kScalarInt))) {
+    return fail();
   }
+  const auto items = s.items(value);
+  if (!items) return Outcome::kWait;
+  if (items->size() != axes) return fail();
   for (uint32_t i = 0; i < axes; ++i) {
     if (!s.unify_cells(s.arg(p, i + 1), (*items)[i])) return Outcome::kConflict;
   }
@@ -326,6 +330,12 @@ void RuleBuilder::conv(Term out, Term in, Term weight, int rank, Term stride, Te
   shape(in, in_dims);
   shape(weight, weight_dims);
   shape(out, out_dims);
+  if (store_->failed()) return;
+  when_known(groups, [](RuleBuilder& b, const HostValue& count) {
+    if (!count.is_int() || count.as_int() > 0) return;
+    b.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
+                      "groups must be at least 1, got {}", count.as_int()));
+  });
   if (store_->failed()) return;
   const DimTerm group_count = dim(groups), channels = dim("conv_ci"), each = dim("conv_cg");
   const DimTerm group_out = {this, DimId{store_->new_dim()}};
