@@ -140,7 +140,7 @@ static void NAMED(ref_complete)(int64_t at, int64_t large, REAL* g) {
   }
 }
 
-/* Row `at` of g, a unit vector made from what rounding left, becomes orthogonal to the rows before. */
+/* Row `at` of g, a unit vector made from what rounding left, becomes orthogonal to those before. */
 static void NAMED(ref_straighten)(int64_t at, int64_t large, REAL* g) {
   REAL* row = g + at * large;
   for (int round = 0; round < 2; ++round) {
@@ -189,7 +189,8 @@ void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* valu
       REAL* row = g + i * large;
       if (s[i] == 0) NAMED(ref_complete)(i, large, g);
       for (int64_t j = 0; s[i] != 0 && j < large; ++j) row[j] = row[j] / s[i];
-      if (s[i] != 0 && s[i] <= noise * s[0]) NAMED(ref_straighten)(i, large, g);
+      const int is_finite = s[0] - s[0] == 0;
+      if (is_finite && s[i] != 0 && s[i] <= noise * s[0]) NAMED(ref_straighten)(i, large, g);
       /* The largest component of each left vector, the first of equals, is positive. */
       const REAL* left = wide ? v + i * small : row;
       int64_t largest = 0;

@@ -226,6 +226,8 @@ def test_random_models_fit_or_say_that_they_cannot(chunk, request, check_counts)
         plain, wanted = random_gradients(trial, **off)
         shrunk, found = random_gradients(trial, gradient_checkpointing=True, **off)
         assert_same_bits(found, wanted)
+        if "gradient" not in plain.memory_plan().programs:  # of constants alone
+            continue
         usual = allocated(plain, "gradient")
         assert allocated(shrunk, "gradient") <= usual
         limit = int(usual * np.random.default_rng(number).uniform(0.6, 1.0))

@@ -13,7 +13,7 @@ from mithril.errors import KeyNotFound, MithrilError
 
 BACKENDS = [ml.CpuBackend, ml.NumpyBackend]
 X = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
-FETCHES = (["h"], ["block.inner"], ["act"], ["block"], ["weight"])
+FETCHES = (["h"], ["block.inner"], ["act"], ["block"], ["weight_0"])
 
 
 def network():

@@ -108,6 +108,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     line; derivatives through a gradient of one's own are of the first order.
 
     >>> import mithril as ml
+    >>> __name__ = "example"  # what this package defines itself is not a user's
     >>> class Steep(ml.NumpyBackend):
     ...     def relu(self, input):
     ...         return super().relu(input) * 2

@@ -41,9 +41,9 @@ def is_mask(entry: Any) -> bool:
 def plan_index(entries: Sequence[Any], ndim: int) -> IndexPlan:
     """Takes an index of an array of `ndim` axes apart; masks in it are bools and lists of them.
 
-    >>> plan_index((slice(1, 2), [0, 1], None, 0), 3)
-    IndexPlan(basic=(slice(1, 2, None), slice(None, None, None), None, slice(None, None, None)),
-        arrays=[[0, 1], 0], axes=[1, 3], place=0)
+    >>> plan = plan_index((slice(1, 2), [0, 1], None, 0), 3)
+    >>> plan.arrays, plan.axes, plan.place
+    ([[0, 1], 0], [1, 3], 0)
     """
     items = list(_items(entries))
     named = sum(not is_new and e is not None and e is not Ellipsis for e, is_new in items)

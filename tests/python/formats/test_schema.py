@@ -94,6 +94,8 @@ def test_every_kept_file_fits():
     """Files of every version."""
     texts = []
     for file in sorted(DATA.iterdir()):
+        if file.name.startswith("original_"):  # what is known of the original, and no model
+            continue
         if file.suffix == ".mithril":
             with zipfile.ZipFile(file) as archive:
                 texts.append(archive.read("model.json"))

@@ -154,7 +154,11 @@ def test_the_plugin_costs_next_to_nothing():
     )
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     loaded = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
-    assert loaded.split() == ["mithril", "mithril.testing", "mithril.testing.pytest_plugin"]
+    ours = [name for name in loaded.split() if name.partition(".")[0] == "mithril"]
+    assert ours == [
+        "mithril", "mithril._process", "mithril.testing", "mithril.testing.pytest_plugin",
+    ]  # fmt: skip
+    assert len(loaded.split()) <= len(ours) + 1  # and what tells interpreters apart
 
 
 def test_the_entry_point_leads_to_the_plugin():
