@@ -166,13 +166,23 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
   if (graph_->is_concrete()) {
     // Weak scalars become constants and promoted operands get the compute type, here and only
     // here: bodies and gradient rules never think about it.
+    const auto input_of = [&](size_t i) -> const InputDef& {
+      return op.inputs[std::min(i, op.inputs.size() - 1)];
+    };
+    const auto known = [&](size_t i) {
+      return ids[i] == kNoValue ? attrs.find(input_of(i).name) : nullptr;
+    };
     bool any_tensor = false;
-    for (const ValueId id : ids) any_tensor |= id != kNoValue && graph_->type(id).is_tensor;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const HostValue* weak = known(i);
+      any_tensor |= ids[i] != kNoValue ? graph_->type(ids[i]).is_tensor
+                                       : weak != nullptr && stands_for_tensor(input_of(i), *weak);
+    }
     const DType compute = compute_type(op, *graph_, ids, attrs);
     const int32_t here = location_;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const InputDef& input = op.inputs[std::min(i, op.inputs.size() - 1)];
-      const HostValue* weak = ids[i] == kNoValue ? attrs.find(input.name) : nullptr;
+      const InputDef& input = input_of(i);
+      const HostValue* weak = known(i);
       const bool stands = weak != nullptr && stands_for_tensor(input, *weak);
       const bool promoted = is_promoted(op, input);
       if (!stands && !(promoted && any_tensor)) continue;

@@ -26,6 +26,9 @@ def predict(physical: PhysicalModel, params: Any, data: Any, state: Any) -> dict
     statistics = {key: x for key, x in state.items() if key in model.param_keys}
     own = {key: x for key, x in state.items() if key in model.state_keys}
     used = {key: x for key, x in params.items() if key in known or key not in physical.input_keys}
+    missing = [key for key in model.data_keys if key not in data and key not in used]
+    if missing:
+        raise KeyNotFound(f"predict: data must have {', '.join(map(repr, missing))}")
     result = model.evaluate({**used, **statistics}, data, state=own)
     return result.outputs if isinstance(result, WithState) else result
 

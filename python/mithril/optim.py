@@ -161,8 +161,8 @@ class Optimizer:
         wide = [_in_float32(g) for g in out]
         return [_like(g * scale, g) for g in wide]
 
-    @public
     @_at_full_width
+    @public
     def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The first state: counters, and zeros shaped like the parameters and in their dtype; in
         float32 of float16 and bfloat16."""
@@ -170,8 +170,8 @@ class Optimizer:
         state: dict[str, Any] = {"step": 0}
         return state | {slot: {n: p * 0 for n, p in arrays.items()} for slot in self.slots}
 
-    @public
     @_at_full_width
+    @public
     def update(
         self, params: Mapping[str, Any], gradients: Mapping[str, Any], state: Mapping[str, Any]
     ) -> tuple[Arrays, dict[str, Any]]:

@@ -109,8 +109,7 @@ def compiled(model, backend, mode, shapes):
     """Inputs of which nothing gives even the rank are matrices."""
     options = {"mode": mode, "jit": False}
     pm = ml.compile(model, backend, shapes=shapes, **options)
-    keys = [*pm.param_keys, *pm.data_keys]
-    unknown = {key: [SIZE, SIZE] for key in keys if pm.shapes.get(key, 0) is None}
+    unknown = {key: [SIZE, SIZE] for key in pm._compiled.unknown_ranks}
     return ml.compile(model, backend, shapes={**unknown, **shapes}, **options) if unknown else pm
 
 

@@ -285,7 +285,8 @@ def test_gradients_with_open_sizes(label, engine, backends):
     weights = cotangents_of(fixed, op_matrix.expected(fixed, case, inputs, "float64").outputs)
     want = op_matrix.evaluate(fixed, case, inputs, weights)
     model = case.model(open_sizes=True)
-    assert all(None in model_shape for model_shape in ml.compile(model, backend).shapes.values())
+    shapes = ml.compile(model, backend).shapes
+    assert all(None in shapes[key] for key in shapes if shapes[key])
     got = op_matrix.evaluate(ml.compile(model, backend), case, inputs, weights)
     for key in want.gradients:
         assert difference(got.gradients[key], want.gradients[key], 1e-14) is None, key

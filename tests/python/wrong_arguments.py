@@ -327,6 +327,7 @@ REFUSED = {
     "Connection.atleast_1d",
     "PhysicalModel.as_function",
     "PhysicalModel.memory_plan",
+    "PhysicalModel.predict",  # data
     "PhysicalModel.propose_shardings",
 }
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
