@@ -422,7 +422,8 @@ def squared_error(input, target, safe_shapes=True, reduction=None):
     if bool_ in [getattr(x, "dtype", None) for x in (input, target)]:
         return input ^ target
     dtype = _torch.result_type(input, target)
-    difference = _as_compute(input) - _as_compute(target)
+    input, target = (_as_compute(x) if isinstance(x, _Tensor) else x for x in (input, target))
+    difference = input - target
     squares = difference * difference
     return (squares if reduction in (None, "none") else getattr(_torch, reduction)(squares)).to(
         dtype
