@@ -91,7 +91,7 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
                                                   target.default_int, out->options.promote_mixed,
                                                   widths_of(out->interface));
                    }));
-    MITHRIL_ASSIGN(out->typed, passes::take_own_gradients(out->typed, target));
+    MITHRIL_ASSIGN(out->typed, passes::take_own_gradients(std::move(out->typed), target));
     if (passes::has_gradients(out->typed)) {
       MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients",
                                         [&] { return passes::expand_gradients(out->typed); }));

@@ -6,6 +6,7 @@
 #include "core/status.h"
 #include "ir/builder.h"
 #include "ir/registry.h"
+#include "ir/vjp_op.h"
 
 namespace mithril::bindings {
 namespace {
@@ -88,52 +89,6 @@ ir::InputDef to_input(const KeyFacts& key) {
   return out;
 }
 
-std::string vjp_name(const std::string& op, size_t input) {
-  return op + "_vjp" + std::to_string(input);
-}
-
-/// The cotangent of one input: (cotangent, result, inputs …).
-OpDef vjp_of(const OpDef& op, const KeyFacts& output, size_t input) {
-  OpDef out;
-  out.name = vjp_name(op.name, input);
-  out.family = op.family;
-  out.inputs = {to_input({"cotangent", output.kinds, {}}), to_input({"result", output.kinds, {}})};
-  for (ir::InputDef copy : op.inputs) {
-    copy.name = "of_" + copy.name;
-    out.inputs.push_back(std::move(copy));
-  }
-  const std::string like = out.inputs[input + 2].name;
-  out.outputs.push_back({"output", ir::same_as(like)});
-  out.shape_rule = [like](infer::RuleBuilder& rule) {
-    rule.same_shape(rule.in(like), rule.out("output"));
-  };
-  out.attrs = op.attrs;
-  out.differentiable = false;
-  return out;
-}
-
-void finish_orders(OpDef& op) {
-  for (const ir::InputDef& input : op.inputs) op.connect_order.push_back(input.name);
-  op.connect_order.push_back(op.outputs.front().name);
-}
-
-void differentiate(ir::GradBuilder& g, const std::string& op,
-                   const std::vector<ir::InputDef>& inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!g.has(inputs[i].name) || !g.wants(inputs[i].name)) continue;
-    if (!core::is_float(g.in(inputs[i].name).dtype())) continue;
-    std::vector<ir::Operand> operands{g.dout(), g.out()};
-    ir::Attrs attrs;
-    for (const ir::InputDef& input : inputs) {
-      const ir::Value value = g.in(input.name);
-      operands.emplace_back(value);
-      if (!value) attrs.set("of_" + input.name, g.attr(input.name));
-    }
-    if (g.attrs().find(kFunctionAttr) != nullptr) attrs.set(kFunctionAttr, g.attr(kFunctionAttr));
-    g.d(inputs[i].name) = g.builder().call(vjp_name(op, i), std::move(operands), attrs);
-  }
-}
-
 /// Declares the op `name`; its vjps are ops `name_vjp0` … for inputs that are tensors.
 /// A function that only this process has makes it opaque: no file can name it. It is an attribute,
 /// so that equal declarations are one op whatever they call.
@@ -155,16 +110,19 @@ void define(const std::string& name, const py::iterable& keys, py::handle result
     const bool named_input = op.input_index("input") >= 0;
     op.canonical_inputs.push_back(named_input ? "input" : op.inputs.front().name);
   }
-  finish_orders(op);
+  for (const ir::InputDef& input : op.inputs) op.connect_order.push_back(input.name);
+  op.connect_order.push_back(op.outputs.front().name);
   ir::Registry& registry = ir::Registry::global();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].kinds.may_be_tensor()) continue;
-    OpDef vjp = vjp_of(op, output, i);
-    finish_orders(vjp);
+    OpDef vjp = ir::vjp_of(op, output.kinds, i);
+    vjp.differentiable = false;
     std::move(registry.add(std::move(vjp))).or_throw();
   }
   op.differentiable = output.kinds.has(infer::ValueKind::kTensorFloat);
-  op.gradient = [name, of = op.inputs](ir::GradBuilder& g) { differentiate(g, name, of); };
+  op.gradient = [name](ir::GradBuilder& g) {
+    ir::pull_back_by_vjps(g, name, *ir::Registry::global().find(name));
+  };
   std::move(registry.add(std::move(op))).or_throw();
 }
 

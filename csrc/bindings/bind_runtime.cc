@@ -131,7 +131,7 @@ class SizeSolver {
     if (!fits) refuse(key, sizes);
   }
 
-  // Of `k*g` heads of queries beside `k` of keys g follows, or there is none.
+  // Solves g from `k*g` heads of queries beside `k` of keys, where a product shows it.
   void learn_products(const py::dict& given) {
     const auto is_open = [](int64_t size) { return size < 0; };
     if (std::none_of(symbols_.begin(), symbols_.end(), is_open)) return;

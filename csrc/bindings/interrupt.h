@@ -15,7 +15,7 @@ class SignalWatch {
  public:
   SignalWatch();
   core::Interrupt interrupt() { return {&cancel_, poll, this}; }
-  /// What a signal's handler raised, if one did. With the lock.
+  /// Raises what a signal's handler raised, if one did. Needs the lock.
   void rethrow();
 
  private:

@@ -1,12 +1,12 @@
-// Whether work under way is to end early: a flag that its threads read, and who may set it.
+// Interrupts end work under way early: a flag that its threads read, and who may set it.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
 namespace mithril::core {
 
-/// What the work of one thread looks at. The thread that a caller waits for has a poll, too, which
-/// asks outside (Python for signals) and may set the flag; others read the flag alone.
+/// Tells the work of one thread whether to end. The thread that a caller waits for has a poll, too,
+/// which asks outside (Python for signals) and may set the flag; others read the flag alone.
 struct Interrupt {
   const std::atomic<bool>* cancel = nullptr;
   void (*poll)(void*) = nullptr;  // cheap, and does what costs more at times of its own choice

@@ -98,7 +98,7 @@ std::string python_dtype(DType dtype) {
   return fmt::format("ops.{}", core::name(dtype));
 }
 
-core::Result<std::string> python_literal(const HostValue& value, const PythonLiterals& literals) {
+std::string python_literal(const HostValue& value, const PythonLiterals& literals) {
   return LiteralPrinter(literals).print(value);
 }
 

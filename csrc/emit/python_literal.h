@@ -19,12 +19,12 @@ std::string python_number(const core::HostValue& number, core::DType dtype);
 std::string python_dtype(core::DType dtype);
 
 struct PythonLiterals {
-  std::function<std::string(core::SymbolicInt)> size;           // of a size expression
-  std::function<std::string(const core::HostValue&)> constant;  // of a tensor, string or object: "C[3]"
+  std::function<std::string(core::SymbolicInt)> size;  // of a size expression
+  std::function<std::string(const core::HostValue&)>
+      constant;  // of a tensor, string or object: "C[3]"
 };
 
 /// Text of any host value.
-core::Result<std::string> python_literal(const core::HostValue& value,
-                                         const PythonLiterals& literals);
+std::string python_literal(const core::HostValue& value, const PythonLiterals& literals);
 
 }  // namespace mithril::emit

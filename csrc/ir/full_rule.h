@@ -8,8 +8,8 @@ namespace mithril::ir {
 /// Called once by Registry::add, which keeps it as OpDef::full_rule; refers to `op`.
 infer::Rule make_full_rule(const OpDef& op);
 
-/// What ops without a shape rule have: results have the broadcast shape of the tensor operands.
-/// Refers to `op`.
+/// Makes the rule of ops without a shape rule: results have the broadcast shape of the tensor
+/// operands. Refers to `op`.
 infer::Rule elementwise_rule(const OpDef& op);
 
 }  // namespace mithril::ir

@@ -23,7 +23,7 @@ DType compute_type(const OpDef& op, const Graph& graph, std::span<const ValueId>
 /// Whether `input` is cast to the compute type.
 bool is_promoted(const OpDef& op, const InputDef& input);
 
-/// Whether a value is a number in place of a tensor, which is a tensor of rank 0.
+/// Tells whether a value is a number in place of a tensor, which is a tensor of rank 0.
 bool stands_for_tensor(const InputDef& input, const HostValue& value);
 
 /// The type of such a number where it is not promoted: that of the operands of its kinds, unless it

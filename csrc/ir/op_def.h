@@ -72,7 +72,7 @@ struct NumberRange {
   double low, high;
   bool is_open = false;
 
-  /// Whether a value is in the range; what is no number is none of its business.
+  /// Tells whether a value is in the range; what is no number is none of its business.
   bool admits(const HostValue& value) const;
   std::string to_string() const;
 };

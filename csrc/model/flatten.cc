@@ -294,7 +294,7 @@ void Emitter::set_result(const Node& leaf, NodeId id, size_t output, Flat flat) 
   wires_[edge] = std::move(flat);
 }
 
-// Whether a size speaks of some symbols of another one and of no others: `T` beside
+// Tells whether a size speaks of some symbols of another one and of no others: `T` beside
 // `broadcast(T, u)`.
 bool Emitter::is_simpler(infer::Dim size, infer::Dim than) const {
   const std::vector<infer::Dim> few = graph_.dims.symbols_of(size);

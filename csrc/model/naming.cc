@@ -84,7 +84,8 @@ std::vector<std::pair<ConnId, std::string>> generated_names(const Arena& arena, 
 
 namespace {
 
-// Whether compiling gives the wire a name: a key of the model, or a state that is bound in it.
+// Tells whether compiling gives the wire a name: a key of the model, or a state that is bound in
+// it.
 bool is_compiled_key(const Arena& arena, ConnId c) {
   const KeyKind kind = arena.kind(c);
   const bool is_state = kind == KeyKind::kLatentInput && !arena.is_valued(c);

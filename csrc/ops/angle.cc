@@ -227,7 +227,7 @@ void define_atan2(OpFamily& ops) {
             return cast(atan2(t, cast(y, DType::kFloat32), cast(x, DType::kFloat32)), dtype);
           })
           .gradient([](GradBuilder& g) {
-            // Of numbers at most 1: squares may be too large, or all 0.
+            // Squares are taken of numbers at most 1: else they may be too large, or all 0.
             const Value size = maximum(abs(g.in("x")), abs(g.in("y")));
             const Value unit = ir::apply("stop_gradient", {size});
             const Value x = g.in("x") / unit, y = g.in("y") / unit;

@@ -45,7 +45,7 @@ Normalized normalize_channels(Builder& b, const Statistics& s) {
   return s.mean ? normalize(b.in("input"), s.mean, s.variance, b.attr("eps")) : Normalized{};
 }
 
-// How many values a channel has.
+// Counts the values that a channel has.
 infer::Dim sample_count(Value x) {
   infer::DimTable& dims = x.builder->graph().dims;
   infer::Dim n = x.shape()[0];
@@ -60,7 +60,7 @@ Value unbiased(Value x) {
   return n / (many ? n - 1.0 : maximum(n - 1.0, 1.0));
 }
 
-// Whether a channel of the batch is a single value, as far as that is known.
+// Tells whether a channel of the batch is a single value, as far as that is known.
 bool refuses_single_values(Builder& b, Value x) {
   const infer::Dim n = sample_count(x);
   if (!is_training(b) || !n.known() || n.value() != 1) return false;

@@ -16,7 +16,7 @@ struct IndexPlan {
   size_t place = 0;           // where their dims go among the axes that stay
 };
 
-/// Whether a node's index has arrays, and nothing that no plan can have (masks that are data,
+/// Tells whether a node's index has arrays, and nothing that no plan can have (masks that are data,
 /// unknown host values).
 bool has_arrays(const ir::Graph& graph, const ir::Node& node, size_t first_operand);
 

@@ -166,7 +166,7 @@ void define_solutions(OpFamily& ops) {
       .rejects(at({{"input", {2, 3}}}), "inverse");
 }
 
-/// Of x = u diag(s) vt: the factors, and det(u) det(vt), which is 1 or -1.
+/// Holds the factors of x = u diag(s) vt, and det(u) det(vt), which is 1 or -1.
 struct Diagonal {
   explicit Diagonal(Builder& b, Value x) {
     const std::vector<Value> parts = b.call_all(*ir::Registry::global().find("svd"), {x}, {});
@@ -180,7 +180,7 @@ struct Diagonal {
 
 Value product(Value x) { return reduce("prod", x, HostValue(-1), HostValue(false)); }
 
-/// Of diag(s), the cofactor (i, i) changes with the element (j, j) as the product p of all s but
+/// The cofactor (i, i) of diag(s) changes with the element (j, j) as the product p of all s but
 /// s_i and s_j, and the cofactor (i, j) with the element (j, i) as -p.
 void cofactor_gradient(GradBuilder& g) {
   Builder& b = g.builder();

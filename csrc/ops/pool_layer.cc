@@ -92,7 +92,7 @@ void layer_rule(RuleBuilder& r, const Layer& layer, bool has_options) {
   });
 }
 
-// How many elements of x, or of its padding too, each window of a mean takes: [h, w].
+// Counts the elements of x, or of its padding too, that each window of a mean takes: [h, w].
 Value counted(Value x, const Windows& windows) {
   infer::DimTable& dims = x.builder->graph().dims;
   Shape sizes(x.shape().end() - 2, x.shape().end());
@@ -214,7 +214,7 @@ OpDefBuilder& layer_body_and_cases(OpDefBuilder& block, const Layer& layer, bool
              {{"kernel_size", 2}, {"stride", ints_of(axes, 2)}, {"padding", 1}, {"dilation", 2}}));
 }
 
-// What PyTorch's pooling has beside the original's arguments.
+// PyTorch's pooling has these beside the original's arguments.
 void options(OpDefBuilder& block, const Layer& layer) {
   block.attr("ceil_mode", false);
   if (layer.pool != Pool::kMean) return;

@@ -60,7 +60,7 @@ ir::PointwiseFn row(Opcode opcode) {
   };
 }
 
-// Of `size` numbers, -1 where that is open: whether more than `correction` are left.
+// Tells whether of `size` numbers, -1 where that is open, more than `correction` are left.
 bool exceeds(int64_t size, const HostValue& correction) {
   if (!correction.is_double() && !correction.is_int()) return false;
   const double number = correction.as_number();

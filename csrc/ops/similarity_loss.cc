@@ -11,8 +11,8 @@ using tile::Reg;
 
 const HostValue kLast(-1);
 
-// What the vectors along an axis are divided by before they are squared, at least `least`: squares
-// may be too large, or all 0. The axis stays, of size 1.
+// Returns what the vectors along an axis are divided by before they are squared, at least `least`:
+// squares may be too large, or all 0. The axis stays, of size 1.
 Value unit_of(Value x, const HostValue& axis, double least) {
   return ir::apply("stop_gradient", {maximum(ir::max(abs(x), axis, true), least)});
 }

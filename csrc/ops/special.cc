@@ -126,7 +126,7 @@ void define_hyperbolic(OpFamily& ops) {
                .formula("\\ln(x + \\sqrt{x^2 + 1})"))
       .pointwise([](tile::Builder&, Reg x) { return asinh(x); })
       .gradient([](GradBuilder& g) {
-        // Of numbers at most 1: x^2 may be too large.
+        // Squares are taken of numbers at most 1: x^2 may be too large.
         const Value x = g.in("input");
         const Value unit = ir::apply("stop_gradient", {maximum(abs(x), 1.0)});
         g.d("input") = g.dout() / (unit * sqrt(square(x / unit) + square(1.0 / unit)));

@@ -13,8 +13,8 @@ namespace mithril::ops {
 
 /// An int for every axis, or one for each.
 HostValue each_axis(const HostValue& value, size_t axes);
-/// What "same" adds at the ends of an axis: without strides the result is as long as the axis. Of
-/// an odd number of elements the larger half is at the end.
+/// Returns what "same" adds at the ends of an axis: without strides the result is as long as the
+/// axis. Of an odd number of elements the larger half is at the end.
 HostValue same_padding(int64_t window, int64_t dilation);
 /// As (low, high) for each axis: an int, one for each axis, one (low, high) for each axis, or
 /// "same" or "valid" (none); with one axis also (low, high).
@@ -27,8 +27,8 @@ bool are_known(Builder& b, std::initializer_list<const char*> names);
 struct Windows {
   std::vector<int64_t> size, stride, dilation;
   std::vector<std::array<int64_t, 2>> padding;
-  /// How much of the padding at the end of each axis is there for a last window that is not whole;
-  /// no mean counts it. Empty: none of it.
+  /// The part of the padding at the end of each axis that is there for a last window that is not
+  /// whole; no mean counts it. Empty: none of it.
   std::vector<int64_t> beyond;
   bool counts_padding = true;  // in means
 

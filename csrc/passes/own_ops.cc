@@ -3,6 +3,7 @@
 #include "ir/builder.h"
 #include "ir/full_rule.h"
 #include "ir/registry.h"
+#include "ir/vjp_op.h"
 #include "passes/regions.h"
 #include "passes/rewriter.h"
 
@@ -12,55 +13,7 @@ namespace {
 using ir::Node;
 using ir::OpDef;
 
-std::string vjp_name(std::string_view op, size_t input) {
-  return fmt::format("{}_vjp{}", op, input);
-}
-
-/// The cotangent of one input: (cotangent, result, inputs …), with the attributes of the op.
-OpDef vjp_of(const OpDef& op, size_t input) {
-  OpDef out;
-  out.name = vjp_name(op.name, input);
-  out.family = op.family;
-  for (const char* name : {"cotangent", "result"}) {
-    ir::InputDef given;
-    given.name = name;
-    given.kinds = infer::kTensor;
-    out.inputs.push_back(std::move(given));
-  }
-  for (ir::InputDef copy : op.inputs) {
-    copy.name = "of_" + copy.name;
-    copy.trainable = false;
-    copy.when.clear();
-    out.inputs.push_back(std::move(copy));
-  }
-  for (ir::AttrDef copy : op.attrs) {
-    copy.name = "of_" + copy.name;
-    out.attrs.push_back(std::move(copy));
-  }
-  const std::string like = out.inputs[input + 2].name;
-  out.outputs.push_back({"output", ir::same_as(like)});
-  out.shape_rule = [like](infer::RuleBuilder& rule) {
-    rule.same_shape(rule.in(like), rule.out("output"));
-  };
-  for (const ir::InputDef& given : out.inputs) out.connect_order.push_back(given.name);
-  out.connect_order.emplace_back("output");
-  return out;  // without a gradient: a second derivative through it is refused
-}
-
-void pull_back(ir::GradBuilder& g, const std::string& name, const OpDef& original) {
-  ir::Attrs attrs;
-  for (const auto& [key, value] : g.attrs()) attrs.set("of_" + key, value);
-  for (size_t i = 0; i < original.inputs.size(); ++i) {
-    const std::string& input = original.inputs[i].name;
-    if (!g.has(input) || !g.wants(input) || !core::is_float(g.in(input).dtype())) continue;
-    std::vector<ir::Operand> operands{g.dout(original.outputs[0].name),
-                                      g.out(original.outputs[0].name)};
-    for (const ir::InputDef& each : original.inputs) operands.emplace_back(g.in(each.name));
-    g.d(input) = g.builder().call(vjp_name(name, i), std::move(operands), attrs);
-  }
-}
-
-/// The op itself on the operands of a node that stands for it.
+/// Applies the op itself to the operands of a node that stands for it.
 std::vector<ir::Value> body_of(ir::Builder& b, const OpDef& original) {
   std::vector<ir::Operand> operands;
   for (const ir::InputDef& input : original.inputs) {
@@ -134,21 +87,21 @@ core::Result<std::string> define_own_op(std::string_view name, bool has_function
   if (has_gradient) {
     for (size_t i = 0; i < original->inputs.size(); ++i) {
       if (!original->inputs[i].kinds.may_be_tensor()) continue;
-      MITHRIL_RETURN_IF_ERROR(registry.add(vjp_of(op, i)).status());
+      MITHRIL_RETURN_IF_ERROR(registry.add(ir::vjp_of(op, infer::kTensor, i)).status());
     }
     op.differentiable = true;
-    op.gradient = [own, original](ir::GradBuilder& g) { pull_back(g, own, *original); };
+    op.gradient = [own, original](ir::GradBuilder& g) { ir::pull_back_by_vjps(g, own, *original); };
   }
   MITHRIL_RETURN_IF_ERROR(registry.add(std::move(op)).status());
   return own;
 }
 
-core::Result<ir::Graph> call_own_functions(const ir::Graph& graph, const ir::Target& target) {
+core::Result<ir::Graph> call_own_functions(ir::Graph graph, const ir::Target& target) {
   if (target.own_functions.empty()) return graph;
   return replaced(graph, target.own_functions);
 }
 
-core::Result<ir::Graph> take_own_gradients(const ir::Graph& graph, const ir::Target& target) {
+core::Result<ir::Graph> take_own_gradients(ir::Graph graph, const ir::Target& target) {
   if (target.own_gradients.empty() && target.own_functions.empty()) return graph;
   Names names = target.own_gradients;
   names.insert(target.own_functions.begin(), target.own_functions.end());

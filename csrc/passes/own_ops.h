@@ -20,9 +20,9 @@ namespace mithril::passes {
 core::Result<std::string> define_own_op(std::string_view op, bool has_function, bool has_gradient);
 
 /// Puts the ops of `target.own_functions` in the place of the originals; not in regions.
-core::Result<ir::Graph> call_own_functions(const ir::Graph& graph, const ir::Target& target);
+core::Result<ir::Graph> call_own_functions(ir::Graph graph, const ir::Target& target);
 
 /// The same everywhere, and for `target.own_gradients`: before a graph is differentiated.
-core::Result<ir::Graph> take_own_gradients(const ir::Graph& graph, const ir::Target& target);
+core::Result<ir::Graph> take_own_gradients(ir::Graph graph, const ir::Target& target);
 
 }  // namespace mithril::passes

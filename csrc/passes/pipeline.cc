@@ -102,9 +102,10 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
   Pipeline pipeline(graph, options);
   pipeline
       .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
+             if (target.own_functions.empty()) return decompose(g, target);
              MITHRIL_ASSIGN(const ir::Graph named, call_own_functions(g, target));
-             MITHRIL_ASSIGN(const ir::Graph expanded, decompose(named, target));
-             return call_own_functions(expanded, target);
+             MITHRIL_ASSIGN(ir::Graph expanded, decompose(named, target));
+             return call_own_functions(std::move(expanded), target);
            }))
       .optimize("canonicalize", rewrite);
   if (wants_channels_last(pipeline.graph(), target)) {

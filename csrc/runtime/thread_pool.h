@@ -27,7 +27,7 @@ struct RunOptions {
   void (*poll)(void*) = nullptr;              // called by the calling thread between chunks and
   void* poll_context = nullptr;               //   while it waits; it may set the cancel flag
 
-  /// What a chunk that takes long looks at: on the calling thread, and on others.
+  /// Tells a chunk that takes long whether to end: on the calling thread, and on others.
   core::Interrupt interrupt(bool calling) const {
     return calling ? core::Interrupt{cancel, poll, poll_context} : core::Interrupt{cancel};
   }

@@ -19,7 +19,7 @@ from typing import Any
 from mithril import _core
 from mithril.backends import _own_ops
 from mithril.errors import DataOverflowError, OutOfMemoryError
-from mithril.primitive import Kept, is_primitive, op_names
+from mithril.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.types import Dtype
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
@@ -91,16 +91,19 @@ def calls_python(graph: Any) -> bool:
     return any(is_primitive(op) or _own_ops.is_own(op) for op, *_ in graph.nodes())
 
 
-def runs_natively(compiled: Any) -> bool:
+def runs_natively(compiled: Any, backend: Any) -> bool:
     """Whether plans can run it: no op is a Python function."""
-    graphs = (compiled.graph, compiled.typed, compiled.forward)
+    graphs = [compiled.graph] if has_primitives() else []
+    if _own_ops.are_brought(backend):
+        graphs += [compiled.typed, compiled.forward]
     return not any(map(calls_python, graphs))
 
 
 def brings_gradient(compiled: Any, backend: Any) -> bool:
     """Whether the backend's class has the gradient of an op of the model."""
-    brought = any(map(any, _own_ops.names(backend)))
-    return brought and any(_own_ops.is_gradient(op) for op, *_ in compiled.typed.nodes())
+    return _own_ops.are_brought(backend) and any(
+        _own_ops.is_gradient(op) for op, *_ in compiled.typed.nodes()
+    )
 
 
 def choices(graph: Any) -> set[str]:
@@ -201,7 +204,7 @@ class Program:
         self.outputs: list[str] = compiled.outputs
         self.state_names = [name for name, _ in compiled.states]
         self.output_types: dict[str, tuple] = compiled.output_types
-        self._target = target_of(settings.backend, runs_natively(compiled))
+        self._target = target_of(settings.backend, runs_natively(compiled, settings.backend))
         by_name = {key.name: key for key in self.keys}
         self.by_name = by_name
         self.inputs = [by_name[name] for name, *_ in compiled.forward.inputs]

@@ -159,7 +159,7 @@ class PhysicalModel(PhysicalKeys):
         ]
         options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
         # Whether a backend's own function is called shows when composites are taken apart.
-        tried = not any(map(any, _own_ops.names(self.backend)))
+        tried = not _own_ops.are_brought(self.backend)
         compiled = _core.compile(self._node, options, target_of(self.backend, tried))
         if not self.backend.runs_plans:
             return compiled
@@ -175,7 +175,7 @@ class PhysicalModel(PhysicalKeys):
 
     def _runs_plans(self, compiled: Any) -> bool:
         """Whether the engine runs it, or NumPy for the sake of Python functions in it."""
-        return self.backend.runs_plans and runs_natively(compiled)
+        return self.backend.runs_plans and runs_natively(compiled, self.backend)
 
     def _make(self, compiled: Any) -> Program:
         return Program(compiled, self._settings)
@@ -846,7 +846,7 @@ class PhysicalModel(PhysicalKeys):
         """
         params = mapping("params", params)
         if weights is not None:
-            check_weights(weights, self.backend, not runs_natively(self._compiled))
+            check_weights(weights, self.backend, not runs_natively(self._compiled, self.backend))
         unknown = [name for name in params if name not in self.param_keys]
         if unknown:
             near = suggestion(unknown[0], self.param_keys)

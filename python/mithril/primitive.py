@@ -307,6 +307,11 @@ def op_names(backend: Any) -> list[str]:
     return out
 
 
+def has_primitives() -> bool:
+    """Whether this process has declared any."""
+    return bool(_ops)
+
+
 def is_primitive(op: str) -> bool:
     return op.startswith("user_") and _USER_OP.fullmatch(op) is not None
 

@@ -29,7 +29,7 @@ bool list_shape(const HostValue& value, SmallVector<int64_t, 8>& shape, bool& bo
   return probe->is_int() || probe->is_bool() || probe->is_symbolic();
 }
 
-/// How often a mask says true. Depth is at most HostValue::kMaxDepth.
+/// Counts how often a mask says true. Depth is at most HostValue::kMaxDepth.
 int64_t count_true(const HostValue& mask) {
   if (!mask.is_sequence()) return mask.is_bool() && mask.as_bool() ? 1 : 0;
   int64_t count = 0;
@@ -294,7 +294,7 @@ class IndexedDims {
     return false;
   }
 
-  /// How many places a mask selects: of a tensor that is known at run time only.
+  /// Returns how many places a mask selects; of a tensor that is known at run time only.
   uint32_t mask_size(const Item& item) {
     const auto value = s_.is_tensor(item.cell) ? std::nullopt : s_.value(item.cell);
     return value ? s_.new_dim(count_true(*value)) : s_.new_dim();

@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mithril import _core
 from mithril.errors import KeyNotFound, ShapeError, SignatureError, UnsupportedError
@@ -21,7 +21,15 @@ from mithril.types import MISSING
 from . import methods
 from ._op_programs import paused, paused_ops
 
-__all__ = ["emitted_names", "function", "is_gradient", "is_own", "names", "offer_to_super"]
+__all__ = [
+    "are_brought",
+    "emitted_names",
+    "function",
+    "is_gradient",
+    "is_own",
+    "names",
+    "offer_to_super",
+]
 
 _BACKWARD = "backward_"
 _OWN = re.compile(r"own_(f?)(g?)_(.+?)(?:_vjp(\d+))?")
@@ -30,10 +38,21 @@ _OWN = re.compile(r"own_(f?)(g?)_(.+?)(?:_vjp(\d+))?")
 def names(backend: Any) -> tuple[dict[str, str], dict[str, str]]:
     """The ops with functions of the backend's, and those with gradients alone, each with the op
     that stands for it."""
-    brought = _brought_by(backend)
+    cls: Any = type(backend)
+    return _names(cls, paused_ops())
+
+
+def are_brought(backend: Any) -> bool:
+    """Whether the backend's class brings anything."""
+    return any(map(any, names(backend)))
+
+
+@functools.cache
+def _names(cls: type, paused: frozenset[str]) -> tuple[dict[str, str], dict[str, str]]:
+    brought = _brought(cls)
     functions: dict[str, str] = {}
     gradients: dict[str, str] = {}
-    for op in {name.removeprefix(_BACKWARD) for name in brought} - paused_ops():
+    for op in {name.removeprefix(_BACKWARD) for name in brought} - paused:
         has_function, has_gradient = op in brought, _BACKWARD + op in brought
         own = _core.define_own_op(op, has_function, has_gradient)
         (functions if has_function else gradients)[op] = own
@@ -155,40 +174,43 @@ def _forward(backend: Any, op: str, method: str) -> Callable[..., Any]:
 def _vjp(backend: Any, op: str, method: str, place: int) -> Callable[..., Any]:
     own = getattr(backend, method)
     what = f"{type(backend).__name__}.{method}"
-    operands_of = [i["name"] for i in _core.find_op(op)["inputs"]]
+    keys = [i["name"] for i in _core.find_op(op)["inputs"]]
     taken = _parameters(own, what)
 
     def run(cotangent: Any, result: Any, *operands: Any, **named: Any) -> Any:
-        values = {key.removeprefix("of_"): value for key, value in named.items()}
-        more = [values.pop(key) for key in operands_of if hasattr(values.get(key), "shape")]
-        inputs = tuple(_given(backend, x) for x in (*operands, *more))
+        values = dict(zip(keys, operands, strict=False))
+        values |= {key.removeprefix("of_"): value for key, value in named.items()}
+        tensors = {key: values.pop(key) for key in keys if hasattr(values.get(key), "shape")}
+        inputs = tuple(_given(backend, x) for x in tensors.values())
         if not taken.takes_names:
             values = {key: value for key, value in values.items() if key in taken.names}
-        outputs = (_given(backend, result),)
-        found = own(_given(backend, cotangent), inputs, outputs, **values)
-        if isinstance(found, tuple | list):
-            if len(found) <= place:
-                raise SignatureError(
-                    f"{what}: requires a gradient for each of {len(inputs)} operands,"
-                    f" got {len(found)}"
-                )
-            found = found[place]
-        elif place > 0:
-            raise SignatureError(
-                f"{what}: requires a tuple with a gradient for each operand, got one array"
-            )
-        wanted = operands[place]
-        if found is None:
-            found = backend.zeros_like(inputs[place])
-        taken_back = _taken(backend, what, found)
-        if tuple(taken_back.shape) != tuple(wanted.shape):
+        found = own(_given(backend, cotangent), inputs, (_given(backend, result),), **values)
+        at = list(tensors).index(keys[place])
+        share = _share(what, found, at, len(inputs))
+        out = _taken(backend, what, backend.zeros_like(inputs[at]) if share is None else share)
+        got, wanted = list(out.shape), list(tensors[keys[place]].shape)
+        if got != wanted:
             raise ShapeError(
-                f"{what}: the gradient of operand {place} requires its shape"
-                f" {list(wanted.shape)}, got {list(taken_back.shape)}"
+                f"{what}: the gradient of operand {at} requires its shape {wanted}, got {got}"
             )
-        return taken_back
+        return out
 
     return run
+
+
+def _share(what: str, found: Any, at: int, count: int) -> Any:
+    """The gradient of one of `count` operands in what a method gave: a tuple, or one array."""
+    if not isinstance(found, tuple | list):
+        if at == 0:
+            return found
+        raise SignatureError(
+            f"{what}: requires a tuple with a gradient for each operand, got one array"
+        )
+    if len(found) <= at:
+        raise SignatureError(
+            f"{what}: requires a gradient for each of {count} operands, got {len(found)}"
+        )
+    return found[at]
 
 
 def _given(backend: Any, value: Any) -> Any:
@@ -204,20 +226,21 @@ def _taken(backend: Any, what: str, result: Any) -> Any:
     """A result as the functions of `ops` give it."""
     if isinstance(result, tuple | list):
         return tuple(_taken(backend, what, item) for item in result)
-    if not hasattr(result, "shape") and not isinstance(result, float | int):
+    if isinstance(result, float | int):
+        return backend.to_numpy(backend.tensor(result))
+    if not hasattr(result, "shape"):
         raise SignatureError(
             f"{what}: requires an array as its result, got {type(result).__name__}"
         )
-    if backend._runs_own_arrays and hasattr(result, "shape"):
-        return result
-    return backend.to_numpy(backend.tensor(result) if not hasattr(result, "shape") else result)
+    return result if backend._runs_own_arrays else backend.to_numpy(result)
 
 
-class _Taken:
+class _Taken(NamedTuple):
     """What a function takes by place and by name."""
 
-    def __init__(self, names: list[str], takes_places: bool, takes_names: bool) -> None:
-        self.names, self.takes_places, self.takes_names = names, takes_places, takes_names
+    names: list[str]
+    takes_places: bool
+    takes_names: bool
 
 
 def _parameters(function: Any, what: str) -> _Taken:
@@ -260,10 +283,8 @@ class _Call:
         values |= attributes
         if "kernel_size" in self._taken.names and "kernel_size" not in values:
             values["kernel_size"] = tuple(values["weight"].shape[2:])
-        named = {}
-        unnamed = []
-        for parameter in self._taken.names:
-            key = self._key_of[parameter]
+        named, unnamed = {}, []
+        for parameter, key in self._key_of.items():
             if key in values:
                 named[parameter] = values.pop(key)
             else:

@@ -14,8 +14,7 @@ std::string text(const HostValue& value) {
   PythonLiterals literals;
   literals.size = [](core::SymbolicInt size) { return fmt::format("n{}", size.expr); };
   literals.constant = [](const HostValue&) { return "C[0]"; };
-  auto out = python_literal(value, literals);
-  return out.ok() ? *out : "error: " + out.error().message;
+  return python_literal(value, literals);
 }
 
 TEST(PythonLiteral, IsWhatPythonReadsBack) {

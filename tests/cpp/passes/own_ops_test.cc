@@ -1,3 +1,4 @@
+// Covers: ir/vjp_op.cc
 #include "passes/own_ops.h"
 
 #include "passes/autodiff.h"

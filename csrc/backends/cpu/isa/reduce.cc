@@ -412,7 +412,7 @@ struct Running {
   }
 };
 
-// Of float64: what rounding took so far, beside it.
+// A sum of float64 keeps what rounding took so far beside it.
 template <>
 struct Running<double> {
   double sum, rest;
