@@ -78,11 +78,11 @@ def _families() -> dict[str, str]:
 
 
 def __getattr__(name: str):
+    if name == "__all__":  # not kept: the build asks before it has made the families
+        return sorted({*_BY_HAND, *_families()})
     if name in _BY_HAND:
         module, attribute = _BY_HAND[name]
         value = getattr(importlib.import_module(module), attribute)
-    elif name == "__all__":
-        value = sorted({*_BY_HAND, *_families()})
     elif name in _MODULES:
         value = importlib.import_module(f"mithril.models.{name}")
     elif name.startswith("_"):
