@@ -249,6 +249,13 @@ class JaxBackend(AutogradBackend):
     def _from_host(self, values: np.ndarray, dtype: DTypeLike | None = None) -> Any:
         return self.tensor(values, values.dtype if dtype is None else dtype)
 
+    def _constant(self, value: Any) -> Any:
+        """As JAX takes it: without `enable_x64` a 64-bit float is a 32-bit one."""
+        knows_wide = self._is_wide or self._jax.config.jax_enable_x64
+        if not isinstance(value, str) and value.dtype == np.float64 and not knows_wide:
+            value = value.astype(np.float32)
+        return super()._constant(value)
+
     def zeros(self, shape: Any, dtype: DTypeLike | None = None) -> Any:
         return self._adopt(np.zeros(shape, self._or_default(dtype).numpy()))
 
