@@ -141,9 +141,9 @@ size_t BlockPool::kept_bytes() const {
   return kept_;
 }
 
-void Arena::poison() {
-  auto* words = static_cast<uint16_t*>(block_.data);
-  std::fill(words, words + block_.bytes / sizeof(uint16_t), uint16_t{0x7FF7});
+void poison(void* memory, size_t bytes) {
+  auto* words = static_cast<uint16_t*>(memory);
+  std::fill(words, words + bytes / sizeof(uint16_t), uint16_t{0x7FF7});
 }
 
 namespace {
@@ -189,7 +189,7 @@ core::Result<Arena> take_arena(size_t bytes) {
     MITHRIL_ASSIGN(block, arena_pool().take(bytes));
   }
   Arena arena(&arena_pool(), block);
-  if (core::env().poison) arena.poison();
+  if (core::env().poison) poison(arena.data(), arena.bytes());
   return arena;
 }
 

@@ -55,6 +55,10 @@ class BlockPool {
   std::array<Free*, kClasses> free_{};
 };
 
+/// Fills memory with 0x7FF7: NaN read as any float type (a signalling one as float64), an odd
+/// number as any integer. What reads before it writes shows.
+void poison(void* memory, size_t bytes);
+
 /// The intermediates of one run; goes back to its pool when it dies.
 class Arena {
  public:
@@ -71,9 +75,6 @@ class Arena {
   }
   std::byte* data() const { return static_cast<std::byte*>(block_.data); }
   size_t bytes() const { return block_.bytes; }
-  /// Fills it with 0x7FF7: NaN read as any float type (a signalling one as float64), an odd number
-  /// as any integer. What reads before it writes shows.
-  void poison();
 
  private:
   void reset();

@@ -15,6 +15,7 @@
 #endif
 
 #include "core/env.h"
+#include "runtime/arena_pool.h"
 
 namespace mithril::runtime {
 
@@ -52,11 +53,8 @@ class ScopedScratch {
   explicit ScopedScratch(size_t bytes) {
     if (bytes == 0) return;
     held_ = std::exchange(kept_scratch, {});
-    if (held_.bytes >= bytes) return;
-    const size_t rounded = (bytes + 63) / 64 * 64;
-    held_.block.reset(bytes > kMostScratch ? nullptr : std::aligned_alloc(64, rounded));
-    held_.bytes = held_.block == nullptr ? 0 : rounded;
-    failed_ = held_.block == nullptr;
+    if (held_.bytes < bytes) allocate(bytes);
+    if (core::env().poison) poison(held_.block.get(), held_.bytes);
   }
   ~ScopedScratch() {
     if (held_.bytes > kept_scratch.bytes) kept_scratch = std::move(held_);
@@ -67,6 +65,13 @@ class ScopedScratch {
   void* get() const { return held_.block.get(); }
 
  private:
+  void allocate(size_t bytes) {
+    const size_t rounded = (bytes + 63) / 64 * 64;
+    held_.block.reset(bytes > kMostScratch ? nullptr : std::aligned_alloc(64, rounded));
+    held_.bytes = held_.block == nullptr ? 0 : rounded;
+    failed_ = held_.block == nullptr;
+  }
+
   ThreadScratch held_;
   bool failed_ = false;
 };

@@ -86,6 +86,7 @@ class Winograd {
   int64_t channel_step() const { return kTaps * (d_.turned ? d_.filters : 1); }
 
   KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) const;
+  void clear_padding(float* m) const;
   void transform_filters(const float* w, int64_t share, float* u, float* taps) const;
   void store_block(int64_t first, int64_t rows, int64_t share, const Scratch& s,
                    void* const* buffers) const;
@@ -224,6 +225,7 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
   const auto* w = static_cast<const float*>(args.buffers[1]);
   const Scratch s = divide(args.scratch);
   const auto* const packed = reinterpret_cast<const float*>(packed_.data());
+  clear_padding(s.m);
   int64_t block = -1, share = -1;                   // whose patches and filters are there
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = block * shares + share
     if (core::is_interrupted()) return KernelStatus::kCancelled;
@@ -240,6 +242,18 @@ KernelStatus Winograd::run(const KernelArgs& args, int64_t begin, int64_t end) c
     if (epilogue_) finish_block(first, rows, share, args.buffers, s.epilogue);
   }
   return KernelStatus::kOk;
+}
+
+// Products leave the lanes behind the filters of a share as they are; what lies there must be
+// finite, or tiles would count as broken.
+void Winograd::clear_padding(float* m) const {
+  if (stride_ == share_) return;
+  const int64_t rows = block_rows_ * tile_columns_;
+  for (int64_t e = 0; e < elements_; ++e) {
+    for (int64_t row = 0; row < rows; ++row) {
+      std::fill_n(m + e * m_step_ + row * stride_ + share_, stride_ - share_, 0.F);
+    }
+  }
 }
 
 // u[element]: channels by the filters of a share, packed.

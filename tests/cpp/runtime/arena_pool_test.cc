@@ -130,7 +130,7 @@ TEST(Arena, EmptyOneHasNoData) {
 
 TEST(Arena, PoisonIsNaNForEveryFloat) {
   Arena arena = take_arena(1000).or_throw();
-  arena.poison();
+  poison(arena.data(), arena.bytes());
   for (size_t at = 0; at + 8 <= arena.bytes(); at += 4) {
     float f = 0;
     std::memcpy(&f, arena.data() + at, sizeof f);

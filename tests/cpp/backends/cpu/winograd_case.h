@@ -42,14 +42,16 @@ inline std::vector<double> magnitudes(const std::vector<float>& x) {
   return out;
 }
 
-// In ranges of `chunk` units, the last range first.
+// In ranges of `chunk` units, the last range first; `is_dirty`: scratch memory is full of NaN.
 inline std::vector<float> run(const plan::Step& step, const std::vector<float>& left,
-                              const std::vector<float>& right, size_t count, int64_t chunk) {
+                              const std::vector<float>& right, size_t count, int64_t chunk,
+                              bool is_dirty = false) {
   const Guarded<float> out(count), first(left.size()), second(right.size());
   std::copy(left.begin(), left.end(), first.data());
   std::copy(right.begin(), right.end(), second.data());
   fill_nan(out);
   const Guarded<char> scratch((step.scratch_bytes + 63) / 64 * 64);
+  if (is_dirty) std::fill_n(scratch.data(), step.scratch_bytes, '\xFF');
   void* buffers[] = {first.data(), second.data(), out.data()};
   plan::ErrorSlot slot;
   const plan::KernelArgs args{buffers,        nullptr, nullptr, step.data.get(),

@@ -38,6 +38,7 @@ TEST(WinogradGradient, LiesWithinItsBoundForAnyThreads) {
       SCOPED_TRACE(threads);
       const plan::Step step = cpu::make_winograd_gradient(c.d, threads).or_throw();
       const auto whole = run(step, c.x, c.dy, c.w.size(), step.units);
+      EXPECT_EQ(run(step, c.x, c.dy, c.w.size(), step.units, true), whole);
       EXPECT_EQ(run(step, c.x, c.dy, c.w.size(), 1), whole);
       if (threads == 1) {
         first = whole;

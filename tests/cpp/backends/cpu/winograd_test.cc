@@ -40,6 +40,7 @@ void check(const WinogradCase& c, const WinogradDims& dims, int64_t tile,
   const auto whole = run(raw, x, c.w, expected.size(), raw.units);
   expect_near(whole, expected, magnitude);
   EXPECT_EQ(run(raw, x, c.w, expected.size(), 1), whole);
+  EXPECT_EQ(run(raw, x, c.w, expected.size(), raw.units, true), whole);
   EXPECT_EQ(run(packed, x, c.w, expected.size(), packed.units), whole);
   EXPECT_EQ(run(packed, x, c.w, expected.size(), 1), whole);
   for (const int threads : {2, 3, 4}) {
