@@ -2,6 +2,7 @@
 
 #include "ir/op_def.h"
 #include "passes/assign_dtypes.h"
+#include "passes/cast_policy.h"
 #include "passes/decompose.h"
 #include "passes/expand_gradients.h"
 #include "passes/own_ops.h"
@@ -91,6 +92,11 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
                                                   target.default_int, out->options.promote_mixed,
                                                   widths_of(out->interface));
                    }));
+    if (target.compute_float) {
+      MITHRIL_ASSIGN(out->typed, staged(out->options, "cast_policy", [&] {
+                       return passes::cast_policy(out->typed, *target.compute_float);
+                     }));
+    }
     MITHRIL_ASSIGN(out->typed, passes::take_own_gradients(std::move(out->typed), target));
     if (passes::has_gradients(out->typed)) {
       MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients",

@@ -30,15 +30,14 @@ core::DType dtype_of(py::handle object) {
 }
 
 ir::Target to_target(const py::dict& fields) {
-  if (fields["native"].cast<bool>()) {
-    ir::Target out = cpu::target(dtype_of(fields["default_float"]));
-    out.default_int = dtype_of(fields["default_int"]);
-    return out;
-  }
-  ir::Target out;
+  const bool is_native = fields["native"].cast<bool>();
+  ir::Target out = is_native ? cpu::target(dtype_of(fields["default_float"])) : ir::Target();
+  out.default_int = dtype_of(fields["default_int"]);
+  const py::object compute = fields["compute_float"];
+  if (!compute.is_none()) out.compute_float = dtype_of(compute);
+  if (is_native) return out;
   out.name = fields["name"].cast<std::string>();
   out.default_float = dtype_of(fields["default_float"]);
-  out.default_int = dtype_of(fields["default_int"]);
   for (const py::handle name : fields["keeps_whole"]) {
     out.keeps_whole.insert(name.cast<std::string>());
   }

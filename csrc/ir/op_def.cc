@@ -54,6 +54,7 @@ bool OpDef::has_attr(std::string_view attr) const {
 OpDefBuilder::OpDefBuilder(OpFamily& family, std::string name) : family_(family) {
   def_.name = std::move(name);
   def_.family = family.name();
+  def_.precision = family.precision();
 }
 
 OpDefBuilder::~OpDefBuilder() {
@@ -376,6 +377,11 @@ OpDefBuilder& OpDefBuilder::commutative() {
 
 OpDefBuilder& OpDefBuilder::moves() {
   def_.moves = true;
+  return *this;
+}
+
+OpDefBuilder& OpDefBuilder::precision(Precision precision) {
+  def_.precision = precision;
   return *this;
 }
 

@@ -148,6 +148,10 @@ struct HostCall {
   bool has_dtypes = true;       // false before assign_dtypes: dtypes of tensors are provisional
 };
 
+/// What mixed precision does with an op: operands of its products may be rounded to a half, or its
+/// results need the range and the digits of the wide type, or it follows its operands.
+enum class Precision : uint8_t { kFollows, kHalf, kWide };
+
 using ComposeFn = std::function<std::vector<Value>(Builder&)>;
 /// What a tile body sees: the operands of one lane, attributes, the type of the result.
 struct PointwiseCall {
@@ -192,9 +196,10 @@ struct OpDef {
   bool has_kinks = false;
   bool checks_sizes = false;  // native targets keep it until sizes are bound
   bool commutative = false;
-  bool moves = false;   // results are elements of operands: none is rounded
-  bool random = false;  // never merged, never folded
-  int regions = 0;      // graphs that each node owns
+  bool moves = false;  // results are elements of operands: none is rounded
+  Precision precision = Precision::kFollows;
+  bool random = false;                           // never merged, never folded
+  int regions = 0;                               // graphs that each node owns
   std::vector<std::pair<double, double>> kinks;  // unary: (input, gradient there)
   std::vector<double> points;                    // unary samples that are always included
   std::vector<Sample> samples;
@@ -276,6 +281,7 @@ class OpDefBuilder {
   OpDefBuilder& commutative();
   OpDefBuilder& moves();  // results are elements of the operands, or constants
   OpDefBuilder& random();
+  OpDefBuilder& precision(Precision precision);  // instead of the family's
   /// Each node owns that many graphs; its results are theirs (ir/scan.h), as no rule can say.
   OpDefBuilder& regions(int count);
   OpDefBuilder& sample(std::string_view input, double low, double high);
@@ -294,16 +300,19 @@ class OpDefBuilder {
 /// `void define_activation(OpFamily ops)` of each file in ops/ gets one.
 class OpFamily {
  public:
-  OpFamily(class Registry& registry, std::string name) : registry_(registry), name_(name) {}
+  OpFamily(class Registry& registry, std::string name, Precision precision = Precision::kFollows)
+      : registry_(registry), name_(std::move(name)), precision_(precision) {}
   OpDefBuilder def(std::string name) { return OpDefBuilder(*this, std::move(name)); }
   class Registry& registry() {
     return registry_;
   }
   const std::string& name() const { return name_; }
+  Precision precision() const { return precision_; }
 
  private:
   class Registry& registry_;
   std::string name_;
+  Precision precision_;
 };
 
 }  // namespace mithril::ir

@@ -27,6 +27,7 @@ void define_sigmoids(OpFamily& ops) {
   activation(
       ops.def("softplus")
           .python("Softplus")
+          .precision(Precision::kWide)
           .arguments({"input"})
           .doc("Smooth maximum of x and zero: log(1 + exp(beta x)) / beta, without overflow.")
           .formula("\\ln(1 + e^{\\beta x}) / \\beta"))
@@ -149,6 +150,7 @@ OpDefBuilder& normalizing(OpDefBuilder& block) {
       .key("axis", -1)
       .output("output", computed())
       .promote_float()
+      .precision(Precision::kWide)
       .rule([](RuleBuilder& r) {
         r.same_shape(r.out(), r.in("input"));
         // Only to check the axis: a reduction over it must exist.

@@ -46,6 +46,7 @@ using ir::OpDefBuilder;
 using ir::Operand;
 using ir::OpFamily;
 using ir::PointwiseCall;
+using ir::Precision;
 using ir::same_as;
 using ir::Sample;
 using ir::Shape;

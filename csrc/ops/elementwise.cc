@@ -169,6 +169,7 @@ infer::Rule power_rule() {
 void define_power(OpFamily& ops) {
   binary_cases(ops.def("power")
                    .python("Power")
+                   .precision(Precision::kWide)
                    .doc("The base raised to the exponent; x ** 0 is 1, also at 0, with gradient 0. "
                         "Of integers it wraps, and a negative exponent gives the whole part: 0 but "
                         "for bases 1 and -1.")
@@ -455,12 +456,14 @@ void define_powers_and_logarithms(OpFamily& ops) {
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * g.in("input") * 2.0; });
 
   floating(ops.def("exp").python("Exponential").doc("e to the power of x.").formula("e^x"))
+      .precision(Precision::kWide)
       .pointwise([](tile::Builder& t, Reg x) { return t.exp(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * g.out(); })
       .points({0.0, -0.0});
 
   floating(
       ops.def("expm1").python("Expm1").doc("exp(x) - 1, accurate near zero.").formula("e^x - 1"))
+      .precision(Precision::kWide)
       .pointwise([](tile::Builder& t, Reg x) { return t.expm1(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * exp(g.in("input")); })
       .points({0.0, -0.0});
@@ -469,6 +472,7 @@ void define_powers_and_logarithms(OpFamily& ops) {
                .python("Log")
                .doc("Natural logarithm; of 0 -inf, of negative numbers NaN.")
                .formula("\\ln x"))
+      .precision(Precision::kWide)
       .pointwise([](tile::Builder& t, Reg x) { return t.log(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() / g.in("input"); })
       .sample("input", 0.1, 10.0);
@@ -477,6 +481,7 @@ void define_powers_and_logarithms(OpFamily& ops) {
                .python("Log1p")
                .doc("Natural logarithm of 1 + x, accurate near zero.")
                .formula("\\ln(1 + x)"))
+      .precision(Precision::kWide)
       .pointwise([](tile::Builder& t, Reg x) { return t.log1p(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() / (g.in("input") + 1.0); })
       .sample("input", -0.9, 10.0)
@@ -494,6 +499,7 @@ void define_powers_and_logarithms(OpFamily& ops) {
 
   floating(
       ops.def("rsqrt").python("Rsqrt").doc("One over the square root.").formula("1 / \\sqrt{x}"))
+      .precision(Precision::kWide)
       .pointwise([](tile::Builder& t, Reg x) { return t.rsqrt(x); })
       .gradient([](GradBuilder& g) { g.d("input") = g.dout() * g.out() / g.in("input") * -0.5; })
       .sample("input", 0.1, 9.0);

@@ -117,6 +117,7 @@ Value updated(Builder& b) {
 void define_cache(OpFamily& ops) {
   ops.def("update_cache")
       .python("UpdateCache")
+      .precision(Precision::kFollows)
       .doc(
           "A copy of the cache [..., s, d] with the input [..., l, d] at its places offset, offset "
           "+ 1 …. Where the cache has no room for it, which is known only at run time, the copy is "

@@ -65,6 +65,7 @@ core::Status relate_positions(infer::Relation& relation) {
 void define_sines(OpFamily& ops) {
   ops.def("positional_encoding")
       .python("PositionalEncoding")
+      .precision(Precision::kFollows)
       .doc(
           "The operand [..., places, hidden_dim] plus sines (even columns) and cosines (odd ones) "
           "of each place, at most max_len places (Vaswani et al., arXiv:1706.03762).")
@@ -232,6 +233,7 @@ void state_rotation(RuleBuilder& r) {
 void define_rotation(OpFamily& ops) {
   OpDefBuilder block = ops.def("rotary_embedding");
   block.python("RotaryEmbedding")
+      .precision(Precision::kFollows)
       .arguments({"theta", "interleaved", "width", "max_len", "input", "offset"})
       .doc(
           "Pairs of columns of [..., places, d] rotated by an angle that grows with the place, "
@@ -311,6 +313,7 @@ Value biases(Builder& b) {
 void define_biases(OpFamily& ops) {
   OpDefBuilder block = ops.def("alibi");
   block.python("Alibi")
+      .precision(Precision::kFollows)
       .doc(
           "Biases of attention scores, [heads, queries, keys], that fall with the distance between "
           "the places of query and key; the first query is at place offset. Heads differ in how "

@@ -7,44 +7,49 @@
 namespace mithril::ir {
 
 void define_builtin_ops(Registry& registry) {
-  constexpr std::pair<const char*, void (*)(OpFamily&)> kFamilies[] = {
+  struct Family {
+    const char* name;
+    void (*define)(OpFamily&);
+    Precision precision = Precision::kFollows;
+  };
+  constexpr Family kFamilies[] = {
       {"elementwise", ops::define_elementwise},
-      {"special", ops::define_special},
+      {"special", ops::define_special, Precision::kWide},
       {"angle", ops::define_angle},
-      {"robust", ops::define_robust},
+      {"robust", ops::define_robust, Precision::kWide},
       {"activation", ops::define_activation},
       {"smooth_activation", ops::define_smooth_activation},
       {"threshold_activation", ops::define_threshold_activation},
-      {"reduce", ops::define_reduce},
-      {"scan", ops::define_scan},
+      {"reduce", ops::define_reduce, Precision::kWide},
+      {"scan", ops::define_scan, Precision::kWide},
       {"movement", ops::define_movement},
       {"rearrange", ops::define_rearrange},
       {"diagonal", ops::define_diagonal},
       {"index", ops::define_index},
       {"places", ops::define_places},
       {"order", ops::define_order},
-      {"matmul", ops::define_matmul},
-      {"linalg", ops::define_linalg},
-      {"fourier", ops::define_fourier},
+      {"matmul", ops::define_matmul, Precision::kHalf},
+      {"linalg", ops::define_linalg, Precision::kWide},
+      {"fourier", ops::define_fourier, Precision::kWide},
       {"creation", ops::define_creation},
       {"host", ops::define_host},
-      {"conv", ops::define_conv},
+      {"conv", ops::define_conv, Precision::kHalf},
       {"pool", ops::define_pool},
-      {"norm", ops::define_norm},
-      {"attention", ops::define_attention},
-      {"loss", ops::define_loss},
-      {"pointwise_loss", ops::define_pointwise_loss},
-      {"similarity_loss", ops::define_similarity_loss},
-      {"likelihood_loss", ops::define_likelihood_loss},
-      {"features", ops::define_features},
+      {"norm", ops::define_norm, Precision::kWide},
+      {"attention", ops::define_attention, Precision::kHalf},
+      {"loss", ops::define_loss, Precision::kWide},
+      {"pointwise_loss", ops::define_pointwise_loss, Precision::kWide},
+      {"similarity_loss", ops::define_similarity_loss, Precision::kWide},
+      {"likelihood_loss", ops::define_likelihood_loss, Precision::kWide},
+      {"features", ops::define_features, Precision::kWide},
       {"random", ops::define_random},
-      {"optimizer", ops::define_optimizer},
+      {"optimizer", ops::define_optimizer, Precision::kWide},
       {"derivative", ops::define_derivative},
       {"control", ops::define_control},
   };
-  for (const auto& [name, define] : kFamilies) {
-    OpFamily family(registry, name);
-    define(family);
+  for (const Family& one : kFamilies) {
+    OpFamily family(registry, one.name, one.precision);
+    one.define(family);
   }
 }
 

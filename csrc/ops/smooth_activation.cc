@@ -175,6 +175,7 @@ void define_soft_ones(OpFamily& ops) {
 
   activation(ops.def("log_sigmoid")
                  .python("LogSigmoid")
+                 .precision(Precision::kWide)
                  .doc("Logarithm of the logistic function, without underflow.")
                  .formula("-\\ln(1 + e^{-x})"))
       .pointwise([](tile::Builder& t, Reg x) { return -t.softplus(-x); })
@@ -275,6 +276,7 @@ Value finite_or_zero(Value m) { return where(equal(m - m, 0.0), m, 0.0); }
 void define_sums_of_exponentials(OpFamily& ops) {
   ops.def("softmin")
       .python("Softmin")
+      .precision(Precision::kWide)
       .doc("Softmax of the negative: the smallest element counts most.")
       .formula("e^{-x_i} / \\sum_j e^{-x_j}")
       .input("input", kNumeric)
@@ -296,6 +298,7 @@ void define_sums_of_exponentials(OpFamily& ops) {
 
   ops.def("logsumexp")
       .python("LogSumExp")
+      .precision(Precision::kWide)
       .doc(
           "Logarithm of the sum of exponentials over the axes (none: all), without overflow; "
           "of nothing but -inf it is -inf.")

@@ -47,12 +47,16 @@ void Rewriter::emit_again(const Node& node) {
     copy(node);
     return;
   }
-  interrupts_.check(1);
-  builder_.set_location(node.location);
   std::vector<ir::Operand> operands;
   for (const ValueId id : node.operands) {
     operands.emplace_back(id == kNoValue ? ir::Value{} : mapped(id));
   }
+  emit_again(node, std::move(operands));
+}
+
+void Rewriter::emit_again(const Node& node, std::vector<ir::Operand> operands) {
+  interrupts_.check(1);
+  builder_.set_location(node.location);
   const uint32_t symbols = to_.dims.symbol_count();
   const auto results =
       builder_.call_all(ir::Registry::global().get(node.op), std::move(operands), node.attrs);

@@ -26,6 +26,8 @@ class Rewriter {
   void copy(const ir::Node& node);
   /// Emits through the builder: types are inferred anew, casts inserted.
   void emit_again(const ir::Node& node);
+  /// The same on other operands; the node has no regions.
+  void emit_again(const ir::Node& node, std::vector<ir::Operand> operands);
   /// Maps outputs and states; the first failure of the builder, if any.
   core::Result<ir::Graph> finish();
 

@@ -137,6 +137,7 @@ def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
         "name": backend.backend_type,
         "default_float": str(backend.default_dtype),
         "default_int": str(backend.default_int),
+        "compute_float": backend.compute_dtype and str(backend.compute_dtype),
         "keeps_whole": []
         if native
         else [*sorted(whole), *op_names(backend), *_own_ops.emitted_names(backend)],

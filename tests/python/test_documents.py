@@ -144,12 +144,10 @@ NEEDS = {
 }
 HISTORY = {"S0.6": "jax.config is no module of JAX any more"}
 FAILING = {
-    "S1.5": "use_amp: one dtype computes everything yet",
     "S2.5": "parallel_strategy: one device computes yet",
-    "S4.1": "precision='bfloat16' of GPUs, gradient_checkpointing with jit are not there yet",
-    "S4.2": "enable_amp: one dtype computes everything yet",
-    "S4.6": "device_mesh, precision='bfloat16' of GPUs are not there yet",
-    "S4.7": "enable_amp, device_mesh are not there yet",
+    "S4.1": "gradient_checkpointing with jit is not there yet",
+    "S4.6": "device_mesh is not there yet",
+    "S4.7": "device_mesh is not there yet",
     "S1.2": "the C and GGML backends are not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
@@ -157,7 +155,6 @@ FAILING = {
     "S2.7": "the example models are not there yet",
     "S3.3": "MLX has no `devices`, and here no GPU",
     "S3.5": "MLX has no `devices`, and here no GPU",
-    "S3.24": "compute_precision: one dtype computes everything yet",
     "S3.14": "optimizers of MLX return nothing from `update`",
     "S4.5": "the GGML backend is not there yet",
     "S4.10": "the GGML backend is not there yet",

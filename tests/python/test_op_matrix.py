@@ -93,8 +93,10 @@ def test_values(name, backend_name, backends, support_table):
     for dtype in DTYPES:
         backend = backends(backend_name, dtype)
         for case in chosen(name, backend_name, dtype):
+            # JAX compiles a program sooner than each of its ops: op by op in the first case.
+            jit = backend_name == "jax" and case.index > 0
             try:
-                model = op_matrix.compiled(case, backend)
+                model = op_matrix.compiled(case, backend, jit=jit)
                 got = op_matrix.evaluate(model, case, case.inputs)
             except UnsupportedError as error:
                 how = f"unsupported: {first_line(error)}"
@@ -172,7 +174,7 @@ def test_gradients_are_those_of_torch(name, backend_name, backends, check_counts
             if dtype == "float32" and case.index > 0:
                 continue
             for mode in modes(backend_name):
-                if backend_name == "jax" and mode == "engine" and case.index > 0:
+                if backend_name == "jax" and case.index > (2 if mode == "framework" else 0):
                     continue
                 found = against_torch(torch_oracle, case, backend, dtype, mode)
                 check_counts["gradients of ops"] += len(found)

@@ -582,8 +582,8 @@ def device_mesh_of_jax():
 @row("jax", "precision")
 def precision_of_jax():
     assert ml.JaxBackend(precision="float32").compute_precision == "float32"
-    for name in ("tf32", "bfloat16"):
-        refused("jax", f"precision='{name}': requires one of", device="cpu", precision=name)
+    refused("jax", "precision='tf32': requires one of", device="cpu", precision="tf32")
+    assert ml.JaxBackend(precision="bfloat16").compute_dtype == "bfloat16"
     refused("jax", "precision: requires one of", ArgumentError, precision="float128")
 
 
@@ -615,13 +615,15 @@ def cudnn_benchmark():
 def precision_of_torch():
     ml.TorchBackend(precision="float32")
     refused("torch", "precision='tf32': requires a CUDA device, got cpu", precision="tf32")
-    refused("torch", "precision: requires one of", ArgumentError, precision="float16")
+    refused("torch", "precision: requires one of", ArgumentError, precision="float8")
+    assert ml.TorchBackend(precision="float16").compute_dtype == "float16"
 
 
 @row("torch", "enable_amp", "use_amp")
 def amp():
     for option in ("enable_amp", "use_amp"):
-        refused("torch", f"{option}=True: this version computes in one dtype", **{option: True})
+        assert ml.TorchBackend(**{option: True}).compute_dtype == "bfloat16"
+        refused("torch", f"{option}='bfloat16': mixed", dtype="float64", **{option: True})
     with pytest.raises(ml.errors.SignatureError, match="enable_amp=True and use_amp=False"):
         ml.TorchBackend(enable_amp=True, use_amp=False)
     ml.TorchBackend(enable_amp=False)
@@ -636,10 +638,22 @@ def parallel():
     assert ml.TorchBackend(devices=["cpu:0"]).get_device() == "cpu:0"
 
 
+@row("numpy", "compute_precision")
+@row("cpu", "compute_precision")
+def compute_precision_of_numpy():
+    for make in (ml.NumpyBackend, ml.CpuBackend):
+        assert make(compute_precision="bfloat16").compute_dtype == "bfloat16"
+    refused("numpy", "compute_precision='float64': mixed", compute_precision="float64")
+    refused(
+        "cpu", "compute_precision='float16': mixed", dtype="float64", compute_precision="float16"
+    )
+
+
 @row("mlx", "compute_precision")
 def compute_precision():
     ml.MlxBackend(dtype="float16", compute_precision="float16")
-    refused("mlx", "compute_precision='float16': this version", compute_precision="float16")
+    assert ml.MlxBackend(compute_precision="float16").compute_dtype == "float16"
+    refused("mlx", "compute_precision='float64': mixed", compute_precision="float64")
 
 
 @row("mlx", "enable_mps_optimization", "use_ane")

@@ -137,6 +137,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     _keeps_order = True  # whether what text says first is computed first
     is_installed = True
     default_dtype: Dtype = Dtype.float32
+    compute_dtype: Dtype | None = None  # of mixed precision: docs/low_precision.md
     # What two arrays must have in common for a compiled model to treat them alike.
     _signature: Callable[[Any], tuple] = operator.attrgetter("__class__", "dtype", "shape")
     # Where a class has no functions of its own NumPy's run on its arrays' values.
@@ -402,6 +403,21 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     def default_int(self) -> Dtype:
         """The type of integers that nobody gave a type."""
         return Dtype.int64
+
+    def _compute_in(self, option: str, dtype: Any) -> None:
+        """Sets what programs compute in; the type that values are stored in is no change."""
+        asked = None if dtype is None else as_dtype(dtype)
+        halves, wide = (Dtype.float16, Dtype.bfloat16), Dtype.float32
+        if asked is None or asked is self.default_dtype:
+            return
+        between = asked in halves and self.default_dtype is wide
+        if not (between or (asked is wide and self.default_dtype in halves)):
+            raise UnsupportedError(
+                f"{type(self).__name__}: {option}={str(asked)!r}: mixed precision is of float32 "
+                f"and a half, and dtype is {self.default_dtype}",
+                hint="give dtype='float32' and a half here, or leave it out",
+            )
+        self.compute_dtype = asked
 
     @property
     def precision(self) -> int:

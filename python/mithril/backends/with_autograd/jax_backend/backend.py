@@ -36,10 +36,13 @@ from .utils import ArrayJit
 
 __all__ = ["JaxBackend"]
 
-_PRECISIONS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
+# What XLA's products are to be like; between halves they are sums in float32 anyway.
+_PRECISIONS = dict.fromkeys(("float32", "bfloat16", "float16"), "highest") | {
+    "tf32": "tensorfloat32"
+}
 
 # Platforms on which XLA's products have such a precision.
-_DEVICES_OF = {"tf32": ("gpu", "cuda", "rocm"), "bfloat16": ("tpu",)}
+_DEVICES_OF = {"tf32": ("gpu", "cuda", "rocm")}
 
 
 class JaxBackend(AutogradBackend):
@@ -50,7 +53,8 @@ class JaxBackend(AutogradBackend):
     device, platform : "cpu", "gpu", "tpu", "cuda:1" …; default: the device that JAX picks.
     dtype : float16, bfloat16, float32 (default) or float64. With float64 the backend's own calls
         run under ``jax.enable_x64``; your own arithmetic on 64-bit arrays needs `enable_x64()`.
-    precision : of products: "float32" (default), "tf32" on GPUs, "bfloat16" on TPUs.
+    precision : "float32" (default); "tf32" for products on GPUs; "bfloat16" and "float16" for mixed
+        precision (docs/low_precision.md).
     jit_compile : default of ``ml.compile(jit=)``; None: True. A program is compiled for each set of
         shapes (and of values of Python) that it is called with.
     pre_allocate : whether XLA takes most of the device's memory when it starts.
@@ -91,6 +95,8 @@ class JaxBackend(AutogradBackend):
         self._device = None if device is None else self._find_device(device)
         self.compute_precision = _checked_precision(precision)
         self._check_precision(self.device)
+        if self.compute_precision != "tf32":
+            self._compute_in("precision", precision)
         self.jit_default = switch(type(self).__name__, jit_compile=jit_compile) is not False
         self.mesh = None if device_mesh is None else self._make_mesh(device_mesh)
         if self._is_wide:

@@ -19,7 +19,6 @@ from mithril.backends.with_autograd.backend import (
     one_of,
     require,
     switch,
-    unsupported,
     warn_of_absent,
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
@@ -45,7 +44,8 @@ class MlxBackend(AutogradBackend):
     seed, random_seed : of the backend's random numbers.
     memory_limit : "4GB", "512MiB" or bytes, for the whole process; `reset` undoes it.
     auto_free_tensors, eager_free : give freed memory back at once, in the whole process.
-    compute_precision : the same as `dtype`: this version computes in one type.
+    compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
+        float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
     device_mesh : sizes of a mesh of one device, such as 1 or (1, 1).
     enable_mps_optimization : MLX's own Metal kernels run on Apple's GPUs in any case; elsewhere
         True warns that there are none.
@@ -99,23 +99,13 @@ class MlxBackend(AutogradBackend):
         self._check_device()
         self.jit_default = switch(type(self).__name__, use_graph=use_graph)
         self.device_mesh = mesh_of_one(type(self).__name__, device_mesh)
-        self._check_compute_precision(compute_precision)
+        self._compute_in("compute_precision", compute_precision)
         self._warn_of_hardware(enable_mps_optimization, use_ane)
         self._undo: dict[str, Callable[[], Any]] = {}
         if memory_limit is not None:
             self._limit_memory(parse_size(memory_limit, "memory_limit"))
         if switch(type(self).__name__, auto_free_tensors=auto_free_tensors, eager_free=eager_free):
             self._set("cache", self._mx.set_cache_limit, 0)
-
-    def _check_compute_precision(self, precision: Any) -> None:
-        if precision is None or as_dtype(precision) is self.default_dtype:
-            return
-        raise unsupported(
-            type(self).__name__,
-            f"compute_precision={str(as_dtype(precision))!r}",
-            f"this version computes in its dtype, {self.default_dtype}",
-            "give dtype=",
-        )
 
     def _warn_of_hardware(self, mps: Any, ane: Any) -> None:
         metal = self._mx.metal.is_available()

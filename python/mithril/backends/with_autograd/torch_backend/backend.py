@@ -37,10 +37,12 @@ class TorchBackend(AutogradBackend):
     compile, jit_compile : default of ``ml.compile(jit=)``.
     cudnn_benchmark : let cuDNN time its algorithms, for this backend's calls only.
         Only with a CUDA device.
-    precision : "float32" (default: IEEE, no TF32), or "tf32" to allow it; only with a CUDA device.
+    precision : "float32" (default: IEEE, no TF32); "tf32" to allow it, only with a CUDA device; or
+        "bfloat16" and "float16" for mixed precision (docs/low_precision.md).
     devices : a list with the one device to compute on.
     device_mesh : sizes of a mesh of one device, such as 1 or (1, 1).
-    enable_amp, use_amp : False: this version computes in `dtype` alone.
+    enable_amp, use_amp : mixed precision in bfloat16, as `torch.autocast` has it on the CPU; in
+        another type by `precision`.
     parallel_strategy : None: this version computes on one device.
 
     Nothing process-wide is changed: not the default device, not the random generators.
@@ -81,11 +83,12 @@ class TorchBackend(AutogradBackend):
         self._device = self._checked_device(self._one_device(device, devices))
         self.jit_default = switch(type(self).__name__, compile=compile, jit_compile=jit_compile)
         self.cudnn_benchmark = switch(type(self).__name__, cudnn_benchmark=cudnn_benchmark)
-        self.allows_tf32 = _allows_tf32(precision)
-        if switch(type(self).__name__, enable_amp=enable_amp, use_amp=use_amp):
-            option = "enable_amp=True" if enable_amp else "use_amp=True"
-            reason, hint = "this version computes in one dtype", "give dtype='bfloat16' or leave it"
-            raise unsupported(type(self).__name__, option, reason, f"{hint} out")
+        self.allows_tf32 = _checked_precision(precision) == "tf32"
+        is_mixed = switch(type(self).__name__, enable_amp=enable_amp, use_amp=use_amp)
+        if precision in _HALVES:
+            self._compute_in("precision", precision)
+        elif is_mixed:
+            self._compute_in("enable_amp" if enable_amp else "use_amp", Dtype.bfloat16)
         self.device_mesh = mesh_of_one(type(self).__name__, device_mesh)
         self._check_options_of_cuda(self._device)
 
@@ -455,8 +458,13 @@ class TorchBackend(AutogradBackend):
         return [torch.zeros_like(leaf) if g is None else g for g, leaf in each]
 
 
-def _allows_tf32(precision: Any) -> bool:
+_HALVES = ("float16", "bfloat16")
+
+
+def _checked_precision(precision: Any) -> str:
     name = "float32" if precision is None else str(precision)
-    if name not in ("float32", "tf32"):
-        raise ArgumentError(f"precision: requires one of float32, tf32, got {shown(precision)}")
-    return name == "tf32"
+    known = ("float32", "tf32", *_HALVES)
+    if name not in known:
+        told = ", ".join(known)
+        raise ArgumentError(f"precision: requires one of {told}, got {shown(precision)}")
+    return name

@@ -24,6 +24,8 @@ class CpuBackend(NumpyBackend):
         computed in float32.
     threads : how many threads a call may use; None: those of the process (MITHRIL_THREADS).
     seed : of the backend's random numbers.
+    compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
+        float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
 
     Methods such as ``backend.add`` are NumPy's; compiled models run on the engine.
     """
@@ -39,6 +41,7 @@ class CpuBackend(NumpyBackend):
         *,
         threads: int | None = None,
         seed: int = 0,
+        compute_precision: DTypeLike | None = None,
     ) -> None:
         wanted = as_dtype(dtype)
         if not wanted.is_float:
@@ -49,7 +52,7 @@ class CpuBackend(NumpyBackend):
             )
         if threads is not None and not 1 <= threads <= 1024:
             raise ArgumentError(f"{type(self).__name__}: threads requires 1 to 1024, got {threads}")
-        super().__init__(device, wanted, seed=seed)
+        super().__init__(device, wanted, seed=seed, compute_precision=compute_precision)
         self.threads = threads
         self._pool = None if threads is None else _core.ThreadPool(threads)
 

@@ -70,6 +70,8 @@ class NumpyBackend(Backend):
     device : only "cpu".
     dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in.
     seed : of the backend's random numbers.
+    compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
+        float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
 
     >>> backend = NumpyBackend(dtype="float64")
     >>> backend.add(backend.array([1.0, 2.0]), 1)
@@ -82,13 +84,19 @@ class NumpyBackend(Backend):
 
     @public
     def __init__(
-        self, device: str = "cpu", dtype: DTypeLike = Dtype.float32, *, seed: int = 0
+        self,
+        device: str = "cpu",
+        dtype: DTypeLike = Dtype.float32,
+        *,
+        seed: int = 0,
+        compute_precision: DTypeLike | None = None,
     ) -> None:
         if not isinstance(device, str) or device not in ("cpu", "cpu:0"):
             raise DeviceNotAvailable(
                 f"{type(self).__name__}: no device {shown(device)}; available: cpu"
             )
         super().__init__(dtype=dtype, seed=seed)
+        self._compute_in("compute_precision", compute_precision)
 
     def tensor(self, data: Any, dtype: DTypeLike | None = None) -> np.ndarray:
         return as_numpy(data, dtype, self.default_dtype, self.default_int)
