@@ -1,0 +1,111 @@
+"""What whole models are composed of: chains of parts, and attention between wires."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mithril import models
+from mithril.connection import Connection
+from mithril.model import Model
+
+
+def finish(model: Model, *outputs: str) -> Model:
+    """Exposes the outputs, and makes `input` and the first output what `+=` joins."""
+    model.expose_keys(*outputs)
+    model.set_cin("input")
+    model.set_cout(outputs[0])
+    return model
+
+
+def chain(parts: Sequence[Model], name: str | None = None, shared: Sequence[str] = ()) -> Model:
+    """Composes parts one after the other, `input` to `output`; each reads the shared keys that it
+    has from keys of the chain of the same name."""
+    model = Model(name=name)
+    wires = ["input", *(f"between_{i}" for i in range(1, len(parts))), "output"]
+    for part, before, after in zip(parts, wires, wires[1:], strict=False):
+        model |= part.connect(input=before, output=after, **wires_of(part, shared))
+    return finish(model, "output")
+
+
+def wires_of(part: Model, shared: Sequence[str]) -> dict[str, str]:
+    """The shared keys that a part has, each wired to the key of the same name around it."""
+    return {key: key for key in shared if key in part.input_keys}
+
+
+def residual(
+    name: str | None, parts: Sequence[tuple[Model, Model]], shared: Sequence[str] = ()
+) -> Model:
+    """Composes pairs of a norm and a part behind it, each pair beside a way around it; shared keys
+    are those of parts, as in a chain."""
+    model = Model(name=name)
+    wires = ["input", *(f"middle_{i}" for i in range(1, len(parts))), "output"]
+    for (norm, part), before, after in zip(parts, wires, wires[1:], strict=False):
+        model |= norm.connect(input=before, output=f"{after}_normed")
+        own = wires_of(part, shared)
+        model |= part.connect(input=f"{after}_normed", output=f"{after}_added", **own)
+        model |= models.Add()(left=before, right=f"{after}_added", output=after)
+    return finish(model, "output")
+
+
+def attend(
+    model: Model,
+    query: Any,
+    key: Any,
+    value: Any,
+    heads: int,
+    kv_heads: int | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    bias: Any = None,
+    rotary: models.RotaryEmbedding | None = None,
+    cache_size: int | None = None,
+) -> Connection:
+    """Adds attention of `heads` heads to a model and returns what it finds, [b, t, width].
+
+    Query, key and value are [b, t, width], their heads side by side. With `cache_size`, keys and
+    values of earlier calls are state of the model, whose key `offset` is the number of their
+    places.
+    """
+    q = models.SplitHeads(heads)(query)
+    k = models.SplitHeads(kv_heads or heads)(key)
+    v = models.SplitHeads(kv_heads or heads)(value)
+    offset: dict[str, Any] = {"offset": Connection("offset")} if cache_size else {}
+    if rotary is not None:
+        q, k = (_turned(rotary, wire, offset) for wire in (q, k))
+    if cache_size is not None:
+        k, v = (_remember(model, name, wire, cache_size) for name, wire in (("k", k), ("v", v)))
+    core = models.Attention(
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=kv_heads not in (None, heads),
+        use_bias=bias is not None,
+        **dict.fromkeys(offset, models.TBD),
+    )
+    biases = {} if bias is None else {"bias": bias}
+    return models.MergeHeads()(core(query=q, key=k, value=v, **biases, **offset))
+
+
+def _turned(rotary: models.RotaryEmbedding, wire: Any, offset: dict[str, Any]) -> Any:
+    options = {**rotary.factory_args, **dict.fromkeys(offset, models.TBD)}
+    return models.RotaryEmbedding(**options)(input=wire, **offset)
+
+
+def _remember(model: Model, role: str, new: Any, cache_size: int) -> Connection:
+    """Appends places to a cache of the model and returns the cache after that."""
+    cache, after = f"{role}_cache", f"new_{role}_cache"
+    model |= models.UpdateCache().connect(cache=cache, input=new, offset="offset", output=after)
+    model.set_types(offset=models.Tensor[int])
+    model.set_shapes({"offset": [], cache: [None, None, cache_size, None]})
+    model.bind_state_keys(cache, after, 0.0)
+    return getattr(model, after)
+
+
+def count_places(model: Model, input: str) -> None:
+    """Makes `offset` state of a model: the places of axis 1 of its input that calls have seen."""
+    places = getattr(model, input).shape[1]
+    model |= models.Add().connect(left="offset", right=places, output="new_offset")
+    model.bind_state_keys("offset", "new_offset", 0)
+
+
+__all__ = ["attend", "chain", "count_places", "finish", "residual", "wires_of"]
