@@ -96,7 +96,7 @@ def _refuse_missing(pm: PhysicalModel, arrays: Mapping[str, Any]) -> None:
 
 def _refuse_unknown(pm: PhysicalModel, arrays: Mapping[str, Any]) -> None:
     own = {*pm.param_keys, *pm.state_keys}
-    unknown = [name for name in arrays if name not in own and not name.endswith(COUNTER)]
+    unknown = [name for name in arrays if name not in own and not str(name).endswith(COUNTER)]
     if unknown:
         raise KeyNotFound(
             f"load_state_dict: the model does not have {_counted(unknown)}: {unknown[0]!r}"

@@ -60,6 +60,7 @@ _COMPOSED = {
     "regression": "PolynomialRegression",
     "regularizers": "L1 L2 QuadraticFormRegularizer",
     "resnet": "resnet18 resnet34 resnet50 resnet101 resnet152",
+    "clip_model": "clip",
     "generation": "generate generate_stream",
     "gpt": "create_gpt",
     "llama": "create_llama",

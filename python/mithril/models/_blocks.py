@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 from mithril import models
+from mithril._checks import whole
 from mithril.connection import Connection
+from mithril.errors import ArgumentError, shown
 from mithril.model import Model
+
+
+def divides(what: str, part: Any, of: str, total: Any) -> None:
+    """Checks that one size divides another; `what` and `of` are "call: argument"."""
+    whole(what, part)
+    if whole(of, total) % part:
+        key = of.rpartition(": ")[2]
+        raise ArgumentError(f"{what} must divide {key} = {total}, got {part}")
+
+
+def positive(what: str, value: Any) -> float:
+    """A positive number, such as an eps."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not 0 < value < float("inf"):
+        raise ArgumentError(f"{what}: requires a positive number, got {shown(value)}")
+    return float(value)
 
 
 def finish(model: Model, *outputs: str) -> Model:
@@ -22,10 +41,17 @@ def chain(parts: Sequence[Model], name: str | None = None, shared: Sequence[str]
     """Composes parts one after the other, `input` to `output`; each reads the shared keys that it
     has from keys of the chain of the same name."""
     model = Model(name=name)
-    wires = ["input", *(f"between_{i}" for i in range(1, len(parts))), "output"]
-    for part, before, after in zip(parts, wires, wires[1:], strict=False):
-        model |= part.connect(input=before, output=after, **wires_of(part, shared))
+    append(model, parts, "input", "output", shared)
     return finish(model, "output")
+
+
+def append(
+    model: Model, parts: Sequence[Model], before: str, after: str, shared: Sequence[str] = ()
+) -> None:
+    """Adds parts to a model, one after the other between two of its wires."""
+    wires = [before, *(f"{after}_{i}" for i in range(1, len(parts))), after]
+    for part, reads, writes in zip(parts, wires, wires[1:], strict=False):
+        model |= part.connect(input=reads, output=writes, **wires_of(part, shared))
 
 
 def wires_of(part: Model, shared: Sequence[str]) -> dict[str, str]:
@@ -108,4 +134,14 @@ def count_places(model: Model, input: str) -> None:
     model.bind_state_keys("offset", "new_offset", 0)
 
 
-__all__ = ["attend", "chain", "count_places", "finish", "residual", "wires_of"]
+__all__ = [
+    "append",
+    "attend",
+    "chain",
+    "count_places",
+    "divides",
+    "finish",
+    "positive",
+    "residual",
+    "wires_of",
+]

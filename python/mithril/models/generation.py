@@ -206,7 +206,6 @@ class _Loop:
         self, pm: Any, params: Any, tokens: Any, max_new_tokens: Any, draw: _Draw,
         stop_tokens: Any, data: Any, input_key: Any, output_key: Any,
     ):  # fmt: skip
-        import numpy as np
 
         from mithril.physical import PhysicalModel
 
@@ -217,8 +216,7 @@ class _Loop:
         self._output = _known("output_key", output_key, pm.output_keys)
         self._count = whole("generate: max_new_tokens", max_new_tokens, 0)
         self._draw = draw
-        stops = items("generate: stop_tokens", stop_tokens, "tokens")
-        self._stops = _integers("stop_tokens", stops or np.empty(0, np.int64))
+        self._stops = _integers("stop_tokens", stop_tokens)
         self.tokens = _prompt(tokens)
         self._state = self._first_state()
         self._check_room()
@@ -302,6 +300,8 @@ def _integers(what: str, values: Any) -> np.ndarray:
 
     from mithril._conversion import as_numpy
 
+    if not hasattr(values, "shape"):  # a range may promise more than any memory has
+        values = items(f"generate: {what}", values, "tokens")
     array = as_numpy(values, what)
     if array.dtype.kind not in "iu" and array.size:
         raise ArgumentError(f"generate: {what} require integers, got {array.dtype}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from mithril import models
 from mithril._checks import truth, whole
 from mithril._public import public
-from mithril.errors import ArgumentError
 from mithril.model import Model
-from mithril.models._blocks import attend, chain, count_places, finish, residual, wires_of
+from mithril.models._blocks import attend, chain, count_places, divides, finish, residual, wires_of
 
 
 @public
@@ -62,8 +61,7 @@ def create_gpt(
     if cache_size is not None:
         whole("create_gpt: cache_size", cache_size)
     truth("create_gpt: bias", bias)
-    if dims % num_heads:
-        raise ArgumentError(f"create_gpt: num_heads must divide dims = {dims}, got {num_heads}")
+    divides("create_gpt: num_heads", num_heads, "create_gpt: dims", dims)
     blocks = [_block(str(i), dims, num_heads, bias, cache_size) for i in range(num_layers)]
     body = _body(blocks, block_size, dims, vocab_size, bias, cache_size)
     head = models.Linear(vocab_size, use_bias=False, name="lm_head")

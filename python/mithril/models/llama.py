@@ -7,9 +7,8 @@ from typing import Any
 from mithril import models
 from mithril._checks import whole
 from mithril._public import public
-from mithril.errors import ArgumentError
 from mithril.model import Model
-from mithril.models._blocks import attend, chain, count_places, finish, residual
+from mithril.models._blocks import attend, chain, count_places, divides, finish, positive, residual
 
 
 @public
@@ -68,9 +67,10 @@ def create_llama(
     sizes |= {key: value for key, value in optional.items() if value is not None}
     for key, value in sizes.items():
         whole(f"create_llama: {key}", value)
+    theta, eps = positive("create_llama: theta", theta), positive("create_llama: eps", eps)
     if head_dim is None:
-        _divides("num_heads", num_heads, "dims", dims)
-    _divides("num_kv_heads", num_kv_heads, "num_heads", num_heads)
+        divides("create_llama: num_heads", num_heads, "create_llama: dims", dims)
+    divides("create_llama: num_kv_heads", num_kv_heads, "create_llama: num_heads", num_heads)
     heads = {"heads": num_heads, "kv_heads": num_kv_heads, "cache_size": cache_size,
              "rotary": models.RotaryEmbedding(theta=theta)}  # fmt: skip
     width = head_dim or dims // num_heads
@@ -80,11 +80,6 @@ def create_llama(
     if cache_size:
         count_places(model, "input")
     return model
-
-
-def _divides(what: str, part: int, of: str, whole: int) -> None:
-    if whole % part:
-        raise ArgumentError(f"create_llama: {what} must divide {of} = {whole}, got {part}")
 
 
 def _body(blocks: list[Model], dims: int, vocab_size: int, eps: float) -> Model:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from mithril import models
 from mithril._checks import items, truth, whole
@@ -54,8 +55,15 @@ def resnet(
     counts = [whole("resnet: layers", n) for n in items("resnet: layers", layers, "four numbers")]
     if len(counts) != 4:
         raise ArgumentError(f"resnet: layers requires four numbers, got {len(counts)}")
-    width, num_classes = whole("resnet: width", width), whole("resnet: num_classes", num_classes)
-    widening = 4 if truth("resnet: bottleneck", bottleneck) else 1
+    whole("resnet: width", width)
+    whole("resnet: num_classes", num_classes)
+    return _network(counts, num_classes, truth("resnet: bottleneck", bottleneck), width, name)
+
+
+def _network(
+    counts: Sequence[int], num_classes: int, bottleneck: bool, width: int, name: str | None
+) -> Model:
+    widening = 4 if bottleneck else 1
     model = Model(name=name)
     model |= _convolution(width, 7, 2, "conv1")(input="input")
     model += models.BatchNorm2D(mode=None, name="bn1")
@@ -123,14 +131,23 @@ def _downsample(filters: int, stride: int) -> Model:
     return chain([convolution, models.BatchNorm2D(mode=None, name="1")], "downsample")
 
 
-def _classes(what: str, num_classes: int, n_classes: int | None) -> int:
-    if n_classes is None:
-        return num_classes
-    if num_classes not in (1000, n_classes):
-        raise OptionError(
-            f"{what}: num_classes and n_classes are the same, got {num_classes} and {n_classes}"
-        )
-    return n_classes
+def _of_depth(
+    what: str,
+    counts: Sequence[int],
+    bottleneck: bool,
+    num_classes: Any,
+    n_classes: Any,
+    name: str | None,
+) -> Model:
+    if n_classes is not None:
+        whole(f"{what}: n_classes", n_classes)
+        if num_classes not in (1000, n_classes):
+            raise OptionError(
+                f"{what}: num_classes and n_classes are the same, got {num_classes} and {n_classes}"
+            )
+        num_classes = n_classes
+    whole(f"{what}: num_classes", num_classes)
+    return _network(counts, num_classes, bottleneck, 64, name)
 
 
 @public
@@ -159,8 +176,7 @@ def resnet18(
     >>> model.shapes["output"]
     ['n', 10]
     """
-    classes = _classes("resnet18", num_classes, n_classes)
-    return resnet((2, 2, 2, 2), classes, name=name)
+    return _of_depth("resnet18", (2, 2, 2, 2), False, num_classes, n_classes, name)
 
 
 @public
@@ -189,8 +205,7 @@ def resnet34(
     >>> model.shapes["output"]
     ['n', 10]
     """
-    classes = _classes("resnet34", num_classes, n_classes)
-    return resnet((3, 4, 6, 3), classes, name=name)
+    return _of_depth("resnet34", (3, 4, 6, 3), False, num_classes, n_classes, name)
 
 
 @public
@@ -219,8 +234,7 @@ def resnet50(
     >>> model.shapes["output"]
     ['n', 10]
     """
-    classes = _classes("resnet50", num_classes, n_classes)
-    return resnet((3, 4, 6, 3), classes, bottleneck=True, name=name)
+    return _of_depth("resnet50", (3, 4, 6, 3), True, num_classes, n_classes, name)
 
 
 @public
@@ -249,8 +263,7 @@ def resnet101(
     >>> model.shapes["output"]
     ['n', 10]
     """
-    classes = _classes("resnet101", num_classes, n_classes)
-    return resnet((3, 4, 23, 3), classes, bottleneck=True, name=name)
+    return _of_depth("resnet101", (3, 4, 23, 3), True, num_classes, n_classes, name)
 
 
 @public
@@ -279,8 +292,7 @@ def resnet152(
     >>> model.shapes["output"]
     ['n', 10]
     """
-    classes = _classes("resnet152", num_classes, n_classes)
-    return resnet((3, 8, 36, 3), classes, bottleneck=True, name=name)
+    return _of_depth("resnet152", (3, 8, 36, 3), True, num_classes, n_classes, name)
 
 
 __all__ = ["resnet", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]

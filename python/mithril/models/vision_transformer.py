@@ -6,9 +6,8 @@ from mithril import models
 from mithril._checks import whole
 from mithril._public import public
 from mithril.connection import IOKey
-from mithril.errors import ArgumentError
 from mithril.model import Model
-from mithril.models._blocks import attend, chain, finish, residual
+from mithril.models._blocks import attend, chain, divides, finish, residual
 
 _EPS = 1e-6
 
@@ -57,10 +56,18 @@ def vision_transformer(
     sizes = {"image_size": image_size, "patch_size": patch_size, "num_layers": num_layers,
              "num_heads": num_heads, "hidden_dim": hidden_dim, "mlp_dim": mlp_dim,
              "num_classes": num_classes}  # fmt: skip
-    for key, value in sizes.items():
-        whole(f"vision_transformer: {key}", value)
-    _divides("patch_size", patch_size, "image_size", image_size)
-    _divides("num_heads", num_heads, "hidden_dim", hidden_dim)
+    return _network("vision_transformer", name, **sizes)
+
+
+def _network(
+    what: str, name: str | None, *, image_size: int, patch_size: int, num_layers: int,
+    num_heads: int, hidden_dim: int, mlp_dim: int, num_classes: int,
+) -> Model:  # fmt: skip
+    whole(f"{what}: num_layers", num_layers)
+    whole(f"{what}: mlp_dim", mlp_dim)
+    whole(f"{what}: num_classes", num_classes)
+    divides(f"{what}: patch_size", patch_size, f"{what}: image_size", image_size)
+    divides(f"{what}: num_heads", num_heads, f"{what}: hidden_dim", hidden_dim)
     patches = (image_size // patch_size) ** 2
     model = Model(name=name)
     _embed(model, hidden_dim, patch_size, patches)
@@ -72,11 +79,6 @@ def vision_transformer(
     model |= chain([head], "heads")(input=model.encoded[:, 0], output="output")
     model.set_shapes(input=[None, 3, image_size, image_size])
     return finish(model, "output")
-
-
-def _divides(what: str, part: int, of: str, whole: int) -> None:
-    if whole % part:
-        raise ArgumentError(f"vision_transformer: {what} must divide {of} = {whole}, got {part}")
 
 
 def _embed(model: Model, width: int, patch_size: int, patches: int) -> None:
@@ -150,7 +152,10 @@ def vit_b_16(num_classes: int = 1000, image_size: int = 224, *, name: str | None
     >>> model.shapes["output"]
     ['n', 10]
     """
-    return vision_transformer(image_size, 16, 12, 12, 768, 3072, num_classes, name=name)
+    return _network(
+        "vit_b_16", name, image_size=image_size, patch_size=16, num_layers=12, num_heads=12,
+        hidden_dim=768, mlp_dim=3072, num_classes=num_classes,
+    )  # fmt: skip
 
 
 @public
@@ -177,7 +182,10 @@ def vit_b_32(num_classes: int = 1000, image_size: int = 224, *, name: str | None
     >>> model.shapes["output"]
     ['n', 10]
     """
-    return vision_transformer(image_size, 32, 12, 12, 768, 3072, num_classes, name=name)
+    return _network(
+        "vit_b_32", name, image_size=image_size, patch_size=32, num_layers=12, num_heads=12,
+        hidden_dim=768, mlp_dim=3072, num_classes=num_classes,
+    )  # fmt: skip
 
 
 @public
@@ -204,7 +212,10 @@ def vit_l_16(num_classes: int = 1000, image_size: int = 224, *, name: str | None
     >>> model.shapes["output"]
     ['n', 10]
     """
-    return vision_transformer(image_size, 16, 24, 16, 1024, 4096, num_classes, name=name)
+    return _network(
+        "vit_l_16", name, image_size=image_size, patch_size=16, num_layers=24, num_heads=16,
+        hidden_dim=1024, mlp_dim=4096, num_classes=num_classes,
+    )  # fmt: skip
 
 
 __all__ = ["packed_attention", "vision_transformer", "vit_b_16", "vit_b_32", "vit_l_16"]

@@ -24,10 +24,11 @@ def draw(module, seed=0):
     with torch.no_grad():
         for name, value in module.state_dict().items():
             if value.is_floating_point():
-                array = rng.standard_normal(value.shape) / np.sqrt(max(1, value[0].numel()))
+                array = rng.standard_normal(value.shape)
                 if value.ndim < 2:
-                    is_scale = "weight" in name or "running_var" in name
-                    array = 0.1 * rng.standard_normal(value.shape) + is_scale
+                    array = 0.1 * array + ("weight" in name or "running_var" in name)
+                else:
+                    array /= np.sqrt(value[0].numel())
                 value.copy_(torch.from_numpy(np.asarray(array, np.float32)))
     return module
 
