@@ -230,6 +230,9 @@ def test_the_model_of_the_documents_sees_with_a_resnet50():
     for name, value in visual.named_parameters():
         got = [n for n in pm.shapes[f"visual.{name}"] if n != 1]
         assert got == [n for n in value.shape if n != 1], name
+    trained = sum(int(np.prod(pm.shapes[n])) for n in pm.param_keys if "running" not in n)
+    # OpenAI's RN50 has 102007137 parameters, with an embedding of 1024 that is 512 here.
+    assert trained == 102007137 - (512 * 2048 + 512) - 512 * 512
     assert pm.shapes["logits_per_image"] == [1, 1]
 
 
