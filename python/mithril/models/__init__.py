@@ -65,6 +65,7 @@ _COMPOSED = {
     "gpt": "create_gpt",
     "llama": "create_llama",
     "t5": "T5_CONFIGS t5_decode t5_encode",
+    "whisper": "whisper_decoder whisper_encoder whisper_model",
     "vision_transformer": "vit_b_16 vit_b_32 vit_l_16",
 }
 _BY_HAND |= {

@@ -13,12 +13,13 @@ from mithril.errors import ArgumentError, shown
 from mithril.model import Model
 
 
-def divides(what: str, part: Any, of: str, total: Any) -> None:
-    """Checks that one size divides another; `what` and `of` are "call: argument"."""
+def divides(what: str, part: Any, of: str, total: Any) -> int:
+    """Returns a size that divides another; `what` and `of` are "call: argument"."""
     whole(what, part)
     if whole(of, total) % part:
         key = of.rpartition(": ")[2]
         raise ArgumentError(f"{what} must divide {key} = {total}, got {part}")
+    return int(part)
 
 
 def positive(what: str, value: Any) -> float:
@@ -60,16 +61,14 @@ def wires_of(part: Model, shared: Sequence[str]) -> dict[str, str]:
 
 
 def residual(
-    name: str | None, parts: Sequence[tuple[Model, Model]], shared: Sequence[str] = ()
+    name: str | None, branches: Sequence[Sequence[Model]], shared: Sequence[str] = ()
 ) -> Model:
-    """Composes pairs of a norm and a part behind it, each pair beside a way around it; shared keys
-    are those of parts, as in a chain."""
+    """Composes branches one after the other, each a row of parts beside a way around it; shared
+    keys are those of parts, as in a chain."""
     model = Model(name=name)
-    wires = ["input", *(f"middle_{i}" for i in range(1, len(parts))), "output"]
-    for (norm, part), before, after in zip(parts, wires, wires[1:], strict=False):
-        model |= norm.connect(input=before, output=f"{after}_normed")
-        own = wires_of(part, shared)
-        model |= part.connect(input=f"{after}_normed", output=f"{after}_added", **own)
+    wires = ["input", *(f"middle_{i}" for i in range(1, len(branches))), "output"]
+    for branch, before, after in zip(branches, wires, wires[1:], strict=False):
+        append(model, branch, before, f"{after}_added", shared)
         model |= models.Add()(left=before, right=f"{after}_added", output=after)
     return finish(model, "output")
 
@@ -93,9 +92,9 @@ def attend(
     values of earlier calls are state of the model, whose key `offset` is the number of their
     places.
     """
-    q = models.SplitHeads(heads)(query)
-    k = models.SplitHeads(kv_heads or heads)(key)
-    v = models.SplitHeads(kv_heads or heads)(value)
+    q: Any = models.SplitHeads(heads)(query)
+    k: Any = models.SplitHeads(kv_heads or heads)(key)
+    v: Any = models.SplitHeads(kv_heads or heads)(value)
     offset: dict[str, Any] = {"offset": Connection("offset")} if cache_size else {}
     if rotary is not None:
         q, k = (_turned(rotary, wire, offset) for wire in (q, k))
@@ -106,7 +105,7 @@ def attend(
         scale=scale,
         enable_gqa=kv_heads not in (None, heads),
         use_bias=bias is not None,
-        **dict.fromkeys(offset, models.TBD),
+        **({"offset": models.TBD} if offset else {}),  # type: ignore[arg-type]
     )
     biases = {} if bias is None else {"bias": bias}
     return models.MergeHeads()(core(query=q, key=k, value=v, **biases, **offset))

@@ -153,14 +153,16 @@ def _vision_transformer(
     resolution: int, patch_size: int | None, width: int, layers: int, embed_dim: int
 ) -> Model:
     whole(f"{_WHAT}: vision_layers", layers)
-    divides(f"{_WHAT}: vision_patch_size", patch_size, f"{_WHAT}: image_resolution", resolution)
+    patch = divides(
+        f"{_WHAT}: vision_patch_size", patch_size, f"{_WHAT}: image_resolution", resolution
+    )
     heads = whole(f"{_WHAT}: vision_width", width, 64) // 64
     if width % 64:
         raise ArgumentError(f"{_WHAT}: vision_width must be a multiple of 64, got {width}")
-    patches = (resolution // patch_size) ** 2  # type: ignore[operator]
+    patches = (resolution // patch) ** 2
     model = Model(name="visual")
     convolution = models.Convolution2D(
-        kernel_size=patch_size, out_channels=width, stride=patch_size, use_bias=False, name="conv1"
+        kernel_size=patch, out_channels=width, stride=patch, use_bias=False, name="conv1"
     )
     model |= convolution(input="input", output="grid")
     batch = model.grid.shape[0]
@@ -253,7 +255,7 @@ def _attention_pool(places: int, width: int, heads: int, embed_dim: int) -> Mode
     model |= models.Concat(axis=1)(input=[mean, model.flat], output="all")
     weights = IOKey("positional_embedding", shape=[places + 1, width], differentiable=True)
     model |= models.Add()(left="all", right=weights, output="placed")
-    sources = {"q": model.placed[:, :1], "k": "placed", "v": "placed"}
+    sources: dict[str, Any] = {"q": model.placed[:, :1], "k": "placed", "v": "placed"}
     for role, source in sources.items():
         model |= models.Linear(width, name=f"{role}_proj")(input=source, output=role)
     joined = attend(model, model.q, model.k, model.v, heads)

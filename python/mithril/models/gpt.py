@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mithril import models
 from mithril._checks import truth, whole
 from mithril._public import public
@@ -80,7 +82,7 @@ def _body(
 ) -> Model:  # fmt: skip
     model = Model(name="transformer")
     model |= models.Embedding(vocab_size, dims, name="wte")(input="input", output="tokens")
-    places = models.Arange()(stop=model.input.shape[1])
+    places: Any = models.Arange()(stop=model.input.shape[1])
     if cache_size:
         places = places + models.IOKey("offset", type=models.Tensor[int], shape=[])
     model |= models.Embedding(block_size, dims, name="wpe")(input=places, output="places")

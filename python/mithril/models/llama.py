@@ -93,8 +93,10 @@ def _block(
 ) -> Model:
     norms = ("input_layernorm", "post_attention_layernorm")
     parts = (_attention(dims, head_dim, heads), _gated(dims, ffn_dim))
-    pairs = [(models.RMSNorm(eps=eps, name=n), part) for n, part in zip(norms, parts, strict=True)]
-    return residual(name, pairs, ("offset",))
+    branches = [
+        [models.RMSNorm(eps=eps, name=norm), part] for norm, part in zip(norms, parts, strict=True)
+    ]
+    return residual(name, branches, ("offset",))
 
 
 def _attention(dims: int, head_dim: int, heads: dict[str, Any]) -> Model:

@@ -184,7 +184,7 @@ def _block(name: str, sizes: _Sizes, cache_size: int | None, is_decoder: bool) -
         parts.append(_attention("EncDecAttention", sizes))
     parts.append(_feed_forward(sizes))
     layers = [
-        residual(str(i), [(_norm(sizes, "layer_norm"), part)], _SHARED)
+        residual(str(i), [[_norm(sizes, "layer_norm"), part]], _SHARED)
         for i, part in enumerate(parts)
     ]
     return chain([chain(layers, "layer", _SHARED)], name, _SHARED)
@@ -202,8 +202,10 @@ def _attention(
         model |= projection(input=source, output=f"{role}_wide")
     joined = attend(
         model,
-        *(getattr(model, f"{role}_wide") for role in "qkv"),
-        sizes.num_heads,
+        model.q_wide,
+        model.k_wide,
+        model.v_wide,
+        heads=sizes.num_heads,
         is_causal=is_causal,
         scale=1.0,
         bias=IOKey("position_bias") if is_own else None,
@@ -237,7 +239,7 @@ def _add_position_bias(
     most = sizes.relative_attention_max_distance
     table = buckets(most, sizes.relative_attention_num_buckets, is_both_ways=not is_decoder)
     length = IOKey("input").shape[1]
-    queries = models.Arange()(stop=length)
+    queries: Any = models.Arange()(stop=length)
     keys: Any = models.Arange()(stop=cache_size or length)
     if cache_size:
         queries = queries + IOKey("offset", type=models.Tensor[int], shape=[])
