@@ -90,7 +90,7 @@ PRELUDES = {
     "S2.4": MODEL,
     "S2.5": MODEL,
     "S2.6": "import torch",
-    "S2.7": "config = {}",
+    "S2.7": "config = __import__('examples.t5').t5.T5_CONFIGS['t5-small']",
     "S3.9": MLX_TRAINING,
     "S3.11": MLX_FUNCTIONS,
     "S3.15": "model = ml.Model()",
@@ -135,7 +135,7 @@ def has_mlx():
 
 PRESENT = {"CUDA": has_cuda, "a GPU for JAX": has_jax_gpu, "mlx": has_mlx,
            "coremltools": lambda: has_module("coremltools")}  # fmt: skip
-MLX_BLOCKS = [f"S3.{i}" for i in range(2, 36)] + ["S4.3", "S4.8", "S4.13"]
+MLX_BLOCKS = [f"S3.{i}" for i in range(2, 36)] + ["S2.6", "S2.7", "S4.3", "S4.8", "S4.13"]
 NEEDS = {
     **dict.fromkeys(MLX_BLOCKS, "mlx"),
     **dict.fromkeys(("S2.1", "S2.3", "S2.5", "S4.2", "S4.7", "S1.5"), "CUDA"),
@@ -151,8 +151,6 @@ FAILING = {
     "S1.2": "the C and GGML backends are not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
-    "S2.6": "the example models are not there yet",
-    "S2.7": "the example models are not there yet",
     "S3.3": "MLX has no `devices`, and here no GPU",
     "S3.5": "MLX has no `devices`, and here no GPU",
     "S3.14": "optimizers of MLX return nothing from `update`",
@@ -297,6 +295,26 @@ def check_imports(*names):
     return check
 
 
+def check_clip(ns):
+    models = [ns[f"{name}_clip"] for name in ("torch", "jax", "mlx")]
+    trained = [key for key in models[0].param_keys if "running" not in key]
+    count = sum(int(np.prod(models[0].shapes[key])) for key in trained)
+    # OpenAI's RN50 has 102007137 parameters, with an embedding of 1024 that is 512 here.
+    assert count == 102007137 - (512 * 2048 + 512) - 512 * 512
+    for model in models:
+        assert model.shapes["logits_per_image"] == model.shapes["logits_per_text"] == [1, 1]
+        assert model.param_keys == models[0].param_keys
+
+
+def check_languages(ns):
+    assert ns["encoder"].backend.backend_type == "jax"
+    assert ns["decoder"].backend.backend_type == "torch"
+    assert ns["encoder"].shapes["output"][-1] == 512
+    assert ns["decoder"].shapes["output"][-1] == 32128
+    assert ns["mlx_gpt"].shapes["output"][-1] == 50304
+    assert {"input", "memory"} <= ns["decoder"].input_keys
+
+
 def check_transfer(ns):
     import jax
     import torch
@@ -345,6 +363,8 @@ CHECKS = {
     "S1.8": check_conversion,
     "S1.9": check_gradient_of_jax,
     "S1.11": check_incomplete,
+    "S2.6": check_clip,
+    "S2.7": check_languages,
     "S4.4": check_inference,
     "S4.9": check_float64,
     "S4.12": check_transfer,

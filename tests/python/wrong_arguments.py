@@ -109,6 +109,14 @@ def physical(backend: type[ml.Backend] = ml.NumpyBackend) -> Any:
     )
 
 
+@functools.cache
+def words() -> Any:
+    """A language model of one token for another."""
+    model = ml.Model()
+    model |= ml.Embedding(6, 6)(input="input", weight=np.eye(6), output="output")
+    return ml.compile(model, ml.NumpyBackend(), data_keys={"input"}, inference=True)
+
+
 def closed() -> ml.Model:
     """All sizes are known."""
     model = ml.Model()
@@ -229,6 +237,18 @@ GOOD: dict[str, Callable[[], Any]] = {
     "read_safetensors.path": lambda: saved("net.safetensors"),
     "write_safetensors.path": lambda: "out.safetensors",
     "save.path": lambda: "out.mithril",
+    "create_gpt.bias": lambda: True,
+    **dict.fromkeys(("block_size", "dims", "ffn_dim", "vocab_size"), lambda: 4),
+    **dict.fromkeys(("num_layers", "num_kv_heads", "max_new_tokens"), lambda: 1),
+    **dict.fromkeys(("embed_dim", "context_length", "transformer_width"), lambda: 4),
+    **dict.fromkeys(("vision_layers", "transformer_heads", "transformer_layers"), lambda: 1),
+    "image_resolution": lambda: 8,
+    "vision_width": lambda: 64,
+    "vision_patch_size": lambda: 4,
+    "config": lambda: {"d_model": 4, "d_ff": 4, "num_layers": 1, "num_heads": 1},
+    "pm": lambda: words(),
+    "tokens": lambda: [[1]],
+    "state_dict": lambda: words().get_parameters(),
     "gradients": lambda: {"w": np.ones(2, "float32")},
     "Adam.init.params": lambda: {"w": np.ones(2, "float32")},
     "Adam.update.params": lambda: {"w": np.ones(2, "float32")},

@@ -59,6 +59,14 @@ _COMPOSED = {
     "recurrent_layers": "GRU LSTM SimpleRNN",
     "regression": "PolynomialRegression",
     "regularizers": "L1 L2 QuadraticFormRegularizer",
+    "resnet": "resnet18 resnet34 resnet50 resnet101 resnet152",
+    "clip_model": "clip",
+    "generation": "generate generate_stream",
+    "gpt": "create_gpt",
+    "llama": "create_llama",
+    "t5": "T5_CONFIGS t5_decode t5_encode",
+    "whisper": "whisper_decoder whisper_encoder whisper_model",
+    "vision_transformer": "vit_b_16 vit_b_32 vit_l_16",
 }
 _BY_HAND |= {
     name: (f"mithril.models.{module}", name)

@@ -1,0 +1,1 @@
+"""As `mithril.examples.clip`."""

@@ -1,0 +1,5 @@
+"""As `mithril.examples.gpt.model`."""
+
+from mithril.examples.gpt.model import create_gpt
+
+__all__ = ["create_gpt"]

@@ -1,0 +1,1 @@
+"""CLIP: `mithril.examples.clip.model`."""

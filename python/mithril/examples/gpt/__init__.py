@@ -1,0 +1,1 @@
+"""GPT: `mithril.examples.gpt.model`."""

@@ -1,0 +1,134 @@
+"""State dicts of other libraries as parameters of a compiled model: `load_state_dict`."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mithril._checks import instance, items, mapping, text, truth
+from mithril._conversion import as_numpy
+from mithril._public import public
+from mithril.errors import KeyNotFound, ShapeError, suggestion
+
+if TYPE_CHECKING:
+    from mithril.physical import PhysicalModel
+
+COUNTER = "num_batches_tracked"  # PyTorch's batch norm has it; nothing of ours reads one
+
+
+@public
+def load_state_dict(
+    pm: PhysicalModel,
+    state_dict: Mapping[str, Any],
+    *,
+    strict: bool = True,
+    transposed: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Parameters of a compiled model out of a state dict, by name.
+
+    Arrays may differ in axes of size 1 from what the model takes ([c] for [1, c, 1, 1]); they are
+    cast to the backend's dtype.
+
+    Parameters
+    ----------
+    pm : a model compiled with ``naming="path"``, so that names are those of modules
+    state_dict : name -> array of any library
+    strict : whether a name that the model does not have is an error
+    transposed : patterns with ``*`` of names whose matrices have their axes the other way around,
+        such as ``["*.c_attn.weight"]`` of GPT-2
+
+    Returns
+    -------
+    Name -> array of the model's backend, for each of `pm.param_keys`
+
+    Raises
+    ------
+    KeyNotFound : a parameter is not in the state dict; or a name is not in the model, or a pattern
+        fits none
+    ShapeError : an array does not have the shape of its parameter
+
+    >>> import mithril as ml, numpy as np
+    >>> model = ml.Model()
+    >>> model |= ml.Linear(2, name="fc")(input="x", output="y")
+    >>> pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [1, 3]},
+    ...                 naming="path")
+    >>> state_dict = {"fc.weight": np.ones((2, 3)), "fc.bias": np.zeros(2)}
+    >>> params = ml.formats.load_state_dict(pm, state_dict)
+    >>> pm.evaluate(params, {"x": np.ones((1, 3))})["y"]
+    array([[3., 3.]], dtype=float32)
+    """
+    from mithril.physical import PhysicalModel
+
+    instance("load_state_dict: pm", pm, PhysicalModel, "a compiled model")
+    arrays = mapping("load_state_dict: state_dict", state_dict)
+    turned = _fitting(items("load_state_dict: transposed", transposed, "patterns"), arrays)
+    _refuse_missing(pm, arrays)
+    if truth("load_state_dict: strict", strict):
+        _refuse_unknown(pm, arrays)
+    shapes = pm.shapes
+    return {
+        name: _placed(pm, name, as_numpy(arrays[name], name), shapes.get(name), name in turned)
+        for name in pm.param_keys
+    }
+
+
+def _fitting(patterns: list[Any], names: Mapping[str, Any]) -> set[str]:
+    out: set[str] = set()
+    for pattern in patterns:
+        fits = fnmatch.filter(names, text("load_state_dict: transposed", pattern))
+        if not fits:
+            near = suggestion(pattern, names)
+            raise KeyNotFound(f"load_state_dict: transposed: no name fits '{pattern}'{near}")
+        out.update(fits)
+    return out
+
+
+def _refuse_missing(pm: PhysicalModel, arrays: Mapping[str, Any]) -> None:
+    missing = [name for name in pm.param_keys if name not in arrays]
+    if missing:
+        raise KeyNotFound(
+            f"load_state_dict: {_counted(missing)} not in the state dict: {missing[0]!r}"
+            f"{suggestion(missing[0], arrays)}",
+            hint='compile with naming="path" for the names of modules',
+        )
+
+
+def _refuse_unknown(pm: PhysicalModel, arrays: Mapping[str, Any]) -> None:
+    own = {*pm.param_keys, *pm.state_keys}
+    unknown = [name for name in arrays if name not in own and not str(name).endswith(COUNTER)]
+    if unknown:
+        raise KeyNotFound(
+            f"load_state_dict: the model does not have {_counted(unknown)}: {unknown[0]!r}"
+            f"{suggestion(str(unknown[0]), own)}",
+            hint="give strict=False where the model is a part of what was saved",
+        )
+
+
+def _counted(names: list[str]) -> str:
+    return "1 parameter" if len(names) == 1 else f"{len(names)} parameters"
+
+
+def _placed(pm: PhysicalModel, name: str, array: Any, shape: Any, is_turned: bool) -> Any:
+    """The array in the shape that the model takes, on its backend."""
+    if is_turned:
+        if array.ndim != 2:
+            raise ShapeError(f"'{name}' must be a matrix to be transposed, got {_sizes(array)}")
+        array = array.T
+    if shape is not None and None not in shape and "..." not in shape:
+        if not _is_alike(shape, array.shape):
+            raise ShapeError(f"'{name}' must have shape {list(shape)}, got {_sizes(array)}")
+        array = array.reshape(shape)
+    return pm.backend.tensor(array, pm.backend.default_dtype if array.dtype.kind == "f" else None)
+
+
+def _sizes(array: Any) -> list[int]:
+    return list(array.shape)
+
+
+def _is_alike(shape: Iterable[Any], given: Iterable[int]) -> bool:
+    """Whether two shapes are equal but for axes of size 1."""
+    return [n for n in shape if n != 1] == [n for n in given if n != 1]
+
+
+__all__ = ["load_state_dict"]

@@ -1,0 +1,311 @@
+"""Tokens one after the other from a compiled language model: `generate`, `generate_stream`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from mithril._checks import instance, items, mapping, text, whole
+from mithril._public import public
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    NotFiniteError,
+    OptionError,
+    ShapeError,
+    shown,
+    suggestion,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mithril.physical import PhysicalModel
+
+
+@public
+def generate(
+    pm: PhysicalModel,
+    params: Mapping[str, Any],
+    tokens: Any,
+    max_new_tokens: int,
+    *,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    stop_tokens: Iterable[int] = (),
+    data: Mapping[str, Any] | None = None,
+    input_key: str = "input",
+    output_key: str = "output",
+) -> np.ndarray:
+    """Continues sequences of tokens by a language model.
+
+    A model with a cache (`cache_size`) gets the prompt at once and then each token by itself, so
+    that a token takes the same time wherever it stands; one without gets all tokens again.
+
+    Parameters
+    ----------
+    pm : a model compiled for inference, from tokens int [b, t] to logits [b, t, vocabulary]; with a
+        cache, compile it with ``shapes={"input": [b, None]}``
+    params : its parameters; {} where they are bound
+    tokens : int [b, t] or [t], the prompts, of one length
+    max_new_tokens : how many tokens follow at most
+    temperature : tokens are drawn by softmax(logits / temperature); None: the likeliest is taken
+    top_k : only so many likeliest tokens are drawn
+    top_p : only the likeliest tokens that together have this probability are drawn (Holtzman et
+        al., arXiv:1904.09751)
+    seed : of the draws, which are the same on every backend with equal logits; None: any
+    stop_tokens : a sequence that has one is at its end, and is filled up with it
+    data : what else the model takes, such as the `memory` of a decoder
+    input_key, output_key : the keys of tokens and logits
+
+    Returns
+    -------
+    int64 [b, t + n], the prompts and what follows; n ≤ max_new_tokens, fewer if all sequences end
+
+    Raises
+    ------
+    ArgumentError : a number out of its range, or more tokens than the cache has room for
+    OptionError : options of drawing without a temperature
+    KeyNotFound : the model has no such input or output
+    NotFiniteError : logits are NaN
+
+    >>> import mithril as ml
+    >>> gpt = ml.models.create_gpt(True, 16, 8, 2, 1, vocab_size=11, cache_size=16)
+    >>> pm = ml.compile(gpt, ml.CpuBackend(), data_keys={"input"}, shapes={"input": [1, None]},
+    ...                 inference=True)
+    >>> params = pm.randomize_params(seed=0)
+    >>> ml.models.generate(pm, params, [[3, 1, 4]], max_new_tokens=5).shape
+    (1, 8)
+    """
+    import numpy as np
+
+    loop = _Loop(
+        pm, params, tokens, max_new_tokens, _Draw(temperature, top_k, top_p, seed), stop_tokens,
+        data, input_key, output_key,
+    )  # fmt: skip
+    return np.concatenate([loop.tokens, *(new[:, None] for new in loop.run())], 1)
+
+
+@public
+def generate_stream(
+    pm: PhysicalModel,
+    params: Mapping[str, Any],
+    tokens: Any,
+    max_new_tokens: int,
+    *,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    stop_tokens: Iterable[int] = (),
+    data: Mapping[str, Any] | None = None,
+    input_key: str = "input",
+    output_key: str = "output",
+) -> Iterator[np.ndarray]:
+    """The tokens that `generate` appends, int64 [b] each, as soon as they are known.
+
+    Arguments and errors are those of `generate`; wrong arguments raise before the first token.
+
+    >>> import mithril as ml
+    >>> gpt = ml.models.create_gpt(True, 16, 8, 2, 1, vocab_size=11, cache_size=16)
+    >>> pm = ml.compile(gpt, ml.CpuBackend(), data_keys={"input"}, shapes={"input": [1, None]},
+    ...                 inference=True)
+    >>> params = pm.randomize_params(seed=0)
+    >>> stream = ml.models.generate_stream(pm, params, [[3, 1, 4]], max_new_tokens=5)
+    >>> sum(1 for token in stream)
+    5
+    """
+    draw = _Draw(temperature, top_k, top_p, seed)
+    return _Loop(
+        pm, params, tokens, max_new_tokens, draw, stop_tokens, data, input_key, output_key
+    ).run()
+
+
+@dataclass
+class _Draw:
+    """Chooses tokens by their logits."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+
+    def __post_init__(self) -> None:
+        import numpy as np
+
+        options = {"top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
+        alone = [key for key, value in options.items() if value is not None]
+        if self.temperature is None and alone:
+            raise OptionError(
+                f"generate: {alone[0]} is for tokens that are drawn",
+                hint="give temperature=1.0, or leave it out",
+            )
+        if self.temperature is not None:
+            _number("temperature", self.temperature, float("inf"))
+        if self.top_k is not None:
+            whole("generate: top_k", self.top_k)
+        if self.top_p is not None:
+            _number("top_p", self.top_p, 1.0)
+        if self.seed is not None:
+            whole("generate: seed", self.seed, 0)
+        self._rng = np.random.default_rng(self.seed)
+
+    def __call__(self, logits: np.ndarray) -> np.ndarray:
+        """Logits float64 [b, vocabulary] to tokens int64 [b]."""
+        if self.temperature is None:
+            return logits.argmax(-1)
+        sums = self.probabilities(logits).cumsum(-1)
+        drawn = self._rng.random((len(sums), 1)) * sums[:, -1:]
+        return (sums <= drawn).sum(-1)
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        logits = logits / self.temperature
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            least = np.partition(logits, -self.top_k, -1)[:, -self.top_k, None]
+            logits = np.where(logits < least, -np.inf, logits)
+        chances = _softmax(logits)
+        return chances if self.top_p is None else self._nucleus(chances)
+
+    def _nucleus(self, chances: np.ndarray) -> np.ndarray:
+        """Probabilities without the unlikeliest tokens that have at most 1 - top_p together."""
+        import numpy as np
+
+        order = chances.argsort(-1, kind="stable")
+        rising = np.take_along_axis(chances, order, -1)
+        is_out = rising.cumsum(-1) <= 1 - self.top_p  # type: ignore[operator]
+        is_out[:, -1] = False
+        out = np.zeros_like(chances)
+        np.put_along_axis(out, order, np.where(is_out, 0.0, rising), -1)
+        return out / out.sum(-1, keepdims=True)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def _number(key: str, value: Any, most: float) -> None:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= most or value == float("inf"):
+        to = f"of at most {most:g}" if most < float("inf") else "of finite size"
+        raise ArgumentError(f"generate: {key} requires a positive number {to}, got {shown(value)}")
+
+
+class _Loop:
+    """One prompt and what follows it; the arguments are checked when it is made."""
+
+    def __init__(
+        self, pm: Any, params: Any, tokens: Any, max_new_tokens: Any, draw: _Draw,
+        stop_tokens: Any, data: Any, input_key: Any, output_key: Any,
+    ):  # fmt: skip
+
+        from mithril.physical import PhysicalModel
+
+        self._pm = instance("generate: pm", pm, PhysicalModel, "a compiled model")
+        self._params = mapping("generate: params", params)
+        self._data = mapping("generate: data", data)
+        self._input = _known("input_key", input_key, pm.data_keys)
+        self._output = _known("output_key", output_key, pm.output_keys)
+        self._count = whole("generate: max_new_tokens", max_new_tokens, 0)
+        self._draw = draw
+        self._stops = _integers("stop_tokens", stop_tokens)
+        self.tokens = _prompt(tokens)
+        self._state = self._first_state()
+        self._check_room()
+
+    def _first_state(self) -> dict[str, Any]:
+        if not self._pm.state_keys:
+            return {}
+        return self._pm.initial_state(sample={**self._data, self._input: self.tokens})
+
+    def _check_room(self) -> None:
+        caches = [v.shape[-2] for key, v in self._state.items() if key.endswith("k_cache")]
+        places = self.tokens.shape[1] + self._count - 1  # nothing is computed of the last one
+        if caches and places > min(caches):
+            raise ArgumentError(
+                f"generate: a prompt of {self.tokens.shape[1]} tokens and {self._count} more need"
+                f" {places} places, got a cache of {min(caches)}",
+                hint="make the model with a larger cache_size",
+            )
+
+    def run(self) -> Iterator[np.ndarray]:
+        import numpy as np
+
+        all_tokens = new = self.tokens
+        ended = np.full(len(new), -1)
+        for _ in range(self._count):
+            chosen = self._draw(self._logits(new if self._state else all_tokens))
+            chosen = np.where(ended >= 0, ended, chosen)
+            ended = np.where(np.isin(chosen, self._stops), chosen, ended)
+            yield chosen
+            if (ended >= 0).all():
+                return
+            new = chosen[:, None]
+            if not self._state:
+                all_tokens = np.concatenate([all_tokens, new], 1)
+
+    def _logits(self, tokens: np.ndarray) -> np.ndarray:
+        """Float64 [b, vocabulary], of what follows the last of the tokens."""
+        import numpy as np
+
+        data = {**self._data, self._input: tokens}
+        if self._state:
+            result = self._pm.evaluate(self._params, data, state=self._state, donate_state=True)
+            outputs, self._state = result.outputs, result.state
+        else:
+            outputs = self._pm.evaluate(self._params, data)
+        logits = self._pm.backend.to_numpy(outputs[self._output])
+        if logits.ndim != 3:
+            raise ShapeError(
+                f"generate: '{self._output}' must be logits [b, t, vocabulary], got"
+                f" {list(logits.shape)}"
+            )
+        last = logits[:, -1].astype(np.float64)
+        if np.isnan(last).any():
+            raise NotFiniteError(f"generate: '{self._output}' is NaN behind the last token")
+        return last
+
+
+def _known(what: str, key: Any, keys: Iterable[str]) -> str:
+    if text(f"generate: {what}", key) not in keys:
+        kind = "data key" if what == "input_key" else "output"
+        raise KeyNotFound(
+            f"generate: the model has no {kind} '{key}'{suggestion(key, keys)}",
+            hint=f"give {what}=",
+        )
+    return key
+
+
+def _prompt(tokens: Any) -> np.ndarray:
+    import numpy as np
+
+    array = np.atleast_2d(_integers("tokens", tokens))
+    if array.ndim != 2 or array.size == 0:
+        raise ShapeError(
+            f"generate: tokens require shape [b, t] with at least one, got {list(array.shape)}"
+        )
+    return array
+
+
+def _integers(what: str, values: Any) -> np.ndarray:
+    import numpy as np
+
+    from mithril._conversion import as_numpy
+
+    if not hasattr(values, "shape"):  # a range may promise more than any memory has
+        values = items(f"generate: {what}", values, "tokens")
+    array = as_numpy(values, what)
+    if array.dtype.kind not in "iu" and array.size:
+        raise ArgumentError(f"generate: {what} require integers, got {array.dtype}")
+    return array.astype(np.int64)
+
+
+__all__ = ["generate", "generate_stream"]

@@ -1,0 +1,111 @@
+"""`load_state_dict`: parameters by the names of modules, and what does not fit."""
+
+import mithril as ml
+import numpy as np
+import pytest
+
+
+def network(**options):
+    model = ml.Model()
+    model |= ml.Convolution2D(3, 4, name="conv")(input="x", output="grid")
+    model |= ml.BatchNorm2D(mode=None, name="norm")(input="grid", output="h")
+    model |= ml.Mean(axis=(2, 3))(input="h", output="flat")
+    model |= ml.Linear(4, use_bias=False, name="fc")(input="flat", output="y")
+    options = {"data_keys": {"x"}, "shapes": {"x": [1, 2, 5, 5]}, "naming": "path", **options}
+    return ml.compile(model, ml.NumpyBackend(dtype=ml.float64), **options)
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    shapes = {"conv.weight": (4, 2, 3, 3), "conv.bias": (4,), "norm.weight": (4,),
+              "norm.bias": (4,), "norm.running_mean": (4,), "norm.running_var": (4,),
+              "fc.weight": (4, 4)}  # fmt: skip
+    return {name: rng.uniform(0.5, 1.5, shape) for name, shape in shapes.items()}
+
+
+def by_hand(w, x):
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
+    grid = np.einsum("ncijkl,ockl->noij", windows, w["conv.weight"])
+    channels = {key: value[:, None, None] for key, value in w.items() if value.ndim == 1}
+    grid = grid + channels["conv.bias"] - channels["norm.running_mean"]
+    grid = grid / np.sqrt(channels["norm.running_var"] + 1e-5) * channels["norm.weight"]
+    return (grid + channels["norm.bias"]).mean((2, 3)) @ w["fc.weight"].T
+
+
+X = np.random.default_rng(1).standard_normal((1, 2, 5, 5))
+
+
+def test_arrays_find_their_parameters():
+    pm, w = network(), arrays()
+    params = ml.formats.load_state_dict(pm, w)
+    np.testing.assert_allclose(pm.evaluate(params, {"x": X})["y"], by_hand(w, X), rtol=1e-12)
+
+
+def test_matrices_may_lie_the_other_way_around():
+    pm, w = network(), arrays()
+    turned = {**w, "fc.weight": w["fc.weight"].T}
+    params = ml.formats.load_state_dict(pm, turned, transposed=["fc.*"])
+    np.testing.assert_allclose(pm.evaluate(params, {"x": X})["y"], by_hand(w, X), rtol=1e-12)
+
+
+def test_statistics_in_training_are_state():
+    pm = network(mode="train")
+    params = ml.formats.load_state_dict(pm, arrays())
+    assert sorted(params) == ["conv.bias", "conv.weight", "fc.weight", "norm.bias", "norm.weight"]
+
+
+def test_a_count_of_batches_is_left_out():
+    counted = {**arrays(), "norm.num_batches_tracked": np.array(3)}
+    assert "norm.num_batches_tracked" not in ml.formats.load_state_dict(network(), counted)
+
+
+def test_a_part_of_a_state_dict_is_taken_where_that_is_said():
+    more = {**arrays(), "head.weight": np.ones(3)}
+    with pytest.raises(ml.KeyNotFound, match="not have 1 parameter: 'head.weight'"):
+        ml.formats.load_state_dict(network(), more)
+    assert len(ml.formats.load_state_dict(network(), more, strict=False)) == 7
+
+
+def test_what_is_missing_is_named_with_what_is_like_it():
+    w = arrays()
+    w["fc.weights"] = w.pop("fc.weight")
+    with pytest.raises(ml.KeyNotFound, match="1 parameter not .*'fc.weight', did you mean 'fc.wei"):
+        ml.formats.load_state_dict(network(), w)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (5, 4), (16,), (2, 8), (4, 4, 4)])
+def test_an_array_of_another_shape_is_refused(shape):
+    with pytest.raises(ml.ShapeError, match="'fc.weight' must have shape \\[4, 4\\], got"):
+        ml.formats.load_state_dict(network(), {**arrays(), "fc.weight": np.ones(shape)})
+
+
+WRONG = {
+    "no model": ({"pm": 3}, ml.errors.SignatureError, "a compiled model, got 3"),
+    "no dictionary": ({"state_dict": [1]}, ml.errors.SignatureError, "requires a dictionary"),
+    "strict": ({"strict": "no"}, ml.errors.SignatureError, "True or False"),
+    "patterns": ({"transposed": "fc.*"}, ml.errors.SignatureError, "transposed: requires patterns"),
+    "pattern": ({"transposed": ["fd.*"]}, ml.KeyNotFound, "no name fits 'fd.*'"),
+    "no matrix": ({"transposed": ["conv.weight"]}, ml.ShapeError, "must be a matrix"),
+    "text": ({"state_dict": {**arrays(), "fc.weight": "abc"}}, ml.DTypeError, "fc.weight"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_are_refused(name):
+    changed, error, said = WRONG[name]
+    arguments = {"pm": network(), "state_dict": arrays(), **changed}
+    with pytest.raises(error, match=said):
+        ml.formats.load_state_dict(**arguments)
+
+
+@pytest.mark.frameworks
+def test_arrays_of_pytorch_are_taken():
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Linear(3, 2, bias=False).double()
+    model = ml.Model()
+    model |= ml.Linear(2, use_bias=False)(input="x", output="y")
+    options = {"data_keys": {"x"}, "shapes": {"x": [1, 3]}, "naming": "path"}
+    pm = ml.compile(model, ml.NumpyBackend(dtype=ml.float64), **options)
+    (key,) = pm.param_keys
+    params = ml.formats.load_state_dict(pm, {key: module.state_dict()["weight"]})
+    np.testing.assert_array_equal(params[key], module.weight.detach().numpy())
