@@ -639,6 +639,11 @@ def parallel():
 @row("mlx", "compute_precision")
 def compute_precision():
     ml.MlxBackend(dtype="float16", compute_precision="float16")
+    backend = ml.MlxBackend(dtype="float16", compute_precision="float32")
+    model = ml.Model()
+    model |= ml.Mean()(input="x", output="y")
+    pm = ml.compile(model, backend, data_keys={"x"})
+    assert float(pm(x=[60000.0] * 8)) == 60000.0  # float16 ends at 65504
     refused("mlx", "compute_precision='float16': this version", compute_precision="float16")
 
 

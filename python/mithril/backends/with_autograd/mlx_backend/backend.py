@@ -45,7 +45,8 @@ class MlxBackend(AutogradBackend):
     seed, random_seed : of the backend's random numbers.
     memory_limit : "4GB", "512MiB" or bytes, for the whole process; `reset` undoes it.
     auto_free_tensors, eager_free : give freed memory back at once, in the whole process.
-    compute_precision : the same as `dtype`: this version computes in one type.
+    compute_precision : "float32" or the same as `dtype`. Operations on halves compute in float32
+        in either case, and round once, at their end; no other pair of types is there yet.
     device_mesh : sizes of a mesh of one device, such as 1 or (1, 1).
     enable_mps_optimization : MLX's own Metal kernels run on Apple's GPUs in any case; elsewhere
         True warns that there are none.
@@ -108,11 +109,13 @@ class MlxBackend(AutogradBackend):
             self._set("cache", self._mx.set_cache_limit, 0)
 
     def _check_compute_precision(self, precision: Any) -> None:
-        if precision is None or as_dtype(precision) is self.default_dtype:
+        wanted = None if precision is None else as_dtype(precision)
+        is_half = self.default_dtype.itemsize == 2  # an op on halves computes in float32
+        if wanted in (None, self.default_dtype) or (is_half and wanted is Dtype.float32):
             return
         raise unsupported(
             type(self).__name__,
-            f"compute_precision={str(as_dtype(precision))!r}",
+            f"compute_precision={str(wanted)!r}",
             f"this version computes in its dtype, {self.default_dtype}",
             "give dtype=",
         )
