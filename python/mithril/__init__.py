@@ -47,7 +47,7 @@ _TYPES = (
 )
 _MODULES = (
     *("backends", "errors", "inspect", "models", "optim", "testing", "types"),
-    *("cli", "common", "compat", "constraints", "formats", "framework", "utils"),
+    *("cli", "common", "compat", "constraints", "contrib", "formats", "framework", "utils"),
 )
 
 

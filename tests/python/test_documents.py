@@ -467,6 +467,22 @@ def test_the_documents_have_the_blocks_that_are_counted(documents):
     assert len(LABELS) == 75
 
 
+def test_the_class_for_tpus_is_defined_and_says_what_it_needs(documents):
+    """S0.6: the class lacks two of the three methods; with them JAX lacks `jax.config`."""
+    namespace = {"Backend": Backend}
+    exec(compile(block_source(documents, "S0.6"), "S0.6", "exec"), namespace)
+    with pytest.raises(TypeError, match="abstract"):
+        namespace["TPUBackend"]()
+    methods = dict.fromkeys(("tensor", "zeros", "ones"), lambda self, data, dtype=None: data)
+    complete = type("Complete", (namespace["TPUBackend"],), methods)
+    with pytest.raises(ImportError) as said:
+        complete()
+    from mithril.contrib.tpu import TPUBackend
+
+    assert str(said.value) == "JAX is required for TPUBackend. Please install jax and jaxlib."
+    assert issubclass(TPUBackend, Backend)  # what takes its place
+
+
 @pytest.mark.skipif(not has_mlx(), reason="mlx is not installed")
 @pytest.mark.parametrize("label", ["S3.3", "S3.5"])
 def test_blocks_that_need_a_gpu_of_mlx_run_on_the_cpu(documents, label):
