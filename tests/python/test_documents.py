@@ -159,7 +159,7 @@ HISTORY = {"S0.6": "jax.config is no module of JAX any more"}
 FAILING = {
     "S1.5": "use_amp: one dtype computes everything yet",
     "S2.5": "parallel_strategy: one device computes yet",
-    "S4.1": "precision='bfloat16' of GPUs, gradient_checkpointing with jit are not there yet",
+    "S4.1": "precision='bfloat16' of GPUs is not there yet",
     "S4.2": "enable_amp: one dtype computes everything yet",
     "S4.6": "device_mesh, precision='bfloat16' of GPUs are not there yet",
     "S4.7": "enable_amp, device_mesh are not there yet",
@@ -465,6 +465,36 @@ def test_the_documents_have_the_blocks_that_are_counted(documents):
             b.label for b in blocks
         }
     assert len(LABELS) == 75
+
+
+@pytest.mark.skipif(not has_module("jax"), reason="jax is not installed")
+@pytest.mark.filterwarnings("ignore:.*pre_allocate")  # JAX may have begun
+def test_the_block_with_checkpoints_runs_on_the_cpu(documents, monkeypatch):
+    """S4.1 with another device, and without the precision of products that CPUs lack."""
+    source = block_source(documents, "S4.1")
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")  # to be undone afterwards
+    changed = source.replace('"gpu"', '"cpu"').replace('precision="bfloat16"', "precision=None")
+    namespace: dict = {}
+    exec(MODEL, namespace)
+    exec(compile(changed, "S4.1", "exec"), namespace)
+    pm = namespace["compiled_model"]
+    assert pm.jit
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    params = pm.init({"input": x})
+    ones = np.ones((5, 2), np.float32)
+    outputs, gradients = pm.evaluate(params, {"input": x}, output_gradients={"output": ones})
+    w1, b1, w2, b2 = (np.asarray(v, np.float64) for v in in_order(params))
+    hidden = np.maximum(x @ w1.T + b1, 0.0)
+    np.testing.assert_allclose(outputs["output"], hidden @ w2.T + b2, atol=1e-5)
+    found = in_order(gradients)
+    np.testing.assert_allclose(found[0], ((ones @ w2) * (hidden > 0)).T @ x, atol=1e-4)
+    np.testing.assert_allclose(found[2], ones.T @ hidden, atol=1e-4)
+
+
+def in_order(arrays):
+    """Weight and bias of both layers of `MODEL`."""
+    by_shape = {tuple(v.shape): v for v in arrays.values()}
+    return [by_shape[shape] for shape in [(4, 3), (4,), (2, 4), (2,)]]
 
 
 def test_the_class_for_tpus_is_defined_and_says_what_it_needs(documents):
