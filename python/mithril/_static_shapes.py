@@ -19,7 +19,7 @@ class StaticShapes:
         self._first: dict[str, tuple[int, ...]] = {}
         self._where = ""
         self._lock = threading.Lock()
-        self.sized: Any = None  # the program of these shapes, where it has to know them
+        self._sized: Any = None  # the program of these shapes, where it has to know them
 
     def check(self, data: Any) -> None:
         """Raises ShapeError for a shape that is not that of the first call."""
@@ -48,10 +48,10 @@ class StaticShapes:
         if not (is_open and self._physical._settings.gradient_checkpointing):
             return general
         with self._lock:
-            if self.sized is None:
+            if self._sized is None:
                 shapes = {name: list(shape) for name, shape in self._first.items()}
-                self.sized = self._physical._make(self._physical._compile(shapes))
-            return self.sized
+                self._sized = self._physical._make(self._physical._compile(shapes))
+            return self._sized
 
 
 def _shape(value: Any, name: str) -> tuple[int, ...]:

@@ -535,10 +535,7 @@ class PhysicalModel(PhysicalKeys):
         return ModelFunction(self, names)
 
     def _quick_of(self, program: Program) -> QuickCall | None:
-        """The quick way of a program. Where ranks are open, it is that of the last call's; the
-        program of static shapes has none."""
-        if self._static is not None and program is self._static.sized:
-            return None
+        """The quick way of a program. Where ranks are open, it is that of the last call's."""
         if self._open_ranks is None or (self._quick and self._quick.program is program):
             return self._quick
         self._quick = QuickCall.of(program)
