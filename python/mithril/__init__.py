@@ -47,7 +47,8 @@ _TYPES = (
 )
 _MODULES = (
     *("backends", "errors", "inspect", "models", "optim", "testing", "types"),
-    *("cli", "common", "constraints", "examples", "formats", "framework", "utils"),
+    *("cli", "common", "compat", "constraints", "contrib", "examples", "formats"),
+    *("framework", "utils"),
 )
 
 

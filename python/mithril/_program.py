@@ -250,8 +250,10 @@ class Program:
             )
         from mithril.backends.emitted import EmittedExecutable
 
+        jit_options = settings.jit_options
         if differentiates and settings.gradient_checkpointing:
             graph = _core.recompute(graph, self.compiled.trace)
+            jit_options = settings.backend._keeping_copies(jit_options)
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
         return EmittedExecutable(
             settings.backend,
@@ -266,7 +268,7 @@ class Program:
                 for c in constants
             ],
             jit=_compiles(settings, graph, text),
-            jit_options=settings.jit_options,
+            jit_options=jit_options,
             file_path=file_path,
         )
 

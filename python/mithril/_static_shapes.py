@@ -19,6 +19,7 @@ class StaticShapes:
         self._first: dict[str, tuple[int, ...]] = {}
         self._where = ""
         self._lock = threading.Lock()
+        self._sized: Any = None  # the program of these shapes, where it has to know them
 
     def check(self, data: Any) -> None:
         """Raises ShapeError for a shape that is not that of the first call."""
@@ -40,6 +41,17 @@ class StaticShapes:
                     f" {list(first)} at the first call ({self._where})",
                     code="MTH108",
                 )
+
+    def program(self, general: Any) -> Any:
+        """The program to run: text that computes values again is made for sizes."""
+        is_open = self._first and not general.is_native
+        if not (is_open and self._physical._settings.gradient_checkpointing):
+            return general
+        with self._lock:
+            if self._sized is None:
+                shapes = {name: list(shape) for name, shape in self._first.items()}
+                self._sized = self._physical._make(self._physical._compile(shapes))
+            return self._sized
 
 
 def _shape(value: Any, name: str) -> tuple[int, ...]:

@@ -129,8 +129,8 @@ def compile(  # noqa: A001
     gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
-        to the same bits. On `ml.CpuBackend` and, line by line (without jit) and for sizes that
-        are known here, on NumPy, PyTorch and JAX.
+        to the same bits where each line runs by itself. On `ml.CpuBackend` and, for sizes that are
+        known here, on NumPy, JAX, and PyTorch without jit.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
         outputs, beside the inputs, parameters and states that the caller holds (`memory_plan` tells
         both). Of programs that take more, values are computed again, those first that free the most

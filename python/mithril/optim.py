@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from mithril._adopted import AdoptedOptimizer, adopt
 from mithril._checks import mapping, truth
 from mithril._public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
@@ -377,4 +378,4 @@ def _fraction(name: str, value: Any) -> Any:
     return value
 
 
-__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer"]
+__all__ = ["SGD", "Adam", "AdamW", "AdoptedOptimizer", "Momentum", "Optimizer", "adopt"]

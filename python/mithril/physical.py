@@ -149,15 +149,16 @@ class PhysicalModel(PhysicalKeys):
 
         return physical_parts(self)
 
-    def _compile(self, ranks: Mapping[str, list]) -> Any:
-        known = {k if isinstance(k, str) else k.key_name for k, _ in self._options["shapes"]}
-        wires = {name: self._by_name[name].key for name in ranks}
-        extra = [
-            (self._node.find_connection(wires[name]), shape)
-            for name, shape in ranks.items()
-            if wires[name] not in known
-        ]
-        options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
+    def _compile(self, shapes: Mapping[str, list]) -> Any:
+        """Compiles with these shapes, too; of inputs that have one already, only complete ones."""
+        wires = {self._by_name[name].key: shape for name, shape in shapes.items()}
+        own = [(k if isinstance(k, str) else k.key_name, k, s) for k, s in self._options["shapes"]]
+        for name, _, _ in own:
+            if None in wires.get(name, ()):
+                del wires[name]
+        kept = [(key, shape) for name, key, shape in own if name not in wires]
+        extra = [(self._node.find_connection(key), shape) for key, shape in wires.items()]
+        options = {**self._options, "shapes": [*kept, *extra]}
         # Whether a backend's own function is called shows when composites are taken apart.
         tried = not _own_ops.are_brought(self.backend)
         compiled = _core.compile(self._node, options, target_of(self.backend, tried))
@@ -553,8 +554,11 @@ class PhysicalModel(PhysicalKeys):
         """The program; for models whose ranks depend on the arrays, the one of these ranks."""
         if self._open_ranks is None:
             assert self._program is not None
-            return self._program
-        return self._open_ranks.program({"param": params or {}, "data": data, "state": state or {}})
+            found = self._program
+        else:
+            given = {"param": params or {}, "data": data, "state": state or {}}
+            found = self._open_ranks.program(given)
+        return found if self._static is None else self._static.program(found)
 
     def _inputs(
         self, program: Program, params: Mapping, data: Mapping, state: Mapping

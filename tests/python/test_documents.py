@@ -2,10 +2,10 @@
 
 The blocks of a document share one namespace, in order, as in a notebook. A prelude gives a block
 only names that the document leaves to its reader; nothing is patched and every block runs byte for
-byte. Each block has a mark: it runs, it needs a device or package, it is history (section 2.1 of
-the list of obligations: its replacement stands beside it and must run), or it fails: then the
-reason is told, and the test is an expected failure until the block runs. A block that would fail on
-its device, too, says both.
+byte. Each block has a mark: it runs, it runs with the additions of `mithril.compat.mlx`
+("runs:shim"), it needs a device or package, it is history (section 2.1 of the list of obligations:
+its replacement stands beside it and must run), or it fails: then the reason is told, and the test
+is an expected failure until the block runs. A block that would fail on its device, too, says both.
 """
 
 import contextlib
@@ -91,8 +91,10 @@ PRELUDES = {
     "S2.5": MODEL,
     "S2.6": "import torch",
     "S2.7": "config = __import__('examples.t5').t5.T5_CONFIGS['t5-small']",
+    "S3.4": "import mlx.core as mx",
     "S3.9": MLX_TRAINING,
     "S3.11": MLX_FUNCTIONS,
+    "S3.14": "params_before = dict(params)",  # for `check_adam`
     "S3.15": "model = ml.Model()",
     "S3.25": "large_tensor = backend.ones(4)",
     "S3.28": "tensor = backend.ones(2, 3)",
@@ -133,27 +135,34 @@ def has_mlx():
     return has_module("mlx")
 
 
+def has_mlx_gpu():
+    if not has_mlx():
+        return False
+    import mlx.core as mx
+
+    return mx.device_count(mx.gpu) > 0
+
+
 PRESENT = {"CUDA": has_cuda, "a GPU for JAX": has_jax_gpu, "mlx": has_mlx,
+           "a GPU for MLX": has_mlx_gpu,
            "coremltools": lambda: has_module("coremltools")}  # fmt: skip
 MLX_BLOCKS = [f"S3.{i}" for i in range(2, 36)] + ["S2.6", "S2.7", "S4.3", "S4.8", "S4.13"]
 NEEDS = {
     **dict.fromkeys(MLX_BLOCKS, "mlx"),
     **dict.fromkeys(("S2.1", "S2.3", "S2.5", "S4.2", "S4.7", "S1.5"), "CUDA"),
     **dict.fromkeys(("S1.6", "S4.1", "S4.6"), "a GPU for JAX"),
+    **dict.fromkeys(("S3.3", "S3.5"), "a GPU for MLX"),
     "S3.19": "coremltools",
 }
+SHIM = {"S3.3", "S3.5", "S3.14"}
 HISTORY = {"S0.6": "jax.config is no module of JAX any more"}
 FAILING = {
     "S2.5": "parallel_strategy: one device computes yet",
-    "S4.1": "gradient_checkpointing with jit is not there yet",
     "S4.6": "device_mesh is not there yet",
     "S4.7": "device_mesh is not there yet",
     "S1.2": "the C and GGML backends are not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
-    "S3.3": "MLX has no `devices`, and here no GPU",
-    "S3.5": "MLX has no `devices`, and here no GPU",
-    "S3.14": "optimizers of MLX return nothing from `update`",
     "S4.5": "the GGML backend is not there yet",
     "S4.10": "the GGML backend is not there yet",
     "S4.11": "the C backend is not there yet",
@@ -168,7 +177,18 @@ def mark_of(label):
     if need and not PRESENT[need]():
         missing = FAILING.get(label)
         return f"needs:{need}" + (f" and fails there: {missing}" if missing else "")
-    return "failing" if label in FAILING else "runs"
+    if label in FAILING:
+        return "failing"
+    return "runs:shim" if label in SHIM else "runs"
+
+
+def additions(label):
+    """What a block has around it."""
+    if label not in SHIM:
+        return contextlib.nullcontext()
+    from mithril.compat.mlx import install
+
+    return install()
 
 
 # --- what must be true afterwards: no expected value comes from mithril ---------------------------
@@ -346,6 +366,23 @@ def check_float64(ns):
     assert ns["backend"].ones(2).dtype == np.float64
 
 
+def check_adam(ns):
+    """By the formulas of Adam, in steps of 0.001 whose gradients are the same each time."""
+    x = np.array(ns["inputs"])
+    slopes = {"weight": np.ones((len(x), 2)).T @ x, "bias": np.full(2, float(len(x)))}
+    for key, g in slopes.items():
+        wanted, m, v = np.array(ns["params_before"][key]), 0.0, 0.0
+        for _ in range(ns["num_epochs"]):
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+            wanted = wanted - 0.001 * m / (np.sqrt(v) + 1e-8)
+        np.testing.assert_allclose(np.array(ns["params"][key]), wanted, atol=1e-6)
+    assert int(ns["optimizer"].state["step"]) == ns["num_epochs"]
+
+
+def check_mlx_cpu(ns):
+    assert ns["backend"].get_device() == "cpu:0"
+
+
 CHECKS = {
     "S0.1": check_abstract("Backend", "tensor", "zeros"),
     "S0.2": check_custom_backend,
@@ -365,6 +402,8 @@ CHECKS = {
     "S1.11": check_incomplete,
     "S2.6": check_clip,
     "S2.7": check_languages,
+    "S3.5": check_mlx_cpu,
+    "S3.14": check_adam,
     "S4.4": check_inference,
     "S4.9": check_float64,
     "S4.12": check_transfer,
@@ -392,10 +431,11 @@ class Notebook:
         raise KeyError(label)
 
     def _execute(self, block):
-        if block.language != "python" or mark_of(block.label) not in ("runs", "failing"):
+        mark = mark_of(block.label)
+        if block.language != "python" or mark not in ("runs", "runs:shim", "failing"):
             return None
         try:
-            with contextlib.chdir(self._folder):
+            with contextlib.chdir(self._folder), additions(block.label):
                 exec(PRELUDES.get(block.label, ""), self.namespace)
                 exec(compile(block.source, block.label, "exec"), self.namespace)
         except Exception as error:  # a block may raise anything; its test tells
@@ -430,7 +470,7 @@ def test_block(label, notebooks, document_marks):
     if error is not None:
         raise error
     CHECKS.get(label, lambda _: None)(notebook.namespace)  # some only have to run
-    document_marks[label] = "runs"
+    document_marks[label] = mark
 
 
 def test_the_documents_have_the_blocks_that_are_counted(documents):
@@ -441,6 +481,70 @@ def test_the_documents_have_the_blocks_that_are_counted(documents):
             b.label for b in blocks
         }
     assert len(LABELS) == 75
+
+
+@pytest.mark.skipif(not has_module("jax"), reason="jax is not installed")
+@pytest.mark.filterwarnings("ignore:.*pre_allocate")  # JAX may have begun
+def test_the_block_with_checkpoints_runs_on_the_cpu(documents, monkeypatch):
+    """S4.1 with another device, and without the precision of products that CPUs lack."""
+    source = block_source(documents, "S4.1")
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")  # to be undone afterwards
+    changed = source.replace('"gpu"', '"cpu"').replace('precision="bfloat16"', "precision=None")
+    namespace: dict = {}
+    exec(MODEL, namespace)
+    exec(compile(changed, "S4.1", "exec"), namespace)
+    pm = namespace["compiled_model"]
+    assert pm.jit
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    params = pm.init({"input": x})
+    ones = np.ones((5, 2), np.float32)
+    outputs, gradients = pm.evaluate(params, {"input": x}, output_gradients={"output": ones})
+    w1, b1, w2, b2 = (np.asarray(v, np.float64) for v in in_order(params))
+    hidden = np.maximum(x @ w1.T + b1, 0.0)
+    np.testing.assert_allclose(outputs["output"], hidden @ w2.T + b2, atol=1e-5)
+    found = in_order(gradients)
+    np.testing.assert_allclose(found[0], ((ones @ w2) * (hidden > 0)).T @ x, atol=1e-4)
+    np.testing.assert_allclose(found[2], ones.T @ hidden, atol=1e-4)
+
+
+def in_order(arrays):
+    """Weight and bias of both layers of `MODEL`."""
+    by_shape = {tuple(v.shape): v for v in arrays.values()}
+    return [by_shape[shape] for shape in [(4, 3), (4,), (2, 4), (2,)]]
+
+
+def test_the_class_for_tpus_is_defined_and_says_what_it_needs(documents):
+    """S0.6: the class lacks two of the three methods; with them JAX lacks `jax.config`."""
+    namespace = {"Backend": Backend}
+    exec(compile(block_source(documents, "S0.6"), "S0.6", "exec"), namespace)
+    with pytest.raises(TypeError, match="abstract"):
+        namespace["TPUBackend"]()
+    methods = dict.fromkeys(("tensor", "zeros", "ones"), lambda self, data, dtype=None: data)
+    complete = type("Complete", (namespace["TPUBackend"],), methods)
+    with pytest.raises(ImportError) as said:
+        complete()
+    from mithril.contrib.tpu import TPUBackend
+
+    assert str(said.value) == "JAX is required for TPUBackend. Please install jax and jaxlib."
+    assert issubclass(TPUBackend, Backend)  # what takes its place
+
+
+@pytest.mark.skipif(not has_mlx(), reason="mlx is not installed")
+@pytest.mark.parametrize("label", ["S3.3", "S3.5"])
+def test_blocks_that_need_a_gpu_of_mlx_run_on_the_cpu(documents, label):
+    """With that word changed; without a GPU the block as it is says what is there."""
+    import mlx.core as mx
+
+    source = block_source(documents, label)
+    namespace = {"MLXBackend": ml.MLXBackend}
+    with additions(label):
+        if not has_mlx_gpu():
+            with pytest.raises(ml.errors.DeviceNotAvailable, match="available: cpu:0"):
+                exec(compile(source, label, "exec"), dict(namespace))
+        exec(compile(source.replace("devices.gpu", "devices.cpu"), label, "exec"), namespace)
+    assert namespace["backend"].device == mx.Device(mx.cpu, 0)
+    if label == "S3.3":
+        assert namespace["backend"].ones(2).dtype == mx.float16
 
 
 # --- the blocks that must run on every backend ----------------------------------------------------

@@ -654,6 +654,11 @@ def compute_precision():
     ml.MlxBackend(dtype="float16", compute_precision="float16")
     assert ml.MlxBackend(compute_precision="float16").compute_dtype == "float16"
     refused("mlx", "compute_precision='float64': mixed", compute_precision="float64")
+    backend = ml.MlxBackend(dtype="float16", compute_precision="float32")
+    model = ml.Model()
+    model |= ml.Mean()(input="x", output="y")
+    pm = ml.compile(model, backend, data_keys={"x"})
+    assert float(pm(x=[60000.0] * 8)) == 60000.0  # float16 ends at 65504
 
 
 @row("mlx", "enable_mps_optimization", "use_ane")

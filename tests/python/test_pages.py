@@ -1,6 +1,7 @@
 """The code of the pages in docs/ runs, and prints what the text block behind it shows."""
 
 import contextlib
+import importlib.util
 import io
 import re
 from pathlib import Path
@@ -11,11 +12,27 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
 
-def pages() -> list[Path]:
-    return [p for p in sorted((ROOT / "docs").glob("*.md")) if "```python\n" in p.read_text()]
+FRAMEWORKS = {"jax", "mlx", "torch"}
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def pages() -> list:
+    found = [p for p in sorted((ROOT / "docs").glob("*.md")) if "```python\n" in p.read_text()]
+    return [pytest.param(p, id=p.stem, marks=needs(frameworks(p))) for p in found]
+
+
+def frameworks(page: Path) -> list[str]:
+    """Those that the blocks of a page import."""
+    blocks = "".join(code for code, _ in BLOCK.findall(page.read_text(encoding="utf-8")))
+    return sorted(FRAMEWORKS & {*re.findall(r"^import (\w+)", blocks, re.MULTILINE)})
+
+
+def needs(found: list[str]) -> list:
+    missing = [name for name in found if importlib.util.find_spec(name) is None]
+    marks = [pytest.mark.skip(reason=f"{name} is not installed") for name in missing]
+    return [pytest.mark.frameworks, *marks] if found else []
+
+
+@pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_run_in_order(page):
     text = page.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
@@ -31,7 +48,7 @@ def test_the_blocks_of_a_page_run_in_order(page):
 
 
 def test_there_is_a_page_that_runs():
-    assert [page.stem for page in pages()]
+    assert pages()
 
 
 def test_the_index_names_each_page():

@@ -278,6 +278,23 @@ def test_text_wants_sizes():
     assert "shapes=" in caught.value.hint
 
 
+@pytest.mark.parametrize("shapes", [None, {"x": [None, 20]}, {"x": ["rows", 20]}])
+def test_sizes_of_the_first_call_will_do(shapes):
+    model = ml.Model()
+    model |= ml.Linear(3)(input="x", weight="w", bias="b", output="h")
+    model |= ml.Tanh()(input="h", output="t")
+    model |= ml.Sum()(input="t", output="y")
+    options = {"data_keys": {"x"}, "shapes": shapes}
+    pm = ml.compile(model, ml.NumpyBackend(), static_shapes=True, gradient_checkpointing=True,
+                    **options)  # fmt: skip
+    x, w = floats(5, 20), floats(3, 20)
+    wanted = ((1 - np.tanh(x @ w.T) ** 2).T @ x).astype(np.float32)
+    params = {"w": w, "b": np.zeros(3, np.float32)}
+    for _ in range(2):
+        result = pm.evaluate(params, {"x": x}, output_gradients=True)
+        np.testing.assert_allclose(result.gradients["w"], wanted, atol=1e-5)
+
+
 # --- processes ------------------------------------------------------------------------------------
 
 RSS = """
@@ -347,11 +364,62 @@ def test_frameworks_line_by_line(package, backend, make):
     assert_same_bits(results(gradient_checkpointing=True), results(autodiff="engine"))
 
 
+def twelve_blocks():
+    """Linear layers with sines and residuals: each sine's operand has its gradient wait for it."""
+    model = ml.Model()
+    for i in range(12):
+        model |= ml.Linear(64)(input=f"h{i}", output=f"a{i}")
+        model |= ml.Sine()(input=f"a{i}", output=f"s{i}")
+        model |= ml.Add()(left=f"s{i}", right=f"h{i}", output=f"h{i + 1}")
+    model |= ml.Mean()(input="h12", output="y")
+    return model
+
+
+def xla_program(options):
+    """Gradients of the twelve blocks, and the bytes that XLA takes for what is between."""
+    x = np.random.default_rng(0).standard_normal((2048, 64)).astype(np.float32)
+    pm = ml.compile(twelve_blocks(), ml.JaxBackend(device="cpu"), data_keys={"h0"}, jit=True,
+                    shapes={"h0": x.shape}, **options)  # fmt: skip
+    params = pm.randomize_params(1)
+    gradients = pm.evaluate(params, {"h0": x}, output_gradients=True).gradients
+    (program,) = pm._program._gradients.values()
+    arrays = [{**params, "h0": x}[key.name] for key in pm._program.inputs]
+    statistics = program._forward.quick.lower(*arrays).compile().memory_analysis()
+    return gradients, statistics.temp_size_in_bytes
+
+
+@pytest.mark.frameworks
+def test_xla_keeps_the_options_that_it_is_given():
+    pytest.importorskip("jax")
+    model = ml.Model()
+    model |= ml.Exponential()(input="x", output="y")
+    given = {"xla_disable_hlo_passes": "dce", "xla_cpu_enable_fast_math": False}
+    options = {"shapes": {"x": [2]}, "trainable_keys": {"x"}, "gradient_checkpointing": True}
+    options["jit_options"] = {"compiler_options": given}
+    pm = ml.compile(model, ml.JaxBackend(device="cpu"), **options)
+    zeros, ones = np.zeros(2, "float32"), np.ones(2, "float32")
+    slopes = pm.evaluate({"x": zeros}, output_gradients={"y": ones}).gradients
+    assert slopes["x"].tolist() == [1.0, 1.0]
+    (program,) = pm._program._gradients.values()
+    asked = program._jit_options["compiler_options"]
+    assert asked == {**given, "xla_disable_hlo_passes": "dce,cse_barrier_expander"}
+    assert given["xla_disable_hlo_passes"] == "dce"
+
+
+@pytest.mark.frameworks
+def test_xla_takes_less():
+    pytest.importorskip("jax")
+    plain, usual = xla_program({"autodiff": "engine"})
+    shrunk, most = xla_program({"gradient_checkpointing": True})
+    assert most < 0.7 * usual
+    for key, gradient in plain.items():
+        np.testing.assert_allclose(shrunk[key], gradient, rtol=1e-5, atol=1e-8)
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize("package, backend, error, options, message", [
     ("torch", "TorchBackend", ArgumentError, {"autodiff": "framework"}, "only the engine's"),
     ("torch", "TorchBackend", UnsupportedError, {"jit": True}, "compiler of TorchBackend would"),
-    ("jax", "JaxBackend", UnsupportedError, {"jit": True}, "compiler of JaxBackend would"),
     ("mlx.core", "MlxBackend", UnsupportedError, {}, "MlxBackend computes in an order of its own"),
     ("jax", "JaxBackend", UnsupportedError, {"memory_limit": "1GB"}, "memory_limit: JaxBackend"),
 ])  # fmt: skip

@@ -143,6 +143,10 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     # Where a class has no functions of its own NumPy's run on its arrays' values.
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
 
+    def _keeping_copies(self, jit_options: dict[str, Any]) -> dict[str, Any]:
+        """Options with which its compiler does not merge what text computes twice."""
+        return jit_options
+
     def __new__(cls, *args: Any, **options: Any) -> Self:
         backend = super().__new__(cls)
         backend._made_with = (args, options)

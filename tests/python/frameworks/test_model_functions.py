@@ -303,7 +303,8 @@ def test_functions_of_python_run_line_by_line(jax):
     np.testing.assert_allclose(pm.evaluate({}, {"x": X})["y"], 2 * X)
 
 
-def test_checkpoints_and_timers_run_line_by_line(jax):
-    assert not compiled("jax", gradient_checkpointing=True).jit
+def test_checkpoints_are_compiled_where_the_compiler_keeps_them():
+    assert compiled("jax", gradient_checkpointing=True).jit
+    assert not compiled("torch", gradient_checkpointing=True).jit
     with pytest.raises(ml.errors.UnsupportedError, match="use jit=False"):
-        compiled("jax", gradient_checkpointing=True, jit=True)
+        compiled("torch", gradient_checkpointing=True, jit=True)

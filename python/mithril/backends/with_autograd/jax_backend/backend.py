@@ -41,6 +41,8 @@ _PRECISIONS = dict.fromkeys(("float32", "bfloat16", "float16"), "highest") | {
     "tf32": "tensorfloat32"
 }
 
+_PASSES_OFF = "xla_disable_hlo_passes"  # of XLA's, by comma
+
 # Platforms on which XLA's products have such a precision.
 _DEVICES_OF = {"tf32": ("gpu", "cuda", "rocm")}
 
@@ -70,7 +72,6 @@ class JaxBackend(AutogradBackend):
     backend_type = "jax"
     _jit_options = frozenset({"compiler_options", "inline", "keep_unused"})
     _not_compiled = frozenset({"masks", "values"})
-    _merges_copies = True  # XLA on CPUs, in spite of optimization_barrier
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
     _runs_own_arrays = True
 
@@ -331,6 +332,15 @@ class JaxBackend(AutogradBackend):
 
     def _argument(self, values: np.ndarray) -> Any:
         return values  # JAX puts it on the device ten times faster by itself
+
+    def _keeping_copies(self, jit_options: dict[str, Any]) -> dict[str, Any]:
+        """On CPUs XLA takes `optimization_barrier` away before it merges equal values."""
+        if self.device.platform != "cpu":
+            return jit_options
+        options = dict(jit_options.get("compiler_options") or {})
+        off = [options.get(_PASSES_OFF), "cse_barrier_expander"]
+        options[_PASSES_OFF] = ",".join(filter(None, off))
+        return {**jit_options, "compiler_options": options}
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return ArrayJit(self._jax, function, options, self._tracing_scope)
