@@ -26,6 +26,7 @@ _LAZY: dict[str, str] = {
 _BACKENDS = (
     "Backend",
     "CpuBackend",
+    "GGMLBackend",
     "JaxBackend",
     "MLXBackend",
     "MlxBackend",

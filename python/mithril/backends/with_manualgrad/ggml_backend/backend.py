@@ -1,0 +1,148 @@
+"""Runs models as ggml graphs; arrays are NumPy's."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mithril._public import public
+from mithril.backends.memory import parse_size
+from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend, own_memory
+from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown
+from mithril.types import Dtype
+
+from . import library, probe, quantize
+from .built import BuiltGraph
+from .graph import Trace, Untraceable
+
+__all__ = ["GGMLBackend"]
+
+MOST_GRAPHS = 16  # that one program keeps, for as many shapes
+_DEFAULT_SIZE = 4 << 30
+
+
+class GGMLBackend(NumpyBackend):
+    """ggml on the CPU, with NumPy arrays in and out.
+
+    Parameters
+    ----------
+    mem_size : the most bytes of one graph, intermediates and converted weights together; or text
+        such as "2GB". A program that needs more is refused before it computes anything.
+    quantize : the type of ggml in which weights of products are kept: "int8" (q8_0), "int4" (q4_0)
+        or a name of ggml's. Weights that are bound are converted once, others at each call.
+    threads : how many threads compute.
+    device : only "cpu".
+    isolate : must be False.
+    seed : of the backend's random numbers.
+
+    Floats are float32. What ggml lacks runs on NumPy as custom nodes of its graph.
+
+    Raises
+    ------
+    DeviceNotAvailable : there is no ggml, or it does not pass its self-test
+    """
+
+    backend_type = "ggml"
+    _ops_module = "mithril.backends.with_manualgrad.ggml_backend.ops"
+    supported_dtypes = (Dtype.float32,)
+
+    @public
+    def __init__(
+        self,
+        mem_size: int | str = _DEFAULT_SIZE,
+        quantize: str | None = None,
+        threads: int = 1,
+        device: str = "cpu",
+        isolate: bool = False,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(device, seed=seed)
+        self.mem_size = _checked_size(mem_size)
+        self.quantize = _quantize_type(quantize)
+        self.threads = _checked_threads(threads)
+        if isolate is not False:
+            raise UnsupportedError("GGMLBackend: isolate: ggml runs in this process only")
+        self._library = library.opened(probe.tested(library.find()))
+        if self.quantize is not None:
+            _check_type(self._library, self.quantize)
+        self._graphs: weakref.WeakKeyDictionary[Any, OrderedDict[tuple, Any]]
+        self._graphs = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        graph = self._graph(function, inputs)
+        if graph is None:
+            with np.errstate(all="ignore"):
+                return own_memory(function(*inputs), inputs)
+        return graph(inputs)
+
+    def _graph(self, function: Callable[..., Any], inputs: Sequence[Any]) -> BuiltGraph | None:
+        """The graph of a program for inputs like these; None where NumPy runs it line by line."""
+        key = tuple(map(_like, inputs))
+        with self._lock:
+            graphs = self._graphs.setdefault(function, OrderedDict())
+            if key in graphs:
+                graphs.move_to_end(key)
+                return graphs[key]
+            graph = graphs[key] = self._traced(function, inputs)
+            while len(graphs) > MOST_GRAPHS:
+                graphs.popitem(last=False)
+        return graph
+
+    def _traced(self, function: Callable[..., Any], inputs: Sequence[Any]) -> BuiltGraph | None:
+        trace = Trace(self._library)
+        trace.quantize = None if self.quantize is None else quantize.TYPES[self.quantize]
+        try:
+            nodes = [_node(trace, i, value) for i, value in enumerate(inputs)]
+            with np.errstate(all="ignore"):
+                outputs = function(*nodes)
+            return BuiltGraph(trace, nodes, list(outputs), self)
+        except Untraceable:
+            trace.close()
+            return None
+        except BaseException:
+            trace.close()
+            raise
+
+
+def _like(value: Any) -> Any:
+    """What a graph depends on of an input."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.shape, value.dtype
+    return type(value), repr(value)
+
+
+def _node(trace: Trace, i: int, value: Any) -> Any:
+    if not isinstance(value, np.ndarray | np.generic) or value.size == 0:
+        return value
+    node = trace.leaf(value.shape, value.dtype)
+    node.source = i
+    return node
+
+
+def _checked_size(value: Any) -> int:
+    size = parse_size(value) if isinstance(value, str) else value
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise SignatureError(f"GGMLBackend: mem_size requires a number of bytes, got {shown(value)}")
+    if size < 1:
+        raise ArgumentError(f"GGMLBackend: mem_size requires at least 1 byte, got {size}")
+    return size
+
+
+def _checked_threads(threads: Any) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, int):
+        raise SignatureError(f"GGMLBackend: threads requires an integer, got {shown(threads)}")
+    if not 1 <= threads <= library.MOST_THREADS:
+        raise ArgumentError(
+            f"GGMLBackend: threads requires 1 to {library.MOST_THREADS}, got {threads}"
+        )
+    return threads
+
+
+_quantize_type, _check_type = quantize.type_named, quantize.check_type
