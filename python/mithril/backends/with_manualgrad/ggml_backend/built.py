@@ -142,16 +142,17 @@ class BuiltGraph:
 
     def _reader(self, node: Node) -> Any:
         """The values of a node: an array over its memory, or which input it is."""
-        if node.source is not None:
-            return _Input(node.source, node.shape, node.dtype)
-        return self._view(node)
+        source = self._source(node)
+        return self._view(node) if source is None else _Input(source, node.shape)
+
+    def _source(self, node: Node) -> int | None:
+        """The input whose memory a node looks at."""
+        own = root(node.tensor)
+        return self._inputs.index(own) if own in self._inputs else None
 
     def _view(self, node: Node) -> np.ndarray:
         """An array over the memory of a node."""
         found = struct(node.tensor)
-        own = struct(root(node.tensor))
-        if own.data is None:  # of an input, which is elsewhere in each call
-            raise InternalError("a view of an input has no memory of its own")
         kind = ctypes.c_char * (node.size * node.dtype.itemsize)
         buffer = kind.from_address(found.data)
         return np.frombuffer(buffer, node.dtype).reshape(node.shape)
@@ -188,16 +189,17 @@ class BuiltGraph:
     def _output(self, output: Any) -> Any:
         if not isinstance(output, Node):
             return np.array(output) if isinstance(output, np.ndarray | np.generic) else output
-        if output.source is not None:
-            return np.array(self._given[output.source], order="C")
-        return self._view(output).copy()
+        source = self._source(output)
+        if source is None:
+            return self._view(output).copy()
+        return self._given[source].reshape(output.shape).copy()
 
 
 class _Input:
     """An input among the arguments of a custom node."""
 
-    def __init__(self, index: int, shape: tuple[int, ...], dtype: Any) -> None:
-        self.index, self.shape, self.dtype = index, shape, dtype
+    def __init__(self, index: int, shape: tuple[int, ...]) -> None:
+        self.index, self.shape = index, shape
 
 
 def _leaves(value: Any) -> Any:
@@ -213,7 +215,7 @@ def _leaves(value: Any) -> Any:
 
 def _filled(value: Any, given: Sequence[Any]) -> Any:
     if isinstance(value, _Input):
-        return given[value.index]
+        return given[value.index].reshape(value.shape)
     if type(value) in (tuple, list):
         return type(value)([_filled(item, given) for item in value])
     if isinstance(value, dict):

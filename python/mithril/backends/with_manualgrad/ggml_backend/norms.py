@@ -15,7 +15,7 @@ from .pointwise import add, multiply
 
 @native
 def softmax(input, axis=-1):
-    if not is_float(input) or not input.ndim or axis % input.ndim != input.ndim - 1:
+    if not is_float(input) or not input.ndim or axis not in (-1, input.ndim - 1):
         return NotImplemented
     trace = input.trace
     tensor = trace.lib.soft_max_ext(trace.context, input.tensor, None, 1.0, 0.0)

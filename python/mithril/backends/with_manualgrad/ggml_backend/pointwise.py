@@ -43,13 +43,17 @@ def relu(input):
     if not is_float(input):
         return NotImplemented
     trace = input.trace
-    positive = apply(trace, "clamp", input, input, 0.0, math.inf)
-    return apply(trace, "mul", input, positive, apply(trace, "step", input, input))
+    return apply(trace, "mul", input, _at_least(input, 0.0), apply(trace, "step", input, input))
+
+
+def _at_least(x: Node, bound: float) -> Node:
+    """A copy, for ggml clamps where the elements are."""
+    return apply(x.trace, "clamp", x, apply(x.trace, "cont", x, x), bound, math.inf)
 
 
 def _finite_below(x: Node) -> Node:
     """Keeps -inf from the factor 0; of NaN it makes inf, which times NaN is NaN."""
-    return apply(x.trace, "clamp", x, x, _LOWEST, math.inf)
+    return _at_least(x, _LOWEST)
 
 
 @native
@@ -65,8 +69,7 @@ def gelu(x):
     if not is_float(x):
         return NotImplemented
     trace = x.trace
-    bounded = apply(trace, "clamp", x, x, _FAR, math.inf)
-    found = apply(trace, "gelu_erf", x, bounded)
+    found = apply(trace, "gelu_erf", x, _at_least(x, _FAR))
     sign = apply(trace, "sgn", x, x)  # 0 of NaN, where `found` is inf
     return apply(trace, "mul", x, found, apply(trace, "sqr", x, sign))
 
