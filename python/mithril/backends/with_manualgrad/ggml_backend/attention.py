@@ -38,9 +38,7 @@ def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=F
     scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
     mask = _mask(trace, q.shape[-2], k.shape[-2]) if is_causal else None
     lib = trace.lib
-    tensor = lib.flash_attn_ext(
-        trace.context, q.tensor, k.tensor, v.tensor, mask, scale, 0.0, 0.0
-    )
+    tensor = lib.flash_attn_ext(trace.context, q.tensor, k.tensor, v.tensor, mask, scale, 0.0, 0.0)
     n, heads, places, _ = q.shape
     made = trace.made(tensor, (n, places, heads, v.shape[-1]))
     turned = trace.permuted(made, (0, 2, 1, 3))  # to [n, heads, places, width]
@@ -66,4 +64,3 @@ def _mask(trace: Trace, queries: int, keys: int) -> int:
     """What is added to the scores: -inf where a place is later than the query's."""
     mask = np.where(np.tri(queries, keys, dtype=bool), 0.0, -math.inf).astype(np.float16)
     return trace.lift(mask).tensor
-

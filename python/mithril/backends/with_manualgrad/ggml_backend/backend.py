@@ -13,8 +13,8 @@ import numpy as np
 from mithril._public import public
 from mithril.backends.memory import parse_size
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend, own_memory
-from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown
-from mithril.types import Dtype
+from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
+from mithril.types import Dtype, DTypeLike
 
 from . import library, probe, quantize
 from .built import BuiltGraph
@@ -38,9 +38,10 @@ class GGMLBackend(NumpyBackend):
     threads : how many threads compute.
     device : only "cpu".
     isolate : must be False.
+    dtype : only float32.
     seed : of the backend's random numbers.
 
-    Floats are float32. What ggml lacks runs on NumPy as custom nodes of its graph.
+    What ggml lacks runs on NumPy as custom nodes of its graph.
 
     Raises
     ------
@@ -60,9 +61,12 @@ class GGMLBackend(NumpyBackend):
         device: str = "cpu",
         isolate: bool = False,
         *,
+        dtype: DTypeLike = Dtype.float32,
         seed: int = 0,
     ) -> None:
-        super().__init__(device, seed=seed)
+        super().__init__(device, dtype, seed=seed)
+        if self.default_dtype is not Dtype.float32:
+            raise DTypeError(f"GGMLBackend: floats are float32, got dtype {self.default_dtype}")
         self.mem_size = _checked_size(mem_size)
         self.quantize = _quantize_type(quantize)
         self.threads = _checked_threads(threads)
@@ -129,7 +133,9 @@ def _node(trace: Trace, i: int, value: Any) -> Any:
 def _checked_size(value: Any) -> int:
     size = parse_size(value) if isinstance(value, str) else value
     if isinstance(size, bool) or not isinstance(size, int):
-        raise SignatureError(f"GGMLBackend: mem_size requires a number of bytes, got {shown(value)}")
+        raise SignatureError(
+            f"GGMLBackend: mem_size requires a number of bytes, got {shown(value)}"
+        )
     if size < 1:
         raise ArgumentError(f"GGMLBackend: mem_size requires at least 1 byte, got {size}")
     return size

@@ -95,7 +95,9 @@ def _permuted(input: Node, axes: tuple[int, ...]) -> Any:
     old = sorted(range(len(blocks)), key=lambda i: blocks[i][0])  # blocks in the input's order
     sizes = [math.prod(input.shape[a] for a in blocks[i]) for i in old]
     tensor = _copied(input, sizes, [old.index(i) for i in range(len(blocks))])
-    return reshape(Node(input.trace, tensor, [sizes[old.index(i)] for i in range(len(blocks))]), shape)
+    return reshape(
+        Node(input.trace, tensor, [sizes[old.index(i)] for i in range(len(blocks))]), shape
+    )
 
 
 def _blocks(shape: Sequence[int], axes: Sequence[int]) -> list[list[int]]:
@@ -279,4 +281,3 @@ def sum_to(input, like):
         return input
     found = _reduced("sum_rows", input, axes, False)
     return found if found is NotImplemented else reshape(found, shape)
-

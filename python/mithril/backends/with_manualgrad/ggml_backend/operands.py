@@ -97,4 +97,3 @@ def reshape(node: Node, shape: Sequence[int]) -> Node:
 def _four(shape: Sequence[int]) -> tuple[int, ...]:
     backwards = tuple(shape[::-1])
     return (*backwards, *[1] * (DIMENSIONS - len(backwards)))
-

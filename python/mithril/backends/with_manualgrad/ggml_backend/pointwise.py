@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from .graph import Node, Trace
-from .operands import are_floats, as_op, is_float, is_number, joined, native, repeated, reshape, trace_of
+from .operands import (
+    are_floats,
+    as_op,
+    is_float,
+    is_number,
+    joined,
+    native,
+    repeated,
+    reshape,
+    trace_of,
+)
 
 _LOWEST = float(np.finfo(np.float32).min)
 _FAR = -1e30  # whose half is finite, and of which gelu is 0

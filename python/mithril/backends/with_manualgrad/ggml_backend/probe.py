@@ -62,7 +62,11 @@ def main(path: Path) -> None:
     def program(x, w):
         h = ops.relu(ops.linear(w, x))
         h = ops.layer_norm(ops.where(ops.greater(h, 1.0), h, ops.silu(h)), 1e-5)
-        return ops.softmax(h), ops.sum(ops.swapaxes(h, 0, 1), 0), ops.matmul(ops.swapaxes(h, 0, 1), h)
+        return (
+            ops.softmax(h),
+            ops.sum(ops.swapaxes(h, 0, 1), 0),
+            ops.matmul(ops.swapaxes(h, 0, 1), h),
+        )
 
     random = np.random.default_rng(0)
     inputs = [random.standard_normal(s).astype("f4") for s in ((3, 8), (5, 8))]

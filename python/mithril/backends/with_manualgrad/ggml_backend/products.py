@@ -103,4 +103,3 @@ def _four(trace: Trace, node: Node, batch: tuple[int, ...]) -> int:
     if len(batch) > 2:
         return trace.reshaped(node, (columns, rows, math.prod(batch), 1))
     return node.tensor
-

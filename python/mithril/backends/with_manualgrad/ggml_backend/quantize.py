@@ -28,7 +28,9 @@ def type_named(name: Any) -> str | None:
     if name is None:
         return None
     if not isinstance(name, str):
-        raise SignatureError(f"GGMLBackend: quantize requires the name of a type, got {shown(name)}")
+        raise SignatureError(
+            f"GGMLBackend: quantize requires the name of a type, got {shown(name)}"
+        )
     known = {key.lower(): key for key in TYPES} | SHORT
     found = known.get(name.lower())
     if found is None:
@@ -82,9 +84,7 @@ class Weight:
             raise ArgumentError("GGMLBackend: quantize: a weight has elements that are not finite")
         rows, columns = self.shape
         target = struct(self.tensor).data
-        self.lib.quantize_chunk(
-            self.kind, values.ctypes.data, target, 0, rows, columns, None
-        )
+        self.lib.quantize_chunk(self.kind, values.ctypes.data, target, 0, rows, columns, None)
 
     def values(self) -> np.ndarray:
         """What the blocks stand for, [n, k]."""

@@ -57,7 +57,18 @@ def _columns(x: Node, w: Node, stride, padding, dilation, counts) -> Node:
 def avg_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)):
     if not is_float(input) or tuple(dilation) != (1, 1) or not 2 <= input.ndim <= 4:
         return NotImplemented
-    if min(_counts(Node(input.trace, 0, (1, 1, *input.shape[-2:])), kernel_size, stride, padding, dilation)) < 1:
+    if (
+        min(
+            _counts(
+                Node(input.trace, 0, (1, 1, *input.shape[-2:])),
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+            )
+        )
+        < 1
+    ):
         return NotImplemented
     if any(any(pair) for pair in padding):
         input = padded(input, (*[(0, 0)] * (input.ndim - 2), *padding))
