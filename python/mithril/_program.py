@@ -252,7 +252,7 @@ class Program:
         if differentiates and settings.gradient_checkpointing:
             graph = _core.recompute(graph, self.compiled.trace)
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
-        return EmittedExecutable(
+        executable = EmittedExecutable(
             settings.backend,
             text,
             [
@@ -268,6 +268,11 @@ class Program:
             jit_options=settings.jit_options,
             file_path=file_path,
         )
+        if not differentiates:
+            names = {key.name for key in self.keys if key.role == "param"}
+            positions = [i for i, (name, *_) in enumerate(graph.inputs) if name in names]
+            settings.backend._note_parameters(executable.function, positions)
+        return executable
 
     @property
     def is_native(self) -> bool:

@@ -872,6 +872,39 @@ class PhysicalModel(PhysicalKeys):
         bound = PhysicalModel(self._snapshot, settings, options)
         return bound if weights is None else bound._with_weights(weights)
 
+    @public
+    def quantization_report(
+        self, params: Mapping[str, Any] | None = None, data: Mapping[str, Any] | None = None
+    ) -> Any:
+        """How far weights in few bits are off, and the outputs with them, beside float32; print it.
+
+        Parameters
+        ----------
+        params, data : as `evaluate` takes them
+
+        Raises
+        ------
+        UnsupportedError : the backend is no ``GGMLBackend(quantize=...)``
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(4)(input="x", output="y")
+        >>> backend = ml.GGMLBackend(quantize="int8")
+        >>> pm = ml.compile(model, backend, shapes={"x": [1, 32]})
+        >>> report = pm.quantization_report(pm.randomize_params(), {"x": backend.ones(1, 32)})
+        >>> row = report.weights[0]
+        >>> row.name, row.kind, row.bits, row.relative < 0.01
+        ('weight', 'q8_0', 8.5, True)
+        """
+        if getattr(self.backend, "quantize", None) is None:
+            raise UnsupportedError(
+                f"quantization_report: {self.backend!r} keeps weights as they are",
+                hint='compile the model for ml.GGMLBackend(quantize="int8")',
+            )
+        params, data = mapping("params", params), mapping("data", data)
+        program = self._ready(data, params, {})
+        return self.backend._quantization_report(self, self._inputs(program, params, data, {}))
+
     def _with_weights(self, weights: str) -> PhysicalModel:
         """The same model with constants in a format. What nothing else reads is kept in this format
         only; the rest is packed by each program."""

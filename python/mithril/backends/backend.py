@@ -747,6 +747,11 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         is_array = (np.ndarray, np.generic)
         return [self._from_host(np.asarray(x)) if isinstance(x, is_array) else x for x in outputs]
 
+    def _note_parameters(  # noqa: B027
+        self, function: Callable[..., Any], positions: Sequence[int]
+    ) -> None:
+        """Hears which inputs of a program without gradients are parameters."""
+
     def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
         raise UnsupportedError(
             f"{type(self).__name__} does not differentiate; compile with autodiff='engine'"

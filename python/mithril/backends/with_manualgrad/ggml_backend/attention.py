@@ -19,7 +19,7 @@ def _plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * scale
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     weights = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
     weights = weights / np.sum(weights, -1, keepdims=True)
     return np.matmul(weights, v).astype(query.dtype, copy=False)
@@ -62,5 +62,5 @@ def _heads(node: Node) -> Node:
 
 def _mask(trace: Trace, queries: int, keys: int) -> int:
     """What is added to the scores: -inf where a place is later than the query's."""
-    mask = np.where(np.tri(queries, keys, dtype=bool), 0.0, -math.inf).astype(np.float16)
+    mask = np.where(np.tri(queries, keys) > 0, 0.0, -math.inf).astype(np.float16)
     return trace.lift(mask).tensor

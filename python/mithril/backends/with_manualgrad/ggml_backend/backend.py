@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +19,7 @@ from mithril.types import Dtype, DTypeLike
 from . import library, probe, quantize
 from .built import BuiltGraph
 from .graph import Trace, Untraceable
+from .report import QuantizationReport, report
 
 __all__ = ["GGMLBackend"]
 
@@ -34,7 +35,8 @@ class GGMLBackend(NumpyBackend):
     mem_size : the most bytes of one graph, intermediates and converted weights together; or text
         such as "2GB". A program that needs more is refused before it computes anything.
     quantize : the type of ggml in which weights of products are kept: "int8" (q8_0), "int4" (q4_0)
-        or a name of ggml's. Weights that are bound are converted once, others at each call.
+        or a name of ggml's. Weights that are bound are converted once, others at each call;
+        programs with gradients keep float32.
     threads : how many threads compute.
     device : only "cpu".
     isolate : must be False.
@@ -77,14 +79,63 @@ class GGMLBackend(NumpyBackend):
             _check_type(self._library, self.quantize)
         self._graphs: weakref.WeakKeyDictionary[Any, OrderedDict[tuple, Any]]
         self._graphs = weakref.WeakKeyDictionary()
+        # The inputs that weights may be among, of programs without gradients.
+        self._parameters: weakref.WeakKeyDictionary[Any, frozenset[int]]
+        self._parameters = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
+    def _note_parameters(self, function: Callable[..., Any], positions: Sequence[int]) -> None:
+        self._parameters[function] = frozenset(positions)
+
     def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
+        inputs = [_laid_out(value) for value in inputs]
         graph = self._graph(function, inputs)
         if graph is None:
             with np.errstate(all="ignore"):
                 return own_memory(function(*inputs), inputs)
         return graph(inputs)
+
+    def coverage(self, model: Any, *, gradients: bool = False) -> dict[str, Counter[str]]:
+        """How often the program of a compiled model calls each op: "native" are those that ggml
+        computes itself, "custom" those that run on NumPy inside its graph. `gradients`: those of
+        the programs with gradients. Only what was evaluated counts; what runs on NumPy as a whole
+        has no graph.
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(4)(input="x", output="h")
+        >>> model |= ml.Sign()(input="h", output="y")
+        >>> backend = ml.GGMLBackend()
+        >>> pm = ml.compile(model, backend, shapes={"x": [2, 3]})
+        >>> _ = pm.evaluate(pm.randomize_params(), {"x": backend.ones(2, 3)})
+        >>> backend.coverage(pm)
+        {'native': Counter({'linear': 1}), 'custom': Counter({'sign': 1})}
+        """
+        found: dict[str, Counter[str]] = {"native": Counter(), "custom": Counter()}
+        for graph in self._graphs_of(model, gradients):
+            for op, way in graph.ways:
+                found[way][op] += 1
+        return found
+
+    def _quantization_report(self, model: Any, inputs: Sequence[Any]) -> QuantizationReport:
+        """What the forward program makes of these inputs, beside float32."""
+        program = model._program
+        function = program.forward.function
+        exact = GGMLBackend(self.mem_size, threads=self.threads)
+        results = [backend._call(function, inputs) for backend in (self, exact)]
+        graph = self._graph(function, [_laid_out(value) for value in inputs])
+        if graph is None:
+            return QuantizationReport((), ())
+        names = [key.name for key in program.inputs]
+        named = [dict(zip(program.outputs, values, strict=False)) for values in results]
+        return report(graph, inputs, names, *named)
+
+    def _graphs_of(self, model: Any, gradients: bool = False) -> list[BuiltGraph]:
+        program = model._program
+        executables = program._gradients.values() if gradients else [program.forward]
+        functions = [getattr(executable, "function", None) for executable in executables]
+        known = [self._graphs[f].values() for f in functions if f in self._graphs]
+        return [graph for graphs in known for graph in graphs if graph is not None]
 
     def _graph(self, function: Callable[..., Any], inputs: Sequence[Any]) -> BuiltGraph | None:
         """The graph of a program for inputs like these; None where NumPy runs it line by line."""
@@ -101,7 +152,9 @@ class GGMLBackend(NumpyBackend):
 
     def _traced(self, function: Callable[..., Any], inputs: Sequence[Any]) -> BuiltGraph | None:
         trace = Trace(self._library)
-        trace.quantize = None if self.quantize is None else quantize.TYPES[self.quantize]
+        if self.quantize is not None and function in self._parameters:
+            trace.quantize = quantize.TYPES[self.quantize]
+            trace.parameters = self._parameters[function]
         try:
             nodes = [_node(trace, i, value) for i, value in enumerate(inputs)]
             with np.errstate(all="ignore"):
@@ -115,15 +168,25 @@ class GGMLBackend(NumpyBackend):
             raise
 
 
+def _laid_out(value: Any) -> Any:
+    """An array as ggml reads memory: in one block, aligned, of the machine's byte order."""
+    if not isinstance(value, np.ndarray):
+        return np.asarray(value) if isinstance(value, np.generic) else value
+    flags = value.flags
+    if flags.c_contiguous and flags.aligned and value.dtype.isnative:
+        return value
+    return np.array(value, value.dtype.newbyteorder("="), order="C")
+
+
 def _like(value: Any) -> Any:
     """What a graph depends on of an input."""
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray):
         return value.shape, value.dtype
     return type(value), repr(value)
 
 
 def _node(trace: Trace, i: int, value: Any) -> Any:
-    if not isinstance(value, np.ndarray | np.generic) or value.size == 0:
+    if not isinstance(value, np.ndarray) or value.size == 0:
         return value
     node = trace.leaf(value.shape, value.dtype)
     node.source = i

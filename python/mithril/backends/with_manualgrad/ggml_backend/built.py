@@ -109,10 +109,9 @@ class BuiltGraph:
         return self._calls
 
     def _called(self, _tensor: Any, ith: int, _nth: int, number: int) -> None:
-        if ith or self._error is not None:
-            return
         try:
-            self._calls[number - 1]()
+            if not ith and self._error is None:
+                self._calls[number - 1]()
         except BaseException as error:  # nothing may be thrown through ggml
             self._error = error
 

@@ -113,7 +113,8 @@ class Trace:
         self.order: list[int] = []  # tensors that compute, as they must run
         self.constants: dict[int, tuple[Any, np.ndarray]] = {}  # tensor -> (owner, values)
         self.derived: list[Any] = []  # weights in another form (quantize.py)
-        self.quantize: int | None = None
+        self.quantize: int | None = None  # the type of blocks that weights get
+        self.parameters: frozenset[int] = frozenset()  # inputs that are weights
         self._lifted: dict[int, tuple[Any, Node]] = {}
         self._contexts: list[int] = []
         self._overhead = lib.tensor_overhead()

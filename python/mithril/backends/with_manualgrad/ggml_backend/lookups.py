@@ -41,6 +41,8 @@ def _numbers(trace: Trace, indices, length: int, count: int) -> int:
         return trace.reshaped(trace.lift(_row_numbers(indices, length)), (count, 1, 1, 1))
     like = np.broadcast_to(np.int32(0), indices.shape)
     numbers = trace.custom("row_numbers", _row_numbers, (indices, length), {}, like)
+    # Memory of its own always holds numbers that are in bounds, also where the check has failed.
+    trace.constants[numbers.tensor] = (None, np.zeros(indices.shape, np.int32))
     return trace.reshaped(numbers, (count, 1, 1, 1))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...indexing import whole_shape
 from .graph import FLOAT, Node
 from .library import DIMENSIONS
 from .operands import as_op, is_float, native, repeated, reshape, trace_of
@@ -40,7 +39,8 @@ def _to(input: Any, shape: Sequence[int]) -> Any:
 def _reshape(input, shape):
     if not isinstance(input, Node):
         return NotImplemented
-    return _to(input, whole_shape(shape, input.shape))
+    rest = math.prod(n for n in shape if n != -1)
+    return _to(input, [input.size // rest if n == -1 else n for n in shape])
 
 
 def _shape_of(function: str) -> None:

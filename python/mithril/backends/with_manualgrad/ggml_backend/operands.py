@@ -1,4 +1,4 @@
-"""What native ops ask of their operands. An op that returns NotImplemented runs as a custom node."""
+"""What native ops ask of their operands; what returns NotImplemented runs as a custom node."""
 
 from __future__ import annotations
 

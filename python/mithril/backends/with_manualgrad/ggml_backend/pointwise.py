@@ -42,7 +42,7 @@ def _unary(name: str, function: str) -> None:
     as_op(name, op)
 
 
-for _op in "exp log sin cos sqrt abs floor ceil trunc tanh sigmoid".split():
+for _op in ["exp", "log", "sin", "cos", "sqrt", "abs", "floor", "ceil", "trunc", "tanh", "sigmoid"]:
     _unary(_op, _op)
 _unary("negate", "neg")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+
 import numpy as np
 
 from .graph import Node, Trace
@@ -68,7 +69,7 @@ def _by_matrix(trace: Trace, left: Node, right: Node) -> Node:
     """left [..., k] times right [k, n]."""
     if right.swapped is not None:
         return by_rows(trace, right.swapped, left)
-    if trace.quantize is not None and right.source is not None:
+    if trace.quantize is not None and right.source in trace.parameters:
         return by_rows(trace, Node(trace, weight_of(trace, right, True), right.shape[::-1]), left)
     count = math.prod(left.shape[:-1])
     if count < _FEW_ROWS:

@@ -105,11 +105,13 @@ def weight_of(trace: Trace, node: Node, is_turned: bool = False) -> int:
         if (known.of, known.is_turned) == (node.tensor, is_turned):
             return known.tensor
     kind = trace.quantize
-    tensor = trace.lib.new_tensor_4d(trace.context, kind, shape[1], shape[0], 1, 1)
+    assert kind is not None
+    rows, columns = shape
+    tensor = trace.lib.new_tensor_4d(trace.context, kind, columns, rows, 1, 1)
     array = None if constant is None else constant[1]
     source = node.source if constant is None else None
     trace.derived.append(
-        Weight(trace.lib, kind, tensor, shape, source, array, is_turned, node.tensor)
+        Weight(trace.lib, kind, tensor, (rows, columns), source, array, is_turned, node.tensor)
     )
     return tensor
 
@@ -117,5 +119,5 @@ def weight_of(trace: Trace, node: Node, is_turned: bool = False) -> int:
 def _can_be_blocks(trace: Trace, node: Node, constant: Any, shape: tuple[int, ...]) -> bool:
     if trace.quantize is None or len(shape) != 2 or node.dtype != np.float32:
         return False
-    is_weight = constant is not None or node.source is not None
+    is_weight = constant is not None or node.source in trace.parameters
     return is_weight and shape[1] % trace.lib.blck_size(trace.quantize) == 0

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 
 from .graph import Node
-from .operands import is_float, native, reshape, trace_of
 from .movement import padded
+from .operands import is_float, native, reshape, trace_of
 
 _AVERAGE = 1  # GGML_OP_POOL_AVG
 _F32 = 0
