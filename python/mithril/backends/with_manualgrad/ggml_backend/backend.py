@@ -25,6 +25,7 @@ __all__ = ["GGMLBackend"]
 
 MOST_GRAPHS = 16  # that one program keeps, for as many shapes
 _DEFAULT_SIZE = 4 << 30
+_C_AND_ALIGNED = 0x101  # NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED
 
 
 class GGMLBackend(NumpyBackend):
@@ -149,6 +150,33 @@ class GGMLBackend(NumpyBackend):
             while len(graphs) > MOST_GRAPHS:
                 graphs.popitem(last=False)
         return graph
+
+    def _way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> Callable[..., bool] | None:
+        """Arrays of the same dtypes and shapes, laid out as ggml reads memory."""
+        if not all(_laid_out(x) is x for x in arrays):
+            return None
+        names = [f"x{i}" for i in range(len(arrays))]
+        facts = [
+            f"{x}.__class__ is array and {x}.dtype is d[{i}] and {x}.shape == s[{i}]"
+            f" and {x}.flags.num & {_C_AND_ALIGNED} == {_C_AND_ALIGNED}"
+            for i, x in enumerate(names)
+        ]
+        scope = {
+            "array": np.ndarray,
+            "d": [x.dtype for x in arrays],
+            "s": [x.shape for x in arrays],
+        }
+        return eval(f"lambda {', '.join(names)}: {' and '.join(facts) or True}", scope)
+
+    def _first_of_way(
+        self, function: Callable[..., Any], arrays: Sequence[Any]
+    ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
+        graph = self._graph(function, arrays)
+        if graph is None:
+            return self._call(function, arrays), lambda *same: self._call(function, same)
+        return graph(arrays), lambda *same: graph(same)
 
     def _traced(self, function: Callable[..., Any], inputs: Sequence[Any]) -> BuiltGraph | None:
         trace = Trace(self._library)

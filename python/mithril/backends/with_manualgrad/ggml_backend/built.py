@@ -35,7 +35,8 @@ class BuiltGraph:
         self._given: list[Any] = []
         self._graph, self._nodes = self._expanded()
         self._place(settings)
-        self._run = self._bound_steps()
+        self._bind_steps()
+        self._results = [self._result(output) for output in outputs]
         self._backend = trace.lib.backend_cpu_init()
         trace.lib.backend_cpu_set_n_threads(self._backend, settings.threads)
         weakref.finalize(self, _freed, trace, self._backend)
@@ -97,8 +98,8 @@ class BuiltGraph:
                 found.data = struct(found.view_src).data + found.view_offs
         return list(followers.items())
 
-    def _bound_steps(self) -> list[Callable[[], None]]:
-        """The custom nodes' calls; their functions are known to ggml by number."""
+    def _bind_steps(self) -> None:
+        """Makes the custom nodes' calls, which ggml knows by number."""
         self._calls: list[Callable[[], None]] = []
         self._callback = library.CALLBACK(self._called)
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
@@ -106,7 +107,6 @@ class BuiltGraph:
             self._calls.append(self._call_of(step, number))
             words = (ctypes.c_void_p * 3)(address, 1, len(self._calls))
             ctypes.memmove(struct(tensor).op_params, words, ctypes.sizeof(words))
-        return self._calls
 
     def _called(self, _tensor: Any, ith: int, _nth: int, number: int) -> None:
         try:
@@ -159,7 +159,7 @@ class BuiltGraph:
     # --- running ------------------------------------------------------------------------------
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs as new arrays."""
+        """The outputs as new arrays; inputs are C-contiguous and aligned."""
         with self._lock:
             try:
                 return self._computed(inputs)
@@ -169,11 +169,9 @@ class BuiltGraph:
                 self._stash.clear()
 
     def _computed(self, inputs: Sequence[Any]) -> list[Any]:
-        self._given = inputs = [
-            np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x for x in inputs
-        ]
+        self._given = inputs
         for i, followers in self._views:
-            address = inputs[i].ctypes.data
+            address = inputs[i].__array_interface__["data"][0]
             for tensor, offset in followers:
                 tensor.data = address + offset
         for weight in self.trace.derived:
@@ -183,15 +181,17 @@ class BuiltGraph:
             raise self._error
         if status:
             raise InternalError(f"ggml_graph_compute: status {status}")
-        return [self._output(x) for x in self._outputs]
+        return [read() for read in self._results]
 
-    def _output(self, output: Any) -> Any:
+    def _result(self, output: Any) -> Callable[[], Any]:
+        """Reads an output as a new array."""
         if not isinstance(output, Node):
-            return np.array(output) if isinstance(output, np.ndarray | np.generic) else output
+            is_array = isinstance(output, np.ndarray | np.generic)
+            return (lambda: np.array(output)) if is_array else (lambda: output)
         source = self._source(output)
         if source is None:
-            return self._view(output).copy()
-        return self._given[source].reshape(output.shape).copy()
+            return self._view(output).copy
+        return lambda: self._given[source].reshape(output.shape).copy()
 
 
 class _Input:

@@ -185,11 +185,13 @@ class Trace:
         step = Step(name, function, (args, kwargs))
         if results is None:
             results = _probed(name, function, args, kwargs)
-        self.ways.append((name, "custom"))
         if isinstance(results, tuple | list):
-            made = [self._result(step, i, like) for i, like in enumerate(results)]
-            return type(results)(made) if type(results) in (tuple, list) else tuple(made)
-        return self._result(step, None, results)
+            made: Any = tuple(self._result(step, i, like) for i, like in enumerate(results))
+        else:
+            made = self._result(step, None, results)
+        if step.results:
+            self.ways.append((name, "custom"))
+        return made
 
     def _result(self, step: Step, place: int | None, like: Any) -> Any:
         if not isinstance(like, np.ndarray | np.generic):
