@@ -129,7 +129,7 @@ class GGMLBackend(NumpyBackend):
             return QuantizationReport((), ())
         names = [key.name for key in program.inputs]
         named = [dict(zip(program.outputs, values, strict=False)) for values in results]
-        return report(graph, inputs, names, *named)
+        return report(graph.weights, inputs, names, *named)
 
     def _graphs_of(self, model: Any, gradients: bool = False) -> list[BuiltGraph]:
         program = model._program

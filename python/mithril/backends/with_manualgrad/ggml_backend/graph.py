@@ -31,7 +31,7 @@ TYPES = {
     np.dtype(np.int64): library.I64,
 }
 FLOAT = np.dtype(np.float32)
-_POOL = 1 << 20  # bytes of one context: structs of tensors
+_POOL = 1 << 17  # bytes of one context: structs of tensors
 _ROOM = 64  # tensors that one op may make
 
 
@@ -126,8 +126,20 @@ class Trace:
         """One with room for the tensors of another op."""
         room = _ROOM * self._overhead
         if not self._contexts or self.lib.used_mem(self._contexts[-1]) > _POOL - room:
-            self._contexts.append(self.lib.init(library.InitParams(_POOL, None, True)))
+            self.new_context(_POOL)
         return self._contexts[-1]
+
+    def new_context(self, size: int) -> int:
+        """Memory for structs, freed by `close`."""
+        found = self.lib.init(library.InitParams(size, None, True))
+        if not found:
+            raise MemoryError("ggml has no memory for another graph")
+        self._contexts.append(found)
+        return found
+
+    def finish(self) -> None:
+        """Forgets the nodes; what is left is the library's memory, and the arrays of constants."""
+        self.steps, self._lifted = {}, {}
 
     def close(self) -> None:
         while self._contexts:

@@ -36,6 +36,8 @@ _LETTERS = {
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 
+ABORT_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)
+
 
 class InitParams(ctypes.Structure):
     _fields_ = [
@@ -115,6 +117,7 @@ _SIGNATURES = {
     "ggml_commit": "s",
     "ggml_backend_cpu_init": "p",
     "ggml_backend_cpu_set_n_threads": "vpi",
+    "ggml_backend_cpu_set_abort_callback": "vppp",
     "ggml_backend_graph_compute": "ipp",
     "ggml_backend_free": "vp",
 }

@@ -37,7 +37,10 @@ def tested(path: Path) -> Path:
 @functools.cache
 def _said(path: Path, _size: int, _time: int) -> str:
     """What is wrong with a library, or nothing."""
-    command = [sys.executable, "-m", __name__, str(path)]
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({str(path)!r})"
+    )
+    command = [sys.executable, "-c", code]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -48,7 +51,7 @@ def _said(path: Path, _size: int, _time: int) -> str:
     return next((line for line in lines if "GGML_ASSERT" in line), lines[-1])
 
 
-def main(path: Path) -> None:
+def main(path: str) -> None:
     """Runs a graph of every kind of node and compares the results with NumPy's."""
     import numpy as np
 
@@ -74,7 +77,7 @@ def main(path: Path) -> None:
     random = np.random.default_rng(0)
     inputs = [random.standard_normal(s).astype("f4") for s in ((3, 8), (5, 8))]
     inputs[0][0, 0] = np.nan
-    trace = Trace(Library(path))
+    trace = Trace(Library(Path(path)))
     nodes = [trace.leaf(x.shape, x.dtype) for x in inputs]
     for i, node in enumerate(nodes):
         node.source = i
@@ -83,7 +86,3 @@ def main(path: Path) -> None:
         for got, want in zip(graph(inputs), program(*inputs), strict=True):
             np.testing.assert_allclose(got, want, 1e-5, 1e-5)
     print(_PASSED)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .built import BuiltGraph
 from .quantize import TYPES, Weight
 
 
@@ -52,23 +51,21 @@ class QuantizationReport:
 
 
 def report(
-    graph: BuiltGraph, inputs: Sequence[Any], names: Sequence[str], outputs: Any, exact: Any
+    weights: Sequence[Weight], inputs: Sequence[Any], names: Sequence[str], outputs: Any, exact: Any
 ) -> QuantizationReport:
-    """Of a graph that was just computed for `inputs`, whose names are given.
+    """Of the weights of a graph that was just computed for `inputs`, whose names are given.
 
     Parameters
     ----------
     outputs, exact : by name, of this graph and of the one with weights in float32
     """
-    weights = tuple(
-        _weight_row(i, weight, inputs, names) for i, weight in enumerate(graph.trace.derived)
-    )
+    own = tuple(_weight_row(i, weight, inputs, names) for i, weight in enumerate(weights))
     rows = tuple(
         _row(name, outputs[name], value, "", 32.0)
         for name, value in exact.items()
         if getattr(value, "dtype", None) == np.float32
     )
-    return QuantizationReport(weights, rows)
+    return QuantizationReport(own, rows)
 
 
 def _weight_row(i: int, weight: Weight, inputs: Sequence[Any], names: Sequence[str]) -> ErrorRow:
