@@ -192,13 +192,14 @@ def index(input, items=(), /, *, index=None):
     """Slices, as a view that is copied."""
     if len(items) == 0 and index is not None:
         items = index if isinstance(index, tuple) else (index,)
+    items = tuple(items)
     if not is_float(input) or not all(map(_is_basic, items)):
         return NotImplemented
     base = np.zeros(1, np.float32)
     whole = np.lib.stride_tricks.as_strided(
         base, input.shape, np.cumprod([4, *input.shape[:0:-1]])[::-1][: input.ndim]
     )
-    view = whole[tuple(items)]
+    view = whole[items if Ellipsis in items else (*items, ...)]  # numbers alone would read elements
     if view.size == 0 or view.ndim > DIMENSIONS or any(n < 0 for n in view.strides):
         return NotImplemented
     offset = view.__array_interface__["data"][0] - base.__array_interface__["data"][0]
