@@ -134,13 +134,15 @@ def has_mlx():
 
 
 PRESENT = {"CUDA": has_cuda, "a GPU for JAX": has_jax_gpu, "mlx": has_mlx,
-           "coremltools": lambda: has_module("coremltools")}  # fmt: skip
+           "coremltools": lambda: has_module("coremltools"),
+           "ggml": lambda: has_module("ggml")}  # fmt: skip
 MLX_BLOCKS = [f"S3.{i}" for i in range(2, 36)] + ["S4.3", "S4.8", "S4.13"]
 NEEDS = {
     **dict.fromkeys(MLX_BLOCKS, "mlx"),
     **dict.fromkeys(("S2.1", "S2.3", "S2.5", "S4.2", "S4.7", "S1.5"), "CUDA"),
     **dict.fromkeys(("S1.6", "S4.1", "S4.6"), "a GPU for JAX"),
     "S3.19": "coremltools",
+    **dict.fromkeys(("S4.5", "S4.10"), "ggml"),
 }
 HISTORY = {"S0.6": "jax.config is no module of JAX any more"}
 FAILING = {
@@ -150,7 +152,7 @@ FAILING = {
     "S4.2": "enable_amp: one dtype computes everything yet",
     "S4.6": "device_mesh, precision='bfloat16' of GPUs are not there yet",
     "S4.7": "enable_amp, device_mesh are not there yet",
-    "S1.2": "the C and GGML backends are not there yet",
+    "S1.2": "the C backend is not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
     "S2.6": "the example models are not there yet",
@@ -159,8 +161,6 @@ FAILING = {
     "S3.5": "MLX has no `devices`, and here no GPU",
     "S3.24": "compute_precision: one dtype computes everything yet",
     "S3.14": "optimizers of MLX return nothing from `update`",
-    "S4.5": "the GGML backend is not there yet",
-    "S4.10": "the GGML backend is not there yet",
     "S4.11": "the C backend is not there yet",
 }
 

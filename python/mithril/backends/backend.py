@@ -134,6 +134,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     _runs_own_arrays = False
     _merges_copies = False  # whether its compiler computes once what text computes twice
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
+    _folds_constants = False  # whether what depends on constants only is computed once
     _keeps_order = True  # whether what text says first is computed first
     is_installed = True
     default_dtype: Dtype = Dtype.float32

@@ -20,6 +20,7 @@ from mithril.errors import (
 )
 from mithril.testing import backend_tests
 from scipy import special
+from test_random_models import Trial
 
 pytest.importorskip("ggml", reason="ggml-python is not installed")
 pytestmark = pytest.mark.device
@@ -453,6 +454,25 @@ def test_training(name, backend):
     got, want = results
     for key, value in want.items():
         within(got[key], value, 2e-5)
+
+
+def test_constants_are_computed_once(backend):
+    model = ml.Model()
+    model |= ml.Sine()(input="a", output="s")
+    model |= ml.Add()(left="x", right="s", output="y")
+    a = np.array([0.5, 1.0], "float32")
+    pm = ml.compile(
+        model, backend, constant_keys={"a": a}, shapes={"x": [2]}, static_inference=True
+    )
+    np.testing.assert_allclose(pm.evaluate({}, {"x": a})["y"], a + np.sin(a), 1e-6)
+    assert backend.coverage(pm) == {"native": {"add": 1}, "custom": {}}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_models(seed):
+    """Values, with gradients and without, and slopes, beside the oracle."""
+    trial = Trial(seed, "GGMLBackend", "float32")
+    trial.check_slopes(trial.check_values())
 
 
 def test_threads(backend):

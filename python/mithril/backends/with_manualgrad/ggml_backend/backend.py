@@ -54,6 +54,7 @@ class GGMLBackend(NumpyBackend):
     backend_type = "ggml"
     _ops_module = "mithril.backends.with_manualgrad.ggml_backend.ops"
     supported_dtypes = (Dtype.float32,)
+    _folds_constants = True
 
     @public
     def __init__(
