@@ -43,6 +43,7 @@ def rows() -> dict:
         engine,
         gemm,
         generated,
+        ggml_graphs,
         low_precision,
         memory,
         mlp,
@@ -64,6 +65,7 @@ def rows() -> dict:
         overhead,
         digits,
         generated,
+        ggml_graphs,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}
 

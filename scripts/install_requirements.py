@@ -34,7 +34,18 @@ def main() -> int:
     if needs_torch and sys.platform == "linux" and reachable(TORCH_CPU):
         command += ["--extra-index-url", TORCH_CPU]
     print("installing into .venv:", *wanted, flush=True)
-    return subprocess.call(command)
+    status = subprocess.call(command)
+    if status == 0 and sys.argv[1] == "test":
+        install_ggml()
+    return status
+
+
+def install_ggml() -> None:
+    """ggml-python is built here, with cc and CMake; without it its tests are skipped."""
+    wanted = requirements("ggml")
+    print("installing into .venv:", *wanted, flush=True)
+    if subprocess.call([sys.executable, "-m", "pip", "install", "-qq", *wanted]) != 0:
+        print("no ggml: its tests will be skipped", flush=True)
 
 
 if __name__ == "__main__":

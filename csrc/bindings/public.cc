@@ -186,6 +186,8 @@ void bind_public(py::module_& module) {
   module.def(
       "plugins_disabled", [] { return core::env().disable_plugins; },
       "Whether MITHRIL_DISABLE_PLUGINS is set.");
+  module.def(
+      "ggml_library", [] { return core::env().ggml_lib; }, "MITHRIL_GGML_LIB, or nothing.");
 }
 
 }  // namespace mithril::bindings

@@ -90,7 +90,7 @@ constexpr std::array kRows = {
          "shows records of the `mithril` loggers: passes, memory, codegen, recompile, kernels; a "
          "level alone is for all of them"},
         parse_log},
-    Row{{"MITHRIL_GGML_LIB", "path", "which ggml library to open (has no effect yet)"},
+    Row{{"MITHRIL_GGML_LIB", "path", "which libggml to open in place of that of ggml-python"},
         [](std::string_view text, Env& env) { env.ggml_lib = text; }},
     Row{{"MITHRIL_DISABLE_PLUGINS", "1", "ignore entry points"},
         [](std::string_view text, Env& env) { env.disable_plugins = parse_bool(text); }},

@@ -22,10 +22,12 @@ _LAZY: dict[str, str] = {
     **dict.fromkeys(("grad", "hvp"), "mithril.derivatives"),
     "verify": "mithril.testing.verification",
     **dict.fromkeys(("Saved", "load"), "mithril.formats.saved_model"),
+    **dict.fromkeys(("load_gguf", "save_gguf"), "mithril.formats.gguf"),
 }
 _BACKENDS = (
     "Backend",
     "CpuBackend",
+    "GGMLBackend",
     "JaxBackend",
     "MLXBackend",
     "MlxBackend",

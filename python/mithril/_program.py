@@ -255,7 +255,7 @@ class Program:
             graph = _core.recompute(graph, self.compiled.trace)
             jit_options = settings.backend._keeping_copies(jit_options)
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
-        return EmittedExecutable(
+        executable = EmittedExecutable(
             settings.backend,
             text,
             [
@@ -271,6 +271,11 @@ class Program:
             jit_options=jit_options,
             file_path=file_path,
         )
+        if not differentiates:
+            names = {key.name for key in self.keys if key.role == "param"}
+            positions = [i for i, (name, *_) in enumerate(graph.inputs) if name in names]
+            settings.backend._note_parameters(executable.function, positions)
+        return executable
 
     @property
     def is_native(self) -> bool:

@@ -305,7 +305,7 @@ def _refuse_unsupported(
             hint="use ml.CpuBackend(), or leave it out",
         )
     compiles = backend.backend_type == "jax" and jit
-    if static_inference and not (backend.runs_plans or compiles):
+    if static_inference and not (backend.runs_plans or backend._folds_constants or compiles):
         raise UnsupportedError(
             f"static_inference: constants are not folded in programs for {type(backend).__name__}",
             hint="use ml.CpuBackend(), or ml.JaxBackend() with jit=True",

@@ -876,6 +876,34 @@ class PhysicalModel(PhysicalKeys):
         bound = PhysicalModel(self._snapshot, settings, options)
         return bound if weights is None else bound._with_weights(weights)
 
+    @public
+    def quantization_report(
+        self, params: Mapping[str, Any] | None = None, data: Mapping[str, Any] | None = None
+    ) -> Any:
+        """How far weights in few bits are off, and the outputs with them, beside float32; print it.
+
+        Parameters
+        ----------
+        params, data : as `evaluate` takes them
+
+        Raises
+        ------
+        UnsupportedError : the backend is no ``GGMLBackend(quantize=...)``
+
+        >>> report = pm.quantization_report(params, data)  # doctest: +SKIP
+        >>> print(report)  # doctest: +SKIP
+        weight [4, 32] q8_0 (8.5 bits): relative error 4.23e-03, largest 1.37e-03
+        y [1, 4] output: relative error 2.64e-03, largest 2.60e-03
+        """
+        if getattr(self.backend, "quantize", None) is None:
+            raise UnsupportedError(
+                f"quantization_report: {self.backend!r} keeps weights as they are",
+                hint='compile the model for ml.GGMLBackend(quantize="int8")',
+            )
+        params, data = mapping("params", params), mapping("data", data)
+        program = self._ready(data, params, {})
+        return self.backend._quantization_report(self, self._inputs(program, params, data, {}))
+
     def _with_weights(self, weights: str) -> PhysicalModel:
         """The same model with constants in a format. What nothing else reads is kept in this format
         only; the rest is packed by each program."""

@@ -1,13 +1,14 @@
 """The examples in docstrings run, and print what they show."""
 
 import doctest
-import importlib
+import importlib.util
 import pkgutil
 
 import mithril
 import pytest
 
-OPTIONAL = ("torch", "jax", "mlx")  # backends whose examples need their framework
+# Backends whose examples need their framework.
+OPTIONAL = ("torch", "jax", "mlx", *(() if importlib.util.find_spec("ggml") else ("ggml",)))
 
 
 def modules() -> list[str]:

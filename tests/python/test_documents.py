@@ -145,7 +145,8 @@ def has_mlx_gpu():
 
 PRESENT = {"CUDA": has_cuda, "a GPU for JAX": has_jax_gpu, "mlx": has_mlx,
            "a GPU for MLX": has_mlx_gpu,
-           "coremltools": lambda: has_module("coremltools")}  # fmt: skip
+           "coremltools": lambda: has_module("coremltools"),
+           "ggml": lambda: has_module("ggml")}  # fmt: skip
 MLX_BLOCKS = [f"S3.{i}" for i in range(2, 36)] + ["S2.6", "S2.7", "S4.3", "S4.8", "S4.13"]
 NEEDS = {
     **dict.fromkeys(MLX_BLOCKS, "mlx"),
@@ -153,6 +154,7 @@ NEEDS = {
     **dict.fromkeys(("S1.6", "S4.1", "S4.6"), "a GPU for JAX"),
     **dict.fromkeys(("S3.3", "S3.5"), "a GPU for MLX"),
     "S3.19": "coremltools",
+    **dict.fromkeys(("S4.5", "S4.10"), "ggml"),
 }
 SHIM = {"S3.3", "S3.5", "S3.14"}
 HISTORY = {"S0.6": "jax.config is no module of JAX any more"}
@@ -160,11 +162,9 @@ FAILING = {
     "S2.5": "parallel_strategy: one device computes yet",
     "S4.6": "device_mesh is not there yet",
     "S4.7": "device_mesh is not there yet",
-    "S1.2": "the C and GGML backends are not there yet",
+    "S1.2": "the C backend is not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
-    "S4.5": "the GGML backend is not there yet",
-    "S4.10": "the GGML backend is not there yet",
     "S4.11": "the C backend is not there yet",
 }
 

@@ -34,6 +34,8 @@ def needs(found: list[str]) -> list:
 
 @pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_run_in_order(page):
+    if page.stem == "ggml":
+        pytest.importorskip("ggml", reason="ggml-python is not installed")
     text = page.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
     assert len(blocks) == text.count("```python\n")

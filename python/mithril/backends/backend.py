@@ -134,6 +134,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     _runs_own_arrays = False
     _merges_copies = False  # whether its compiler computes once what text computes twice
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
+    _folds_constants = False  # whether what depends on constants only is computed once
     _keeps_order = True  # whether what text says first is computed first
     is_installed = True
     default_dtype: Dtype = Dtype.float32
@@ -766,6 +767,11 @@ class Backend(ArrayMethods, BackendFacts, ABC):
             outputs = function(*values)
         is_array = (np.ndarray, np.generic)
         return [self._from_host(np.asarray(x)) if isinstance(x, is_array) else x for x in outputs]
+
+    def _note_parameters(  # noqa: B027
+        self, function: Callable[..., Any], positions: Sequence[int]
+    ) -> None:
+        """Hears which inputs of a program without gradients are parameters."""
 
     def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
         raise UnsupportedError(

@@ -212,6 +212,7 @@ def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
     for wanted, _ in model._program.output_types.values():
         _need_dtype(backend, str(wanted))
     got = op_matrix.evaluate(model, case, case.inputs)
+    ways[of][-1] = op_matrix.way(model, case.op)
     want = op_matrix.expected(model, case, case.inputs, dtype)
     bound = op_matrix.value_bound(backend, case)
     for key, value in want.outputs.items():

@@ -164,13 +164,13 @@ def _check(backend: Any, case: Case, dtype: str, found: Found) -> None:
     model = op_matrix.compiled(case, backend, **options)
     if options and _has_hosts(model):  # values that a compiler has not
         model = op_matrix.compiled(case, backend)
-    found.how = op_matrix.way(model, case.op)
     float_dtype = dtype if Dtype(dtype).is_float else str(backend.default_dtype)
     slopes = case.dtype in HALVES and has_slopes(case)
     inputs = case.draw(points=not slopes)
     want = op_matrix.expected(model, case, inputs, float_dtype)
     weights = weights_of(want.outputs, case.dtype) if slopes else {}
     got = op_matrix.evaluate(model, case, inputs, weights or None)
+    found.how = op_matrix.way(model, case.op)
     found.problems += _value_problems(model, case, got, want)
     found.values += len(want.outputs)
     if weights:

@@ -354,7 +354,11 @@ def central_difference(
 
 
 def way(model: Any, op: Mapping[str, Any]) -> str:
-    """How the backend runs a compiled case: by functions of NumPy, or as `support` says."""
+    """How the backend runs a compiled case: by functions of NumPy, or as `support` says. Some
+    backends know it once it was evaluated."""
+    coverage = getattr(model.backend, "coverage", None)
+    if coverage is not None and coverage(model)["custom"]:
+        return FALLBACK
     if not model.backend.runs_plans:
         called = _CALLED.findall(model.source)
         if any(_falls_back(model.backend, function) for function in called):
