@@ -186,6 +186,9 @@ void bind_public(py::module_& module) {
   module.def(
       "plugins_disabled", [] { return core::env().disable_plugins; },
       "Whether MITHRIL_DISABLE_PLUGINS is set.");
+  module.def(
+      "cache_dir", [] { return core::env().cache_dir; },
+      "The folder in MITHRIL_CACHE_DIR, or an empty string.");
 }
 
 }  // namespace mithril::bindings
