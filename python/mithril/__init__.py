@@ -25,6 +25,7 @@ _LAZY: dict[str, str] = {
 }
 _BACKENDS = (
     "Backend",
+    "CBackend",
     "CpuBackend",
     "JaxBackend",
     "MLXBackend",
@@ -47,7 +48,7 @@ _TYPES = (
 )
 _MODULES = (
     *("backends", "errors", "inspect", "models", "optim", "testing", "types"),
-    *("cli", "common", "constraints", "formats", "framework", "utils"),
+    *("cli", "common", "constraints", "cores", "formats", "framework", "utils"),
 )
 
 

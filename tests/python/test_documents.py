@@ -150,7 +150,7 @@ FAILING = {
     "S4.2": "enable_amp: one dtype computes everything yet",
     "S4.6": "device_mesh, precision='bfloat16' of GPUs are not there yet",
     "S4.7": "enable_amp, device_mesh are not there yet",
-    "S1.2": "the C and GGML backends are not there yet",
+    "S1.2": "the GGML backend is not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
     "S2.6": "the example models are not there yet",
@@ -161,7 +161,6 @@ FAILING = {
     "S3.14": "optimizers of MLX return nothing from `update`",
     "S4.5": "the GGML backend is not there yet",
     "S4.10": "the GGML backend is not there yet",
-    "S4.11": "the C backend is not there yet",
 }
 
 

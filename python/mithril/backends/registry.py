@@ -19,6 +19,7 @@ _BUILT_IN = {
     "jax": "mithril.backends.with_autograd.jax_backend:JaxBackend",
     "mlx": "mithril.backends.with_autograd.mlx_backend:MlxBackend",
     "cpu": "mithril.backends.with_manualgrad.cpu_backend:CpuBackend",
+    "c": "mithril.backends.with_manualgrad.c_backend:CBackend",
 }
 _registered: dict[str, type] = {}
 
