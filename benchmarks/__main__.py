@@ -37,6 +37,7 @@ def limit_threads(count: int) -> None:
 
 def rows() -> dict:
     from benchmarks import (
+        c_backend,
         compiling,
         composing,
         digits,
@@ -64,6 +65,7 @@ def rows() -> dict:
         overhead,
         digits,
         generated,
+        c_backend,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}
 

@@ -62,10 +62,10 @@ def model(mlp: Mlp) -> Any:
     return out
 
 
-def mithril_forward(mlp: Mlp, settings: Settings) -> Contender:
+def mithril_forward(mlp: Mlp, settings: Settings, backend_name: str = "cpu") -> Contender:
     import mithril as ml
 
-    backend = ml.CpuBackend(threads=settings.threads)
+    backend = ml.get_backend(backend_name, threads=settings.threads)
     pm = ml.compile(model(mlp), backend, data_keys={"x"}, shapes={"x": [None, mlp.sizes[0]]})
     params, data, evaluate = mlp.copy(), {"x": mlp.x}, pm.evaluate
     result = lambda: {"y": evaluate(params, data)["output"]}  # noqa: E731

@@ -51,6 +51,8 @@ class CBackend(PlanBackend):
     """
 
     backend_type = "c"
+    _ops_module = "mithril.backends.with_manualgrad.c_backend.ops"
+    threads: int
 
     @public
     def __init__(
