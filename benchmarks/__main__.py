@@ -42,6 +42,7 @@ def rows() -> dict:
         composing,
         digits,
         engine,
+        exported,
         gemm,
         generated,
         low_precision,
@@ -66,6 +67,7 @@ def rows() -> dict:
         digits,
         generated,
         c_backend,
+        exported,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}
 

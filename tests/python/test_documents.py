@@ -427,7 +427,7 @@ def test_the_documents_have_the_blocks_that_are_counted(documents):
 
 # --- the blocks that must run on every backend ----------------------------------------------------
 
-CLASSES = {"numpy": "NumpyBackend", "cpu": "CpuBackend", "torch": "TorchBackend",
+CLASSES = {"numpy": "NumpyBackend", "cpu": "CpuBackend", "c": "CBackend", "torch": "TorchBackend",
            "jax": "JaxBackend", "mlx": "MlxBackend"}  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +56,41 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Export:
-    """A program with its arrays, ready to be written."""
-
+class _Wanted:
     name: str
     training: bool
     weights: str  # "binary", "array"
     freestanding: bool
+
+
+@dataclass(frozen=True)
+class Export:
+    """A program with its arrays, ready to be written."""
+
+    wanted: _Wanted
     source: Mapping[str, Any]  # of `_core.CProgram.source`
     inputs: list[Array]  # that a caller gives
     outputs: list[Array]
     constants: list[Array]
-    kept: list[Array]  # of training: what steps update where it is
-    values: dict[int, np.ndarray]  # of `kept`, by place, at the beginning
-    aliases: dict[int, int]  # place of an output -> of the input whose memory it is
+    kept: list[Array] = field(default_factory=list)  # what steps of training update where it is
+    values: dict[int, np.ndarray] = field(default_factory=dict)  # of `kept` at first, by place
+    aliases: dict[int, int] = field(default_factory=dict)  # output -> input with its memory
+
+    @property
+    def name(self) -> str:
+        return self.wanted.name
+
+    @property
+    def training(self) -> bool:
+        return self.wanted.training
+
+    @property
+    def weights(self) -> str:
+        return self.wanted.weights
+
+    @property
+    def freestanding(self) -> bool:
+        return self.wanted.freestanding
 
     @property
     def arena_bytes(self) -> int:
@@ -128,18 +149,10 @@ def export_c(
     given = checked_shapes("export_c", physical, shapes)
     params = _checked_params(physical, params)
     for_c = _recompiled(physical)
-    export = _step(for_c, wanted, given, params) if wanted.training else None
-    export = export or _evaluation(for_c, wanted, given, params)
+    make = _step if wanted.training else _evaluation
+    export = make(for_c, wanted, given, params)
     _write(to, export)
     return export.layout()
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    name: str
-    training: bool
-    weights: str
-    freestanding: bool
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -205,22 +218,12 @@ def _evaluation(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Expo
     bound = physical.bind(values) if physical.param_keys else physical
     given = {name: shape for name, shape in given.items() if name in bound._by_name}
     program = program_for("export_c", bound, given)
-    roles = {key.name: key.role for key in program.inputs}
     source = _source(program, program.forward, given, wanted)
-    states = {f"$state.{name}" for name in program.state_names}
-    inputs = _numbered(
-        [
-            ("state" if roles[one["name"]] == "state" else "input", place, one)
-            for place, one in _arrays("input", source["inputs"], program)
-        ]
-    )
-    outputs = _numbered(
-        [
-            ("next_state" if one["name"] in states else "output", place, one)
-            for place, one in _arrays("output", source["outputs"], program)
-        ]
-    )
-    return _export(wanted, source, inputs, outputs, [], {})
+    kinds = {key.name: _KINDS[key.role] for key in program.inputs}
+    results = {f"$state.{name}": "next_state" for name in program.state_names}
+    inputs = _numbered(_arrays("input", source, program), "input", kinds)
+    outputs = _numbered(_arrays("output", source, program), "output", results)
+    return _export(wanted, source, inputs, outputs)
 
 
 def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
@@ -233,35 +236,48 @@ def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
     graph = program.compiled.step(
         [], trained, [physical._cost(program)], optimizer.op, optimizer._attributes()
     )
-    kinds = {key.name: _KINDS[key.role] for key in program.inputs}
-    slots = {f"$opt.{slot}.{name}": (slot, name) for slot in optimizer.slots for name in trained}
-    kinds |= {place: f"optimizer.{slot}" for place, (slot, _) in slots.items()}
-    kinds |= {"$opt.t": "step", "$opt.lr": "rate"}
-    pairs = [(f"$new.{name}", name) for name in (*trained, *slots, "$opt.t")]
-    pairs = [(new, name) for new, name in pairs if new in graph.outputs]
-    pairs += [(f"$state.{name}", name) for name in program.state_names]
+    roles = _roles(program, optimizer, trained)
+    updates = _updates(graph, program, roles)
     executable = physical.backend._program(
-        graph, program.compiled.trace, physical._settings.passes_off, overwrites=pairs
+        graph,
+        program.compiled.trace,
+        physical._settings.passes_off,
+        overwrites=list(updates.items()),
     )
     source = _source(program, executable, given, wanted)
-    arrays = list(_arrays("input", source["inputs"], program))
-    inputs = _numbered([("input", p, one) for p, one in arrays if kinds[one["name"]] == "input"])
-    shown = dict.fromkeys(kinds, "") | {key.name: key.name for key in program.inputs}
-    shown |= {place: name for place, (_, name) in slots.items()}
+    arrays = _arrays("input", source, program)
+    places = {one["name"]: place for place, one in arrays}
     kept = _placed(
-        Array(p, kinds[n], "", shown[n], one["dtype"], tuple(one["shape"]))
-        for p, one in arrays
-        if kinds[n := one["name"]] != "input"
+        Array(place, *roles[one["name"]], **_facts(one))
+        for place, one in arrays
+        if one["name"] in roles
     )
-    at = {one["name"]: place for place, one in arrays}
-    news = dict(pairs)
-    results = list(_arrays("output", source["outputs"], program))
-    outputs = _numbered([("output", p, one) for p, one in results if one["name"] not in news])
-    aliases = {p: at[news[one["name"]]] for p, one in results if one["name"] in news}
-    known = {**values, **_states(physical, given), **_beginning(optimizer, slots, values)}
-    names = {place: name for name, place in at.items()}
-    first = {one.place: _as_stored(known[names[one.place]], one) for one in kept}
-    return replace(_export(wanted, source, inputs, outputs, kept, first), aliases=aliases)
+    data = [(place, one) for place, one in arrays if one["name"] not in roles]
+    results = _arrays("output", source, program)
+    own = [(place, one) for place, one in results if one["name"] not in updates]
+    first = {**values, **_states(physical, given), **_beginning(optimizer, roles, values)}
+    graph_names = {place: name for name, place in places.items()}
+    return replace(
+        _export(wanted, source, _numbered(data, "input"), _numbered(own, "output")),
+        kept=kept,
+        values={one.place: _as_stored(first[graph_names[one.place]], one) for one in kept},
+        aliases={p: places[updates[one["name"]]] for p, one in results if one["name"] in updates},
+    )
+
+
+def _roles(program: Any, optimizer: Any, trained: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """What steps update: the graph's name of an input -> its kind, no field, its name."""
+    found = {k.name: (_KINDS[k.role], "", k.name) for k in program.inputs if k.role != "data"}
+    for slot in optimizer.slots:
+        found |= {f"$opt.{slot}.{name}": (f"optimizer.{slot}", "", name) for name in trained}
+    return found | {"$opt.t": ("step", "", ""), "$opt.lr": ("rate", "", "")}
+
+
+def _updates(graph: Any, program: Any, roles: Iterable[str]) -> dict[str, str]:
+    """Results of a step, each with the input whose array it takes."""
+    states = set(program.state_names)
+    found = {f"$new.{name}": name for name in roles if f"$new.{name}" in graph.outputs}
+    return found | {f"$state.{name}": name for name in states}
 
 
 _KINDS = {"data": "input", "param": "parameter", "state": "state"}
@@ -302,29 +318,33 @@ def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mappi
     return source
 
 
-def _arrays(kind: str, entries: Iterable[Any], program: Any) -> Iterable[tuple[int, Any]]:
-    """Those of the program's entries that are arrays, by place."""
+def _arrays(kind: str, source: Mapping[str, Any], program: Any) -> list[tuple[int, Any]]:
+    """The inputs or outputs of a program by place, which must all be arrays."""
+    entries = source[f"{kind}s"]
     names = [key.name for key in program.inputs] if kind == "input" else program.outputs
+    hints = {"input": "give it in constant_keys", "output": "discard_keys leaves it out"}
     for place, entry in enumerate(entries):
         if entry is None:
-            what = f"'{names[place]}'" if place < len(names) else f"number {place}"
             raise UnsupportedError(
-                f"export_c: {kind} {what} is no array",
-                hint="give it in constant_keys"
-                if kind == "input"
-                else "discard_keys leaves it out",
+                f"export_c: {kind} '{names[place]}' is no array", hint=hints[kind]
             )
-        yield place, entry
+    return list(enumerate(entries))
 
 
-def _numbered(entries: Iterable[tuple[str, int, Any]]) -> list[Array]:
-    """Arrays that are fields of a struct, each kind counted from 0."""
+def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"dtype": entry["dtype"], "shape": tuple(entry["shape"])}
+
+
+def _numbered(
+    entries: Iterable[tuple[int, Any]], kind: str, kinds: Mapping[str, str] | None = None
+) -> list[Array]:
+    """Arrays that are fields of a struct, each kind (by name, else `kind`) counted from 0."""
     counts: dict[str, int] = {}
     out = []
-    for kind, place, one in entries:
-        number = counts[kind] = counts.get(kind, -1) + 1
-        field = f"{kind}_{number}"
-        out.append(Array(place, kind, field, one["name"], one["dtype"], tuple(one["shape"])))
+    for place, one in entries:
+        of = (kinds or {}).get(one["name"], kind)
+        number = counts[of] = counts.get(of, -1) + 1
+        out.append(Array(place, of, f"{of}_{number}", one["name"], **_facts(one)))
     return out
 
 
@@ -344,17 +364,12 @@ def end_of(arrays: Sequence[Array]) -> int:
     return -(-end // ALIGNMENT) * ALIGNMENT
 
 
-def _export(
-    wanted: _Wanted, source: Any, inputs: list, outputs: list, kept: list, values: dict
-) -> Export:
+def _export(wanted: _Wanted, source: Any, inputs: list[Array], outputs: list[Array]) -> Export:
     constants = _placed(
-        Array(place, "weight", "", "", one["dtype"], tuple(one["shape"]))
+        Array(place, "weight", "", "", **_facts(one))
         for place, one in enumerate(source["constants"])
     )
-    return Export(
-        wanted.name, wanted.training, wanted.weights, wanted.freestanding, source, inputs, outputs,
-        constants, kept, values, {},
-    )  # fmt: skip
+    return Export(wanted, source, inputs, outputs, constants)
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -373,7 +388,7 @@ def _parameters(physical: Any, given: Mapping[str, tuple], params: Any) -> dict[
         if key.role != "param":
             continue
         if key.name not in params:
-            raise physical._missing([key], params, {}, {})
+            raise KeyNotFound(f"export_c: params must have '{key.name}'", code="MTH402")
         value = params[key.name]
         if isinstance(value, Uninitialized):
             value = physical._placed(program, key, value, dict(params), data)
@@ -386,11 +401,14 @@ def _states(physical: Any, given: Mapping[str, tuple]) -> dict[str, Any]:
     return physical._parameters(0, data, role="state")
 
 
-def _beginning(optimizer: Any, slots: Mapping, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What an optimizer has before the first step."""
+def _beginning(optimizer: Any, roles: Mapping, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What an optimizer has before the first step, by the graph's names."""
     first = optimizer.init(dict(values))
-    found = {place: first[slot][name] for place, (slot, name) in slots.items()}
-    return found | {"$opt.t": np.asarray(first["step"]), "$opt.lr": np.asarray(optimizer.lr)}
+    found = {"$opt.t": first["step"], "$opt.lr": optimizer.lr}
+    for graph_name, (kind, _, name) in roles.items():
+        if kind.startswith("optimizer."):
+            found[graph_name] = first[kind.removeprefix("optimizer.")][name]
+    return found
 
 
 def _as_stored(value: Any, array: Array) -> np.ndarray:

@@ -124,6 +124,7 @@ def test_branches(sign):
     same(c.evaluate({}, data), engine.evaluate({}, data))
 
 
+@pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
 def test_random_models(request):
     """A fortieth of `--graphs`: every one is compiled for itself."""
     for seed in range(max(1, request.config.getoption("--graphs") // 40)):
