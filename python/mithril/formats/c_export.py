@@ -275,9 +275,8 @@ def _roles(program: Any, optimizer: Any, trained: Sequence[str]) -> dict[str, tu
 
 def _updates(graph: Any, program: Any, roles: Iterable[str]) -> dict[str, str]:
     """Results of a step, each with the input whose array it takes."""
-    states = set(program.state_names)
     found = {f"$new.{name}": name for name in roles if f"$new.{name}" in graph.outputs}
-    return found | {f"$state.{name}": name for name in states}
+    return found | {f"$state.{name}": name for name in program.state_names}
 
 
 _KINDS = {"data": "input", "param": "parameter", "state": "state"}

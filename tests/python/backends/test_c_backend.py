@@ -2,7 +2,11 @@
 
 import pickle
 import shutil
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import mithril as ml
 import numpy as np
@@ -199,6 +203,34 @@ def test_a_compiler_that_fails_stops_the_call():
     assert pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist() == [0.0, 2.0, 3.0]
 
 
+INTERRUPTED = """
+import os, sys, mithril as ml
+compiler, going = sys.argv[1:]
+pm = ml.compile(ml.Relu(), ml.CBackend(compiler=compiler, cache=False), shapes={"input": [2]})
+data = {"input": [-1.0, 2.0]}
+open(going, "w").close()
+try:
+    pm.evaluate({}, data)
+except KeyboardInterrupt:
+    os.unlink(going)
+    print(pm.evaluate({}, data)["output"].tolist())
+"""
+
+
+def test_an_interrupt_while_the_compiler_runs(tmp_path):
+    going, compiler = tmp_path / "going", tmp_path / "cc"
+    compiler.write_text(f'#!/bin/sh\nif [ -e "{going}" ]; then echo >> "{going}"; sleep 60; fi\n')
+    compiler.open("a").write('exec cc "$@"\n')
+    compiler.chmod(0o755)
+    command = [sys.executable, "-c", INTERRUPTED, str(compiler), str(going)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while not (going.exists() and going.stat().st_size):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20)[0] == "[0.0, 2.0]\n"
+
+
 def test_a_bad_index_is_the_engines_error():
     model = ml.Model()
     model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
@@ -239,6 +271,16 @@ def test_models_can_be_pickled():
     copy = pickle.loads(pickle.dumps(pm))
     data = {"x": drawn([8, 16])}
     same(copy.evaluate(pm.get_parameters(), data), pm.evaluate(pm.get_parameters(), data))
+
+
+def test_methods_do_not_wait_for_a_compiler():
+    backend, engine = on_c(), ml.CpuBackend()
+    backend._build = lambda text, name: pytest.fail("a method compiled C")
+    x = drawn([2, 3])
+    assert backend.add(x, x).tolist() == (2 * x).tolist()
+    np.testing.assert_array_equal(backend.softplus(x), engine.softplus(x))
+    slope = backend.grad(lambda x: backend.sum(x**3.0))
+    np.testing.assert_array_equal(slope(x), engine.grad(lambda x: engine.sum(x**3.0))(x))
 
 
 # --- arrays ---------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class CBackend(PlanBackend):
 
     A program is compiled at the first call with its sizes. Results have the bits of `CpuBackend`
     with ``exact_conv=True`` wherever that runs canonical kernels (docs/numerics.md). Methods such
-    as ``backend.add`` are NumPy's.
+    as ``backend.add`` and ``backend.grad`` run on NumPy and the engine.
 
     Raises
     ------
@@ -52,6 +52,7 @@ class CBackend(PlanBackend):
 
     backend_type = "c"
     _ops_module = "mithril.backends.with_manualgrad.c_backend.ops"
+    _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
     threads: int
 
     @public
