@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from conftest import FRAMEWORKS, backend_param
 from mithril.backends import get_backend
+from mithril.backends._op_programs import twin
 from mithril.backends.methods import MOST_PROGRAMS
 
 
