@@ -187,16 +187,18 @@ def _run(export: Export) -> str:
     outputs |= {place: kept[source] for place, source in export.aliases.items()}
     notes = {one.place: described(one) for one in export.inputs}
     notes |= {one.place: f"{one.kind} {described(one)}" for one in export.kept}
-    body = [f"  const void *in[{max(1, len(notes))}];", f"  void *out[{max(1, len(outputs))}];"]
+    counts = [len(export.source[what]) for what in ("inputs", "outputs")]
+    body = [f"  const void *in[{max(1, counts[0])}];", f"  void *out[{max(1, counts[1])}];"]
     if export.training:
         body += ["  unsigned char *const state = model->state;"]
     body += ["  (void)inputs;"] if not inputs else []
     body += ["  (void)outputs;"] if not export.outputs else []
-    body += ["  in[0] = NULL;"] if not notes else []
-    body += ["  out[0] = NULL;"] if not outputs else []
-    every = sorted((inputs | kept).items())
-    body += [f"  in[{place}] = {value}; /* {notes[place]} */" for place, value in every]
-    body += [f"  out[{place}] = {value};" for place, value in sorted(outputs.items())]
+    every = inputs | kept
+    for place in range(max(1, counts[0])):
+        note = f" /* {notes[place]} */" if place in notes else ""
+        body.append(f"  in[{place}] = {every.get(place, 'NULL')};{note}")
+    for place in range(max(1, counts[1])):
+        body.append(f"  out[{place}] = {outputs.get(place, 'NULL')};")
     call = f"{name}_run(in, out, model->weights, model->arena, &model->context)"
     verb = "step" if export.training else "evaluate"
     return "\n".join([_prototype(export, verb) + " {", *body, f"  return {call};", "}\n"])

@@ -29,6 +29,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TAKEN = ("main", "makefile")  # by the example and by what builds it
 _WEIGHTS = ("binary", "array")
 _TARGETS = ("hosted", "freestanding")
+Entries = list[tuple[int, Any]]  # arrays of `_core.CProgram.source` by place
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,9 @@ def _evaluation(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Expo
     source = _source(program, program.forward, given, wanted)
     kinds = {key.name: _KINDS[key.role] for key in program.inputs}
     results = {f"$state.{name}": "next_state" for name in program.state_names}
-    inputs = _numbered(_arrays("input", source, program), "input", kinds)
-    outputs = _numbered(_arrays("output", source, program), "output", results)
+    names = [key.name for key in program.inputs]
+    inputs = _numbered(_read(source, names, program), "input", kinds)
+    outputs = _numbered(_written(source, program), "output", results)
     return _export(wanted, source, inputs, outputs)
 
 
@@ -245,7 +247,7 @@ def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
         overwrites=list(updates.items()),
     )
     source = _source(program, executable, given, wanted)
-    arrays = _arrays("input", source, program)
+    arrays = _read(source, [name for name, *_ in graph.inputs], program)
     places = {one["name"]: place for place, one in arrays}
     kept = _placed(
         Array(place, *roles[one["name"]], **_facts(one))
@@ -253,7 +255,7 @@ def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
         if one["name"] in roles
     )
     data = [(place, one) for place, one in arrays if one["name"] not in roles]
-    results = _arrays("output", source, program)
+    results = _written(source, program)
     own = [(place, one) for place, one in results if one["name"] not in updates]
     first = {**values, **_states(physical, given), **_beginning(optimizer, roles, values)}
     graph_names = {place: name for name, place in places.items()}
@@ -261,7 +263,11 @@ def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
         _export(wanted, source, _numbered(data, "input"), _numbered(own, "output")),
         kept=kept,
         values={one.place: _as_stored(first[graph_names[one.place]], one) for one in kept},
-        aliases={p: places[updates[one["name"]]] for p, one in results if one["name"] in updates},
+        aliases={
+            place: places[updates[one["name"]]]
+            for place, one in results
+            if updates.get(one["name"]) in places
+        },
     )
 
 
@@ -317,26 +323,33 @@ def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mappi
     return source
 
 
-def _arrays(kind: str, source: Mapping[str, Any], program: Any) -> list[tuple[int, Any]]:
-    """The inputs or outputs of a program by place, which must all be arrays."""
-    entries = source[f"{kind}s"]
-    names = [key.name for key in program.inputs] if kind == "input" else program.outputs
-    hints = {"input": "give it in constant_keys", "output": "discard_keys leaves it out"}
-    for place, entry in enumerate(entries):
+def _read(source: Mapping[str, Any], names: Sequence[str], program: Any) -> Entries:
+    """The inputs that the program reads, by place; what is no array cannot be one."""
+    pairs = list(zip(names, source["inputs"], strict=True))
+    for name, entry in pairs:
+        if entry is None and name in program.by_name and not program.by_name[name].is_tensor:
+            raise UnsupportedError(
+                f"export_c: input '{name}' is no array", hint="give it in constant_keys"
+            )
+    return [(place, entry) for place, (_, entry) in enumerate(pairs) if entry is not None]
+
+
+def _written(source: Mapping[str, Any], program: Any) -> Entries:
+    """The outputs by place, which must all be arrays."""
+    entries = source["outputs"]
+    for name, entry in zip(program.outputs, entries, strict=False):
         if entry is None:
             raise UnsupportedError(
-                f"export_c: {kind} '{names[place]}' is no array", hint=hints[kind]
+                f"export_c: output '{name}' is no array", hint="discard_keys leaves it out"
             )
-    return list(enumerate(entries))
+    return [(place, entry) for place, entry in enumerate(entries) if entry is not None]
 
 
 def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"dtype": entry["dtype"], "shape": tuple(entry["shape"])}
 
 
-def _numbered(
-    entries: Iterable[tuple[int, Any]], kind: str, kinds: Mapping[str, str] | None = None
-) -> list[Array]:
+def _numbered(entries: Entries, kind: str, kinds: Mapping[str, str] | None = None) -> list[Array]:
     """Arrays that are fields of a struct, each kind (by name, else `kind`) counted from 0."""
     counts: dict[str, int] = {}
     out = []
