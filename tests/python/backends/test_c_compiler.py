@@ -141,6 +141,13 @@ def test_a_compiler_that_writes_nothing(script, folder):
         ml.CBackend(compiler=script("echo as if"))
 
 
+def test_no_temporary_files(folder, monkeypatch):
+    backend = ml.CBackend()
+    monkeypatch.setattr(utils.tempfile, "TemporaryDirectory", lambda **_: Path("/no/such").stat())
+    with pytest.raises(CompilerError, match="no file can be written for .*: .*No such file"):
+        backend._build(TWICE, "twice")
+
+
 def test_a_compiler_that_is_no_program(tmp_path, folder):
     path = tmp_path / "text"
     path.write_bytes(b"\x7fELF nothing of the kind")

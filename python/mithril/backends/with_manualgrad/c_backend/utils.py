@@ -77,20 +77,26 @@ class Compiler:
     def shared_object(self, source: str, name: str) -> bytes:
         """The bytes of a shared object of a C text."""
         start = time.perf_counter()
+        try:
+            made, said = self._compiled(source)
+        except OSError as error:  # of the system's folder for temporary files
+            raise CompilerError(f"no file can be written for {self.path}: {error}") from None
+        if said:
+            warn(f"{self.path} warned of the C text of a model:\n{said}", CompilerWarning)
+        _logger.info("%s: %s compiled in %.2f s", self.path, name, time.perf_counter() - start)
+        return made
+
+    def _compiled(self, source: str) -> tuple[bytes, str]:
+        """A shared object, and what the compiler said."""
         with tempfile.TemporaryDirectory(prefix="mithril-") as folder:
             of, to = os.path.join(folder, "model.c"), os.path.join(folder, "model.so")
             with open(of, "w", encoding="utf-8") as file:
                 file.write(source)
             said = _run([self.path, *self.flags, "-fPIC", "-shared", of, "-o", to, "-lm"])
-            try:
-                with open(to, "rb") as file:
-                    made = file.read()
-            except OSError:
-                raise CompilerError(f"{self.path} wrote no object, and said:\n{said}") from None
-        if said:
-            warn(f"{self.path} warned of the C text of a model:\n{said}", CompilerWarning)
-        _logger.info("%s: %s compiled in %.2f s", self.path, name, time.perf_counter() - start)
-        return made
+            if not os.path.exists(to):
+                raise CompilerError(f"{self.path} wrote no object, and said:\n{said}")
+            with open(to, "rb") as file:
+                return file.read(), said
 
 
 def _path_of(compiler: Any) -> str:
@@ -102,7 +108,7 @@ def _path_of(compiler: Any) -> str:
                 f"CBackend: there is no C compiler: none of {', '.join(_KNOWN)} is on the PATH",
                 hint=_INSTALL,
             )
-        return found
+        return os.path.abspath(found)
     named = path_of("CBackend: compiler", compiler)
     found = shutil.which(named)
     if found is None:
