@@ -3,6 +3,7 @@
 
 #include <pybind11/numpy.h>
 
+#include "backends/c/target.h"
 #include "backends/cpu/target.h"
 #include "bindings/interrupt.h"
 #include "bindings/model_arguments.h"
@@ -31,7 +32,8 @@ core::DType dtype_of(py::handle object) {
 
 ir::Target to_target(const py::dict& fields) {
   if (fields["native"].cast<bool>()) {
-    ir::Target out = cpu::target(dtype_of(fields["default_float"]));
+    const bool is_c = fields["name"].cast<std::string>() == "c";
+    ir::Target out = (is_c ? c::target : cpu::target)(dtype_of(fields["default_float"]));
     out.default_int = dtype_of(fields["default_int"]);
     return out;
   }
