@@ -37,10 +37,12 @@ def limit_threads(count: int) -> None:
 
 def rows() -> dict:
     from benchmarks import (
+        c_backend,
         compiling,
         composing,
         digits,
         engine,
+        exported,
         gemm,
         generated,
         ggml_graphs,
@@ -66,6 +68,8 @@ def rows() -> dict:
         digits,
         generated,
         ggml_graphs,
+        c_backend,
+        exported,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}
 

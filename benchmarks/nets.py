@@ -47,16 +47,25 @@ class Net:
         values = gpt2.weights(list(pm.param_keys), pm.shapes)
         self.params = dict(zip(pm.param_keys, values, strict=True))
 
-    def compiled(self, settings: Settings, bind: bool, weights: str | None) -> tuple[Any, dict]:
+    def compiled(
+        self, settings: Settings, bind: bool, weights: str | None, backend_name: str
+    ) -> tuple[Any, dict]:
         """The physical model, and the parameters that it has still to be given."""
         import mithril as ml
 
-        backend, shapes = ml.CpuBackend(threads=settings.threads), self.shapes
+        backend = ml.get_backend(backend_name, threads=settings.threads)
+        shapes = self.shapes
         pm = ml.compile(self.model(), backend, data_keys=set(shapes), shapes=shapes, inference=True)
         return (pm.bind(self.params, weights=weights), {}) if bind else (pm, self.params)
 
-    def ours(self, settings: Settings, bind: bool = True, weights: str | None = None) -> Contender:
-        pm, params = self.compiled(settings, bind, weights)
+    def ours(
+        self,
+        settings: Settings,
+        bind: bool = True,
+        weights: str | None = None,
+        backend_name: str = "cpu",
+    ) -> Contender:
+        pm, params = self.compiled(settings, bind, weights, backend_name)
         evaluate, data, output = pm.evaluate, self.data, self.output
         return Contender(
             lambda: evaluate(params, data), lambda: {"y": evaluate(params, data)[output]}
@@ -258,8 +267,14 @@ class Gpt2Decoding(Gpt2):
     def shapes(self) -> dict[str, list]:
         return {"tokens": [1, None], "places": [1, None]}
 
-    def ours(self, settings: Settings, bind: bool = True, weights: str | None = None) -> Contender:
-        pm, params = self.compiled(settings, bind, weights)
+    def ours(
+        self,
+        settings: Settings,
+        bind: bool = True,
+        weights: str | None = None,
+        backend_name: str = "cpu",
+    ) -> Contender:
+        pm, params = self.compiled(settings, bind, weights, backend_name)
 
         def call(first: int, end: int, state: Any) -> Any:
             data = {"tokens": self.tokens[:, first:end], "places": np.arange(first, end)[None]}

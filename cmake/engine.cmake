@@ -5,7 +5,7 @@ set(MITHRIL_OBJECTS "")
 
 # The presets compile several sources as one (CMAKE_UNITY_BUILD), which takes a third of the time.
 # These share names of helpers that mean something else in each: they stay apart.
-set(apart "csrc/(backends/|reference/|model/(outline|serialize_value)|ops/(batch_norm|conv_layer|conv_transpose|pool_layer)[.])")
+set(apart "csrc/(backends/|reference/|emit/c_|model/(outline|serialize_value)|ops/(batch_norm|conv_layer|conv_transpose|pool_layer)[.])")
 
 function(mithril_folder name)
   if(NOT ARGN)
@@ -27,12 +27,27 @@ file(READ ${extern_lanes} MITHRIL_EXTERN_LANES)
 configure_file(${CMAKE_SOURCE_DIR}/csrc/emit/extern_lanes.cc.in
                ${CMAKE_BINARY_DIR}/generated/extern_lanes.cc @ONLY)
 
+# So are the texts of structured kernels.
+file(GLOB kernel_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/reference/*.c
+     ${CMAKE_SOURCE_DIR}/csrc/reference/dims.h ${CMAKE_SOURCE_DIR}/csrc/backends/c/*.inc
+     ${CMAKE_SOURCE_DIR}/csrc/backends/c/*.c)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_files})
+set(MITHRIL_KERNEL_FILES "")
+foreach(file ${kernel_files})
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} text)
+  string(APPEND MITHRIL_KERNEL_FILES "  if (name == \"${name}\") return R\"text(${text})text\";\n")
+endforeach()
+configure_file(${CMAKE_SOURCE_DIR}/csrc/emit/kernel_files.cc.in
+               ${CMAKE_BINARY_DIR}/generated/kernel_files.cc @ONLY)
+
 foreach(folder ${MITHRIL_FOLDERS})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.cc
        ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.c)
   list(FILTER sources EXCLUDE REGEX "/backends/cpu/isa/")
   if(folder STREQUAL emit)
-    list(APPEND sources ${CMAKE_BINARY_DIR}/generated/extern_lanes.cc)
+    list(APPEND sources ${CMAKE_BINARY_DIR}/generated/extern_lanes.cc
+         ${CMAKE_BINARY_DIR}/generated/kernel_files.cc)
   endif()
   mithril_folder(${folder} ${sources})
 endforeach()

@@ -70,11 +70,12 @@ Execution execution_of(const ir::Graph& graph, const plan::Plan& plan) {
   return out;
 }
 
-core::Result<Execution> plan_execution(const ir::Graph& graph, const cpu::SelectOptions& options) {
-  cpu::SelectOptions quiet = options;
+core::Result<Execution> plan_execution(const ir::Graph& graph, const select::Backend& backend,
+                                       const select::SelectOptions& options) {
+  select::SelectOptions quiet = options;
   quiet.on_loop = nullptr;
   quiet.story = nullptr;
-  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, quiet));
+  MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, backend, quiet));
   MITHRIL_ASSIGN(const plan::Plan plan, plan::make_plan(std::move(steps)));
   return execution_of(graph, plan);
 }

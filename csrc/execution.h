@@ -1,10 +1,10 @@
-// How the CPU would run a graph: what passes::recompute measures.
+// How a backend would run a graph: what passes::recompute measures.
 #pragma once
-#include "backends/cpu/select.h"
 #include "core/status.h"
 #include "ir/graph.h"
 #include "passes/recompute.h"
 #include "plan/plan.h"
+#include "select/select.h"
 
 namespace mithril {
 
@@ -13,6 +13,7 @@ passes::Execution execution_of(const ir::Graph& graph, const plan::Plan& plan);
 
 /// Of a specialised graph, with the steps and the memory that it would get. Nobody is told.
 core::Result<passes::Execution> plan_execution(const ir::Graph& graph,
-                                               const cpu::SelectOptions& options);
+                                               const select::Backend& backend,
+                                               const select::SelectOptions& options);
 
 }  // namespace mithril

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/jit/compile.h"
+#include "backends/cpu/select.h"
 #include "core/checked.h"
 #include "core/interrupt.h"
 #include "execution.h"
@@ -16,6 +17,7 @@ namespace mithril {
 
 Program::Program(ir::Graph graph, ProgramOptions options)
     : graph_(std::move(graph)), options_(std::move(options)) {
+  if (options_.backend == nullptr) options_.backend = std::make_shared<const cpu::Backend>();
   options_.passes = Trace::observed(std::move(options_.passes), options_.trace);
 }
 
@@ -52,9 +54,9 @@ namespace {
 
 // Runs a graph without inputs: the constants of a specialisation.
 core::Result<std::vector<std::shared_ptr<const core::TensorData>>> evaluate_constants(
-    const ir::Graph& graph, cpu::SelectOptions options) {
+    const ir::Graph& graph, select::SelectOptions options) {
   options.overwrites.clear();
-  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, options));
+  MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, cpu::Backend(), options));
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   std::vector<std::shared_ptr<core::TensorData>> made;
   std::vector<void*> pointers;
@@ -102,6 +104,9 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
     MITHRIL_ASSIGN(plan, make_plan(graph));
   }
   MITHRIL_RETURN_IF_ERROR(check_memory(plan));
+  if (options_.load) {
+    MITHRIL_ASSIGN(plan, options_.load(std::move(plan)));
+  }
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
     const ir::Type& type = graph.type(output.value);
@@ -117,7 +122,10 @@ core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t
   const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
     return evaluate_constants(constants, options_.select);
   };
-  return passes::specialize(graph_, symbols, evaluate, options, cpu::how_it_runs);
+  return passes::specialize(graph_, symbols, evaluate, options,
+                            [&](const ir::Graph& within, const ir::Node& node) {
+                              return select::how_it_runs(options_.backend->kernels(), within, node);
+                            });
 }
 
 core::Result<std::optional<ir::Graph>> Program::fitted(const ir::Graph& graph,
@@ -130,7 +138,7 @@ core::Result<std::optional<ir::Graph>> Program::fitted(const ir::Graph& graph,
     return std::optional<ir::Graph>();
   }
   const passes::Measure measure = [&](const ir::Graph& g) {
-    return plan_execution(g, options_.select);
+    return plan_execution(g, *options_.backend, options_.select);
   };
   MITHRIL_ASSIGN(passes::Recomputed made,
                  passes::recompute(graph, std::move(execution), measure, wanted));
@@ -156,10 +164,10 @@ core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> 
   quiet.on_rewrite = nullptr;
   MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes, quiet));
   const auto planned = [&](const ir::Graph& g) -> core::Result<plan::Plan> {
-    cpu::SelectOptions select = options_.select;
+    select::SelectOptions select = options_.select;
     select.story = story;
     if (story != nullptr) story->clear();
-    MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(g, select));
+    MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(g, *options_.backend, select));
     return plan::make_plan(std::move(steps));
   };
   MITHRIL_ASSIGN(plan::Plan plan, planned(graph));
@@ -169,20 +177,20 @@ core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> 
 
 core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {
   const Stopwatch watch;
-  cpu::SelectOptions select = options_.select;
+  select::SelectOptions select = options_.select;
   if (options_.trace->wants_source()) {
     select.on_loop = [this](std::string_view label, const tile::Program& program) {
       options_.trace->loop(label, program);
     };
   }
-  MITHRIL_ASSIGN(plan::Steps steps, cpu::select_steps(graph, select));
+  MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, *options_.backend, select));
   if (cpu::jit::take_refusal()) {
     options_.trace->refusal(
         "the system refuses memory for machine code: loops are interpreted, to the same bits");
   }
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   options_.trace->stage("select and plan", watch.seconds(),
-                        fmt::format("{} steps, {}", plan.steps.size(), cpu::name(select.isa)));
+                        fmt::format("{} steps, {}", plan.steps.size(), cpu::name(cpu::default_isa())));
   options_.trace->plan(plan);
   return plan;
 }

@@ -1,5 +1,6 @@
 // A graph that the native engine runs: specialised per concrete sizes, kept in a bounded cache.
 #pragma once
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -7,31 +8,34 @@
 #include <span>
 #include <vector>
 
-#include "backends/cpu/select.h"
 #include "core/status.h"
 #include "ir/graph.h"
 #include "passes/pipeline.h"
 #include "passes/recompute.h"
 #include "runtime/executable.h"
+#include "select/select.h"
 #include "trace.h"
 
 namespace mithril {
 
 struct ProgramOptions {
-  cpu::SelectOptions select;
+  std::shared_ptr<const select::Backend> backend;  // null: the CPU
+  /// Makes a plan of the backend one that an executable runs; null: it is.
+  std::function<core::Result<plan::Plan>(plan::Plan)> load;
+  select::SelectOptions select;
   passes::PipelineOptions passes;
   std::shared_ptr<Trace> trace = std::make_shared<Trace>();
   passes::RecomputeOptions recompute;  // a limit that cannot be met is an error of `specialize`
   size_t most_specializations = 64;    // the least recently used one goes
 };
 
-/// What the CPU executes for one set of input sizes.
+/// What is executed for one set of input sizes.
 struct Specialization {
   runtime::Executable executable;
   std::vector<std::vector<int64_t>> output_shapes;  // by output; empty for host outputs
 };
 
-/// `graph` is what passes::optimize gives for the CPU's target. Thread-safe.
+/// `graph` is what passes::optimize gives for the target of the backend. Thread-safe.
 class Program {
  public:
   explicit Program(ir::Graph graph, ProgramOptions options = {});

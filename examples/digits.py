@@ -121,7 +121,8 @@ def accuracy(backend: ml.Backend, params: Arrays, state: Arrays, data: Arrays) -
 
 def backends() -> Iterator[tuple[str, Any]]:
     """(name, backend or the reason why it is missing)."""
-    for name in ("CpuBackend", "NumpyBackend", "TorchBackend", "JaxBackend", "MlxBackend"):
+    for kind in ("Cpu", "Numpy", "C", "Torch", "Jax", "Mlx"):
+        name = f"{kind}Backend"
         try:
             yield name, getattr(ml, name)()
         except (ImportError, RuntimeError) as error:

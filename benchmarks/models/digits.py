@@ -31,9 +31,9 @@ class Task:
         self.batch = batch
         self.images = rng.uniform(0, 1, (batch, 1, 8, 8)).astype(np.float32)
         self.labels = rng.integers(0, 10, batch)
-        self.compile = lambda settings: ml.compile(
+        self.compile = lambda settings, backend_name="cpu": ml.compile(
             digits.training(digits.network()),
-            ml.CpuBackend(threads=settings.threads),
+            ml.get_backend(backend_name, threads=settings.threads),
             data_keys={"image", "label"},
             shapes={"image": [None, 1, 8, 8]},
             optimizer=ml.optim.Adam(lr=RATE),
@@ -54,10 +54,10 @@ def after_steps(run: Callable[[], Any]) -> dict[str, np.ndarray]:
     return {"logits": np.asarray(run())}
 
 
-def mithril_step(task: Task, settings: Settings) -> Contender:
+def mithril_step(task: Task, settings: Settings, backend_name: str = "cpu") -> Contender:
     import mithril as ml
 
-    pm = task.compile(settings)
+    pm = task.compile(settings, backend_name)
     params = {name: value.copy() for name, value in task.params.items()}
     state, data = task.state, {"image": task.images, "label": task.labels}
     opt_state = ml.optim.Adam(lr=RATE).init(params)

@@ -62,10 +62,10 @@ def model(mlp: Mlp) -> Any:
     return out
 
 
-def mithril_forward(mlp: Mlp, settings: Settings) -> Contender:
+def mithril_forward(mlp: Mlp, settings: Settings, backend_name: str = "cpu") -> Contender:
     import mithril as ml
 
-    backend = ml.CpuBackend(threads=settings.threads)
+    backend = ml.get_backend(backend_name, threads=settings.threads)
     pm = ml.compile(model(mlp), backend, data_keys={"x"}, shapes={"x": [None, mlp.sizes[0]]})
     params, data, evaluate = mlp.copy(), {"x": mlp.x}, pm.evaluate
     result = lambda: {"y": evaluate(params, data)["output"]}  # noqa: E731
@@ -176,7 +176,7 @@ class NumpyAdam:
 
 def ort_forward(mlp: Mlp, settings: Settings) -> Contender:
     """Its input and output are bound to memory once, which spares most of a small call."""
-    session, name = session_of(_torch_module(mlp, settings), mlp.x, settings)
+    session, name = session_of(torch_module(mlp, settings), mlp.x, settings)
     binding = session.io_binding()
     binding.bind_cpu_input(name, mlp.x)
     binding.bind_output(session.get_outputs()[0].name)
@@ -191,7 +191,7 @@ def ort_forward(mlp: Mlp, settings: Settings) -> Contender:
 # --- PyTorch --------------------------------------------------------------------------------------
 
 
-def _torch_module(mlp: Mlp, settings: Settings) -> Any:
+def torch_module(mlp: Mlp, settings: Settings) -> Any:
     import torch
 
     torch.set_num_threads(settings.threads)
@@ -217,7 +217,7 @@ def torch_forward(mlp: Mlp, settings: Settings, compiled: bool = False) -> Conte
         settings.check_time()
     import torch
 
-    module, x = _torch_module(mlp, settings), torch.from_numpy(mlp.x)
+    module, x = torch_module(mlp, settings), torch.from_numpy(mlp.x)
     call = torch.compile(module) if compiled else module
 
     def run() -> Any:
@@ -234,7 +234,7 @@ def torch_step(
         settings.check_time()
     import torch
 
-    module = _torch_module(mlp, settings)
+    module = torch_module(mlp, settings)
     x, target = torch.from_numpy(mlp.x), torch.from_numpy(mlp.target)
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
     options = {"fused": True} if fused else {}

@@ -1,58 +1,12 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
-#include <algorithm>
-#include <cstring>
-#include <map>
-#include <optional>
-#include <span>
-
-#include <pybind11/numpy.h>
-
 #include "backends/cpu/cpuid.h"
 #include "backends/cpu/kernels.h"
-#include "bindings/inspection.h"
-#include "bindings/interrupt.h"
-#include "bindings/native_call.h"
+#include "bindings/native_program.h"
 #include "bindings/output_array.h"
-#include "bindings/python.h"
-#include "core/checked.h"
-#include "passes/bind_sizes.h"
 #include "passes/pack_weights.h"
-#include "program.h"
-#include "runtime/recording.h"
-#include "runtime/thread_pool.h"
 
 namespace mithril::bindings {
 namespace {
-
-using core::HostValue;
-using core::Status;
-using Sizes = std::vector<std::vector<int64_t>>;
-/// (output, input) by name.
-using Overwrites = std::vector<std::pair<std::string, std::string>>;
-
-/// New states are outputs after the outputs: the executable knows no other kind. `states` gets the
-/// input of each of them, by place.
-ir::Graph with_states_as_outputs(ir::Graph graph, std::vector<size_t>& states) {
-  for (const ir::StateBinding& state : graph.states) {
-    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), state.input);
-    states.push_back(static_cast<size_t>(at - graph.inputs.begin()));
-    graph.outputs.push_back({"$state." + graph.value(state.input).name, state.output});
-  }
-  graph.states.clear();
-  return graph;
-}
-
-core::WeightFormat weight_format(const std::string& name) {
-  const auto format = core::parse_weight_format(name);
-  MITHRIL_CHECK(format, "no weight format '{}'", name);
-  return *format;
-}
-
-/// Weights of products in a format; "": as they are.
-ir::Graph with_weights(ir::Graph graph, const std::string& format) {
-  if (format.empty()) return graph;
-  return passes::pack_weights(graph, weight_format(format)).or_throw();
-}
 
 /// For each literal the packed one, or None (passes/pack_weights.h).
 py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>& literals,
@@ -66,366 +20,25 @@ py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>&
   return out;
 }
 
-py::dtype numpy_dtype(core::DType dtype) {
-  return py::reinterpret_borrow<py::dtype>(from_dtype(dtype).attr("numpy")());
-}
-
-ProgramOptions program_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
-                               std::vector<std::string> off, bool exact_conv,
-                               const passes::RecomputeOptions& recompute) {
-  ProgramOptions out;
-  out.recompute = recompute;
-  if (trace) out.trace = std::move(trace);
-  out.passes = passes::PipelineOptions::from_env(std::move(off));
-  out.recompute.spares = !out.passes.is_off("recompute");
-  out.select.fuse = !out.passes.is_off("fuse");
-  out.select.epilogues = !out.passes.is_off("epilogues");
+ProgramOptions cpu_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
+                           std::vector<std::string> off, bool exact_conv,
+                           const passes::RecomputeOptions& recompute) {
+  ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
   out.select.exact_conv = exact_conv;
   out.select.threads = pool == nullptr ? 0 : pool->thread_count();
   return out;
 }
 
-std::vector<cpu::Overwrite> overwrites_of(const ir::Graph& graph, const Overwrites& names) {
-  std::vector<cpu::Overwrite> out;
-  for (const auto& [output, input] : names) {
-    const auto writes = std::find_if(graph.outputs.begin(), graph.outputs.end(),
-                                     [&](const ir::Output& one) { return one.name == output; });
-    const auto at = std::find(graph.inputs.begin(), graph.inputs.end(), graph.find_input(input));
-    MITHRIL_CHECK(writes != graph.outputs.end() && at != graph.inputs.end(),
-                  "no output {} or no input {}", output, input);
-    out.push_back({static_cast<int32_t>(writes - graph.outputs.begin()),
-                   static_cast<int32_t>(at - graph.inputs.begin())});
-  }
-  return out;
-}
-
-Program made(ir::Graph graph, ProgramOptions options, const Overwrites& overwrites) {
-  options.select.overwrites = overwrites_of(graph, overwrites);
-  return Program(std::move(graph), std::move(options));
-}
-
-class CpuProgram final : public ArrayProgram {
+class CpuProgram final : public NativeProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
              std::shared_ptr<runtime::Recorder> recorder, const std::string& weights,
              const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks)
-      : program_(made(with_weights(with_states_as_outputs(std::move(graph), states_), weights),
-                      program_options(pool.get(), std::move(trace), std::move(off), exact_conv,
-                                      {memory_limit, shrinks}),
-                      overwrites)),
-        pool_(std::move(pool)),
-        recorder_(std::move(recorder)) {
-    const ir::Graph& made = program_.graph();
-    for (const ir::ValueId input : made.inputs) {
-      input_dtypes_.push_back(dtype_of(made.type(input)));
-    }
-    for (const ir::Output& output : made.outputs) {
-      output_dtypes_.push_back(dtype_of(made.type(output.value)));
-    }
-    overwritten_.assign(made.outputs.size(), -1);
-    for (const cpu::Overwrite& one : program_.options().select.overwrites) {
-      overwritten_[static_cast<size_t>(one.output)] = one.input;
-    }
-  }
-
-  size_t output_count() const override { return output_dtypes_.size(); }
-
-  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs) override {
-    return try_run(inputs, outputs, false);
-  }
-
-  /// Arrays in the order of the graph's inputs in; out come fresh arrays, or those that the program
-  /// overwrites. The caller made them ready.
-  /// `donates_state`: states that the plan can update where they are come out as the arrays that
-  /// went in.
-  py::list run(const py::list& arrays, bool donates_state) {
-    MITHRIL_CHECK(arrays.size() == input_dtypes_.size(), "wrong number of inputs");
-    Row<Input> inputs(arrays.size(), {});
-    Held held(arrays.size());
-    for (size_t i = 0; i < arrays.size(); ++i) {
-      if (input_dtypes_[i].is_none()) continue;
-      inputs[i].array = held[i] = py::object(arrays[i]).release().ptr();
-    }
-    Held results(output_count());
-    const bool has_run = try_run(inputs.get(), results.get(), donates_state);
-    MITHRIL_CHECK(has_run, "an input is not ready");
-    py::list out;
-    for (PyObject* const result : results.get()) out.append(py::handle(result));
-    return out;
-  }
-
-  /// What becomes of the nodes for these sizes (bindings/inspection.h).
-  py::list story(const Sizes& sizes) const {
-    std::vector<select::Story> out;
-    preview(sizes, &out);
-    return story_of(out);
-  }
-
-  /// What a run for these sizes takes; nothing is allocated for it.
-  py::dict memory(const Sizes& sizes, int32_t step) const {
-    return memory_of(preview(sizes, nullptr), step);
-  }
-
-  /// The open sizes of the inputs by name, in order of appearance: what shapes of which some sizes
-  /// are None make them, or None. No entry for inputs of unknown shape.
-  py::dict symbols(const std::vector<std::vector<std::optional<int64_t>>>& shapes) const {
-    const ir::Graph& graph = program_.graph();
-    py::dict out;
-    for (size_t i = 0; i < graph.inputs.size(); ++i) {
-      const ir::Shape& shape = graph.type(graph.inputs[i]).shape;
-      for (size_t axis = 0; axis < shape.size(); ++axis) {
-        for (const infer::Dim symbol : graph.dims.symbols_of(shape[axis])) {
-          const py::str name(graph.dims.name_of(symbol));
-          if (!out.contains(name)) out[name] = py::none();
-        }
-        const bool given = i < shapes.size() && axis < shapes[i].size() && shapes[i][axis];
-        const auto found = given ? graph.dims.solve(shape[axis], *shapes[i][axis]) : std::nullopt;
-        if (found && found->exact) out[py::str(graph.dims.name_of(found->symbol))] = found->value;
-      }
-    }
-    return out;
-  }
-
-  /// Shapes of the inputs for values of their open sizes; None for one that stays open.
-  py::list sizes(const std::map<std::string, int64_t>& symbols) const {
-    const ir::Graph& graph = program_.graph();
-    const auto value_of = [&](uint32_t index) -> std::optional<int64_t> {
-      const auto at = symbols.find(graph.dims.name_of(graph.dims.symbol_at(index)));
-      return at == symbols.end() ? std::nullopt : std::optional(at->second);
-    };
-    py::list out;
-    for (const ir::ValueId input : graph.inputs) {
-      py::list shape;
-      for (const infer::Dim dim : graph.type(input).shape) {
-        shape.append(py::cast(graph.dims.evaluate(dim, value_of)));
-      }
-      out.append(shape);
-    }
-    return out;
-  }
-
- private:
-  /// What the last sizes were, and what runs for them.
-  struct Latest {
-    Sizes sizes;
-    std::shared_ptr<const Specialization> specialization;
-    std::vector<size_t> bytes;  // of each output
-  };
-
-  static const py::detail::PyArray_Proxy* proxy(PyObject* array) {
-    return py::detail::array_proxy(array);
-  }
-
-  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs, bool donates_state) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const bool is_array = !input_dtypes_[i].is_none() && inputs[i].number == nullptr;
-      if (is_array && !is_ready(inputs[i].array, input_dtypes_[i])) return false;
-    }
-    Row<const void*> pointers(inputs.size(), nullptr);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const void* number = inputs[i].number;
-      pointers[i] = inputs[i].array == nullptr ? number : proxy(inputs[i].array)->data;
-    }
-    const std::shared_ptr<const Latest> latest = specialize(inputs);
-    if (donates_state) give_updated(*latest, inputs, outputs);
-    if (overwrites()) give_overwritten(*latest, inputs, outputs, pointers.get());
-    Row<void*> results(outputs.size(), nullptr);
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      results[i] =
-          outputs[i] == nullptr ? allocate(*latest, i, outputs[i]) : proxy(outputs[i])->data;
-    }
-    run(latest->specialization, pointers.get(), results.get());
-    return true;
-  }
-
-  /// States that were given, where the new ones may lie there.
-  void give_updated(const Latest& latest, std::span<const Input> inputs,
-                    std::span<PyObject*> outputs) const {
-    const std::vector<bool> shared = shares_memory(inputs);
-    const size_t first = output_dtypes_.size() - states_.size();
-    for (const plan::Update& update : latest.specialization->executable.plan().updates) {
-      const auto input = static_cast<size_t>(update.input);
-      const auto output = static_cast<size_t>(update.output);
-      const bool is_state = output >= first && states_[output - first] == input;
-      if (!is_state || shared[input] || !is_writable(inputs[input].array)) continue;
-      outputs[output] = py::handle(inputs[input].array).inc_ref().ptr();
-    }
-  }
-
-  bool overwrites() const { return !program_.options().select.overwrites.empty(); }
-
-  /// Inputs that the program overwrites, as outputs. They must be the caller's to give: arrays that
-  /// may not be written, or share memory with others, are copied, and the copies run instead.
-  void give_overwritten(const Latest& latest, std::span<const Input> inputs,
-                        std::span<PyObject*> outputs, std::span<const void*> pointers) const {
-    const std::vector<bool> shared = shares_memory(inputs);
-    for (size_t output = 0; output < overwritten_.size(); ++output) {
-      if (overwritten_[output] < 0) continue;
-      const auto input = static_cast<size_t>(overwritten_[output]);
-      PyObject* const given = inputs[input].array;
-      if (is_writable(given) && !shared[input]) {
-        outputs[output] = py::handle(given).inc_ref().ptr();
-        continue;
-      }
-      pointers[input] = std::memcpy(allocate(latest, output, outputs[output]), proxy(given)->data,
-                                    latest.bytes[output]);
-    }
-  }
-
-  static bool is_writable(PyObject* array) {
-    return (proxy(array)->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
-  }
-
-  /// By input: whether its memory is in part that of another one.
-  static std::vector<bool> shares_memory(std::span<const Input> inputs) {
-    struct Range {
-      const char *begin, *end;
-      size_t input;
-    };
-    std::vector<Range> ranges;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].array == nullptr) continue;
-      const auto bytes = py::reinterpret_borrow<py::array>(inputs[i].array).nbytes();
-      const char* const begin = proxy(inputs[i].array)->data;
-      if (bytes > 0) ranges.push_back({begin, begin + bytes, i});
-    }
-    std::sort(ranges.begin(), ranges.end(),
-              [](const Range& a, const Range& b) { return a.begin < b.begin; });
-    std::vector<bool> out(inputs.size(), false);
-    size_t furthest = 0;
-    for (size_t i = 1; i < ranges.size(); ++i) {
-      if (ranges[i].begin < ranges[furthest].end) {
-        out[ranges[i].input] = out[ranges[furthest].input] = true;
-      }
-      if (ranges[i].end > ranges[furthest].end) furthest = i;
-    }
-    return out;
-  }
-
-  /// Contiguous, aligned, and of the machine's byte order with this very dtype object.
-  bool is_ready(PyObject* object, const py::object& dtype) const {
-    if (Py_TYPE(object) != numpy_.PyArray_Type_) return false;
-    constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
-    return proxy(object)->descr == dtype.ptr() && (proxy(object)->flags & kWanted) == kWanted;
-  }
-
-  static py::object dtype_of(const ir::Type& type) {
-    return type.is_tensor ? py::object(numpy_dtype(type.dtype)) : py::object(py::none());
-  }
-
-  plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const {
-    return interruptible([&] { return program_.preview(sizes, story).or_throw(); });
-  }
-
-  static bool has_sizes(std::span<const Input> inputs, const Sizes& sizes) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const auto shape = shape_of(inputs[i]);
-      if (!std::equal(shape.begin(), shape.end(), sizes[i].begin(), sizes[i].end())) return false;
-    }
-    return true;
-  }
-
-  static std::span<const py::ssize_t> shape_of(const Input& input) {
-    if (input.array == nullptr) return {};
-    return {proxy(input.array)->dimensions, static_cast<size_t>(proxy(input.array)->nd)};
-  }
-
-  std::shared_ptr<const Latest> specialize(std::span<const Input> inputs) {
-    if (latest_ && has_sizes(inputs, latest_->sizes)) return latest_;
-    auto made = std::make_shared<Latest>();
-    for (const Input& input : inputs) {
-      const auto shape = shape_of(input);
-      made->sizes.emplace_back(shape.begin(), shape.end());
-    }
-    made->specialization =
-        interruptible([&] { return program_.specialize(made->sizes).or_throw(); });
-    for (size_t i = 0; i < output_dtypes_.size(); ++i) made->bytes.push_back(bytes_of(*made, i));
-    latest_ = made;
-    return made;
-  }
-
-  size_t bytes_of(const Latest& latest, size_t output) const {
-    if (output_dtypes_[output].is_none()) return 0;
-    const auto dtype = py::reinterpret_borrow<py::dtype>(output_dtypes_[output]);
-    const auto count = core::element_count(latest.specialization->output_shapes[output]);
-    const auto bytes = count ? core::checked_mul(*count, dtype.itemsize()) : std::nullopt;
-    if (!bytes) {
-      throw core::ErrorException(core::fail(core::ErrorKind::kMemory, core::Code::kOutOfMemory,
-                                            "an output is larger than memory"));
-    }
-    return static_cast<size_t>(*bytes);
-  }
-
-  /// The place of a new array's elements; null for a host value.
-  void* allocate(const Latest& latest, size_t output, PyObject*& to) const {
-    if (output_dtypes_[output].is_none()) {
-      to = host_output(output, latest.sizes).release().ptr();
-      return nullptr;
-    }
-    const std::vector<int64_t>& shape = latest.specialization->output_shapes[output];
-    to = make_output_array(output_dtypes_[output].ptr(), shape, latest.bytes[output])
-             .release()
-             .ptr();
-    return proxy(to)->data;
-  }
-
-  void run(const std::shared_ptr<const Specialization>& specialization,
-           std::span<const void* const> inputs, std::span<void* const> outputs) const {
-    const runtime::Executable& executable = specialization->executable;
-    runtime::RunControl control;
-    control.pool = pool_.get();
-    const std::shared_ptr<runtime::Recording> recording = recorder_->current();
-    if (recording != nullptr) recording->keep(specialization);
-    control.recording = recording.get();
-    if (executable.is_brief()) return executable.run(inputs, outputs, control).or_throw();
-    if (overwrites()) {  // what has begun to overwrite is finished; Python raises then
-      const GilRelease release;
-      return executable.run(inputs, outputs, control).or_throw();
-    }
-    interruptible([&] {
-      const core::Interrupt& interrupt = core::current_interrupt();
-      control.cancel = interrupt.cancel;
-      control.poll = interrupt.poll;
-      control.poll_context = interrupt.context;
-      executable.run(inputs, outputs, control).or_throw();
-      return true;
-    });
-  }
-
-  py::object host_output(size_t output, const Sizes& sizes) const {
-    const ir::Graph& graph = program_.graph();
-    const auto& host = graph.value(graph.outputs[output].value).host;
-    if (!host) {
-      throw core::ErrorException(
-          core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
-                     "output '{}' depends on data and is no tensor: the CPU cannot compute it",
-                     graph.outputs[output].name));
-    }
-    const auto symbols = passes::solve_symbols(graph, sizes).or_throw();
-    return from_host(numbers(*host, symbols));
-  }
-
-  HostValue numbers(const HostValue& value, const std::vector<int64_t>& symbols) const {
-    if (value.is_symbolic()) {
-      const infer::Dim dim = infer::Dim::expression(value.as_symbolic().expr);
-      const auto size = program_.graph().dims.evaluate(dim, symbols);
-      return size ? HostValue(*size) : HostValue();
-    }
-    if (!value.is_sequence()) return value;
-    HostValue::Tuple items;
-    for (const HostValue& item : value.items()) items.push_back(numbers(item, symbols));
-    return value.is_list() ? HostValue::list(std::move(items)) : HostValue::tuple(std::move(items));
-  }
-
-  std::vector<size_t> states_;  // the inputs of the states, which come out last; before program_
-  Program program_;
-  std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
-  std::shared_ptr<runtime::Recorder> recorder_;
-  const py::detail::npy_api& numpy_ = py::detail::npy_api::get();
-  std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
-  std::vector<int32_t> overwritten_;      // by output: the input whose array it is; -1: a fresh one
-  std::shared_ptr<const Latest> latest_;  // whoever has the GIL may read and set it
+      : NativeProgram(std::move(graph),
+                      cpu_options(pool.get(), std::move(trace), std::move(off), exact_conv,
+                                  {memory_limit, shrinks}),
+                      overwrites, pool, std::move(recorder), weights) {}
 };
 
 }  // namespace
@@ -436,29 +49,26 @@ void bind_cpu(py::module_& module) {
   module.def(
       "cpu_isa", [] { return std::string(cpu::name(cpu::default_isa())); },
       "The instruction set whose kernels run: generic, avx2 or avx512.");
-  module.def("cpu_has_kernel", &cpu::has_kernel, py::arg("op"));
+  module.def(
+      "cpu_has_kernel", [](std::string_view op) { return cpu::kernel_table().has(op); },
+      py::arg("op"));
   module.def("pack_literals", &pack_literals, py::arg("graph"), py::arg("literals"),
              py::arg("format"));
   py::class_<runtime::ThreadPool, std::shared_ptr<runtime::ThreadPool>>(
       module, "ThreadPool", "Threads of a backend's own.")
       .def(py::init<int>(), py::arg("threads"))
       .def_property_readonly("thread_count", &runtime::ThreadPool::thread_count);
-  py::class_<CpuProgram, ArrayProgram, std::shared_ptr<CpuProgram>>(module, "CpuProgram",
-                                                                    "A graph that the CPU runs.")
-      .def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
-                    std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>, std::string,
-                    const Overwrites&, std::optional<int64_t>, bool>(),
-           py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
-           py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
-           py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",
-           py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
-           py::arg("shrinks") = false)
-      .def("story", &CpuProgram::story, py::arg("sizes"))
-      .def("memory", &CpuProgram::memory, py::arg("sizes"), py::arg("step") = -1)
-      .def("symbols", &CpuProgram::symbols, py::arg("shapes"))
-      .def("sizes", &CpuProgram::sizes, py::arg("symbols"))
-      .def("run", py::overload_cast<const py::list&, bool>(&CpuProgram::run), py::arg("inputs"),
-           py::arg("donates_state") = false);
+  py::class_<CpuProgram, ArrayProgram, std::shared_ptr<CpuProgram>> bound(
+      module, "CpuProgram", "A graph that the CPU runs.");
+  bound.def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
+                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
+                     std::string, const Overwrites&, std::optional<int64_t>, bool>(),
+            py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
+            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
+            py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",
+            py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
+            py::arg("shrinks") = false);
+  def_native_program(bound);
 }
 
 }  // namespace mithril::bindings

@@ -3,6 +3,7 @@
 
 #include <pybind11/numpy.h>
 
+#include "backends/c/target.h"
 #include "backends/cpu/target.h"
 #include "bindings/interrupt.h"
 #include "bindings/model_arguments.h"
@@ -31,13 +32,15 @@ core::DType dtype_of(py::handle object) {
 
 ir::Target to_target(const py::dict& fields) {
   const bool is_native = fields["native"].cast<bool>();
-  ir::Target out = is_native ? cpu::target(dtype_of(fields["default_float"])) : ir::Target();
+  const bool is_c = fields["name"].cast<std::string>() == "c";
+  const core::DType default_float = dtype_of(fields["default_float"]);
+  ir::Target out = is_native ? (is_c ? c::target : cpu::target)(default_float) : ir::Target();
   out.default_int = dtype_of(fields["default_int"]);
   const py::object compute = fields["compute_float"];
   if (!compute.is_none()) out.compute_float = dtype_of(compute);
   if (is_native) return out;
   out.name = fields["name"].cast<std::string>();
-  out.default_float = dtype_of(fields["default_float"]);
+  out.default_float = default_float;
   for (const py::handle name : fields["keeps_whole"]) {
     out.keeps_whole.insert(name.cast<std::string>());
   }

@@ -15,4 +15,5 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_runtime(module);
   mithril::bindings::bind_inspection(module);
   mithril::bindings::bind_cpu(module);
+  mithril::bindings::bind_c(module);
 }

@@ -188,6 +188,9 @@ void bind_public(py::module_& module) {
       "Whether MITHRIL_DISABLE_PLUGINS is set.");
   module.def(
       "ggml_library", [] { return core::env().ggml_lib; }, "MITHRIL_GGML_LIB, or nothing.");
+  module.def(
+      "cache_dir", [] { return core::env().cache_dir; },
+      "The folder in MITHRIL_CACHE_DIR, or an empty string.");
 }
 
 }  // namespace mithril::bindings

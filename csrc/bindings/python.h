@@ -53,5 +53,6 @@ void bind_runtime(py::module_& module);
 /// Recorders, and what the machine has. Before what has recorders as arguments.
 void bind_inspection(py::module_& module);
 void bind_cpu(py::module_& module);
+void bind_c(py::module_& module);
 
 }  // namespace mithril::bindings

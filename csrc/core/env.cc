@@ -90,6 +90,9 @@ constexpr std::array kRows = {
          "shows records of the `mithril` loggers: passes, memory, codegen, recompile, kernels; a "
          "level alone is for all of them"},
         parse_log},
+    Row{{"MITHRIL_CACHE_DIR", "folder",
+         "where the C backend keeps what it compiled; ~/.cache/mithril unless set"},
+        [](std::string_view text, Env& env) { env.cache_dir = text; }},
     Row{{"MITHRIL_GGML_LIB", "path", "which libggml to open in place of that of ggml-python"},
         [](std::string_view text, Env& env) { env.ggml_lib = text; }},
     Row{{"MITHRIL_DISABLE_PLUGINS", "1", "ignore entry points"},

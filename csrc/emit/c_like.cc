@@ -7,102 +7,24 @@
 
 #include <fmt/format.h>
 
+#include "emit/c_instruction.h"
 #include "emit/c_like_text.h"
-#include "tile/convert.h"
 #include "tile/expand.h"
-#include "tile/reduction.h"
 #include "tile/sections.h"
-#include "tile/tables.h"
 
 namespace mithril::emit {
 namespace {
 
 using core::DType;
 using core::short_name;
-using tile::Family;
 using tile::Instruction;
-using tile::is_half;
 using tile::Level;
 using tile::Opcode;
 using tile::RegId;
 
-bool is_wide_float(DType dtype) { return core::is_float(dtype) && !is_half(dtype); }
-
-bool reduces(const Instruction& i) { return tile::info(i.opcode).family == Family::kReduce; }
-bool scans(const Instruction& i) { return tile::info(i.opcode).family == Family::kScan; }
+bool reduces(const Instruction& i) { return tile::info(i.opcode).family == tile::Family::kReduce; }
+bool scans(const Instruction& i) { return tile::info(i.opcode).family == tile::Family::kScan; }
 bool stores(const Instruction& i) { return i.opcode == Opcode::kStore; }
-
-// ---------------------------------------------------------------- casts
-
-// `x` of type `from` as what halves are rounded from: a float32 that lost nothing which matters.
-std::string for_rounding(DType from, std::string_view x) {
-  if (from == DType::kFloat32) return std::string(x);
-  if (from == DType::kFloat64) return fmt::format("m_odd_float({})", x);
-  if (core::size_of(from) <= 2) return fmt::format("(m_f32){}", x);
-  if (core::size_of(from) == 4) return fmt::format("m_odd_float((m_f64){})", x);
-  return fmt::format("m_odd_float(m_odd_double({}))", x);
-}
-
-std::string cast(DType from, DType to, const std::string& x) {
-  if (from == to) return x;
-  if (is_half(from)) {
-    return cast(DType::kFloat32, to, fmt::format("m_float_of_{}({})", short_name(from), x));
-  }
-  if (to == DType::kBool) return fmt::format("(m_bool)({} != 0)", x);
-  if (is_half(to)) return fmt::format("m_{}_of_float({})", short_name(to), for_rounding(from, x));
-  if (core::is_float(from) && !core::is_float(to)) {
-    return fmt::format("m_sat_{}_{}({})", short_name(from), short_name(to), x);
-  }
-  return fmt::format("(m_{}){}", short_name(to), x);
-}
-
-std::string bitcast(DType from, DType to, std::string_view x) {
-  if (to == DType::kBool) return fmt::format("(m_bool)({} != 0)", x);
-  std::string bits(x);
-  if (is_wide_float(from)) bits = fmt::format("m_bits_{}({})", short_name(from), x);
-  if (is_wide_float(to)) {
-    return fmt::format("m_of_bits_{0}((m_w{1}){2})", short_name(to), 8 * core::size_of(to), bits);
-  }
-  return fmt::format("(m_{}){}", short_name(to), bits);
-}
-
-std::string constant(DType dtype, uint64_t bits) {
-  const std::string text = fmt::format("M_U64({:#x})", bits);
-  return is_wide_float(dtype) ? fmt::format("m_of_bits_{}((m_w{}){})", short_name(dtype),
-                                            8 * core::size_of(dtype), text)
-                              : fmt::format("(m_{}){}", short_name(dtype), text);
-}
-
-// ---------------------------------------------------------------- reductions
-
-// The state of a reduction, its functions and its definition share a name: sum_f32, argmax_i64 ….
-std::string state_of(Opcode opcode, DType dtype) {
-  return fmt::format("m_{}_{}", tile::info(opcode).text, short_name(dtype));
-}
-
-bool finds_place(Opcode opcode) { return tile::info(opcode).rule == tile::Rule::kIndex; }
-
-std::string definition(Opcode opcode, DType dtype) {
-  const std::string name = state_of(opcode, dtype);
-  if (finds_place(opcode)) {
-    const char* better = opcode == Opcode::kReduceArgMax ? ">" : "<";
-    return fmt::format("M_EXTREME({}, m_{}, {})\n", name, short_name(dtype), better);
-  }
-  const bool keeps_rest = opcode == Opcode::kReduceSum && is_wide_float(dtype);
-  return fmt::format("M_REDUCTION({0}, m_{1}, m_{2}_{1}, {3})\n", name, short_name(dtype),
-                     tile::info(tile::combining(opcode)).text, keeps_rest ? 1 : 0);
-}
-
-std::string identity(Opcode opcode, DType dtype) {
-  const uint64_t bits = tile::identity_of(opcode, dtype);
-  return bits == 0 ? "0" : constant(dtype, bits);
-}
-
-std::string table(uint32_t index) {
-  std::string text = fmt::format("M_TABLE m_f32 m_table{}[] = {{", index);
-  for (const float x : tile::kTables[index]) text += fmt::format("{:a}f, ", x);
-  return text + "};\n";
-}
 
 // ---------------------------------------------------------------- one kernel
 
@@ -115,15 +37,10 @@ class Printer {
         section_(tile::sections_of(program_)),
         buffers_(program_.inputs.size() + program_.outputs.size()) {}
 
-  core::Result<std::string> run(std::set<std::string>& definitions) {
+  std::string run(std::set<std::string>& definitions) {
     for (const Instruction& i : program_.code) {
-      if (i.opcode == Opcode::kPowLane) {
-        return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
-                          "kernel {}: {} has no text in C", kernel_.name,
-                          tile::info(i.opcode).text);
-      }
-      if (i.opcode == Opcode::kLookup) definitions.insert(table(i.index));
-      if (reduces(i)) definitions.insert(definition(i.opcode, at(i.operands[0]).dtype));
+      if (i.opcode == Opcode::kLookup) definitions.insert(c_table(i.index));
+      if (reduces(i)) definitions.insert(c_reduction(i.opcode, at(i.operands[0]).dtype));
     }
     head();
     values(Level::kUniform, [](RegId) { return true; });
@@ -313,9 +230,9 @@ class Printer {
   std::string expression(const Instruction& i) const {
     switch (i.opcode) {
       case Opcode::kLoad: return element(i);
-      case Opcode::kConstant: return constant(i.dtype, i.bits);
+      case Opcode::kConstant: return c_constant(i.dtype, i.bits);
       case Opcode::kScalar:
-        return cast(DType::kFloat64, i.dtype, fmt::format("scalars[{}]", i.index));
+        return c_cast(DType::kFloat64, i.dtype, fmt::format("scalars[{}]", i.index));
       case Opcode::kPosition: return "k * count + r";
       case Opcode::kRowPosition: return "k";
       case Opcode::kReducedPosition: return "r";
@@ -324,30 +241,13 @@ class Printer {
   }
 
   std::string call(const Instruction& i) const {
-    const auto x = [&](size_t k) { return fmt::format("v{}", i.operands[k]); };
-    const DType from = at(i.operands[0]).dtype;
-    switch (i.opcode) {
-      case Opcode::kSelect: return fmt::format("{} ? {} : {}", x(0), x(1), x(2));
-      case Opcode::kCast: return cast(from, i.dtype, x(0));
-      case Opcode::kBitcast: return bitcast(from, i.dtype, x(0));
-      case Opcode::kLookup:
-        return fmt::format("m_table{}[{} & {}]", i.index, x(0), tile::kTableSize - 1);
-      case Opcode::kThreefry: {
-        const bool wide = at(i.operands[2]).dtype == DType::kInt64;
-        return fmt::format("(m_i32)(m_w32)(m_threefry({}, {}, (m_w{}){}) >> {})", x(0), x(1),
-                           wide ? 64 : 32, x(2), 32 * i.index);
-      }
-      default: break;
-    }
-    std::string operands = x(0);
-    for (size_t k = 1; k < tile::info(i.opcode).arity; ++k) operands += ", " + x(k);
-    return fmt::format("m_{}_{}({})", tile::info(i.opcode).text, short_name(from), operands);
+    return c_call(program_, i, [](RegId r) { return fmt::format("v{}", r); });
   }
 
   // ---- reductions
 
   void begin(RegId r) {
-    const std::string name = state_of(at(r).opcode, at(at(r).operands[0]).dtype);
+    const std::string name = c_state(at(r).opcode, at(at(r).operands[0]).dtype);
     line(fmt::format("{}_state s{};", name, r));
     line(fmt::format("{}_begin(&s{});", name, r));
   }
@@ -358,7 +258,7 @@ class Printer {
 
   void take(RegId r) {
     const Instruction& i = at(r);
-    const std::string name = state_of(i.opcode, at(i.operands[0]).dtype);
+    const std::string name = c_state(i.opcode, at(i.operands[0]).dtype);
     if (finds_place(i.opcode)) {
       return line(fmt::format("{}_take(&s{}, v{});", name, r, i.operands[0]));
     }
@@ -371,7 +271,7 @@ class Printer {
     if (finds_place(i.opcode)) return line(fmt::format("const m_i64 v{0} = s{0}.at;", r));
     const DType from = at(i.operands[0]).dtype;
     line(fmt::format("const m_{0} v{1} = {2}_end(&s{1}, {3}, {4});", short_name(i.dtype), r,
-                     state_of(i.opcode, from), width(i), identity(i.opcode, from)));
+                     c_state(i.opcode, from), width(i), c_identity(i.opcode, from)));
   }
 
   const CLikeKernel& kernel_;
@@ -390,8 +290,7 @@ core::Result<std::string> print_c_like(std::span<const CLikeKernel> kernels, Dia
   std::string functions;
   for (const CLikeKernel& kernel : kernels) {
     MITHRIL_RETURN_IF_ERROR(tile::verify(kernel.program));
-    MITHRIL_ASSIGN(const std::string text, Printer(kernel, dialect).run(definitions));
-    functions += "\n" + text;
+    functions += "\n" + Printer(kernel, dialect).run(definitions);
   }
   std::string out = dialect == Dialect::kC99 ? kHeadC99 : kHeadOpenCl;
   out += kInstructions;

@@ -30,7 +30,7 @@ struct CLikeKernel {
 /// Buffers: inputs, then outputs. `shape`: sizes of the kept dims, of the reduced ones, and then
 /// for each buffer its strides in elements along both; a row operand's reduced strides are unused.
 /// To be compiled without contraction of products and sums, for OpenCL with correctly rounded
-/// division and square root. Programs with functions that have no text yet are refused.
+/// division and square root.
 core::Result<std::string> print_c_like(std::span<const CLikeKernel> kernels, Dialect dialect);
 
 }  // namespace mithril::emit

@@ -16,7 +16,11 @@ typedef uint32_t m_w32;
 typedef uint64_t m_w64;
 typedef float m_f32;
 typedef double m_f64;
+#ifdef __GNUC__
+#define M_FN __attribute__((unused)) static inline
+#else
 #define M_FN static inline
+#endif
 #define M_TABLE static const
 #define M_NAN NAN
 #define M_INFINITY INFINITY
@@ -90,6 +94,9 @@ const char* const kInstructions = R"(
   M_FN m_bool m_greater_##T(m_##T a, m_##T b) { return a > b; } \
   M_FN m_bool m_greater_equal_##T(m_##T a, m_##T b) { return a >= b; }
 
+/* A function, as compilers warn of unsigned numbers that are never below 0. */
+M_FN int m_negative(m_i64 a) { return a < 0; }
+
 /* Integers wrap: W is an unsigned type that arithmetic does not promote, U the unsigned twin. */
 #define M_INTEGER(T, W, U, WIDTH, IS_SIGNED) \
   M_COMPARE(T) \
@@ -97,20 +104,20 @@ const char* const kInstructions = R"(
   M_FN m_##T m_sub_##T(m_##T a, m_##T b) { return (m_##T)((W)a - (W)b); } \
   M_FN m_##T m_mul_##T(m_##T a, m_##T b) { return (m_##T)((W)a * (W)b); } \
   M_FN m_##T m_neg_##T(m_##T a) { return (m_##T)(0 - (W)a); } \
-  M_FN m_##T m_abs_##T(m_##T a) { return a < 0 ? m_neg_##T(a) : a; } \
-  M_FN m_##T m_sign_##T(m_##T a) { return (m_##T)((a > 0) - (a < 0)); } \
+  M_FN m_##T m_abs_##T(m_##T a) { return m_negative(a) ? m_neg_##T(a) : a; } \
+  M_FN m_##T m_sign_##T(m_##T a) { return (m_##T)((a > 0) - (m_negative(a))); } \
   M_FN m_##T m_floordiv_##T(m_##T a, m_##T b) { \
     if (b == 0) return 0; \
     if (IS_SIGNED && b == (m_##T)-1) return m_neg_##T(a); \
-    return (m_##T)(a / b - (a % b != 0 && (a < 0) != (b < 0))); \
+    return (m_##T)(a / b - (a % b != 0 && (m_negative(a)) != (m_negative(b)))); \
   } \
   M_FN m_##T m_mod_##T(m_##T a, m_##T b) { \
     if (b == 0 || (IS_SIGNED && b == (m_##T)-1)) return 0; \
     m_##T r = (m_##T)(a % b); \
-    return (m_##T)(r != 0 && (r < 0) != (b < 0) ? r + b : r); \
+    return (m_##T)(r != 0 && (m_negative(r)) != (m_negative(b)) ? r + b : r); \
   } \
   M_FN m_##T m_ipow_##T(m_##T a, m_##T b) { \
-    if (b < 0) return a == 1 ? 1 : IS_SIGNED && a == (m_##T)-1 ? (b & 1 ? -1 : 1) : 0; \
+    if (m_negative(b)) return a == 1 ? 1 : IS_SIGNED && a == (m_##T)-1 ? (b & 1 ? -1 : 1) : 0; \
     W power = 1, square = (W)a; \
     for (; b != 0; b = (m_##T)(b >> 1)) { \
       if (b & 1) power *= square; \
@@ -130,7 +137,7 @@ const char* const kInstructions = R"(
     return (W)n >= WIDTH ? 0 : (m_##T)((W)a << (int)n); \
   } \
   M_FN m_##T m_shift_right_##T(m_##T a, m_##T n) { \
-    return (W)n >= WIDTH ? (m_##T)-(a < 0) : (m_##T)(a >> (int)n); \
+    return (W)n >= WIDTH ? (m_##T)-(m_negative(a)) : (m_##T)(a >> (int)n); \
   } \
   M_FN m_##T m_shift_right_logical_##T(m_##T a, m_##T n) { \
     return (W)n >= WIDTH ? 0 : (m_##T)((U)a >> (int)n); \
@@ -284,15 +291,16 @@ M_FN m_f64 m_odd_double(m_i64 x) {
     if (x <= BELOW) return (m_##T)SMALLEST; \
     return (m_##T)x; \
   }
-#define M_SATURATES(F) \
-  M_SATURATE(F, u8, 256, 0, 255, 0) \
-  M_SATURATE(F, i8, 128, -128, 127, -128) \
-  M_SATURATE(F, i16, 32768, -32768, 32767, -32768) \
-  M_SATURATE(F, i32, (m_f64)2147483648.0, (m_f64)-2147483648.0, 2147483647, 0x80000000u) \
-  M_SATURATE(F, i64, (m_f64)9223372036854775808.0, (m_f64)-9223372036854775808.0, \
-             M_U64(0x7fffffffffffffff), M_U64(0x8000000000000000))
-M_SATURATES(f32)
-M_SATURATES(f64)
+M_SATURATE(f32, u8, 256, 0, 255, 0)
+M_SATURATE(f32, i8, 128, -128, 127, -128)
+M_SATURATE(f32, i16, 32768, -32768, 32767, -32768)
+M_SATURATE(f32, i32, 2147483648.0f, -2147483648.0f, 2147483647, 0x80000000u)
+M_SATURATE(f32, i64, 9223372036854775808.0f, -9223372036854775808.0f, M_U64(0x7fffffffffffffff), M_U64(0x8000000000000000))
+M_SATURATE(f64, u8, 256, 0, 255, 0)
+M_SATURATE(f64, i8, 128, -128, 127, -128)
+M_SATURATE(f64, i16, 32768, -32768, 32767, -32768)
+M_SATURATE(f64, i32, 2147483648.0, -2147483648.0, 2147483647, 0x80000000u)
+M_SATURATE(f64, i64, 9223372036854775808.0, -9223372036854775808.0, M_U64(0x7fffffffffffffff), M_U64(0x8000000000000000))
 
 /* Threefry-2x32 with 20 rounds (Salmon et al., 2011). */
 M_FN m_w64 m_threefry(m_i32 key0, m_i32 key1, m_w64 counter) {

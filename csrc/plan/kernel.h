@@ -15,7 +15,7 @@ enum class BadData : int8_t { kIndex, kSingular, kNotPositiveDefinite };
 struct ErrorSlot {
   std::atomic<int32_t> set{0};
   BadData what = BadData::kIndex;
-  int32_t step = -1;     // which step of the plan
+  int32_t step = -1;     // which part of the step (Step::parts)
   int32_t operand = -1;  // which buffer of that step
   int64_t position = 0;  // row-major index in that operand, of an element or a matrix
   int64_t value = 0;     // the index that stood there

@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "core/host_value.h"
 #include "core/location.h"
+#include "plan/call.h"
 #include "plan/kernel.h"
 
 namespace mithril::plan {
@@ -72,13 +73,21 @@ struct Work {
   Unit unit = Unit::kOps;
 };
 
+/// A step of a plan that one kernel runs as a whole, for who asks what went wrong.
+struct Part {
+  std::string label;
+  core::Location location;
+};
+
 /// One call of a kernel over `units` units, a loop or a branch.
 struct Step {
   KernelFn kernel = nullptr;
+  std::shared_ptr<const Call> call;  // for targets that print plans: instead of a kernel
   std::vector<Use> operands;  // inputs, then outputs, in the kernel's order
   std::vector<int64_t> params;
   std::vector<double> scalars;
   std::shared_ptr<const void> data;
+  std::vector<Part> parts;  // which of them failed is ErrorSlot::step; empty: it is one
   std::shared_ptr<const Loop> loop;      // instead of a kernel
   std::shared_ptr<const Branch> branch;  // instead of a kernel
   int64_t units = 1;

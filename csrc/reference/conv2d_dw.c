@@ -51,7 +51,7 @@ static void NAMED(ref_dw_block)(const REAL* REF_RESTRICT left, const REAL* REF_R
   }
 }
 
-void NAMED(ref_conv2d_dw)(const ref_conv2d_dims* d, const REAL* x, const REAL* dy, REAL* dw,
+REF_API void NAMED(ref_conv2d_dw)(const ref_conv2d_dims* d, const REAL* x, const REAL* dy, REAL* dw,
                           int64_t begin, int64_t end) {
   REAL panel[REF_BLOCK * REF_DW_WIDTH] = {0}, left[REF_BLOCK], sum[REF_DW_WIDTH];
   const int64_t taps = d->c_in * d->kh * d->kw;
@@ -74,7 +74,7 @@ void NAMED(ref_conv2d_dw)(const ref_conv2d_dims* d, const REAL* x, const REAL* d
 }
 
 #ifdef REF_FIRST_TYPE
-int64_t ref_conv2d_dw_units(const ref_conv2d_dims* d) {
+REF_API int64_t ref_conv2d_dw_units(const ref_conv2d_dims* d) {
   return d->groups * ((d->c_in * d->kh * d->kw + REF_DW_WIDTH - 1) / REF_DW_WIDTH);
 }
 #endif

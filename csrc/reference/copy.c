@@ -27,7 +27,7 @@ static void ref_copy_row_any(const unsigned char* from, int64_t from_step, unsig
   }
 }
 
-void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to, int64_t begin,
+REF_API void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to, int64_t begin,
               int64_t end) {
   const int64_t last = d->rank - 1;
   const int64_t count = d->rank == 0 ? 1 : d->size[last];
@@ -52,7 +52,7 @@ void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to, 
   }
 }
 
-int64_t ref_copy_units(const ref_copy_dims* d) {
+REF_API int64_t ref_copy_units(const ref_copy_dims* d) {
   int64_t units = 1;
   for (int64_t axis = 0; axis + 1 < d->rank; ++axis) units *= d->size[axis];
   return units;

@@ -64,11 +64,11 @@ static int64_t ref_dft_places(int64_t n) {
   return m;
 }
 
-int64_t ref_dft_width(int64_t n) {
+REF_API int64_t ref_dft_width(int64_t n) {
   return ref_dft_places(n) <= REF_MOST_TOGETHER ? REF_TOGETHER : 1;
 }
-int64_t ref_dft_scratch(int64_t n) { return 4 * ref_dft_places(n) * ref_dft_width(n); }
-int64_t ref_dft_table(int64_t n) {
+REF_API int64_t ref_dft_scratch(int64_t n) { return 4 * ref_dft_places(n) * ref_dft_width(n); }
+REF_API int64_t ref_dft_table(int64_t n) {
   return ref_is_smooth(n) ? 2 * n : 4 * ref_dft_places(n) + 2 * n;
 }
 
@@ -210,7 +210,7 @@ static ref_complex ref_chirped(int64_t n, int64_t width, double* table, ref_comp
   return z;
 }
 
-void ref_dft_prepare(int64_t n, double* table, double* scratch) {
+REF_API void ref_dft_prepare(int64_t n, double* table, double* scratch) {
   const int64_t m = ref_dft_places(n);
   const ref_complex roots = ref_part(table, 0, m);
   ref_roots(m, roots);
@@ -249,7 +249,7 @@ static ref_complex ref_transformed(int64_t n, int64_t width, double* table, ref_
 
 /* Back is the same with real and imaginary parts exchanged, before and after. */
 #define REF_DFT(NAME, TYPE)                                                                   \
-  void NAME(const ref_axis_dims* d, double* table, const TYPE* re, const TYPE* im, TYPE* yre, \
+  REF_API void NAME(const ref_axis_dims* d, double* table, const TYPE* re, const TYPE* im, TYPE* yre, \
             TYPE* yim, double* scratch, int64_t begin, int64_t end) {                         \
     const int64_t n = d->n, most = ref_dft_width(n), room = ref_dft_places(n) * most;         \
     for (int64_t first = begin; first < end; first += most) {                                 \
@@ -308,7 +308,7 @@ static ref_complex ref_transformed_real(int64_t n, int64_t width, double* table,
 }
 
 #define REF_RDFT(NAME, TYPE)                                                                \
-  void NAME(const ref_axis_dims* d, double* table, const TYPE* input, TYPE* yre, TYPE* yim, \
+  REF_API void NAME(const ref_axis_dims* d, double* table, const TYPE* input, TYPE* yre, TYPE* yim, \
             double* scratch, int64_t begin, int64_t end) {                                  \
     const int64_t n = d->n, most = ref_dft_width(n), room = ref_dft_places(n) * most;       \
     const int64_t folded = ref_is_folded(n), rows = folded ? n / 2 : n, kept = n / 2 + 1;   \

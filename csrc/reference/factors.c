@@ -27,7 +27,7 @@ static void NAMED(ref_reflect)(int64_t n, int64_t k, int64_t j, const REAL* a, R
   }
 }
 
-void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, REAL* scratch,
+REF_API void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, REAL* scratch,
                    int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k, p = n < k ? n : k;
   REAL *a = scratch, *heads = a + n * k, *taus = heads + p, *diagonal = taus + p;
@@ -157,7 +157,7 @@ static void NAMED(ref_straighten)(int64_t at, int64_t large, REAL* g) {
   for (int64_t i = 0; i < large; ++i) row[i] = row[i] / norm;
 }
 
-void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values, REAL* vt,
+REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values, REAL* vt,
                     REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k, wide = n < k;
   const int64_t small = wide ? n : k, large = wide ? k : n;

@@ -3,7 +3,7 @@
 
 /* Each index is read once; what was checked is what is used. */
 #define REF_GATHER(NAME, INDEX)                                                                    \
-  int64_t NAME(const ref_gather_dims* d, int64_t size, const void* x, const INDEX* index, void* y, \
+  REF_API int64_t NAME(const ref_gather_dims* d, int64_t size, const void* x, const INDEX* index, void* y, \
                int64_t begin, int64_t end) {                                                       \
     const int64_t bytes = d->inner * size;                                                         \
     int64_t bad = -1;                                                                              \

@@ -9,7 +9,7 @@
 
 /* A unit is a row of dx; a table without rows has one unit, which looks at the indices. */
 #define REF_GATHER_GRAD(NAME, INDEX)                                                    \
-  int64_t NAME(const ref_gather_dims* d, const INDEX* index, const REAL* dy, REAL* dx,  \
+  REF_API int64_t NAME(const ref_gather_dims* d, const INDEX* index, const REAL* dy, REAL* dx,  \
                int64_t begin, int64_t end) {                                            \
     const int64_t rows = d->bound > 0 ? d->bound : 1, inner = d->inner;                 \
     int64_t bad = -1;                                                                   \

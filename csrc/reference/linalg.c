@@ -34,7 +34,7 @@ static int NAMED(ref_cholesky_column)(int64_t n, int64_t j, const REAL* from, RE
   return bad;
 }
 
-int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REAL* l, int64_t begin,
+REF_API int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REAL* l, int64_t begin,
                             int64_t end) {
   const int64_t n = d->n;
   int64_t bad = -1;
@@ -50,7 +50,7 @@ int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REAL* l, in
   return bad;
 }
 
-void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t, const REAL* b, REAL* y,
+REF_API void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t, const REAL* b, REAL* y,
                                  int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k;
   const int64_t row = d->transposed ? 1 : n, col = d->transposed ? n : 1;
@@ -109,7 +109,7 @@ static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
   return product;
 }
 
-int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const REAL* b, REAL* y,
+REF_API int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const REAL* b, REAL* y,
                          REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k;
   int64_t bad = -1;
@@ -131,7 +131,7 @@ int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const REAL* b,
   return bad;
 }
 
-void NAMED(ref_det)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch, int64_t begin,
+REF_API void NAMED(ref_det)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch, int64_t begin,
                     int64_t end) {
   const int64_t n = d->n;
   for (int64_t unit = begin; unit < end; ++unit) {
@@ -182,7 +182,7 @@ static REAL NAMED(ref_eliminate_fully)(int64_t n, REAL* a, REAL* y, REAL* column
 
 /* Of a = p l u q with l and the upper u, adj(a) = adj(q) adj(u) adj(l) adj(p); with u = [u1 c; 0 e],
  * adj(u) = det(u1) [e u1^-1, -u1^-1 c; 0, 1]: nothing is divided by e, which may be 0. */
-void NAMED(ref_cofactor)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch,
+REF_API void NAMED(ref_cofactor)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch,
                          int64_t begin, int64_t end) {
   const int64_t n = d->n;
   REAL *u = scratch, *x = u + n * n, *column = x + n * n;
@@ -262,7 +262,7 @@ static void NAMED(ref_settle)(int64_t n, int64_t at, REAL* w, REAL* v) {
 
 #define REF_MOST_SWEEPS 40 /* cyclic rotations converge after about ten */
 
-void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL* vectors,
+REF_API void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL* vectors,
                      REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n;
   const REAL least = sizeof(REAL) == 4 ? (REAL)1e-9 : (REAL)1e-18; /* of both diagonal elements */

@@ -2,7 +2,7 @@
 #include "reference/reference.h"
 
 #define REF_MATMUL_INTEGER(NAME, INT, UINT)                                              \
-  void NAME(const ref_matmul_dims* d, const INT* a, const INT* b, INT* c, int64_t begin, \
+  REF_API void NAME(const ref_matmul_dims* d, const INT* a, const INT* b, INT* c, int64_t begin, \
             int64_t end) {                                                               \
     for (int64_t unit = begin; unit < end; ++unit) {                                     \
       const int64_t row = unit % d->m;                                                   \

@@ -41,7 +41,7 @@ static int64_t NAMED(ref_pool_argmax)(const ref_pool2d_dims* d, const REAL* x, i
   return best;
 }
 
-void NAMED(ref_max_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,
+REF_API void NAMED(ref_max_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,
                            int64_t end) {
   for (int64_t plane = begin; plane < end; ++plane) {
     const REAL* in = x + plane * d->h_in * d->w_in;
@@ -56,7 +56,7 @@ void NAMED(ref_max_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int
   }
 }
 
-void NAMED(ref_max_pool2d_grad)(const ref_pool2d_dims* d, const REAL* x, const REAL* dy, REAL* dx,
+REF_API void NAMED(ref_max_pool2d_grad)(const ref_pool2d_dims* d, const REAL* x, const REAL* dy, REAL* dx,
                                 int64_t begin, int64_t end) {
   for (int64_t plane = begin; plane < end; ++plane) {
     const REAL* in = x + plane * d->h_in * d->w_in;
@@ -93,7 +93,7 @@ static REAL NAMED(ref_pool_window)(const ref_pool2d_dims* d, const REAL* in, REA
   return sum;
 }
 
-void NAMED(ref_avg_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,
+REF_API void NAMED(ref_avg_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,
                            int64_t end) {
   const REAL divisor = (REAL)(d->kh * d->kw);
   for (int64_t plane = begin; plane < end; ++plane) {
@@ -106,7 +106,7 @@ void NAMED(ref_avg_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int
   }
 }
 
-void NAMED(ref_avg_pool2d_grad)(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin,
+REF_API void NAMED(ref_avg_pool2d_grad)(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin,
                                 int64_t end) {
   const REAL divisor = (REAL)(d->kh * d->kw);
   for (int64_t plane = begin; plane < end; ++plane) {

@@ -8,7 +8,7 @@
 #define REF_WRAP64(a, y, x) (int64_t)((uint64_t)(a) * (uint64_t)(y) + (uint64_t)(x))
 
 #define REF_LINEAR_SCAN(NAME, TYPE, WIDE, STEP)                                           \
-  void NAME(const ref_axis_dims* d, const TYPE* a, const TYPE* x, TYPE* y, int64_t begin, \
+  REF_API void NAME(const ref_axis_dims* d, const TYPE* a, const TYPE* x, TYPE* y, int64_t begin, \
             int64_t end) {                                                                \
     for (int64_t unit = begin; unit < end; ++unit) {                                      \
       const int64_t base = unit / d->inner * d->n * d->inner + unit % d->inner;           \

@@ -32,7 +32,7 @@ static void ref_store_place(void* y, int64_t size, int64_t at, int64_t place) {
 
 #define REF_ARGSORT(NAME, MERGE, TYPE)                                                      \
   REF_MERGE(MERGE, TYPE)                                                                    \
-  void NAME(const ref_axis_dims* d, int64_t size, const TYPE* x, void* y, int64_t* scratch, \
+  REF_API void NAME(const ref_axis_dims* d, int64_t size, const TYPE* x, void* y, int64_t* scratch, \
             int64_t begin, int64_t end) {                                                   \
     const int64_t n = d->n, step = d->inner;                                                \
     for (int64_t unit = begin; unit < end; ++unit) {                                        \
@@ -65,7 +65,7 @@ REF_ARGSORT(ref_argsort_i32, ref_merge_i32, int32_t)
 REF_ARGSORT(ref_argsort_i64, ref_merge_i64, int64_t)
 
 #define REF_LAST_WRITERS(NAME, INDEX)                                                              \
-  int64_t NAME(const ref_gather_dims* d, int64_t size, const INDEX* index, void* y, int64_t begin, \
+  REF_API int64_t NAME(const ref_gather_dims* d, int64_t size, const INDEX* index, void* y, int64_t begin, \
                int64_t end) {                                                                      \
     int64_t bad = -1;                                                                              \
     for (int64_t k = begin; k < end; ++k) ref_store_place(y, size, k, -1);                         \

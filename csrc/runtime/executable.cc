@@ -306,10 +306,13 @@ Status Executable::run_branch(size_t at, void* const* operands, const RunControl
 Status Executable::failure(plan::KernelStatus status, size_t at,
                            const plan::ErrorSlot& slot) const {
   const plan::Step& step = plan_.steps[at].step;
+  const plan::Part part = slot.set.load() != 0 && slot.step >= 0
+                              ? step.parts[static_cast<size_t>(slot.step)]
+                              : plan::Part{step.label, step.location};
   core::Error error;
   if (slot.set.load() != 0 && slot.what != plan::BadData::kIndex) {
     error =
-        core::fail(ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", step.label,
+        core::fail(ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", part.label,
                    slot.what == plan::BadData::kSingular ? "singular" : "not positive definite");
   } else if (slot.set.load() != 0) {
     error = core::fail(ErrorKind::kIndex, Code::kIndexBounds,
@@ -323,7 +326,7 @@ Status Executable::failure(plan::KernelStatus status, size_t at,
     error = core::fail(ErrorKind::kInternal, Code::kInternal,
                        "kernel {} failed; this is a bug in mithril", step.label);
   }
-  error.location = step.location;
+  error.location = part.location;
   return error;
 }
 

@@ -26,6 +26,7 @@ _LAZY: dict[str, str] = {
 }
 _BACKENDS = (
     "Backend",
+    "CBackend",
     "CpuBackend",
     "GGMLBackend",
     "JaxBackend",
@@ -49,7 +50,7 @@ _TYPES = (
 )
 _MODULES = (
     *("backends", "errors", "inspect", "models", "optim", "testing", "types"),
-    *("cli", "common", "compat", "constraints", "contrib", "examples", "formats"),
+    *("cli", "common", "compat", "constraints", "contrib", "cores", "examples", "formats"),
     *("framework", "utils"),
 )
 

@@ -18,7 +18,7 @@ def check_weights(weights: Any, backend: Any, runs_python: bool) -> None:
         formats = ", ".join(f"'{name}'" for name in WEIGHT_FORMATS)
         near = suggestion(weights, WEIGHT_FORMATS)
         raise ArgumentError(f"bind: weights requires one of {formats}, got {shown(weights)}{near}")
-    if not backend.runs_plans:
+    if not backend.packs_weights:
         raise UnsupportedError(
             f"bind: {backend!r} keeps no weights as {weights}",
             hint="compile the model for ml.CpuBackend()",

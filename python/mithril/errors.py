@@ -236,6 +236,12 @@ class DeviceNotAvailable(MithrilError, RuntimeError):  # noqa: N818
     code = "MTH802"
 
 
+class CompilerError(MithrilError, RuntimeError):
+    """A C compiler that failed, was killed or made nothing, with what it said."""
+
+    code = "MTH804"
+
+
 class InternalError(MithrilError, RuntimeError):
     """A bug in mithril."""
 
@@ -335,6 +341,10 @@ class DTypeWarning(MithrilWarning):
 
 class ModeWarning(MithrilWarning):
     """Gradients were asked of a model in eval mode that behaves differently in training."""
+
+
+class CompilerWarning(MithrilWarning):
+    """A C compiler warned of the text of a model, which it compiled nevertheless."""
 
 
 def shown(value: object) -> str:

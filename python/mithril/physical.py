@@ -53,6 +53,8 @@ from mithril.errors import (
 )
 
 if TYPE_CHECKING:
+    import os
+
     from mithril._typing import Arrays, Gradients
     from mithril.connection import Connection
 
@@ -1028,6 +1030,68 @@ class PhysicalModel(PhysicalKeys):
     def graph(self) -> Any:
         """The graph as it was flattened, before any pass."""
         return self._compiled.graph
+
+    @public
+    def export_c(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        params: Mapping[str, Any] | None = None,
+        training: bool = False,
+        weights: Literal["binary", "array"] = "binary",
+        name: str = "model",
+        target: Literal["hosted", "freestanding"] = "hosted",
+        shapes: Mapping[str, Sequence[int]] | None = None,
+    ) -> dict[str, Any]:
+        """Writes the model as C99 that needs no Python: source, header, weights, files for make and
+        CMake, an example and a README with the layout of all arrays (docs/c.md).
+
+        The program is that of the C backend, whatever backend the model is compiled for, to the
+        same bits. It allocates nothing and does no input or output; threads share its weights.
+
+        Parameters
+        ----------
+        folder : is made where there is none; files of an earlier export are replaced
+        params : the parameters that are written; None or {} means the initial ones
+        training : a step of training with the optimizer, instead of the forward pass; parameters
+            and the optimizer's state are one block that steps update where it is
+        weights : "binary": a file for the program's user to load or map; "array": C arrays
+        name : of files, functions and types; a name of C
+        target : "freestanding": without libm, for programs that call none of its functions
+        shapes : of data, where compile was not told them: C has no open sizes
+
+        Returns
+        -------
+        The layout as it stands in the file ``NAME.json``: arrays with fields, shapes and offsets;
+        bytes of arena, weights and state.
+
+        Raises
+        ------
+        UnsupportedError : sizes are open, an op has no C, or an input or output is no array
+        ArgumentError : the model has no optimizer that training could use
+
+        >>> import tempfile
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(2)(input="x", output="y")
+        >>> pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [4, 3]})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     layout = pm.export_c(folder, name="net")
+        >>> [(one["field"], one["name"], one["shape"]) for one in layout["inputs"]]
+        [('input_0', 'x', [4, 3])]
+        """
+        from mithril.formats.c_export import export_c
+
+        return export_c(
+            self,
+            folder,
+            params=params,
+            training=training,
+            weights=weights,
+            name=name,
+            target=target,
+            shapes=shapes,
+        )
 
     # --- looking inside -------------------------------------------------------------------------
     @public

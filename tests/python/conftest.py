@@ -8,6 +8,7 @@ runs once for every backend of `--backends`.
 
 import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -23,7 +24,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("mithril")
 
 GROUPS = ("pure", "device", "frameworks", "documents")
-NATIVE = ("cpu", "numpy")
+NATIVE = ("cpu", "numpy", "c")
 FRAMEWORKS = ("torch", "jax", "mlx")
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -85,6 +86,8 @@ def backend_param(name: str):
     marks = [pytest.mark.frameworks if name in FRAMEWORKS else pytest.mark.device]
     if name in FRAMEWORKS and importlib.util.find_spec(name) is None:
         marks.append(pytest.mark.skip(reason=f"{name} is not installed"))
+    if name == "c" and shutil.which("cc") is None:
+        marks.append(pytest.mark.skip(reason="there is no C compiler"))
     return pytest.param(name, marks=marks)
 
 

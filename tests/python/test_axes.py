@@ -74,7 +74,7 @@ def test_nan_is_the_largest_and_ties_keep_their_order(backend):
 
 @pytest.fixture
 def backend(backend_name):
-    names = {"numpy": "NumpyBackend", "cpu": "CpuBackend", "torch": "TorchBackend",
+    names = {"numpy": "NumpyBackend", "cpu": "CpuBackend", "c": "CBackend", "torch": "TorchBackend",
              "jax": "JaxBackend", "mlx": "MlxBackend"}  # fmt: skip
     return getattr(ml, names[backend_name])(dtype="float32")
 

@@ -13,7 +13,7 @@ from mithril.errors import UnsupportedError
 from mithril.testing import op_matrix
 
 JOINS = {"concat": (ml.Concat, np.concatenate), "stack": (ml.Stack, np.stack)}
-FLOAT64 = {"cpu": "CpuBackend", "numpy": "NumpyBackend", "torch": "TorchBackend",
+FLOAT64 = {"cpu": "CpuBackend", "c": "CBackend", "numpy": "NumpyBackend", "torch": "TorchBackend",
            "jax": "JaxBackend", "mlx": "MlxBackend"}  # fmt: skip
 
 

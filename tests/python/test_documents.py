@@ -162,10 +162,8 @@ FAILING = {
     "S2.5": "parallel_strategy: one device computes yet",
     "S4.6": "device_mesh is not there yet",
     "S4.7": "device_mesh is not there yet",
-    "S1.2": "the C backend is not there yet",
     "S1.10": "data_parallel is not there yet",
     "S2.2": "a block without `import mithril as ml`, that runs ResNet-18 hundreds of times",
-    "S4.11": "the C backend is not there yet",
 }
 
 
@@ -549,7 +547,7 @@ def test_blocks_that_need_a_gpu_of_mlx_run_on_the_cpu(documents, label):
 
 # --- the blocks that must run on every backend ----------------------------------------------------
 
-CLASSES = {"numpy": "NumpyBackend", "cpu": "CpuBackend", "torch": "TorchBackend",
+CLASSES = {"numpy": "NumpyBackend", "cpu": "CpuBackend", "c": "CBackend", "torch": "TorchBackend",
            "jax": "JaxBackend", "mlx": "MlxBackend"}  # fmt: skip
 
 

@@ -21,6 +21,7 @@ BUILTINS = {
     "OutOfMemoryError": MemoryError,
     "UnsupportedError": NotImplementedError,
     "DeviceNotAvailable": RuntimeError,
+    "CompilerError": RuntimeError,
     "InternalError": RuntimeError,
 }
 

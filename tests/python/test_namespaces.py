@@ -7,7 +7,7 @@ import pytest
 from mithril.types import Constant, Dtype, epsilon_table
 
 NAMES = {
-    "mithril": """compile NumpyBackend TorchBackend JaxBackend MlxBackend Backend Model
+    "mithril": """compile CBackend NumpyBackend TorchBackend JaxBackend MlxBackend Backend Model
         PhysicalModel TrainModel Connection IOKey Tensor TBD Constant DataType epsilon_table bool
         short int int16 int32 int64 float float16 bfloat16 float32 float64 double models types
         PhysicalConstantType PhysicalShapeType LogicalModel Lambda""",
@@ -34,6 +34,7 @@ NAMES = {
     "mithril.utils.utils": "OrderedSet",
     "mithril.utils.type_utils": "is_list_int is_union_type is_generic_alias_type",
     "mithril.backends.utils": "DtypeBits",
+    "mithril.cores.c.array": "PyArray",
 }
 
 

@@ -28,6 +28,7 @@ OWNERS = {
     "compile": ml.compile,
     "numpy": ml.NumpyBackend.__init__,
     "cpu": ml.CpuBackend.__init__,
+    "c": ml.CBackend.__init__,
     "torch": ml.TorchBackend.__init__,
     "jax": ml.JaxBackend.__init__,
     "mlx": ml.MlxBackend.__init__,
@@ -552,6 +553,43 @@ def threads():
     counts = [int(run(names.replace("THREADS", str(n)))) for n in (1, 3)]
     assert counts[1] - counts[0] == 2
     refused("cpu", "threads requires 1 to 1024", ArgumentError, threads=0)
+
+
+def built_by_c(**options):
+    backend = ml.CBackend(**options)
+    return backend, backend._build("int one(void) { return 1; }", "one")
+
+
+@row("c", "compiler")
+def compiler_of_c():
+    with open("mycc", "w") as script:
+        script.write('#!/bin/sh\ntouch ran\nexec cc "$@"\n')
+    os.chmod("mycc", 0o755)
+    assert ml.CBackend(compiler="./mycc").compiler == os.path.abspath("mycc")
+    assert os.path.exists("ran")
+    refused("c", "no C compiler 'nocc'", DeviceNotAvailable, compiler="nocc")
+
+
+@row("c", "flags")
+def flags_of_c():
+    assert ml.CBackend(flags="-O1 -DONE").flags[-2:] == ("-O1", "-DONE")
+    assert ml.CBackend().flags[-2:] == ("-O3", "-march=native")
+    refused("c", "--nonsense", ml.errors.CompilerError, flags="--nonsense")
+
+
+@row("c", "threads")
+def threads_of_c():
+    assert "-fopenmp" in ml.CBackend(threads=2).flags
+    assert "-fopenmp" not in ml.CBackend().flags
+    refused("c", "threads requires 1 to 1024", ArgumentError, threads=0)
+
+
+@row("c", "cache")
+def cache_of_c():
+    first, second = (built_by_c(cache=True)[1] for _ in range(2))
+    assert first == second
+    assert built_by_c(cache=False)[1] != first
+    refused("c", "cache: requires True or False", ml.errors.SignatureError, cache="yes")
 
 
 for _name in ("torch", "mlx"):

@@ -220,6 +220,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "PhysicalModel.evaluate.data": data,
     "PhysicalModel.step.data": data,
     "data": data,
+    "PhysicalModel.export_c.folder": lambda: "as_c",
     "to": ml.NumpyBackend,
     # of modules
     "backend": ml.NumpyBackend,

@@ -1,7 +1,7 @@
 // What runs along one axis: recurrences, orders; and who wrote a place last.
-#include "backends/cpu/axes.h"
-
 #include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference.h"
+#include "select/kernel_dims.h"
 
 namespace mithril::cpu {
 namespace {
@@ -65,14 +65,9 @@ KernelStatus run_writers(const KernelArgs& args, int64_t begin, int64_t end) {
   return KernelStatus::kBadData;
 }
 
-bool flag(const KernelRequest& request, const char* name) {
-  const core::HostValue* value = request.node.attrs.find(name);
-  return value != nullptr && value->is_bool() && value->as_bool();
-}
-
 std::shared_ptr<Axis> axis_of(const KernelRequest& request, const char* falling) {
   auto out = std::make_shared<Axis>();
-  out->dims = axis_dims(request, falling);
+  out->dims = select::axis_dims(request, falling);
   out->place = static_cast<int64_t>(core::size_of(request.outputs[0].dtype));
   out->isa = default_isa();
   return out;
@@ -127,9 +122,7 @@ core::Result<plan::Step> make_writers(const KernelRequest& request) {
   const Operand& indices = request.inputs[0];
   auto writers = std::make_shared<Writers>();
   const int64_t bound = request.outputs[0].shape[0];
-  int64_t count = 1;
-  for (const int64_t size : indices.shape) count *= size;
-  writers->dims = {1, bound, 1, count, -bound};
+  writers->dims = select::gather_dims({bound}, indices.shape);
   writers->place = static_cast<int64_t>(core::size_of(request.outputs[0].dtype));
   writers->isa = default_isa();
   plan::Step step;
@@ -152,19 +145,6 @@ const select::KernelDef kKernels[] = {
 };
 
 }  // namespace
-
-ref_axis_dims axis_dims(const KernelRequest& request, const char* flag_name) {
-  const std::vector<int64_t>& shape = request.inputs[0].shape;
-  const auto rank = static_cast<int64_t>(shape.size());
-  int64_t at = request.node.attrs.find("axis")->as_int();
-  if (at < 0) at += rank;
-  ref_axis_dims out = {1, shape[static_cast<size_t>(at)], 1, flag(request, flag_name)};
-  for (int64_t i = 0; i < rank; ++i) {
-    if (i < at) out.outer *= shape[static_cast<size_t>(i)];
-    if (i > at) out.inner *= shape[static_cast<size_t>(i)];
-  }
-  return out;
-}
 
 std::span<const select::KernelDef> axis_kernels() { return kKernels; }
 

@@ -2,9 +2,10 @@
 #include <memory>
 #include <new>
 
-#include "backends/cpu/axes.h"
 #include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference.h"
 #include "core/interrupt.h"
+#include "select/kernel_dims.h"
 
 namespace mithril::cpu {
 namespace {
@@ -71,7 +72,7 @@ template <plan::KernelFn kFloat, plan::KernelFn kDouble>
 core::Result<plan::Step> make(const KernelRequest& request) {
   auto transform = std::make_shared<Transform>();
   transform->isa = default_isa();
-  transform->dims = axis_dims(request, "inverse");
+  transform->dims = select::axis_dims(request, "inverse");
   transform->has_imag = request.inputs.size() > 1 && request.inputs[1].present();
   const DftKernels& kernels = reference_kernels(transform->isa).dft;
   const int64_t n = transform->dims.n, width = kernels.width(n);

@@ -1,6 +1,7 @@
 // Square matrices: factors, solutions, determinants and eigenvalues, a matrix a unit.
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
+#include "select/kernel_dims.h"
 
 namespace mithril::cpu {
 namespace {
@@ -91,24 +92,12 @@ KernelStatus run_eigh(const KernelArgs& args, int64_t begin, int64_t end) {
   return KernelStatus::kOk;
 }
 
-bool flag(const KernelRequest& request, const char* name) {
-  const core::HostValue* value = request.node.attrs.find(name);
-  return value != nullptr && value->is_bool() && value->as_bool();
-}
-
 /// A step over the matrices of the first input; the last input's columns are the right hand side.
 template <plan::KernelFn kFloat, plan::KernelFn kDouble, bool kHasScratch>
 core::Result<plan::Step> make(const KernelRequest& request) {
   const Operand& matrix = request.inputs[0];
-  const size_t rank = matrix.shape.size();
   auto matrices = std::make_shared<Matrices>();
-  ref_linalg_dims& dims = matrices->dims;
-  dims.batch = 1;
-  for (size_t i = 0; i + 2 < rank; ++i) dims.batch *= matrix.shape[i];
-  dims.n = matrix.shape[rank - 1];
-  dims.k = request.inputs.size() > 1 ? request.inputs[1].shape[rank - 1] : 1;
-  dims.lower = flag(request, "lower");
-  dims.transposed = flag(request, "transposed");
+  const ref_linalg_dims& dims = matrices->dims = select::linalg_dims(request);
   matrices->isa = default_isa();
   const auto element = static_cast<int64_t>(core::size_of(matrix.dtype));
   plan::Step step;
@@ -152,10 +141,8 @@ template <plan::KernelFn kFloat, plan::KernelFn kDouble>
 core::Result<plan::Step> make_factors(const KernelRequest& request) {
   MITHRIL_ASSIGN(plan::Step step, (make<kFloat, kDouble, false>(request)));
   auto matrices = std::make_shared<Matrices>(*static_cast<const Matrices*>(step.data.get()));
-  const std::vector<int64_t>& shape = request.inputs[0].shape;
-  const int64_t n = shape[shape.size() - 2], k = shape.back(), p = std::min(n, k);
-  matrices->dims.n = n;
-  matrices->dims.k = k;
+  matrices->dims = select::factor_dims(request);
+  const int64_t n = matrices->dims.n, k = matrices->dims.k, p = std::min(n, k);
   step.grain = grain_of(n * k * std::max<int64_t>(p, 1));
   step.scratch_bytes = static_cast<size_t>(n * k + p * std::max<int64_t>(p, 3)) *
                        core::size_of(request.inputs[0].dtype);

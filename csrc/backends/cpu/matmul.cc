@@ -8,6 +8,7 @@
 #include "backends/cpu/reference.h"
 #include "plan/cost.h"
 #include "runtime/buffer.h"
+#include "select/kernel_dims.h"
 
 namespace mithril::cpu {
 namespace {
@@ -32,63 +33,6 @@ KernelStatus run_product(const KernelArgs& args, int64_t begin, int64_t end) {
   return KernelStatus::kOk;
 }
 
-// Sizes and strides of one operand as [batch…, rows, columns]; rank 1 gets the missing axis.
-struct Matrix {
-  std::vector<int64_t> shape, strides;
-};
-
-Matrix as_matrix(const Operand& operand, bool left) {
-  Matrix out{operand.shape, operand.strides};
-  if (out.shape.size() != 1) return out;
-  const auto at = left ? out.shape.begin() : out.shape.end();
-  const auto stride_at = left ? out.strides.begin() : out.strides.end();
-  out.shape.insert(at, 1);
-  out.strides.insert(stride_at, 0);
-  return out;
-}
-
-// Batch strides of `matrix` along the result's batch axes.
-void batch_strides(const Matrix& matrix, int64_t rank, int64_t* out) {
-  const auto own = static_cast<int64_t>(matrix.shape.size()) - 2;
-  for (int64_t i = 0; i < rank; ++i) {
-    const int64_t axis = i - (rank - own);
-    const bool repeats = axis < 0 || matrix.shape[static_cast<size_t>(axis)] == 1;
-    out[i] = repeats ? 0 : matrix.strides[static_cast<size_t>(axis)];
-  }
-}
-
-ref_matmul_dims matmul_dims(const KernelRequest& request) {
-  const Matrix a = as_matrix(request.inputs[0], true);
-  const Matrix b = as_matrix(request.inputs[1], false);
-  const size_t ar = a.shape.size();
-  const size_t br = b.shape.size();
-  ref_matmul_dims dims{};
-  dims.m = a.shape[ar - 2];
-  dims.k = a.shape[ar - 1];
-  dims.n = b.shape[br - 1];
-  dims.a_row = a.strides[ar - 2];
-  dims.a_col = a.strides[ar - 1];
-  dims.b_row = b.strides[br - 2];
-  dims.b_col = b.strides[br - 1];
-  dims.c_row = dims.n;
-  dims.c_col = 1;
-  dims.batch_rank = static_cast<int64_t>(std::max(ar, br)) - 2;
-  int64_t stride = dims.m * dims.n;
-  for (int64_t i = dims.batch_rank - 1; i >= 0; --i) {
-    const auto size_of = [&](const Matrix& matrix) {
-      const int64_t axis = i - (dims.batch_rank - (static_cast<int64_t>(matrix.shape.size()) - 2));
-      return axis < 0 ? 1 : matrix.shape[static_cast<size_t>(axis)];
-    };
-    const int64_t left = size_of(a);
-    dims.batch[i] = left == 1 ? size_of(b) : left;
-    dims.c_batch[i] = stride;
-    stride *= dims.batch[i];
-  }
-  batch_strides(a, dims.batch_rank, dims.a_batch);
-  batch_strides(b, dims.batch_rank, dims.b_batch);
-  return dims;
-}
-
 // 2 m n k for each matrix.
 plan::Work work_of(const ref_matmul_dims& dims) {
   double amount = 2.0;
@@ -100,7 +44,7 @@ plan::Work work_of(const ref_matmul_dims& dims) {
 template <class T>
 core::Result<plan::Step> make_product(const KernelRequest& request, decltype(Product<T>::run) run) {
   auto product = std::make_shared<Product<T>>();
-  product->dims = matmul_dims(request);
+  product->dims = select::matmul_dims(request);
   product->run = run;
   const ref_matmul_dims& dims = product->dims;
   plan::Step step;
@@ -191,7 +135,7 @@ bool packs_right(const KernelRequest& request, const ref_matmul_dims& dims) {
 
 template <class T>
 core::Result<plan::Step> make_blocked(const KernelRequest& request) {
-  const ref_matmul_dims dims = matmul_dims(request);
+  const ref_matmul_dims dims = select::matmul_dims(request);
   const GemmDims one = {dims.m,     dims.n,     dims.k,     dims.a_row,
                         dims.a_col, dims.b_row, dims.b_col, dims.c_row};
   GemmOptions options{.threads = request.threads};

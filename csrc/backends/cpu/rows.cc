@@ -7,6 +7,7 @@
 #include "backends/cpu/product_epilogue.h"
 #include "backends/cpu/reference.h"
 #include "backends/cpu/rounding.h"
+#include "select/kernel_dims.h"
 
 namespace mithril::cpu {
 namespace {
@@ -16,12 +17,6 @@ using plan::KernelArgs;
 using plan::KernelStatus;
 using select::KernelRequest;
 using select::Operand;
-
-int64_t product(const std::vector<int64_t>& sizes, size_t from = 0) {
-  int64_t out = 1;
-  for (size_t i = from; i < sizes.size(); ++i) out *= sizes[i];
-  return out;
-}
 
 struct Rows {
   ref_gather_dims dims;
@@ -103,11 +98,7 @@ KernelStatus run_finished(const KernelArgs& args, int64_t begin, int64_t end) {
 template <class R = Rows>
 std::shared_ptr<R> rows_of(const Operand& table, const Operand& indices) {
   auto out = std::make_shared<R>();
-  out->dims.outer = 1;
-  out->dims.bound = table.shape[0];
-  out->dims.lowest = -table.shape[0];
-  out->dims.inner = product(table.shape, 1);
-  out->dims.count = product(indices.shape);
+  out->dims = select::gather_dims(table.shape, indices.shape);
   out->element = static_cast<int64_t>(core::size_of(table.dtype));
   out->isa = default_isa();
   return out;

@@ -1,45 +1,25 @@
-// From a specialised graph to steps of the CPU: fused loops, structured kernels, copies.
+// The CPU as selection sees it.
 #pragma once
-#include <functional>
-#include <string_view>
-#include <vector>
+#include <memory>
 
 #include "backends/cpu/cpuid.h"
-#include "core/status.h"
-#include "ir/graph.h"
 #include "ir/target.h"
-#include "plan/steps.h"
-#include "select/story.h"
-#include "tile/program.h"
+#include "select/backend.h"
 
 namespace mithril::cpu {
 
-/// An output of the graph that takes the place of an input, as it is when all else has read it.
-struct Overwrite {
-  int32_t output = 0, input = 0;
+/// Its kernels, and loops for one instruction set.
+class Backend final : public select::Backend {
+ public:
+  explicit Backend(Isa isa = default_isa()) : isa_(isa) {}
+  std::string_view name() const override { return "cpu"; }
+  const select::KernelTable& kernels() const override;
+  int threads() const override;
+  core::Result<std::unique_ptr<const select::LoopKernel>> loop(
+      const tile::Program& program) const override;
+
+ private:
+  Isa isa_;
 };
-
-struct SelectOptions {
-  Isa isa = default_isa();
-  bool fuse = true;
-  bool epilogues = true;    // loops on blocks of products; needs `fuse`
-  bool exact_conv = false;  // convolutions in the reference's order only
-  int threads = 0;          // of a run, for which kernels are cut; 0: those of the shared pool
-  std::vector<Overwrite> overwrites;
-  /// Told of every fused loop: the step's label and its program. Null: nobody looks.
-  std::function<void(std::string_view label, const tile::Program&)> on_loop;
-  /// Gets what became of each group, in order of execution. Null: nobody asks.
-  std::vector<select::Story>* story = nullptr;
-};
-
-/// Whether a kernel takes the node, its sizes known, and in what types. A composite that none takes
-/// is decomposed.
-ir::Runs how_it_runs(const ir::Graph& graph, const ir::Node& node);
-
-/// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in
-/// row-major order, one buffer per tensor input (host inputs have none but keep their index);
-/// outputs likewise, and none shares memory with another output, nor with an input but for those
-/// that `overwrites` names. Steps are in the order that takes little memory (plan/schedule.h).
-core::Result<plan::Steps> select_steps(const ir::Graph& graph, const SelectOptions& options = {});
 
 }  // namespace mithril::cpu

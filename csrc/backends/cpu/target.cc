@@ -11,7 +11,7 @@ ir::Target target(core::DType default_float) {
   out.default_float = default_float;
   out.is_native = true;
   for (const ir::OpDef* op : ir::Registry::global().all()) {
-    if (op->body == ir::BodyKind::kCompose && has_kernel(op->name)) {
+    if (op->body == ir::BodyKind::kCompose && kernel_table().has(op->name)) {
       out.keeps_whole.insert(op->name);
     }
   }

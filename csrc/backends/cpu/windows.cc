@@ -8,6 +8,7 @@
 #include "backends/cpu/reference.h"
 #include "backends/cpu/winograd.h"
 #include "backends/cpu/winograd_gradient.h"
+#include "select/kernel_dims.h"
 
 namespace mithril::cpu {
 namespace {
@@ -17,14 +18,6 @@ using plan::KernelArgs;
 using plan::KernelStatus;
 using select::KernelRequest;
 using select::Operand;
-
-int64_t item(const KernelRequest& request, const char* attr, size_t axis) {
-  return request.node.attrs.find(attr)->items()[axis].as_int();
-}
-
-int64_t padding_before(const KernelRequest& request, size_t axis) {
-  return request.node.attrs.find("padding")->items()[axis].items()[0].as_int();
-}
 
 // ---------------------------------------------------------------- three operands: convolution
 
@@ -43,30 +36,6 @@ KernelStatus run_convolution(const KernelArgs& args, int64_t begin, int64_t end)
   conv.run(&conv.dims, static_cast<const T*>(args.buffers[0]),
            static_cast<const T*>(args.buffers[1]), static_cast<T*>(args.buffers[2]), begin, end);
   return KernelStatus::kOk;
-}
-
-// x [n, c, h, w], w [o, c / groups, kh, kw], y [n, o, h', w'].
-ref_conv2d_dims conv_dims(const KernelRequest& request, const Operand& x, const Operand& w,
-                          const Operand& y) {
-  const int64_t groups = request.node.attrs.find("groups")->as_int();
-  ref_conv2d_dims d{};
-  d.batch = x.shape[0];
-  d.groups = groups;
-  d.c_in = w.shape[1];
-  d.h_in = x.shape[2];
-  d.w_in = x.shape[3];
-  d.c_out = w.shape[0] / groups;
-  d.h_out = y.shape[2];
-  d.w_out = y.shape[3];
-  d.kh = w.shape[2];
-  d.kw = w.shape[3];
-  d.stride_h = item(request, "stride", 0);
-  d.stride_w = item(request, "stride", 1);
-  d.pad_top = padding_before(request, 0);
-  d.pad_left = padding_before(request, 1);
-  d.dilation_h = item(request, "dilation", 0);
-  d.dilation_w = item(request, "dilation", 1);
-  return d;
 }
 
 // The taps that lie on the padding are counted, too, as the textbook does.
@@ -106,38 +75,28 @@ core::Result<plan::Step> with_work(core::Result<plan::Step> step, const ref_conv
   return step;
 }
 
-ref_conv2d_dims dims_forward(const KernelRequest& request) {
-  return conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]);
-}
-ref_conv2d_dims dims_dx(const KernelRequest& request) {
-  return conv_dims(request, request.outputs[0], request.inputs[1], request.inputs[0]);
-}
-ref_conv2d_dims dims_dw(const KernelRequest& request) {
-  return conv_dims(request, request.inputs[0], request.outputs[0], request.inputs[1]);
-}
-
 bool is_blocked(const KernelRequest& request) {
-  return has_real_type(request) && fits_convolution(dims_forward(request));
+  return has_real_type(request) && fits_convolution(select::conv2d_dims(request));
 }
 bool is_blocked_dx(const KernelRequest& request) {
-  return has_real_type(request) && fits_convolution(dims_dx(request));
+  return has_real_type(request) && fits_convolution(select::conv2d_dx_dims(request));
 }
 bool is_blocked_dw(const KernelRequest& request) {
-  return has_real_type(request) && fits_convolution(dims_dw(request));
+  return has_real_type(request) && fits_convolution(select::conv2d_dw_dims(request));
 }
 
 core::Result<plan::Step> make_blocked(const KernelRequest& request) {
-  const auto d = dims_forward(request);
+  const auto d = select::conv2d_dims(request);
   return with_work(make_convolution(d, request.outputs[0].dtype, request.threads,
                                     request.inputs[1].constant, request.epilogue),
                    d);
 }
 core::Result<plan::Step> make_blocked_dx(const KernelRequest& request) {
-  const auto d = dims_dx(request);
+  const auto d = select::conv2d_dx_dims(request);
   return with_work(make_input_gradient(d, request.outputs[0].dtype, request.threads), d);
 }
 core::Result<plan::Step> make_blocked_dw(const KernelRequest& request) {
-  const auto d = dims_dw(request);
+  const auto d = select::conv2d_dw_dims(request);
   return with_work(make_weight_gradient(d, request.outputs[0].dtype, request.threads), d);
 }
 
@@ -147,7 +106,9 @@ const float* constant_filters(const KernelRequest& request) {
 }
 
 bool takes_tiles(const KernelRequest& request, const std::vector<int64_t>& filters) {
-  const auto is_one = [&](const char* attr, size_t axis) { return item(request, attr, axis) == 1; };
+  const auto is_one = [&](const char* attr, size_t axis) {
+    return select::item(request, attr, axis) == 1;
+  };
   return !request.exact_conv && request.outputs[0].dtype == DType::kFloat32 &&
          request.node.attrs.find("groups")->as_int() == 1 && filters[2] == 3 && filters[3] == 3 &&
          is_one("stride", 0) && is_one("stride", 1) && is_one("dilation", 0) &&
@@ -155,10 +116,10 @@ bool takes_tiles(const KernelRequest& request, const std::vector<int64_t>& filte
 }
 
 WinogradDims tiles_of_forward(const KernelRequest& request) {
-  return forward_dims(dims_forward(request));
+  return forward_dims(select::conv2d_dims(request));
 }
 WinogradDims tiles_of_input_gradient(const KernelRequest& request) {
-  return input_gradient_dims(dims_dx(request));
+  return input_gradient_dims(select::conv2d_dx_dims(request));
 }
 
 int64_t tile_of(const WinogradDims& dims, const KernelRequest& request) {
@@ -170,42 +131,42 @@ bool prefers_tiles(const KernelRequest& request) {
 }
 bool prefers_tiles_dw(const KernelRequest& request) {
   return takes_tiles(request, request.outputs[0].shape) &&
-         prefers_winograd_gradient(dims_dw(request));
+         prefers_winograd_gradient(select::conv2d_dw_dims(request));
 }
 core::Result<plan::Step> make_tiles(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_forward(request);
   return with_work(make_winograd(dims, tile_of(dims, request), request.threads,
                                  constant_filters(request), request.epilogue),
-                   dims_forward(request));
+                   select::conv2d_dims(request));
 }
 core::Result<plan::Step> make_tiles_dx(const KernelRequest& request) {
   const WinogradDims dims = tiles_of_input_gradient(request);
   return with_work(make_winograd(dims, tile_of(dims, request), request.threads,
                                  constant_filters(request), request.epilogue),
-                   dims_dx(request));
+                   select::conv2d_dx_dims(request));
 }
 
 core::Result<plan::Step> make_tiles_dw(const KernelRequest& request) {
-  const auto d = dims_dw(request);
+  const auto d = select::conv2d_dw_dims(request);
   return with_work(make_winograd_gradient(d, request.threads), d);
 }
 
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
-  const auto d = dims_forward(request);
+  const auto d = select::conv2d_dims(request);
   return real_convolution(request, d, d.batch * d.groups * d.c_out * d.h_out,
                           d.w_out * d.c_in * d.kh * d.kw,
                           [](const auto& kernels) { return kernels.conv2d; });
 }
 
 core::Result<plan::Step> make_conv2d_dx(const KernelRequest& request) {
-  const auto d = dims_dx(request);
+  const auto d = select::conv2d_dx_dims(request);
   return real_convolution(request, d, d.batch * d.groups * d.c_in * d.h_in,
                           d.w_in * d.c_out * d.kh * d.kw,
                           [](const auto& kernels) { return kernels.conv2d_dx; });
 }
 
 core::Result<plan::Step> make_conv2d_dw(const KernelRequest& request) {
-  const auto d = dims_dw(request);
+  const auto d = select::conv2d_dw_dims(request);
   const int64_t units = ref_conv2d_dw_units(&d);
   const int64_t all = d.batch * d.groups * d.c_out * d.c_in * d.kh * d.kw * d.h_out * d.w_out;
   return real_convolution(request, d, units, all / std::max<int64_t>(units, 1),
@@ -232,26 +193,6 @@ KernelStatus run_pooling(const KernelArgs& args, int64_t begin, int64_t end) {
              static_cast<T*>(args.buffers[2]), begin, end);
   }
   return KernelStatus::kOk;
-}
-
-ref_pool2d_dims pool_dims(const KernelRequest& request, const Operand& x, const Operand& y) {
-  const size_t rank = x.shape.size();
-  ref_pool2d_dims d{};
-  d.planes = 1;
-  for (size_t i = 0; i + 2 < rank; ++i) d.planes *= x.shape[i];
-  d.h_in = x.shape[rank - 2];
-  d.w_in = x.shape[rank - 1];
-  d.h_out = y.shape[rank - 2];
-  d.w_out = y.shape[rank - 1];
-  d.kh = item(request, "kernel_size", 0);
-  d.kw = item(request, "kernel_size", 1);
-  d.stride_h = item(request, "stride", 0);
-  d.stride_w = item(request, "stride", 1);
-  d.pad_top = padding_before(request, 0);
-  d.pad_left = padding_before(request, 1);
-  d.dilation_h = item(request, "dilation", 0);
-  d.dilation_w = item(request, "dilation", 1);
-  return d;
 }
 
 template <class T>
@@ -287,7 +228,7 @@ plan::Step real_pooling(const KernelRequest& request, const ref_pool2d_dims& dim
 // Forward. `pick` chooses the function of the pools of either type.
 template <class Pick>
 core::Result<plan::Step> pool(const KernelRequest& request, const Pick& pick) {
-  const ref_pool2d_dims dims = pool_dims(request, request.inputs[0], request.outputs[0]);
+  const ref_pool2d_dims dims = select::pool2d_dims(request, request.inputs[0], request.outputs[0]);
   const PoolTable& table = pools(default_isa());
   return request.outputs[0].dtype == DType::kFloat32
              ? pooling_step(Pooling<float>{dims, pick(table.f32)})
@@ -308,7 +249,7 @@ plan::Step max_gradient_step(const ref_pool2d_dims& d, const Pools<T>& pools,
 }
 
 core::Result<plan::Step> make_max_pool2d_grad(const KernelRequest& request) {
-  const ref_pool2d_dims d = pool_dims(request, request.inputs[0], request.inputs[1]);
+  const ref_pool2d_dims d = select::pool2d_dims(request, request.inputs[0], request.inputs[1]);
   const PoolTable& table = pools(default_isa());
   const ReferenceKernels& kernels = reference_kernels(default_isa());
   return request.outputs[0].dtype == DType::kFloat32 ? max_gradient_step(d, table.f32, kernels.f32)
@@ -320,7 +261,7 @@ core::Result<plan::Step> make_avg_pool2d(const KernelRequest& request) {
 }
 
 core::Result<plan::Step> make_avg_pool2d_grad(const KernelRequest& request) {
-  return real_pooling(request, pool_dims(request, request.outputs[0], request.inputs[0]),
+  return real_pooling(request, select::pool2d_dims(request, request.outputs[0], request.inputs[0]),
                       [](auto& pooling, const auto& k) { pooling.one = k.avg_pool2d_grad; });
 }
 

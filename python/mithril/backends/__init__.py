@@ -13,6 +13,7 @@ _LAZY = {
     "NumpyBackend": "with_manualgrad.numpy_backend",
     "CpuBackend": "with_manualgrad.cpu_backend",
     "GGMLBackend": "with_manualgrad.ggml_backend",
+    "CBackend": "with_manualgrad.c_backend",
     "TorchBackend": "with_autograd.torch_backend",
     "JaxBackend": "with_autograd.jax_backend",
     "MlxBackend": "with_autograd.mlx_backend",

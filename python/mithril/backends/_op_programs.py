@@ -47,7 +47,7 @@ def run(
         if isinstance(value, list):
             flat |= {f"{name}_{i}": item for i, item in enumerate(value)}
     types = {name: (backend.shape(x), backend.dtype(x)) for name, x in flat.items()}
-    runs_on = _that_measures(backend) if data_chooses else backend
+    runs_on = twin(backend, "numpy" if data_chooses and backend.runs_plans else "")
     program = _program(runs_on, (*kind, tuple(types.items())), make, arrays, types)
     values = [cast(backend, flat[key.name], key.dtype) for key in program.inputs]
     function = getattr(program.forward, "function", None)
@@ -69,15 +69,18 @@ def cast(backend: Any, array: Any, dtype: Dtype) -> Any:
         return backend._as_array(backend.ops.astype(array, backend._table_dtype(dtype)))
 
 
-def _that_measures(backend: Any) -> Any:
-    """The backend, or one with the same arrays that need not know every size before it runs."""
-    if not backend.runs_plans:
+def twin(backend: Any, name: str = "") -> Any:
+    """A backend with the same arrays, by name; without one that which the backend's methods run on,
+    mostly itself."""
+    name = name or backend._methods_run_on
+    if not name:
         return backend
     from .registry import get_backend
 
-    if "_twin" not in backend.__dict__:
-        backend._twin = get_backend("numpy", dtype=backend.default_dtype)
-    return backend._twin
+    twins = backend.__dict__.setdefault("_twins", {})
+    if name not in twins:
+        twins[name] = get_backend(name, dtype=backend.default_dtype)
+    return twins[name]
 
 
 def _program(

@@ -13,6 +13,7 @@ import numpy as np
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.types import Dtype
 
+from ._op_programs import twin
 from ._trees import filled, leaves, ordered
 
 _HINT = "write it with operators and methods of arrays, or with methods of the backend"
@@ -102,7 +103,7 @@ class Recording:
             name: self._backend.dtype(self.arrays[int(name[1:])]) for name in present
         }
         data = [key for key in model.input_keys if not key.startswith("$")]
-        return compile_model(model, self._backend, data_keys=data, types=types, jit=False)
+        return compile_model(model, twin(self._backend), data_keys=data, types=types, jit=False)
 
     def by_name(self, values: Sequence[Any]) -> dict[str, Any]:
         """Of values for all leaves of the arguments: those of float inputs that are read."""

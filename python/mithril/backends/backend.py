@@ -126,6 +126,8 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     is_manualgrad = True  # gradients are graphs of the engine, not the framework's
     differentiates_empty = True  # whether the framework does, of tensors without elements
     runs_plans = False  # whether graphs are run by the engine instead of by emitted source
+    packs_weights = False  # whether its products take weights in few bits (`bind(weights=)`)
+    _methods_run_on = ""  # name of the backend that compiles what methods compute; "": itself
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
     _jit_options: frozenset[str] | None = None  # that its compiler takes; None: it says so itself
     # What its compiler cannot follow of what data choose (`_program.choices`).

@@ -20,6 +20,7 @@ _BUILT_IN = {
     "mlx": "mithril.backends.with_autograd.mlx_backend:MlxBackend",
     "cpu": "mithril.backends.with_manualgrad.cpu_backend:CpuBackend",
     "ggml": "mithril.backends.with_manualgrad.ggml_backend:GGMLBackend",
+    "c": "mithril.backends.with_manualgrad.c_backend:CBackend",
 }
 _registered: dict[str, type] = {}
 

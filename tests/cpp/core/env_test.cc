@@ -33,6 +33,7 @@ TEST(Env, ReadsEveryKind) {
                          {"MITHRIL_CPU_ISA", "avx2"},
                          {"MITHRIL_JIT", "0"},
                          {"MITHRIL_LOG", "memory:debug,passes,:x,warning"},
+                         {"MITHRIL_CACHE_DIR", "/tmp/objects"},
                          {"MITHRIL_POISON", "1"}});
   EXPECT_EQ(env.debug, 3);
   EXPECT_EQ(env.dump, "/tmp/x");
@@ -51,6 +52,7 @@ TEST(Env, ReadsEveryKind) {
   EXPECT_EQ(env.log[1].level, "info");
   EXPECT_EQ(env.log[2].topic, "");
   EXPECT_EQ(env.log[2].level, "warning");
+  EXPECT_EQ(env.cache_dir, "/tmp/objects");
   EXPECT_TRUE(env.poison);
 }
 

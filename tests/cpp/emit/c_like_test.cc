@@ -208,12 +208,29 @@ void doubled_sum(m_i64 begin, m_i64 end, const m_i64* shape, const double* scala
   EXPECT_NE(opencl.find("const m_i64 k = begin + (m_i64)get_global_id(0);"), std::string::npos);
 }
 
-TEST(CLike, RefusesWhatHasNoText) {
+TEST(CLike, PowersOfDoubles) {
   Builder t;
-  t.store(t.pow(t.load(DType::kFloat64), 0.3));
-  const auto text = print_c_like(std::vector{CLikeKernel{"power", t.finish()}}, Dialect::kC99);
-  ASSERT_FALSE(text.ok());
-  EXPECT_EQ(text.error().message, "kernel power: pow_lane has no text in C");
+  const tile::Reg x = t.load(DType::kFloat64), y = t.load(DType::kFloat64);
+  t.store(t.emit(tile::Opcode::kPow, {x, y}));
+  Case of{t.finish(), 1, 1, {}};
+  const std::vector<double> bases{2,        -2,        0.5, 1e-310, 0,    -0.0,
+                                  INFINITY, -INFINITY, NAN, 3.7,    1e300};
+  const std::vector<double> exponents{0.3, 3, -2, 0, INFINITY, -INFINITY, NAN, 0.5, 1000, -1000};
+  of.inputs.resize(2);
+  for (const double base : bases) {
+    for (const double exponent : exponents) {
+      const double numbers[] = {base, exponent};
+      for (size_t k = 0; k < 2; ++k) {
+        const auto* const bytes = reinterpret_cast<const std::byte*>(numbers + k);
+        of.inputs[k].insert(of.inputs[k].end(), bytes, bytes + sizeof(double));
+      }
+    }
+  }
+  of.kept = static_cast<int64_t>(bases.size() * exponents.size());
+  const auto text = print_c_like(std::vector{CLikeKernel{"power", of.program}}, Dialect::kC99);
+  ASSERT_TRUE(text.ok());
+  const Library library(*text);
+  expect_equal(of, run(of, library.find("power")), "power");
 }
 
 // A matrix read by columns, beside a row that is the same for all, of three kept dims.

@@ -7,7 +7,7 @@ import pytest
 from mithril.backends.indexing import plan_index, whole_shape
 from mithril.errors import MithrilError
 
-COUNTS = {"cpu": 300, "numpy": 300, "torch": 120, "jax": 60, "mlx": 120}
+COUNTS = {"cpu": 300, "numpy": 300, "c": 20, "torch": 120, "jax": 60, "mlx": 120}
 
 
 def read(backend_name, shape, index):

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.frameworks
 BACKENDS = {
     "numpy": "NumpyBackend",
     "cpu": "CpuBackend",
+    "c": "CBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
     "mlx": "MlxBackend",

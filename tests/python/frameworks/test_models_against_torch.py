@@ -16,6 +16,7 @@ BOUND = 1e-10
 BACKENDS = {
     "numpy": "NumpyBackend",
     "cpu": "CpuBackend",
+    "c": "CBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
     "mlx": "MlxBackend",

@@ -14,6 +14,7 @@ def on_native(test):
 BACKENDS = {
     "numpy": "NumpyBackend",
     "cpu": "CpuBackend",
+    "c": "CBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
     "mlx": "MlxBackend",

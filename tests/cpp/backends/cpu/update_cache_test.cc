@@ -51,7 +51,7 @@ class UpdateCache : public ::testing::Test {
     const Operand outputs[] = {inputs[0]};
     const ir::OpDef& op = *ir::Registry::global().find("update_cache");
     const select::KernelRequest request{node, op, inputs, outputs};
-    const select::KernelDef* kernel = find_kernel(request);
+    const select::KernelDef* kernel = kernel_table().find(request);
     EXPECT_NE(kernel, nullptr);
     return std::move(kernel->make(request)).or_throw();
   }

@@ -7,14 +7,13 @@ from typing import Any
 
 from mithril import _core
 from mithril._public import public
-from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend
-from mithril.errors import ArgumentError, DTypeError, SignatureError
-from mithril.types import Dtype, DTypeLike, as_dtype
+from mithril.backends.with_manualgrad.plan_backend import PlanBackend
+from mithril.types import Dtype, DTypeLike
 
 __all__ = ["CpuBackend"]
 
 
-class CpuBackend(NumpyBackend):
+class CpuBackend(PlanBackend):
     """The native engine on the CPU, with NumPy arrays in and out.
 
     Parameters
@@ -31,7 +30,7 @@ class CpuBackend(NumpyBackend):
     """
 
     backend_type = "cpu"
-    runs_plans = True
+    packs_weights = True
 
     @public
     def __init__(
@@ -43,17 +42,7 @@ class CpuBackend(NumpyBackend):
         seed: int = 0,
         compute_precision: DTypeLike | None = None,
     ) -> None:
-        wanted = as_dtype(dtype)
-        if not wanted.is_float:
-            raise DTypeError(f"{type(self).__name__}: dtype requires a float type, got {wanted}")
-        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
-            raise SignatureError(
-                f"{type(self).__name__}: threads requires an integer, got {threads!r}"
-            )
-        if threads is not None and not 1 <= threads <= 1024:
-            raise ArgumentError(f"{type(self).__name__}: threads requires 1 to 1024, got {threads}")
-        super().__init__(device, wanted, seed=seed, compute_precision=compute_precision)
-        self.threads = threads
+        super().__init__(device, dtype, threads, seed, compute_precision)
         self._pool = None if threads is None else _core.ThreadPool(threads)
 
     @property

@@ -1,0 +1,219 @@
+// Matrix products and convolutions: blocks and tiles in canonical order, else the reference.
+#include "backends/c/kernel_families.h"
+#include "plan/cost.h"
+#include "select/kernel_dims.h"
+
+namespace mithril::c {
+namespace {
+
+using core::DType;
+using select::KernelRequest;
+using select::Operand;
+
+constexpr int64_t kRows = 8, kPanels = 16, kBlock = REF_BLOCK;  // of gemm.inc
+
+int64_t columns_of(const Operand& operand) {
+  return 128 / static_cast<int64_t>(core::size_of(operand.dtype));
+}
+
+size_t scratch_of(const Operand& operand) {
+  const int64_t elements = (kRows + kPanels * columns_of(operand)) * kBlock;
+  return static_cast<size_t>(elements) * core::size_of(operand.dtype);
+}
+
+int64_t blocks_of(int64_t columns, const Operand& operand) {
+  const int64_t unit = kPanels * columns_of(operand);
+  return (columns + unit - 1) / unit;
+}
+
+plan::Step with_flops(plan::Step step, double flops) {
+  step.work = {flops, plan::Work::Unit::kFlops};
+  step.nanoseconds = flops / plan::kFlopsPerNanosecond;
+  return step;
+}
+
+// ---------------------------------------------------------------- matrices
+
+int64_t batches(const ref_matmul_dims& d) {
+  int64_t out = 1;
+  for (int64_t i = 0; i < d.batch_rank; ++i) out *= d.batch[i];
+  return out;
+}
+
+double flops_of(const ref_matmul_dims& d) {
+  return 2.0 * static_cast<double>(batches(d)) * static_cast<double>(d.m) *
+         static_cast<double>(d.n) * static_cast<double>(d.k);
+}
+
+// Batches of a that continue its rows, under one b, are rows.
+ref_matmul_dims with_rows_merged(ref_matmul_dims d) {
+  while (d.batch_rank > 0) {
+    const int64_t last = d.batch_rank - 1;
+    const bool continues = d.b_batch[last] == 0 && d.a_batch[last] == d.m * d.a_row &&
+                           d.c_batch[last] == d.m * d.c_row;
+    if (!continues) break;
+    d.m *= d.batch[last];
+    --d.batch_rank;
+  }
+  return d;
+}
+
+std::string declared(const ref_matmul_dims& d) {
+  const auto list = [&](const int64_t* numbers) {
+    const auto count = static_cast<size_t>(std::max<int64_t>(d.batch_rank, 1));
+    return fmt::format("{{{}}}", fmt::join(std::span(numbers, count), ", "));
+  };
+  return fmt::format(
+      "static const ref_matmul_dims d = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
+      "{}}};",
+      d.batch_rank, list(d.batch), list(d.a_batch), list(d.b_batch), list(d.c_batch), d.m, d.n, d.k,
+      d.a_row, d.a_col, d.b_row, d.b_col, d.c_row, d.c_col);
+}
+
+core::Result<plan::Step> make_blocked(const KernelRequest& request) {
+  const Operand& result = request.outputs[0];
+  const ref_matmul_dims d = with_rows_merged(select::matmul_dims(request));
+  plan::FunctionCall call;
+  call.name = "matmul";
+  call.texts = {text_of("gemm", result), text_of("matmul_blocks", result)};
+  call.declarations = declared(d);
+  call.call =
+      fmt::format("matmul_blocks_{}(&d, a0, a1, a2, scratch, begin, end)", suffix_of(result));
+  plan::Step step = step_of(std::move(call), batches(d) * blocks_of(d.n, result));
+  step.scratch_bytes = scratch_of(result);
+  return with_flops(std::move(step), flops_of(d));
+}
+
+core::Result<plan::Step> make_integer(const KernelRequest& request) {
+  const ref_matmul_dims d = select::matmul_dims(request);
+  plan::FunctionCall call;
+  call.name = "matmul";
+  call.texts = {"matmul_integer"};
+  call.declarations = declared(d);
+  call.call =
+      fmt::format("ref_matmul_{}(&d, a0, a1, a2, begin, end)", suffix_of(request.outputs[0]));
+  return with_flops(step_of(std::move(call), batches(d) * d.m, grain_of(d.n * d.k)), flops_of(d));
+}
+
+bool fits_rank(const KernelRequest& request) {
+  return request.inputs[0].shape.size() <= REF_MAX_RANK &&
+         request.inputs[1].shape.size() <= REF_MAX_RANK;
+}
+bool has_real(const KernelRequest& request) { return fits_rank(request) && has_real_type(request); }
+bool has_integer(const KernelRequest& request) {
+  const DType dtype = request.outputs[0].dtype;
+  return fits_rank(request) && (dtype == DType::kInt32 || dtype == DType::kInt64);
+}
+
+// ---------------------------------------------------------------- convolutions
+
+double flops_of(const ref_conv2d_dims& d) {
+  double out = 2.0;
+  for (const int64_t size : {d.batch, d.groups, d.c_out, d.h_out, d.w_out, d.c_in, d.kh, d.kw}) {
+    out *= static_cast<double>(size);
+  }
+  return out;
+}
+
+// Few rows of a product are no gain over a row at a time.
+bool fills_tiles(const ref_conv2d_dims& d, int64_t rows) {
+  constexpr int64_t kFewest = 3;
+  return rows >= kFewest && flops_of(d) > 0 && d.h_in > 0 && d.w_in > 0;
+}
+
+plan::Step convolution(const KernelRequest& request, const ref_conv2d_dims& d, const char* text,
+                       const std::string& arguments, int64_t units, int64_t grain) {
+  const Operand& result = request.outputs[0];
+  const bool is_blocked = std::string_view(text).ends_with("_blocks");
+  plan::FunctionCall call;
+  call.name = request.op.name;
+  if (is_blocked) {
+    call.texts = {text_of("gemm", result), text_of("conv2d_blocks", result)};
+  } else {
+    call.texts = {text_of(text + 4, result)};  // behind "ref_"
+  }
+  call.declarations = c::declared(d);
+  call.call = fmt::format("{}_{}(&d, {}, begin, end)", text, suffix_of(result), arguments);
+  plan::Step step = step_of(std::move(call), units, grain);
+  if (is_blocked) step.scratch_bytes = scratch_of(result);
+  return with_flops(std::move(step), flops_of(d));
+}
+
+constexpr const char* kBlockArguments = "a0, a1, a2, scratch";
+constexpr const char* kArguments = "a0, a1, a2";
+
+bool is_blocked(const KernelRequest& request) {
+  if (!has_real_type(request)) return false;
+  const auto d = select::conv2d_dims(request);
+  return fills_tiles(d, d.c_out);
+}
+core::Result<plan::Step> make_conv2d_blocks(const KernelRequest& request) {
+  const auto d = select::conv2d_dims(request);
+  const int64_t blocks = blocks_of(d.h_out * d.w_out, request.outputs[0]);
+  return convolution(request, d, "conv2d_blocks", kBlockArguments, d.batch * d.groups * blocks, 1);
+}
+core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
+  const auto d = select::conv2d_dims(request);
+  return convolution(request, d, "ref_conv2d", kArguments, d.batch * d.groups * d.c_out * d.h_out,
+                     grain_of(d.w_out * d.c_in * d.kh * d.kw));
+}
+
+bool is_blocked_dx(const KernelRequest& request) {
+  if (!has_real_type(request)) return false;
+  const auto d = select::conv2d_dx_dims(request);
+  return fills_tiles(d, d.c_in) && d.stride_h == 1 && d.stride_w == 1;
+}
+core::Result<plan::Step> make_dx_blocks(const KernelRequest& request) {
+  const auto d = select::conv2d_dx_dims(request);
+  const int64_t blocks = blocks_of(d.h_in * d.w_in, request.outputs[0]);
+  return convolution(request, d, "conv2d_dx_blocks", kBlockArguments, d.batch * d.groups * blocks,
+                     1);
+}
+core::Result<plan::Step> make_dx(const KernelRequest& request) {
+  const auto d = select::conv2d_dx_dims(request);
+  return convolution(request, d, "ref_conv2d_dx", kArguments, d.batch * d.groups * d.c_in * d.h_in,
+                     grain_of(d.w_in * d.c_out * d.kh * d.kw));
+}
+
+bool is_blocked_dw(const KernelRequest& request) {
+  if (!has_real_type(request)) return false;
+  const auto d = select::conv2d_dw_dims(request);
+  return fills_tiles(d, d.c_out);
+}
+core::Result<plan::Step> make_dw_blocks(const KernelRequest& request) {
+  const auto d = select::conv2d_dw_dims(request);
+  const int64_t blocks = blocks_of(d.c_in * d.kh * d.kw, request.outputs[0]);
+  return convolution(request, d, "conv2d_dw_blocks", kBlockArguments, d.groups * blocks, 1);
+}
+core::Result<plan::Step> make_dw(const KernelRequest& request) {
+  constexpr int64_t kWidth = 16;  // taps of a unit of the reference
+  const auto d = select::conv2d_dw_dims(request);
+  const int64_t units = d.groups * ((d.c_in * d.kh * d.kw + kWidth - 1) / kWidth);
+  return convolution(request, d, "ref_conv2d_dw", kArguments, units, 1);
+}
+
+constexpr auto kCanonical = select::OrderClass::kCanonical;
+constexpr select::Condition kReal(has_real, "elements of float32 or float64, at most 16 axes");
+constexpr select::Condition kInteger(has_integer, "elements of int32 or int64, at most 16 axes");
+constexpr const char* kTiles = "elements of float32 or float64, and enough channels for tiles";
+constexpr select::Condition kBlocked(is_blocked, kTiles);
+constexpr select::Condition kBlockedDx(is_blocked_dx,
+                                       "elements of float32 or float64, strides of 1, and enough "
+                                       "channels for tiles");
+constexpr select::Condition kBlockedDw(is_blocked_dw, kTiles);
+const select::KernelDef kKernels[] = {
+    {"matmul", "matmul", kCanonical, false, kReal, make_blocked},
+    {"matmul", "matmul.integer", kCanonical, false, kInteger, make_integer},
+    {"conv2d", "conv2d", kCanonical, true, kBlocked, make_conv2d_blocks},
+    {"conv2d", "conv2d.reference", kCanonical, true, kRealType, make_conv2d},
+    {"conv2d_dx", "conv2d_dx", kCanonical, true, kBlockedDx, make_dx_blocks},
+    {"conv2d_dx", "conv2d_dx.reference", kCanonical, true, kRealType, make_dx},
+    {"conv2d_dw", "conv2d_dw", kCanonical, true, kBlockedDw, make_dw_blocks},
+    {"conv2d_dw", "conv2d_dw.reference", kCanonical, true, kRealType, make_dw},
+};
+
+}  // namespace
+
+std::span<const select::KernelDef> product_kernels() { return kKernels; }
+
+}  // namespace mithril::c

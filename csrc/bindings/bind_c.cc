@@ -1,0 +1,150 @@
+// C: programs whose plans are printed, compiled by whoever is asked to, and loaded.
+#include "backends/c/kernels.h"
+#include "backends/c/load.h"
+#include "backends/c/select.h"
+#include "bindings/native_program.h"
+#include "emit/c_plan.h"
+
+namespace mithril::bindings {
+namespace {
+
+/// Prints a plan, has it compiled and loads it. `build(text, name)` gives the path of the object.
+core::Result<plan::Plan> built(const plan::Plan& plan, const py::function& build, int threads) {
+  const emit::CPlanOptions options{"mithril", threads};
+  MITHRIL_ASSIGN(emit::CPlan printed, emit::print_c_plan(plan, options));
+  std::string path;
+  {
+    const py::gil_scoped_acquire gil;
+    path = build(printed.text, options.name).cast<std::string>();
+  }
+  return c::load(path, options, std::move(printed), plan);
+}
+
+ProgramOptions c_options(const py::function& build, std::shared_ptr<Trace> trace,
+                         std::vector<std::string> off, const passes::RecomputeOptions& recompute,
+                         int threads) {
+  ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
+  out.backend = std::make_shared<const c::Backend>(threads);
+  out.select.threads = threads;
+  out.load = [build, threads](const plan::Plan& plan) { return built(plan, build, threads); };
+  return out;
+}
+
+/// A buffer of a plan as the caller has it, or None where the plan has none.
+py::object described(const plan::Plan& plan, plan::Buffer::Kind kind, int32_t index,
+                     const std::string& name) {
+  for (const plan::Buffer& buffer : plan.buffers) {
+    if (buffer.kind != kind || buffer.index != index) continue;
+    py::dict out;
+    out["name"] = name;
+    out["dtype"] = std::string(core::name(buffer.dtype));
+    out["shape"] = py::tuple(py::cast(buffer.shape));
+    return out;
+  }
+  return py::none();
+}
+
+py::dict constant(const core::TensorData& data) {
+  py::dict out;
+  const bool is_bfloat = data.dtype == core::DType::kBFloat16;
+  const py::dtype dtype = is_bfloat ? py::dtype("uint16") : numpy_dtype(data.dtype);
+  py::array array(dtype, data.shape);
+  if (!data.bytes.empty()) std::memcpy(array.mutable_data(), data.bytes.data(), data.bytes.size());
+  array.attr("flags").attr("writeable") = false;
+  out["dtype"] = std::string(core::name(data.dtype));
+  out["shape"] = py::tuple(py::cast(data.shape));
+  out["array"] = array;
+  return out;
+}
+
+class CProgram final : public NativeProgram {
+ public:
+  CProgram(ir::Graph graph, const py::function& build, std::shared_ptr<Trace> trace,
+           std::vector<std::string> off, std::shared_ptr<runtime::Recorder> recorder,
+           const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks,
+           int threads)
+      : NativeProgram(std::move(graph),
+                      c_options(build, std::move(trace), std::move(off), {memory_limit, shrinks},
+                                std::max(threads, 1)),
+                      overwrites, nullptr, std::move(recorder)) {}
+
+  /// The C source for these sizes, and what callers must know of it.
+  py::dict source(const Sizes& sizes, const std::string& name, int threads) const {
+    const plan::Plan plan = preview(sizes, nullptr);
+    const emit::CPlan printed = emit::print_c_plan(plan, {name, std::max(threads, 1)}).or_throw();
+    py::dict out;
+    out["text"] = printed.text;
+    out["header"] = printed.header;
+    out["arena_bytes"] = printed.arena_bytes;
+    out["needs_libm"] = printed.needs_libm;
+    out["steps"] = printed.parts.size();
+    out["inputs"] = inputs(plan);
+    out["outputs"] = outputs(plan, sizes);
+    py::list constants;
+    for (const auto& data : printed.constants) constants.append(constant(*data));
+    out["constants"] = constants;
+    py::list updates, overwritten;
+    for (const plan::Update& update : plan.updates) {
+      updates.append(py::make_tuple(update.input, update.output));
+    }
+    for (const select::Overwrite& one : program().options().select.overwrites) {
+      overwritten.append(py::make_tuple(one.input, one.output));
+    }
+    out["updates"] = updates;
+    out["overwrites"] = overwritten;
+    return out;
+  }
+
+ private:
+  py::list inputs(const plan::Plan& plan) const {
+    const ir::Graph& graph = program().graph();
+    py::list out;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      out.append(described(plan, plan::Buffer::Kind::kInput, static_cast<int32_t>(i),
+                           graph.value(graph.inputs[i]).name));
+    }
+    return out;
+  }
+
+  // What overwrites an input has its shape.
+  py::list outputs(const plan::Plan& plan, const Sizes& sizes) const {
+    const ir::Graph& graph = program().graph();
+    py::list out;
+    for (size_t i = 0; i < graph.outputs.size(); ++i) {
+      const auto index = static_cast<int32_t>(i);
+      py::object one = described(plan, plan::Buffer::Kind::kOutput, index, graph.outputs[i].name);
+      for (const select::Overwrite& overwrite : program().options().select.overwrites) {
+        if (overwrite.output != index) continue;
+        py::dict made;
+        made["name"] = graph.outputs[i].name;
+        made["dtype"] = std::string(core::name(graph.type(graph.outputs[i].value).dtype));
+        made["shape"] = py::tuple(py::cast(sizes[static_cast<size_t>(overwrite.input)]));
+        one = made;
+      }
+      out.append(one);
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+void bind_c(py::module_& module) {
+  module.def(
+      "c_has_kernel", [](std::string_view op) { return c::kernel_table().has(op); }, py::arg("op"));
+  py::class_<CProgram, ArrayProgram, std::shared_ptr<CProgram>> bound(
+      module, "CProgram", "A graph that runs as compiled C.");
+  bound.def(py::init<ir::Graph, const py::function&, std::shared_ptr<Trace>,
+                     std::vector<std::string>, std::shared_ptr<runtime::Recorder>,
+                     const Overwrites&, std::optional<int64_t>, bool, int>(),
+            py::arg("graph"), py::arg("build"), py::arg("trace") = nullptr,
+            py::arg("passes_off") = std::vector<std::string>(),
+            py::arg("recorder") = std::make_shared<runtime::Recorder>(),
+            py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
+            py::arg("shrinks") = false, py::arg("threads") = 1);
+  def_native_program(bound);
+  bound.def("source", &CProgram::source, py::arg("sizes"), py::arg("name") = "mithril",
+            py::arg("threads") = 1);
+}
+
+}  // namespace mithril::bindings

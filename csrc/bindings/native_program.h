@@ -1,0 +1,141 @@
+// Programs of the engine's native backends, which take and return NumPy arrays.
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pybind11/numpy.h>
+
+#include "bindings/native_call.h"
+#include "bindings/python.h"
+#include "core/packed_matrix.h"
+#include "program.h"
+#include "runtime/recording.h"
+#include "runtime/thread_pool.h"
+
+namespace mithril::bindings {
+
+using Sizes = std::vector<std::vector<int64_t>>;
+/// (output, input) by name.
+using Overwrites = std::vector<std::pair<std::string, std::string>>;
+
+core::WeightFormat weight_format(const std::string& name);
+
+py::dtype numpy_dtype(core::DType dtype);
+
+/// With what environment variables say of passes, and those in `off` switched off.
+ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
+                               const passes::RecomputeOptions& recompute);
+
+/// A graph that the engine runs, over NumPy arrays.
+class NativeProgram : public ArrayProgram {
+ public:
+  /// `pool`: null, the process's. `weights`: the format of those of products; "": as they are.
+  NativeProgram(ir::Graph graph, ProgramOptions options, const Overwrites& overwrites,
+                std::shared_ptr<runtime::ThreadPool> pool,
+                std::shared_ptr<runtime::Recorder> recorder, const std::string& weights = "");
+
+  size_t output_count() const override { return output_dtypes_.size(); }
+
+  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs) override;
+
+  /// Arrays in the order of the graph's inputs in; out come fresh arrays, or those that the program
+  /// overwrites. The caller made them ready.
+  /// `donates_state`: states that the plan can update where they are come out as the arrays that
+  /// went in.
+  py::list run(const py::list& arrays, bool donates_state);
+
+  /// What becomes of the nodes for these sizes (bindings/inspection.h).
+  py::list story(const Sizes& sizes) const;
+
+  /// What a run for these sizes takes; nothing is allocated for it.
+  py::dict memory(const Sizes& sizes, int32_t step) const;
+
+  /// The open sizes of the inputs by name, in order of appearance: what shapes of which some sizes
+  /// are None make them, or None. No entry for inputs of unknown shape.
+  py::dict symbols(const std::vector<std::vector<std::optional<int64_t>>>& shapes) const;
+
+  /// Shapes of the inputs for values of their open sizes; None for one that stays open.
+  py::list sizes(const std::map<std::string, int64_t>& symbols) const;
+
+ protected:
+  const Program& program() const { return program_; }
+  plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const;
+
+ private:
+  /// What the last sizes were, and what runs for them.
+  struct Latest {
+    Sizes sizes;
+    std::shared_ptr<const Specialization> specialization;
+    std::vector<size_t> bytes;  // of each output
+  };
+
+  static const py::detail::PyArray_Proxy* proxy(PyObject* array);
+
+  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs, bool donates_state);
+
+  /// States that were given, where the new ones may lie there.
+  void give_updated(const Latest& latest, std::span<const Input> inputs,
+                    std::span<PyObject*> outputs) const;
+
+  bool overwrites() const { return !program_.options().select.overwrites.empty(); }
+
+  /// Inputs that the program overwrites, as outputs. They must be the caller's to give: arrays that
+  /// may not be written, or share memory with others, are copied, and the copies run instead.
+  void give_overwritten(const Latest& latest, std::span<const Input> inputs,
+                        std::span<PyObject*> outputs, std::span<const void*> pointers) const;
+
+  static bool is_writable(PyObject* array);
+
+  /// By input: whether its memory is in part that of another one.
+  static std::vector<bool> shares_memory(std::span<const Input> inputs);
+
+  /// Contiguous, aligned, and of the machine's byte order with this very dtype object.
+  bool is_ready(PyObject* object, const py::object& dtype) const;
+
+  static py::object dtype_of(const ir::Type& type);
+
+  static bool has_sizes(std::span<const Input> inputs, const Sizes& sizes);
+
+  static std::span<const py::ssize_t> shape_of(const Input& input);
+
+  std::shared_ptr<const Latest> specialize(std::span<const Input> inputs);
+
+  size_t bytes_of(const Latest& latest, size_t output) const;
+
+  /// The place of a new array's elements; null for a host value.
+  void* allocate(const Latest& latest, size_t output, PyObject*& to) const;
+
+  void run(const std::shared_ptr<const Specialization>& specialization,
+           std::span<const void* const> inputs, std::span<void* const> outputs) const;
+
+  py::object host_output(size_t output, const Sizes& sizes) const;
+
+  core::HostValue numbers(const core::HostValue& value, const std::vector<int64_t>& symbols) const;
+
+  std::vector<size_t> states_;  // the inputs of the states, which come out last; before program_
+  Program program_;
+  std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
+  std::shared_ptr<runtime::Recorder> recorder_;
+  const py::detail::npy_api& numpy_ = py::detail::npy_api::get();
+  std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
+  std::vector<int32_t> overwritten_;      // by output: the input whose array it is; -1: a fresh one
+  std::shared_ptr<const Latest> latest_;  // whoever has the GIL may read and set it
+};
+
+/// Methods that all of them have.
+template <class Class>
+void def_native_program(Class& bound) {
+  using Program = typename Class::type;
+  bound.def("story", &Program::story, py::arg("sizes"))
+      .def("memory", &Program::memory, py::arg("sizes"), py::arg("step") = -1)
+      .def("symbols", &Program::symbols, py::arg("shapes"))
+      .def("sizes", &Program::sizes, py::arg("symbols"))
+      .def("run", py::overload_cast<const py::list&, bool>(&Program::run), py::arg("inputs"),
+           py::arg("donates_state") = false);
+}
+
+}  // namespace mithril::bindings

@@ -1,0 +1,20 @@
+// Loops of a plan as text of C99: domain and strides are numbers, so that compilers vectorise; bits
+// are those of every other executor of tile programs.
+#pragma once
+#include <set>
+#include <span>
+#include <string>
+
+#include "core/status.h"
+#include "plan/call.h"
+
+namespace mithril::emit {
+
+/// The body of a function, indented by two. `operands`: the names of its pointers, those that are
+/// one memory with the same name. `definitions` gets what must stand before it. `parallel`: the
+/// outermost loop carries M_PARALLEL.
+core::Result<std::string> print_c_loop(const plan::LoopCall& loop,
+                                       std::span<const std::string> operands, bool parallel,
+                                       std::set<std::string>& definitions);
+
+}  // namespace mithril::emit

@@ -1,0 +1,41 @@
+// What a step computes, in terms that a printer of plans understands. Targets that run plans step
+// by step bind steps to functions of their own instead (plan/kernel.h).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "plan/kernel.h"
+#include "tile/program.h"
+
+namespace mithril::plan {
+
+/// A tile program over a domain. Operands: its inputs, then its outputs; strides in elements.
+struct LoopCall {
+  tile::Program program;
+  std::vector<int64_t> kept, reduced;                               // sizes of the domain
+  std::vector<std::vector<int64_t>> kept_strides, reduced_strides;  // by operand
+  bool operator==(const LoopCall&) const = default;
+};
+
+/// A call of a function of C that the target's texts define.
+struct FunctionCall {
+  /// What the function may find wrong with its data; it returns where, or -1.
+  enum class Check : uint8_t { kNone, kIndex, kSingular, kNotPositiveDefinite };
+
+  std::string name;                // for people, and the name of the step's own function
+  std::vector<std::string> texts;  // that define what is called, each behind those it stands on
+  /// Declarations that the arguments name: "static const ref_conv2d_dims d = {1, …};".
+  std::string declarations;
+  /// "ref_conv2d_f32(&d, a0, a1, a2, begin, end)": operands are a0, a1 … in the step's order,
+  /// `scratch` is the step's own memory, [begin, end) some of its units.
+  std::string call;
+  Check check = Check::kNone;
+  int32_t index = 0;  // of kIndex: which operand holds the indices
+  int64_t bound = 0;  // of kIndex: what they must be below
+};
+
+using Call = std::variant<LoopCall, FunctionCall>;
+
+}  // namespace mithril::plan

@@ -1,0 +1,45 @@
+// What selection asks of a native backend: its structured kernels, and steps for loops.
+#pragma once
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "core/status.h"
+#include "plan/steps.h"
+#include "select/kernel_table.h"
+#include "tile/program.h"
+
+namespace mithril::select {
+
+/// The domain of a loop and where its operands lie, inputs before outputs, in elements: 0 repeats,
+/// negative runs backwards.
+struct LoopDomain {
+  std::span<const int64_t> kept, reduced;
+  std::span<const std::vector<int64_t>> kept_strides, reduced_strides;  // by operand
+};
+
+/// A tile program made ready for a backend: independent of shapes and strides.
+class LoopKernel {
+ public:
+  virtual ~LoopKernel() = default;
+  /// Whether that output may lie on that input, of the same type and strides.
+  virtual bool can_alias(uint32_t input, uint32_t output) const = 0;
+  /// A step's kernel, params, units, grain and scratch for one domain. `note` gets what people
+  /// should know of it; it stays as it is where there is nothing to say.
+  virtual plan::Step bind(const LoopDomain& domain, std::string& note) const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// For people: "the cpu backend has no kernel for …".
+  virtual std::string_view name() const = 0;
+  virtual const KernelTable& kernels() const = 0;
+  /// Threads of a run, where nobody says how many.
+  virtual int threads() const { return 1; }
+  /// Fails with the error of tile::verify() only.
+  virtual core::Result<std::unique_ptr<const LoopKernel>> loop(
+      const tile::Program& program) const = 0;
+};
+
+}  // namespace mithril::select

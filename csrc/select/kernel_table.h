@@ -1,0 +1,30 @@
+// The structured kernels of a backend, as a table.
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "select/kernel_def.h"
+
+namespace mithril::select {
+
+/// The rows of one family of kernels, in order of preference within an op.
+using KernelFamily = std::span<const KernelDef> (*)();
+
+class KernelTable {
+ public:
+  /// `families` outlive the table.
+  constexpr explicit KernelTable(std::span<const KernelFamily> families) : families_(families) {}
+
+  /// The first row for `request` that matches; null when there is none.
+  const KernelDef* find(const KernelRequest& request) const;
+  /// Every row for an op, in order of preference.
+  std::vector<const KernelDef*> rows_of(std::string_view op) const;
+  /// Whether any row is for this op: what the support table and ir::Target::keeps_whole ask.
+  bool has(std::string_view op) const;
+
+ private:
+  std::span<const KernelFamily> families_;
+};
+
+}  // namespace mithril::select

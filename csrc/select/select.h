@@ -1,0 +1,45 @@
+// From a specialised graph to the steps of a backend: fused loops, structured kernels, copies.
+#pragma once
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "ir/graph.h"
+#include "ir/target.h"
+#include "plan/steps.h"
+#include "select/backend.h"
+#include "select/story.h"
+#include "tile/program.h"
+
+namespace mithril::select {
+
+/// An output of the graph that takes the place of an input, as it is when all else has read it.
+struct Overwrite {
+  int32_t output = 0, input = 0;
+};
+
+struct SelectOptions {
+  bool fuse = true;
+  bool epilogues = true;    // loops on blocks of products; needs `fuse`
+  bool exact_conv = false;  // convolutions in the reference's order only
+  int threads = 0;          // of a run, for which kernels are cut; 0: the backend's
+  std::vector<Overwrite> overwrites;
+  /// Told of every fused loop: the step's label and its program. Null: nobody looks.
+  std::function<void(std::string_view label, const tile::Program&)> on_loop;
+  /// Gets what became of each group, in order of execution. Null: nobody asks.
+  std::vector<Story>* story = nullptr;
+};
+
+/// Whether a kernel takes the node, its sizes known, and in what types. A composite that none takes
+/// is decomposed.
+ir::Runs how_it_runs(const KernelTable& kernels, const ir::Graph& graph, const ir::Node& node);
+
+/// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in
+/// row-major order, one buffer per tensor input (host inputs have none but keep their index);
+/// outputs likewise, and none shares memory with another output, nor with an input but for those
+/// that `overwrites` names. Steps are in the order that takes little memory (plan/schedule.h).
+core::Result<plan::Steps> select_steps(const ir::Graph& graph, const Backend& backend,
+                                       const SelectOptions& options = {});
+
+}  // namespace mithril::select

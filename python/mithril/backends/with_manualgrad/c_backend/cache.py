@@ -1,0 +1,155 @@
+"""Compiled objects on disk, shared by all processes of a user.
+
+A file's name is the key of its object; its last 32 bytes are the SHA-256 of what stands before
+them. So an object that was cut or changed is compiled again instead of loaded. Files appear by a
+rename, whole: processes that compile the same text at once write the same bytes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mithril import _core
+from mithril._files import replacing
+from mithril.errors import MithrilError
+
+__all__ = ["ObjectCache"]
+
+MOST_BYTES = 256 << 20
+_LEFT_AFTER = 3600.0  # seconds: what a process that was killed left beside the objects
+_DIGEST = hashlib.sha256().digest_size
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_logger = logging.getLogger("mithril.codegen")
+
+
+class ObjectCache:
+    """Objects by key in a folder; where that cannot be used, in one of the process."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder  # None: the process's own only
+        self._own: dict[str, str] = {}  # key -> path, of those in the folder of the process
+
+    @staticmethod
+    def of_user() -> ObjectCache:
+        """The one that the processes of a user share."""
+        chosen = _core.cache_dir()
+        return ObjectCache(Path(chosen or os.path.expanduser("~/.cache/mithril")) / "c")
+
+    @staticmethod
+    def of_process() -> ObjectCache:
+        """One that ends with the process."""
+        return ObjectCache(None)
+
+    def path(self, key: str, make: Callable[[], bytes]) -> str:
+        """Where the object of a key is; `make` makes it if it is nowhere."""
+        own = self._own.get(key, "")
+        if os.path.exists(own):  # a fork's parent may have ended
+            return own
+        found = self._found(key)
+        if found is not None:
+            return found
+        made = make()
+        return self._kept(key, made) or self._of_process(key, made)
+
+    def _file(self, key: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{key}.so"
+
+    def _found(self, key: str) -> str | None:
+        """The path of an object that is there and whole."""
+        file = self._file(key)
+        if file is None:
+            return None
+        try:
+            if not _is_ours(file.parent):
+                return None
+            data = file.read_bytes()
+            if hashlib.sha256(data[:-_DIGEST]).digest() != data[-_DIGEST:]:
+                _logger.warning("%s is damaged; it is compiled again", file)
+                return None
+            with contextlib.suppress(OSError):
+                os.utime(file)  # it was used now
+        except OSError:
+            return None
+        return str(file)
+
+    def _kept(self, key: str, made: bytes) -> str | None:
+        """The path of an object that was written to the folder; None where that cannot be."""
+        file = self._file(key)
+        if file is None:
+            return None
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not _is_ours(file.parent):
+                raise PermissionError(f"{file.parent} may be written by other users")
+            with replacing("CBackend: cache", file) as to:
+                to.write(made + hashlib.sha256(made).digest())
+        except (OSError, MithrilError) as error:
+            _logger.warning("objects are not kept on disk: %s", error)
+            return None
+        with contextlib.suppress(OSError):
+            _trim(file.parent)
+        return str(file)
+
+    def _of_process(self, key: str, made: bytes) -> str:
+        path = os.path.join(_folder_of_process(), f"{key}.so")
+        with replacing("CBackend: object", path) as to:
+            to.write(made)
+        self._own[key] = path
+        return path
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can put objects there, which are code."""
+    found = os.stat(folder)
+    return found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
+
+
+def _trim(folder: Path) -> None:
+    """Removes what is too much, used longest ago first, and what was left behind."""
+    found, total = [], 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):  # another process removes, too
+                facts = entry.stat(follow_symlinks=False)
+                if not entry.name.endswith(".so"):
+                    if time.time() - facts.st_mtime > _LEFT_AFTER:
+                        os.unlink(entry.path)
+                    continue
+                found.append((facts.st_mtime, facts.st_size, entry.path))
+                total += facts.st_size
+    for _, size, path in sorted(found):
+        if total <= MOST_BYTES:
+            break
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        total -= size
+
+
+_lock = threading.Lock()
+_folders: dict[int, str] = {}  # by process: forked children have their own
+
+
+def _folder_of_process() -> str:
+    """A folder that is removed when this process ends."""
+    with _lock:
+        process = os.getpid()
+        if process not in _folders:
+            folder = _folders[process] = tempfile.mkdtemp(prefix="mithril-")
+            atexit.register(_remove, process, folder)
+        return _folders[process]
+
+
+def _remove(process: int, folder: str) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

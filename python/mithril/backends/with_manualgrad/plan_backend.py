@@ -1,0 +1,42 @@
+"""What backends share that run plans of the engine on NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend
+from mithril.errors import ArgumentError, DTypeError, SignatureError
+from mithril.types import DTypeLike, as_dtype
+
+__all__ = ["PlanBackend"]
+
+_MOST_THREADS = 1024
+
+
+class PlanBackend(NumpyBackend):
+    """Plans, gradients and training steps are the engine's; who runs a plan is the subclass's.
+
+    Methods such as ``backend.add`` are NumPy's.
+    """
+
+    runs_plans = True
+    threads: int | None
+    _pool: Any = None  # threads of the engine that belong to the backend
+
+    def __init__(
+        self,
+        device: str,
+        dtype: DTypeLike,
+        threads: int | None,
+        seed: int,
+        compute_precision: DTypeLike | None,
+    ) -> None:
+        name, wanted = type(self).__name__, as_dtype(dtype)
+        if not wanted.is_float:
+            raise DTypeError(f"{name}: dtype requires a float type, got {wanted}")
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise SignatureError(f"{name}: threads requires an integer, got {threads!r}")
+        if threads is not None and not 1 <= threads <= _MOST_THREADS:
+            raise ArgumentError(f"{name}: threads requires 1 to {_MOST_THREADS}, got {threads}")
+        super().__init__(device, wanted, seed=seed, compute_precision=compute_precision)
+        self.threads = threads

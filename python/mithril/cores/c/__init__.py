@@ -1,0 +1,1 @@
+"""The original's import paths for the C backend."""

@@ -1,0 +1,467 @@
+"""Models as folders of C99: the text of a program, its weights, and what builds and shows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mithril import _core
+from mithril._checks import mapping, text, truth
+from mithril._files import path_of, replacing
+from mithril._open_ranks import Shaped
+from mithril._program import runs_natively
+from mithril._sizes import checked_shapes, input_shapes, program_for
+from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
+from mithril.formats import _c_api, _c_files
+from mithril.types import Dtype
+
+__all__ = ["ALIGNMENT", "Array", "Export", "export_c"]
+
+ALIGNMENT = 64  # bytes: of the arena, of files in memory and of every array in them
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_TAKEN = ("main", "makefile")  # by the example and by what builds it
+_WEIGHTS = ("binary", "array")
+_TARGETS = ("hosted", "freestanding")
+Entries = list[tuple[int, Any]]  # arrays of `_core.CProgram.source` by place
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of the program: its place among the program's, and what C calls it."""
+
+    place: int
+    kind: str  # "input", "output", "weight"; of what training keeps: "parameter", "optimizer.m" …
+    field: str  # of a struct: "input_0"; of arrays in a block: ""
+    name: str  # of the model; of constants: ""
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int = 0  # in the block that it belongs to
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * Dtype(self.dtype).itemsize
+
+    def entry(self) -> dict[str, Any]:
+        """What the description of the layout says of it."""
+        names = {"kind": self.kind, "field": self.field, "name": self.name}
+        facts = {"dtype": self.dtype, "shape": list(self.shape), "bytes": self.bytes}
+        where = {} if self.field else {"offset": self.offset}
+        return {key: value for key, value in names.items() if value} | facts | where
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    name: str
+    training: bool
+    weights: str  # "binary", "array"
+    freestanding: bool
+
+
+@dataclass(frozen=True)
+class Export:
+    """A program with its arrays, ready to be written."""
+
+    wanted: _Wanted
+    source: Mapping[str, Any]  # of `_core.CProgram.source`
+    inputs: list[Array]  # that a caller gives
+    outputs: list[Array]
+    constants: list[Array]
+    kept: list[Array] = field(default_factory=list)  # what steps of training update where it is
+    values: dict[int, np.ndarray] = field(default_factory=dict)  # of `kept` at first, by place
+    aliases: dict[int, int] = field(default_factory=dict)  # output -> input with its memory
+
+    @property
+    def name(self) -> str:
+        return self.wanted.name
+
+    @property
+    def training(self) -> bool:
+        return self.wanted.training
+
+    @property
+    def weights(self) -> str:
+        return self.wanted.weights
+
+    @property
+    def freestanding(self) -> bool:
+        return self.wanted.freestanding
+
+    @property
+    def arena_bytes(self) -> int:
+        return int(self.source["arena_bytes"])
+
+    @property
+    def constant_arrays(self) -> list[np.ndarray]:
+        return [constant["array"] for constant in self.source["constants"]]
+
+    @property
+    def kept_arrays(self) -> list[np.ndarray]:
+        return [self.values[one.place] for one in self.kept]
+
+    def layout(self) -> dict[str, Any]:
+        """What a reader of the files has to know, for programs."""
+        found: dict[str, Any] = {
+            "format": "mithril-c/1",
+            "name": self.name,
+            "training": self.training,
+            "weights": self.weights,
+            "alignment": ALIGNMENT,
+            "arena_bytes": self.arena_bytes,
+            "weight_bytes": end_of(self.constants),
+            "needs_libm": bool(self.source["needs_libm"]),
+            "inputs": [one.entry() for one in self.inputs],
+            "outputs": [one.entry() for one in self.outputs],
+            "constants": [one.entry() for one in self.constants],
+        }
+        if self.training:
+            found |= {
+                "state_bytes": end_of(self.kept),
+                "state": [one.entry() for one in self.kept],
+            }
+        return found
+
+
+def export_c(
+    physical: Any,
+    folder: Any,
+    *,
+    params: Any = None,
+    training: Any = False,
+    weights: Any = "binary",
+    name: Any = "model",
+    target: Any = "hosted",
+    shapes: Any = None,
+) -> dict[str, Any]:
+    """See `PhysicalModel.export_c`."""
+    to = path_of("export_c: folder", folder)
+    wanted = _Wanted(
+        name=_checked_name(name),
+        training=truth("export_c: training", training),
+        weights=_one_of("weights", weights, _WEIGHTS),
+        freestanding=_one_of("target", target, _TARGETS) == "freestanding",
+    )
+    given = checked_shapes("export_c", physical, shapes)
+    params = _checked_params(physical, params)
+    for_c = _recompiled(physical)
+    make = _step if wanted.training else _evaluation
+    export = make(for_c, wanted, given, params)
+    _write(to, export)
+    return export.layout()
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _checked_name(name: Any) -> str:
+    found = text("export_c: name", name)
+    if not _NAME.fullmatch(found) or found.lower() in _TAKEN:
+        raise ArgumentError(
+            f"export_c: name requires a name of C, got {shown(found)}",
+            hint="letters, digits and _, a letter first, at most 63 of them",
+        )
+    return found
+
+
+def _one_of(option: str, value: Any, known: Sequence[str]) -> str:
+    if text(f"export_c: {option}", value) not in known:
+        choices = " or ".join(f"'{one}'" for one in known)
+        near = suggestion(value, known)
+        raise ArgumentError(f"export_c: {option} requires {choices}, got {shown(value)}{near}")
+    return str(value)
+
+
+def _checked_params(physical: Any, params: Any) -> Mapping[str, Any]:
+    found = mapping("export_c: params", params)
+    unknown = [name for name in found if name not in physical.param_keys]
+    if unknown:
+        near = suggestion(unknown[0], physical.param_keys)
+        raise KeyNotFound(f"export_c: params: no parameter named {shown(unknown[0])}{near}")
+    return found
+
+
+def _recompiled(physical: Any) -> Any:
+    """The same model compiled for C, on whatever backend it runs."""
+    from mithril.backends.with_manualgrad.c_backend.backend import TextOnly
+
+    settings = replace(
+        physical._settings,
+        backend=TextOnly(dtype=physical.backend.default_dtype),
+        autodiff="engine",
+        jit=False,
+        jit_is_asked=False,
+        jit_options={},
+        file_path=None,
+        check_nan="",
+        weights="",
+        recorder=_core.Recorder(),
+    )
+    made = type(physical)(physical._snapshot, settings, physical._options)
+    if not runs_natively(made._compiled, made.backend):
+        raise UnsupportedError(
+            "export_c: the model has ops that are Python functions, which C cannot call"
+        )
+    return made
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def _evaluation(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
+    """The forward pass, its parameters among the constants."""
+    values = _parameters(physical, given, params)
+    bound = physical.bind(values) if physical.param_keys else physical
+    given = {name: shape for name, shape in given.items() if name in bound._by_name}
+    program = program_for("export_c", bound, given)
+    source = _source(program, program.forward, given, wanted)
+    kinds = {key.name: _KINDS[key.role] for key in program.inputs}
+    results = {f"$state.{name}": "next_state" for name in program.state_names}
+    names = [key.name for key in program.inputs]
+    inputs = _numbered(_read(source, names, program), "input", kinds)
+    outputs = _numbered(_written(source, program), "output", results)
+    return _export(wanted, source, inputs, outputs)
+
+
+def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
+    """A step of training: gradients and the optimizer's update, in the arrays that are there."""
+    optimizer = physical._settings.optimizer
+    _check_trainable(physical, optimizer)
+    program = program_for("export_c", physical, given)
+    values = _parameters(physical, given, params)
+    trained = [key.name for key in program.inputs if key.trainable]
+    graph = program.compiled.step(
+        [], trained, [physical._cost(program)], optimizer.op, optimizer._attributes()
+    )
+    roles = _roles(program, optimizer, trained)
+    updates = _updates(graph, program, roles)
+    executable = physical.backend._program(
+        graph,
+        program.compiled.trace,
+        physical._settings.passes_off,
+        overwrites=list(updates.items()),
+    )
+    source = _source(program, executable, given, wanted)
+    arrays = _read(source, [name for name, *_ in graph.inputs], program)
+    places = {one["name"]: place for place, one in arrays}
+    kept = _placed(
+        Array(place, *roles[one["name"]], **_facts(one))
+        for place, one in arrays
+        if one["name"] in roles
+    )
+    data = [(place, one) for place, one in arrays if one["name"] not in roles]
+    results = _written(source, program)
+    own = [(place, one) for place, one in results if one["name"] not in updates]
+    first = {**values, **_states(physical, given), **_beginning(optimizer, roles, values)}
+    graph_names = {place: name for name, place in places.items()}
+    return replace(
+        _export(wanted, source, _numbered(data, "input"), _numbered(own, "output")),
+        kept=kept,
+        values={one.place: _as_stored(first[graph_names[one.place]], one) for one in kept},
+        aliases={
+            place: places[updates[one["name"]]]
+            for place, one in results
+            if updates.get(one["name"]) in places
+        },
+    )
+
+
+def _roles(program: Any, optimizer: Any, trained: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """What steps update: the graph's name of an input -> its kind, no field, its name."""
+    found = {k.name: (_KINDS[k.role], "", k.name) for k in program.inputs if k.role != "data"}
+    for slot in optimizer.slots:
+        found |= {f"$opt.{slot}.{name}": (f"optimizer.{slot}", "", name) for name in trained}
+    return found | {"$opt.t": ("step", "", ""), "$opt.lr": ("rate", "", "")}
+
+
+def _updates(graph: Any, program: Any, roles: Iterable[str]) -> dict[str, str]:
+    """Results of a step, each with the input whose array it takes."""
+    found = {f"$new.{name}": name for name in roles if f"$new.{name}" in graph.outputs}
+    return found | {f"$state.{name}": name for name in program.state_names}
+
+
+_KINDS = {"data": "input", "param": "parameter", "state": "state"}
+
+
+def _check_trainable(physical: Any, optimizer: Any) -> None:
+    if optimizer is None:
+        raise ArgumentError(
+            "export_c: training=True: the model has no optimizer",
+            hint="compile with optimizer=, such as ml.optim.Adam()",
+        )
+    if not optimizer.op or optimizer._clips:
+        what = "clips gradients" if optimizer._clips else "is no op of the engine"
+        raise UnsupportedError(
+            f"export_c: training=True: {type(optimizer).__name__} {what}: no single program",
+            hint="leave clip_norm and clip_value out, or take ml.optim.SGD, Adam or AdamW",
+        )
+    physical._check_gradients_allowed()
+
+
+def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mapping[str, Any]:
+    """The text of a program for the sizes that are known, which must be all."""
+    shapes = input_shapes(program, given)
+    symbols = program.forward.symbols(shapes)
+    open_sizes = [name for name, size in symbols.items() if size is None]
+    if open_sizes:
+        raise UnsupportedError(
+            f"export_c: C has no open sizes: {', '.join(open_sizes)}",
+            hint="give shapes={…} of the data",
+        )
+    sizes = shapes if executable is program.forward else executable.sizes(symbols)
+    source = executable.source(sizes, wanted.name)
+    if wanted.freestanding and source["needs_libm"]:
+        raise UnsupportedError(
+            "export_c: target='freestanding': the program calls functions of libm",
+            hint="leave target out",
+        )
+    return source
+
+
+def _read(source: Mapping[str, Any], names: Sequence[str], program: Any) -> Entries:
+    """The inputs that the program reads, by place; what is no array cannot be one."""
+    pairs = list(zip(names, source["inputs"], strict=True))
+    for name, entry in pairs:
+        if entry is None and name in program.by_name and not program.by_name[name].is_tensor:
+            raise UnsupportedError(
+                f"export_c: input '{name}' is no array", hint="give it in constant_keys"
+            )
+    return [(place, entry) for place, (_, entry) in enumerate(pairs) if entry is not None]
+
+
+def _written(source: Mapping[str, Any], program: Any) -> Entries:
+    """The outputs by place, which must all be arrays."""
+    entries = source["outputs"]
+    for name, entry in zip(program.outputs, entries, strict=False):
+        if entry is None:
+            raise UnsupportedError(
+                f"export_c: output '{name}' is no array", hint="discard_keys leaves it out"
+            )
+    return [(place, entry) for place, entry in enumerate(entries) if entry is not None]
+
+
+def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"dtype": entry["dtype"], "shape": tuple(entry["shape"])}
+
+
+def _numbered(entries: Entries, kind: str, kinds: Mapping[str, str] | None = None) -> list[Array]:
+    """Arrays that are fields of a struct, each kind (by name, else `kind`) counted from 0."""
+    counts: dict[str, int] = {}
+    out = []
+    for place, one in entries:
+        of = (kinds or {}).get(one["name"], kind)
+        number = counts[of] = counts.get(of, -1) + 1
+        out.append(Array(place, of, f"{of}_{number}", one["name"], **_facts(one)))
+    return out
+
+
+def _placed(arrays: Iterable[Array]) -> list[Array]:
+    """Arrays one after another in a block, each at a multiple of the alignment."""
+    out: list[Array] = []
+    for one in arrays:
+        out.append(replace(one, offset=end_of(out)))
+    return out
+
+
+def end_of(arrays: Sequence[Array]) -> int:
+    """The bytes of a block with these arrays."""
+    if not arrays:
+        return 0
+    end = arrays[-1].offset + arrays[-1].bytes
+    return -(-end // ALIGNMENT) * ALIGNMENT
+
+
+def _export(wanted: _Wanted, source: Any, inputs: list[Array], outputs: list[Array]) -> Export:
+    constants = _placed(
+        Array(place, "weight", "", "", **_facts(one))
+        for place, one in enumerate(source["constants"])
+    )
+    return Export(wanted, source, inputs, outputs, constants)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _parameters(physical: Any, given: Mapping[str, tuple], params: Any) -> dict[str, Any]:
+    """The parameters of the program in the types of the model."""
+    from mithril.physical import Uninitialized
+
+    data = {name: Shaped(shape) for name, shape in given.items()}
+    if not params:
+        params = physical._parameters(0, data)
+    values = {}
+    program = program_for("export_c", physical, given)
+    for key in program.inputs:
+        if key.role != "param":
+            continue
+        if key.name not in params:
+            raise KeyNotFound(f"export_c: params must have '{key.name}'", code="MTH402")
+        value = params[key.name]
+        if isinstance(value, Uninitialized):
+            value = physical._placed(program, key, value, dict(params), data)
+        values[key.name] = np.asarray(physical._convert(key, value))
+    return values
+
+
+def _states(physical: Any, given: Mapping[str, tuple]) -> dict[str, Any]:
+    data = {name: Shaped(shape) for name, shape in given.items()}
+    return physical._parameters(0, data, role="state")
+
+
+def _beginning(optimizer: Any, roles: Mapping, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What an optimizer has before the first step, by the graph's names."""
+    first = optimizer.init(dict(values))
+    found = {"$opt.t": first["step"], "$opt.lr": optimizer.lr}
+    for graph_name, (kind, _, name) in roles.items():
+        if kind.startswith("optimizer."):
+            found[graph_name] = first[kind.removeprefix("optimizer.")][name]
+    return found
+
+
+def _as_stored(value: Any, array: Array) -> np.ndarray:
+    stored = np.asarray(value).astype(Dtype(array.dtype).numpy())
+    return np.array(np.broadcast_to(stored, array.shape), order="C")
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _write(folder: str, export: Export) -> None:
+    """Every file takes the place of an older one as a whole."""
+    files = dict(_files(export))
+    os.makedirs(folder, exist_ok=True)
+    for name, data in files.items():
+        with replacing("export_c: folder", Path(folder) / name) as file:
+            for part in data:
+                file.write(part)
+
+
+def _files(export: Export) -> Iterable[tuple[str, Iterable[bytes]]]:
+    name = export.name
+    texts = {
+        f"{name}.h": export.source["header"],
+        f"{name}.c": export.source["text"],
+        f"{name}_api.h": _c_api.header(export),
+        f"{name}_api.c": _c_api.source(export),
+        f"{name}.json": json.dumps(export.layout(), indent=1) + "\n",
+        "main.c": _c_files.main(export),
+        "Makefile": _c_files.makefile(export),
+        "CMakeLists.txt": _c_files.cmake(export),
+        "README.md": _c_files.readme(export),
+    }
+    yield from ((file, [content.encode()]) for file, content in texts.items())
+    if export.weights == "array":
+        yield f"{name}_weights.c", _c_api.arrays(export)
+        return
+    blocks = {
+        "weights": (export.constants, export.constant_arrays),
+        "state": (export.kept, export.kept_arrays),
+    }
+    for block, (arrays, values) in blocks.items():
+        if arrays:
+            yield f"{name}_{block}.bin", _c_files.block(arrays, values, ALIGNMENT)

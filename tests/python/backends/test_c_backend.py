@@ -1,0 +1,310 @@
+"""`CBackend`: the bits of the engine, forward and backward, in steps, loops and threads."""
+
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import mithril as ml
+import numpy as np
+import pytest
+from formats.c_cases import MODELS, drawn, training
+from mithril.errors import CompilerError, DataIndexError, UnsupportedError
+from test_random_models import RandomModel
+
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+]
+QUICK = "-O1 -march=native"  # results do not depend on it, the time of tests does
+every_model = pytest.mark.parametrize("title", MODELS)
+
+
+def on_c(dtype="float32", **options):
+    return ml.CBackend(dtype=dtype, flags=QUICK, **options)
+
+
+def both(model, dtype="float32", **options):
+    """The model on the engine and on C; every convolution is exact there, too."""
+    engine = ml.compile(model, ml.CpuBackend(dtype=dtype), exact_conv=True, **options)
+    return engine, ml.compile(model, on_c(dtype), **options)
+
+
+def same(got, want):
+    assert got.keys() == want.keys()
+    for name in want:
+        np.testing.assert_array_equal(got[name], want[name], err_msg=name)
+        assert np.asarray(got[name]).dtype == np.asarray(want[name]).dtype
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_values_and_gradients(title, dtype):
+    make, shape = MODELS[title]
+    engine, c = both(make(), dtype, data_keys={"x"}, shapes={"x": shape}, mode="eval")
+    params, data = engine.get_parameters(), {"x": drawn(shape)}
+    wanted = engine.evaluate(params, data)
+    same(c.evaluate(params, data), wanted)
+    cotangents = {"y": drawn(wanted["y"].shape, 1)}
+    for got, want in zip(
+        c.evaluate(params, data, output_gradients=cotangents),
+        engine.evaluate(params, data, output_gradients=cotangents),
+        strict=True,
+    ):
+        same(got, want)
+
+
+@every_model
+@pytest.mark.parametrize("stream", [False, True])
+def test_steps(title, stream):
+    make, shape = MODELS[title]
+    optimizer = ml.optim.AdamW(lr=1e-2)
+    runs = []
+    for pm in both(
+        training(make()), data_keys={"x", "target"}, shapes={"x": shape}, optimizer=optimizer,
+        stream_gradients=stream,
+    ):  # fmt: skip
+        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+        params, state = pm.get_parameters(), pm.initial_state()
+        opt_state = optimizer.init(params)
+        for _ in range(5):
+            params, opt_state, state, outputs = pm.step(params, opt_state, data, state)
+        runs.append((params, opt_state["m"], state, outputs))
+    for got, want in zip(*runs, strict=True):
+        same(got, want)
+
+
+@pytest.mark.frameworks
+def test_steps_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    model = ml.Model()
+    model |= ml.Linear(32)(input="x", output="h")
+    model |= ml.Relu()(input="h", output="a")
+    model |= ml.Linear(10)(input="a", output="y")
+    model.expose_keys("y")
+    optimizer = ml.optim.Adam(lr=1e-2)
+    pm = ml.compile(
+        training(model), on_c(), data_keys={"x", "target"}, shapes={"x": [8, 16]},
+        optimizer=optimizer,
+    )  # fmt: skip
+    params = pm.get_parameters()
+    net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), params.values(), strict=True):
+            parameter.copy_(torch.from_numpy(np.array(value)))
+    theirs, opt_state = torch.optim.Adam(net.parameters(), lr=1e-2), optimizer.init(params)
+    for i in range(100):
+        batch = {"x": drawn([8, 16], 2 * i), "target": drawn([8, 10], 2 * i + 1)}
+        params, opt_state, _, outputs = pm.step(params, opt_state, batch)
+        x, target = (torch.from_numpy(value) for value in batch.values())
+        loss = ((net(x) - target) ** 2).mean()
+        theirs.zero_grad()
+        loss.backward()
+        theirs.step()
+        assert float(outputs["final_cost"]) == pytest.approx(loss.item(), abs=1e-5)
+    for parameter, value in zip(net.parameters(), params.values(), strict=True):
+        np.testing.assert_allclose(value, parameter.detach().numpy(), atol=1e-5)
+
+
+def branch():
+    model = ml.Model()
+    negative, positive = ml.Model(), ml.Model()
+    negative |= ml.Sine()(input="v", output="w")
+    positive |= ml.Exponential()(input="v", output="w")
+    model |= ml.Sum()(input="x", output="s")
+    model |= ml.Greater()(left="s", right=0.0, output="p")
+    model |= ml.Cond(positive, negative)(predicate="p", v="x", w="y")
+    model.expose_keys("y")
+    return model
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_branches(sign):
+    engine, c = both(branch(), data_keys={"x"}, shapes={"x": [5]})
+    data = {"x": sign * np.abs(drawn([5]))}
+    same(c.evaluate({}, data), engine.evaluate({}, data))
+
+
+@pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
+def test_random_models(request):
+    """A fortieth of `--graphs`: every one is compiled for itself."""
+    for seed in range(max(1, request.config.getoption("--graphs") // 40)):
+        case = RandomModel(seed)
+        inputs = case.inputs()
+        engine, c = both(
+            case.model, "float64", trainable_keys={"a", "b"}, data_keys=set(inputs) - {"a", "b"}
+        )
+        split = (
+            {k: inputs[k] for k in ("a", "b")},
+            {k: inputs[k] for k in inputs if k not in "ab"},
+        )
+        want = engine.evaluate(*split)
+        same(c.evaluate(*split), want)
+        floats = {k: np.ones_like(v) for k, v in want.items() if v.dtype == np.float64}
+        got, wanted = (pm.evaluate(*split, output_gradients=floats).gradients for pm in (c, engine))
+        same(got, wanted)
+
+
+def test_open_sizes_are_compiled_one_by_one():
+    engine, c = both(MODELS["mlp"][0](), data_keys={"x"}, shapes={"x": ["batch", 16]})
+    params = engine.get_parameters()
+    for batch in (1, 3, 0, 3):
+        data = {"x": drawn([batch, 16])}
+        same(c.evaluate(params, data), engine.evaluate(params, data))
+
+
+def test_threads_of_a_backend_change_no_bit():
+    model = MODELS["mlp"][0]()
+    pm = ml.compile(model, on_c(threads=2), data_keys={"x"}, shapes={"x": [256, 64]})
+    one = ml.compile(model, on_c(), data_keys={"x"}, shapes={"x": [256, 64]})
+    data = {"x": drawn([256, 64])}
+    same(pm.evaluate(pm.get_parameters(), data), one.evaluate(pm.get_parameters(), data))
+
+
+def test_threads_that_evaluate_at_once():
+    """The first call of each compiles; the others wait for it or compile, too."""
+    make, shape = MODELS["gpt_block"]
+    pm = ml.compile(make(), on_c(cache=False), data_keys={"x"}, shapes={"x": shape})
+    params, found = pm.get_parameters(), {}
+
+    def work(i):
+        for _ in range(20):
+            found[i] = pm.evaluate(params, {"x": drawn(shape, i)})["y"]
+
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    for i, y in found.items():
+        np.testing.assert_array_equal(y, pm.evaluate(params, {"x": drawn(shape, i)})["y"])
+
+
+def test_a_compiler_that_fails_stops_the_call():
+    backend = on_c()
+    pm = ml.compile(ml.Relu(), backend, shapes={"input": [3]})
+    build, asked = backend._build, []
+
+    def broken(text, name):
+        asked.append(name)
+        raise CompilerError("no compiler today")
+
+    backend._build = broken
+    other = ml.compile(ml.Relu(), backend, shapes={"input": [3]})
+    for _ in range(2):
+        with pytest.raises(CompilerError, match="no compiler today"):
+            other.evaluate({}, {"input": [1.0, 2.0, 3.0]})
+    assert len(asked) == 2  # nothing was kept
+    backend._build = build
+    assert pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist() == [0.0, 2.0, 3.0]
+
+
+INTERRUPTED = """
+import os, sys, mithril as ml
+compiler, going = sys.argv[1:]
+pm = ml.compile(ml.Relu(), ml.CBackend(compiler=compiler, cache=False), shapes={"input": [2]})
+data = {"input": [-1.0, 2.0]}
+open(going, "w").close()
+try:
+    pm.evaluate({}, data)
+except KeyboardInterrupt:
+    os.unlink(going)
+    print(pm.evaluate({}, data)["output"].tolist())
+"""
+
+
+def test_an_interrupt_while_the_compiler_runs(tmp_path):
+    going, compiler = tmp_path / "going", tmp_path / "cc"
+    compiler.write_text(f'#!/bin/sh\nif [ -e "{going}" ]; then echo >> "{going}"; sleep 60; fi\n')
+    compiler.open("a").write('exec cc "$@"\n')
+    compiler.chmod(0o755)
+    command = [sys.executable, "-c", INTERRUPTED, str(compiler), str(going)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while not (going.exists() and going.stat().st_size):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20)[0] == "[0.0, 2.0]\n"
+
+
+def test_a_bad_index_is_the_engines_error():
+    model = ml.Model()
+    model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
+    said = []
+    for pm in both(model, data_keys={"x"}, shapes={"x": [3]}):
+        with pytest.raises(DataIndexError) as raised:
+            pm.evaluate(pm.get_parameters(), {"x": np.array([0, 4, 1])})
+        said.append(str(raised.value))
+    assert said[0] == said[1]
+
+
+def test_states_that_are_donated():
+    make, shape = MODELS["cnn"]
+    pm = ml.compile(make(), on_c(), data_keys={"x"}, shapes={"x": shape}, mode="train")
+    params, data = pm.get_parameters(), {"x": drawn(shape)}
+    kept = pm.evaluate(params, data, state=pm.initial_state())
+    given = pm.evaluate(params, data, state=pm.initial_state(), donate_state=True)
+    same(given.outputs, kept.outputs)
+    same(given.state, kept.state)
+
+
+def test_what_it_says_of_itself():
+    pm = ml.compile(MODELS["mlp"][0](), on_c(), data_keys={"x"}, shapes={"x": [8, 16]})
+    plan = pm.memory_plan()["evaluate"]
+    assert plan.inputs == 8 * 16 * 4 and plan.peak > 0
+    assert "mlp.first" in str(pm.explain())
+    with pm.profile() as profile:
+        pm.evaluate(pm.get_parameters(), {"x": drawn([8, 16])})
+    assert profile.rows
+    can = pm.backend.capabilities
+    assert can.autodiff == "engine" and not can.jit and pm.backend.is_manualgrad
+    with pytest.raises(UnsupportedError, match="keeps no weights as int8"):
+        pm.bind(pm.get_parameters(), weights="int8")
+
+
+def test_models_can_be_pickled():
+    pm = ml.compile(MODELS["mlp"][0](), on_c(), data_keys={"x"}, shapes={"x": [8, 16]})
+    copy = pickle.loads(pickle.dumps(pm))
+    data = {"x": drawn([8, 16])}
+    same(copy.evaluate(pm.get_parameters(), data), pm.evaluate(pm.get_parameters(), data))
+
+
+def test_methods_do_not_wait_for_a_compiler():
+    backend, engine = on_c(), ml.CpuBackend()
+    backend._build = lambda text, name: pytest.fail("a method compiled C")
+    x = drawn([2, 3])
+    assert backend.add(x, x).tolist() == (2 * x).tolist()
+    np.testing.assert_array_equal(backend.softplus(x), engine.softplus(x))
+    slope = backend.grad(lambda x: backend.sum(x**3.0))
+    np.testing.assert_array_equal(slope(x), engine.grad(lambda x: engine.sum(x**3.0))(x))
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def test_arrays():
+    """The rows of the original's PyArray, and what that lacked."""
+    from mithril.cores.c.array import PyArray
+
+    backend = ml.CBackend()
+    x, y = backend.array([[1.0, 2.0], [3.0, 4.0]]), backend.array([10.0, 20.0])
+    assert isinstance(x, PyArray) and backend.get_backend_array_type() is PyArray
+    assert (x.shape, x.ndim, backend.dtype(x)) == ((2, 2), 2, "float32")
+    results = {
+        "+": x + y, "-": 1 - x, "*": 2 * x, "/": x / y, "neg": -x, "abs": abs(-x), "@": x @ y,
+        "<": x < 2.5, "==": x == x, "[]": x[1, ::-1], "mutual": x[:, None] + y[:, None],
+    }  # fmt: skip
+    wanted = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert results["/"].tolist() == (wanted.astype("f4") / np.float32([10, 20])).tolist()
+    assert results["-"].tolist() == (1 - wanted).tolist()
+    assert results["<"].tolist() == [[True, True], [False, False]]
+    assert results["[]"].tolist() == [4.0, 3.0] and results["mutual"].shape == (2, 2, 2)
+    assert all(isinstance(array, PyArray) for array in results.values())
+    assert backend.to_numpy(x) is x and np.asarray(x) is x
+    assert memoryview(x).shape == (2, 2) and np.from_dlpack(x).base is not None
+    x[0, 0] = 7.0
+    assert x.tolist()[0] == [7.0, 2.0]

@@ -1,0 +1,483 @@
+"""Exported C: built by gcc and clang without a warning, to the bits of the engine, alone."""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import mithril as ml
+import numpy as np
+import pytest
+from formats import c_cases
+from formats.c_cases import MODELS, built, drawn, layout, run, training, write_inputs
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    SignatureError,
+    UnsupportedError,
+)
+from mithril.formats import _c_api
+
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
+]
+every_model = pytest.mark.parametrize("title", MODELS)
+STEPS = 100
+
+
+def compiled(title, backend=None, **options):
+    make, shape = MODELS[title]
+    options = {"data_keys": {"x"}, "shapes": {"x": shape}, "inference": True} | options
+    return ml.compile(make(), backend or ml.CpuBackend(), **options)
+
+
+def by_engine(title, x, **options):
+    pm = compiled(title, exact_conv=True, **options)
+    return pm.evaluate(pm.get_parameters(), {"x": x})["y"]
+
+
+# --- inference ------------------------------------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("weights", ["binary", "array"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_bits_are_those_of_the_engine(title, weights, compiler, tmp_path):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    found = compiled(title).export_c(tmp_path, weights=weights, name=title)
+    assert found == layout(tmp_path) and found["weights"] == weights
+    built(tmp_path, compiler)
+    x = drawn(MODELS[title][1])
+    write_inputs(tmp_path, {"x": x})
+    np.testing.assert_array_equal(run(tmp_path)["y"], by_engine(title, x))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_other_element_types(dtype, tmp_path):
+    pm = compiled("mlp", ml.CpuBackend(dtype=dtype))
+    found = pm.export_c(tmp_path)
+    assert {one["dtype"] for one in found["inputs"]} == {dtype}
+    built(tmp_path)
+    x = pm.backend.array(drawn(MODELS["mlp"][1]))
+    write_inputs(tmp_path, {"x": x})
+    want = pm.evaluate(pm.get_parameters(), {"x": x})["y"]
+    np.testing.assert_array_equal(run(tmp_path)["y"], want)
+
+
+def test_bits_do_not_depend_on_flags(tmp_path):
+    x = drawn(MODELS["cnn"][1])
+    want = by_engine("cnn", x)
+    compiled("cnn").export_c(tmp_path)
+    write_inputs(tmp_path, {"x": x})
+    for flags in ("-O0", "-O3 -march=native", "-O1 -fopenmp"):
+        built(tmp_path, flags=flags, LDFLAGS="-fopenmp" if "openmp" in flags else "")
+        np.testing.assert_array_equal(run(tmp_path)["y"], want)
+
+
+def test_given_parameters_are_written(tmp_path):
+    pm = compiled("mlp", ml.NumpyBackend())
+    params = pm.randomize_params(seed=3)
+    pm.export_c(tmp_path, params=params)
+    x = drawn(MODELS["mlp"][1])
+    write_inputs(built(tmp_path), {"x": x})
+    want = ml.transfer(params, ml.CpuBackend())
+    np.testing.assert_array_equal(run(tmp_path)["y"], compiled("mlp").evaluate(want, {"x": x})["y"])
+
+
+def test_states_go_in_and_come_out(tmp_path):
+    pm = compiled("cnn", mode="train", inference=False, exact_conv=True)
+    found = pm.export_c(tmp_path)
+    kinds = [one["kind"] for one in (*found["inputs"], *found["outputs"])]
+    assert kinds.count("state") == kinds.count("next_state") > 0
+    x, first = drawn(MODELS["cnn"][1]), pm.initial_state()
+    write_inputs(built(tmp_path), {"x": x, **first})
+    got = run(tmp_path)
+    outputs, states = pm.evaluate(pm.get_parameters(), {"x": x}, state=first)
+    np.testing.assert_array_equal(got["y"], outputs["y"])
+    for name, value in states.items():
+        np.testing.assert_array_equal(got[f"$state.{name}"], value)
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def trained(title, optimizer, **options):
+    make, shape = MODELS[title]
+    return ml.compile(
+        training(make()), ml.CpuBackend(), data_keys={"x", "target"}, shapes={"x": shape},
+        optimizer=optimizer, exact_conv=True, **options,
+    )  # fmt: skip
+
+
+def batches(pm, title):
+    shape = MODELS[title][1]
+    target = dict(pm.shapes)["target"]
+    return [
+        {"x": drawn(shape, 2 * i), "target": drawn(target, 2 * i + 1)} for i in range(STEPS)
+    ]  # fmt: skip
+
+
+@every_model
+@pytest.mark.parametrize("weights", ["binary", "array"])
+def test_training_has_the_bits_of_the_engine(title, weights, tmp_path):
+    optimizer = ml.optim.Adam(lr=1e-2)
+    pm = trained(title, optimizer)
+    found = pm.export_c(tmp_path, training=True, weights=weights)
+    data = batches(pm, title)
+    write_inputs(built(tmp_path), {k: [b[k] for b in data] for k in ("x", "target")})
+    got = run(tmp_path, STEPS)
+    params, state = pm.get_parameters(), pm.initial_state()
+    opt_state = optimizer.init(params)
+    for batch in data:
+        params, opt_state, state, outputs = pm.step(params, opt_state, batch, state)
+    kept = c_cases.state(tmp_path)
+    assert found["state_bytes"] == (tmp_path / "state.bin").stat().st_size
+    assert kept["step", ""] == STEPS and kept["rate", ""] == np.float32(1e-2)
+    np.testing.assert_array_equal(got["final_cost"], outputs["final_cost"])
+    for name, value in params.items():
+        np.testing.assert_array_equal(kept["parameter", name], value)
+        np.testing.assert_array_equal(kept["optimizer.m", name], opt_state["m"][name])
+    for name, value in state.items():
+        np.testing.assert_array_equal(kept["state", name], value)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("title", ["mlp", "cnn"])
+def test_training_agrees_with_torch(title, tmp_path):
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    pm = trained(title, ml.optim.SGD(lr=1e-2), mode="train")
+    pm.export_c(tmp_path, training=True)
+    data = batches(pm, title)
+    write_inputs(built(tmp_path), {k: [b[k] for b in data] for k in ("x", "target")})
+    cost = run(tmp_path, STEPS)["final_cost"]
+    first = {k: torch.from_numpy(np.array(v)) for k, v in pm.get_parameters().items()}
+    net = {
+        "mlp": lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10)),
+        "cnn": lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(128, 10),
+        ),
+    }[title]()  # fmt: skip
+    theirs = dict(zip(first, net.parameters(), strict=True))
+    with torch.no_grad():
+        for name, parameter in theirs.items():
+            parameter.copy_(first[name].reshape(parameter.shape))
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    for batch in data:
+        x, target = (torch.from_numpy(batch[key]) for key in ("x", "target"))
+        loss = ((net(x) - target) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert float(cost) == pytest.approx(loss.item(), abs=1e-5)
+    kept = c_cases.state(tmp_path)
+    for name, parameter in theirs.items():
+        got = kept["parameter", name].reshape(parameter.shape)
+        np.testing.assert_allclose(got, parameter.detach().numpy(), atol=1e-5)
+
+
+# --- alone ----------------------------------------------------------------------------------------
+
+
+def symbols(folder):
+    out = subprocess.run(
+        ["nm", "-u", next(Path(folder).glob("lib*.a"))], capture_output=True, text=True, check=True
+    ).stdout
+    return {line.split()[1] for line in out.splitlines() if line.startswith(" ")}
+
+
+MEMORY = {"memcpy", "memmove", "memset"}
+MATH = {"fma", "fmaf", "sqrt", "sqrtf", "fabs", "fabsf", "floor", "floorf", "trunc", "truncf"}
+
+
+@every_model
+def test_the_library_calls_nothing_else(title, tmp_path):
+    compiled(title).export_c(tmp_path)
+    found = {s for s in symbols(built(tmp_path)) if not s.startswith("model_")}
+    assert found <= MEMORY | MATH
+    trained(title, ml.optim.Adam()).export_c(tmp_path / "step", training=True)
+    found = {s for s in symbols(built(tmp_path / "step")) if not s.startswith("model_")}
+    assert found <= MEMORY | MATH
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changing the root takes root")
+def test_it_runs_in_an_empty_root(tmp_path):
+    compiled("gpt_block").export_c(tmp_path)
+    built(tmp_path, LDFLAGS="-static")
+    x = drawn(MODELS["gpt_block"][1])
+    write_inputs(tmp_path, {"x": x})
+    root = tmp_path / "root"
+    root.mkdir()
+    for path in (*tmp_path.glob("*.bin"), tmp_path / "model_example"):
+        shutil.copy(path, root)
+    subprocess.run(
+        ["./model_example"], preexec_fn=lambda: (os.chroot(root), os.chdir("/")), cwd=root, env={}
+    ).check_returncode()
+    shutil.copy(root / "output_0.bin", tmp_path)
+    np.testing.assert_array_equal(c_cases.outputs(tmp_path)["y"], by_engine("gpt_block", x))
+
+
+@every_model
+def test_sanitizers_find_nothing(title, tmp_path):
+    trained(title, ml.optim.Adam()).export_c(tmp_path, training=True)
+    flags = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all"
+    built(tmp_path, flags=flags)
+    run(tmp_path, 2)
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
+@pytest.mark.parametrize("title", ["mlp", "lstm"])
+def test_valgrind_finds_nothing(title, tmp_path):
+    trained(title, ml.optim.Adam()).export_c(tmp_path, training=True)
+    built(tmp_path, flags="-O1 -g")
+    run(tmp_path, 2, before=["valgrind", "-q", "--error-exitcode=9"])
+
+
+def test_threads_have_models_of_their_own(tmp_path):
+    compiled("mlp").export_c(tmp_path, weights="array")
+    sources = [str(path) for path in tmp_path.glob("model*.c")]
+    library = tmp_path / "model.so"
+    flags = ["-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-shared"]
+    subprocess.run(["cc", *flags, *sources, "-o", library, "-lm"], check=True)
+    program = ctypes.CDLL(str(library))
+    found, xs = {}, [drawn(MODELS["mlp"][1], seed) for seed in range(8)]
+
+    def work(i):
+        model = ctypes.create_string_buffer(4096)
+        arena = ctypes.create_string_buffer(layout(tmp_path)["arena_bytes"] + 64)
+        aligned = ctypes.addressof(arena) + 64 - ctypes.addressof(arena) % 64
+        program.model_init(model, ctypes.c_void_p(aligned))
+        y = np.empty((8, 10), np.float32)
+        inputs = ctypes.c_void_p(xs[i].ctypes.data)
+        outputs = ctypes.c_void_p(y.ctypes.data)
+        for _ in range(200):
+            assert program.model_evaluate(model, ctypes.byref(inputs), ctypes.byref(outputs)) == 0
+        found[i] = y
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(xs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pm = compiled("mlp")
+    for i, x in enumerate(xs):
+        np.testing.assert_array_equal(found[i], pm.evaluate(pm.get_parameters(), {"x": x})["y"])
+
+
+def test_cmake_builds_the_same(tmp_path):
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    compiled("mlp").export_c(tmp_path, name="test")  # a name that targets of CMake cannot have
+    build = tmp_path / "build"
+    for command in (["-S", tmp_path, "-B", build], ["--build", build]):
+        subprocess.run(["cmake", *command], check=True, capture_output=True)
+    x = drawn(MODELS["mlp"][1])
+    write_inputs(tmp_path, {"x": x})
+    shutil.copy(build / "test_example", tmp_path)
+    np.testing.assert_array_equal(run(tmp_path)["y"], by_engine("mlp", x))
+
+
+def test_freestanding(tmp_path):
+    model = ml.Model()
+    model |= ml.Relu()(input="x", output="h")
+    model |= ml.Add()(left="h", right=1.0, output="y")
+    pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [5]}, data_keys={"x"})
+    found = pm.export_c(tmp_path, target="freestanding")
+    assert not found["needs_libm"] and "-ffreestanding" in (tmp_path / "Makefile").read_text()
+    write_inputs(built(tmp_path), {"x": np.arange(-2.0, 3.0)})
+    assert run(tmp_path)["y"].tolist() == [1.0, 1.0, 1.0, 2.0, 3.0]
+    assert {s for s in symbols(tmp_path) if not s.startswith("model_")} <= MEMORY
+    with pytest.raises(UnsupportedError, match="target='freestanding': the program calls"):
+        compiled("gpt_block").export_c(tmp_path / "block", target="freestanding")
+    assert not (tmp_path / "block").exists()
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def test_a_bad_index_is_a_status(tmp_path):
+    model = ml.Model()
+    model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
+    pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [3]}, data_keys={"x"})
+    pm.export_c(tmp_path)
+    write_inputs(built(tmp_path), {"x": [0, 3, 1]})
+    run(tmp_path)
+    write_inputs(tmp_path, {"x": [0, 4, 1]})
+    done = subprocess.run(["./model_example"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "status 1 in step" in done.stdout
+
+
+def test_literals_keep_every_bit():
+    values = np.array([0.1, -0.0, 1e-45, 3.4028235e38, np.inf, -np.inf, np.nan], np.float32)
+    texts = [_c_api._literal(x, "float32") for x in values.tolist()]
+    assert texts[-3:] == ["INFINITY", "-INFINITY", "NAN"] and texts[1] == "-0x0.0p+0f"
+    back = np.array([float.fromhex(text[:-1]) for text in texts[:4]], np.float32)
+    assert back.tobytes() == values[:4].tobytes()
+    assert _c_api._literal(-(2**63), "int64") == "INT64_MIN"
+    assert _c_api._literal(-(2**31), "int32") == "INT32_MIN"
+
+
+HOSTILE = [
+    "*/",
+    "/*",
+    '"',
+    "\\",
+    "??/",
+    "\n",
+    "\r",
+    "\0",
+    "\u2028",
+    "%s",
+    "@",
+    "#define",
+    "💥",
+    "'",
+]
+
+
+def test_hostile_names_are_escaped():
+    random = np.random.default_rng(0)
+    for _ in range(10_000):
+        name = "".join(random.choice(HOSTILE, 5)) + chr(random.integers(1, 0xD7FF))
+        assert re.fullmatch(r"[A-Za-z0-9_.%]{1,120}", _c_api.commented(name))
+
+
+def test_models_with_hostile_names(tmp_path):
+    model = ml.Model(name="*/ int x; /*")
+    names = [f"{bad}key{i}" for i, bad in enumerate(HOSTILE)]
+    for i, name in enumerate(names):
+        part = ml.Relu(name=f"*/ #error {i}") if i % 2 else ml.Relu()
+        model |= part(input=name, output=f"out{i} */ #error")
+        model.expose_keys(f"out{i} */ #error")
+    shapes = {name: [2] for name in names}
+    pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys=set(names))
+    found = pm.export_c(tmp_path)
+    assert [one["name"] for one in found["inputs"]] == names
+    for path in tmp_path.iterdir():
+        assert "#error" not in path.read_text() or path.suffix == ".json"
+    values = {name: np.array([i, -i]) for i, name in enumerate(names)}
+    write_inputs(built(tmp_path), values)
+    got = run(tmp_path)
+    for i in range(len(names)):
+        assert got[f"out{i} */ #error"].tolist() == [i, 0]
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+BAD = [
+    ({"name": "1x"}, ArgumentError, "requires a name of C"),
+    ({"name": "a b"}, ArgumentError, "requires a name of C"),
+    ({"name": "x" * 64}, ArgumentError, "requires a name of C"),
+    ({"name": "main"}, ArgumentError, "requires a name of C"),
+    ({"name": "_x"}, ArgumentError, "requires a name of C"),
+    ({"name": 7}, SignatureError, "requires a string"),
+    ({"weights": "arrays"}, ArgumentError, "did you mean 'array'"),
+    ({"target": "free"}, ArgumentError, "requires 'hosted' or 'freestanding'"),
+    ({"training": "yes"}, SignatureError, "requires True or False"),
+    ({"training": True}, ArgumentError, "the model has no optimizer"),
+    ({"params": 3}, SignatureError, "requires a dictionary"),
+    ({"params": {"wieght_0": 1.0}}, KeyNotFound, "did you mean 'weight_0'"),
+    ({"params": {"weight_0": np.ones((32, 16), "f4")}}, KeyNotFound, "params must have"),
+    ({"shapes": {"x": [8, 17]}}, ml.errors.ShapeError, ""),
+    ({"shapes": {"z": [8, 16]}}, KeyNotFound, "no input named 'z'"),
+    ({"what": 1}, SignatureError, "has no argument 'what'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "pattern"), BAD, ids=[str(bad[0])[:40] for bad in BAD]
+)
+def test_arguments_that_are_refused(options, error, pattern, tmp_path):
+    folder = tmp_path / "folder"
+    with pytest.raises(error, match=pattern):
+        compiled("mlp").export_c(folder, **options)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("folder", [7, "", "a\0b", None])
+def test_folders_that_are_no_paths(folder):
+    with pytest.raises((SignatureError, ArgumentError)):
+        compiled("mlp").export_c(folder)
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OSError):
+        compiled("mlp").export_c(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_open_sizes_are_named(tmp_path):
+    pm = compiled("mlp", shapes={"x": ["batch", 16]})
+    with pytest.raises(UnsupportedError, match="C has no open sizes: batch"):
+        pm.export_c(tmp_path)
+    assert pm.export_c(tmp_path, shapes={"x": [3, 16]})["inputs"][0]["shape"] == [3, 16]
+
+
+def test_shapes_of_parameters_follow_from_those_of_data(tmp_path):
+    pm = ml.compile(ml.Linear(4), ml.CpuBackend())
+    found = pm.export_c(tmp_path, shapes={"input": [2, 3]})
+    assert found["outputs"][0]["shape"] == [2, 4]
+
+
+def test_python_functions_are_refused(tmp_path):
+    class Own(ml.NumpyBackend):
+        def relu(self, input):
+            return input
+
+    pm = ml.compile(ml.Relu(), Own(), shapes={"input": [2]})
+    pm.export_c(tmp_path)  # C has its own relu
+
+    def cube(input):
+        return input**3
+
+    ml.NumpyBackend.register_primitive(cube)
+    model = ml.Model()
+    anything = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float])
+    model |= ml.models.CustomPrimitiveModel("cube", input=anything, output=anything)(
+        input="x", output="y"
+    )
+    pm = ml.compile(model, ml.NumpyBackend(), shapes={"x": [2]})
+    with pytest.raises(UnsupportedError, match="Python functions"):
+        pm.export_c(tmp_path)
+
+
+def test_clipped_gradients_are_refused(tmp_path):
+    pm = trained("mlp", ml.optim.SGD(clip_norm=1.0))
+    with pytest.raises(UnsupportedError, match="SGD clips gradients"):
+        pm.export_c(tmp_path, training=True)
+
+
+def test_an_export_replaces_an_older_one(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    compiled("mlp").export_c(tmp_path)
+    first = (tmp_path / "model_weights.bin").read_bytes()
+    pm = compiled("mlp")
+    pm.export_c(tmp_path, params=pm.randomize_params(seed=5))
+    assert (tmp_path / "model_weights.bin").read_bytes() != first
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {
+        "mine.txt", "main.c", "Makefile", "CMakeLists.txt", "README.md", "model.json", "model.c",
+        "model.h", "model_api.c", "model_api.h", "model_weights.bin",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_readme_tells_the_layout(training, tmp_path):
+    pm = trained("cnn", ml.optim.Adam())
+    found = pm.export_c(tmp_path, training=training)
+    text = (tmp_path / "README.md").read_text()
+    assert f"| arena, for each thread | {found['arena_bytes']} |" in text
+    for one in (*found["inputs"], *found["outputs"]):
+        assert f"| `{one['field']}` |" in text
+    for one in found.get("state", []):
+        assert f"| {one['offset']} | {one['kind']} |" in text
+    assert json.loads((tmp_path / "model.json").read_text()) == found
