@@ -65,7 +65,7 @@ core::Status flatten(const model::Model& model, Compiled& out) {
   const double seconds = watch.seconds();
   out.options.trace->begin(graph.name, out.options.target);
   const bool deferred = out.interface.deferred();
-  out.options.trace->stage("flatten", seconds, deferred ? "ranks are open" : node_count(graph));
+  out.options.trace->stage("flatten", seconds, deferred ? "shapes are open" : node_count(graph));
   if (out.options.passes.on_pass) out.options.passes.on_pass({"flatten", seconds, true, graph});
   return {};
 }

@@ -22,7 +22,8 @@ std::vector<std::string> names(const py::iterable& objects) {
   return out;
 }
 
-/// {"name", "attrs": {…}, "kept": object or None, "keys": {key: spec}, "open": […], "absent": […], "count"}.
+/// {"name", "attrs": {…}, "kept": object or None, "keys": {key: spec}, "open": […], "absent": […],
+/// "count"}.
 model::LeafSpec to_leaf(const py::dict& fields) {
   model::LeafSpec spec;
   spec.name = fields["name"].cast<std::string>();
@@ -266,6 +267,10 @@ void bind_setters(ModelClass& cls) {
            [](Model& self, const py::iterable& pairs) {
              const auto flag = [](py::handle object) { return object.cast<bool>(); };
              self.set_differentiability(to_config<bool>(pairs, flag), user_location());
+           })
+      .def("set_specs",
+           [](Model& self, const py::iterable& pairs) {
+             self.set_specs(to_config<model::KeySpec>(pairs, to_spec), user_location());
            })
       .def("set_cin", [](Model& self, const py::iterable& keys,
                          bool safe) { self.set_cin(to_keys(keys), safe, user_location()); })

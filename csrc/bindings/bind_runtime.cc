@@ -58,6 +58,10 @@ model::FlattenOptions to_flatten_options(const py::dict& fields) {
   out.constants = to_config<HostValue>(
       fields["constants"], [](py::handle object) { return to_host(object, "constant_keys"); });
   out.shapes = to_config<infer::ShapeTemplate>(fields["shapes"], to_template);
+  for (const py::handle entry : fields["item_shapes"]) {
+    const auto parts = py::reinterpret_borrow<py::tuple>(entry);
+    out.item_shapes.emplace_back(to_key(parts[0]), parts[1].cast<size_t>(), to_template(parts[2]));
+  }
   out.types = to_config<infer::Type>(fields["types"], to_type);
   out.dtypes = to_config<core::DType>(fields["dtypes"], dtype_of);
   for (const py::handle item : fields["fetch"]) {
@@ -265,6 +269,7 @@ py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   out["shape_text"] = key.shape_text;
   out["path"] = key.path;
   out["key"] = key.key;
+  out["list"] = key.list;
   return out;
 }
 
@@ -279,6 +284,15 @@ py::list describe_keys(const Compiled& self) {
   for (const model::FlatKey& key : self.interface.keys) {
     const auto at = key.value == ir::kNoValue ? types.end() : types.find(key.name);
     out.append(describe_key(key, at == types.end() ? nullptr : at->second));
+  }
+  return out;
+}
+
+/// (name, how many tensors, whether it is a list or else a tuple).
+py::list output_lists(const Compiled& self) {
+  py::list out;
+  for (const model::OutputList& list : self.interface.output_lists) {
+    out.append(py::make_tuple(list.name, list.count, list.is_list));
   }
   return out;
 }
@@ -336,8 +350,11 @@ void bind_compiled(py::module_& module) {
           [](const Compiled& self) { return self.interface.output_differentiable; })
       .def_property_readonly("ignored_keys",
                              [](const Compiled& self) { return self.interface.ignored_keys; })
+      .def_property_readonly("unknown_sizes",
+                             [](const Compiled& self) { return self.interface.unknown_sizes; })
       .def_property_readonly("unknown_ranks",
                              [](const Compiled& self) { return self.interface.unknown_ranks; })
+      .def_property_readonly("output_lists", &output_lists)
       .def_property_readonly("warnings", &warnings)
       .def_property_readonly("states", &states)
       .def_property_readonly(

@@ -479,6 +479,23 @@ uint32_t Store::dim_from(End end, uint32_t shape, size_t i, bool make) {
   return dim_from(end, shape, i, false);
 }
 
+std::optional<Dims> Store::both_ends(uint32_t shape, size_t left, size_t right) {
+  const auto shown = [&]() -> std::optional<Dims> {
+    for (int i = 0; i < view_count(shape); ++i) {
+      Dims dims = view(shape, i);
+      if (dims.prefix.size() >= left && dims.suffix.size() >= right) return dims;
+    }
+    return std::nullopt;
+  };
+  auto dims = shown();
+  if (dims || least_rank(ranks(shape)) < static_cast<int>(left + right)) return dims;
+  Dims ends;
+  for (size_t i = 0; i < left; ++i) ends.prefix.push_back(new_dim());
+  ends.seq = new_seq();
+  for (size_t i = 0; i < right; ++i) ends.suffix.push_back(new_dim());
+  return constrain(shape, ends) ? shown() : std::nullopt;
+}
+
 // --- printing -----------------------------------------------------------------------------------
 
 std::string Store::print_shape(uint32_t cell) { return print_shape(cell, error_names_); }

@@ -284,6 +284,9 @@ class Store {
   uint32_t dim_from_left(uint32_t shape, size_t i, bool make) {
     return dim_from(End::kLeft, shape, i, make);
   }
+  /// A representation with that many dims at each end at least, where the rank is open and has room
+  /// for both; nullopt where none can be shown.
+  std::optional<Dims> both_ends(uint32_t shape, size_t left, size_t right);
   /// One representation: dims from the left, a sequence, dims from the right.
   Dims view(uint32_t shape, int which = 0) const;
   int view_count(uint32_t shape) const;

@@ -290,6 +290,11 @@ OpDefBuilder& OpDefBuilder::compose_many(ComposeFn body) {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::needs_size(std::string input, size_t axis) {
+  def_.awaited.emplace_back(std::move(input), axis);
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::checks_sizes() {
   def_.checks_sizes = true;
   return *this;

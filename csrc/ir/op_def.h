@@ -195,6 +195,7 @@ struct OpDef {
   bool differentiable = true;
   bool has_kinks = false;
   bool checks_sizes = false;  // native targets keep it until sizes are bound
+  std::vector<std::pair<std::string, size_t>> awaited;  // inputs and axes: see needs_size
   bool commutative = false;
   bool moves = false;  // results are elements of operands: none is rounded
   Precision precision = Precision::kFollows;
@@ -262,6 +263,8 @@ class OpDefBuilder {
   OpDefBuilder& compose_many(ComposeFn body);
   /// Its rule refuses sizes of a call: no native target replaces it before they are bound.
   OpDefBuilder& checks_sizes();
+  /// The body is made of that many parts: a model that has it is compiled when the size is known.
+  OpDefBuilder& needs_size(std::string input, size_t axis);
   /// Before another body: only nodes for which `when` is true are composed.
   OpDefBuilder& expand_when(std::function<bool(const Graph&, const Node&)> when);
   OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg)> body);

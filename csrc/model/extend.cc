@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/registry.h"
+#include "model/cycles.h"
 #include "model/explain.h"
 
 namespace mithril::model {
@@ -438,6 +439,7 @@ void Extension::check_cycle(NodeId child) {
       if (wire == kNone || !a.conn(wire).produced()) continue;
       const NodeId producer = a.conn(a.conn(wire).producer).node;
       if (producer == child) {
+        if (!feeds_itself(a, gained_)) return;
         core::Error error =
             core::fail(ErrorKind::kCycle, Code::kCycle,
                        "{} closes a cycle: it writes '{}', and reads what is computed from it",

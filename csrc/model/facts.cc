@@ -147,7 +147,7 @@ void Arena::log_value(ConnId conn, const HostValue& value, bool initial, uint32_
   state_shape(conn, shape, new_scope(), fact, true);
 }
 
-void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact) {
+void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact, bool is_list) {
   const EdgeId at = root(conns[conn].edge);
   const Edge& edge = edges[at];
   if (edge.differentiable && *edge.differentiable != differentiable) {
@@ -168,7 +168,7 @@ void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact
   edit_edge(at).differentiable = differentiable;
   edit_edge(at).differentiable_fact = fact;
   statements.push_back({conn, fact, differentiable, nullptr});
-  if (differentiable) state_type(conn, infer::kFloating, fact, true);
+  if (differentiable && !is_list) state_type(conn, infer::kFloating, fact, true);
 }
 
 void Arena::state_rule(NodeId leaf, uint32_t fact) {
@@ -307,6 +307,12 @@ core::Status Arena::infer_all() {
 
 // --- specs --------------------------------------------------------------------------------------
 
+namespace {
+bool is_sequence(const KeySpec& spec) {
+  return spec.type && spec.type->kinds.subset_of(infer::kSequence);
+}
+}  // namespace
+
 void check_spec(const KeySpec& spec, const Location& where) {
   if (spec.shape) check_template(*spec.shape, spec.name, where);
   const bool scalar_value = spec.value && !spec.value->is_tensor();
@@ -328,7 +334,7 @@ void check_spec(const KeySpec& spec, const Location& where) {
                      infer::to_string(*spec.type)),
           where);
   }
-  if (spec.type && spec.differentiable.value_or(false) &&
+  if (spec.type && spec.differentiable.value_or(false) && !is_sequence(spec) &&
       !spec.type->kinds.has(infer::ValueKind::kTensorFloat)) {
     raise(core::fail(ErrorKind::kDType, Code::kDTypeConflict,
                      "key '{}': only float tensors are differentiable, and its type is {}",
@@ -354,7 +360,9 @@ void state_spec(Arena& arena, ConnId conn, const KeySpec& spec, uint32_t fact) {
   if (spec.interval) arena.state_interval(conn, *spec.interval, fact);
   if (spec.shape) arena.state_shape(conn, *spec.shape, arena.new_scope(), fact);
   if (spec.value) arena.state_value(conn, *spec.value, spec.initial, fact);
-  if (spec.differentiable) arena.state_differentiable(conn, *spec.differentiable, fact);
+  if (spec.differentiable) {
+    arena.state_differentiable(conn, *spec.differentiable, fact, is_sequence(spec));
+  }
 }
 
 }  // namespace mithril::model

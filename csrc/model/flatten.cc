@@ -65,6 +65,7 @@ class Emitter {
   core::Status check_in_loop(const FlatLeaf& leaf) const;
   bool says_more(ir::Value a, ir::Value b) const;
   core::Status emit_outputs();
+  core::Status emit_output(const std::string& name, const Flat& flat);
   void emit_states();
 
   Flat wire(EdgeId edge);
@@ -144,7 +145,12 @@ void Emitter::add_inputs() {
                                           : ir::Type::host_value(host_type(key.kinds));
     const ir::Value input = builder_.input(key.name, std::move(type), key.role);
     key.value = input.id;
-    wires_[edge] = Flat::of(input);
+    if (key.list.empty()) {
+      wires_[edge] = Flat::of(input);
+    } else {
+      wires_[edge].type = Flat::Type::kList;
+      wires_[edge].items.push_back(Flat::of(input));
+    }
     differentiable_.resize(graph_.values.size());
     differentiable_[static_cast<size_t>(input.id)] = key.trainable;
     if (key.role == ir::Role::kState) new_state_[edge] = input;
@@ -553,20 +559,34 @@ core::Status Emitter::emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Opera
 core::Status Emitter::emit_outputs() {
   for (const auto& [name, edge] : flat_.outputs) {
     const auto found = wires_.find(edge);
-    if (found == wires_.end() || found->second.type != Flat::Type::kValue) {
-      const bool is_list = found != wires_.end() && found->second.type == Flat::Type::kList;
-      core::Error error =
-          core::fail(ErrorKind::kUnsupported, Code::kUnsupported, "output '{}' is {}", name,
-                     is_list ? "a list or tuple of tensors" : "no tensor that the model computes");
-      error.hint = is_list ? "expose its items" : "";
-      error.location = flat_.options.where;
-      return error;
+    const bool is_list = found != wires_.end() && found->second.type == Flat::Type::kList &&
+                         flat_.add_list(name, edge) == found->second.items.size();
+    if (!is_list) {
+      MITHRIL_RETURN_IF_ERROR(emit_output(name, found == wires_.end() ? Flat() : found->second));
+      continue;
     }
-    builder_.output(name, found->second.value);
-    flat_.out.outputs.push_back(name);
-    flat_.out.output_differentiable.push_back(
-        differentiable_[static_cast<size_t>(found->second.value.id)]);
+    size_t place = 0;
+    for (const Flat& item : found->second.items) {
+      MITHRIL_RETURN_IF_ERROR(emit_output(fmt::format("{}.{}", name, place++), item));
+    }
   }
+  return {};
+}
+
+core::Status Emitter::emit_output(const std::string& name, const Flat& flat) {
+  if (flat.type != Flat::Type::kValue) {
+    const bool is_list = flat.type == Flat::Type::kList;
+    core::Error error =
+        core::fail(ErrorKind::kUnsupported, Code::kUnsupported, "output '{}' is {}", name,
+                   is_list ? "a list of lists, or of tensors and numbers"
+                           : "no tensor that the model computes");
+    error.hint = is_list ? "expose its items" : "";
+    error.location = flat_.options.where;
+    return error;
+  }
+  builder_.output(name, flat.value);
+  flat_.out.outputs.push_back(name);
+  flat_.out.output_differentiable.push_back(differentiable_[static_cast<size_t>(flat.value.id)]);
   return {};
 }
 
@@ -625,10 +645,15 @@ core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph
   core::check_interrupt();
   flat.name_keys();
   flat.find_shapes();
+  flat.find_awaited();
   core::check_interrupt();
   if (!out.deferred()) return Emitter(flat).run();
   out.graph.dims = flat.solver().dims();
-  for (const auto& [name, edge] : flat.outputs) out.outputs.push_back(name);
+  for (const auto& [name, edge] : flat.outputs) {
+    const size_t count = flat.add_list(name, edge);
+    if (count == 0) out.outputs.push_back(name);
+    for (size_t i = 0; i < count; ++i) out.outputs.push_back(fmt::format("{}.{}", name, i));
+  }
   return {};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct FlattenOptions {
   std::vector<KeyRef> data_keys, trainable_keys, discard_keys;
   Config<HostValue> constants;   // constant_keys with their values
   Config<ShapeTemplate> shapes;  // symbols are shared
+  /// The same for the tensors of a list: key, place in it, shape.
+  std::vector<std::tuple<KeyRef, size_t, ShapeTemplate>> item_shapes;
   Config<infer::Type> types;
   Config<core::DType> dtypes;  // of inputs; the target's default elsewhere
   /// Further outputs: names with wires of any level.
@@ -59,6 +62,14 @@ struct FlatKey {
   std::string shape_text;  // "[N, (V1, ...), 3]", for messages
   std::string path;        // dotted path of the leaf key: seeds of initial values
   std::string key;         // of the model: "w", "$3"; "" of a state bound further inside
+  std::string list;        // "xs" of "xs.0": the key that is a list of tensors; "" for others
+};
+
+/// An output that is a list or tuple of tensors: they are outputs of their own ("y.0", "y.1").
+struct OutputList {
+  std::string name;
+  size_t count = 0;
+  bool is_list = false;  // else a tuple
 };
 
 struct FlatGraph {
@@ -66,12 +77,13 @@ struct FlatGraph {
   std::vector<FlatKey> keys;  // inputs of the graph, in the model's input order
   std::vector<std::string> outputs;
   std::vector<bool> output_differentiable;
+  std::vector<OutputList> output_lists;
   std::vector<std::string> ignored_keys;  // data_keys that the model lacks: passed through (K11)
   std::vector<Warning> warnings;
-  /// Keys whose rank must be known before the graph can be made. Not empty: `graph` holds no
-  /// nodes; flatten again with `shapes` of the data.
-  std::vector<std::string> unknown_ranks;
-  bool deferred() const { return !unknown_ranks.empty(); }
+  /// Keys whose rank, or all sizes, must be known before the graph can be made. Not empty: `graph`
+  /// holds no nodes; flatten again with `shapes` of the data.
+  std::vector<std::string> unknown_ranks, unknown_sizes;
+  bool deferred() const { return !unknown_ranks.empty() || !unknown_sizes.empty(); }
 };
 
 /// A model with state (running statistics, `rng_key`, bind_state) has state inputs in train mode;

@@ -142,6 +142,11 @@ core::Status FlatModel::assert_facts() {
     const ConnId conn = option_key(key, "shapes", true);
     MITHRIL_RETURN_IF_ERROR(solver_->assert_shape(cell(edge(conn)), shape, scope, fact));
   }
+  for (const auto& [key, item, shape] : options.item_shapes) {
+    const std::vector<infer::CellId> items = tensors_of(edge(option_key(key, "shapes", true)));
+    if (item >= items.size()) continue;
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_shape(items[item], shape, scope, fact));
+  }
   for (const auto& [key, type] : options.types) {
     const ConnId conn = option_key(key, "types", true);
     MITHRIL_RETURN_IF_ERROR(solver_->assert_type(cell(edge(conn)), type, fact));
@@ -364,8 +369,7 @@ void FlatModel::find_leaves() {
 
 // --- deciding what nothing decides --------------------------------------------------------------
 
-core::Status FlatModel::decide_wire(EdgeId e, infer::FactId fact) {
-  const infer::CellId at = cell(e);
+core::Status FlatModel::decide_wire(infer::CellId at, infer::FactId fact) {
   KindSet kinds = solver_->kinds(at);
   if (!kinds.decided()) {
     MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(at, infer::kTensor, fact));
@@ -385,7 +389,10 @@ core::Status FlatModel::decide() {
   for (const ConnId c : root_inputs()) {
     const EdgeId e = edge(c);
     if (readers_.count(e) == 0 || constant(e) != nullptr) continue;
-    MITHRIL_RETURN_IF_ERROR(decide_wire(e, fact));
+    MITHRIL_RETURN_IF_ERROR(decide_wire(cell(e), fact));
+    for (const infer::CellId item : tensors_of(e)) {
+      MITHRIL_RETURN_IF_ERROR(decide_wire(item, fact));
+    }
   }
   return {};
 }
@@ -444,10 +451,38 @@ void FlatModel::refuse_unnamed(EdgeId e, const std::string& name) const {
   raise(std::move(error), options.where);
 }
 
-void FlatModel::add_key(EdgeId e, std::string name, bool named) {
-  FlatKey key;
-  key.name = std::move(name);
-  key.kinds = solver_->kinds(cell(e));
+std::vector<infer::CellId> FlatModel::tensors_of(EdgeId e) const {
+  if (!solver_->kinds(cell(e)).subset_of(infer::kSequence)) return {};
+  auto items = solver_->items(cell(e));
+  const bool all = items && std::all_of(items->begin(), items->end(), [&](infer::CellId item) {
+                     return solver_->kinds(item).is_tensor();
+                   });
+  return all ? std::move(*items) : std::vector<infer::CellId>();
+}
+
+size_t FlatModel::add_list(const std::string& name, EdgeId e) {
+  const size_t count = tensors_of(e).size();
+  const bool is_list = solver_->kinds(cell(e)).meets(infer::kListKind);
+  if (count > 0) out.output_lists.push_back({name, count, is_list});
+  return count;
+}
+
+void FlatModel::add_keys(EdgeId e, std::string name, bool named, const std::string& key) {
+  const std::vector<infer::CellId> items = tensors_of(e);
+  FlatKey made;
+  made.key = key;
+  for (size_t i = 0; i < items.size(); ++i) {
+    made.name = fmt::format("{}.{}", name, i);
+    made.list = name;
+    add_key(e, items[i], made, named);
+  }
+  if (!items.empty()) return;
+  made.name = std::move(name);
+  add_key(e, cell(e), std::move(made), named);
+}
+
+void FlatModel::add_key(EdgeId e, infer::CellId at, FlatKey key, bool named) {
+  key.kinds = solver_->kinds(at);
   if (const auto given = dtypes.find(e); given != dtypes.end()) key.dtype = given->second;
   const auto reader = readers_.find(e);
   key.role = role(e, reader == readers_.end() ? nullptr : &reader->second, key);
@@ -467,6 +502,7 @@ void FlatModel::add_key(EdgeId e, std::string name, bool named) {
   if (options.path_names) key.path = key.name;
   key_of[e] = out.keys.size();
   key_edges.push_back(e);
+  key_cells.push_back(at);
   out.keys.push_back(std::move(key));
 }
 
@@ -507,6 +543,16 @@ std::string FlatModel::name_by_place(ConnId key) {
                                           : paths.key_path(key, part);
 }
 
+// A constant whose readers were discarded is a mistake; what only a part without outputs reads, or
+// nothing, may be given as the model has the key.
+void FlatModel::refuse_unread(ConnId c) {
+  const std::string said = fmt::format("constant_keys: no output depends on '{}'", arena().key(c));
+  if (!options.discard_keys.empty()) {
+    raise(core::fail(ErrorKind::kValue, Code::kValueArgument, "{}", said), options.where);
+  }
+  out.warnings.push_back({"UnusedKeyWarning", said});
+}
+
 void FlatModel::name_keys() {
   std::unordered_map<ConnId, std::string> generated;
   for (auto& [c, name] : names_by_origin(arena(), node())) generated[c] = name;
@@ -519,11 +565,7 @@ void FlatModel::name_keys() {
   for (const ConnId c : root_inputs()) {
     const EdgeId e = edge(c);
     if (readers_.count(e) == 0) {
-      if (constants_.count(e) != 0) {
-        raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
-                         "constant_keys: no output depends on '{}'", arena().key(c)),
-              options.where);
-      }
+      if (constants_.count(e) != 0) refuse_unread(c);
       continue;
     }
     if (constant(e) != nullptr) continue;
@@ -535,8 +577,7 @@ void FlatModel::name_keys() {
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
     const bool is_clear = cins.size() == 1 && c == cins.begin()->second;
-    add_key(e, std::move(name), named || is_clear);
-    out.keys.back().key = arena().key(c);
+    add_keys(e, std::move(name), named || is_clear, arena().key(c));
   }
   // Inputs that only an inner level sees: states bound there, numbered where layers have the same.
   std::vector<const Binding*> inner;
@@ -556,7 +597,7 @@ void FlatModel::name_keys() {
                                            : fmt::format("{}_{}", label, number[label]++);
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
-    add_key(e, std::move(name), true);
+    add_keys(e, std::move(name), true, "");
   }
 }
 
@@ -584,7 +625,7 @@ void FlatModel::find_shapes() {
       key.rank_known = true;
       continue;
     }
-    const infer::CellId at = cell(key_edges[i]);
+    const infer::CellId at = key_cells[i];
     key.shape_text = solver_->print_shape(at, names);
     if (auto shape = solver_->shape(at)) {
       key.shape = std::move(*shape);
@@ -595,6 +636,39 @@ void FlatModel::find_shapes() {
     const auto reader = readers_.find(key_edges[i]);
     if (reader != readers_.end() && reader->second.input != nullptr) {
       set_fan_in(key, reader->second);
+    }
+  }
+}
+
+// The keys whose sizes tell it; where none shows it, those that are open.
+void FlatModel::await_size(infer::Dim size) {
+  const std::vector<infer::Dim> symbols = solver_->dims().symbols_of(size);
+  const auto shares = [&](infer::Dim dim) {
+    const std::vector<infer::Dim> own = solver_->dims().symbols_of(solver_->resolve(dim));
+    return std::any_of(own.begin(), own.end(), [&](infer::Dim symbol) {
+      return std::find(symbols.begin(), symbols.end(), symbol) != symbols.end();
+    });
+  };
+  const auto is_open = [&](infer::Dim dim) { return !solver_->resolve(dim).known(); };
+  std::vector<std::string> telling, open;
+  for (const FlatKey& key : out.keys) {
+    if (std::any_of(key.shape.begin(), key.shape.end(), shares)) telling.push_back(key.name);
+    if (std::any_of(key.shape.begin(), key.shape.end(), is_open)) open.push_back(key.name);
+  }
+  for (std::string& name : telling.empty() ? open : telling) {
+    std::vector<std::string>& all = out.unknown_sizes;
+    if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(std::move(name));
+  }
+}
+
+void FlatModel::find_awaited() {
+  for (const FlatLeaf& leaf : leaves) {
+    for (const auto& [input, axis] : arena().node(leaf.node).op->awaited) {
+      const ConnId key = arena().find(leaf.node, input);
+      const auto shape = key == kNone ? std::nullopt : solver_->shape(cell(edge(key)));
+      if (!shape || axis >= shape->size()) continue;
+      const infer::Dim size = solver_->resolve((*shape)[axis]);
+      if (!size.known()) await_size(size);
     }
   }
 }

@@ -34,6 +34,7 @@ class FlatModel {
   core::Status decide();  // undecided inputs become float tensors
   void name_keys();       // FlatKey of each input that is read
   void find_shapes();     // ranks, symbols, fan-in
+  void find_awaited();    // sizes that bodies need
 
   Arena& arena() const { return at_.arena(); }
   NodeId node() const { return at_.node; }
@@ -45,12 +46,18 @@ class FlatModel {
   const std::string& mode(NodeId leaf) const;
   bool has_state(NodeId leaf) const;  // the leaf's state is carried from call to call
 
+  /// The tensors of a list or tuple; nothing for other wires.
+  std::vector<infer::CellId> tensors_of(EdgeId edge) const;
+  /// Takes note of an output that is a list; how many tensors it has.
+  size_t add_list(const std::string& name, EdgeId edge);
+
   const FlattenOptions& options;
   FlatGraph& out;
   std::vector<std::pair<std::string, EdgeId>> outputs;  // name -> wire
   std::vector<FlatLeaf> leaves;
   std::unordered_map<EdgeId, core::DType> dtypes;
   std::vector<EdgeId> key_edges;              // of out.keys
+  std::vector<infer::CellId> key_cells;       // of out.keys
   std::unordered_map<EdgeId, size_t> key_of;  // edge -> index of out.keys
   struct Binding {
     EdgeId input, output;
@@ -73,13 +80,17 @@ class FlatModel {
   void map_producers(const std::vector<NodeId>& all);
   std::unordered_set<NodeId> reachable() const;
   std::unordered_set<EdgeId> spoiled(const std::vector<NodeId>& all) const;
-  void add_key(EdgeId edge, std::string name, bool named);
+  /// One, or those of the tensors of a list; `key`: the model's.
+  void add_keys(EdgeId edge, std::string name, bool named, const std::string& key);
+  void add_key(EdgeId edge, infer::CellId cell, FlatKey key, bool named);
   std::unordered_map<ConnId, std::string> names_by_place();
   std::string name_by_place(ConnId key);
   ConnId key_of_part(ConnId wire) const;
   ir::Role role(EdgeId edge, const Reader* reader, FlatKey& key) const;
+  void refuse_unread(ConnId conn);
+  void await_size(infer::Dim size);
   void set_fan_in(FlatKey& key, const Reader& reader);
-  core::Status decide_wire(EdgeId edge, infer::FactId fact);
+  core::Status decide_wire(infer::CellId cell, infer::FactId fact);
 
   Access::At at_;
   std::unique_ptr<infer::Solver> solver_;

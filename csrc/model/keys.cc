@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "model/cycles.h"
 #include "model/explain.h"
 #include "model/tree.h"
 
@@ -75,6 +76,20 @@ void Model::set_values(const Config<HostValue>& config, bool initial, Location w
       check_outermost_input(at, conn, where);
       at.arena().state_value(conn, value, initial, fact);
       if (!initial) drop_cins(at.arena(), conn);
+    }
+  });
+}
+
+void Model::set_specs(const Config<KeySpec>& config, Location where) {
+  const Access::At at = Access::at(*this);
+  apply(at, where, [&] {
+    const uint32_t fact = at.arena().new_fact(where, "set_values");
+    for (const auto& [key, spec] : config) {
+      const ConnId conn = resolve_anywhere(at, key, where);
+      check_outermost_input(at, conn, where);
+      check_spec(spec, where);
+      state_spec(at.arena(), conn, spec, fact);
+      if (spec.value && !spec.initial) drop_cins(at.arena(), conn);
     }
   });
 }
@@ -285,27 +300,6 @@ void keep_states(const Access::At& at, const Location& where) {
   }
 }
 
-// Whether a wire, walked backwards from its producer, feeds itself.
-bool feeds_itself(const Arena& arena, ConnId wire) {
-  if (!arena.conn(wire).produced()) return false;
-  const NodeId start = arena.conn(arena.conn(wire).producer).node;
-  std::vector<NodeId> stack{start};
-  std::unordered_map<NodeId, bool> seen;
-  while (!stack.empty()) {
-    const NodeId at = stack.back();
-    stack.pop_back();
-    for (const ConnId c : arena.node(at).conns) {
-      if (arena.conn(c).produced()) continue;
-      const ConnId outer = arena.surviving(arena.conn(c).outer);
-      if (outer == kNone || !arena.conn(outer).produced()) continue;
-      const NodeId producer = arena.conn(arena.conn(outer).producer).node;
-      if (producer == start) return true;
-      if (seen.emplace(producer, true).second) stack.push_back(producer);
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 void Model::merge_connections(const std::vector<KeyRef>& keys, const std::string& name,
@@ -358,7 +352,7 @@ void Model::merge_connections(const std::vector<KeyRef>& keys, const std::string
              "the name 'input' is reserved for inputs and cannot be given to a computed wire",
              where);
     }
-    if (feeds_itself(arena, stays)) {
+    if (feeds_itself(arena, {stays})) {
       refuse(ErrorKind::kCycle, Code::kCycle,
              fmt::format("merging into '{}' closes a cycle", arena.key(stays)), where);
     }

@@ -225,6 +225,9 @@ class Model {
   /// Only keys that are inputs of the outermost model.
   void set_values(const Config<HostValue>& config, bool initial = false, Location where = {});
   void set_differentiability(const Config<bool>& config, Location where = {});
+  /// All that specs say of keys (their names do not count). Only keys that are inputs of the
+  /// outermost model. A list may be differentiable: so are the tensors in it.
+  void set_specs(const Config<KeySpec>& config, Location where = {});
 
   // --- structure of this model's keys -----------------------------------------------------------
   void set_cin(const std::vector<KeyRef>& keys, bool safe = true, Location where = {});

@@ -1,6 +1,7 @@
 // Who writes and who reads the wires of a model file, and the kinds of keys that follow.
 #include <algorithm>
 
+#include "model/cycles.h"
 #include "model/serialize_build.h"
 #include "model/serialize_usual.h"
 
@@ -83,7 +84,7 @@ void ModelBuilder::check_cycles(NodeId id) const {
       if (--waits[reader] == 0) ready.push_back(reader);
     }
   }
-  if (done == parts.size()) return;
+  if (done == parts.size() || !feeds_itself(arena_, arena_.node(id).conns)) return;
   refuse(fmt::format("the wiring of {} has a cycle", describe(id)), ErrorKind::kCycle,
          Code::kCycle);
 }

@@ -253,7 +253,8 @@ class Arena {
                    bool implied = false);
   void state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
   void log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact);
-  void state_differentiable(ConnId conn, bool differentiable, uint32_t fact);
+  /// `is_list`: the wire holds tensors, each of which is.
+  void state_differentiable(ConnId conn, bool differentiable, uint32_t fact, bool is_list = false);
   void state_rule(NodeId leaf, uint32_t fact);
   /// `constraint` has its keys, name and those it waits for. Returns its number in the node.
   uint32_t state_constraint(NodeId node, UserConstraint constraint, infer::RelationFunction relate,

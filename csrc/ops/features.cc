@@ -217,7 +217,7 @@ void polynomial_rule(RuleBuilder& r) {
       product = product * (size + i);
       orders *= i;
     }
-    rule.equal(rule.dim("p"), rule.divide(product, rule.dim(orders)) - 1);
+    rule.equal(rule.dim("p"), floor_div(product, orders) - 1);
   });
   r.custom({r.out(), r.in("input"), r.in("degree")}, coordinates);
 }
@@ -233,6 +233,7 @@ void define_polynomials(OpFamily& ops) {
       .key("degree")
       .output("output", same_as("input"))
       .rule(polynomial_rule)
+      .needs_size("input", 1)
       .compose(polynomial)
       .with(at({{"input", {4, 3}}}, {{"degree", 2}}))
       .with(at({{"input", {2, 2}}}, {{"degree", 4}}))

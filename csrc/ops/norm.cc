@@ -144,6 +144,9 @@ void grouped_rule(RuleBuilder& r) {
   r.kind(r.out(), kFloating);
   r.same_shape(r.out(), r.in("input"));
   r.equal(r.dim("c"), r.dim(r.in("input"), 1));
+  for (const char* name : {"weight", "bias"}) {
+    if (r.has(name)) r.shape(r.in(name), "1 c _...");
+  }
   r.when_rank_known(r.in("input"), [](RuleBuilder& rule, int rank) {
     if (rank < 2) return;  // the size of axis 1 was refused
     for (const char* name : {"weight", "bias"}) state_per_channel(rule, name, rank);
@@ -198,6 +201,7 @@ void define_grouped_norms(OpFamily& ops) {
         grouped_rule(r);
         r.custom({r.in("input"), r.attr("num_groups")}, groups_divide_channels);
       })
+      .needs_size("input", 1)
       .compose([](Builder& b) { return normalize_parts(b, b.integer_attr("num_groups")); })
       .with(at(images, {{"num_groups", 2}}))
       .with(at(sequences, {{"num_groups", 3}}))

@@ -39,11 +39,12 @@ core::Status has_no_axes(infer::Relation& relation) {
 void threshold_rule(RuleBuilder& r) { r.custom({r.in("threshold")}, has_no_axes); }
 
 Continued robust_log(Value x, Value limit) {
-  const Value size = abs(x);
+  const Value negative = less(x, 0.0);
+  const Value size = where(negative, -x, x);  // frameworks differentiate it, too: 1 at 0
   const Value small = less(size, limit);
   const Value safe = where(small, limit, size);
-  return {where(small, log(limit) + size / limit - 1.0, log(safe)),
-          sign(x) * where(small, 1.0 / limit, 1.0 / safe)};
+  const Value slope = where(small, 1.0 / limit, 1.0 / safe);
+  return {where(small, log(limit) + size / limit - 1.0, log(safe)), where(negative, -slope, slope)};
 }
 
 namespace {
@@ -91,12 +92,11 @@ void define_functions(OpFamily& ops) {
   continued(ops.def("robust_log")
                 .python("RobustLog")
                 .doc("Natural logarithm of |x|; below the threshold its tangent there. The "
-                     "gradient has the sign of x, and is 0 at 0.")
+                     "gradient has the sign of x, at 0 that of positive numbers.")
                 .formula("\\ln|x|, \\quad |x| < \\tau: \\ln\\tau + |x| / \\tau - 1"),
             robust_log, "MIN_POSITIVE_NORMAL")
       .with(at({{"input", {2, 9}}}, {{"threshold", 0.5}}))
-      .kink(0.0, 0.0)
-      .points({0.0, -0.0});
+      .kinks();
 
   continued(ops.def("robust_sqrt")
                 .python("RobustSqrt")

@@ -17,7 +17,8 @@ void threshold_rule(RuleBuilder& r);
 struct Continued {
   Value value, slope;
 };
-/// ln |x|; nearer to 0 than the limit the tangent there. The slope at 0 is 0.
+/// ln |x|; nearer to 0 than the limit the tangent there. The slope at 0 is that of positive
+/// numbers.
 Continued robust_log(Value x, Value limit);
 
 }  // namespace mithril::ops

@@ -1,5 +1,5 @@
-"""Programs of a model that is compiled before its ranks are known: one for each set of ranks that
-a call gives, parameters as well as data."""
+"""Programs of a model that is compiled before its ranks are known, or sizes of which its ops are
+made: one for each set of them that a call gives, parameters as well as data."""
 
 from __future__ import annotations
 
@@ -38,18 +38,23 @@ class OpenRanks:
         self._physical = physical
         self._lock = threading.Lock()
         self._programs: collections.OrderedDict[tuple, Program] = collections.OrderedDict()
-        self._names: list[str] = physical._compiled.unknown_ranks
+        compiled = physical._compiled
+        self._sizes = set(compiled.unknown_sizes)  # inputs of which every size counts
+        self._names = list(dict.fromkeys([*compiled.unknown_ranks, *compiled.unknown_sizes]))
 
     def program(self, given: Given) -> Program:
-        """The program of the ranks of these arrays. What is not given follows from the others."""
-        ranks = {name: len(shape) for name, shape in self._shapes(given).items()}
-        key = tuple(ranks.items())
+        """The program of the shapes of these arrays. What is not given follows from the others."""
+        shapes = {
+            name: shape if name in self._sizes else (None,) * len(shape)
+            for name, shape in self._shapes(given).items()
+        }
+        key = tuple(shapes.items())
         with self._lock:
             found = self._programs.get(key)
             if found is not None:
                 self._programs.move_to_end(key)
                 return found
-        made = self._make(ranks, given)
+        made = self._make(shapes, given)
         with self._lock:
             self._programs[key] = made
             if len(self._programs) > MOST_PROGRAMS:
@@ -65,17 +70,22 @@ class OpenRanks:
             if name in source and not isinstance(source[name], Uninitialized)
         }
 
-    def _make(self, ranks: Mapping[str, int], given: Given) -> Program:
+    def _make(self, shapes: Mapping[str, tuple[int | None, ...]], given: Given) -> Program:
         physical = self._physical
-        compiled = physical._compile({name: [None] * rank for name, rank in ranks.items()})
-        unknown = compiled.unknown_ranks
+        compiled = physical._compile({name: list(shape) for name, shape in shapes.items()})
+        unknown = compiled.unknown_ranks or compiled.unknown_sizes
         if not unknown:
             return physical._make(compiled)
+        if not compiled.unknown_ranks and not self._sizes.issuperset(unknown):
+            self._sizes.update(unknown)  # the ranks said which sizes count: from now on they do
+            self._names = list(dict.fromkeys([*self._names, *unknown]))
+            return self.program(given)
         missing = [physical._by_name[n] for n in unknown if n not in physical.param_keys]
         if missing:
             raise physical._missing(missing, given["param"], given["data"], given["state"])
         names = ", ".join(f"'{name}'" for name in unknown)
+        what = "ranks" if compiled.unknown_ranks else "sizes"
         raise ShapeNotKnown(
-            f"evaluate: the ranks of {names} are not known",
+            f"evaluate: the {what} of {names} are not known",
             hint="give arrays for them in params, or shapes= to compile",
         )

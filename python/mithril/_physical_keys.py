@@ -44,6 +44,7 @@ class PhysicalKeys:
     _compiled: Any
     _keys: list[Any]
     _by_name: dict[str, Any]
+    _lists: Any
 
     # --- gradients ------------------------------------------------------------------------------
     @public
@@ -63,8 +64,9 @@ class PhysicalKeys:
         """
         if not isinstance(key, Connection):
             name = text("has_grad: key", key)
-            if name in self._by_name:
-                return bool(self._by_name[name].trainable)
+            parts = self._lists.inputs.get(name, []) if self._lists else []
+            if name in self._by_name or parts:
+                return any(self._by_name[part].trainable for part in parts or [name])
             if name in self.output_keys:
                 return self._differentiable()[name]
             if name in self.input_keys:
@@ -83,8 +85,24 @@ class PhysicalKeys:
 
     def _differentiable(self) -> dict[str, bool]:
         """Output -> whether it has a gradient."""
+        flows = self._flows()
+        return flows if self._lists is None else self._of_lists(flows)
+
+    def _of_lists(self, flows: dict[str, bool]) -> dict[str, bool]:
+        """A list has a gradient where one of its tensors has."""
+        return {
+            name: any(found) if isinstance(found, (list, tuple)) else found
+            for name, found in self._lists.join(flows).items()
+        }
+
+    @property
+    def _is_deferred(self) -> bool:
+        """Whether the graph is made once the shapes of a call are known."""
+        return bool(self._compiled.unknown_ranks or self._compiled.unknown_sizes)
+
+    def _flows(self) -> dict[str, bool]:
         names, flows = self._compiled.outputs, self._compiled.differentiable_outputs
-        if not self._compiled.unknown_ranks:
+        if not self._is_deferred:
             return dict(zip(names, flows, strict=True))
         keys = {name: key for key, name in self.external_key_mapping.items()}
         return {name: self._reaches(keys.get(name)) for name in names if name in keys} | {
@@ -99,7 +117,8 @@ class PhysicalKeys:
         visible = self._node.find_connection(key)
         if visible is None:  # inside a part
             return "tensor" in self._node.type(key)
-        return "float tensor" in self._informed.type(visible.key_name)
+        kind = self._informed.type(visible.key_name)
+        return kind == "tensor" or "float tensor" in kind
 
     @property
     @public
@@ -118,7 +137,7 @@ class PhysicalKeys:
     def external_key_mapping(self) -> dict[str, str]:
         """Keys of the model ("x", "$3") -> what they are called here."""
         node = self._node
-        out = {key.key: key.name for key in self._keys if key.key}
+        out = {key.key: key.list or key.name for key in self._keys if key.key}
         out |= {key: key for key in self._constant_names()}
         outputs = node.output_keys or [wire.key_name for wire in node.couts]
         fetched = {name for name, _ in self._options["fetch"]}
@@ -223,7 +242,7 @@ class PhysicalKeys:
         """Shapes of inputs and outputs alone, as far as whole numbers; None: the rank is open."""
         found = self._compiled.solve({})
         out: Shapes = {key.name: shape for key, (shape, _) in zip(self._keys, found, strict=True)}
-        if not self._compiled.unknown_ranks:
+        if not self._is_deferred:
             outputs = self._compiled.solve_outputs({})
             out |= dict(zip(self._compiled.outputs, outputs, strict=True))
         return out
@@ -234,7 +253,8 @@ class PhysicalKeys:
         node = self._node.clone(None)
         tensor = type_of(Tensor)
         types = [(self._key_of(key), type) for key, type in self._options["types"]]
-        types += [(key.key, tensor) for key in self._keys if key.key and key.is_tensor]
+        lone = [key for key in self._keys if key.key and not key.list]
+        types += [(key.key, tensor) for key in lone if key.is_tensor]
         mapped = {name: key for key, name in self.external_key_mapping.items()}
         shapes = [(self._key_of(key), shape) for key, shape in self._options["shapes"]]
         sizes = [(mapped[n], s) for n, s in self._sizes().items() if s is not None and n in mapped]

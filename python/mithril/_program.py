@@ -43,6 +43,7 @@ class Key:
     shape_text: str
     path: str
     key: str  # of the model: "w", "$3"
+    list: str = ""  # "xs" of "xs.0", a tensor of a list
 
     @property
     def kept(self) -> Key:

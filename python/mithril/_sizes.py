@@ -39,11 +39,11 @@ def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int
 
 def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) -> Program:
     """The program that data of these shapes would run."""
-    unknown = physical._compiled.unknown_ranks
+    unknown = [*physical._compiled.unknown_ranks, *physical._compiled.unknown_sizes]
     missing = [n for n in unknown if n not in given and n in physical.data_keys]
     if missing:
         keys = ", ".join(missing)
-        raise UnsupportedError(f"{what}: the ranks of {keys} are open", hint="give shapes=")
+        raise UnsupportedError(f"{what}: the shapes of {keys} are open", hint="give shapes=")
     return physical._ready({name: SimpleNamespace(shape=shape) for name, shape in given.items()})
 
 

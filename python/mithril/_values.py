@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 from mithril import _core
-from mithril._annotation import type_of
+from mithril._annotation import ANY_TENSOR, kinds_of, type_of
 from mithril._checks import text, truth
 from mithril._tensor import (
     MOST_NESTED,
@@ -15,7 +15,7 @@ from mithril._tensor import (
     as_literal,
     range_items,
 )
-from mithril.errors import ArgumentError, DataOverflowError, shown
+from mithril.errors import ArgumentError, DataOverflowError, MithrilError, shown
 from mithril.types import MISSING, TBD, Constant, Dtype, PaddingType, dtype_of
 
 # Values that the engine takes as they are.
@@ -79,6 +79,52 @@ def _constant_or_value(value: Any, what: str) -> Any:
     return as_literal(value) if isinstance(value, Constant) else as_value(value, what)
 
 
+def lacks_value(value: Any) -> bool:
+    """Whether it is a `Tensor` without a value, or a list or tuple with one in it."""
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, Tensor) and item._literal is None for item in value)
+    return isinstance(value, Tensor) and value._literal is None
+
+
+def value_spec(value: Any, used: Uses, what: str) -> tuple:
+    """What a value says of a key: a `Tensor` without one says its type, shape and
+    differentiability; a list of such, those of its items."""
+    if isinstance(value, (list, tuple)) and lacks_value(value):
+        return _items_spec([used.take(item) for item in value], isinstance(value, list), what)
+    return key_spec(value=used.take(value), what=what)
+
+
+def _items_spec(items: list[Any], is_list: bool, what: str) -> tuple:
+    if not all(isinstance(item, Tensor) and item._literal is None for item in items):
+        raise ArgumentError(f"{what}: the tensors of a list have values, all of them or none")
+    if any(item._shape is not None for item in items):
+        raise ArgumentError(
+            f"{what}: the shapes of tensors in a list follow from what evaluate gets",
+            hint="leave shape out",
+        )
+    trained = {item._differentiable for item in items}
+    if len(trained) > 1:
+        raise ArgumentError(
+            f"{what}: the tensors of a list are differentiable, all of them or none"
+        )
+    kinds = tuple(ANY_TENSOR if item._kinds is None else item._kinds for item in items)
+    if trained == {True}:
+        kinds = tuple(type_of(Tensor[float]) for _ in kinds)
+    content = (kinds_of(list if is_list else tuple), ((is_list, False, kinds),))
+    return ("", MISSING, False, None, content, trained.pop(), None)
+
+
+def _may_have(node: Any, key: str, value: Any) -> bool:
+    probe = node.clone(None)
+    try:
+        probe.clear([key], 1)
+        probe.set_values([(key, as_value(value))], False)
+        probe.solve()
+    except MithrilError:
+        return False
+    return True
+
+
 class Uses:
     """What a call takes for good if it succeeds, and gives back if it does not: `Tensor`s, which
     are used once, and calls of models, which become connections."""
@@ -86,6 +132,7 @@ class Uses:
     def __init__(self) -> None:
         self._tensors: list[Tensor] = []
         self._requests: list[Any] = []
+        self._forgotten: list[tuple[Any, str, Any]] = []  # node, key, its default
 
     def take(self, value: Any) -> Any:
         """The value itself; a `Tensor` must be free."""
@@ -94,6 +141,14 @@ class Uses:
                 raise ArgumentError("tensor: one Tensor object may be used in one place only")
             self._tensors.append(value)
         return value
+
+    def forget_defaults(self, model: Any, values: dict[str, Any]) -> None:
+        """Takes defaults of the model's class from keys that get a value which they may have."""
+        node, defaults = model._node, model._class_defaults if values else {}
+        for key in defaults.keys() & values.keys():
+            if not node.is_submodel and node.is_valued(key) and _may_have(node, key, values[key]):
+                node.clear([key], 1)
+                self._forgotten.append((node, key, defaults[key]))
 
     def convert(self, request: Any) -> list:
         """The wires of a request (mithril._calls), made now if they were not."""
@@ -110,6 +165,8 @@ class Uses:
             tensor._used = True
         for request in reversed(self._requests) if error is not None else ():
             request.withdraw()
+        for node, key, default in self._forgotten if error is not None else ():
+            node.set_values([(key, as_value(default))], False)
 
 
 def as_value(value: Any, what: str = "value", depth: int = 0) -> Any:

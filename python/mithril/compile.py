@@ -221,6 +221,7 @@ def compile(  # noqa: A001
         "promote_mixed": _flag("auto_scalar_promotion", auto_scalar_promotion),
         "passes_off": list(settings.passes_off),
         "report": _flag("verbose", verbose),
+        "item_shapes": [],
         "fetch": [],
     }
     _check_disjoint(options)

@@ -26,7 +26,7 @@ from mithril.errors import (
     shown,
     suggestion,
 )
-from mithril.types import NOT_GIVEN, TBD, Constant, Dtype, as_dtype
+from mithril.types import MISSING, NOT_GIVEN, TBD, Constant, Dtype, as_dtype
 
 if TYPE_CHECKING:
     from mithril._calls import Calls
@@ -493,13 +493,26 @@ def as_argument(value: Any, used: Uses, what: str = "connection", depth: int = 0
 
 
 def as_arguments(model: Any, connections: dict[str, Any], used: Uses) -> dict[str, Any]:
-    """What the engine takes for each key of a model that shall be wired."""
+    """What the engine takes for each key of a model that shall be wired. A value that is given here
+    counts, and not the default of the model's class."""
+    said = {key: _value_of(value) for key, value in connections.items()}
+    used.forget_defaults(model, {key: value for key, value in said.items() if value is not MISSING})
     return {
         key: value
         if type(value) is str and value.isascii()
         else as_argument(value, used, f"'{key}' of {model!r}")
         for key, value in connections.items()
     }
+
+
+def _value_of(argument: Any) -> Any:
+    """What an argument of `connect` says of the value; MISSING for wires and names."""
+    if isinstance(argument, Connection):
+        return MISSING if argument._fields is None else argument._fields[1]
+    if argument is NOT_GIVEN or isinstance(argument, (str, list)):
+        return MISSING
+    known = argument is None or isinstance(argument, (tuple, Tensor)) or _may_be_value(argument)
+    return argument if known else MISSING
 
 
 def _may_be_value(value: Any) -> bool:

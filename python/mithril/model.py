@@ -16,7 +16,7 @@ from mithril._conns import Connections
 from mithril._editing import Editing, unused, with_shared
 from mithril._public import public
 from mithril._shapes import model_names, shapes_by_name
-from mithril._values import Uses, as_value
+from mithril._values import Uses, as_value, lacks_value, value_spec
 from mithril.connection import (
     NOT_GIVEN,
     TBD,
@@ -122,6 +122,7 @@ class Model(Editing):
     _node: Any = None
     _formula_key: str | None = None
     _outermost_only = False  # TrainModel: no submodel of others
+    _class_defaults: dict[str, Any] = {}  # of keys: a value that is given later counts
     _is_trained = False  # the model of a TrainModel
     _request = None  # what calls of models have
 
@@ -278,9 +279,19 @@ class Model(Editing):
 
     @public
     def set_values(self, config: ByKey = None, /, initial: bool = False, **kwargs: Any) -> None:
-        """Gives inputs a value; `initial`: only where training starts."""
+        """Gives inputs a value; `initial`: only where training starts.
+
+        A `Tensor` without a value says its type, shape and differentiability, and a list or tuple
+        of such those of its items: `evaluate` then takes a list of arrays.
+        """
         with Uses() as used:
             given = pairs_of("set_values", config, kwargs)
+            if any(lacks_value(value) for _, value in given):
+                if initial is not False:
+                    raise ArgumentError("set_values: initial=True requires values")
+                specs = [(key, value_spec(value, used, "set_values")) for key, value in given]
+                self._node.set_specs(specs)
+                return
             pairs = [(key, as_value(used.take(value), "set_values")) for key, value in given]
             self._node.set_values(pairs, truth("set_values: initial", initial))
 

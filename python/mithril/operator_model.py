@@ -93,6 +93,12 @@ class OperatorModel(Model):
         return said
 
     @property
+    def _class_defaults(self) -> dict[str, Any]:
+        """Keys whose value nobody gave."""
+        given = self._arguments
+        return {k: v for k, v in self._defaults.items() if k in given and given[k] is v}
+
+    @property
     def formula_key(self) -> str:
         return self._op
 

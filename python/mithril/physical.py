@@ -18,6 +18,7 @@ from mithril._checks import instance, items, mapping, text, truth
 from mithril._conversion import Converter, as_numpy
 from mithril._explanations import at_line, data_error, near_miss
 from mithril._initial import Uninitialized, draw, initializers, left_out_names
+from mithril._lists import Lists
 from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
 from mithril._open_ranks import OpenRanks, Shaped, shape_of
@@ -31,6 +32,7 @@ from mithril._public import (
     refuses_misfits,
 )
 from mithril._quick_call import QuickCall
+from mithril._single_numbers import as_given, as_numbers, single_numbers
 from mithril._static_shapes import StaticShapes
 from mithril._tensor import array_literal
 from mithril._weights import check_weights
@@ -120,17 +122,21 @@ class PhysicalModel(PhysicalKeys):
                 f"file_path: {type(self.backend).__name__} runs plans, not source",
                 hint="print(pm.graph), or use ml.NumpyBackend(); leave it out",
             )
-        self._program = None if self._compiled.unknown_ranks else self._make(self._compiled)
+        is_open = self._compiled.unknown_ranks or self._compiled.unknown_sizes
+        self._program = None if is_open else self._make(self._compiled)
+        self._keys = self._program.keys if self._program else keys_of(self._compiled, settings)
+        self._lists = Lists.of(self._keys, self._compiled.output_lists)
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
-        self._quick = QuickCall.of(self._program)  # for emitted source
+        # For emitted source. Lists are taken apart before, and put together behind.
+        self._quick = None if self._lists else QuickCall.of(self._program)
         # Takes calls that need no conversion, warning or state; None sends them the long way.
         self._fast = self._quick.forward if self._quick else None
         self._quick_step: Any = None  # the same for training steps
         # The engine's; `step` has one after its first call.
-        self._native_evaluate = None if self._static else evaluate_call(self._program)
+        goes_long = self._static or self._lists
+        self._native_evaluate = None if goes_long else evaluate_call(self._program)
         self._native_step: Any = None
         self._predictor: PhysicalModel | None = None
-        self._keys = self._program.keys if self._program else keys_of(self._compiled, settings)
         self._by_name = {key.name: key for key in self._keys}
         self._open_ranks = None if self._program else OpenRanks(self)
         self._met: dict[str, Shaped] = {}  # inputs of the first call
@@ -142,8 +148,9 @@ class PhysicalModel(PhysicalKeys):
         self.param_keys = tuple(k.name for k in self._keys if k.role == "param")
         self.data_keys = tuple(k.name for k in self._keys if k.role == "data")
         self.state_keys = tuple(k.name for k in self._keys if k.role == "state")
-        self.input_keys = {k.name for k in self._keys} | set(self._constant_names())
-        self.output_keys: list[str] = list(self._compiled.outputs)
+        self.input_keys = {k.list or k.name for k in self._keys} | set(self._constant_names())
+        outputs = list(self._compiled.outputs)
+        self.output_keys: list[str] = self._lists.names(outputs) if self._lists else outputs
         self.__signature__ = self._signature()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -153,14 +160,22 @@ class PhysicalModel(PhysicalKeys):
 
     def _compile(self, shapes: Mapping[str, list]) -> Any:
         """Compiles with these shapes, too; of inputs that have one already, only complete ones."""
-        wires = {self._by_name[name].key: shape for name, shape in shapes.items()}
+        wires: dict[str, list] = {}
+        items = []
+        for name, shape in shapes.items():
+            key = self._by_name[name]
+            if key.list:
+                wire = self._node.find_connection(key.key)
+                items.append((wire, self._lists.inputs[key.list].index(name), shape))
+            else:
+                wires[key.key] = shape
         own = [(k if isinstance(k, str) else k.key_name, k, s) for k, s in self._options["shapes"]]
         for name, _, _ in own:
             if None in wires.get(name, ()):
                 del wires[name]
         kept = [(key, shape) for name, key, shape in own if name not in wires]
         extra = [(self._node.find_connection(key), shape) for key, shape in wires.items()]
-        options = {**self._options, "shapes": [*kept, *extra]}
+        options = {**self._options, "shapes": [*kept, *extra], "item_shapes": items}
         # Whether a backend's own function is called shows when composites are taken apart.
         tried = not _own_ops.are_brought(self.backend)
         compiled = _core.compile(self._node, options, target_of(self.backend, tried))
@@ -302,6 +317,30 @@ class PhysicalModel(PhysicalKeys):
         data = mapping("data", data)
         state = mapping("state", state)
         donates = truth("evaluate: donate_state", donate_state)
+        lists, request = self._lists, output_gradients
+        if lists is not None:
+            params, data = lists.split("params", params), lists.split("data", data)
+            request = lists.cotangents(request)
+        try:
+            result = self._evaluate(params, data, state, request, wrt, donates)
+        except ShapeError:
+            shapes = single_numbers(self, params)
+            if not shapes:
+                raise
+            params = as_numbers(self, params, shapes)
+            result = self._evaluate(params, data, state, request, wrt, donates)
+            result = as_given(self, result, shapes)
+        return result if lists is None else lists.joined(result)
+
+    def _evaluate(
+        self,
+        params: Mapping[str, Any],
+        data: Mapping[str, Any],
+        state: Mapping[str, Any],
+        output_gradients: Any,
+        wrt: Iterable[str] | None,
+        donates: bool,
+    ) -> Any:
         program = self._ready(data, params, state)
         inputs = self._inputs(program, params, data, state)
         if output_gradients is None or output_gradients is False:
@@ -408,6 +447,10 @@ class PhysicalModel(PhysicalKeys):
             raise refusal(PhysicalModel.step, (self,), named)
         if self._static is not None:
             self._static.check(data)
+        if self._lists is not None:
+            raise UnsupportedError(
+                "step: models with lists of tensors are trained by the gradients of evaluate"
+            )
         if self._quick_step is not None:
             done = self._quick_step.try_run(params, opt_state, data, state)
             if done is not None:
@@ -525,9 +568,10 @@ class PhysicalModel(PhysicalKeys):
         UnsupportedError : on NumPy and the engine, which have no such transformations
         """
         program = self._program
-        if program is None or not hasattr(program.forward, "function"):
+        if program is None or self._lists or not hasattr(program.forward, "function"):
+            what = "lists of tensors" if self._lists else repr(self.backend)
             raise UnsupportedError(
-                f"as_function: requires a framework backend and known ranks, got {self.backend!r}"
+                f"as_function: requires a framework backend and known ranks, got {what}"
             )
         if isinstance(outputs, str):
             outputs = [outputs]
@@ -538,7 +582,8 @@ class PhysicalModel(PhysicalKeys):
 
     def _quick_of(self, program: Program) -> QuickCall | None:
         """The quick way of a program. Where ranks are open, it is that of the last call's."""
-        if self._open_ranks is None or (self._quick and self._quick.program is program):
+        is_fixed = self._open_ranks is None or self._lists is not None
+        if is_fixed or (self._quick and self._quick.program is program):
             return self._quick
         self._quick = QuickCall.of(program)
         self._fast = self._quick.forward if self._quick else None
@@ -774,7 +819,7 @@ class PhysicalModel(PhysicalKeys):
 
     def _check_outputs(self, what: str, names: Iterable[str]) -> None:
         for name in names:
-            if text(what, name) not in self.output_keys:
+            if text(what, name) not in self._compiled.outputs:
                 near = suggestion(name, self.output_keys)
                 raise KeyNotFound(f"{what}: no output named '{name}'{near}", code="MTH401")
 
@@ -791,7 +836,10 @@ class PhysicalModel(PhysicalKeys):
     @public
     def get_parameters(self) -> Params:
         """The initial parameters (seed 0), by name, in the order of the model's inputs."""
-        return self._parameters(0, {})
+        return self._with_lists(self._parameters(0, {}))
+
+    def _with_lists(self, params: Params) -> Params:
+        return params if self._lists is None else self._lists.join(params)
 
     @public
     def randomize_params(
@@ -825,7 +873,8 @@ class PhysicalModel(PhysicalKeys):
         params = self._parameters(seed, {}, init=by_name)
         if self._met and any(isinstance(value, Uninitialized) for value in params.values()):
             params = self._parameters(seed, self._met, init=by_name)
-        return {name: value for name, value in params.items() if name not in left_out}
+        params = {name: value for name, value in params.items() if name not in left_out}
+        return self._with_lists(params)
 
     @public
     def bind(self, params: Mapping[str, Any], weights: str | None = None) -> PhysicalModel:
@@ -851,6 +900,8 @@ class PhysicalModel(PhysicalKeys):
         ['matmul.int8_weights', 'loop']
         """
         params = mapping("params", params)
+        if self._lists is not None:
+            raise UnsupportedError("bind: a parameter is a list of tensors, which stay parameters")
         if weights is not None:
             check_weights(weights, self.backend, not runs_natively(self._compiled, self.backend))
         unknown = [name for name in params if name not in self.param_keys]
@@ -931,7 +982,7 @@ class PhysicalModel(PhysicalKeys):
         for value in params.values():
             if isinstance(value, Uninitialized):
                 value._fail()
-        return params
+        return self._with_lists(params)
 
     def _parameters(
         self,
@@ -941,7 +992,7 @@ class PhysicalModel(PhysicalKeys):
         init: Mapping[str, Any] | None = None,
     ) -> Params:
         compiled = self._compiled
-        if compiled.unknown_ranks and data:
+        if self._open_ranks is not None and data:
             compiled = self._ready(data, data, data).compiled
         sizes = compiled.solve(self._given_shapes(data))
         keys = self._keys if compiled is self._compiled else keys_of(compiled, self._settings)

@@ -46,6 +46,133 @@ def second_half():
     return model
 
 
+def joined(op: str, axis: int):
+    """Two tensors a and b, joined as y."""
+
+    def make():
+        model = ml.Model()
+        join = getattr(ml.models, op)(axis=axis)
+        model |= join(input=[ml.IOKey("a"), ml.IOKey("b")], output="y")
+        return model
+
+    return make
+
+
+V = "(V1, ...)"
+# What known axes say of shapes whose ranks are open.
+EARLY = [
+    Case(
+        "Mean(axis=(1, -1))",
+        use("Mean", axis=(1, -1)),
+        found={"input": ["u1", "u2", V, "u3"], "output": ["u1", V]},
+    ),
+    Case(
+        "Mean(axis=(1, -1), keepdim=True)",
+        use("Mean", axis=(1, -1), keepdim=True),
+        found={"input": ["u1", "u2", V, "u3"], "output": ["u1", 1, V, 1]},
+    ),
+    Case(
+        "Mean(axis=(1, -2)), of which rank 2 has both and rank 3 has one",
+        use("Mean", axis=(1, -2)),
+        found={
+            "input": [["u1", "u2", V], ["(V2, ...)", "u3", "u4"]],
+            "output": ["(V3, ...)"],
+        },
+    ),
+    Case(
+        "Mean(axis=(1, -1)) backward",
+        use("Mean", axis=(1, -1)),
+        shapes={"output": [5, 6]},
+        found={"input": [5, "u1", 6, "u2"]},
+    ),
+    Case(
+        "Flatten(start_dim=1)",
+        use("Flatten", start_dim=1),
+        found={"input": ["u1", "u2", V], "output": ["u1", "u3"]},
+    ),
+    Case(
+        "Flatten(start_dim=1, end_dim=2)",
+        use("Flatten", start_dim=1, end_dim=2),
+        found={"input": ["u1", "u2", "u3", V], "output": ["u1", "u2*u3", V]},
+    ),
+    Case(
+        "Flatten(start_dim=-3, end_dim=-2)",
+        use("Flatten", start_dim=-3, end_dim=-2),
+        found={"input": [V, "u1", "u2", "u3"], "output": [V, "u1*u2", "u3"]},
+    ),
+    Case(
+        "Flatten(start_dim=2, end_dim=-2)",
+        use("Flatten", start_dim=2, end_dim=-2),
+        found={
+            "input": ["u1", "u2", "u3", V, "u4"],
+            "output": ["u1", "u2", "u5", "u4"],
+        },
+    ),
+    Case(
+        "Flatten(start_dim=1, end_dim=2) backward",
+        use("Flatten", start_dim=1, end_dim=2),
+        shapes={"output": [5, 6, 7]},
+        found={"input": [5, "u1", "u2", 7]},
+    ),
+    Case(
+        "SwapAxes(axis2=0)",
+        use("SwapAxes", ml.TBD, 0),
+        found={"input": ["u1", V], "output": ["(V2, ...)"]},
+    ),
+    Case(
+        "SwapAxes(0, 2)",
+        use("SwapAxes", 0, 2),
+        found={"input": ["u1", "u2", "u3", V], "output": ["u3", "u2", "u1", V]},
+    ),
+    Case(
+        "SwapAxes(-1, -2)",
+        use("SwapAxes", -1, -2),
+        found={"input": [V, "u1", "u2"], "output": [V, "u2", "u1"]},
+    ),
+    Case(
+        "Concat(axis=1)",
+        joined("Concat", 1),
+        found={"a": ["u1", "u2", V], "b": ["u1", "u3", V], "y": ["u1", "u2+u3", V]},
+    ),
+    Case(
+        "Concat(axis=-2) backward",
+        joined("Concat", -2),
+        shapes={"a": [2, 3, 4], "y": [2, 7, 4]},
+        found={"b": [2, 4, 4]},
+    ),
+    Case(
+        "Stack(axis=1)",
+        joined("Stack", 1),
+        found={"a": ["u1", V], "b": ["u1", V], "y": ["u1", 2, V]},
+    ),
+    Case(
+        "Stack(axis=-1)",
+        joined("Stack", -1),
+        found={"a": [V], "b": [V], "y": [V, 2]},
+    ),
+    Case("Split(2, 1)", use("Split", 2, 1), found={"input": ["u1", "2*u2", V]}),
+    Case(
+        "Size(dim=(1, -1))",
+        use("Size", dim=(1, -1)),
+        found={"input": [["u1", "u2", V], ["(V2, ...)", "u3"]]},
+    ),
+    Case(
+        "Indexer((0:2, None, ..., 1))",
+        use("Indexer", index=(slice(0, 2), None, ..., 1)),
+        found={"input": ["u1", V, "u2"], "output": ["u3", 1, V]},
+    ),
+    Case(
+        "Indexer((0, 1))",
+        use("Indexer", index=(0, 1)),
+        found={"input": ["u1", "u2", V], "output": [V]},
+    ),
+    Case(
+        "GroupNorm(2)",
+        use("GroupNorm", 2),
+        found={"input": ["u1", "u2", V], "weight": [1, "u2", "(V2, ...)"]},
+    ),
+]
+
 OBSERVED = [
     Case(
         "Linear(3)",
@@ -195,6 +322,11 @@ OBSERVED = [
     Case("Add left=2, right=3", use("Add", left=2, right=3), known={"output": 5}),
     Case("Model inside Model", nested_linear, found={"wire": [3, 4], "out": [3, 4]}),
 ]
+
+
+@each(EARLY)
+def test_known_axes_say_what_open_ranks_have(case):
+    case.check()
 
 
 @each(OBSERVED)

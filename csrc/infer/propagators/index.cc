@@ -340,6 +340,57 @@ class IndexedDims {
   std::optional<size_t> last_array_;
 };
 
+/// States the shape of the output; its kind may follow, or be told, later.
+Outcome finish_index(Store& s, const Propagator& p, const Dims& dims) {
+  const Term out{CellId{s.arg(p, 0)}}, in{CellId{s.arg(p, 1)}};
+  if (!s.kinds(in.cell.index).single()) RuleBuilder(s, RuleId{p.rule}).same_kind(out, in);
+  if (s.constrain(s.shape(out.cell.index), dims) && !s.failed()) return Outcome::kDone;
+  return index_conflict(s, p, "output must be the indexed input");
+}
+
+/// Of each item that takes dims from one end.
+std::optional<DimList> index_dims(Store& s, const Propagator& p, std::span<const Item> items,
+                                  const DimList& from) {
+  IndexedDims indexed(s, p, from, from.size(), false);
+  for (const Item& item : items) {
+    if (!indexed.take(item)) return std::nullopt;
+  }
+  return indexed.finish();
+}
+
+/// The rank is open: ints and slices take dims from the ends, the rest stays.
+Outcome index_open(Store& s, const Propagator& p, std::span<const Item> items) {
+  size_t left = 0, right = 0, split = items.size();
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (items[i].type == Item::Type::kArray || items[i].type == Item::Type::kMask ||
+        is_open(s, items[i])) {
+      return Outcome::kWait;
+    }
+    if (items[i].type == Item::Type::kEllipsis) split = i;
+    (i < split ? left : right) += items[i].takes;
+  }
+  const uint32_t in = s.shape(s.arg(p, 1));
+  if (left > 0) s.dim_from_left(in, left - 1, true);
+  if (right > 0) s.dim_from_right(in, right - 1, true);
+  const auto dims = s.both_ends(in, left, right);
+  if (!dims) return s.failed() ? Outcome::kConflict : Outcome::kWait;
+  const size_t behind = dims->suffix.size() - right;
+  const std::span<const uint32_t> prefix(dims->prefix.data(), dims->prefix.size());
+  const std::span<const uint32_t> suffix(dims->suffix.data(), dims->suffix.size());
+  const auto before = index_dims(s, p, items.first(split), DimList(prefix.first(left)));
+  if (!before) return Outcome::kConflict;
+  const auto rest = items.subspan(std::min(split + 1, items.size()));
+  const auto after = index_dims(s, p, rest, DimList(suffix.subspan(behind)));
+  if (!after) return Outcome::kConflict;
+  Dims out;
+  out.seq = dims->seq;
+  out.prefix = *before;
+  out.prefix.append(prefix.data() + left, prefix.size() - left);
+  out.suffix.append(suffix.data(), behind);
+  out.suffix.append(after->data(), after->size());
+  return finish_index(s, p, out);
+}
+
 Outcome run_index(Store& s, const Propagator& p) {
   const uint32_t out = s.arg(p, 0), in = s.arg(p, 1), index = s.arg(p, 2);
   if (!narrow_index_kinds(s, out, in, index)) return Outcome::kConflict;
@@ -363,7 +414,7 @@ Outcome run_index(Store& s, const Propagator& p) {
       (s.rank(shape) && static_cast<size_t>(*s.rank(shape)) < taken)) {
     return index_conflict(s, p, "index must not take more dimensions than there are");
   }
-  if (!s.rank(shape)) return Outcome::kWait;
+  if (!s.rank(shape)) return index_open(s, p, *items);
   const DimList from = s.fixed_dims(shape);
   for (const Item& item : *items) {
     if (is_open(s, item)) return wait_with_rank(s, p, *items, from.size(), taken);
@@ -378,8 +429,7 @@ Outcome run_index(Store& s, const Propagator& p) {
   if (!result) return Outcome::kConflict;
   Dims dims;
   dims.prefix = *result;
-  if (s.constrain(s.shape(out), dims) && !s.failed()) return Outcome::kDone;
-  return index_conflict(s, p, "output must be the indexed input");
+  return finish_index(s, p, dims);
 }
 
 }  // namespace

@@ -31,6 +31,28 @@ Outcome join_conflict(Store& s, const Propagator& p, std::span<const uint32_t> i
   return Outcome::kConflict;
 }
 
+/// The dims of a shape that has the axis, the side on which it counts in full; nullopt: not known.
+std::optional<Dims> dims_to_axis(Store& s, uint32_t shape, int64_t axis) {
+  Dims dims;
+  if (s.rank(shape)) {
+    dims.prefix = s.fixed_dims(shape);
+    return dims;
+  }
+  const uint64_t needed =
+      axis >= 0 ? static_cast<uint64_t>(axis) + 1 : 0 - static_cast<uint64_t>(axis);
+  const auto reach = static_cast<size_t>(std::min<uint64_t>(needed, kMostDims + 1));
+  if (!s.narrow_ranks(shape, ranks_from(reach))) return std::nullopt;
+  if (axis >= 0) s.dim_from_left(shape, reach - 1, true);
+  if (axis < 0) s.dim_from_right(shape, reach - 1, true);
+  return axis >= 0 ? s.both_ends(shape, reach, 0) : s.both_ends(shape, 0, reach);
+}
+
+/// The dim at an axis that is there.
+uint32_t& at_axis(Dims& dims, int64_t axis) {
+  DimList& side = axis >= 0 || dims.fixed() ? dims.prefix : dims.suffix;
+  return side[static_cast<size_t>(axis >= 0 ? axis : axis + static_cast<int64_t>(side.size()))];
+}
+
 /// The joined cells: arguments of their own, or the items of one; nullopt while those are unknown.
 std::optional<DimList> joined_cells(Store& s, const Propagator& p) {
   if (p.data == 0) return s.items(s.arg(p, 2));
@@ -88,30 +110,47 @@ Outcome run_concat(Store& s, const Propagator& p) {
   for (const uint32_t shape : shapes) {
     if (!s.narrow_ranks(shape, ranks)) return fail();
   }
-  if (!s.rank(out)) return Outcome::kWait;
-  const int rank = *s.rank(out);
-  const auto at = normal_axis(s, p, "axis", axis->as_int(), rank, out_cell);
-  if (!at) return Outcome::kConflict;
-  const DimList result = s.fixed_dims(out);
+  if (s.rank(out) && !normal_axis(s, p, "axis", axis->as_int(), *s.rank(out), out_cell)) {
+    return Outcome::kConflict;
+  }
+  auto dims = dims_to_axis(s, out, axis->as_int());
+  if (!dims) return s.failed() ? fail() : Outcome::kWait;
+  const uint32_t result = at_axis(*dims, axis->as_int());
+  shapes.erase(shapes.size() - 1);
   DimList along;
-  for (size_t i = 0; i + 1 < shapes.size(); ++i) {
-    const DimList dims = s.fixed_dims(shapes[i]);
-    for (size_t k = 0; k < dims.size(); ++k) {
-      if (static_cast<int>(k) == *at) {
-        along.push_back(dims[k]);
-      } else if (!s.unify_dims(dims[k], result[k])) {
-        return fail();
-      }
-    }
+  for (const uint32_t shape : shapes) {
+    auto own = dims_to_axis(s, shape, axis->as_int());
+    if (!own) return s.failed() ? fail() : Outcome::kWait;
+    along.push_back(at_axis(*own, axis->as_int()));
+    at_axis(*dims, axis->as_int()) = along.back();
+    if (!s.constrain(shape, *dims) || s.failed()) return fail();
   }
   const auto sum = sum_of(s, along);
   if (!sum) return Outcome::kWait;
-  if (!s.define(result[static_cast<size_t>(*at)], *sum) || s.failed()) return fail();
+  if (!s.define(result, *sum) || s.failed()) return fail();
   if (s.forward()) return Outcome::kDone;
   for (const uint32_t d : along) {
     if (!s.is_known(d)) return Outcome::kWait;
   }
   return Outcome::kDone;
+}
+
+/// The new axis counts from an end: dims between it and that end are enough.
+Outcome stack_open(Store& s, const Propagator& p, uint32_t item, int64_t axis, size_t count) {
+  const uint32_t in = s.shape(item), out = s.shape(s.arg(p, 0));
+  if (axis < -static_cast<int64_t>(kMostDims) || axis > static_cast<int64_t>(kMostDims)) {
+    return Outcome::kWait;
+  }
+  const auto before = static_cast<size_t>(axis >= 0 ? axis : -axis - 1);
+  if (before > 0) {
+    const int64_t last = axis >= 0 ? axis - 1 : axis + 1;
+    if (!dims_to_axis(s, in, last)) return s.failed() ? Outcome::kConflict : Outcome::kWait;
+  }
+  auto dims = axis >= 0 ? s.both_ends(in, before, 0) : s.both_ends(in, 0, before);
+  if (!dims) return s.failed() ? Outcome::kConflict : Outcome::kWait;
+  DimList& side = axis >= 0 ? dims->prefix : dims->suffix;
+  side.insert(axis >= 0 ? before : side.size() - before, s.new_dim(static_cast<int64_t>(count)));
+  return s.constrain(out, *dims) && !s.failed() ? Outcome::kDone : Outcome::kConflict;
 }
 
 Outcome run_stack(Store& s, const Propagator& p) {
@@ -131,7 +170,7 @@ Outcome run_stack(Store& s, const Propagator& p) {
   if (!s.narrow_ranks(out, raise(s.ranks(in), 1)) || !s.narrow_ranks(in, lower(s.ranks(out), 1))) {
     return fail();
   }
-  if (!s.rank(in)) return Outcome::kWait;
+  if (!s.rank(in)) return stack_open(s, p, (*items)[0], axis->as_int(), items->size());
   Dims dims;
   dims.prefix = s.fixed_dims(in);
   const auto at = normal_axis(s, p, "axis", axis->as_int(),
@@ -171,17 +210,17 @@ Outcome run_split(Store& s, const Propagator& p) {
   if (!s.narrow_ranks(in, s.ranks(first)) || !s.narrow_ranks(first, s.ranks(in))) {
     return Outcome::kConflict;
   }
-  if (!axis || !axis->is_int() || !s.rank(in)) return Outcome::kWait;
-  Dims dims;
-  dims.prefix = s.fixed_dims(in);
-  const auto at =
-      normal_axis(s, p, "axis", axis->as_int(), static_cast<int>(dims.prefix.size()), in_cell);
-  if (!at) return Outcome::kConflict;
-  const uint32_t whole = dims.prefix[static_cast<size_t>(*at)];
-  const uint32_t piece = s.new_dim();
-  dims.prefix[static_cast<size_t>(*at)] = piece;
+  if (!axis || !axis->is_int()) return Outcome::kWait;
+  const int64_t at = axis->as_int();
+  if (s.rank(in) && !normal_axis(s, p, "axis", at, *s.rank(in), in_cell)) {
+    return Outcome::kConflict;
+  }
+  auto dims = dims_to_axis(s, in, at);
+  if (!dims) return s.failed() ? Outcome::kConflict : Outcome::kWait;
+  const uint32_t whole = at_axis(*dims, at), piece = s.new_dim();
+  at_axis(*dims, at) = piece;
   const auto size = s.size(whole);
-  bool ok = s.constrain(first, dims);
+  bool ok = s.constrain(first, *dims);
   if (ok) post_arithmetic(s, p.rule, whole, piece, s.new_dim(count->as_int()), IntOp::kMul);
   if (ok && !s.failed()) return Outcome::kDone;
   s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,

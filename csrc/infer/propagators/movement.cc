@@ -128,6 +128,61 @@ Outcome flatten_conflict(Store& s, const Propagator& p) {
   return Outcome::kConflict;
 }
 
+/// start counts from the left, end from the right: dims before and behind stay.
+Outcome flatten_between(Store& s, const Propagator& p, size_t before, size_t behind) {
+  const uint32_t in = s.shape(s.arg(p, 1)), out = s.shape(s.arg(p, 0));
+  const bool may_be_scalar = before + behind == 0;
+  if (!may_be_scalar && !s.narrow_ranks(in, ranks_from(before + behind + 1))) {
+    return flatten_conflict(s, p);
+  }
+  if (!s.set_rank(out, before + 1 + behind)) return flatten_conflict(s, p);
+  const DimList to = s.fixed_dims(out);
+  for (size_t i = 0; i <= before; ++i) {
+    const uint32_t dim = s.dim_from_left(in, i, true);
+    if (i < before && dim != kNone && !s.unify_dims(dim, to[i])) return flatten_conflict(s, p);
+  }
+  for (size_t i = 0; i < behind; ++i) {
+    const uint32_t dim = s.dim_from_right(in, i, true);
+    if (dim != kNone && !s.unify_dims(dim, to[to.size() - 1 - i])) return flatten_conflict(s, p);
+  }
+  return s.failed() ? flatten_conflict(s, p) : Outcome::kWait;
+}
+
+/// Both count from the same end: the merged dims are known though the rank is not.
+Outcome flatten_at_end(Store& s, const Propagator& p, int64_t start, int64_t end) {
+  const uint32_t in = s.shape(s.arg(p, 1)), out = s.shape(s.arg(p, 0));
+  if (least_rank(s.ranks(in)) == 0 || end < start) return Outcome::kWait;
+  const bool left = start >= 0;
+  const auto reach = static_cast<size_t>(left ? end + 1 : -start);
+  if (left) s.dim_from_left(in, reach - 1, true);
+  if (!left) s.dim_from_right(in, reach - 1, true);
+  auto dims = left ? s.both_ends(in, reach, 0) : s.both_ends(in, 0, reach);
+  if (!dims) return s.failed() ? flatten_conflict(s, p) : Outcome::kWait;
+  DimList& side = left ? dims->prefix : dims->suffix;
+  const size_t at = left ? static_cast<size_t>(start) : side.size() - reach;
+  uint32_t merged = left ? s.dim_from_left(out, at, false)
+                         : s.dim_from_right(out, static_cast<size_t>(-end - 1), false);
+  if (merged == kNone) merged = s.new_dim();
+  DimList inside, kept;
+  for (size_t i = 0; i < side.size(); ++i) {
+    const bool is_inside = i >= at && i <= at + static_cast<size_t>(end - start);
+    if (i == at) kept.push_back(merged);
+    (is_inside ? inside : kept).push_back(side[i]);
+  }
+  side = kept;
+  if (!s.constrain(out, *dims)) return flatten_conflict(s, p);
+  const auto product = product_of(s, inside);
+  if (product && !s.define(merged, *product)) return flatten_conflict(s, p);
+  return s.failed() ? flatten_conflict(s, p) : Outcome::kWait;
+}
+
+/// What is known while the rank is open.
+Outcome flatten_open(Store& s, const Propagator& p, int64_t start, int64_t end) {
+  if ((start >= 0) == (end >= 0)) return flatten_at_end(s, p, start, end);
+  if (start < 0) return Outcome::kWait;
+  return flatten_between(s, p, static_cast<size_t>(start), static_cast<size_t>(-end - 1));
+}
+
 Outcome run_flatten(Store& s, const Propagator& p) {
   const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1);
   const auto first = s.known_value(s.arg(p, 2)), last = s.known_value(s.arg(p, 3));
@@ -146,14 +201,7 @@ Outcome run_flatten(Store& s, const Propagator& p) {
                                s.describe(p.rule, in_cell)));
     return Outcome::kConflict;
   }
-  if (start >= 0 && end == -1) {
-    if (!s.set_rank(out, static_cast<size_t>(start) + 1)) return flatten_conflict(s, p);
-    for (size_t i = 0; i < static_cast<size_t>(start); ++i) {
-      const uint32_t a = s.dim_from_left(in, i, true), b = s.dim_from_left(out, i, true);
-      if (a != kNone && b != kNone && !s.unify_dims(a, b)) return flatten_conflict(s, p);
-    }
-  }
-  if (!s.rank(in)) return Outcome::kWait;
+  if (!s.rank(in)) return flatten_open(s, p, start, end);
   const DimList from = s.fixed_dims(in);
   const auto rank = static_cast<int64_t>(from.size());
   const int64_t lo = rank == 0 ? 0 : start < 0 ? start + rank : start;
@@ -237,6 +285,49 @@ Outcome run_permute(Store& s, const Propagator& p) {
   return s.constrain(out, dims) && !s.failed() ? Outcome::kDone : permute_conflict(s, p);
 }
 
+/// How far axes reach from one end of a shape.
+size_t reach_of(std::initializer_list<int64_t> axes, bool left) {
+  uint64_t out = 0;
+  for (const int64_t axis : axes) {
+    if ((axis >= 0) != left) continue;
+    out = std::max(out, left ? static_cast<uint64_t>(axis) + 1 : 0 - static_cast<uint64_t>(axis));
+  }
+  return static_cast<size_t>(std::min<uint64_t>(out, 1u << 20));
+}
+
+/// The operand has the axes, wherever the other one is.
+Outcome require_axes(Store& s, const Propagator& p, uint32_t cell,
+                     std::initializer_list<int64_t> axes) {
+  const uint32_t shape = s.shape(cell);
+  const size_t left = reach_of(axes, true), right = reach_of(axes, false);
+  if (!s.narrow_ranks(shape, ranks_from(std::max(left, right)))) {
+    s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                               "axis is out of range, got axis: {} for {}", fmt::join(axes, ", "),
+                               s.describe(p.rule, cell)));
+    return Outcome::kConflict;
+  }
+  if (left > 0) s.dim_from_left(shape, left - 1, true);
+  if (right > 0) s.dim_from_right(shape, right - 1, true);
+  return s.failed() ? Outcome::kConflict : Outcome::kWait;
+}
+
+/// Axes of an open rank: where both ends show them they swap.
+Outcome swap_open(Store& s, const Propagator& p, int64_t first, int64_t second) {
+  const uint32_t in = s.shape(s.arg(p, 1)), out = s.shape(s.arg(p, 0));
+  const std::initializer_list<int64_t> axes{first, second};
+  for (const uint32_t cell : {s.arg(p, 1), s.arg(p, 0)}) {
+    if (require_axes(s, p, cell, axes) == Outcome::kConflict) return Outcome::kConflict;
+  }
+  auto dims = s.both_ends(in, reach_of(axes, true), reach_of(axes, false));
+  if (!dims) return s.failed() ? permute_conflict(s, p) : Outcome::kWait;
+  const auto dim = [&](int64_t axis) -> uint32_t& {
+    return axis >= 0 ? dims->prefix[static_cast<size_t>(axis)]
+                     : dims->suffix[dims->suffix.size() - static_cast<size_t>(-axis)];
+  };
+  std::swap(dim(first), dim(second));
+  return s.constrain(out, *dims) && !s.failed() ? Outcome::kDone : permute_conflict(s, p);
+}
+
 Outcome run_swap_axes(Store& s, const Propagator& p) {
   const uint32_t out_cell = s.arg(p, 0), in_cell = s.arg(p, 1);
   const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
@@ -244,9 +335,13 @@ Outcome run_swap_axes(Store& s, const Propagator& p) {
     return permute_conflict(s, p);
   }
   const auto first = s.known_value(s.arg(p, 2)), second = s.known_value(s.arg(p, 3));
-  if (!first || !second || !first->is_int() || !second->is_int() || !s.rank(in)) {
-    return Outcome::kWait;
+  const bool has_first = first && first->is_int(), has_second = second && second->is_int();
+  if (!has_first || !has_second) {
+    if (!has_first && !has_second) return Outcome::kWait;
+    const int64_t axis = has_first ? first->as_int() : second->as_int();
+    return require_axes(s, p, in_cell, {axis});
   }
+  if (!s.rank(in)) return swap_open(s, p, first->as_int(), second->as_int());
   Dims dims;
   dims.prefix = s.fixed_dims(in);
   const int rank = static_cast<int>(dims.prefix.size());
@@ -316,6 +411,16 @@ Outcome run_shape_of(Store& s, const Propagator& p) {
   return Outcome::kDone;
 }
 
+Outcome require_all_axes(Store& s, const Propagator& p, uint32_t cell,
+                         const core::HostValue& value) {
+  const auto axes = value.is_none() ? std::nullopt : ints_of(value);
+  if (!axes) return Outcome::kWait;
+  for (const int64_t axis : *axes) {
+    if (require_axes(s, p, cell, {axis}) == Outcome::kConflict) return Outcome::kConflict;
+  }
+  return Outcome::kWait;
+}
+
 Outcome run_size_of(Store& s, const Propagator& p) {
   const uint32_t out = s.arg(p, 0), cell = s.arg(p, 1);
   const uint32_t shape = s.shape(cell);
@@ -323,7 +428,7 @@ Outcome run_size_of(Store& s, const Propagator& p) {
   if (!axis) return Outcome::kWait;
   const bool is_one = axis->is_none() || axis->is_int();
   if (!s.narrow(out, is_one ? kScalarInt : kTupleKind)) return Outcome::kConflict;
-  if (!s.rank(shape)) return Outcome::kWait;
+  if (!s.rank(shape)) return require_all_axes(s, p, cell, *axis);
   const DimList dims = s.fixed_dims(shape);
   const int rank = static_cast<int>(dims.size());
   if (axis->is_none()) {

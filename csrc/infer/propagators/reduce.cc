@@ -11,18 +11,28 @@ enum class Mode { kKeep, kDrop, kDropOnes };
 
 std::string print_axes(const HostValue& value) { return core::to_string(value); }
 
-/// Least rank that the axes take, and whether all count from the same end.
+/// How many dims from each end the axes reach into, and the ranks at which they are there and name
+/// each dim once.
 struct AxisSpan {
-  size_t least = 0;
-  bool all_left = true, all_right = true;
+  size_t left = 0, right = 0;
+  RankMask ranks = kAllRanks;
+  size_t least() const { return std::max(left, right); }
 };
 AxisSpan span_of(const Axes& axes) {
   AxisSpan out;
   for (const int64_t axis : axes) {
+    size_t& reach = axis >= 0 ? out.left : out.right;
     const uint64_t needed =
         axis >= 0 ? static_cast<uint64_t>(axis) + 1 : 0 - static_cast<uint64_t>(axis);
-    out.least = std::max<size_t>(out.least, std::min<uint64_t>(needed, 1u << 20));
-    (axis >= 0 ? out.all_right : out.all_left) = false;
+    reach = std::max<size_t>(reach, std::min<uint64_t>(needed, 1u << 20));
+  }
+  out.ranks = ranks_from(out.least());
+  for (const int64_t axis : axes) {
+    for (const int64_t other : axes) {
+      const bool meets = axis >= 0 && other < 0 && axis < kManyRanks && other > -kManyRanks;
+      if (!meets || axis - other >= kManyRanks) continue;
+      out.ranks &= static_cast<RankMask>(~rank_bit(static_cast<size_t>(axis - other)));
+    }
   }
   return out;
 }
@@ -48,89 +58,92 @@ Outcome shape_conflict(Store& s, const Propagator& p, const HostValue& axis, uin
   return Outcome::kConflict;
 }
 
+bool repeats(const Axes& axes, std::optional<int> rank) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const int64_t apart = std::max(axes[i], axes[j]) - std::min(axes[i], axes[j]);
+      if (apart == 0 || (rank && apart == *rank)) return true;
+    }
+  }
+  return false;
+}
+
+/// Narrows the rank of the operand to those that have the axes.
+Outcome check_axes(Store& s, const Propagator& p, uint32_t cell, const HostValue& value,
+                   const Axes& axes, const AxisSpan& reach) {
+  const uint32_t in = s.shape(cell);
+  const auto rank = s.rank(in);
+  if (repeats(axes, rank)) {
+    s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                               "axis must not repeat, got axis: {} for {}", print_axes(value),
+                               s.describe(p.rule, cell)));
+    return Outcome::kConflict;
+  }
+  const bool is_short = rank && static_cast<size_t>(*rank) < reach.least();
+  if (is_short || !s.narrow_ranks(in, reach.ranks)) return axis_conflict(s, p, value, cell);
+  return Outcome::kWait;
+}
+
+/// The dims of `in` that the axes count over: all, or those at the ends; nullopt: not known yet.
+std::optional<Dims> reached_dims(Store& s, uint32_t in, const AxisSpan& reach) {
+  Dims dims;
+  if (s.rank(in)) {
+    dims.prefix = s.fixed_dims(in);
+    return dims;
+  }
+  if (reach.left > 0) s.dim_from_left(in, reach.left - 1, true);
+  if (reach.right > 0) s.dim_from_right(in, reach.right - 1, true);
+  return s.both_ends(in, reach.left, reach.right);
+}
+
 /// out = in with `axes` kept as 1 or dropped. kDone once both are tied for good.
 Outcome map_axes(Store& s, const Propagator& p, uint32_t in_cell, uint32_t out_cell,
                  const HostValue& value, const Axes& axes, Mode mode) {
   const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
+  const auto fail = [&] { return shape_conflict(s, p, value, in_cell, out_cell); };
   const AxisSpan reach = span_of(axes);
-  if (!s.narrow_ranks(in, ranks_from(reach.least))) return axis_conflict(s, p, value, in_cell);
-  if (reach.least > kManyRanks) {
-    const auto rank = s.rank(in);
-    if (rank && static_cast<size_t>(*rank) < reach.least) {
-      return axis_conflict(s, p, value, in_cell);
-    }
-  }
-  for (size_t i = 0; i < axes.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      const auto rank = s.rank(in);
-      const bool same = axes[i] == axes[j] ||
-                        (rank && (axes[i] - axes[j] == *rank || axes[j] - axes[i] == *rank));
-      if (!same) continue;
-      s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
-                                 "axis must not repeat, got axis: {} for {}", print_axes(value),
-                                 s.describe(p.rule, in_cell)));
-      return Outcome::kConflict;
-    }
+  if (check_axes(s, p, in_cell, value, axes, reach) == Outcome::kConflict) {
+    return Outcome::kConflict;
   }
   const size_t dropped = mode == Mode::kKeep ? 0 : axes.size();
   if (!s.narrow_ranks(out, lower(s.ranks(in), dropped)) ||
       !s.narrow_ranks(in, raise(s.ranks(out), dropped))) {
-    return shape_conflict(s, p, value, in_cell, out_cell);
+    return fail();
   }
   const auto rank_of_out = s.rank(out);
   if (rank_of_out && !s.rank(in) && !s.set_rank(in, static_cast<size_t>(*rank_of_out) + dropped)) {
-    return shape_conflict(s, p, value, in_cell, out_cell);
+    return fail();
   }
-  Dims dims;
-  const auto rank = s.rank(in);
-  if (rank) {
-    dims = s.view(in);
-    dims.prefix = s.fixed_dims(in);
-    dims.suffix.clear();
-    dims.seq = kNone;
-  } else if (!axes.empty() && (reach.all_left || reach.all_right)) {
-    // The axes count from one end: dims on that side are enough, the rest stays unknown.
-    const bool left = reach.all_left;
-    const uint32_t last = left ? s.dim_from_left(in, reach.least - 1, true)
-                               : s.dim_from_right(in, reach.least - 1, true);
-    if (last == kNone) return Outcome::kWait;
-    for (int i = 0; i < s.view_count(in); ++i) {
-      dims = s.view(in, i);
-      if ((left ? dims.prefix : dims.suffix).size() >= reach.least) break;
+  if (axes.empty()) return s.unify_shapes(in, out) ? Outcome::kDone : fail();
+  auto dims = reached_dims(s, in, reach);
+  if (!dims) return s.failed() ? axis_conflict(s, p, value, in_cell) : Outcome::kWait;
+  for (DimList* side : {&dims->prefix, &dims->suffix}) {
+    SmallVector<uint8_t, 16> reduced(side->size(), 0);
+    const auto size = static_cast<int64_t>(side->size());
+    for (const int64_t axis : axes) {
+      const bool is_here =
+          dims->fixed() ? side == &dims->prefix : (axis < 0) == (side == &dims->suffix);
+      if (!is_here) continue;
+      const int64_t at = axis < 0 ? axis + size : axis;
+      if (at < 0 || at >= size) return axis_conflict(s, p, value, in_cell);
+      reduced[static_cast<size_t>(at)] = 1;
     }
-  } else if (axes.empty()) {
-    return s.unify_shapes(in, out) ? Outcome::kDone
-                                   : shape_conflict(s, p, value, in_cell, out_cell);
-  } else {
-    return Outcome::kWait;
-  }
-  DimList& side = rank || reach.all_left ? dims.prefix : dims.suffix;
-  SmallVector<uint8_t, 16> reduced(side.size(), 0);
-  for (const int64_t axis : axes) {
-    const int64_t at = axis < 0 ? axis + static_cast<int64_t>(side.size()) : axis;
-    if (at < 0 || at >= static_cast<int64_t>(side.size())) {
-      return axis_conflict(s, p, value, in_cell);
+    DimList kept;
+    for (size_t i = 0; i < side->size(); ++i) {
+      if (!reduced[i]) {
+        kept.push_back((*side)[i]);
+      } else if (mode == Mode::kKeep) {
+        kept.push_back(s.new_dim(1));
+      } else if (mode == Mode::kDropOnes && !s.assign((*side)[i], 1)) {
+        s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                                   "size of a squeezed axis must be 1, got axis: {} for {}",
+                                   print_axes(value), s.describe(p.rule, in_cell)));
+        return Outcome::kConflict;
+      }
     }
-    reduced[static_cast<size_t>(at)] = 1;
+    *side = kept;
   }
-  DimList kept;
-  for (size_t i = 0; i < side.size(); ++i) {
-    if (!reduced[i]) {
-      kept.push_back(side[i]);
-    } else if (mode == Mode::kKeep) {
-      kept.push_back(s.new_dim(1));
-    } else if (mode == Mode::kDropOnes && !s.assign(side[i], 1)) {
-      s.replace_error(core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
-                                 "size of a squeezed axis must be 1, got axis: {} for {}",
-                                 print_axes(value), s.describe(p.rule, in_cell)));
-      return Outcome::kConflict;
-    }
-  }
-  side = kept;
-  if (!s.constrain(out, dims) || s.failed()) {
-    return shape_conflict(s, p, value, in_cell, out_cell);
-  }
-  return Outcome::kDone;
+  return s.constrain(out, *dims) && !s.failed() ? Outcome::kDone : fail();
 }
 
 /// The ranks tell whether reduced axes are kept.
@@ -152,6 +165,13 @@ Outcome run_reduce(Store& s, const Propagator& p) {
   const uint32_t a = s.shape(in), b = s.shape(out);
   if (keep->as_bool() && (!s.narrow_ranks(a, s.ranks(b)) || !s.narrow_ranks(b, s.ranks(a)))) {
     return shape_conflict(s, p, axis ? *axis : HostValue(), in, out);
+  }
+  if (keep->as_bool()) {
+    const auto before = s.rank(a), after = s.rank(b);  // masks tell ranks up to 12 only
+    if ((before && !s.set_rank(b, static_cast<size_t>(*before))) ||
+        (after && !s.set_rank(a, static_cast<size_t>(*after)))) {
+      return shape_conflict(s, p, axis ? *axis : HostValue(), in, out);
+    }
   }
   if (!axis) return Outcome::kWait;
   if (axis->is_none()) {

@@ -79,13 +79,13 @@ def _assign_layers(nodes: list[Node], edges: list[Edge], first: set[int], last: 
     lowest = 1 if first else 0
     for at in sources:
         nodes[at].layer = 0 if at in first else lowest
-    order = list(sources)
+    order = _order(reads, waiting)
+    place = {at: i for i, at in enumerate(order)}
     for at in order:
+        nodes[at].layer = max(nodes[at].layer, 0 if at in first else lowest)
         for target in reads[at]:
-            nodes[target].layer = max(nodes[target].layer, nodes[at].layer + 1)
-            waiting[target] -= 1
-            if waiting[target] == 0:
-                order.append(target)
+            if place[target] > place[at]:
+                nodes[target].layer = max(nodes[target].layer, nodes[at].layer + 1)
     for at in sources:  # next to what reads them first
         if at not in first and reads[at]:
             nodes[at].layer = min(nodes[target].layer for target in reads[at]) - 1
@@ -93,6 +93,26 @@ def _assign_layers(nodes: list[Node], edges: list[Edge], first: set[int], last: 
     deepest = max((n.layer for at, n in enumerate(nodes) if at not in last), default=bottom)
     for at in last:
         nodes[at].layer = max(bottom, deepest + 1)
+
+
+def _order(reads: list[list[int]], waiting: list[int]) -> list[int]:
+    """Each node behind those that it waits for; of parts that feed each other the first one does
+    not wait."""
+    order = [at for at, count in enumerate(waiting) if count == 0]
+    placed = set(order)
+    left = iter(range(len(reads)))
+    done = 0
+    while done < len(reads):
+        if done == len(order):
+            order.append(next(at for at in left if at not in placed))
+            placed.add(order[-1])
+        for target in reads[order[done]]:
+            waiting[target] -= 1
+            if waiting[target] == 0 and target not in placed:
+                order.append(target)
+                placed.add(target)
+        done += 1
+    return order
 
 
 def _add_stand_ins(nodes: list[Node], edges: list[Edge]) -> None:

@@ -98,7 +98,7 @@ class MDSCore(Composite):
     Parameters
     ----------
     exact_distances : whether `distances` are distances; else they are their powers d ^ p
-    robust : whether gradients stay finite where two points are equal
+    robust : whether gradients stay finite where two points are equal, and the stress where all are
 
     Keys
     ----
@@ -146,7 +146,8 @@ class MDSCore(Composite):
             embedded = raised(keys["pred_distances"], 1.0 / power)
             lengths = found if exact else raised(found, 1.0 / power)
             powers = raised(found, power) if exact else found
-            stress = raised((lengths - embedded).abs(), power).sum() / powers.sum()
+            errors, total = raised((lengths - embedded).abs(), power).sum(), powers.sum()
+            stress = errors * models.StableReciprocal()(total) if robust else errors / total
             root = models.Power(robust=robust)
             self |= root.connect(base=stress, exponent=1.0 / power, output="output")
             self.set_shapes(distances=["n", "n"], pred_distances=["n", "n"])
@@ -528,7 +529,7 @@ class TSNE(DistanceEncoder):
     ----
     input : [n, n] distances, or points [n, d]
     coords : float [n, prediction_dim], trainable
-    norm : float [], 2
+    norm : float [], p is its `NormModifier`: 2 for Euclidean distances
     p_joint : float [n, n], unless it is calculated
     predicted_coords : [n, prediction_dim], an output
     output : float [], the divergence (`TSNECore`)
@@ -536,7 +537,8 @@ class TSNE(DistanceEncoder):
     >>> import mithril as ml
     >>> model = ml.Model()
     >>> tsne = ml.models.TSNE(2, "points", calculate_p_joint=True)
-    >>> model |= tsne(input="x", coords="c", predicted_coords="points", output="divergence")
+    >>> wires = {"input": "x", "coords": "c", "norm": ml.Tensor(2.0)}
+    >>> model |= tsne(**wires, predicted_coords="points", output="divergence")
     >>> model.set_shapes(x=[100, 64])
     >>> model.shapes["points"]
     [100, 2]
@@ -569,10 +571,10 @@ class TSNE(DistanceEncoder):
             "preplexity": wanted,
             "calculate_p_joint": calculate_p_joint,
         }
-        norm = models.Tensor(2.0) if norm is TBD else norm
         given = {"input": input, "coords": coords, "norm": norm}
         self._encode(name, arguments, core, input_type, given, predicted_coords)
         self.unfreeze()
+        self._set_open_cins("input", "coords")
         self.set_shapes(coords=[None, prediction_dim])
         self._freeze()
 

@@ -217,7 +217,7 @@ def test_tsne(native, input_type, calculated):
         return {"output": divergence(p, coords), "predicted_coords": coords}
 
     model = TSNE(2, input_type, 3.0, calculated)
-    inputs = {"input": INPUTS[input_type](points, 2.0), "coords": coords}
+    inputs = {"input": INPUTS[input_type](points, 2.0), "coords": coords, "norm": np.array(2.0)}
     if not calculated:
         inputs["p_joint"] = p
     wanted = by_hand(coords)
@@ -234,7 +234,7 @@ def test_tsne(native, input_type, calculated):
 def test_tsne_runs_everywhere(backend_name):
     points, squares = distances_of(12, 6, 3)
     coords = np.random.default_rng(13).normal(size=(6, 2))
-    inputs = {"input": points, "coords": coords}
+    inputs = {"input": points, "coords": coords, "norm": np.array(2.0)}
     model = TSNE(2, "points", perplexity=2.0, calculate_p_joint=True)
     outputs, _ = run(model, inputs, backend_name)
     assert far(outputs["output"], divergence(joint_by_roots(squares, 2.0), coords), 1e-8) is None

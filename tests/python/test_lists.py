@@ -1,0 +1,153 @@
+"""Inputs and outputs that are lists or tuples of tensors: of `evaluate`, its gradients and its
+cotangents."""
+
+import mithril as ml
+import numpy as np
+import pytest
+from mithril.errors import ArgumentError, UnsupportedError
+
+Tensor = ml.Tensor
+
+
+def trained(count):
+    return [Tensor(type=float, differentiable=True) for _ in range(count)]
+
+
+def numpy_of(backend, value):
+    if isinstance(value, (list, tuple)):
+        return type(value)(numpy_of(backend, item) for item in value)
+    return np.asarray(backend.to_numpy(value))
+
+
+def equal(found, wanted):
+    assert type(found) is type(wanted) and len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+# --- outputs --------------------------------------------------------------------------------------
+
+
+def halves():
+    model = ml.Model()
+    model |= ml.models.Split(2, 0)(input="x", output="parts")
+    model |= ml.Multiply()(left="x", right=2.0, output="twice")
+    model.expose_keys("parts", "twice")
+    return model
+
+
+def test_a_list_is_an_output_with_cotangents_like_it(backend_name):
+    backend = ml.get_backend(backend_name)
+    x = np.arange(6.0, dtype=np.float32)
+    pm = ml.compile(halves(), backend, trainable_keys={"x"}, shapes={"x": [6]})
+    assert pm.output_keys == ["parts", "twice"]
+    assert pm.cotangent_keys == {"parts", "twice"} and pm.has_grad("parts")
+    params = {"x": backend.array(x)}
+    equal(numpy_of(backend, pm.evaluate(params)["parts"]), [x[:3], x[3:]])
+    weights = [np.array([1.0, 2.0, 3.0], np.float32), np.array([4.0, 5.0, 6.0], np.float32)]
+    cotangents = {"parts": [backend.array(w) for w in weights]}
+    outputs, gradients = pm.evaluate(params, output_gradients=cotangents)
+    equal(numpy_of(backend, outputs["parts"]), [x[:3], x[3:]])
+    np.testing.assert_allclose(numpy_of(backend, gradients["x"]), np.concatenate(weights))
+    same = pm.evaluate(params, output_gradients=lambda outputs: {"parts": outputs["parts"]})
+    np.testing.assert_allclose(numpy_of(backend, same.gradients["x"]), x)
+
+
+def test_a_tuple_is_a_tuple(backend_name):
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= ml.models.ToTuple(2)(input1="a", input2="b", output="pair")
+    model.set_types(a=Tensor[float], b=Tensor[float])
+    model.expose_keys("pair")
+    a, b = np.ones(2, np.float32), np.zeros((3, 1), np.float32)
+    pm = ml.compile(model, backend, data_keys={"a", "b"}, inference=True)
+    found = pm.evaluate({}, {"a": backend.array(a), "b": backend.array(b)})
+    equal(numpy_of(backend, found["pair"]), (a, b))
+
+
+def test_cotangents_of_another_structure_are_refused():
+    pm = ml.compile(halves(), ml.NumpyBackend(), trainable_keys={"x"}, shapes={"x": [4]})
+    params = {"x": np.ones(4, np.float32)}
+    for given in (np.ones(4), [np.ones(2)], [np.ones(2)] * 3, 1.0):
+        with pytest.raises(ArgumentError, match="'parts' requires a list of 2 tensors"):
+            pm.evaluate(params, output_gradients={"parts": given})
+    with pytest.raises(ArgumentError, match="parts.1.* has shape"):
+        pm.evaluate(params, output_gradients={"parts": [np.ones(2), np.ones(3)]})
+
+
+def test_lists_of_lists_are_refused():
+    model = ml.Model()
+    model |= ml.models.ToTuple(2)(input1="a", input2="b", output="pair")
+    model |= ml.models.ToTuple(2)(input1="pair", input2="a", output="nest")
+    model.set_types(a=Tensor[float], b=Tensor[float])
+    model.expose_keys("nest")
+    with pytest.raises(UnsupportedError, match="a list of lists"):
+        ml.compile(model, ml.NumpyBackend(), data_keys={"a", "b"}, shapes={"a": [1], "b": [2]})
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+PARTS = [np.array([[1.0, 2.0]], np.float32), np.array([[3.0, 4.0], [5.0, 6.0]], np.float32)]
+
+
+@pytest.mark.parametrize(
+    ("axis", "wanted"), [(0, np.concatenate(PARTS)), (None, np.concatenate(PARTS, axis=None))]
+)
+def test_a_list_of_trained_tensors(axis, wanted, backend_name):
+    backend = ml.get_backend(backend_name)
+    model = ml.Concat(axis=axis)
+    model.set_values(input=trained(2))
+    pm = ml.compile(model, backend, jit=False)
+    assert pm.input_keys == {"input"}
+    params = {"input": [backend.array(part) for part in PARTS]}
+    weights = np.arange(wanted.size, dtype=np.float32).reshape(wanted.shape)
+    found = pm.evaluate(params, {}, output_gradients={"output": backend.array(weights)})
+    np.testing.assert_allclose(numpy_of(backend, found.outputs["output"]), wanted)
+    flat = weights.reshape(-1)
+    equal(
+        numpy_of(backend, found.gradients["input"]),
+        [flat[:2].reshape(1, 2), flat[2:].reshape(2, 2)],
+    )
+
+
+def test_initial_lists_have_the_shapes_of_the_first_call():
+    model = ml.Concat()
+    model.set_values(input=trained(2))
+    pm = ml.compile(model, ml.NumpyBackend())
+    pm.evaluate({"input": PARTS})
+    assert [part.shape for part in pm.randomize_params(0)["input"]] == [(1, 2), (2, 2)]
+    assert pm.has_grad("input") and pm.has_grad("output")
+
+
+def test_lists_of_other_lengths_are_refused():
+    model = ml.Concat()
+    model.set_values(input=trained(2))
+    pm = ml.compile(model, ml.NumpyBackend())
+    for given in (PARTS[0], PARTS[:1], [*PARTS, PARTS[0]], None):
+        with pytest.raises(ArgumentError, match="'input' requires a list of 2 tensors"):
+            pm.evaluate({"input": given})
+
+
+def test_a_list_may_hold_values():
+    model = ml.Concat()
+    model.set_values(input=[Tensor([[1.0, 2.0]]), Tensor([[3.0, 4.0]])])
+    found = ml.compile(model, ml.NumpyBackend(), inference=True).evaluate()["output"]
+    np.testing.assert_array_equal(found, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        (lambda: [Tensor(1.0), Tensor(type=float)], "all of them or none"),
+        (lambda: [Tensor(type=float, differentiable=True), Tensor(type=float)], "all of them"),
+        (lambda: [Tensor(type=float), 3.0], "all of them or none"),
+        (lambda: [Tensor(type=float, shape=[2])], "leave shape out"),
+    ],
+)
+def test_mixed_lists_are_refused_and_change_nothing(items, told):
+    model = ml.Concat()
+    given = items()
+    with pytest.raises(ArgumentError, match=told):
+        model.set_values(input=given)
+    assert not any(item._used for item in given if isinstance(item, Tensor))
+    model.set_values(input=trained(2))
