@@ -64,6 +64,7 @@ _COMPOSED = {
     "generation": "generate generate_stream",
     "gpt": "create_gpt",
     "llama": "create_llama",
+    "segformer": "segformer_semantic_segmentation",
     "t5": "T5_CONFIGS t5_decode t5_encode",
     "whisper": "whisper_decoder whisper_encoder whisper_model",
     "vision_transformer": "vit_b_16 vit_b_32 vit_l_16",

@@ -44,7 +44,7 @@ def generate(
     """Continues sequences of tokens by a language model.
 
     A model with a cache (`cache_size`) gets the prompt at once and then each token by itself, so
-    that a token takes the same time wherever it stands; one without gets all tokens again.
+    that only attention depends on the tokens before it; one without gets all tokens again.
 
     Parameters
     ----------
