@@ -61,6 +61,7 @@ _COMPOSED = {
     "regularizers": "L1 L2 QuadraticFormRegularizer",
     "resnet": "resnet18 resnet34 resnet50 resnet101 resnet152",
     "clip_model": "clip",
+    "flux": "double_stream_block single_stream_block",
     "generation": "generate generate_stream",
     "gpt": "create_gpt",
     "llama": "create_llama",
