@@ -55,7 +55,7 @@ def double_stream_block(
     what = "double_stream_block"
     divides(f"{what}: num_heads", num_heads, f"{what}: hidden_size", hidden_size)
     wide = _wide(what, hidden_size, mlp_ratio)
-    truth(f"{what}: qkv_bias", qkv_bias)
+    qkv_bias = truth(f"{what}: qkv_bias", qkv_bias)
     model = Model(name=name)
     for role in ("img", "txt"):
         model |= _modulation(hidden_size, 6, f"{role}_mod")(input="vec", output=f"{role}_parts")
@@ -72,6 +72,9 @@ def double_stream_block(
     found = {"txt": model.joint[:, :length], "img": model.joint[:, length:]}
     for role in ("img", "txt"):
         _end(model, role, found[role], hidden_size, wide)
+    shapes = {"img": ["b", "n", hidden_size], "txt": ["b", "m", hidden_size]}
+    model.set_shapes(**shapes, vec=["b", hidden_size])
+    model.set_shapes({f"{role}_out": shape for role, shape in shapes.items()})
     model.expose_keys("img_out", "txt_out")
     return model
 
@@ -119,13 +122,15 @@ def single_stream_block(
     model |= models.Linear(hidden_size, name="linear2")(input=both, output="update")
     gate = _part(model.parts, 2, hidden_size)
     model |= models.Add()(left="input", right=gate * model.update, output="output")
+    shape = ["b", "n", hidden_size]
+    model.set_shapes(input=shape, vec=["b", hidden_size], output=shape)
     return finish(model, "output")
 
 
 def _wide(what: str, width: int, ratio: float) -> int:
     wide = int(width * positive(f"{what}: mlp_ratio", ratio))
-    if not wide:
-        raise ArgumentError(f"{what}: mlp_ratio leaves no width of {width}, got {ratio}")
+    if not 0 < wide < 2**31:
+        raise ArgumentError(f"{what}: mlp_ratio makes no width of {width}, got {ratio}")
     return wide
 
 
