@@ -173,7 +173,7 @@ class _Draw:
         return chances if self.top_p is None else self._nucleus(chances)
 
     def _nucleus(self, chances: np.ndarray) -> np.ndarray:
-        """Probabilities without the unlikeliest tokens that have at most 1 - top_p together."""
+        """Leaves out the unlikeliest tokens, which have at most 1 - top_p together."""
         import numpy as np
 
         order = chances.argsort(-1, kind="stable")
