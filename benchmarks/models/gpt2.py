@@ -6,9 +6,7 @@ import numpy as np
 LAYERS, WIDTH, HEADS, VOCABULARY, PLACES = 12, 768, 12, 50257, 1024
 
 
-def attention(
-    width: int, heads: int, cache_size: int | None = None, is_causal: bool = True
-) -> ml.Model:
+def attention(width: int, heads: int, cache_size: int | None = None) -> ml.Model:
     """Self-attention: one projection to queries, keys and values, split, joined again. With
     a cache, keys and values of earlier calls are kept as state."""
     model = ml.Model()
@@ -20,7 +18,7 @@ def attention(
         by_head = model.parts[i].reshape(head)
         model |= ml.Transpose((0, 2, 1, 3))(input=by_head, output=name)
     if cache_size is None:
-        model |= ml.ScaledDotProduct(is_causal=is_causal)(
+        model |= ml.ScaledDotProduct(is_causal=True)(
             query="query", key="key", value="value", output="mixed"
         )
     else:
@@ -49,23 +47,15 @@ def _attend_with_cache(model: ml.Model, size: int) -> None:
     model.bind_state_keys("length", "new_length", 0)
 
 
-def block(
-    width: int,
-    heads: int,
-    name: str,
-    cache_size: int | None = None,
-    is_causal: bool = True,
-    tanh: bool = True,
-    eps: float = 1e-5,
-) -> ml.Model:
-    """Attention and two layers, both behind a norm and beside a way around; `tanh`: GELU by it."""
+def block(width: int, heads: int, name: str, cache_size: int | None = None) -> ml.Model:
+    """Attention and two layers, both behind a norm and beside a way around."""
     model = ml.Model(name=name)
-    model |= ml.LayerNorm(eps=eps, name="ln_1")(input="input", output="ln_1_out")
-    model |= attention(width, heads, cache_size, is_causal)(input="ln_1_out", output="attn_out")
+    model |= ml.LayerNorm(eps=1e-5, name="ln_1")(input="input", output="ln_1_out")
+    model |= attention(width, heads, cache_size)(input="ln_1_out", output="attn_out")
     model |= ml.Add()(left="input", right="attn_out", output="middle")
-    model |= ml.LayerNorm(eps=eps, name="ln_2")(input="middle")
+    model |= ml.LayerNorm(eps=1e-5, name="ln_2")(input="middle")
     model += ml.Linear(4 * width, name="c_fc")
-    model += ml.Gelu(approximate=tanh)
+    model += ml.Gelu(approximate=True)
     model += ml.Linear(width, name="c_proj")(output="mlp_out")
     model |= ml.Add()(left="middle", right="mlp_out", output="output")
     model.expose_keys("output")
@@ -128,7 +118,7 @@ def weights(keys: list[str], shapes: dict[str, list[int]]) -> list[np.ndarray]:
 def torch_block(
     width: int, heads: int, is_causal: bool = True, tanh: bool = True, eps: float = 1e-5
 ):
-    """`block` as people write it in PyTorch."""
+    """`block` as people write it in PyTorch; that of a ViT has other options."""
     from torch import nn
 
     class Block(nn.Module):

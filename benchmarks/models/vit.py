@@ -1,7 +1,8 @@
-"""ViT (Dosovitskiy et al., arXiv:2010.11929, the B/16 size), composed of ops, as torchvision lays
-it out; its blocks are GPT-2's without the mask."""
+"""ViT (Dosovitskiy et al., arXiv:2010.11929, the B/16 size), and the same by hand in PyTorch, whose
+blocks are GPT-2's without the mask."""
 
 import mithril as ml
+from mithril.models.vision_transformer import vision_transformer
 
 from benchmarks.models import gpt2
 
@@ -19,23 +20,9 @@ def vit(
     classes: int = CLASSES,
 ) -> ml.Model:
     """Images [n, 3, size, size] to logits [n, classes], read off the token in front of patches."""
-    patches = (size // patch) ** 2
     model = ml.Model(name="vit")
-    model |= ml.Conv2d(filters=width, kernel_size=patch, stride=patch, name="patches")(
-        input="image", output="grid"
-    )
-    batch = model.grid.shape[0]
-    flat = model.grid.reshape((batch, width, patches))
-    model |= ml.Transpose((0, 2, 1))(input=flat, output="patch_vectors")
-    token = ml.IOKey("token", shape=[1, 1, width], differentiable=True)
-    model |= ml.BroadcastTo()(input=token, shape=(batch, 1, width), output="tokens")
-    model |= ml.Concat(axis=1)(input=[model.tokens, model.patch_vectors], output="sequence")
-    places = ml.IOKey("places", shape=[1, patches + 1, width], differentiable=True)
-    model |= ml.Add()(left="sequence", right=places, output="h_0")
-    for i in range(layers):
-        model |= gpt2.block(width, heads, f"h_{i}", **BLOCK)(input=f"h_{i}", output=f"h_{i + 1}")
-    model |= ml.LayerNorm(eps=EPS, name="ln")(input=f"h_{layers}", output="last")
-    model |= ml.Linear(classes, name="head")(input=model.last[:, 0], output="logits")
+    network = vision_transformer(size, patch, layers, heads, width, 4 * width, classes)
+    model |= network(input="image", output="logits")
     model.expose_keys("logits")
     return model
 

@@ -110,8 +110,8 @@ def lstm_classifier(hidden_size: int, num_classes: int, *, name: str | None = No
     >>> from mithril.examples.networks import lstm_classifier
     >>> model = lstm_classifier(8, 3)
     >>> model.set_shapes(input=["n", "t", 2])
-    >>> model.shapes["output"]
-    ['n', 3]
+    >>> model.shapes["output"][-1]
+    3
     """
     whole("lstm_classifier: hidden_size", hidden_size)
     whole("lstm_classifier: num_classes", num_classes)

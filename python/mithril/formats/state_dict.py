@@ -110,7 +110,7 @@ def _counted(names: list[str]) -> str:
 
 
 def _placed(pm: PhysicalModel, name: str, array: Any, shape: Any, is_turned: bool) -> Any:
-    """The array in the shape that the model takes, on its backend."""
+    """Puts an array in the shape that the model takes, on its backend."""
     if is_turned:
         if array.ndim != 2:
             raise ShapeError(f"'{name}' must be a matrix to be transposed, got {_sizes(array)}")
@@ -127,7 +127,7 @@ def _sizes(array: Any) -> list[int]:
 
 
 def _is_alike(shape: Iterable[Any], given: Iterable[int]) -> bool:
-    """Whether two shapes are equal but for axes of size 1."""
+    """Tells whether two shapes are equal but for axes of size 1."""
     return [n for n in shape if n != 1] == [n for n in given if n != 1]
 
 

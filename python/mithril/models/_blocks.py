@@ -23,7 +23,7 @@ def divides(what: str, part: Any, of: str, total: Any) -> int:
 
 
 def positive(what: str, value: Any) -> float:
-    """A positive number, such as an eps."""
+    """Returns a positive number, such as an eps."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not 0 < value < float("inf"):
         raise ArgumentError(f"{what}: requires a positive number, got {shown(value)}")
@@ -56,7 +56,7 @@ def append(
 
 
 def wires_of(part: Model, shared: Sequence[str]) -> dict[str, str]:
-    """The shared keys that a part has, each wired to the key of the same name around it."""
+    """Wires each shared key that a part has to the key of the same name around it."""
     return {key: key for key in shared if key in part.input_keys}
 
 

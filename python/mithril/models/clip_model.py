@@ -91,6 +91,12 @@ def clip(
     return model
 
 
+def _multiple(key: str, value: Any, of: int) -> int:
+    if whole(f"{_WHAT}: {key}", value) % of:
+        raise ArgumentError(f"{_WHAT}: {key} must be a multiple of {of}, got {value}")
+    return int(value)
+
+
 def _compare(model: Model) -> None:
     scale = IOKey("logit_scale", shape=[], differentiable=True)
     image, text = (_unit(wire) for wire in (model.image_features, model.text_features))
@@ -156,9 +162,7 @@ def _vision_transformer(
     patch = divides(
         f"{_WHAT}: vision_patch_size", patch_size, f"{_WHAT}: image_resolution", resolution
     )
-    heads = whole(f"{_WHAT}: vision_width", width, 64) // 64
-    if width % 64:
-        raise ArgumentError(f"{_WHAT}: vision_width must be a multiple of 64, got {width}")
+    heads = _multiple("vision_width", width, 64) // 64
     patches = (resolution // patch) ** 2
     model = Model(name="visual")
     convolution = models.Convolution2D(
@@ -191,8 +195,8 @@ def _residual_network(resolution: int, layers: Iterable[int], width: int, embed_
     counts = [whole(f"{_WHAT}: vision_layers", count) for count in counts]
     if len(counts) != 4:
         raise ArgumentError(f"{_WHAT}: vision_layers requires four numbers, got {len(counts)}")
-    divides(f"{_WHAT}: 32", 32, f"{_WHAT}: image_resolution", resolution)
-    divides(f"{_WHAT}: 2", 2, f"{_WHAT}: vision_width", width)
+    _multiple("image_resolution", resolution, 32)
+    _multiple("vision_width", width, 2)
     model = Model(name="visual")
     append(model, _stem(width), "input", "stem")
     wire, before = "stem", width

@@ -44,7 +44,7 @@ def generate(
     """Continues sequences of tokens by a language model.
 
     A model with a cache (`cache_size`) gets the prompt at once and then each token by itself, so
-    that a token takes the same time wherever it stands; one without gets all tokens again.
+    that only attention depends on the tokens before it; one without gets all tokens again.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class _Draw:
         return chances if self.top_p is None else self._nucleus(chances)
 
     def _nucleus(self, chances: np.ndarray) -> np.ndarray:
-        """Probabilities without the unlikeliest tokens that have at most 1 - top_p together."""
+        """Leaves out the unlikeliest tokens, which have at most 1 - top_p together."""
         import numpy as np
 
         order = chances.argsort(-1, kind="stable")

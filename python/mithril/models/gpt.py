@@ -62,7 +62,7 @@ def create_gpt(
         whole(f"create_gpt: {key}", value)
     if cache_size is not None:
         whole("create_gpt: cache_size", cache_size)
-    truth("create_gpt: bias", bias)
+    bias = truth("create_gpt: bias", bias)
     divides("create_gpt: num_heads", num_heads, "create_gpt: dims", dims)
     blocks = [_block(str(i), dims, num_heads, bias, cache_size) for i in range(num_layers)]
     body = _body(blocks, block_size, dims, vocab_size, bias, cache_size)

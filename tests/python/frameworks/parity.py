@@ -17,8 +17,9 @@ CASES = [("cpu", "float32"), ("cpu", "float64"), ("numpy", "float64"), ("torch",
 OF_FRAMEWORKS = [("jax", "float32"), ("mlx", "float32")]  # one small case of each model
 
 
-def draw(module, seed=0):
-    """Gives a module weights that keep values about 1, so that outputs tell inputs apart."""
+def draw(module, seed=0, scale=1.0):
+    """Gives a module weights that keep values about 1, so that outputs tell inputs apart; language
+    models say more than one word with weights that are larger by `scale`."""
     rng = np.random.default_rng(seed)
     module = module.double().eval()
     with torch.no_grad():
@@ -28,7 +29,7 @@ def draw(module, seed=0):
                 if value.ndim < 2:
                     array = 0.1 * array + ("weight" in name or "running_var" in name)
                 else:
-                    array /= np.sqrt(value[0].numel())
+                    array *= scale / np.sqrt(value[0].numel())
                 value.copy_(torch.from_numpy(np.asarray(array, np.float32)))
     return module
 

@@ -12,12 +12,12 @@ WORDS = 29
 SIZES = (16, 4, 2, 2, 24, WORDS)
 
 
-def module(**changed):
+def module(scale=1.0, **changed):
     options = {"hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
                "num_hidden_layers": 2, "intermediate_size": 24, "vocab_size": WORDS,
                "rms_norm_eps": 1e-6, "bos_token_id": None, "eos_token_id": None}  # fmt: skip
     config = transformers.LlamaConfig(**{**options, **changed})
-    llama = draw(transformers.LlamaForCausalLM(config))
+    llama = draw(transformers.LlamaForCausalLM(config), scale=scale)
     llama.model.rotary_emb = Angles(config)
     return widen_norms(llama, transformers.models.llama.modeling_llama.LlamaRMSNorm)
 
@@ -62,7 +62,7 @@ def test_heads_of_another_size_and_angles_of_another_base():
 
 
 def test_greedy_search_finds_the_tokens_of_transformers(backend_name):
-    llama, tokens = module(), np.random.default_rng(6).integers(0, WORDS, (2, 4))
+    llama, tokens = module(scale=2.0), np.random.default_rng(6).integers(0, WORDS, (2, 4))
     model = ml.models.create_llama(*SIZES, cache_size=24)
     options = {"data_keys": {"input"}, "shapes": {"input": [2, None]}, "naming": "path"}
     pm = ml.compile(model, backend_of(backend_name, "float32"), inference=True, **options)
