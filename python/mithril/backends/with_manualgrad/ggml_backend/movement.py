@@ -139,6 +139,7 @@ def broadcast_like(input, like):
     return _broadcast(input, like.shape) if isinstance(input, Node) else NotImplemented
 
 
+_MOST_PADDING = 2**31  # ggml counts it in 32 bits
 _MOST_PIECES = 8  # each one is another copy of those before it
 
 
@@ -170,7 +171,7 @@ def pad(input, pad_width):
     if not is_float(input) or not 0 < input.ndim <= DIMENSIONS:
         return NotImplemented
     widths = np.broadcast_to(np.asarray(pad_width), (input.ndim, 2)).tolist()
-    if any(width < 0 for pair in widths for width in pair):
+    if any(not 0 <= width < _MOST_PADDING for pair in widths for width in pair):
         return NotImplemented
     return padded(input, widths)
 
