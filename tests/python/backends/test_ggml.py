@@ -1,13 +1,16 @@
 """The ggml backend: numbers against NumPy in float64, what it refuses, and that ggml never gets to
 see what it aborts at."""
 
+import itertools
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import mithril as ml
 import numpy as np
 import pytest
+from backends.ggml_cases import Cases
 from mithril import _core
 from mithril.errors import (
     ArgumentError,
@@ -273,6 +276,38 @@ def test_look_ups(backend, ops):
     (got,), ways = run(backend, lambda t, i: (ops.gather(t, i),), table, places)
     assert ways == [("row_numbers", "custom"), ("gather", "native")]
     np.testing.assert_array_equal(got, table[places])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_random_calls(seed, backend, ops):
+    """What NumPy makes of the same arrays, or an error where that raises one."""
+    from mithril.backends.with_manualgrad.ggml_backend import norms
+    from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
+
+    plain = SimpleNamespace(**vars(numpy_ops), **norms.composites)
+    for name, arrays, function in itertools.islice(Cases(seed), 700):
+        told = name, [x.shape for x in arrays], [str(x.dtype) for x in arrays]
+        with np.errstate(all="ignore"):
+            want, error = result_of(lambda: function(plain, *arrays))  # noqa: B023
+        found, refusal = result_of(
+            lambda: backend._call(lambda *x: (function(ops, *x),), arrays)  # noqa: B023
+        )
+        assert (error is None) == (refusal is None), (told, error, refusal)
+        if error is None:
+            want, got = np.asarray(want), np.asarray(found[0])
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), told
+            finite = np.abs(want[np.isfinite(want)].astype("f8")).max(initial=1.0)
+            same = np.allclose(got.astype("f8"), want.astype("f8"), 1e-5, 1e-5 * finite, True)
+            assert same, told
+
+
+def result_of(function):
+    """(result, None) or (None, exception)."""
+    try:
+        return function(), None
+    except Exception as error:
+        return None, error
 
 
 def test_native_ops_are_forty():
