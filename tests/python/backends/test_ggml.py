@@ -380,6 +380,8 @@ def test_a_long_chain(backend, ops):
         return (x,)
 
     np.testing.assert_array_equal(backend._call(program, [np.zeros(3, "float32")])[0], 5000.0)
+    (graph,) = backend._graphs[program].values()
+    assert graph.size <= 2 * 64  # memory is used again
 
 
 def test_values_that_choose_run_on_numpy():
@@ -393,6 +395,21 @@ def test_values_that_choose_run_on_numpy():
     for values in ([1.0, -1.0, 2.0, 0.0], [1.0, 1.0, 1.0, -1.0]):
         found = pm.evaluate({}, {"x": values})["y"]
         assert found.tolist() == [v for v in values if v > 0]
+    assert not any(backend.coverage(pm).values())
+
+
+def test_python_functions_run_on_numpy():
+    class Steep(ml.GGMLBackend):
+        def relu(self, input):
+            return np.sort(np.maximum(input, 0)) * 2
+
+    model = ml.Model()
+    model |= ml.Exponential()(input="x", output="e")
+    model |= ml.Relu()(input="e", output="y")
+    backend = Steep()
+    pm = ml.compile(model, backend, shapes={"x": [2]})
+    x = np.array([1.0, -1.0], "float32")
+    np.testing.assert_allclose(pm.evaluate({}, {"x": x})["y"], 2 * np.sort(np.exp(x)), 1e-6)
     assert not any(backend.coverage(pm).values())
 
 

@@ -14,6 +14,7 @@ from mithril._public import public
 from mithril.backends.memory import parse_size
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend, own_memory
 from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
+from mithril.primitive import OpTable
 from mithril.types import Dtype, DTypeLike
 
 from . import library, probe, quantize
@@ -180,6 +181,8 @@ class GGMLBackend(NumpyBackend):
         return graph(arrays), lambda *same: graph(same)
 
     def _traced(self, function: Callable[..., Any], inputs: Sequence[Any]) -> BuiltGraph | None:
+        if isinstance(function.__globals__.get("ops"), OpTable):  # functions of the user's
+            return None
         trace = Trace(self._library)
         if self.quantize is not None and function in self._parameters:
             trace.quantize = quantize.TYPES[self.quantize]
