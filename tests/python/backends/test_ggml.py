@@ -2,6 +2,7 @@
 see what it aborts at."""
 
 import itertools
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from mithril.errors import (
     DataIndexError,
     DeviceNotAvailable,
     DTypeError,
+    InternalError,
     OutOfMemoryError,
     SignatureError,
     UnsupportedError,
@@ -657,6 +659,60 @@ def test_weights_that_are_not_finite():
         pm.evaluate(params, {"x": floats(3, 256)})
 
 
+# --- a process of its own ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def isolated():
+    return ml.GGMLBackend(isolate=True, quantize="int8")
+
+
+def test_another_process_computes_the_same(isolated):
+    here = ml.GGMLBackend(quantize="int8")
+    params, data = compiled_products(here).randomize_params(), {"x": floats(3, 256)}
+    for bound in (False, True):
+        results = []
+        for backend in (isolated, here):
+            pm = compiled_products(backend)
+            if bound:
+                results.append(pm.bind(params).evaluate({}, data)["y"])
+            else:
+                given = {"y": np.ones((3, 32), "float32")}
+                found = pm.evaluate(params, data, output_gradients=given)
+                results += [pm.evaluate(params, data)["y"], *found.gradients.values()]
+        half = len(results) // 2
+        for got, want in zip(results[:half], results[half:], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_errors_come_from_another_process(isolated):
+    model = ml.Model()
+    model |= ml.Embedding(7, 3)(input="i", output="y")
+    pm = ml.compile(model, isolated, shapes={"i": [2]})
+    with pytest.raises(DataIndexError, match="index 7 is out of bounds"):
+        pm.evaluate(pm.randomize_params(), {"i": np.array([0, 7])})
+
+
+def test_a_process_that_ends_is_an_error(isolated):
+    """As when ggml calls abort()."""
+    pm = compiled_products(isolated)
+    params, data = pm.randomize_params(), {"x": floats(3, 256)}
+    want = pm.evaluate(params, data)["y"]
+    isolated._isolated._process.send_signal(signal.SIGABRT)
+    with pytest.raises(InternalError, match="ggml ended its process"):
+        pm._program.forward.run([{**params, **data}[key.name] for key in pm._program.inputs])
+    np.testing.assert_array_equal(pm.evaluate(params, data)["y"], want)
+
+
+def test_what_another_process_does_not_tell(isolated):
+    pm = compiled_products(isolated)
+    params, data = pm.randomize_params(), {"x": floats(3, 256)}
+    with pytest.raises(UnsupportedError, match="in another process"):
+        isolated.coverage(pm)
+    with pytest.raises(UnsupportedError, match="in another process"):
+        pm.quantization_report(params, data)
+
+
 # --- bad input -----------------------------------------------------------------------------------
 
 BAD = [
@@ -671,7 +727,7 @@ BAD = [
     ({"quantize": 8}, SignatureError, "the name of a type, got 8"),
     ({"device": "cuda"}, DeviceNotAvailable, "no device 'cuda'"),
     ({"dtype": "float64"}, DTypeError, "floats are float32, got dtype float64"),
-    ({"isolate": True}, UnsupportedError, "isolate"),
+    ({"isolate": "yes"}, SignatureError, "isolate"),
 ]
 
 
