@@ -312,6 +312,31 @@ def result_of(function):
         return None, error
 
 
+MISFITS = {
+    "matmul": ([(2, 3), (4, 5)], lambda ops, x, y: ops.matmul(x, y)),
+    "linear": ([(2, 3), (4, 5)], lambda ops, x, y: ops.linear(x, y)),
+    "add": ([(2, 3), (4, 5)], lambda ops, x, y: ops.add(x, y)),
+    "concat": ([(2, 3), (4, 5)], lambda ops, x, y: ops.concat([x, y], 0)),
+    "conv2d": ([(1, 3, 4, 4), (2, 4, 2, 2)], lambda ops, x, y: ops.conv2d(x, y)),
+    "reshape": ([(2, 3), (1,)], lambda ops, x, y: ops.reshape(x, (4, 2))),
+    "broadcast_to": ([(2, 3), (1,)], lambda ops, x, y: ops.broadcast_to(x, (4, 2))),
+    "attention": ([(2, 3, 4), (2, 3, 5)], lambda ops, x, y: ops.plain_attention(x, y, y)),
+    "places": ([(2, 3, 4), (2, 5, 4)], lambda ops, x, y: ops.plain_attention(x, y, x)),
+    "group_norm": ([(1, 6, 2), (1,)], lambda ops, x, y: ops.group_norm(x, num_groups=5)),
+    "index": ([(2, 3), (1,)], lambda ops, x, y: ops.index(x, (5,))),
+    "axis": ([(2, 3), (1,)], lambda ops, x, y: ops.sum(x, 4)),
+    "axes": ([(2, 3), (1,)], lambda ops, x, y: ops.transpose(x, (0, 0))),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_misfits_never_get_to_ggml(name, backend, ops):
+    """Shapes are checked when models are composed; should one pass, it is an error of NumPy's."""
+    shapes, function = MISFITS[name]
+    with pytest.raises((ValueError, IndexError)):
+        backend._call(lambda *x: (function(ops, *x),), [floats(*shape) for shape in shapes])
+
+
 def test_native_ops_are_forty():
     """Of those that emitted text calls; the tests above and the matrix run them."""
     from mithril.backends.with_manualgrad.ggml_backend.operands import native_ops

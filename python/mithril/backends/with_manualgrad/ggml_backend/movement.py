@@ -68,9 +68,10 @@ for _name in ("flatten", "squeeze", "expand_dims", "drop_axes"):
 def transpose(input, axes=None):
     if not is_float(input):
         return NotImplemented
-    axes = tuple(axes) if axes else tuple(range(input.ndim))[::-1]
-    axes = tuple(axis % input.ndim for axis in axes)
-    return _permuted(input, axes)
+    found = _axes(input, axes or range(input.ndim)[::-1])
+    if found is None or len(found) != input.ndim:
+        return NotImplemented
+    return _permuted(input, found)
 
 
 @native
@@ -150,7 +151,11 @@ def concat(input, axis=0):
     trace = trace_of(*input)
     pieces = [trace.lift(x) for x in input]
     shape = pieces[0].shape
+    if not -len(shape) <= axis < len(shape):
+        return NotImplemented
     axis %= len(shape)
+    if len({(*x.shape[:axis], *x.shape[axis + 1 :], x.ndim) for x in pieces}) > 1:
+        return NotImplemented
     before, behind = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     joined_, count = None, 0
     for piece in pieces:
@@ -233,18 +238,24 @@ def _viewed(input: Node, view: np.ndarray, offset: int) -> Any:
 # --------------------------------------------------------------------------------------- sums
 
 
-def _axes(input: Any, axis: Any) -> tuple[int, ...]:
-    if axis is None:
-        return tuple(range(input.ndim))
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted(a % input.ndim for a in axes))
+def _axes(input: Any, axis: Any) -> tuple[int, ...] | None:
+    """Axes from 0 on; None for what are no different axes of the array."""
+    rank = input.ndim
+    axes = range(rank) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    if not all(-rank <= a < rank for a in axes):
+        return None
+    found = tuple(a % rank for a in axes)
+    return found if len(set(found)) == len(found) else None
 
 
 def _reduced(function: str, input: Any, axis: Any, keepdim: bool) -> Any:
     """A function of ggml over rows, which reduced axes are brought to."""
     if not is_float(input):
         return NotImplemented
-    axes = _axes(input, axis)
+    found = _axes(input, axis)
+    if found is None:
+        return NotImplemented
+    axes = sorted(found)
     kept = [a for a in range(input.ndim) if a not in axes]
     rows = _permuted(input, (*kept, *axes))
     if rows is NotImplemented:

@@ -22,6 +22,8 @@ def conv2d(
 ):  # fmt: skip
     if not is_float(input) or not is_float(weight) or groups != 1:
         return NotImplemented
+    if len(input.shape) != 4 or len(weight.shape) != 4 or input.shape[1] != weight.shape[1]:
+        return NotImplemented
     trace = trace_of(input, weight)
     x, w = trace.lift(input), trace.lift(weight)
     counts = _counts(x, w.shape[2:], stride, padding, dilation)
