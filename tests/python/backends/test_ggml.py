@@ -134,6 +134,23 @@ def test_numbers_beside_arrays(name, number, backend, ops):
         np.testing.assert_allclose(found, BINARY[name](left, right), 1e-6)
 
 
+def test_multiply_and_add(backend, ops):
+    x, y = floats(3, 4), floats(4)
+
+    def program(x, y):
+        return (
+            ops.fma(x, y, y),
+            ops.fma(x, 2.0, y),
+            ops.fma(np.float32(3), 2.0, x),
+            ops.fma(x, y, 1),
+        )
+
+    got, _ = run(backend, program, x, y)
+    a, b = x.astype("f8"), y.astype("f8")
+    for found, want in zip(got, (a * b + b, 2 * a + b, 6 + a, a * b + 1), strict=True):
+        within(found, want)
+
+
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-40], "float32")
 
 
