@@ -357,7 +357,7 @@ def way(model: Any, op: Mapping[str, Any]) -> str:
     """How the backend runs a compiled case: by functions of NumPy, or as `support` says. Some
     backends know it once it was evaluated."""
     coverage = getattr(model.backend, "coverage", None)
-    if coverage is not None and coverage(model)["custom"]:
+    if coverage is not None and model.backend._isolated is None and coverage(model)["custom"]:
         return FALLBACK
     if not model.backend.runs_plans:
         called = _CALLED.findall(model.source)

@@ -1,19 +1,24 @@
 """The ggml backend: numbers against NumPy in float64, what it refuses, and that ggml never gets to
 see what it aborts at."""
 
+import itertools
+import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import mithril as ml
 import numpy as np
 import pytest
+from backends.ggml_cases import Cases
 from mithril import _core
 from mithril.errors import (
     ArgumentError,
     DataIndexError,
     DeviceNotAvailable,
     DTypeError,
+    InternalError,
     OutOfMemoryError,
     SignatureError,
     UnsupportedError,
@@ -127,6 +132,23 @@ def test_numbers_beside_arrays(name, number, backend, ops):
     pairs = [(x, np.float32(number)), (np.float32(number), x)]
     for found, (left, right) in zip(got, pairs, strict=True):
         np.testing.assert_allclose(found, BINARY[name](left, right), 1e-6)
+
+
+def test_multiply_and_add(backend, ops):
+    x, y = floats(3, 4), floats(4)
+
+    def program(x, y):
+        return (
+            ops.fma(x, y, y),
+            ops.fma(x, 2.0, y),
+            ops.fma(np.float32(3), 2.0, x),
+            ops.fma(x, y, 1),
+        )
+
+    got, _ = run(backend, program, x, y)
+    a, b = x.astype("f8"), y.astype("f8")
+    for found, want in zip(got, (a * b + b, 2 * a + b, 6 + a, a * b + 1), strict=True):
+        within(found, want)
 
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 1e-40], "float32")
@@ -275,6 +297,63 @@ def test_look_ups(backend, ops):
     np.testing.assert_array_equal(got, table[places])
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_random_calls(seed, backend, ops):
+    """What NumPy makes of the same arrays, or an error where that raises one."""
+    from mithril.backends.with_manualgrad.ggml_backend import norms
+    from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
+
+    plain = SimpleNamespace(**vars(numpy_ops), **norms.composites)
+    for name, arrays, function in itertools.islice(Cases(seed), 700):
+        told = name, [x.shape for x in arrays], [str(x.dtype) for x in arrays]
+        with np.errstate(all="ignore"):
+            want, error = result_of(lambda: function(plain, *arrays))  # noqa: B023
+        found, refusal = result_of(
+            lambda: backend._call(lambda *x: (function(ops, *x),), arrays)  # noqa: B023
+        )
+        assert (error is None) == (refusal is None), (told, error, refusal)
+        if error is None:
+            want, got = np.asarray(want), np.asarray(found[0])
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), told
+            finite = np.abs(want[np.isfinite(want)].astype("f8")).max(initial=1.0)
+            same = np.allclose(got.astype("f8"), want.astype("f8"), 1e-5, 1e-5 * finite, True)
+            assert same, told
+
+
+def result_of(function):
+    """(result, None) or (None, exception)."""
+    try:
+        return function(), None
+    except Exception as error:
+        return None, error
+
+
+MISFITS = {
+    "matmul": ([(2, 3), (4, 5)], lambda ops, x, y: ops.matmul(x, y)),
+    "linear": ([(2, 3), (4, 5)], lambda ops, x, y: ops.linear(x, y)),
+    "add": ([(2, 3), (4, 5)], lambda ops, x, y: ops.add(x, y)),
+    "concat": ([(2, 3), (4, 5)], lambda ops, x, y: ops.concat([x, y], 0)),
+    "conv2d": ([(1, 3, 4, 4), (2, 4, 2, 2)], lambda ops, x, y: ops.conv2d(x, y)),
+    "reshape": ([(2, 3), (1,)], lambda ops, x, y: ops.reshape(x, (4, 2))),
+    "broadcast_to": ([(2, 3), (1,)], lambda ops, x, y: ops.broadcast_to(x, (4, 2))),
+    "attention": ([(2, 3, 4), (2, 3, 5)], lambda ops, x, y: ops.plain_attention(x, y, y)),
+    "places": ([(2, 3, 4), (2, 5, 4)], lambda ops, x, y: ops.plain_attention(x, y, x)),
+    "group_norm": ([(1, 6, 2), (1,)], lambda ops, x, y: ops.group_norm(x, num_groups=5)),
+    "index": ([(2, 3), (1,)], lambda ops, x, y: ops.index(x, (5,))),
+    "axis": ([(2, 3), (1,)], lambda ops, x, y: ops.sum(x, 4)),
+    "axes": ([(2, 3), (1,)], lambda ops, x, y: ops.transpose(x, (0, 0))),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_misfits_never_get_to_ggml(name, backend, ops):
+    """Shapes are checked when models are composed; should one pass, it is an error of NumPy's."""
+    shapes, function = MISFITS[name]
+    with pytest.raises((ValueError, IndexError)):
+        backend._call(lambda *x: (function(ops, *x),), [floats(*shape) for shape in shapes])
+
+
 def test_native_ops_are_forty():
     """Of those that emitted text calls; the tests above and the matrix run them."""
     from mithril.backends.with_manualgrad.ggml_backend.operands import native_ops
@@ -345,6 +424,8 @@ def test_a_long_chain(backend, ops):
         return (x,)
 
     np.testing.assert_array_equal(backend._call(program, [np.zeros(3, "float32")])[0], 5000.0)
+    (graph,) = backend._graphs[program].values()
+    assert graph.size <= 2 * 64  # memory is used again
 
 
 def test_values_that_choose_run_on_numpy():
@@ -358,6 +439,21 @@ def test_values_that_choose_run_on_numpy():
     for values in ([1.0, -1.0, 2.0, 0.0], [1.0, 1.0, 1.0, -1.0]):
         found = pm.evaluate({}, {"x": values})["y"]
         assert found.tolist() == [v for v in values if v > 0]
+    assert not any(backend.coverage(pm).values())
+
+
+def test_python_functions_run_on_numpy():
+    class Steep(ml.GGMLBackend):
+        def relu(self, input):
+            return np.sort(np.maximum(input, 0)) * 2
+
+    model = ml.Model()
+    model |= ml.Exponential()(input="x", output="e")
+    model |= ml.Relu()(input="e", output="y")
+    backend = Steep()
+    pm = ml.compile(model, backend, shapes={"x": [2]})
+    x = np.array([1.0, -1.0], "float32")
+    np.testing.assert_allclose(pm.evaluate({}, {"x": x})["y"], 2 * np.sort(np.exp(x)), 1e-6)
     assert not any(backend.coverage(pm).values())
 
 
@@ -605,6 +701,60 @@ def test_weights_that_are_not_finite():
         pm.evaluate(params, {"x": floats(3, 256)})
 
 
+# --- a process of its own ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def isolated():
+    return ml.GGMLBackend(isolate=True, quantize="int8")
+
+
+def test_another_process_computes_the_same(isolated):
+    here = ml.GGMLBackend(quantize="int8")
+    params, data = compiled_products(here).randomize_params(), {"x": floats(3, 256)}
+    for bound in (False, True):
+        results = []
+        for backend in (isolated, here):
+            pm = compiled_products(backend)
+            if bound:
+                results.append(pm.bind(params).evaluate({}, data)["y"])
+            else:
+                given = {"y": np.ones((3, 32), "float32")}
+                found = pm.evaluate(params, data, output_gradients=given)
+                results += [pm.evaluate(params, data)["y"], *found.gradients.values()]
+        half = len(results) // 2
+        for got, want in zip(results[:half], results[half:], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_errors_come_from_another_process(isolated):
+    model = ml.Model()
+    model |= ml.Embedding(7, 3)(input="i", output="y")
+    pm = ml.compile(model, isolated, shapes={"i": [2]})
+    with pytest.raises(DataIndexError, match="index 7 is out of bounds"):
+        pm.evaluate(pm.randomize_params(), {"i": np.array([0, 7])})
+
+
+def test_a_process_that_ends_is_an_error(isolated):
+    """As when ggml calls abort()."""
+    pm = compiled_products(isolated)
+    params, data = pm.randomize_params(), {"x": floats(3, 256)}
+    want = pm.evaluate(params, data)["y"]
+    isolated._isolated._process.send_signal(signal.SIGABRT)
+    with pytest.raises(InternalError, match="ggml ended its process"):
+        pm._program.forward.run([{**params, **data}[key.name] for key in pm._program.inputs])
+    np.testing.assert_array_equal(pm.evaluate(params, data)["y"], want)
+
+
+def test_what_another_process_does_not_tell(isolated):
+    pm = compiled_products(isolated)
+    params, data = pm.randomize_params(), {"x": floats(3, 256)}
+    with pytest.raises(UnsupportedError, match="in another process"):
+        isolated.coverage(pm)
+    with pytest.raises(UnsupportedError, match="in another process"):
+        pm.quantization_report(params, data)
+
+
 # --- bad input -----------------------------------------------------------------------------------
 
 BAD = [
@@ -619,7 +769,7 @@ BAD = [
     ({"quantize": 8}, SignatureError, "the name of a type, got 8"),
     ({"device": "cuda"}, DeviceNotAvailable, "no device 'cuda'"),
     ({"dtype": "float64"}, DTypeError, "floats are float32, got dtype float64"),
-    ({"isolate": True}, UnsupportedError, "isolate"),
+    ({"isolate": "yes"}, SignatureError, "isolate"),
 ]
 
 

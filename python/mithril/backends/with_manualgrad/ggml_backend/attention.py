@@ -50,9 +50,18 @@ def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=F
 def _fits(query, key, value, scale, enable_gqa) -> bool:
     if scale is not None and not isinstance(scale, int | float):
         return False
-    lead = query.shape[:-2] if not enable_gqa else query.shape[:-3]
-    others = (x.shape[: len(lead)] for x in (key, value))
-    return 2 <= len(query.shape) <= 4 and all(other == lead for other in others)
+    rank = len(query.shape)
+    if not 2 + enable_gqa <= rank <= 4 or {len(key.shape), len(value.shape)} != {rank}:
+        return False
+    lead = query.shape[: -3 if enable_gqa else -2]
+    same_lead = key.shape[: len(lead)] == value.shape[: len(lead)] == lead
+    same_heads = key.shape[:-1] == value.shape[:-1]
+    return (
+        same_lead
+        and same_heads
+        and key.shape[-1] == query.shape[-1]
+        and (not enable_gqa or query.shape[-3] % key.shape[-3] == 0)
+    )
 
 
 def _heads(node: Node) -> Node:

@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from mithril._checks import truth
 from mithril._public import public
 from mithril.backends.memory import parse_size
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend, own_memory
 from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
+from mithril.primitive import OpTable
 from mithril.types import Dtype, DTypeLike
 
 from . import library, probe, quantize
 from .built import BuiltGraph
 from .graph import Trace, Untraceable
+from .isolated import IsolatedGGML
 from .report import QuantizationReport, report
 
 __all__ = ["GGMLBackend"]
@@ -40,7 +43,8 @@ class GGMLBackend(NumpyBackend):
         programs with gradients keep float32.
     threads : how many threads compute.
     device : only "cpu".
-    isolate : must be False.
+    isolate : whether ggml runs in another process. Should it end that process, the call is made
+        again in a new one or raises `InternalError`. Arrays are copied there and back.
     dtype : only float32.
     seed : of the backend's random numbers.
 
@@ -74,10 +78,10 @@ class GGMLBackend(NumpyBackend):
         self.mem_size = _checked_size(mem_size)
         self.quantize = _quantize_type(quantize)
         self.threads = _checked_threads(threads)
-        if isolate is not False:
-            raise UnsupportedError("GGMLBackend: isolate: ggml runs in this process only")
-        self._library = library.opened(probe.tested(library.find()))
-        if self.quantize is not None:
+        path = probe.tested(library.find())
+        self._isolated = self._in_its_own_process() if truth("isolate", isolate) else None
+        self._library: Any = None if self._isolated else library.opened(path)
+        if self.quantize is not None and self._library is not None:
             _check_type(self._library, self.quantize)
         self._graphs: weakref.WeakKeyDictionary[Any, OrderedDict[tuple, Any]]
         self._graphs = weakref.WeakKeyDictionary()
@@ -86,11 +90,17 @@ class GGMLBackend(NumpyBackend):
         self._parameters = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
+    def _in_its_own_process(self) -> IsolatedGGML:
+        options = {"mem_size": self.mem_size, "quantize": self.quantize, "threads": self.threads}
+        return IsolatedGGML(**options)
+
     def _note_parameters(self, function: Callable[..., Any], positions: Sequence[int]) -> None:
         self._parameters[function] = frozenset(positions)
 
     def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
         inputs = [_laid_out(value) for value in inputs]
+        if self._isolated is not None and not _calls_python(function):
+            return self._isolated.call(function, inputs, self._parameters.get(function, ()))
         graph = self._graph(function, inputs)
         if graph is None:
             with np.errstate(all="ignore"):
@@ -113,14 +123,23 @@ class GGMLBackend(NumpyBackend):
         >>> backend.coverage(pm)
         {'native': Counter({'linear': 1}), 'custom': Counter({'sign': 1})}
         """
+        self._refuse_isolated("coverage")
         found: dict[str, Counter[str]] = {"native": Counter(), "custom": Counter()}
         for graph in self._graphs_of(model, gradients):
             for op, way in graph.ways:
                 found[way][op] += 1
         return found
 
+    def _refuse_isolated(self, what: str) -> None:
+        if self._isolated is not None:
+            raise UnsupportedError(
+                f"GGMLBackend: {what}: its graphs are in another process",
+                hint="leave isolate=True out",
+            )
+
     def _quantization_report(self, model: Any, inputs: Sequence[Any]) -> QuantizationReport:
         """What the forward program makes of these inputs, beside float32."""
+        self._refuse_isolated("quantization_report")
         program = model._program
         function = program.forward.function
         exact = GGMLBackend(self.mem_size, threads=self.threads)
@@ -156,7 +175,7 @@ class GGMLBackend(NumpyBackend):
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> Callable[..., bool] | None:
         """Arrays of the same dtypes and shapes, laid out as ggml reads memory."""
-        if not all(_laid_out(x) is x for x in arrays):
+        if self._isolated is not None or not all(_laid_out(x) is x for x in arrays):
             return None
         names = [f"x{i}" for i in range(len(arrays))]
         facts = [
@@ -180,6 +199,8 @@ class GGMLBackend(NumpyBackend):
         return graph(arrays), lambda *same: graph(same)
 
     def _traced(self, function: Callable[..., Any], inputs: Sequence[Any]) -> BuiltGraph | None:
+        if _calls_python(function):
+            return None
         trace = Trace(self._library)
         if self.quantize is not None and function in self._parameters:
             trace.quantize = quantize.TYPES[self.quantize]
@@ -195,6 +216,11 @@ class GGMLBackend(NumpyBackend):
         except BaseException:
             trace.close()
             raise
+
+
+def _calls_python(function: Callable[..., Any]) -> bool:
+    """Whether an emitted program calls functions of the user's."""
+    return isinstance(function.__globals__.get("ops"), OpTable)
 
 
 def _laid_out(value: Any) -> Any:

@@ -74,7 +74,7 @@ class BuiltGraph:
         offsets, size = plan(self._nodes, sizes, [x.tensor for x in self._outputs], reads)
         self.size = size + sum(weight.size for weight in self.weights)
         _check_size(self.size, limit)
-        self._arena = np.empty(size + ALIGNMENT, np.uint8)
+        self._arena = _memory(size + ALIGNMENT)
         start = aligned(self._arena.ctypes.data)
         for tensor, offset in offsets.items():
             struct(tensor).data = start + offset
@@ -173,6 +173,13 @@ def _work(node: int) -> int:
     found = struct(node)
     row = struct(found.src[0]).ne[0] if found.src[0] else 1
     return math.prod(found.ne) * row
+
+
+def _memory(size: int) -> np.ndarray:
+    try:
+        return np.empty(size, np.uint8)
+    except (MemoryError, ValueError):
+        raise OutOfMemoryError(f"GGMLBackend: the system refused {size} bytes") from None
 
 
 def _check_size(size: int, limit: int) -> None:

@@ -273,8 +273,26 @@ def _stand_in(node: Node, name: str) -> np.ndarray:
     return np.broadcast_to(np.zeros((), node.dtype), node.shape)
 
 
+# Functions of the elements at one place: a single one of each operand says what comes out.
+_POINTWISE_NAMES = (
+    "add subtract multiply divide floor_divide remainder negate abs sqrt floor ceil round trunc"
+    " isnan equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or"
+    " bitwise_xor bitwise_not shift_left shift_right shift_right_logical where exp expm1 exp2 log"
+    " log1p log2 sin cos tanh power integer_power sign minimum maximum at_least at_most fma fms"
+    " fnma scale astype bitcast threefry sigmoid erf erfc gelu gelu_tanh silu softplus rsqrt asin"
+    " acos atan atan2 relu"
+)
+_POINTWISE = frozenset(_POINTWISE_NAMES.split())
+
+
 def _probed(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What the function gives for stand-ins: shapes and dtypes are those of any values."""
+    shapes = [node.shape for node in nodes_of((args, kwargs))]
     args, kwargs = mapped(lambda node: _stand_in(node, name), (args, kwargs))
     with np.errstate(all="ignore"):
-        return function(*args, **kwargs)
+        if name not in _POINTWISE:
+            return function(*args, **kwargs)
+        shapes += [x.shape for x in args if isinstance(x, np.ndarray)]
+        single = (x[(slice(1),) * x.ndim] if isinstance(x, np.ndarray) else x for x in args)
+        found = np.asarray(function(*single, **kwargs))
+    return np.broadcast_to(np.zeros((), found.dtype), np.broadcast_shapes(*shapes))

@@ -68,9 +68,10 @@ for _name in ("flatten", "squeeze", "expand_dims", "drop_axes"):
 def transpose(input, axes=None):
     if not is_float(input):
         return NotImplemented
-    axes = tuple(axes) if axes else tuple(range(input.ndim))[::-1]
-    axes = tuple(axis % input.ndim for axis in axes)
-    return _permuted(input, axes)
+    found = _axes(input, axes or range(input.ndim)[::-1])
+    if found is None or len(found) != input.ndim:
+        return NotImplemented
+    return _permuted(input, found)
 
 
 @native
@@ -139,6 +140,7 @@ def broadcast_like(input, like):
     return _broadcast(input, like.shape) if isinstance(input, Node) else NotImplemented
 
 
+_MOST_PADDING = 2**31  # ggml counts it in 32 bits
 _MOST_PIECES = 8  # each one is another copy of those before it
 
 
@@ -149,7 +151,11 @@ def concat(input, axis=0):
     trace = trace_of(*input)
     pieces = [trace.lift(x) for x in input]
     shape = pieces[0].shape
+    if not -len(shape) <= axis < len(shape):
+        return NotImplemented
     axis %= len(shape)
+    if len({(*x.shape[:axis], *x.shape[axis + 1 :], x.ndim) for x in pieces}) > 1:
+        return NotImplemented
     before, behind = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     joined_, count = None, 0
     for piece in pieces:
@@ -170,7 +176,7 @@ def pad(input, pad_width):
     if not is_float(input) or not 0 < input.ndim <= DIMENSIONS:
         return NotImplemented
     widths = np.broadcast_to(np.asarray(pad_width), (input.ndim, 2)).tolist()
-    if any(width < 0 for pair in widths for width in pair):
+    if any(not 0 <= width < _MOST_PADDING for pair in widths for width in pair):
         return NotImplemented
     return padded(input, widths)
 
@@ -232,18 +238,24 @@ def _viewed(input: Node, view: np.ndarray, offset: int) -> Any:
 # --------------------------------------------------------------------------------------- sums
 
 
-def _axes(input: Any, axis: Any) -> tuple[int, ...]:
-    if axis is None:
-        return tuple(range(input.ndim))
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted(a % input.ndim for a in axes))
+def _axes(input: Any, axis: Any) -> tuple[int, ...] | None:
+    """Axes from 0 on; None for what are no different axes of the array."""
+    rank = input.ndim
+    axes = range(rank) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    if not all(-rank <= a < rank for a in axes):
+        return None
+    found = tuple(a % rank for a in axes)
+    return found if len(set(found)) == len(found) else None
 
 
 def _reduced(function: str, input: Any, axis: Any, keepdim: bool) -> Any:
     """A function of ggml over rows, which reduced axes are brought to."""
     if not is_float(input):
         return NotImplemented
-    axes = _axes(input, axis)
+    found = _axes(input, axis)
+    if found is None:
+        return NotImplemented
+    axes = sorted(found)
     kept = [a for a in range(input.ndim) if a not in axes]
     rows = _permuted(input, (*kept, *axes))
     if rows is NotImplemented:

@@ -97,7 +97,7 @@ def rms_norm(input, eps=1e-6, weight=None, use_scale=True):
 
 @native
 def group_norm(input, eps=1e-5, weight=None, bias=None, num_groups=32, **_):
-    if not _fits(input, eps, weight, bias) or input.ndim < 2:
+    if not _fits(input, eps, weight, bias) or input.ndim < 2 or input.shape[1] % num_groups:
         return NotImplemented
     n, channels, *rest = input.shape
     tensor = input.trace.reshaped(input, (math.prod(rest), 1, channels, n))

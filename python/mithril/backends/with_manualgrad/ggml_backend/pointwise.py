@@ -182,5 +182,7 @@ def multiply(x, y):
 @native
 def fma(x, y, z):
     """Rounded twice where ours rounds once: within the bound of float32."""
+    if not isinstance(x, Node) and not isinstance(y, Node):
+        return NotImplemented
     product = multiply(x, y)
     return product if product is NotImplemented else add(product, z)

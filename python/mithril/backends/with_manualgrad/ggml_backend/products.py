@@ -17,7 +17,9 @@ _FEW_ROWS = 8  # up to that, turning the left operand costs less than turning th
 @native
 def linear(weight, input, bias=None, dimension=None, use_bias=True):
     operands = (weight, input) if bias is None else (weight, input, bias)
-    if not all(map(is_float, operands)) or len(weight.shape) != 2 or not len(input.shape):
+    if not all(map(is_float, operands)) or len(weight.shape) != 2:
+        return NotImplemented
+    if input.shape[-1:] != weight.shape[1:]:  # NumPy's function says so
         return NotImplemented
     trace = trace_of(*operands)
     out = by_rows(trace, trace.lift(weight), trace.lift(input))
@@ -28,7 +30,7 @@ def linear(weight, input, bias=None, dimension=None, use_bias=True):
 def matmul(left, right):
     if not is_float(left) or not is_float(right):
         return NotImplemented
-    if len(left.shape) < 2 or len(right.shape) < 2:
+    if len(left.shape) < 2 or len(right.shape) < 2 or left.shape[-1] != right.shape[-2]:
         return NotImplemented
     trace = trace_of(left, right)
     if isinstance(right, np.ndarray):  # turned once

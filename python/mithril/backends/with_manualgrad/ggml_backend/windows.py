@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from .graph import Node
 from .movement import padded
 from .operands import is_float, native, reshape, trace_of
 
+_MOST = 2**20  # of strides, paddings and windows: ggml multiplies them in 32 bits
 _AVERAGE = 1  # GGML_OP_POOL_AVG
 _F32 = 0
 
@@ -19,10 +22,12 @@ def conv2d(
 ):  # fmt: skip
     if not is_float(input) or not is_float(weight) or groups != 1:
         return NotImplemented
+    if len(input.shape) != 4 or len(weight.shape) != 4 or input.shape[1] != weight.shape[1]:
+        return NotImplemented
     trace = trace_of(input, weight)
     x, w = trace.lift(input), trace.lift(weight)
     counts = _counts(x, w.shape[2:], stride, padding, dilation)
-    if min(counts) < 1:
+    if min(counts) < 1 or not _are_small(stride, padding, dilation, w.shape[2:]):
         return NotImplemented
     columns = _columns(x, w, stride, padding, dilation, counts)
     n, rows = x.shape[0], math.prod(counts)
@@ -34,6 +39,10 @@ def conv2d(
         turned = trace.permuted(made, (0, 2, 1, 3), (rows, n, filters, 1))
         made = Node(trace, turned, (n, filters, rows))
     return reshape(made, (n, filters, *counts))
+
+
+def _are_small(*options) -> bool:
+    return max(np.max(option) for option in options) < _MOST
 
 
 def _counts(x, kernel, stride, padding, dilation):
@@ -55,26 +64,16 @@ def _columns(x: Node, w: Node, stride, padding, dilation, counts) -> Node:
 
 @native
 def avg_pool2d(input, kernel_size, stride, padding=((0, 0), (0, 0)), dilation=(1, 1)):
+    """Padding counts as zeros, which are put there first."""
     if not is_float(input) or tuple(dilation) != (1, 1) or not 2 <= input.ndim <= 4:
         return NotImplemented
-    if (
-        min(
-            _counts(
-                Node(input.trace, 0, (1, 1, *input.shape[-2:])),
-                kernel_size,
-                stride,
-                padding,
-                dilation,
-            )
-        )
-        < 1
-    ):
+    axes = zip(input.shape[-2:], kernel_size, stride, padding, strict=True)
+    counts = [(n + sum(p) - k) // s + 1 for n, k, s, p in axes]
+    if min(counts) < 1 or not _are_small(kernel_size, stride, padding):
         return NotImplemented
     if any(any(pair) for pair in padding):
         input = padded(input, (*[(0, 0)] * (input.ndim - 2), *padding))
     trace = input.trace
     options = [pair[i] for pair in (kernel_size, stride) for i in (1, 0)]
     tensor = trace.lib.pool_2d(trace.context, input.tensor, _AVERAGE, *options, 0.0, 0.0)
-    sizes = zip(input.shape[-2:], kernel_size, stride, strict=True)
-    counts = [(n - k) // s + 1 for n, k, s in sizes]
     return trace.made(tensor, (*input.shape[:-2], *counts))
