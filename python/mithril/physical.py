@@ -164,7 +164,7 @@ class PhysicalModel(PhysicalKeys):
             wire = self._node.find_connection(key.key)
             if key.list:
                 items.append((wire, self._lists.inputs[key.list].index(name), shape))
-            elif key.key not in known:
+            elif key.key not in known or None not in shape:
                 extra.append((wire, shape))
         options = {**self._options, "shapes": [*self._options["shapes"], *extra]}
         options["item_shapes"] = items
