@@ -329,6 +329,32 @@ def test_known_axes_say_what_open_ranks_have(case):
     case.check()
 
 
+FAR = (2**63 - 1, -(2**63), 2**31, 1 << 20, 65, -66)
+
+
+@pytest.mark.parametrize("axis", FAR)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda axis: ml.Mean(axis=(axis, 0)),
+        lambda axis: ml.Mean(axis=(axis, -1), keepdim=True),
+        lambda axis: ml.Flatten(axis, axis),
+        lambda axis: ml.Flatten(1, axis),
+        lambda axis: ml.Flatten(axis, -1),
+        lambda axis: ml.models.SwapAxes(axis, 0),
+        lambda axis: ml.models.SwapAxes(-1, axis),
+        lambda axis: ml.models.Size(dim=axis),
+        lambda axis: ml.models.Split(2, axis),
+        lambda axis: joined("Concat", axis)(),
+        lambda axis: joined("Stack", axis)(),
+    ],
+)
+def test_axes_far_away_are_refused(make, axis):
+    with pytest.raises(MithrilError):
+        model = make(axis)
+        model.set_shapes({model.input_keys[0]: [2, 3]})
+
+
 @each(OBSERVED)
 def test_observed(case):
     """Table 3.7."""

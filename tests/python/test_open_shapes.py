@@ -2,6 +2,8 @@
 heads that only a product shows, loops and branches over `x[1:]`.
 """
 
+import itertools
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -169,3 +171,58 @@ def check(model, backend, data, want, slope):
         np.testing.assert_allclose(value, want[name], atol=1e-5)
     got = plain(backend, found.gradients)["s"]
     np.testing.assert_allclose(got, slope, atol=1e-5)
+
+
+# --- sizes of which ops are made -----------------------------------------------------------------
+
+
+def monomials(x, degree):
+    return np.stack(
+        [
+            np.prod(x[:, list(chosen)], axis=1)
+            for k in range(1, degree + 1)
+            for chosen in itertools.combinations_with_replacement(range(x.shape[1]), k)
+        ],
+        axis=1,
+    )
+
+
+def test_an_op_that_is_made_of_a_size_waits_for_it(backend_name):
+    backend = ml.get_backend(backend_name)
+    pm = ml.compile(ml.models.PolynomialFeatures(3), backend, data_keys={"input"}, inference=True)
+    for rows, columns in ((2, 2), (4, 2), (3, 3), (2, 1), (2, 2)):
+        x = np.random.default_rng(columns).standard_normal((rows, columns)).astype(np.float32)
+        found = plain(backend, pm.evaluate({}, {"input": backend.array(x)}))["output"]
+        np.testing.assert_allclose(found, monomials(x, 3), rtol=1e-5, atol=1e-6)
+
+
+def test_parameters_follow_from_the_size(backend_name):
+    backend = ml.get_backend(backend_name)
+    model = ml.models.PolynomialRegression(degree=2, dimension=3)
+    pm = ml.compile(model, backend, data_keys={"input"})
+    x = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
+    params = pm.init({"input": x})
+    assert tuple(params["weight"].shape) == (3, 5)
+    found = plain(backend, pm.evaluate(params, {"input": backend.array(x)}))["output"]
+    values = plain(backend, params)
+    by_hand = monomials(x, 2) @ values["weight"].T + values["bias"]
+    np.testing.assert_allclose(found, by_hand, rtol=1e-4, atol=1e-5)
+
+
+def test_shapes_of_which_one_size_is_awaited():
+    shapes = {"input": ["n", None, "h", "w"]}
+    pm = ml.compile(ml.GroupNorm(2), ml.NumpyBackend(), data_keys={"input"}, shapes=shapes)
+    for shape in ((2, 4, 3, 3), (2, 6, 3, 3), (1, 4, 5, 2)):
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        parts = x.reshape(shape[0], 2, -1).astype(np.float64)
+        wanted = (parts - parts.mean(-1, keepdims=True)) / np.sqrt(
+            parts.var(-1, keepdims=True) + 1e-5
+        )
+        found = pm.evaluate(pm.init({"input": x}), {"input": x})["output"]
+        np.testing.assert_allclose(found, wanted.reshape(shape), atol=1e-5)
+
+
+def test_it_is_told_which_sizes_are_missing():
+    pm = ml.compile(ml.models.PolynomialFeatures(2), ml.NumpyBackend(), trainable_keys={"input"})
+    with pytest.raises(MithrilError, match="the sizes of 'input' are not known|needs a shape"):
+        pm.evaluate()

@@ -178,6 +178,8 @@ Outcome flatten_at_end(Store& s, const Propagator& p, int64_t start, int64_t end
 
 /// What is known while the rank is open.
 Outcome flatten_open(Store& s, const Propagator& p, int64_t start, int64_t end) {
+  constexpr int64_t kMost = kMostDims;
+  if (std::max(start, end) >= kMost || std::min(start, end) < -kMost) return Outcome::kWait;
   if ((start >= 0) == (end >= 0)) return flatten_at_end(s, p, start, end);
   if (start < 0) return Outcome::kWait;
   return flatten_between(s, p, static_cast<size_t>(start), static_cast<size_t>(-end - 1));

@@ -61,8 +61,9 @@ Outcome shape_conflict(Store& s, const Propagator& p, const HostValue& axis, uin
 bool repeats(const Axes& axes, std::optional<int> rank) {
   for (size_t i = 0; i < axes.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      const int64_t apart = std::max(axes[i], axes[j]) - std::min(axes[i], axes[j]);
-      if (apart == 0 || (rank && apart == *rank)) return true;
+      const auto [low, high] = std::minmax(axes[i], axes[j]);
+      const uint64_t apart = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+      if (apart == 0 || (rank && apart == static_cast<uint64_t>(*rank))) return true;
     }
   }
   return false;

@@ -62,5 +62,10 @@ def test_ports_stand_first_and_last():
     assert [n.layer for n in found.nodes[:4]] == [0, 1, 3, 2]
 
 
+def test_of_nodes_that_feed_each_other_the_first_is_above():
+    nodes = lay_out([(1.0, 1.0)] * 3, [(0, [1]), (1, [0, 2])]).nodes
+    assert [node.layer for node in nodes[:3]] == [0, 1, 2]
+
+
 def test_nothing_to_lay_out():
     assert lay_out([], []).width == 0
