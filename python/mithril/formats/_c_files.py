@@ -259,7 +259,8 @@ calls it brings a `@_model` with an arena of its own, and shares the weights wit
 Arrays are contiguous, the last axis runs fastest. float16 and bfloat16 are `uint16_t` with their
 bits, bool is `uint8_t` with 0 or 1. Arena{blocks} begin at multiples of {alignment} bytes, inputs
 and outputs at multiples of the size of their elements. Results have the same bits on every
-processor as long as the flags of the `Makefile` (`STRICT`) are kept.
+processor as long as the flags of the `Makefile` (`STRICT`) are kept; without
+`-fno-strict-aliasing` they may be wrong.
 
 ## Inputs and outputs
 
