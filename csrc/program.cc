@@ -189,8 +189,9 @@ core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {
         "the system refuses memory for machine code: loops are interpreted, to the same bits");
   }
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
-  options_.trace->stage("select and plan", watch.seconds(),
-                        fmt::format("{} steps, {}", plan.steps.size(), cpu::name(cpu::default_isa())));
+  options_.trace->stage(
+      "select and plan", watch.seconds(),
+      fmt::format("{} steps, {}", plan.steps.size(), cpu::name(cpu::default_isa())));
   options_.trace->plan(plan);
   return plan;
 }

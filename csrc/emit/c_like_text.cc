@@ -375,7 +375,7 @@ M_FN m_w64 m_threefry(m_i32 key0, m_i32 key1, m_w64 counter) {
 /* Place of the first extreme; the first NaN is one. */
 #define M_EXTREME(NAME, T, BETTER) \
   typedef struct { T best; m_i64 at, taken; } NAME##_state; \
-  M_FN void NAME##_begin(NAME##_state* s) { s->at = 0; s->taken = 0; } \
+  M_FN void NAME##_begin(NAME##_state* s) { s->best = 0; s->at = 0; s->taken = 0; } \
   M_FN void NAME##_take(NAME##_state* s, T x) { \
     if (s->taken == 0 || x BETTER s->best || (x != x && s->best == s->best)) { \
       s->best = x; \

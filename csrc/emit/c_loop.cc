@@ -75,8 +75,8 @@ class Printer {
 
   std::string run(std::set<std::string>& definitions) {
     across_ = goes_across();
+    if (kept_.is_empty()) return {};
     define(definitions);
-    if (kept_.is_empty()) return std::string();
     for (size_t d = 0; d < kept_.rank(); ++d) places_.push_back(fmt::format("k{}", d));
     uniforms();
     const bool has_rows = reduced_.rank() > 0 || tile::is_reducing(program_);

@@ -88,7 +88,7 @@ class Printer {
         "/* Written by mithril. Compile without contraction of products and sums: "
         "-ffp-contract=off. */\n" +
         out.header + fmt::format("typedef {}_context m_context;\n\n", options_.name) +
-        head(entry, out.needs_libm) + functions_ + "\n" + entry;
+        head(entry, out.needs_libm) + functions_ + entry;
     return out;
   }
 
@@ -333,7 +333,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     }
     Signature own = signature(place, planned);
     const plan::Step& step = planned.step;
-    const bool has_scratch = step.scratch_bytes > 0;
+    const bool has_scratch = has_word(call.call, "scratch");
     if (has_scratch) {
       own.parameters += ", unsigned char* memory";
       own.arguments += fmt::format(", arena + {}", place.behind);
@@ -359,9 +359,10 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     if (!call.declarations.empty()) body += fmt::format("  {}\n", call.declarations);
     const bool is_checked = call.check != FunctionCall::Check::kNone;
     const bool parts = shares(plan, step) && step.units > step.grain && !is_checked;
+    const bool has_scratch = has_word(call.call, "scratch");
     const auto scratch = rounded_up(static_cast<int64_t>(step.scratch_bytes));
     if (!parts) {
-      if (scratch > 0) body += "  void* const scratch = memory;\n";
+      if (has_scratch) body += "  void* const scratch = memory;\n";
       body += fmt::format("  const m_i64 begin = 0, end = {};\n", step.units);
       return body + fmt::format("  {}{};\n", is_checked ? "return " : "", call.call);
     }
@@ -370,7 +371,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
                         step.units, each);
     body += fmt::format("    const m_i64 end = {0} - begin < {1} ? {0} : begin + {1};\n",
                         step.units, each);
-    if (scratch > 0) {
+    if (has_scratch) {
       body += fmt::format("    void* const scratch = memory + (m_i64)M_THREAD * {};\n", scratch);
     }
     return body + fmt::format("    {};\n  }}\n", call.call);

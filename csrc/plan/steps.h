@@ -83,12 +83,12 @@ struct Part {
 struct Step {
   KernelFn kernel = nullptr;
   std::shared_ptr<const Call> call;  // for targets that print plans: instead of a kernel
-  std::vector<Use> operands;  // inputs, then outputs, in the kernel's order
+  std::vector<Use> operands;         // inputs, then outputs, in the kernel's order
   std::vector<int64_t> params;
   std::vector<double> scalars;
   std::shared_ptr<const void> data;
-  std::vector<Part> parts;  // which of them failed is ErrorSlot::step; empty: it is one
-  std::shared_ptr<const Loop> loop;      // instead of a kernel
+  std::vector<Part> parts;           // which of them failed is ErrorSlot::step; empty: it is one
+  std::shared_ptr<const Loop> loop;  // instead of a kernel
   std::shared_ptr<const Branch> branch;  // instead of a kernel
   int64_t units = 1;
   int64_t grain = 1;  // units of one chunk

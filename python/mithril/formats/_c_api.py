@@ -64,7 +64,7 @@ def header(export: Export) -> str:
         f"#ifndef {guard}\n#define {guard}\n",
         f'#include <stddef.h>\n#include <stdint.h>\n\n#include "{name}.h"\n',
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
-        "\n".join(f"#define {name}_{what} {value}" for what, value in sizes) + "\n",
+        "\n".join(f"#define {name.upper()}_{what} {value}" for what, value in sizes) + "\n",
         *_structs(export),
         *_calls(export),
         "#ifdef __cplusplus\n}\n#endif\n\n#endif\n",
@@ -78,7 +78,7 @@ def _structs(export: Export) -> Iterator[str]:
     yield "/* Where a call writes. */\n" + _struct(f"{name}_outputs", export.outputs, "")
     members = [
         f"  const void *weights[{max(1, len(export.constants))}]; /* shared by all threads */",
-        f"  void *arena; /* {name}_ARENA_BYTES of working memory */",
+        f"  void *arena; /* {name.upper()}_ARENA_BYTES of working memory */",
         *(["  void *state; /* what training updates */"] if export.training else []),
         f"  {name}_context context; /* what went wrong in the last call */",
     ]
@@ -96,11 +96,11 @@ def _calls(export: Export) -> Iterator[str]:
     name = export.name
     bound = "" if export.weights == "array" else "const void *weights, "
     state = ", void *state" if export.training else ""
-    about = ["Makes a model ready; the blocks stay the caller's, at multiples of NAME_ALIGNMENT."]
+    about = ["Makes a model ready; the blocks stay the caller's, at multiples of LARGE_ALIGNMENT."]
     if export.weights == "binary":
         about.append("`weights`: the bytes of NAME_weights.bin, which are only read.")
     if export.training:
-        block = "NAME_STATE_BYTES" if export.weights == "array" else "the bytes of NAME_state.bin"
+        block = "LARGE_STATE_BYTES" if export.weights == "array" else "the bytes of NAME_state.bin"
         about.append(f"`state`: {block}, which steps update.")
     yield _comment(about, name)
     yield f"void {name}_init({name}_model *model, {bound}void *arena{state});\n"
@@ -125,7 +125,8 @@ def _calls(export: Export) -> Iterator[str]:
 
 
 def _comment(lines: Iterable[str], name: str) -> str:
-    return "/* " + "\n   ".join(lines).replace("NAME", name) + " */"
+    text = "\n   ".join(lines)
+    return "/* " + text.replace("LARGE", name.upper()).replace("NAME", name) + " */"
 
 
 def _prototype(export: Export, verb: str) -> str:
@@ -173,7 +174,6 @@ def _init(export: Export) -> str:
         *(["  model->state = state;"] if export.training else []),
         "  model->context.stops = NULL;",
         "  model->context.stops_data = NULL;",
-        "  model->context.threads = 1;",
         "}\n",
     ]
     return "\n".join(lines)

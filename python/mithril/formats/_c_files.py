@@ -43,10 +43,10 @@ static void failed(const char *what, const char *which) {
 
 /* Memory at a multiple of the alignment, until the program ends. */
 static void *allocated(size_t bytes) {
-  unsigned char *at = malloc(bytes + @_ALIGNMENT);
+  unsigned char *at = malloc(bytes + ^_ALIGNMENT);
   if (at == NULL) failed("no memory for", "an array");
-  memset(at, 0, bytes + @_ALIGNMENT);
-  return at + (@_ALIGNMENT - (uintptr_t)at % @_ALIGNMENT);
+  memset(at, 0, bytes + ^_ALIGNMENT);
+  return at + (^_ALIGNMENT - (uintptr_t)at % ^_ALIGNMENT);
 }
 
 static FILE *opened(const char *folder, const char *name, const char *mode) {
@@ -116,24 +116,29 @@ def main(export: Export) -> str:
         body += _shown(one)
         body.append(f'  write_all(folder, "{one.field}.bin", outputs.{one.field}, {one.bytes});')
     if export.training:
-        body.append(f'  write_all(folder, "state.bin", model.state, {name}_STATE_BYTES);')
+        body.append('  write_all(folder, "state.bin", model.state, ^_STATE_BYTES);')
     body += ["  return status;", "}"]
-    return (text + "\n" + "\n".join(body) + "\n").replace("@", name)
+    return _named(text + "\n" + "\n".join(body) + "\n", name)
+
+
+def _named(text: str, name: str) -> str:
+    """The text with the export's name for @, and in capitals for ^."""
+    return text.replace("@", name).replace("^", name.upper())
 
 
 def _made_ready(export: Export) -> Iterator[str]:
     name = export.name
-    arena = f"allocated({name}_ARENA_BYTES)"
+    arena = "allocated(^_ARENA_BYTES)"
     if export.weights == "array":
-        state = f", allocated({name}_STATE_BYTES)" if export.training else ""
+        state = ", allocated(^_STATE_BYTES)" if export.training else ""
         yield f"  {name}_init(&model, {arena}{state});"
         if export.training:
             yield f"  {name}_reset(model.state);"
         return
     weights = "NULL"
     if export.constants:
-        weights = f'read_whole(".", "{name}_weights.bin", {name}_WEIGHT_BYTES)'
-    state = f', read_whole(".", "{name}_state.bin", {name}_STATE_BYTES)' if export.training else ""
+        weights = f'read_whole(".", "{name}_weights.bin", ^_WEIGHT_BYTES)'
+    state = f', read_whole(".", "{name}_state.bin", ^_STATE_BYTES)' if export.training else ""
     yield f"  {name}_init(&model, {weights}, {arena}{state});"
 
 
@@ -153,9 +158,8 @@ def _shown(one: Array) -> Iterator[str]:
 # --- build files ----------------------------------------------------------------------------------
 
 _MAKEFILE = """# make: the library lib@.a and the program @_example, for this processor
-# make CFLAGS=-O2: for others; make OPENMP=-fopenmp: several threads (context.threads)
+# make CFLAGS=-O2: for others
 CFLAGS ?= -O3 -march=native
-OPENMP ?=
 STRICT = {flags} -Wall -Wextra -pedantic
 LIBS = {libs}
 OBJECTS = {objects}
@@ -166,13 +170,13 @@ lib@.a: $(OBJECTS)
 	$(AR) rcs $@ $(OBJECTS)
 
 @_example: main.o lib@.a
-	$(CC) $(CFLAGS) $(OPENMP) $(LDFLAGS) -o $@ main.o lib@.a $(LIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ main.o lib@.a $(LIBS)
 
 %.o: %.c @.h @_api.h
-	$(CC) $(CFLAGS) $(STRICT) {more}$(OPENMP) -c -o $@ $<
+	$(CC) $(CFLAGS) $(STRICT) {more}-c -o $@ $<
 
 main.o: main.c @.h @_api.h
-	$(CC) $(CFLAGS) $(STRICT) $(OPENMP) -c -o $@ main.c
+	$(CC) $(CFLAGS) $(STRICT) -c -o $@ main.c
 
 clean:
 	rm -f lib@.a @_example *.o
@@ -255,7 +259,8 @@ calls it brings a `@_model` with an arena of its own, and shares the weights wit
 Arrays are contiguous, the last axis runs fastest. float16 and bfloat16 are `uint16_t` with their
 bits, bool is `uint8_t` with 0 or 1. Arena{blocks} begin at multiples of {alignment} bytes, inputs
 and outputs at multiples of the size of their elements. Results have the same bits on every
-processor as long as the flags of the `Makefile` (`STRICT`) are kept.
+processor as long as the flags of the `Makefile` (`STRICT`) are kept; without
+`-fno-strict-aliasing` they may be wrong.
 
 ## Inputs and outputs
 

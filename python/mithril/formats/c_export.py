@@ -317,7 +317,7 @@ def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mappi
     source = executable.source(sizes, wanted.name)
     if wanted.freestanding and source["needs_libm"]:
         raise UnsupportedError(
-            "export_c: target='freestanding': the program calls functions of libm",
+            "export_c: target='freestanding': the program may call functions of libm",
             hint="leave target out",
         )
     return source

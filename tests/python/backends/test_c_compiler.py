@@ -68,7 +68,7 @@ def test_a_text_becomes_an_object(folder):
     backend = ml.CBackend()
     path = backend._build(TWICE, "twice")
     assert Path(path).parent == folder and result(path) == 42
-    assert os.path.isabs(backend.compiler) and backend.flags[:4] == utils.FIXED_FLAGS
+    assert os.path.isabs(backend.compiler) and backend.flags[:5] == utils.FIXED_FLAGS
 
 
 @pytest.mark.parametrize("name", ["gcc", "clang"])
@@ -91,7 +91,7 @@ def test_threads_are_those_of_openmp(folder):
 def test_a_processor_that_the_compiler_does_not_know(script, folder):
     compiler = script('case "$*" in *march=native*) exit 1;; esac; exec cc "$@"')
     backend = ml.CBackend(compiler=compiler)
-    assert backend.flags[4:] == ("-O3",)
+    assert backend.flags[5:] == ("-O3",)
     assert result(backend._build(TWICE, "twice")) == 42
     with pytest.raises(CompilerError):
         ml.CBackend(compiler=compiler, flags="-march=native")

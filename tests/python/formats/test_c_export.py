@@ -75,8 +75,8 @@ def test_bits_do_not_depend_on_flags(tmp_path):
     want = by_engine("cnn", x)
     compiled("cnn").export_c(tmp_path)
     write_inputs(tmp_path, {"x": x})
-    for flags in ("-O0", "-O3 -march=native", "-O1 -fopenmp"):
-        built(tmp_path, flags=flags, LDFLAGS="-fopenmp" if "openmp" in flags else "")
+    for flags in ("-O0", "-O1", "-O3 -march=native"):
+        built(tmp_path, flags=flags)
         np.testing.assert_array_equal(run(tmp_path)["y"], want)
 
 
@@ -286,15 +286,15 @@ def test_cmake_builds_the_same(tmp_path):
 
 def test_freestanding(tmp_path):
     model = ml.Model()
-    model |= ml.Relu()(input="x", output="h")
-    model |= ml.Add()(left="h", right=1.0, output="y")
-    pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [5]}, data_keys={"x"})
+    model |= ml.Add()(left="x", right=1, output="y")
+    shapes, types = {"x": [5]}, {"x": ml.int32}
+    pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, types=types, data_keys={"x"})
     found = pm.export_c(tmp_path, target="freestanding")
     assert not found["needs_libm"] and "-ffreestanding" in (tmp_path / "Makefile").read_text()
-    write_inputs(built(tmp_path), {"x": np.arange(-2.0, 3.0)})
-    assert run(tmp_path)["y"].tolist() == [1.0, 1.0, 1.0, 2.0, 3.0]
+    write_inputs(built(tmp_path), {"x": np.arange(-2, 3)})
+    assert run(tmp_path)["y"].tolist() == [-1, 0, 1, 2, 3]
     assert {s for s in symbols(tmp_path) if not s.startswith("model_")} <= MEMORY
-    with pytest.raises(UnsupportedError, match="target='freestanding': the program calls"):
+    with pytest.raises(UnsupportedError, match="target='freestanding': the program may call"):
         compiled("gpt_block").export_c(tmp_path / "block", target="freestanding")
     assert not (tmp_path / "block").exists()
 
@@ -307,9 +307,9 @@ def test_a_bad_index_is_a_status(tmp_path):
     model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
     pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [3]}, data_keys={"x"})
     pm.export_c(tmp_path)
-    write_inputs(built(tmp_path), {"x": [0, 3, 1]})
+    write_inputs(built(tmp_path), {"x": np.array([0, 3, 1])})
     run(tmp_path)
-    write_inputs(tmp_path, {"x": [0, 4, 1]})
+    write_inputs(tmp_path, {"x": np.array([0, 4, 1])})
     done = subprocess.run(["./model_example"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "status 1 in step" in done.stdout
 

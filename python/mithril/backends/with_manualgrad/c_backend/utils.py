@@ -29,8 +29,15 @@ from mithril.errors import (
 
 __all__ = ["FIXED_FLAGS", "Compiler"]
 
-# Results have the engine's bits by these: no other rounding than the text says.
-FIXED_FLAGS = ("-std=c99", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
+# Results have the engine's bits by these: no other rounding than the text says. The arena holds
+# values of one type after those of another, and copies move elements as integers of their size.
+FIXED_FLAGS = (
+    "-std=c99",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+)
 _OPTIMIZING = ("-O3", "-march=native")
 _PORTABLE = ("-O3",)
 _KNOWN = ("cc", "gcc", "clang")
