@@ -21,6 +21,7 @@ _LAZY: dict[str, str] = {
     "Lambda": "mithril.tracing",
     **dict.fromkeys(("grad", "hvp"), "mithril.derivatives"),
     "verify": "mithril.testing.verification",
+    "recommend_backend": "mithril.recommendation",
     **dict.fromkeys(("Saved", "load"), "mithril.formats.saved_model"),
     **dict.fromkeys(("load_gguf", "save_gguf"), "mithril.formats.gguf"),
 }

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "docs": "write docs/ops.md and docs/env_vars.md, or check that they are up to date",
     "explain": "print the page of an error code, such as MTH101",
+    "new-backend": "write a package with a backend of your own, and its tests",
 }
 
 
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         near = suggestion(words[0], COMMANDS)
         print(f"mithril: no command named {words[0]!r}{near}", file=sys.stderr)
         return 2
-    run = importlib.import_module(f"mithril.cli.{words[0]}").run
+    run = importlib.import_module(f"mithril.cli.{words[0].replace('-', '_')}").run
     status: int = run(words[1:])
     return status
 
