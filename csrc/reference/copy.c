@@ -1,11 +1,13 @@
 /* Strided copies: slices, transposes, broadcasts, the parts of a concatenation. */
 #include "reference/reference.h"
 
+/* Elements of any type of that size: a compiler that sees floats stored must not move them. */
 #define REF_COPY_ROW(NAME, TYPE)                                                   \
+  typedef TYPE REF_ANY_TYPE NAME##_element;                                        \
   static void NAME(const void* from, int64_t from_step, void* to, int64_t to_step, \
                    int64_t count) {                                                \
-    const TYPE* in = (const TYPE*)from;                                            \
-    TYPE* REF_RESTRICT out = (TYPE*)to;                                            \
+    const NAME##_element* in = (const NAME##_element*)from;                        \
+    NAME##_element* REF_RESTRICT out = (NAME##_element*)to;                        \
     if (from_step == 1 && to_step == 1) {                                          \
       for (int64_t i = 0; i < count; ++i) out[i] = in[i];                          \
     } else {                                                                       \

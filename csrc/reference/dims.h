@@ -11,6 +11,13 @@
 #define REF_RESTRICT __restrict__
 #endif
 
+/* Of a type whose pointers reach elements of any other. */
+#ifdef __GNUC__
+#define REF_ANY_TYPE __attribute__((may_alias))
+#else
+#define REF_ANY_TYPE
+#endif
+
 /* Before the definition of each function that others call. */
 #ifndef REF_API
 #define REF_API

@@ -307,7 +307,7 @@ class Subject:
 
     @property
     def takes_path(self) -> bool:
-        return any("path" in parameter.name for parameter in self.parameters)
+        return any(w in p.name for p in self.parameters for w in ("path", "folder"))
 
     def good(self) -> dict[str, Any]:
         out = {}
