@@ -149,13 +149,16 @@ def of_torch(row: Row, given: list[torch.Tensor], cotangent: Any = None) -> list
     return [y.detach().double().numpy()] + [x.grad.double().numpy() for x in given]
 
 
-def of_engine(row: Row, given: list[torch.Tensor], cotangent: torch.Tensor) -> list[np.ndarray]:
-    backend = ml.CpuBackend(dtype=str(given[0].dtype).removeprefix("torch."))
+def of_backend(
+    name: str, row: Row, given: list[torch.Tensor], cotangent: torch.Tensor
+) -> list[np.ndarray]:
+    backend = ml.get_backend(name, dtype=str(given[0].dtype).removeprefix("torch."))
     names = [f"x{i}" for i in range(len(given))]
     keys = [ml.IOKey(n, shape=list(x.shape)) for n, x in zip(names, given, strict=True)]
     pm = ml.compile(ml.Model.create(y=row.layer()(*keys)), backend, data_keys=set(names))
     data = {n: x.float().numpy() for n, x in zip(names, given, strict=True)}
     ones = {"y": cotangent.float().numpy()}
+    data, ones = ({k: backend.array(v) for k, v in d.items()} for d in (data, ones))
     found = pm.evaluate({}, data, output_gradients=ones, wrt=names)
     arrays = [found.outputs["y"], *(found.gradients[name] for name in names)]
     return [np.asarray(backend.to_numpy(a)).astype(np.float64) for a in arrays]
@@ -169,14 +172,14 @@ def units(got: np.ndarray, exact: np.ndarray, dtype: str) -> float:
     return float("inf") if np.isnan(off) else float(off)
 
 
-def errors(row: Row, dtype: str) -> tuple[float, float, float, float]:
-    """Ours and PyTorch's of the result, ours and PyTorch's of the worst gradient."""
+def errors(row: Row, dtype: str, backend: str = "cpu") -> tuple[float, float, float, float]:
+    """Ours, on a backend, and PyTorch's of the result, ours and PyTorch's of the worst gradient."""
     given = drawn(row, dtype)
     shape = row.function(*given).shape
     cotangent = torch.tensor(np.random.default_rng(1).standard_normal(shape))
     cotangent = cotangent.to(given[0].dtype)
     exact = of_torch(row, [x.double() for x in given], cotangent.double())
-    found = [of_engine(row, given, cotangent), of_torch(row, given, cotangent)]
+    found = [of_backend(backend, row, given, cotangent), of_torch(row, given, cotangent)]
     ours, theirs = ([units(g, e, dtype) for g, e in zip(f, exact, strict=True)] for f in found)
     return ours[0], theirs[0], max(ours[1:]), max(theirs[1:])
 

@@ -116,7 +116,12 @@ void define(const std::string& name, const py::iterable& keys, py::handle result
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].kinds.may_be_tensor()) continue;
     OpDef vjp = ir::vjp_of(op, output.kinds, i);
-    vjp.differentiable = false;
+    vjp.gradient = [name](ir::GradBuilder& g) {
+      g.builder().fail(core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                                  "{} has no second derivative: its gradient is a function that "
+                                  "nothing is known of",
+                                  name));
+    };
     std::move(registry.add(std::move(vjp))).or_throw();
   }
   op.differentiable = output.kinds.has(infer::ValueKind::kTensorFloat);

@@ -1,6 +1,7 @@
 #include "core/dtype.h"
 
 #include <array>
+#include <cmath>
 
 namespace mithril::core {
 namespace {
@@ -44,6 +45,16 @@ DType widened(DType dtype) {
   if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return DType::kFloat32;
   const bool narrow = dtype == DType::kUInt8 || dtype == DType::kInt8 || dtype == DType::kInt16;
   return narrow ? DType::kInt32 : dtype;
+}
+
+bool overflows(double number, DType dtype) {
+  if (!std::isfinite(number)) return false;
+  switch (dtype) {  // half a unit beyond the largest number
+    case DType::kFloat16: return std::fabs(number) >= 65520.0;
+    case DType::kBFloat16: return std::fabs(number) >= 0x1.FFp127;
+    case DType::kFloat32: return std::fabs(number) >= 0x1.FFFFFFp127;
+    default: return false;
+  }
 }
 
 DType abstract_of(Kind kind) {

@@ -57,6 +57,9 @@ DType promote(DType a, DType b);
 /// the narrower integers, else `dtype`.
 DType widened(DType dtype);
 
+/// Whether a finite number rounds to infinity in a float type.
+bool overflows(double number, DType dtype);
+
 /// The abstract (or bool) type of a kind.
 DType abstract_of(Kind kind);
 

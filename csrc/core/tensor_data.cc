@@ -164,4 +164,14 @@ std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData>
   return out;
 }
 
+std::optional<double> beyond_range(const TensorData& data, DType dtype) {
+  if (data.dtype != DType::kAnyFloat || !data.constant.empty()) return std::nullopt;
+  const size_t count = data.bytes.size() / sizeof(double);
+  for (size_t i = 0; i < count; ++i) {
+    const auto number = read<double>(data, i);
+    if (overflows(number, dtype)) return number;
+  }
+  return std::nullopt;
+}
+
 }  // namespace mithril::core

@@ -27,6 +27,9 @@ std::optional<TensorData> constant_literal(std::string_view name);
 /// The literal in another dtype (itself when that is its own).
 std::shared_ptr<const TensorData> cast_literal(std::shared_ptr<const TensorData> data, DType dtype);
 
+/// A finite number of a literal without a width of its own that is infinite in `dtype`; else none.
+std::optional<double> beyond_range(const TensorData& data, DType dtype);
+
 /// Conversions between float32 and the two 16-bit formats, to nearest even.
 uint16_t to_float16(double value);
 uint16_t to_bfloat16(double value);

@@ -49,6 +49,7 @@ bool Store::unify_cells(uint32_t first, uint32_t second) {
     lost.parent = a;
     kept.size += lost.size;
     kept.kinds = both;
+    kept.spreads = kept.spreads && lost.spreads;
     if (kept.name == kNone) kept.name = lost.name;
     record_event(Entity::kCell, a, kept.event, b);
     // Whoever watches the smaller class sees the larger one's facts; the larger class is told only
@@ -158,11 +159,14 @@ KindSet kind_as_tensor(const HostValue& number, KindSet kinds) {
 
 }  // namespace
 
+void Store::let_number_spread(uint32_t cell) { edit_cell(cell_root(cell)).spreads = true; }
+
 bool Store::set_value(uint32_t cell, const HostValue& value) {
   if (kinds(cell).is_tensor()) {
     // A number where a tensor is wanted is a tensor of rank 0.
     const KindSet kind = kind_as_tensor(value, kinds(cell));
-    if (!kind.empty()) return narrow(cell, kind) && constrain(shape(cell), Dims());
+    const bool spreads = cells_[cell_root(cell)].spreads;
+    if (!kind.empty()) return narrow(cell, kind) && (spreads || constrain(shape(cell), Dims()));
   }
   if (!narrow(cell, kind_of(value))) return false;
   if (value.is_symbolic()) return set_int(cell, dim_of_int(value));

@@ -82,6 +82,19 @@ void RuleBuilder::shape(Term term, std::string_view text) {
   s.blame({cell});
 }
 
+void RuleBuilder::shape_or_number(Term term, std::string_view text) {
+  Store& s = *store_;
+  if (s.failed()) return;
+  const uint32_t cell = term.cell.index;
+  if (s.forward()) {
+    const uint32_t known = s.shape_if_any(cell);
+    if (known != kNone && s.rank(known) == 0) return;
+  } else {
+    s.let_number_spread(cell);
+  }
+  shape(term, text);
+}
+
 void RuleBuilder::shape(Term term, std::initializer_list<DimTerm> dims) {
   shape(term, std::span<const DimTerm>(dims.begin(), dims.size()));
 }

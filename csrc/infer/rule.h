@@ -140,6 +140,9 @@ class RuleBuilder {
   /// The list form, of full rank.
   void shape(Term term, std::initializer_list<DimTerm> dims);
   void shape(Term term, std::span<const DimTerm> dims);
+  /// As `shape`; where a number is given for the tensor, it stands for one of that shape, and the
+  /// op finds an operand of rank 0.
+  void shape_or_number(Term term, std::string_view shape_template);
   /// The dimension that templates of this rule call `name`.
   DimTerm dim(std::string_view name);
   DimTerm dim(int64_t size);

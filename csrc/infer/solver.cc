@@ -580,7 +580,7 @@ std::string Store::dump_records() const {
   DumpLines line;
   for (const CellRecord& r : cells_) {
     line("cell", r.parent, r.size, r.kinds.bits(), r.type, r.shape, static_cast<int>(r.tag),
-         r.is_list, r.value, r.length, r.watch, r.watch_end, r.event, r.name, r.stamp);
+         r.is_list, r.spreads, r.value, r.length, r.watch, r.watch_end, r.event, r.name, r.stamp);
   }
   for (const ShapeRecord& r : shapes_) {
     line("shape", r.parent, r.size, r.reprs[0], r.reprs[1], r.reprs[2], r.reprs[3], int{r.count},

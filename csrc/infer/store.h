@@ -56,6 +56,7 @@ struct CellRecord {
   uint32_t shape = kNone;
   Tag tag = Tag::kUnknown;
   bool is_list = false;
+  bool spreads = false;    // a number in its place is a tensor of any shape
   uint32_t value = kNone;  // hosts_ index | dim id | lists_ index
   uint32_t length = 0;     // of items
   uint32_t watch = kNone, watch_end = kNone;
@@ -302,6 +303,8 @@ class Store {
   // --- values (cells.cc) ---------------------------------------------------------------------
   bool set_value(uint32_t cell, const core::HostValue& value);
   bool set_items(uint32_t cell, std::span<const uint32_t> items, bool is_list);
+  /// From now on a number that is the value of the tensor leaves its shape open.
+  void let_number_spread(uint32_t cell);
   bool set_int(uint32_t cell, uint32_t dim);
   /// Complete value; integers that are expressions as SymbolicInt.
   std::optional<core::HostValue> value(uint32_t cell);

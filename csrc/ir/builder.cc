@@ -1,6 +1,7 @@
 #include "ir/builder.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ir/halves.h"
 #include "ir/infer_types.h"
@@ -121,6 +122,35 @@ bool is_number(const HostValue& value) {
   return value.is_bool() || value.is_int() || value.is_double() || value.is_symbolic();
 }
 
+// Whether a known value is a finite number beyond the range of a float type.
+bool is_beyond(const HostValue* value, DType dtype) {
+  const bool known = value != nullptr && (value->is_int() || value->is_double());
+  return known && core::overflows(value->as_number(), dtype);
+}
+
+// Whether a known value is an integer that the type lacks, or the target: without 64 bits its
+// default is int32.
+bool is_too_wide(const Graph& graph, const HostValue* value, const Type& type) {
+  if (value == nullptr || !value->is_int() || !type.is_tensor) return false;
+  const bool is_narrow = type.dtype == DType::kInt32 ||
+                         (type.dtype == DType::kInt64 && graph.default_int == DType::kInt32);
+  const int64_t number = value->as_int();
+  return is_narrow && (number > std::numeric_limits<int32_t>::max() ||
+                       number < std::numeric_limits<int32_t>::min());
+}
+
+core::Status does_not_fit(const OpDef& op, std::string_view name, const HostValue& number,
+                          DType dtype) {
+  core::Error error = core::fail(
+      ErrorKind::kOverflow, Code::kOverflow, "{}: '{}' must be in the range of {}, got {}", op.name,
+      name, core::name(dtype == DType::kInt64 ? DType::kInt32 : dtype), core::to_string(number));
+  if (!core::is_float(dtype)) return error;
+  const bool is_negative = number.as_number() < 0.0;
+  error.hint =
+      fmt::format("give {}inf, a number nearer to 0, or a wider type", is_negative ? "-" : "");
+  return error;
+}
+
 // Attributes in declared order, so that equal nodes have equal attributes.
 Attrs in_declared_order(const OpDef& op, const Attrs& attrs) {
   Attrs out;
@@ -180,6 +210,13 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
     }
     const DType compute = compute_type(op, *graph_, ids, attrs);
     const int32_t here = location_;
+    bool any_beyond = false;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      any_beyond |= is_promoted(op, input_of(i)) && is_beyond(known(i), compute);
+    }
+    if (any_beyond && any_tensor && !op.moves && in_float32(compute) != compute) {
+      return call_in_float32(op, ids, attrs, compute);
+    }
     for (size_t i = 0; i < ids.size(); ++i) {
       const InputDef& input = input_of(i);
       const HostValue* weak = known(i);
@@ -188,6 +225,10 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
       if (!stands && !(promoted && any_tensor)) continue;
       if (weak != nullptr && is_number(*weak)) {
         const DType dtype = promoted ? compute : type_of_number(op, *graph_, ids, input, *weak);
+        const bool is_lost = op.moves && is_beyond(weak, dtype);
+        if (is_lost || is_too_wide(*graph_, weak, Type::tensor(dtype, {}))) {
+          return does_not_fit(op, input.name, *weak, dtype);
+        }
         ids[i] = call("constant", std::vector<Operand>{},
                       {{"value", *weak}, {"dtype", HostValue(dtype)}})
                      .id;
@@ -202,6 +243,15 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
   }
 
   MITHRIL_ASSIGN(Inferred inferred, infer_types(op, *graph_, ids, attrs));
+  for (const auto& [name, value] : attrs) {
+    const InputDef* input = op.find_input(name);
+    const bool fills = op.moves && name == "value";
+    if (!graph_->is_concrete() || !(fills || (input != nullptr && !input->is_key))) continue;
+    const Type& type = inferred.types[0];
+    if ((fills && is_beyond(&value, type.dtype)) || is_too_wide(*graph_, &value, type)) {
+      return does_not_fit(op, name, value, type.dtype);
+    }
+  }
   const NodeId node = graph_->add_node(op.id, std::move(ids), std::move(attrs),
                                        std::move(inferred.types), location_);
   std::vector<Value> out;
@@ -211,6 +261,25 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
     out.push_back({this, id});
   }
   return out;
+}
+
+// With a number that no half holds: as all of an op's inside, it is float32.
+core::Result<std::vector<Value>> Builder::call_in_float32(const OpDef& op,
+                                                          std::span<const ValueId> ids,
+                                                          const Attrs& attrs, DType half) {
+  const InFloat32 scope(*graph_);
+  std::vector<Operand> operands;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Value operand{this, ids[i]};
+    const bool promoted = is_promoted(op, op.inputs[std::min(i, op.inputs.size() - 1)]);
+    operands.emplace_back(promoted ? in_float32(operand) : operand);
+  }
+  Attrs numbers = attrs;
+  MITHRIL_ASSIGN(std::vector<Value> results, try_call(op, operands, numbers));
+  for (Value& result : results) {
+    if (result.type().is_tensor && result.dtype() == DType::kFloat32) result = cast(result, half);
+  }
+  return results;
 }
 
 std::vector<Value> Builder::call_regions(const OpDef& op, std::span<const Value> operands,

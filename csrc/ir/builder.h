@@ -83,6 +83,8 @@ class Builder {
   void enter(const OpDef& op, const Node& node);
 
  private:
+  core::Result<std::vector<Value>> call_in_float32(const OpDef& op, std::span<const ValueId> ids,
+                                                   const Attrs& attrs, DType half);
   core::Result<std::vector<Value>> try_call(const OpDef& op, std::vector<Operand>& operands,
                                             Attrs& attrs);
   Graph* graph_;

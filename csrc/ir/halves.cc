@@ -149,12 +149,16 @@ class Roundings {
   }
 
   int of(ValueId id) const { return id == kNoValue ? 0 : depth_[static_cast<size_t>(id)]; }
+  /// How many nodes round, one after the other or side by side.
+  int count() const { return count_; }
 
  private:
   void count(const Node& node) {
     int most = 0;
     for (const ValueId id : node.operands) most = std::max(most, of(id));
-    most += roundings_of(graph_, node);
+    const int own = roundings_of(graph_, node);
+    most += own;
+    count_ += own > 0 ? 1 : 0;
     for (const ValueId id : node.results) depth_[static_cast<size_t>(id)] = most;
   }
 
@@ -162,6 +166,7 @@ class Roundings {
 
   const Graph& graph_;
   std::vector<int> depth_;
+  int count_ = 0;
 };
 
 // Sizes and the like of the graph around nothing: a place to try something out.
@@ -185,8 +190,9 @@ Node with_inputs_for_operands(Graph& place, const Graph& graph, const Node& node
   return out;
 }
 
+constexpr int kMany = 2;
+
 int roundings_of_body(const Graph& graph, const OpDef& op, const Node& node) {
-  constexpr int kMany = 2;
   Graph place = place_beside(graph);
   const Node alone = with_inputs_for_operands(place, graph, node);
   Builder builder(place);
@@ -196,7 +202,9 @@ int roundings_of_body(const Graph& graph, const OpDef& op, const Node& node) {
   const Roundings roundings(place);
   int most = 0;
   for (const Value& result : results) most = std::max(most, roundings.of(result.id));
-  return most;
+  // Where the body is differentiated, what its values give each other's gradients is added up.
+  const bool adds_up = op.differentiable && !op.gradient && roundings.count() > 1;
+  return adds_up ? kMany : most;
 }
 
 bool is_rounded_constant(const Graph& graph, const Node& node) {
@@ -248,7 +256,7 @@ std::vector<Value> compose(Builder& builder, const OpDef& op, const Node& node,
   const bool any =
       std::any_of(node.operands.begin(), node.operands.end(), half) ||
       std::any_of(results.begin(), results.end(), [](const Type& type) { return is_half(type); });
-  if (!any || roundings_of_body(builder.graph(), op, node) < 2) {
+  if (!any || roundings_of_body(builder.graph(), op, node) < kMany) {
     builder.enter(op, node);
     return op.compose(builder);
   }

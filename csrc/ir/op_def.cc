@@ -305,6 +305,11 @@ OpDefBuilder& OpDefBuilder::expand_when(std::function<bool(const Graph&, const N
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::expand_first_when(std::function<bool(const Graph&, const Node&)> when) {
+  def_.expands_first = true;
+  return expand_when(std::move(when));
+}
+
 OpDefBuilder& OpDefBuilder::pointwise(PointwiseFn body) {
   def_.body = BodyKind::kPointwise;
   def_.pointwise = std::move(body);

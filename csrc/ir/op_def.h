@@ -189,6 +189,7 @@ struct OpDef {
   /// Ops with another body: the nodes that `compose` replaces when the target has no function for
   /// the op; the others run as they are.
   std::function<bool(const Graph&, const Node&)> expands;
+  bool expands_first = false;  // these are written out everywhere, before they are differentiated
   PointwiseFn pointwise;
   HostFn host;  // also beside another body: folding of host operands
   GradientFn gradient;
@@ -267,6 +268,8 @@ class OpDefBuilder {
   OpDefBuilder& needs_size(std::string input, size_t axis);
   /// Before another body: only nodes for which `when` is true are composed.
   OpDefBuilder& expand_when(std::function<bool(const Graph&, const Node&)> when);
+  /// The same on every target, and before the gradient rule is asked.
+  OpDefBuilder& expand_first_when(std::function<bool(const Graph&, const Node&)> when);
   OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg)> body);
   OpDefBuilder& pointwise(std::function<tile::Reg(tile::Builder&, tile::Reg, tile::Reg)> body);
   OpDefBuilder& pointwise(

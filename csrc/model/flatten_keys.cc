@@ -124,6 +124,11 @@ const infer::Rule kSafeShapes = [](infer::RuleBuilder& rule) {
   rule.same_shape(rule.in("input"), rule.in("target"));
 };
 
+// A number is like everything.
+bool is_number(const HostValue* value) {
+  return value != nullptr && (value->is_bool() || value->is_int() || value->is_double());
+}
+
 bool wants_safe_shapes(const Node& leaf) {
   const HostValue* safe = leaf.attrs.find("safe_shapes");
   return safe != nullptr && safe->is_bool() && safe->as_bool() && leaf.op->is_elementwise();
@@ -170,9 +175,11 @@ core::Status FlatModel::assert_facts() {
   for (const FlatLeaf& leaf : leaves) {
     const Node& n = arena().node(leaf.node);
     if (!options.safe_shapes || !wants_safe_shapes(n)) continue;
-    const infer::Binding names[] = {
-        {"input", cell(edge(arena().find(leaf.node, "input"))), nullptr},
-        {"target", cell(edge(arena().find(leaf.node, "target"))), nullptr}};
+    const EdgeId input = edge(arena().find(leaf.node, "input"));
+    const EdgeId target = edge(arena().find(leaf.node, "target"));
+    if (is_number(constant(input)) || is_number(constant(target))) continue;
+    const infer::Binding names[] = {{"input", cell(input), nullptr},
+                                    {"target", cell(target), nullptr}};
     MITHRIL_RETURN_IF_ERROR(solver_->add_rule(n.op->name, kSafeShapes, names, fact));
   }
   return solver_->propagate();

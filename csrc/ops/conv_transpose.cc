@@ -52,6 +52,7 @@ struct Spread {
   Windows windows;  // size: 0 where the weight's is not known
   std::vector<int64_t> beyond;
   int64_t groups = 1;
+  bool is_same = false;  // the result is as large as the input times the stride
 };
 
 core::Error refuse(const char* argument, const char* wanted, const HostValue& got) {
@@ -83,7 +84,8 @@ core::Result<std::vector<std::array<int64_t, 2>>> paddings(const Attrs& attrs, s
   const bool is_pair = axes == 1 && all.items().size() == 2;  // (low, high) of the one axis
   const HostValue sides = is_pair ? HostValue::tuple({all}) : all;
   const auto fail = [&] {
-    return refuse("padding", "an int, one for each axis, or (low, high) for each axis", value);
+    return refuse("padding", "'same', an int, one for each axis, or (low, high) for each axis",
+                  value);
   };
   if (sides.items().size() != axes) return fail();
   std::vector<std::array<int64_t, 2>> out;
@@ -99,15 +101,36 @@ core::Result<std::vector<std::array<int64_t, 2>>> paddings(const Attrs& attrs, s
   return out;
 }
 
+bool is_same(const Attrs& attrs) { return *attrs.find("padding") == HostValue("same"); }
+
+// What the windows reach beyond input times stride is cut, the larger half at the end, or what they
+// lack is added there.
+void pad_to_same(Spread& spread) {
+  Windows& w = spread.windows;
+  for (size_t i = 0; i < w.axes(); ++i) {
+    const int64_t more = (w.size[i] - 1) * w.dilation[i] + 1 - w.stride[i];
+    const int64_t cut = std::max<int64_t>(more, 0);
+    w.padding[i] = {cut / 2, cut - cut / 2};
+    spread.beyond[i] = std::max<int64_t>(-more, 0);
+  }
+}
+
 core::Result<Spread> spread_of(const Attrs& attrs, size_t axes) {
   Spread out;
+  out.is_same = is_same(attrs);
   MITHRIL_ASSIGN(out.windows.stride, numbers(attrs, "stride", axes, 1));
   MITHRIL_ASSIGN(out.windows.dilation, numbers(attrs, "dilation", axes, 1));
-  MITHRIL_ASSIGN(out.windows.padding, paddings(attrs, axes));
+  out.windows.padding.assign(axes, {0, 0});
+  if (!out.is_same) {
+    MITHRIL_ASSIGN(out.windows.padding, paddings(attrs, axes));
+  }
   MITHRIL_ASSIGN(const std::vector<int64_t> more, numbers(attrs, "output_padding", axes, 0));
   MITHRIL_ASSIGN(const std::vector<int64_t> groups, numbers(attrs, "groups", 1, 1));
   out.groups = groups[0];
   for (size_t i = 0; i < axes; ++i) {
+    if (out.is_same && more[i] != 0) {
+      return refuse("output_padding", "0 beside padding 'same'", *attrs.find("output_padding"));
+    }
     if (more[i] >= std::max(out.windows.stride[i], out.windows.dilation[i])) {
       return refuse("output_padding", "smaller than the stride or the dilation",
                     *attrs.find("output_padding"));
@@ -145,6 +168,10 @@ void layer_rule(RuleBuilder& r, const Layer& layer) {
   const Windows& w = known->windows;
   for (size_t i = 0; i < layer.axes; ++i) {
     if (size) r.equal(r.dim(kKernel[i]), (*size)[i]);
+    if (known->is_same) {
+      r.equal(r.dim(kOut[i]), r.dim(kIn[i]) * w.stride[i]);
+      continue;
+    }
     // (input - 1) * stride + (kernel - 1) * dilation + 1, cut on both sides
     const int64_t rest =
         known->beyond[i] + 1 - w.stride[i] - w.dilation[i] - w.padding[i][0] - w.padding[i][1];
@@ -255,6 +282,7 @@ Value layer_body(Builder& b, size_t axes) {
     }
     spread->windows.size[i] = size.value();
   }
+  if (spread->is_same) pad_to_same(*spread);
   const std::vector<infer::Dim> sizes = reached(b.graph().dims, x.shape(), *spread);
   Value y = axes == 1   ? linear(x, w, *spread, sizes)
             : axes == 2 ? planar(x, w, *spread, sizes)
@@ -289,6 +317,10 @@ void layer_cases(OpDefBuilder& block, size_t axes) {
                       {"kernel_size", 3},
                       {"out_channels", 2}}))
       .with(at({{"input", extended({0, 4}, {2, 3, 4}, axes)}, bare[1]}, {{"use_bias", false}}))
+      .with(at(bare, {{"use_bias", false}, {"padding", "same"}}))
+      .with(at(bare, {{"use_bias", false}, {"padding", "same"}, {"stride", 4}}))
+      .with(at(bare, {{"use_bias", false}, {"padding", "same"}, {"stride", 2}, {"dilation", 2}}))
+      .rejects(at(bare, {{"use_bias", false}, {"padding", "valid"}}), "'padding' must be")
       .rejects(at(bare, {{"use_bias", false}, {"stride", 0}}), "'stride' must be")
       .rejects(at(bare, {{"use_bias", false}, {"padding", -1}}), "'padding' must be")
       .rejects(at(bare, {{"use_bias", false}, {"output_padding", 1}}), "'output_padding' must be")
@@ -306,14 +338,15 @@ void define_layer(OpFamily& ops, const Layer& layer) {
           "A transposed convolution layer: what the input gradient of a convolution with the "
           "weight [c, o / groups, ...] makes of [n, c, ...], plus bias [1, o, 1, ...]. The size "
           "of an axis is (input - 1) * stride - padding on both sides + dilation * (kernel - 1) + "
-          "output_padding + 1; each argument is an int or one for each axis.")
+          "output_padding + 1; each argument is an int or one for each axis. padding 'same': "
+          "input * stride; the larger half of what is cut, and all that is added, is at the end.")
       .input("weight", kFloating)
       .input("input", kNumeric)
       .optional("bias", kFloating, "use_bias")
       .attr("kernel_size", HostValue(), kWidth | infer::kSequence)
       .attr("out_channels", HostValue(), kWidth)
       .attr("stride", 1, kSizes)
-      .attr("padding", 0, kSizes)
+      .attr("padding", 0, kSizes | infer::kStrKind)
       .attr("output_padding", 0, kSizes)
       .attr("dilation", 1, kSizes)
       .attr("groups", 1)

@@ -45,6 +45,7 @@ void define_filled(OpFamily& ops) {
         const bool is_given = value != nullptr && !value->is_none();
         return literal(t, c.result, is_given ? *value : HostValue(0.0));
       })
+      .moves()
       .not_differentiable()
       .with(at({}, {{"shape", HostValue::ints({2, 3})}, {"value", 1.5}}))
       .with(at({}, {{"shape", HostValue::ints({})}, {"value", 2.0}}))

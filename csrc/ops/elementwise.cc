@@ -213,6 +213,58 @@ void extremum_gradient(GradBuilder& g, Value left_wins) {
   }
 }
 
+/// The limits of a clamp, tensors in the type of what is limited.
+struct Limits {
+  Operand low, high;
+
+  explicit Limits(GradBuilder& g) : low(limit(g, "min_val")), high(limit(g, "max_val")) {}
+  static Operand limit(GradBuilder& g, const char* name) {
+    Operand out = given(g.builder(), name);
+    if (out.value) out.value = cast(out.value, g.in("input").dtype());
+    return out;
+  }
+  static bool is_given(const Operand& limit) { return limit.value || !limit.host->is_none(); }
+
+  // Where max_val is the result.
+  Value above(Value x) const {
+    if (!is_given(high)) return not_equal(x, x);
+    const Value larger = ir::apply("greater", {x, high});
+    if (!is_given(low)) return larger;
+    const Value least = ir::apply("add", {zeros_like(x), low});
+    return logical_or(larger, ir::apply("greater", {least, high}));
+  }
+};
+
+void clamp_gradient(GradBuilder& g) {
+  const Value x = g.in("input");
+  const Limits limits(g);
+  if (g.wants("input")) {
+    Value inside = equal(x, x);
+    const auto keep = [&](const Operand& limit, const char* compare) {
+      if (!Limits::is_given(limit)) return;
+      inside = logical_and(inside, ir::apply(compare, {x, limit}));
+    };
+    keep(limits.low, "greater_equal");
+    keep(limits.high, "less_equal");
+    g.d("input") = where(inside, g.dout(), 0.0);
+  }
+  if (g.wants("max_val")) g.d("max_val") = where(limits.above(x), g.dout(), 0.0);
+  if (!g.wants("min_val")) return;
+  const Value below = logical_and(ir::apply("less", {x, limits.low}), logical_not(limits.above(x)));
+  g.d("min_val") = where(below, g.dout(), 0.0);
+}
+
+// Terms: input, a limit. Integers have no limits that are tensors of floats.
+core::Status limits_its_kind(infer::Relation& relation) {
+  const infer::KindSet kinds = relation.kinds(0), limit = relation.kinds(1);
+  const bool is_whole = kinds.is_tensor() && !kinds.meets(kFloating);
+  if (!is_whole || !limit.is_tensor() || limit.meets(infer::kTensorInt | infer::kTensorBool)) {
+    return {};
+  }
+  return core::fail(core::ErrorKind::kDType, core::Code::kDTypeOperand,
+                    "limits of integers must be integers, got a float tensor");
+}
+
 void define_extrema(OpFamily& ops) {
   binary_cases(
       ops.def("maximum")
@@ -256,44 +308,54 @@ void define_extrema(OpFamily& ops) {
           .python("Clamp")
           .arguments({"input", "min_val", "max_val"})
           .alias({"clip"})
-          .doc("x limited to the interval from min_val to max_val (none: no limit); the gradient "
-               "on a limit is 1.")
+          .doc("x limited to the interval from min_val to max_val (none: no limit; max_val where "
+               "they cross), numbers or tensors that broadcast; the gradient on a limit is 1, a "
+               "tensor that limits gets what x does not.")
           .formula("\\min(\\max(x, min\\_val), max\\_val)")
           .input("input", kNumeric)
-          .key("min_val", HostValue())
-          .key("max_val", HostValue())
+          .input("min_val", kNum | infer::kNoneKind, HostValue())
+          .input("max_val", kNum | infer::kNoneKind, HostValue())
           .output("output", same_as("input"))
+          .rule([](RuleBuilder& r) {
+            r.same_kind(r.out(), r.in("input"));
+            r.broadcast(r.out(), {r.in("input"), r.in("min_val"), r.in("max_val")});
+            for (const char* name : {"min_val", "max_val"}) {
+              r.custom({r.in("input"), r.in(name)}, limits_its_kind);
+            }
+          })
           .pointwise([](tile::Builder& t, const PointwiseCall& c) {
             Reg x = c.in[0];
-            const auto bound = [&](size_t operand, const char* name) {
-              if (operand < c.in.size() && c.in[operand].valid()) return c.in[operand];
+            // Of operands those that are numbers may be left out.
+            const auto tensor = [&](const char* name, size_t at) {
+              const bool has = c.attrs.find(name) == nullptr && at > 0 && at < c.in.size();
+              return has ? t.cast(c.in[at], c.in[0].dtype()) : Reg();
+            };
+            const auto number = [&](const char* name) {
               const HostValue* limit = c.attrs.find(name);
               if (limit == nullptr || limit->is_none()) return Reg();
-              return literal(t, x.dtype(), *limit);
+              return literal(t, c.in[0].dtype(), *limit);
             };
-            if (const Reg low = bound(1, "min_val"); low.valid()) x = t.at_least(x, low);
-            if (const Reg high = bound(2, "max_val"); high.valid()) x = t.at_most(x, high);
+            if (const Reg low = tensor("min_val", 1); low.valid()) {
+              x = t.max(x, low);
+            } else if (const Reg least = number("min_val"); least.valid()) {
+              x = t.at_least(x, least);
+            }
+            if (const Reg high = tensor("max_val", c.in.size() - 1); high.valid()) {
+              x = t.min(x, high);
+            } else if (const Reg most = number("max_val"); most.valid()) {
+              x = t.at_most(x, most);
+            }
             return x;
           })
-          .gradient([](GradBuilder& g) {
-            const Value x = g.in("input");
-            Value inside = equal(x, x);
-            const auto limit = [&](const char* name, const char* compare) {
-              const Operand bound = given(g.builder(), name);
-              if (bound.value || !bound.host->is_none()) {
-                inside = logical_and(inside, ir::apply(compare, {x, bound}));
-              }
-            };
-            limit("min_val", "greater_equal");
-            limit("max_val", "less_equal");
-            g.d("input") = where(inside, g.dout(), 0.0);
-          })
+          .gradient(clamp_gradient)
           .kink(-1.0, 1.0)
           .kink(1.0, 1.0)
           .points({-1.0, 1.0, -0.0, 0.0})
           .with(at({{"input", {2, 3}}}, {{"min_val", -1.0}, {"max_val", 1.0}}))
           .with(at({{"input", {4}}}, {{"min_val", -1.0}}))
-          .with(at({{"input", {4}}}, {{"max_val", 1.0}})));
+          .with(at({{"input", {4}}}, {{"max_val", 1.0}}))
+          .with(at({{"input", {2, 9}}, {"min_val", {9}}, {"max_val", {2, 1}}}))
+          .with(at({{"input", {9}}, {"max_val", {}}}, {{"min_val", -0.5}})));
 }
 
 void define_comparison(OpFamily& ops, const char* name, const char* python, const char* doc,
@@ -394,6 +456,7 @@ void define_logical(OpFamily& ops) {
       .promote({"input1", "input2"})
       .cin({"input1"})
       .pointwise([](tile::Builder& t, Reg c, Reg x, Reg y) { return t.select(c, x, y); })
+      .moves()
       .gradient([](GradBuilder& g) {
         if (g.wants("input1")) g.d("input1") = where(g.in("cond"), g.dout(), 0.0);
         if (g.wants("input2")) g.d("input2") = where(g.in("cond"), 0.0, g.dout());

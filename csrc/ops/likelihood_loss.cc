@@ -9,7 +9,7 @@ namespace {
 
 void equal_shapes(RuleBuilder& r, Term each) {
   r.shape(r.in("input"), "...");
-  r.shape(r.in("target"), "...");
+  r.shape_or_number(r.in("target"), "...");
   r.shape(each, "...");
 }
 
@@ -132,7 +132,14 @@ void define_poisson(OpFamily& ops) {
 
 // --- normal ----------------------------------------------------------------------------------
 
-Value variance(Builder& b) { return maximum(b.in("var"), b.number("eps")); }
+// At least eps. The gradient passes a variance below it as if it were eps.
+Value variance(Builder& b) {
+  const Value var = b.in("var");
+  if (!var) return {};
+  const double eps = b.number("eps");
+  const Value nothing = var - ir::apply("stop_gradient", {var});
+  return where(less(var, eps), nothing + eps, var);
+}
 
 Value gaussian(Builder& b) {
   const Value var = variance(b);

@@ -134,9 +134,18 @@ Value checked_classes(Value numbers, Value table) {
   return ir::apply("gather", {table, where(less(numbers, 0.0), numbers - count, numbers)});
 }
 
+// The class number of each sample; one number is all of them.
+Value class_numbers(Builder& b) {
+  const Value target = b.in("target");
+  if (!target || target.rank() > 0) return target;
+  Shape samples = b.in("input").shape();
+  samples.erase(samples.begin() + 1);
+  return b.call("broadcast_to", {target}, {{"shape", shape_value(samples)}});
+}
+
 Chosen chosen_classes(Builder& b) {
   const Value x = b.in("input");
-  Value target = cast(expand_dims(b.in("target"), HostValue(1)), DType::kInt64);
+  Value target = cast(expand_dims(class_numbers(b), HostValue(1)), DType::kInt64);
   Chosen out;
   const HostValue& ignored = b.attr("ignore_index");
   if (ignored.is_int()) {
@@ -168,6 +177,8 @@ CrossEntropy terms(Builder& b) {
     out.counted = chosen.is_target;
     is_kept = chosen.is_kept;
     shares = cast(chosen.is_target, x.dtype());
+  } else if (shares.rank() == 0) {
+    shares = broadcast_like(shares, x);
   }
   out.weights = class_weights(b, x, shares);
   if (const double smoothing = b.number("label_smoothing"); smoothing > 0.0) {
@@ -211,8 +222,8 @@ Value cross_entropy_body(Builder& b) {
   const Continued logp = log_probabilities(b, t);
   if (!t.quantity || !logp.value) return {};
   // A class that is not the target counts 0 even where its logarithm is -inf.
-  const Value product = t.counted ? where(t.counted, logp.value * t.quantity, 0.0)
-                                  : logp.value * t.quantity;
+  const Value product =
+      t.counted ? where(t.counted, logp.value * t.quantity, 0.0) : logp.value * t.quantity;
   return -sum(product, HostValue(1));
 }
 
@@ -268,7 +279,7 @@ void classes_rule(RuleBuilder& r, Term each) {
 }
 
 void numbers_rule(RuleBuilder& r) {
-  r.shape(r.in("target"), "n ...");
+  r.shape_or_number(r.in("target"), "n ...");
   r.kind(r.in("target"), kTensorInt);
 }
 
@@ -292,7 +303,7 @@ void cross_entropy_rule(RuleBuilder& r, Term each) {
       numbers_rule(rule);
       return;
     }
-    rule.shape(rule.in("target"), "n c ...");
+    rule.shape_or_number(rule.in("target"), "n c ...");
     if (ignores) rule.fail(bad_argument("'ignore_index' requires class numbers as the target"));
   });
 }
@@ -473,7 +484,7 @@ void define_binary_cross_entropy(OpFamily& ops) {
   reducible(block, {.shapes =
                         [](RuleBuilder& r, Term each) {
                           r.shape(r.in("input"), "...");
-                          r.shape(r.in("target"), "...");
+                          r.shape_or_number(r.in("target"), "...");
                           r.shape(each, "...");
                           r.kind(each, kFloating);
                           threshold_rule(r);

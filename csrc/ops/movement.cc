@@ -2,6 +2,7 @@
 #include "infer/relation.h"
 #include "ops/block.h"
 #include "ops/broadcast.h"
+#include "ops/resample.h"
 #include "ops/window.h"
 
 namespace mithril::ops {
@@ -294,13 +295,27 @@ void define_joins(OpFamily& ops) {
       .with(at({{"input", {4, 3}}}, {{"split_size", 2}}))
       .with(at({{"input", {2, 6}}}, {{"split_size", 3}, {"axis", -1}}));
 
-  view(ops.def("pad")
-           .python("Pad")
-           .doc("Zeros around the operand: pad_width has (low, high) for each axis.")
-           .input("input", kTensor)
-           .key("pad_width"))
+  view(
+      ops.def("pad")
+          .python("Pad")
+          .arguments({"pad_width", "input", "mode", "value"})
+          .doc(
+              "A number (value) around the operand: pad_width has (low, high) for each axis. mode: "
+              "'reflect' mirrors at the borders, which stay single, 'edge' (or 'replicate') "
+              "repeats them, 'wrap' (or 'circular') goes on from the other end.")
+          .input("input", kTensor)
+          .key("pad_width")
+          .attr("mode", "constant")
+          .choices({"constant", "reflect", "edge", "replicate", "wrap", "circular"})
+          .attr("value", 0.0))
+      .expand_first_when(
+          [](const ir::Graph&, const ir::Node& node) { return !pads_zeros(node.attrs); })
+      .compose(padded_otherwise)
       .kernel("pad")
-      .rule([](RuleBuilder& r) { r.pad(r.out(), r.in("input"), r.in("pad_width")); })
+      .rule([](RuleBuilder& r) {
+        r.pad(r.out(), r.in("input"), r.in("pad_width"));
+        state_padding_mode(r);
+      })
       .gradient([](GradBuilder& g) {
         const HostValue& widths = g.attr("pad_width");
         if (!widths.is_sequence()) {
@@ -323,6 +338,16 @@ void define_joins(OpFamily& ops) {
       .with(
           at({{"input", {2, 3}}},
              {{"pad_width", HostValue::tuple({HostValue::ints({1, 0}), HostValue::ints({0, 2})})}}))
+      .with(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({1, 0})}, {"value", 1.5}}))
+      .with(at({{"input", {4, 3}}}, {{"pad_width", HostValue::ints({1, 2})}, {"mode", "reflect"}}))
+      .with(at({{"input", {4, 3}}}, {{"pad_width", HostValue::ints({5, 2})}, {"mode", "edge"}}))
+      .with(at({{"input", {4, 3}}}, {{"pad_width", HostValue::ints({3, 1})}, {"mode", "circular"}}))
+      .rejects(
+          at({{"input", {4, 3}}}, {{"pad_width", HostValue::ints({3, 0})}, {"mode", "reflect"}}),
+          "must add at most 2 elements")
+      .rejects(at({{"input", {4}}},
+                  {{"pad_width", HostValue::ints({1, 0})}, {"mode", "edge"}, {"value", 1.0}}),
+               "'value' must be 0")
       .with(at(
           {{"input", {0, 2}}},
           {{"pad_width", HostValue::tuple({HostValue::ints({1, 1}), HostValue::ints({0, 0})})}}));

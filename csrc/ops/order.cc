@@ -30,9 +30,11 @@ DType compared(DType dtype) {
   return narrow ? DType::kInt32 : dtype;
 }
 
-Value argsort(Value x, const HostValue& axis, bool descending) {
+Value argsort(Value x, const HostValue& axis, bool descending, bool stable = true) {
   if (!x) return {};
-  return x.builder->call("argsort", {x}, {{"axis", axis}, {"descending", HostValue(descending)}});
+  return x.builder->call(
+      "argsort", {x},
+      {{"axis", axis}, {"descending", HostValue(descending)}, {"stable", HostValue(stable)}});
 }
 
 // Terms: input, axis, k, then the results.
@@ -71,10 +73,12 @@ void define_order(OpFamily& ops) {
   ordered_cases(ops.def("argsort")
                     .python("ArgSort")
                     .doc("The places of the elements along the axis in rising (or falling) order; "
-                         "equal ones in the order in which they stand, NaN as the largest.")
+                         "NaN as the largest. Equal ones stay in the order in which they stand; "
+                         "stable false: PyTorch may take a faster way that does not keep it.")
                     .input("input", kTensor)
                     .key("axis", -1)
                     .attr("descending", false)
+                    .attr("stable", true)
                     .output("output", default_int())
                     .rule(ordered_shape)
                     .expand_when([](const ir::Graph& graph, const ir::Node& node) {
@@ -84,27 +88,30 @@ void define_order(OpFamily& ops) {
                     .compose([](Builder& b) {
                       const Value x = b.in("input");
                       return argsort(cast(x, compared(x.dtype())), b.attr("axis"),
-                                     b.attr("descending").as_bool());
+                                     b.attr("descending").as_bool(), b.attr("stable").as_bool());
                     })
                     .kernel("argsort")
                     .not_differentiable());
 
-  ordered_cases(ops.def("sort")
-                    .python("Sort")
-                    .doc("The elements along the axis in rising (or falling) order, NaN as the "
-                         "largest. Gradients go where the elements came from.")
-                    .input("input", kTensor)
-                    .key("axis", -1)
-                    .attr("descending", false)
-                    .output("output", same_as("input"))
-                    .rule(ordered_shape)
-                    .compose([](Builder& b) {
-                      if (needs_known_axis(b)) return Value();
-                      const Value x = b.in("input");
-                      const HostValue& axis = b.attr("axis");
-                      const Value order = argsort(x, axis, b.attr("descending").as_bool());
-                      return ir::apply("take_along_axis", {x, order}, {{"axis", axis}});
-                    }));
+  ordered_cases(
+      ops.def("sort")
+          .python("Sort")
+          .doc("The elements along the axis in rising (or falling) order, NaN as the "
+               "largest; stable as in argsort. Gradients go where the elements came from.")
+          .input("input", kTensor)
+          .key("axis", -1)
+          .attr("descending", false)
+          .attr("stable", true)
+          .output("output", same_as("input"))
+          .rule(ordered_shape)
+          .compose([](Builder& b) {
+            if (needs_known_axis(b)) return Value();
+            const Value x = b.in("input");
+            const HostValue& axis = b.attr("axis");
+            const Value order =
+                argsort(x, axis, b.attr("descending").as_bool(), b.attr("stable").as_bool());
+            return ir::apply("take_along_axis", {x, order}, {{"axis", axis}});
+          }));
 
   ops.def("topk")
       .python("TopK")

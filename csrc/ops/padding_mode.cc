@@ -146,6 +146,7 @@ void define_constant_padding(OpFamily& ops) {
         const Value padded = ir::apply("pad", {x}, attrs);
         return where(equal(inside, 1.0), padded, b.attr("value"));
       })
+      .moves()
       .with(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({1, 0})}, {"value", 1.5}}))
       .with(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({1, 2})}, {"value", 7}},
                {"input"}))
@@ -155,7 +156,42 @@ void define_constant_padding(OpFamily& ops) {
       .rejects(at({{"input", {2, 3}}}, {{"pad_width", HostValue::ints({-1, 0})}}), "pad_width");
 }
 
+// The op that pads in a mode by NumPy's or PyTorch's name for it; none for numbers.
+const PaddingMode* mode_of(const HostValue& name) {
+  if (name == HostValue("reflect")) return &kPaddingModes[0];
+  if (name == HostValue("edge") || name == HostValue("replicate")) return &kPaddingModes[1];
+  if (name == HostValue("wrap") || name == HostValue("circular")) return &kPaddingModes[2];
+  return nullptr;
+}
+
 }  // namespace
+
+bool pads_zeros(const ir::Attrs& attrs) {
+  const HostValue *mode = attrs.find("mode"), *value = attrs.find("value");
+  const bool is_zero = value == nullptr || value->as_number() == 0.0;
+  return is_zero && (mode == nullptr || mode_of(*mode) == nullptr);
+}
+
+Value padded_otherwise(Builder& b) {
+  const HostValue& widths = b.attr("pad_width");
+  if (!widths.is_sequence()) {
+    unsupported(b, "pad: 'pad_width' must be known when the model is compiled");
+    return {};
+  }
+  const PaddingMode* mode = mode_of(b.attr("mode"));
+  if (mode != nullptr) return b.call(mode->name, {b.in("input")}, {{"pad_width", widths}});
+  return b.call("constantpad", {b.in("input")},
+                {{"pad_width", widths}, {"value", b.attr("value")}});
+}
+
+void state_padding_mode(RuleBuilder& r) {
+  const auto name = r.known(r.attr("mode"));
+  const PaddingMode* mode = name ? mode_of(*name) : nullptr;
+  if (mode == nullptr) return;
+  const auto value = r.known(r.attr("value"));
+  if (value && value->as_number() != 0.0) bad_argument(r, "'value' must be 0 in this mode", *value);
+  r.custom({r.in("input"), r.in("pad_width")}, fits_axes, mode->beyond);
+}
 
 void define_padding_modes(OpFamily& ops) {
   define_constant_padding(ops);

@@ -35,6 +35,42 @@ Value flat_places(Value x, Value indices, int64_t axis) {
   return reshape(where(good, place, size_constant(b, element_count(x))), shape_value(all));
 }
 
+// x without its axis, which a result has from the indices: it broadcasts with these.
+void broadcast_but_axis(RuleBuilder& r, Term x, Term indices, Term out, int64_t axis, int rank) {
+  const int64_t from_front = axis < 0 ? axis + rank : axis;
+  if (from_front < 0 || from_front >= rank) {
+    r.fail(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
+                      "axis {} is out of range for rank {}", axis, rank));
+    return;
+  }
+  std::vector<infer::DimTerm> rest, any;
+  for (int i = 0; i < rank; ++i) {
+    any.push_back(r.dim(indices, i));
+    rest.push_back(i == from_front ? r.dim(1) : r.dim(x, i));
+  }
+  r.shape(indices, std::span<const infer::DimTerm>(any));
+  const Term others = r.fresh(kTensor);
+  r.shape(others, std::span<const infer::DimTerm>(rest));
+  r.broadcast(out, {others, indices});
+}
+
+// Places of x and the indices, each in the shape of the result, but for the axis of x.
+std::pair<Value, Value> beside_each_other(Value x, Value indices, size_t axis) {
+  if (!x || !indices) return {};
+  infer::DimTable& dims = x.builder->graph().dims;
+  Shape wide = x.shape(), all = indices.shape();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i == axis) continue;
+    all[i] = dims.broadcast(wide[i], all[i]);
+    wide[i] = all[i];
+  }
+  const auto spread = [&](Value value, const Shape& shape) {
+    if (value.shape() == shape) return value;
+    return x.builder->call("broadcast_to", {value}, {{"shape", shape_value(shape)}});
+  };
+  return {spread(x, wide), spread(indices, all)};
+}
+
 // Terms: input, axis, then tensors of its sizes but for the axis.
 core::Status relate_but_axis(infer::Relation& relation) {
   const auto axis = relation.value(1);
@@ -66,23 +102,32 @@ void define_axis_places(OpFamily& ops) {
   ops.def("take_along_axis")
       .python("TakeAlongAxis")
       .doc(
-          "The elements that integers name along the axis, each in its own row; indices have the "
-          "operand's shape but for the axis. Negative ones count from the end.")
+          "The elements that integers name along the axis, each in its own row; the other axes of "
+          "operand and indices broadcast. Negative ones count from the end.")
       .formula("y_{i,j} = x_{i, indices_{i,j}}")
       .input("input", kTensor)
       .input("indices", kTensorInt)
       .key("axis", -1)
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) {
-        r.same_shape(r.out(), r.in("indices"));
-        r.custom({r.in("input"), r.in("axis"), r.in("indices")}, relate_but_axis);
+        r.kind(r.out(), kTensor);
+        r.when_known(r.in("axis"), [](RuleBuilder& known, const HostValue& axis) {
+          if (!axis.is_int()) return;
+          const int64_t at = axis.as_int();
+          known.when_rank_known(known.in("input"), [at](RuleBuilder& rule, int rank) {
+            broadcast_but_axis(rule, rule.in("input"), rule.in("indices"), rule.out(), at, rank);
+          });
+        });
       })
       .compose([](Builder& b) {
-        const Value x = b.in("input");
-        if (!x || needs_known_axis(b)) return Value();
-        const Value places = flat_places(x, b.in("indices"), axis_attr(b, "axis", x.rank()));
-        return ir::apply("gather", {flattened(x), places});
+        if (needs_known_axis(b) || !b.in("input")) return Value();
+        const int64_t axis = axis_attr(b, "axis", b.in("input").rank());
+        const auto [x, indices] =
+            beside_each_other(b.in("input"), b.in("indices"), static_cast<size_t>(axis));
+        return ir::apply("gather", {flattened(x), flat_places(x, indices, axis)});
       })
+      .with(at({{"input", {3, 5}}, {"indices", {1, 2}}}))
+      .with(at({{"input", {1, 5, 2}}, {"indices", {4, 3, 1}}}, {{"axis", 1}}))
       .with(at({{"input", {3, 5}}, {"indices", {3, 2}}}))
       .with(at({{"input", {4, 3, 2}}, {"indices", {6, 3, 2}}}, {{"axis", 0}}))
       .with(at({{"input", {5}}, {"indices", {3}}}))
@@ -234,6 +279,7 @@ void define_classes(OpFamily& ops) {
       .pointwise([](tile::Builder& t, tile::Reg x, tile::Reg mask, tile::Reg value) {
         return t.select(mask, value, x);
       })
+      .moves()
       .gradient([](GradBuilder& g) {
         if (g.wants("input")) g.d("input") = where(g.in("mask"), 0.0, g.dout());
         if (g.wants("value")) g.d("value") = where(g.in("mask"), g.dout(), 0.0);

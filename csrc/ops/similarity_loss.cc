@@ -93,7 +93,7 @@ void define_cosine_embedding(OpFamily& ops) {
   const auto shapes = [](RuleBuilder& r, Term each) {
     r.shape(r.in("input1"), "... d");
     r.shape(r.in("input2"), "... d");
-    r.shape(r.in("target"), "...");
+    r.shape_or_number(r.in("target"), "...");
     r.shape(each, "...");
   };
   const auto body = [](Builder& b) {

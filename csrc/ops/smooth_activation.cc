@@ -270,8 +270,12 @@ void define_gates(OpFamily& ops) {
               "a \\, b \\, \\Phi(b)");
 }
 
-// What to take off before the exponentials: no infinite number, inf - inf is none.
-Value finite_or_zero(Value m) { return where(equal(m - m, 0.0), m, 0.0); }
+// What to take off before the exponentials: no infinite number, inf - inf is none. It has no slope:
+// as much is added again.
+Value finite_or_zero(Value largest) {
+  const Value m = ir::apply("stop_gradient", {largest});
+  return where(equal(m - m, 0.0), m, 0.0);
+}
 
 void define_sums_of_exponentials(OpFamily& ops) {
   ops.def("softmin")

@@ -17,7 +17,8 @@ void prelu_rule(RuleBuilder& r) {
                       "'num_parameters' must be positive, got {}", count->as_int()));
     return;
   }
-  r.shape(r.in("weight"), {r.dim(count->as_int())});
+  r.shape_or_number(r.in("weight"), "p");
+  r.equal(r.dim("p"), count->as_int());
   if (count->as_int() == 1) return;
   r.shape(r.in("input"), "n c ...");
   r.equal(r.dim("c"), count->as_int());
@@ -43,6 +44,7 @@ void define_prelu(OpFamily& ops) {
         const Value x = b.in("input");
         const Value weight = b.in("weight");
         if (!x || !weight) return Value();
+        if (weight.rank() == 0) return ir::apply("leaky_relu", {x, weight});
         HostValue::Tuple shape;
         if (b.integer_attr("num_parameters") > 1) {
           shape.assign(x.rank() - 1, HostValue(1));

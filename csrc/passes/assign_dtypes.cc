@@ -9,6 +9,8 @@
 
 namespace mithril::passes {
 
+using core::HostValue;
+
 namespace {
 
 // Operands of a node whose dtypes differ, a float number beside integers included.
@@ -36,6 +38,20 @@ core::Status check_mixed(Rewriter& rewriter, const ir::Node& node) {
   error.hint = "cast one of the operands";
   error.location = rewriter.from().location_of(node);
   return error;
+}
+
+core::Status check_literals(Rewriter& rewriter, const ir::Node& node, core::DType default_float) {
+  for (const auto& [name, value] : node.attrs) {
+    if (!value.is_tensor()) continue;
+    const auto number = core::beyond_range(*value.as_tensor(), default_float);
+    if (!number) continue;
+    core::Error error = core::fail(core::ErrorKind::kOverflow, core::Code::kOverflow,
+                                   "a constant must be in the range of {}, got {}",
+                                   core::name(default_float), core::to_string(HostValue(*number)));
+    error.location = rewriter.from().location_of(node);
+    return error;
+  }
+  return {};
 }
 
 // A literal that stands for a number of the precision gets the number.
@@ -151,6 +167,7 @@ core::Result<ir::Graph> assign_dtypes(const ir::Graph& graph, core::DType defaul
       MITHRIL_RETURN_IF_ERROR(TypedRegions(rewriter, node, all).run());
       continue;
     }
+    MITHRIL_RETURN_IF_ERROR(check_literals(rewriter, node, default_float));
     const size_t before = rewriter.graph().nodes.size();
     rewriter.emit_again(with_precision(node, default_float));
     const bool casts = rewriter.graph().nodes.size() > before + 1;

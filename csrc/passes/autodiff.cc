@@ -115,7 +115,7 @@ core::Result<ir::Graph> differentiate(const ir::Graph& graph, const Differentiat
     return differentiate(expanded, options);
   }
   MITHRIL_ASSIGN(ir::Graph expanded, decompose_if(graph, [](const OpDef& op) {
-                   return op.differentiable && !op.gradient;
+                   return op.expands_first || (op.differentiable && !op.gradient);
                  }));
   MITHRIL_ASSIGN(ir::Graph told, stack_carries(expanded));
   return Differentiator(std::move(told), options).run();

@@ -70,7 +70,8 @@ core::Result<ir::Graph> decompose_if(const ir::Graph& graph,
 }
 
 core::Result<ir::Graph> decompose(const ir::Graph& graph, const ir::Target& target) {
-  return decompose_if(graph, [&](const OpDef& op) { return !target.keeps(op); });
+  return decompose_if(graph,
+                      [&](const OpDef& op) { return op.expands_first || !target.keeps(op); });
 }
 
 }  // namespace mithril::passes

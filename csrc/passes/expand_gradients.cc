@@ -90,7 +90,7 @@ core::Result<ir::Graph> expand_gradients(const ir::Graph& graph) {
   ir::Graph current = graph;
   while (has_gradients(current)) {
     MITHRIL_ASSIGN(const ir::Graph ready, decompose_if(current, [](const ir::OpDef& op) {
-                     return op.differentiable && !op.gradient;
+                     return op.expands_first || (op.differentiable && !op.gradient);
                    }));
     MITHRIL_ASSIGN(const ir::Graph told, stack_carries(ready));
     MITHRIL_ASSIGN(current, Round(told).run());

@@ -380,3 +380,21 @@ def test_composites_are_no_further_off_than_those_of_torch():
             ours, theirs, gradient_ours, gradient_theirs = half_errors.errors(row, dtype)
             assert ours <= max(0.51, theirs), f"{name} {dtype}"
             assert gradient_ours <= max(0.51, gradient_theirs), f"{name} {dtype}, gradient"
+
+
+LONG = (  # over 70,000 elements, more than float16 counts
+    *("Sum", "Mean", "Variance", "LogSumExp", "Softmax", "LogSoftmax", "LayerNorm", "RMSNorm"),
+    *("SquaredError, mean", "AbsoluteError, mean", "HuberLoss, mean", "GaussianNLLLoss, mean"),
+)
+
+
+@pytest.mark.frameworks
+@every_half
+@pytest.mark.parametrize("name", LONG)
+def test_sums_over_more_elements_than_halves_count(name, dtype, backend_name):
+    half_errors = pytest.importorskip("benchmarks.half_errors")
+    row = half_errors.rows()[name]
+    assert any(70_000 in shape for shape in row.shapes)
+    errors = half_errors.errors(row, dtype, backend_name)
+    ours, theirs, gradient_ours, gradient_theirs = errors
+    assert ours <= max(0.75, theirs) and gradient_ours <= max(0.75, gradient_theirs), errors

@@ -1,6 +1,7 @@
 """Python numbers in the place of tensors: every op of several tensors takes them, as tensors of
 rank 0 of the type of the others."""
 
+import contextlib
 import math
 
 import mithril as ml
@@ -30,6 +31,11 @@ def swept():
                 continue
             for name in names:
                 yield pytest.param(op, index, name, id=f"{op['name']}-{index}-{name}")
+
+
+def spreads(op, name):
+    """Whether a number stands for a tensor of the shape of the others."""
+    return name == "target" or (op["name"], name) == ("prelu", "weight")
 
 
 def kind_of(op, sample, name):
@@ -96,11 +102,15 @@ def test_a_number_is_a_tensor_of_rank_0(op, index, name):
     kind, _ = kind_of(op, sample, name)
     python = {"float": float, "int": int, "bool": bool}[kind]
     data = data_for(op, sample, name)
-    try:
-        key = ml.IOKey(name, shape=[], type=ml.Tensor[python])
-        tensor = {name: np.asarray(number, {"float": "f4", "int": "i8", "bool": "?"}[kind])}
-        wanted = run(model_with(op, sample, name, key), backend, data | tensor)
-    except MithrilError:
+    wanted = {}
+    shapes = [[], dict(sample["shapes"])[name]] if spreads(op, name) else [[]]
+    for shape in shapes:
+        key = ml.IOKey(name, shape=list(shape), type=ml.Tensor[python])
+        dtype = {"float": "f4", "int": "i8", "bool": "?"}[kind]
+        tensor = {name: np.full(shape, number, dtype)}
+        with contextlib.suppress(MithrilError):
+            wanted = wanted or run(model_with(op, sample, name, key), backend, data | tensor)
+    if not wanted:
         with pytest.raises(MithrilError):
             run(model_with(op, sample, name, number), backend, data)
         return

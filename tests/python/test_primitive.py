@@ -3,7 +3,14 @@
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import DTypeError, KeyNotFound, MithrilError, ShapeError, SignatureError
+from mithril.errors import (
+    DTypeError,
+    KeyNotFound,
+    MithrilError,
+    ShapeError,
+    SignatureError,
+    UnsupportedError,
+)
 
 ANY = [("Any", ...)]
 
@@ -244,6 +251,19 @@ def test_training_steps_of_the_engine_call_kernels(for_every_backend):
         np.testing.assert_allclose(step.params["b"], b - 0.1 * slope, rtol=1e-10)
         step = pm.step(step.params, step.opt_state, {"a": a, "t": t})
         assert np.isfinite(step.params["b"]).all()
+
+
+def test_second_derivatives_of_kernels_are_refused(for_every_backend, backend_name):
+    """They would be those of a constant: nothing is known of the function that is the gradient."""
+    backend = ml.get_backend(backend_name)
+    options = {"data_keys": {"a", "b"}, "shapes": {"a": [3]}}
+    once = ml.compile(ml.grad(saxpy(), "b"), backend, inference=True, **options)
+    b = np.array([0.5, 0.25, -1.0], "f4")
+    found = once.evaluate({}, {"a": b, "b": b})["grad_b"]
+    y = np.tanh(2 * b + b * b)
+    np.testing.assert_allclose(backend.to_numpy(found), 2 * b * (1 - y**2), rtol=1e-5)
+    with pytest.raises(UnsupportedError, match="saxpy_of_tests has no second derivative"):
+        ml.compile(ml.grad(ml.grad(saxpy(), "b"), "b"), backend, inference=True, **options)
 
 
 @pytest.mark.device

@@ -45,3 +45,57 @@ def test_constants_that_jax_would_cut_are_refused():
             inference=True,
         )
         pm.evaluate({}, {"x": np.array([5], "i4")})
+
+
+BEYOND = 2**40
+INTEGERS = {
+    "full of a type": lambda x: ml.Full(shape=(2,), value=BEYOND, dtype=ml.int64)() + x,
+    "arange": lambda x: ml.Arange(start=BEYOND, stop=BEYOND + 2)() + x,
+    "clamp": lambda x: ml.Clamp(min_val=-BEYOND)(x),
+    "add": lambda x: x + BEYOND,
+    "maximum": lambda x: ml.Maximum()(x, -BEYOND),
+    "where": lambda x: ml.Where()(x > 0, x, BEYOND),
+    "pad": lambda x: ml.Pad(pad_width=((1, 0),), value=BEYOND)(x),
+}
+INTEGER_RESULTS = {
+    "full of a type": [BEYOND + 1, BEYOND],
+    "arange": [BEYOND + 1, BEYOND + 1],
+    "clamp": [1, 0],
+    "add": [BEYOND + 1, BEYOND],
+    "maximum": [1, 0],
+    "where": [1, BEYOND],
+    "pad": [BEYOND, 1, 0],
+}
+
+
+@pytest.mark.parametrize("what", INTEGERS)
+def test_numbers_beyond_int32(what, backend_name):
+    """Exact where there are 64 bits; JAX has 32 of them unless it computes in float64."""
+    backend = ml.get_backend(backend_name)
+    model = ml.Model.create(y=INTEGERS[what](ml.IOKey("x", shape=[2], type=ml.Tensor[int])))
+    if backend_name == "jax":
+        with pytest.raises(DataOverflowError, match="must be in the range of int32, got -?1099511"):
+            ml.compile(model, backend, data_keys={"x"})
+        backend = ml.get_backend("jax", dtype="float64")
+    pm = ml.compile(model, backend, data_keys={"x"})
+    found = pm.evaluate({}, {"x": np.array([1, 0])})["y"]
+    assert np.asarray(backend.to_numpy(found)).tolist() == INTEGER_RESULTS[what]
+
+
+def test_numbers_beyond_int32_beside_int32(backend_name):
+    """NumPy raises OverflowError."""
+    x = ml.IOKey("x", shape=[2], type=ml.Tensor[int])
+    with pytest.raises(DataOverflowError, match="'right' must be in the range of int32"):
+        ml.compile(
+            ml.Model.create(y=x + BEYOND),
+            ml.get_backend(backend_name),
+            data_keys={"x"},
+            types={"x": "int32"},
+        )
+
+
+def test_floats_take_them(backend_name):
+    backend = ml.get_backend(backend_name)
+    pm = ml.compile(ml.Model.create(y=ml.IOKey("x", shape=[1]) * BEYOND), backend, data_keys={"x"})
+    found = pm.evaluate({}, {"x": np.array([1.0], "f4")})["y"]
+    assert np.asarray(backend.to_numpy(found)).tolist() == [float(BEYOND)]

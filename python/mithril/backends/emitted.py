@@ -44,7 +44,7 @@ from typing import Any
 from mithril import _core
 from mithril._files import write_text
 from mithril.backends.profile import profiled
-from mithril.errors import DataIndexError, MithrilError
+from mithril.errors import DataIndexError, MithrilError, OutOfMemoryError
 from mithril.primitive import Kept, OpTable, uses_primitives
 
 from . import _own_ops, host
@@ -53,7 +53,8 @@ __all__ = ["EmittedExecutable", "load_source"]
 
 MOST_VJPS = 16  # gradient functions that one executable keeps; the oldest one goes
 
-# What NumPy and PyTorch say.
+# What frameworks say where memory is refused, and NumPy and PyTorch of indices.
+_OF_MEMORY = ("allocate memory", "out of memory", "RESOURCE_EXHAUSTED", "[malloc")
 _OUT_OF_BOUNDS = re.compile(
     r"index (-?\d+) is out of bounds for (?:axis|dimension) \d+ with size (\d+)"
 )
@@ -109,9 +110,14 @@ def load_source(
 
 
 def _of_data(error: Exception) -> Exception:
-    """A framework's exception for an index out of bounds as ours; others as they are."""
+    """A framework's exception for an index out of bounds, or for memory, as ours; others as they
+    are."""
+    if isinstance(error, MithrilError):
+        return error
+    if isinstance(error, MemoryError) or any(text in str(error) for text in _OF_MEMORY):
+        return OutOfMemoryError(f"memory: {error}")
     found = _OUT_OF_BOUNDS.search(str(error))
-    if found is None or isinstance(error, MithrilError):
+    if found is None:
         return error
     return DataIndexError(f"index {found[1]} is out of bounds for an axis of size {found[2]}")
 
@@ -144,7 +150,7 @@ class EmittedExecutable:
         """The outputs, as plain arrays that share no memory with `inputs`."""
         try:
             return self.backend._call(self._forward, inputs)
-        except (IndexError, RuntimeError) as error:
+        except (IndexError, RuntimeError, MemoryError) as error:
             raise _of_data(error) from None
 
     def run_vjp(
@@ -165,5 +171,5 @@ class EmittedExecutable:
             self._vjps[key] = vjp
         try:
             return vjp(inputs, [c for c in cotangents if c is not None])
-        except (IndexError, RuntimeError) as error:
+        except (IndexError, RuntimeError, MemoryError) as error:
             raise _of_data(error) from None

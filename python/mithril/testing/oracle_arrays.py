@@ -61,7 +61,7 @@ def linear_scan(factor, input, axis=-1, reverse=False):
     return np.moveaxis(y, 0, axis)
 
 
-def argsort(input, axis=-1, descending=False):
+def argsort(input, axis=-1, descending=False, stable=True):
     """Ranks by a key of Python's sort, which is stable."""
     rows = np.moveaxis(np.asarray(input), axis, -1)
     out = np.zeros(rows.shape, np.int64)
@@ -73,7 +73,7 @@ def argsort(input, axis=-1, descending=False):
     return np.moveaxis(out, -1, axis)
 
 
-def sort(input, axis=-1, descending=False):
+def sort(input, axis=-1, descending=False, stable=True):
     return np.take_along_axis(np.asarray(input), argsort(input, axis, descending), axis)
 
 

@@ -96,7 +96,7 @@ def conv_transpose(weight, input, bias=None, kernel_size=None, out_channels=None
     x, w = real(input), real(weight)
     size, axes = w.shape[2:], w.ndim - 2
     step, gap, more = each(stride, axes), each(dilation, axes), each(output_padding, axes)
-    sides = pairs(padding, size)
+    sides = same_sides(size, step, gap) if padding == "same" else pairs(padding, size)
     per_group = x.shape[1] // groups
     full = [
         (n - 1) * s + d * (k - 1) + 1 + m
@@ -112,9 +112,18 @@ def conv_transpose(weight, input, bias=None, kernel_size=None, out_channels=None
         ]
         part = np.einsum("ngc...,gco->ngo...", x, w[(..., *place)])
         out[(..., *spans)] += part.reshape(out.shape[:2] + part.shape[3:])
-    inside = [slice(low, n - high) for (low, high), n in zip(sides, full, strict=True)]
-    y = out[(..., *inside)]
-    return y if bias is None else y + bias
+    for axis, (low, high) in enumerate(sides, start=2):
+        out = np.moveaxis(out, axis, -1)
+        count = out.shape[-1]
+        out = out[..., low : count - high] if high >= 0 else padded(out, ((0, -high),))
+        out = np.moveaxis(out, -1, axis)
+    return out if bias is None else out + bias
+
+
+def same_sides(size, step, gap):
+    """What is cut at both ends of each axis, the larger half behind; below 0: what is added."""
+    beyond = [d * (k - 1) + 1 - s for k, s, d in zip(size, step, gap, strict=True)]
+    return [(n // 2, n - n // 2) if n > 0 else (0, n) for n in beyond]
 
 
 # --- pooling --------------------------------------------------------------------------------------
@@ -259,6 +268,15 @@ def pad_with(mode: str) -> Callable[..., Any]:
         return np.pad(input, pad_width, mode=mode)
 
     return pad
+
+
+NAMES_OF_MODES = {"replicate": "edge", "circular": "wrap"}  # NumPy's
+
+
+def pad(input, pad_width, mode="constant", value=0.0):
+    if mode == "constant":
+        return constant_pad(input, pad_width, value)
+    return np.pad(input, pad_width, mode=NAMES_OF_MODES.get(mode, mode))
 
 
 def constant_pad(input, pad_width, value=0.0):

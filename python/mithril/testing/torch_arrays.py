@@ -52,7 +52,7 @@ def cumprod(input, axis=-1):
     return torch.cumprod(input, axis)
 
 
-def sort(input, axis=-1, descending=False):
+def sort(input, axis=-1, descending=False, stable=True):
     return torch.sort(input, dim=axis, descending=descending, stable=True).values
 
 

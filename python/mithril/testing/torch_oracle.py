@@ -94,7 +94,10 @@ def one(function: Callable[..., Any], name: str | None = None) -> Callable[..., 
 def clamp(input, min_val=None, max_val=None):
     if not input.is_floating_point():
         return held(oracle_ops.clamp(plain(input), min_val, max_val))
-    return input if min_val is None and max_val is None else torch.clamp(input, min_val, max_val)
+    limits = [min_val, max_val]
+    if any(isinstance(limit, torch.Tensor) for limit in limits):  # both must be, then
+        limits = [x if x is None else torch.as_tensor(x, dtype=input.dtype) for x in limits]
+    return input if min_val is None and max_val is None else torch.clamp(input, *limits)
 
 
 def where(cond, input1, input2):
@@ -337,9 +340,14 @@ def flatten(input, start_dim=1, end_dim=-1):
     return torch.flatten(input, start_dim, end_dim)
 
 
-def pad(input, pad_width):
+NAMES_OF_MODES = {"edge": "replicate", "wrap": "circular"}  # PyTorch's
+
+
+def pad(input, pad_width, mode="constant", value=0.0):
+    if mode != "constant":
+        return torch_windows.pad_with(NAMES_OF_MODES.get(mode, mode))(input, pad_width)
     widths = np.broadcast_to(np.asarray(pad_width, int), (input.ndim, 2))
-    return F.pad(input, [int(n) for pair in widths[::-1] for n in pair])
+    return F.pad(input, [int(n) for pair in widths[::-1] for n in pair], value=value)
 
 
 def sum_to(input, like):

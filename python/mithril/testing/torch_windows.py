@@ -52,9 +52,18 @@ def primitive_convolution2d(input, weight, stride, padding, dilation, groups, bi
 
 def conv_transpose(weight, input, bias=None, kernel_size=None, out_channels=None, stride=1,
                    padding=0, output_padding=0, dilation=1, groups=1, use_bias=True):  # fmt: skip
+    is_same = padding == "same"
     y = TRANSPOSED[weight.ndim - 3](
-        real(input), real(weight), None, stride, padding, output_padding, groups, dilation
-    )
+        real(input), real(weight), None, stride, 0 if is_same else padding, output_padding, groups,
+        dilation,
+    )  # fmt: skip
+    if is_same:
+        steps = each(stride, weight.ndim - 2)
+        for axis, step in enumerate(steps, start=2):
+            wanted = input.shape[axis] * step
+            start = max(y.shape[axis] - wanted, 0) // 2
+            y = y.movedim(axis, -1)[..., start : start + wanted]
+            y = F.pad(y, (0, wanted - y.shape[-1])).movedim(-1, axis)
     return y if bias is None else y + bias
 
 

@@ -15,10 +15,10 @@ core::Result<plan::Step> make_product(const KernelRequest& request) {
   return step;
 }
 
-const KernelDef kKernels[] = {
+const KernelDef kProducts[] = {
     {"matmul", "product", OrderClass::kCanonical, true, nullptr, make_product}};
-constexpr KernelFamily kFamilies[] = {[] { return std::span<const KernelDef>(kKernels); }};
-constexpr KernelTable kTable{kFamilies};
+constexpr KernelFamily kProductFamilies[] = {[] { return std::span<const KernelDef>(kProducts); }};
+constexpr KernelTable kProductTable{kProductFamilies};
 
 class FakeLoop final : public LoopKernel {
  public:
@@ -34,7 +34,7 @@ class FakeLoop final : public LoopKernel {
 class FakeBackend final : public Backend {
  public:
   std::string_view name() const override { return "fake"; }
-  const KernelTable& kernels() const override { return kTable; }
+  const KernelTable& kernels() const override { return kProductTable; }
   core::Result<std::unique_ptr<const LoopKernel>> loop(const tile::Program&) const override {
     return std::unique_ptr<const LoopKernel>(new FakeLoop());
   }
@@ -74,7 +74,7 @@ TEST(Select, NamesTheBackendThatHasNoKernel) {
   const auto made = select_steps(graph, FakeBackend());
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().message, "the fake backend has no kernel for gather(f32[4, 3], i64[2])");
-  EXPECT_EQ(how_it_runs(kTable, graph, graph.nodes[0]), ir::Runs::kNot);
+  EXPECT_EQ(how_it_runs(kProductTable, graph, graph.nodes[0]), ir::Runs::kNot);
 }
 
 }  // namespace

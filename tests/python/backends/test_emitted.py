@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from mithril.backends import Backend, get_backend
 from mithril.backends.emitted import MOST_VJPS, EmittedExecutable
+from mithril.errors import OutOfMemoryError
 
 FRAMEWORKS = ("torch", "jax", "mlx")
 
@@ -282,3 +283,11 @@ def test_pieces_of_a_split_are_one_call_whose_gradient_joins_them(autograd, jit,
     for i, piece in enumerate(np.split(x, 3, -1)):
         np.testing.assert_array_equal(autograd.to_numpy(outputs[f"piece{i}"]), piece)
     np.testing.assert_array_equal(autograd.to_numpy(gradients["input"]), -x)
+
+
+def test_results_beyond_memory_are_a_typed_error(backend):
+    """64 TiB; MLX would end the process."""
+    model = ml.Model.create(y=ml.Full(shape=(2**20, 2**20, 16), value=1.0)())
+    pm = ml.compile(model, backend)
+    with pytest.raises(OutOfMemoryError):
+        pm.evaluate()

@@ -516,7 +516,7 @@ def split_with_sizes(input, sizes, axis):
     return _moved(input, _lax.split, sizes, axis)
 
 
-def pad(input, pad_width):
+def pad(input, pad_width, mode="constant", value=0.0):
     return _jnp.pad(input, pad_width)
 
 

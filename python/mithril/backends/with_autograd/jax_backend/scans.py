@@ -32,7 +32,7 @@ def cumprod(input, axis=-1):
     return jnp.cumprod(input, axis, dtype=input.dtype)
 
 
-def argsort(input, axis=-1, descending=False):
+def argsort(input, axis=-1, descending=False, stable=True):
     """Stable, NaN as the largest."""
     if not descending:
         return jnp.argsort(input, axis, stable=True)

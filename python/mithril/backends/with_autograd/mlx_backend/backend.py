@@ -359,7 +359,9 @@ class MlxBackend(AutogradBackend):
                 output = output[...]
             taken.add(id(output))
             result.append(output)
-        utils.evaluated(self._mx, [x for x in result if isinstance(x, self._mx.array)])
+        arrays = [x for x in result if isinstance(x, self._mx.array)]
+        utils.check_memory(arrays)
+        utils.evaluated(self._mx, arrays)
         return result
 
     def _way(

@@ -634,7 +634,7 @@ def split_with_sizes(input, sizes, axis):
     return _mx.split(input, list(_itertools.accumulate(sizes[:-1])), axis)
 
 
-def pad(input, pad_width):
+def pad(input, pad_width, mode="constant", value=0.0):
     return _mx.pad(input, pad_width)
 
 

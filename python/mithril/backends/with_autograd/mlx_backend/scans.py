@@ -52,7 +52,7 @@ def cumprod(input, axis=-1):
     return linear_scan(input, mx.where(first.reshape(shape), input, mx.zeros_like(input)), axis)
 
 
-def argsort(input, axis=-1, descending=False):
+def argsort(input, axis=-1, descending=False, stable=True):
     """Stable, NaN as the largest."""
     x = mx.stop_gradient(input)
     if x.size == 0:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import collections
 import functools
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from mithril.errors import OutOfMemoryError
 
 MOST_SIGNATURES = 64  # of one compiled function; the one used longest ago goes
 _TRACING = "[eval] Attempting to eval an array during function transformations"
@@ -21,6 +24,26 @@ def evaluated(mx: Any, arrays: Any) -> bool:
             raise
         return False
     return True
+
+
+@functools.cache
+def _memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def check_memory(arrays: Sequence[Any]) -> None:
+    """Refuses arrays that memory cannot hold before they are computed: MLX would end the process.
+
+    Raises
+    ------
+    OutOfMemoryError
+    """
+    total = sum(array.nbytes for array in arrays)
+    if total > _memory():
+        raise OutOfMemoryError(
+            f"memory: results take {total / 1e9:.1f} GB, and this machine has "
+            f"{_memory() / 1e9:.1f} GB"
+        )
 
 
 @functools.cache

@@ -569,7 +569,7 @@ def concat(input, axis=0):
 split_with_sizes = _torch.split_with_sizes
 
 
-def pad(input, pad_width):
+def pad(input, pad_width, mode="constant", value=0.0):
     flat = [side for sides in reversed(pad_width) for side in sides]
     return _functional.pad(input, flat)
 

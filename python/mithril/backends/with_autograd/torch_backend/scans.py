@@ -27,9 +27,9 @@ def cumprod(input, axis=-1):
     return torch.cumprod(as_compute(input), axis).to(input.dtype)
 
 
-def argsort(input, axis=-1, descending=False):
-    """Stable, NaN as the largest."""
-    return torch.sort(input, dim=axis, descending=descending, stable=True).indices
+def argsort(input, axis=-1, descending=False, stable=True):
+    """NaN as the largest."""
+    return torch.sort(input, dim=axis, descending=descending, stable=stable).indices
 
 
 def last_writers(indices, size):

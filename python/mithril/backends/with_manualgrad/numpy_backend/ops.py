@@ -440,7 +440,7 @@ def concat(input, axis=0):
     return _np.concatenate(input, axis)  # None joins them flattened
 
 
-def pad(input, pad_width):
+def pad(input, pad_width, mode="constant", value=0.0):
     return _np.pad(input, pad_width) if _np.ndim(input) else input
 
 

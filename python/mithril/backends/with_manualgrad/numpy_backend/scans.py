@@ -34,7 +34,7 @@ def _in_double(x):
     return as_compute(x).astype(np.float64) if x.dtype.kind not in "iub" else x
 
 
-def argsort(input, axis=-1, descending=False):
+def argsort(input, axis=-1, descending=False, stable=True):
     """Stable, NaN as the largest."""
     x = as_compute(input)
     if not descending:
