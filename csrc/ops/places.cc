@@ -35,6 +35,9 @@ Value flat_places(Value x, Value indices, int64_t axis) {
   return reshape(where(good, place, size_constant(b, element_count(x))), shape_value(all));
 }
 
+// Broadcasts of more axes leave the rank of their result open.
+constexpr int kMostBroadcast = 12;
+
 // x without its axis, which a result has from the indices: it broadcasts with these.
 void broadcast_but_axis(RuleBuilder& r, Term x, Term indices, Term out, int64_t axis, int rank) {
   const int64_t from_front = axis < 0 ? axis + rank : axis;
@@ -115,7 +118,13 @@ void define_axis_places(OpFamily& ops) {
           if (!axis.is_int()) return;
           const int64_t at = axis.as_int();
           known.when_rank_known(known.in("input"), [at](RuleBuilder& rule, int rank) {
-            broadcast_but_axis(rule, rule.in("input"), rule.in("indices"), rule.out(), at, rank);
+            const Term x = rule.in("input"), indices = rule.in("indices");
+            if (rank <= kMostBroadcast) {
+              broadcast_but_axis(rule, x, indices, rule.out(), at, rank);
+            } else {
+              rule.same_shape(rule.out(), indices);
+              rule.custom({x, rule.in("axis"), indices}, relate_but_axis);
+            }
           });
         });
       })

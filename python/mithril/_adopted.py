@@ -18,6 +18,7 @@ class AdoptedOptimizer:
     optimizer : MLX's own, with its rate and its schedules
     """
 
+    @public
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
         self._names: frozenset[str] = frozenset()  # of the parameters that it keeps state of

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "backends/cpu/cpuid.h"
 #include "backends/cpu/target.h"
 #include "ir/text.h"
 #include "passes/autodiff.h"

@@ -678,8 +678,9 @@ def parallel():
 
 @row("numpy", "compute_precision")
 @row("cpu", "compute_precision")
+@row("c", "compute_precision")
 def compute_precision_of_numpy():
-    for make in (ml.NumpyBackend, ml.CpuBackend):
+    for make in (ml.NumpyBackend, ml.CpuBackend, ml.CBackend):
         assert make(compute_precision="bfloat16").compute_dtype == "bfloat16"
     refused("numpy", "compute_precision='float64': mixed", compute_precision="float64")
     refused(

@@ -74,15 +74,14 @@ Outcome check_axes(Store& s, const Propagator& p, uint32_t cell, const HostValue
                    const Axes& axes, const AxisSpan& reach) {
   const uint32_t in = s.shape(cell);
   const auto rank = s.rank(in);
+  if (rank && static_cast<size_t>(*rank) < reach.least()) return axis_conflict(s, p, value, cell);
   if (repeats(axes, rank)) {
     s.replace_error(core::fail(core::ErrorKind::kValue, core::Code::kValueAxis,
                                "axis must not repeat, got axis: {} for {}", print_axes(value),
                                s.describe(p.rule, cell)));
     return Outcome::kConflict;
   }
-  const bool is_short = rank && static_cast<size_t>(*rank) < reach.least();
-  if (is_short || !s.narrow_ranks(in, reach.ranks)) return axis_conflict(s, p, value, cell);
-  return Outcome::kWait;
+  return s.narrow_ranks(in, reach.ranks) ? Outcome::kWait : axis_conflict(s, p, value, cell);
 }
 
 /// The dims of `in` that the axes count over: all, or those at the ends; nullopt: not known yet.

@@ -20,7 +20,7 @@ from mithril.errors import (
     UnsupportedError,
     suggestion,
 )
-from mithril.types import Dtype, DTypeLike, as_dtype
+from mithril.types import Dtype, DTypeLike, as_dtype, dtype_of
 
 from . import methods
 from ._recording import is_symbolic, record
@@ -413,7 +413,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
 
     def _compute_in(self, option: str, dtype: Any) -> None:
         """Sets what programs compute in; the type that values are stored in is no change."""
-        asked = None if dtype is None else as_dtype(dtype)
+        asked = None if dtype is None else dtype_of(f"{type(self).__name__}: {option}", dtype)
         halves, wide = (Dtype.float16, Dtype.bfloat16), Dtype.float32
         if asked is None or asked is self.default_dtype:
             return

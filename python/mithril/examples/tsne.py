@@ -24,7 +24,7 @@ def embed(x: np.ndarray, perplexity: float = 10.0, steps: int = 400, seed: int =
     """Places points [n, d] on a plane by Adam, from small random coordinates."""
     model = ml.Model()
     tsne = ml.models.TSNE(2, "points", perplexity=perplexity, calculate_p_joint=True)
-    model |= tsne(input="x", coords="coords", output="divergence")
+    model |= tsne(input="x", coords="coords", norm=2.0, output="divergence")
     model.expose_keys("divergence")
     shapes = {"x": list(x.shape), "coords": [len(x), 2]}
     backend = ml.CpuBackend(dtype=ml.float64)

@@ -16,7 +16,7 @@ TEST(CastPolicy, ProductsComputeInHalvesAndSoftmaxDoesNot) {
   expect_pass(R"(graph m<f32, i64>(%x: f32[2, 3], %w: f32[3, 4], %b: f32[4]) {
   %0 = matmul(%x, %w) : f32[2, 4]
   %1 = relu(%0) : f32[2, 4]
-  %2 = softmax(%1, axis=-1) : f32[2, 4]
+  %2 = softmax(%1) : f32[2, 4]
   %3 = add(%1, %b) : f32[2, 4]
   return y=%1, p=%2, s=%3
 }
@@ -27,7 +27,7 @@ TEST(CastPolicy, ProductsComputeInHalvesAndSoftmaxDoesNot) {
   %2 = matmul(%0, %1) : bf16[2, 4]
   %3 = relu(%2) : bf16[2, 4]
   %4 = cast(%3, dtype=f32) : f32[2, 4]
-  %5 = softmax(%4, axis=-1) : f32[2, 4]
+  %5 = softmax(%4) : f32[2, 4]
   %6 = cast(%3, dtype=f32) : f32[2, 4]
   %7 = add(%6, %b) : f32[2, 4]
   %8 = cast(%3, dtype=f32) : f32[2, 4]
@@ -39,7 +39,7 @@ TEST(CastPolicy, ProductsComputeInHalvesAndSoftmaxDoesNot) {
 
 TEST(CastPolicy, LeavesOtherTypesAlone) {
   expect_unchanged(
-      R"(graph m<f32, i64>(%x: f64[2, 3], %w: f64[3, 4], %n: i32[2, 3], %h: f16[2, 3]) {
+      R"(graph m<f32, i64>(%x: f64[2, 3], %w: f64[3, 4], %n: i32[2, 2], %h: f16[2, 3]) {
   %0 = matmul(%x, %w) : f64[2, 4]
   %1 = matmul(%n, %n) : i32[2, 2]
   %2 = exp(%h) : f16[2, 3]

@@ -121,7 +121,7 @@ class TextOnly(CBackend):
     """Prints the C text of programs and compiles none: it needs no compiler."""
 
     def __init__(self, dtype: DTypeLike = Dtype.float32) -> None:
-        PlanBackend.__init__(self, "cpu", dtype, 1, 0)
+        PlanBackend.__init__(self, "cpu", dtype, 1, 0, None)
 
     def __repr__(self) -> str:
         return f"CBackend(dtype={str(self.default_dtype)!r})"
