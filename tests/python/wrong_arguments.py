@@ -253,6 +253,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "tokens": lambda: [[1]],
     "state_dict": lambda: words().get_parameters(),
     "gradients": lambda: {"w": np.ones(2, "float32")},
+    "AdoptedOptimizer.optimizer": lambda: ml.optim.Adam(),
     "Adam.init.params": lambda: {"w": np.ones(2, "float32")},
     "Adam.update.params": lambda: {"w": np.ones(2, "float32")},
     "Adam.update.state": lambda: ml.optim.Adam().init({"w": np.ones(2, "float32")}),

@@ -265,7 +265,8 @@ def test_a_backend_that_raises_at_random():
     assert len(raised) > 60
     said = [reason for reasons in report.failures.values() for reason in reasons]
     assert all("raised" in reason and "gave up" in reason for reason in said)
-    assert {kind.__name__ for kind in kinds} <= {
+    told = {kind.__name__ for kind in kinds} - {"MemoryError"} | {"OutOfMemoryError"}
+    assert told <= {
         word for reason in said for word in reason.replace(":", " ").split()
     }
 
