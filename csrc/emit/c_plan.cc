@@ -161,8 +161,16 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     if (has_word(users, "M_PARALLEL")) {
       used += fmt::format("#define M_THREADS {}\n{}", options_.threads, kThreads);
     }
-    return used + definitions + texts + "\n";
+    return used + kStepHead + definitions + texts + "\n";
   }
+
+  // Where steps are inlined side by side, gcc 12 takes what one may not alias for what no step may.
+  static constexpr const char* kStepHead = R"(#ifdef __GNUC__
+#define M_STEP __attribute__((noinline)) static
+#else
+#define M_STEP static
+#endif
+)";
 
   static bool wants_libm(const std::string& text) {
     constexpr std::string_view kWords[] = {"fma",  "fmaf",  "sqrt", "sqrtf", "floor",    "floorf",
@@ -276,6 +284,25 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     return out;
   }
 
+  // Whether what a step writes is memory of another operand, but for operands that are one memory.
+  static bool overlaps(const Place& place, const PlannedStep& planned) {
+    const auto whole = [&](size_t i) {  // of the operand's buffer: where it begins, and ends
+      const plan::Use& use = planned.step.operands[i];
+      const int64_t begin = planned.operands[i].offset - use.offset;
+      return std::pair(begin, begin + place.plan.buffers[static_cast<size_t>(use.buffer)].bytes);
+    };
+    for (size_t i = 0; i < planned.operands.size(); ++i) {
+      for (size_t k = 0; k < planned.operands.size() && planned.step.operands[i].write; ++k) {
+        const Address &a = planned.operands[i], &b = planned.operands[k];
+        if (i == k || a.base != b.base || a.offset == b.offset) continue;
+        const auto [begin, end] = whole(i);
+        const auto [other_begin, other_end] = whole(k);
+        if (begin < other_end && other_begin < end) return true;
+      }
+    }
+    return false;
+  }
+
   /// A function of a step's own: its parameters, and what a call passes.
   struct Signature {
     std::vector<std::string> names;
@@ -286,13 +313,14 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     Signature out;
     std::vector<bool> is_own;
     out.names = names(planned, is_own);
+    const char* const star = overlaps(place, planned) ? "*" : "* restrict";
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       if (!is_own[i]) continue;
       const plan::Use& use = planned.step.operands[i];
       const plan::Buffer& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
       const char* const comma = out.parameters.empty() ? "" : ", ";
-      out.parameters += fmt::format("{}{}m_{}* restrict {}", comma, use.write ? "" : "const ",
-                                    short_name(buffer.dtype), out.names[i]);
+      out.parameters += fmt::format("{}{}m_{}{} {}", comma, use.write ? "" : "const ",
+                                    short_name(buffer.dtype), star, out.names[i]);
       out.arguments += comma + pointer(place, planned, i);
     }
     return out;
@@ -305,7 +333,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     const auto [at, is_new] = function_names_.try_emplace(result + rest, "");
     if (is_new) {
       at->second = fmt::format("{}_{}", identifier(kind), function_names_.size() - 1);
-      functions_ += fmt::format("static {} {}{}\n", result, at->second, rest);
+      functions_ += fmt::format("M_STEP {} {}{}\n", result, at->second, rest);
     }
     return at->second;
   }

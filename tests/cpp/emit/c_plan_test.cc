@@ -38,10 +38,10 @@ plan::Plan doubling() {
 
 TEST(CPlan, IsReadable) {
   const CPlan made = std::move(print_c_plan(doubling(), {"twice", 1})).or_throw();
-  const size_t at = made.text.find("static void add_0");
+  const size_t at = made.text.find("M_STEP void add_0");
   ASSERT_NE(at, std::string::npos);
   EXPECT_EQ(made.text.substr(at),
-            R"(static void add_0(const m_f32* restrict a0, m_f32* restrict a1) {
+            R"(M_STEP void add_0(const m_f32* restrict a0, m_f32* restrict a1) {
   for (m_i64 k0 = 0; k0 < 6; ++k0) {
     const m_f32 v0 = a0[k0];
     const m_f32 v1 = m_add_f32(v0, v0);

@@ -651,7 +651,7 @@ def test_bad_arguments(b):
         (lambda: b.split(x, 2, 1), ValueError, "multiple of 2 elements, got 3"),
         (lambda: b.split(x, 0), TypeError, "positive integer, got 0"),
         (lambda: b.chunk(x, 2, 5), ValueError, "axis 5 is out of range for rank 2"),
-        (lambda: b.sort(x, 1, True, 0), TypeError, "takes 3 operands"),
+        (lambda: b.sort(x, 1, True, True, 0), TypeError, "takes 4 operands"),
         (lambda: b.sort(x, descend=True), TypeError, "did you mean 'descending'"),
         (lambda: b.sort(x, 1, dim=1), TypeError, "'axis' is given twice"),
         (lambda: b.topk(x), TypeError, "'k'"),

@@ -47,9 +47,7 @@ def _rms_norm(norm, x):
 
 
 def backend_of(name, dtype):
-    classes = {"cpu": ml.CpuBackend, "numpy": ml.NumpyBackend, "torch": ml.TorchBackend,
-               "jax": ml.JaxBackend, "mlx": ml.MlxBackend}  # fmt: skip
-    return classes[name](dtype=dtype)
+    return ml.get_backend(name, dtype=dtype)
 
 
 def compiled(model, data, backend_name="cpu", dtype="float32", **options):

@@ -172,7 +172,9 @@ def concat(input, axis=0):
 
 
 @native
-def pad(input, pad_width):
+def pad(input, pad_width, mode="constant", value=0.0):
+    if mode != "constant" or value != 0:
+        return NotImplemented
     if not is_float(input) or not 0 < input.ndim <= DIMENSIONS:
         return NotImplemented
     widths = np.broadcast_to(np.asarray(pad_width), (input.ndim, 2)).tolist()
