@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mithril._checks import instance, items, text
+from mithril._checks import instance, items, mapping, text
 from mithril._program import choices
 from mithril._public import public
 from mithril.errors import ArgumentError, MithrilError, shown
@@ -106,10 +106,14 @@ def recommend_backend(
     CpuBackend(device='cpu', dtype='float32')
     """
     instance("recommend_backend: model", model, Model, "a model")
-    if training not in (None, True, False):
+    if training is not None and not isinstance(training, bool):
         raise ArgumentError(
             f"recommend_backend: training: requires True, False or None, got {shown(training)}"
         )
+    for key, shape in (
+        {} if shapes is None else mapping("recommend_backend: shapes", shapes)
+    ).items():
+        items(f"recommend_backend: shapes of {shown(key)}", shape, "a list of sizes")
     options = {"shapes": shapes, "data_keys": data_keys, "inference": training is False}
     found = [_candidate(name, model, dtype, options) for name in _names(backends)]
     usable = sorted((c for c in found if c.error is None), key=_rank)
@@ -173,7 +177,10 @@ def _names(given: Any) -> list[str]:
     if not names:
         raise ArgumentError(f"{what}: requires a name at least, got {shown(given)}")
     for name in names:
-        registry.backend_class(name)
+        try:
+            registry.backend_class(name)
+        except MithrilError as error:
+            raise type(error)(f"{what}: {error}") from None
     return list(dict.fromkeys(names))
 
 

@@ -128,7 +128,7 @@ def test_open_sizes_are_asked_for():
     with pytest.raises(KeyNotFound):
         pm.explain(shapes={"z": [7, 3]})
     untold = ml.compile(ml.Linear(4), ml.CpuBackend())
-    with pytest.raises(UnsupportedError, match="the ranks of input are open"):
+    with pytest.raises(UnsupportedError, match="the shapes of input are open"):
         untold.explain()
     assert untold.explain(shapes={"input": [7, 3]}).steps[1].kernel == "gemm"
 

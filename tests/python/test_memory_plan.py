@@ -219,7 +219,7 @@ def test_shapes_are_checked():
 @device
 def test_ranks_that_compile_was_not_told_are_those_of_the_shapes():
     pm = ml.compile(ml.Linear(4), ml.CpuBackend())
-    with pytest.raises(UnsupportedError, match="the ranks of input are open"):
+    with pytest.raises(UnsupportedError, match="the shapes of input are open"):
         pm.memory_plan()
     assert pm.memory_plan({"input": [5, 3]})["evaluate"].inputs == 4 * 15
 

@@ -353,6 +353,7 @@ REFUSED = {
     "PhysicalModel.memory_plan",
     "PhysicalModel.predict",  # data
     "PhysicalModel.propose_shardings",
+    "PhysicalModel.quantization_report",  # of other backends
 }
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 MISUSES = ("an unknown keyword", "too many arguments", "none of the arguments")
