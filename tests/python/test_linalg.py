@@ -189,8 +189,9 @@ def test_gradients_of_determinants_are_cofactors(dtype, backend_name):
     bound = 1e-4 if dtype == "float32" else 1e-12
     for autodiff in modes(backend_name):
         got = gradients(ml.Determinant(), backend, {"output": slope}, autodiff, input=x)["input"]
-        # PyTorch's own rule loses the cofactor where elimination by rows meets two zeros.
-        rows = slice(-1 if (backend_name, autodiff) == ("torch", "framework") else None)
+        # PyTorch's own rule loses cofactors of singular matrices, which ones depends on its LAPACK.
+        is_torch = (backend_name, autodiff) == ("torch", "framework")
+        rows = np.abs(np.linalg.det(x.astype("f8"))) > 1e-6 if is_torch else slice(None)
         np.testing.assert_allclose(got[rows], want[rows], atol=bound, err_msg=autodiff)
 
 
