@@ -326,3 +326,16 @@ def test_gradients_of_tensors_without_elements():
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == ["(4,) [0.0, 0.0, 0.0, 0.0]", "(4,) [2.0, 2.0, 2.0, 2.0]"]
+
+
+def test_cotangents_of_an_output_that_is_there_twice_add_up():
+    model = ml.Model()
+    model |= ml.Sum(axis=0)(input="x", output="y")
+    model |= ml.Sum(axis=0)(input="x", output="z")
+    model.expose_keys("y", "z")
+    backend = ml.MlxBackend()
+    for jit in (False, True):
+        pm = ml.compile(model, backend, shapes={"x": [2, 2]}, trainable_keys={"x"}, jit=jit)
+        ones = {"y": backend.array([1.0, 1.0]), "z": backend.array([10.0, 10.0])}
+        found = pm.evaluate({"x": backend.ones(2, 2)}, {}, output_gradients=ones)[1]["x"]
+        np.testing.assert_array_equal(backend.to_numpy(found), np.full((2, 2), 11.0))
