@@ -29,7 +29,7 @@ struct ProgramOptions {
   size_t most_specializations = 64;    // the least recently used one goes
 };
 
-/// What is executed for one set of input sizes.
+/// Holds what is executed for one set of input sizes.
 struct Specialization {
   runtime::Executable executable;
   std::vector<std::vector<int64_t>> output_shapes;  // by output; empty for host outputs

@@ -48,10 +48,10 @@ class NativeProgram : public ArrayProgram {
   /// went in.
   py::list run(const py::list& arrays, bool donates_state);
 
-  /// What becomes of the nodes for these sizes (bindings/inspection.h).
+  /// Tells what becomes of the nodes for these sizes (bindings/inspection.h).
   py::list story(const Sizes& sizes) const;
 
-  /// What a run for these sizes takes; nothing is allocated for it.
+  /// Tells what memory a run for these sizes takes, and allocates nothing.
   py::dict memory(const Sizes& sizes, int32_t step) const;
 
   /// The open sizes of the inputs by name, in order of appearance: what shapes of which some sizes
@@ -66,7 +66,7 @@ class NativeProgram : public ArrayProgram {
   plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const;
 
  private:
-  /// What the last sizes were, and what runs for them.
+  /// Keeps the sizes of the last call, and what runs for them.
   struct Latest {
     Sizes sizes;
     std::shared_ptr<const Specialization> specialization;

@@ -24,6 +24,13 @@ inline int64_t floor_quotient(int64_t a, int64_t b) {
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
 
+/// Multiplies sizes whose product is known to fit.
+inline int64_t product(std::span<const int64_t> sizes) {
+  int64_t out = 1;
+  for (const int64_t size : sizes) out *= size;
+  return out;
+}
+
 /// Number of elements of a shape; nullopt on overflow or a negative dim. A zero dim gives 0
 /// only when the other dims do not overflow by themselves, as NumPy has it.
 inline std::optional<int64_t> element_count(std::span<const int64_t> dims) {

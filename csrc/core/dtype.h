@@ -57,7 +57,7 @@ DType promote(DType a, DType b);
 /// the narrower integers, else `dtype`.
 DType widened(DType dtype);
 
-/// Whether a finite number rounds to infinity in a float type.
+/// Tells whether a finite number rounds to infinity in a float type.
 bool overflows(double number, DType dtype);
 
 /// The abstract (or bool) type of a kind.

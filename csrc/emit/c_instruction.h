@@ -9,6 +9,14 @@
 
 namespace mithril::emit {
 
+inline bool reduces(const tile::Instruction& i) {
+  return tile::info(i.opcode).family == tile::Family::kReduce;
+}
+inline bool scans(const tile::Instruction& i) {
+  return tile::info(i.opcode).family == tile::Family::kScan;
+}
+inline bool stores(const tile::Instruction& i) { return i.opcode == tile::Opcode::kStore; }
+
 /// `x` of type `from` as `to`.
 std::string c_cast(core::DType from, core::DType to, const std::string& x);
 /// The number with these bits, as bits.
@@ -22,12 +30,12 @@ std::string c_call(const tile::Program& program, const tile::Instruction& i,
 /// The name that the state of a reduction, its functions and its definition share:
 /// m_reduce_sum_f32.
 std::string c_state(tile::Opcode opcode, core::DType dtype);
-/// Whether it finds the place of an element, which has a state of its own.
+/// Tells whether a reduction finds the place of an element, which takes a state of its own.
 bool finds_place(tile::Opcode opcode);
-/// What defines a reduction's state and functions.
+/// Prints the definitions of a reduction's state and functions.
 std::string c_reduction(tile::Opcode opcode, core::DType dtype);
 std::string c_identity(tile::Opcode opcode, core::DType dtype);
-/// What defines a table of lookups.
+/// Prints the definition of a table of lookups.
 std::string c_table(uint32_t index);
 
 }  // namespace mithril::emit

@@ -9,6 +9,7 @@
 
 #include "emit/c_instruction.h"
 #include "emit/c_like_text.h"
+#include "emit/indented_text.h"
 #include "tile/expand.h"
 #include "tile/sections.h"
 
@@ -22,13 +23,9 @@ using tile::Level;
 using tile::Opcode;
 using tile::RegId;
 
-bool reduces(const Instruction& i) { return tile::info(i.opcode).family == tile::Family::kReduce; }
-bool scans(const Instruction& i) { return tile::info(i.opcode).family == tile::Family::kScan; }
-bool stores(const Instruction& i) { return i.opcode == Opcode::kStore; }
-
 // ---------------------------------------------------------------- one kernel
 
-class Printer {
+class Printer : IndentedText {
  public:
   Printer(const CLikeKernel& kernel, Dialect dialect)
       : kernel_(kernel),
@@ -50,7 +47,7 @@ class Printer {
     for (int32_t s = 0; s <= last; ++s) section(s);
     close();
     close();
-    return std::move(out_);
+    return take_text();
   }
 
  private:
@@ -71,22 +68,6 @@ class Printer {
                ? input_level(program_, k) == Level::kRow
                : output_level(program_, k - static_cast<uint32_t>(program_.inputs.size())) ==
                      Level::kRow;
-  }
-
-  // ---- text
-
-  void line(std::string_view text) {
-    out_.append(2 * static_cast<size_t>(depth_), ' ');
-    out_.append(text);
-    out_.push_back('\n');
-  }
-  void open(std::string_view text) {
-    line(text);
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}");
   }
 
   // ---- the function
@@ -279,8 +260,6 @@ class Printer {
   tile::Program program_;
   std::vector<int32_t> section_;
   size_t buffers_;
-  std::string out_;
-  int depth_ = 0;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "emit/c_instruction.h"
+#include "emit/indented_text.h"
 #include "tile/expand.h"
 #include "tile/reduction.h"
 #include "tile/sections.h"
@@ -25,10 +26,6 @@ using tile::RegId;
 
 constexpr int64_t kChunk = 512;   // elements between a loop and a reduction
 constexpr int64_t kColumns = 64;  // that are done side by side
-
-bool reduces(const Instruction& i) { return tile::info(i.opcode).family == tile::Family::kReduce; }
-bool scans(const Instruction& i) { return tile::info(i.opcode).family == tile::Family::kScan; }
-bool stores(const Instruction& i) { return i.opcode == Opcode::kStore; }
 
 /// Dims that are walked together: sizes, and by operand the strides.
 struct Dims {
@@ -63,10 +60,11 @@ Dims merged(const std::vector<int64_t>& sizes, const std::vector<std::vector<int
   return out;
 }
 
-class Printer {
+class Printer : IndentedText {
  public:
   Printer(const plan::LoopCall& loop, std::span<const std::string> operands, bool parallel)
-      : program_(tile::expand(loop.program, {.scale = false})),
+      : IndentedText(1),
+        program_(tile::expand(loop.program, {.scale = false})),
         section_(tile::sections_of(program_)),
         operands_(operands),
         parallel_(parallel),
@@ -85,7 +83,7 @@ class Printer {
     } else {
       rows();
     }
-    return std::move(out_);
+    return take_text();
   }
 
  private:
@@ -134,19 +132,6 @@ class Printer {
 
   // ---- text
 
-  void line(std::string_view text) {
-    out_.append(2 * static_cast<size_t>(depth_), ' ');
-    out_.append(text);
-    out_.push_back('\n');
-  }
-  void open(std::string_view text) {
-    line(text);
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}");
-  }
   void open_loop(std::string_view variable, int64_t size) {
     if (parallel_ && !is_open_) line("M_PARALLEL");
     is_open_ = true;
@@ -431,8 +416,6 @@ class Printer {
   std::vector<std::string> places_;  // of the kept dims
   bool across_ = false;
   bool is_open_ = false;  // a loop that threads share
-  std::string out_;
-  int depth_ = 1;
 };
 
 }  // namespace

@@ -206,7 +206,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     return out;
   }
 
-  /// Where a step stands.
+  /// Locates a step: the plan it belongs to, and what of the whole program lies before that.
   struct Place {
     const Plan& plan;
     size_t first_constant;
@@ -284,25 +284,6 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     return out;
   }
 
-  // Whether what a step writes is memory of another operand, but for operands that are one memory.
-  static bool overlaps(const Place& place, const PlannedStep& planned) {
-    const auto whole = [&](size_t i) {  // of the operand's buffer: where it begins, and ends
-      const plan::Use& use = planned.step.operands[i];
-      const int64_t begin = planned.operands[i].offset - use.offset;
-      return std::pair(begin, begin + place.plan.buffers[static_cast<size_t>(use.buffer)].bytes);
-    };
-    for (size_t i = 0; i < planned.operands.size(); ++i) {
-      for (size_t k = 0; k < planned.operands.size() && planned.step.operands[i].write; ++k) {
-        const Address &a = planned.operands[i], &b = planned.operands[k];
-        if (i == k || a.base != b.base || a.offset == b.offset) continue;
-        const auto [begin, end] = whole(i);
-        const auto [other_begin, other_end] = whole(k);
-        if (begin < other_end && other_begin < end) return true;
-      }
-    }
-    return false;
-  }
-
   /// A function of a step's own: its parameters, and what a call passes.
   struct Signature {
     std::vector<std::string> names;
@@ -313,14 +294,13 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     Signature out;
     std::vector<bool> is_own;
     out.names = names(planned, is_own);
-    const char* const star = overlaps(place, planned) ? "*" : "* restrict";
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       if (!is_own[i]) continue;
       const plan::Use& use = planned.step.operands[i];
       const plan::Buffer& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
       const char* const comma = out.parameters.empty() ? "" : ", ";
-      out.parameters += fmt::format("{}{}m_{}{} {}", comma, use.write ? "" : "const ",
-                                    short_name(buffer.dtype), star, out.names[i]);
+      out.parameters += fmt::format("{}{}m_{}* restrict {}", comma, use.write ? "" : "const ",
+                                    short_name(buffer.dtype), out.names[i]);
       out.arguments += comma + pointer(place, planned, i);
     }
     return out;

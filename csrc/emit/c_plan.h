@@ -32,7 +32,7 @@ struct CPlan {
 /// Every step of the plan, and of the plans in it, has a `call`, a loop or a branch.
 core::Result<CPlan> print_c_plan(const plan::Plan& plan, const CPlanOptions& options);
 
-/// Whether `name` can stand before names of C: at most 64 letters, digits and underscores.
+/// Tells whether `name` can stand before names of C: at most 64 letters, digits and underscores.
 bool is_c_name(std::string_view name);
 
 }  // namespace mithril::emit

@@ -15,8 +15,8 @@ extern const char* const kPlanHead;
 /// where there is none of that name.
 std::string_view kernel_file(std::string_view name);
 
-/// What defines a kernel's functions: "dims", "copy", "matmul.f32" (its text for elements of
-/// float32; f64, u32, u64 alike).
+/// Returns the text that defines a kernel's functions: "dims", "copy", "matmul.f32" (its text for
+/// elements of float32; f64, u32, u64 alike).
 std::string kernel_text(std::string_view name);
 
 }  // namespace mithril::emit

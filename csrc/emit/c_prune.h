@@ -11,7 +11,7 @@ namespace mithril::emit {
 /// #define stay.
 std::string prune_c(std::string_view prelude, std::string_view users);
 
-/// Whether `text` has `name` as a word.
+/// Tells whether `text` has `name` as a word.
 bool has_word(std::string_view text, std::string_view name);
 
 }  // namespace mithril::emit

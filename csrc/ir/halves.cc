@@ -149,7 +149,7 @@ class Roundings {
   }
 
   int of(ValueId id) const { return id == kNoValue ? 0 : depth_[static_cast<size_t>(id)]; }
-  /// How many nodes round, one after the other or side by side.
+  /// Counts the nodes that round, one after the other or side by side.
   int count() const { return count_; }
 
  private:

@@ -148,8 +148,8 @@ struct HostCall {
   bool has_dtypes = true;       // false before assign_dtypes: dtypes of tensors are provisional
 };
 
-/// What mixed precision does with an op: operands of its products may be rounded to a half, or its
-/// results need the range and the digits of the wide type, or it follows its operands.
+/// Says what mixed precision does with an op: operands of its products may be rounded to a half, or
+/// its results need the range and the digits of the wide type, or it follows its operands.
 enum class Precision : uint8_t { kFollows, kHalf, kWide };
 
 using ComposeFn = std::function<std::vector<Value>(Builder&)>;

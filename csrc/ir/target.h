@@ -19,8 +19,8 @@ struct Target {
   std::string name;                                   // "cpu", "numpy", "torch" …
   core::DType default_float = core::DType::kFloat32;  // of the backend instance
   core::DType default_int = core::DType::kInt64;
-  /// What mixed precision computes in (passes/cast_policy.h); none: all ops compute in the types of
-  /// their operands.
+  /// Names the type that mixed precision computes in (passes/cast_policy.h); none: all ops compute
+  /// in the types of their operands.
   std::optional<core::DType> compute_float;
   std::set<std::string, std::less<>> keeps_whole;  // composites with a lowering of their own
   /// Ops of which the backend's class brings the function, or only the gradient, and the ops that

@@ -24,10 +24,10 @@ std::optional<int64_t> known_size(Builder& b, Value x, size_t axis);
 /// Tables of places are made when a model is compiled: no axis of theirs is longer.
 inline constexpr int64_t kMostResampled = int64_t{1} << 24;
 
-/// Whether `pad` with these attributes adds zeros; else `padded_otherwise` is its body.
+/// Tells whether `pad` with these attributes adds zeros; else `padded_otherwise` is its body.
 bool pads_zeros(const ir::Attrs& attrs);
 Value padded_otherwise(Builder& b);
-/// What the attributes `mode` and `value` ask of the operand of `pad`.
+/// States what the attributes `mode` and `value` ask of the operand of `pad`.
 void state_padding_mode(RuleBuilder& r);
 
 void define_padding_modes(OpFamily& ops);

@@ -21,7 +21,7 @@ struct LoopCall {
 
 /// A call of a function of C that the target's texts define.
 struct FunctionCall {
-  /// What the function may find wrong with its data; it returns where, or -1.
+  /// Says what the function may find wrong with its data; it returns where, or -1.
   enum class Check : uint8_t { kNone, kIndex, kSingular, kNotPositiveDefinite };
 
   std::string name;                // for people, and the name of the step's own function

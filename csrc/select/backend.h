@@ -22,7 +22,7 @@ struct LoopDomain {
 class LoopKernel {
  public:
   virtual ~LoopKernel() = default;
-  /// Whether that output may lie on that input, of the same type and strides.
+  /// Tells whether that output may lie on that input, of the same type and strides.
   virtual bool can_alias(uint32_t input, uint32_t output) const = 0;
   /// A step's kernel, params, units, grain and scratch for one domain. `note` gets what people
   /// should know of it; it stays as it is where there is nothing to say.

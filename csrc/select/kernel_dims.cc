@@ -1,15 +1,12 @@
 #include "select/kernel_dims.h"
 
 #include <algorithm>
+#include <span>
+
+#include "core/checked.h"
 
 namespace mithril::select {
 namespace {
-
-int64_t product(const std::vector<int64_t>& sizes, size_t from = 0) {
-  int64_t out = 1;
-  for (size_t i = from; i < sizes.size(); ++i) out *= sizes[i];
-  return out;
-}
 
 // Sizes and strides of one operand as [batch…, rows, columns]; rank 1 gets the missing axis.
 struct Matrix {
@@ -139,7 +136,8 @@ ref_pool2d_dims pool2d_dims(const KernelRequest& request, const Operand& x, cons
 
 ref_gather_dims gather_dims(const std::vector<int64_t>& table,
                             const std::vector<int64_t>& indices) {
-  return {1, table[0], product(table, 1), product(indices), -table[0]};
+  const int64_t inner = core::product(std::span(table).subspan(1));
+  return {1, table[0], inner, core::product(indices), -table[0]};
 }
 
 ref_axis_dims axis_dims(const KernelRequest& request, const char* flag_name) {

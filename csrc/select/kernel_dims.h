@@ -8,7 +8,7 @@
 
 namespace mithril::select {
 
-/// Whether a node has a true attribute of that name.
+/// Tells whether a node has a true attribute of that name.
 bool flag(const KernelRequest& request, const char* name);
 /// Number `axis` of an attribute with one for each axis.
 int64_t item(const KernelRequest& request, const char* attr, size_t axis);
@@ -16,7 +16,7 @@ int64_t item(const KernelRequest& request, const char* attr, size_t axis);
 /// Operands as matrices, strided, with the axes before as batches that are broadcast.
 ref_matmul_dims matmul_dims(const KernelRequest& request);
 
-/// Of a convolution, and of the nodes of its gradients with respect to input and weights.
+/// Reads the dims of a convolution, and of its gradients with respect to input and weights.
 ref_conv2d_dims conv2d_dims(const KernelRequest& request);
 ref_conv2d_dims conv2d_dx_dims(const KernelRequest& request);
 ref_conv2d_dims conv2d_dw_dims(const KernelRequest& request);

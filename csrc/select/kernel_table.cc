@@ -1,5 +1,9 @@
 #include "select/kernel_table.h"
 
+#include <utility>
+
+#include "ir/registry.h"
+
 namespace mithril::select {
 
 const KernelDef* KernelTable::find(const KernelRequest& request) const {
@@ -22,5 +26,17 @@ std::vector<const KernelDef*> KernelTable::rows_of(std::string_view op) const {
 }
 
 bool KernelTable::has(std::string_view op) const { return !rows_of(op).empty(); }
+
+ir::Target native_target(std::string name, core::DType default_float, const KernelTable& kernels) {
+  ir::Target out;
+  out.name = std::move(name);
+  out.default_float = default_float;
+  out.is_native = true;
+  for (const ir::OpDef* op : ir::Registry::global().all()) {
+    if (op->body == ir::BodyKind::kCompose && kernels.has(op->name))
+      out.keeps_whole.insert(op->name);
+  }
+  return out;
+}
 
 }  // namespace mithril::select

@@ -1,9 +1,11 @@
 // The structured kernels of a backend, as a table.
 #pragma once
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "ir/target.h"
 #include "select/kernel_def.h"
 
 namespace mithril::select {
@@ -20,11 +22,15 @@ class KernelTable {
   const KernelDef* find(const KernelRequest& request) const;
   /// Every row for an op, in order of preference.
   std::vector<const KernelDef*> rows_of(std::string_view op) const;
-  /// Whether any row is for this op: what the support table and ir::Target::keeps_whole ask.
+  /// Tells whether any row is for this op, as the support table and ir::Target::keeps_whole ask.
   bool has(std::string_view op) const;
 
  private:
   std::span<const KernelFamily> families_;
 };
+
+/// Describes a backend that runs plans by this table: composites with a row of their own stay
+/// whole.
+ir::Target native_target(std::string name, core::DType default_float, const KernelTable& kernels);
 
 }  // namespace mithril::select

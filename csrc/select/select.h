@@ -31,8 +31,8 @@ struct SelectOptions {
   std::vector<Story>* story = nullptr;
 };
 
-/// Whether a kernel takes the node, its sizes known, and in what types. A composite that none takes
-/// is decomposed.
+/// Tells whether a kernel takes the node, its sizes known, and in what types. A composite that none
+/// takes is decomposed.
 ir::Runs how_it_runs(const KernelTable& kernels, const ir::Graph& graph, const ir::Node& node);
 
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in

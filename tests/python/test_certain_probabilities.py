@@ -34,7 +34,8 @@ def continued(p, limit):
     """ln p and its slope, below the limit those of the tangent there, at 0 too."""
     p = np.asarray(p, "f8")
     near, safe = p < limit, np.maximum(p, limit)
-    return np.where(near, math.log(limit) + p / limit - 1, np.log(safe)), np.where(p < 0, -1, 1) / safe
+    value = np.where(near, math.log(limit) + p / limit - 1, np.log(safe))
+    return value, np.where(p < 0, -1, 1) / safe
 
 
 def dtypes_of(backend_name):

@@ -95,8 +95,8 @@ def test_values(name, backend_name, backends, support_table):
     for dtype in DTYPES:
         backend = backends(backend_name, dtype)
         for case in chosen(name, backend_name, dtype):
-            # JAX compiles a program sooner than each of its ops: op by op in the first case, and for
-            # bools, where XLA 0.10 makes 0 of the compiled quotient False / False.
+            # JAX compiles a program sooner than each of its ops: op by op in the first case, and
+            # for bools, where XLA 0.10 makes 0 of the compiled quotient False / False.
             jit = backend_name == "jax" and case.index > 0 and case.kind != "bool"
             try:
                 model = op_matrix.compiled(case, backend, jit=jit)

@@ -77,23 +77,11 @@ core::Result<plan::Step> make_transform(const KernelRequest& request) {
   return step;
 }
 
-bool has_type(const KernelRequest& request) {
-  const DType dtype = request.inputs[0].dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kInt32 ||
-         dtype == DType::kInt64;
-}
-bool has_index(const KernelRequest& request) {
-  const DType index = request.inputs[0].dtype;
-  return index == DType::kInt32 || index == DType::kInt64;
-}
-
 constexpr auto kCanonical = select::OrderClass::kCanonical;
-constexpr select::Condition kType(has_type, "elements of float32, float64, int32 or int64");
-constexpr select::Condition kIndex(has_index, "indices of int32 or int64");
 const select::KernelDef kKernels[] = {
-    {"linear_scan", "linear_scan", kCanonical, true, kType, make_scan},
-    {"argsort", "argsort", kCanonical, true, kType, make_argsort},
-    {"last_writers", "last_writers", kCanonical, true, kIndex, make_writers},
+    {"linear_scan", "linear_scan", kCanonical, true, select::kNumberType, make_scan},
+    {"argsort", "argsort", kCanonical, true, select::kNumberType, make_argsort},
+    {"last_writers", "last_writers", kCanonical, true, select::kIndices<0>, make_writers},
     {"dft", "dft", kCanonical, true, kRealType, make_transform},
     {"rdft", "rdft", kCanonical, true, kRealType, make_transform},
 };

@@ -1,6 +1,5 @@
 // What kernels.cc lists: the rows of each family, and what their makers share.
 #pragma once
-#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "reference/dims.h"
-#include "select/kernel_def.h"
+#include "select/kernel_rows.h"
 
 namespace mithril::c {
 
@@ -21,11 +20,9 @@ std::span<const select::KernelDef> pool_kernels();
 std::span<const select::KernelDef> product_kernels();
 std::span<const select::KernelDef> row_kernels();
 
-inline bool has_real_type(const select::KernelRequest& request) {
-  const core::DType dtype = request.outputs[0].dtype;
-  return dtype == core::DType::kFloat32 || dtype == core::DType::kFloat64;
-}
-inline constexpr select::Condition kRealType(has_real_type, "elements of float32 or float64");
+using select::grain_of;
+using select::has_real_type;
+using select::kRealType;
 
 /// "f32" or "f64".
 inline std::string suffix_of(const select::Operand& operand) {
@@ -35,12 +32,6 @@ inline std::string suffix_of(const select::Operand& operand) {
 /// `name` of elements like those of an operand: its text "name.f32".
 inline std::string text_of(const char* name, const select::Operand& operand) {
   return fmt::format("{}.{}", name, suffix_of(operand));
-}
-
-/// Units of one chunk so that a chunk does about `kChunkWork` elementary operations.
-inline int64_t grain_of(int64_t work_per_unit) {
-  constexpr int64_t kChunkWork = 1 << 18;
-  return std::max<int64_t>(1, kChunkWork / std::max<int64_t>(work_per_unit, 1));
 }
 
 inline plan::Step step_of(plan::FunctionCall call, int64_t units, int64_t grain = 1) {

@@ -1,17 +1,13 @@
 // Ops that only move elements and need memory of their own: concat, pad.
 #include "backends/c/kernel_families.h"
+#include "core/checked.h"
 
 namespace mithril::c {
 namespace {
 
+using core::product;
 using select::KernelRequest;
 using select::Operand;
-
-int64_t product(std::span<const int64_t> sizes) {
-  int64_t out = 1;
-  for (const int64_t size : sizes) out *= size;
-  return out;
-}
 
 // Rows of bytes: of each operand its part behind that of the one before.
 core::Result<plan::Step> make_concat(const KernelRequest& request) {

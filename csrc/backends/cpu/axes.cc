@@ -73,12 +73,6 @@ std::shared_ptr<Axis> axis_of(const KernelRequest& request, const char* falling)
   return out;
 }
 
-bool has_type(const KernelRequest& request) {
-  const DType dtype = request.inputs[0].dtype;
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kInt32 ||
-         dtype == DType::kInt64;
-}
-
 /// The instance for the type of the first operand.
 template <plan::KernelFn kFloat, plan::KernelFn kDouble, plan::KernelFn kInt, plan::KernelFn kLong>
 plan::KernelFn instance(const KernelRequest& request) {
@@ -113,11 +107,6 @@ core::Result<plan::Step> make_argsort(const KernelRequest& request) {
   return step;
 }
 
-bool has_index(const KernelRequest& request) {
-  const DType index = request.inputs[0].dtype;
-  return index == DType::kInt32 || index == DType::kInt64;
-}
-
 core::Result<plan::Step> make_writers(const KernelRequest& request) {
   const Operand& indices = request.inputs[0];
   auto writers = std::make_shared<Writers>();
@@ -135,13 +124,11 @@ core::Result<plan::Step> make_writers(const KernelRequest& request) {
 }
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;
-constexpr select::Condition kType(has_type, "elements of float32, float64, int32 or int64");
-constexpr select::Condition kIndex(has_index, "indices of int32 or int64");
 
 const select::KernelDef kKernels[] = {
-    {"linear_scan", "linear_scan", kCanonical, true, kType, make_scan},
-    {"argsort", "argsort", kCanonical, true, kType, make_argsort},
-    {"last_writers", "last_writers", kCanonical, true, kIndex, make_writers},
+    {"linear_scan", "linear_scan", kCanonical, true, select::kNumberType, make_scan},
+    {"argsort", "argsort", kCanonical, true, select::kNumberType, make_argsort},
+    {"last_writers", "last_writers", kCanonical, true, select::kIndices<0>, make_writers},
 };
 
 }  // namespace

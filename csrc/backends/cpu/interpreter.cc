@@ -6,6 +6,7 @@
 #include "backends/cpu/rounding.h"
 #include "backends/cpu/schedule.h"
 #include "backends/cpu/tile_code.h"
+#include "core/checked.h"
 #include "tile/expand.h"
 
 namespace mithril::cpu {
@@ -83,12 +84,6 @@ std::vector<int64_t> row_major(std::span<const int64_t> sizes, int64_t unit) {
   return out;
 }
 
-int64_t product(std::span<const int64_t> sizes) {
-  int64_t n = 1;
-  for (const int64_t size : sizes) n *= size;
-  return n;
-}
-
 int64_t levels(int64_t blocks) {
   int64_t depth = 2;
   for (; blocks > 1; blocks = (blocks + 1) / 2) ++depth;
@@ -101,8 +96,8 @@ class LoopMaker {
             std::span<const int64_t> reduced, std::span<const OperandStrides> operands)
       : program_(kernel.code().program), code_(kernel.code()) {
     header_.mode = static_cast<int64_t>(code_.compiles ? Mode::kCompiled : Mode::kInterpreted);
-    header_.kept = product(kept);
-    header_.reduced = product(reduced);
+    header_.kept = core::product(kept);
+    header_.reduced = core::product(reduced);
     gather(kept, reduced, operands);
     kept_ = Dims::collapse(kept, kept_strides_);
     reduced_ = Dims::collapse(reduced, reduced_strides_);

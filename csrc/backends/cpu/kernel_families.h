@@ -1,9 +1,8 @@
 // What kernels.cc lists: the rows of each family.
 #pragma once
-#include <algorithm>
 #include <span>
 
-#include "select/kernel_def.h"
+#include "select/kernel_rows.h"
 
 namespace mithril::cpu {
 
@@ -18,18 +17,9 @@ std::span<const select::KernelDef> packed_kernels();
 std::span<const select::KernelDef> rows_kernels();
 std::span<const select::KernelDef> window_kernels();
 
-/// For kernels of float32 and float64 alone.
-inline bool has_real_type(const select::KernelRequest& request) {
-  const core::DType dtype = request.outputs[0].dtype;
-  return dtype == core::DType::kFloat32 || dtype == core::DType::kFloat64;
-}
-inline constexpr select::Condition kRealType(has_real_type, "elements of float32 or float64");
-
-/// Units of one chunk so that a chunk does about `kChunkWork` elementary operations.
-inline int64_t grain_of(int64_t work_per_unit) {
-  constexpr int64_t kChunkWork = 1 << 18;
-  return std::max<int64_t>(1, kChunkWork / std::max<int64_t>(work_per_unit, 1));
-}
+using select::grain_of;
+using select::has_real_type;
+using select::kRealType;
 
 /// Chunks for work of so many flops, where each chunk does something anew: Ctrl-C is looked at
 /// between chunks, at most about 100 ms apart.

@@ -3,21 +3,17 @@
 
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/reference.h"
+#include "core/checked.h"
 #include "core/interrupt.h"
 
 namespace mithril::cpu {
 namespace {
 
+using core::product;
 using plan::KernelArgs;
 using plan::KernelStatus;
 using select::KernelRequest;
 using select::Operand;
-
-int64_t product(std::span<const int64_t> sizes) {
-  int64_t out = 1;
-  for (const int64_t size : sizes) out *= size;
-  return out;
-}
 
 constexpr int64_t kBytesBetweenPolls = 4 << 20;
 

@@ -158,22 +158,10 @@ core::Result<plan::Step> make_scatter(const KernelRequest& request) {
   return step;
 }
 
-bool has_index(const KernelRequest& request) {
-  const DType index = request.inputs[1].dtype;
-  return index == DType::kInt32 || index == DType::kInt64;
-}
-
-bool has_types(const KernelRequest& request) {
-  const DType dtype = request.outputs[0].dtype;
-  return has_index(request) && dtype != DType::kBool && core::widened(dtype) == dtype;
-}
-
-constexpr select::Condition kIndex(has_index, "indices of int32 or int64");
-constexpr select::Condition kTypes(has_types, "elements and indices of 32 or 64 bits");
 const select::KernelDef kKernels[] = {
-    {"gather", "gather", select::OrderClass::kCanonical, true, kIndex, make_gather},
-    {"embedding_grad", "scatter_add", select::OrderClass::kCanonical, true, kTypes, make_scatter,
-     select::Finishing::kRows},
+    {"gather", "gather", select::OrderClass::kCanonical, true, select::kIndices<1>, make_gather},
+    {"embedding_grad", "scatter_add", select::OrderClass::kCanonical, true, select::kScatterTypes,
+     make_scatter, select::Finishing::kRows},
 };
 
 }  // namespace

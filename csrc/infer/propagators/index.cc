@@ -348,7 +348,7 @@ Outcome finish_index(Store& s, const Propagator& p, const Dims& dims) {
   return index_conflict(s, p, "output must be the indexed input");
 }
 
-/// Of each item that takes dims from one end.
+/// Indexes the dims that items take from one end.
 std::optional<DimList> index_dims(Store& s, const Propagator& p, std::span<const Item> items,
                                   const DimList& from) {
   IndexedDims indexed(s, p, from, from.size(), false);

@@ -176,7 +176,7 @@ Outcome flatten_at_end(Store& s, const Propagator& p, int64_t start, int64_t end
   return s.failed() ? flatten_conflict(s, p) : Outcome::kWait;
 }
 
-/// What is known while the rank is open.
+/// Relates what is known of both shapes while the rank is open.
 Outcome flatten_open(Store& s, const Propagator& p, int64_t start, int64_t end) {
   constexpr int64_t kMost = kMostDims;
   if (std::max(start, end) >= kMost || std::min(start, end) < -kMost) return Outcome::kWait;
@@ -287,7 +287,7 @@ Outcome run_permute(Store& s, const Propagator& p) {
   return s.constrain(out, dims) && !s.failed() ? Outcome::kDone : permute_conflict(s, p);
 }
 
-/// How far axes reach from one end of a shape.
+/// Counts the dims that axes reach into from one end of a shape.
 size_t reach_of(std::initializer_list<int64_t> axes, bool left) {
   uint64_t out = 0;
   for (const int64_t axis : axes) {

@@ -11,8 +11,8 @@ enum class Mode { kKeep, kDrop, kDropOnes };
 
 std::string print_axes(const HostValue& value) { return core::to_string(value); }
 
-/// How many dims from each end the axes reach into, and the ranks at which they are there and name
-/// each dim once.
+/// Counts the dims from each end that axes reach into, and has the ranks at which they are there
+/// and name each dim once.
 struct AxisSpan {
   size_t left = 0, right = 0;
   RankMask ranks = kAllRanks;

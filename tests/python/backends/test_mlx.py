@@ -328,6 +328,18 @@ def test_gradients_of_tensors_without_elements():
     assert run.stdout.splitlines() == ["(4,) [0.0, 0.0, 0.0, 0.0]", "(4,) [2.0, 2.0, 2.0, 2.0]"]
 
 
+def test_cotangents_of_a_result_that_is_there_twice_add_up():
+    backend = ml.MlxBackend()
+    x, tens = backend.array([1.0, 2.0]), backend.array([10.0, 10.0])
+
+    def twice(x):
+        y = x * 3
+        return y, y
+
+    gradient = backend.vjp(twice, x, cotangents=(backend.ones(2), tens))[1]
+    np.testing.assert_array_equal(backend.to_numpy(gradient), [33.0, 33.0])
+
+
 def test_cotangents_of_an_output_that_is_there_twice_add_up():
     model = ml.Model()
     model |= ml.Sum(axis=0)(input="x", output="y")

@@ -266,9 +266,7 @@ def test_a_backend_that_raises_at_random():
     said = [reason for reasons in report.failures.values() for reason in reasons]
     assert all("raised" in reason and "gave up" in reason for reason in said)
     told = {kind.__name__ for kind in kinds} - {"MemoryError"} | {"OutOfMemoryError"}
-    assert told <= {
-        word for reason in said for word in reason.replace(":", " ").split()
-    }
+    assert told <= {word for reason in said for word in reason.replace(":", " ").split()}
 
 
 def test_creation_that_raises_is_reported():

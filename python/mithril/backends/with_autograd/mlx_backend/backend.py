@@ -280,7 +280,7 @@ class MlxBackend(AutogradBackend):
 
             with self._scope():
                 cotangents = leaves(ordered(cotangent, output))
-                _, gradients = self._mx.vjp(outputs, leaves(arguments), cotangents)
+                gradients = utils.vjp(self._mx, outputs, leaves(arguments), cotangents)
             return filled(arguments, iter(gradients))
 
         return output, pull_back, aux
@@ -418,20 +418,7 @@ class MlxBackend(AutogradBackend):
             if not cotangents or not leaves:
                 asked_outputs(*leaves)
                 return outputs, [mx.zeros_like(leaf) for leaf in leaves]
-            gradients = mx.vjp(asked_outputs, leaves, cotangents)[1]
-            first = _first_places([outputs[i] for i in asked])
-            if len(set(first)) < len(first):
-                # Of an output that is there twice MLX 0.32 takes one cotangent: they are added.
-                sums = {}
-                for place, cotangent in zip(first, cotangents, strict=True):
-                    sums[place] = sums[place] + cotangent if place in sums else cotangent
-
-                def distinct_outputs(*leaves: Any) -> list[Any]:
-                    found = asked_outputs(*leaves)
-                    return [found[place] for place in sums]
-
-                gradients = mx.vjp(distinct_outputs, leaves, list(sums.values()))[1]
-            return outputs, list(gradients)
+            return outputs, utils.vjp(mx, asked_outputs, leaves, cotangents)
 
         return forward_and_backward
 
@@ -445,11 +432,6 @@ class MlxBackend(AutogradBackend):
             return done[: len(outputs)], done[len(outputs) :]
 
         return run
-
-
-def _first_places(arrays: Sequence[Any]) -> list[int]:
-    """For each array where it stands first."""
-    return [next(i for i, other in enumerate(arrays) if other is array) for array in arrays]
 
 
 def _name(device: Any) -> str:

@@ -46,6 +46,30 @@ def check_memory(arrays: Sequence[Any]) -> None:
         )
 
 
+def vjp(
+    mx: Any, function: Callable[..., list[Any]], leaves: Sequence[Any], cotangents: Sequence[Any]
+) -> list[Any]:
+    """Gradients of what a function of `leaves` returns, for a cotangent of each result.
+
+    Of an array that is returned twice MLX 0.32 takes one cotangent; here they are added.
+    """
+    results: list[Any] = []
+
+    def noted(*arguments: Any) -> list[Any]:
+        results[:] = function(*arguments)
+        return list(results)
+
+    gradients = mx.vjp(noted, leaves, cotangents)[1]
+    sums: dict[int, Any] = {}  # by where a result stands first
+    for result, cotangent in zip(results, cotangents, strict=True):
+        place = next(i for i, other in enumerate(results) if other is result)
+        sums[place] = sums[place] + cotangent if place in sums else cotangent
+    if len(sums) < len(results):
+        distinct = lambda *arguments: [function(*arguments)[place] for place in sums]  # noqa: E731
+        gradients = mx.vjp(distinct, leaves, list(sums.values()))[1]
+    return list(gradients)
+
+
 @functools.cache
 def missing_compiler() -> str | None:
     """Why `mx.compile` cannot run here, or None: on CPUs it calls g++ when the function runs."""
