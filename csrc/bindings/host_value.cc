@@ -175,7 +175,8 @@ struct FromHost {
   }
   py::object operator()(const core::Opaque& v) const {
     if (v.tag != kPythonObject) return py::none();
-    return py::reinterpret_borrow<py::object>(static_cast<PyObject*>(const_cast<void*>(v.pointer.get())));
+    return py::reinterpret_borrow<py::object>(
+        static_cast<PyObject*>(const_cast<void*>(v.pointer.get())));
   }
 };
 

@@ -59,7 +59,7 @@ static void NAMED(ref_conv_span)(const ref_conv2d_dims* d, const REAL* x, const 
 }
 
 REF_API void NAMED(ref_conv2d)(const ref_conv2d_dims* d, const REAL* x, const REAL* w, REAL* y,
-                       int64_t begin, int64_t end) {
+                               int64_t begin, int64_t end) {
   for (int64_t unit = begin; unit < end; ++unit) {
     const int64_t oh = unit % d->h_out;
     const int64_t plane = unit / d->h_out; /* (n, group, o) */

@@ -52,7 +52,7 @@ static void NAMED(ref_dw_block)(const REAL* REF_RESTRICT left, const REAL* REF_R
 }
 
 REF_API void NAMED(ref_conv2d_dw)(const ref_conv2d_dims* d, const REAL* x, const REAL* dy, REAL* dw,
-                          int64_t begin, int64_t end) {
+                                  int64_t begin, int64_t end) {
   REAL panel[REF_BLOCK * REF_DW_WIDTH] = {0}, left[REF_BLOCK], sum[REF_DW_WIDTH];
   const int64_t taps = d->c_in * d->kh * d->kw;
   const int64_t spans = (taps + REF_DW_WIDTH - 1) / REF_DW_WIDTH;

@@ -63,7 +63,7 @@ static void NAMED(ref_dx_span)(const ref_conv2d_dims* d, const REAL* dy, const R
 }
 
 REF_API void NAMED(ref_conv2d_dx)(const ref_conv2d_dims* d, const REAL* dy, const REAL* w, REAL* dx,
-                          int64_t begin, int64_t end) {
+                                  int64_t begin, int64_t end) {
   for (int64_t unit = begin; unit < end; ++unit) {
     const int64_t ih = unit % d->h_in;
     const int64_t plane = unit / d->h_in; /* (n, group, c) */

@@ -29,8 +29,8 @@ static void ref_copy_row_any(const unsigned char* from, int64_t from_step, unsig
   }
 }
 
-REF_API void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to, int64_t begin,
-              int64_t end) {
+REF_API void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to,
+                      int64_t begin, int64_t end) {
   const int64_t last = d->rank - 1;
   const int64_t count = d->rank == 0 ? 1 : d->size[last];
   const int64_t from_step = d->rank == 0 ? 1 : d->from[last];

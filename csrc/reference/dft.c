@@ -89,8 +89,8 @@ static void ref_turn_row(int64_t width, double re, double im, double* xr, double
 }
 
 /* `count` places of the `span` that lie apart. */
-static void ref_radix_2(int64_t count, int64_t span, int64_t far, const double* xr, const double* xi, double* yr,
-                        double* yi) {
+static void ref_radix_2(int64_t count, int64_t span, int64_t far, const double* xr,
+                        const double* xi, double* yr, double* yi) {
   for (int64_t s = 0; s < count; ++s) {
     const double ar = xr[s], ai = xi[s], br = xr[s + span], bi = xi[s + span];
     yr[s] = ar + br;
@@ -100,8 +100,8 @@ static void ref_radix_2(int64_t count, int64_t span, int64_t far, const double* 
   }
 }
 
-static void ref_radix_4(int64_t count, int64_t span, int64_t far, const double* xr, const double* xi, double* yr,
-                        double* yi) {
+static void ref_radix_4(int64_t count, int64_t span, int64_t far, const double* xr,
+                        const double* xi, double* yr, double* yi) {
   for (int64_t s = 0; s < count; ++s) {
     const int64_t b = s + span, c = b + span, d = c + span;
     const double er = xr[s] + xr[c], ei = xi[s] + xi[c], fr = xr[s] - xr[c], fi = xi[s] - xi[c];
@@ -248,33 +248,33 @@ static ref_complex ref_transformed(int64_t n, int64_t width, double* table, ref_
 }
 
 /* Back is the same with real and imaginary parts exchanged, before and after. */
-#define REF_DFT(NAME, TYPE)                                                                   \
-  REF_API void NAME(const ref_axis_dims* d, double* table, const TYPE* re, const TYPE* im, TYPE* yre, \
-            TYPE* yim, double* scratch, int64_t begin, int64_t end) {                         \
-    const int64_t n = d->n, most = ref_dft_width(n), room = ref_dft_places(n) * most;         \
-    for (int64_t first = begin; first < end; first += most) {                                 \
-      const int64_t width = end - first < most ? end - first : most;                          \
-      const ref_complex x = ref_part(scratch, 0, room), y = ref_part(scratch, room, room);    \
-      const ref_complex in = d->falling ? ref_swapped(x) : x;                                 \
-      for (int64_t l = 0; l < width; ++l) {                                                   \
-        const int64_t at = ref_line(d, first + l);                                            \
-        for (int64_t i = 0; i < n; ++i) {                                                     \
-          if (REF_STOPS_RARELY(i)) return;                                                    \
-          in.re[i * width + l] = (double)re[at + i * d->inner];                               \
-          in.im[i * width + l] = im ? (double)im[at + i * d->inner] : 0;                      \
-        }                                                                                     \
-      }                                                                                       \
-      const ref_complex z = ref_transformed(n, width, table, x, y);                           \
-      const ref_complex out = d->falling ? ref_swapped(z) : z;                                \
-      for (int64_t l = 0; l < width; ++l) {                                                   \
-        const int64_t at = ref_line(d, first + l);                                            \
-        for (int64_t i = 0; i < n; ++i) {                                                     \
-          if (REF_STOPS_RARELY(i)) return;                                                    \
-          yre[at + i * d->inner] = (TYPE)out.re[i * width + l];                               \
-          yim[at + i * d->inner] = (TYPE)out.im[i * width + l];                               \
-        }                                                                                     \
-      }                                                                                       \
-    }                                                                                         \
+#define REF_DFT(NAME, TYPE)                                                                \
+  REF_API void NAME(const ref_axis_dims* d, double* table, const TYPE* re, const TYPE* im, \
+                    TYPE* yre, TYPE* yim, double* scratch, int64_t begin, int64_t end) {   \
+    const int64_t n = d->n, most = ref_dft_width(n), room = ref_dft_places(n) * most;      \
+    for (int64_t first = begin; first < end; first += most) {                              \
+      const int64_t width = end - first < most ? end - first : most;                       \
+      const ref_complex x = ref_part(scratch, 0, room), y = ref_part(scratch, room, room); \
+      const ref_complex in = d->falling ? ref_swapped(x) : x;                              \
+      for (int64_t l = 0; l < width; ++l) {                                                \
+        const int64_t at = ref_line(d, first + l);                                         \
+        for (int64_t i = 0; i < n; ++i) {                                                  \
+          if (REF_STOPS_RARELY(i)) return;                                                 \
+          in.re[i * width + l] = (double)re[at + i * d->inner];                            \
+          in.im[i * width + l] = im ? (double)im[at + i * d->inner] : 0;                   \
+        }                                                                                  \
+      }                                                                                    \
+      const ref_complex z = ref_transformed(n, width, table, x, y);                        \
+      const ref_complex out = d->falling ? ref_swapped(z) : z;                             \
+      for (int64_t l = 0; l < width; ++l) {                                                \
+        const int64_t at = ref_line(d, first + l);                                         \
+        for (int64_t i = 0; i < n; ++i) {                                                  \
+          if (REF_STOPS_RARELY(i)) return;                                                 \
+          yre[at + i * d->inner] = (TYPE)out.re[i * width + l];                            \
+          yim[at + i * d->inner] = (TYPE)out.im[i * width + l];                            \
+        }                                                                                  \
+      }                                                                                    \
+    }                                                                                      \
   }
 
 /* Whether real lines are transformed as lines of half their size, neighbours being real and
@@ -307,33 +307,33 @@ static ref_complex ref_transformed_real(int64_t n, int64_t width, double* table,
   return ref_unfolded(n, width, roots, z, z.re == x.re ? y : x);
 }
 
-#define REF_RDFT(NAME, TYPE)                                                                \
-  REF_API void NAME(const ref_axis_dims* d, double* table, const TYPE* input, TYPE* yre, TYPE* yim, \
-            double* scratch, int64_t begin, int64_t end) {                                  \
-    const int64_t n = d->n, most = ref_dft_width(n), room = ref_dft_places(n) * most;       \
-    const int64_t folded = ref_is_folded(n), rows = folded ? n / 2 : n, kept = n / 2 + 1;   \
-    const ref_axis_dims to = {d->outer, kept, d->inner, 0};                                 \
-    for (int64_t first = begin; first < end; first += most) {                               \
-      const int64_t width = end - first < most ? end - first : most;                        \
-      const ref_complex x = ref_part(scratch, 0, room), y = ref_part(scratch, room, room);  \
-      for (int64_t l = 0; l < width; ++l) {                                                 \
-        const TYPE* from = input + ref_line(d, first + l);                                  \
-        for (int64_t i = 0; i < rows; ++i) {                                                \
-          if (REF_STOPS_RARELY(i)) return;                                                  \
-          x.re[i * width + l] = (double)from[(folded ? 2 * i : i) * d->inner];              \
-          x.im[i * width + l] = folded ? (double)from[(2 * i + 1) * d->inner] : 0;          \
-        }                                                                                   \
-      }                                                                                     \
-      const ref_complex z = ref_transformed_real(n, width, table, x, y);                    \
-      for (int64_t l = 0; l < width; ++l) {                                                 \
-        const int64_t at = ref_line(&to, first + l);                                        \
-        for (int64_t i = 0; i < kept; ++i) {                                                \
-          if (REF_STOPS_RARELY(i)) return;                                                  \
-          yre[at + i * d->inner] = (TYPE)z.re[i * width + l];                               \
-          yim[at + i * d->inner] = (TYPE)z.im[i * width + l];                               \
-        }                                                                                   \
-      }                                                                                     \
-    }                                                                                       \
+#define REF_RDFT(NAME, TYPE)                                                               \
+  REF_API void NAME(const ref_axis_dims* d, double* table, const TYPE* input, TYPE* yre,   \
+                    TYPE* yim, double* scratch, int64_t begin, int64_t end) {              \
+    const int64_t n = d->n, most = ref_dft_width(n), room = ref_dft_places(n) * most;      \
+    const int64_t folded = ref_is_folded(n), rows = folded ? n / 2 : n, kept = n / 2 + 1;  \
+    const ref_axis_dims to = {d->outer, kept, d->inner, 0};                                \
+    for (int64_t first = begin; first < end; first += most) {                              \
+      const int64_t width = end - first < most ? end - first : most;                       \
+      const ref_complex x = ref_part(scratch, 0, room), y = ref_part(scratch, room, room); \
+      for (int64_t l = 0; l < width; ++l) {                                                \
+        const TYPE* from = input + ref_line(d, first + l);                                 \
+        for (int64_t i = 0; i < rows; ++i) {                                               \
+          if (REF_STOPS_RARELY(i)) return;                                                 \
+          x.re[i * width + l] = (double)from[(folded ? 2 * i : i) * d->inner];             \
+          x.im[i * width + l] = folded ? (double)from[(2 * i + 1) * d->inner] : 0;         \
+        }                                                                                  \
+      }                                                                                    \
+      const ref_complex z = ref_transformed_real(n, width, table, x, y);                   \
+      for (int64_t l = 0; l < width; ++l) {                                                \
+        const int64_t at = ref_line(&to, first + l);                                       \
+        for (int64_t i = 0; i < kept; ++i) {                                               \
+          if (REF_STOPS_RARELY(i)) return;                                                 \
+          yre[at + i * d->inner] = (TYPE)z.re[i * width + l];                              \
+          yim[at + i * d->inner] = (TYPE)z.im[i * width + l];                              \
+        }                                                                                  \
+      }                                                                                    \
+    }                                                                                      \
   }
 
 REF_DFT(ref_dft_f32, float)

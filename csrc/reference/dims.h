@@ -1,4 +1,5 @@
-/* What the structured ops are told of sizes and strides, in plain C99; what their texts stand on. */
+/* What the structured ops are told of sizes and strides, in plain C99; what their texts stand on.
+ */
 #ifndef MITHRIL_REFERENCE_DIMS_H_
 #define MITHRIL_REFERENCE_DIMS_H_
 
@@ -23,18 +24,18 @@
 #define REF_API
 #endif
 
-/* Whether to end early and leave results of no use; asked at least every 20 ms. Whoever compiles the
- * text may say. */
+/* Whether to end early and leave results of no use; asked at least every 20 ms. Whoever compiles
+ * the text may say. */
 #ifndef REF_STOPS
 #define REF_STOPS() 0
 #endif
 /* Asked in a step of a loop, once in some ten thousand operations, where each step does `work`. */
-#define REF_STOPS_AT(step, work)                        \
-  (((uint64_t)(step) * (uint64_t)(work)) >> 14 !=       \
+#define REF_STOPS_AT(step, work)                            \
+  (((uint64_t)(step) * (uint64_t)(work)) >> 14 !=           \
        (((uint64_t)(step) + 1) * (uint64_t)(work)) >> 14 && \
    REF_STOPS())
 /* The same of steps of little work. */
-#define REF_STOPS_RARELY(step) (((step) & 65535) == 65535 && REF_STOPS())
+#define REF_STOPS_RARELY(step) (((step)&65535) == 65535 && REF_STOPS())
 
 #define REF_BLOCK 256
 #define REF_MAX_RANK 16

@@ -28,7 +28,7 @@ static void NAMED(ref_reflect)(int64_t n, int64_t k, int64_t j, const REAL* a, R
 }
 
 REF_API void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, REAL* scratch,
-                   int64_t begin, int64_t end) {
+                           int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k, p = n < k ? n : k;
   REAL *a = scratch, *heads = a + n * k, *taus = heads + p, *diagonal = taus + p;
   for (int64_t unit = begin; unit < end; ++unit) {
@@ -157,8 +157,8 @@ static void NAMED(ref_straighten)(int64_t at, int64_t large, REAL* g) {
   for (int64_t i = 0; i < large; ++i) row[i] = row[i] / norm;
 }
 
-REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values, REAL* vt,
-                    REAL* scratch, int64_t begin, int64_t end) {
+REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values,
+                            REAL* vt, REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k, wide = n < k;
   const int64_t small = wide ? n : k, large = wide ? k : n;
   const REAL noise = (REAL)large * (sizeof(REAL) == 4 ? (REAL)0x1p-22 : (REAL)0x1p-51);

@@ -35,7 +35,7 @@ static int NAMED(ref_cholesky_column)(int64_t n, int64_t j, const REAL* from, RE
 }
 
 REF_API int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REAL* l, int64_t begin,
-                            int64_t end) {
+                                    int64_t end) {
   const int64_t n = d->n;
   int64_t bad = -1;
   for (int64_t unit = begin; unit < end; ++unit) {
@@ -50,8 +50,8 @@ REF_API int64_t NAMED(ref_cholesky)(const ref_linalg_dims* d, const REAL* x, REA
   return bad;
 }
 
-REF_API void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t, const REAL* b, REAL* y,
-                                 int64_t begin, int64_t end) {
+REF_API void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t, const REAL* b,
+                                         REAL* y, int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k;
   const int64_t row = d->transposed ? 1 : n, col = d->transposed ? n : 1;
   const int downwards = d->lower != d->transposed;
@@ -110,7 +110,7 @@ static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
 }
 
 REF_API int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const REAL* b, REAL* y,
-                         REAL* scratch, int64_t begin, int64_t end) {
+                                 REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k;
   int64_t bad = -1;
   for (int64_t unit = begin; unit < end; ++unit) {
@@ -131,8 +131,8 @@ REF_API int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const 
   return bad;
 }
 
-REF_API void NAMED(ref_det)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch, int64_t begin,
-                    int64_t end) {
+REF_API void NAMED(ref_det)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch,
+                            int64_t begin, int64_t end) {
   const int64_t n = d->n;
   for (int64_t unit = begin; unit < end; ++unit) {
     for (int64_t i = 0; i < n * n; ++i) scratch[i] = a[unit * n * n + i];
@@ -180,10 +180,10 @@ static REAL NAMED(ref_eliminate_fully)(int64_t n, REAL* a, REAL* y, REAL* column
   return product;
 }
 
-/* Of a = p l u q with l and the upper u, adj(a) = adj(q) adj(u) adj(l) adj(p); with u = [u1 c; 0 e],
- * adj(u) = det(u1) [e u1^-1, -u1^-1 c; 0, 1]: nothing is divided by e, which may be 0. */
+/* Of a = p l u q with l and the upper u, adj(a) = adj(q) adj(u) adj(l) adj(p); with u = [u1 c; 0
+ * e], adj(u) = det(u1) [e u1^-1, -u1^-1 c; 0, 1]: nothing is divided by e, which may be 0. */
 REF_API void NAMED(ref_cofactor)(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch,
-                         int64_t begin, int64_t end) {
+                                 int64_t begin, int64_t end) {
   const int64_t n = d->n;
   REAL *u = scratch, *x = u + n * n, *column = x + n * n;
   for (int64_t unit = begin; unit < end; ++unit) {
@@ -263,7 +263,7 @@ static void NAMED(ref_settle)(int64_t n, int64_t at, REAL* w, REAL* v) {
 #define REF_MOST_SWEEPS 40 /* cyclic rotations converge after about ten */
 
 REF_API void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* values, REAL* vectors,
-                     REAL* scratch, int64_t begin, int64_t end) {
+                             REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n;
   const REAL least = sizeof(REAL) == 4 ? (REAL)1e-9 : (REAL)1e-18; /* of both diagonal elements */
   for (int64_t unit = begin; unit < end; ++unit) {

@@ -57,7 +57,7 @@ static void NAMED(ref_matmul_row)(const ref_matmul_dims* d, const REAL* a, const
 }
 
 REF_API void NAMED(ref_matmul)(const ref_matmul_dims* d, const REAL* a, const REAL* b, REAL* c,
-                       int64_t begin, int64_t end) {
+                               int64_t begin, int64_t end) {
   for (int64_t unit = begin; unit < end; ++unit) {
     const int64_t row = unit % d->m;
     int64_t rest = unit / d->m;

@@ -42,7 +42,7 @@ static int64_t NAMED(ref_pool_argmax)(const ref_pool2d_dims* d, const REAL* x, i
 }
 
 REF_API void NAMED(ref_max_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,
-                           int64_t end) {
+                                   int64_t end) {
   for (int64_t plane = begin; plane < end; ++plane) {
     const REAL* in = x + plane * d->h_in * d->w_in;
     REAL* out = y + plane * d->h_out * d->w_out;
@@ -56,8 +56,8 @@ REF_API void NAMED(ref_max_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL
   }
 }
 
-REF_API void NAMED(ref_max_pool2d_grad)(const ref_pool2d_dims* d, const REAL* x, const REAL* dy, REAL* dx,
-                                int64_t begin, int64_t end) {
+REF_API void NAMED(ref_max_pool2d_grad)(const ref_pool2d_dims* d, const REAL* x, const REAL* dy,
+                                        REAL* dx, int64_t begin, int64_t end) {
   for (int64_t plane = begin; plane < end; ++plane) {
     const REAL* in = x + plane * d->h_in * d->w_in;
     const REAL* given = dy + plane * d->h_out * d->w_out;
@@ -94,7 +94,7 @@ static REAL NAMED(ref_pool_window)(const ref_pool2d_dims* d, const REAL* in, REA
 }
 
 REF_API void NAMED(ref_avg_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL* y, int64_t begin,
-                           int64_t end) {
+                                   int64_t end) {
   const REAL divisor = (REAL)(d->kh * d->kw);
   for (int64_t plane = begin; plane < end; ++plane) {
     const REAL* in = x + plane * d->h_in * d->w_in;
@@ -106,8 +106,8 @@ REF_API void NAMED(ref_avg_pool2d)(const ref_pool2d_dims* d, const REAL* x, REAL
   }
 }
 
-REF_API void NAMED(ref_avg_pool2d_grad)(const ref_pool2d_dims* d, const REAL* dy, REAL* dx, int64_t begin,
-                                int64_t end) {
+REF_API void NAMED(ref_avg_pool2d_grad)(const ref_pool2d_dims* d, const REAL* dy, REAL* dx,
+                                        int64_t begin, int64_t end) {
   const REAL divisor = (REAL)(d->kh * d->kw);
   for (int64_t plane = begin; plane < end; ++plane) {
     REAL* out = dx + plane * d->h_in * d->w_in;

@@ -122,7 +122,6 @@ class Model(Editing):
     _node: Any = None
     _formula_key: str | None = None
     _outermost_only = False  # TrainModel: no submodel of others
-    _class_defaults: dict[str, Any] = {}  # of keys: a value that is given later counts
     _is_trained = False  # the model of a TrainModel
     _request = None  # what calls of models have
 
@@ -143,6 +142,11 @@ class Model(Editing):
         """Keeps the child's object alive as long as this one."""
         self._children[child._node.tag] = child
         return child
+
+    @property
+    def _class_defaults(self) -> dict[str, Any]:
+        """Values of keys that count until another one is given."""
+        return {}
 
     # --- composing ----------------------------------------------------------------------------
     @public

@@ -1,5 +1,5 @@
-/* Convolution and its gradients as products over gathered taps (im2col) by gemm.inc: sums run in the
- * order of reference/, taps in the padding are products with +0. */
+/* Convolution and its gradients as products over gathered taps (im2col) by gemm.inc: sums run in
+ * the order of reference/, taps in the padding are products with +0. */
 #include "backends/c/gemm.inc"
 
 /* Planes whose elements are gathered: tap (c, i, j) of position (y, x) of the result is element

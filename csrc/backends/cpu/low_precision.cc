@@ -34,8 +34,7 @@ PackedWay choose_way(const PackedMatrix& weights, int64_t rows, const PackedOpti
 }
 
 bool is_cancelled(const std::atomic<bool>* cancel) {
-  return core::is_interrupted() ||
-         (cancel != nullptr && cancel->load(std::memory_order_relaxed));
+  return core::is_interrupted() || (cancel != nullptr && cancel->load(std::memory_order_relaxed));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "core/interrupt.h"
 
-#include <gtest/gtest.h>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "core/error.h"
 

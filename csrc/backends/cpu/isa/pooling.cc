@@ -2,11 +2,10 @@
 // along the row.
 #include "core/interrupt.h"
 #define REF_STOPS() mithril::core::is_interrupted()
-#include "backends/cpu/pooling.h"
-
 #include <limits>
 
 #include "backends/cpu/isa/copy_row.h"
+#include "backends/cpu/pooling.h"
 
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {

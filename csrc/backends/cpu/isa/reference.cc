@@ -2,12 +2,12 @@
 // namespace of its own, once for each float type.
 #include "core/interrupt.h"
 #define REF_STOPS() mithril::core::is_interrupted()
-#include "backends/cpu/reference.h"
-
 #include <cmath>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "backends/cpu/reference.h"
 
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {
