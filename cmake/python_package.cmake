@@ -14,6 +14,10 @@ find_package(pybind11 3 CONFIG REQUIRED)
 pybind11_add_module(_core MODULE NO_EXTRAS ${binding_sources})
 target_link_libraries(_core PRIVATE mithril_engine)
 set_target_properties(_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${MITHRIL_PACKAGE_DIR})
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  # Threads that Python ends are parked where the unwinding meets C++ (csrc/bindings/gil.cc).
+  target_link_options(_core PRIVATE -Wl,--wrap=__gxx_personality_v0)
+endif()
 include(openblas)
 
 # Sources, when the package is completed elsewhere than in the source tree.

@@ -2,6 +2,7 @@
 #include "backends/c/kernels.h"
 #include "backends/c/load.h"
 #include "backends/c/select.h"
+#include "bindings/gil.h"
 #include "bindings/native_program.h"
 #include "emit/c_plan.h"
 
@@ -14,7 +15,7 @@ core::Result<plan::Plan> built(const plan::Plan& plan, const py::function& build
   MITHRIL_ASSIGN(emit::CPlan printed, emit::print_c_plan(plan, options));
   std::string path;
   {
-    const py::gil_scoped_acquire gil;
+    const GilAcquire gil;
     path = build(printed.text, options.name).cast<std::string>();
   }
   return c::load(path, options, std::move(printed), plan);

@@ -108,7 +108,7 @@ core::Status call(const py::function& function, Relation& relation, int count) {
   } const end{alive};
   py::tuple edges(count);
   for (int i = 0; i < count; ++i) edges[i] = py::cast(Edge(alive, i));
-  const py::object result = parked_at_exit([&] { return function(*edges); });
+  const py::object result = function(*edges);
   const bool pair = PyTuple_Check(result.ptr()) && py::len(result) > 0;
   const py::object said = pair ? py::object(py::tuple(result)[0]) : result;
   if (!said.is_none() && !PyBool_Check(said.ptr())) {

@@ -23,11 +23,9 @@ bool call(const char* function, const Arguments&... arguments) {
   const py::error_scope pending;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   try {
-    return parked_at_exit([&] {
-      return py::module_::import("mithril._logging")
-          .attr(function)(arguments...)
-          .template cast<bool>();
-    });
+    return py::module_::import("mithril._logging")
+        .attr(function)(arguments...)
+        .template cast<bool>();
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
     error.discard_as_unraisable("mithril._logging");

@@ -171,6 +171,22 @@ time.sleep(0.3)
         )
 
 
+def test_the_program_ends_while_a_daemon_thread_is_in_python_code_that_the_core_called():
+    # Python unwinds the thread where it wants the lock, below frames that hold objects.
+    for _ in range(8):
+        run("""
+class Slow:
+    def __index__(self):
+        time.sleep(0.001)
+        return 3
+def loop():
+    while True:
+        ml.Tanh().set_shapes(input=[Slow(), Slow(), 3])
+threading.Thread(target=loop, daemon=True).start()
+time.sleep(0.1)
+""")
+
+
 # What of each kind takes seconds in one piece: (layer, {key: array}).
 KERNELS = {
     "eigh": ("ml.Eigh()", "{'input': symmetric(1000)}"),
