@@ -21,6 +21,7 @@ void define_places(ir::OpFamily& ops);
 void define_order(ir::OpFamily& ops);
 void define_matmul(ir::OpFamily& ops);
 void define_linalg(ir::OpFamily& ops);
+void define_matrix_functions(ir::OpFamily& ops);
 void define_fourier(ir::OpFamily& ops);
 void define_creation(ir::OpFamily& ops);
 void define_host(ir::OpFamily& ops);

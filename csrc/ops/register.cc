@@ -30,6 +30,7 @@ void define_builtin_ops(Registry& registry) {
       {"order", ops::define_order},
       {"matmul", ops::define_matmul, Precision::kHalf},
       {"linalg", ops::define_linalg, Precision::kWide},
+      {"matrix_functions", ops::define_matrix_functions, Precision::kWide},
       {"fourier", ops::define_fourier, Precision::kWide},
       {"creation", ops::define_creation},
       {"host", ops::define_host},

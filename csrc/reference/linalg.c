@@ -76,10 +76,10 @@ REF_API void NAMED(ref_solve_triangular)(const ref_linalg_dims* d, const REAL* t
 }
 
 /* Gaussian elimination in place, rows with the largest pivot (the first of equals) first; the same
- * is done to the k columns of y. Returns the product of the pivots with the sign of the exchanges;
- * 0 where a column has no pivot. */
-static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
-  REAL product = 1;
+ * is done to the k columns of y. Returns the sign of the exchanges; 0 where a column has no pivot.
+ * The pivots stand on the diagonal. */
+static int NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
+  int sign = 1;
   for (int64_t j = 0; j < n; ++j) {
     if (REF_STOPS_AT(j, (n - j) * (n - j + k))) return 1;
     int64_t best = j;
@@ -88,7 +88,7 @@ static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
     }
     const REAL pivot = a[best * n + j];
     if (pivot == 0) return 0;
-    product = (best == j ? product : -product) * pivot;
+    if (best != j) sign = -sign;
     for (int64_t c = 0; best != j && c < n; ++c) {
       const REAL kept = a[j * n + c];
       a[j * n + c] = a[best * n + c];
@@ -106,7 +106,7 @@ static REAL NAMED(ref_eliminate)(int64_t n, int64_t k, REAL* a, REAL* y) {
       for (int64_t c = 0; c < k; ++c) y[i * k + c] = FMA(factor, y[j * k + c], y[i * k + c]);
     }
   }
-  return product;
+  return sign;
 }
 
 REF_API int64_t NAMED(ref_solve)(const ref_linalg_dims* d, const REAL* a, const REAL* b, REAL* y,
@@ -136,7 +136,25 @@ REF_API void NAMED(ref_det)(const ref_linalg_dims* d, const REAL* a, REAL* y, RE
   const int64_t n = d->n;
   for (int64_t unit = begin; unit < end; ++unit) {
     for (int64_t i = 0; i < n * n; ++i) scratch[i] = a[unit * n * n + i];
-    y[unit] = NAMED(ref_eliminate)(n, 0, scratch, scratch);
+    REAL product = (REAL)NAMED(ref_eliminate)(n, 0, scratch, scratch);
+    for (int64_t i = 0; product != 0 && i < n; ++i) product *= scratch[i * n + i];
+    y[unit] = product;
+  }
+}
+
+REF_API void NAMED(ref_scaled_det)(const ref_linalg_dims* d, const REAL* a, REAL* fraction,
+                                   REAL* exponent, REAL* scratch, int64_t begin, int64_t end) {
+  const int64_t n = d->n;
+  for (int64_t unit = begin; unit < end; ++unit) {
+    for (int64_t i = 0; i < n * n; ++i) scratch[i] = a[unit * n * n + i];
+    double part = NAMED(ref_eliminate)(n, 0, scratch, scratch), shift = 0;
+    for (int64_t i = -1; part != 0 && i < n; ++i) {
+      int by = 0;
+      part = frexp(i < 0 ? part : part * (double)scratch[i * n + i], &by);
+      shift += by;
+    }
+    fraction[unit] = (REAL)part;
+    exponent[unit] = (REAL)shift;
   }
 }
 

@@ -46,6 +46,9 @@ core::Result<plan::Step> make_solve(const KernelRequest& request) {
 core::Result<plan::Step> make_det(const KernelRequest& request) {
   return make(request, "a0, a1, scratch", square(request));
 }
+core::Result<plan::Step> make_scaled_det(const KernelRequest& request) {
+  return make(request, "a0, a1, a2, scratch", square(request));
+}
 core::Result<plan::Step> make_cofactor(const KernelRequest& request) {
   return make(request, "a0, a1, scratch", 2 * square(request) + request.inputs[0].shape.back());
 }
@@ -72,6 +75,7 @@ const select::KernelDef kKernels[] = {
     {"solve_triangular", "solve_triangular", kCanonical, true, kRealType, make_solve_triangular},
     {"solve", "solve", kCanonical, true, kRealType, make_solve},
     {"det", "det", kCanonical, true, kRealType, make_det},
+    {"scaled_det", "scaled_det", kCanonical, true, kRealType, make_scaled_det},
     {"cofactor", "cofactor", kCanonical, true, kRealType, make_cofactor},
     {"eigh", "eigh", kCanonical, true, kRealType, make_eigh},
     {"qr", "qr", kCanonical, true, kRealType, make_qr},

@@ -77,6 +77,14 @@ KernelStatus run_det(const KernelArgs& args, int64_t begin, int64_t end) {
 }
 
 template <class T>
+KernelStatus run_scaled_det(const KernelArgs& args, int64_t begin, int64_t end) {
+  const Matrices& m = matrices_of(args);
+  kernels<T>(m).scaled_det(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
+                           static_cast<T*>(args.scratch), begin, end);
+  return KernelStatus::kOk;
+}
+
+template <class T>
 KernelStatus run_cofactor(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
   kernels<T>(m).cofactor(&m.dims, in<T>(args, 0), out<T>(args, 1), static_cast<T*>(args.scratch),
@@ -160,6 +168,8 @@ const select::KernelDef kKernels[] = {
     {"solve", "solve", kCanonical, true, kRealType,
      make<run_solve<float>, run_solve<double>, true>},
     {"det", "det", kCanonical, true, kRealType, make<run_det<float>, run_det<double>, true>},
+    {"scaled_det", "scaled_det", kCanonical, true, kRealType,
+     make<run_scaled_det<float>, run_scaled_det<double>, true>},
     {"cofactor", "cofactor", kCanonical, true, kRealType, make_cofactor},
     {"eigh", "eigh", kCanonical, true, kRealType, make<run_eigh<float>, run_eigh<double>, true>},
     {"qr", "qr", kCanonical, true, kRealType, make_factors<run_qr<float>, run_qr<double>>},

@@ -24,6 +24,7 @@ struct RealKernels {
   void (*solve_triangular)(const ref_linalg_dims*, const T*, const T*, T*, int64_t, int64_t);
   int64_t (*solve)(const ref_linalg_dims*, const T*, const T*, T*, T*, int64_t, int64_t);
   void (*det)(const ref_linalg_dims*, const T*, T*, T*, int64_t, int64_t);
+  void (*scaled_det)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
   void (*cofactor)(const ref_linalg_dims*, const T*, T*, T*, int64_t, int64_t);
   void (*eigh)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
   void (*qr)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);

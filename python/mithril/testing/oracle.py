@@ -31,6 +31,8 @@ Ops = Mapping[str, Callable[..., Any]]
 DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
 RESULTS = {  # of ops with several
     "eigh": ("values", "vectors"),
+    "scaled_det": ("fraction", "exponent"),
+    "slogdet": ("sign", "logabsdet"),
     "topk": ("values", "indices"),
     "qr": ("q", "r"),
     "svd": ("u", "values", "vt"),

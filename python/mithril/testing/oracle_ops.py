@@ -125,6 +125,30 @@ def cofactor(input):
     return out
 
 
+def scaled_det(input):
+    fraction, exponent = np.frexp(np.linalg.det(real(input)))
+    return fraction, exponent.astype(fraction.dtype)
+
+
+def matrix_exp(input):
+    """The series of a matrix that is small enough, squared."""
+    x = real(input)
+    squarings = 8
+    term = out = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
+    for k in range(1, 30):
+        term = term @ (x / 2.0**squarings) / k
+        out = out + term
+    for _ in range(squarings):
+        out = out @ out
+    return out
+
+
+def pinv(input, rtol=None):
+    bound = max(input.shape[-2:]) * np.finfo(np.float64).eps if rtol is None else rtol
+    x = real(input)
+    return np.linalg.pinv(x, rcond=bound) if x.size else np.swapaxes(x, -1, -2)
+
+
 def clamp(input, min_val=None, max_val=None):
     x = np.asarray(input)
     if min_val is not None:
@@ -765,6 +789,13 @@ SIMPLE: dict[str, Callable[..., Any]] = (
         "solve": lambda matrix, right: np.linalg.solve(matrix, right),
         "inverse": lambda input: np.linalg.inv(input),
         "cofactor": cofactor,
+        "scaled_det": scaled_det,
+        "slogdet": lambda input: tuple(np.asarray(y) for y in np.linalg.slogdet(input)),
+        "trace": lambda input: np.asarray(np.trace(input, axis1=-2, axis2=-1)),
+        "matrix_power": lambda input, n: np.linalg.matrix_power(input, n),
+        "matrix_exp": matrix_exp,
+        "pinv": pinv,
+        "lstsq": lambda matrix, right, rtol=None: pinv(matrix, rtol) @ right,
         "det": lambda input: np.asarray(np.linalg.det(input)),
         "eigh": eigh,
         "gpr_alpha": lambda label_mu_diff, L, K_term: np.linalg.solve(

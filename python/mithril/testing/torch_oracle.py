@@ -193,6 +193,16 @@ def cofactor(input):
     return torch.stack([torch.stack([at(i, j) for j in rows], -1) for i in rows], -2)
 
 
+def scaled_det(input):
+    det = torch.linalg.det(input)
+    exponent = torch.frexp(det.detach()).exponent.to(det.dtype)
+    return det * 2.0**-exponent, exponent
+
+
+def pinv(input, rtol=None):
+    return torch.linalg.pinv(input, rtol=rtol) if input.numel() else input.mT
+
+
 def cumsum(input, axis=-1):
     if not input.is_floating_point():
         return held(oracle_ops.SIMPLE["cumsum"](plain(input), axis))
@@ -449,6 +459,13 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "inverse": lambda input: torch.linalg.inv(input),
     "cofactor": cofactor,
     "det": lambda input: torch.linalg.det(input),
+    "scaled_det": scaled_det,
+    "slogdet": lambda input: tuple(torch.linalg.slogdet(input)),
+    "trace": lambda input: input.diagonal(dim1=-2, dim2=-1).sum(-1),
+    "matrix_power": lambda input, n: torch.linalg.matrix_power(input, n),
+    "matrix_exp": lambda input: torch.linalg.matrix_exp(input),
+    "pinv": pinv,
+    "lstsq": lambda matrix, right, rtol=None: pinv(matrix, rtol) @ right,
     "eigh": eigh,
     "gpr_alpha": lambda label_mu_diff, L, K_term: torch.cholesky_solve(label_mu_diff, L.tril()),
     "gpr_v_outer": lambda K, K_term, L: K.mT @ torch.cholesky_solve(K, L.tril()),

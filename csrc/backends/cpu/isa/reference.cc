@@ -73,7 +73,8 @@ namespace bytes {
         space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,           \
         space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64, \
         space::ref_cholesky, space::ref_solve_triangular, space::ref_solve, space::ref_det, \
-        space::ref_cofactor, space::ref_eigh, space::ref_qr, space::ref_svd                 \
+        space::ref_scaled_det, space::ref_cofactor, space::ref_eigh, space::ref_qr,         \
+        space::ref_svd                                                                      \
   }
 
 }  // namespace

@@ -5,6 +5,8 @@ A compiled program cannot raise: what has no solution gives inf or NaN.
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -12,6 +14,15 @@ from .wide import in_wide
 
 solve = in_wide(jnp.linalg.solve)
 det = in_wide(jnp.linalg.det)
+
+
+@in_wide
+def scaled_det(input):
+    sign, logarithm = jnp.linalg.slogdet(input)
+    fixed = jax.lax.stop_gradient(logarithm)
+    exponent = jnp.where(jnp.isinf(fixed), 0, jnp.floor(fixed / math.log(2)) + 1)
+    exponent = exponent.astype(input.dtype)
+    return sign * jnp.exp(logarithm - exponent * math.log(2)), exponent
 
 
 @in_wide

@@ -430,7 +430,7 @@ def matmul(left, right):
 cholesky = _linalg.cholesky
 solve_triangular = _linalg.solve_triangular
 solve = _linalg.solve
-det, cofactor = _linalg.det, _linalg.cofactor
+det, scaled_det, cofactor = _linalg.det, _linalg.scaled_det, _linalg.cofactor
 eigh = _linalg.eigh
 qr, svd = _linalg.qr, _linalg.svd
 dft, rdft = _fourier.dft, _fourier.rdft

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from mithril.errors import ArgumentError
 
-from .special import constant
+from .special import constant, exp
 from .utils import evaluated
 
 # ------------------------------------------------------------------------------ what all share
@@ -247,6 +247,35 @@ def _det(x):
 @_in_wide
 def det(input):
     return mx.ones(input.shape[:-2], input.dtype) if input.size == 0 else _det(input)
+
+
+def _scaled_det_gradient(x, cotangents, outputs):
+    along = cotangents[0] * outputs[0]
+    eye = mx.broadcast_to(_eye_like(x), x.shape)
+    return along[..., None, None] * _transposed(_solve(x, eye))
+
+
+@_with(_scaled_det_gradient)
+def _scaled_det(x):
+    factors, pivots, bad = _factored(mx.linalg.lu_factor, x)
+    exchanges = mx.sum(pivots != mx.arange(x.shape[-1]), -1)
+    diagonal = _diagonal(factors)
+    product = mx.prod(mx.sign(diagonal), -1)
+    sign = mx.where(exchanges % 2 == 0, product, -product)
+    logarithm = mx.sum(mx.log(mx.abs(diagonal)), -1)
+    log2 = constant(math.log(2), x.dtype)
+    exponent = mx.where(mx.isinf(logarithm), 0, mx.floor(logarithm / log2) + 1)
+    fraction = sign * exp(logarithm - exponent * log2)
+    spoiled = bad[..., 0, 0]
+    return _spoiled(spoiled, fraction), _spoiled(spoiled, exponent)
+
+
+@_in_wide
+def scaled_det(input):
+    if input.size == 0:
+        ones = mx.ones(input.shape[:-2], input.dtype)
+        return ones * 0.5, ones
+    return _scaled_det(input)
 
 
 # ------------------------------------------------------------- eigenvalues and singular values

@@ -437,7 +437,7 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 dft, rdft = _fourier.dft, _fourier.rdft
 cholesky, solve_triangular = _linalg.cholesky, _linalg.solve_triangular
 solve, det, eigh = _linalg.solve, _linalg.det, _linalg.eigh
-cofactor = _linalg.cofactor
+cofactor, scaled_det = _linalg.cofactor, _linalg.scaled_det
 qr, svd = _linalg.qr, _linalg.svd
 
 

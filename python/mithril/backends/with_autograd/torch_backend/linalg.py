@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial, wraps
 
 import torch
@@ -54,6 +55,14 @@ def solve(matrix, right):
 @_in_wide
 def det(input):
     return torch.linalg.det(input)
+
+
+@_in_wide
+def scaled_det(input):
+    sign, logarithm = torch.linalg.slogdet(input)
+    fixed = logarithm.detach()
+    exponent = torch.where(fixed.isinf(), 0, (fixed / math.log(2)).floor() + 1).to(input.dtype)
+    return sign * torch.exp(logarithm - exponent * math.log(2)), exponent
 
 
 def _of_finite(function, input):

@@ -65,6 +65,16 @@ def det(input):
 
 
 @_in_wide
+def scaled_det(input):
+    sign, logarithm = np.linalg.slogdet(input)
+    with np.errstate(invalid="ignore"):
+        exponent = np.where(np.isinf(logarithm), 0, np.floor(logarithm / np.log(2)) + 1)
+    exponent = exponent.astype(input.dtype)
+    rest = logarithm - exponent * np.log(input.dtype.type(2))
+    return np.asarray(sign * np.exp(rest)), np.asarray(exponent)
+
+
+@_in_wide
 def cofactor(input):
     """Products of all singular values but one: nothing is divided by what may be 0."""
     u, s, vt = svd(input)
