@@ -67,7 +67,7 @@ extern "C" {
   /* Determinants. `scratch`: n * n. */                                                              \
   void ref_det_##S(const ref_linalg_dims* d, const REAL* a, REAL* y, REAL* scratch, int64_t begin,   \
                    int64_t end);                                                                     \
-  /* Determinants as fraction * 2^exponent, 0.5 <= |fraction| < 1 or both 0. `scratch`: n * n. */     \
+  /* Determinants as fraction * 2^exponent, 0.5 <= |fraction| < 1 or both 0. `scratch`: n * n. */    \
   void ref_scaled_det_##S(const ref_linalg_dims* d, const REAL* a, REAL* fraction, REAL* exponent,   \
                           REAL* scratch, int64_t begin, int64_t end);                                \
   /* Cofactors, the derivatives of the determinant; also of singular matrices. `scratch`: two        \

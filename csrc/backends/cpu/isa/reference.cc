@@ -67,14 +67,13 @@ namespace bytes {
 #include "reference/sort.c"
 }  // namespace bytes
 
-#define MITHRIL_REAL_KERNELS(space)                                                         \
-  {                                                                                         \
-    space::ref_matmul, space::ref_conv2d, space::ref_conv2d_dx, space::ref_conv2d_dw,       \
-        space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,           \
-        space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64, \
-        space::ref_cholesky, space::ref_solve_triangular, space::ref_solve, space::ref_det, \
-        space::ref_scaled_det, space::ref_cofactor, space::ref_eigh, space::ref_qr,         \
-        space::ref_svd                                                                      \
+#define MITHRIL_REAL_KERNELS(space)                                                                \
+  {                                                                                                \
+    space::ref_matmul, space::ref_conv2d, space::ref_conv2d_dx, space::ref_conv2d_dw,              \
+        space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,                  \
+        space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64,        \
+        space::ref_cholesky, space::ref_solve_triangular, space::ref_solve, space::ref_det,        \
+        space::ref_scaled_det, space::ref_cofactor, space::ref_eigh, space::ref_qr, space::ref_svd \
   }
 
 }  // namespace
