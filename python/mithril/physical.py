@@ -1108,7 +1108,7 @@ class PhysicalModel(PhysicalKeys):
             and the optimizer's state are one block that steps update where it is
         weights : "binary": a file for the program's user to load or map; "array": C arrays
         name : of files, functions and types; a name of C
-        target : "freestanding": without libm, for programs without arithmetic of floats
+        target : "freestanding": without libm, whose functions the text then has itself
         shapes : of data, where compile was not told them: C has no open sizes
 
         Returns

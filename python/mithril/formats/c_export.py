@@ -314,13 +314,7 @@ def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mappi
             hint="give shapes={…} of the data",
         )
     sizes = shapes if executable is program.forward else executable.sizes(symbols)
-    source = executable.source(sizes, wanted.name)
-    if wanted.freestanding and source["needs_libm"]:
-        raise UnsupportedError(
-            "export_c: target='freestanding': the program may call functions of libm",
-            hint="leave target out",
-        )
-    return source
+    return executable.source(sizes, wanted.name, freestanding=wanted.freestanding)
 
 
 def _read(source: Mapping[str, Any], names: Sequence[str], program: Any) -> Entries:
