@@ -296,6 +296,27 @@ def test_freestanding(tmp_path):
     assert outside(tmp_path) <= MEMORY
 
 
+def test_threads_are_pragmas(tmp_path):
+    """Compiled for OpenMP or not, calls have the same bits."""
+    pm = compiled("mlp", shapes={"x": [512, 16]})
+    assert "_OPENMP" not in exported(pm, tmp_path / "one").read_text()
+    program = exported(pm, tmp_path / "many", threads=3)
+    assert "#ifdef _OPENMP" in program.read_text() and "M_THREADS 3" in program.read_text()
+    x = drawn([512, 16])
+    want = by_engine("mlp", x, shapes={"x": [512, 16]})
+    for flags in ("-O2 -fopenmp", "-O2 -Wno-unknown-pragmas"):
+        write_inputs(built(program.parent, flags=f"{flags} -Wall -Wextra -Werror"), {"x": x})
+        np.testing.assert_array_equal(run(program.parent)["y"], want)
+        assert any("GOMP" in symbol for symbol in symbols(program.parent)) == ("openmp" in flags)
+    assert "-fopenmp" in (tmp_path / "many" / "Makefile").read_text()
+    assert "OpenMP" in (tmp_path / "many" / "CMakeLists.txt").read_text()
+
+
+def exported(pm, folder, **options):
+    pm.export_c(folder, **options)
+    return folder / "model.c"
+
+
 def outside(folder):
     """What the library part wants of others."""
     return {symbol for symbol in symbols(folder) if not symbol.startswith("model_")}
@@ -471,6 +492,9 @@ BAD = [
     ({"name": 7}, SignatureError, "requires a string"),
     ({"weights": "arrays"}, ArgumentError, "did you mean 'array'"),
     ({"target": "free"}, ArgumentError, "requires 'hosted' or 'freestanding'"),
+    ({"threads": 0}, ArgumentError, "threads"),
+    ({"threads": 2.5}, ArgumentError, "threads"),
+    ({"threads": 10**6}, ArgumentError, "at most 1024"),
     ({"training": "yes"}, SignatureError, "requires True or False"),
     ({"training": True}, ArgumentError, "the model has no optimizer"),
     ({"params": 3}, SignatureError, "requires a dictionary"),
