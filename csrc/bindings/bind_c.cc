@@ -70,9 +70,11 @@ class CProgram final : public NativeProgram {
                       overwrites, nullptr, std::move(recorder)) {}
 
   /// The C source for these sizes, and what callers must know of it.
-  py::dict source(const Sizes& sizes, const std::string& name, int threads) const {
+  py::dict source(const Sizes& sizes, const std::string& name, int threads,
+                  bool freestanding) const {
     const plan::Plan plan = preview(sizes, nullptr);
-    const emit::CPlan printed = emit::print_c_plan(plan, {name, std::max(threads, 1)}).or_throw();
+    const emit::CPlan printed =
+        emit::print_c_plan(plan, {name, std::max(threads, 1), freestanding}).or_throw();
     py::dict out;
     out["text"] = printed.text;
     out["header"] = printed.header;
@@ -145,7 +147,7 @@ void bind_c(py::module_& module) {
             py::arg("shrinks") = false, py::arg("threads") = 1);
   def_native_program(bound);
   bound.def("source", &CProgram::source, py::arg("sizes"), py::arg("name") = "mithril",
-            py::arg("threads") = 1);
+            py::arg("threads") = 1, py::arg("freestanding") = false);
 }
 
 }  // namespace mithril::bindings

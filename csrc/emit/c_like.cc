@@ -271,7 +271,7 @@ core::Result<std::string> print_c_like(std::span<const CLikeKernel> kernels, Dia
     MITHRIL_RETURN_IF_ERROR(tile::verify(kernel.program));
     functions += "\n" + Printer(kernel, dialect).run(definitions);
   }
-  std::string out = dialect == Dialect::kC99 ? kHeadC99 : kHeadOpenCl;
+  std::string out = dialect == Dialect::kC99 ? std::string(kHeadC99) + kLibm : kHeadOpenCl;
   out += kInstructions;
   out += kExternLanes;
   out += "M_TRIG(f32)\nM_TRIG(f64)\n";

@@ -2,8 +2,7 @@
 
 namespace mithril::emit {
 
-const char* const kHeadC99 = R"(#include <math.h>
-#include <stdint.h>
+const char* const kHeadC99 = R"(#include <stdint.h>
 #include <string.h>
 typedef uint8_t m_bool;
 typedef uint8_t m_u8;
@@ -29,6 +28,9 @@ M_FN m_w32 m_bits_f32(m_f32 x) { m_w32 u; memcpy(&u, &x, 4); return u; }
 M_FN m_w64 m_bits_f64(m_f64 x) { m_w64 u; memcpy(&u, &x, 8); return u; }
 M_FN m_f32 m_of_bits_f32(m_w32 u) { m_f32 x; memcpy(&x, &u, 4); return x; }
 M_FN m_f64 m_of_bits_f64(m_w64 u) { m_f64 x; memcpy(&x, &u, 8); return x; }
+)";
+
+const char* const kLibm = R"(#include <math.h>
 #define m_c_fma_f32 fmaf
 #define m_c_fma_f64 fma
 #define m_sqrt_f32 sqrtf

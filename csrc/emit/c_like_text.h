@@ -4,8 +4,10 @@
 
 namespace mithril::emit {
 
-/// Types, access to bits, and the dialect's names of fma, sqrt and the roundings.
+/// Types, access to bits, and the dialect's names of fma, sqrt and the roundings; those of C99 come
+/// from libm, with kLibm behind the head, or from c_own_math.h.
 extern const char* const kHeadC99;
+extern const char* const kLibm;
 extern const char* const kHeadOpenCl;
 
 /// m_add_f32(a, b), m_sat_f32_i8(x) …: functions of scalars that mean what tile/instruction.h says.

@@ -11,6 +11,7 @@
 #include "core/checked.h"
 #include "emit/c_like_text.h"
 #include "emit/c_loop.h"
+#include "emit/c_own_math.h"
 #include "emit/c_plan_text.h"
 #include "emit/c_prune.h"
 #include "ir/text.h"
@@ -150,14 +151,16 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     for (const std::string& text : definitions_) definitions += text;
     const std::string users = definitions + texts + functions_ + entry;
     std::string all = kHeadC99;
+    all += options_.freestanding ? kOwnMath : libm_names();
     all += kInstructions;
     all += kExternLanes;
     all += "M_TRIG(f32)\nM_TRIG(f64)\n";
     all += kPlanHead;
-    all.erase(0, all.find('\n') + 1);  // math.h, which not all of it wants
     std::string used = prune_c(all, users);
-    needs_libm = wants_libm(used + users);
-    if (needs_libm) used = "#include <math.h>\n" + used;
+    needs_libm = !options_.freestanding && names_libm(used + users);
+    if (needs_libm || (!options_.freestanding && has_any(used + users, {"NAN", "INFINITY"}))) {
+      used = "#include <math.h>\n" + used;
+    }
     if (has_word(users, "M_PARALLEL")) {
       used += fmt::format("#define M_THREADS {}\n{}", options_.threads, kThreads);
     }
@@ -172,12 +175,20 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
 #endif
 )";
 
-  static bool wants_libm(const std::string& text) {
-    constexpr std::string_view kWords[] = {"fma",  "fmaf",  "sqrt", "sqrtf", "floor",    "floorf",
-                                           "ceil", "ceilf", "rint", "rintf", "trunc",    "truncf",
-                                           "fmod", "fmodf", "fabs", "NAN",   "INFINITY", "FMA"};
-    return std::any_of(std::begin(kWords), std::end(kWords),
+  // Not math.h itself, which not every text wants.
+  static std::string_view libm_names() {
+    const std::string_view text = kLibm;
+    return text.substr(text.find('\n') + 1);
+  }
+
+  static bool has_any(const std::string& text, std::initializer_list<std::string_view> words) {
+    return std::any_of(words.begin(), words.end(),
                        [&](std::string_view word) { return has_word(text, word); });
+  }
+
+  static bool names_libm(const std::string& text) {
+    return has_any(text, {"fma", "fmaf", "sqrt", "sqrtf", "floor", "floorf", "ceil", "ceilf",
+                          "rint", "rintf", "trunc", "truncf", "fmod", "fmodf", "fabs"});
   }
 
   // ---- steps

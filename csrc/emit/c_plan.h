@@ -13,6 +13,7 @@ namespace mithril::emit {
 struct CPlanOptions {
   std::string name = "mithril";  // an identifier, before every name that others see
   int threads = 1;               // that share loops where a compiler has OpenMP
+  bool freestanding = false;     // without libm: the text has its functions itself
 };
 
 /// The entry is
@@ -24,7 +25,7 @@ struct CPlan {
   std::string text;    // source, complete in itself
   std::string header;  // what callers include
   int64_t arena_bytes = 0;
-  bool needs_libm = false;
+  bool needs_libm = false;  // names functions of it
   std::vector<std::shared_ptr<const core::TensorData>> constants;
   std::vector<plan::Part> parts;  // what context->step counts
 };

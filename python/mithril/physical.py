@@ -1093,6 +1093,7 @@ class PhysicalModel(PhysicalKeys):
         name: str = "model",
         target: Literal["hosted", "freestanding"] = "hosted",
         shapes: Mapping[str, Sequence[int]] | None = None,
+        threads: int = 1,
     ) -> dict[str, Any]:
         """Writes the model as C99 that needs no Python: source, header, weights, files for make and
         CMake, an example and a README with the layout of all arrays (docs/c.md).
@@ -1108,8 +1109,10 @@ class PhysicalModel(PhysicalKeys):
             and the optimizer's state are one block that steps update where it is
         weights : "binary": a file for the program's user to load or map; "array": C arrays
         name : of files, functions and types; a name of C
-        target : "freestanding": without libm, for programs without arithmetic of floats
+        target : "freestanding": without libm, whose functions the text then has itself
         shapes : of data, where compile was not told them: C has no open sizes
+        threads : of OpenMP that a call uses where it is compiled for that, as the Makefile then
+            does; results do not depend on it
 
         Returns
         -------
@@ -1142,6 +1145,7 @@ class PhysicalModel(PhysicalKeys):
             name=name,
             target=target,
             shapes=shapes,
+            threads=threads,
         )
 
     # --- looking inside -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Pooling and its gradients on the reference's texts.
+// Pooling and its gradients: maxima row by row, all else on the reference's texts.
 #include "backends/c/kernel_families.h"
 #include "select/kernel_dims.h"
 
@@ -7,13 +7,14 @@ namespace {
 
 using select::KernelRequest;
 
-plan::Step pooling(const KernelRequest& request, const ref_pool2d_dims& d, const char* arguments) {
-  const std::string suffix = suffix_of(request.outputs[0]);
+plan::Step pooling(const KernelRequest& request, const ref_pool2d_dims& d, const char* text,
+                   const std::string& function, const char* arguments) {
   plan::FunctionCall call;
   call.name = request.op.name;
-  call.texts = {text_of("pool2d", request.outputs[0])};
+  call.texts = {text_of(text, request.outputs[0])};
   call.declarations = declared(d);
-  call.call = fmt::format("ref_{}_{}(&d, {}, begin, end)", request.op.name, suffix, arguments);
+  call.call =
+      fmt::format("{}_{}(&d, {}, begin, end)", function, suffix_of(request.outputs[0]), arguments);
   plan::Step step = step_of(std::move(call), d.planes,
                             grain_of(d.h_out * d.w_out * d.kh * d.kw + d.h_in * d.w_in));
   step.work.amount = 1.0;  // an operation for each tap
@@ -23,24 +24,33 @@ plan::Step pooling(const KernelRequest& request, const ref_pool2d_dims& d, const
   return step;
 }
 
-core::Result<plan::Step> make_pool(const KernelRequest& request) {
-  return pooling(request, select::pool2d_dims(request, request.inputs[0], request.outputs[0]),
-                 "a0, a1");
+plan::Step by_reference(const KernelRequest& request, const ref_pool2d_dims& d,
+                        const char* arguments) {
+  return pooling(request, d, "pool2d", "ref_" + request.op.name, arguments);
+}
+
+core::Result<plan::Step> make_maximum(const KernelRequest& request) {
+  const auto d = select::pool2d_dims(request, request.inputs[0], request.outputs[0]);
+  return pooling(request, d, "max_pool2d_rows", "max_pool2d_rows", "a0, a1");
+}
+core::Result<plan::Step> make_average(const KernelRequest& request) {
+  const auto d = select::pool2d_dims(request, request.inputs[0], request.outputs[0]);
+  return by_reference(request, d, "a0, a1");
 }
 core::Result<plan::Step> make_max_gradient(const KernelRequest& request) {
-  return pooling(request, select::pool2d_dims(request, request.inputs[0], request.inputs[1]),
-                 "a0, a1, a2");
+  const auto d = select::pool2d_dims(request, request.inputs[0], request.inputs[1]);
+  return by_reference(request, d, "a0, a1, a2");
 }
 core::Result<plan::Step> make_average_gradient(const KernelRequest& request) {
-  return pooling(request, select::pool2d_dims(request, request.outputs[0], request.inputs[0]),
-                 "a0, a1");
+  const auto d = select::pool2d_dims(request, request.outputs[0], request.inputs[0]);
+  return by_reference(request, d, "a0, a1");
 }
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;
 const select::KernelDef kKernels[] = {
-    {"max_pool2d", "max_pool2d", kCanonical, true, kRealType, make_pool},
+    {"max_pool2d", "max_pool2d", kCanonical, true, kRealType, make_maximum},
     {"max_pool2d_grad", "max_pool2d_grad", kCanonical, true, kRealType, make_max_gradient},
-    {"avg_pool2d", "avg_pool2d", kCanonical, true, kRealType, make_pool},
+    {"avg_pool2d", "avg_pool2d", kCanonical, true, kRealType, make_average},
     {"avg_pool2d_grad", "avg_pool2d_grad", kCanonical, true, kRealType, make_average_gradient},
 };
 

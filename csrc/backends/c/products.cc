@@ -10,20 +10,25 @@ using core::DType;
 using select::KernelRequest;
 using select::Operand;
 
-constexpr int64_t kRows = 8, kPanels = 16, kBlock = REF_BLOCK;  // of gemm.inc
+constexpr int64_t kPanels = 4;  // of gemm.inc
 
 int64_t columns_of(const Operand& operand) {
   return 128 / static_cast<int64_t>(core::size_of(operand.dtype));
 }
 
-size_t scratch_of(const Operand& operand) {
-  const int64_t elements = (kRows + kPanels * columns_of(operand)) * kBlock;
-  return static_cast<size_t>(elements) * core::size_of(operand.dtype);
+int64_t tiles_of(int64_t columns, const Operand& operand) {
+  return (columns + columns_of(operand) - 1) / columns_of(operand);
+}
+
+// Packed columns of a product with k places.
+size_t scratch_of(const Operand& operand, int64_t columns, int64_t k) {
+  const int64_t width = std::min(tiles_of(columns, operand), kPanels) * columns_of(operand);
+  return static_cast<size_t>(width * std::min<int64_t>(k, REF_BLOCK)) *
+         core::size_of(operand.dtype);
 }
 
 int64_t blocks_of(int64_t columns, const Operand& operand) {
-  const int64_t unit = kPanels * columns_of(operand);
-  return (columns + unit - 1) / unit;
+  return (tiles_of(columns, operand) + kPanels - 1) / kPanels;
 }
 
 plan::Step with_flops(plan::Step step, double flops) {
@@ -80,7 +85,7 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   call.call =
       fmt::format("matmul_blocks_{}(&d, a0, a1, a2, scratch, begin, end)", suffix_of(result));
   plan::Step step = step_of(std::move(call), batches(d) * blocks_of(d.n, result));
-  step.scratch_bytes = scratch_of(result);
+  step.scratch_bytes = scratch_of(result, d.n, d.k);
   return with_flops(std::move(step), flops_of(d));
 }
 
@@ -121,26 +126,35 @@ bool fills_tiles(const ref_conv2d_dims& d, int64_t rows) {
   return rows >= kFewest && flops_of(d) > 0 && d.h_in > 0 && d.w_in > 0;
 }
 
-plan::Step convolution(const KernelRequest& request, const ref_conv2d_dims& d, const char* text,
-                       const std::string& arguments, int64_t units, int64_t grain) {
-  const Operand& result = request.outputs[0];
-  const bool is_blocked = std::string_view(text).ends_with("_blocks");
-  plan::FunctionCall call;
+plan::Step convolution(const KernelRequest& request, const ref_conv2d_dims& d,
+                       plan::FunctionCall call, int64_t units, int64_t grain) {
   call.name = request.op.name;
-  if (is_blocked) {
-    call.texts = {text_of("gemm", result), text_of("conv2d_blocks", result)};
-  } else {
-    call.texts = {text_of(text + 4, result)};  // behind "ref_"
-  }
   call.declarations = c::declared(d);
-  call.call = fmt::format("{}_{}(&d, {}, begin, end)", text, suffix_of(result), arguments);
-  plan::Step step = step_of(std::move(call), units, grain);
-  if (is_blocked) step.scratch_bytes = scratch_of(result);
-  return with_flops(std::move(step), flops_of(d));
+  return with_flops(step_of(std::move(call), units, grain), flops_of(d));
 }
 
-constexpr const char* kBlockArguments = "a0, a1, a2, scratch";
-constexpr const char* kArguments = "a0, a1, a2";
+// By tiles: products of `columns` columns with k places, for each of `parts`.
+plan::Step in_blocks(const KernelRequest& request, const ref_conv2d_dims& d, int64_t parts,
+                     int64_t columns, int64_t k) {
+  const Operand& result = request.outputs[0];
+  plan::FunctionCall call;
+  call.texts = {text_of("gemm", result), text_of("conv2d_blocks", result)};
+  call.call = fmt::format("{}_blocks_{}(&d, a0, a1, a2, scratch, begin, end)", request.op.name,
+                          suffix_of(result));
+  plan::Step step = convolution(request, d, std::move(call), parts * blocks_of(columns, result), 1);
+  step.scratch_bytes = scratch_of(result, columns, k);
+  return step;
+}
+
+plan::Step by_reference(const KernelRequest& request, const ref_conv2d_dims& d, int64_t units,
+                        int64_t grain) {
+  const Operand& result = request.outputs[0];
+  plan::FunctionCall call;
+  call.texts = {text_of(request.op.name.c_str(), result)};
+  call.call =
+      fmt::format("ref_{}_{}(&d, a0, a1, a2, begin, end)", request.op.name, suffix_of(result));
+  return convolution(request, d, std::move(call), units, grain);
+}
 
 bool is_blocked(const KernelRequest& request) {
   if (!has_real_type(request)) return false;
@@ -149,13 +163,12 @@ bool is_blocked(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_conv2d_blocks(const KernelRequest& request) {
   const auto d = select::conv2d_dims(request);
-  const int64_t blocks = blocks_of(d.h_out * d.w_out, request.outputs[0]);
-  return convolution(request, d, "conv2d_blocks", kBlockArguments, d.batch * d.groups * blocks, 1);
+  return in_blocks(request, d, d.batch * d.groups, d.h_out * d.w_out, d.c_in * d.kh * d.kw);
 }
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
   const auto d = select::conv2d_dims(request);
-  return convolution(request, d, "ref_conv2d", kArguments, d.batch * d.groups * d.c_out * d.h_out,
-                     grain_of(d.w_out * d.c_in * d.kh * d.kw));
+  return by_reference(request, d, d.batch * d.groups * d.c_out * d.h_out,
+                      grain_of(d.w_out * d.c_in * d.kh * d.kw));
 }
 
 bool is_blocked_dx(const KernelRequest& request) {
@@ -165,14 +178,12 @@ bool is_blocked_dx(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_dx_blocks(const KernelRequest& request) {
   const auto d = select::conv2d_dx_dims(request);
-  const int64_t blocks = blocks_of(d.h_in * d.w_in, request.outputs[0]);
-  return convolution(request, d, "conv2d_dx_blocks", kBlockArguments, d.batch * d.groups * blocks,
-                     1);
+  return in_blocks(request, d, d.batch * d.groups, d.h_in * d.w_in, d.c_out * d.kh * d.kw);
 }
 core::Result<plan::Step> make_dx(const KernelRequest& request) {
   const auto d = select::conv2d_dx_dims(request);
-  return convolution(request, d, "ref_conv2d_dx", kArguments, d.batch * d.groups * d.c_in * d.h_in,
-                     grain_of(d.w_in * d.c_out * d.kh * d.kw));
+  return by_reference(request, d, d.batch * d.groups * d.c_in * d.h_in,
+                      grain_of(d.w_in * d.c_out * d.kh * d.kw));
 }
 
 bool is_blocked_dw(const KernelRequest& request) {
@@ -182,14 +193,13 @@ bool is_blocked_dw(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_dw_blocks(const KernelRequest& request) {
   const auto d = select::conv2d_dw_dims(request);
-  const int64_t blocks = blocks_of(d.c_in * d.kh * d.kw, request.outputs[0]);
-  return convolution(request, d, "conv2d_dw_blocks", kBlockArguments, d.groups * blocks, 1);
+  return in_blocks(request, d, d.groups, d.c_in * d.kh * d.kw, d.batch * d.h_out * d.w_out);
 }
 core::Result<plan::Step> make_dw(const KernelRequest& request) {
   constexpr int64_t kWidth = 16;  // taps of a unit of the reference
   const auto d = select::conv2d_dw_dims(request);
   const int64_t units = d.groups * ((d.c_in * d.kh * d.kw + kWidth - 1) / kWidth);
-  return convolution(request, d, "ref_conv2d_dw", kArguments, units, 1);
+  return by_reference(request, d, units, 1);
 }
 
 constexpr auto kCanonical = select::OrderClass::kCanonical;

@@ -159,7 +159,7 @@ def _shown(one: Array) -> Iterator[str]:
 
 _MAKEFILE = """# make: the library lib@.a and the program @_example, for this processor
 # make CFLAGS=-O2: for others
-CFLAGS ?= -O3 -march=native
+CFLAGS ?= -O3 -march=native{threads}
 STRICT = {flags} -Wall -Wextra -pedantic
 LIBS = {libs}
 OBJECTS = {objects}
@@ -198,9 +198,15 @@ set_target_properties(@_library PROPERTIES OUTPUT_NAME @)
 target_include_directories(@_library PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
 target_compile_options(@_library PRIVATE {flags})
 target_link_libraries(@_library PUBLIC {libs})
-
+{threads}
 add_executable(@_example main.c)
 target_link_libraries(@_example @_library)
+"""
+
+_CMAKE_THREADS = """find_package(OpenMP COMPONENTS C)
+if(OpenMP_C_FOUND)
+  target_link_libraries(@_library PUBLIC OpenMP::OpenMP_C)
+endif()
 """
 
 
@@ -220,6 +226,7 @@ def makefile(export: Export) -> str:
         libs="-lm" if _libs(export) else "",
         objects=" ".join(f"{stem}.o" for stem in _sources(export)),
         more="-ffreestanding " if export.freestanding else "",
+        threads=" -fopenmp" if export.threads > 1 else "",
     )
     return text.replace("$@", "\0").replace("@", export.name).replace("\0", "$@")
 
@@ -232,6 +239,7 @@ def cmake(export: Export) -> str:
         sources=" ".join(f"{stem}.c" for stem in _sources(export)),
         flags=" ".join(options + more),
         libs=_libs(export),
+        threads=_CMAKE_THREADS if export.threads > 1 else "",
     ).replace("@", export.name)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mithril import _core
-from mithril._checks import mapping, text, truth
+from mithril._checks import mapping, text, truth, whole
 from mithril._files import path_of, replacing
 from mithril._open_ranks import Shaped
 from mithril._program import runs_natively
@@ -25,6 +25,7 @@ from mithril.types import Dtype
 __all__ = ["ALIGNMENT", "Array", "Export", "export_c"]
 
 ALIGNMENT = 64  # bytes: of the arena, of files in memory and of every array in them
+MOST_THREADS = 1024
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TAKEN = ("main", "makefile")  # by the example and by what builds it
 _WEIGHTS = ("binary", "array")
@@ -62,6 +63,7 @@ class _Wanted:
     training: bool
     weights: str  # "binary", "array"
     freestanding: bool
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,10 @@ class Export:
         return self.wanted.freestanding
 
     @property
+    def threads(self) -> int:
+        return self.wanted.threads
+
+    @property
     def arena_bytes(self) -> int:
         return int(self.source["arena_bytes"])
 
@@ -112,6 +118,7 @@ class Export:
             "name": self.name,
             "training": self.training,
             "weights": self.weights,
+            "threads": self.threads,
             "alignment": ALIGNMENT,
             "arena_bytes": self.arena_bytes,
             "weight_bytes": end_of(self.constants),
@@ -138,6 +145,7 @@ def export_c(
     name: Any = "model",
     target: Any = "hosted",
     shapes: Any = None,
+    threads: Any = 1,
 ) -> dict[str, Any]:
     """See `PhysicalModel.export_c`."""
     to = path_of("export_c: folder", folder)
@@ -146,6 +154,7 @@ def export_c(
         training=truth("export_c: training", training),
         weights=_one_of("weights", weights, _WEIGHTS),
         freestanding=_one_of("target", target, _TARGETS) == "freestanding",
+        threads=_checked_threads(threads),
     )
     given = checked_shapes("export_c", physical, shapes)
     params = _checked_params(physical, params)
@@ -175,6 +184,13 @@ def _one_of(option: str, value: Any, known: Sequence[str]) -> str:
         near = suggestion(value, known)
         raise ArgumentError(f"export_c: {option} requires {choices}, got {shown(value)}{near}")
     return str(value)
+
+
+def _checked_threads(threads: Any) -> int:
+    found = whole("export_c: threads", threads)
+    if found > MOST_THREADS:
+        raise ArgumentError(f"export_c: threads must be at most {MOST_THREADS}, got {found}")
+    return found
 
 
 def _checked_params(physical: Any, params: Any) -> Mapping[str, Any]:
@@ -314,13 +330,7 @@ def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mappi
             hint="give shapes={…} of the data",
         )
     sizes = shapes if executable is program.forward else executable.sizes(symbols)
-    source = executable.source(sizes, wanted.name)
-    if wanted.freestanding and source["needs_libm"]:
-        raise UnsupportedError(
-            "export_c: target='freestanding': the program may call functions of libm",
-            hint="leave target out",
-        )
-    return source
+    return executable.source(sizes, wanted.name, wanted.threads, wanted.freestanding)
 
 
 def _read(source: Mapping[str, Any], names: Sequence[str], program: Any) -> Entries:

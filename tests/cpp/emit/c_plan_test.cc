@@ -1,4 +1,6 @@
-// The text of small plans. What it computes: tests/cpp/backends/c/load_test.cc.
+// Covers: emit/c_own_math.cc
+// The text of small plans. What it computes: tests/cpp/backends/c/load_test.cc; that own functions
+// are those of libm: tests/python/formats/test_c_export.py.
 #include "emit/c_plan.h"
 
 #include <gtest/gtest.h>
@@ -65,6 +67,16 @@ TEST(CPlan, SaysWhatCallersNeed) {
   EXPECT_NE(made.header.find("#define TWICE_INPUTS 1"), std::string::npos);
   EXPECT_NE(made.header.find("int twice_run("), std::string::npos);
   EXPECT_EQ(made.parts.size(), 1u);
+}
+
+TEST(CPlan, StandsAloneIfAsked) {
+  const CPlan hosted = std::move(print_c_plan(doubling(), {"twice", 1})).or_throw();
+  EXPECT_TRUE(hosted.needs_libm);
+  EXPECT_NE(hosted.text.find("#include <math.h>"), std::string::npos);
+  const CPlan alone = std::move(print_c_plan(doubling(), {"twice", 1, true})).or_throw();
+  EXPECT_FALSE(alone.needs_libm);
+  EXPECT_EQ(alone.text.find("math.h"), std::string::npos);
+  EXPECT_NE(alone.text.find("m_own_fma_f32(m_f32 a"), std::string::npos);
 }
 
 TEST(CPlan, RefusesNamesThatAreNone) {

@@ -12,7 +12,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from formats.c_cases import MODELS, drawn, training
-from mithril.errors import CompilerError, DataIndexError, UnsupportedError
+from mithril.errors import CompilerError, DataIndexError, OutOfMemoryError, UnsupportedError
 from test_random_models import RandomModel
 
 pytestmark = [
@@ -182,6 +182,19 @@ def test_threads_that_evaluate_at_once():
         assert not thread.is_alive()
     for i, y in found.items():
         np.testing.assert_array_equal(y, pm.evaluate(params, {"x": drawn(shape, i)})["y"])
+
+
+def test_arenas_above_memory(tmp_path):
+    model = ml.Model()
+    model |= ml.MatrixMultiply()(left="x", right="w", output="p")
+    model |= ml.Sum()(input="p", output="y")
+    model.expose_keys("y")
+    data = {"x": np.ones((2**20, 1), "f4"), "w": np.ones((1, 2**20), "f4")}
+    shapes = {name: list(value.shape) for name, value in data.items()}
+    pm = ml.compile(model, on_c(), data_keys=set(data), shapes=shapes)
+    with pytest.raises(OutOfMemoryError, match=r"takes 4\.4 TB"):
+        pm.evaluate({}, data)
+    assert pm.export_c(tmp_path)["arena_bytes"] >= 2**42  # printed, and told
 
 
 def test_a_compiler_that_fails_stops_the_call():

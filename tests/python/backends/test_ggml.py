@@ -2,6 +2,7 @@
 see what it aborts at."""
 
 import itertools
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from mithril.errors import (
     SignatureError,
     UnsupportedError,
 )
-from mithril.testing import backend_tests
+from mithril.testing import backend_tests, run_backend_tests
 from scipy import special
 from test_random_models import Trial
 
@@ -65,6 +66,12 @@ def test_every_op(name, backend, support_table):
         support_table.note(name, "ggml", dtype, how)
     support_table.checks["checks of ggml"] += row.checks
     assert row.outcome != "failed", "\n".join(row.reasons)
+
+
+def test_the_conformance_suite():
+    report = run_backend_tests(ml.GGMLBackend())
+    assert report and report.passed == report.total, str(report)
+    assert report.native >= 40 and report.native + report.fallback == report.total
 
 
 # --- what ggml computes itself -------------------------------------------------------------------
@@ -564,7 +571,7 @@ def test_constants_are_computed_once(backend):
     assert backend.coverage(pm) == {"native": {"add": 1}, "custom": {}}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(100))
 def test_random_models(seed):
     """Values, with gradients and without, and slopes, beside the oracle."""
     trial = Trial(seed, "GGMLBackend", "float32")
@@ -812,6 +819,11 @@ def test_a_library_that_is_none(kind, tmp_path):
         path.write_text("no library")
     elif kind == "another library":
         path.symlink_to(_core.__file__)
+    assert "GGMLBackend" in refused(path)
+
+
+def refused(path):
+    """What a process says that is to use that library."""
     code = (
         "import mithril as ml\n"
         "try: ml.GGMLBackend()\n"
@@ -824,7 +836,30 @@ def test_a_library_that_is_none(kind, tmp_path):
         text=True,
         check=False,
     )
-    assert told.stdout.startswith("refused GGMLBackend"), told
+    assert told.stdout.startswith("refused "), told
+    return told.stdout
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("too old", "has no function ggml_"),
+        ("null", "fails the self-test: MemoryError"),
+        ("crashes", "fails the self-test: exit status -"),
+    ],
+)
+def test_a_library_of_another_version(kind, said, tmp_path):
+    """Some functions are missing, or all are there and do something else."""
+    from mithril.backends.with_manualgrad.ggml_backend import library
+
+    names = [*library._SIGNATURES, "ggml_init"]
+    body = "__builtin_trap();" if kind == "crashes" else "return 0;"
+    source, path = tmp_path / "ggml.c", tmp_path / "libggml.so"
+    there = names[:40] if kind == "too old" else names
+    source.write_text("".join(f"void *{name}(void) {{ {body} }}\n" for name in there))
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", source, "-o", path], check=True)
+    assert said in refused(path)
 
 
 def test_a_library_by_name_is_used(tmp_path):

@@ -293,10 +293,122 @@ def test_freestanding(tmp_path):
     assert not found["needs_libm"] and "-ffreestanding" in (tmp_path / "Makefile").read_text()
     write_inputs(built(tmp_path), {"x": np.arange(-2, 3)})
     assert run(tmp_path)["y"].tolist() == [-1, 0, 1, 2, 3]
-    assert {s for s in symbols(tmp_path) if not s.startswith("model_")} <= MEMORY
-    with pytest.raises(UnsupportedError, match="target='freestanding': the program may call"):
-        compiled("gpt_block").export_c(tmp_path / "block", target="freestanding")
-    assert not (tmp_path / "block").exists()
+    assert outside(tmp_path) <= MEMORY
+
+
+def test_threads_are_pragmas(tmp_path):
+    """Compiled for OpenMP or not, calls have the same bits."""
+    pm = compiled("mlp", shapes={"x": [512, 16]})
+    assert "_OPENMP" not in exported(pm, tmp_path / "one").read_text()
+    program = exported(pm, tmp_path / "many", threads=3)
+    assert "#ifdef _OPENMP" in program.read_text() and "M_THREADS 3" in program.read_text()
+    x = drawn([512, 16])
+    want = by_engine("mlp", x, shapes={"x": [512, 16]})
+    for flags in ("-O2 -fopenmp", "-O2 -Wno-unknown-pragmas"):
+        write_inputs(built(program.parent, flags=f"{flags} -Wall -Wextra -Werror"), {"x": x})
+        np.testing.assert_array_equal(run(program.parent)["y"], want)
+        assert any("GOMP" in symbol for symbol in symbols(program.parent)) == ("openmp" in flags)
+    assert "-fopenmp" in (tmp_path / "many" / "Makefile").read_text()
+    assert "OpenMP" in (tmp_path / "many" / "CMakeLists.txt").read_text()
+
+
+def exported(pm, folder, **options):
+    pm.export_c(folder, **options)
+    return folder / "model.c"
+
+
+def outside(folder):
+    """What the library part wants of others."""
+    return {symbol for symbol in symbols(folder) if not symbol.startswith("model_")}
+
+
+@every_model
+@pytest.mark.parametrize("flags", ["-O2", "-O2 -march=native", "-O0"])
+def test_freestanding_floats_have_the_bits_of_the_engine(title, flags, tmp_path):
+    """Without -march the text's own fma computes."""
+    compiled(title).export_c(tmp_path, target="freestanding")
+    x = drawn(MODELS[title][1])
+    write_inputs(built(tmp_path, flags=f"{flags} -Wall -Wextra -Werror"), {"x": x})
+    np.testing.assert_array_equal(run(tmp_path)["y"], by_engine(title, x))
+    assert outside(tmp_path) <= MEMORY
+
+
+def test_freestanding_training(tmp_path):
+    pm = trained("cnn", ml.optim.Adam())
+    pm.export_c(tmp_path / "hosted", training=True)
+    pm.export_c(tmp_path / "own", training=True, target="freestanding")
+    data = batches(pm, "cnn")[:5]
+    states = []
+    for folder in (tmp_path / "hosted", tmp_path / "own"):
+        write_inputs(built(folder, flags="-O2"), {k: [b[k] for b in data] for k in data[0]})
+        run(folder, len(data))
+        states.append((folder / "state.bin").read_bytes())
+    assert states[0] == states[1] and outside(tmp_path / "own") <= MEMORY
+
+
+OWN_MATH = r"""
+#include <math.h>
+#undef NAN
+#undef INFINITY
+#include "model.c"
+#undef fma
+#undef fmaf
+#undef sqrt
+#include <stdio.h>
+static uint64_t state = 88172645463325252u;
+static uint64_t drawn(void) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  return state ^= state << 17;
+}
+static double number(void) {
+  static const double some[] = {0.0, -0.0, 1.0, -0.5, 2.5, 5e-324, 2.2250738585072014e-308,
+                                1.7976931348623157e308, 4503599627370495.5};
+  const uint64_t kind = drawn() % 8, u = drawn();
+  if (kind == 0) return some[u % 9];
+  if (kind == 1) return m_of_bits_f64(u & 0x801fffffffffffffu);
+  if (kind == 2) return (double)(int)(u % 2001) / 2 - 500;
+  if (kind < 6) return m_of_bits_f64((u & 0x800fffffffffffffu) | ((993 + drawn() % 60) << 52));
+  return m_of_bits_f64(u);
+}
+static int same(double a, double b) { return (a != a && b != b) || m_bits_f64(a) == m_bits_f64(b); }
+int main(void) {
+  long i, wrong = 0;
+  for (i = 0; i < 300000; ++i) {
+    const double a = number(), b = number(), c = i % 3 == 0 ? -a * b : number();
+    const float f = (float)a, g = (float)b, h = i % 3 == 0 ? -f * g : (float)c;
+    wrong += !same(m_own_fma_f64(a, b, c), fma(a, b, c));
+    wrong += !same(m_own_fma_f32(f, g, h), fmaf(f, g, h));
+    wrong += !same(m_own_sqrt_f64(a), sqrt(a)) + !same(m_own_sqrt_f32(f), sqrtf(f));
+    wrong += !same(m_floor_f64(a), floor(a)) + !same(m_ceil_f64(a), ceil(a));
+    wrong += !same(m_trunc_f64(a), trunc(a)) + !same(m_round_f64(a), rint(a));
+    wrong += !same(m_floor_f32(f), floorf(f)) + !same(m_round_f32(f), rintf(f));
+    if (i % 50 != 0) continue;
+    wrong += !same(m_fmod_f64(a, b), fmod(a, b)) + !same(m_fmod_f32(f, g), fmodf(f, g));
+  }
+  printf("%ld\n", wrong);
+  return 0;
+}
+"""
+
+
+def test_own_math_is_that_of_libm(tmp_path):
+    model = ml.Model()
+    for i, (dtype, part) in enumerate(
+        (dtype, part)
+        for dtype in (ml.float32, ml.float64)
+        for part in (ml.Sqrt(), ml.Floor(), ml.Ceil(), ml.Round(), ml.Trunc(), ml.Exponential())
+    ):
+        model |= ml.Cast(dtype)(input="x", output=f"x{i}")
+        model |= part(input=f"x{i}", output=f"y{i}")
+        model.expose_keys(f"y{i}")
+    pm = ml.compile(model, ml.CpuBackend(dtype="float64"), shapes={"x": [4]}, data_keys={"x"})
+    pm.export_c(tmp_path, target="freestanding")
+    (tmp_path / "own.c").write_text(OWN_MATH)
+    # without instructions for fma and roots in the text: the functions themselves
+    flags = ["-std=c99", "-O2", "-ffp-contract=off", "-fno-builtin", "-U__SSE2__", "-U__FMA__"]
+    subprocess.run(["cc", *flags, "own.c", "-o", "own", "-lm"], cwd=tmp_path, check=True)
+    assert subprocess.check_output([str(tmp_path / "own")], text=True) == "0\n"
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -380,6 +492,9 @@ BAD = [
     ({"name": 7}, SignatureError, "requires a string"),
     ({"weights": "arrays"}, ArgumentError, "did you mean 'array'"),
     ({"target": "free"}, ArgumentError, "requires 'hosted' or 'freestanding'"),
+    ({"threads": 0}, ArgumentError, "threads"),
+    ({"threads": 2.5}, ArgumentError, "threads"),
+    ({"threads": 10**6}, ArgumentError, "at most 1024"),
     ({"training": "yes"}, SignatureError, "requires True or False"),
     ({"training": True}, ArgumentError, "the model has no optimizer"),
     ({"params": 3}, SignatureError, "requires a dictionary"),

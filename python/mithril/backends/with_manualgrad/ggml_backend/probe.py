@@ -47,8 +47,10 @@ def _said(path: Path, _size: int, _time: int) -> str:
         return str(error)
     if run.returncode == 0 and run.stdout.strip().endswith(_PASSED):
         return ""
-    lines = run.stderr.strip().splitlines() or [f"exit status {run.returncode}"]
-    return next((line for line in lines if "GGML_ASSERT" in line), lines[-1])
+    lines = run.stderr.strip().splitlines()
+    whole = [line for line in lines if not line.startswith(" ")]  # not the hints of errors
+    ended = whole[-1] if whole else f"exit status {run.returncode}"
+    return next((line for line in lines if "GGML_ASSERT" in line), ended)
 
 
 def main(path: str) -> None:
