@@ -25,6 +25,7 @@ BACKENDS = {
     "jax": "JaxBackend",
     "mlx": "MlxBackend",
 }
+MORE_BACKENDS = ("opencl",)
 FRAMEWORKS = ("torch", "jax", "mlx")
 DTYPES = ("float64", "float32")
 # Eager JAX compiles every operation for every shape, C and OpenCL every program: they get the first

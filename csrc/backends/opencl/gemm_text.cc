@@ -1,5 +1,5 @@
 // A panel of B is packed for a block of places; tiles of rows run over it with their sums in
-// registers. Rows beyond the last repeat it, and are not stored.
+// registers.
 #include "backends/opencl/gemm_text.h"
 
 #include <algorithm>
@@ -35,9 +35,10 @@ class Printer {
     line("const int depth = {0} - p < {1} ? (int)({0} - p) : {1};", gemm_.k, kBlock);
     line("{}", gemm_.pack);
     if (!gemm_.left_is_affine) {
-      line("{{ const m_i64 first = p; for (int q = 0; q < depth; ++q) {{ const m_i64 p = first + q; "
-           "places[q] = (int)({}); }} }}",
-           gemm_.left_place);
+      line(
+          "{{ const m_i64 first = p; for (int q = 0; q < depth; ++q) {{ const m_i64 p = first + q; "
+          "places[q] = (int)({}); }} }}",
+          gemm_.left_place);
     }
     line("m_i64 r = chunk * {};", kGemmRows);
     for (const int64_t rows : {kTileRows, int64_t{4}, int64_t{1}}) tiles(rows);
@@ -58,8 +59,9 @@ class Printer {
   void tiles(int64_t rows) {
     line("for (; row_end - r >= {0}; r += {0}) {{", rows);
     for (int64_t i = 0; i < rows; ++i) {
-      line("__global const {0}* left{1}; {{ const m_i64 i = r + {1}; left{1} = a0 + at_a + {2}; }}",
-           real_, i, gemm_.left_row);
+      line(
+          "__global const {0}* left{1}; {{ const m_i64 i = r + {1}; left{1} = {3} + at_a + {2}; }}",
+          real_, i, gemm_.left_row, gemm_.left);
       for (int64_t v = 0; v < kVectors; ++v) line("{} s{}_{} = 0;", vector_, i, v);
     }
     line("for (int q = 0; q < depth; ++q) {{");
@@ -89,8 +91,10 @@ class Printer {
     line("{} edge[{}];", real_, lanes_ * kVectors);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t v = 0; v < kVectors; ++v) line("vstore{0}(s{1}_{2}, {2}, edge);", lanes_, i, v);
-      line("for (int l = 0; l < columns; ++l) to[{0} + l] = p == 0 ? edge[l] : to[{0} + l] + edge[l];",
-           i * gemm_.c_row);
+      line(
+          "for (int l = 0; l < columns; ++l) to[{0} + l] = p == 0 ? edge[l] : to[{0} + l] + "
+          "edge[l];",
+          i * gemm_.c_row);
     }
     line("}}");
     line("}}");

@@ -14,13 +14,14 @@ struct GemmText {
   int64_t batches = 1, m = 0, n = 0, k = 0;
   /// Statements that declare at_a, at_b and at_c, where the matrices of a `batch` begin.
   std::string begins;
-  std::string left_row;          // of A: offset of row `i`
-  std::string left_place;        // of A: offset of place `p`
-  bool left_is_affine = false;   // whether `left_place` is a product: else it is kept in a table
+  std::string left = "a0";      // A; its matrices begin at `at_a`
+  std::string left_row;         // of A: offset of row `i`
+  std::string left_place;       // of A: offset of place `p`
+  bool left_is_affine = false;  // whether `left_place` is a product: else it is kept in a table
   /// Statements that fill `panel`, rows of kPanelColumns elements: places [p, p + depth), columns
   /// [j, j + columns), zeros behind those.
   std::string pack;
-  int64_t c_row = 0;             // of C: between rows; columns lie side by side
+  int64_t c_row = 0;  // of C, which is a2: between rows; columns lie side by side
 };
 
 /// Columns of a panel; elements of a vector, of which a panel has two.
@@ -32,7 +33,7 @@ inline constexpr int64_t kGemmRows = 256;
 /// Units of the work: rows [.., .. + kGemmRows) of a panel of a batch.
 int64_t gemm_units(const GemmText& gemm);
 
-/// The body of a function of a0 (A), a1 (B), a2 (C), begin and end, which does the units
+/// The body of a function of the operands (the result is a2), begin and end, which does the units
 /// [begin, end) in canonical order: blocks of 256 places, fma after fma from +0; the first block's
 /// sums are stored, the others are added.
 std::string print_gemm(const GemmText& gemm);

@@ -194,9 +194,16 @@ class Printer {
     return out;
   }
 
-  core::Result<StepCode> function(const Plan&, const PlannedStep& planned, const FunctionCall&,
-                                  int64_t&) {
-    MITHRIL_CHECK(false, "step {} has no kernel of OpenCL", planned.step.label);
+  core::Result<StepCode> function(const Plan& plan, const PlannedStep& planned,
+                                  const FunctionCall& call, int64_t&) {
+    StepCode out;
+    const plan::Step& step = planned.step;
+    MITHRIL_CHECK(call.check == FunctionCall::Check::kNone, "{} is checked", call.name);
+    if (step.units > 0) {
+      launch(out, signature(plan, planned), "  " + call.call + "\n", step.units,
+             items_of(plan, step, step.units));
+    }
+    return out;
   }
 
   // What functions stand on, and no more.
