@@ -74,7 +74,7 @@ core::Result<std::vector<std::shared_ptr<const core::TensorData>>> evaluate_cons
   control.cancel = interrupt.cancel;
   control.poll = interrupt.poll;
   control.poll_context = interrupt.context;
-  MITHRIL_RETURN_IF_ERROR(runtime::Executable(std::move(plan)).run({}, pointers, control));
+  MITHRIL_RETURN_IF_ERROR(runtime::HostExecutable(std::move(plan)).run({}, pointers, control));
   return std::vector<std::shared_ptr<const core::TensorData>>(made.begin(), made.end());
 }
 
@@ -104,16 +104,21 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
     MITHRIL_ASSIGN(plan, make_plan(graph));
   }
   MITHRIL_RETURN_IF_ERROR(check_memory(plan));
-  if (options_.load) {
-    MITHRIL_ASSIGN(plan, options_.load(std::move(plan)));
-  }
+  MITHRIL_ASSIGN(auto executable, make_executable(std::move(plan)));
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
     const ir::Type& type = graph.type(output.value);
     shapes.push_back(type.is_tensor ? ir::static_dims(type.shape) : std::vector<int64_t>{});
   }
   return std::make_shared<const Specialization>(
-      Specialization{runtime::Executable(std::move(plan)), std::move(shapes)});
+      Specialization{std::move(executable), std::move(shapes)});
+}
+
+core::Result<std::shared_ptr<const runtime::Executable>> Program::make_executable(
+    plan::Plan plan) const {
+  if (options_.make_executable) return options_.make_executable(std::move(plan));
+  return std::shared_ptr<const runtime::Executable>(
+      std::make_shared<const runtime::HostExecutable>(std::move(plan)));
 }
 
 core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t>> sizes,

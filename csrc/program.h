@@ -20,8 +20,9 @@ namespace mithril {
 
 struct ProgramOptions {
   std::shared_ptr<const select::Backend> backend;  // null: the CPU
-  /// Makes a plan of the backend one that an executable runs; null: it is.
-  std::function<core::Result<plan::Plan>(plan::Plan)> load;
+  /// Makes what runs a plan of the backend; null: its steps are kernels of the host.
+  std::function<core::Result<std::shared_ptr<const runtime::Executable>>(plan::Plan)>
+      make_executable;
   select::SelectOptions select;
   passes::PipelineOptions passes;
   std::shared_ptr<Trace> trace = std::make_shared<Trace>();
@@ -31,7 +32,7 @@ struct ProgramOptions {
 
 /// Holds what is executed for one set of input sizes.
 struct Specialization {
-  runtime::Executable executable;
+  std::shared_ptr<const runtime::Executable> executable;
   std::vector<std::vector<int64_t>> output_shapes;  // by output; empty for host outputs
 };
 
@@ -66,6 +67,7 @@ class Program {
   core::Result<std::optional<ir::Graph>> fitted(const ir::Graph& graph, const plan::Plan& plan,
                                                 Trace* trace) const;
   core::Result<plan::Plan> make_plan(const ir::Graph& graph) const;
+  core::Result<std::shared_ptr<const runtime::Executable>> make_executable(plan::Plan plan) const;
   core::Status check_memory(const plan::Plan& plan) const;
   std::shared_ptr<const Specialization> find(const Key& key);
 

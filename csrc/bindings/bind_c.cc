@@ -27,7 +27,13 @@ ProgramOptions c_options(const py::function& build, std::shared_ptr<Trace> trace
   ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
   out.backend = std::make_shared<const c::Backend>(threads);
   out.select.threads = threads;
-  out.load = [build, threads](const plan::Plan& plan) { return built(plan, build, threads); };
+  out.make_executable =
+      [build, threads](
+          const plan::Plan& plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
+    MITHRIL_ASSIGN(plan::Plan loaded, built(plan, build, threads));
+    return std::shared_ptr<const runtime::Executable>(
+        std::make_shared<const runtime::HostExecutable>(std::move(loaded)));
+  };
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "backends/cpu/target.h"
 #include "bindings/interrupt.h"
 #include "bindings/model_arguments.h"
+#include "bindings/opencl_kernels.h"
 #include "bindings/python.h"
 #include "compile.h"
 #include "emit/python.h"
@@ -15,6 +16,7 @@
 #include "passes/own_ops.h"
 #include "passes/recompute.h"
 #include "runtime/random.h"
+#include "select/kernel_table.h"
 
 namespace mithril::bindings {
 namespace {
@@ -30,11 +32,17 @@ core::DType dtype_of(py::handle object) {
   return *dtype;
 }
 
+ir::Target native_target(const std::string& name, core::DType default_float) {
+  if (name == "c") return c::target(default_float);
+  if (name == "opencl") return select::native_target(name, default_float, opencl_kernels());
+  return cpu::target(default_float);
+}
+
 ir::Target to_target(const py::dict& fields) {
   const bool is_native = fields["native"].cast<bool>();
-  const bool is_c = fields["name"].cast<std::string>() == "c";
   const core::DType default_float = dtype_of(fields["default_float"]);
-  ir::Target out = is_native ? (is_c ? c::target : cpu::target)(default_float) : ir::Target();
+  ir::Target out =
+      is_native ? native_target(fields["name"].cast<std::string>(), default_float) : ir::Target();
   out.default_int = dtype_of(fields["default_int"]);
   const py::object compute = fields["compute_float"];
   if (!compute.is_none()) out.compute_float = dtype_of(compute);

@@ -16,4 +16,5 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_inspection(module);
   mithril::bindings::bind_cpu(module);
   mithril::bindings::bind_c(module);
+  mithril::bindings::bind_opencl(module);
 }

@@ -194,7 +194,7 @@ void NativeProgram::give_updated(const Latest& latest, std::span<const Input> in
                                  std::span<PyObject*> outputs) const {
   const std::vector<bool> shared = shares_memory(inputs);
   const size_t first = output_dtypes_.size() - states_.size();
-  for (const plan::Update& update : latest.specialization->executable.plan().updates) {
+  for (const plan::Update& update : latest.specialization->executable->plan().updates) {
     const auto input = static_cast<size_t>(update.input);
     const auto output = static_cast<size_t>(update.output);
     const bool is_state = output >= first && states_[output - first] == input;
@@ -314,7 +314,7 @@ void* NativeProgram::allocate(const Latest& latest, size_t output, PyObject*& to
 
 void NativeProgram::run(const std::shared_ptr<const Specialization>& specialization,
                         std::span<const void* const> inputs, std::span<void* const> outputs) const {
-  const runtime::Executable& executable = specialization->executable;
+  const runtime::Executable& executable = *specialization->executable;
   runtime::RunControl control;
   control.pool = pool_.get();
   const std::shared_ptr<runtime::Recording> recording = recorder_->current();

@@ -54,5 +54,6 @@ void bind_runtime(py::module_& module);
 void bind_inspection(py::module_& module);
 void bind_cpu(py::module_& module);
 void bind_c(py::module_& module);
+void bind_opencl(py::module_& module);
 
 }  // namespace mithril::bindings

@@ -77,8 +77,7 @@ class Printer : IndentedText {
     define(definitions);
     for (size_t d = 0; d < kept_.rank(); ++d) places_.push_back(fmt::format("k{}", d));
     uniforms();
-    const bool has_rows = reduced_.rank() > 0 || tile::is_reducing(program_);
-    if (!has_rows) {
+    if (!has_rows()) {
       flat();
     } else {
       rows();
@@ -86,7 +85,27 @@ class Printer : IndentedText {
     return take_text();
   }
 
+  CLoopUnits units(int64_t piece, std::set<std::string>& definitions) {
+    across_ = goes_across();
+    if (kept_.is_empty()) return {};
+    define(definitions);
+    for (size_t d = 0; d < kept_.rank(); ++d) places_.push_back(fmt::format("k{}", d));
+    uniforms();
+    CLoopUnits out;
+    out.units = open_units(across_ ? kColumns : has_rows() ? 0 : piece);
+    if (has_rows()) {
+      sections();
+    } else {
+      statements([&](RegId r) { return at(r).level != Level::kUniform || stores(at(r)); });
+    }
+    while (open_blocks_-- > 0) close();
+    out.body = take_text();
+    return out;
+  }
+
  private:
+  bool has_rows() const { return reduced_.rank() > 0 || tile::is_reducing(program_); }
+
   // Row operands have no places along rows.
   static std::vector<std::vector<int64_t>> along_rows(const plan::LoopCall& loop) {
     std::vector<std::vector<int64_t>> out = loop.reduced_strides;
@@ -258,22 +277,63 @@ class Printer : IndentedText {
     const size_t loops = kept_.rank() - (across_ ? 1 : 0);
     for (size_t d = 0; d < loops; ++d) open_loop(places_[d], kept_.sizes[d]);
     if (across_) open_columns();
-    const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
-    for (int32_t s = 0; s <= last; ++s) section(s);
+    sections();
     if (across_) close();
     for (size_t d = 0; d < loops; ++d) close();
+  }
+
+  void sections() {
+    const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
+    for (int32_t s = 0; s <= last; ++s) section(s);
   }
 
   void open_columns() {
     const int64_t size = kept_.sizes.back();
     if (parallel_ && !is_open_) line("M_PARALLEL");
     open(fmt::format("for (m_i64 j0 = 0; j0 < {}; j0 += {}) {{", size, kColumns));
+    columns(size);
+  }
+
+  void columns(int64_t size) {
     line(fmt::format("const int n = {0} - j0 < {1} ? (int)({0} - j0) : {1};", size, kColumns));
     places_.back() = "(j0 + j)";
     for (RegId r = 0; r < program_.code.size(); ++r) {
       if (!is_column(r) || stores(at(r))) continue;
       line(fmt::format("m_{} v{}[{}];", short_name(at(r).dtype), r, kColumns));
     }
+  }
+
+  // ---- units
+
+  // Opens what does one unit after the other, with the places of all kept dims; the last dim is cut
+  // into pieces, or is not (0). Returns how many units there are.
+  int64_t open_units(int64_t piece) {
+    const bool is_cut = piece > 0 && kept_.rank() > 0;
+    const int64_t size = is_cut ? kept_.sizes.back() : 1;
+    const int64_t pieces = is_cut ? (size + piece - 1) / piece : 1;
+    const size_t outer = kept_.rank() - (is_cut ? 1 : 0);
+    int64_t units = pieces;
+    for (size_t d = 0; d < outer; ++d) units *= kept_.sizes[d];
+    open("for (m_i64 unit = begin; unit < end; ++unit) {");
+    open_blocks_ = 1;
+    if (is_cut) {
+      line(
+          fmt::format("const m_i64 {} = unit % {} * {};", across_ ? "j0" : "first", pieces, piece));
+    }
+    int64_t below = pieces;
+    for (size_t d = outer; d-- > 0; below *= kept_.sizes[d]) {
+      const std::string rest = below == 1 ? "unit" : fmt::format("unit / {}", below);
+      line(d == 0 ? fmt::format("const m_i64 k0 = {};", rest)
+                  : fmt::format("const m_i64 k{} = {} % {};", d, rest, kept_.sizes[d]));
+      line(fmt::format("(void)k{};", d));
+    }
+    if (is_cut && across_) columns(size);
+    if (is_cut && !across_) {
+      line(fmt::format("const m_i64 last = {0} - first < {1} ? {0} : first + {1};", size, piece));
+      open(fmt::format("for (m_i64 {0} = first; {0} < last; ++{0}) {{", places_.back()));
+      ++open_blocks_;
+    }
+    return units;
   }
 
   template <class Wanted>
@@ -416,6 +476,7 @@ class Printer : IndentedText {
   std::vector<std::string> places_;  // of the kept dims
   bool across_ = false;
   bool is_open_ = false;  // a loop that threads share
+  int open_blocks_ = 0;   // of units
 };
 
 }  // namespace
@@ -425,6 +486,13 @@ core::Result<std::string> print_c_loop(const plan::LoopCall& loop,
                                        std::set<std::string>& definitions) {
   MITHRIL_RETURN_IF_ERROR(tile::verify(loop.program));
   return Printer(loop, operands, parallel).run(definitions);
+}
+
+core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
+                                            std::span<const std::string> operands, int64_t piece,
+                                            std::set<std::string>& definitions) {
+  MITHRIL_RETURN_IF_ERROR(tile::verify(loop.program));
+  return Printer(loop, operands, false).units(piece, definitions);
 }
 
 }  // namespace mithril::emit

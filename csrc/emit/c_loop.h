@@ -17,4 +17,16 @@ core::Result<std::string> print_c_loop(const plan::LoopCall& loop,
                                        std::span<const std::string> operands, bool parallel,
                                        std::set<std::string>& definitions);
 
+/// A loop in pieces that may run side by side.
+struct CLoopUnits {
+  std::string body;   // of a function that does the units [begin, end), indented by two
+  int64_t units = 0;  // 0: there is nothing to do
+};
+
+/// The same loop for devices that run many functions at once. A unit is a row, 64 columns of rows
+/// that lie side by side, or, where there are no rows, up to `piece` elements along the last dim.
+core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
+                                            std::span<const std::string> operands, int64_t piece,
+                                            std::set<std::string>& definitions);
+
 }  // namespace mithril::emit

@@ -32,9 +32,9 @@ size_t round_up(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
+HostExecutable::HostExecutable(plan::Plan plan) : plan_(std::move(plan)) {
   const auto of = [](const std::shared_ptr<const plan::Plan>& inner) {
-    return inner == nullptr ? nullptr : std::make_shared<const Executable>(*inner);
+    return inner == nullptr ? nullptr : std::make_shared<const HostExecutable>(*inner);
   };
   for (const PlannedStep& planned : plan_.steps) {
     const plan::Loop* loop = planned.step.loop.get();
@@ -55,7 +55,7 @@ Executable::Executable(plan::Plan plan) : plan_(std::move(plan)) {
   }
 }
 
-void Executable::add_dispatch(const PlannedStep& planned) {
+void HostExecutable::add_dispatch(const PlannedStep& planned) {
   const plan::Step& step = planned.step;
   const double nanoseconds = plan::nanoseconds_of(plan_, step);
   dispatch_.push_back({step.kernel, step.params.data(), step.scalars.data(), step.data.get(),
@@ -66,9 +66,9 @@ void Executable::add_dispatch(const PlannedStep& planned) {
 
 /// The memory of a run, in one block: the arena, what kernels need for themselves, the pointers
 /// that addresses start from, and those of all operands.
-class Executable::Frame {
+class HostExecutable::Frame {
  public:
-  Status take(const Executable& executable) {
+  Status take(const HostExecutable& executable) {
     const Plan& plan = executable.plan_;
     const size_t arena = round_up(static_cast<size_t>(plan.arena_bytes));
     const size_t scratch = round_up(plan.scratch_bytes);
@@ -113,15 +113,15 @@ class Executable::Frame {
  private:
   const Plan& plan() const { return executable_->plan_; }
 
-  const Executable* executable_ = nullptr;
+  const HostExecutable* executable_ = nullptr;
   Arena block_;
   std::byte* scratch_ = nullptr;
   std::byte** bases_ = nullptr;
   void** operands_ = nullptr;
 };
 
-Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
-                       const RunControl& control) const {
+Status HostExecutable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                           const RunControl& control) const {
   Frame frame;
   MITHRIL_RETURN_IF_ERROR(frame.take(*this));
   for (size_t i = 0; i < inputs.size(); ++i) frame.set_input(i, inputs[i]);
@@ -131,7 +131,7 @@ Status Executable::run(std::span<const void* const> inputs, std::span<void* cons
   return run_steps(frame, control);
 }
 
-Status Executable::run_steps(Frame& frame, const RunControl& control) const {
+Status HostExecutable::run_steps(Frame& frame, const RunControl& control) const {
   ThreadPool& pool = control.pool != nullptr ? *control.pool : ThreadPool::shared();
   const bool is_timed = !counted_.empty() || control.recording != nullptr;
   void* const* const operands = frame.resolve();
@@ -161,8 +161,8 @@ Status Executable::run_steps(Frame& frame, const RunControl& control) const {
   return {};
 }
 
-plan::KernelStatus Executable::run_kernel(const Dispatch& step, const KernelArgs& args,
-                                          const RunControl& control, ThreadPool& pool) {
+plan::KernelStatus HostExecutable::run_kernel(const Dispatch& step, const KernelArgs& args,
+                                              const RunControl& control, ThreadPool& pool) {
   if (step.is_shared) {
     const RunOptions options{step.scratch_bytes, control.cancel, control.poll,
                              control.poll_context};
@@ -174,13 +174,14 @@ plan::KernelStatus Executable::run_kernel(const Dispatch& step, const KernelArgs
   return is_cancelled() ? plan::KernelStatus::kCancelled : status;
 }
 
-Status Executable::run_region(size_t at, void* const* operands, const RunControl& control) const {
+Status HostExecutable::run_region(size_t at, void* const* operands,
+                                  const RunControl& control) const {
   const bool is_loop = plan_.steps[at].step.loop != nullptr;
   return is_loop ? run_loop(at, operands, control) : run_branch(at, operands, control);
 }
 
-void Executable::note(size_t at, int64_t start, const RunControl& control,
-                      const ThreadPool& pool) const {
+void HostExecutable::note(size_t at, int64_t start, const RunControl& control,
+                          const ThreadPool& pool) const {
   const int64_t elapsed = now() - start;
   if (!counted_.empty()) counted_[at].counter->add(elapsed, counted_[at].bytes);
   if (control.recording == nullptr) return;
@@ -245,9 +246,9 @@ void* place(void* base, int64_t at, int64_t bytes) {
 }  // namespace
 
 // One arena for all steps: nothing is allocated between them.
-Status Executable::run_loop(size_t at, void* const* operands, const RunControl& control) const {
+Status HostExecutable::run_loop(size_t at, void* const* operands, const RunControl& control) const {
   const plan::Loop& loop = *plan_.steps[at].step.loop;
-  const Executable &body = *inner_[at].first, *condition = inner_[at].second.get();
+  const HostExecutable &body = *inner_[at].first, *condition = inner_[at].second.get();
   const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
   const size_t inputs = carries + xs + static_cast<size_t>(loop.constants);
   Frame frame, asking;
@@ -290,11 +291,12 @@ Status Executable::run_loop(size_t at, void* const* operands, const RunControl& 
   return {};
 }
 
-Status Executable::run_branch(size_t at, void* const* operands, const RunControl& control) const {
+Status HostExecutable::run_branch(size_t at, void* const* operands,
+                                  const RunControl& control) const {
   const plan::Branch& branch = *plan_.steps[at].step.branch;
   const auto inputs = static_cast<size_t>(branch.inputs);
   const bool is_taken = *static_cast<const bool*>(operands[inputs]);
-  const Executable& chosen = is_taken ? *inner_[at].first : *inner_[at].second;
+  const HostExecutable& chosen = is_taken ? *inner_[at].first : *inner_[at].second;
   Frame frame;
   MITHRIL_RETURN_IF_ERROR(frame.take(chosen));
   for (size_t i = 0; i < inputs; ++i) frame.set_input(i, operands[i]);
@@ -303,8 +305,8 @@ Status Executable::run_branch(size_t at, void* const* operands, const RunControl
   return chosen.run_steps(frame, control);
 }
 
-Status Executable::failure(plan::KernelStatus status, size_t at,
-                           const plan::ErrorSlot& slot) const {
+Status HostExecutable::failure(plan::KernelStatus status, size_t at,
+                               const plan::ErrorSlot& slot) const {
   const plan::Step& step = plan_.steps[at].step;
   const plan::Part part = slot.set.load() != 0 && slot.step >= 0
                               ? step.parts[static_cast<size_t>(slot.step)]

@@ -23,22 +23,32 @@ struct RunControl {
   Recording* recording = nullptr;  // null: nobody looks
 };
 
-/// Immutable; any number of threads may run it at once, each with an arena of its own.
+/// A plan made ready for a device. Immutable; any number of threads may run it at once.
 class Executable {
  public:
-  explicit Executable(plan::Plan plan);
-  Executable(Executable&&) = default;
+  Executable() = default;
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
-  const plan::Plan& plan() const { return plan_; }
+  virtual ~Executable() = default;
+  virtual const plan::Plan& plan() const = 0;
   /// Whether a run takes microseconds: nobody need be let in, or asked, before it is over.
-  bool is_brief() const { return is_brief_; }
+  virtual bool is_brief() const { return false; }
 
-  /// `inputs[i]` and `outputs[i]` belong to the graph's inputs and outputs (null for host values);
-  /// outputs must not overlap anything, but for the inputs that they may update (Plan::updates). On
-  /// failure outputs hold unspecified numbers.
+  /// `inputs[i]` and `outputs[i]`, in the memory of the host, belong to the graph's inputs and
+  /// outputs (null for host values); outputs must not overlap anything, but for the inputs that
+  /// they may update (Plan::updates). On failure outputs hold unspecified numbers.
+  virtual core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                           const RunControl& control = {}) const = 0;
+};
+
+/// Calls the kernels of a plan on the threads of this machine; each run has an arena of its own.
+class HostExecutable final : public Executable {
+ public:
+  explicit HostExecutable(plan::Plan plan);
+  const plan::Plan& plan() const override { return plan_; }
+  bool is_brief() const override { return is_brief_; }
   core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
-                   const RunControl& control = {}) const;
+                   const RunControl& control = {}) const override;
 
  private:
   class Frame;
@@ -56,7 +66,7 @@ class Executable {
   };
   /// What a step runs by itself: the body of a loop and its condition, or two branches.
   struct Inner {
-    std::shared_ptr<const Executable> first, second;
+    std::shared_ptr<const HostExecutable> first, second;
   };
   /// What a counter of the profile is told of one step.
   struct Counted {

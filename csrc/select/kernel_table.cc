@@ -22,6 +22,10 @@ std::vector<const KernelDef*> KernelTable::rows_of(std::string_view op) const {
       if (op == kernel.op) out.push_back(&kernel);
     }
   }
+  if (rest_ != nullptr) {
+    const auto more = rest_->rows_of(op);
+    out.insert(out.end(), more.begin(), more.end());
+  }
   return out;
 }
 

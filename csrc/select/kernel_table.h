@@ -15,8 +15,10 @@ using KernelFamily = std::span<const KernelDef> (*)();
 
 class KernelTable {
  public:
-  /// `families` outlive the table.
-  constexpr explicit KernelTable(std::span<const KernelFamily> families) : families_(families) {}
+  /// `families` and `rest`, whose rows stand behind theirs, outlive the table.
+  constexpr explicit KernelTable(std::span<const KernelFamily> families,
+                                 const KernelTable* rest = nullptr)
+      : families_(families), rest_(rest) {}
 
   /// The first row for `request` that matches; null when there is none.
   const KernelDef* find(const KernelRequest& request) const;
@@ -27,6 +29,7 @@ class KernelTable {
 
  private:
   std::span<const KernelFamily> families_;
+  const KernelTable* rest_;
 };
 
 /// Describes a backend that runs plans by this table: composites with a row of their own stay

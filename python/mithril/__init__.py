@@ -34,6 +34,7 @@ _BACKENDS = (
     "MLXBackend",
     "MlxBackend",
     "NumpyBackend",
+    "OpenCLBackend",
     "TorchBackend",
 )
 _TYPES = (

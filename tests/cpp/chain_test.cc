@@ -118,7 +118,7 @@ TEST(Chain, CompilesDifferentiatesAndRuns) {
     float y[3] = {-1, -1, -1}, g[3] = {-1, -1, -1};
     const void* in[] = {x};
     void* out[] = {y, g};
-    stage("run", [&] { made->executable.run(in, out).or_throw(); });
+    stage("run", [&] { made->executable->run(in, out).or_throw(); });
     float want = 0.5F;
     for (int i = 0; i < kLength; ++i) {
       want = i % 3 == 0 ? std::sin(want) : i % 3 == 1 ? std::max(want, 0.0F) : std::tanh(want);
@@ -170,7 +170,7 @@ TEST(Chain, ANestOfTenThousandComposesCompilesAndDies) {
     float y[] = {-1.0F, -1.0F};
     const void* in[] = {x};
     void* out[] = {y};
-    made->executable.run(in, out).or_throw();
+    made->executable->run(in, out).or_throw();
     EXPECT_EQ(y[0], 0.0F);
     EXPECT_EQ(y[1], 2.0F);
   });

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from mithril import _core
+from mithril.errors import DeviceNotAvailable
 from mithril.testing._support import Support
 
 # The same examples in every run; the examples of one test may take as long as they need together.
@@ -26,6 +28,7 @@ hypothesis.settings.load_profile("mithril")
 GROUPS = ("pure", "device", "frameworks", "documents")
 NATIVE = ("cpu", "numpy", "c")
 FRAMEWORKS = ("torch", "jax", "mlx")
+BACKENDS = ",".join(NATIVE + FRAMEWORKS)  # a module's MORE_BACKENDS are those that it adds
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
@@ -33,7 +36,7 @@ ROOT = HERE.parent.parent
 def pytest_addoption(parser):
     parser.addoption("--group", choices=GROUPS, help="run this group only")
     parser.addoption(
-        "--backends", default=",".join(NATIVE + FRAMEWORKS), help="backends to run, by comma"
+        "--backends", default=BACKENDS, help="backends to run, by comma; the default: all of them"
     )
     parser.addoption("--seed", type=int, default=0, help="of the random gradient checks and graphs")
     parser.addoption("--support", help="file for the support table, which else is printed")
@@ -82,18 +85,29 @@ def pytest_collection_modifyitems(config, items):
     items[:] = chosen
 
 
+def has_opencl() -> bool:
+    try:
+        return bool(_core.opencl_devices())
+    except DeviceNotAvailable:
+        return False
+
+
 def backend_param(name: str):
     marks = [pytest.mark.frameworks if name in FRAMEWORKS else pytest.mark.device]
     if name in FRAMEWORKS and importlib.util.find_spec(name) is None:
         marks.append(pytest.mark.skip(reason=f"{name} is not installed"))
     if name == "c" and shutil.which("cc") is None:
         marks.append(pytest.mark.skip(reason="there is no C compiler"))
+    if name == "opencl" and not has_opencl():
+        marks.append(pytest.mark.skip(reason="there is no device of OpenCL"))
     return pytest.param(name, marks=marks)
 
 
 def pytest_generate_tests(metafunc):
     if "backend_name" in metafunc.fixturenames:
-        names = metafunc.config.getoption("--backends").split(",")
+        given = metafunc.config.getoption("--backends")
+        more = getattr(metafunc.module, "MORE_BACKENDS", ())
+        names = [*given.split(","), *(more if given == BACKENDS else ())]
         metafunc.parametrize("backend_name", [backend_param(name) for name in names])
 
 

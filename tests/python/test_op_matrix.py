@@ -20,15 +20,17 @@ BACKENDS = {
     "numpy": "NumpyBackend",
     "cpu": "CpuBackend",
     "c": "CBackend",
+    "opencl": "OpenCLBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
     "mlx": "MlxBackend",
 }
+MORE_BACKENDS = ("opencl",)
 FRAMEWORKS = ("torch", "jax", "mlx")
 DTYPES = ("float64", "float32")
-# Eager JAX compiles every operation for every shape, and C every program: they get the first
+# Eager JAX compiles every operation for every shape, C and OpenCL every program: they get the first
 # samples only.
-MOST_SAMPLES = {"numpy": 99, "cpu": 99, "c": 1, "torch": 99, "jax": 2, "mlx": 99}
+MOST_SAMPLES = {"numpy": 99, "cpu": 99, "c": 1, "opencl": 1, "torch": 99, "jax": 2, "mlx": 99}
 
 every_op = pytest.mark.parametrize("name", OPS)
 # Those that run the engine's gradients only; the other backends run the same gradient programs.

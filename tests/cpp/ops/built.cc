@@ -90,7 +90,7 @@ core::Result<std::vector<Numbers>> evaluate(const Graph& graph,
   }
   std::vector<void*> out;
   for (core::TensorData& tensor : results) out.push_back(tensor.bytes.data());
-  MITHRIL_RETURN_IF_ERROR(made->executable.run(in, out));
+  MITHRIL_RETURN_IF_ERROR(made->executable->run(in, out));
   std::vector<Numbers> numbers;
   for (const core::TensorData& tensor : results) {
     Numbers& row = numbers.emplace_back();

@@ -50,13 +50,13 @@ Steps doubled_plus_constant(int64_t count) {
   return out;
 }
 
-Executable executable(Steps steps) {
-  return Executable(std::move(plan::make_plan(std::move(steps))).or_throw());
+HostExecutable executable(Steps steps) {
+  return HostExecutable(std::move(plan::make_plan(std::move(steps))).or_throw());
 }
 
 TEST(Executable, RunsStepsInOrderOverTheArena) {
   constexpr int64_t kCount = 1000;
-  const Executable program = executable(doubled_plus_constant(kCount));
+  const HostExecutable program = executable(doubled_plus_constant(kCount));
   std::vector<float> x(kCount), y(kCount, -1.0F);
   for (int64_t i = 0; i < kCount; ++i) x[static_cast<size_t>(i)] = static_cast<float>(i);
   const void* inputs[] = {x.data()};
@@ -76,7 +76,7 @@ TEST(Executable, TurnsTheErrorSlotIntoATypedError) {
   Steps steps = doubled_plus_constant(4);
   steps.steps[1].kernel = complain;
   steps.steps[1].label = "gather";
-  const Executable program = executable(std::move(steps));
+  const HostExecutable program = executable(std::move(steps));
   std::vector<float> x(4), y(4);
   const void* inputs[] = {x.data()};
   void* outputs[] = {y.data()};
@@ -87,7 +87,7 @@ TEST(Executable, TurnsTheErrorSlotIntoATypedError) {
 }
 
 TEST(Executable, StopsWhenCancelled) {
-  const Executable program = executable(doubled_plus_constant(64));
+  const HostExecutable program = executable(doubled_plus_constant(64));
   std::vector<float> x(64), y(64);
   const void* inputs[] = {x.data()};
   void* outputs[] = {y.data()};
@@ -101,7 +101,7 @@ TEST(Executable, StopsWhenCancelled) {
 
 TEST(Executable, TellsARecordingOfEachStep) {
   ThreadPool pool(2);
-  const Executable program = executable(doubled_plus_constant(64));
+  const HostExecutable program = executable(doubled_plus_constant(64));
   std::vector<float> x(64), y(64);
   const void* inputs[] = {x.data()};
   void* outputs[] = {y.data()};
@@ -143,7 +143,7 @@ TEST(Executable, HandsOnlyLongStepsToThreads) {
       step.kernel = note_chunk;
       step.nanoseconds = nanoseconds;
     }
-    const Executable program = executable(std::move(steps));
+    const HostExecutable program = executable(std::move(steps));
     EXPECT_EQ(program.is_brief(), nanoseconds == 1.0);
     std::vector<float> x(64), y(64, 0.0F);
     const void* inputs[] = {x.data()};
@@ -157,7 +157,7 @@ TEST(Executable, PollsBetweenLongStepsOnly) {
   for (const double nanoseconds : {1.0, 1e9}) {
     Steps steps = doubled_plus_constant(4);
     for (Step& step : steps.steps) step.nanoseconds = nanoseconds;
-    const Executable program = executable(std::move(steps));
+    const HostExecutable program = executable(std::move(steps));
     std::vector<float> x(4), y(4);
     const void* inputs[] = {x.data()};
     void* outputs[] = {y.data()};
@@ -212,7 +212,7 @@ TEST(Executable, RunsTheBranchThatTheBoolChooses) {
       {Buffer::Kind::kInput, 0, 4}, {Buffer::Kind::kInput, 1, 1}, {Buffer::Kind::kOutput, 0, 4}};
   steps.steps = {step_of(nullptr, {0, 1}, 2)};
   steps.steps[0].branch = branch;
-  const Executable program = executable(steps);
+  const HostExecutable program = executable(steps);
   for (const bool taken : {true, false}) {
     const float x = 3.0F;
     float y = 0.0F;
@@ -235,7 +235,7 @@ TEST(Executable, ALoopOnDataGivesItsStateAfterAnyNumberOfSteps) {
       {Buffer::Kind::kInput, 0, 4}, {Buffer::Kind::kInput, 1, 4}, {Buffer::Kind::kOutput, 0, 4}};
   steps.steps = {step_of(nullptr, {0, 1}, 2)};
   steps.steps[0].loop = loop;
-  const Executable program = executable(steps);
+  const HostExecutable program = executable(steps);
   const float limit = 10.0F;  // also what a step adds
   for (int count = 0; count < 5; ++count) {
     const float x = 5.0F - 10.0F * static_cast<float>(count - 1);

@@ -67,7 +67,13 @@ core::Result<std::shared_ptr<const Specialization>> specialized(const ir::Graph&
   options.select.exact_conv = true;
   if (compiler != nullptr) {
     options.backend = std::make_shared<const Backend>();
-    options.load = [compiler](const plan::Plan& plan) { return compiler->load(plan); };
+    options.make_executable =
+        [compiler](
+            const plan::Plan& plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
+      MITHRIL_ASSIGN(plan::Plan loaded, compiler->load(plan));
+      return std::shared_ptr<const runtime::Executable>(
+          std::make_shared<const runtime::HostExecutable>(std::move(loaded)));
+    };
   }
   MITHRIL_ASSIGN(ir::Graph optimized, passes::optimize(graph, c::target(), options.passes));
   return Program(std::move(optimized), std::move(options)).specialize(sizes);
@@ -108,7 +114,7 @@ core::Result<std::vector<Bytes>> run(const ir::Graph& graph, const Sizes& sizes,
   std::vector<void*> outputs;
   for (const Bytes& bytes : in) inputs.push_back(bytes.data());
   for (Bytes& bytes : out) outputs.push_back(bytes.data());
-  MITHRIL_RETURN_IF_ERROR(made->executable.run(inputs, outputs));
+  MITHRIL_RETURN_IF_ERROR(made->executable->run(inputs, outputs));
   return out;
 }
 
@@ -255,7 +261,7 @@ TEST(CPlan, TellsOfBadIndicesAsTheEngineDoes) {
   float y[6];
   const std::vector<const void*> in{x.data(), places};
   const std::vector<void*> out{y};
-  const core::Status status = made->executable.run(in, out);
+  const core::Status status = made->executable->run(in, out);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().message, "index 7 is out of bounds for an axis of size 4");
 }

@@ -1,0 +1,342 @@
+#include "backends/opencl/device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <unistd.h>
+
+#include <fmt/ranges.h>
+
+namespace mithril::opencl {
+namespace {
+
+using core::Code;
+using core::ErrorKind;
+
+constexpr const char* kNoDevice =
+    "apt-get install pocl-opencl-icd runs OpenCL on the CPU; a GPU needs its vendor's driver";
+constexpr size_t kLongestLog = 4000;
+
+core::Error unavailable(std::string message, const char* hint = kNoDevice) {
+  core::Error error = core::fail(ErrorKind::kDevice, Code::kDevice, "{}", message);
+  error.hint = hint;
+  return error;
+}
+
+// ---------------------------------------------------------------- what the loader lists
+
+core::Result<std::vector<cl_platform>> platforms(const Functions& f) {
+  cl_uint count = 0;
+  cl_int status = injected("clGetPlatformIDs");
+  if (status == kSuccess) status = f.get_platforms(0, nullptr, &count);
+  if (status == kPlatformNotFound || (status == kSuccess && count == 0)) {
+    return unavailable("OpenCL: the loader knows no platform");
+  }
+  if (status != kSuccess) return failed("clGetPlatformIDs", status);
+  std::vector<cl_platform> out(count);
+  MITHRIL_RETURN_IF_ERROR(call(f.get_platforms, "clGetPlatformIDs", count, out.data(), nullptr));
+  return out;
+}
+
+core::Result<std::vector<cl_device>> devices(const Functions& f, cl_platform platform) {
+  cl_uint count = 0;
+  cl_int status = injected("clGetDeviceIDs");
+  if (status == kSuccess) status = f.get_devices(platform, kDeviceTypeAll, 0, nullptr, &count);
+  if (status == kDeviceNotFound || (status == kSuccess && count == 0)) {
+    return std::vector<cl_device>();
+  }
+  if (status != kSuccess) return failed("clGetDeviceIDs", status);
+  std::vector<cl_device> out(count);
+  MITHRIL_RETURN_IF_ERROR(
+      call(f.get_devices, "clGetDeviceIDs", platform, kDeviceTypeAll, count, out.data(), nullptr));
+  return out;
+}
+
+template <class Function, class Id>
+core::Result<std::string> text_of(Function function, const char* symbol, Id id, cl_uint what) {
+  size_t size = 0;
+  MITHRIL_RETURN_IF_ERROR(call(function, symbol, id, what, size_t{0}, nullptr, &size));
+  std::string out(size, '\0');
+  MITHRIL_RETURN_IF_ERROR(call(function, symbol, id, what, size, out.data(), nullptr));
+  return out.substr(0, out.find('\0'));
+}
+
+template <class T>
+core::Result<T> number_of(const Functions& f, cl_device id, cl_uint what) {
+  T out{};
+  MITHRIL_RETURN_IF_ERROR(
+      call(f.get_device_info, "clGetDeviceInfo", id, what, sizeof out, &out, nullptr));
+  return out;
+}
+
+core::Result<DeviceInfo> describe(const Functions& f, cl_platform platform, cl_device id) {
+  DeviceInfo out;
+  MITHRIL_ASSIGN(out.platform_name,
+                 text_of(f.get_platform_info, "clGetPlatformInfo", platform, kPlatformName));
+  const auto text = [&](cl_uint what) {
+    return text_of(f.get_device_info, "clGetDeviceInfo", id, what);
+  };
+  MITHRIL_ASSIGN(out.name, text(kDeviceName));
+  MITHRIL_ASSIGN(out.vendor, text(kDeviceVendor));
+  MITHRIL_ASSIGN(out.version, text(kDeviceVersion));
+  MITHRIL_ASSIGN(out.driver, text(kDriverVersion));
+  MITHRIL_ASSIGN(const auto type, number_of<cl_bits>(f, id, kDeviceType));
+  out.is_cpu = (type & kDeviceTypeCpu) != 0;
+  out.is_gpu = (type & kDeviceTypeGpu) != 0;
+  MITHRIL_ASSIGN(const auto units, number_of<cl_uint>(f, id, kDeviceComputeUnits));
+  out.compute_units = std::max<int64_t>(units, 1);
+  MITHRIL_ASSIGN(const auto memory, number_of<uint64_t>(f, id, kDeviceGlobalMemory));
+  MITHRIL_ASSIGN(const auto largest, number_of<uint64_t>(f, id, kDeviceMaxAllocation));
+  out.memory = static_cast<int64_t>(memory);
+  out.largest_allocation = static_cast<int64_t>(largest);
+  MITHRIL_ASSIGN(const auto doubles, number_of<cl_bits>(f, id, kDeviceDoubleFpConfig));
+  MITHRIL_ASSIGN(const auto singles, number_of<cl_bits>(f, id, kDeviceSingleFpConfig));
+  out.has_doubles = doubles != 0;
+  out.rounds_exactly = (singles & kFpCorrectlyRoundedDivideSqrt) != 0;
+  return out;
+}
+
+struct Found {
+  DeviceInfo info;
+  cl_device id;
+};
+
+core::Result<std::vector<Found>> all_devices(const Functions& f) {
+  MITHRIL_ASSIGN(const auto every, platforms(f));
+  std::vector<Found> out;
+  for (size_t p = 0; p < every.size(); ++p) {
+    MITHRIL_ASSIGN(const auto ids, devices(f, every[p]));
+    for (size_t d = 0; d < ids.size(); ++d) {
+      MITHRIL_ASSIGN(DeviceInfo info, describe(f, every[p], ids[d]));
+      info.platform = static_cast<int>(p);
+      info.device = static_cast<int>(d);
+      out.push_back({std::move(info), ids[d]});
+    }
+  }
+  if (out.empty()) return unavailable("OpenCL: no platform has a device");
+  return out;
+}
+
+// ---------------------------------------------------------------- which one is wanted
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// By number, or by a part of the name.
+bool is_named(const std::string& wanted, int number, const std::string& name) {
+  int parsed = -1;
+  const char* const end = wanted.data() + wanted.size();
+  const auto [at, error] = std::from_chars(wanted.data(), end, parsed);
+  if (error == std::errc() && at == end) return parsed == number;
+  return lower(name).find(lower(wanted)) != std::string::npos;
+}
+
+bool matches(const std::string& wanted, const DeviceInfo& info, size_t index) {
+  if (wanted == "gpu") return info.is_gpu;
+  if (wanted == "cpu") return info.is_cpu;
+  const size_t colon = wanted.find(':');
+  if (colon == std::string::npos) return wanted == std::to_string(index);
+  return is_named(wanted.substr(0, colon), info.platform, info.platform_name) &&
+         is_named(wanted.substr(colon + 1), info.device, info.name);
+}
+
+core::Result<Found> find(const Functions& f, const std::string& wanted) {
+  MITHRIL_ASSIGN(auto all, all_devices(f));
+  if (wanted.empty()) {
+    const auto gpu =
+        std::find_if(all.begin(), all.end(), [](const Found& one) { return one.info.is_gpu; });
+    return gpu == all.end() ? all.front() : *gpu;
+  }
+  std::vector<std::string> known;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (matches(wanted, all[i].info, i)) return all[i];
+    known.push_back(fmt::format("{} ({}:{})", i, all[i].info.platform_name, all[i].info.name));
+  }
+  return unavailable(
+      fmt::format("OpenCL: no device is '{}'; there are {}", wanted, fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+core::Result<std::vector<DeviceInfo>> list_devices() {
+  MITHRIL_ASSIGN(const Functions* f, open_loader());
+  MITHRIL_ASSIGN(const auto all, all_devices(*f));
+  std::vector<DeviceInfo> out;
+  for (const Found& one : all) out.push_back(one.info);
+  return out;
+}
+
+core::Result<DeviceInfo> find_device(const std::string& wanted) {
+  MITHRIL_ASSIGN(const Functions* f, open_loader());
+  MITHRIL_ASSIGN(const Found found, find(*f, wanted));
+  return found.info;
+}
+
+// ---------------------------------------------------------------- the device
+
+core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted) {
+  // Never destroyed: drivers may be gone by the time that a process ends.
+  static auto& opened = *new std::map<std::pair<int, int>, std::shared_ptr<Device>>();
+  static auto& mutex = *new std::mutex();
+  MITHRIL_ASSIGN(const Functions* f, open_loader());
+  const std::lock_guard lock(mutex);
+  if (!opened.empty()) MITHRIL_RETURN_IF_ERROR(opened.begin()->second->check_process());
+  MITHRIL_ASSIGN(const Found found, find(*f, wanted));
+  auto& device = opened[{found.info.platform, found.info.device}];
+  if (device == nullptr) {
+    std::shared_ptr<Device> made(new Device(*f, found.info, found.id));
+    MITHRIL_RETURN_IF_ERROR(made->start());
+    device = std::move(made);
+  }
+  return device;
+}
+
+Device::Device(const Functions& functions, DeviceInfo info, cl_device id)
+    : functions_(functions), info_(std::move(info)), id_(id), process_(getpid()) {}
+
+core::Status Device::start() {
+  if (!info_.has_doubles) {
+    return core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                      "OpenCL: the device {} has no float64 (cl_khr_fp64), which kernels need",
+                      info_.name);
+  }
+  const Functions& f = functions_;
+  MITHRIL_ASSIGN(const cl_context context, make(f.create_context, "clCreateContext", nullptr,
+                                                cl_uint{1}, &id_, nullptr, nullptr));
+  context_ = {context, f.release_context};
+  MITHRIL_ASSIGN(const cl_queue queue,
+                 make(f.create_queue, "clCreateCommandQueue", context, id_, cl_bits{0}));
+  queue_ = {queue, f.release_queue};
+  return {};
+}
+
+core::Status Device::check_process() const {
+  if (getpid() == process_) return {};
+  core::Error error = core::fail(
+      ErrorKind::kDevice, Code::kDevice,
+      "OpenCL: this process was forked from one that uses the device {}; drivers do not survive a "
+      "fork",
+      info_.name);
+  error.hint = "start processes by spawn, or use the backend in the child only";
+  return error;
+}
+
+core::Result<Owned<cl_mem>> Device::allocate(int64_t bytes, cl_bits flags, const void* host) const {
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  auto made = make(functions_.create_buffer, "clCreateBuffer", context_.get(), flags, size,
+                   const_cast<void*>(host));
+  if (!made.ok()) {
+    core::Status status = std::move(made).status();
+    status.error().message += fmt::format(" for {} bytes on {}", bytes, info_.name);
+    return status;
+  }
+  return Owned<cl_mem>(*made, functions_.release_buffer);
+}
+
+core::Result<cl_mem> Device::arena(int64_t bytes) {
+  if (bytes > arena_bytes_ || arena_.get() == nullptr) {
+    arena_ = {};  // before the larger one is asked for
+    arena_bytes_ = 0;
+    MITHRIL_ASSIGN(arena_, allocate(bytes));
+    arena_bytes_ = bytes;
+  }
+  return arena_.get();
+}
+
+core::Status Device::finish() const { return call(functions_.finish, "clFinish", queue_.get()); }
+
+// ---------------------------------------------------------------- programs
+
+std::string Device::options() const {
+  return info_.rounds_exactly ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+                              : "-cl-std=CL1.2";
+}
+
+// All that decides about the binary.
+std::string Device::key_of(const std::string& text) const {
+  std::string out;
+  for (const std::string& part : {info_.platform_name, info_.name, info_.vendor, info_.version,
+                                  info_.driver, options(), text}) {
+    out += fmt::format("{}:{}\n", part.size(), part);
+  }
+  return out;
+}
+
+core::Result<std::shared_ptr<const Owned<cl_program>>> Device::build(const std::string& text,
+                                                                     const BinaryCache& cache) {
+  const std::lock_guard lock(programs_mutex_);
+  if (auto known = programs_[text].lock()) return known;
+  std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
+  const std::string key = key_of(text);
+  const auto binary = cache.read ? cache.read(key) : std::nullopt;
+  Owned<cl_program> program;
+  if (binary) {
+    auto made = loaded(*binary);  // a driver may refuse what it wrote: then the text is compiled
+    if (made.ok()) program = std::move(*made);
+  }
+  if (program.get() == nullptr) {
+    MITHRIL_ASSIGN(program, compiled(text));
+    if (cache.write) {
+      MITHRIL_ASSIGN(const std::string bytes, binary_of(program.get()));
+      cache.write(key, bytes);
+    }
+  }
+  auto shared = std::make_shared<const Owned<cl_program>>(std::move(program));
+  programs_[text] = shared;
+  return std::shared_ptr<const Owned<cl_program>>(std::move(shared));
+}
+
+core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const {
+  const char* source = text.c_str();
+  MITHRIL_ASSIGN(const cl_program made, make(functions_.create_program, "clCreateProgramWithSource",
+                                             context_.get(), cl_uint{1}, &source, nullptr));
+  Owned<cl_program> program(made, functions_.release_program);
+  core::Status status = call(functions_.build_program, "clBuildProgram", made, cl_uint{1}, &id_,
+                             options().c_str(), nullptr, nullptr);
+  if (status.ok()) return program;
+  size_t size = 0;
+  std::string log;
+  if (functions_.get_build_info(made, id_, kProgramBuildLog, 0, nullptr, &size) == kSuccess) {
+    log.resize(size);
+    functions_.get_build_info(made, id_, kProgramBuildLog, size, log.data(), nullptr);
+    log.resize(std::min({log.find('\0'), log.size(), kLongestLog}));
+  }
+  status.error().message += fmt::format(" on {}", info_.name);
+  if (!log.empty()) status.error().message += ":\n" + log;
+  return status;
+}
+
+core::Result<Owned<cl_program>> Device::loaded(const std::string& binary) const {
+  const size_t size = binary.size();
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
+  cl_int status = kSuccess;
+  MITHRIL_ASSIGN(const cl_program made,
+                 make(functions_.create_from_binary, "clCreateProgramWithBinary", context_.get(),
+                      cl_uint{1}, &id_, &size, &bytes, &status));
+  Owned<cl_program> program(made, functions_.release_program);
+  if (status != kSuccess) return failed("clCreateProgramWithBinary", status);
+  MITHRIL_RETURN_IF_ERROR(call(functions_.build_program, "clBuildProgram", made, cl_uint{1}, &id_,
+                               options().c_str(), nullptr, nullptr));
+  return program;
+}
+
+core::Result<std::string> Device::binary_of(cl_program program) const {
+  size_t size = 0;
+  MITHRIL_RETURN_IF_ERROR(call(functions_.get_program_info, "clGetProgramInfo", program,
+                               kProgramBinarySizes, sizeof size, &size, nullptr));
+  std::string out(size, '\0');
+  char* bytes = out.data();
+  MITHRIL_RETURN_IF_ERROR(call(functions_.get_program_info, "clGetProgramInfo", program,
+                               kProgramBinaries, sizeof bytes, &bytes, nullptr));
+  return out;
+}
+
+core::Result<Owned<cl_kernel>> Device::kernel(cl_program program, const std::string& name) const {
+  MITHRIL_ASSIGN(const cl_kernel made,
+                 make(functions_.create_kernel, "clCreateKernel", program, name.c_str()));
+  return Owned<cl_kernel>(made, functions_.release_kernel);
+}
+
+}  // namespace mithril::opencl

@@ -1,0 +1,517 @@
+#include "backends/opencl/executable.h"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/cost.h"
+#include "runtime/profile.h"
+
+namespace mithril::opencl {
+namespace {
+
+using core::Status;
+using plan::Buffer;
+using plan::Plan;
+using plan::PlannedStep;
+using runtime::RunControl;
+
+constexpr double kBetweenWaits = 2'000'000;  // nanoseconds, estimated
+
+int64_t rounded_up(int64_t bytes) { return (bytes + 127) / 128 * 128; }
+
+/// A place in memory of the device; null: no memory, as nothing is there.
+struct Ref {
+  cl_mem memory = nullptr;
+  int64_t offset = 0;
+  Ref operator+(int64_t bytes) const { return {memory, offset + bytes}; }
+  bool operator==(const Ref&) const = default;
+};
+
+std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count) {
+  std::vector<int64_t> out(static_cast<size_t>(count), 0);
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.kind == kind) out[static_cast<size_t>(buffer.index)] = buffer.bytes;
+  }
+  return out;
+}
+
+int64_t bytes_of(const Plan& plan, const plan::Use& use) {
+  return plan.buffers[static_cast<size_t>(use.buffer)].bytes - use.offset;
+}
+
+// A step that a kernel of the engine runs, as a plan of its own: its operands come in and go out.
+Plan alone(const Plan& plan, const PlannedStep& planned) {
+  Plan out;
+  out.scratch_bytes = planned.step.scratch_bytes;
+  for (const plan::Use& use : planned.step.operands) {
+    ++(use.write ? out.output_count : out.input_count);
+  }
+  out.steps.push_back({planned.step, {}});
+  plan::Step& step = out.steps.back().step;
+  int32_t input = 0, output = 0;
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    plan::Use& use = step.operands[i];
+    Buffer buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+    buffer.kind = use.write ? Buffer::Kind::kOutput : Buffer::Kind::kInput;
+    buffer.index = use.write ? output : input;
+    out.steps.back().operands.push_back(
+        {use.write ? out.output_base(output++) : out.input_base(input++), 0});
+    use = {static_cast<plan::BufferId>(i), 0, use.write};
+    out.buffers.push_back(std::move(buffer));
+  }
+  return out;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- what is made once
+
+core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr<Device> device,
+                                                                 plan::Plan plan,
+                                                                 const BinaryCache& cache) {
+  MITHRIL_RETURN_IF_ERROR(device->check_process());
+  std::shared_ptr<Executable> out(new Executable(std::move(device), std::move(plan)));
+  const DeviceInfo& info = out->device_->info();
+  MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, {info.is_cpu, info.compute_units}));
+  if (!out->source_.text.empty()) {
+    MITHRIL_ASSIGN(out->program_, out->device_->build(out->source_.text, cache));
+  }
+  MITHRIL_RETURN_IF_ERROR(out->prepare(*out->source_.code));
+  if (out->source_.reports > 0) {
+    const std::vector<Report> empty(static_cast<size_t>(out->source_.reports));
+    MITHRIL_ASSIGN(out->reports_,
+                   out->device_->allocate(static_cast<int64_t>(empty.size() * sizeof(Report)),
+                                          kMemReadWrite | kMemCopyHostPtr, empty.data()));
+  }
+  return std::shared_ptr<const Executable>(std::move(out));
+}
+
+core::Result<cl_kernel> Executable::kernel_of(const std::string& name) {
+  const auto at = kernels_.find(name);
+  if (at != kernels_.end()) return at->second.get();
+  MITHRIL_ASSIGN(Owned<cl_kernel> kernel, device_->kernel(program_->get(), name));
+  return kernels_.emplace(name, std::move(kernel)).first->second.get();
+}
+
+core::Status Executable::prepare(const PlanCode& code) {
+  Prepared prepared;
+  MITHRIL_RETURN_IF_ERROR(prepare_constants(*code.plan, prepared));
+  for (size_t at = 0; at < code.steps.size(); ++at) {
+    const StepCode& step = code.steps[at];
+    prepared.host.emplace_back();
+    prepared.kernels.push_back(nullptr);
+    if (step.kind == StepCode::Kind::kHost) {
+      prepared.host.back() =
+          std::make_unique<const runtime::HostExecutable>(alone(*code.plan, code.plan->steps[at]));
+    } else if (step.kind == StepCode::Kind::kLaunch) {
+      MITHRIL_ASSIGN(prepared.kernels.back(), kernel_of(step.kernel));
+    }
+    if (step.first != nullptr) MITHRIL_RETURN_IF_ERROR(prepare(*step.first));
+    if (step.second != nullptr) MITHRIL_RETURN_IF_ERROR(prepare(*step.second));
+  }
+  prepared_.emplace(&code, std::move(prepared));
+  return {};
+}
+
+// A CPU reads constants where they are.
+core::Status Executable::prepare_constants(const Plan& plan, Prepared& prepared) const {
+  const cl_bits how = device_->info().is_cpu ? kMemUseHostPtr : kMemCopyHostPtr;
+  for (const auto& constant : plan.constants) {
+    if (constant->bytes.empty()) {
+      prepared.constants.emplace_back();
+      continue;
+    }
+    MITHRIL_ASSIGN(auto memory, device_->allocate(static_cast<int64_t>(constant->bytes.size()),
+                                                  kMemReadOnly | how, constant->bytes.data()));
+    prepared.constants.push_back(std::move(memory));
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------- a run
+
+class Executable::Run {
+ public:
+  Run(const Executable& executable, const RunControl& control)
+      : executable_(executable),
+        device_(*executable.device_),
+        f_(device_.functions()),
+        control_(control) {}
+
+  Status run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+    const PlanCode& code = *executable_.source_.code;
+    Bases bases = bases_of(code);
+    MITHRIL_ASSIGN(const cl_mem arena, device_.arena(code.bytes));
+    bases[Plan::kArena] = {arena, 0};
+    MITHRIL_RETURN_IF_ERROR(bring_in(inputs, outputs, bases));
+    Status status = steps(code, bases);
+    if (status.ok()) status = take_out(outputs, bases);
+    Status end = device_.finish();  // whatever happened: operands must live until then
+    if (!status.ok()) return status;
+    MITHRIL_RETURN_IF_ERROR(std::move(end));
+    return is_cancelled() ? interrupted() : Status();
+  }
+
+ private:
+  using Bases = std::vector<Ref>;
+
+  // ---- operands of the caller
+
+  bool reads_host() const { return device_.info().is_cpu; }
+
+  /// Memory for each input and output; a CPU has that of the caller.
+  Status bring_in(std::span<const void* const> inputs, std::span<void* const> outputs,
+                  Bases& bases) {
+    const Plan& plan = executable_.plan_;
+    const auto in = bytes_of(plan, Buffer::Kind::kInput, plan.input_count);
+    const auto out = bytes_of(plan, Buffer::Kind::kOutput, plan.output_count);
+    std::map<const void*, size_t> written;  // outputs by place
+    for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
+      if (outputs[i] == nullptr || out[i] == 0) continue;
+      written[outputs[i]] = i;
+      MITHRIL_ASSIGN(bases[output_base(i)], memory_of(outputs[i], out[i], kMemReadWrite));
+    }
+    for (size_t i = 0; i < in.size() && i < inputs.size(); ++i) {
+      if (inputs[i] == nullptr || in[i] == 0) continue;
+      const auto same = written.find(inputs[i]);
+      const bool is_given = same != written.end();  // the output overwrites it
+      Ref& ref = bases[input_base(i)];
+      if (is_given) {
+        ref = bases[output_base(same->second)];
+      } else {
+        MITHRIL_ASSIGN(ref, memory_of(inputs[i], in[i], kMemReadOnly));
+      }
+      if (reads_host()) continue;
+      MITHRIL_RETURN_IF_ERROR(call(f_.write_buffer, "clEnqueueWriteBuffer", device_.queue(),
+                                   ref.memory, kNotBlocking, size_t{0}, static_cast<size_t>(in[i]),
+                                   inputs[i], cl_uint{0}, nullptr, nullptr));
+    }
+    return {};
+  }
+
+  core::Result<Ref> memory_of(const void* host, int64_t bytes, cl_bits access) {
+    const cl_bits flags = reads_host() ? access | kMemUseHostPtr : kMemReadWrite;
+    MITHRIL_ASSIGN(auto memory, device_.allocate(bytes, flags, reads_host() ? host : nullptr));
+    operands_.push_back(std::move(memory));
+    return Ref{operands_.back().get(), 0};
+  }
+
+  Status take_out(std::span<void* const> outputs, const Bases& bases) {
+    const Plan& plan = executable_.plan_;
+    const auto out = bytes_of(plan, Buffer::Kind::kOutput, plan.output_count);
+    for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
+      const Ref& ref = bases[output_base(i)];
+      if (ref.memory == nullptr) continue;
+      const auto bytes = static_cast<size_t>(out[i]);
+      if (!reads_host()) {
+        MITHRIL_RETURN_IF_ERROR(call(f_.read_buffer, "clEnqueueReadBuffer", device_.queue(),
+                                     ref.memory, kNotBlocking, size_t{0}, bytes, outputs[i],
+                                     cl_uint{0}, nullptr, nullptr));
+        continue;
+      }
+      // What the device wrote is in the caller's memory once it has been mapped.
+      MITHRIL_ASSIGN(void* const at, opencl::make(f_.map, "clEnqueueMapBuffer", device_.queue(),
+                                                  ref.memory, kNotBlocking, kMapRead, size_t{0},
+                                                  bytes, cl_uint{0}, nullptr, nullptr));
+      MITHRIL_RETURN_IF_ERROR(call(f_.unmap, "clEnqueueUnmapMemObject", device_.queue(), ref.memory,
+                                   at, cl_uint{0}, nullptr, nullptr));
+    }
+    return {};
+  }
+
+  size_t input_base(size_t i) const {
+    return static_cast<size_t>(executable_.plan_.input_base(static_cast<int32_t>(i)));
+  }
+  size_t output_base(size_t i) const {
+    return static_cast<size_t>(executable_.plan_.output_base(static_cast<int32_t>(i)));
+  }
+
+  // ---- steps
+
+  const Prepared& prepared(const PlanCode& code) const { return executable_.prepared_.at(&code); }
+
+  Bases bases_of(const PlanCode& code) const {
+    Bases out(static_cast<size_t>(code.plan->base_count()));
+    const auto& constants = prepared(code).constants;
+    for (size_t i = 0; i < constants.size(); ++i) {
+      out[static_cast<size_t>(code.plan->constant_base(static_cast<int32_t>(i)))] = {
+          constants[i].get(), 0};
+    }
+    return out;
+  }
+
+  static Ref operand(const PlannedStep& planned, size_t i, const Bases& bases) {
+    const plan::Address& at = planned.operands[i];
+    return bases[static_cast<size_t>(at.base)] + at.offset;
+  }
+
+  Status steps(const PlanCode& code, const Bases& bases) {
+    const Ref behind = bases[Plan::kArena] + rounded_up(code.plan->arena_bytes);
+    const bool is_timed = control_.recording != nullptr || runtime::Profile::process() != nullptr;
+    for (size_t at = 0; at < code.steps.size(); ++at) {
+      MITHRIL_RETURN_IF_ERROR(poll(plan::nanoseconds_of(*code.plan, code.plan->steps[at].step)));
+      const int64_t start = is_timed ? runtime::now() : 0;
+      MITHRIL_RETURN_IF_ERROR(step(code, at, bases, behind));
+      if (!is_timed) continue;
+      MITHRIL_RETURN_IF_ERROR(device_.finish());
+      note(*code.plan, at, runtime::now() - start, start);
+    }
+    return {};
+  }
+
+  Status step(const PlanCode& code, size_t at, const Bases& bases, Ref behind) {
+    const StepCode& step = code.steps[at];
+    const PlannedStep& planned = code.plan->steps[at];
+    switch (step.kind) {
+      case StepCode::Kind::kNothing: return {};
+      case StepCode::Kind::kLaunch:
+        return launch(step, planned, prepared(code).kernels[at], bases, behind);
+      case StepCode::Kind::kHost:
+        return on_host(*code.plan, planned, *prepared(code).host[at], bases);
+      case StepCode::Kind::kLoop: return loop(step, planned, bases, behind);
+      case StepCode::Kind::kBranch: return branch(step, planned, bases, behind);
+    }
+    return {};
+  }
+
+  Status launch(const StepCode& step, const PlannedStep& planned, cl_kernel kernel,
+                const Bases& bases, Ref behind) {
+    cl_uint argument = 0;
+    const auto pass = [&](const Ref& ref) -> Status {
+      MITHRIL_RETURN_IF_ERROR(
+          call(f_.set_argument, "clSetKernelArg", kernel, argument++, sizeof(cl_mem), &ref.memory));
+      return call(f_.set_argument, "clSetKernelArg", kernel, argument++, sizeof(int64_t),
+                  &ref.offset);
+    };
+    for (const size_t i : step.operands) MITHRIL_RETURN_IF_ERROR(pass(operand(planned, i, bases)));
+    if (step.has_scratch) MITHRIL_RETURN_IF_ERROR(pass(behind));
+    if (step.check >= 0) {
+      const Ref reports{executable_.reports_.get(), step.check * int64_t{sizeof(Report)}};
+      MITHRIL_RETURN_IF_ERROR(pass(reports));
+    }
+    const auto items = static_cast<size_t>(step.items);
+    const size_t one = 1;  // a CPU compiles a kernel for each size of a group
+    return call(f_.launch, "clEnqueueNDRangeKernel", device_.queue(), kernel, cl_uint{1}, nullptr,
+                &items, device_.info().is_cpu ? &one : nullptr, cl_uint{0}, nullptr, nullptr);
+  }
+
+  // ---- the engine's kernels
+
+  /// Memory that is mapped for the host; from the first byte that a step wants to the last.
+  struct Mapped {
+    int64_t first = 0, last = 0;
+    bool is_written = false;
+    std::byte* at = nullptr;
+  };
+
+  Status on_host(const Plan& plan, const PlannedStep& planned,
+                 const runtime::HostExecutable& executable, const Bases& bases) {
+    std::map<cl_mem, Mapped> mapped;
+    for (size_t i = 0; i < planned.operands.size(); ++i) {
+      const plan::Use& use = planned.step.operands[i];
+      const Ref ref = operand(planned, i, bases);
+      if (ref.memory == nullptr) continue;
+      const auto [at, is_new] = mapped.try_emplace(ref.memory, Mapped{ref.offset, ref.offset});
+      at->second.first = std::min(at->second.first, ref.offset);
+      at->second.last = std::max(at->second.last, ref.offset + bytes_of(plan, use));
+      at->second.is_written = at->second.is_written || use.write;
+    }
+    Status status = map(mapped);
+    if (status.ok()) status = run_mapped(planned, executable, bases, mapped);
+    for (const auto& [memory, one] : mapped) {
+      if (one.at == nullptr) continue;
+      Status unmapped = call(f_.unmap, "clEnqueueUnmapMemObject", device_.queue(), memory,
+                             static_cast<void*>(one.at), cl_uint{0}, nullptr, nullptr);
+      if (status.ok()) status = std::move(unmapped);
+    }
+    return status;
+  }
+
+  Status map(std::map<cl_mem, Mapped>& mapped) {
+    for (auto& [memory, one] : mapped) {
+      if (one.last <= one.first) continue;
+      MITHRIL_ASSIGN(
+          void* const at,
+          opencl::make(f_.map, "clEnqueueMapBuffer", device_.queue(), memory, kBlocking,
+                       one.is_written ? kMapRead | kMapWrite : kMapRead,
+                       static_cast<size_t>(one.first), static_cast<size_t>(one.last - one.first),
+                       cl_uint{0}, nullptr, nullptr));
+      one.at = static_cast<std::byte*>(at);
+    }
+    unwaited_ = 0;
+    return {};
+  }
+
+  Status run_mapped(const PlannedStep& planned, const runtime::HostExecutable& executable,
+                    const Bases& bases, const std::map<cl_mem, Mapped>& mapped) {
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    for (size_t i = 0; i < planned.operands.size(); ++i) {
+      const Ref ref = operand(planned, i, bases);
+      const auto at = mapped.find(ref.memory);
+      const bool is_there = at != mapped.end() && at->second.at != nullptr;
+      void* const place = is_there ? at->second.at + (ref.offset - at->second.first) : nullptr;
+      if (planned.step.operands[i].write) {
+        outputs.push_back(place);
+      } else {
+        inputs.push_back(place);
+      }
+    }
+    RunControl control = control_;
+    control.recording = nullptr;  // the step is noted as one of this plan
+    return executable.run(inputs, outputs, control);
+  }
+
+  // ---- plans in plans
+
+  core::Result<bool> read_bool(Ref ref) {
+    uint8_t value = 0;
+    MITHRIL_RETURN_IF_ERROR(call(f_.read_buffer, "clEnqueueReadBuffer", device_.queue(), ref.memory,
+                                 kBlocking, static_cast<size_t>(ref.offset), size_t{1}, &value,
+                                 cl_uint{0}, nullptr, nullptr));
+    unwaited_ = 0;
+    return value != 0;
+  }
+
+  Status copy(Ref from, Ref to, int64_t bytes) {
+    if (bytes == 0 || from == to) return {};
+    return call(f_.copy_buffer, "clEnqueueCopyBuffer", device_.queue(), from.memory, to.memory,
+                static_cast<size_t>(from.offset), static_cast<size_t>(to.offset),
+                static_cast<size_t>(bytes), cl_uint{0}, nullptr, nullptr);
+  }
+
+  // Carries are in two places, which steps read and write in turn; the last of `length` steps
+  // writes the results.
+  Status loop(const StepCode& step, const PlannedStep& planned, const Bases& outer, Ref behind) {
+    const plan::Loop& loop = *planned.step.loop;
+    const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
+    const size_t inputs = carries + xs + static_cast<size_t>(loop.constants);
+    std::vector<Ref> before, results, spare;
+    for (size_t i = 0; i < carries; ++i) {
+      before.push_back(operand(planned, i, outer));
+      results.push_back(operand(planned, inputs + i, outer));
+      spare.push_back(behind);
+      behind = behind + rounded_up(loop.carry_bytes[i]);
+    }
+    const auto write = [&](size_t i, int64_t number) {
+      return (loop.length - 1 - number) % 2 == 0 ? results[i] : spare[i];
+    };
+    const auto read = [&](size_t i, int64_t number) {
+      return number == 0 ? before[i] : write(i, number - 1);
+    };
+    Bases body = bases_of(*step.first);
+    const Plan& plan = *step.first->plan;
+    const auto input = [&](size_t i) -> Ref& {
+      return body[static_cast<size_t>(plan.input_base(static_cast<int32_t>(i)))];
+    };
+    const auto output = [&](size_t i) -> Ref& {
+      return body[static_cast<size_t>(plan.output_base(static_cast<int32_t>(i)))];
+    };
+    for (size_t i = carries + xs; i < inputs; ++i) input(i) = operand(planned, i, outer);
+    int64_t number = 0;
+    for (; step.second != nullptr || number < loop.length; ++number) {
+      if (step.second != nullptr) {
+        const auto carry = [&](size_t i) { return read(i, number); };
+        MITHRIL_ASSIGN(const bool go, condition(*step.second, planned, outer, behind, carry));
+        if (!go) break;
+      }
+      const int64_t here = loop.reverse ? loop.length - 1 - number : number;
+      for (size_t i = 0; i < carries; ++i) {
+        input(i) = read(i, number);
+        output(i) = write(i, number);
+      }
+      for (size_t i = 0; i < xs; ++i) {
+        input(carries + i) = operand(planned, carries + i, outer) + here * loop.x_bytes[i];
+      }
+      for (size_t i = 0; i < loop.y_bytes.size(); ++i) {
+        output(carries + i) =
+            operand(planned, inputs + carries + i, outer) + here * loop.y_bytes[i];
+      }
+      body[Plan::kArena] = behind;
+      MITHRIL_RETURN_IF_ERROR(steps(*step.first, body));
+    }
+    for (size_t i = 0; i < carries; ++i) {
+      MITHRIL_RETURN_IF_ERROR(copy(read(i, number), results[i], loop.carry_bytes[i]));
+    }
+    return {};
+  }
+
+  // Its bool lies behind its own memory.
+  template <class Carry>
+  core::Result<bool> condition(const PlanCode& code, const PlannedStep& planned, const Bases& outer,
+                               Ref behind, const Carry& carry) {
+    const plan::Loop& loop = *planned.step.loop;
+    const size_t carries = loop.carry_bytes.size();
+    Bases bases = bases_of(code);
+    for (size_t i = 0; i < carries + static_cast<size_t>(loop.constants); ++i) {
+      bases[static_cast<size_t>(code.plan->input_base(static_cast<int32_t>(i)))] =
+          i < carries ? carry(i) : operand(planned, i + loop.x_bytes.size(), outer);
+    }
+    const Ref go = behind + code.bytes;
+    bases[static_cast<size_t>(code.plan->output_base(0))] = go;
+    bases[Plan::kArena] = behind;
+    MITHRIL_RETURN_IF_ERROR(steps(code, bases));
+    return read_bool(go);
+  }
+
+  Status branch(const StepCode& step, const PlannedStep& planned, const Bases& outer, Ref behind) {
+    const auto inputs = static_cast<size_t>(planned.step.branch->inputs);
+    MITHRIL_ASSIGN(const bool is_taken, read_bool(operand(planned, inputs, outer)));
+    const PlanCode& code = is_taken ? *step.first : *step.second;
+    Bases bases = bases_of(code);
+    for (size_t i = 0; i < inputs; ++i) {
+      bases[static_cast<size_t>(code.plan->input_base(static_cast<int32_t>(i)))] =
+          operand(planned, i, outer);
+    }
+    for (size_t i = 0; inputs + 1 + i < planned.operands.size(); ++i) {
+      bases[static_cast<size_t>(code.plan->output_base(static_cast<int32_t>(i)))] =
+          operand(planned, inputs + 1 + i, outer);
+    }
+    bases[Plan::kArena] = behind;
+    return steps(code, bases);
+  }
+
+  // ---- interrupts and times
+
+  bool is_cancelled() const { return control_.cancel != nullptr && control_.cancel->load(); }
+  static Status interrupted() {
+    return core::fail(core::ErrorKind::kInterrupted, core::Code::kInterrupted, "interrupted");
+  }
+
+  // The queue is never far ahead of who waits for it: an interrupt ends the run between steps.
+  Status poll(double nanoseconds) {
+    if (control_.poll != nullptr && unwaited_ > 0 && unwaited_ + nanoseconds > kBetweenWaits) {
+      MITHRIL_RETURN_IF_ERROR(device_.finish());
+      control_.poll(control_.poll_context);
+      unwaited_ = 0;
+    }
+    unwaited_ += nanoseconds;
+    return is_cancelled() ? interrupted() : Status();
+  }
+
+  void note(const Plan& plan, size_t at, int64_t elapsed, int64_t start) const {
+    const plan::Step& step = plan.steps[at].step;
+    if (runtime::Profile* const profile = runtime::Profile::process()) {
+      profile->counter(step.label).add(elapsed, plan::bytes_of(plan, step));
+    }
+    if (control_.recording == nullptr) return;
+    control_.recording->add(
+        {&plan, static_cast<int32_t>(at), 1, runtime::thread_id(), start, elapsed});
+  }
+
+  const Executable& executable_;
+  Device& device_;
+  const Functions& f_;
+  const RunControl& control_;
+  std::vector<Owned<cl_mem>> operands_;
+  double unwaited_ = 0;
+};
+
+core::Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                             const RunControl& control) const {
+  MITHRIL_RETURN_IF_ERROR(device_->check_process());
+  const std::lock_guard lock(device_->mutex());
+  return Run(*this, control).run(inputs, outputs);
+}
+
+}  // namespace mithril::opencl

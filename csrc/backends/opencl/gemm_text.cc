@@ -1,0 +1,129 @@
+// A panel of B is packed for a block of places; tiles of rows run over it with their sums in
+// registers.
+#include "backends/opencl/gemm_text.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace mithril::opencl {
+namespace {
+
+constexpr int64_t kTileRows = 8, kVectors = 2, kBlock = 256;
+
+class Printer {
+ public:
+  explicit Printer(const GemmText& gemm)
+      : gemm_(gemm),
+        lanes_(gemm_panel_columns(gemm.dtype) / kVectors),
+        real_(gemm.dtype == core::DType::kFloat64 ? "double" : "float"),
+        vector_(fmt::format("{}{}", real_, lanes_)) {}
+
+  std::string run() {
+    const int64_t columns = gemm_panel_columns(gemm_.dtype);
+    const int64_t panels = (gemm_.n + columns - 1) / columns;
+    line("{} panel[{}];", real_, kBlock * columns);
+    if (!gemm_.left_is_affine) line("int places[{}];", kBlock);
+    line("for (m_i64 unit = begin; unit < end; ++unit) {{");
+    line("const m_i64 chunk = unit % {0}, batch = unit / {1};", chunks(), chunks() * panels);
+    line("const m_i64 j = unit / {} % {} * {};", chunks(), panels, columns);
+    line("const int columns = {0} - j < {1} ? (int)({0} - j) : {1};", gemm_.n, columns);
+    line("const m_i64 row_end = {0} - chunk * {1} < {1} ? {0} : (chunk + 1) * {1};", gemm_.m,
+         kGemmRows);
+    line("{}", gemm_.begins);
+    line("for (m_i64 p = 0; p == 0 || p < {}; p += {}) {{", gemm_.k, kBlock);
+    line("const int depth = {0} - p < {1} ? (int)({0} - p) : {1};", gemm_.k, kBlock);
+    line("{}", gemm_.pack);
+    if (!gemm_.left_is_affine) {
+      line(
+          "{{ const m_i64 first = p; for (int q = 0; q < depth; ++q) {{ const m_i64 p = first + q; "
+          "places[q] = (int)({}); }} }}",
+          gemm_.left_place);
+    }
+    line("m_i64 r = chunk * {};", kGemmRows);
+    for (const int64_t rows : {kTileRows, int64_t{4}, int64_t{1}}) tiles(rows);
+    line("}}");
+    line("}}");
+    return std::move(out_);
+  }
+
+ private:
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    out_ += "  " + fmt::format(format, std::forward<Args>(args)...) + "\n";
+  }
+
+  int64_t chunks() const { return std::max<int64_t>((gemm_.m + kGemmRows - 1) / kGemmRows, 1); }
+
+  // All tiles of so many rows that are left.
+  void tiles(int64_t rows) {
+    line("for (; row_end - r >= {0}; r += {0}) {{", rows);
+    for (int64_t i = 0; i < rows; ++i) {
+      line(
+          "__global const {0}* left{1}; {{ const m_i64 i = r + {1}; left{1} = {3} + at_a + {2}; }}",
+          real_, i, gemm_.left_row, gemm_.left);
+      for (int64_t v = 0; v < kVectors; ++v) line("{} s{}_{} = 0;", vector_, i, v);
+    }
+    line("for (int q = 0; q < depth; ++q) {{");
+    for (int64_t v = 0; v < kVectors; ++v) {
+      line("const {0} b{1} = vload{2}(q * {3} + {1}, panel);", vector_, v, lanes_, kVectors);
+    }
+    if (gemm_.left_is_affine) {
+      line("const m_i64 place = {};", affine());
+    } else {
+      line("const m_i64 place = places[q];");
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      line("{{ const {0} a = ({0})(left{1}[place]);", vector_, i);
+      for (int64_t v = 0; v < kVectors; ++v) line("s{0}_{1} = fma(a, b{1}, s{0}_{1});", i, v);
+      line("}}");
+    }
+    line("}}");
+    line("__global {}* const to = a2 + at_c + r * {} + j;", real_, gemm_.c_row);
+    line("if (columns == {}) {{", lanes_ * kVectors);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t v = 0; v < kVectors; ++v) {
+        line("vstore{0}(p == 0 ? s{1}_{2} : vload{0}({2}, to + {3}) + s{1}_{2}, {2}, to + {3});",
+             lanes_, i, v, i * gemm_.c_row);
+      }
+    }
+    line("}} else {{");
+    line("{} edge[{}];", real_, lanes_ * kVectors);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t v = 0; v < kVectors; ++v) line("vstore{0}(s{1}_{2}, {2}, edge);", lanes_, i, v);
+      line(
+          "for (int l = 0; l < columns; ++l) to[{0} + l] = p == 0 ? edge[l] : to[{0} + l] + "
+          "edge[l];",
+          i * gemm_.c_row);
+    }
+    line("}}");
+    line("}}");
+  }
+
+  // Place p + q of A in the loop over q.
+  std::string affine() const {
+    std::string text = gemm_.left_place;
+    const size_t at = text.find('p');
+    return at == std::string::npos ? text : text.replace(at, 1, "(p + q)");
+  }
+
+  const GemmText& gemm_;
+  int64_t lanes_;
+  std::string real_, vector_, out_;
+};
+
+}  // namespace
+
+int64_t gemm_panel_columns(core::DType dtype) {
+  return kVectors * (64 / static_cast<int64_t>(core::size_of(dtype)));
+}
+
+int64_t gemm_units(const GemmText& gemm) {
+  const int64_t columns = gemm_panel_columns(gemm.dtype);
+  const int64_t chunks = (gemm.m + kGemmRows - 1) / kGemmRows;
+  return gemm.batches * chunks * ((gemm.n + columns - 1) / columns);
+}
+
+std::string print_gemm(const GemmText& gemm) { return Printer(gemm).run(); }
+
+}  // namespace mithril::opencl

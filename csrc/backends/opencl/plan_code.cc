@@ -1,0 +1,234 @@
+// A kernel is an entry that says which units its item does, and a function of a step's own that
+// does them: the compiler knows of its operands that none is a part of another.
+#include "backends/opencl/plan_code.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "emit/c_like_text.h"
+#include "emit/c_loop.h"
+#include "emit/c_plan_text.h"
+#include "emit/c_prune.h"
+#include "plan/cost.h"
+
+namespace mithril::opencl {
+namespace {
+
+using core::short_name;
+using plan::FunctionCall;
+using plan::Plan;
+using plan::PlannedStep;
+
+constexpr int64_t kPiece = 4096;         // elements that an item of a CPU takes in one go
+constexpr double kWorthItem = 10'000;    // nanoseconds of work that are worth an item of a CPU
+constexpr int64_t kItemsOfUnit = 4;      // items of a CPU for each compute unit, at most
+constexpr int64_t kMostItems = 1 << 20;  // of any device
+
+int64_t rounded_up(int64_t bytes) { return (bytes + 127) / 128 * 128; }
+
+class Printer {
+ public:
+  explicit Printer(const CutOptions& options) : options_(options) {}
+
+  core::Result<Source> run(const Plan& plan) {
+    MITHRIL_ASSIGN(auto code, print(plan));
+    Source out;
+    out.code = std::move(code);
+    out.reports = reports_;
+    out.host_steps = host_steps_;
+    if (!kernels_.empty()) out.text = head() + functions_ + kernels_;
+    return out;
+  }
+
+ private:
+  // ---- plans
+
+  core::Result<std::shared_ptr<const PlanCode>> print(const Plan& plan) {
+    auto out = std::make_shared<PlanCode>();
+    out->plan = &plan;
+    int64_t behind = 0;
+    for (const PlannedStep& planned : plan.steps) {
+      int64_t own = 0;
+      MITHRIL_ASSIGN(StepCode code, step(plan, planned, own));
+      out->steps.push_back(std::move(code));
+      behind = std::max(behind, own);
+    }
+    out->bytes = rounded_up(plan.arena_bytes) + behind;
+    return std::shared_ptr<const PlanCode>(std::move(out));
+  }
+
+  // `own`: bytes that it takes behind the arena.
+  core::Result<StepCode> step(const Plan& plan, const PlannedStep& planned, int64_t& own) {
+    const plan::Step& step = planned.step;
+    if (step.loop != nullptr) return loop(*step.loop, own);
+    if (step.branch != nullptr) return branch(*step.branch, own);
+    StepCode out;
+    if (step.call == nullptr) {
+      out.kind = StepCode::Kind::kHost;
+      ++host_steps_;
+      return out;
+    }
+    if (const auto* call = std::get_if<plan::LoopCall>(step.call.get())) {
+      return tile_loop(plan, planned, *call);
+    }
+    return function(plan, planned, std::get<FunctionCall>(*step.call), own);
+  }
+
+  core::Result<StepCode> loop(const plan::Loop& loop, int64_t& own) {
+    StepCode out;
+    out.kind = StepCode::Kind::kLoop;
+    MITHRIL_ASSIGN(out.first, print(*loop.body));
+    own = out.first->bytes;
+    if (loop.condition != nullptr) {
+      MITHRIL_ASSIGN(out.second, print(*loop.condition));
+      own = std::max(own, out.second->bytes + rounded_up(1));
+    }
+    for (const int64_t carry : loop.carry_bytes) own += rounded_up(carry);
+    return out;
+  }
+
+  core::Result<StepCode> branch(const plan::Branch& branch, int64_t& own) {
+    StepCode out;
+    out.kind = StepCode::Kind::kBranch;
+    MITHRIL_ASSIGN(out.first, print(*branch.taken));
+    MITHRIL_ASSIGN(out.second, print(*branch.other));
+    own = std::max(out.first->bytes, out.second->bytes);
+    return out;
+  }
+
+  // ---- kernels
+
+  /// Operands of a step as parameters: those that are one memory are one.
+  struct Signature {
+    std::vector<std::string> names;  // by operand
+    std::vector<size_t> own;         // operands that are passed
+    std::string parameters;          // of the function
+    std::string entry_parameters;    // of the entry: memory and offset of each
+    std::string arguments;           // what the entry passes to the function
+  };
+
+  static Signature signature(const Plan& plan, const PlannedStep& planned) {
+    Signature out;
+    for (size_t i = 0; i < planned.operands.size(); ++i) {
+      const size_t same = first_of(planned, i);
+      out.names.push_back(fmt::format("a{}", same));
+      if (same != i) continue;
+      const plan::Use& use = planned.step.operands[i];
+      const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+      const char* const constness = use.write ? "" : "const ";
+      const std::string_view type = short_name(buffer.dtype);
+      out.own.push_back(i);
+      out.parameters += fmt::format("__global {}m_{}* restrict a{}, ", constness, type, i);
+      out.entry_parameters +=
+          fmt::format("__global {0}uchar* m{1}, const m_i64 o{1}, ", constness, i);
+      out.arguments += fmt::format("(__global {0}m_{1}*)(m{2} + o{2}), ", constness, type, i);
+    }
+    return out;
+  }
+
+  // The operand that stands for `i`: one of the same memory that is written, if there is any.
+  static size_t first_of(const PlannedStep& planned, size_t i) {
+    const plan::Address& own = planned.operands[i];
+    size_t same = i;
+    for (size_t k = 0; k < planned.operands.size(); ++k) {
+      const plan::Address& other = planned.operands[k];
+      const bool is_one = other.base == own.base && other.offset == own.offset;
+      if (is_one && k != i && planned.step.operands[k].write) same = k;
+    }
+    return same;
+  }
+
+  // How many items share the units of a step.
+  int64_t items_of(const Plan& plan, const plan::Step& step, int64_t units) const {
+    if (!options_.is_cpu) return std::min(units, kMostItems);
+    const double work = plan::nanoseconds_of(plan, step) / kWorthItem;
+    const int64_t most = std::min(options_.units * kItemsOfUnit, units);
+    return std::clamp<int64_t>(static_cast<int64_t>(work), 1, std::max<int64_t>(most, 1));
+  }
+
+  // The name of the text with `NAME` in it; equal ones are printed once.
+  static std::string named(std::map<std::string, std::string>& names, std::string& texts,
+                           const char* prefix, const std::string& before,
+                           const std::string& after) {
+    const auto [at, is_new] = names.try_emplace(before + "@" + after, "");
+    if (is_new) {
+      at->second = fmt::format("{}{}", prefix, names.size() - 1);
+      texts += before + at->second + after;
+    }
+    return at->second;
+  }
+
+  /// The entry that lets `items` items do the units of a function.
+  void launch(StepCode& code, const Signature& own, const std::string& body, int64_t units,
+              int64_t items) {
+    const int64_t each = (units + items - 1) / items;
+    code.kind = StepCode::Kind::kLaunch;
+    code.items = (units + each - 1) / each;
+    code.operands = own.own;
+    const std::string function = named(
+        function_names_, functions_, "f", "static void ",
+        fmt::format("({}const m_i64 begin, const m_i64 end) {{\n{}}}\n\n", own.parameters, body));
+    std::string parameters = own.entry_parameters;
+    parameters.resize(parameters.size() - std::min<size_t>(parameters.size(), 2));
+    code.kernel = named(
+        kernel_names_, kernels_, "k", "__kernel void ",
+        fmt::format(
+            "({}) {{\n  const m_i64 begin = (m_i64)get_global_id(0) * {};\n"
+            "  const m_i64 end = {} - begin < {} ? {} : begin + {};\n  {}({}begin, end);\n}}\n",
+            parameters, each, units, each, units, each, function, own.arguments));
+  }
+
+  core::Result<StepCode> tile_loop(const Plan& plan, const PlannedStep& planned,
+                                   const plan::LoopCall& call) {
+    StepCode out;
+    const Signature own = signature(plan, planned);
+    MITHRIL_ASSIGN(
+        const emit::CLoopUnits made,
+        emit::print_c_loop_units(call, own.names, options_.is_cpu ? kPiece : 1, definitions_));
+    if (made.units > 0) {
+      launch(out, own, made.body, made.units, items_of(plan, planned.step, made.units));
+    }
+    return out;
+  }
+
+  core::Result<StepCode> function(const Plan& plan, const PlannedStep& planned,
+                                  const FunctionCall& call, int64_t&) {
+    StepCode out;
+    const plan::Step& step = planned.step;
+    MITHRIL_CHECK(call.check == FunctionCall::Check::kNone, "{} is checked", call.name);
+    if (step.units > 0) {
+      launch(out, signature(plan, planned), "  " + call.call + "\n", step.units,
+             items_of(plan, step, step.units));
+    }
+    return out;
+  }
+
+  // What functions stand on, and no more.
+  std::string head() const {
+    std::string definitions;
+    for (const std::string& text : definitions_) definitions += text;
+    std::string all = emit::kHeadOpenCl;
+    all += emit::kInstructions;
+    all += emit::kExternLanes;
+    all += "M_TRIG(f32)\nM_TRIG(f64)\n";
+    all += emit::kPlanHead;
+    return emit::prune_c(all, definitions + functions_) + definitions + "\n";
+  }
+
+  const CutOptions& options_;
+  std::set<std::string> definitions_;
+  std::map<std::string, std::string> function_names_, kernel_names_;  // by text
+  std::string functions_, kernels_;
+  int64_t reports_ = 0, host_steps_ = 0;
+};
+
+}  // namespace
+
+core::Result<Source> print_plan(const plan::Plan& plan, const CutOptions& options) {
+  return Printer(options).run(plan);
+}
+
+}  // namespace mithril::opencl

@@ -1,0 +1,63 @@
+// Plans as OpenCL C: one source for all loops and functions of a plan, and what is launched of it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "plan/plan.h"
+
+namespace mithril::opencl {
+
+struct PlanCode;
+
+/// How a step runs on the device.
+struct StepCode {
+  enum class Kind : uint8_t {
+    kNothing,  // there are no elements
+    kLaunch,   // a kernel of the source
+    kHost,     // a kernel of the engine, on memory that is mapped
+    kLoop,     // plans of its own, with a condition that the host reads
+    kBranch,
+  };
+  Kind kind = Kind::kNothing;
+  std::string kernel;            // kLaunch
+  int64_t items = 0;             // kLaunch: how many functions run
+  std::vector<size_t> operands;  // kLaunch: those that are passed, each as memory and offset
+  bool has_scratch = false;      // kLaunch: then the memory behind the arena, and an offset
+  int32_t check = -1;            // kLaunch: the first of `items` places of reports; -1: none
+  /// kLoop: body and condition (may be null); kBranch: where the bool is true, and where not.
+  std::shared_ptr<const PlanCode> first, second;
+};
+
+/// The steps of one plan. Memory: the plan's arena, then what its steps take for themselves.
+struct PlanCode {
+  const plan::Plan* plan = nullptr;  // lives as long as who prints it says
+  std::vector<StepCode> steps;
+  int64_t bytes = 0;
+};
+
+/// A whole plan, with those in it.
+struct Source {
+  std::string text;  // empty: no step is a kernel of the device
+  std::shared_ptr<const PlanCode> code;
+  int64_t reports = 0;     // places that checked kernels write to (see Report)
+  int64_t host_steps = 0;  // steps that fall back to the engine, those of inner plans included
+};
+
+/// What an item of a checked kernel writes: the first place that is bad, or leaves at -1.
+struct Report {
+  int64_t position = -1, value = 0;
+};
+
+/// What of the device decides how loops are cut.
+struct CutOptions {
+  bool is_cpu = true;  // few long items with inner loops; else many short ones
+  int64_t units = 1;   // compute units
+};
+
+/// Prints a plan whose steps have a call, a kernel of the host, a loop or a branch.
+core::Result<Source> print_plan(const plan::Plan& plan, const CutOptions& options);
+
+}  // namespace mithril::opencl

@@ -1,0 +1,127 @@
+"""Runs models on a device of OpenCL; arrays are NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mithril import _core
+from mithril._public import public
+from mithril.backends.with_manualgrad.plan_backend import PlanBackend
+from mithril.errors import SignatureError, shown
+from mithril.types import Dtype, DTypeLike
+
+__all__ = ["OpenCLBackend"]
+
+
+class OpenCLBackend(PlanBackend):
+    """Plans of the engine as OpenCL C on a GPU or a CPU, with NumPy arrays in and out.
+
+    Parameters
+    ----------
+    device : None (the first GPU, else the first device), "gpu", "cpu", a number in the list of
+        `OpenCLBackend.get_available_devices()`, or "platform:device" by numbers or parts of names.
+    dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in. Halves are
+        computed in float32.
+    seed : of the backend's random numbers.
+    compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
+        float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
+
+    The loader (``libOpenCL.so.1``) is opened by the first backend, not by the import. Programs are
+    compiled at the first call with their sizes. What has no kernel of OpenCL runs on the engine's
+    kernels, on memory of the device that is mapped; ``pm.explain()`` says where. Methods such as
+    ``backend.add`` run on NumPy and the engine.
+
+    Raises
+    ------
+    DeviceNotAvailable : there is no loader, no platform or no such device; a call raises it where
+        the driver fails
+    UnsupportedError : the device has no float64
+    OutOfMemoryError : of a call for which the device's memory is too small
+
+    >>> import mithril as ml
+    >>> "opencl" in ml.available_backends()
+    True
+    """
+
+    backend_type = "opencl"
+    _ops_module = "mithril.backends.with_manualgrad.opencl_backend.ops"
+    _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
+
+    @public
+    def __init__(
+        self,
+        device: str | int | None = None,
+        dtype: DTypeLike = Dtype.float32,
+        *,
+        seed: int = 0,
+        compute_precision: DTypeLike | None = None,
+    ) -> None:
+        super().__init__("cpu", dtype, None, seed, compute_precision)
+        self._device = _core.OpenClDevice(_wanted(device))
+
+    @property
+    def device_info(self) -> Mapping[str, Any]:
+        """What the device says of itself: platform, name, vendor, version, driver, kind ("cpu",
+        "gpu", "accelerator"), compute_units, memory and largest_allocation in bytes."""
+        return self._device.info
+
+    @property
+    def has_exact_bits(self) -> bool:
+        """Whether loops have the bits of `CpuBackend`: subnormals, fma, correctly rounded division
+        and square root, as the device was found to compute them."""
+        return self._device.has_exact_bits
+
+    def get_device(self) -> str:
+        """The device as "platform:device" by numbers."""
+        return self.device_info["id"]
+
+    @staticmethod
+    def get_available_devices() -> list[str]:
+        """All devices as "platform:device" by numbers."""
+        return [info["id"] for info in _core.opencl_devices()]
+
+    def __repr__(self) -> str:
+        bits = "" if self.has_exact_bits else ", bits of its own"
+        name = self.device_info["name"]
+        return (
+            f"OpenCLBackend(device={self.get_device()!r}, dtype={str(self.default_dtype)!r})"
+            f"  # {name}{bits}"
+        )
+
+    def _program(
+        self,
+        graph: Any,
+        trace: Any = None,
+        passes_off: Sequence[str] = (),
+        exact_conv: bool = False,
+        recorder: Any = None,
+        weights: str = "",
+        overwrites: Sequence[tuple[str, str]] = (),
+        memory_limit: int | None = None,
+        shrinks: bool = False,
+    ) -> Any:
+        """An executable of a graph, as `CpuBackend` has it; no weights are packed."""
+        return _core.OpenClProgram(
+            graph,
+            self._device,
+            trace=trace,
+            passes_off=list(passes_off),
+            exact_conv=exact_conv,
+            recorder=recorder or _core.Recorder(),
+            overwrites=list(overwrites),
+            memory_limit=memory_limit,
+            shrinks=shrinks,
+        )
+
+
+def _wanted(device: Any) -> str:
+    """A device as the engine reads it."""
+    if device is None:
+        return ""
+    if isinstance(device, bool) or not isinstance(device, str | int):
+        raise SignatureError(
+            "OpenCLBackend: device requires None, a number, or a text such as 'gpu', 'cpu' or "
+            f"'0:0', got {shown(device)}"
+        )
+    return str(device)

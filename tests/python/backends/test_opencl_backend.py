@@ -1,0 +1,380 @@
+# Covers: backends/opencl/*.cc select/printed_loop.cc
+"""`OpenCLBackend`: the bits of the engine on a device, and every failure of a driver a typed error."""
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import mithril as ml
+import numpy as np
+import pytest
+from formats.c_cases import MODELS, drawn, training
+from mithril import _core
+from mithril.errors import (
+    DataIndexError,
+    DeviceNotAvailable,
+    DTypeError,
+    MithrilError,
+    OutOfMemoryError,
+    SignatureError,
+    UnsupportedError,
+)
+from test_random_models import RandomModel
+
+
+def missing():
+    """Why there is no device; None where there is one."""
+    try:
+        _core.opencl_devices()
+    except DeviceNotAvailable as error:
+        return f"no device of OpenCL: {str(error).splitlines()[0]}"
+    return None
+
+
+WHY = missing()
+pytestmark = [pytest.mark.device, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
+every_model = pytest.mark.parametrize("title", MODELS)
+
+
+def both(model, dtype="float32", **options):
+    """The model on the engine and on the device."""
+    backends = ml.CpuBackend(dtype=dtype), ml.OpenCLBackend(dtype=dtype)
+    return tuple(
+        ml.compile(model, backend, exact_conv=True, **options) for backend in backends
+    )
+
+
+def same(got, want):
+    assert got.keys() == want.keys()
+    for name in want:
+        np.testing.assert_array_equal(got[name], want[name], err_msg=name)
+        assert np.asarray(got[name]).dtype == np.asarray(want[name]).dtype
+
+
+def relu():
+    return ml.compile(ml.Relu(), ml.OpenCLBackend(), shapes={"input": [3]})
+
+
+def assert_relu_runs(pm):
+    assert pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist() == [0.0, 2.0, 3.0]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_values_and_gradients(title, dtype):
+    make, shape = MODELS[title]
+    engine, device = both(make(), dtype, data_keys={"x"}, shapes={"x": shape}, mode="eval")
+    params, data = engine.get_parameters(), {"x": drawn(shape)}
+    wanted = engine.evaluate(params, data)
+    same(device.evaluate(params, data), wanted)
+    cotangents = {"y": drawn(wanted["y"].shape, 1)}
+    for got, want in zip(
+        device.evaluate(params, data, output_gradients=cotangents),
+        engine.evaluate(params, data, output_gradients=cotangents),
+        strict=True,
+    ):
+        same(got, want)
+
+
+@every_model
+def test_steps(title):
+    make, shape = MODELS[title]
+    optimizer = ml.optim.AdamW(lr=1e-2)
+    runs = []
+    for pm in both(
+        training(make()), data_keys={"x", "target"}, shapes={"x": shape}, optimizer=optimizer
+    ):
+        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+        params, state = pm.get_parameters(), pm.initial_state()
+        opt_state = optimizer.init(params)
+        for _ in range(3):
+            params, opt_state, state, outputs = pm.step(params, opt_state, data, state)
+        runs.append((params, opt_state["m"], state, outputs))
+    for got, want in zip(*runs, strict=True):
+        same(got, want)
+
+
+def branch():
+    model = ml.Model()
+    negative, positive = ml.Model(), ml.Model()
+    negative |= ml.Sine()(input="v", output="w")
+    positive |= ml.Exponential()(input="v", output="w")
+    model |= ml.Sum()(input="x", output="s")
+    model |= ml.Greater()(left="s", right=0.0, output="p")
+    model |= ml.Cond(positive, negative)(predicate="p", v="x", w="y")
+    model.expose_keys("y")
+    return model
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_branches(sign):
+    engine, device = both(branch(), data_keys={"x"}, shapes={"x": [5]})
+    data = {"x": sign * np.abs(drawn([5]))}
+    same(device.evaluate({}, data), engine.evaluate({}, data))
+
+
+@pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
+def test_random_models(request):
+    """A two hundredth of `--graphs`: every one is compiled for itself."""
+    for seed in range(max(1, request.config.getoption("--graphs") // 200)):
+        case = RandomModel(seed)
+        inputs = case.inputs()
+        engine, device = both(
+            case.model, "float64", trainable_keys={"a", "b"}, data_keys=set(inputs) - {"a", "b"}
+        )
+        split = (
+            {k: inputs[k] for k in ("a", "b")},
+            {k: inputs[k] for k in inputs if k not in "ab"},
+        )
+        want = engine.evaluate(*split)
+        same(device.evaluate(*split), want)
+        floats = {k: np.ones_like(v) for k, v in want.items() if v.dtype == np.float64}
+        runs = (pm.evaluate(*split, output_gradients=floats) for pm in (device, engine))
+        same(*(run.gradients for run in runs))
+
+
+def test_open_sizes_are_compiled_one_by_one():
+    engine, device = both(MODELS["mlp"][0](), data_keys={"x"}, shapes={"x": ["batch", 16]})
+    params = engine.get_parameters()
+    for batch in (1, 3, 0, 3):
+        data = {"x": drawn([batch, 16])}
+        same(device.evaluate(params, data), engine.evaluate(params, data))
+
+
+def test_long_loops_are_cut():
+    """More elements than a piece, a rest, and rows along the first axis."""
+    model = ml.Model()
+    model |= ml.Sigmoid()(input="x", output="h")
+    model |= ml.Sum(axis=0)(input="h", output="columns")
+    model |= ml.Max(axis=1)(input="h", output="rows")
+    model.expose_keys("h", "columns", "rows")
+    shape = [203, 4999]
+    engine, device = both(model, data_keys={"x"}, shapes={"x": shape})
+    same(device.evaluate({}, {"x": drawn(shape)}), engine.evaluate({}, {"x": drawn(shape)}))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (70, 300, 65), (257, 513, 31), (5, 0, 7), (9, 40, 0)])
+def test_products(shape, transposed):
+    m, k, n = shape
+    model = ml.Model()
+    if transposed:
+        model |= ml.Transpose()(input="b", output="right")
+    model |= ml.MatrixMultiply()(left="a", right="right" if transposed else "b", output="y")
+    model.expose_keys("y")
+    data = {"a": drawn([2, m, k]), "b": drawn([n, k] if transposed else [k, n], 1)}
+    shapes = {key: list(value.shape) for key, value in data.items()}
+    for dtype in ("float32", "float64"):
+        engine, device = both(model, dtype, data_keys={"a", "b"}, shapes=shapes)
+        cast = {key: value.astype(dtype) for key, value in data.items()}
+        same(device.evaluate({}, cast), engine.evaluate({}, cast))
+
+
+def test_threads_that_evaluate_at_once():
+    make, shape = MODELS["gpt_block"]
+    pm = ml.compile(make(), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
+    params, found = pm.get_parameters(), {}
+
+    def work(i):
+        for _ in range(10):
+            found[i] = pm.evaluate(params, {"x": drawn(shape, i)})["y"]
+
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+        assert not thread.is_alive()
+    for i, y in found.items():
+        np.testing.assert_array_equal(y, pm.evaluate(params, {"x": drawn(shape, i)})["y"])
+
+
+def test_states_that_are_donated():
+    make, shape = MODELS["cnn"]
+    pm = ml.compile(
+        make(), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape}, mode="train"
+    )
+    params, data = pm.get_parameters(), {"x": drawn(shape)}
+    kept = pm.evaluate(params, data, state=pm.initial_state())
+    given = pm.evaluate(params, data, state=pm.initial_state(), donate_state=True)
+    same(given.outputs, kept.outputs)
+    same(given.state, kept.state)
+
+
+def test_a_bad_index_is_the_engines_error():
+    model = ml.Model()
+    model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
+    said = []
+    for pm in both(model, data_keys={"x"}, shapes={"x": [3]}):
+        with pytest.raises(DataIndexError) as raised:
+            pm.evaluate(pm.get_parameters(), {"x": np.array([0, 4, 1])})
+        said.append(str(raised.value))
+    assert said[0] == said[1]
+    right = pm.evaluate(pm.get_parameters(), {"x": np.array([0, 3, 1])})["y"]
+    np.testing.assert_array_equal(right, pm.get_parameters()["weight"][[0, 3, 1]])
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def test_devices_by_name():
+    first = _core.opencl_devices()[0]
+    named = f"{first['platform'][:4]}:{first['name'][:6]}"
+    for device in (0, "0", "0:0", named, first["kind"]):
+        assert ml.OpenCLBackend(device).get_device() == "0:0"
+    assert "0:0" in ml.OpenCLBackend.get_available_devices()
+    assert isinstance(ml.get_backend("opencl"), ml.OpenCLBackend)
+
+
+@pytest.mark.parametrize("device", ["nope", "7:7", 99, -1, "", "0:", "cpu:0:1", "\0"])
+def test_devices_that_are_not_there(device):
+    if device in ("", "0:"):  # the first, and any of the first platform
+        assert ml.OpenCLBackend(device).get_device() == "0:0"
+        return
+    with pytest.raises(DeviceNotAvailable, match="there are 0"):
+        ml.OpenCLBackend(device)
+
+
+def test_bad_arguments():
+    for device in (True, 1.5, ["cpu"]):
+        with pytest.raises(SignatureError, match="device requires None, a number, or a text"):
+            ml.OpenCLBackend(device)
+    for dtype in ("int32", "float33"):
+        with pytest.raises(DTypeError, match="dtype"):
+            ml.OpenCLBackend(dtype=dtype)
+
+
+def test_what_it_says_of_itself():
+    pm = ml.compile(
+        MODELS["mlp"][0](), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": [8, 16]}
+    )
+    assert pm.memory_plan()["evaluate"].inputs == 8 * 16 * 4
+    assert "mlp.first" in str(pm.explain())
+    with pm.profile() as profile:
+        pm.evaluate(pm.get_parameters(), {"x": drawn([8, 16])})
+    assert profile.rows
+    info = pm.backend.device_info
+    assert info["memory"] > 0 and info["name"] in repr(pm.backend)
+    assert pm.backend.has_exact_bits
+    assert pm.backend.capabilities.autodiff == "engine"
+    with pytest.raises(UnsupportedError, match="keeps no weights as int8"):
+        pm.bind(pm.get_parameters(), weights="int8")
+
+
+def test_what_falls_back_is_told():
+    model = ml.Model()
+    model |= ml.Cholesky()(input="x", output="y")
+    pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": [4, 4]})
+    assert "It runs on the host" in str(pm.explain())
+    assert "It runs on the host" not in str(relu().explain())
+
+
+def test_models_can_be_pickled():
+    options = {"data_keys": {"x"}, "shapes": {"x": [8, 16]}}
+    pm = ml.compile(MODELS["mlp"][0](), ml.OpenCLBackend(), **options)
+    copy = pickle.loads(pickle.dumps(pm))
+    data = {"x": drawn([8, 16])}
+    same(copy.evaluate(pm.get_parameters(), data), pm.evaluate(pm.get_parameters(), data))
+
+
+def test_importing_opens_no_loader():
+    code = "import mithril as ml; ml.CpuBackend(); print('OpenCL' in open('/proc/self/maps').read())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def inject():
+    """Lets the nth call of a function fail; nothing stays behind."""
+    yield _core.opencl_inject_failure
+    for symbol in _core.opencl_functions():
+        _core.opencl_inject_failure(symbol, 1, 0)
+
+
+CALLS = ["clBuildProgram", "clCreateBuffer", "clCreateKernel", "clCreateProgramWithSource",
+         "clEnqueueMapBuffer", "clEnqueueNDRangeKernel", "clEnqueueUnmapMemObject", "clFinish",
+         "clSetKernelArg"]  # fmt: skip
+
+
+@pytest.mark.parametrize("symbol", CALLS)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_each_call_that_fails(symbol, nth, inject):
+    """A typed error that names it, nothing leaks, and the next call works."""
+    model = ml.Model()
+    model |= ml.Linear(3)(input="x", output="h")
+    model |= ml.Softmax()(input="h", output="y")
+    shape = [CALLS.index(symbol) + 2, nth + 2]  # a program that nobody has compiled
+    want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
+    params, data = want.get_parameters(), {"x": drawn(shape)}
+    before = _core.opencl_live_objects()
+    pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
+    for status, kind, name in (
+        (-5, OutOfMemoryError, "CL_OUT_OF_RESOURCES"),
+        (-36, DeviceNotAvailable, "CL_INVALID_COMMAND_QUEUE"),
+    ):
+        inject(symbol, nth, status)
+        with pytest.raises(kind, match=f"{symbol} failed with {name}"):
+            for _ in range(3):  # what is made once may be called once in a run
+                pm.evaluate(params, data)
+                pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
+        same(pm.evaluate(params, data), want.evaluate(params, data))
+    del pm
+    assert _core.opencl_live_objects() <= before + 1  # the arena may be new
+
+
+@pytest.mark.parametrize("symbol", ["clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo"])
+def test_a_loader_that_fails(symbol, inject):
+    inject(symbol, 1, -30)
+    with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with CL_INVALID_VALUE"):
+        ml.OpenCLBackend()
+    ml.OpenCLBackend()
+
+
+def test_no_platform(inject):
+    inject("clGetPlatformIDs", 1, -1001)
+    with pytest.raises(DeviceNotAvailable, match="knows no platform") as raised:
+        ml.OpenCLBackend()
+    assert "apt-get install pocl-opencl-icd" in str(raised.value)
+
+
+def test_nothing_leaks():
+    def once():
+        assert_relu_runs(relu())
+
+    once()
+    before = _core.opencl_live_objects()
+    for _ in range(5):
+        once()
+    assert _core.opencl_live_objects() == before
+
+
+def _in_child(pm, found):
+    try:
+        assert_relu_runs(pm)
+        found.put("it ran")
+    except MithrilError as error:
+        found.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_is_told():
+    pm = relu()
+    assert_relu_runs(pm)
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    child = context.Process(target=_in_child, args=(pm, found))
+    child.start()
+    said = found.get()
+    child.join(20)
+    assert "was forked from one that uses the device" in said
+    assert_relu_runs(pm)
