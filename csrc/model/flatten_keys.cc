@@ -229,6 +229,14 @@ std::unordered_set<EdgeId> FlatModel::spoiled(const std::vector<NodeId>& all) co
   return bad;
 }
 
+bool FlatModel::is_read(EdgeId e, const std::vector<NodeId>& all) const {
+  return std::any_of(all.begin(), all.end(), [&](NodeId leaf) {
+    const auto& conns = arena().node(leaf).conns;
+    return std::any_of(conns.begin(), conns.end(),
+                       [&](ConnId c) { return !arena().conn(c).produced() && edge(c) == e; });
+  });
+}
+
 void FlatModel::find_outputs() {
   const Node& root = arena().node(node());
   const std::vector<NodeId> all = all_leaves();
@@ -245,7 +253,11 @@ void FlatModel::find_outputs() {
     }
   }
   for (const ConnId c : wanted) {
-    if (discard_.count(edge(c)) != 0 || bad.count(edge(c)) != 0) continue;
+    if (bad.count(edge(c)) != 0) continue;
+    if (discard_.count(edge(c)) != 0) {
+      if (is_read(edge(c), all)) unreturned_.push_back(edge(c));
+      continue;
+    }
     std::string name = arena().conn(c).name;
     if (name.empty()) {
       name = arena().conn(c).origin;
@@ -295,6 +307,7 @@ std::unordered_set<NodeId> FlatModel::reachable() const {
   std::unordered_set<NodeId> needed;
   std::vector<EdgeId> stack;
   for (const auto& [name, e] : outputs) stack.push_back(e);
+  stack.insert(stack.end(), unreturned_.begin(), unreturned_.end());
   while (!stack.empty()) {
     const EdgeId e = stack.back();
     stack.pop_back();

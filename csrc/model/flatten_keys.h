@@ -80,6 +80,7 @@ class FlatModel {
   void map_producers(const std::vector<NodeId>& all);
   std::unordered_set<NodeId> reachable() const;
   std::unordered_set<EdgeId> spoiled(const std::vector<NodeId>& all) const;
+  bool is_read(EdgeId edge, const std::vector<NodeId>& all) const;
   /// One, or those of the tensors of a list; `key`: the model's.
   void add_keys(EdgeId edge, std::string name, bool named, const std::string& key);
   void add_key(EdgeId edge, infer::CellId cell, FlatKey key, bool named);
@@ -95,6 +96,7 @@ class FlatModel {
   Access::At at_;
   std::unique_ptr<infer::Solver> solver_;
   std::unordered_set<EdgeId> data_, trainable_, discard_;
+  std::vector<EdgeId> unreturned_;  // discarded outputs that an op reads: their inputs stay keys
   std::unordered_map<EdgeId, HostValue> constants_;
   std::unordered_map<EdgeId, ConnId> producer_;  // leaf's key that writes the wire
   std::unordered_map<EdgeId, Reader> readers_;   // first needed leaf that reads it

@@ -2,15 +2,19 @@
 
 `tests/data/original_rows.json` lists the rows by section; a section that another test goes through
 row by row names that test. `open` are those that nothing here checks yet: a row that is in neither
-place fails. `tests/data/original_deviations.json` has the rows that a document or a resolution K
-contradicts.
+place fails. `about` are sections that say nothing of the interface. Where the original's reference
+is at hand, the list is compared with it. `tests/data/original_deviations.json` has the rows that a
+document or a resolution K contradicts.
 """
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import tests.python.original_import_rows  # noqa: F401
 from tests.python.original_rows import CHECKS
 
 pytestmark = pytest.mark.device
@@ -52,3 +56,26 @@ def test_tables_that_others_go_through(path):
 
 def test_deviations_have_a_reason():
     assert all(isinstance(reason, str) and len(reason) > 10 for reason in DEVIATIONS.values())
+
+
+def sections_of(reference: Path) -> Counter:
+    """Section -> rows of its tables."""
+    rows: Counter = Counter()
+    for document in ("logical", "physical"):
+        section, in_table = "", False
+        for line in (reference / f"{document}-api.md").read_text().splitlines():
+            if heading := re.match(r"#+ ([\d.]*)", line):
+                section = heading[1].rstrip(".")
+            is_row = line.startswith("|") and in_table and not re.match(r"\| ?-", line)
+            rows[f"{document} {section}"] += is_row
+            in_table = line.startswith("|")
+    return +rows
+
+
+def test_every_table_is_listed(request):
+    reference = Path(request.config.getoption("--documents")).parent / "reference"
+    if not reference.is_dir():
+        pytest.skip(f"reference of the original: not found ({reference})")
+    listed = {section: len(table["rows"]) for section, table in ROWS["sections"].items()}
+    about = set(ROWS["about"])
+    assert {s: n for s, n in sections_of(reference).items() if s not in about} == listed
