@@ -199,6 +199,7 @@ class Program:
             or compiled.forward.has_empty()
             and not settings.backend.differentiates_empty
             or brings_gradient(compiled, settings.backend)
+            or _own_ops.runs_graphs(settings.backend)
         ):
             settings = dataclasses.replace(settings, autodiff="engine")
         self.settings = settings
@@ -229,7 +230,16 @@ class Program:
             return watched(self, graph, file_path, differentiates)
         return self._plain(graph, file_path, overwrites, differentiates)
 
-    def _plain(
+    def _plain(self, graph: Any, *arguments: Any, **options: Any) -> Any:
+        """The executable, run by the backend's own `execute` where its class has one."""
+        made = self._made(graph, *arguments, **options)
+        if not _own_ops.runs_graphs(self.settings.backend):
+            return made
+        from mithril.backends.executed import Executed
+
+        return Executed(self.settings.backend, graph, made)
+
+    def _made(
         self,
         graph: Any,
         file_path: str | None = None,

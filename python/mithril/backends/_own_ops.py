@@ -11,8 +11,11 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from mithril import _core
 from mithril.errors import KeyNotFound, ShapeError, SignatureError, UnsupportedError
@@ -27,6 +30,8 @@ __all__ = [
     "function",
     "is_gradient",
     "is_own",
+    "makes_arrays",
+    "runs_graphs",
     "names",
     "offer_to_super",
 ]
@@ -45,6 +50,22 @@ def names(backend: Any) -> tuple[dict[str, str], dict[str, str]]:
 def are_brought(backend: Any) -> bool:
     """Whether the backend's class brings anything."""
     return any(map(any, names(backend)))
+
+
+def makes_arrays(backend: Any) -> bool:
+    """Whether the backend's class has a `tensor` that is not of this package."""
+    return _is_brought(type(backend), "tensor")
+
+
+def runs_graphs(backend: Any) -> bool:
+    """Whether the backend's class has an `execute` that is not of this package."""
+    return _is_brought(type(backend), "execute")
+
+
+@functools.cache
+def _is_brought(cls: type, name: str) -> bool:
+    owner = next(owner for owner in cls.__mro__ if name in vars(owner))
+    return not _is_ours(owner)
 
 
 @functools.cache
@@ -232,7 +253,42 @@ def _taken(backend: Any, what: str, result: Any) -> Any:
         raise SignatureError(
             f"{what}: requires an array as its result, got {type(result).__name__}"
         )
+    _check_kind(backend, what, result)
     return result if backend._runs_own_arrays else backend.to_numpy(result)
+
+
+def _check_kind(backend: Any, what: str, result: Any) -> None:
+    """Arrays of other libraries would run along unseen, or fail far from here."""
+    known = _kinds(type(backend)) or _kinds_of(backend)
+    if not isinstance(result, known):
+        own = " or ".join(sorted({_full_name(kind) for kind in known[:1]}))
+        raise SignatureError(
+            f"{what}: requires an array of the backend as its result ({own}),"
+            f" got {_full_name(type(result))}",
+            hint="convert it, such as by self.tensor(result)",
+        )
+
+
+_KINDS: weakref.WeakKeyDictionary[type, tuple[type, ...]] = weakref.WeakKeyDictionary()
+
+
+def _kinds(cls: type) -> tuple[type, ...] | None:
+    return _KINDS.get(cls)
+
+
+def _kinds_of(backend: Any) -> tuple[type, ...]:
+    """The types of the arrays that a backend makes; where NumPy runs what it lacks, NumPy's."""
+    if backend._runs_own_arrays:
+        kinds = (backend.get_backend_array_type(),)
+        is_numpy = kinds[0] is np.ndarray
+    else:
+        kinds, is_numpy = (type(backend.tensor(0.0)), type(backend.zeros((1,)))), True
+    found = (*kinds, np.ndarray, np.generic) if is_numpy else kinds
+    return _KINDS.setdefault(type(backend), found)
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 class _Taken(NamedTuple):

@@ -605,6 +605,29 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         raise UnsupportedError(f"{type(self).__name__} has no compiler for Python functions")
 
+    # ------------------------------------------------------------------------- running graphs
+
+    def execute(self, graph: Any, buffers: list[Any]) -> list[Any]:
+        """Runs a graph of a compiled model on the arrays of its inputs; gives those of its outputs.
+
+        A subclass may have its own: it is called for every evaluation, gradients (which then are
+        the engine's programs) and training steps included. ``graph(buffers)`` runs the graph as
+        the backend does without it; `graph.ops`, `graph.inputs`, `graph.outputs` and `graph.text`
+        say what it is.
+
+        >>> import mithril as ml
+        >>> __name__ = "example"  # what this package defines itself is not a user's
+        >>> class Telling(ml.NumpyBackend):
+        ...     def execute(self, graph, buffers):
+        ...         print(graph.ops, graph.outputs)
+        ...         return graph(buffers)
+        >>> pm = ml.compile(ml.Relu(), Telling(), data_keys={"input"}, shapes={"input": [2]})
+        >>> pm.evaluate({}, {"input": [-1.0, 2.0]})
+        ('relu',) ('output',)
+        {'output': array([0., 2.], dtype=float32)}
+        """
+        return graph(buffers)
+
     # ---------------------------------------------------------------- own functions by name
 
     @property

@@ -41,6 +41,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mithril import _core
 from mithril._files import write_text
 from mithril.backends.profile import profiled
@@ -73,7 +75,7 @@ def _show_lines(function: Callable[..., Any], name: str, text: str) -> None:
 def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any]:
     """The scope of emitted text. It has no `__name__`, for it is no module: compilers that look a
     module up (torch.compile) take such a scope as it is, and keep nothing of it."""
-    values = tuple(c if isinstance(c, Kept) else backend._constant(c) for c in constants)
+    values = tuple(_constant(backend, c) for c in constants)
     table = profiled(backend) if _core.is_profiling() else backend.ops
     return {
         "ops": OpTable(backend) if uses_primitives(text) or _own_ops.names(backend)[0] else table,
@@ -83,6 +85,15 @@ def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any
         "nan": math.nan,
         "broadcast": host.broadcast_size,
     }
+
+
+def _constant(backend: Any, value: Any) -> Any:
+    """A constant as emitted text takes it: made by the class's own `tensor`, where it has one."""
+    if isinstance(value, Kept):
+        return value
+    if isinstance(value, str) or not backend.is_manualgrad or not _own_ops.makes_arrays(backend):
+        return backend._constant(value)
+    return np.asarray(backend.to_numpy(backend._from_host(value)), value.dtype)
 
 
 def load_source(

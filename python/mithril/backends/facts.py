@@ -148,6 +148,10 @@ class BackendFacts:
 
     # One device computes: what belongs to several of them says so.
 
+    def place_model(self, model: Any, placement: Mapping[str, int]) -> Any:
+        """Not there: no submodel goes to a device of its own."""
+        raise self._no_parallelism("place_model", "compile the model as it is")
+
     def get_parallel_manager(self) -> Any:
         """Not there: nothing is shared out among devices."""
         raise self._no_parallelism("get_parallel_manager")

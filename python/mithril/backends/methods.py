@@ -94,6 +94,8 @@ def find(backend: Any, name: str) -> Callable[..., Any] | None:
     if name in MODELS:
         return functools.partial(_call_model, backend, name)
     method = _method(name)
+    if name == "conv2d" and method is not None:
+        return functools.partial(_convolved, backend, method)
     return None if method is None else functools.partial(method.call, backend)
 
 
@@ -366,6 +368,39 @@ def _call_model(backend: Any, name: str, *operands: Any, **named: Any) -> Any:
     return _op_programs.run(
         backend, (name,), getattr(models, class_name), arrays, data_chooses=name == "auc_core"
     )
+
+
+_CONV2D = ("input", "weight", "kernel_size", "stride", "padding")
+
+
+def _convolved(backend: Any, method: _Method, *operands: Any, **named: Any) -> Any:
+    """As the documents call it, ``conv2d(x, filters, kernel_size, strides=(1, 1),
+    padding="SAME")``; without `kernel_size` the filters have it, and the layer's defaults hold."""
+    if len(operands) > len(_CONV2D):
+        raise SignatureError(
+            f"conv2d takes {len(_CONV2D)} operands ({', '.join(_CONV2D)}), got {len(operands)}"
+        )
+    values = dict(zip(_CONV2D, operands, strict=False))
+    for name, value in named.items():
+        key = "input" if name == "x" else SYNONYMS.get(name, name)
+        if key in values:
+            raise SignatureError(f"conv2d: {key!r} is given twice")
+        values[key] = value
+    size = values.pop("kernel_size", None)
+    if size is not None:
+        _check_kernel_size(size, values.get("weight"))
+        values.setdefault("padding", "same")
+    return method.call(backend, **values)
+
+
+def _check_kernel_size(size: Any, filters: Any) -> None:
+    wanted = (size, size) if isinstance(size, int) else tuple(size)
+    shape = getattr(filters, "shape", None)
+    if isinstance(shape, tuple | list) and tuple(shape[2:]) != wanted:
+        raise ShapeError(
+            f"conv2d: kernel_size requires the size of the filters, got {list(wanted)}"
+            f" and filters {list(shape)}"
+        )
 
 
 @functools.cache
