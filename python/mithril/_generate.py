@@ -357,5 +357,8 @@ if __name__ == "__main__":
     made = generate()
     write(package / "models" / "_generated", made)
     importlib.invalidate_caches()
+    for name in [name for name in sys.modules if name.startswith("mithril.models._generated")]:
+        del sys.modules[name]  # of an earlier build
+    vars(importlib.import_module("mithril.models")).pop("_generated", None)
     for name, text in _package_stubs.generate().items():
         write_text(package / name, text)
