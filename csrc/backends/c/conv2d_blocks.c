@@ -10,22 +10,37 @@ typedef struct {
   int64_t row_step, column_step, tap_row, tap_column, row, column;
 } NAMED(conv_taps);
 
-/* One tap of positions that lie in one row of the result. */
+/* Rows are short: calls of memcpy would take longer. */
+static void NAMED(conv_copy)(const REAL* REF_RESTRICT from, int64_t count, REAL* REF_RESTRICT to) {
+  for (; count >= 8; count -= 8, from += 8, to += 8) memcpy(to, from, 8 * sizeof(REAL));
+  if (count & 4) {
+    memcpy(to, from, 4 * sizeof(REAL));
+    from += 4;
+    to += 4;
+  }
+  if (count & 2) {
+    memcpy(to, from, 2 * sizeof(REAL));
+    from += 2;
+    to += 2;
+  }
+  if (count & 1) *to = *from;
+}
+
+/* One tap of `count` positions that lie in one row of the result; those in the padding stay. */
 static void NAMED(conv_run)(const REAL* REF_RESTRICT row, int64_t w, int64_t first, int64_t step,
                             int64_t count, REAL* REF_RESTRICT to) {
   if (step == 1) {
-    int64_t begin = first < 0 ? -first : 0, end = w - first;
-    if (begin > count) begin = count;
-    if (end > count) end = count;
-    if (end < begin) end = begin;
-    for (int64_t i = 0; i < begin; ++i) to[i] = 0;
-    for (int64_t i = begin; i < end; ++i) to[i] = row[first + i];
-    for (int64_t i = end; i < count; ++i) to[i] = 0;
+    const int64_t begin = first < 0 ? -first : 0, end = w - first < count ? w - first : count;
+    if (begin < end) NAMED(conv_copy)(row + first + begin, end - begin, to + begin);
     return;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = first + i * step;
-    to[i] = at >= 0 && at < w ? row[at] : 0;
+  const int64_t begin = first < 0 ? (step - 1 - first) / step : 0;
+  int64_t end = first < w ? (w - 1 - first) / step + 1 : 0;
+  if (end > count) end = count;
+  if (step == 2) {
+    for (int64_t i = begin; i < end; ++i) to[i] = row[first + i * 2];
+  } else {
+    for (int64_t i = begin; i < end; ++i) to[i] = row[first + i * step];
   }
 }
 
@@ -33,21 +48,21 @@ static void NAMED(conv_run)(const REAL* REF_RESTRICT row, int64_t w, int64_t fir
 static void NAMED(conv_pack)(const void* right, int64_t p, int64_t depth, int64_t j,
                              int64_t columns, REAL* to) {
   const NAMED(conv_taps)* t = right;
+  const int64_t first_y = j / t->width, first_x = j % t->width;
   int64_t plane = p / (t->kh * t->kw), i = p / t->kw % t->kh, tap = p % t->kw;
   for (int64_t q = 0; q < depth; ++q, to += GEMM_COLUMNS) {
-    int64_t y = j / t->width, x = j % t->width, done = 0;
-    while (done < columns) {
+    int64_t y = first_y, x = first_x;
+    memset(to, 0, GEMM_COLUMNS * sizeof(REAL));
+    for (int64_t done = 0; done < columns; x = 0, ++y) {
       const int64_t left = t->width - x, count = left < columns - done ? left : columns - done;
       const int64_t row = y * t->row_step + i * t->tap_row + t->row;
-      const int inside = row >= 0 && row < t->h;
-      NAMED(conv_run)
-      (inside ? t->at + (plane * t->h + row) * t->w : t->at, inside ? t->w : 0,
-       x * t->column_step + tap * t->tap_column + t->column, t->column_step, count, to + done);
+      if (row >= 0 && row < t->h) {
+        NAMED(conv_run)
+        (t->at + (plane * t->h + row) * t->w, t->w,
+         x * t->column_step + tap * t->tap_column + t->column, t->column_step, count, to + done);
+      }
       done += count;
-      x = 0;
-      ++y;
     }
-    for (; done < GEMM_COLUMNS; ++done) to[done] = 0;
     if (++tap == t->kw) {
       tap = 0;
       if (++i == t->kh) {
@@ -64,30 +79,48 @@ typedef struct {
   int64_t image, height; /* from one image to the next; rows of the result */
 } NAMED(conv_positions);
 
+/* `depth` positions from p on of one tap. */
+static void NAMED(conv_column)(const NAMED(conv_positions) * source, int64_t p, int64_t depth,
+                               int64_t column, REAL* to) {
+  const NAMED(conv_taps)* t = &source->taps;
+  const int64_t i = column / t->kw % t->kh, tap = column % t->kw;
+  const REAL* const planes = t->at + column / (t->kh * t->kw) * t->h * t->w;
+  int64_t x = p % t->width, y = p / t->width % source->height;
+  int64_t n = p / t->width / source->height;
+  memset(to, 0, (size_t)depth * sizeof(REAL));
+  for (int64_t q = 0; q < depth; x = 0) {
+    const int64_t left = t->width - x, count = left < depth - q ? left : depth - q;
+    const int64_t row = y * t->row_step + i * t->tap_row + t->row;
+    if (row >= 0 && row < t->h) {
+      NAMED(conv_run)
+      (planes + n * source->image + row * t->w, t->w,
+       x * t->column_step + tap * t->tap_column + t->column, t->column_step, count, to + q);
+    }
+    q += count;
+    if (++y == source->height) {
+      y = 0;
+      ++n;
+    }
+  }
+}
+
 static void NAMED(conv_pack_positions)(const void* right, int64_t p, int64_t depth, int64_t j,
                                        int64_t columns, REAL* to) {
-  const NAMED(conv_positions)* source = right;
-  const NAMED(conv_taps)* t = &source->taps;
-  for (int64_t k = 0; k < GEMM_COLUMNS; ++k) {
-    if (k >= columns) {
-      for (int64_t q = 0; q < depth; ++q) to[q * GEMM_COLUMNS + k] = 0;
-      continue;
-    }
-    const int64_t plane = (j + k) / (t->kh * t->kw);
-    const int64_t i = (j + k) / t->kw % t->kh, tap = (j + k) % t->kw;
-    const REAL* const planes = t->at + plane * t->h * t->w;
-    int64_t x = p % t->width, y = p / t->width % source->height;
-    int64_t n = p / t->width / source->height;
-    for (int64_t q = 0; q < depth; ++n, y = 0) {
-      for (; y < source->height && q < depth; ++y, x = 0) {
-        const int64_t row = y * t->row_step + i * t->tap_row + t->row;
-        const int inside = row >= 0 && row < t->h;
-        const REAL* const from = inside ? planes + n * source->image + row * t->w : planes;
-        for (; x < t->width && q < depth; ++x, ++q) {
-          const int64_t at = x * t->column_step + tap * t->tap_column + t->column;
-          to[q * GEMM_COLUMNS + k] = inside && at >= 0 && at < t->w ? from[at] : 0;
-        }
+  REAL four[4 * REF_BLOCK];
+  for (int64_t k = 0; k < GEMM_COLUMNS; k += 4) {
+    for (int64_t i = 0; i < 4; ++i) {
+      if (k + i < columns) {
+        NAMED(conv_column)(right, p, depth, j + k + i, four + i * REF_BLOCK);
+      } else {
+        memset(four + i * REF_BLOCK, 0, (size_t)depth * sizeof(REAL));
       }
+    }
+    int64_t q = 0;
+    for (; q + 4 <= depth; q += 4) {
+      NAMED(gemm_turn)(four + q, REF_BLOCK, to + q * GEMM_COLUMNS + k, GEMM_COLUMNS);
+    }
+    for (; q < depth; ++q) {
+      for (int64_t i = 0; i < 4; ++i) to[q * GEMM_COLUMNS + k + i] = four[i * REF_BLOCK + q];
     }
   }
 }

@@ -9,32 +9,6 @@ typedef struct {
   int64_t row, column;
 } NAMED(matmul_right);
 
-/* Sixteen elements turned: rows of `from` become columns. */
-#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
-typedef REAL NAMED(matmul_four)
-    __attribute__((vector_size(4 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
-static void NAMED(matmul_turn)(const REAL* from, int64_t row, REAL* to, int64_t step) {
-  const NAMED(matmul_four) a = *(const NAMED(matmul_four)*)from;
-  const NAMED(matmul_four) b = *(const NAMED(matmul_four)*)(from + row);
-  const NAMED(matmul_four) c = *(const NAMED(matmul_four)*)(from + 2 * row);
-  const NAMED(matmul_four) d = *(const NAMED(matmul_four)*)(from + 3 * row);
-  const NAMED(matmul_four) ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  const NAMED(matmul_four) cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const NAMED(matmul_four) AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const NAMED(matmul_four) CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  *(NAMED(matmul_four)*)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-  *(NAMED(matmul_four)*)(to + step) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-  *(NAMED(matmul_four)*)(to + 2 * step) = __builtin_shufflevector(AB, CD, 0, 1, 4, 5);
-  *(NAMED(matmul_four)*)(to + 3 * step) = __builtin_shufflevector(AB, CD, 2, 3, 6, 7);
-}
-#else
-static void NAMED(matmul_turn)(const REAL* from, int64_t row, REAL* to, int64_t step) {
-  for (int i = 0; i < 4; ++i) {
-    for (int j = 0; j < 4; ++j) to[j * step + i] = from[i * row + j];
-  }
-}
-#endif
-
 static void NAMED(matmul_pack)(const void* right, int64_t p, int64_t depth, int64_t j,
                                int64_t columns, REAL* REF_RESTRICT to) {
   const NAMED(matmul_right)* b = right;
@@ -51,7 +25,7 @@ static void NAMED(matmul_pack)(const void* right, int64_t p, int64_t depth, int6
   const int64_t fours = b->row == 1 ? columns / 4 * 4 : 0, deep = fours > 0 ? depth / 4 * 4 : 0;
   for (int64_t q = 0; q < deep; q += 4) {
     for (int64_t column = 0; column < fours; column += 4) {
-      NAMED(matmul_turn)
+      NAMED(gemm_turn)
       (from + q + column * b->column, b->column, to + q * GEMM_COLUMNS + column, GEMM_COLUMNS);
     }
   }

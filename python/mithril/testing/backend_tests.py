@@ -56,8 +56,10 @@ def run_backend_tests(
     ----------
     backend : an instance that computes in float32 or float64
     ops : names of the ops to run; None: all, and the creation of arrays
-    samples : the most samples of one op, for backends that take long; None: all
-    dtypes : element types beside the backend's own in which ops run, with one sample; None: all
+    samples : the most samples of one op, for backends that take long; None: all, but one on a
+        backend that runs a compiler for every program (C)
+    dtypes : element types beside the backend's own in which ops run, with one sample; None: all,
+        but none there
 
     Returns
     -------
@@ -74,7 +76,12 @@ def run_backend_tests(
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise ArgumentError(f"run_backend_tests: samples: requires a positive int, got {samples!r}")
     names = [*CREATION, *op_names()] if ops is None else _chosen(ops)
-    types = DTYPES if dtypes is None else _element_types(dtypes)
+    is_slow = getattr(checked, "_compiles_each_program", False)
+    if dtypes is None:
+        types = () if is_slow else DTYPES
+    else:
+        types = _element_types(dtypes)
+    samples = 1 if samples is None and is_slow else samples
     return BackendReport(repr(checked), [check(checked, name, samples, types) for name in names])
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from formats.c_cases import MODELS, drawn, training
 from mithril.errors import CompilerError, DataIndexError, OutOfMemoryError, UnsupportedError
+from mithril.testing import run_backend_tests
 from test_random_models import RandomModel
 
 pytestmark = [
@@ -236,7 +237,11 @@ def test_an_interrupt_while_the_compiler_runs(tmp_path):
     compiler.open("a").write('exec cc "$@"\n')
     compiler.chmod(0o755)
     command = [sys.executable, "-c", INTERRUPTED, str(compiler), str(going)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True,
+        # a suite that runs in the background is told to ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     while not (going.exists() and going.stat().st_size):
         assert process.poll() is None
         time.sleep(0.01)
@@ -294,6 +299,16 @@ def test_methods_do_not_wait_for_a_compiler():
     np.testing.assert_array_equal(backend.softplus(x), engine.softplus(x))
     slope = backend.grad(lambda x: backend.sum(x**3.0))
     np.testing.assert_array_equal(slope(x), engine.grad(lambda x: engine.sum(x**3.0))(x))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_conformance_suite():
+    """One sample of each op and its gradient, with the compiler that is quickest."""
+    report = run_backend_tests(ml.CBackend(flags="-O0"))
+    assert report and report.native == report.passed, str(report)
+    assert report.checks > 3 * report.total
+    skipped = {row.name for row in report.rows if row.outcome == "skipped"}
+    assert skipped == {"item", "tensor_to_list"}
 
 
 # --- arrays ---------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ def test_every_op(name, backend, support_table):
     assert row.outcome != "failed", "\n".join(row.reasons)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_conformance_suite():
     report = run_backend_tests(ml.GGMLBackend())
     assert report and report.passed == report.total, str(report)

@@ -55,6 +55,7 @@ class CBackend(PlanBackend):
     backend_type = "c"
     _ops_module = "mithril.backends.with_manualgrad.c_backend.ops"
     _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
+    _compiles_each_program = True
     threads: int
 
     @public
