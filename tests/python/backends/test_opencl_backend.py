@@ -1,5 +1,5 @@
 # Covers: backends/opencl/*.cc select/printed_loop.cc
-"""`OpenCLBackend`: the bits of the engine on a device, and every failure of a driver a typed error."""
+"""`OpenCLBackend`: the bits of the engine on a device, and typed errors where a driver fails."""
 
 import multiprocessing
 import os
@@ -42,9 +42,7 @@ every_model = pytest.mark.parametrize("title", MODELS)
 def both(model, dtype="float32", **options):
     """The model on the engine and on the device."""
     backends = ml.CpuBackend(dtype=dtype), ml.OpenCLBackend(dtype=dtype)
-    return tuple(
-        ml.compile(model, backend, exact_conv=True, **options) for backend in backends
-    )
+    return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
 
 
 def same(got, want):
@@ -197,9 +195,7 @@ def test_threads_that_evaluate_at_once():
 
 def test_states_that_are_donated():
     make, shape = MODELS["cnn"]
-    pm = ml.compile(
-        make(), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape}, mode="train"
-    )
+    pm = ml.compile(make(), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape}, mode="train")
     params, data = pm.get_parameters(), {"x": drawn(shape)}
     kept = pm.evaluate(params, data, state=pm.initial_state())
     given = pm.evaluate(params, data, state=pm.initial_state(), donate_state=True)
@@ -251,9 +247,7 @@ def test_bad_arguments():
 
 
 def test_what_it_says_of_itself():
-    pm = ml.compile(
-        MODELS["mlp"][0](), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": [8, 16]}
-    )
+    pm = ml.compile(MODELS["mlp"][0](), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": [8, 16]})
     assert pm.memory_plan()["evaluate"].inputs == 8 * 16 * 4
     assert "mlp.first" in str(pm.explain())
     with pm.profile() as profile:
@@ -284,9 +278,9 @@ def test_models_can_be_pickled():
 
 
 def test_importing_opens_no_loader():
-    code = "import mithril as ml; ml.CpuBackend(); print('OpenCL' in open('/proc/self/maps').read())"
+    code = "import mithril as ml; ml.CpuBackend(); print(open('/proc/self/maps').read())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert "_core" in done.stdout and "libOpenCL" not in done.stdout
 
 
 # --- failures -------------------------------------------------------------------------------------
