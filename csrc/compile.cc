@@ -1,5 +1,7 @@
 #include "compile.h"
 
+#include <algorithm>
+
 #include "ir/op_def.h"
 #include "passes/assign_dtypes.h"
 #include "passes/cast_policy.h"
@@ -79,8 +81,10 @@ std::vector<std::pair<ir::ValueId, core::DType>> widths_of(const model::FlatGrap
 }
 }  // namespace
 
-core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
-                                                      CompileOptions options) {
+namespace {
+using CompiledPtr = std::shared_ptr<const Compiled>;
+
+core::Result<CompiledPtr> compile_once(const model::Model& model, CompileOptions options) {
   auto out = std::make_shared<Compiled>();
   options.passes = Trace::observed(std::move(options.passes), options.trace);
   out->options = std::move(options);
@@ -107,7 +111,31 @@ core::Result<std::shared_ptr<const Compiled>> compile(const model::Model& model,
     if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);
     MITHRIL_ASSIGN(out->forward, optimized(out->typed, told));
   }
-  return std::shared_ptr<const Compiled>(std::move(out));
+  return CompiledPtr(std::move(out));
+}
+
+// Kernels take numbers as constants; what is in a list that only calls give decides shapes.
+bool has_open_number(const model::FlatGraph& interface, bool is_native) {
+  return std::any_of(interface.keys.begin(), interface.keys.end(), [&](const auto& key) {
+    return !key.kinds.is_tensor() && (is_native || key.kinds.meets(infer::kSequence));
+  });
+}
+
+// A number that is not known may look like a wrong one, so that any error counts.
+bool may_await_values(const core::Result<CompiledPtr>& compiled) {
+  if (!compiled.ok()) return true;
+  const Compiled& whole = **compiled;
+  return has_open_number(whole.interface, whole.options.target.is_native);
+}
+}  // namespace
+
+core::Result<CompiledPtr> compile(const model::Model& model, CompileOptions options) {
+  core::Result<CompiledPtr> whole = compile_once(model, options);
+  if (options.flatten.await_values || !may_await_values(whole)) return whole;
+  options.flatten.await_values = true;
+  core::Result<CompiledPtr> interface = compile_once(model, std::move(options));
+  if (!interface.ok() || (*interface)->interface.unknown_values.empty()) return whole;
+  return interface;
 }
 
 core::Result<ir::Graph> Compiled::optimize(const ir::Graph& graph) const {

@@ -65,6 +65,9 @@ model::FlattenOptions to_flatten_options(const py::dict& fields) {
   out.discard_keys = to_keys(fields["discard_keys"]);
   out.constants = to_config<HostValue>(
       fields["constants"], [](py::handle object) { return to_host(object, "constant_keys"); });
+  out.values = to_config<core::HostValue>(
+      fields["values"], [](py::handle object) { return to_host(object, "evaluate"); });
+  out.await_values = fields["await_values"].cast<bool>();
   out.shapes = to_config<infer::ShapeTemplate>(fields["shapes"], to_template);
   for (const py::handle entry : fields["item_shapes"]) {
     const auto parts = py::reinterpret_borrow<py::tuple>(entry);
@@ -360,6 +363,8 @@ void bind_compiled(py::module_& module) {
                              [](const Compiled& self) { return self.interface.ignored_keys; })
       .def_property_readonly("unknown_sizes",
                              [](const Compiled& self) { return self.interface.unknown_sizes; })
+      .def_property_readonly("unknown_values",
+                             [](const Compiled& self) { return self.interface.unknown_values; })
       .def_property_readonly("unknown_ranks",
                              [](const Compiled& self) { return self.interface.unknown_ranks; })
       .def_property_readonly("output_lists", &output_lists)

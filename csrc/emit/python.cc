@@ -386,16 +386,17 @@ class PythonPrinter {
       if (!is_python_name(input.name))
         return unsupported(node, "an input's name is no Python name");
       const bool absent = input.variadic
-                              ? node.attrs.find(input.name) != nullptr
+                              ? node.attrs.find(input.name) != nullptr && !has_items(op)
                               : i >= node.operands.size() || node.operands[i] == kNoValue;
       if (absent) {
         by_position = false;
         continue;
       }
-      MITHRIL_ASSIGN(const std::string text, print_input(node, i, input.variadic));
+      MITHRIL_ASSIGN(const std::string text, print_input(node, i, input));
       add(by_position ? "" : input.name, text);
     }
     for (const auto& [key, value] : node.attrs) {
+      if (has_items(op) && key == op.inputs.back().name) continue;  // printed as operands
       if (!is_python_name(key)) return unsupported(node, "an attribute's name is no Python name");
       MITHRIL_ASSIGN(const std::string text, print_attribute(op, node, key, value));
       add(key, text);
@@ -403,11 +404,19 @@ class PythonPrinter {
     return fmt::format("{}.{}({})", module, op.name, arguments);
   }
 
-  Result<std::string> print_input(const Node& node, size_t i, bool variadic) {
-    if (!variadic) return call_operand(node, node.operands[i]);
+  // Containers: items that are known are in an attribute, with none where an operand stands.
+  static bool has_items(const OpDef& op) {
+    return op.body == ir::BodyKind::kHost && !op.inputs.empty() && op.inputs.back().variadic;
+  }
+
+  Result<std::string> print_input(const Node& node, size_t i, const ir::InputDef& input) {
+    if (!input.variadic) return call_operand(node, node.operands[i]);
     std::string items = "[";
+    const HostValue* known = node.attrs.find(input.name);
     for (size_t k = i; k < node.operands.size(); ++k) {
-      MITHRIL_ASSIGN(const std::string text, operand(node.operands[k]));
+      const bool is_known = known != nullptr && node.operands[k] == kNoValue;
+      MITHRIL_ASSIGN(const std::string text,
+                     is_known ? literal(known->items()[k - i]) : operand(node.operands[k]));
       items += (k == i ? "" : ", ") + text;
     }
     return items + "]";

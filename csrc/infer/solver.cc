@@ -135,6 +135,14 @@ std::string short_text(const HostValue& value) {
   return "[" + out + "]";
 }
 
+// Names of a layer's own templates start with `$`: they hold within the call, and no size gets
+// them.
+bool is_own_name(std::string_view name) { return !name.empty() && name.front() == '$'; }
+
+std::string print_name(const std::string& name) {
+  return is_own_name(name) ? name.substr(1) : name;
+}
+
 std::string print_template(const ShapeTemplate& shape,
                            const std::function<bool(size_t item)>& is_other = {}) {
   std::string out = "[";
@@ -144,11 +152,11 @@ std::string print_template(const ShapeTemplate& shape,
     switch (item.type) {
       case TemplateItem::Type::kSize: out += std::to_string(item.size); break;
       case TemplateItem::Type::kSymbol:
-        out += item.name + (is_other && is_other(i) ? "'" : "");
+        out += print_name(item.name) + (is_other && is_other(i) ? "'" : "");
         break;
       case TemplateItem::Type::kUnknown: out += "none"; break;
       case TemplateItem::Type::kVariadic:
-        out += "(" + (item.name.empty() ? "" : item.name + ", ") + "...)";
+        out += "(" + (item.name.empty() ? "" : print_name(item.name) + ", ") + "...)";
         break;
     }
   }
@@ -233,7 +241,8 @@ uint32_t Solver::user_sequence(uint32_t scope, const std::string& name, bool nam
   const size_t before = s.scope_entries_.size();
   const uint32_t own = own_name(name);
   const uint32_t seq = s.scope_seq(scope, *s.owned_names_[own]);
-  if (named && s.scope_entries_.size() != before) s.name_seq(seq, own);
+  const bool is_new = s.scope_entries_.size() != before;
+  if (named && is_new && !is_own_name(name)) s.name_seq(seq, own);
   return seq;
 }
 
@@ -241,7 +250,8 @@ uint32_t Solver::user_symbol(uint32_t scope, const std::string& name, bool named
   Store& s = *store_;
   const size_t before = s.scope_entries_.size();
   const uint32_t dim = s.scope_dim(scope, *s.owned_names_[own_name(name)]);
-  if (named && s.scope_entries_.size() != before) s.name_dim(dim, name);
+  const bool is_new = s.scope_entries_.size() != before;
+  if (named && is_new && !is_own_name(name)) s.name_dim(dim, name);
   return dim;
 }
 

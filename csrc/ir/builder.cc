@@ -56,6 +56,18 @@ std::vector<Value> Builder::call_all(const OpDef& op, std::vector<Operand> opera
 
 namespace {
 
+// Items of a container that are known: an attribute with none where an operand stands.
+void fold_items(const InputDef& input, size_t first, std::vector<Operand>& operands, Attrs& attrs) {
+  HostValue::Tuple items;
+  bool any = false;
+  for (size_t i = first; i < operands.size(); ++i) {
+    any = any || operands[i].host;
+    items.push_back(operands[i].host.value_or(HostValue()));
+    operands[i].host.reset();
+  }
+  if (any) attrs.set(input.name, HostValue::tuple(std::move(items)));
+}
+
 // Known host operands become attributes: `reshape(x, shape(y))` needs no wire. A variadic input
 // keeps its operands, but for a single known value, which stands for all of them.
 void fold_host_operands(const OpDef& op, const Graph& graph, std::vector<Operand>& operands,
@@ -63,6 +75,7 @@ void fold_host_operands(const OpDef& op, const Graph& graph, std::vector<Operand
   for (size_t i = 0; i < op.inputs.size() && i < operands.size(); ++i) {
     if (op.inputs[i].variadic) {
       const bool one = operands.size() == i + 1 && operands[i].host && !operands[i].value;
+      if (op.body == BodyKind::kHost) fold_items(op.inputs[i], i, operands, attrs);
       if (!one || op.body == BodyKind::kHost) break;
       attrs.set(op.inputs[i].name, *operands[i].host);
       operands.pop_back();

@@ -189,7 +189,11 @@ core::Result<std::optional<HostValue>> host_result_value(const OpDef& op, Graph&
       types.push_back(info.type);
       continue;
     }
-    const HostValue* host = attrs.find(input_at(op, i).name);
+    const InputDef& input = input_at(op, i);
+    const HostValue* host = attrs.find(input.name);
+    if (host != nullptr && input.variadic && op.body == BodyKind::kHost) {
+      host = &host->items()[i + 1 - op.inputs.size()];  // the attribute has all items
+    }
     values.push_back(host == nullptr ? HostValue() : *host);
     types.push_back(Type::host_value(type_of(values.back())));
   }
@@ -221,7 +225,11 @@ struct Ports {
       if (operands[i] != kNoValue) ports.push_back(port(graph, operands[i], op.inputs[i].name));
     }
     for (size_t i = fixed; variadic && i < operands.size(); ++i) {
-      items.push_back(port(graph, operands[i], op.inputs.back().name));
+      const InputDef& input = op.inputs.back();
+      const HostValue* all = attrs.find(input.name);
+      items.push_back(operands[i] != kNoValue ? port(graph, operands[i], input.name)
+                      : all == nullptr        ? infer::Port{}
+                                              : known(all->items()[i - fixed], &input, input.name));
     }
     if (variadic && attrs.find(op.inputs.back().name) == nullptr) {
       infer::Port list;

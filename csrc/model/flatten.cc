@@ -646,6 +646,7 @@ core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph
   flat.name_keys();
   flat.find_shapes();
   flat.find_awaited();
+  if (options.await_values) flat.find_open_values();
   core::check_interrupt();
   if (!out.deferred()) return Emitter(flat).run();
   out.graph.dims = flat.solver().dims();

@@ -18,6 +18,7 @@ enum class Mode : uint8_t { kEval, kTrain };
 struct FlattenOptions {
   std::vector<KeyRef> data_keys, trainable_keys, discard_keys;
   Config<HostValue> constants;   // constant_keys with their values
+  Config<HostValue> values;      // what a call gave for numbers that decide shapes
   Config<ShapeTemplate> shapes;  // symbols are shared
   /// The same for the tensors of a list: key, place in it, shape.
   std::vector<std::tuple<KeyRef, size_t, ShapeTemplate>> item_shapes;
@@ -26,12 +27,13 @@ struct FlattenOptions {
   /// Further outputs: names with wires of any level.
   std::vector<std::pair<std::string, Connection>> fetch;
   Mode mode = Mode::kEval;
-  bool inference = false;   // no gradients will be asked for
-  bool strict = false;      // unknown data_keys are an error instead of a warning
-  bool safe_shapes = true;  // losses: input and target of one shape, rank at least 1
-  bool safe_names = true;   // unnamed run-time data keys are an error
-  bool short_names = true;  // weight_0; else linear_0_weight
-  bool path_names = false;  // encoder.attn.w_q, in the place of both
+  bool inference = false;     // no gradients will be asked for
+  bool strict = false;        // unknown data_keys are an error instead of a warning
+  bool safe_shapes = true;    // losses: input and target of one shape, rank at least 1
+  bool safe_names = true;     // unnamed run-time data keys are an error
+  bool short_names = true;    // weight_0; else linear_0_weight
+  bool await_values = false;  // numbers that calls give may decide shapes: say which there are
+  bool path_names = false;    // encoder.attn.w_q, in the place of both
   /// The model's first part is the one that was given, and its keys are named as it names them: of
   /// a training model.
   bool names_of_part = false;
@@ -80,10 +82,12 @@ struct FlatGraph {
   std::vector<OutputList> output_lists;
   std::vector<std::string> ignored_keys;  // data_keys that the model lacks: passed through (K11)
   std::vector<Warning> warnings;
-  /// Keys whose rank, or all sizes, must be known before the graph can be made. Not empty: `graph`
-  /// holds no nodes; flatten again with `shapes` of the data.
-  std::vector<std::string> unknown_ranks, unknown_sizes;
-  bool deferred() const { return !unknown_ranks.empty() || !unknown_sizes.empty(); }
+  /// Keys whose rank, all sizes, or value must be known before the graph can be made. Not empty:
+  /// `graph` holds no nodes; flatten again with `shapes` or `values` of the data.
+  std::vector<std::string> unknown_ranks, unknown_sizes, unknown_values;
+  bool deferred() const {
+    return !unknown_ranks.empty() || !unknown_sizes.empty() || !unknown_values.empty();
+  }
 };
 
 /// A model with state (running statistics, `rng_key`, bind_state) has state inputs in train mode;

@@ -115,6 +115,9 @@ void FlatModel::read_options() {
     discard_.insert(edge(conn));
   }
   refuse_overlap();
+  for (const auto& [key, value] : options.values) {
+    constants_[edge(option_key(key, "values", true))] = value;
+  }
 }
 
 namespace {
@@ -170,6 +173,10 @@ core::Status FlatModel::assert_facts() {
   }
   for (const auto& [key, value] : options.constants) {
     const ConnId conn = option_key(key, "constant_keys", true);
+    MITHRIL_RETURN_IF_ERROR(solver_->assert_value(cell(edge(conn)), value, fact));
+  }
+  for (const auto& [key, value] : options.values) {
+    const ConnId conn = option_key(key, "values", true);
     MITHRIL_RETURN_IF_ERROR(solver_->assert_value(cell(edge(conn)), value, fact));
   }
   for (const FlatLeaf& leaf : leaves) {
@@ -678,6 +685,14 @@ void FlatModel::await_size(infer::Dim size) {
   for (std::string& name : telling.empty() ? open : telling) {
     std::vector<std::string>& all = out.unknown_sizes;
     if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(std::move(name));
+  }
+}
+
+void FlatModel::find_open_values() {
+  for (const FlatKey& key : out.keys) {
+    if (!key.kinds.is_tensor() && key.role == ir::Role::kData) {
+      out.unknown_values.push_back(key.name);
+    }
   }
 }
 

@@ -35,6 +35,8 @@ class FlatModel {
   void name_keys();       // FlatKey of each input that is read
   void find_shapes();     // ranks, symbols, fan-in
   void find_awaited();    // sizes that bodies need
+  /// Inputs that are no tensors and have no value.
+  void find_open_values();
 
   Arena& arena() const { return at_.arena(); }
   NodeId node() const { return at_.node; }

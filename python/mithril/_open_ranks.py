@@ -1,5 +1,5 @@
-"""Programs of a model that is compiled before its ranks are known, or sizes of which its ops are
-made: one for each set of them that a call gives, parameters as well as data."""
+"""Programs of a model that is compiled before its ranks are known, or sizes and numbers of which
+its ops are made: one for each set of them that a call gives, parameters as well as data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mithril._conversion import as_numpy
 from mithril._initial import Uninitialized
 from mithril._program import Program
+from mithril._values import as_value
 from mithril.errors import ShapeNotKnown
 
 MOST_PROGRAMS = 64  # the one used longest ago goes
@@ -21,6 +22,15 @@ class Shaped(NamedTuple):
     """Stands for an array of which only the shape matters."""
 
     shape: tuple[int, ...]
+
+
+def _hashable(value: Any) -> Any:
+    """Tells 1, 1.0 and True apart."""
+    if isinstance(value, (list, tuple)):
+        return type(value), *map(_hashable, value)
+    if isinstance(value, slice):
+        return slice, *map(_hashable, (value.start, value.stop, value.step))
+    return type(value), value
 
 
 def shape_of(value: Any, name: str) -> tuple[int, ...]:
@@ -41,6 +51,7 @@ class OpenRanks:
         compiled = physical._compiled
         self._sizes = set(compiled.unknown_sizes)  # inputs of which every size counts
         self._names = list(dict.fromkeys([*compiled.unknown_ranks, *compiled.unknown_sizes]))
+        self._numbers = list(compiled.unknown_values)  # axes, lengths, paddings …
 
     def program(self, given: Given) -> Program:
         """The program of the shapes of these arrays. What is not given follows from the others."""
@@ -48,13 +59,14 @@ class OpenRanks:
             name: shape if name in self._sizes else (None,) * len(shape)
             for name, shape in self._shapes(given).items()
         }
-        key = tuple(shapes.items())
+        values = self._values(given["data"])
+        key = (*shapes.items(), *((name, _hashable(value)) for name, value in values.items()))
         with self._lock:
             found = self._programs.get(key)
             if found is not None:
                 self._programs.move_to_end(key)
                 return found
-        made = self._make(shapes, given)
+        made = self._make(shapes, values, given)
         with self._lock:
             self._programs[key] = made
             if len(self._programs) > MOST_PROGRAMS:
@@ -70,13 +82,31 @@ class OpenRanks:
             if name in source and not isinstance(source[name], Uninitialized)
         }
 
-    def _make(self, shapes: Mapping[str, tuple[int | None, ...]], given: Given) -> Program:
+    def _values(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        keys, convert = self._physical._by_name, self._physical._convert
+        return {
+            name: as_value(convert(keys[name], data[name]), name)
+            for name in self._numbers
+            if name in data
+        }
+
+    def _make(
+        self,
+        shapes: Mapping[str, tuple[int | None, ...]],
+        values: Mapping[str, Any],
+        given: Given,
+    ) -> Program:
         physical = self._physical
-        compiled = physical._compile({name: list(shape) for name, shape in shapes.items()})
-        unknown = compiled.unknown_ranks or compiled.unknown_sizes
-        if not unknown:
-            return physical._make(compiled)
-        if not compiled.unknown_ranks and not self._sizes.issuperset(unknown):
+        sizes = {name: list(shape) for name, shape in shapes.items()}
+        compiled, program = physical._made(sizes, values)
+        if program is not None:
+            return program
+        if not set(compiled.unknown_values) <= set(self._numbers):
+            self._numbers = list(compiled.unknown_values)  # the ranks said that they count, too
+            return self.program(given)
+        unknown = compiled.unknown_values or compiled.unknown_ranks or compiled.unknown_sizes
+        is_size = not (compiled.unknown_ranks or compiled.unknown_values)
+        if is_size and not self._sizes.issuperset(unknown):
             self._sizes.update(unknown)  # the ranks said which sizes count: from now on they do
             self._names = list(dict.fromkeys([*self._names, *unknown]))
             return self.program(given)

@@ -98,7 +98,8 @@ class PhysicalKeys:
     @property
     def _is_deferred(self) -> bool:
         """Whether the graph is made once the shapes of a call are known."""
-        return bool(self._compiled.unknown_ranks or self._compiled.unknown_sizes)
+        compiled = self._compiled
+        return bool(compiled.unknown_ranks or compiled.unknown_sizes or compiled.unknown_values)
 
     def _flows(self) -> dict[str, bool]:
         names, flows = self._compiled.outputs, self._compiled.differentiable_outputs

@@ -39,7 +39,13 @@ def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int
 
 def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) -> Program:
     """The program that data of these shapes would run."""
-    unknown = [*physical._compiled.unknown_ranks, *physical._compiled.unknown_sizes]
+    compiled = physical._compiled
+    if compiled.unknown_values:
+        keys = ", ".join(compiled.unknown_values)
+        raise UnsupportedError(
+            f"{what}: the values of {keys} are open", hint="give them in constant_keys="
+        )
+    unknown = [*compiled.unknown_ranks, *compiled.unknown_sizes]
     missing = [n for n in unknown if n not in given and n in physical.data_keys]
     if missing:
         keys = ", ".join(missing)

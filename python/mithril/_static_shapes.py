@@ -50,7 +50,7 @@ class StaticShapes:
         with self._lock:
             if self._sized is None:
                 shapes = {name: list(shape) for name, shape in self._first.items()}
-                self._sized = self._physical._make(self._physical._compile(shapes))
+                self._sized = self._physical._make(self._physical._compile(shapes, {}))
             return self._sized
 
 

@@ -222,6 +222,8 @@ def compile(  # noqa: A001
         "passes_off": list(settings.passes_off),
         "report": _flag("verbose", verbose),
         "item_shapes": [],
+        "values": [],
+        "await_values": False,
         "fetch": [],
     }
     _check_disjoint(options)

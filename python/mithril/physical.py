@@ -45,6 +45,7 @@ from mithril.errors import (
     KeyNotFound,
     ModeWarning,
     ShapeError,
+    ShapeNotKnown,
     SignatureError,
     UnsupportedError,
     UnusedKeyWarning,
@@ -116,14 +117,12 @@ class PhysicalModel(PhysicalKeys):
         self._static = StaticShapes(self) if settings.static_shapes else None
         self._place = _core.user_location()
         self._convert = Converter(settings)
-        self._compiled = self._compile({})
+        self._compiled, self._program = self._made({}, {})
         if settings.file_path is not None and self._runs_plans(self._compiled):
             raise UnsupportedError(
                 f"file_path: {type(self.backend).__name__} runs plans, not source",
                 hint="print(pm.graph), or use ml.NumpyBackend(); leave it out",
             )
-        is_open = self._compiled.unknown_ranks or self._compiled.unknown_sizes
-        self._program = None if is_open else self._make(self._compiled)
         self._keys = self._program.keys if self._program else keys_of(self._compiled, settings)
         self._lists = Lists.of(self._keys, self._compiled.output_lists)
         self._fetches: collections.OrderedDict[tuple, PhysicalModel] = collections.OrderedDict()
@@ -158,7 +157,27 @@ class PhysicalModel(PhysicalKeys):
 
         return physical_parts(self)
 
-    def _compile(self, shapes: Mapping[str, list]) -> Any:
+    def _made(
+        self, shapes: Mapping[str, list], values: Mapping[str, Any]
+    ) -> tuple[Any, Program | None]:
+        """The model compiled, and its program if that needs nothing else of what calls give."""
+        compiled = self._compile(shapes, values)
+        if compiled.unknown_ranks or compiled.unknown_sizes or compiled.unknown_values:
+            return compiled, None
+        try:
+            return compiled, self._make(compiled)
+        except (ShapeNotKnown, UnsupportedError):
+            awaiting = self._compile(shapes, values, await_values=True)
+            if not awaiting.unknown_values:
+                raise
+            return awaiting, None
+
+    def _compile(
+        self,
+        shapes: Mapping[str, list],
+        values: Mapping[str, Any],
+        await_values: bool = False,
+    ) -> Any:
         """Compiles with these shapes, too; of inputs that have one already, only complete ones."""
         wires: dict[str, list] = {}
         items = []
@@ -175,7 +194,16 @@ class PhysicalModel(PhysicalKeys):
                 del wires[name]
         kept = [(key, shape) for name, key, shape in own if name not in wires]
         extra = [(self._node.find_connection(key), shape) for key, shape in wires.items()]
-        options = {**self._options, "shapes": [*kept, *extra], "item_shapes": items}
+        options = {
+            **self._options,
+            "shapes": [*kept, *extra],
+            "item_shapes": items,
+            "values": [
+                (self._node.find_connection(self._by_name[name].key), value)
+                for name, value in values.items()
+            ],
+            "await_values": await_values,
+        }
         # Whether a backend's own function is called shows when composites are taken apart.
         tried = not _own_ops.are_brought(self.backend)
         compiled = _core.compile(self._node, options, target_of(self.backend, tried))

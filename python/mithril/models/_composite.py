@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril._annotation import ANY_TENSOR
+from mithril._arguments import pairs_of
+from mithril._public import public
 from mithril._values import Uses, key_spec
 from mithril.connection import TBD, Connection
 from mithril.errors import SignatureError, shown
 from mithril.model import Model
+
+if TYPE_CHECKING:
+    from mithril._typing import ByKey
 
 
 class Composite(Model):
@@ -28,6 +33,14 @@ class Composite(Model):
         self._arguments = {**arguments, **given}
         return _Composing(self, keys)
 
+    @public
+    def set_shapes(self, config: ByKey = None, /, **kwargs: Any) -> None:
+        """States shapes. What the constructor calls sizes stays with it: they show as u1, u2 …"""
+        pairs = pairs_of("set_shapes", config, kwargs)
+        if not self.is_frozen:
+            pairs = [(key, [_own_name(item) for item in shape]) for key, shape in pairs]
+        self._node.set_shapes(pairs)
+
     def _set_open_cins(self, *keys: str) -> None:
         """Canonical inputs, but for keys that were given a value."""
         self.set_cin(*(key for key in keys if not self._node.is_valued(key)))
@@ -46,6 +59,13 @@ class Composite(Model):
                 f" ({', '.join(order)}), got {count}"
             )
         return order[:count]
+
+
+def _own_name(item: Any) -> Any:
+    """An item of a template; names that start with `$` are not given to sizes."""
+    if isinstance(item, tuple):
+        return (f"${item[0]}", *item[1:])
+    return f"${item}" if isinstance(item, str) else item
 
 
 class _Composing:
