@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _BACKWARD = "backward_"
+_LISTS = ("split", "chunk", "tensor_to_list")  # ops whose one result is a list
 _OWN = re.compile(r"own_(f?)(g?)_(.+?)(?:_vjp(\d+))?")
 
 
@@ -182,11 +183,16 @@ def function(backend: Any, name: str) -> Callable[..., Any] | None:
 def _forward(backend: Any, op: str, method: str) -> Callable[..., Any]:
     own = getattr(backend, method)
     call = _Call(op, own, f"{type(backend).__name__}.{method}")
+    is_one = len(_core.find_op(op)["outputs"]) == 1 and op not in _LISTS
 
     def run(*operands: Any, **attributes: Any) -> Any:
         given, named = call.arguments([_given(backend, x) for x in operands], attributes)
         with paused(op):
             result = own(*given, **named)
+        if is_one and isinstance(result, tuple | list):
+            raise SignatureError(
+                f"{call.what}: requires an array as its result, got {type(result).__name__}"
+            )
         return _taken(backend, call.what, result)
 
     return run
