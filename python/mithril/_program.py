@@ -18,7 +18,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.backends import _own_ops
-from mithril.errors import DataOverflowError, OutOfMemoryError
+from mithril.errors import DataOverflowError, OutOfMemoryError, ShapeError
 from mithril.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.types import Dtype
 
@@ -320,6 +320,22 @@ class Program:
                     f"'{name}' does not fit an address space, its shape is {shape}"
                 )
 
+    def _check_own_results(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        """Fails where ops that the backend's class brings give shapes that no model has."""
+        wanted = self.output_shapes(self.shapes_of(inputs))
+        for name, shape, result in zip(self.outputs, wanted, results, strict=False):
+            got = list(getattr(result, "shape", ()))
+            sizes = [size for size in (shape or []) if size is not None]
+            if shape is None or (len(got) == len(shape) and len(sizes) < len(shape)):
+                continue
+            if got != list(shape):
+                of = type(self.settings.backend).__name__
+                brought = ", ".join(f"{of}.{op}" for op in self._target["own_functions"])
+                raise ShapeError(
+                    f"{name}: requires the shape {list(shape)}, got {got}",
+                    hint=f"ops that the backend brings: {brought}; run_backend_tests finds which",
+                )
+
     def output_key(self, name: str) -> Key:
         """An output as something that data are converted for."""
         dtype, _ = self.output_types[name]
@@ -331,6 +347,8 @@ class Program:
         in_place = donates_state and self.is_native and not self.settings.check_nan
         results = self.forward.run(inputs, True) if in_place else self.forward.run(inputs)
         count = len(self.outputs)
+        if self._target["own_functions"]:
+            self._check_own_results(inputs, results)
         return list(results[:count]), list(results[count:])
 
     def run_gradient(

@@ -338,7 +338,12 @@ class OpTable:
 def _vjp(backward: Any, place: int) -> Callable[..., Any]:
     def cotangent(grad_output: Any, output: Any, *inputs: Any, **named: Any) -> Any:
         values = (*inputs, *named.values())
-        return backward(grad_output, values, (output,))[place]
+        found = backward(grad_output, values, (output,))
+        if not hasattr(found, "shape"):
+            return found[place]
+        # An array alone is the gradient of one operand; its rows are no gradients.
+        what = getattr(backward, "__name__", "backward")
+        return _own_ops.share(what, found, place, len(values))
 
     return cotangent
 

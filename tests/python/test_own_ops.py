@@ -215,3 +215,21 @@ def test_a_class_without_ops_of_its_own_keeps_the_engine():
     backend = Mine()
     assert compiled(one(ml.Tanh()), backend)._program.is_native
     assert not compiled(one(ml.Softplus()), backend)._program.is_native
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_registered_gradient_may_be_one_array(many):
+    """Its first row was the gradient, without a word."""
+    backend = ml.NumpyBackend()
+    backend.register_function("cube_of_tests", lambda x: x**3)
+    backend.register_function(
+        "backward_cube_of_tests",
+        lambda dy, inputs, outputs: (dy * 3 * inputs[0] ** 2,) if many else dy * 3 * inputs[0] ** 2,
+    )
+    anything = ml.IOKey(shape=[("V", ...)], type=ml.Tensor[float])
+    model = ml.Model()
+    model |= ml.Lambda("cube_of_tests", input=anything, output=anything)(input="x", output="y")
+    pm = ml.compile(model, backend, shapes={"x": [2]}, trainable_keys={"x"})
+    x = np.array([1.0, 2.0], np.float32)
+    found = pm.evaluate({"x": x}, output_gradients={"y": np.ones(2, np.float32)}).gradients["x"]
+    assert found.tolist() == [3.0, 12.0]

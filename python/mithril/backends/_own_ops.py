@@ -32,11 +32,13 @@ __all__ = [
     "is_own",
     "makes_arrays",
     "runs_graphs",
+    "share",
     "names",
     "offer_to_super",
 ]
 
 _BACKWARD = "backward_"
+_LISTS = ("split", "chunk", "tensor_to_list")  # ops whose one result is a list
 _OWN = re.compile(r"own_(f?)(g?)_(.+?)(?:_vjp(\d+))?")
 
 
@@ -54,12 +56,14 @@ def are_brought(backend: Any) -> bool:
 
 def makes_arrays(backend: Any) -> bool:
     """Whether the backend's class has a `tensor` that is not of this package."""
-    return _is_brought(type(backend), "tensor")
+    cls: Any = type(backend)
+    return _is_brought(cls, "tensor")
 
 
 def runs_graphs(backend: Any) -> bool:
     """Whether the backend's class has an `execute` that is not of this package."""
-    return _is_brought(type(backend), "execute")
+    cls: Any = type(backend)
+    return _is_brought(cls, "execute")
 
 
 @functools.cache
@@ -182,11 +186,16 @@ def function(backend: Any, name: str) -> Callable[..., Any] | None:
 def _forward(backend: Any, op: str, method: str) -> Callable[..., Any]:
     own = getattr(backend, method)
     call = _Call(op, own, f"{type(backend).__name__}.{method}")
+    is_one = len(_core.find_op(op)["outputs"]) == 1 and op not in _LISTS
 
     def run(*operands: Any, **attributes: Any) -> Any:
         given, named = call.arguments([_given(backend, x) for x in operands], attributes)
         with paused(op):
             result = own(*given, **named)
+        if is_one and isinstance(result, tuple | list):
+            raise SignatureError(
+                f"{call.what}: requires an array as its result, got {type(result).__name__}"
+            )
         return _taken(backend, call.what, result)
 
     return run
@@ -207,8 +216,8 @@ def _vjp(backend: Any, op: str, method: str, place: int) -> Callable[..., Any]:
             values = {key: value for key, value in values.items() if key in taken.names}
         found = own(_given(backend, cotangent), inputs, (_given(backend, result),), **values)
         at = list(tensors).index(keys[place])
-        share = _share(what, found, at, len(inputs))
-        out = _taken(backend, what, backend.zeros_like(inputs[at]) if share is None else share)
+        part = share(what, found, at, len(inputs))
+        out = _taken(backend, what, backend.zeros_like(inputs[at]) if part is None else part)
         got, wanted = list(out.shape), list(tensors[keys[place]].shape)
         if got != wanted:
             raise ShapeError(
@@ -219,7 +228,7 @@ def _vjp(backend: Any, op: str, method: str, place: int) -> Callable[..., Any]:
     return run
 
 
-def _share(what: str, found: Any, at: int, count: int) -> Any:
+def share(what: str, found: Any, at: int, count: int) -> Any:
     """The gradient of one of `count` operands in what a method gave: a tuple, or one array."""
     if not isinstance(found, tuple | list):
         if at == 0:
@@ -278,6 +287,7 @@ def _kinds(cls: type) -> tuple[type, ...] | None:
 
 def _kinds_of(backend: Any) -> tuple[type, ...]:
     """The types of the arrays that a backend makes; where NumPy runs what it lacks, NumPy's."""
+    kinds: tuple[type, ...]
     if backend._runs_own_arrays:
         kinds = (backend.get_backend_array_type(),)
         is_numpy = kinds[0] is np.ndarray

@@ -128,6 +128,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     runs_plans = False  # whether graphs are run by the engine instead of by emitted source
     packs_weights = False  # whether its products take weights in few bits (`bind(weights=)`)
     _methods_run_on = ""  # name of the backend that compiles what methods compute; "": itself
+    _compiles_each_program = False  # takes a compiler's time for each model and its sizes
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
     _jit_options: frozenset[str] | None = None  # that its compiler takes; None: it says so itself
     # What its compiler cannot follow of what data choose (`_program.choices`).

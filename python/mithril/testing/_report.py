@@ -40,7 +40,9 @@ class Row:
             self,
             outcome=FAILED if problems else self.outcome,
             checks=self.checks + count,
-            reasons=(*problems, *self.reasons, *reasons),
+            reasons=(*self.reasons, *problems, *reasons)
+            if self.outcome == FAILED
+            else (*problems, *self.reasons, *reasons),
             seconds=self.seconds + seconds,
             dtypes={**self.dtypes, **told},
         )

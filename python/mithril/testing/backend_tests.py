@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from mithril import _core
-from mithril._checks import instance, items
+from mithril._checks import instance, items, truth
 from mithril._public import public
 from mithril.errors import (
     ArgumentError,
@@ -26,6 +26,7 @@ from mithril.errors import (
     suggestion,
 )
 from mithril.testing import op_dtypes, op_matrix
+from mithril.testing._progress import Progress
 from mithril.testing._report import FAILED, PASSED, SKIPPED, BackendReport, Row
 from mithril.testing._support import DTYPES, WAYS
 from mithril.testing.assertions import along
@@ -39,8 +40,19 @@ CREATION = ("Backend.tensor", "Backend.zeros", "Backend.ones")  # there are ops 
 Problem = str | None
 Ways = dict[str, list[str]]  # element type -> how the backend ran what was of it
 T = TypeVar("T")
-# What one check is called, and the check: it says what is wrong, or raises.
-Check = tuple[str, Callable[[], Problem]]
+
+# What backends run by default whose programs a compiler takes long for, or another process.
+_FEW_TYPES = ("float16",)
+_MOST_SHOWN = 8  # elements of the inputs of a failing sample that are printed
+
+
+class Check(NamedTuple):
+    """One comparison: what it is called, the check, which says what is wrong or raises, and the
+    inputs that it is made on."""
+
+    label: str
+    run: Callable[[], Problem]
+    inputs: Callable[[], Mapping[str, np.ndarray]] = dict
 
 
 @public
@@ -49,21 +61,27 @@ def run_backend_tests(
     ops: Iterable[str] | None = None,
     samples: int | None = None,
     dtypes: Iterable[DTypeLike] | None = None,
+    *,
+    thorough: bool = False,
 ) -> BackendReport:
-    """Runs every op of the registry on a backend.
+    """Runs every op of the registry on a backend, with a bar of progress on a terminal.
 
     Parameters
     ----------
     backend : an instance that computes in float32 or float64
     ops : names of the ops to run; None: all, and the creation of arrays
-    samples : the most samples of one op, for backends that take long; None: all, but one on a
-        backend that runs a compiler for every program (C)
+    samples : the most samples of one op, for backends that take long; None: all, but one of each
+        kind (floats, ints, bools) where a compiler runs each program (JAX, the C backend) and two
+        where another framework does
     dtypes : element types beside the backend's own in which ops run, with one sample; None: all,
-        but none there
+        but float16 alone on these backends
+    thorough : True: all samples and element types on every backend, which takes JAX a quarter of
+        an hour
 
     Returns
     -------
-    The report, whatever the backend does; it is true when nothing failed.
+    The report, whatever the backend does; it is true when nothing failed. The first reason of a
+    row that failed is that of the smallest sample, with its inputs.
 
     >>> import mithril as ml
     >>> report = run_backend_tests(ml.NumpyBackend(), ops=["add", "relu"])
@@ -76,13 +94,24 @@ def run_backend_tests(
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise ArgumentError(f"run_backend_tests: samples: requires a positive int, got {samples!r}")
     names = [*CREATION, *op_names()] if ops is None else _chosen(ops)
-    is_slow = getattr(checked, "_compiles_each_program", False)
-    if dtypes is None:
-        types = () if is_slow else DTYPES
-    else:
-        types = _element_types(dtypes)
-    samples = 1 if samples is None and is_slow else samples
-    return BackendReport(repr(checked), [check(checked, name, samples, types) for name in names])
+    types = DTYPES if dtypes is None else _element_types(dtypes)
+    few = None if truth("run_backend_tests: thorough", thorough) else _few_samples(checked)
+    if few is not None:
+        samples = few if samples is None else samples
+        types = _FEW_TYPES if dtypes is None else types
+    rows = []
+    with Progress(len(names)) as progress:
+        for name in names:
+            progress.tell(name, sum(row.outcome == FAILED for row in rows))
+            rows.append(check(checked, name, samples, types))
+    return BackendReport(repr(checked), rows)
+
+
+def _few_samples(backend: Any) -> int | None:
+    """How many samples of an op a backend runs by default; None: all."""
+    if backend._compiles_each_program:
+        return 1
+    return None if backend.is_manualgrad else 2
 
 
 def op_names() -> list[str]:
@@ -140,18 +169,22 @@ def _chosen(ops: Iterable[str]) -> list[str]:
 
 def _row(name: str, checks: Iterator[Check], ways: Ways) -> Row:
     start = time.perf_counter()
-    count, problems, unsupported = 0, [], []
-    for label, check in checks:
+    count, unsupported = 0, []
+    failing: list[tuple[Check, str]] = []
+    for check in checks:
         try:
-            problem = _quietly(check)
+            problem = _quietly(check.run)
         except UnsupportedError as error:
-            unsupported.append(f"{label}: {_first_line(error)}")
+            unsupported.append(f"{check.label}: {_first_line(error)}")
             continue
         except Exception as error:  # a backend may raise anything: that is what the report is for
             problem = f"raised {type(error).__name__}: {_first_line(error)}"
         count += 1
         if problem:
-            problems.append(f"{label}: {problem}")
+            failing.append((check, problem))
+    problems = _smallest_first(failing)
+    if not count and name in CREATION:  # a backend without arrays cannot do without
+        problems = ["makes arrays of no element type"]
     passed = PASSED if count else SKIPPED
     return Row(
         name=name,
@@ -162,6 +195,36 @@ def _row(name: str, checks: Iterator[Check], ways: Ways) -> Row:
         seconds=time.perf_counter() - start,
         dtypes={dtype: _worst(found) for dtype, found in ways.items()},
     )
+
+
+def _smallest_first(failing: list[tuple[Check, str]]) -> list[str]:
+    """The reasons; the first one is that of the smallest sample, and shows its inputs."""
+    if not failing:
+        return []
+    given = [check.inputs() for check, _ in failing]
+    sizes = [sum(np.size(value) for value in inputs.values()) for inputs in given]
+
+    def rank(i: int) -> tuple[bool, bool, int]:
+        """Numbers tell more than exceptions, and anything more than no elements."""
+        return sizes[i] == 0, failing[i][1].startswith("raised "), sizes[i]
+
+    order = sorted(range(len(failing)), key=rank)
+    reasons = [f"{failing[i][0].label}: {failing[i][1]}" for i in order]
+    reasons[0] += _shown(given[order[0]])
+    return reasons
+
+
+def _shown(inputs: Mapping[str, np.ndarray]) -> str:
+    """ " for left = [1.0], right = [2.0]"; of large ones the shape."""
+
+    def text(value: Any) -> str:
+        array = np.asarray(value)
+        if array.size > _MOST_SHOWN:
+            return f"{array.dtype}{list(array.shape)}"
+        return str(np.round(array.astype(np.float64), 6).tolist())
+
+    told = ", ".join(f"{name} = {text(value)}" for name, value in inputs.items())
+    return f" for {told}" if told else ""
 
 
 def _quietly(check: Callable[[], T]) -> T:
@@ -183,18 +246,23 @@ def _checks(backend: Any, op: dict[str, Any], samples: int | None, ways: Ways) -
     most = samples or len(op["samples"])
     cases = [case for case in op_matrix.cases(op) if case.index < most]
     for case in cases:
-        yield f"{case.label} value", lambda case=case: _value_problem(backend, case, ways)
+        yield Check(
+            f"{case.label} value",
+            lambda case=case: _value_problem(backend, case, ways),
+            lambda case=case: case.inputs,
+        )
     for mode in _modes(backend):
         for case in cases:
             if _has_slopes(case):
-                yield (
+                yield Check(
                     f"{case.label} gradient ({mode})",
                     lambda case=case, mode=mode: _slope_problem(backend, case, mode),
+                    lambda case=case: case.draw(points=False),
                 )
         if op["kinks"]:
-            yield f"kinks ({mode})", lambda mode=mode: _kink_problem(backend, op, mode)
+            yield Check(f"kinks ({mode})", lambda mode=mode: _kink_problem(backend, op, mode))
     for index, (sample, message) in enumerate(op["error_samples"]):
-        yield (
+        yield Check(
             f"error sample {index}",
             lambda sample=sample, message=message: _error_problem(backend, op, sample, message),
         )
@@ -327,7 +395,7 @@ def _error_problem(backend: Any, op: dict[str, Any], sample: Any, message: str) 
 
 def _creation_checks(backend: Any, name: str, ways: Ways) -> Iterator[Check]:
     for dtype in Dtype:
-        yield str(dtype), lambda dtype=dtype: _creation_problem(backend, name, dtype, ways)
+        yield Check(str(dtype), lambda dtype=dtype: _creation_problem(backend, name, dtype, ways))
 
 
 def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: Ways) -> Problem:
@@ -337,9 +405,24 @@ def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: Ways) -> Prob
     if not isinstance(made, np.ndarray):
         return f"gave {type(made).__name__}, which is no array"
     if made.dtype != dtype.numpy():
+        other = _who_makes(backend, dtype)
+        if other:
+            return f"ignores dtype: gave {made.dtype}, and {other} makes {dtype}"
         raise UnsupportedError(f"unsupported dtype {dtype}: {name} gave {made.dtype}")
     ways[str(dtype)] = ["native"]
     return op_matrix.difference(made, want.astype(dtype.numpy()), 0.0)
+
+
+def _who_makes(backend: Any, dtype: Dtype) -> str:
+    """The method that makes arrays of a type, if any does: then the backend has it."""
+    for method, given in (("tensor", [1]), ("ones", (1,)), ("zeros", (1,))):
+        try:
+            made = backend.to_numpy(getattr(backend, method)(given, dtype))
+        except Exception:  # its own row tells
+            continue
+        if getattr(made, "dtype", None) == dtype.numpy():
+            return method
+    return ""
 
 
 __all__ = ["check", "op_names", "run_backend_tests"]
