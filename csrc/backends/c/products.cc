@@ -10,7 +10,7 @@ using core::DType;
 using select::KernelRequest;
 using select::Operand;
 
-constexpr int64_t kPanels = 4;  // of gemm.inc
+constexpr int64_t kPanels = 4, kFewRows = 64;  // of gemm.inc
 
 int64_t columns_of(const Operand& operand) {
   return 128 / static_cast<int64_t>(core::size_of(operand.dtype));
@@ -20,9 +20,10 @@ int64_t tiles_of(int64_t columns, const Operand& operand) {
   return (columns + columns_of(operand) - 1) / columns_of(operand);
 }
 
-// Packed columns of a product with k places.
-size_t scratch_of(const Operand& operand, int64_t columns, int64_t k) {
-  const int64_t width = std::min(tiles_of(columns, operand), kPanels) * columns_of(operand);
+// Columns that are packed at once, of a product with `rows` rows and k places.
+size_t scratch_of(const Operand& operand, int64_t rows, int64_t columns, int64_t k) {
+  const int64_t panels = rows <= kFewRows ? 1 : kPanels;
+  const int64_t width = std::min(tiles_of(columns, operand), panels) * columns_of(operand);
   return static_cast<size_t>(width * std::min<int64_t>(k, REF_BLOCK)) *
          core::size_of(operand.dtype);
 }
@@ -85,7 +86,7 @@ core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   call.call =
       fmt::format("matmul_blocks_{}(&d, a0, a1, a2, scratch, begin, end)", suffix_of(result));
   plan::Step step = step_of(std::move(call), batches(d) * blocks_of(d.n, result));
-  step.scratch_bytes = scratch_of(result, d.n, d.k);
+  step.scratch_bytes = scratch_of(result, d.m, d.n, d.k);
   return with_flops(std::move(step), flops_of(d));
 }
 
@@ -133,16 +134,16 @@ plan::Step convolution(const KernelRequest& request, const ref_conv2d_dims& d,
   return with_flops(step_of(std::move(call), units, grain), flops_of(d));
 }
 
-// By tiles: products of `columns` columns with k places, for each of `parts`.
+// By tiles: products of some rows and columns with k places, for each of `parts`.
 plan::Step in_blocks(const KernelRequest& request, const ref_conv2d_dims& d, int64_t parts,
-                     int64_t columns, int64_t k) {
+                     int64_t rows, int64_t columns, int64_t k) {
   const Operand& result = request.outputs[0];
   plan::FunctionCall call;
   call.texts = {text_of("gemm", result), text_of("conv2d_blocks", result)};
   call.call = fmt::format("{}_blocks_{}(&d, a0, a1, a2, scratch, begin, end)", request.op.name,
                           suffix_of(result));
   plan::Step step = convolution(request, d, std::move(call), parts * blocks_of(columns, result), 1);
-  step.scratch_bytes = scratch_of(result, columns, k);
+  step.scratch_bytes = scratch_of(result, rows, columns, k);
   return step;
 }
 
@@ -163,7 +164,8 @@ bool is_blocked(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_conv2d_blocks(const KernelRequest& request) {
   const auto d = select::conv2d_dims(request);
-  return in_blocks(request, d, d.batch * d.groups, d.h_out * d.w_out, d.c_in * d.kh * d.kw);
+  return in_blocks(request, d, d.batch * d.groups, d.c_out, d.h_out * d.w_out,
+                   d.c_in * d.kh * d.kw);
 }
 core::Result<plan::Step> make_conv2d(const KernelRequest& request) {
   const auto d = select::conv2d_dims(request);
@@ -178,7 +180,7 @@ bool is_blocked_dx(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_dx_blocks(const KernelRequest& request) {
   const auto d = select::conv2d_dx_dims(request);
-  return in_blocks(request, d, d.batch * d.groups, d.h_in * d.w_in, d.c_out * d.kh * d.kw);
+  return in_blocks(request, d, d.batch * d.groups, d.c_in, d.h_in * d.w_in, d.c_out * d.kh * d.kw);
 }
 core::Result<plan::Step> make_dx(const KernelRequest& request) {
   const auto d = select::conv2d_dx_dims(request);
@@ -193,7 +195,8 @@ bool is_blocked_dw(const KernelRequest& request) {
 }
 core::Result<plan::Step> make_dw_blocks(const KernelRequest& request) {
   const auto d = select::conv2d_dw_dims(request);
-  return in_blocks(request, d, d.groups, d.c_in * d.kh * d.kw, d.batch * d.h_out * d.w_out);
+  return in_blocks(request, d, d.groups, d.c_out, d.c_in * d.kh * d.kw,
+                   d.batch * d.h_out * d.w_out);
 }
 core::Result<plan::Step> make_dw(const KernelRequest& request) {
   constexpr int64_t kWidth = 16;  // taps of a unit of the reference

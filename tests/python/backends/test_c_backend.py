@@ -110,6 +110,54 @@ def test_steps_are_those_of_torch():
         np.testing.assert_allclose(value, parameter.detach().numpy(), atol=1e-5)
 
 
+def products(random):
+    """Matrix products whose rows, columns and sums end within tiles and blocks, turned or not."""
+    model, shapes = ml.Model(), {}
+    for i in range(24):
+        m, n = (int(random.choice([1, 3, 4, 7, 8, 9, 15, 31, 33, 64, 65])) for _ in range(2))
+        k = int(random.choice([1, 3, 5, 16, 63, 255, 256, 257, 520]))
+        operands = []
+        for name, shape in ((f"x{i}", [m, k]), (f"w{i}", [k, n])):
+            is_turned = bool(random.integers(2))
+            shapes[name] = shape[::-1] if is_turned else shape
+            if is_turned:
+                model |= ml.Transpose()(input=name, output=f"{name}t")
+            operands.append(f"{name}t" if is_turned else name)
+        model |= ml.MatrixMultiply()(left=operands[0], right=operands[1], output=f"y{i}")
+        model.expose_keys(f"y{i}")
+    return model, shapes
+
+
+def convolutions(random):
+    model, shapes = ml.Model(), {}
+    for i in range(10):
+        kernel = tuple(random.integers(1, 5, 2).tolist())
+        stride, dilation = random.integers(1, 4), random.integers(1, 3)
+        model |= ml.Convolution2D(
+            kernel, int(random.integers(3, 12)), stride=int(stride), dilation=int(dilation),
+            padding=int(random.integers(3)),
+        )(input=f"x{i}", output=f"c{i}")  # fmt: skip
+        window, step = random.integers(1, 4, 2).tolist()
+        model |= ml.MaxPool2D(kernel_size=window, stride=step)(input=f"c{i}", output=f"y{i}")
+        model.expose_keys(f"y{i}")
+        channels = random.integers(1, 9)
+        shapes[f"x{i}"] = [*random.integers(1, 4, 1), channels, *random.integers(12, 40, 2)]
+    return model, {name: [int(size) for size in shape] for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("made", [products, convolutions])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_of_many_sizes(made, dtype):
+    model, shapes = made(np.random.default_rng(7))
+    engine, c = both(model, dtype, shapes=shapes, trainable_keys=set(shapes))
+    params = engine.randomize_params(seed=1)
+    wanted = engine.evaluate(params, {})
+    same(c.evaluate(params, {}), wanted)
+    cotangents = {name: drawn(value.shape, 3) for name, value in wanted.items()}
+    got, want = (pm.evaluate(params, {}, output_gradients=cotangents) for pm in (c, engine))
+    same(got.gradients, want.gradients)
+
+
 def branch():
     model = ml.Model()
     negative, positive = ml.Model(), ml.Model()
