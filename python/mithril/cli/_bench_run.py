@@ -9,14 +9,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Name -> shape of one image (or text), and its model.
-MODELS: dict[str, tuple[tuple[int, ...], Callable[[Any], Any]]] = {
-    "mlp": ((784,), lambda models: models.MLP([models.Relu(), models.Buffer()], [256, 10])),
-    **{
-        name: ((3, 224, 224), lambda models, name=name: getattr(models, name)(num_classes=1000))
-        for name in ("resnet18", "resnet34", "resnet50", "vit_b_16", "vit_b_32")
-    },
-}
+_IMAGE_NETS = ("resnet18", "resnet34", "resnet50", "vit_b_16", "vit_b_32")
+# Name -> shape of one input.
+MODELS: dict[str, tuple[int, ...]] = {"mlp": (784,), **dict.fromkeys(_IMAGE_NETS, (3, 224, 224))}
+
+
+def made(name: str) -> Any:
+    """The model of that name."""
+    from mithril import models
+
+    if name == "mlp":
+        return models.MLP([models.Relu(), models.Buffer()], [256, 10])
+    return getattr(models, name)(num_classes=1000)
 
 
 def main(text: str) -> None:
@@ -35,16 +39,15 @@ def measured(task: dict[str, Any]) -> dict[str, Any]:
     import mithril as ml
 
     backend = ml.get_backend(task["backend"])
-    size, make = MODELS[task["model"]]
-    shape = (task["batch"], *size)
-    model = make(ml.models)
+    shape = (task["batch"], *MODELS[task["model"]])
+    model = made(task["model"])
     x = backend.array(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
     runs = {"inference": _inference(ml, model, backend, x, shape)}
     if task["train"]:
         runs["train"] = _training(ml, model, backend, x, shape)
     out: dict[str, Any] = {"device": backend.get_device()}
     for kind, run in runs.items():
-        seconds = _timed(lambda run=run: backend.block_until_ready(run()), task)
+        seconds = _timed(run, backend, task)
         done = task["batch"] if kind == "inference" else 1
         out[kind] = _rates(seconds, done)
     peak = _peak_gigabytes()
@@ -77,13 +80,14 @@ def _training(ml: Any, model: Any, backend: Any, x: Any, shape: Any) -> Callable
     return step
 
 
-def _timed(run: Callable[[], Any], task: dict[str, Any]) -> list[float]:
+def _timed(run: Callable[[], Any], backend: Any, task: dict[str, Any]) -> list[float]:
+    """Seconds of each call, with what the framework computes later."""
     for _ in range(task["warm_up"]):
-        run()
+        backend.block_until_ready(run())
     seconds = []
     for _ in range(task["repeats"]):
         start = time.perf_counter()
-        run()
+        backend.block_until_ready(run())
         seconds.append(time.perf_counter() - start)
     return seconds
 
