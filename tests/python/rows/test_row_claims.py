@@ -344,11 +344,17 @@ def test_T24():
     assert "Choosing a backend" in pages()["backends.md"]
 
 
-@pytest.mark.xfail(strict=True, reason="mithril bench is not there yet")
-def test_T25():
-    from mithril.cli.__main__ import COMMANDS
+def test_T25(capsys):
+    """The three tables of this machine; larger models by their names."""
+    from mithril.cli.__main__ import main
 
-    assert "bench" in COMMANDS
+    words = ["bench", "mlp", "--backends=numpy", "--memory", "--repeats=2", "--warm-up=1"]
+    assert main([*words, "--train"]) == 0
+    out = capsys.readouterr().out
+    for title in ("(images/second)", "(iterations/second)", "(GB)"):
+        assert title in out
+    assert "numpy: cpu" in out
+    assert {"resnet18", "resnet50", "vit_b_16"} <= set(dir(ml.models))
 
 
 def test_T26():

@@ -181,11 +181,16 @@ def test_K51():
     assert "test_row_conflicts_2.py" in str(error.value)
 
 
-@pytest.mark.xfail(strict=True, reason="mithril bench is not there yet")
-def test_K52():
-    from mithril.cli.__main__ import COMMANDS
+def test_K52(capsys):
+    """Measured numbers, with the guide's beside them, labelled as its own."""
+    from mithril.cli.__main__ import main
 
-    assert "bench" in COMMANDS
+    words = ["bench", "mlp", "--backends=numpy", "--memory", "--repeats=2", "--warm-up=1"]
+    assert main([*words, "--train"]) == 0
+    out = capsys.readouterr().out
+    for title in ("(images/second)", "(iterations/second)", "(GB)"):
+        assert title in out
+    assert "numpy: cpu" in out and "original guide" in out
 
 
 @every

@@ -1,0 +1,112 @@
+"""One model on one backend, in a process of its own: prints a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_IMAGE_NETS = ("resnet18", "resnet34", "resnet50", "vit_b_16", "vit_b_32")
+# Name -> shape of one input.
+MODELS: dict[str, tuple[int, ...]] = {"mlp": (784,), **dict.fromkeys(_IMAGE_NETS, (3, 224, 224))}
+
+
+def made(name: str) -> Any:
+    """The model of that name."""
+    from mithril import models
+
+    if name == "mlp":
+        return models.MLP([models.Relu(), models.Buffer()], [256, 10])
+    return getattr(models, name)(num_classes=1000)
+
+
+def main(text: str) -> None:
+    try:
+        found = measured(json.loads(text))
+    except Exception as error:  # of a backend or its framework: a line of the report
+        first = (str(error).splitlines() or [""])[0]
+        found = {"error": f"{type(error).__name__}: {first}"}
+    print(json.dumps(found))
+
+
+def measured(task: dict[str, Any]) -> dict[str, Any]:
+    """Images per second, iterations of training per second, and the most memory of the process."""
+    import numpy as np
+
+    import mithril as ml
+
+    backend = ml.get_backend(task["backend"])
+    shape = (task["batch"], *MODELS[task["model"]])
+    model = made(task["model"])
+    x = backend.array(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+    runs = {"inference": _inference(ml, model, backend, x, shape)}
+    if task["train"]:
+        runs["train"] = _training(ml, model, backend, x, shape)
+    out: dict[str, Any] = {"device": backend.get_device()}
+    for kind, run in runs.items():
+        seconds = _timed(run, backend, task)
+        done = task["batch"] if kind == "inference" else 1
+        out[kind] = _rates(seconds, done)
+    peak = _peak_gigabytes()
+    out["memory"] = {"median": peak, "low": peak, "high": peak}
+    return out
+
+
+def _inference(ml: Any, model: Any, backend: Any, x: Any, shape: Any) -> Callable[[], Any]:
+    key = model.cin.key if model.cin.key in model.input_keys else "input"
+    pm = ml.compile(model, backend, data_keys={key}, shapes={key: shape}, inference=True)
+    params, data = pm.get_parameters(), {key: x}
+    return lambda: pm.evaluate(params, data)
+
+
+def _training(ml: Any, model: Any, backend: Any, x: Any, shape: Any) -> Callable[[], Any]:
+    """Gradients of the sum of the outputs, and a step of descent, as in the guide's loops."""
+    key = model.cin.key if model.cin.key in model.input_keys else "input"
+    pm = ml.compile(model, backend, data_keys={key}, shapes={key: shape}, mode="train")
+    (output,) = pm.output_keys
+    params, data = pm.get_parameters(), {key: x}
+    state = pm.initial_state() if pm.state_keys else None
+    slope = backend.ones(tuple(pm.shapes[output]))
+
+    def step() -> Any:
+        result = pm.evaluate(params, data, state=state, output_gradients={output: slope})
+        for name, gradient in result.gradients.items():
+            params[name] = params[name] - 1e-6 * gradient
+        return params
+
+    return step
+
+
+def _timed(run: Callable[[], Any], backend: Any, task: dict[str, Any]) -> list[float]:
+    """Seconds of each call, with what the framework computes later."""
+    for _ in range(task["warm_up"]):
+        backend.block_until_ready(run())
+    seconds = []
+    for _ in range(task["repeats"]):
+        start = time.perf_counter()
+        backend.block_until_ready(run())
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def _rates(seconds: list[float], done: int) -> dict[str, float]:
+    """Median, slowest and quickest, in `done` things per second."""
+    return {
+        "median": done / statistics.median(seconds),
+        "low": done / max(seconds),
+        "high": done / min(seconds),
+        "repeats": len(seconds),
+    }
+
+
+def _peak_gigabytes() -> float:
+    from mithril.backends.memory import process_memory
+
+    return process_memory()[1] / 1e9
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,146 @@
+"""`mithril bench MODEL …`: how fast models run on each backend of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from mithril.cli._bench_run import MODELS
+
+# Of the guide that the tables follow: model -> backend -> images/s, iterations/s, GB.
+_GUIDE: dict[str, dict[str, tuple[float | None, ...]]] = {
+    "resnet18": {
+        "jax": (1200, 85, 1.2), "torch": (1100, 80, 1.5), "mlx": (180, 15, 0.9),
+        "numpy": (20, 0.8, 0.8), "ggml": (50, None, 0.5),
+    },
+    "resnet50": {
+        "jax": (480, 32, 3.5), "torch": (450, 28, 4.2), "mlx": (70, 6, 2.8),
+        "numpy": (5, 0.2, 2.3), "ggml": (18, None, 1.4),
+    },
+    "vit_b_16": {
+        "jax": (180, 12, 8.6), "torch": (160, 10, 9.8), "mlx": (25, 2, 6.5),
+        "numpy": (1, 0.05, 5.2), "ggml": (5, None, 3.1),
+    },
+}  # fmt: skip
+_TABLES = {
+    "inference": ("Inference speed (images/second)", 0),
+    "train": ("Training speed (iterations/second)", 1),
+    "memory": ("Memory, most of a process (GB)", 2),
+}
+_SECONDS = 3600.0  # for one process, at most
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the tables, or JSON; 1 where a backend failed, 2 for arguments that do not fit."""
+    options = _parser().parse_args(list(arguments))
+    backends = _backends(options.backends)
+    if isinstance(backends, str):
+        print(f"mithril bench: {backends}", file=sys.stderr)
+        return 2
+    results = [_in_its_own_process(_task(name, model, options))
+               for model in options.models for name in backends]  # fmt: skip
+    devices = {r["device"].partition(":")[0] for r in results if "device" in r}
+    if len(devices) > 1 and not options.mixed_devices:
+        told = ", ".join(f"{r['backend']} on {r['device']}" for r in results if "device" in r)
+        print(f"mithril bench: backends compute on several devices: {told}", file=sys.stderr)
+        print("  help: --mixed-devices compares them all the same", file=sys.stderr)
+        return 2
+    print(json.dumps(results, indent=1) if options.json else _text(results, options))
+    return int(any("error" in result for result in results))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("mithril bench", description=__doc__)
+    parser.add_argument("models", nargs="+", choices=sorted(MODELS), metavar="MODEL",
+                        help=", ".join(sorted(MODELS)))  # fmt: skip
+    parser.add_argument("--backends", default="all", help="names by comma, or all (default)")
+    parser.add_argument("--train", action="store_true", help="steps of training, too")
+    parser.add_argument("--memory", action="store_true", help="memory of the processes, too")
+    parser.add_argument("--batch", type=_count, default=1, help="images at once (default: 1)")
+    parser.add_argument("--warm-up", type=_count, default=2, help="calls before (default: 2)")
+    parser.add_argument("--repeats", type=_count, default=10, help="calls timed (default: 10)")
+    parser.add_argument("--mixed-devices", action="store_true", help="compare across devices")
+    parser.add_argument("--json", action="store_true", help="results as JSON")
+    return parser
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _backends(names: str) -> list[str] | str:
+    """Names of backends, or what is wrong with them."""
+    from mithril.backends.registry import available_backends
+    from mithril.errors import suggestion
+
+    known = available_backends()
+    if names == "all":
+        return known
+    chosen = [name for name in names.split(",") if name]
+    unknown = next((name for name in chosen if name not in known), None)
+    if unknown is not None:
+        near = suggestion(unknown, known)
+        return f"no backend named {unknown!r}{near}; known: {', '.join(known)}"
+    return chosen or "--backends: requires names"
+
+
+def _task(backend: str, model: str, options: Any) -> dict[str, Any]:
+    return {
+        "backend": backend,
+        "model": model,
+        "train": options.train,
+        "batch": options.batch,
+        "warm_up": options.warm_up,
+        "repeats": options.repeats,
+    }
+
+
+def _in_its_own_process(task: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "mithril.cli._bench_run", json.dumps(task)]
+    named = {key: task[key] for key in ("backend", "model", "batch")}
+    try:
+        out = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return {**named, "error": f"took longer than {_SECONDS:.0f} s"}
+    lines = out.stdout.strip().splitlines()
+    if out.returncode or not lines:
+        said = (out.stderr.strip().splitlines() or [f"ended with status {out.returncode}"])[-1]
+        return {**named, "error": said}
+    return {**named, **json.loads(lines[-1])}
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+def _text(results: list[dict[str, Any]], options: Any) -> str:
+    asked = ["inference", *(["train"] if options.train else []),
+             *(["memory"] if options.memory else [])]  # fmt: skip
+    parts = [_table(kind, results) for kind in asked]
+    devices = sorted({f"{r['backend']}: {r['device']}" for r in results if "device" in r})
+    parts.append("devices: " + ", ".join(devices))
+    parts += [f"{r['backend']} {r['model']}: {r['error']}" for r in results if "error" in r]
+    return "\n\n".join(parts)
+
+
+def _table(kind: str, results: list[dict[str, Any]]) -> str:
+    title, place = _TABLES[kind]
+    rows = [("model", "backend", "here", "spread", "original guide, on its machines")]
+    for result in results:
+        found = result.get(kind)
+        guide = _GUIDE.get(result["model"], {}).get(result["backend"], (None,) * 3)[place]
+        here = "-" if found is None else f"{found['median']:.3g}"
+        spread = "-" if found is None else f"{found['low']:.3g} to {found['high']:.3g}"
+        rows.append((result["model"], result["backend"], here, spread,
+                     "-" if guide is None else f"{guide:g}"))  # fmt: skip
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return "\n".join([title, *lines])

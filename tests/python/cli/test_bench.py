@@ -1,0 +1,78 @@
+"""`mithril bench`: figures of real runs, in processes of their own; devices and failures told."""
+
+import json
+import statistics
+
+import pytest
+from mithril.cli import _bench_run, bench
+from mithril.cli.__main__ import main
+
+
+def test_json_of_two_backends(capsys):
+    words = ["bench", "mlp", "--backends=numpy,cpu", "--train", "--repeats=3", "--warm-up=1"]
+    assert main([*words, "--batch=4", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [r["backend"] for r in results] == ["numpy", "cpu"]
+    for result in results:
+        assert result["device"] == "cpu" and result["model"] == "mlp" and result["batch"] == 4
+        for kind in ("inference", "train"):
+            rates = result[kind]
+            assert 0 < rates["low"] <= rates["median"] <= rates["high"] and rates["repeats"] == 3
+        assert 0.01 < result["memory"]["median"] < 4  # GB of a process
+
+
+def test_tables(monkeypatch, capsys):
+    """The guide's numbers stand beside those measured, labelled as its own."""
+    found = {"device": "cpu", "inference": {"median": 12.0, "low": 10.0, "high": 14.0},
+             "memory": {"median": 0.5, "low": 0.5, "high": 0.5}}  # fmt: skip
+    monkeypatch.setattr(bench, "_in_its_own_process", lambda task: {**task, **found})
+    assert main(["bench", "resnet18", "--backends=numpy", "--memory"]) == 0
+    out = capsys.readouterr().out
+    assert "Inference speed (images/second)\n" in out and "original guide" in out
+    line = next(line for line in out.splitlines() if line.startswith("resnet18  numpy"))
+    assert line.split() == ["resnet18", "numpy", "12", "10", "to", "14", "20"]
+    assert "devices: numpy: cpu" in out and "Training" not in out
+
+
+def test_several_devices_are_refused_unless_asked_for(monkeypatch, capsys):
+    rates = {"median": 1.0, "low": 1.0, "high": 1.0}
+    devices = {"numpy": "cpu", "torch": "cuda:0"}
+    monkeypatch.setattr(
+        bench,
+        "_in_its_own_process",
+        lambda task: {**task, "device": devices[task["backend"]], "inference": rates},
+    )
+    words = ["bench", "mlp", "--backends=numpy,torch"]
+    assert main(words) == 2
+    assert "numpy on cpu, torch on cuda:0" in capsys.readouterr().err
+    assert main([*words, "--mixed-devices"]) == 0
+
+
+def test_a_failure_is_a_line_and_a_status(monkeypatch, capsys):
+    monkeypatch.setattr(bench, "_in_its_own_process", lambda task: {**task, "error": "gone"})
+    assert main(["bench", "mlp", "--backends=numpy"]) == 1
+    assert "numpy mlp: gone" in capsys.readouterr().out
+
+
+def test_what_a_backend_raises_is_told(capsys):
+    task = {"backend": "numpy", "model": "none", "batch": 1, "train": False}
+    _bench_run.main(json.dumps(task))
+    assert json.loads(capsys.readouterr().out)["error"].startswith("KeyError")
+
+
+@pytest.mark.parametrize("words", [["resnet19"], ["mlp", "--batch=0"], []])
+def test_arguments_that_do_not_fit(words):
+    with pytest.raises(SystemExit):
+        main(["bench", *words])
+
+
+def test_unknown_backends(capsys):
+    assert main(["bench", "mlp", "--backends=numppy"]) == 2
+    assert "did you mean 'numpy'" in capsys.readouterr().err
+
+
+def test_rates_are_of_the_seconds():
+    seconds = [0.5, 0.25, 1.0, 0.3]
+    rates = _bench_run._rates(seconds, 8)
+    assert rates["median"] == 8 / statistics.median(seconds)
+    assert (rates["low"], rates["high"], rates["repeats"]) == (8.0, 32.0, 4)
