@@ -138,8 +138,8 @@ class Executable::Run {
     Bases bases = bases_of(code);
     MITHRIL_ASSIGN(const cl_mem arena, device_.arena(code.bytes));
     bases[Plan::kArena] = {arena, 0};
-    MITHRIL_RETURN_IF_ERROR(bring_in(inputs, outputs, bases));
-    Status status = steps(code, bases);
+    Status status = bring_in(inputs, outputs, bases);
+    if (status.ok()) status = steps(code, bases);
     if (status.ok()) status = take_out(outputs, bases);
     Status end = device_.finish();  // whatever happened: operands must live until then
     if (!status.ok()) return status;
