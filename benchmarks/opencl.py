@@ -1,4 +1,7 @@
-"""Rows: a device of OpenCL beside the engine. On PoCL, which is the CPU, both have all threads."""
+"""Rows: a device of OpenCL beside the engine.
+
+PoCL, which runs OpenCL on the CPU, takes all cores whatever `--threads` says.
+"""
 
 from __future__ import annotations
 
