@@ -50,6 +50,7 @@ def rows() -> dict:
         memory,
         mlp,
         neighbour,
+        opencl,
         overhead,
         startup,
     )
@@ -69,6 +70,7 @@ def rows() -> dict:
         generated,
         ggml_graphs,
         c_backend,
+        opencl,
         exported,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}

@@ -13,39 +13,22 @@ namespace {
 
 using opencl::Device;
 
-/// Functions of Python: key → bytes or None; key, bytes → None. None: nothing is kept.
-opencl::BinaryCache binary_cache(const py::object& read, const py::object& write) {
-  if (read.is_none() || write.is_none()) return {};
-  opencl::BinaryCache out;
-  out.read = [read](const std::string& key) -> std::optional<std::string> {
-    const GilAcquire gil;
-    const py::object found = read(py::bytes(key));
-    return found.is_none() ? std::nullopt : std::optional(found.cast<std::string>());
-  };
-  out.write = [write](const std::string& key, const std::string& bytes) {
-    const GilAcquire gil;
-    write(py::bytes(key), py::bytes(bytes));
-  };
-  return out;
-}
-
 py::dict described(const opencl::DeviceInfo& info) {
   py::dict out;
   out["platform"] = info.platform_name;
   out["name"] = info.name;
-  out["id"] = fmt::format("{}:{}", info.platform, info.device);
+  out["id"] = info.id;
   out["vendor"] = info.vendor;
   out["version"] = info.version;
   out["driver"] = info.driver;
-  out["kind"] = info.is_cpu ? "cpu" : info.is_gpu ? "gpu" : "accelerator";
+  out["kind"] = info.id.substr(0, info.id.find(':'));
   out["compute_units"] = info.compute_units;
   out["memory"] = info.memory;
   out["largest_allocation"] = info.largest_allocation;
   return out;
 }
 
-ProgramOptions opencl_options(const std::shared_ptr<Device>& device, const py::object& read,
-                              const py::object& write, std::shared_ptr<Trace> trace,
+ProgramOptions opencl_options(const std::shared_ptr<Device>& device, std::shared_ptr<Trace> trace,
                               std::vector<std::string> off, bool exact_conv,
                               const passes::RecomputeOptions& recompute) {
   ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
@@ -53,9 +36,8 @@ ProgramOptions opencl_options(const std::shared_ptr<Device>& device, const py::o
   out.backend = std::make_shared<const opencl::Backend>(opencl_kernels(), threads);
   out.select.exact_conv = exact_conv;
   out.make_executable =
-      [device, cache = binary_cache(read, write)](
-          plan::Plan plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
-    MITHRIL_ASSIGN(auto made, opencl::Executable::make(device, std::move(plan), cache));
+      [device](plan::Plan plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
+    MITHRIL_ASSIGN(auto made, opencl::Executable::make(device, std::move(plan)));
     return std::shared_ptr<const runtime::Executable>(std::move(made));
   };
   return out;
@@ -83,13 +65,13 @@ void note_fallbacks(std::vector<select::Story>& stories) {
 
 class OpenClProgram final : public NativeProgram {
  public:
-  OpenClProgram(ir::Graph graph, std::shared_ptr<Device> device, const py::object& read,
-                const py::object& write, std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                bool exact_conv, std::shared_ptr<runtime::Recorder> recorder,
-                const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks)
+  OpenClProgram(ir::Graph graph, std::shared_ptr<Device> device, std::shared_ptr<Trace> trace,
+                std::vector<std::string> off, bool exact_conv,
+                std::shared_ptr<runtime::Recorder> recorder, const Overwrites& overwrites,
+                std::optional<int64_t> memory_limit, bool shrinks)
       : NativeProgram(std::move(graph),
-                      opencl_options(device, read, write, std::move(trace), std::move(off),
-                                     exact_conv, {memory_limit, shrinks}),
+                      opencl_options(device, std::move(trace), std::move(off), exact_conv,
+                                     {memory_limit, shrinks}),
                       overwrites, nullptr, std::move(recorder)),
         device_(std::move(device)) {}
 
@@ -138,8 +120,10 @@ void bind_opencl(py::module_& module) {
   module.def("opencl_functions", &opencl::injectable_symbols);
   module.def("opencl_live_objects", &opencl::live_objects);
   py::class_<Device, std::shared_ptr<Device>>(module, "OpenClDevice", "A device of OpenCL.")
-      .def(py::init([](const std::string& wanted) { return Device::open(wanted).or_throw(); }),
-           py::arg("wanted") = "")
+      .def(py::init([](const std::string& wanted, bool as_gpu) {
+             return Device::open(wanted, as_gpu).or_throw();
+           }),
+           py::arg("wanted") = "", py::arg("as_gpu") = false)
       .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
       .def_property_readonly("has_exact_bits", [](Device& device) {
         const GilRelease release;
@@ -147,12 +131,10 @@ void bind_opencl(py::module_& module) {
       });
   py::class_<OpenClProgram, ArrayProgram, std::shared_ptr<OpenClProgram>> bound(
       module, "OpenClProgram", "A graph that runs on a device of OpenCL.");
-  bound.def(py::init<ir::Graph, std::shared_ptr<Device>, const py::object&, const py::object&,
-                     std::shared_ptr<Trace>, std::vector<std::string>, bool,
-                     std::shared_ptr<runtime::Recorder>, const Overwrites&, std::optional<int64_t>,
-                     bool>(),
-            py::arg("graph"), py::arg("device"), py::arg("read") = py::none(),
-            py::arg("write") = py::none(), py::arg("trace") = nullptr,
+  bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<Trace>,
+                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
+                     const Overwrites&, std::optional<int64_t>, bool>(),
+            py::arg("graph"), py::arg("device"), py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
             py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,

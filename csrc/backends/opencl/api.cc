@@ -68,7 +68,7 @@ constexpr Name kNames[] = {
     {-1001, "CL_PLATFORM_NOT_FOUND_KHR"},
 };
 
-bool is_memory(cl_int status) { return status >= -6 && status <= -4; }
+bool is_memory(cl_int status) { return (status >= -6 && status <= -4) || status == -61; }
 
 struct Injection {
   int64_t nth;

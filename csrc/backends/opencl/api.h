@@ -28,21 +28,19 @@ using cl_event = struct EventHandle*;
 // Constants of CL/cl.h that are used here.
 inline constexpr cl_int kSuccess = 0;
 inline constexpr cl_int kDeviceNotFound = -1;
-inline constexpr cl_int kBuildProgramFailure = -11;
 inline constexpr cl_int kPlatformNotFound = -1001;  // of the loader
 inline constexpr cl_bool kBlocking = 1, kNotBlocking = 0;
 inline constexpr cl_bits kDeviceTypeCpu = 2, kDeviceTypeGpu = 4, kDeviceTypeAll = 0xFFFFFFFF;
 inline constexpr cl_bits kMemReadWrite = 1, kMemReadOnly = 4, kMemUseHostPtr = 8;
 inline constexpr cl_bits kMemCopyHostPtr = 32;
 inline constexpr cl_bits kMapRead = 1, kMapWrite = 2;
-inline constexpr cl_bits kFpDenorm = 1, kFpCorrectlyRoundedDivideSqrt = 128;
+inline constexpr cl_bits kFpCorrectlyRoundedDivideSqrt = 128;
 inline constexpr cl_uint kPlatformName = 0x0902;
 inline constexpr cl_uint kDeviceType = 0x1000, kDeviceComputeUnits = 0x1002;
-inline constexpr cl_uint kDeviceMaxAllocation = 0x1010, kDeviceAddressAlign = 0x1019;
+inline constexpr cl_uint kDeviceMaxAllocation = 0x1010;
 inline constexpr cl_uint kDeviceSingleFpConfig = 0x101B, kDeviceGlobalMemory = 0x101F;
 inline constexpr cl_uint kDeviceName = 0x102B, kDeviceVendor = 0x102C, kDriverVersion = 0x102D;
 inline constexpr cl_uint kDeviceVersion = 0x102F, kDeviceDoubleFpConfig = 0x1032;
-inline constexpr cl_uint kProgramBinarySizes = 0x1165, kProgramBinaries = 0x1166;
 inline constexpr cl_uint kProgramBuildLog = 0x1183;
 
 // Every function: name here, name in the loader, result, parameters.
@@ -55,7 +53,6 @@ inline constexpr cl_uint kProgramBuildLog = 0x1183;
     (cl_program, cl_uint, const cl_device*, const char*, void*, void*))                            \
   X(get_build_info, clGetProgramBuildInfo,                                                         \
     (cl_program, cl_device, cl_uint, size_t, void*, size_t*))                                      \
-  X(get_program_info, clGetProgramInfo, (cl_program, cl_uint, size_t, void*, size_t*))             \
   X(set_argument, clSetKernelArg, (cl_kernel, cl_uint, size_t, const void*))                       \
   X(launch, clEnqueueNDRangeKernel,                                                                \
     (cl_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,           \
@@ -82,9 +79,6 @@ inline constexpr cl_uint kProgramBuildLog = 0x1183;
   X(create_queue, clCreateCommandQueue, cl_queue, (cl_context, cl_device, cl_bits, cl_int*))  \
   X(create_program, clCreateProgramWithSource, cl_program,                                    \
     (cl_context, cl_uint, const char**, const size_t*, cl_int*))                              \
-  X(create_from_binary, clCreateProgramWithBinary, cl_program,                                \
-    (cl_context, cl_uint, const cl_device*, const size_t*, const unsigned char**, cl_int*,    \
-     cl_int*))                                                                                \
   X(create_kernel, clCreateKernel, cl_kernel, (cl_program, const char*, cl_int*))             \
   X(create_buffer, clCreateBuffer, cl_mem, (cl_context, cl_bits, size_t, void*, cl_int*))     \
   X(map, clEnqueueMapBuffer, void*,                                                           \

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <tuple>
 #include <unistd.h>
 
 #include <fmt/ranges.h>
@@ -104,12 +105,15 @@ struct Found {
 core::Result<std::vector<Found>> all_devices(const Functions& f) {
   MITHRIL_ASSIGN(const auto every, platforms(f));
   std::vector<Found> out;
+  std::map<std::string, int> counts;  // by kind
   for (size_t p = 0; p < every.size(); ++p) {
     MITHRIL_ASSIGN(const auto ids, devices(f, every[p]));
     for (size_t d = 0; d < ids.size(); ++d) {
       MITHRIL_ASSIGN(DeviceInfo info, describe(f, every[p], ids[d]));
       info.platform = static_cast<int>(p);
       info.device = static_cast<int>(d);
+      const std::string kind = info.is_cpu ? "cpu" : info.is_gpu ? "gpu" : "accelerator";
+      info.id = fmt::format("{}:{}", kind, counts[kind]++);
       out.push_back({std::move(info), ids[d]});
     }
   }
@@ -136,6 +140,7 @@ bool is_named(const std::string& wanted, int number, const std::string& name) {
 bool matches(const std::string& wanted, const DeviceInfo& info, size_t index) {
   if (wanted == "gpu") return info.is_gpu;
   if (wanted == "cpu") return info.is_cpu;
+  if (wanted == info.id) return true;
   const size_t colon = wanted.find(':');
   if (colon == std::string::npos) return wanted == std::to_string(index);
   return is_named(wanted.substr(0, colon), info.platform, info.platform_name) &&
@@ -176,15 +181,16 @@ core::Result<DeviceInfo> find_device(const std::string& wanted) {
 
 // ---------------------------------------------------------------- the device
 
-core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted) {
+core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bool as_gpu) {
   // Never destroyed: drivers may be gone by the time that a process ends.
-  static auto& opened = *new std::map<std::pair<int, int>, std::shared_ptr<Device>>();
+  static auto& opened = *new std::map<std::tuple<int, int, bool>, std::shared_ptr<Device>>();
   static auto& mutex = *new std::mutex();
   MITHRIL_ASSIGN(const Functions* f, open_loader());
   const std::lock_guard lock(mutex);
   if (!opened.empty()) MITHRIL_RETURN_IF_ERROR(opened.begin()->second->check_process());
-  MITHRIL_ASSIGN(const Found found, find(*f, wanted));
-  auto& device = opened[{found.info.platform, found.info.device}];
+  MITHRIL_ASSIGN(Found found, find(*f, wanted));
+  if (as_gpu) found.info.is_cpu = false;
+  auto& device = opened[{found.info.platform, found.info.device, as_gpu}];
   if (device == nullptr) {
     std::shared_ptr<Device> made(new Device(*f, found.info, found.id));
     MITHRIL_RETURN_IF_ERROR(made->start());
@@ -254,38 +260,14 @@ std::string Device::options() const {
                               : "-cl-std=CL1.2";
 }
 
-// All that decides about the binary.
-std::string Device::key_of(const std::string& text) const {
-  std::string out;
-  for (const std::string& part : {info_.platform_name, info_.name, info_.vendor, info_.version,
-                                  info_.driver, options(), text}) {
-    out += fmt::format("{}:{}\n", part.size(), part);
-  }
-  return out;
-}
-
-core::Result<std::shared_ptr<const Owned<cl_program>>> Device::build(const std::string& text,
-                                                                     const BinaryCache& cache) {
+core::Result<std::shared_ptr<const Owned<cl_program>>> Device::build(const std::string& text) {
   const std::lock_guard lock(programs_mutex_);
   if (auto known = programs_[text].lock()) return known;
   std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
-  const std::string key = key_of(text);
-  const auto binary = cache.read ? cache.read(key) : std::nullopt;
-  Owned<cl_program> program;
-  if (binary) {
-    auto made = loaded(*binary);  // a driver may refuse what it wrote: then the text is compiled
-    if (made.ok()) program = std::move(*made);
-  }
-  if (program.get() == nullptr) {
-    MITHRIL_ASSIGN(program, compiled(text));
-    if (cache.write) {
-      MITHRIL_ASSIGN(const std::string bytes, binary_of(program.get()));
-      cache.write(key, bytes);
-    }
-  }
+  MITHRIL_ASSIGN(Owned<cl_program> program, compiled(text));
   auto shared = std::make_shared<const Owned<cl_program>>(std::move(program));
   programs_[text] = shared;
-  return std::shared_ptr<const Owned<cl_program>>(std::move(shared));
+  return shared;
 }
 
 core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const {
@@ -306,31 +288,6 @@ core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const 
   status.error().message += fmt::format(" on {}", info_.name);
   if (!log.empty()) status.error().message += ":\n" + log;
   return status;
-}
-
-core::Result<Owned<cl_program>> Device::loaded(const std::string& binary) const {
-  const size_t size = binary.size();
-  const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
-  cl_int status = kSuccess;
-  MITHRIL_ASSIGN(const cl_program made,
-                 make(functions_.create_from_binary, "clCreateProgramWithBinary", context_.get(),
-                      cl_uint{1}, &id_, &size, &bytes, &status));
-  Owned<cl_program> program(made, functions_.release_program);
-  if (status != kSuccess) return failed("clCreateProgramWithBinary", status);
-  MITHRIL_RETURN_IF_ERROR(call(functions_.build_program, "clBuildProgram", made, cl_uint{1}, &id_,
-                               options().c_str(), nullptr, nullptr));
-  return program;
-}
-
-core::Result<std::string> Device::binary_of(cl_program program) const {
-  size_t size = 0;
-  MITHRIL_RETURN_IF_ERROR(call(functions_.get_program_info, "clGetProgramInfo", program,
-                               kProgramBinarySizes, sizeof size, &size, nullptr));
-  std::string out(size, '\0');
-  char* bytes = out.data();
-  MITHRIL_RETURN_IF_ERROR(call(functions_.get_program_info, "clGetProgramInfo", program,
-                               kProgramBinaries, sizeof bytes, &bytes, nullptr));
-  return out;
 }
 
 core::Result<Owned<cl_kernel>> Device::kernel(cl_program program, const std::string& name) const {

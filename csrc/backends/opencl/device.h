@@ -1,6 +1,5 @@
 // A device of OpenCL: its context, its queue, its memory and its compiled programs.
 #pragma once
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,6 +41,7 @@ class Owned {
 /// What a device says of itself.
 struct DeviceInfo {
   int platform = 0, device = 0;  // their numbers
+  std::string id;                // "gpu:1": kind and number among those of its kind
   std::string platform_name, name, vendor, version, driver;
   bool is_cpu = false, is_gpu = false;
   bool has_doubles = false;     // cl_khr_fp64
@@ -53,22 +53,17 @@ struct DeviceInfo {
 /// All devices of all platforms, in the loader's order; an error where there is none.
 core::Result<std::vector<DeviceInfo>> list_devices();
 
-/// The device that `wanted` names: "" (the first GPU, else the first device), "gpu", "cpu", a
-/// number in the list of all devices, or "platform:device" by numbers or parts of names.
+/// The device that `wanted` names: "" (the first GPU, else the first device), "gpu", "cpu", an id,
+/// a number in the list of all devices, or "platform:device" by numbers or parts of names.
 core::Result<DeviceInfo> find_device(const std::string& wanted);
-
-/// Where built programs are kept for other processes; either function may do nothing.
-struct BinaryCache {
-  std::function<std::optional<std::string>(const std::string& key)> read;
-  std::function<void(const std::string& key, const std::string& bytes)> write;
-};
 
 /// One context and one in-order queue, which all programs of the process share. Whoever enqueues
 /// holds `mutex()`.
 class Device {
  public:
   /// The device that `wanted` names; every call for one device gives the same object.
-  static core::Result<std::shared_ptr<Device>> open(const std::string& wanted);
+  /// `as_gpu`: it is treated as if its memory were not the host's, whatever it is, for tests.
+  static core::Result<std::shared_ptr<Device>> open(const std::string& wanted, bool as_gpu = false);
 
   const DeviceInfo& info() const { return info_; }
   const Functions& functions() const { return functions_; }
@@ -87,8 +82,7 @@ class Device {
   core::Result<cl_mem> arena(int64_t bytes);
 
   /// Compiles a text, or takes what was compiled of it before. An error has the compiler's words.
-  core::Result<std::shared_ptr<const Owned<cl_program>>> build(const std::string& text,
-                                                               const BinaryCache& cache);
+  core::Result<std::shared_ptr<const Owned<cl_program>>> build(const std::string& text);
   core::Result<Owned<cl_kernel>> kernel(cl_program program, const std::string& name) const;
 
   /// Waits until all that was enqueued is done.
@@ -102,10 +96,7 @@ class Device {
   Device(const Functions& functions, DeviceInfo info, cl_device id);
   core::Status start();
   core::Result<Owned<cl_program>> compiled(const std::string& text) const;
-  core::Result<Owned<cl_program>> loaded(const std::string& binary) const;
-  core::Result<std::string> binary_of(cl_program program) const;
   std::string options() const;
-  std::string key_of(const std::string& text) const;
   core::Result<bool> try_exact_bits();
 
   const Functions& functions_;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "plan/cost.h"
+#include "plan/memory.h"
 #include "runtime/profile.h"
 
 namespace mithril::opencl {
@@ -67,22 +68,16 @@ Plan alone(const Plan& plan, const PlannedStep& planned) {
 // ---------------------------------------------------------------- what is made once
 
 core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr<Device> device,
-                                                                 plan::Plan plan,
-                                                                 const BinaryCache& cache) {
+                                                                 plan::Plan plan) {
   MITHRIL_RETURN_IF_ERROR(device->check_process());
   std::shared_ptr<Executable> out(new Executable(std::move(device), std::move(plan)));
   const DeviceInfo& info = out->device_->info();
+  MITHRIL_RETURN_IF_ERROR(plan::check_memory(out->plan_, {info.memory, "and the device has"}));
   MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, {info.is_cpu, info.compute_units}));
   if (!out->source_.text.empty()) {
-    MITHRIL_ASSIGN(out->program_, out->device_->build(out->source_.text, cache));
+    MITHRIL_ASSIGN(out->program_, out->device_->build(out->source_.text));
   }
   MITHRIL_RETURN_IF_ERROR(out->prepare(*out->source_.code));
-  if (out->source_.reports > 0) {
-    const std::vector<Report> empty(static_cast<size_t>(out->source_.reports));
-    MITHRIL_ASSIGN(out->reports_,
-                   out->device_->allocate(static_cast<int64_t>(empty.size() * sizeof(Report)),
-                                          kMemReadWrite | kMemCopyHostPtr, empty.data()));
-  }
   return std::shared_ptr<const Executable>(std::move(out));
 }
 
@@ -143,8 +138,8 @@ class Executable::Run {
     Bases bases = bases_of(code);
     MITHRIL_ASSIGN(const cl_mem arena, device_.arena(code.bytes));
     bases[Plan::kArena] = {arena, 0};
-    MITHRIL_RETURN_IF_ERROR(bring_in(inputs, outputs, bases));
-    Status status = steps(code, bases);
+    Status status = bring_in(inputs, outputs, bases);
+    if (status.ok()) status = steps(code, bases);
     if (status.ok()) status = take_out(outputs, bases);
     Status end = device_.finish();  // whatever happened: operands must live until then
     if (!status.ok()) return status;
@@ -264,8 +259,7 @@ class Executable::Run {
     const PlannedStep& planned = code.plan->steps[at];
     switch (step.kind) {
       case StepCode::Kind::kNothing: return {};
-      case StepCode::Kind::kLaunch:
-        return launch(step, planned, prepared(code).kernels[at], bases, behind);
+      case StepCode::Kind::kLaunch: return launch(step, planned, prepared(code).kernels[at], bases);
       case StepCode::Kind::kHost:
         return on_host(*code.plan, planned, *prepared(code).host[at], bases);
       case StepCode::Kind::kLoop: return loop(step, planned, bases, behind);
@@ -275,7 +269,7 @@ class Executable::Run {
   }
 
   Status launch(const StepCode& step, const PlannedStep& planned, cl_kernel kernel,
-                const Bases& bases, Ref behind) {
+                const Bases& bases) {
     cl_uint argument = 0;
     const auto pass = [&](const Ref& ref) -> Status {
       MITHRIL_RETURN_IF_ERROR(
@@ -284,11 +278,6 @@ class Executable::Run {
                   &ref.offset);
     };
     for (const size_t i : step.operands) MITHRIL_RETURN_IF_ERROR(pass(operand(planned, i, bases)));
-    if (step.has_scratch) MITHRIL_RETURN_IF_ERROR(pass(behind));
-    if (step.check >= 0) {
-      const Ref reports{executable_.reports_.get(), step.check * int64_t{sizeof(Report)}};
-      MITHRIL_RETURN_IF_ERROR(pass(reports));
-    }
     const auto items = static_cast<size_t>(step.items);
     const size_t one = 1;  // a CPU compiles a kernel for each size of a group
     return call(f_.launch, "clEnqueueNDRangeKernel", device_.queue(), kernel, cl_uint{1}, nullptr,

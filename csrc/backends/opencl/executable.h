@@ -16,17 +16,11 @@ class Executable final : public runtime::Executable {
  public:
   /// Prints and builds the plan, and brings its constants to the device.
   static core::Result<std::shared_ptr<const Executable>> make(std::shared_ptr<Device> device,
-                                                              plan::Plan plan,
-                                                              const BinaryCache& cache = {});
+                                                              plan::Plan plan);
 
   const plan::Plan& plan() const override { return plan_; }
   core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
                    const runtime::RunControl& control = {}) const override;
-
-  /// Steps that run on the host.
-  int64_t host_steps() const { return source_.host_steps; }
-  /// The text that was compiled; empty where no step is a kernel of the device.
-  const std::string& text() const { return source_.text; }
 
  private:
   class Run;
@@ -49,7 +43,6 @@ class Executable final : public runtime::Executable {
   std::shared_ptr<const Owned<cl_program>> program_;  // null: no step is a kernel of the device
   std::unordered_map<std::string, Owned<cl_kernel>> kernels_;  // by name
   std::unordered_map<const PlanCode*, Prepared> prepared_;
-  Owned<cl_mem> reports_;
 };
 
 }  // namespace mithril::opencl

@@ -37,7 +37,6 @@ class Printer {
     MITHRIL_ASSIGN(auto code, print(plan));
     Source out;
     out.code = std::move(code);
-    out.reports = reports_;
     out.host_steps = host_steps_;
     if (!kernels_.empty()) out.text = head() + functions_ + kernels_;
     return out;
@@ -74,7 +73,7 @@ class Printer {
     if (const auto* call = std::get_if<plan::LoopCall>(step.call.get())) {
       return tile_loop(plan, planned, *call);
     }
-    return function(plan, planned, std::get<FunctionCall>(*step.call), own);
+    return function(plan, planned, std::get<FunctionCall>(*step.call));
   }
 
   core::Result<StepCode> loop(const plan::Loop& loop, int64_t& own) {
@@ -195,7 +194,7 @@ class Printer {
   }
 
   core::Result<StepCode> function(const Plan& plan, const PlannedStep& planned,
-                                  const FunctionCall& call, int64_t&) {
+                                  const FunctionCall& call) {
     StepCode out;
     const plan::Step& step = planned.step;
     MITHRIL_CHECK(call.check == FunctionCall::Check::kNone, "{} is checked", call.name);
@@ -222,7 +221,7 @@ class Printer {
   std::set<std::string> definitions_;
   std::map<std::string, std::string> function_names_, kernel_names_;  // by text
   std::string functions_, kernels_;
-  int64_t reports_ = 0, host_steps_ = 0;
+  int64_t host_steps_ = 0;
 };
 
 }  // namespace

@@ -25,8 +25,6 @@ struct StepCode {
   std::string kernel;            // kLaunch
   int64_t items = 0;             // kLaunch: how many functions run
   std::vector<size_t> operands;  // kLaunch: those that are passed, each as memory and offset
-  bool has_scratch = false;      // kLaunch: then the memory behind the arena, and an offset
-  int32_t check = -1;            // kLaunch: the first of `items` places of reports; -1: none
   /// kLoop: body and condition (may be null); kBranch: where the bool is true, and where not.
   std::shared_ptr<const PlanCode> first, second;
 };
@@ -42,13 +40,7 @@ struct PlanCode {
 struct Source {
   std::string text;  // empty: no step is a kernel of the device
   std::shared_ptr<const PlanCode> code;
-  int64_t reports = 0;     // places that checked kernels write to (see Report)
   int64_t host_steps = 0;  // steps that fall back to the engine, those of inner plans included
-};
-
-/// What an item of a checked kernel writes: the first place that is bad, or leaves at -1.
-struct Report {
-  int64_t position = -1, value = 0;
 };
 
 /// What of the device decides how loops are cut.

@@ -68,7 +68,7 @@ core::Result<bool> Device::try_exact_bits() {
   if (!info_.rounds_exactly) return false;
   std::vector<float> a, b;
   operands(a, b);
-  MITHRIL_ASSIGN(const auto program, build(kText, {}));
+  MITHRIL_ASSIGN(const auto program, build(kText));
   MITHRIL_ASSIGN(const auto kernel, this->kernel(program->get(), "try_bits"));
   const auto bytes = static_cast<int64_t>(a.size() * sizeof(float));
   MITHRIL_ASSIGN(const auto in_a, allocate(bytes, kMemReadOnly | kMemCopyHostPtr, a.data()));

@@ -110,6 +110,26 @@ def branch():
     return model
 
 
+@pytest.mark.parametrize("title", ["mlp", "cnn", "lstm"])
+def test_memory_that_is_not_the_hosts(title):
+    """Operands are copied, and items of loops are short, as on a GPU."""
+    make, shape = MODELS[title]
+    optimizer = ml.optim.AdamW(lr=1e-2)
+    runs = []
+    for backend in (ml.CpuBackend(), ml.OpenCLBackend()):
+        if isinstance(backend, ml.OpenCLBackend):
+            backend._device = _core.OpenClDevice(as_gpu=True)
+        pm = ml.compile(
+            training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
+            optimizer=optimizer, exact_conv=True,
+        )  # fmt: skip
+        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+        params = pm.get_parameters()
+        runs.append(pm.step(params, optimizer.init(params), data, pm.initial_state()))
+    for got, want in ((runs[1].params, runs[0].params), (runs[1].outputs, runs[0].outputs)):
+        same(got, want)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_branches(sign):
     engine, device = both(branch(), data_keys={"x"}, shapes={"x": [5]})
@@ -222,16 +242,16 @@ def test_a_bad_index_is_the_engines_error():
 def test_devices_by_name():
     first = _core.opencl_devices()[0]
     named = f"{first['platform'][:4]}:{first['name'][:6]}"
-    for device in (0, "0", "0:0", named, first["kind"]):
-        assert ml.OpenCLBackend(device).get_device() == "0:0"
-    assert "0:0" in ml.OpenCLBackend.get_available_devices()
+    for device in (0, "0", "0:0", named, first["kind"], first["id"]):
+        assert ml.OpenCLBackend(device).get_device() == first["id"]
+    assert ml.OpenCLBackend.get_available_devices()[0] == first["id"]
     assert isinstance(ml.get_backend("opencl"), ml.OpenCLBackend)
 
 
 @pytest.mark.parametrize("device", ["nope", "7:7", 99, -1, "", "0:", "cpu:0:1", "\0"])
 def test_devices_that_are_not_there(device):
     if device in ("", "0:"):  # the first, and any of the first platform
-        assert ml.OpenCLBackend(device).get_device() == "0:0"
+        assert ml.OpenCLBackend(device).get_device() == _core.opencl_devices()[0]["id"]
         return
     with pytest.raises(DeviceNotAvailable, match="there are 0"):
         ml.OpenCLBackend(device)

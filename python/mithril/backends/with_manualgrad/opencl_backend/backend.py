@@ -19,8 +19,9 @@ class OpenCLBackend(PlanBackend):
 
     Parameters
     ----------
-    device : None (the first GPU, else the first device), "gpu", "cpu", a number in the list of
-        `OpenCLBackend.get_available_devices()`, or "platform:device" by numbers or parts of names.
+    device : None (the first GPU, else the first device), "gpu", "cpu", "gpu:1" as
+        `OpenCLBackend.get_available_devices()` has it, a number in that list, or "platform:device"
+        by numbers or parts of names.
     dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in. Halves are
         computed in float32.
     seed : of the backend's random numbers.
@@ -74,12 +75,12 @@ class OpenCLBackend(PlanBackend):
         return self._device.has_exact_bits
 
     def get_device(self) -> str:
-        """The device as "platform:device" by numbers."""
+        """The device by its kind and its number among those of that kind: "gpu:0"."""
         return self.device_info["id"]
 
     @staticmethod
     def get_available_devices() -> list[str]:
-        """All devices as "platform:device" by numbers."""
+        """All devices by kind and number, in the loader's order."""
         return [info["id"] for info in _core.opencl_devices()]
 
     def __repr__(self) -> str:

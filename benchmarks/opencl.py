@@ -1,0 +1,131 @@
+"""Rows: a device of OpenCL beside the engine.
+
+PoCL, which runs OpenCL on the CPU, takes all cores whatever `--threads` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import (
+    OURS,
+    Contender,
+    LeftOut,
+    Settings,
+    compare,
+    print_comparison,
+    print_ratio_targets,
+)
+
+ENGINE = "mithril, engine"
+ELEMENTS, ROWS_AND_COLUMNS = 16 << 20, (12_800, 1024)  # 64 MB; 50 MB
+
+
+def backend(name: str) -> Any:
+    import mithril as ml
+
+    try:
+        return ml.get_backend(name)
+    except ml.errors.DeviceNotAvailable as error:
+        raise LeftOut(str(error).splitlines()[0]) from None
+
+
+def forward(make: Callable[[], Any], shapes: dict, name: str, settings: Settings) -> Contender:
+    import mithril as ml
+
+    pm = ml.compile(make(), backend(name), data_keys=set(shapes), shapes=shapes)
+    random, params = np.random.default_rng(0), pm.get_parameters()
+    data = {k: random.standard_normal(shape, dtype=np.float32) for k, shape in shapes.items()}
+    return Contender(lambda: pm.evaluate(params, data), lambda: pm.evaluate(params, data))
+
+
+def digits_step(name: str, settings: Settings) -> Contender:
+    """A step of AdamW of a network for images of 8 by 8, batch 64."""
+    import mithril as ml
+
+    model = ml.Model()
+    model |= ml.Linear(128)(input="x", output="h")
+    model |= ml.Relu()(input="h", output="a")
+    model |= ml.Linear(10)(input="a", output="y")
+    model.expose_keys("y")
+    train = ml.TrainModel(model)
+    train.add_loss(ml.CrossEntropy(), input="y", target="target")
+    optimizer = ml.optim.AdamW(lr=1e-3)
+    pm = ml.compile(
+        train, backend(name), data_keys={"x", "target"}, shapes={"x": [64, 64]},
+        optimizer=optimizer,
+    )  # fmt: skip
+    random = np.random.default_rng(0)
+    data = {
+        "x": random.standard_normal((64, 64), dtype=np.float32),
+        "target": random.integers(0, 10, 64),
+    }
+    given = pm.get_parameters()
+    kept = {"params": given, "state": optimizer.init(given)}
+
+    def step() -> Any:
+        kept["params"], kept["state"], _, outputs = pm.step(kept["params"], kept["state"], data)
+        return outputs
+
+    return Contender(step, step)
+
+
+def product() -> Any:
+    import mithril as ml
+
+    model = ml.Model()
+    model |= ml.MatrixMultiply()(left="a", right="b", output="y")
+    model.expose_keys("y")
+    return model
+
+
+def elementwise() -> Any:
+    import mithril as ml
+
+    model = ml.Model()
+    model |= ml.Gelu()(input="x", output="h")
+    model |= ml.Multiply()(left="h", right="x", output="y")
+    model.expose_keys("y")
+    return model
+
+
+def alone(op: str) -> Any:
+    import mithril as ml
+
+    model = ml.Model()
+    model |= getattr(ml, op)()(input="x", output="y")
+    model.expose_keys("y")
+    return model
+
+
+def row(title: str, contender: Callable, target: float, settings: Settings) -> None:
+    """`contender`: by name of a backend; `target`: of the engine's time to that of OpenCL."""
+    factories = {ENGINE: partial(contender, "cpu"), OURS: partial(contender, "opencl")}
+    comparison = compare(factories, settings, tolerance=1e-4)
+    print_comparison(f"{title}: on OpenCLBackend", comparison)
+    print_ratio_targets(comparison, {ENGINE: target})
+
+
+def of_model(title: str, make: Callable[[], Any], shapes: dict, target: float) -> Callable:
+    return partial(row, title, partial(forward, make, shapes), target)
+
+
+ROWS = {
+    "opencl-gemm": of_model(
+        "Product 1024 x 1024 x 1024", product, {"a": [1024, 1024], "b": [1024, 1024]}, 0.6
+    ),
+    "opencl-elementwise": of_model(
+        "gelu(x) * x, 16 M elements", elementwise, {"x": [ELEMENTS]}, 0.8
+    ),
+    "opencl-softmax": of_model(
+        "Softmax, 50 MB", partial(alone, "Softmax"), {"x": [*ROWS_AND_COLUMNS]}, 0.8
+    ),
+    "opencl-layer-norm": of_model(
+        "Layer norm, 50 MB", partial(alone, "LayerNorm"), {"x": [*ROWS_AND_COLUMNS]}, 0.8
+    ),
+    "opencl-digits-step": partial(row, "Step of a digits network, AdamW", digits_step, 0.4),
+}
