@@ -648,7 +648,7 @@ core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph
   flat.find_awaited();
   if (options.await_values) flat.find_open_values();
   core::check_interrupt();
-  if (!out.deferred()) return Emitter(flat).run();
+  if (!out.deferred() && !options.await_values) return Emitter(flat).run();
   out.graph.dims = flat.solver().dims();
   for (const auto& [name, edge] : flat.outputs) {
     const size_t count = flat.add_list(name, edge);

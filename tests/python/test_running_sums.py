@@ -30,6 +30,30 @@ def test_sums_of_equal_numbers(dtype, backend_name):
     np.testing.assert_allclose(dx, np.arange(MANY, 0, -1), rtol=bound)
 
 
+@pytest.mark.parametrize("shape", [(1_000_000,), (2, 500_000), (700, 3, 500)])
+def test_whole_sums_and_means(backend_name, shape):
+    backend = ml.get_backend(backend_name, dtype="float32")
+    x = np.full(shape, 0.1, "f4")
+    for axis in (None, -1, tuple(range(len(shape)))[::2]):
+        for keepdim in (False, True):
+            model = ml.Model()
+            model |= ml.Sum(axis=axis, keepdim=keepdim)(input="x", output="s")
+            model |= ml.Mean(axis=axis, keepdim=keepdim)(input="x", output="m")
+            model.expose_keys("s", "m")
+            pm = ml.compile(model, backend, data_keys={"x"})
+            exact = x.astype("f8").sum(axis, keepdims=keepdim)
+            count = x.size / exact.size
+            ones = np.ones(exact.shape, "f4")
+            slopes = {"s": backend.array(ones), "m": backend.array(2 * ones)}
+            given = {"x": backend.array(x)}
+            found = pm.evaluate({}, given, wrt=["x"], output_gradients=slopes)
+            got = {k: backend.to_numpy(v) for k, v in found.outputs.items()}
+            np.testing.assert_allclose(got["s"], exact, rtol=5e-6)
+            np.testing.assert_allclose(got["m"], exact / count, rtol=5e-6)
+            dx = backend.to_numpy(found.gradients["x"])
+            np.testing.assert_allclose(dx, np.full(shape, 1 + 2 / count), rtol=1e-6)
+
+
 def test_sums_along_every_axis(backend_name):
     x = np.random.default_rng(0).random((300, 1, 700), "f4")
     for axis in (0, 1, 2, -1):

@@ -35,7 +35,7 @@ def near(place):
     return (abs(rows - place[0]) <= 1) & (abs(columns - place[1]) <= 1)
 
 
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e30, -1e15])
 @pytest.mark.parametrize("channels", [16, 40])
 @pytest.mark.parametrize("place", [PLACE, (0, 0), (15, 15), (4, 3)])
 def test_forward(channels, value, place):
@@ -50,14 +50,12 @@ def test_forward(channels, value, place):
     far = ~near(place)
     assert np.isfinite(y[0][:, far]).all()
     np.testing.assert_array_equal(y[1], before[1])
-    if np.isfinite(value):  # beside it results are within a bound of the largest one
-        return
     want = by_definition(x[0], w)
     np.testing.assert_allclose(y[0][:, far], want[:, far], atol=2e-5)
-    np.testing.assert_allclose(y[0][:, ~far], want[:, ~far])
+    np.testing.assert_allclose(y[0][:, ~far], want[:, ~far], rtol=1e-5)
 
 
-@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38, 1e30])
 def test_gradient_of_the_input(value):
     w = (np.random.default_rng(1).normal(size=(48, 32, 3, 3)) / 24).astype("f4")
     dy, _ = images(48, value)
@@ -88,7 +86,7 @@ def test_constant_filters_and_epilogues():
 
 
 @pytest.mark.parametrize("place", [PLACE, (0, 0), (15, 7)])
-@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3e38, 1e30])
 @pytest.mark.parametrize("of_input", [True, False])
 def test_gradient_of_the_filters(of_input, value, place):
     """A pixel at the border meets only some of the taps; others stay finite."""

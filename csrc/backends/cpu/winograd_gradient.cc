@@ -3,6 +3,7 @@
 #include "backends/cpu/winograd_gradient.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -53,8 +54,8 @@ Parts cut(int64_t size, int64_t count, int64_t multiple) {
   return {ceil_div(size, each), each};
 }
 
-bool are_finite(const float* taps) {
-  return std::all_of(taps, taps + kTaps, [](float tap) { return tap - tap == 0; });
+bool are_moderate(const float* taps) {
+  return std::all_of(taps, taps + kTaps, [](float tap) { return std::abs(tap) < kHuge; });
 }
 bool are_nan(const float* taps) {
   return std::all_of(taps, taps + kTaps, [](float tap) { return tap != tap; });
@@ -258,7 +259,7 @@ void WinogradGradient::store(int64_t filter, int64_t channel, const float* m, fl
       const int64_t given = std::min(lanes_, channels - c);
       packing_.pack({taps, lanes_, 1, kTaps, given, to + c * kTaps, kTaps, kTaps});
       for (int64_t l = 0; l < given; ++l) {
-        if (!are_finite(to + (c + l) * kTaps)) mend(filter + f, channel + c + l, buffers);
+        if (!are_moderate(to + (c + l) * kTaps)) mend(filter + f, channel + c + l, buffers);
       }
     }
   }

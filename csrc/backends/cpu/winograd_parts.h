@@ -8,6 +8,8 @@
 namespace mithril::cpu {
 
 constexpr int64_t kTaps = 3 * 3;
+constexpr float kHuge = 0x1p40F;             // results above it are computed by the definition
+constexpr float kOverflowsIfHuge = 0x1p88F;  // times what is at least that: infinite
 
 /// A row of tiles: x[patch rows][tile * tiles + 2 columns][channels] to
 /// v[patch * patch][tiles][channels]. Steps in elements.
@@ -19,7 +21,7 @@ struct WinogradInput {
 };
 
 /// m[patch * patch][tiles][channels] to y[tile rows][tile * tiles columns][channels]; `broken` says
-/// of each tile whether a result of it is not finite.
+/// of each tile whether a result of it is huge or not finite.
 struct WinogradOutput {
   const float* m;
   int64_t element_step, channels, tiles;

@@ -17,7 +17,7 @@ from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, SignatureError, suggestion
-from mithril.model import ExtendInfo
+from mithril.model import ExtendInfo, Model
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 
@@ -48,7 +48,8 @@ class _Pattern(Composite):
             self._arrange(axes, [axis for group in right for axis in group])
             out = axes.grouped(right)
             self |= models.Buffer().connect(input=out, output="output")
-            self.set_shapes(input=_template(left, known), output=_template(right, known))
+            # The letters are the user's names.
+            Model.set_shapes(self, input=_template(left, known), output=_template(right, known))
             self.set_cin("input")
             self.set_cout("output")
             self.expose_keys("output")
@@ -265,7 +266,7 @@ class Einsum(Composite):
                 out = models.MoveAxis(places, tuple(range(at)))(out)
             self |= models.Buffer().connect(input=out, output="output")
             # A product alone would let sizes of 1 meet others.
-            self.set_shapes(_stated(names, operands, result))
+            Model.set_shapes(self, _stated(names, operands, result))
             self.set_cin(*names)
             self.set_cout("output")
             self.expose_keys("output")

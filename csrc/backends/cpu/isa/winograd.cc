@@ -142,12 +142,12 @@ void input(const WinogradInput& w) {
   }
 }
 
-// Stores, and adds 0 times each value to `check`, which is NaN from the first on that is not
-// finite.
+// Stores, and adds 0 times each value to `check`, which is NaN from the first on that is not finite
+// or so large that its rounding would drown what lies beside it.
 auto checked_stores(float* at, int64_t step, Lane& check) {
   return [at, step, &check](int64_t i, Lane value) {
     value.store(at + i * step);
-    check = fma(value, Lane(0.F), check);
+    check = fma(value * Lane(kOverflowsIfHuge), Lane(0.F), check);
   };
 }
 

@@ -359,7 +359,7 @@ def _reduced(function, x, axis, keepdim, identity):
 
 def reduce_sum(x, axis, keepdim):
     wide = _as_compute(x)
-    result = _reduced(_mx.sum, wide, axis, keepdim, 0)
+    result = _reduced(_scans.total, wide, axis, keepdim, 0)
     return result if result.dtype == x.dtype else result.astype(x.dtype)
 
 

@@ -5,6 +5,8 @@ MLX ends the process by some of its functions of nothing.
 
 from __future__ import annotations
 
+import math
+
 import mlx.core as mx
 
 from .special import in_wide
@@ -42,6 +44,23 @@ def cumsum(x, axis):
     rest = sums[..., 1:, :] + before[..., None]
     rows = mx.concatenate([sums[..., :1, :], rest], -2).reshape(*outer, blocks * _BLOCK)
     return mx.moveaxis(rows[..., :size], -1, axis)
+
+
+def total(x, axes, keepdims):
+    """Sums in blocks: MLX 0.32 adds one term after the other, which is off by 1 % after 10**6."""
+    axes = [a % x.ndim for a in axes]
+    count = math.prod(x.shape[a] for a in axes)
+    if count <= _BLOCK or not mx.issubdtype(x.dtype, mx.floating):
+        return mx.sum(x, axes, keepdims=keepdims)
+    kept = [a for a in range(x.ndim) if a not in axes]
+    rows = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), count)
+    while rows.shape[-1] > 1:
+        *outer, size = rows.shape
+        blocks = -(-size // _BLOCK)
+        rows = mx.pad(rows, [(0, 0)] * len(outer) + [(0, blocks * _BLOCK - size)])
+        rows = mx.sum(rows.reshape(*outer, blocks, _BLOCK), -1)
+    shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
+    return rows.reshape(shape if keepdims else [x.shape[a] for a in kept])
 
 
 @in_wide
