@@ -86,6 +86,7 @@ model::FlattenOptions to_flatten_options(const py::dict& fields) {
   out.safe_shapes = fields["safe_shapes"].cast<bool>();
   out.short_names = fields["short_names"].cast<bool>();
   out.path_names = fields["path_names"].cast<bool>();
+  out.drops_discarded = fields["drops_discarded"].cast<bool>();
   out.names_of_part = fields["names_of_part"].cast<bool>();
   out.where = user_location();
   return out;

@@ -32,6 +32,7 @@ struct FlattenOptions {
   bool safe_shapes = true;    // losses: input and target of one shape, rank at least 1
   bool safe_names = true;     // unnamed run-time data keys are an error
   bool short_names = true;    // weight_0; else linear_0_weight
+  bool drops_discarded = false;  // also what is needed by discarded outputs that ops read
   bool await_values = false;  // numbers that calls give may decide shapes: say which, no graph
   bool path_names = false;    // encoder.attn.w_q, in the place of both
   /// The model's first part is the one that was given, and its keys are named as it names them: of

@@ -262,7 +262,7 @@ void FlatModel::find_outputs() {
   for (const ConnId c : wanted) {
     if (bad.count(edge(c)) != 0) continue;
     if (discard_.count(edge(c)) != 0) {
-      if (is_read(edge(c), all)) unreturned_.push_back(edge(c));
+      if (!options.drops_discarded && is_read(edge(c), all)) unreturned_.push_back(edge(c));
       continue;
     }
     std::string name = arena().conn(c).name;

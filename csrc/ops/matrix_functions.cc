@@ -25,10 +25,13 @@ void keep_square(RuleBuilder& r) {
 void define_trace(OpFamily& ops) {
   ops.def("trace")
       .python("Trace")
-      .doc("The sum of the diagonal of matrices: [..., n, k] -> [...]; 0 without elements.")
+      .doc(
+          "The sum of the diagonal of matrices: [..., n, k] -> [...]; 0 without elements. As `Sum`, "
+          "it sums integers in the default integer.")
       .formula("y = \\sum_i x_{ii}")
       .input("input", kNumeric)
-      .output("output", same_as("input"))
+      .output("output", computed())
+      .promote_int()
       .rule([](RuleBuilder& r) {
         r.shape(r.in("input"), "... n k");
         r.shape(r.out(), "...");
@@ -39,8 +42,7 @@ void define_trace(OpFamily& ops) {
         const Shape shape = x.shape();
         const Value row = expand_dims(range(b, shape[shape.size() - 2]), HostValue(1));
         const Value column = expand_dims(range(b, shape.back()), HostValue(0));
-        const Value diagonal = where(equal(row, column), x, 0.0);
-        return cast(sum(diagonal, HostValue::ints({-2, -1})), x.dtype());
+        return sum(where(equal(row, column), x, 0.0), HostValue::ints({-2, -1}));
       })
       .with(at({{"input", {3, 3}}}))
       .with(at({{"input", {2, 3, 4}}}))

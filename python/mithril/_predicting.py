@@ -43,7 +43,7 @@ def _predictor(physical: PhysicalModel) -> PhysicalModel:
     kept = physical._settings.predicted
     unwanted = [name for name in physical.output_keys if kept is not None and name not in kept]
     options["discard_keys"] = [*options["discard_keys"], *unwanted]
-    options |= {"train": False, "inference": True}
+    options |= {"train": False, "inference": True, "drops_discarded": True}
     settings = dataclasses.replace(
         physical._settings,
         optimizer=None,

@@ -217,6 +217,7 @@ def compile(  # noqa: A001
         "short_names": _flag("use_short_namings", use_short_namings),
         "path_names": _by_path(naming, use_short_namings),
         "names_of_part": model._outermost_only,
+        "drops_discarded": False,
         "safe_shapes": _flag("safe_shapes", safe_shapes),
         "promote_mixed": _flag("auto_scalar_promotion", auto_scalar_promotion),
         "passes_off": list(settings.passes_off),

@@ -791,7 +791,7 @@ SIMPLE: dict[str, Callable[..., Any]] = (
         "cofactor": cofactor,
         "scaled_det": scaled_det,
         "slogdet": lambda input: tuple(np.asarray(y) for y in np.linalg.slogdet(input)),
-        "trace": lambda input: np.asarray(np.trace(input, axis1=-2, axis2=-1)),
+        "trace": lambda input: np.asarray(np.trace(summable(input), axis1=-2, axis2=-1)),
         "matrix_power": lambda input, n: np.linalg.matrix_power(input, n),
         "matrix_exp": matrix_exp,
         "pinv": pinv,

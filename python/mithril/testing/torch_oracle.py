@@ -461,7 +461,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {
     "det": lambda input: torch.linalg.det(input),
     "scaled_det": scaled_det,
     "slogdet": lambda input: tuple(torch.linalg.slogdet(input)),
-    "trace": lambda input: input.diagonal(dim1=-2, dim2=-1).sum(-1),
+    "trace": lambda input: DIFFERENTIABLE["sum"](input.diagonal(dim1=-2, dim2=-1), -1),
     "matrix_power": lambda input, n: torch.linalg.matrix_power(input, n),
     "matrix_exp": lambda input: torch.linalg.matrix_exp(input),
     "pinv": pinv,

@@ -16,7 +16,15 @@ CASES = Path(__file__).resolve().parents[4] / "shared" / "cases"
 
 
 def known(model):
-    return list(model.input_keys), list(model.output_keys), model.shapes
+    """Keys and shapes. Which of two sizes is written by the other may differ (u3 for u1+u2), which
+    ones are equal may not: each stands for the place where it is met first."""
+    places = {}
+    shapes = {
+        key: shape
+        and [n if isinstance(n, int) else (places.setdefault(str(n), len(places)),) for n in shape]
+        for key, shape in model.shapes.items()
+    }
+    return list(model.input_keys), list(model.output_keys), shapes
 
 
 def forms():

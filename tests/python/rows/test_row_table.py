@@ -1,4 +1,4 @@
-"""Every row of the documents' table (tests/data/rows.json) has a test named after it."""
+"""Every row of the documents' table (rows.json) has a test named after it."""
 
 import json
 import re
@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.python.rows.common import ROOT
 from tests.python.rows.conftest import counted, row_of
 
 pytestmark = pytest.mark.documents
 HERE = Path(__file__).parent
-ROWS = json.loads((ROOT / "tests" / "data" / "rows.json").read_text())
+ROWS = json.loads((HERE / "rows.json").read_text())
 COUNTS = {"P": 23, "B": 40, "O": 27, "C": 32, "M": 14, "T": 28, "W": 27, "K": 64}
 NAMED = re.compile(r"^def test_([PBOCMTWK]\d+)(?:_\w+)?\(", re.MULTILINE)
 
