@@ -241,14 +241,13 @@ core::Result<Owned<cl_mem>> Device::allocate(int64_t bytes, cl_bits flags, const
   return Owned<cl_mem>(*made, functions_.release_buffer);
 }
 
-core::Result<cl_mem> Device::arena(int64_t bytes) {
-  if (bytes > arena_bytes_ || arena_.get() == nullptr) {
-    arena_ = {};  // before the larger one is asked for
-    arena_bytes_ = 0;
-    MITHRIL_ASSIGN(arena_, allocate(bytes));
-    arena_bytes_ = bytes;
-  }
-  return arena_.get();
+core::Result<DeviceArena> Device::take_arena(int64_t bytes) {
+  DeviceArena out = std::exchange(arena_, {});
+  if (out.memory.get() != nullptr && out.bytes >= bytes) return out;
+  out = {};  // before the larger one is asked for
+  MITHRIL_ASSIGN(out.memory, allocate(bytes));
+  out.bytes = bytes;
+  return out;
 }
 
 core::Status Device::finish() const { return call(functions_.finish, "clFinish", queue_.get()); }

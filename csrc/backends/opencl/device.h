@@ -57,6 +57,11 @@ core::Result<std::vector<DeviceInfo>> list_devices();
 /// a number in the list of all devices, or "platform:device" by numbers or parts of names.
 core::Result<DeviceInfo> find_device(const std::string& wanted);
 
+struct DeviceArena {
+  Owned<cl_mem> memory;
+  int64_t bytes = 0;
+};
+
 /// One context and one in-order queue, which all programs of the process share. Whoever enqueues
 /// holds `mutex()`.
 class Device {
@@ -68,7 +73,8 @@ class Device {
   const DeviceInfo& info() const { return info_; }
   const Functions& functions() const { return functions_; }
   cl_queue queue() const { return queue_.get(); }
-  std::mutex& mutex() { return mutex_; }
+  /// A run may begin within a run of the same thread: of a handler of signals, between two steps.
+  std::recursive_mutex& mutex() { return mutex_; }
 
   /// Fails in a process that was forked from the one that opened the device: drivers do not survive
   /// that.
@@ -78,8 +84,9 @@ class Device {
   core::Result<Owned<cl_mem>> allocate(int64_t bytes, cl_bits flags = kMemReadWrite,
                                        const void* host = nullptr) const;
 
-  /// Memory for temporaries of the run that holds the mutex; it stays for later ones.
-  core::Result<cl_mem> arena(int64_t bytes);
+  /// Memory for temporaries of a run, who holds the mutex and gives it back in the end.
+  core::Result<DeviceArena> take_arena(int64_t bytes);
+  void give_back(DeviceArena arena) { arena_ = std::move(arena); }
 
   /// Compiles a text, or takes what was compiled of it before. An error has the compiler's words.
   core::Result<std::shared_ptr<const Owned<cl_program>>> build(const std::string& text);
@@ -105,9 +112,8 @@ class Device {
   int64_t process_;
   Owned<cl_context> context_;
   Owned<cl_queue> queue_;
-  std::mutex mutex_;
-  Owned<cl_mem> arena_;
-  int64_t arena_bytes_ = 0;
+  std::recursive_mutex mutex_;
+  DeviceArena arena_;  // of the last run; empty while it is taken
   std::mutex programs_mutex_;
   std::map<std::string, std::weak_ptr<const Owned<cl_program>>> programs_;  // by text
   std::optional<bool> is_exact_;

@@ -132,12 +132,15 @@ class Executable::Run {
         device_(*executable.device_),
         f_(device_.functions()),
         control_(control) {}
+  ~Run() { device_.give_back(std::move(arena_)); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   Status run(std::span<const void* const> inputs, std::span<void* const> outputs) {
     const PlanCode& code = *executable_.source_.code;
     Bases bases = bases_of(code);
-    MITHRIL_ASSIGN(const cl_mem arena, device_.arena(code.bytes));
-    bases[Plan::kArena] = {arena, 0};
+    MITHRIL_ASSIGN(arena_, device_.take_arena(code.bytes));
+    bases[Plan::kArena] = {arena_.memory.get(), 0};
     Status status = bring_in(inputs, outputs, bases);
     if (status.ok()) status = steps(code, bases);
     if (status.ok()) status = take_out(outputs, bases);
@@ -492,6 +495,7 @@ class Executable::Run {
   Device& device_;
   const Functions& f_;
   const RunControl& control_;
+  DeviceArena arena_;
   std::vector<Owned<cl_mem>> operands_;
   double unwaited_ = 0;
 };

@@ -4,6 +4,7 @@
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -211,6 +212,37 @@ def test_threads_that_evaluate_at_once():
         assert not thread.is_alive()
     for i, y in found.items():
         np.testing.assert_array_equal(y, pm.evaluate(params, {"x": drawn(shape, i)})["y"])
+
+
+def test_a_handler_of_signals_runs_models_within_a_run():
+    layers = [ml.MatrixMultiply() for _ in range(40)]
+    model = ml.Model()
+    model |= layers[0](left="a", right="b", output="c")
+    for layer in layers[1:]:
+        model += layer(right="b")
+    long = ml.compile(model, ml.OpenCLBackend(), inference=True, data_keys={"a", "b"})
+    few = ml.compile(ml.Softmax(), ml.OpenCLBackend(), data_keys={"input"})
+    x = np.linspace(-1, 1, 64, dtype=np.float32).reshape(4, 16)
+    want = few.evaluate({}, {"input": x})["output"].copy()
+    rng = np.random.default_rng(0)
+    data = {k: rng.normal(size=(300, 300), scale=0.05).astype(np.float32) for k in "ab"}
+    wanted = {key: value.copy() for key, value in long.evaluate({}, data).items()}
+    seen = []
+
+    def handle(*_):
+        seen.append(few.evaluate({}, {"input": x})["output"].copy())
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+    try:
+        for _ in range(5):
+            same(long.evaluate({}, data), wanted)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert seen
+    for one in seen:
+        np.testing.assert_array_equal(one, want)
 
 
 def test_states_that_are_donated():
