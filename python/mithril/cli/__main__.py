@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
+    "backends": "list the backends of this machine, and how one runs each op",
     "bench": "measure models on the backends of this machine",
     "docs": "write docs/ops.md and docs/env_vars.md, or check that they are up to date",
     "explain": "print the page of an error code, such as MTH101",

@@ -357,12 +357,13 @@ def test_B25(name):
     assert backend.capabilities.autodiff == ("engine" if backend.is_manualgrad else "framework")
 
 
-@pytest.mark.xfail(strict=True, reason="mithril backends NAME --ops is not there yet")
 def test_B26(capsys):
     from mithril.cli.__main__ import main
 
     assert main(["backends", "numpy", "--ops"]) == 0
-    assert "native" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    native, emulated = out.partition("\nemulated")[::2]
+    assert "matmul" in native and "layer_norm" in emulated
 
 
 @every
