@@ -27,14 +27,14 @@ struct FlattenOptions {
   /// Further outputs: names with wires of any level.
   std::vector<std::pair<std::string, Connection>> fetch;
   Mode mode = Mode::kEval;
-  bool inference = false;     // no gradients will be asked for
-  bool strict = false;        // unknown data_keys are an error instead of a warning
-  bool safe_shapes = true;    // losses: input and target of one shape, rank at least 1
-  bool safe_names = true;     // unnamed run-time data keys are an error
-  bool short_names = true;    // weight_0; else linear_0_weight
+  bool inference = false;        // no gradients will be asked for
+  bool strict = false;           // unknown data_keys are an error instead of a warning
+  bool safe_shapes = true;       // losses: input and target of one shape, rank at least 1
+  bool safe_names = true;        // unnamed run-time data keys are an error
+  bool short_names = true;       // weight_0; else linear_0_weight
   bool drops_discarded = false;  // also what is needed by discarded outputs that ops read
-  bool await_values = false;  // numbers that calls give may decide shapes: say which, no graph
-  bool path_names = false;    // encoder.attn.w_q, in the place of both
+  bool await_values = false;     // numbers that calls give may decide shapes: say which, no graph
+  bool path_names = false;       // encoder.attn.w_q, in the place of both
   /// The model's first part is the one that was given, and its keys are named as it names them: of
   /// a training model.
   bool names_of_part = false;

@@ -26,7 +26,8 @@ void define_trace(OpFamily& ops) {
   ops.def("trace")
       .python("Trace")
       .doc(
-          "The sum of the diagonal of matrices: [..., n, k] -> [...]; 0 without elements. As `Sum`, "
+          "The sum of the diagonal of matrices: [..., n, k] -> [...]; 0 without elements. As "
+          "`Sum`, "
           "it sums integers in the default integer.")
       .formula("y = \\sum_i x_{ii}")
       .input("input", kNumeric)
