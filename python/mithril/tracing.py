@@ -49,7 +49,7 @@ class Lambda(Model):
     @public
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Any] | str,
         *,
         name: str | None = None,
         opaque: bool = False,
@@ -108,7 +108,7 @@ def _parameters(function: Any) -> list[str]:
     return wanted
 
 
-def _trace(function: Callable[..., Any], inputs: list[Connection]) -> dict[str, Connection]:
+def _trace(function: Any, inputs: list[Connection]) -> dict[str, Connection]:
     """What the function does with connections, by the names of its results."""
     try:
         results = results_of("Lambda's function", function(*inputs))
