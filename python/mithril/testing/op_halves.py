@@ -60,7 +60,8 @@ def _moved(random: Any, case: Case, declared: Any, drawn: Any, place: str) -> An
     domain = (declared["low"], declared["high"])
     is_free = domain[0] == -domain[1] and domain[1] >= UNBOUNDED
     is_positive = 0.0 < domain[0] < 1.0 < domain[1]
-    if case.op["family"] == "linalg" or not (is_free or is_positive):
+    of_matrices = case.op["family"] in ("linalg", "matrix_functions")
+    if of_matrices or not (is_free or is_positive):
         return None
     exponents = random.uniform(*(SMALL if place == "small" else LARGE)[case.dtype], drawn.shape)
     signs = np.where(random.integers(0, 2, drawn.shape) > 0, 1.0, -1.0) if is_free else 1.0
