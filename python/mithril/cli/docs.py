@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +216,7 @@ def _emitted_support(op: dict[str, Any], functions: set[str]) -> str:
     return "unsupported" if body == "kernel" else body
 
 
+@cache
 def _function_names(package: str) -> set[str]:
     """Of a backend's `ops.py`, read and not imported: its framework may not be here."""
     import ast
