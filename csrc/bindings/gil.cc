@@ -10,7 +10,7 @@ thread_local PyThreadState* GilRelease::released_ = nullptr;
 #include <unistd.h>
 #include <unwind.h>
 
-// What the compiler calls for each frame that an exception or the end of a thread unwinds; the
+// The personality is called for each frame that an exception or the end of a thread unwinds; the
 // linker puts the wrapper in its place (cmake/python_package.cmake).
 extern "C" {
 _Unwind_Reason_Code __real___gxx_personality_v0(int version, _Unwind_Action actions,

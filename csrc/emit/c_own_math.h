@@ -1,4 +1,4 @@
-// What libm has, as text: for programs that run where there is none.
+// Functions of libm as text, for programs that run where there is none.
 #pragma once
 
 namespace mithril::emit {

@@ -82,6 +82,19 @@ Value swap_axes(Value x, int64_t axis1, int64_t axis2) {
   return ir::apply("swapaxes", {x}, {{"axis1", HostValue(axis1)}, {"axis2", HostValue(axis2)}});
 }
 
+Value transposed(Value x) { return swap_axes(x, -1, -2); }
+
+Value eye_like(Builder& b, Value x) {
+  return b.call("eye", {}, {{"N", size_value(x.shape().back())}, {"dtype", HostValue(x.dtype())}});
+}
+
+std::pair<Value, Value> rows_and_columns(Value x) {
+  Builder& b = *x.builder;
+  const Shape shape = x.shape();
+  return {expand_dims(range(b, shape[shape.size() - 2]), HostValue(1)),
+          expand_dims(range(b, shape.back()), HostValue(0))};
+}
+
 Value expand_dims(Value x, HostValue axis) {
   return ir::apply("expand_dims", {x}, {{"axis", std::move(axis)}});
 }

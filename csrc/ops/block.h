@@ -92,6 +92,12 @@ Value reduce(std::string_view op, Value x, Operand axis, Operand keepdim);
 Value broadcast_like(Value x, Value like);
 /// x with two axes exchanged.
 Value swap_axes(Value x, int64_t axis1, int64_t axis2);
+/// Matrices, which are the last two axes of x, transposed.
+Value transposed(Value x);
+/// The identity for the columns of matrices x, in the type of x.
+Value eye_like(Builder& b, Value x);
+/// Numbers of the rows of matrices x as a column, and of the columns as a row.
+std::pair<Value, Value> rows_and_columns(Value x);
 /// x with axes of size 1 put in at `axis` (positions in the result).
 Value expand_dims(Value x, HostValue axis);
 /// x from place `start` up to `stop` along one axis.

@@ -9,14 +9,6 @@ namespace {
 
 using infer::Dim;
 
-/// Numbers of rows as a column, and of columns as a row.
-std::pair<Value, Value> rows_and_columns(Value x) {
-  Builder& b = *x.builder;
-  const Shape shape = x.shape();
-  return {expand_dims(range(b, shape[shape.size() - 2]), HostValue(1)),
-          expand_dims(range(b, shape.back()), HostValue(0))};
-}
-
 // x where the column lies up to `offset` places right of the row (or from there on), else 0.
 Value triangle(Value x, int64_t offset, bool lower) {
   if (!x) return {};

@@ -10,7 +10,6 @@
 namespace mithril::ops {
 namespace {
 
-Value transposed(Value x) { return swap_axes(x, -1, -2); }
 Value symmetric(Value x) { return 0.5 * (x + transposed(x)); }
 
 /// Places of a square matrix like x, [n, 1] and [1, n].
@@ -23,10 +22,6 @@ std::pair<Value, Value> places(Builder& b, Value x) {
 Value half(Builder& b, Value x, bool lower) {
   const auto [row, column] = places(b, x);
   return where(lower ? greater_equal(row, column) : less_equal(row, column), x, 0.0);
-}
-
-Value eye_like(Builder& b, Value x) {
-  return b.call("eye", {}, {{"N", size_value(x.shape().back())}, {"dtype", HostValue(x.dtype())}});
 }
 
 Value solve_triangular(Value matrix, Value right, bool lower, bool transposed) {

@@ -8,12 +8,6 @@ namespace {
 
 using ir::Graph;
 
-Value transposed(Value x) { return swap_axes(x, -1, -2); }
-
-Value eye_like(Builder& b, Value x) {
-  return b.call("eye", {}, {{"N", size_value(x.shape().back())}, {"dtype", HostValue(x.dtype())}});
-}
-
 /// The rule of an op that makes a square matrix of one.
 void keep_square(RuleBuilder& r) {
   r.shape(r.in("input"), "... n n");
@@ -40,9 +34,7 @@ void define_trace(OpFamily& ops) {
       .compose([](Builder& b) {
         const Value x = b.in("input");
         if (!x) return Value();
-        const Shape shape = x.shape();
-        const Value row = expand_dims(range(b, shape[shape.size() - 2]), HostValue(1));
-        const Value column = expand_dims(range(b, shape.back()), HostValue(0));
+        const auto [row, column] = rows_and_columns(x);
         return sum(where(equal(row, column), x, 0.0), HostValue::ints({-2, -1}));
       })
       .with(at({{"input", {3, 3}}}))

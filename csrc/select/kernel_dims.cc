@@ -104,6 +104,18 @@ ref_matmul_dims matmul_dims(const KernelRequest& request) {
   return dims;
 }
 
+ref_matmul_dims with_rows_merged(ref_matmul_dims d) {
+  while (d.batch_rank > 0) {
+    const int64_t last = d.batch_rank - 1;
+    const bool continues = d.b_batch[last] == 0 && d.a_batch[last] == d.m * d.a_row &&
+                           d.c_batch[last] == d.m * d.c_row;
+    if (!continues) break;
+    d.m *= d.batch[last];
+    --d.batch_rank;
+  }
+  return d;
+}
+
 ref_conv2d_dims conv2d_dims(const KernelRequest& request) {
   return conv_dims(request, request.inputs[0], request.inputs[1], request.outputs[0]);
 }

@@ -15,6 +15,8 @@ int64_t item(const KernelRequest& request, const char* attr, size_t axis);
 
 /// Operands as matrices, strided, with the axes before as batches that are broadcast.
 ref_matmul_dims matmul_dims(const KernelRequest& request);
+/// Makes rows of batches of a that continue its rows, under one b.
+ref_matmul_dims with_rows_merged(ref_matmul_dims d);
 
 /// Reads the dims of a convolution, and of its gradients with respect to input and weights.
 ref_conv2d_dims conv2d_dims(const KernelRequest& request);

@@ -1,4 +1,4 @@
-// What rows of kernel tables share: conditions on element types, and how work is cut into chunks.
+// Helpers of all kernel tables: conditions on element types, and how work is cut into chunks.
 #pragma once
 #include <algorithm>
 #include <cstdint>

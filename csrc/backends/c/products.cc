@@ -51,19 +51,6 @@ double flops_of(const ref_matmul_dims& d) {
          static_cast<double>(d.n) * static_cast<double>(d.k);
 }
 
-// Batches of a that continue its rows, under one b, are rows.
-ref_matmul_dims with_rows_merged(ref_matmul_dims d) {
-  while (d.batch_rank > 0) {
-    const int64_t last = d.batch_rank - 1;
-    const bool continues = d.b_batch[last] == 0 && d.a_batch[last] == d.m * d.a_row &&
-                           d.c_batch[last] == d.m * d.c_row;
-    if (!continues) break;
-    d.m *= d.batch[last];
-    --d.batch_rank;
-  }
-  return d;
-}
-
 std::string declared(const ref_matmul_dims& d) {
   const auto list = [&](const int64_t* numbers) {
     const auto count = static_cast<size_t>(std::max<int64_t>(d.batch_rank, 1));
@@ -78,7 +65,7 @@ std::string declared(const ref_matmul_dims& d) {
 
 core::Result<plan::Step> make_blocked(const KernelRequest& request) {
   const Operand& result = request.outputs[0];
-  const ref_matmul_dims d = with_rows_merged(select::matmul_dims(request));
+  const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));
   plan::FunctionCall call;
   call.name = "matmul";
   call.texts = {text_of("gemm", result), text_of("matmul_blocks", result)};

@@ -114,7 +114,7 @@ cl_int injected(const char* symbol);
 /// The functions that can be made to fail.
 std::vector<std::string> injectable_symbols();
 
-/// How many contexts, queues, programs, kernels and buffers there are now: for tests of leaks.
+/// Counts the contexts, queues, programs, kernels and buffers that there are: for tests of leaks.
 int64_t live_objects();
 /// Counts one that was made (1) or released (-1).
 void count_object(int64_t change);

@@ -38,7 +38,7 @@ class Owned {
   cl_int (*release_)(T) = nullptr;
 };
 
-/// What a device says of itself.
+/// Describes a device in its own words.
 struct DeviceInfo {
   int platform = 0, device = 0;  // their numbers
   std::string id;                // "gpu:1": kind and number among those of its kind
@@ -95,8 +95,8 @@ class Device {
   /// Waits until all that was enqueued is done.
   core::Status finish() const;
 
-  /// Whether float arithmetic has IEEE 754's bits: subnormals, fma, correctly rounded division and
-  /// square root. Tried once, on the device.
+  /// Tells whether float arithmetic has IEEE 754's bits: subnormals, fma, correctly rounded
+  /// division and square root. Tried once, on the device.
   core::Result<bool> has_exact_bits();
 
  private:

@@ -18,8 +18,6 @@ using runtime::RunControl;
 
 constexpr double kBetweenWaits = 2'000'000;  // nanoseconds, estimated
 
-int64_t rounded_up(int64_t bytes) { return (bytes + 127) / 128 * 128; }
-
 /// A place in memory of the device; null: no memory, as nothing is there.
 struct Ref {
   cl_mem memory = nullptr;
@@ -72,6 +70,8 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
   MITHRIL_RETURN_IF_ERROR(device->check_process());
   std::shared_ptr<Executable> out(new Executable(std::move(device), std::move(plan)));
   const DeviceInfo& info = out->device_->info();
+  out->input_bytes_ = bytes_of(out->plan_, Buffer::Kind::kInput, out->plan_.input_count);
+  out->output_bytes_ = bytes_of(out->plan_, Buffer::Kind::kOutput, out->plan_.output_count);
   MITHRIL_RETURN_IF_ERROR(plan::check_memory(out->plan_, {info.memory, "and the device has"}));
   MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, {info.is_cpu, info.compute_units}));
   if (!out->source_.text.empty()) {
@@ -160,9 +160,7 @@ class Executable::Run {
   /// Memory for each input and output; a CPU has that of the caller.
   Status bring_in(std::span<const void* const> inputs, std::span<void* const> outputs,
                   Bases& bases) {
-    const Plan& plan = executable_.plan_;
-    const auto in = bytes_of(plan, Buffer::Kind::kInput, plan.input_count);
-    const auto out = bytes_of(plan, Buffer::Kind::kOutput, plan.output_count);
+    const std::vector<int64_t>&in = executable_.input_bytes_, &out = executable_.output_bytes_;
     std::map<const void*, size_t> written;  // outputs by place
     for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
       if (outputs[i] == nullptr || out[i] == 0) continue;
@@ -195,8 +193,7 @@ class Executable::Run {
   }
 
   Status take_out(std::span<void* const> outputs, const Bases& bases) {
-    const Plan& plan = executable_.plan_;
-    const auto out = bytes_of(plan, Buffer::Kind::kOutput, plan.output_count);
+    const std::vector<int64_t>& out = executable_.output_bytes_;
     for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
       const Ref& ref = bases[output_base(i)];
       if (ref.memory == nullptr) continue;
@@ -244,12 +241,13 @@ class Executable::Run {
   }
 
   Status steps(const PlanCode& code, const Bases& bases) {
+    const Prepared& made = prepared(code);
     const Ref behind = bases[Plan::kArena] + rounded_up(code.plan->arena_bytes);
     const bool is_timed = control_.recording != nullptr || runtime::Profile::process() != nullptr;
     for (size_t at = 0; at < code.steps.size(); ++at) {
       MITHRIL_RETURN_IF_ERROR(poll(plan::nanoseconds_of(*code.plan, code.plan->steps[at].step)));
       const int64_t start = is_timed ? runtime::now() : 0;
-      MITHRIL_RETURN_IF_ERROR(step(code, at, bases, behind));
+      MITHRIL_RETURN_IF_ERROR(step(code, made, at, bases, behind));
       if (!is_timed) continue;
       MITHRIL_RETURN_IF_ERROR(device_.finish());
       note(*code.plan, at, runtime::now() - start, start);
@@ -257,14 +255,14 @@ class Executable::Run {
     return {};
   }
 
-  Status step(const PlanCode& code, size_t at, const Bases& bases, Ref behind) {
+  Status step(const PlanCode& code, const Prepared& made, size_t at, const Bases& bases,
+              Ref behind) {
     const StepCode& step = code.steps[at];
     const PlannedStep& planned = code.plan->steps[at];
     switch (step.kind) {
       case StepCode::Kind::kNothing: return {};
-      case StepCode::Kind::kLaunch: return launch(step, planned, prepared(code).kernels[at], bases);
-      case StepCode::Kind::kHost:
-        return on_host(*code.plan, planned, *prepared(code).host[at], bases);
+      case StepCode::Kind::kLaunch: return launch(step, planned, made.kernels[at], bases);
+      case StepCode::Kind::kHost: return on_host(*code.plan, planned, *made.host[at], bases);
       case StepCode::Kind::kLoop: return loop(step, planned, bases, behind);
       case StepCode::Kind::kBranch: return branch(step, planned, bases, behind);
     }

@@ -39,6 +39,7 @@ class Executable final : public runtime::Executable {
 
   std::shared_ptr<Device> device_;
   plan::Plan plan_;
+  std::vector<int64_t> input_bytes_, output_bytes_;
   Source source_;
   std::shared_ptr<const Owned<cl_program>> program_;  // null: no step is a kernel of the device
   std::unordered_map<std::string, Owned<cl_kernel>> kernels_;  // by name

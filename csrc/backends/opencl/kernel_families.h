@@ -1,4 +1,4 @@
-// What select.cc lists: the rows of each family.
+// Rows of the table that select.cc makes, by family.
 #pragma once
 #include <span>
 

@@ -27,8 +27,6 @@ constexpr double kWorthItem = 10'000;    // nanoseconds of work that are worth a
 constexpr int64_t kItemsOfUnit = 4;      // items of a CPU for each compute unit, at most
 constexpr int64_t kMostItems = 1 << 20;  // of any device
 
-int64_t rounded_up(int64_t bytes) { return (bytes + 127) / 128 * 128; }
-
 class Printer {
  public:
   explicit Printer(const CutOptions& options) : options_(options) {}
@@ -140,7 +138,7 @@ class Printer {
     return same;
   }
 
-  // How many items share the units of a step.
+  // Counts the items that share the units of a step.
   int64_t items_of(const Plan& plan, const plan::Step& step, int64_t units) const {
     if (!options_.is_cpu) return std::min(units, kMostItems);
     const double work = plan::nanoseconds_of(plan, step) / kWorthItem;
@@ -205,7 +203,7 @@ class Printer {
     return out;
   }
 
-  // What functions stand on, and no more.
+  // Prints the definitions that functions stand on, and no more.
   std::string head() const {
     std::string definitions;
     for (const std::string& text : definitions_) definitions += text;

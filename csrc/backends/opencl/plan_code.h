@@ -12,7 +12,7 @@ namespace mithril::opencl {
 
 struct PlanCode;
 
-/// How a step runs on the device.
+/// Says how a step runs on the device.
 struct StepCode {
   enum class Kind : uint8_t {
     kNothing,  // there are no elements
@@ -29,6 +29,9 @@ struct StepCode {
   std::shared_ptr<const PlanCode> first, second;
 };
 
+/// Bytes up to where memory of its own may begin.
+inline int64_t rounded_up(int64_t bytes) { return (bytes + 127) / 128 * 128; }
+
 /// The steps of one plan. Memory: the plan's arena, then what its steps take for themselves.
 struct PlanCode {
   const plan::Plan* plan = nullptr;  // lives as long as who prints it says
@@ -43,7 +46,7 @@ struct Source {
   int64_t host_steps = 0;  // steps that fall back to the engine, those of inner plans included
 };
 
-/// What of the device decides how loops are cut.
+/// Describes the device as far as loops are cut for it.
 struct CutOptions {
   bool is_cpu = true;  // few long items with inner loops; else many short ones
   int64_t units = 1;   // compute units

@@ -33,19 +33,6 @@ plan::Step step_of(const KernelRequest& request, const GemmText& gemm) {
 
 // ---------------------------------------------------------------- matrices
 
-// Batches of a that continue its rows, under one b, are rows.
-ref_matmul_dims with_rows_merged(ref_matmul_dims d) {
-  while (d.batch_rank > 0) {
-    const int64_t last = d.batch_rank - 1;
-    const bool continues = d.b_batch[last] == 0 && d.a_batch[last] == d.m * d.a_row &&
-                           d.c_batch[last] == d.m * d.c_row;
-    if (!continues) break;
-    d.m *= d.batch[last];
-    --d.batch_rank;
-  }
-  return d;
-}
-
 std::string begin_of(const char* name, const ref_matmul_dims& d, const int64_t* strides) {
   std::string text;
   int64_t below = 1;
@@ -89,7 +76,7 @@ std::string typed(std::string text, DType dtype) {
 }
 
 core::Result<plan::Step> make_matmul(const KernelRequest& request) {
-  const ref_matmul_dims d = with_rows_merged(select::matmul_dims(request));
+  const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));
   GemmText gemm;
   gemm.dtype = request.outputs[0].dtype;
   gemm.m = d.m;
@@ -123,9 +110,20 @@ struct Taps {
   int64_t row_step, column_step, tap_row, tap_column, row, column;
 };
 
+// A text with the numbers of its taps, and with `more` of its own.
+template <class... More>
+std::string with_taps(const char* text, const Taps& t, int64_t panel, const More&... more) {
+  return fmt::format(fmt::runtime(text), fmt::arg("taps", t.kh * t.kw), fmt::arg("kh", t.kh),
+                     fmt::arg("kw", t.kw), fmt::arg("panel", panel), fmt::arg("width", t.width),
+                     fmt::arg("row_step", t.row_step), fmt::arg("column_step", t.column_step),
+                     fmt::arg("tap_row", t.tap_row), fmt::arg("tap_column", t.tap_column),
+                     fmt::arg("row", t.row), fmt::arg("column", t.column), fmt::arg("h", t.h),
+                     fmt::arg("w", t.w), fmt::arg("operand", t.operand), more...);
+}
+
 // Places are taps, columns positions, of which those in one row of the result lie side by side.
 std::string pack_taps(const Taps& t, int64_t panel) {
-  return fmt::format(
+  return with_taps(
       R"({{
     m_i64 plane = p / {taps}, i = p / {kw} % {kh}, tap = p % {kw};
     for (int q = 0; q < depth; ++q) {{
@@ -160,16 +158,12 @@ std::string pack_taps(const Taps& t, int64_t panel) {
       }}
     }}
   }})",
-      fmt::arg("taps", t.kh * t.kw), fmt::arg("kh", t.kh), fmt::arg("kw", t.kw),
-      fmt::arg("panel", panel), fmt::arg("width", t.width), fmt::arg("row_step", t.row_step),
-      fmt::arg("column_step", t.column_step), fmt::arg("tap_row", t.tap_row),
-      fmt::arg("tap_column", t.tap_column), fmt::arg("row", t.row), fmt::arg("column", t.column),
-      fmt::arg("h", t.h), fmt::arg("w", t.w), fmt::arg("operand", t.operand));
+      t, panel);
 }
 
 // Places are positions (n, y, x), columns taps.
 std::string pack_positions(const Taps& t, int64_t image, int64_t height, int64_t panel) {
-  return fmt::format(
+  return with_taps(
       R"(for (int l = 0; l < {panel}; ++l) {{
     const m_i64 plane = (j + l) / {taps}, i = (j + l) / {kw} % {kh}, tap = (j + l) % {kw};
     m_i64 x = p % {width}, y = p / {width} % {height}, n = p / {width} / {height};
@@ -188,12 +182,7 @@ std::string pack_positions(const Taps& t, int64_t image, int64_t height, int64_t
       }}
     }}
   }})",
-      fmt::arg("taps", t.kh * t.kw), fmt::arg("kh", t.kh), fmt::arg("kw", t.kw),
-      fmt::arg("panel", panel), fmt::arg("width", t.width), fmt::arg("row_step", t.row_step),
-      fmt::arg("column_step", t.column_step), fmt::arg("tap_row", t.tap_row),
-      fmt::arg("tap_column", t.tap_column), fmt::arg("row", t.row), fmt::arg("column", t.column),
-      fmt::arg("h", t.h), fmt::arg("w", t.w), fmt::arg("plane", t.h * t.w),
-      fmt::arg("image", image), fmt::arg("height", height), fmt::arg("operand", t.operand));
+      t, panel, fmt::arg("plane", t.h * t.w), fmt::arg("image", image), fmt::arg("height", height));
 }
 
 std::string begins(const std::string& a, const std::string& b, const std::string& c) {

@@ -1,4 +1,4 @@
-// Whether a device computes with the bits of IEEE 754, as the engine does: tried, not believed.
+// Tries whether a device computes with the bits of IEEE 754, as the engine does.
 #include <cmath>
 #include <cstring>
 #include <limits>
