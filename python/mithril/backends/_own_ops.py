@@ -268,7 +268,7 @@ def _taken(backend: Any, what: str, result: Any) -> Any:
 
 def _check_kind(backend: Any, what: str, result: Any) -> None:
     """Arrays of other libraries would run along unseen, or fail far from here."""
-    known = _kinds(type(backend)) or _kinds_of(backend)
+    known = _KINDS.get(type(backend)) or _kinds_of(backend)
     if not isinstance(result, known):
         own = " or ".join(sorted({_full_name(kind) for kind in known[:1]}))
         raise SignatureError(
@@ -279,10 +279,6 @@ def _check_kind(backend: Any, what: str, result: Any) -> None:
 
 
 _KINDS: weakref.WeakKeyDictionary[type, tuple[type, ...]] = weakref.WeakKeyDictionary()
-
-
-def _kinds(cls: type) -> tuple[type, ...] | None:
-    return _KINDS.get(cls)
 
 
 def _kinds_of(backend: Any) -> tuple[type, ...]:

@@ -608,6 +608,10 @@ class Backend(ArrayMethods, BackendFacts, ABC):
 
     # ------------------------------------------------------------------------- running graphs
 
+    def _runs_on_host(self, op: str) -> bool:
+        """Whether a device leaves the op to the engine's kernels."""
+        return False
+
     def execute(self, graph: Any, buffers: list[Any]) -> list[Any]:
         """Runs a graph of a compiled model on the arrays of its inputs; gives those of its outputs.
 

@@ -88,8 +88,7 @@ def _ops(backend: Any) -> str:
 
 
 def _kind(case: Any, backend: Any, op: Mapping[str, Any]) -> str:
-    """How the op's first sample runs."""
-    from mithril import _core
+    """Tells how the op's first sample runs."""
     from mithril.testing import op_matrix
 
     try:
@@ -98,12 +97,9 @@ def _kind(case: Any, backend: Any, op: Mapping[str, Any]) -> str:
             model = op_matrix.compiled(case, backend)
             if hasattr(backend, "coverage"):  # of a graph that the first call makes
                 op_matrix.evaluate(model, case, case.inputs)
-            kind = op_matrix.way(model, op)
+            return op_matrix.way(model, op)
     except MithrilError:
         return "missing"
-    on_device = backend.backend_type != "opencl" or _core.opencl_has_kernel(op["name"])
-    is_on_host = kind == "native" and not on_device and _core.cpu_has_kernel(op["name"])
-    return "fallback" if is_on_host else kind
 
 
 __all__ = ["run"]

@@ -108,7 +108,7 @@ def run_backend_tests(
 
 
 def _few_samples(backend: Any) -> int | None:
-    """How many samples of an op a backend runs by default; None: all."""
+    """Limits the samples of an op that a backend runs by default; None: all."""
     if backend._compiles_each_program:
         return 1
     return None if backend.is_manualgrad else 2

@@ -359,6 +359,8 @@ def way(model: Any, op: Mapping[str, Any]) -> str:
     coverage = getattr(model.backend, "coverage", None)
     if coverage is not None and model.backend._isolated is None and coverage(model)["custom"]:
         return FALLBACK
+    if model.backend._runs_on_host(op["name"]) and support(model, op) == "native":
+        return FALLBACK
     if not model.backend.runs_plans:
         called = _CALLED.findall(model.source)
         if any(_falls_back(model.backend, function) for function in called):

@@ -5,23 +5,32 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import mithril as ml
 import numpy as np
 import pytest
+from backends.plan_cases import (
+    check_bad_index,
+    check_branches,
+    check_donated_states,
+    check_open_sizes,
+    check_random_models,
+    check_steps,
+    check_threads_at_once,
+    check_values_and_gradients,
+    every_model,
+    same,
+)
 from formats.c_cases import MODELS, drawn, training
-from mithril.errors import CompilerError, DataIndexError, OutOfMemoryError, UnsupportedError
+from mithril.errors import CompilerError, OutOfMemoryError, UnsupportedError
 from mithril.testing import run_backend_tests
-from test_random_models import RandomModel
 
 pytestmark = [
     pytest.mark.device,
     pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
 ]
 QUICK = "-O1 -march=native"  # results do not depend on it, the time of tests does
-every_model = pytest.mark.parametrize("title", MODELS)
 
 
 def on_c(dtype="float32", **options):
@@ -34,48 +43,16 @@ def both(model, dtype="float32", **options):
     return engine, ml.compile(model, on_c(dtype), **options)
 
 
-def same(got, want):
-    assert got.keys() == want.keys()
-    for name in want:
-        np.testing.assert_array_equal(got[name], want[name], err_msg=name)
-        assert np.asarray(got[name]).dtype == np.asarray(want[name]).dtype
-
-
 @every_model
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_values_and_gradients(title, dtype):
-    make, shape = MODELS[title]
-    engine, c = both(make(), dtype, data_keys={"x"}, shapes={"x": shape}, mode="eval")
-    params, data = engine.get_parameters(), {"x": drawn(shape)}
-    wanted = engine.evaluate(params, data)
-    same(c.evaluate(params, data), wanted)
-    cotangents = {"y": drawn(wanted["y"].shape, 1)}
-    for got, want in zip(
-        c.evaluate(params, data, output_gradients=cotangents),
-        engine.evaluate(params, data, output_gradients=cotangents),
-        strict=True,
-    ):
-        same(got, want)
+    check_values_and_gradients(both, title, dtype)
 
 
 @every_model
 @pytest.mark.parametrize("stream", [False, True])
 def test_steps(title, stream):
-    make, shape = MODELS[title]
-    optimizer = ml.optim.AdamW(lr=1e-2)
-    runs = []
-    for pm in both(
-        training(make()), data_keys={"x", "target"}, shapes={"x": shape}, optimizer=optimizer,
-        stream_gradients=stream,
-    ):  # fmt: skip
-        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
-        params, state = pm.get_parameters(), pm.initial_state()
-        opt_state = optimizer.init(params)
-        for _ in range(5):
-            params, opt_state, state, outputs = pm.step(params, opt_state, data, state)
-        runs.append((params, opt_state["m"], state, outputs))
-    for got, want in zip(*runs, strict=True):
-        same(got, want)
+    check_steps(both, title, 5, stream_gradients=stream)
 
 
 @pytest.mark.frameworks
@@ -158,51 +135,19 @@ def test_kernels_of_many_sizes(made, dtype):
     same(got.gradients, want.gradients)
 
 
-def branch():
-    model = ml.Model()
-    negative, positive = ml.Model(), ml.Model()
-    negative |= ml.Sine()(input="v", output="w")
-    positive |= ml.Exponential()(input="v", output="w")
-    model |= ml.Sum()(input="x", output="s")
-    model |= ml.Greater()(left="s", right=0.0, output="p")
-    model |= ml.Cond(positive, negative)(predicate="p", v="x", w="y")
-    model.expose_keys("y")
-    return model
-
-
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_branches(sign):
-    engine, c = both(branch(), data_keys={"x"}, shapes={"x": [5]})
-    data = {"x": sign * np.abs(drawn([5]))}
-    same(c.evaluate({}, data), engine.evaluate({}, data))
+    check_branches(both, sign)
 
 
 @pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
 def test_random_models(request):
     """A fortieth of `--graphs`: every one is compiled for itself."""
-    for seed in range(max(1, request.config.getoption("--graphs") // 40)):
-        case = RandomModel(seed)
-        inputs = case.inputs()
-        engine, c = both(
-            case.model, "float64", trainable_keys={"a", "b"}, data_keys=set(inputs) - {"a", "b"}
-        )
-        split = (
-            {k: inputs[k] for k in ("a", "b")},
-            {k: inputs[k] for k in inputs if k not in "ab"},
-        )
-        want = engine.evaluate(*split)
-        same(c.evaluate(*split), want)
-        floats = {k: np.ones_like(v) for k, v in want.items() if v.dtype == np.float64}
-        got, wanted = (pm.evaluate(*split, output_gradients=floats).gradients for pm in (c, engine))
-        same(got, wanted)
+    check_random_models(both, request.config.getoption("--graphs") // 40)
 
 
 def test_open_sizes_are_compiled_one_by_one():
-    engine, c = both(MODELS["mlp"][0](), data_keys={"x"}, shapes={"x": ["batch", 16]})
-    params = engine.get_parameters()
-    for batch in (1, 3, 0, 3):
-        data = {"x": drawn([batch, 16])}
-        same(c.evaluate(params, data), engine.evaluate(params, data))
+    check_open_sizes(both)
 
 
 def test_threads_of_a_backend_change_no_bit():
@@ -215,22 +160,7 @@ def test_threads_of_a_backend_change_no_bit():
 
 def test_threads_that_evaluate_at_once():
     """The first call of each compiles; the others wait for it or compile, too."""
-    make, shape = MODELS["gpt_block"]
-    pm = ml.compile(make(), on_c(cache=False), data_keys={"x"}, shapes={"x": shape})
-    params, found = pm.get_parameters(), {}
-
-    def work(i):
-        for _ in range(20):
-            found[i] = pm.evaluate(params, {"x": drawn(shape, i)})["y"]
-
-    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    for i, y in found.items():
-        np.testing.assert_array_equal(y, pm.evaluate(params, {"x": drawn(shape, i)})["y"])
+    check_threads_at_once(on_c(cache=False), 20, 60)
 
 
 def test_arenas_above_memory(tmp_path):
@@ -298,24 +228,11 @@ def test_an_interrupt_while_the_compiler_runs(tmp_path):
 
 
 def test_a_bad_index_is_the_engines_error():
-    model = ml.Model()
-    model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
-    said = []
-    for pm in both(model, data_keys={"x"}, shapes={"x": [3]}):
-        with pytest.raises(DataIndexError) as raised:
-            pm.evaluate(pm.get_parameters(), {"x": np.array([0, 4, 1])})
-        said.append(str(raised.value))
-    assert said[0] == said[1]
+    check_bad_index(both)
 
 
 def test_states_that_are_donated():
-    make, shape = MODELS["cnn"]
-    pm = ml.compile(make(), on_c(), data_keys={"x"}, shapes={"x": shape}, mode="train")
-    params, data = pm.get_parameters(), {"x": drawn(shape)}
-    kept = pm.evaluate(params, data, state=pm.initial_state())
-    given = pm.evaluate(params, data, state=pm.initial_state(), donate_state=True)
-    same(given.outputs, kept.outputs)
-    same(given.state, kept.state)
+    check_donated_states(on_c())
 
 
 def test_what_it_says_of_itself():

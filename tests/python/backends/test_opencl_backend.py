@@ -7,15 +7,25 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 
 import mithril as ml
 import numpy as np
 import pytest
+from backends.plan_cases import (
+    check_bad_index,
+    check_branches,
+    check_donated_states,
+    check_open_sizes,
+    check_random_models,
+    check_steps,
+    check_threads_at_once,
+    check_values_and_gradients,
+    every_model,
+    same,
+)
 from formats.c_cases import MODELS, drawn, training
 from mithril import _core
 from mithril.errors import (
-    DataIndexError,
     DeviceNotAvailable,
     DTypeError,
     MithrilError,
@@ -23,7 +33,6 @@ from mithril.errors import (
     SignatureError,
     UnsupportedError,
 )
-from test_random_models import RandomModel
 
 
 def missing():
@@ -37,20 +46,12 @@ def missing():
 
 WHY = missing()
 pytestmark = [pytest.mark.device, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
-every_model = pytest.mark.parametrize("title", MODELS)
 
 
 def both(model, dtype="float32", **options):
     """The model on the engine and on the device."""
     backends = ml.CpuBackend(dtype=dtype), ml.OpenCLBackend(dtype=dtype)
     return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
-
-
-def same(got, want):
-    assert got.keys() == want.keys()
-    for name in want:
-        np.testing.assert_array_equal(got[name], want[name], err_msg=name)
-        assert np.asarray(got[name]).dtype == np.asarray(want[name]).dtype
 
 
 def relu():
@@ -67,48 +68,12 @@ def assert_relu_runs(pm):
 @every_model
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_values_and_gradients(title, dtype):
-    make, shape = MODELS[title]
-    engine, device = both(make(), dtype, data_keys={"x"}, shapes={"x": shape}, mode="eval")
-    params, data = engine.get_parameters(), {"x": drawn(shape)}
-    wanted = engine.evaluate(params, data)
-    same(device.evaluate(params, data), wanted)
-    cotangents = {"y": drawn(wanted["y"].shape, 1)}
-    for got, want in zip(
-        device.evaluate(params, data, output_gradients=cotangents),
-        engine.evaluate(params, data, output_gradients=cotangents),
-        strict=True,
-    ):
-        same(got, want)
+    check_values_and_gradients(both, title, dtype)
 
 
 @every_model
 def test_steps(title):
-    make, shape = MODELS[title]
-    optimizer = ml.optim.AdamW(lr=1e-2)
-    runs = []
-    for pm in both(
-        training(make()), data_keys={"x", "target"}, shapes={"x": shape}, optimizer=optimizer
-    ):
-        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
-        params, state = pm.get_parameters(), pm.initial_state()
-        opt_state = optimizer.init(params)
-        for _ in range(3):
-            params, opt_state, state, outputs = pm.step(params, opt_state, data, state)
-        runs.append((params, opt_state["m"], state, outputs))
-    for got, want in zip(*runs, strict=True):
-        same(got, want)
-
-
-def branch():
-    model = ml.Model()
-    negative, positive = ml.Model(), ml.Model()
-    negative |= ml.Sine()(input="v", output="w")
-    positive |= ml.Exponential()(input="v", output="w")
-    model |= ml.Sum()(input="x", output="s")
-    model |= ml.Greater()(left="s", right=0.0, output="p")
-    model |= ml.Cond(positive, negative)(predicate="p", v="x", w="y")
-    model.expose_keys("y")
-    return model
+    check_steps(both, title, 3)
 
 
 @pytest.mark.parametrize("title", ["mlp", "cnn", "lstm"])
@@ -133,37 +98,17 @@ def test_memory_that_is_not_the_hosts(title):
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_branches(sign):
-    engine, device = both(branch(), data_keys={"x"}, shapes={"x": [5]})
-    data = {"x": sign * np.abs(drawn([5]))}
-    same(device.evaluate({}, data), engine.evaluate({}, data))
+    check_branches(both, sign)
 
 
 @pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
 def test_random_models(request):
     """A two hundredth of `--graphs`: every one is compiled for itself."""
-    for seed in range(max(1, request.config.getoption("--graphs") // 200)):
-        case = RandomModel(seed)
-        inputs = case.inputs()
-        engine, device = both(
-            case.model, "float64", trainable_keys={"a", "b"}, data_keys=set(inputs) - {"a", "b"}
-        )
-        split = (
-            {k: inputs[k] for k in ("a", "b")},
-            {k: inputs[k] for k in inputs if k not in "ab"},
-        )
-        want = engine.evaluate(*split)
-        same(device.evaluate(*split), want)
-        floats = {k: np.ones_like(v) for k, v in want.items() if v.dtype == np.float64}
-        runs = (pm.evaluate(*split, output_gradients=floats) for pm in (device, engine))
-        same(*(run.gradients for run in runs))
+    check_random_models(both, request.config.getoption("--graphs") // 200)
 
 
 def test_open_sizes_are_compiled_one_by_one():
-    engine, device = both(MODELS["mlp"][0](), data_keys={"x"}, shapes={"x": ["batch", 16]})
-    params = engine.get_parameters()
-    for batch in (1, 3, 0, 3):
-        data = {"x": drawn([batch, 16])}
-        same(device.evaluate(params, data), engine.evaluate(params, data))
+    check_open_sizes(both)
 
 
 def test_long_loops_are_cut():
@@ -196,22 +141,7 @@ def test_products(shape, transposed):
 
 
 def test_threads_that_evaluate_at_once():
-    make, shape = MODELS["gpt_block"]
-    pm = ml.compile(make(), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
-    params, found = pm.get_parameters(), {}
-
-    def work(i):
-        for _ in range(10):
-            found[i] = pm.evaluate(params, {"x": drawn(shape, i)})["y"]
-
-    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(100)
-        assert not thread.is_alive()
-    for i, y in found.items():
-        np.testing.assert_array_equal(y, pm.evaluate(params, {"x": drawn(shape, i)})["y"])
+    check_threads_at_once(ml.OpenCLBackend(), 10, 100)
 
 
 def test_a_handler_of_signals_runs_models_within_a_run():
@@ -246,26 +176,11 @@ def test_a_handler_of_signals_runs_models_within_a_run():
 
 
 def test_states_that_are_donated():
-    make, shape = MODELS["cnn"]
-    pm = ml.compile(make(), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape}, mode="train")
-    params, data = pm.get_parameters(), {"x": drawn(shape)}
-    kept = pm.evaluate(params, data, state=pm.initial_state())
-    given = pm.evaluate(params, data, state=pm.initial_state(), donate_state=True)
-    same(given.outputs, kept.outputs)
-    same(given.state, kept.state)
+    check_donated_states(ml.OpenCLBackend())
 
 
 def test_a_bad_index_is_the_engines_error():
-    model = ml.Model()
-    model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
-    said = []
-    for pm in both(model, data_keys={"x"}, shapes={"x": [3]}):
-        with pytest.raises(DataIndexError) as raised:
-            pm.evaluate(pm.get_parameters(), {"x": np.array([0, 4, 1])})
-        said.append(str(raised.value))
-    assert said[0] == said[1]
-    right = pm.evaluate(pm.get_parameters(), {"x": np.array([0, 3, 1])})["y"]
-    np.testing.assert_array_equal(right, pm.get_parameters()["weight"][[0, 3, 1]])
+    check_bad_index(both)
 
 
 # --- devices --------------------------------------------------------------------------------------

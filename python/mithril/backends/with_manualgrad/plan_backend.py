@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from mithril import _core
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend
 from mithril.errors import ArgumentError, DTypeError, SignatureError
 from mithril.types import DTypeLike, as_dtype
@@ -40,3 +42,33 @@ class PlanBackend(NumpyBackend):
             raise ArgumentError(f"{name}: threads requires 1 to {_MOST_THREADS}, got {threads}")
         super().__init__(device, wanted, seed=seed, compute_precision=compute_precision)
         self.threads = threads
+
+    def _program(
+        self,
+        graph: Any,
+        trace: Any = None,
+        passes_off: Sequence[str] = (),
+        exact_conv: bool = False,
+        recorder: Any = None,
+        weights: str = "",
+        overwrites: Sequence[tuple[str, str]] = (),
+        memory_limit: int | None = None,
+        shrinks: bool = False,
+    ) -> Any:
+        """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
+        input whose array it overwrites; `shrinks`: less memory for a third more FLOPs."""
+        return self._native_program(
+            graph,
+            exact_conv,
+            weights,
+            trace=trace,
+            passes_off=list(passes_off),
+            recorder=recorder or _core.Recorder(),
+            overwrites=list(overwrites),
+            memory_limit=memory_limit,
+            shrinks=shrinks,
+        )
+
+    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
+        """The engine's object that runs the graph; `options` are those that all of them take."""
+        raise NotImplementedError

@@ -236,12 +236,19 @@ def _det_gradient(x, cotangent, out):
     return cotangent[..., None, None] * _cofactors(x)
 
 
+def _pivots(x):
+    """The pivots of elimination, whether rows were exchanged an odd number of times, and which
+    matrices have no result."""
+    factors, rows, bad = _factored(mx.linalg.lu_factor, x)
+    exchanges = mx.sum(rows != mx.arange(x.shape[-1]), -1)
+    return _diagonal(factors), exchanges % 2 != 0, bad[..., 0, 0]
+
+
 @_with(_det_gradient)
 def _det(x):
-    factors, pivots, bad = _factored(mx.linalg.lu_factor, x)
-    exchanges = mx.sum(pivots != mx.arange(x.shape[-1]), -1)
-    product = mx.prod(_diagonal(factors), -1)
-    return _spoiled(bad[..., 0, 0], mx.where(exchanges % 2 == 0, product, -product))
+    pivots, is_odd, bad = _pivots(x)
+    product = mx.prod(pivots, -1)
+    return _spoiled(bad, mx.where(is_odd, -product, product))
 
 
 @_in_wide
@@ -257,17 +264,14 @@ def _scaled_det_gradient(x, cotangents, outputs):
 
 @_with(_scaled_det_gradient)
 def _scaled_det(x):
-    factors, pivots, bad = _factored(mx.linalg.lu_factor, x)
-    exchanges = mx.sum(pivots != mx.arange(x.shape[-1]), -1)
-    diagonal = _diagonal(factors)
-    product = mx.prod(mx.sign(diagonal), -1)
-    sign = mx.where(exchanges % 2 == 0, product, -product)
-    logarithm = mx.sum(mx.log(mx.abs(diagonal)), -1)
+    pivots, is_odd, bad = _pivots(x)
+    product = mx.prod(mx.sign(pivots), -1)
+    sign = mx.where(is_odd, -product, product)
+    logarithm = mx.sum(mx.log(mx.abs(pivots)), -1)
     log2 = constant(math.log(2), x.dtype)
     exponent = mx.where(mx.isinf(logarithm), 0, mx.floor(logarithm / log2) + 1)
     fraction = sign * exp(logarithm - exponent * log2)
-    spoiled = bad[..., 0, 0]
-    return _spoiled(spoiled, fraction), _spoiled(spoiled, exponent)
+    return _spoiled(bad, fraction), _spoiled(bad, exponent)
 
 
 @_in_wide

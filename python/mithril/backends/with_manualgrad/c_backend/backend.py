@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from mithril import _core
@@ -91,31 +91,9 @@ class CBackend(PlanBackend):
         key = self._compiler.key_of(text)
         return self._objects.path(key, lambda: self._compiler.shared_object(text, name))
 
-    def _program(
-        self,
-        graph: Any,
-        trace: Any = None,
-        passes_off: Sequence[str] = (),
-        exact_conv: bool = False,
-        recorder: Any = None,
-        weights: str = "",
-        overwrites: Sequence[tuple[str, str]] = (),
-        memory_limit: int | None = None,
-        shrinks: bool = False,
-    ) -> Any:
-        """An executable of a graph, as `CpuBackend` has it; every convolution is exact, and no
-        weights are packed."""
-        return _core.CProgram(
-            graph,
-            self._build,
-            trace=trace,
-            passes_off=list(passes_off),
-            recorder=recorder or _core.Recorder(),
-            overwrites=list(overwrites),
-            memory_limit=memory_limit,
-            shrinks=shrinks,
-            threads=self.threads,
-        )
+    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
+        """Every convolution is exact, and no weights are packed."""
+        return _core.CProgram(graph, self._build, threads=self.threads, **options)
 
 
 class TextOnly(CBackend):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from mithril import _core
@@ -50,29 +49,7 @@ class CpuBackend(PlanBackend):
         """The instruction set whose kernels run: "generic", "avx2" or "avx512"."""
         return _core.cpu_isa()
 
-    def _program(
-        self,
-        graph: Any,
-        trace: Any = None,
-        passes_off: Sequence[str] = (),
-        exact_conv: bool = False,
-        recorder: Any = None,
-        weights: str = "",
-        overwrites: Sequence[tuple[str, str]] = (),
-        memory_limit: int | None = None,
-        shrinks: bool = False,
-    ) -> Any:
-        """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
-        input whose array it overwrites; `shrinks`: less memory for a third more FLOPs."""
+    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
         return _core.CpuProgram(
-            graph,
-            self._pool,
-            trace,
-            list(passes_off),
-            exact_conv,
-            recorder or _core.Recorder(),
-            weights,
-            list(overwrites),
-            memory_limit,
-            shrinks,
+            graph, self._pool, exact_conv=exact_conv, weights=weights, **options
         )

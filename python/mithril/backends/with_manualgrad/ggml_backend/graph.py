@@ -262,8 +262,7 @@ def mapped(function: Callable[[Node], Any], value: Any) -> Any:
 
 # Functions of matrices: of zeros some have no result.
 _OF_MATRICES = frozenset(
-    ("cholesky", "solve_triangular", "solve", "det", "scaled_det", "cofactor", "eigh", "qr")
-    + ("svd",)
+    ["cholesky", "solve_triangular", "solve", "det", "scaled_det", "cofactor", "eigh", "qr", "svd"]
 )
 
 

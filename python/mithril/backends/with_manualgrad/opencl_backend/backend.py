@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from mithril import _core
@@ -91,30 +91,12 @@ class OpenCLBackend(PlanBackend):
             f"  # {name}{bits}"
         )
 
-    def _program(
-        self,
-        graph: Any,
-        trace: Any = None,
-        passes_off: Sequence[str] = (),
-        exact_conv: bool = False,
-        recorder: Any = None,
-        weights: str = "",
-        overwrites: Sequence[tuple[str, str]] = (),
-        memory_limit: int | None = None,
-        shrinks: bool = False,
-    ) -> Any:
-        """An executable of a graph, as `CpuBackend` has it; no weights are packed."""
-        return _core.OpenClProgram(
-            graph,
-            self._device,
-            trace=trace,
-            passes_off=list(passes_off),
-            exact_conv=exact_conv,
-            recorder=recorder or _core.Recorder(),
-            overwrites=list(overwrites),
-            memory_limit=memory_limit,
-            shrinks=shrinks,
-        )
+    def _runs_on_host(self, op: str) -> bool:
+        return _core.cpu_has_kernel(op) and not _core.opencl_has_kernel(op)
+
+    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
+        """No weights are packed."""
+        return _core.OpenClProgram(graph, self._device, exact_conv=exact_conv, **options)
 
 
 def _wanted(device: Any) -> str:
