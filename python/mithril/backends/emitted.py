@@ -62,6 +62,14 @@ _OUT_OF_BOUNDS = re.compile(
 )
 
 _serial = itertools.count(1)
+_free_names: list[str] = []  # of texts that nothing shows any more
+
+
+def _take_name() -> str:
+    try:
+        return _free_names.pop()
+    except IndexError:
+        return f"mithril_emitted_{next(_serial)}.py"
 
 
 def _show_lines(function: Callable[..., Any], name: str, text: str) -> None:
@@ -69,7 +77,15 @@ def _show_lines(function: Callable[..., Any], name: str, text: str) -> None:
     its function lives."""
     # Without a time of change `linecache` keeps what it cannot find on disk.
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    weakref.finalize(function, linecache.cache.pop, name, None).atexit = False
+    weakref.finalize(function, _free, name).atexit = False
+
+
+def _free(name: str) -> None:
+    """Empties the text and frees its name. The entry stays: this runs whenever memory is
+    collected, maybe while `linecache` walks through its entries, which one that is gone ends."""
+    if name in linecache.cache:
+        linecache.cache[name] = (0, None, [], name)
+    _free_names.append(name)
 
 
 def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any]:
@@ -106,7 +122,7 @@ def load_source(
     """
     bound = _globals(backend, text, constants)
     if file_path is None:
-        name = f"mithril_emitted_{next(_serial)}.py"
+        name = _take_name()
         exec(compile(text, name, "exec"), bound)
         _show_lines(bound["evaluate"], name, text)
         return bound["evaluate"]

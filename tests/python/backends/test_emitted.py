@@ -1,6 +1,8 @@
 """Emitted text as programs: running, differentiating, compiling, stepping through it."""
 
+import gc
 import importlib.util
+import linecache
 import threading
 import traceback
 
@@ -8,7 +10,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.backends import Backend, get_backend
-from mithril.backends.emitted import MOST_VJPS, EmittedExecutable
+from mithril.backends.emitted import MOST_VJPS, EmittedExecutable, load_source
 from mithril.errors import OutOfMemoryError
 
 FRAMEWORKS = ("torch", "jax", "mlx")
@@ -221,6 +223,23 @@ def test_text_goes_to_a_file_and_runs_from_it(backend, tmp_path):
         EmittedExecutable(backend, MLP, file_path=str(tmp_path / "model.txt"))
     with pytest.raises(FileNotFoundError):
         EmittedExecutable(backend, MLP, file_path=str(tmp_path / "no" / "model.py"))
+
+
+def test_texts_go_with_their_functions_and_names_stay():
+    """Functions may die while `linecache` walks through its names: each must be found."""
+    text = "def evaluate(x):\n    return (x,)\n"
+    function = load_source(ml.NumpyBackend(), text)
+    name = function.__code__.co_filename
+    assert linecache.getline(name, 2) == "    return (x,)\n"
+    for known in list(linecache.cache):
+        function = None
+        gc.collect()
+        assert linecache.cache[known] is not None
+    assert linecache.getline(name, 2) == ""
+    names = {load_source(ml.NumpyBackend(), text).__code__.co_filename for _ in range(20)}
+    gc.collect()
+    again = {load_source(ml.NumpyBackend(), text).__code__.co_filename for _ in range(20)}
+    assert again & names  # names of the dead are given again
 
 
 def test_tracebacks_show_the_line(backend):
