@@ -114,7 +114,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture(scope="session")
 def documents(request) -> Path:
     """The folder of documents; the test is skipped where there is none."""
-    folder = Path(request.config.getoption("--documents"))
+    folder = Path(request.config.getoption("--documents")).resolve()  # tests change the folder
     if not folder.is_dir():
         pytest.skip(f"documents: folder not found, 0 of 75 blocks ({folder})")
     return folder

@@ -169,7 +169,7 @@ def test_text_is_shown_while_it_lives(name):
     assert any(frame.filename == file and "ops." in (frame.line or "") for frame in frames)
     linecache.checkcache()
     assert linecache.getlines(file)
-    assert not {found for found in set(sys.modules) - modules if "emitted" in found}
+    assert not {found for found in set(sys.modules) - modules if "mithril_emitted" in found}
     alive = weakref.ref(function)
     del pm, function, raised, frames
     gc.collect()
