@@ -21,10 +21,11 @@ py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>&
 }
 
 ProgramOptions cpu_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
-                           std::vector<std::string> off, bool exact_conv,
+                           std::vector<std::string> off, bool exact_conv, bool exact_linalg,
                            const passes::RecomputeOptions& recompute) {
   ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
   out.select.exact_conv = exact_conv;
+  out.select.exact_linalg = exact_linalg;
   out.select.threads = pool == nullptr ? 0 : pool->thread_count();
   return out;
 }
@@ -33,11 +34,12 @@ class CpuProgram final : public NativeProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
-             std::shared_ptr<runtime::Recorder> recorder, const std::string& weights,
-             const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks)
+             bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
+             const std::string& weights, const Overwrites& overwrites,
+             std::optional<int64_t> memory_limit, bool shrinks)
       : NativeProgram(std::move(graph),
                       cpu_options(pool.get(), std::move(trace), std::move(off), exact_conv,
-                                  {memory_limit, shrinks}),
+                                  exact_linalg, {memory_limit, shrinks}),
                       overwrites, pool, std::move(recorder), weights) {}
 };
 
@@ -61,10 +63,11 @@ void bind_cpu(py::module_& module) {
   py::class_<CpuProgram, ArrayProgram, std::shared_ptr<CpuProgram>> bound(
       module, "CpuProgram", "A graph that the CPU runs.");
   bound.def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
-                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
+                     std::vector<std::string>, bool, bool, std::shared_ptr<runtime::Recorder>,
                      std::string, const Overwrites&, std::optional<int64_t>, bool>(),
             py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
+            py::arg("exact_linalg") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",
             py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
             py::arg("shrinks") = false);

@@ -29,12 +29,13 @@ py::dict described(const opencl::DeviceInfo& info) {
 }
 
 ProgramOptions opencl_options(const std::shared_ptr<Device>& device, std::shared_ptr<Trace> trace,
-                              std::vector<std::string> off, bool exact_conv,
+                              std::vector<std::string> off, bool exact_conv, bool exact_linalg,
                               const passes::RecomputeOptions& recompute) {
   ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
   const int threads = runtime::ThreadPool::shared().thread_count();
   out.backend = std::make_shared<const opencl::Backend>(opencl_kernels(), threads);
   out.select.exact_conv = exact_conv;
+  out.select.exact_linalg = exact_linalg;
   out.make_executable =
       [device](plan::Plan plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
     MITHRIL_ASSIGN(auto made, opencl::Executable::make(device, std::move(plan)));
@@ -66,12 +67,12 @@ void note_fallbacks(std::vector<select::Story>& stories) {
 class OpenClProgram final : public NativeProgram {
  public:
   OpenClProgram(ir::Graph graph, std::shared_ptr<Device> device, std::shared_ptr<Trace> trace,
-                std::vector<std::string> off, bool exact_conv,
+                std::vector<std::string> off, bool exact_conv, bool exact_linalg,
                 std::shared_ptr<runtime::Recorder> recorder, const Overwrites& overwrites,
                 std::optional<int64_t> memory_limit, bool shrinks)
       : NativeProgram(std::move(graph),
                       opencl_options(device, std::move(trace), std::move(off), exact_conv,
-                                     {memory_limit, shrinks}),
+                                     exact_linalg, {memory_limit, shrinks}),
                       overwrites, nullptr, std::move(recorder)),
         device_(std::move(device)) {}
 
@@ -132,10 +133,11 @@ void bind_opencl(py::module_& module) {
   py::class_<OpenClProgram, ArrayProgram, std::shared_ptr<OpenClProgram>> bound(
       module, "OpenClProgram", "A graph that runs on a device of OpenCL.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<Trace>,
-                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
+                     std::vector<std::string>, bool, bool, std::shared_ptr<runtime::Recorder>,
                      const Overwrites&, std::optional<int64_t>, bool>(),
             py::arg("graph"), py::arg("device"), py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
+            py::arg("exact_linalg") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
             py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
             py::arg("shrinks") = false);

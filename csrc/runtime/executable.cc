@@ -313,8 +313,9 @@ Status HostExecutable::failure(plan::KernelStatus status, size_t at,
                               : plan::Part{step.label, step.location};
   core::Error error;
   if (slot.set.load() != 0 && slot.what != plan::BadData::kIndex) {
+    const std::string op = part.label.substr(0, part.label.find('.'));  // without the kernel's name
     error =
-        core::fail(ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", part.label,
+        core::fail(ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", op,
                    slot.what == plan::BadData::kSingular ? "singular" : "not positive definite");
   } else if (slot.set.load() != 0) {
     error = core::fail(ErrorKind::kIndex, Code::kIndexBounds,

@@ -46,6 +46,7 @@ struct KernelRequest {
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
   bool exact_conv = false;             // only canonical convolutions
+  bool exact_linalg = false;           // only canonical linear algebra
   const Epilogue* epilogue = nullptr;  // only for kernels that take one
   int threads = 1;                     // that a run has, at most
   bool has_packed() const {

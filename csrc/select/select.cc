@@ -595,6 +595,13 @@ class Selector {
     return step;
   }
 
+  KernelRequest request_for(const Node& node, const ir::OpDef& op, std::span<const Operand> inputs,
+                            std::span<const Operand> outputs,
+                            const Epilogue* epilogue = nullptr) const {
+    return {node,     op,      inputs, outputs, options_.exact_conv, options_.exact_linalg,
+            epilogue, threads_};
+  }
+
   Status emit_kernel(const Node& node, const ir::OpDef& op) {
     std::vector<Operand> inputs, outputs;
     for (const ValueId id : node.operands) inputs.push_back(operand(id));
@@ -603,7 +610,7 @@ class Selector {
       outputs.push_back(operand(id));
       outputs.back().use.write = true;
     }
-    const KernelRequest request{node, op, inputs, outputs, options_.exact_conv, nullptr, threads_};
+    const KernelRequest request = request_for(node, op, inputs, outputs);
     const KernelDef* kernel = backend_.kernels().find(request);
     if (kernel == nullptr && request.has_packed()) {
       for (size_t i = 0; i < inputs.size(); ++i) {
@@ -636,8 +643,7 @@ class Selector {
     result.use = group.by_rows ? plan::Use() : write(node.results[0]);
     const auto operands = epilogue_operands(group, *lowered);
     const Epilogue epilogue{lowered->program, operands, load_of(*lowered, node.results[0])};
-    const KernelRequest request{node,      op,      inputs, {&result, 1}, options_.exact_conv,
-                                &epilogue, threads_};
+    const KernelRequest request = request_for(node, op, inputs, {&result, 1}, &epilogue);
     const KernelDef* kernel = backend_.kernels().find(request);
     MITHRIL_CHECK(kernel != nullptr, "{} takes no epilogue", op.name);
     auto step = made_by(*kernel, request, inputs);

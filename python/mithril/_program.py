@@ -69,6 +69,7 @@ class Settings:
     passes_off: tuple[str, ...] = ()
     static_shapes: bool = False
     exact_conv: bool = False
+    exact_linalg: bool = False
     weights: str = ""  # the format of constants that products multiply by; "": as they are
     check_nan: str = ""  # "nan", "inf": what is looked for
     stream_gradients: bool = False
@@ -253,6 +254,7 @@ class Program:
                 self.compiled.trace,
                 settings.passes_off,
                 settings.exact_conv,
+                settings.exact_linalg,
                 settings.recorder,
                 settings.weights,
                 overwrites,

@@ -74,6 +74,7 @@ def compile(  # noqa: A001
     static_shapes: bool = False,
     static_inference: bool = False,
     exact_conv: bool = False,
+    deterministic: Literal["portable"] | None = None,
     gradient_checkpointing: bool = False,
     memory_limit: int | str | None = None,
     stream_gradients: bool = False,
@@ -126,6 +127,11 @@ def compile(  # noqa: A001
     exact_conv : True: every convolution is summed in the order of the reference, to the bit;
         False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and within
         2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on `ml.CpuBackend`.
+    deterministic : "portable": results have the same bits on every machine. Convolutions are those
+        of ``exact_conv=True``, and linear algebra, which is LAPACK's where matrices are large, is
+        the engine's own. Without it bits are the same from run to run and for any number of
+        threads, but not from one kind of CPU to another. Only on backends that run the engine's
+        plans.
     gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
@@ -181,6 +187,7 @@ def compile(  # noqa: A001
         static_inference=_flag("static_inference", static_inference),
         exact_conv=_flag("exact_conv", exact_conv),
     )
+    is_portable = _is_portable(deterministic, backend)
     _check_optimizer(optimizer, _flag("inference", inference))
     model = _finalized(model)
     settings = Settings(
@@ -196,7 +203,8 @@ def compile(  # noqa: A001
         optimizer=optimizer,
         passes_off=_passes_off(passes),
         static_shapes=_flag("static_shapes", static_shapes),
-        exact_conv=exact_conv,
+        exact_conv=exact_conv or is_portable,
+        exact_linalg=is_portable,
         check_nan=_check_nan(check_nan),
         memory_limit=_memory_limit(memory_limit, backend),
         gradient_checkpointing=checkpoints,
@@ -298,6 +306,21 @@ def _frozen(patterns: Any, snapshot: Any, options: dict, backend: Any) -> tuple[
     pairs = zip(by_name, by_path, strict=True)
     paths = {key["name"]: path["name"] for key, path in pairs if key["trainable"]}
     return frozen_names(wanted, paths, paths)
+
+
+def _is_portable(deterministic: Any, backend: Any) -> bool:
+    if deterministic is None:
+        return False
+    if not _is_one_of(deterministic, "portable"):
+        raise ArgumentError(
+            f'deterministic: requires "portable" or None, got {shown(deterministic)}'
+        )
+    if not backend.runs_plans:
+        raise UnsupportedError(
+            f"deterministic: {type(backend).__name__} computes in orders of its own",
+            hint="use ml.CpuBackend(), or leave it out",
+        )
+    return True
 
 
 def _refuse_unsupported(

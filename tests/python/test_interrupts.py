@@ -189,12 +189,12 @@ time.sleep(0.1)
 
 # What of each kind takes seconds in one piece: (layer, {key: array}).
 KERNELS = {
-    "eigh": ("ml.Eigh()", "{'input': symmetric(1000)}"),
-    "svd": ("ml.SVD()", "{'input': matrix(900)}"),
-    "qr": ("ml.QR()", "{'input': matrix(2500)}"),
-    "cholesky": ("ml.Cholesky()", "{'input': positive(3000)}"),
-    "solve": ("ml.Solve()", "{'matrix': positive(3000), 'right': matrix(3000)}"),
-    "determinant": ("ml.Determinant()", "{'input': positive(3000)}"),
+    "eigh": ("ml.Eigh()", "{'input': symmetric(3000)}"),
+    "svd": ("ml.SVD()", "{'input': matrix(2500)}"),
+    "qr": ("ml.QR()", "{'input': matrix(4000)}"),
+    "cholesky": ("ml.Cholesky()", "{'input': positive(6000)}"),
+    "solve": ("ml.Solve()", "{'matrix': positive(5000), 'right': matrix(5000)}"),
+    "determinant": ("ml.Determinant()", "{'input': positive(6000)}"),
     "sort": ("ml.Sort()", "{'input': vector(20_000_000)}"),
     "scan": ("ml.CumProd()", "{'input': vector(100_000_000)}"),
     "transform": ("ml.RFFT()", "{'input': vector(15_485_863)}"),

@@ -10,6 +10,7 @@ std::span<const select::KernelDef> attention_kernels();
 std::span<const select::KernelDef> axis_kernels();
 std::span<const select::KernelDef> cache_kernels();
 std::span<const select::KernelDef> fourier_kernels();
+std::span<const select::KernelDef> lapack_kernels();
 std::span<const select::KernelDef> linalg_kernels();
 std::span<const select::KernelDef> matmul_kernels();
 std::span<const select::KernelDef> movement_kernels();

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <climits>
 #include <dlfcn.h>
+#include <filesystem>
 #include <mutex>
+#include <type_traits>
 
 namespace mithril::cpu {
 
@@ -26,16 +28,36 @@ Fn find(void* library, const std::string& name) {
   return reinterpret_cast<Fn>(symbol);
 }
 
+/// Finds the functions whose names have this letter for the type; false if one is missing.
+template <class T>
+bool find_all(void* library, char letter, OpenBlasRoutines<T>& to) {
+  bool all = true;
+  const auto get = [&](auto& routine, std::string before, const char* after) {
+    routine = find<std::remove_reference_t<decltype(routine)>>(library, before + letter + after);
+    all = all && routine != nullptr;
+  };
+  get(to.gemm, "cblas_", "gemm");
+  get(to.trsm, "cblas_", "trsm");
+  get(to.potrf, "", "potrf_");
+  get(to.getrf, "", "getrf_");
+  get(to.getrs, "", "getrs_");
+  get(to.geqrf, "", "geqrf_");
+  get(to.orgqr, "", "orgqr_");
+  get(to.syevd, "", "syevd_");
+  get(to.gesdd, "", "gesdd_");
+  return all;
+}
+
 core::Result<OpenBlas> load(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
     return unavailable(path, why == nullptr ? "it cannot be opened" : why);
   }
-  const OpenBlas blas = {find<decltype(OpenBlas::sgemm)>(library, "cblas_sgemm"),
-                         find<decltype(OpenBlas::dgemm)>(library, "cblas_dgemm")};
+  OpenBlas blas{};
   const auto set_threads = find<void (*)(int)>(library, "openblas_set_num_threads");
-  if (blas.sgemm == nullptr || blas.dgemm == nullptr || set_threads == nullptr) {
+  if (!find_all(library, 's', blas.f32) || !find_all(library, 'd', blas.f64) ||
+      set_threads == nullptr) {
     dlclose(library);
     return unavailable(path, "it lacks the functions of OpenBLAS with 32-bit sizes");
   }
@@ -84,10 +106,23 @@ void multiply(Gemm gemm, const GemmDims& dims, const T* a, const T* b, T* c, con
   epilogue.run(epilogue.args, out, dims.c_row, rows, cols, range.row_begin, range.col_begin);
 }
 
+std::atomic<const OpenBlas*> opened{nullptr};
+
+/// The library in the folder `_openblas` beside the one that this code lies in; "" if none is.
+std::string vendored_path() {
+  Dl_info here;
+  if (dladdr(reinterpret_cast<const void*>(&vendored_openblas), &here) == 0) return "";
+  const auto folder = std::filesystem::path(here.dli_fname).parent_path() / "_openblas";
+  std::error_code none;
+  for (const auto& file : std::filesystem::directory_iterator(folder, none)) {
+    if (file.path().filename().string().starts_with("libscipy_openblas")) return file.path();
+  }
+  return "";
+}
+
 }  // namespace
 
 core::Result<const OpenBlas*> open_openblas(const std::string& path) {
-  static std::atomic<const OpenBlas*> opened{nullptr};
   static std::mutex mutex;
   if (const OpenBlas* found = opened.load(std::memory_order_acquire)) return found;
   const std::lock_guard lock(mutex);
@@ -95,6 +130,12 @@ core::Result<const OpenBlas*> open_openblas(const std::string& path) {
   MITHRIL_ASSIGN(const OpenBlas blas, load(path));
   opened.store(new OpenBlas(blas), std::memory_order_release);
   return opened.load(std::memory_order_acquire);
+}
+
+const OpenBlas* vendored_openblas() {
+  if (const OpenBlas* found = opened.load(std::memory_order_acquire)) return found;
+  static const bool is_there = open_openblas(vendored_path()).ok();
+  return is_there ? opened.load(std::memory_order_acquire) : nullptr;
 }
 
 bool fits_openblas(const GemmDims& d) {
@@ -106,12 +147,12 @@ bool fits_openblas(const GemmDims& d) {
 
 void openblas_gemm(const OpenBlas& blas, const GemmDims& dims, const float* a, const float* b,
                    float* c, const GemmRange& range, const Epilogue<float>& epilogue) {
-  multiply(blas.sgemm, dims, a, b, c, range, epilogue);
+  multiply(blas.f32.gemm, dims, a, b, c, range, epilogue);
 }
 
 void openblas_gemm(const OpenBlas& blas, const GemmDims& dims, const double* a, const double* b,
                    double* c, const GemmRange& range, const Epilogue<double>& epilogue) {
-  multiply(blas.dgemm, dims, a, b, c, range, epilogue);
+  multiply(blas.f64.gemm, dims, a, b, c, range, epilogue);
 }
 
 }  // namespace mithril::cpu

@@ -49,6 +49,7 @@ class PlanBackend(NumpyBackend):
         trace: Any = None,
         passes_off: Sequence[str] = (),
         exact_conv: bool = False,
+        exact_linalg: bool = False,
         recorder: Any = None,
         weights: str = "",
         overwrites: Sequence[tuple[str, str]] = (),
@@ -60,6 +61,7 @@ class PlanBackend(NumpyBackend):
         return self._native_program(
             graph,
             exact_conv,
+            exact_linalg,
             weights,
             trace=trace,
             passes_off=list(passes_off),
@@ -69,6 +71,8 @@ class PlanBackend(NumpyBackend):
             shrinks=shrinks,
         )
 
-    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
+    def _native_program(
+        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+    ) -> Any:
         """The engine's object that runs the graph; `options` are those that all of them take."""
         raise NotImplementedError

@@ -91,7 +91,9 @@ class CBackend(PlanBackend):
         key = self._compiler.key_of(text)
         return self._objects.path(key, lambda: self._compiler.shared_object(text, name))
 
-    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
+    def _native_program(
+        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+    ) -> Any:
         """Every convolution is exact, and no weights are packed."""
         return _core.CProgram(graph, self._build, threads=self.threads, **options)
 

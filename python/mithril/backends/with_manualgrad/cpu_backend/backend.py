@@ -49,7 +49,14 @@ class CpuBackend(PlanBackend):
         """The instruction set whose kernels run: "generic", "avx2" or "avx512"."""
         return _core.cpu_isa()
 
-    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
+    def _native_program(
+        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+    ) -> Any:
         return _core.CpuProgram(
-            graph, self._pool, exact_conv=exact_conv, weights=weights, **options
+            graph,
+            self._pool,
+            exact_conv=exact_conv,
+            exact_linalg=exact_linalg,
+            weights=weights,
+            **options,
         )

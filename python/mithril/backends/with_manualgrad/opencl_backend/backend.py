@@ -94,9 +94,13 @@ class OpenCLBackend(PlanBackend):
     def _runs_on_host(self, op: str) -> bool:
         return _core.cpu_has_kernel(op) and not _core.opencl_has_kernel(op)
 
-    def _native_program(self, graph: Any, exact_conv: bool, weights: str, **options: Any) -> Any:
+    def _native_program(
+        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+    ) -> Any:
         """No weights are packed."""
-        return _core.OpenClProgram(graph, self._device, exact_conv=exact_conv, **options)
+        return _core.OpenClProgram(
+            graph, self._device, exact_conv=exact_conv, exact_linalg=exact_linalg, **options
+        )
 
 
 def _wanted(device: Any) -> str:
