@@ -102,14 +102,17 @@ core::Result<CompiledPtr> compile_once(const model::Model& model, CompileOptions
                      }));
     }
     MITHRIL_ASSIGN(out->typed, passes::take_own_gradients(std::move(out->typed), target));
-    if (passes::has_gradients(out->typed)) {
+    // Ops stay whole in `typed`: a second derivative is that of their rules, not of their bodies.
+    ir::Graph shared;
+    const bool has_gradients = passes::has_gradients(out->typed);
+    if (has_gradients) {
       MITHRIL_ASSIGN(out->typed, staged(out->options, "expand_gradients",
                                         [&] { return passes::expand_gradients(out->typed); }));
-      MITHRIL_ASSIGN(out->typed, with_shared_bodies(out->typed, target));
+      MITHRIL_ASSIGN(shared, with_shared_bodies(out->typed, target));
     }
     CompileOptions told = out->options;
     if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);
-    MITHRIL_ASSIGN(out->forward, optimized(out->typed, told));
+    MITHRIL_ASSIGN(out->forward, optimized(has_gradients ? shared : out->typed, told));
   }
   return CompiledPtr(std::move(out));
 }

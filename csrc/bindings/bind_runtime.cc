@@ -300,11 +300,18 @@ py::list describe_keys(const Compiled& self) {
   return out;
 }
 
-/// (name, how many tensors, whether it is a list or else a tuple).
-py::list output_lists(const Compiled& self) {
-  py::list out;
+/// The names of tensors in lists and tuples as the output has them.
+py::object nest(const model::OutputList& output) {
+  if (output.is_tensor()) return py::str(output.name);
+  py::list items;
+  for (const model::OutputList& item : output.items) items.append(nest(item));
+  return output.is_list ? py::object(items) : py::object(py::tuple(items));
+}
+
+py::dict output_lists(const Compiled& self) {
+  py::dict out;
   for (const model::OutputList& list : self.interface.output_lists) {
-    out.append(py::make_tuple(list.name, list.count, list.is_list));
+    out[py::str(list.name)] = nest(list);
   }
   return out;
 }

@@ -65,7 +65,7 @@ class Emitter {
   core::Status check_in_loop(const FlatLeaf& leaf) const;
   bool says_more(ir::Value a, ir::Value b) const;
   core::Status emit_outputs();
-  core::Status emit_output(const std::string& name, const Flat& flat);
+  core::Status emit_output(const OutputList& output, const Flat& flat);
   void emit_states();
 
   Flat wire(EdgeId edge);
@@ -559,33 +559,32 @@ core::Status Emitter::emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Opera
 core::Status Emitter::emit_outputs() {
   for (const auto& [name, edge] : flat_.outputs) {
     const auto found = wires_.find(edge);
-    const bool is_list = found != wires_.end() && found->second.type == Flat::Type::kList &&
-                         flat_.add_list(name, edge) == found->second.items.size();
-    if (!is_list) {
-      MITHRIL_RETURN_IF_ERROR(emit_output(name, found == wires_.end() ? Flat() : found->second));
-      continue;
-    }
-    size_t place = 0;
-    for (const Flat& item : found->second.items) {
-      MITHRIL_RETURN_IF_ERROR(emit_output(fmt::format("{}.{}", name, place++), item));
-    }
+    const OutputList output = flat_.add_output(name, edge);
+    MITHRIL_RETURN_IF_ERROR(emit_output(output, found == wires_.end() ? Flat() : found->second));
   }
   return {};
 }
 
-core::Status Emitter::emit_output(const std::string& name, const Flat& flat) {
+core::Status Emitter::emit_output(const OutputList& output, const Flat& flat) {
+  if (!output.is_tensor() && flat.type == Flat::Type::kList &&
+      output.items.size() == flat.items.size()) {
+    for (size_t i = 0; i < flat.items.size(); ++i) {  // nesting is bounded by HostValue::kMaxDepth
+      MITHRIL_RETURN_IF_ERROR(emit_output(output.items[i], flat.items[i]));
+    }
+    return {};
+  }
   if (flat.type != Flat::Type::kValue) {
     const bool is_list = flat.type == Flat::Type::kList;
     core::Error error =
-        core::fail(ErrorKind::kUnsupported, Code::kUnsupported, "output '{}' is {}", name,
-                   is_list ? "a list of lists, or of tensors and numbers"
+        core::fail(ErrorKind::kUnsupported, Code::kUnsupported, "output '{}' is {}", output.name,
+                   is_list ? "a list of more than tensors and lists of them"
                            : "no tensor that the model computes");
     error.hint = is_list ? "expose its items" : "";
     error.location = flat_.options.where;
     return error;
   }
-  builder_.output(name, flat.value);
-  flat_.out.outputs.push_back(name);
+  builder_.output(output.name, flat.value);
+  flat_.out.outputs.push_back(output.name);
   flat_.out.output_differentiable.push_back(differentiable_[static_cast<size_t>(flat.value.id)]);
   return {};
 }
@@ -632,6 +631,12 @@ core::Status Emitter::run() {
   return {};
 }
 
+/// The names of an output's tensors.
+void add_names(const OutputList& output, std::vector<std::string>& names) {
+  if (output.is_tensor()) names.push_back(output.name);
+  for (const OutputList& item : output.items) add_names(item, names);
+}
+
 core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph& out) {
   FlatModel flat(at, options, out);
   out.graph.name = at.get().name;
@@ -651,9 +656,7 @@ core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph
   if (!out.deferred() && !options.await_values) return Emitter(flat).run();
   out.graph.dims = flat.solver().dims();
   for (const auto& [name, edge] : flat.outputs) {
-    const size_t count = flat.add_list(name, edge);
-    if (count == 0) out.outputs.push_back(name);
-    for (size_t i = 0; i < count; ++i) out.outputs.push_back(fmt::format("{}.{}", name, i));
+    add_names(flat.add_output(name, edge), out.outputs);
   }
   return {};
 }

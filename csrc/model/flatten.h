@@ -68,11 +68,14 @@ struct FlatKey {
   std::string list;        // "xs" of "xs.0": the key that is a list of tensors; "" for others
 };
 
-/// An output that is a list or tuple of tensors: they are outputs of their own ("y.0", "y.1").
+/// An output that is a list or tuple of tensors, or of lists again: the tensors are outputs of
+/// their own ("y.0", "y.1.0").
 struct OutputList {
   std::string name;
-  size_t count = 0;
-  bool is_list = false;  // else a tuple
+  bool is_list = false;           // else a tuple
+  std::vector<OutputList> items;  // none: a tensor
+
+  bool is_tensor() const { return items.empty(); }
 };
 
 struct FlatGraph {

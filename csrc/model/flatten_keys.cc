@@ -487,11 +487,27 @@ std::vector<infer::CellId> FlatModel::tensors_of(EdgeId e) const {
   return all ? std::move(*items) : std::vector<infer::CellId>();
 }
 
-size_t FlatModel::add_list(const std::string& name, EdgeId e) {
-  const size_t count = tensors_of(e).size();
-  const bool is_list = solver_->kinds(cell(e)).meets(infer::kListKind);
-  if (count > 0) out.output_lists.push_back({name, count, is_list});
-  return count;
+// A list that holds anything else than tensors, or nothing, is none.
+std::optional<OutputList> FlatModel::nest(std::string name, infer::CellId at, int depth) const {
+  const KindSet kinds = solver_->kinds(at);
+  OutputList made{std::move(name), kinds.meets(infer::kListKind), {}};
+  if (kinds.is_tensor()) return made;
+  if (!kinds.subset_of(infer::kSequence) || depth == HostValue::kMaxDepth) return std::nullopt;
+  const auto items = solver_->items(at);
+  if (!items || items->empty()) return std::nullopt;
+  for (const infer::CellId item : *items) {
+    auto part = nest(fmt::format("{}.{}", made.name, made.items.size()), item, depth + 1);
+    if (!part) return std::nullopt;
+    made.items.push_back(std::move(*part));
+  }
+  return made;
+}
+
+OutputList FlatModel::add_output(const std::string& name, EdgeId e) {
+  const auto found = nest(name, cell(e), 0);
+  if (!found || found->is_tensor()) return {name, false, {}};
+  out.output_lists.push_back(*found);
+  return *found;
 }
 
 void FlatModel::add_keys(EdgeId e, std::string name, bool named, const std::string& key) {

@@ -50,8 +50,9 @@ class FlatModel {
 
   /// The tensors of a list or tuple; nothing for other wires.
   std::vector<infer::CellId> tensors_of(EdgeId edge) const;
-  /// Takes note of an output that is a list; how many tensors it has.
-  size_t add_list(const std::string& name, EdgeId edge);
+  /// What an output consists of; takes note of lists. A wire that is neither a tensor nor a nest of
+  /// them counts as a tensor.
+  OutputList add_output(const std::string& name, EdgeId edge);
 
   const FlattenOptions& options;
   FlatGraph& out;
@@ -91,6 +92,7 @@ class FlatModel {
   ConnId key_of_part(ConnId wire) const;
   ir::Role role(EdgeId edge, const Reader* reader, FlatKey& key) const;
   void refuse_unread(ConnId conn);
+  std::optional<OutputList> nest(std::string name, infer::CellId cell, int depth) const;
   void await_size(infer::Dim size);
   void set_fan_in(FlatKey& key, const Reader& reader);
   core::Status decide_wire(infer::CellId cell, infer::FactId fact);

@@ -56,6 +56,7 @@ bool drops_out(Builder& b) {
 void attention_gradient(GradBuilder& g) {
   Builder& b = g.builder();
   if (drops_out(b)) return;
+  const OneBatch batch(b);
   const auto wants = [&](const char* name) { return has_operand(b, name) && g.wants(name); };
   const bool of_scores = wants("attn_mask") || wants("bias");
   const AttentionGradients found = has_operand(b, "scale")
@@ -208,7 +209,8 @@ void define_scaled_dot_product(OpFamily& ops) {
           "attn_mask: false "
           "places are left out, or numbers are added (Vaswani et al., arXiv:1706.03762). "
           "enable_gqa: the heads (third axis from the end) of key and value may be fewer, by a "
-          "whole factor.")
+          "whole factor. broadcast: the axes before (heads among them, but for enable_gqa) "
+          "broadcast; else they are equal, and known of all as soon as of one.")
       .formula("\\mathrm{softmax}(Q K^T \\cdot scale) V")
       .input("query", kNumeric)
       .input("key", kNumeric)
@@ -219,14 +221,16 @@ void define_scaled_dot_product(OpFamily& ops) {
       .key("scale", HostValue())
       .attr("use_attn_mask", false)
       .attr("enable_gqa", false)
+      .attr("broadcast", false)
       .output("output", computed())
       .promote_float({"query", "key", "value"})
       .keys({"query", "key", "value", "dropout_p", "attn_mask", "is_causal", "scale"})
       .connect({"query", "key", "value", "dropout_p", "is_causal", "scale", "output", "attn_mask"})
       .cin({"query"})
-      .rule([](RuleBuilder& r) { attention_rule(r, r.out()); })
+      .rule([](RuleBuilder& r) { attention_rule(r, r.out(), true); })
       .compose([](Builder& b) {
         if (drops_out(b)) return Value();
+        const OneBatch batch(b);
         const bool is_general = !is_plain(b) && !has_operand(b, "scale");
         return is_general ? attended_by_general(b) : attended(b);
       })
@@ -238,8 +242,24 @@ void define_scaled_dot_product(OpFamily& ops) {
                {{"is_causal", false}, {"use_attn_mask", true}, {"scale", 0.5}}))
       .with(at({{"query", {2, 6, 3, 4}}, {"key", {2, 2, 3, 4}}, {"value", {2, 2, 3, 5}}},
                {{"enable_gqa", true}}))
+      .with(at({{"query", {2, 3, 3, 4}}, {"key", {1, 3, 6, 4}}, {"value", {3, 6, 5}}},
+               {{"is_causal", false}, {"broadcast", true}}))
+      .with(at({{"query", {2, 4, 3, 4}},
+                {"key", {1, 2, 3, 4}},
+                {"value", {2, 2, 3, 5}},
+                {"attn_mask", {2, 1, 1, 3}}},
+               {{"is_causal", false},
+                {"broadcast", true},
+                {"enable_gqa", true},
+                {"use_attn_mask", true}}))
+      .with(at({{"query", {3, 4}}, {"key", {2, 1, 3, 4}}, {"value", {2, 3, 3, 5}}},
+               {{"broadcast", true}}))
       .rejects(at({{"query", {4, 3, 5}}, {"key", {3, 3, 5}}, {"value", {3, 3, 5}}},
                   {{"enable_gqa", true}}),
+               "scaled_dot_product_attention")
+      .rejects(at({{"query", {4, 3, 5}}, {"key", {1, 3, 5}}, {"value", {1, 3, 5}}}), "cannot take")
+      .rejects(at({{"query", {4, 3, 5}}, {"key", {3, 3, 5}}, {"value", {3, 3, 5}}},
+                  {{"broadcast", true}}),
                "scaled_dot_product_attention");
 }
 

@@ -70,6 +70,35 @@ Value beside(Value x, Value scores) {
   return fits ? x : broadcast_like(x, scores);
 }
 
+// The axes before the last `inner` ones.
+Shape batch_of(Value x, size_t inner) {
+  return Shape(x.shape().begin(), x.shape().end() - static_cast<std::ptrdiff_t>(inner));
+}
+
+Shape broadcast(infer::DimTable& dims, Shape a, const Shape& other) {
+  if (a.size() < other.size()) return broadcast(dims, other, a);
+  const size_t front = a.size() - other.size();
+  for (size_t i = 0; i < other.size(); ++i) a[front + i] = dims.broadcast(a[front + i], other[i]);
+  return a;
+}
+
+bool broadcasts(RuleBuilder& r) {
+  const auto apart = r.known(r.attr("broadcast"));
+  return apart && apart->is_bool() && apart->as_bool();
+}
+
+// The batch axes q, k and v broadcast to o, those of the scores, q and k, to w.
+void state_batches(RuleBuilder& r) {
+  const auto batch = [&](const char* axes) {
+    const Term term = r.fresh(kTensor);
+    r.shape(term, axes);
+    return term;
+  };
+  const Term scores = batch("...w");
+  r.broadcast(scores, {batch("...q"), batch("...k")});
+  r.broadcast(batch("...o"), {scores, batch("...v")});
+}
+
 // What the shapes are called; rules keep the texts.
 struct Templates {
   const char *query, *key, *value, *output, *scores;
@@ -121,16 +150,44 @@ AttentionGradients gradients_by_weights(Builder& b, Value output_gradient) {
   return out;
 }
 
+OneBatch::OneBatch(Builder& b) : b_(b), original_(&b.node()), spread_(b.node()) {
+  const bool is_apart = b.op().has_attr("broadcast") && flag(b, "broadcast");
+  const Value query = b.in("query"), key = b.in("key"), value = b.in("value");
+  if (!is_apart || !query || !key || !value) return;
+  const size_t inner = flag(b, "enable_gqa") ? 3 : 2;
+  Shape batch = batch_of(query, inner);
+  for (const Value x : {key, value}) {
+    batch = broadcast(b.graph().dims, batch, batch_of(x, inner));
+  }
+  for (const char* name : {"query", "key", "value"}) {
+    const Value x = b.in(name);
+    Shape shape = batch;
+    shape.insert(shape.end(), x.shape().end() - static_cast<std::ptrdiff_t>(inner),
+                 x.shape().end());
+    if (shape == x.shape()) continue;
+    const Value made = b.call("broadcast_to", {x}, {{"shape", shape_value(shape)}});
+    spread_.operands[static_cast<size_t>(b.op().input_index(name))] = made.id;
+  }
+  b.enter(b.op(), spread_);
+}
+
+OneBatch::~OneBatch() { b_.enter(b_.op(), *original_); }
+
 bool has_shared_heads(RuleBuilder& r) {
   const auto shares = r.known(r.attr("enable_gqa"));
   return shares && shares->is_bool() && shares->as_bool();
 }
 
-void attention_rule(RuleBuilder& r, Term output) {
+void attention_rule(RuleBuilder& r, Term output, bool may_broadcast) {
   constexpr Templates kEqual{"... l e", "... s e", "... s v", "... l v", "... l s"};
   constexpr Templates kShared{"... h l e", "... k s e", "... k s v", "... h l v", "... h l s"};
-  const bool is_shared = has_shared_heads(r);
-  const Templates& of = is_shared ? kShared : kEqual;
+  constexpr Templates kApart{"...q l e", "...k s e", "...v s v", "...o l v", "...w l s"};
+  constexpr Templates kApartShared{"...q h l e", "...k k s e", "...v k s v", "...o h l v",
+                                   "...w h l s"};
+  const bool is_shared = has_shared_heads(r), is_apart = may_broadcast && broadcasts(r);
+  if (is_apart) state_batches(r);
+  const Templates& of =
+      is_apart ? (is_shared ? kApartShared : kApart) : (is_shared ? kShared : kEqual);
   r.shape(r.in("query"), of.query);
   r.shape(r.in("key"), of.key);
   r.shape(r.in("value"), of.value);

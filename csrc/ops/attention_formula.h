@@ -23,10 +23,26 @@ struct AttentionGradients {
 };
 AttentionGradients gradients_by_weights(Builder& b, Value output_gradient);
 
+/// While it lives a body or a gradient rule sees query, key and value with the batch axes that they
+/// broadcast to, where the op has the attribute `broadcast` and they differ.
+class OneBatch {
+ public:
+  explicit OneBatch(Builder& b);
+  ~OneBatch();
+  OneBatch(const OneBatch&) = delete;
+  OneBatch& operator=(const OneBatch&) = delete;
+
+ private:
+  Builder& b_;
+  const ir::Node* original_;
+  ir::Node spread_;
+};
+
 /// Whether key and value have heads of their own number, the axis k for the axis h of the others.
 bool has_shared_heads(RuleBuilder& r);
-/// Sizes of all that the general form has but the offset.
-void attention_rule(RuleBuilder& r, Term output);
+/// Sizes of all that the general form has but the offset. Batch axes are the same ones;
+/// where an op may broadcast them and its attribute `broadcast` says so, they do.
+void attention_rule(RuleBuilder& r, Term output, bool may_broadcast = false);
 /// The options that every form has.
 ir::Attrs common_attrs(const Builder& b);
 

@@ -1,60 +1,67 @@
-"""Inputs and outputs of a compiled model that are lists or tuples of tensors. Its programs know the
-tensors: "xs.0", "xs.1" …; callers give and get the lists."""
+"""Inputs and outputs of a compiled model that are lists or tuples of tensors, or of lists again.
+Its programs know the tensors: "xs.0", "xs.1.0" …; callers give and get the lists."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mithril.backends._trees import filled, leaves
 from mithril.errors import ArgumentError, shown
+
+# The names of tensors: a name, or a list or tuple of nests.
+Nest = Any
+
+
+def _taken_apart(what: str, name: str, nest: Nest, value: Any) -> dict[str, Any]:
+    """Arrays by the names in a nest, of a value of the same structure."""
+    if isinstance(nest, str):
+        return {nest: value}
+    if not isinstance(value, (list, tuple)) or len(value) != len(nest):
+        got = f"{len(value)}" if isinstance(value, (list, tuple)) else shown(value)
+        inner = "tensors" if all(isinstance(item, str) for item in nest) else "items"
+        raise ArgumentError(f"{what}: '{name}' requires a list of {len(nest)} {inner}, got {got}")
+    out: dict[str, Any] = {}
+    for i, (item, given) in enumerate(zip(nest, value, strict=True)):
+        out.update(_taken_apart(what, f"{name}.{i}", item, given))
+    return out
 
 
 class Lists:
     """Takes lists apart on the way in, and puts them together on the way out."""
 
-    def __init__(self, inputs: Mapping[str, list[str]], outputs: Mapping[str, tuple]):
+    def __init__(self, inputs: Mapping[str, list[str]], outputs: Mapping[str, Nest]):
         self.inputs = dict(inputs)  # list -> names of its tensors
-        self._kinds = {name: kind for name, (_, kind) in outputs.items()}
-        self._parts = {name: [f"{name}.{i}" for i in range(n)] for name, (n, _) in outputs.items()}
+        self._nests: dict[str, Nest] = {**inputs, **outputs}
 
     @classmethod
-    def of(cls, keys: Sequence[Any], output_lists: Sequence[tuple]) -> Lists | None:
+    def of(cls, keys: Sequence[Any], outputs: Mapping[str, Nest]) -> Lists | None:
         """None for a model without lists."""
         inputs: dict[str, list[str]] = {}
         for key in keys:
             if key.list:
                 inputs.setdefault(key.list, []).append(key.name)
-        outputs = {name: (n, list if is_list else tuple) for name, n, is_list in output_lists}
         return cls(inputs, outputs) if inputs or outputs else None
 
     def names(self, parts: Sequence[str]) -> list[str]:
         """The names of callers, for those of programs."""
-        groups = {**self.inputs, **self._parts}
-        lists = {part: name for name, found in groups.items() for part in found}
+        lists = {part: name for name, nest in self._nests.items() for part in leaves(nest)}
         return list(dict.fromkeys(lists.get(part, part) for part in parts))
 
     def split(self, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays by the names of programs."""
         out: dict[str, Any] = {}
         for name, value in given.items():
-            parts = self.inputs.get(name) or self._parts.get(name)
-            if parts is None:
-                out[name] = value
-                continue
-            if not isinstance(value, (list, tuple)) or len(value) != len(parts):
-                got = f"{len(value)}" if isinstance(value, (list, tuple)) else shown(value)
-                raise ArgumentError(
-                    f"{what}: '{name}' requires a list of {len(parts)} tensors, got {got}"
-                )
-            out.update(zip(parts, value, strict=True))
+            out.update(_taken_apart(what, name, self._nests.get(name, name), value))
         return out
 
     def join(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays and lists of them by the names of callers."""
+        """Arrays and nests of them by the names of callers."""
         out = dict(arrays)
-        for name, parts in {**self.inputs, **self._parts}.items():
+        for name, nest in self._nests.items():
+            parts = leaves(nest)
             if all(part in out for part in parts):
-                out[name] = self._kinds.get(name, list)(out.pop(part) for part in parts)
+                out[name] = filled(nest, iter([out.pop(part) for part in parts]))
         return {name: out[name] for name in self.names(list(arrays)) if name in out}
 
     def joined(self, result: Any) -> Any:

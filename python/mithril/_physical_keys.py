@@ -14,6 +14,7 @@ from mithril._checks import mapping, text, truth, whole
 from mithril._program import target_of
 from mithril._public import public
 from mithril._shapes import Shapes, model_names, shapes_by_name
+from mithril.backends._trees import leaves
 from mithril.connection import Connection, Tensor
 from mithril.errors import (
     ArgumentError,
@@ -90,10 +91,7 @@ class PhysicalKeys:
 
     def _of_lists(self, flows: dict[str, bool]) -> dict[str, bool]:
         """A list has a gradient where one of its tensors has."""
-        return {
-            name: any(found) if isinstance(found, (list, tuple)) else found
-            for name, found in self._lists.join(flows).items()
-        }
+        return {name: any(leaves(found)) for name, found in self._lists.join(flows).items()}
 
     @property
     def _is_deferred(self) -> bool:
@@ -102,16 +100,16 @@ class PhysicalKeys:
         return bool(compiled.unknown_ranks or compiled.unknown_sizes or compiled.unknown_values)
 
     def _flows(self) -> dict[str, bool]:
-        names, flows = self._compiled.outputs, self._compiled.differentiable_outputs
         if not self._is_deferred:
+            names, flows = self._compiled.outputs, self._compiled.differentiable_outputs
             return dict(zip(names, flows, strict=True))
         keys = {name: key for key, name in self.external_key_mapping.items()}
-        return {name: self._reaches(keys.get(name)) for name in names if name in keys} | {
+        return {name: self._reaches(keys[name]) for name in self.output_keys if name in keys} | {
             name: self._reaches(wire) for name, wire in self._options["fetch"]
         }
 
     def _reaches(self, key: Any) -> bool:
-        """Whether a wire of floats depends on a parameter, where ranks are open."""
+        """Whether a wire of floats, or a list, depends on a parameter, where ranks are open."""
         trained = {key.key for key in self._keys if key.trainable}
         if trained.isdisjoint(self._node.sources(key)):
             return False
@@ -119,7 +117,7 @@ class PhysicalKeys:
         if visible is None:  # inside a part
             return "tensor" in self._node.type(key)
         kind = self._informed.type(visible.key_name)
-        return kind == "tensor" or "float tensor" in kind
+        return kind in ("tensor", "list", "tuple") or "float tensor" in kind
 
     @property
     @public

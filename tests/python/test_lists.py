@@ -75,14 +75,97 @@ def test_cotangents_of_another_structure_are_refused():
         pm.evaluate(params, output_gradients={"parts": [np.ones(2), np.ones(3)]})
 
 
-def test_lists_of_lists_are_refused():
+def nest(depth=0):
+    """The output `nest`: [[a, b], (c, a + b)]; `depth` lists more around it."""
     model = ml.Model()
-    model |= ml.models.ToTuple(2)(input1="a", input2="b", output="pair")
-    model |= ml.models.ToTuple(2)(input1="pair", input2="a", output="nest")
-    model.set_types(a=Tensor[float], b=Tensor[float])
-    model.expose_keys("nest")
-    with pytest.raises(UnsupportedError, match="a list of lists"):
-        ml.compile(model, ml.NumpyBackend(), data_keys={"a", "b"}, shapes={"a": [1], "b": [2]})
+    model |= ml.models.Add()(left="a", right="b", output="sum")
+    model |= ml.models.ToList(2)(input1="a", input2="b", output="pair")
+    model |= ml.models.ToTuple(2)(input1="c", input2="sum", output="other")
+    model |= ml.models.ToList(2)(input1="pair", input2="other", output="nest0")
+    for i in range(depth):
+        model |= ml.models.ToList(1)(input1=f"nest{i}", output=f"nest{i + 1}")
+    model.set_types(a=Tensor[float], b=Tensor[float], c=Tensor[float])
+    model.expose_keys(f"nest{depth}")
+    return model
+
+
+NEST = {
+    "a": np.array([1.0, 2.0], np.float32),
+    "b": np.array([[3.0, 4.0], [5.0, 6.0]], np.float32),
+    "c": np.array([7.0], np.float32),
+}
+SHAPES = {name: list(value.shape) for name, value in NEST.items()}
+
+
+def nested(a, b, c, total):
+    return [[a, b], (c, total)]
+
+
+def equal_nests(found, wanted):
+    assert type(found) is type(wanted)
+    if not isinstance(wanted, (list, tuple)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        return
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        equal_nests(a, b)
+
+
+def on(backend, tree):
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(on(backend, item) for item in tree)
+    return backend.array(tree)
+
+
+@pytest.mark.parametrize("shapes", [None, SHAPES], ids=["open ranks", "known"])
+def test_lists_of_lists_are_outputs_with_cotangents_like_them(shapes, backend_name):
+    backend = ml.get_backend(backend_name)
+    pm = ml.compile(nest(), backend, trainable_keys={"a", "b", "c"}, shapes=shapes)
+    params = {name: backend.array(value) for name, value in NEST.items()}
+    assert pm.output_keys == ["nest0"] and pm.cotangent_keys == {"nest0"}
+    a, b, c = NEST.values()
+    weights = [a + 10, b * 3, c - 5, b + 1]
+    request = {"nest0": on(backend, nested(*weights))}
+    outputs, gradients = pm.evaluate(params, output_gradients=request)
+    assert pm.has_grad("nest0")
+    equal_nests(numpy_of(backend, outputs["nest0"]), nested(a, b, c, a + b))
+    wanted = {"a": weights[0] + weights[3].sum(0), "b": weights[1] + weights[3], "c": weights[2]}
+    for name, value in wanted.items():
+        np.testing.assert_allclose(numpy_of(backend, gradients[name]), value, rtol=1e-6)
+    same = pm.evaluate(params, output_gradients=lambda outputs: outputs)
+    np.testing.assert_allclose(numpy_of(backend, same.gradients["c"]), c)
+
+
+def test_cotangents_of_another_nest_are_refused():
+    pm = ml.compile(nest(), ml.NumpyBackend(), trainable_keys={"a", "b", "c"})
+    a, b, c = NEST.values()
+    for given, told in [
+        ([a, b, c, b], "'nest0' requires a list of 2 items, got 4"),
+        ([a, (c, b)], r"'nest0\.0' requires a list of 2 tensors"),
+        ([[a, b], (c,)], r"'nest0\.1' requires a list of 2 tensors, got 1"),
+        ([[a, b], (c, c)], r"nest0\.1\.1.* has shape"),
+    ]:
+        with pytest.raises(ArgumentError, match=told):
+            pm.evaluate(NEST, output_gradients={"nest0": given})
+
+
+def test_nests_have_an_end():
+    pm = ml.compile(nest(depth=20), ml.NumpyBackend(), inference=True)
+    found = pm.evaluate({}, NEST)["nest20"]
+    for _ in range(20):
+        (found,) = found
+    equal_nests(found[0], [NEST["a"], NEST["b"]])
+    with pytest.raises(UnsupportedError, match="output 'nest90' is a list of more than tensors"):
+        ml.compile(nest(depth=90), ml.NumpyBackend(), inference=True, shapes=SHAPES)
+
+
+def test_lists_of_numbers_and_tensors_are_refused():
+    model = ml.Model()
+    model |= ml.models.ToTuple(2)(input1="a", input2=3, output="pair")
+    model.set_types(a=Tensor[float])
+    model.expose_keys("pair")
+    with pytest.raises(UnsupportedError, match="a list of more than tensors and lists of them"):
+        ml.compile(model, ml.NumpyBackend(), data_keys={"a"}, shapes={"a": [1]})
 
 
 # --- inputs ---------------------------------------------------------------------------------------

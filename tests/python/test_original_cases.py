@@ -1,8 +1,8 @@
 """Cases of the original library: models, inputs, outputs and gradients as its users know them.
 
-They lie beside the documents and bring their own runner. Cases that a resolution of a conflict
-contradicts are in `tests/data/original_deviations.json` with its number; one of them that passes is
-warned of. So are cases whose numbers float32 does not hold: they run once more, in float64.
+They lie beside the documents and bring their own runner. Cases that a resolution of a conflict or
+a decision contradicts are in `tests/data/original_deviations.json` with it; one of them that passes
+is warned of. So are cases whose numbers float32 does not hold: they run once more, in float64.
 """
 
 import json
@@ -133,13 +133,14 @@ def test_cases_that_need_float64(cases, backend_name, capsys):
 def test_deviations_name_their_resolution(request):
     data = read("original_deviations.json")
     listed = data["cases"] | {"float64": data["float64"]}
-    assert all(len(deviations(backend)) <= MOST_DEVIATIONS for backend in COUNTED)
+    differing = set().union(*(deviations(backend) for backend in COUNTED))
+    assert len({name.partition("::")[2] for name in differing}) <= MOST_DEVIATIONS
     surface = Path(request.config.getoption("--documents")) / "surface.md"
     if not surface.is_file():
         pytest.skip(f"resolutions: not found ({surface})")
     resolutions = set(re.findall(r"^\| (K\d+) \|", surface.read_text(), re.MULTILINE))
     for name, entry in listed.items():
-        assert entry["resolution"] in resolutions, name
+        assert entry["resolution"] in resolutions | {"docs/decisions.md"}, name
         assert entry["reason"], name
 
 

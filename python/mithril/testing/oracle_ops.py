@@ -418,7 +418,8 @@ def layer_norm(input, eps=1e-5, weight=None, bias=None, use_scale=True, use_bias
 
 
 def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=None, is_causal=True,
-                                 scale=None, use_attn_mask=False, enable_gqa=False):  # fmt: skip
+                                 scale=None, use_attn_mask=False, enable_gqa=False,
+                                 broadcast=False):  # fmt: skip
     q, k, v = real(query), real(key), real(value)
     if enable_gqa:
         k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) for x in (k, v))

@@ -311,7 +311,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, num_fea
 
 
 def scaled_dot_product_attention(query, key, value, dropout_p=0.0, attn_mask=None, is_causal=True,
-                                 scale=None, use_attn_mask=False, enable_gqa=False):  # fmt: skip
+                                 scale=None, use_attn_mask=False, enable_gqa=False,
+                                 broadcast=False):  # fmt: skip
     q, k, v = real(query), real(key), real(value)
     if enable_gqa:
         k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))

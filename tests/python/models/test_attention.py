@@ -3,7 +3,7 @@
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import ArgumentError, OptionError, SignatureError
+from mithril.errors import ArgumentError, OptionError, ShapeError, SignatureError
 from models.composite_cases import BACKENDS, check, far, numbers, on_native, run
 
 WIDTH, HEADS, L = 12, 3, 6
@@ -354,3 +354,117 @@ def test_keys_and_shapes():
     assert found["w_o"] == [8, 12] and found["b_o"] == [8]
     assert layer.shapes["output"] == [2, 5, 8]
     assert [c.key for c in layer.conns.cins] == ["query"] and layer.is_frozen
+
+
+# --- batch axes that broadcast ------------------------------------------------------------------
+
+# Shapes of query, key, value and mask.
+BATCHES = {
+    "one for all": ((2, 3, 4, 5), (1, 3, 6, 5), (1, 3, 6, 7), None),
+    "heads": ((2, 3, 4, 5), (2, 1, 6, 5), (2, 1, 6, 7), (4, 6)),
+    "fewer axes": ((2, 3, 4, 5), (3, 6, 5), (6, 7), (2, 1, 1, 6)),
+    "queries": ((1, 4, 5), (3, 6, 5), (3, 6, 7), (3, 1, 6)),
+    "each other": ((2, 1, 4, 5), (1, 3, 6, 5), (2, 3, 6, 7), None),
+}
+
+
+def of_torch(arrays, weights, mask, **options):
+    torch = pytest.importorskip("torch")
+    given = [torch.tensor(x, requires_grad=True) for x in arrays]
+    mask = None if mask is None else torch.tensor(mask)
+    output = torch.nn.functional.scaled_dot_product_attention(*given, attn_mask=mask, **options)
+    (output * torch.tensor(weights)).sum().backward()
+    return output.detach().numpy(), [x.grad.numpy() for x in given]
+
+
+def broadcast_attention(shapes, mask, **options):
+    model = ml.Model()
+    names = ("query", "key", "value")
+    keys = {
+        n: ml.IOKey(n, shape=s, type=ml.Tensor[float]) for n, s in zip(names, shapes, strict=False)
+    }
+    if mask is not None:
+        keys["attn_mask"] = ml.IOKey("attn_mask", shape=mask.shape, type=ml.Tensor[bool])
+    layer = ml.ScaledDotProduct(broadcast=True, use_attn_mask=mask is not None, **options)
+    model |= layer.connect(**keys, output="output")
+    return model
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("is_causal", [False, True], ids=["all places", "causal"])
+@pytest.mark.parametrize("which", BATCHES)
+def test_batch_axes_broadcast_as_those_of_pytorch(which, is_causal, backend_name):
+    *shapes, of_mask = BATCHES[which]
+    if of_mask is not None and is_causal:
+        pytest.skip("PyTorch takes one of them")
+    rng = np.random.default_rng(4)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    mask = None if of_mask is None else (rng.random(of_mask) < 0.7) | (np.arange(of_mask[-1]) == 0)
+    batch = np.broadcast_shapes(*(shape[:-2] for shape in shapes))
+    weights = rng.standard_normal((*batch, 4, 7))
+    want, slopes = of_torch(arrays, weights, mask, is_causal=is_causal)
+    backend = ml.get_backend(backend_name)
+    names = ["query", "key", "value"]
+    pm = ml.compile(
+        broadcast_attention(shapes, mask, is_causal=is_causal), backend, trainable_keys=names
+    )
+    params = {n: backend.array(x.astype("f4")) for n, x in zip(names, arrays, strict=True)}
+    data = {} if mask is None else {"attn_mask": backend.array(mask)}
+    found = pm.evaluate(params, data, output_gradients={"output": weights.astype("f4")})
+    np.testing.assert_allclose(backend.to_numpy(found.outputs["output"]), want, atol=2e-5)
+    for name, slope in zip(names, slopes, strict=True):
+        np.testing.assert_allclose(backend.to_numpy(found.gradients[name]), slope, atol=5e-5)
+
+
+def test_heads_that_are_shared_broadcast_with_their_batch(backend_name):
+    rng = np.random.default_rng(5)
+    q, k, v = (
+        rng.standard_normal(shape).astype("f4")
+        for shape in ((2, 4, 3, 5), (1, 2, 6, 5), (1, 2, 6, 7))
+    )
+    backend = ml.get_backend(backend_name)
+    model = broadcast_attention((q.shape, k.shape, v.shape), None, is_causal=False, enable_gqa=True)
+    pm = ml.compile(model, backend, inference=True)
+    given = {n: backend.array(x) for n, x in (("query", q), ("key", k), ("value", v))}
+    found = backend.to_numpy(pm.evaluate({}, given)["output"])
+    for example, head in np.ndindex(2, 4):
+        scores = q[example, head] @ k[0, head // 2].T / np.sqrt(5)
+        weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        np.testing.assert_allclose(found[example, head], weights @ v[0, head // 2], atol=1e-5)
+
+
+def test_shapes_of_batches_that_broadcast():
+    def shapes(**given):
+        layer = ml.ScaledDotProduct(broadcast=True)
+        layer.set_shapes(**given)
+        return layer.shapes
+
+    found = shapes(query=[2, 1, 4, 5], key=[3, 6, None], value=[None, None, None, 7])
+    assert found["output"][-2:] == [4, 7] and found["key"] == [3, 6, 5]
+    assert found["value"][-2:] == [6, 7]
+    assert shapes(query=[2, 1, 4, 5], key=[3, 6, 5], value=[3, 6, 7])["output"] == [2, 3, 4, 7]
+    assert shapes(output=[1, 4, 7], query=[None, 4, 5], key=[1, 6, 5])["query"] == [1, 4, 5]
+    with pytest.raises(ShapeError):
+        shapes(query=[2, 4, 5], key=[3, 6, 5])
+    with pytest.raises(ShapeError):
+        ml.ScaledDotProduct().set_shapes(query=[2, 4, 5], key=[1, 6, 5])
+
+
+def test_open_batches_broadcast():
+    model = broadcast_attention(([None, 4, 5], [None, 6, 5], [None, 6, 7]), None, is_causal=False)
+    rng = np.random.default_rng(6)
+    for backend in (ml.CpuBackend(), ml.NumpyBackend()):
+        pm = ml.compile(model, backend, trainable_keys=["key"])
+        for q, k in ((3, 1), (1, 3), (2, 2)):
+            given = {
+                "query": rng.standard_normal((q, 4, 5)),
+                "value": rng.standard_normal((k, 6, 7)),
+            }
+            key = rng.standard_normal((k, 6, 5))
+            ones = {"output": np.ones((max(q, k), 4, 7))}
+            found = pm.evaluate({"key": key}, given, output_gradients=ones)
+            want, slopes = of_torch([given["query"], key, given["value"]], ones["output"], None)
+            np.testing.assert_allclose(backend.to_numpy(found.outputs["output"]), want, atol=2e-5)
+            np.testing.assert_allclose(
+                backend.to_numpy(found.gradients["key"]), slopes[1], atol=2e-5
+            )
