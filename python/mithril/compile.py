@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import threading
 import types
@@ -568,6 +569,10 @@ class _Module(types.ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> PhysicalModel:
         return compile(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(compile)
 
 
 sys.modules[__name__].__class__ = _Module

@@ -70,6 +70,7 @@ class JaxBackend(AutogradBackend):
     """
 
     backend_type = "jax"
+    hardware = ("cpu", "gpu", "tpu")
     _compiles_each_program = True
     _jit_options = frozenset({"compiler_options", "inline", "keep_unused"})
     _not_compiled = frozenset({"masks", "values"})

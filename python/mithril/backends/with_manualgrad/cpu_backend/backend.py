@@ -6,6 +6,7 @@ from typing import Any
 
 from mithril import _core
 from mithril._public import public
+from mithril._weights import WEIGHT_FORMATS
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
 from mithril.types import Dtype, DTypeLike
 
@@ -30,6 +31,7 @@ class CpuBackend(PlanBackend):
 
     backend_type = "cpu"
     packs_weights = True
+    weight_formats = WEIGHT_FORMATS
 
     @public
     def __init__(

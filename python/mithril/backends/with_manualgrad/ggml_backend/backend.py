@@ -58,6 +58,8 @@ class GGMLBackend(NumpyBackend):
     backend_type = "ggml"
     _ops_module = "mithril.backends.with_manualgrad.ggml_backend.ops"
     supported_dtypes = (Dtype.float32,)
+    weight_formats = tuple(quantize.SHORT)
+    _mixes_precision = False
     _folds_constants = True
 
     @public
