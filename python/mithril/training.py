@@ -152,6 +152,7 @@ class _Loop:
         self._has_cost = FINAL_COST in model.output_keys
         self._target = target
         self._metrics = metrics
+        self._scaling = model._settings.loss_scale
         self._loss = loss
         if self._has_cost and loss is not None:
             raise ArgumentError("train_model: the model has a cost of its own beside loss=")
@@ -218,6 +219,7 @@ class _Loop:
 
     def _step(self, data: dict[str, Any], batch: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         losses: list[Any] = []
+        scale = self._scaling.state_of(self._opt_state)["scale"] if self._scaling else 1.0
         (output,) = self._model.output_keys if self._cost is not None else (None,)
 
         def slope(outputs: dict[str, Any]) -> dict[str, Any]:
@@ -225,16 +227,24 @@ class _Loop:
             read = {"input": outputs[output], "target": self._of_batch(batch, self._target)}
             value, gradients = self._cost.evaluate({}, read, output_gradients=True, wrt=["input"])
             losses.append(value["loss"])
-            return {output: gradients["input"]}
+            return {output: gradients["input"] * scale}
 
-        given = True if self._cost is None else slope
+        given = {FINAL_COST: scale} if self._cost is None else slope
         state = self._state or None
         result = self._model.evaluate(self._params, data, output_gradients=given, state=state)
-        updated = self._optimizer.update(self._params, result.gradients, self._opt_state)
-        self._params, self._opt_state = dict(updated[0]), updated[1]
+        params, self._opt_state = self._moved(result.gradients)
+        self._params = dict(params)
         self._state = dict(result.state) if self._state else {}
         value = losses[0] if losses else result.outputs[FINAL_COST]
         return float(self._model.backend.to_numpy(value)), result.outputs
+
+    def _moved(self, gradients: dict[str, Any]) -> tuple[Any, Any]:
+        known = self._params, gradients, self._opt_state
+        if self._scaling is None:
+            updated: tuple[Any, Any] = self._optimizer.update(*known)
+            return updated
+        scaled: tuple[Any, Any] = self._scaling.update(self._optimizer, *known, self._model.backend)
+        return scaled
 
     def trained(self) -> dict[str, Any]:
         """The parameters, with what normalization has seen."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from mithril._weights import WEIGHT_FORMATS
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
 from mithril.types import Dtype
 
@@ -63,7 +64,7 @@ class BackendFacts:
     supported_dtypes: tuple[Dtype, ...] = tuple(dtype for dtype in Dtype if dtype.is_float)
 
     hardware: tuple[str, ...] = ("cpu",)
-    weight_formats: tuple[str, ...] = ()
+    weight_formats: tuple[str, ...] = WEIGHT_FORMATS
     _mixes_precision = True
 
     # Programs compute integers in at most that.

@@ -393,7 +393,6 @@ def test_K26():
             ml.MlxBackend(dtype="float64", device="gpu")
 
 
-@pytest.mark.xfail(strict=True, reason="weights in few bits are the engine's and GGML's so far")
 def test_K27():
     needs("mlx.core")
     rng = np.random.default_rng(0)

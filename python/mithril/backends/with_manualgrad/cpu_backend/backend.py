@@ -6,7 +6,6 @@ from typing import Any
 
 from mithril import _core
 from mithril._public import public
-from mithril._weights import WEIGHT_FORMATS
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
 from mithril.types import Dtype, DTypeLike
 
@@ -31,7 +30,6 @@ class CpuBackend(PlanBackend):
 
     backend_type = "cpu"
     packs_weights = True
-    weight_formats = WEIGHT_FORMATS
 
     @public
     def __init__(

@@ -132,6 +132,19 @@ class GGMLBackend(NumpyBackend):
                 found[way][op] += 1
         return found
 
+    def _quantizing(self, kind: str) -> GGMLBackend:
+        """This backend, or one that keeps weights in blocks of that type."""
+        wanted = _quantize_type(kind)
+        if self.quantize not in (None, wanted):
+            raise ArgumentError(
+                f"compile: quantize={kind!r}, but the backend has quantize={self.quantize!r}",
+                hint="leave one of them out",
+            )
+        if self.quantize == wanted:
+            return self
+        options = {"mem_size": self.mem_size, "threads": self.threads, "seed": self.seed}
+        return type(self)(quantize=kind, isolate=self._isolated is not None, **options)
+
     def _refuse_isolated(self, what: str) -> None:
         if self._isolated is not None:
             raise UnsupportedError(
