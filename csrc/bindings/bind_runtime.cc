@@ -7,6 +7,7 @@
 #include "backends/cpu/target.h"
 #include "bindings/interrupt.h"
 #include "bindings/model_arguments.h"
+#include "bindings/native_program.h"
 #include "bindings/opencl_kernels.h"
 #include "bindings/python.h"
 #include "compile.h"
@@ -14,6 +15,7 @@
 #include "passes/bind_sizes.h"
 #include "passes/liveness.h"
 #include "passes/own_ops.h"
+#include "passes/pack_weights.h"
 #include "passes/recompute.h"
 #include "runtime/random.h"
 #include "select/kernel_table.h"
@@ -417,6 +419,28 @@ py::tuple emit_python(const ir::Graph& graph, const py::dict& target,
   return py::make_tuple(source.text, constants);
 }
 
+/// (the graph, (place of an input, whether it is transposed) of each weight).
+py::tuple separate_weights(const ir::Graph& graph) {
+  auto [separated, weights] = passes::separate_weights(graph).or_throw();
+  py::list places;
+  for (const passes::WeightInput& weight : weights) {
+    places.append(py::make_tuple(weight.input, weight.transposed));
+  }
+  return py::make_tuple(std::move(separated), places);
+}
+
+/// What stands for a matrix, as [k, n] if it is given as [n, k].
+py::array_t<float> rounded_weights(const py::array_t<float, py::array::c_style>& matrix,
+                                   bool transposed, const std::string& format) {
+  MITHRIL_CHECK(matrix.ndim() == 2, "a weight of rank {}", matrix.ndim());
+  core::MatrixView view{matrix.data(), matrix.shape(0), matrix.shape(1), matrix.shape(1), 1};
+  if (transposed) view = {view.data, view.columns, view.rows, 1, view.row_step};
+  const auto values = passes::rounded_weights(view, weight_format(format)).or_throw();
+  py::array_t<float> out(std::vector<int64_t>{view.rows, view.columns});
+  std::copy(values.begin(), values.end(), out.mutable_data());
+  return out;
+}
+
 ir::Graph recompute(const ir::Graph& graph, const std::shared_ptr<Trace>& trace) {
   const Stopwatch watch;
   passes::Recomputed made = interruptible([&] {
@@ -460,6 +484,17 @@ void bind_runtime(py::module_& module) {
   module.def("emit_python", &emit_python, py::arg("graph"), py::arg("target"),
              py::arg("trace") = nullptr,
              "(text, constants) of a graph for a backend of emitted source.");
+  module.def(
+      "dequantize_weights",
+      [](const ir::Graph& graph, const std::string& format) {
+        return passes::dequantize_weights(graph, weight_format(format)).or_throw();
+      },
+      py::arg("graph"), py::arg("format"),
+      "A graph whose products multiply by constants in few bits, as ordinary ops.");
+  module.def("separate_weights", &separate_weights, py::arg("graph"),
+             "The graph with weights of products as inputs of their own (passes/pack_weights.h).");
+  module.def("rounded_weights", &rounded_weights, py::arg("matrix"), py::arg("transposed"),
+             py::arg("format"));
   module.def("recompute", &recompute, py::arg("graph"), py::arg("trace") = nullptr,
              "A graph of known sizes whose text takes less memory (passes/recompute.h).");
   module.def("derive_key", &derive_key, py::arg("seed"), py::arg("path"));

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kPanel = PackedMatrix::kPanel;
 constexpr int64_t kBlock = PackedMatrix::kBlock;
-constexpr std::array kFormats = {WeightFormat::kBFloat16, WeightFormat::kInt8, WeightFormat::kInt4};
+constexpr std::array kFormats = {WeightFormat::kBFloat16, WeightFormat::kInt8, WeightFormat::kInt4,
+                                 WeightFormat::kInt16};
 constexpr uint16_t kNaN = 0x7FC0;
 
 // A block of a panel in float32.
@@ -90,10 +91,11 @@ void write_bfloat16(const Tile& tile, std::byte* to) {
   std::memcpy(to, out, sizeof out);
 }
 
-void write_int8(const Tile& tile, std::byte* to) {
-  int8_t out[kBlock][kPanel];
+template <class T>
+void write_integers(const Tile& tile, std::byte* to) {
+  T out[kBlock][kPanel];
   for (int64_t r = 0; r < kBlock; ++r) {
-    for (int64_t c = 0; c < kPanel; ++c) out[r][c] = static_cast<int8_t>(tile[r][c]);
+    for (int64_t c = 0; c < kPanel; ++c) out[r][c] = static_cast<T>(tile[r][c]);
   }
   std::memcpy(to, out, sizeof out);
 }
@@ -139,6 +141,7 @@ std::string_view name(WeightFormat format) {
   switch (format) {
     case WeightFormat::kBFloat16: return "bfloat16";
     case WeightFormat::kInt8: return "int8";
+    case WeightFormat::kInt16: return "int16";
     default: return "int4";
   }
 }
@@ -158,7 +161,8 @@ uint16_t round_to_bfloat16(float value) {
 }
 
 int64_t PackedMatrix::bits(WeightFormat format) {
-  return format == WeightFormat::kBFloat16 ? 16 : format == WeightFormat::kInt8 ? 8 : 4;
+  if (format == WeightFormat::kInt4) return 4;
+  return format == WeightFormat::kInt8 ? 8 : 16;
 }
 
 int64_t PackedMatrix::scale_bytes() const {
@@ -199,9 +203,12 @@ void PackedMatrix::pack_panel(int64_t index, const MatrixView& from) {
       continue;
     }
     find_extremes(tile, extreme);
-    if (format_ == WeightFormat::kInt8) {
+    if (format_ == WeightFormat::kInt16) {
+      quantize(tile, -32767, 32767, extreme, scales);
+      write_integers<int16_t>(tile, block);
+    } else if (format_ == WeightFormat::kInt8) {
       quantize(tile, -127, 127, extreme, scales);
-      write_int8(tile, block);
+      write_integers<int8_t>(tile, block);
     } else {
       quantize(tile, -8, 7, extreme, scales);
       write_int4(tile, block);
@@ -211,19 +218,28 @@ void PackedMatrix::pack_panel(int64_t index, const MatrixView& from) {
 }
 
 float PackedMatrix::at(int64_t row, int64_t column) const {
-  const std::byte* const from = panel(column / kPanel);
-  const std::byte* const block = from + scale_bytes() + row / kBlock * block_bytes();
-  const int64_t r = row % kBlock, c = column % kPanel;
   if (format_ == WeightFormat::kBFloat16) {
-    return widen_bfloat16(load<uint16_t>(block, (r / 2 * kPanel + c) * 2 + r % 2));
+    const int64_t r = row % kBlock, c = column % kPanel;
+    return widen_bfloat16(load<uint16_t>(block_of(row, column), (r / 2 * kPanel + c) * 2 + r % 2));
   }
-  const float scale = widen_bfloat16(load<uint16_t>(from, row / kBlock * kPanel + c));
-  if (format_ == WeightFormat::kInt8) {
-    return scale * static_cast<float>(load<int8_t>(block, r * kPanel + c));
-  }
+  return widen_bfloat16(scale(row / kBlock, column)) * static_cast<float>(integer(row, column));
+}
+
+const std::byte* PackedMatrix::block_of(int64_t row, int64_t column) const {
+  return panel(column / kPanel) + scale_bytes() + row / kBlock * block_bytes();
+}
+
+uint16_t PackedMatrix::scale(int64_t block, int64_t column) const {
+  return load<uint16_t>(panel(column / kPanel), block * kPanel + column % kPanel);
+}
+
+int32_t PackedMatrix::integer(int64_t row, int64_t column) const {
+  const std::byte* const block = block_of(row, column);
+  const int64_t r = row % kBlock, c = column % kPanel;
+  if (format_ == WeightFormat::kInt8) return load<int8_t>(block, r * kPanel + c);
+  if (format_ == WeightFormat::kInt16) return load<int16_t>(block, r * kPanel + c);
   const uint32_t eight = load<uint32_t>(block, r / 8 * kPanel + c);
-  const int32_t value = static_cast<int32_t>(eight << (28 - r % 8 * 4)) >> 28;
-  return scale * static_cast<float>(value);
+  return static_cast<int32_t>(eight << (28 - r % 8 * 4)) >> 28;
 }
 
 std::shared_ptr<const TensorData> unpacked(std::shared_ptr<const TensorData> data) {

@@ -17,9 +17,10 @@ enum class WeightFormat : uint8_t {
   kBFloat16,  // each element to nearest even
   kInt8,      // 32 elements of a column share a scale: scale * -127 … 127
   kInt4,      // likewise: scale * -8 … 7
+  kInt16,     // likewise: scale * -32767 … 32767
 };
 
-/// "bfloat16", "int8", "int4".
+/// "bfloat16", "int8", "int4", "int16".
 std::string_view name(WeightFormat format);
 std::optional<WeightFormat> parse_weight_format(std::string_view text);
 
@@ -36,6 +37,7 @@ struct MatrixView {
 /// bytes), then come the blocks:
 ///   bfloat16  [pair of rows][column][2]
 ///   int8      [row][column]
+///   int16     [row][column]
 ///   int4      [8 rows][column]: 32 bits, of which 4 are a row, the first row lowest
 /// A scale is the least bfloat16 that keeps the block's extreme in range, so that scale * integer
 /// is exact in float32. A column's part of a block that is not finite has the scale NaN.
@@ -63,6 +65,9 @@ class PackedMatrix {
 
   /// What stands for an element.
   float at(int64_t row, int64_t column) const;
+  /// The integer of an element, and the bits of the scale of its block; not of bfloat16.
+  int32_t integer(int64_t row, int64_t column) const;
+  uint16_t scale(int64_t block, int64_t column) const;
 
  private:
   struct Free {
@@ -73,6 +78,7 @@ class PackedMatrix {
       : format_(format), rows_(rows), columns_(columns) {}
   static int64_t bits(WeightFormat format);
   void pack_panel(int64_t panel, const MatrixView& from);
+  const std::byte* block_of(int64_t row, int64_t column) const;
 
   WeightFormat format_;
   int64_t rows_, columns_;

@@ -162,11 +162,20 @@ class Hints {
                        refused.allowed);
   }
 
+  // Which said what is known of the first side.
+  NodeId leaf_of_facts() const {
+    if (side(0) == nullptr || side(0)->facts.empty()) return kNone;
+    return Narrator(arena_, solver_).speaker(side(0)->facts.front()).leaf;
+  }
+
+  bool is_flatten(NodeId leaf) const {
+    const ir::OpDef* op = leaf == kNone ? nullptr : arena_.node(leaf).op;
+    return op != nullptr && op->name == "flatten";
+  }
+
   // images of [N, 8, 5, 5] into a layer that is 200 wide, or a result that has too many axes.
   std::string flatten(const core::Error&) const {
-    const NodeId leaf = leaf_of_rule();
-    const ir::OpDef* op = leaf == kNone ? nullptr : arena_.node(leaf).op;
-    if (op != nullptr && op->name == "flatten") return "";
+    if (is_flatten(leaf_of_rule()) || is_flatten(leaf_of_facts())) return first_axis_of_flatten();
     for (size_t i = 0; i < sides_.size(); ++i) {
       const auto shape = parse(side(i)->text);
       if (!shape || shape->size() < 3) continue;
@@ -181,6 +190,22 @@ class Hints {
       }
     }
     return "";
+  }
+
+  // One axis, or none, into ml.Flatten().
+  std::string first_axis_of_flatten() const {
+    std::vector<std::string> texts = {conflict_.said};
+    for (const Conflict::Side& at : sides_) {
+      if (at.name == "start_dim" && at.text != "1") return "";
+      texts.push_back(at.text);
+    }
+    const auto is_short = [](const std::string& text) {
+      const auto shape = parse(text);
+      return shape && shape->size() < 2;
+    };
+    if (std::none_of(texts.begin(), texts.end(), is_short)) return "";
+    return "Flatten keeps the first axis, for start_dim is 1 by default: ml.Flatten(start_dim=0)"
+           " merges all axes, and takes one or none";
   }
 
   // Another wire of the model has the size that is wanted.

@@ -38,6 +38,15 @@ class Folder {
   const OpDef& op_of(const Node& node) const { return ir::Registry::global().get(node.op); }
   bool is_literal(const Node& node) const { return op_of(node).name == "constant"; }
 
+  // A loop reads the smaller constant as quickly, and there is no larger one beside it.
+  bool widens_integers(const Node& node) const {
+    constexpr int64_t kFew = 256;
+    if (op_of(node).name != "cast" || elements(node.operands[0]) <= kFew) return false;
+    const core::DType from = graph_.type(node.operands[0]).dtype;
+    const core::DType to = graph_.type(node.results[0]).dtype;
+    return core::is_integer(from) && core::is_float(to) && core::size_of(from) < core::size_of(to);
+  }
+
   int64_t elements(ValueId id) const {
     int64_t count = 1;
     for (const infer::Dim dim : graph_.type(id).shape) {
@@ -48,6 +57,7 @@ class Folder {
 
   bool folds(const Node& node) const {
     if (is_literal(node)) return true;
+    if (widens_integers(node)) return false;
     if (op_of(node).random || node.operands.empty()) return false;
     int64_t read = 0;
     for (const ValueId id : node.operands) {

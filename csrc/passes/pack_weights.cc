@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ir/registry.h"
+#include "passes/dequantize.h"
 #include "passes/remove_dead.h"
 #include "passes/rewriter.h"
 
@@ -35,9 +36,26 @@ bool is_transpose(const Node& node) {
   return axes == nullptr || !axes->is_sequence() || (axes->items()[0].as_int() & 1) != 0;
 }
 
-// A product of two values; a square of one stays as it is.
-bool is_product(const Node& node) {
-  return name_of(node) == "matmul" && node.operands[0] != node.operands[1];
+// The operand that a product multiplies by, and whether it does so by its transpose.
+struct Right {
+  size_t operand;
+  bool turned;
+};
+
+// Of a product of two values; a square of one stays as it is.
+std::optional<Right> right_of(const Node& node) {
+  if (node.operands.size() < 2 || node.operands[0] == node.operands[1]) return std::nullopt;
+  if (name_of(node) == "matmul") return Right{1, false};
+  if (name_of(node) == "linear") return Right{0, true};
+  return std::nullopt;
+}
+
+// Whether a matrix takes less memory in a format, in either orientation.
+bool gains(WeightFormat format, int64_t rows, int64_t columns) {
+  const int64_t dense = rows * columns * static_cast<int64_t>(sizeof(float));
+  const auto takes_less = [&](std::optional<int64_t> bytes) { return bytes && *bytes < dense; };
+  return takes_less(PackedMatrix::bytes(format, rows, columns)) &&
+         takes_less(PackedMatrix::bytes(format, columns, rows));
 }
 
 // A literal that may be packed, and in which of its orientations a value shows it.
@@ -62,10 +80,12 @@ class Weights {
   }
 
   /// Of the right operand of a product.
-  const Origin* right(const Node& node) const {
-    if (!is_product(node)) return nullptr;
-    const Origin& origin = origin_[static_cast<size_t>(node.operands[1])];
-    return origin.literal == nullptr ? nullptr : &origin;
+  std::optional<Origin> right(const Node& node) const {
+    const auto right = right_of(node);
+    if (!right) return std::nullopt;
+    Origin origin = origin_[static_cast<size_t>(node.operands[right->operand])];
+    origin.transposed = origin.transposed != right->turned;
+    return origin.literal == nullptr ? std::nullopt : std::optional(std::move(origin));
   }
 
   /// The orientation in which products read a literal that nobody else reads.
@@ -108,15 +128,7 @@ class Weights {
     const Literal& literal = value->as_tensor();
     const bool is_matrix = literal->dtype == core::DType::kFloat32 && literal->shape.size() == 2 &&
                            graph_.type(node.results[0]).dtype == core::DType::kFloat32;
-    return is_matrix && gains(literal->shape[0], literal->shape[1]) ? literal : nullptr;
-  }
-
-  // In either orientation.
-  bool gains(int64_t rows, int64_t columns) const {
-    const int64_t dense = rows * columns * static_cast<int64_t>(sizeof(float));
-    const auto takes_less = [&](std::optional<int64_t> bytes) { return bytes && *bytes < dense; };
-    return takes_less(PackedMatrix::bytes(format_, rows, columns)) &&
-           takes_less(PackedMatrix::bytes(format_, columns, rows));
+    return is_matrix && gains(format_, literal->shape[0], literal->shape[1]) ? literal : nullptr;
   }
 
   void add(const Node& node) {
@@ -124,6 +136,7 @@ class Weights {
       origin_[static_cast<size_t>(node.results[0])] = {std::move(literal), false};
       return;
     }
+    const auto right = right_of(node);
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const ValueId id = node.operands[i];
       if (id == kNoValue || origin_[static_cast<size_t>(id)].literal == nullptr) continue;
@@ -131,8 +144,9 @@ class Weights {
       if (is_transpose(node)) {
         origin.transposed = !origin.transposed;
         origin_[static_cast<size_t>(node.results[0])] = std::move(origin);
-      } else if (i == 1 && is_product(node)) {
-        readers_[origin.literal.get()].products[origin.transposed ? 1 : 0] = true;
+      } else if (right && i == right->operand) {
+        const bool turned = origin.transposed != right->turned;
+        readers_[origin.literal.get()].products[turned ? 1 : 0] = true;
       } else {
         read_otherwise(id);
       }
@@ -160,15 +174,31 @@ Literal literal_of(std::shared_ptr<const PackedMatrix> matrix, bool transposed) 
   return out;
 }
 
-}  // namespace
+// The product with another right operand, which is given as products multiply by it.
+void copy_with_right(Rewriter& rewriter, const Node& node, ir::Value by) {
+  const Right right = *right_of(node);
+  const ValueId old = node.operands[right.operand];
+  if (right.turned) {
+    const std::vector<ir::Operand> one = {by};
+    by = rewriter.builder().call("swapaxes", one,
+                                 {{"axis1", HostValue(0)}, {"axis2", HostValue(1)}});
+  }
+  const ir::Value others = rewriter.mapped(old);
+  rewriter.map(old, by);
+  rewriter.copy(node);
+  rewriter.map(old, others);
+}
 
-core::Result<ir::Graph> pack_weights(const ir::Graph& graph, WeightFormat format) {
+// How a packed matrix becomes a value of the graph.
+using Spelling = ir::Value (*)(ir::Builder&, const std::shared_ptr<const PackedMatrix>&);
+
+core::Result<ir::Graph> with_packed(const ir::Graph& graph, WeightFormat format, Spelling spell) {
   Weights weights(graph, format);
   Rewriter rewriter(graph);
   std::map<const PackedMatrix*, ir::Value> constants;
   for (const Node& node : graph.nodes) {
-    const Origin* origin = weights.right(node);
-    if (origin == nullptr) {
+    const auto origin = weights.right(node);
+    if (!origin) {
       rewriter.copy(node);
       continue;
     }
@@ -176,16 +206,89 @@ core::Result<ir::Graph> pack_weights(const ir::Graph& graph, WeightFormat format
     ir::Value& constant = constants[matrix.get()];
     if (!constant) {
       rewriter.builder().set_location(node.location);
-      constant = rewriter.builder().constant(literal_of(matrix, false));
+      constant = spell(rewriter.builder(), matrix);
     }
-    const ValueId right = node.operands[1];
-    const ir::Value others = rewriter.mapped(right);
-    rewriter.map(right, constant);
-    rewriter.copy(node);
-    rewriter.map(right, others);
+    copy_with_right(rewriter, node, constant);
   }
   MITHRIL_ASSIGN(const ir::Graph packed, rewriter.finish());
   return remove_dead(packed);
+}
+
+ir::Value as_literal(ir::Builder& builder, const std::shared_ptr<const PackedMatrix>& matrix) {
+  return builder.constant(literal_of(matrix, false));
+}
+
+}  // namespace
+
+core::Result<ir::Graph> pack_weights(const ir::Graph& graph, WeightFormat format) {
+  return with_packed(graph, format, as_literal);
+}
+
+core::Result<ir::Graph> dequantize_weights(const ir::Graph& graph, WeightFormat format) {
+  return with_packed(graph, format, [](ir::Builder& builder, const auto& matrix) {
+    return dequantized(builder, *matrix);
+  });
+}
+
+core::Result<std::pair<ir::Graph, std::vector<WeightInput>>> separate_weights(
+    const ir::Graph& graph) {
+  std::vector<std::optional<WeightInput>> origin(graph.values.size());
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const ir::ValueInfo& input = graph.value(graph.inputs[i]);
+    const bool is_matrix =
+        input.type.is_tensor && input.type.rank() == 2 && input.type.dtype == core::DType::kFloat32;
+    if (!is_matrix || input.role != ir::Role::kParam) continue;
+    origin[static_cast<size_t>(graph.inputs[i])] = WeightInput{static_cast<int32_t>(i), false};
+  }
+  Rewriter rewriter(graph);
+  std::vector<WeightInput> found;
+  std::map<std::pair<int32_t, bool>, ir::Value> inputs;
+  for (const Node& node : graph.nodes) {
+    const ValueId first = node.operands.empty() ? kNoValue : node.operands[0];
+    if (first != kNoValue && origin[static_cast<size_t>(first)] && is_transpose(node)) {
+      WeightInput turned = *origin[static_cast<size_t>(first)];
+      turned.transposed = !turned.transposed;
+      origin[static_cast<size_t>(node.results[0])] = turned;
+    }
+    const auto right = right_of(node);
+    const ValueId read = right ? node.operands[right->operand] : kNoValue;
+    if (read == kNoValue || !origin[static_cast<size_t>(read)]) {
+      rewriter.copy(node);
+      continue;
+    }
+    WeightInput weight = *origin[static_cast<size_t>(read)];
+    weight.transposed = weight.transposed != right->turned;
+    ir::Value& input = inputs[{weight.input, weight.transposed}];
+    if (!input) {
+      const ir::ValueInfo& from = graph.value(graph.inputs[static_cast<size_t>(weight.input)]);
+      ir::Type type = from.type;
+      if (weight.transposed) std::swap(type.shape[0], type.shape[1]);
+      input = rewriter.builder().input(
+          fmt::format("${}{}", from.name, weight.transposed ? ".T" : ""), type, ir::Role::kData);
+      found.push_back(weight);
+    }
+    copy_with_right(rewriter, node, input);
+  }
+  MITHRIL_ASSIGN(const ir::Graph separated, rewriter.finish());
+  MITHRIL_ASSIGN(ir::Graph out, remove_dead(separated));
+  return std::pair(std::move(out), std::move(found));
+}
+
+core::Result<std::vector<float>> rounded_weights(const core::MatrixView& matrix,
+                                                 WeightFormat format) {
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(matrix.rows * matrix.columns));
+  std::shared_ptr<const PackedMatrix> packed;
+  if (gains(format, matrix.rows, matrix.columns)) {
+    MITHRIL_ASSIGN(packed, PackedMatrix::pack(format, matrix));
+  }
+  for (int64_t i = 0; i < matrix.rows; ++i) {
+    for (int64_t j = 0; j < matrix.columns; ++j) {
+      out.push_back(packed ? packed->at(i, j)
+                           : matrix.data[i * matrix.row_step + j * matrix.column_step]);
+    }
+  }
+  return out;
 }
 
 core::Result<std::vector<Literal>> pack_literals(const ir::Graph& graph,

@@ -53,7 +53,7 @@ _TYPES = (
 _MODULES = (
     *("backends", "errors", "inspect", "models", "optim", "testing", "types"),
     *("cli", "common", "compat", "constraints", "contrib", "cores", "examples", "formats"),
-    *("framework", "utils"),
+    *("framework", "training", "utils"),
 )
 
 

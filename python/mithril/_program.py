@@ -66,11 +66,13 @@ class Settings:
     strict: bool = False
     strict_dtypes: bool = False
     optimizer: Any = None
+    loss_scale: Any = None  # of training (_loss_scale.py)
     passes_off: tuple[str, ...] = ()
     static_shapes: bool = False
     exact_conv: bool = False
     exact_linalg: bool = False
     weights: str = ""  # the format of constants that products multiply by; "": as they are
+    quantize: str = ""  # the same of parameters that come with a call
     check_nan: str = ""  # "nan", "inf": what is looked for
     stream_gradients: bool = False
     memory_limit: int | None = None  # bytes
@@ -212,11 +214,22 @@ class Program:
         by_name = {key.name: key for key in self.keys}
         self.by_name = by_name
         self.inputs = [by_name[name] for name, *_ in compiled.forward.inputs]
-        self.forward = self._executable(compiled.forward, settings.file_path)
+        self.forward = self._forward_of(compiled.forward)
         self._gradients: collections.OrderedDict[tuple, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
         self._checked: dict[tuple, list] = {}
         self.compiled_step: Any = None  # the last one that was made (_compiled_step.py)
+
+    def _forward_of(self, graph: Any) -> Any:
+        kind = self.settings.quantize
+        if not kind:
+            return self._executable(graph, self.settings.file_path)
+        from mithril._quantized import Quantized
+
+        def made(one: Any) -> Any:
+            return self._executable(one, self.settings.file_path)
+
+        return Quantized(self.settings.backend, graph, kind, made)
 
     def _executable(
         self,
@@ -267,6 +280,8 @@ class Program:
         if differentiates and settings.gradient_checkpointing:
             graph = _core.recompute(graph, self.compiled.trace)
             jit_options = settings.backend._keeping_copies(jit_options)
+        if settings.weights:
+            graph = _core.dequantize_weights(graph, settings.weights)
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
         executable = EmittedExecutable(
             settings.backend,

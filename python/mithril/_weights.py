@@ -1,4 +1,4 @@
-"""What `bind(weights=)` takes."""
+"""What `bind(weights=)` and `compile(quantize=)` take."""
 
 from __future__ import annotations
 
@@ -8,28 +8,34 @@ from mithril._checks import text
 from mithril.errors import ArgumentError, UnsupportedError, shown, suggestion
 from mithril.types import Dtype
 
-WEIGHT_FORMATS = ("bfloat16", "int8", "int4")
+WEIGHT_FORMATS = ("bfloat16", "int8", "int4", "int16")
 
 
-def check_weights(weights: Any, backend: Any, runs_python: bool) -> None:
-    """Raises unless `weights` is a format in which programs of the backend may keep weights;
-    `runs_python`: the model has ops that are Python functions."""
-    if text("bind: weights", weights) not in WEIGHT_FORMATS:
+def check_weights(option: str, kind: Any, backend: Any, runs_python: bool = False) -> None:
+    """Raises unless programs of the backend may keep weights in this format.
+
+    Parameters
+    ----------
+    option : what the user calls it
+    runs_python : whether plans cannot run the model, for it has ops that are Python functions
+    """
+    if text(option, kind) not in WEIGHT_FORMATS:
         formats = ", ".join(f"'{name}'" for name in WEIGHT_FORMATS)
-        near = suggestion(weights, WEIGHT_FORMATS)
-        raise ArgumentError(f"bind: weights requires one of {formats}, got {shown(weights)}{near}")
-    if not backend.packs_weights:
+        near = suggestion(kind, WEIGHT_FORMATS)
+        raise ArgumentError(f"{option} requires one of {formats}, got {shown(kind)}{near}")
+    where = option.partition(":")[0]
+    if kind not in backend.weight_formats or hasattr(backend, "_quantizing"):
         raise UnsupportedError(
-            f"bind: {backend!r} keeps no weights as {weights}",
-            hint="compile the model for ml.CpuBackend()",
+            f"{where}: {backend!r} keeps no weights as {kind}",
+            hint='compile the model for it with quantize="int8", or for ml.CpuBackend()',
         )
     if runs_python:
         raise UnsupportedError(
-            f"bind: weights cannot be kept as {weights}, for NumPy runs this model: it has ops that"
+            f"{where}: weights cannot be kept as {kind}, for NumPy runs this model: it has ops that"
             " are Python functions"
         )
     if backend.default_dtype is not Dtype.float32:
         raise UnsupportedError(
-            f"bind: weights as {weights} require float32, got {backend.default_dtype}",
-            hint="compile the model for ml.CpuBackend()",
+            f"{where}: weights as {kind} require float32, got {backend.default_dtype}",
+            hint="compile the model for a backend with dtype=ml.float32",
         )

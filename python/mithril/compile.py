@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import threading
 import types
@@ -15,11 +16,13 @@ from mithril._checks import items, mapping, text
 from mithril._conversion import as_numpy
 from mithril._explanations import report
 from mithril._files import path_of
+from mithril._loss_scale import loss_scale_of
 from mithril._predicting import frozen_names, frozen_patterns
 from mithril._program import target_of
 from mithril._public import public
 from mithril._tensor import array_literal
 from mithril._values import as_value
+from mithril._weights import check_weights
 from mithril.backends.memory import parse_size
 from mithril.connection import Connection, Tensor
 from mithril.errors import (
@@ -58,10 +61,12 @@ def compile(  # noqa: A001
     discard_keys: Keys = None,
     types: ByKey = None,
     inference: bool = False,
+    quantize: Literal["int8", "int4", "int16", "bfloat16"] | None = None,
     mode: Literal["train", "eval"] | None = None,
     jit: bool | Literal["auto"] = "auto",
     autodiff: Literal["engine", "framework"] | None = None,
     optimizer: Optimizer | None = None,
+    loss_scale: float | None = None,
     file_path: str | os.PathLike[str] | None = None,
     jit_options: Mapping[str, Any] | None = None,
     strict: bool = False,
@@ -99,6 +104,11 @@ def compile(  # noqa: A001
     types : element types of keys, such as ``{"tokens": Tensor[int]}``, or of inputs with their
         width, such as ``{"tokens": ml.int32}``, which else is the backend's default
     inference : no gradients will be asked for
+    quantize : "int8", "int4", "int16" or "bfloat16": the weights of products count as what so few
+        bits stand for, the same on every backend (GGML has its own blocks, and no "int16" and
+        "bfloat16"). They are rounded at each call; `bind` keeps them in few bits, and
+        `quantization_report` says what that costs (docs/low_precision.md). There are no gradients
+        then.
     mode : "eval" or "train"; what batch norm and dropout do. "train" for a TrainModel, else "eval"
     jit : compile the emitted program by the framework, which takes a while for each set of shapes;
         "auto" is the backend's own default: True on JAX, where programs that call functions of
@@ -107,6 +117,10 @@ def compile(  # noqa: A001
     autodiff : "engine" or "framework"; who makes the gradient program
     optimizer : of `mithril.optim` (or a class derived from `Optimizer`); gives the physical model
         `step`
+    loss_scale : what `step` multiplies the cost by, and divides gradients by again, so that small
+        ones stay above what float16 holds; None: where programs compute in float16, 2^16 at first,
+        doubled after 2000 good steps in a row, and halved where a gradient is not finite (PyTorch's
+        `GradScaler`). Such a step changes no parameter. The scale is kept in `opt_state`.
     file_path : where the emitted source is written, a name that ends in ``.py``; not for the
         engine's plans, which have none
     jit_options : handed to the framework's compiler, where it compiles
@@ -188,7 +202,9 @@ def compile(  # noqa: A001
         exact_conv=_flag("exact_conv", exact_conv),
     )
     is_portable = _is_portable(deterministic, backend)
-    _check_optimizer(optimizer, _flag("inference", inference))
+    backend = _quantizing(quantize, backend, optimizer)
+    inference = _flag("inference", inference) or quantize is not None
+    _check_optimizer(optimizer, inference)
     model = _finalized(model)
     settings = Settings(
         backend=backend,
@@ -198,9 +214,11 @@ def compile(  # noqa: A001
         jit_options=_jit_options(jit_options, compiles, backend),
         file_path=None if file_path is None else path_of("compile: file_path", file_path),
         inference=inference,
+        quantize="" if quantize is None or hasattr(backend, "_quantizing") else quantize,
         strict=_flag("strict", strict),
         strict_dtypes=_flag("strict_dtypes", strict_dtypes),
         optimizer=optimizer,
+        loss_scale=loss_scale_of(loss_scale, backend, optimizer, stream_gradients),
         passes_off=_passes_off(passes),
         static_shapes=_flag("static_shapes", static_shapes),
         exact_conv=exact_conv or is_portable,
@@ -337,6 +355,22 @@ def _refuse_unsupported(
             f"static_inference: constants are not folded in programs for {type(backend).__name__}",
             hint="use ml.CpuBackend(), or ml.JaxBackend() with jit=True",
         )
+
+
+def _quantizing(quantize: Any, backend: Any, optimizer: Any) -> Any:
+    """The backend; ggml's with the option as its own."""
+    if quantize is None:
+        return backend
+    if optimizer is not None:
+        raise ArgumentError(
+            "compile: with quantize= there are no gradients that optimizer= could take",
+            hint="train without quantize=, and compile once more with it",
+        )
+    text("compile: quantize", quantize)
+    if hasattr(backend, "_quantizing"):
+        return backend._quantizing(quantize)
+    check_weights("compile: quantize", quantize, backend)
+    return backend
 
 
 def _check_optimizer(optimizer: Any, inference: bool) -> None:
@@ -591,6 +625,10 @@ class _Module(types.ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> PhysicalModel:
         return compile(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(compile)
 
 
 sys.modules[__name__].__class__ = _Module

@@ -479,6 +479,8 @@ class PhysicalModel(PhysicalKeys):
             raise UnsupportedError(
                 "step: models with lists of tensors are trained by the gradients of evaluate"
             )
+        if self._settings.loss_scale is not None:
+            return self._scaled_step(self._checked_params(params), opt_state, data, state)
         if self._quick_step is not None:
             done = self._quick_step.try_run(params, opt_state, data, state)
             if done is not None:
@@ -504,6 +506,21 @@ class PhysicalModel(PhysicalKeys):
                 return Step(*done)
         result = self.evaluate(params, data, output_gradients=True, state=state)
         new_params, opt_state = optimizer.update(params, result.gradients, opt_state)
+        new_state = result.state if isinstance(result, WithGradientsAndState) else {}
+        return Step(new_params, opt_state, new_state, result.outputs)
+
+    def _scaled_step(self, params: Any, opt_state: Any, data: Any, state: Any) -> Step:
+        """The step along gradients of a scaled cost."""
+        from mithril.optim import check_state
+
+        optimizer, scaling = self._settings.optimizer, self._settings.loss_scale
+        check_state("step: opt_state", opt_state, optimizer, list(self.trainable_keys))
+        data, state = mapping("data", data), mapping("state", state)
+        cost = self._cost(self._ready(data, params, state))
+        scale = scaling.state_of(opt_state)["scale"]
+        result = self.evaluate(params, data, output_gradients={cost: scale}, state=state)
+        own = {name: result.gradients[name] for name in self.trainable_keys}
+        new_params, opt_state = scaling.update(optimizer, params, own, opt_state, self.backend)
         new_state = result.state if isinstance(result, WithGradientsAndState) else {}
         return Step(new_params, opt_state, new_state, result.outputs)
 
@@ -739,14 +756,15 @@ class PhysicalModel(PhysicalKeys):
 
     # --- gradients ----------------------------------------------------------------------------
     def _check_gradients_allowed(self) -> None:
+        few = self._settings.weights or self._settings.quantize
+        if few:
+            raise UnsupportedError(
+                f"evaluate: no gradients, the weights are kept as {few}",
+                hint="bind them without weights=, compile without quantize=",
+            )
         if self.inference:
             raise UnsupportedError(
                 "evaluate: no gradients, the model was compiled with inference=True"
-            )
-        if self._settings.weights:
-            raise UnsupportedError(
-                f"evaluate: no gradients, the weights are kept as {self._settings.weights}",
-                hint="bind them without weights=",
             )
         if not self._is_mode_checked:
             self._is_mode_checked = True
@@ -912,12 +930,14 @@ class PhysicalModel(PhysicalKeys):
         Parameters
         ----------
         params : the parameters that become constants
-        weights : "bfloat16", "int8" or "int4": how the engine keeps matrices that products multiply
-            by (docs/low_precision.md). There are no gradients then. None: as they are.
+        weights : "bfloat16", "int8", "int4" or "int16": how matrices are kept that products
+            multiply by (docs/low_precision.md). There are no gradients then. None: as
+            ``quantize=`` of compile says, or as they are.
 
         Raises
         ------
-        UnsupportedError : weights on another backend than the engine's float32
+        UnsupportedError : weights on ggml, which has block types of its own, or beside another
+            dtype than float32
 
         >>> import mithril as ml
         >>> model = ml.Model()
@@ -930,8 +950,10 @@ class PhysicalModel(PhysicalKeys):
         params = mapping("params", params)
         if self._lists is not None:
             raise UnsupportedError("bind: a parameter is a list of tensors, which stay parameters")
+        weights = self._settings.quantize or None if weights is None else weights
         if weights is not None:
-            check_weights(weights, self.backend, not runs_natively(self._compiled, self.backend))
+            natively = not self.backend.runs_plans or runs_natively(self._compiled, self.backend)
+            check_weights("bind: weights", weights, self.backend, not natively)
         unknown = [name for name in params if name not in self.param_keys]
         if unknown:
             near = suggestion(unknown[0], self.param_keys)
@@ -953,7 +975,7 @@ class PhysicalModel(PhysicalKeys):
             *options["constants"],
             *((wire, array_literal(array)) for wire, array in constants),
         ]
-        settings = replace(self._settings, recorder=_core.Recorder())
+        settings = replace(self._settings, quantize="", recorder=_core.Recorder())
         bound = PhysicalModel(self._snapshot, settings, options)
         return bound if weights is None else bound._with_weights(weights)
 
@@ -969,21 +991,32 @@ class PhysicalModel(PhysicalKeys):
 
         Raises
         ------
-        UnsupportedError : the backend is no ``GGMLBackend(quantize=...)``
+        UnsupportedError : the model was not compiled with ``quantize=``, nor for a backend that
+            has it; or its parameters are bound, and what they were is not known any more
 
-        >>> report = pm.quantization_report(params, data)  # doctest: +SKIP
-        >>> print(report)  # doctest: +SKIP
-        weight [4, 32] q8_0 (8.5 bits): relative error 4.23e-03, largest 1.37e-03
-        y [1, 4] output: relative error 2.64e-03, largest 2.60e-03
+        >>> import mithril as ml, numpy as np
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(32)(input="x", weight="w", output="y")
+        >>> shapes = {"x": [1, 64]}
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys={"x"}, quantize="int8")
+        >>> report = pm.quantization_report(pm.get_parameters(), {"x": np.ones((1, 64))})
+        >>> [(row.name, row.kind, row.relative < 0.01) for row in report.weights]
+        [('w', 'int8', True)]
         """
-        if getattr(self.backend, "quantize", None) is None:
+        own = getattr(self.backend, "_quantization_report", None)
+        if not self._settings.quantize and (own is None or self.backend.quantize is None):
             raise UnsupportedError(
                 f"quantization_report: {self.backend!r} keeps weights as they are",
-                hint='compile the model for ml.GGMLBackend(quantize="int8")',
+                hint='compile the model with quantize="int8", and ask before bind',
             )
         params, data = mapping("params", params), mapping("data", data)
         program = self._ready(data, params, {})
-        return self.backend._quantization_report(self, self._inputs(program, params, data, {}))
+        inputs = self._inputs(program, params, data, {})
+        if self._settings.quantize:
+            report = program.forward.report
+            return report(inputs, program.outputs)
+        assert own is not None
+        return own(self, inputs)
 
     def _with_weights(self, weights: str) -> PhysicalModel:
         """The same model with constants in a format. What nothing else reads is kept in this format

@@ -1,6 +1,7 @@
 # Covers: compile.cc
 """`ml.compile`: its keywords, and what it refuses."""
 
+import importlib
 import inspect
 
 import mithril as ml
@@ -51,9 +52,10 @@ def test_keywords_are_the_documents():
 
 
 def test_the_module_can_be_called():
-    import mithril.compile as module
-
+    module = importlib.import_module("mithril.compile")
     assert module(linear(), ml.NumpyBackend()).output_keys == ["output"]
+    assert inspect.signature(module) == inspect.signature(module.compile)
+    assert list(inspect.signature(module).parameters)[:2] == ["model", "backend"]
 
 
 def test_constant_keys():

@@ -60,6 +60,12 @@ model += ml.Relu()(input="hidden", output="hidden_act")
 model += ml.Linear(2)(input="hidden_act", output="output")
 model.set_shapes({"input": [None, 3]})
 """
+TRAINING = """
+import numpy as np
+from mithril.training import train_model
+jax_input = np.linspace(-1.0, 1.0, 12, dtype=np.float32).reshape(4, 3)
+training_data = [(jax_input[:2], np.ones((2, 2))), (jax_input[2:], np.zeros((2, 2)))]
+"""
 # One linear layer on MLX, a loss and a batch, which S3 leaves to its reader.
 MLX_TRAINING = """
 import numpy as np
@@ -86,7 +92,7 @@ PRELUDES = {
     "S1.4": "import numpy as np\ninput_data = np.ones((2, 3))",
     "S1.8": "tensor = backend.tensor([[1.0, 2.0], [3.0, 4.0]])",
     "S1.10": MODEL + "fn, data_batch = (lambda x: x), __import__('numpy').ones((4, 3))",
-    "S2.3": MODEL + "training_data = jax_input = __import__('numpy').ones((2, 3))",
+    "S2.3": MODEL + TRAINING,
     "S2.4": MODEL,
     "S2.5": MODEL,
     "S2.6": "import torch",

@@ -74,7 +74,7 @@ def test_names_of_the_documents():
         assert getattr(ml, name) is getattr(ml, name)
 
 
-NOT_THERE = ["training", "Compiled", "nope"]
+NOT_THERE = ["trainer", "Compiled", "nope"]
 
 
 @pytest.mark.parametrize("name", NOT_THERE)

@@ -218,6 +218,43 @@ class Sign(ml.optim.Optimizer):
         return p - self.lr * np.sign(g), ()
 
 
+@row("compile", "quantize")
+def quantize():
+    x, w = np.ones((1, 64)), np.linspace(-1.0, 1.0, 64 * 32).reshape(32, 64)
+    model = ml.Model()
+    model |= ml.Linear(32, use_bias=False)(input="x", weight="w", output="y")
+    steps = {"int8": 127, "int4": 7, "int16": 32767, "bfloat16": 256}
+    for kind, most in steps.items():
+        pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [1, 64]},
+                        quantize=kind)  # fmt: skip
+        off = np.abs(pm.evaluate({"w": w}, {"x": x})["y"] - w.sum(1)).max()
+        assert 1e-7 < off < 64 / most
+    with pytest.raises(ArgumentError, match="quantize requires one of"):
+        compiled(linear(), quantize="int3")
+
+
+@row("compile", "loss_scale")
+def loss_scale():
+    """What halves round to 0 without it is there; a float32 backend does not need it."""
+    data = {"x": X, "t": np.zeros((4, 2))}
+    rate = ml.optim.SGD(lr=0.5)
+    half = ml.NumpyBackend(compute_precision="float16")
+    for backend, options, want in (
+        (half, {}, 2.0**16),
+        (half, {"loss_scale": 8.0}, 8.0),
+        (ml.NumpyBackend(), {"loss_scale": 8}, 8.0),
+    ):
+        pm = compiled(trained(), backend, data_keys={"x", "t"}, optimizer=rate, **options)
+        stepped = pm.step(PARAMS, rate.init(PARAMS), data)
+        kept = stepped.opt_state["loss_scale"]
+        assert kept["scale"] in (want, want / 2)
+        if kept["good"]:
+            slope = (X @ WEIGHT.T + 1).sum(0) / 4
+            np.testing.assert_allclose(stepped.params["b"], 1 - 0.5 * slope, rtol=1e-2)
+    with pytest.raises(ArgumentError, match="loss_scale: requires a number above 0"):
+        compiled(trained(), optimizer=rate, loss_scale=0)
+
+
 @row("compile", "optimizer")
 def optimizer():
     data = {"x": X, "t": np.zeros((4, 2))}

@@ -1,9 +1,10 @@
-"""What stands around training: predictions, frozen parameters, clipped gradients."""
+"""What stands around training: predictions, frozen parameters, clipped gradients, the loop."""
 
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError
+from mithril.errors import ArgumentError, KeyNotFound, SignatureError, UnsupportedError
+from mithril.training import train_model
 
 RNG = np.random.default_rng(3)
 X, T = RNG.normal(size=(6, 3)), RNG.normal(size=(6, 2))
@@ -243,3 +244,102 @@ def test_streams_of_gradients_are_not_clipped():
     params = pm.randomize_params(0)
     with pytest.raises(UnsupportedError, match="stream_gradients"):
         pm.step(params, optimizer.init(params), DATA)
+
+
+# --- train_model ---------------------------------------------------------------------------------
+
+BATCHES = [(X[i : i + 2], T[i : i + 2]) for i in (0, 2, 4)]
+
+
+def torch_trained(batches, cost, epochs, start):
+    """(parameters, the mean loss of each epoch) of the plain model, by PyTorch's loop."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    net.double()
+    names = {"w": net[0].weight, "b": net[0].bias, "v": net[2].weight, "c": net[2].bias}
+    for name, tensor in names.items():
+        tensor.data = torch.tensor(start[name])
+    optimizer, losses = torch.optim.SGD(net.parameters(), 0.1), []
+    for _ in range(epochs):
+        seen = []
+        for x, t in batches:
+            optimizer.zero_grad()
+            loss = cost(net(torch.tensor(x)), torch.tensor(t))
+            loss.backward()
+            optimizer.step()
+            seen.append(float(loss.detach()))
+        losses.append(np.mean(seen))
+    return {name: tensor.detach().numpy() for name, tensor in names.items()}, losses
+
+
+def start():
+    rng = np.random.default_rng(8)
+    shapes = {"w": (4, 3), "b": 4, "v": (2, 4), "c": 2}
+    return {name: rng.normal(size=shape) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_train_model_is_the_loop_of_pytorch(backend, classes):
+    torch = pytest.importorskip("torch")
+    batches = [(x, t.argmax(1)) for x, t in BATCHES] if classes else BATCHES
+    cost = torch.nn.functional.cross_entropy if classes else torch.nn.functional.mse_loss
+    want, losses = torch_trained(batches, cost, 3, start())
+    pm = ml.compile(plain(), backend, data_keys={"x"}, shapes={"x": [None, 3]})
+    seen, begin = [], {name: value.astype(np.float32) for name, value in start().items()}
+    got = train_model(pm, backend, batches, optimizer=ml.optim.SGD(0.1), epochs=3,
+                      callbacks=[seen.append], params=begin)  # fmt: skip
+    for name, value in want.items():
+        np.testing.assert_allclose(backend.to_numpy(got[name]), value, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([epoch.loss for epoch in seen], losses, rtol=1e-5)
+    assert [epoch.number for epoch in seen] == [1, 2, 3]
+
+
+def test_train_model_minimises_the_cost_of_a_train_model():
+    train, backend = training(), ml.NumpyBackend(dtype="float64")
+    options = {"data_keys": {"x", "t"}, "shapes": {"x": [None, 3]}}
+    pm = ml.compile(train, backend, optimizer=ml.optim.SGD(0.05), **options)
+    batch = {"x": X, "t": T}
+    params, state = pm.init(batch), pm.initial_state(seed=0)
+    opt_state = ml.optim.SGD(0.05).init(params)
+    for _ in range(2):
+        params, opt_state, state, _ = pm.step(params, opt_state, batch, state)
+    got = train_model(pm, backend, [batch], epochs=2)
+    assert set(got) == {*params, *state} - {"rng_key"}
+    for name, value in got.items():
+        np.testing.assert_allclose(value, {**params, **state}[name], rtol=1e-12, err_msg=name)
+
+
+def test_callbacks_see_metrics_and_end_the_training():
+    backend, seen = ml.NumpyBackend(), []
+    pm = ml.compile(plain(), backend, data_keys={"x"}, shapes={"x": [None, 3]})
+
+    def ends_at_two(epoch):
+        seen.append(epoch)
+        return epoch.number == 2
+
+    metrics = {"rows": lambda outputs, batch: len(outputs["y"]) + batch["target"].sum() * 0}
+    uneven = [(X[:4], T[:4]), (X[4:], T[4:])]
+    train_model(pm, backend, uneven, epochs=5, metrics=metrics, callbacks=[ends_at_two])
+    assert len(seen) == 2
+    np.testing.assert_allclose(seen[0].metrics["rows"], (4 * 4 + 2 * 2) / 6)
+
+
+def test_what_train_model_refuses():
+    backend = ml.NumpyBackend()
+    pm = ml.compile(plain(), backend, data_keys={"x"}, shapes={"x": [None, 3]})
+    costs = compiled(training(plain()), backend)
+    for arguments, options, kind, text in (
+        ((plain(), backend, BATCHES), {}, SignatureError, "a compiled model"),
+        ((pm, ml.NumpyBackend(), BATCHES), {}, ArgumentError, "was compiled for"),
+        ((pm, backend, []), {}, ArgumentError, "no batches"),
+        ((pm, backend, iter(BATCHES)), {}, ArgumentError, "only once"),
+        ((pm, backend, 3), {}, SignatureError, "requires batches"),
+        ((pm, backend, [X]), {}, ArgumentError, "a pair of it and the target"),
+        ((pm, backend, [{"x": X}]), {}, KeyNotFound, "no 'target'"),
+        ((pm, backend, BATCHES), {"epochs": 0}, ArgumentError, "at least 1"),
+        ((pm, backend, BATCHES), {"loss": abs}, SignatureError, "loss requires a model"),
+        ((costs, backend, [DATA]), {"loss": ml.SquaredError()}, ArgumentError, "cost of its own"),
+        ((pm, backend, [{"target": T}]), {}, KeyNotFound, "no 'x'"),
+    ):
+        with pytest.raises(kind, match=text):
+            train_model(*arguments, **options)

@@ -200,6 +200,8 @@ constexpr select::Condition kInt8(has_weights<WeightFormat::kInt8>,
                                   "a right operand kept as blocks of int8");
 constexpr select::Condition kInt4(has_weights<WeightFormat::kInt4>,
                                   "a right operand kept as blocks of int4");
+constexpr select::Condition kInt16(has_weights<WeightFormat::kInt16>,
+                                   "a right operand kept as blocks of int16");
 constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
     {"matmul", "matmul.bfloat16_weights", kOther, true, kBFloat16, make_step,
@@ -207,6 +209,8 @@ const select::KernelDef kKernels[] = {
     {"matmul", "matmul.int8_weights", kOther, true, kInt8, make_step, select::Finishing::kNothing,
      true},
     {"matmul", "matmul.int4_weights", kOther, true, kInt4, make_step, select::Finishing::kNothing,
+     true},
+    {"matmul", "matmul.int16_weights", kOther, true, kInt16, make_step, select::Finishing::kNothing,
      true},
 };
 

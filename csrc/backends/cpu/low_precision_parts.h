@@ -56,8 +56,8 @@ struct RoundedProduct {
 
 /// By core::WeightFormat.
 struct LowPrecisionParts {
-  void (*multiply[3])(const PanelProduct&);
-  void (*expand[3])(const PanelExpansion&);
+  void (*multiply[4])(const PanelProduct&);
+  void (*expand[4])(const PanelExpansion&);
   void (*round_rows)(const Rounding&);                 // null without a BFloatUnit
   void (*multiply_rounded[2])(const RoundedProduct&);  // by BFloatUnit, from kPairs
 };

@@ -126,7 +126,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     is_manualgrad = True  # gradients are graphs of the engine, not the framework's
     differentiates_empty = True  # whether the framework does, of tensors without elements
     runs_plans = False  # whether graphs are run by the engine instead of by emitted source
-    packs_weights = False  # whether its products take weights in few bits (`bind(weights=)`)
+    packs_weights = False  # whether it has kernels for products with weights in few bits
     _methods_run_on = ""  # name of the backend that compiles what methods compute; "": itself
     _compiles_each_program = False  # takes a compiler's time for each model and its sizes
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
@@ -411,6 +411,10 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     def default_int(self) -> Dtype:
         """The type of integers that nobody gave a type."""
         return Dtype.int64
+
+    def _constants(self, values: tuple[Any, ...]) -> Any:
+        """What emitted text calls `C`."""
+        return values
 
     def _compute_in(self, option: str, dtype: Any) -> None:
         """Sets what programs compute in; the type that values are stored in is no change."""

@@ -96,7 +96,7 @@ def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any
     return {
         "ops": OpTable(backend) if uses_primitives(text) or _own_ops.names(backend)[0] else table,
         "host": host,
-        "C": values,
+        "C": backend._constants(values),
         "inf": math.inf,
         "nan": math.nan,
         "broadcast": host.broadcast_size,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from mithril._weights import WEIGHT_FORMATS
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
 from mithril.types import Dtype
 
@@ -28,6 +29,9 @@ class Capabilities:
     open_sizes : whether data may say how many elements there are (`Unique`, masks)
     dtypes : that floats may be computed in
     devices : that this machine has for it
+    hardware : kinds of devices that it takes, here or elsewhere
+    halves : floats that products may compute in beside float32 (mixed precision)
+    weights : formats in few bits that bound models may keep weights of products in
     parallel : whether one model runs on several devices
     """
 
@@ -36,6 +40,9 @@ class Capabilities:
     open_sizes: bool
     dtypes: tuple[Dtype, ...]
     devices: tuple[str, ...]
+    hardware: tuple[str, ...] = ("cpu",)
+    halves: tuple[Dtype, ...] = ()
+    weights: tuple[str, ...] = ()
     parallel: bool = False
 
 
@@ -55,6 +62,10 @@ class BackendFacts:
 
     # That floats may be computed in.
     supported_dtypes: tuple[Dtype, ...] = tuple(dtype for dtype in Dtype if dtype.is_float)
+
+    hardware: tuple[str, ...] = ("cpu",)
+    weight_formats: tuple[str, ...] = WEIGHT_FORMATS
+    _mixes_precision = True
 
     # Programs compute integers in at most that.
     _widest_int: Dtype = Dtype.int64
@@ -110,12 +121,22 @@ class BackendFacts:
         >>> ml.CpuBackend().capabilities.autodiff
         'engine'
         """
+        devices = tuple(self.get_available_devices())
+        return replace(self._capabilities_of_class(), jit=self._has_compiler(), devices=devices)
+
+    @classmethod
+    def _capabilities_of_class(cls) -> Capabilities:
+        """What is the same on every machine: its framework need not be here."""
+        halves = (Dtype.float16, Dtype.bfloat16) if cls._mixes_precision else ()
         return Capabilities(
-            autodiff="engine" if self.is_manualgrad else "framework",
-            jit=self._has_compiler(),
-            open_sizes=not self.runs_plans,
-            dtypes=self.supported_dtypes,
-            devices=tuple(self.get_available_devices()),
+            autodiff="engine" if cls.is_manualgrad else "framework",
+            jit=not cls.is_manualgrad,
+            open_sizes=not cls.runs_plans,
+            dtypes=cls.supported_dtypes,
+            devices=(),
+            hardware=cls.hardware,
+            halves=halves,
+            weights=cls.weight_formats,
         )
 
     def _has_compiler(self) -> bool:

@@ -61,6 +61,11 @@ def backend_class(name: str) -> type:
     )
 
 
+def built_in_backends() -> list[str]:
+    """Those that come with mithril, in the order of the pages."""
+    return list(_BUILT_IN)
+
+
 @public
 def available_backends() -> list[str]:
     """All names that `get_backend` knows."""

@@ -7,9 +7,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from mithril.cli import _bench_plot
 from mithril.cli._bench_run import MODELS
+from mithril.errors import UnsupportedError
 
 # Of the guide that the tables follow: model -> backend -> images/s, iterations/s, GB.
 _GUIDE: dict[str, dict[str, tuple[float | None, ...]]] = {
@@ -38,8 +41,9 @@ def run(arguments: Sequence[str]) -> int:
     """Prints the tables, or JSON; 1 where a backend failed, 2 for arguments that do not fit."""
     options = _parser().parse_args(list(arguments))
     backends = _backends(options.backends)
-    if isinstance(backends, str):
-        print(f"mithril bench: {backends}", file=sys.stderr)
+    problem = backends if isinstance(backends, str) else _cannot_plot(options.plot)
+    if problem:
+        print(f"mithril bench: {problem}", file=sys.stderr)
         return 2
     results = [_in_its_own_process(_task(name, model, options))
                for model in options.models for name in backends]  # fmt: skip
@@ -50,6 +54,10 @@ def run(arguments: Sequence[str]) -> int:
         print("  help: --mixed-devices compares them all the same", file=sys.stderr)
         return 2
     print(json.dumps(results, indent=1) if options.json else _text(results, options))
+    if options.plot is not None:
+        _bench_plot.draw(
+            results, {kind: _TABLES[kind][0] for kind in _asked(options)}, options.plot
+        )
     return int(any("error" in result for result in results))
 
 
@@ -64,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm-up", type=_count, default=2, help="calls before (default: 2)")
     parser.add_argument("--repeats", type=_count, default=10, help="calls timed (default: 10)")
     parser.add_argument("--mixed-devices", action="store_true", help="compare across devices")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png",
+                        help="draw the results, too (needs matplotlib)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="results as JSON")
     return parser
 
@@ -89,6 +99,21 @@ def _backends(names: str) -> list[str] | str:
         near = suggestion(unknown, known)
         return f"no backend named {unknown!r}{near}; known: {', '.join(known)}"
     return chosen or "--backends: requires names"
+
+
+def _cannot_plot(path: Path | None) -> str:
+    """Why nothing could be drawn there, told before anything is measured; "" where it can."""
+    if path is None:
+        return ""
+    if path.suffix.lower() != ".png":
+        return f"--plot: a name that ends in .png is required, got {str(path)!r}"
+    if not path.parent.is_dir():
+        return f"--plot: there is no folder {path.parent}"
+    try:
+        _bench_plot.drawing_library()
+    except UnsupportedError as error:
+        return str(error)
+    return ""
 
 
 def _task(backend: str, model: str, options: Any) -> dict[str, Any]:
@@ -120,13 +145,16 @@ def _in_its_own_process(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(results: list[dict[str, Any]], options: Any) -> str:
-    asked = ["inference", *(["train"] if options.train else []),
-             *(["memory"] if options.memory else [])]  # fmt: skip
-    parts = [_table(kind, results) for kind in asked]
+    parts = [_table(kind, results) for kind in _asked(options)]
     devices = sorted({f"{r['backend']}: {r['device']}" for r in results if "device" in r})
     parts.append("devices: " + ", ".join(devices))
     parts += [f"{r['backend']} {r['model']}: {r['error']}" for r in results if "error" in r]
     return "\n\n".join(parts)
+
+
+def _asked(options: Any) -> list[str]:
+    train = ["train"] if options.train else []
+    return ["inference", *train, *(["memory"] if options.memory else [])]
 
 
 def _table(kind: str, results: list[dict[str, Any]]) -> str:

@@ -25,10 +25,11 @@ def run(arguments: Sequence[str]) -> int:
     if not options.folder.is_dir():
         print(f"mithril docs: no folder {options.folder}", file=sys.stderr)
         return 2
-    stale = [name for name, text in pages().items() if _read(options.folder / name) != text]
+    made = {**pages(), **with_tables(options.folder)}
+    stale = [name for name, text in made.items() if _read(options.folder / name) != text]
     for name in stale:
         if not options.check:
-            (options.folder / name).write_text(pages()[name], encoding="utf-8")
+            (options.folder / name).write_text(made[name], encoding="utf-8")
         print(f"{'out of date' if options.check else 'wrote'}: {options.folder / name}")
     return 1 if options.check and stale else 0
 
@@ -40,6 +41,15 @@ def _read(path: Path) -> str | None:
 def pages() -> dict[str, str]:
     """File name -> text."""
     return {"env_vars.md": env_vars_page(), "ops.md": ops_page()}
+
+
+def with_tables(folder: Path) -> dict[str, str]:
+    """The pages of a folder that have tables of backends -> their texts with them as they are."""
+    from mithril.cli import _tables
+
+    texts = {page.name: page.read_text(encoding="utf-8") for page in sorted(folder.glob("*.md"))}
+    tables = {name: _tables.filled(text, _supports) for name, text in texts.items()}
+    return {name: text for name, text in tables.items() if _tables.has_tables(text)}
 
 
 # --- variables -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ namespace mithril::core {
 namespace {
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kBFloat16, WeightFormat::kInt8,
-                                     WeightFormat::kInt4};
+                                     WeightFormat::kInt4, WeightFormat::kInt16};
 
 std::shared_ptr<const PackedMatrix> packed(WeightFormat format, const std::vector<float>& values,
                                            int64_t rows, int64_t columns, bool transposed = false) {
@@ -59,6 +59,7 @@ TEST(PackedMatrix, StaysWithinTheBoundOfItsFormat) {
             const float step = std::max(most * (1 + 0x1p-7F), 0x1p-120F);
             const float bound = format == WeightFormat::kBFloat16 ? std::fabs(value) * 0x1p-8F
                                 : format == WeightFormat::kInt8   ? step / 254
+                                : format == WeightFormat::kInt16  ? step / 65534
                                                                   : step / 8;
             ASSERT_LE(std::fabs(matrix->at(r, c) - value), std::max(bound, 0x1p-133F))
                 << name(format) << " " << rows << " " << columns << " " << value;

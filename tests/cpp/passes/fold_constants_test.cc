@@ -28,6 +28,19 @@ core::Result<ir::Graph> folded(const ir::Graph& graph) {
   return remove_dead(out);
 }
 
+TEST(FoldConstants, NarrowIntegersStay) {
+  std::string numbers = "1";
+  for (int i = 1; i < 300; ++i) numbers += ", 1";
+  expect_unchanged("graph m<f32, i64>(%x: f32[300]) {\n  %0 = constant(value=tensor<i8[300]>(" +
+                       numbers + R"()) : i8[300]
+  %1 = cast(%0, dtype=f32) : f32[300]
+  %2 = multiply(%x, %1) : f32[300]
+  return y=%2
+}
+)",
+                   folded);
+}
+
 TEST(FoldConstants, ComputesWhatDependsOnConstantsOnly) {
   expect_pass(R"(graph m<f32, i64>(%x: f32[2]) {
   %0 = constant(value=tensor<f32[2]>(1.0, 2.0)) : f32[2]

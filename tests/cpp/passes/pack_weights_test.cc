@@ -55,6 +55,29 @@ TEST(PackWeights, TransposesGo) {
   }
 }
 
+TEST(PackWeights, ParametersBecomeInputsOfTheirOwn) {
+  const auto [graph, weights] =
+      std::move(separate_weights(parsed(
+                    R"(graph m<f32, i64>(%x: f32[4, 32], %w: f32[64, 32] param) {
+  %0 = swapaxes(%w, axis1=0, axis2=1) : f32[32, 64]
+  %1 = matmul(%x, %0) : f32[4, 64]
+  %2 = sum(%w) : f32[]
+  return y=%1, s=%2
+}
+)")))
+          .or_throw();
+  ASSERT_EQ(weights.size(), 1U);
+  EXPECT_EQ(weights[0].input, 1);
+  EXPECT_TRUE(weights[0].transposed);
+  EXPECT_EQ(ir::print(graph),
+            R"(graph m<f32, i64>(%x: f32[4, 32], %w: f32[64, 32] param, %$w.T: f32[32, 64]) {
+  %0 = matmul(%x, %$w.T) : f32[4, 64]
+  %1 = sum(%w) : f32[]
+  return y=%0, s=%1
+}
+)");
+}
+
 TEST(PackWeights, OtherReadersKeepTheirs) {
   const std::string kept = zeros(32, 32);
   expect_packed("graph m<f32, i64>(%x: f32[4, 32]) {\n  %0 = " + kept + R"(

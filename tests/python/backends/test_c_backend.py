@@ -23,7 +23,7 @@ from backends.plan_cases import (
     same,
 )
 from formats.c_cases import MODELS, drawn, training
-from mithril.errors import CompilerError, OutOfMemoryError, UnsupportedError
+from mithril.errors import CompilerError, OutOfMemoryError
 from mithril.testing import run_backend_tests
 
 pytestmark = [
@@ -245,8 +245,6 @@ def test_what_it_says_of_itself():
     assert profile.rows
     can = pm.backend.capabilities
     assert can.autodiff == "engine" and not can.jit and pm.backend.is_manualgrad
-    with pytest.raises(UnsupportedError, match="keeps no weights as int8"):
-        pm.bind(pm.get_parameters(), weights="int8")
 
 
 def test_models_can_be_pickled():

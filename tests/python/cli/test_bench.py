@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import sys
 
 import pytest
 from mithril.cli import _bench_run, bench
@@ -76,3 +77,42 @@ def test_rates_are_of_the_seconds():
     rates = _bench_run._rates(seconds, 8)
     assert rates["median"] == 8 / statistics.median(seconds)
     assert (rates["low"], rates["high"], rates["repeats"]) == (8.0, 32.0, 4)
+
+
+RATES = {"median": 2.0, "low": 1.0, "high": 3.0}
+
+
+def test_a_plot(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    from matplotlib import image
+
+    def measured(task):
+        more = {"train": RATES} if task["backend"] == "cpu" else {}
+        return {**task, "device": "cpu", "inference": RATES, **more}
+
+    monkeypatch.setattr(bench, "_in_its_own_process", measured)
+    path = tmp_path / "speed.png"
+    assert main(["bench", "mlp", "--backends=numpy,cpu", "--plot", str(path)]) == 0
+    assert "Inference speed" in capsys.readouterr().out
+    pixels = image.imread(path)
+    colours = {tuple(row) for row in pixels.reshape(-1, pixels.shape[-1]).round(2)}
+    blue, orange = (0.12, 0.47, 0.71), (1.0, 0.5, 0.05)  # matplotlib's first two
+    assert all(any(c[:3] == colour for c in colours) for colour in (blue, orange))
+    small = pixels.shape[0]
+    assert main(["bench", "mlp", "--backends=cpu", "--train", "--plot", str(path)]) == 0
+    assert image.imread(path).shape[0] == 2 * small  # a chart more
+
+
+def test_a_plot_without_matplotlib(monkeypatch, tmp_path, capsys):
+    """Told before anything is measured, with the line to type."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(bench, "_in_its_own_process", lambda task: pytest.fail("measured"))
+    assert main(["bench", "mlp", "--backends=numpy", "--plot", str(tmp_path / "a.png")]) == 2
+    told = capsys.readouterr().err
+    assert "matplotlib is not installed" in told and "pip install matplotlib" in told
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.jpg", "ends in .png"), ("no/a.png", "no folder")])
+def test_names_of_plots(name, text, tmp_path, capsys):
+    assert main(["bench", "mlp", "--backends=numpy", "--plot", str(tmp_path / name)]) == 2
+    assert text in capsys.readouterr().err

@@ -273,7 +273,6 @@ def test_K16():
     assert ml.NumpyBackend().flatten(x).tolist() == x.reshape(-1).tolist()
 
 
-@pytest.mark.xfail(strict=True, reason="Flatten on rank 1 does not name its default start_dim")
 def test_K16_error():
     with pytest.raises(ml.errors.MithrilError, match="start_dim"):
         evaluated(only(ml.Flatten()), np.ones(3))
@@ -394,7 +393,6 @@ def test_K26():
             ml.MlxBackend(dtype="float64", device="gpu")
 
 
-@pytest.mark.xfail(strict=True, reason="weights in few bits are the engine's and GGML's so far")
 def test_K27():
     needs("mlx.core")
     rng = np.random.default_rng(0)
@@ -468,13 +466,15 @@ def test_K32():
         _ = ml.CudaBackend
 
 
-@pytest.mark.xfail(strict=True, reason='jit_options={"backend": "torchscript"} is not taken yet')
 def test_K33():
-    needs("torch")
+    torch = needs("torch")
     backend = backend_of("torch")
-    pm = compiled(backend=backend, jit=True, jit_options={"backend": "torchscript"})
+    pm = compiled(backend=backend, jit=True, shapes={"x": [4, 3]},
+                  jit_options={"backend": "torchscript"})  # fmt: skip
     params = {k: backend.array(v) for k, v in PARAMS.items()}
     close(values(backend, pm.evaluate(params, {"x": backend.array(X)})["y"]), X @ W.T + B)
+    (traced,) = pm._program.forward._forward._traces.values()
+    assert isinstance(traced, torch.jit.ScriptFunction)
 
 
 @pytest.mark.parametrize("name", EVERY)

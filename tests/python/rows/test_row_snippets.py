@@ -150,9 +150,23 @@ def test_W9(documents):
         pm.evaluate({}, {"input": np.zeros((1, 8), np.float32)})
 
 
-@pytest.mark.xfail(strict=True, reason="mithril.training.train_model is not there yet")
 def test_W10(documents):
-    from mithril.training import train_model  # noqa: F401
+    """One epoch of Adam by PyTorch, from the same start; then the outputs on JAX."""
+    torch = needs("torch")
+    needs("jax")
+    cpu = [] if has_cuda() else [('device="cuda"', 'device="cpu"')]
+    with pytest.warns(ml.errors.UnusedKeyWarning, match="target"):
+        ns = notebook(documents, "S2.3", change=cpu)
+    start = ns["torch_model"].init({"input": ns["jax_input"]})
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    for parameter, value in zip(net.parameters(), start.values(), strict=True):
+        parameter.data = value.cpu().reshape(parameter.shape).clone()
+    adam = torch.optim.Adam(net.parameters(), 1e-3)
+    for x, t in ns["training_data"]:
+        adam.zero_grad()
+        torch.nn.functional.mse_loss(net(torch.tensor(x)), torch.tensor(t).float()).backward()
+        adam.step()
+    close(ns["outputs"]["output"], net(torch.tensor(ns["jax_input"])).detach())
 
 
 def test_W11(documents):

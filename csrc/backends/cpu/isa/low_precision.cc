@@ -42,6 +42,10 @@ MITHRIL_TILE_INLINE V from_int8(const std::byte* at) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
+MITHRIL_TILE_INLINE V from_int16(const std::byte* at) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(pairs));
+}
 // The four bits are the place in a table.
 template <int kNibble>
 MITHRIL_TILE_INLINE V from_int4(const std::byte* at) {
@@ -66,6 +70,10 @@ MITHRIL_TILE_INLINE V widen(const std::byte* at) {
 MITHRIL_TILE_INLINE V from_int8(const std::byte* at) {
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+MITHRIL_TILE_INLINE V from_int16(const std::byte* at) {
+  const __m128i pairs = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(pairs));
 }
 template <int kNibble>
 MITHRIL_TILE_INLINE V from_int4(const std::byte* at) {
@@ -94,6 +102,9 @@ MITHRIL_TILE_INLINE V widen(const std::byte* at) { return from_bits(load<uint16_
 MITHRIL_TILE_INLINE V from_int8(const std::byte* at) {
   return static_cast<float>(load<int8_t>(at));
 }
+MITHRIL_TILE_INLINE V from_int16(const std::byte* at) {
+  return static_cast<float>(load<int16_t>(at));
+}
 template <int kNibble>
 MITHRIL_TILE_INLINE V from_int4(const std::byte* at) {
   const auto top = static_cast<int32_t>(load<uint32_t>(at) << (28 - 4 * kNibble));
@@ -116,6 +127,14 @@ struct Int8 {
   template <int kRow>
   static MITHRIL_TILE_INLINE V row(const std::byte* block, int column) {
     return from_int8(block + kRow * kPanel + column);
+  }
+};
+struct Int16 {
+  static constexpr int kBlockBytes = kBlock * kPanel * 2;
+  static constexpr bool kScaled = true;
+  template <int kRow>
+  static MITHRIL_TILE_INLINE V row(const std::byte* block, int column) {
+    return from_int16(block + (kRow * kPanel + column) * 2);
   }
 };
 struct Int4 {
@@ -258,15 +277,17 @@ void expand(const PanelExpansion& e) {
 }  // namespace
 
 #if defined(__AVX512F__)
-const LowPrecisionParts kLowPrecision = {{multiply<BFloat16>, multiply<Int8>, multiply<Int4>},
-                                         {expand<BFloat16>, expand<Int8>, expand<Int4>},
-                                         round_rows,
-                                         {multiply_pairs, multiply_tiles}};
+const LowPrecisionParts kLowPrecision = {
+    {multiply<BFloat16>, multiply<Int8>, multiply<Int4>, multiply<Int16>},
+    {expand<BFloat16>, expand<Int8>, expand<Int4>, expand<Int16>},
+    round_rows,
+    {multiply_pairs, multiply_tiles}};
 #else
-const LowPrecisionParts kLowPrecision = {{multiply<BFloat16>, multiply<Int8>, multiply<Int4>},
-                                         {expand<BFloat16>, expand<Int8>, expand<Int4>},
-                                         nullptr,
-                                         {}};
+const LowPrecisionParts kLowPrecision = {
+    {multiply<BFloat16>, multiply<Int8>, multiply<Int4>, multiply<Int16>},
+    {expand<BFloat16>, expand<Int8>, expand<Int4>, expand<Int16>},
+    nullptr,
+    {}};
 #endif
 
 }  // namespace mithril::cpu::MITHRIL_ISA

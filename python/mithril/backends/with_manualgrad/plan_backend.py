@@ -58,6 +58,8 @@ class PlanBackend(NumpyBackend):
     ) -> Any:
         """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
         input whose array it overwrites; `shrinks`: less memory for a third more FLOPs."""
+        if weights and not self.packs_weights:
+            graph, weights = _core.dequantize_weights(graph, weights), ""
         return self._native_program(
             graph,
             exact_conv,

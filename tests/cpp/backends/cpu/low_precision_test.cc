@@ -21,7 +21,7 @@ using cpu::PackedProduct;
 using cpu::PackedWay;
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kBFloat16, WeightFormat::kInt8,
-                                     WeightFormat::kInt4};
+                                     WeightFormat::kInt4, WeightFormat::kInt16};
 constexpr int64_t kDepths[] = {1, 2, 15, 31, 32, 33, 63, 64, 65, 256, 257, 300};
 constexpr int64_t kWidths[] = {1, 15, 16, 17, 31, 33, 48, 130};
 

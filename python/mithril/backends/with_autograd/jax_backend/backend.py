@@ -47,6 +47,19 @@ _PASSES_OFF = "xla_disable_hlo_passes"  # of XLA's, by comma
 _DEVICES_OF = {"tf32": ("gpu", "cuda", "rocm")}
 
 
+class _Unfolded(tuple[Any, ...]):
+    """Constants of a program; XLA does not compute at once what narrow integers among them, which
+    are weights in few bits, become."""
+
+    def __getitem__(self, index: Any) -> Any:
+        value = super().__getitem__(index)
+        if str(getattr(value, "dtype", "")) not in ("int8", "int16"):
+            return value
+        from jax.lax import optimization_barrier
+
+        return optimization_barrier(value)
+
+
 class JaxBackend(AutogradBackend):
     """JAX on any of its platforms.
 
@@ -70,6 +83,7 @@ class JaxBackend(AutogradBackend):
     """
 
     backend_type = "jax"
+    hardware = ("cpu", "gpu", "tpu")
     _compiles_each_program = True
     _jit_options = frozenset({"compiler_options", "inline", "keep_unused"})
     _not_compiled = frozenset({"masks", "values"})
@@ -356,6 +370,9 @@ class JaxBackend(AutogradBackend):
         if self._device is not None:
             stack.enter_context(self._jax.default_device(self._device))
         return stack
+
+    def _constants(self, values: tuple[Any, ...]) -> Any:
+        return _Unfolded(values)
 
     def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
         with self._scope_of(function):

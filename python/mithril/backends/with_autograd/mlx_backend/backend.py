@@ -61,6 +61,7 @@ class MlxBackend(AutogradBackend):
     """
 
     backend_type = "mlx"
+    hardware = ("cpu", "gpu")
     # Its sum along an axis of size 0 may never end (nd_loop in mlx/backend/cpu/reduce.cpp reads
     # past an empty list of sizes): the engine's gradients, with no such sum, are run instead.
     differentiates_empty = False

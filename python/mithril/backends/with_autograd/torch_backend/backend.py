@@ -53,6 +53,7 @@ class TorchBackend(AutogradBackend):
     """
 
     backend_type = "torch"
+    hardware = ("cpu", "cuda", "mps")
     _jit_options = frozenset({"backend", "dynamic", "fullgraph", "mode", "options"})
     _not_compiled = frozenset({"branches"})
     _merges_copies = True
@@ -318,7 +319,17 @@ class TorchBackend(AutogradBackend):
         return self._torch.compile(fn, **options)
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return self.jit(function, **options)
+        if options.get("backend") != "torchscript":
+            return self.jit(function, **options)
+        from .torchscript import Traced
+
+        others = sorted(options.keys() - {"backend"})
+        if others:
+            raise ArgumentError(
+                f"jit_options: TorchScript takes no {' and '.join(others)}",
+                hint='leave them out, or take another backend than "torchscript"',
+            )
+        return Traced(function)
 
     # ------------------------------------------------------------------------- emitted source
 

@@ -58,6 +58,8 @@ class GGMLBackend(NumpyBackend):
     backend_type = "ggml"
     _ops_module = "mithril.backends.with_manualgrad.ggml_backend.ops"
     supported_dtypes = (Dtype.float32,)
+    weight_formats = tuple(quantize.SHORT)
+    _mixes_precision = False
     _folds_constants = True
 
     @public
@@ -129,6 +131,19 @@ class GGMLBackend(NumpyBackend):
             for op, way in graph.ways:
                 found[way][op] += 1
         return found
+
+    def _quantizing(self, kind: str) -> GGMLBackend:
+        """This backend, or one that keeps weights in blocks of that type."""
+        wanted = _quantize_type(kind)
+        if self.quantize not in (None, wanted):
+            raise ArgumentError(
+                f"compile: quantize={kind!r}, but the backend has quantize={self.quantize!r}",
+                hint="leave one of them out",
+            )
+        if self.quantize == wanted:
+            return self
+        options = {"mem_size": self.mem_size, "threads": self.threads, "seed": self.seed}
+        return type(self)(quantize=kind, isolate=self._isolated is not None, **options)
 
     def _refuse_isolated(self, what: str) -> None:
         if self._isolated is not None:

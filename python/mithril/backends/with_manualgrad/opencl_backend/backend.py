@@ -46,6 +46,7 @@ class OpenCLBackend(PlanBackend):
     """
 
     backend_type = "opencl"
+    hardware = ("gpu", "cpu")
     _ops_module = "mithril.backends.with_manualgrad.opencl_backend.ops"
     _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
     _compiles_each_program = True
