@@ -27,6 +27,14 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
 ]
 every_model = pytest.mark.parametrize("title", MODELS)
+every_compiler = pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason="no such"))
+        for name in ("gcc", "clang")
+    ],
+)
+every_kind = pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 STEPS = 100
 
 
@@ -46,10 +54,8 @@ def by_engine(title, x, **options):
 
 @every_model
 @pytest.mark.parametrize("weights", ["binary", "array"])
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@every_compiler
 def test_bits_are_those_of_the_engine(title, weights, compiler, tmp_path):
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
     found = compiled(title).export_c(tmp_path, weights=weights, name=title)
     assert found == layout(tmp_path) and found["weights"] == weights
     built(tmp_path, compiler)
@@ -124,13 +130,14 @@ def batches(pm, title):
 
 
 @every_model
+@every_compiler
 @pytest.mark.parametrize("weights", ["binary", "array"])
-def test_training_has_the_bits_of_the_engine(title, weights, tmp_path):
+def test_training_has_the_bits_of_the_engine(title, weights, compiler, tmp_path):
     optimizer = ml.optim.Adam(lr=1e-2)
     pm = trained(title, optimizer)
     found = pm.export_c(tmp_path, training=True, weights=weights)
     data = batches(pm, title)
-    write_inputs(built(tmp_path), {k: [b[k] for b in data] for k in ("x", "target")})
+    write_inputs(built(tmp_path, compiler), {k: [b[k] for b in data] for k in ("x", "target")})
     got = run(tmp_path, STEPS)
     params, state = pm.get_parameters(), pm.initial_state()
     opt_state = optimizer.init(params)
@@ -147,28 +154,67 @@ def test_training_has_the_bits_of_the_engine(title, weights, tmp_path):
         np.testing.assert_array_equal(kept["state", name], value)
 
 
+def of_torch(title, torch):
+    """The model of the same title: a module whose parameters are in our order."""
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self, width=16):
+            super().__init__()
+            self.norm_1 = nn.LayerNorm(width)
+            self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+            self.norm_2 = nn.LayerNorm(width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            n = self.norm_1(x)
+            mixed = nn.functional.scaled_dot_product_attention(
+                self.query(n), self.key(n), self.value(n), is_causal=True
+            )
+            h = x + self.out(mixed)
+            return h + self.down(nn.functional.gelu(self.up(self.norm_2(h))))
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0])
+
+    if title == "mlp":
+        return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10))
+    if title == "cnn":
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(128, 10),
+        )  # fmt: skip
+    return {"gpt_block": Block, "lstm": Recurrent}[title]()
+
+
+def in_their_order(title, params):
+    """PyTorch's LSTM has both matrices before both biases."""
+    values = list(params)
+    if title == "lstm":
+        values[1:3] = values[2], values[1]
+    return values
+
+
 @pytest.mark.frameworks
-@pytest.mark.parametrize("title", ["mlp", "cnn"])
+@every_model
 def test_training_agrees_with_torch(title, tmp_path):
     torch = pytest.importorskip("torch")
-    nn = torch.nn
     pm = trained(title, ml.optim.SGD(lr=1e-2), mode="train")
     pm.export_c(tmp_path, training=True)
     data = batches(pm, title)
     write_inputs(built(tmp_path), {k: [b[k] for b in data] for k in ("x", "target")})
     cost = run(tmp_path, STEPS)["final_cost"]
-    first = {k: torch.from_numpy(np.array(v)) for k, v in pm.get_parameters().items()}
-    net = {
-        "mlp": lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10)),
-        "cnn": lambda: nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(128, 10),
-        ),
-    }[title]()  # fmt: skip
-    theirs = dict(zip(first, net.parameters(), strict=True))
+    first = pm.get_parameters()
+    net = of_torch(title, torch)
+    theirs = dict(zip(in_their_order(title, first), net.parameters(), strict=True))
     with torch.no_grad():
         for name, parameter in theirs.items():
-            parameter.copy_(first[name].reshape(parameter.shape))
+            parameter.copy_(torch.from_numpy(np.array(first[name])).reshape(parameter.shape))
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
     for batch in data:
         x, target = (torch.from_numpy(batch[key]) for key in ("x", "target"))
@@ -197,45 +243,61 @@ MEMORY = {"memcpy", "memmove", "memset"}
 MATH = {"fma", "fmaf", "sqrt", "sqrtf", "fabs", "fabsf", "floor", "floorf", "trunc", "truncf"}
 
 
+def exported_with_inputs(title, trains, folder, calls):
+    """An exported folder, and a batch for each call."""
+    pm = trained(title, ml.optim.Adam()) if trains else compiled(title)
+    pm.export_c(folder, training=trains)
+    data = batches(pm, title) if trains else [{"x": drawn(MODELS[title][1], i)} for i in range(5)]
+    write_inputs(folder, {name: [batch[name] for batch in data[:calls]] for name in data[0]})
+
+
 @every_model
-def test_the_library_calls_nothing_else(title, tmp_path):
-    compiled(title).export_c(tmp_path)
-    found = {s for s in symbols(built(tmp_path)) if not s.startswith("model_")}
-    assert found <= MEMORY | MATH
-    trained(title, ml.optim.Adam()).export_c(tmp_path / "step", training=True)
-    found = {s for s in symbols(built(tmp_path / "step")) if not s.startswith("model_")}
-    assert found <= MEMORY | MATH
+@every_compiler
+@every_kind
+def test_the_library_calls_nothing_else(title, compiler, trains, tmp_path):
+    exported_with_inputs(title, trains, tmp_path, 1)
+    built(tmp_path, compiler)
+    assert outside(tmp_path) <= MEMORY | MATH
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="changing the root takes root")
-def test_it_runs_in_an_empty_root(tmp_path):
-    compiled("gpt_block").export_c(tmp_path)
+@every_model
+@every_kind
+def test_it_runs_in_an_empty_root(title, trains, tmp_path):
+    """Where there is nothing but the program and its data, it writes the same bytes."""
+    exported_with_inputs(title, trains, tmp_path, 3)
     built(tmp_path, LDFLAGS="-static")
-    x = drawn(MODELS["gpt_block"][1])
-    write_inputs(tmp_path, {"x": x})
     root = tmp_path / "root"
     root.mkdir()
     for path in (*tmp_path.glob("*.bin"), tmp_path / "model_example"):
         shutil.copy(path, root)
     subprocess.run(
-        ["./model_example"], preexec_fn=lambda: (os.chroot(root), os.chdir("/")), cwd=root, env={}
+        ["/model_example", "/", "3"],
+        preexec_fn=lambda: (os.chroot(root), os.chdir("/")),
+        cwd=root,
+        env={},
     ).check_returncode()
-    shutil.copy(root / "output_0.bin", tmp_path)
-    np.testing.assert_array_equal(c_cases.outputs(tmp_path)["y"], by_engine("gpt_block", x))
+    run(tmp_path, 3)
+    written = [path for path in tmp_path.glob("*.bin") if path.stem.startswith(("output", "state"))]
+    assert len(written) >= 1 + trains
+    for path in written:
+        assert (root / path.name).read_bytes() == path.read_bytes()
 
 
 @every_model
-def test_sanitizers_find_nothing(title, tmp_path):
-    trained(title, ml.optim.Adam()).export_c(tmp_path, training=True)
-    flags = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all"
-    built(tmp_path, flags=flags)
+@pytest.mark.parametrize("trains", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_sanitizers_find_nothing(title, trains, tmp_path):
+    exported_with_inputs(title, trains, tmp_path, 2)
+    built(tmp_path, flags="-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all")
     run(tmp_path, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
-@pytest.mark.parametrize("title", ["mlp", "lstm"])
-def test_valgrind_finds_nothing(title, tmp_path):
-    trained(title, ml.optim.Adam()).export_c(tmp_path, training=True)
+@every_model
+@every_kind
+def test_valgrind_finds_nothing(title, trains, tmp_path):
+    exported_with_inputs(title, trains, tmp_path, 2)
     built(tmp_path, flags="-O1 -g")
     run(tmp_path, 2, before=["valgrind", "-q", "--error-exitcode=9"])
 
