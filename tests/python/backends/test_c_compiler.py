@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pickle
+import shlex
 import shutil
 import signal
 import stat
@@ -304,6 +305,21 @@ def test_a_full_disk(folder, monkeypatch):
     path = backend._build(TWICE, "twice")
     assert result(path) == 42 and not objects(folder)
     assert backend._build(TWICE, "twice") == path
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting takes root")
+@pytest.mark.parametrize("option", ["ro", "size=8k"])
+def test_mounted_folders(option, folder):
+    """A file system that is read-only or full: objects live in the process, as if it were away."""
+    folder.mkdir(parents=True)
+    mount = f"mount -t tmpfs -o {option},mode=700 none '{folder}'"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    program = [sys.executable, "-c", PROGRAM, str(folder.parent), "cc", "2"]
+    listed = [sys.executable, "-c", "import os, sys; print(os.listdir(sys.argv[1]))", str(folder)]
+    script = f"{mount} && {shlex.join(program)} && {shlex.join(listed)}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_the_folder_is_the_users_alone(folder):

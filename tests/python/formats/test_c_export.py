@@ -13,7 +13,18 @@ import mithril as ml
 import numpy as np
 import pytest
 from formats import c_cases
-from formats.c_cases import MODELS, built, drawn, layout, run, training, write_inputs
+from formats.c_cases import (
+    MODELS,
+    STRICT,
+    built,
+    drawn,
+    in_their_order,
+    layout,
+    of_torch,
+    run,
+    training,
+    write_inputs,
+)
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -152,52 +163,6 @@ def test_training_has_the_bits_of_the_engine(title, weights, compiler, tmp_path)
         np.testing.assert_array_equal(kept["optimizer.m", name], opt_state["m"][name])
     for name, value in state.items():
         np.testing.assert_array_equal(kept["state", name], value)
-
-
-def of_torch(title, torch):
-    """The model of the same title: a module whose parameters are in our order."""
-    nn = torch.nn
-
-    class Block(nn.Module):
-        def __init__(self, width=16):
-            super().__init__()
-            self.norm_1 = nn.LayerNorm(width)
-            self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
-            self.norm_2 = nn.LayerNorm(width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            n = self.norm_1(x)
-            mixed = nn.functional.scaled_dot_product_attention(
-                self.query(n), self.key(n), self.value(n), is_causal=True
-            )
-            h = x + self.out(mixed)
-            return h + self.down(nn.functional.gelu(self.up(self.norm_2(h))))
-
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm, self.head = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 3)
-
-        def forward(self, x):
-            return self.head(self.lstm(x)[0])
-
-    if title == "mlp":
-        return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10))
-    if title == "cnn":
-        return nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(128, 10),
-        )  # fmt: skip
-    return {"gpt_block": Block, "lstm": Recurrent}[title]()
-
-
-def in_their_order(title, params):
-    """PyTorch's LSTM has both matrices before both biases."""
-    values = list(params)
-    if title == "lstm":
-        values[1:3] = values[2], values[1]
-    return values
 
 
 @pytest.mark.frameworks
@@ -521,6 +486,27 @@ def test_hostile_names_are_escaped():
     for _ in range(10_000):
         name = "".join(random.choice(HOSTILE, 5)) + chr(random.integers(1, 0xD7FF))
         assert re.fullmatch(r"[A-Za-z0-9_.%]{1,120}", _c_api.commented(name))
+
+
+def test_ten_thousand_hostile_names_in_one_text(tmp_path):
+    """A step for each, which says where it comes from; every one compiles without a warning."""
+    random = np.random.default_rng(1)
+    model, last = ml.Model(), "x"
+    for i in range(10_000):
+        name = "n" + "".join(random.choice(HOSTILE, 3)) + f"*/#error{i}"
+        model |= ml.MatrixMultiply(name=name)(left=last, right="w*/", output=name + ".o")
+        last = name + ".o"
+    model.expose_keys(last)
+    shapes = {"x": [1, 1], "w*/": [1, 1]}
+    exported(ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys=set(shapes)), tmp_path)
+    paths = re.findall(r"/\* \d+: matmul of ([^:]*):", (tmp_path / "model.c").read_text())
+    assert len(paths) == 10_000
+    assert all(re.fullmatch(r"[A-Za-z0-9_.%]{1,120}", path) for path in paths)
+    write_inputs(
+        built(tmp_path, flags=STRICT.replace("-O2", "-O0")),
+        {"x": np.full((1, 1), 3), "w*/": np.ones((1, 1))},
+    )
+    assert run(tmp_path)[last].tolist() == [[3.0]]
 
 
 def test_models_with_hostile_names(tmp_path):
