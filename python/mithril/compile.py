@@ -125,7 +125,8 @@ def compile(  # noqa: A001
         so, and JAX where it compiles
     exact_conv : True: every convolution is summed in the order of the reference, to the bit;
         False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and within
-        2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on `ml.CpuBackend`.
+        2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on `ml.CpuBackend`,
+        `ml.CBackend` and `ml.OpenCLBackend`.
     gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,

@@ -180,6 +180,27 @@ def test_threads_of_a_backend_change_no_bit():
     same(pm.evaluate(pm.get_parameters(), data), one.evaluate(pm.get_parameters(), data))
 
 
+OPENED_AND_CLOSED = """
+import gc, time, numpy as np, mithril as ml
+model = ml.Model()
+model |= ml.MatrixMultiply()(left="x", right="x", output="y")
+for flags in ("-O0", "-O1"):
+    backend = ml.CBackend(threads=2, flags=flags)
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [256, 256]})
+    print(pm.evaluate({}, {"x": np.ones((256, 256), "f4")})["y"].min())
+    del pm, backend
+    gc.collect()
+    time.sleep(0.3)  # threads of OpenMP still wait for work
+"""
+
+
+def test_threads_outlive_their_objects():
+    """OpenMP stays when the last object that uses it is closed."""
+    command = [sys.executable, "-c", OPENED_AND_CLOSED]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "256.0\n256.0\n"), done.stderr
+
+
 def test_threads_that_evaluate_at_once():
     """The first call of each compiles; the others wait for it or compile, too."""
     check_threads_at_once(on_c(cache=False), 20, 60)
