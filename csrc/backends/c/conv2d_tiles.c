@@ -117,7 +117,7 @@ static void NAMED(tiles_gather)(const NAMED(tiles_unit) * s, const REAL* x, int6
 
 /* v[36][channel][tile] */
 static void NAMED(tiles_patches)(const NAMED(tiles_unit) * s, const REAL* x) {
-  REAL patch[6 * 8 * TILES_STEP], columns[36 * TILES_LANES];
+  REAL patch[6 * 8 * TILES_STEP], columns[36 * TILES_LANES], row[6 * TILES_LANES];
   memset(patch, 0, sizeof patch);
   for (int64_t tile = 0; tile < s->room; tile += TILES_LANES) {
     const int64_t left = s->count - tile, count = left < TILES_LANES ? left : TILES_LANES;
@@ -127,10 +127,12 @@ static void NAMED(tiles_patches)(const NAMED(tiles_unit) * s, const REAL* x) {
         NAMED(tiles_input)
         (patch + j * TILES_STEP, 8 * TILES_STEP, columns + j * TILES_LANES, 6 * TILES_LANES);
       }
-      for (int64_t i = 0; i < 6; ++i) {
-        NAMED(tiles_input)
-        (columns + 6 * i * TILES_LANES, TILES_LANES, s->v + 6 * i * s->v_step + c * s->room + tile,
-         s->v_step);
+      for (int64_t i = 0; i < 6; ++i) { /* stores whose distance is not known are no vectors */
+        NAMED(tiles_input)(columns + 6 * i * TILES_LANES, TILES_LANES, row, TILES_LANES);
+        for (int64_t j = 0; j < 6; ++j) {
+          memcpy(s->v + (6 * i + j) * s->v_step + c * s->room + tile, row + j * TILES_LANES,
+                 TILES_LANES * sizeof(REAL));
+        }
       }
     }
   }
@@ -159,8 +161,12 @@ static void NAMED(tiles_filters)(const NAMED(tiles_unit) * s, const REAL* w, int
         (columns + 3 * i * TILES_LANES, TILES_LANES, all + 6 * i * TILES_LANES, TILES_LANES);
       }
       for (int64_t e = 0; e < 36; ++e) {
-        memcpy(s->u + e * s->u_step + f * channels + c, all + e * TILES_LANES,
-               (size_t)count * sizeof(REAL));
+        REAL* const to = s->u + e * s->u_step + f * channels + c;
+        if (count == TILES_LANES) {
+          memcpy(to, all + e * TILES_LANES, TILES_LANES * sizeof(REAL));
+        } else {
+          memcpy(to, all + e * TILES_LANES, (size_t)count * sizeof(REAL));
+        }
       }
     }
   }

@@ -153,7 +153,7 @@ struct Tiles {
 };
 
 Tiles tiles_of(const ref_conv2d_dims& d, int64_t lanes, int threads) {
-  constexpr int64_t kBytes = 1280 << 10, kMost = 128;  // of patches: most of a second cache
+  constexpr int64_t kBytes = 1280 << 10, kMost = 64;  // of patches: most of a second cache
   const auto rounded_up = [&](int64_t n) { return (n + lanes - 1) / lanes * lanes; };
   const int64_t count = d.batch * ((d.h_out + kTile - 1) / kTile) * ((d.w_out + kTile - 1) / kTile);
   const int64_t fitting = kBytes / (kElements * static_cast<int64_t>(sizeof(float)) * d.c_in);
@@ -179,7 +179,7 @@ bool takes_tiles(const KernelRequest& request, const ref_conv2d_dims& d) {
 bool prefers_tiles(const KernelRequest& request) {
   const auto d = select::conv2d_dims(request);
   if (!takes_tiles(request, d)) return false;
-  constexpr double kFilter = 20, kPatch = 20;  // an element of a filter; of a patch, there or back
+  constexpr double kFilter = 12, kPatch = 16;  // an element of a filter; of a patch, there or back
   const int64_t lanes = columns_of(request.outputs[0]);
   const Tiles tiles = tiles_of(d, lanes, 1);  // bits do not depend on the threads
   const auto computed = static_cast<double>(tiles.units * tiles.room);
