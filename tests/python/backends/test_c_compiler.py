@@ -181,6 +181,12 @@ BAD = [
     ({"flags": "-D'open"}, ArgumentError),
     ({"flags": ["-D\0"]}, ArgumentError),
     ({"flags": "--no-such-flag"}, CompilerError),
+    ({"flags": "-O3 -ffast-math"}, ArgumentError),  # NaN would be 0, and the processor's mode other
+    ({"flags": "-Ofast"}, ArgumentError),
+    ({"flags": "-ffp-contract=fast"}, ArgumentError),
+    ({"flags": ["-std=gnu89"]}, ArgumentError),
+    ({"flags": "-fsanitize=address"}, ArgumentError),  # its runtime would end the process
+    ({"flags": "-S"}, ArgumentError),
     ({"threads": 0}, ArgumentError),
     ({"threads": 2.0}, SignatureError),
     ({"cache": "yes"}, SignatureError),
