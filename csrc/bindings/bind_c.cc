@@ -23,10 +23,11 @@ core::Result<plan::Plan> built(const plan::Plan& plan, const py::function& build
 
 ProgramOptions c_options(const py::function& build, std::shared_ptr<Trace> trace,
                          std::vector<std::string> off, const passes::RecomputeOptions& recompute,
-                         int threads) {
+                         bool exact_conv, int threads) {
   ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
   out.backend = std::make_shared<const c::Backend>(threads);
   out.select.threads = threads;
+  out.select.exact_conv = exact_conv;
   out.make_executable =
       [build, threads](
           const plan::Plan& plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
@@ -67,12 +68,12 @@ py::dict constant(const core::TensorData& data) {
 class CProgram final : public NativeProgram {
  public:
   CProgram(ir::Graph graph, const py::function& build, std::shared_ptr<Trace> trace,
-           std::vector<std::string> off, std::shared_ptr<runtime::Recorder> recorder,
-           const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks,
-           int threads)
+           std::vector<std::string> off, bool exact_conv,
+           std::shared_ptr<runtime::Recorder> recorder, const Overwrites& overwrites,
+           std::optional<int64_t> memory_limit, bool shrinks, int threads)
       : NativeProgram(std::move(graph),
                       c_options(build, std::move(trace), std::move(off), {memory_limit, shrinks},
-                                std::max(threads, 1)),
+                                exact_conv, std::max(threads, 1)),
                       overwrites, nullptr, std::move(recorder)) {}
 
   /// The C source for these sizes, and what callers must know of it.
@@ -144,10 +145,10 @@ void bind_c(py::module_& module) {
   py::class_<CProgram, ArrayProgram, std::shared_ptr<CProgram>> bound(
       module, "CProgram", "A graph that runs as compiled C.");
   bound.def(py::init<ir::Graph, const py::function&, std::shared_ptr<Trace>,
-                     std::vector<std::string>, std::shared_ptr<runtime::Recorder>,
+                     std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
                      const Overwrites&, std::optional<int64_t>, bool, int>(),
             py::arg("graph"), py::arg("build"), py::arg("trace") = nullptr,
-            py::arg("passes_off") = std::vector<std::string>(),
+            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
             py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
             py::arg("shrinks") = false, py::arg("threads") = 1);

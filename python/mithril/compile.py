@@ -140,7 +140,8 @@ def compile(  # noqa: A001
         so, and JAX where it compiles
     exact_conv : True: every convolution is summed in the order of the reference, to the bit;
         False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and within
-        2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on `ml.CpuBackend`.
+        2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on `ml.CpuBackend`,
+        `ml.CBackend` and `ml.OpenCLBackend`.
     deterministic : "portable": results have the same bits on every machine. Convolutions are those
         of ``exact_conv=True``, and linear algebra, which is LAPACK's where matrices are large, is
         the engine's own. Without it bits are the same from run to run and for any number of

@@ -370,6 +370,34 @@ def check_float64(ns):
     assert ns["backend"].ones(2).dtype == np.float64
 
 
+def check_ggml(ns):
+    """Four gigabytes at most, and products by 8 bits: near to float32, and not equal."""
+    backend = ns["backend"]
+    assert (backend.mem_size, backend.quantize) == (4 << 30, "q8_0")
+    model = ml.Model()
+    model |= ml.Linear(8)(input="x", output="y")
+    x = np.random.default_rng(0).standard_normal((4, 64)).astype("float32")
+    pm = ml.compile(model, backend, shapes={"x": [4, 64]})
+    params = pm.randomize_params()
+    wanted = x @ params["weight"].T + params["bias"].reshape(-1)
+    got = pm.evaluate(params, {"x": x})["y"]
+    assert 0 < np.abs(got - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+def check_static_ggml(ns):
+    check_ggml(ns)
+    check_inference(ns)  # in rows that are no whole blocks
+
+
+def check_c(ns):
+    backend = ns["backend"]
+    assert isinstance(backend, ml.CBackend) and backend.ones(2).dtype == np.float32
+    model = ml.Model()
+    model |= ml.Exponential()(input="x", output="y")
+    pm = ml.compile(model, backend, shapes={"x": [3]})
+    np.testing.assert_allclose(pm.evaluate({}, {"x": np.arange(3.0)})["y"], np.exp(range(3)), 1e-6)
+
+
 def check_adam(ns):
     """By the formulas of Adam, in steps of 0.001 whose gradients are the same each time."""
     x = np.array(ns["inputs"])
@@ -409,7 +437,10 @@ CHECKS = {
     "S3.5": check_mlx_cpu,
     "S3.14": check_adam,
     "S4.4": check_inference,
+    "S4.5": check_static_ggml,
     "S4.9": check_float64,
+    "S4.10": check_ggml,
+    "S4.11": check_c,
     "S4.12": check_transfer,
 }
 

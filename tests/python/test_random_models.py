@@ -35,8 +35,8 @@ class RandomModel:
     """Wires by name with their shapes and kinds; each step adds one op on random ones."""
 
     def __init__(self, seed, joins=True):
+        self.seed, self.joins = seed, joins
         self.random = np.random.default_rng(seed)
-        self.joins = joins
         self.model = ml.Model()
         self.shapes = dict(INPUTS)
         self.kinds = {name: KINDS.get(name, float) for name in INPUTS}
@@ -50,6 +50,15 @@ class RandomModel:
         floats = [n for n in outputs if self.kinds[n] is float]
         self.outputs = sorted({floats[-1], *self.random.choice(outputs, 4)})
         self.model.expose_keys(*self.outputs)
+
+    def constants(self):
+        """Inputs that are constants in every second model; one input of floats stays one."""
+        if self.seed % 2 == 0:
+            return []
+        random = np.random.default_rng([self.seed, 1])
+        stays = random.choice([name for name in INPUTS if name not in KINDS])
+        share = random.uniform(0.2, 1.0)
+        return [name for name in INPUTS if name != stays and random.uniform() < share]
 
     def inputs(self):
         draw = {
@@ -211,6 +220,30 @@ class RandomModel:
         return True
 
 
+class RandomModels:
+    """Random models side by side in one: a backend that compiles does so once for all of them."""
+
+    def __init__(self, seeds):
+        self.made = {seed: RandomModel(seed) for seed in seeds}
+        self.random = np.random.default_rng(list(seeds))
+        self.model, self.kinds = ml.Model(), {}
+        for seed, one in self.made.items():
+            keys = {
+                name: ml.IOKey(f"{name}_{seed}", shape=list(shape), type=ml.Tensor[one.kinds[name]])
+                for name, shape in INPUTS.items()
+            }
+            outputs = {name: f"{name}_{seed}" for name in one.outputs}
+            self.model |= one.model.connect(**keys, **outputs)
+            self.model.expose_keys(*outputs.values())
+            self.kinds |= {f"{n}_{seed}": one.kinds[n] for n in (*INPUTS, *one.outputs)}
+
+    def constants(self):
+        return [f"{name}_{seed}" for seed, one in self.made.items() for name in one.constants()]
+
+    def inputs(self):
+        return {f"{n}_{s}": x for s, one in self.made.items() for n, x in one.inputs().items()}
+
+
 CHUNKS = 20
 
 
@@ -251,28 +284,18 @@ def test_values_and_gradients_of_frameworks(framework, chunk, request, check_cou
         check_counts[f"random models on {framework}"] += 1
 
 
-def some_inputs(seed):
-    """Inputs that are constants in every second model; one input of floats stays one."""
-    if seed % 2 == 0:
-        return []
-    random = np.random.default_rng([seed, 1])
-    stays = random.choice([name for name in INPUTS if name not in KINDS])
-    share = random.uniform(0.2, 1.0)
-    return [name for name in INPUTS if name != stays and random.uniform() < share]
-
-
 class Trial:
-    """A random model with its data on one backend, and what the oracle makes of it."""
+    """A random model (or `made`) with its data on one backend, and what the oracle makes of it."""
 
-    def __init__(self, seed, backend, dtype, joins=True):
-        self.made = RandomModel(seed, joins)
-        self.backend, self.dtype = getattr(ml, backend)(dtype=dtype), dtype
+    def __init__(self, seed, backend, dtype, joins=True, made=None, **options):
+        self.made = made or RandomModel(seed, joins)
+        self.backend, self.dtype = getattr(ml, backend)(dtype=dtype, **options), dtype
         self.told = f"--seed {seed // 10**6}, model {seed} on {backend} in {dtype}"
         self.text = self.made.model.to_json()
         self.constants = {}
         needed = self.compiled().input_keys
         given = {n: x for n, x in self.made.inputs().items() if n in needed}
-        self.constants = {n: given[n] for n in some_inputs(seed) if n in given}
+        self.constants = {n: given[n] for n in self.made.constants() if n in given}
         self.inputs = {n: x for n, x in given.items() if n not in self.constants}
         self.wrt = [n for n in self.inputs if self.made.kinds[n] is float]
         self.want = self.expected(self.inputs)

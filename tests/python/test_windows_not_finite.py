@@ -2,6 +2,8 @@
 others, also where a convolution runs by tiles; against NumPy in float64.
 """
 
+import shutil
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -35,17 +37,23 @@ def near(place):
     return (abs(rows - place[0]) <= 1) & (abs(columns - place[1]) <= 1)
 
 
+def make_backend(name):
+    if name == "c" and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    return ml.CBackend(flags="-O1 -march=native") if name == "c" else ml.CpuBackend()
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e30, -1e15])
 @pytest.mark.parametrize("channels", [16, 40])
 @pytest.mark.parametrize("place", [PLACE, (0, 0), (15, 15), (4, 3)])
-def test_forward(channels, value, place):
+@pytest.mark.parametrize("backend", ["cpu", "c"])
+def test_forward(channels, value, place, backend):
     w = (np.random.default_rng(1).normal(size=(48, channels, 3, 3)) / 24).astype("f4")
     x, plain = images(channels, value, place)
     model = ml.Model()
     model |= ml.Convolution2D(padding=1, use_bias=False)(input="x", weight="w", output="y")
-    pm = ml.compile(
-        model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": list(x.shape), "w": list(w.shape)}
-    )
+    shapes = {"x": list(x.shape), "w": list(w.shape)}
+    pm = ml.compile(model, make_backend(backend), data_keys={"x"}, shapes=shapes)
     y, before = (np.asarray(pm.evaluate({"w": w}, {"x": a})["y"]) for a in (x, plain))
     far = ~near(place)
     assert np.isfinite(y[0][:, far]).all()

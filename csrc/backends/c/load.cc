@@ -43,6 +43,16 @@ KernelStatus run_loaded(const KernelArgs& args, int64_t, int64_t) {
   return KernelStatus::kBadData;
 }
 
+// Threads of OpenMP stay in its code until the process ends: so must that, when the last object
+// that uses it is closed.
+void keep_openmp(void* object) {
+  Dl_info found;
+  void* const function = dlsym(object, "omp_get_thread_num");
+  if (function != nullptr && dladdr(function, &found) != 0) {
+    dlopen(found.dli_fname, RTLD_NOW | RTLD_NODELETE);
+  }
+}
+
 core::Result<std::shared_ptr<void>> opened(const std::string& path) {
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -50,6 +60,7 @@ core::Result<std::shared_ptr<void>> opened(const std::string& path) {
     return core::fail(core::ErrorKind::kDevice, core::Code::kDevice,
                       "the compiled plan cannot be loaded: {}", why == nullptr ? "no reason" : why);
   }
+  keep_openmp(handle);
   return std::shared_ptr<void>(handle, [](void* object) { dlclose(object); });
 }
 

@@ -1,4 +1,5 @@
-// Matrix products and convolutions: blocks and tiles in canonical order, else the reference.
+// Matrix products and convolutions: blocks and tiles in canonical order, else the reference; tiles
+// of results where that saves time.
 #include "backends/c/kernel_families.h"
 #include "plan/cost.h"
 #include "select/kernel_dims.h"
@@ -144,6 +145,69 @@ plan::Step by_reference(const KernelRequest& request, const ref_conv2d_dims& d, 
   return convolution(request, d, std::move(call), units, grain);
 }
 
+// By tiles of results (conv2d_tiles.c), which round more than sums in canonical order.
+constexpr int64_t kTile = 4, kElements = 36, kShare = 32;  // of that text
+
+struct Tiles {
+  int64_t count, room, units;  // of all images; of a unit
+};
+
+Tiles tiles_of(const ref_conv2d_dims& d, int64_t lanes, int threads) {
+  constexpr int64_t kBytes = 1280 << 10, kMost = 64;  // of patches: most of a second cache
+  const auto rounded_up = [&](int64_t n) { return (n + lanes - 1) / lanes * lanes; };
+  const int64_t count = d.batch * ((d.h_out + kTile - 1) / kTile) * ((d.w_out + kTile - 1) / kTile);
+  const int64_t fitting = kBytes / (kElements * static_cast<int64_t>(sizeof(float)) * d.c_in);
+  const int64_t most = std::clamp(fitting / lanes * lanes, lanes, kMost);
+  const int64_t share = rounded_up((count + threads - 1) / threads);
+  const int64_t room = std::min(most, std::max(share, lanes));
+  return {count, room, (count + room - 1) / room};
+}
+
+bool takes_tiles(const KernelRequest& request, const ref_conv2d_dims& d) {
+  constexpr int64_t kFewest = 16;  // channels and filters
+  const auto are = [](int64_t size, std::initializer_list<int64_t> numbers) {
+    return std::all_of(numbers.begin(), numbers.end(), [&](int64_t n) { return n == size; });
+  };
+  return !request.exact_conv && request.outputs[0].dtype == DType::kFloat32 && d.c_in >= kFewest &&
+         d.c_out >= kFewest && flops_of(d) > 0 && d.h_in > 0 && d.w_in > 0 &&
+         are(3, {d.kh, d.kw}) &&
+         are(1, {d.groups, d.stride_h, d.stride_w, d.dilation_h, d.dilation_w});
+}
+
+// In multiply-adds for each pair of a channel and a filter; what is not multiplied was measured in
+// the same unit.
+bool prefers_tiles(const KernelRequest& request) {
+  const auto d = select::conv2d_dims(request);
+  if (!takes_tiles(request, d)) return false;
+  constexpr double kFilter = 12, kPatch = 16;  // an element of a filter; of a patch, there or back
+  const int64_t lanes = columns_of(request.outputs[0]);
+  const Tiles tiles = tiles_of(d, lanes, 1);  // bits do not depend on the threads
+  const auto computed = static_cast<double>(tiles.units * tiles.room);
+  const auto channels = static_cast<double>(d.c_in), filters = static_cast<double>(d.c_out);
+  const double by_tiles =
+      static_cast<double>(kElements) * (computed + kFilter * static_cast<double>(tiles.units) +
+                                        kPatch * computed * (1 / channels + 1 / filters));
+  const int64_t positions = tiles_of(d.h_out * d.w_out, request.outputs[0]) * lanes;
+  return by_tiles < static_cast<double>(d.kh * d.kw * d.batch * positions);
+}
+
+core::Result<plan::Step> make_tiles(const KernelRequest& request) {
+  const Operand& result = request.outputs[0];
+  const auto d = select::conv2d_dims(request);
+  const Tiles tiles = tiles_of(d, columns_of(result), request.threads);
+  plan::FunctionCall call;
+  call.texts = {text_of("gemm", result), text_of("conv2d_tiles", result)};
+  call.call = fmt::format("conv2d_tiles_{}(&d, {}, a0, a1, a2, scratch, begin, end)",
+                          suffix_of(result), tiles.room);
+  plan::Step step = convolution(request, d, std::move(call), tiles.units, 1);
+  constexpr int64_t kGap = 16;
+  const int64_t floats =
+      kElements * ((tiles.room + kShare) * d.c_in + tiles.room * kShare + 3 * kGap + d.c_in) +
+      tiles.room;
+  step.scratch_bytes = static_cast<size_t>(floats) * core::size_of(result.dtype);
+  return step;
+}
+
 bool is_blocked(const KernelRequest& request) {
   if (!has_real_type(request)) return false;
   const auto d = select::conv2d_dims(request);
@@ -196,6 +260,9 @@ constexpr auto kCanonical = select::OrderClass::kCanonical;
 constexpr select::Condition kReal(has_real, "elements of float32 or float64, at most 16 axes");
 constexpr select::Condition kInteger(has_integer, "elements of int32 or int64, at most 16 axes");
 constexpr const char* kTiles = "elements of float32 or float64, and enough channels for tiles";
+constexpr select::Condition kTiled(prefers_tiles,
+                                   "elements of float32, windows of 3x3 without strides, enough "
+                                   "channels and results, and no exact_conv");
 constexpr select::Condition kBlocked(is_blocked, kTiles);
 constexpr select::Condition kBlockedDx(is_blocked_dx,
                                        "elements of float32 or float64, strides of 1, and enough "
@@ -204,6 +271,7 @@ constexpr select::Condition kBlockedDw(is_blocked_dw, kTiles);
 const select::KernelDef kKernels[] = {
     {"matmul", "matmul", kCanonical, false, kReal, make_blocked},
     {"matmul", "matmul.integer", kCanonical, false, kInteger, make_integer},
+    {"conv2d", "conv2d.tiles", select::OrderClass::kOther, true, kTiled, make_tiles},
     {"conv2d", "conv2d", kCanonical, true, kBlocked, make_conv2d_blocks},
     {"conv2d", "conv2d.reference", kCanonical, true, kRealType, make_conv2d},
     {"conv2d_dx", "conv2d_dx", kCanonical, true, kBlockedDx, make_dx_blocks},

@@ -25,12 +25,14 @@ from backends.plan_cases import (
 from formats.c_cases import MODELS, drawn, training
 from mithril.errors import CompilerError, OutOfMemoryError
 from mithril.testing import run_backend_tests
+from test_random_models import CHUNKS, RandomModels, Trial, seeds
 
 pytestmark = [
     pytest.mark.device,
     pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
 ]
 QUICK = "-O1 -march=native"  # results do not depend on it, the time of tests does
+FASTEST = shutil.which("clang")  # None: the one that there is
 
 
 def on_c(dtype="float32", **options):
@@ -142,8 +144,28 @@ def test_branches(sign):
 
 @pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
 def test_random_models(request):
-    """A fortieth of `--graphs`: every one is compiled for itself."""
-    check_random_models(both, request.config.getoption("--graphs") // 40)
+    """A four hundredth of `--graphs`: every one is compiled for itself."""
+    check_random_models(both, request.config.getoption("--graphs") // 400)
+
+
+@pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_many_random_models(chunk, request, check_counts):
+    """A quarter of `--graphs`, 25 in one text: values beside the oracle, and the gradients of the
+    engine, whose slopes are checked there."""
+    graphs = seeds(request.config, request.config.getoption("--graphs") // 4)[chunk::CHUNKS]
+    dtype = "float32" if chunk % 3 == 0 else "float64"
+    # What does not optimize compiles in a fifth of the time.
+    options = {"flags": "-O0" if chunk % 5 else QUICK, "compiler": FASTEST if chunk % 10 else "cc"}
+    for first in range(0, len(graphs), 25):
+        some = graphs[first : first + 25]
+        same(
+            *(
+                Trial(some[0], name, dtype, made=RandomModels(some), **more).check_values()
+                for name, more in (("CBackend", options), ("CpuBackend", {}))
+            )
+        )
+        check_counts["random models on c"] += len(some)
 
 
 def test_open_sizes_are_compiled_one_by_one():
@@ -156,6 +178,27 @@ def test_threads_of_a_backend_change_no_bit():
     one = ml.compile(model, on_c(), data_keys={"x"}, shapes={"x": [256, 64]})
     data = {"x": drawn([256, 64])}
     same(pm.evaluate(pm.get_parameters(), data), one.evaluate(pm.get_parameters(), data))
+
+
+OPENED_AND_CLOSED = """
+import gc, time, numpy as np, mithril as ml
+model = ml.Model()
+model |= ml.MatrixMultiply()(left="x", right="x", output="y")
+for flags in ("-O0", "-O1"):
+    backend = ml.CBackend(threads=2, flags=flags)
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [256, 256]})
+    print(pm.evaluate({}, {"x": np.ones((256, 256), "f4")})["y"].min())
+    del pm, backend
+    gc.collect()
+    time.sleep(0.3)  # threads of OpenMP still wait for work
+"""
+
+
+def test_threads_outlive_their_objects():
+    """OpenMP stays when the last object that uses it is closed."""
+    command = [sys.executable, "-c", OPENED_AND_CLOSED]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "256.0\n256.0\n"), done.stderr
 
 
 def test_threads_that_evaluate_at_once():

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pickle
+import shlex
 import shutil
 import signal
 import stat
@@ -180,6 +181,12 @@ BAD = [
     ({"flags": "-D'open"}, ArgumentError),
     ({"flags": ["-D\0"]}, ArgumentError),
     ({"flags": "--no-such-flag"}, CompilerError),
+    ({"flags": "-O3 -ffast-math"}, ArgumentError),  # NaN would be 0, and the processor's mode other
+    ({"flags": "-Ofast"}, ArgumentError),
+    ({"flags": "-ffp-contract=fast"}, ArgumentError),
+    ({"flags": ["-std=gnu89"]}, ArgumentError),
+    ({"flags": "-fsanitize=address"}, ArgumentError),  # its runtime would end the process
+    ({"flags": "-S"}, ArgumentError),
     ({"threads": 0}, ArgumentError),
     ({"threads": 2.0}, SignatureError),
     ({"cache": "yes"}, SignatureError),
@@ -304,6 +311,21 @@ def test_a_full_disk(folder, monkeypatch):
     path = backend._build(TWICE, "twice")
     assert result(path) == 42 and not objects(folder)
     assert backend._build(TWICE, "twice") == path
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting takes root")
+@pytest.mark.parametrize("option", ["ro", "size=8k"])
+def test_mounted_folders(option, folder):
+    """A file system that is read-only or full: objects live in the process, as if it were away."""
+    folder.mkdir(parents=True)
+    mount = f"mount -t tmpfs -o {option},mode=700 none '{folder}'"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    program = [sys.executable, "-c", PROGRAM, str(folder.parent), "cc", "2"]
+    listed = [sys.executable, "-c", "import os, sys; print(os.listdir(sys.argv[1]))", str(folder)]
+    script = f"{mount} && {shlex.join(program)} && {shlex.join(listed)}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 def test_the_folder_is_the_users_alone(folder):

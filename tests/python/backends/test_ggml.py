@@ -26,7 +26,7 @@ from mithril.errors import (
 )
 from mithril.testing import backend_tests, run_backend_tests
 from scipy import special
-from test_random_models import Trial
+from test_random_models import CHUNKS, Trial, seeds
 
 pytest.importorskip("ggml", reason="ggml-python is not installed")
 pytestmark = pytest.mark.device
@@ -504,38 +504,25 @@ def gpt_block():
     return model, {"x": (2, 7, 16)}
 
 
-def residual_block():
-    model = ml.Model()
-    last = "x"
-    for i in range(2):
-        model |= ml.Convolution2D(3, 6, padding=1)(input=last, output=f"c{i}")
-        model |= ml.BatchNorm2D()(input=f"c{i}", output=f"n{i}")
-        last = f"r{i}"
-        model |= ml.Relu()(input=f"n{i}", output=last)
-    model |= ml.Add()(left=last, right="r0", output="s")
-    model |= ml.GlobalAvgPool()(input="s", output="y")
-    return model, {"x": (2, 3, 8, 8)}
+def resnet18():
+    return ml.models.resnet18(num_classes=10), {"input": (2, 3, 48, 40)}
 
 
-MODELS = {"mlp": mlp, "gpt block": gpt_block, "residual block": residual_block}
+MODELS = {"mlp": mlp, "gpt block": gpt_block, "ResNet-18": resnet18}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name, backend):
     """Values and gradients beside NumPy's in float64; of the forward pass ggml computes 90 %."""
     model, shapes = MODELS[name]()
-    options = {"inference": True} if name == "residual block" else {}
-    pm = ml.compile(model, backend, shapes=shapes, **options)
-    exact = ml.compile(model, ml.NumpyBackend(dtype="float64"), shapes=shapes, **options)
+    pm = ml.compile(model, backend, shapes=shapes, inference=True)
+    exact = ml.compile(model, ml.NumpyBackend(dtype="float64"), shapes=shapes, inference=True)
     params = exact.randomize_params(3)
     data = {key: RANDOM.standard_normal(shape) for key, shape in shapes.items()}
     rounded = {key: value.astype("float32") for key, value in params.items()}
-    state = {"state": exact.initial_state()} if exact.state_keys else {}
-    rough = {"state": pm.initial_state()} if pm.state_keys else {}
-    want = exact.evaluate(params, data, **state)
-    got = pm.evaluate(rounded, data, **rough)
-    want, got = (x.outputs if hasattr(x, "outputs") else x for x in (want, got))
-    within(got["y"], want["y"], 1e-5)
+    want, got = exact.evaluate(params, data), pm.evaluate(rounded, data)
+    for key, value in want.items():
+        within(got[key], value, 1e-5)
     counts = {way: sum(found.values()) for way, found in backend.coverage(pm).items()}
     assert counts["native"] > 9 * counts["custom"], backend.coverage(pm)
 
@@ -572,11 +559,13 @@ def test_constants_are_computed_once(backend):
     assert backend.coverage(pm) == {"native": {"add": 1}, "custom": {}}
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_random_models(seed):
-    """Values, with gradients and without, and slopes, beside the oracle."""
-    trial = Trial(seed, "GGMLBackend", "float32")
-    trial.check_slopes(trial.check_values())
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_random_models(chunk, request, check_counts):
+    """A quarter of `--graphs`: values, with gradients and without, and slopes as the oracle has."""
+    for seed in seeds(request.config, request.config.getoption("--graphs") // 4)[chunk::CHUNKS]:
+        trial = Trial(seed, "GGMLBackend", "float32")
+        trial.check_slopes(trial.check_values())
+        check_counts["random models on ggml"] += 1
 
 
 def test_threads(backend):

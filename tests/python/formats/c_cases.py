@@ -73,6 +73,52 @@ def training(model):
     return train
 
 
+def of_torch(title, torch):
+    """The model of the same title: a module whose parameters are in our order."""
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self, width=16):
+            super().__init__()
+            self.norm_1 = nn.LayerNorm(width)
+            self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+            self.norm_2 = nn.LayerNorm(width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            n = self.norm_1(x)
+            mixed = nn.functional.scaled_dot_product_attention(
+                self.query(n), self.key(n), self.value(n), is_causal=True
+            )
+            h = x + self.out(mixed)
+            return h + self.down(nn.functional.gelu(self.up(self.norm_2(h))))
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0])
+
+    if title == "mlp":
+        return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10))
+    if title == "cnn":
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(128, 10),
+        )  # fmt: skip
+    return {"gpt_block": Block, "lstm": Recurrent}[title]()
+
+
+def in_their_order(title, params):
+    """PyTorch's LSTM has both matrices before both biases."""
+    values = list(params)
+    if title == "lstm":
+        values[1:3] = values[2], values[1]
+    return values
+
+
 def drawn(shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 

@@ -13,7 +13,18 @@ import mithril as ml
 import numpy as np
 import pytest
 from formats import c_cases
-from formats.c_cases import MODELS, built, drawn, layout, run, training, write_inputs
+from formats.c_cases import (
+    MODELS,
+    STRICT,
+    built,
+    drawn,
+    in_their_order,
+    layout,
+    of_torch,
+    run,
+    training,
+    write_inputs,
+)
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -27,6 +38,14 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
 ]
 every_model = pytest.mark.parametrize("title", MODELS)
+every_compiler = pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason="no such"))
+        for name in ("gcc", "clang")
+    ],
+)
+every_kind = pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 STEPS = 100
 
 
@@ -46,10 +65,8 @@ def by_engine(title, x, **options):
 
 @every_model
 @pytest.mark.parametrize("weights", ["binary", "array"])
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@every_compiler
 def test_bits_are_those_of_the_engine(title, weights, compiler, tmp_path):
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
     found = compiled(title).export_c(tmp_path, weights=weights, name=title)
     assert found == layout(tmp_path) and found["weights"] == weights
     built(tmp_path, compiler)
@@ -124,13 +141,14 @@ def batches(pm, title):
 
 
 @every_model
+@every_compiler
 @pytest.mark.parametrize("weights", ["binary", "array"])
-def test_training_has_the_bits_of_the_engine(title, weights, tmp_path):
+def test_training_has_the_bits_of_the_engine(title, weights, compiler, tmp_path):
     optimizer = ml.optim.Adam(lr=1e-2)
     pm = trained(title, optimizer)
     found = pm.export_c(tmp_path, training=True, weights=weights)
     data = batches(pm, title)
-    write_inputs(built(tmp_path), {k: [b[k] for b in data] for k in ("x", "target")})
+    write_inputs(built(tmp_path, compiler), {k: [b[k] for b in data] for k in ("x", "target")})
     got = run(tmp_path, STEPS)
     params, state = pm.get_parameters(), pm.initial_state()
     opt_state = optimizer.init(params)
@@ -148,27 +166,20 @@ def test_training_has_the_bits_of_the_engine(title, weights, tmp_path):
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize("title", ["mlp", "cnn"])
+@every_model
 def test_training_agrees_with_torch(title, tmp_path):
     torch = pytest.importorskip("torch")
-    nn = torch.nn
     pm = trained(title, ml.optim.SGD(lr=1e-2), mode="train")
     pm.export_c(tmp_path, training=True)
     data = batches(pm, title)
     write_inputs(built(tmp_path), {k: [b[k] for b in data] for k in ("x", "target")})
     cost = run(tmp_path, STEPS)["final_cost"]
-    first = {k: torch.from_numpy(np.array(v)) for k, v in pm.get_parameters().items()}
-    net = {
-        "mlp": lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 10)),
-        "cnn": lambda: nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(128, 10),
-        ),
-    }[title]()  # fmt: skip
-    theirs = dict(zip(first, net.parameters(), strict=True))
+    first = pm.get_parameters()
+    net = of_torch(title, torch)
+    theirs = dict(zip(in_their_order(title, first), net.parameters(), strict=True))
     with torch.no_grad():
         for name, parameter in theirs.items():
-            parameter.copy_(first[name].reshape(parameter.shape))
+            parameter.copy_(torch.from_numpy(np.array(first[name])).reshape(parameter.shape))
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
     for batch in data:
         x, target = (torch.from_numpy(batch[key]) for key in ("x", "target"))
@@ -197,45 +208,61 @@ MEMORY = {"memcpy", "memmove", "memset"}
 MATH = {"fma", "fmaf", "sqrt", "sqrtf", "fabs", "fabsf", "floor", "floorf", "trunc", "truncf"}
 
 
+def exported_with_inputs(title, trains, folder, calls):
+    """An exported folder, and a batch for each call."""
+    pm = trained(title, ml.optim.Adam()) if trains else compiled(title)
+    pm.export_c(folder, training=trains)
+    data = batches(pm, title) if trains else [{"x": drawn(MODELS[title][1], i)} for i in range(5)]
+    write_inputs(folder, {name: [batch[name] for batch in data[:calls]] for name in data[0]})
+
+
 @every_model
-def test_the_library_calls_nothing_else(title, tmp_path):
-    compiled(title).export_c(tmp_path)
-    found = {s for s in symbols(built(tmp_path)) if not s.startswith("model_")}
-    assert found <= MEMORY | MATH
-    trained(title, ml.optim.Adam()).export_c(tmp_path / "step", training=True)
-    found = {s for s in symbols(built(tmp_path / "step")) if not s.startswith("model_")}
-    assert found <= MEMORY | MATH
+@every_compiler
+@every_kind
+def test_the_library_calls_nothing_else(title, compiler, trains, tmp_path):
+    exported_with_inputs(title, trains, tmp_path, 1)
+    built(tmp_path, compiler)
+    assert outside(tmp_path) <= MEMORY | MATH
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="changing the root takes root")
-def test_it_runs_in_an_empty_root(tmp_path):
-    compiled("gpt_block").export_c(tmp_path)
+@every_model
+@every_kind
+def test_it_runs_in_an_empty_root(title, trains, tmp_path):
+    """Where there is nothing but the program and its data, it writes the same bytes."""
+    exported_with_inputs(title, trains, tmp_path, 3)
     built(tmp_path, LDFLAGS="-static")
-    x = drawn(MODELS["gpt_block"][1])
-    write_inputs(tmp_path, {"x": x})
     root = tmp_path / "root"
     root.mkdir()
     for path in (*tmp_path.glob("*.bin"), tmp_path / "model_example"):
         shutil.copy(path, root)
     subprocess.run(
-        ["./model_example"], preexec_fn=lambda: (os.chroot(root), os.chdir("/")), cwd=root, env={}
+        ["/model_example", "/", "3"],
+        preexec_fn=lambda: (os.chroot(root), os.chdir("/")),
+        cwd=root,
+        env={},
     ).check_returncode()
-    shutil.copy(root / "output_0.bin", tmp_path)
-    np.testing.assert_array_equal(c_cases.outputs(tmp_path)["y"], by_engine("gpt_block", x))
+    run(tmp_path, 3)
+    written = [path for path in tmp_path.glob("*.bin") if path.stem.startswith(("output", "state"))]
+    assert len(written) >= 1 + trains
+    for path in written:
+        assert (root / path.name).read_bytes() == path.read_bytes()
 
 
 @every_model
-def test_sanitizers_find_nothing(title, tmp_path):
-    trained(title, ml.optim.Adam()).export_c(tmp_path, training=True)
-    flags = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all"
-    built(tmp_path, flags=flags)
+@pytest.mark.parametrize("trains", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_sanitizers_find_nothing(title, trains, tmp_path):
+    exported_with_inputs(title, trains, tmp_path, 2)
+    built(tmp_path, flags="-O1 -g -fsanitize=undefined,address -fno-sanitize-recover=all")
     run(tmp_path, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
-@pytest.mark.parametrize("title", ["mlp", "lstm"])
-def test_valgrind_finds_nothing(title, tmp_path):
-    trained(title, ml.optim.Adam()).export_c(tmp_path, training=True)
+@every_model
+@every_kind
+def test_valgrind_finds_nothing(title, trains, tmp_path):
+    exported_with_inputs(title, trains, tmp_path, 2)
     built(tmp_path, flags="-O1 -g")
     run(tmp_path, 2, before=["valgrind", "-q", "--error-exitcode=9"])
 
@@ -459,6 +486,27 @@ def test_hostile_names_are_escaped():
     for _ in range(10_000):
         name = "".join(random.choice(HOSTILE, 5)) + chr(random.integers(1, 0xD7FF))
         assert re.fullmatch(r"[A-Za-z0-9_.%]{1,120}", _c_api.commented(name))
+
+
+def test_ten_thousand_hostile_names_in_one_text(tmp_path):
+    """A step for each, which says where it comes from; every one compiles without a warning."""
+    random = np.random.default_rng(1)
+    model, last = ml.Model(), "x"
+    for i in range(10_000):
+        name = "n" + "".join(random.choice(HOSTILE, 3)) + f"*/#error{i}"
+        model |= ml.MatrixMultiply(name=name)(left=last, right="w*/", output=name + ".o")
+        last = name + ".o"
+    model.expose_keys(last)
+    shapes = {"x": [1, 1], "w*/": [1, 1]}
+    exported(ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys=set(shapes)), tmp_path)
+    paths = re.findall(r"/\* \d+: matmul of ([^:]*):", (tmp_path / "model.c").read_text())
+    assert len(paths) == 10_000
+    assert all(re.fullmatch(r"[A-Za-z0-9_.%]{1,120}", path) for path in paths)
+    write_inputs(
+        built(tmp_path, flags=STRICT.replace("-O2", "-O0")),
+        {"x": np.full((1, 1), 3), "w*/": np.ones((1, 1))},
+    )
+    assert run(tmp_path)[last].tolist() == [[3.0]]
 
 
 def test_models_with_hostile_names(tmp_path):

@@ -37,8 +37,8 @@ class CBackend(PlanBackend):
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
 
     A program is compiled at the first call with its sizes. Results have the bits of `CpuBackend`
-    with ``exact_conv=True`` wherever that runs canonical kernels (docs/numerics.md). Methods such
-    as ``backend.add`` and ``backend.grad`` run on NumPy and the engine.
+    wherever both run canonical kernels (docs/numerics.md), as all are with ``exact_conv=True``.
+    Methods such as ``backend.add`` and ``backend.grad`` run on NumPy and the engine.
 
     Raises
     ------
@@ -94,8 +94,10 @@ class CBackend(PlanBackend):
     def _native_program(
         self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
     ) -> Any:
-        """Every convolution is exact, and no weights are packed."""
-        return _core.CProgram(graph, self._build, threads=self.threads, **options)
+        """Linear algebra is always exact, and no weights are packed."""
+        return _core.CProgram(
+            graph, self._build, exact_conv=exact_conv, threads=self.threads, **options
+        )
 
 
 class TextOnly(CBackend):

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -38,6 +39,16 @@ FIXED_FLAGS = (
     "-fno-trapping-math",
     "-fno-strict-aliasing",
 )
+# What other flags may not ask for: other numbers, in this process's other code too (GCC's start-up
+# code of fast mathematics sets the processor's mode), and runtimes that end a process without them.
+_REFUSED = {
+    r"-Ofast|-ffast-math|-funsafe-math-optimizations|-ffinite-math-only|-fassociative-math"
+    r"|-freciprocal-math|-fno-signed-zeros|-fsingle-precision-constant|-fapprox-func"
+    r"|-fdenormal-fp-math.*|-ffp-model=.*|-ffp-contract=(?!off$).*|-mdaz-ftz|-mrecip.*"
+    r"|-fstrict-aliasing|-std=(?!c99$).*|-ansi": "changes results",
+    r"-fsanitize=.*": "needs a runtime that Python does not have",
+    r"-[EScrox]|-fsyntax-only": "makes no shared object",
+}
 _OPTIMIZING = ("-O3", "-march=native")
 _PORTABLE = ("-O3",)
 _KNOWN = ("cc", "gcc", "clang")
@@ -134,6 +145,9 @@ def _flags_of(flags: Any) -> tuple[str, ...] | None:
     for flag in found:
         if "\0" in text(what, flag):
             raise ArgumentError(f"{what}: no flag is {shown(flag)}")
+        for pattern, why in _REFUSED.items():
+            if re.fullmatch(pattern, flag):
+                raise ArgumentError(f"{what}: {shown(flag)} {why}")
     return tuple(found)
 
 
