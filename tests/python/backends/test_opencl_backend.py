@@ -1,4 +1,4 @@
-# Covers: backends/opencl/*.cc select/printed_loop.cc
+# Covers: backends/opencl/*.cc backends/device/*.cc select/printed_loop.cc
 """`OpenCLBackend`: the bits of the engine on a device, and typed errors where a driver fails."""
 
 import multiprocessing
