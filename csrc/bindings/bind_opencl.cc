@@ -1,10 +1,12 @@
 // OpenCL: devices, and programs whose plans run on one of them.
 #include "backends/cpu/kernels.h"
+#include "backends/device/injection.h"
+#include "backends/device/select.h"
 #include "backends/opencl/device.h"
-#include "backends/opencl/select.h"
+#include "backends/opencl/kernel_families.h"
+#include "bindings/device_kernels.h"
 #include "bindings/device_program.h"
 #include "bindings/gil.h"
-#include "bindings/opencl_kernels.h"
 
 namespace mithril::bindings {
 namespace {
@@ -34,7 +36,7 @@ class OpenClProgram final : public DeviceProgram {
                 std::optional<int64_t> memory_limit, bool shrinks)
       : DeviceProgram(
             std::move(graph), device, opencl::kernel_families(),
-            std::make_shared<const opencl::Backend>(opencl_kernels(),
+            std::make_shared<const device::Backend>("opencl", opencl_kernels(),
                                                     runtime::ThreadPool::shared().thread_count()),
             [device](const std::string& text) { return device->build(text); },
             program_options(std::move(trace), std::move(off), {memory_limit, shrinks}), exact_conv,
@@ -57,11 +59,11 @@ void bind_opencl(py::module_& module) {
   module.def("opencl_has_kernel", [](std::string_view op) {
     return select::KernelTable(opencl::kernel_families()).has(op);
   });
-  // For tests: failures of the loader's functions, and what is alive.
-  module.def("opencl_inject_failure", &opencl::inject_failure, py::arg("symbol"), py::arg("nth"),
+  // For tests: failures of drivers' functions, and what is alive.
+  module.def("device_inject_failure", &device::inject_failure, py::arg("symbol"), py::arg("nth"),
              py::arg("status"));
   module.def("opencl_functions", &opencl::injectable_symbols);
-  module.def("opencl_live_objects", &opencl::live_objects);
+  module.def("device_live_objects", &device::live_objects);
   py::class_<Device, std::shared_ptr<Device>>(module, "OpenClDevice", "A device of OpenCL.")
       .def(py::init([](const std::string& wanted, bool as_gpu) {
              return Device::open(wanted, as_gpu).or_throw();

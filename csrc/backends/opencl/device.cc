@@ -30,7 +30,7 @@ core::Error unavailable(std::string message, const char* hint = kNoDevice) {
 
 core::Result<std::vector<cl_platform>> platforms(const Functions& f) {
   cl_uint count = 0;
-  cl_int status = injected("clGetPlatformIDs");
+  cl_int status = device::injected("clGetPlatformIDs");
   if (status == kSuccess) status = f.get_platforms(0, nullptr, &count);
   if (status == kPlatformNotFound || (status == kSuccess && count == 0)) {
     return unavailable("OpenCL: the loader knows no platform");
@@ -43,7 +43,7 @@ core::Result<std::vector<cl_platform>> platforms(const Functions& f) {
 
 core::Result<std::vector<cl_device>> devices(const Functions& f, cl_platform platform) {
   cl_uint count = 0;
-  cl_int status = injected("clGetDeviceIDs");
+  cl_int status = device::injected("clGetDeviceIDs");
   if (status == kSuccess) status = f.get_devices(platform, kDeviceTypeAll, 0, nullptr, &count);
   if (status == kDeviceNotFound || (status == kSuccess && count == 0)) {
     return std::vector<cl_device>();
@@ -192,13 +192,12 @@ core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bo
   if (!opened.empty()) MITHRIL_RETURN_IF_ERROR(opened.begin()->second->check_process());
   MITHRIL_ASSIGN(Found found, find(*f, wanted));
   if (as_gpu) found.info.is_cpu = false;
-  auto& device = opened[{found.info.platform, found.info.device, as_gpu}];
-  if (device == nullptr) {
-    std::shared_ptr<Device> made(new Device(*f, found.info, found.id));
-    MITHRIL_RETURN_IF_ERROR(made->start());
-    device = std::move(made);
-  }
-  return device;
+  const std::tuple key(found.info.platform, found.info.device, as_gpu);
+  const auto known = opened.find(key);
+  if (known != opened.end()) return known->second;
+  std::shared_ptr<Device> device(new Device(*f, found.info, found.id));
+  MITHRIL_RETURN_IF_ERROR(device->start());
+  return opened[key] = device;
 }
 
 Device::Device(const Functions& functions, DeviceInfo info, cl_device id)

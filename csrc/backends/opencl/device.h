@@ -19,7 +19,9 @@ template <class T>
 class Owned {
  public:
   Owned() = default;
-  Owned(T handle, cl_int (*release)(T)) : handle_(handle), release_(release) { count_object(1); }
+  Owned(T handle, cl_int (*release)(T)) : handle_(handle), release_(release) {
+    device::count_object(1);
+  }
   Owned(Owned&& other) noexcept
       : handle_(std::exchange(other.handle_, nullptr)), release_(other.release_) {}
   Owned& operator=(Owned&& other) noexcept {
@@ -30,7 +32,7 @@ class Owned {
   ~Owned() {
     if (handle_ == nullptr) return;
     release_(handle_);
-    count_object(-1);
+    device::count_object(-1);
   }
   T get() const { return handle_; }
 

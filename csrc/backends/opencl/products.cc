@@ -13,8 +13,11 @@ constexpr select::KernelDef kKernels[] = {
     Rows::conv2d_dw("opencl.conv2d_dw"),
 };
 
+std::span<const select::KernelDef> product_kernels() { return kKernels; }
+constexpr select::KernelFamily kFamilies[] = {product_kernels};
+
 }  // namespace
 
-std::span<const select::KernelDef> product_kernels() { return kKernels; }
+std::span<const select::KernelFamily> kernel_families() { return kFamilies; }
 
 }  // namespace mithril::opencl

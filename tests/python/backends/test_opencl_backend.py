@@ -256,9 +256,9 @@ def test_importing_opens_no_loader():
 @pytest.fixture
 def inject():
     """Lets the nth call of a function fail; nothing stays behind."""
-    yield _core.opencl_inject_failure
+    yield _core.device_inject_failure
     for symbol in _core.opencl_functions():
-        _core.opencl_inject_failure(symbol, 1, 0)
+        _core.device_inject_failure(symbol, 1, 0)
 
 
 CALLS = ["clBuildProgram", "clCreateBuffer", "clCreateKernel", "clCreateProgramWithSource",
@@ -276,7 +276,7 @@ def test_each_call_that_fails(symbol, nth, inject):
     shape = [CALLS.index(symbol) + 2, nth + 2]  # a program that nobody has compiled
     want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
     params, data = want.get_parameters(), {"x": drawn(shape)}
-    before = _core.opencl_live_objects()
+    before = _core.device_live_objects()
     pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
     for status, kind, name in (
         (-5, OutOfMemoryError, "CL_OUT_OF_RESOURCES"),
@@ -289,7 +289,7 @@ def test_each_call_that_fails(symbol, nth, inject):
                 pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
         same(pm.evaluate(params, data), want.evaluate(params, data))
     del pm
-    assert _core.opencl_live_objects() <= before + 1  # the arena may be new
+    assert _core.device_live_objects() <= before + 1  # the arena may be new
 
 
 @pytest.mark.parametrize("symbol", ["clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo"])
@@ -312,10 +312,10 @@ def test_nothing_leaks():
         assert_relu_runs(relu())
 
     once()
-    before = _core.opencl_live_objects()
+    before = _core.device_live_objects()
     for _ in range(5):
         once()
-    assert _core.opencl_live_objects() == before
+    assert _core.device_live_objects() == before
 
 
 def _in_child(pm, found):
