@@ -40,6 +40,7 @@ def rows() -> dict:
         c_backend,
         compiling,
         composing,
+        devices,
         digits,
         engine,
         exported,
@@ -50,7 +51,6 @@ def rows() -> dict:
         memory,
         mlp,
         neighbour,
-        opencl,
         overhead,
         startup,
     )
@@ -70,7 +70,7 @@ def rows() -> dict:
         generated,
         ggml_graphs,
         c_backend,
-        opencl,
+        devices,
         exported,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}

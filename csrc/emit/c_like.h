@@ -1,5 +1,5 @@
-// Tile programs as text of C-like languages: C99, OpenCL C and CUDA C. Loops over elements, one scalar at a
-// time; bits are those of every other executor of tile programs.
+// Tile programs as text of C-like languages: C99, OpenCL C and CUDA C. Loops over elements, one
+// scalar at a time; bits are those of every other executor of tile programs.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -307,7 +307,7 @@ int cuDeviceGetAttribute(int* value, int which, int device) {
   EMULATED(true);
   switch (which) {
     case 16: *value = 4; return kSuccess;
-    case 75: *value = device == 0 ? 8 : 8; return kSuccess;
+    case 75: *value = 8; return kSuccess;
     case 76: *value = device == 0 ? 0 : 6; return kSuccess;
     case 115: *value = device == 0 ? 1 : 0; return kSuccess;
     default: return kInvalidValue;

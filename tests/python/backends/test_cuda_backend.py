@@ -359,6 +359,47 @@ def test_each_call_that_fails(symbol, nth, inject, folder):
     assert _core.device_live_objects() <= before + 1  # the arena may be new
 
 
+def doubling():
+    """A loop whose condition the host reads, and whose result is copied out of a spare place."""
+    bigger = ml.Model.create(next_x=ml.IOKey("x") * ml.IOKey("factor"))
+    is_small = ml.Model.create(go=ml.IOKey("x") < ml.IOKey("limit"))
+    model = ml.Model()
+    model |= ml.While(is_small, bigger, carry={"x": "next_x"})(
+        x="x", factor="factor", limit="limit", next_x="y"
+    )
+    model.expose_keys("y")
+    model.set_shapes(x=[], factor=[], limit=[])
+    return model
+
+
+def doubled(pm, limit):
+    numbers = {"x": 1.0, "factor": 2.0, "limit": limit}
+    return pm.evaluate({}, {key: np.array(value, "f4") for key, value in numbers.items()})["y"]
+
+
+@pytest.mark.parametrize("device", [0, 1] if is_used() else [0])
+def test_loops_with_a_condition(device):
+    pm = ml.compile(doubling(), ml.CudaBackend(device), inference=True)
+    for limit in (0.5, 1.5, 5.0, 500.0):
+        steps = 0 if limit < 1 else int(np.ceil(np.log2(limit)))
+        assert doubled(pm, limit) == 2.0**steps
+
+
+@emulated
+@pytest.mark.parametrize("symbol", ["cuMemcpyDtoDAsync_v2", "cuMemAlloc_v2"])
+def test_each_call_of_a_loop_that_fails(symbol, inject):
+    """On the emulator's second device, which has no pools."""
+    pm = ml.compile(doubling(), ml.CudaBackend(1), inference=True)
+    assert doubled(pm, 5.0) == 8
+    before = _core.device_live_objects()
+    inject(symbol, 1, 201)
+    with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with CUDA_ERROR"):
+        for limit in (2.0, 5.0):  # an even and an odd number of steps
+            doubled(pm, limit)
+    assert doubled(pm, 5.0) == 8
+    assert _core.device_live_objects() == before
+
+
 OF_LISTS = ["cuDeviceGetCount", "cuDriverGetVersion", "cuDeviceGet", "cuDeviceGetName",
             "cuDeviceTotalMem_v2", "cuDeviceGetAttribute"]  # fmt: skip
 
