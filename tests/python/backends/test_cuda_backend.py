@@ -319,6 +319,7 @@ CALLS = ["cuCtxPushCurrent_v2", "cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2
          "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuModuleLoadData", "cuModuleGetFunction",
          "cuLaunchKernel"]  # fmt: skip
 OF_NVRTC = ["nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetCUBINSize", "nvrtcGetCUBIN"]
+OF_PTX = ["nvrtcGetPTXSize", "nvrtcGetPTX"]  # of an architecture that NVRTC does not know
 
 
 def linear_softmax():
@@ -383,6 +384,17 @@ def test_loops_with_a_condition(device):
     for limit in (0.5, 1.5, 5.0, 500.0):
         steps = 0 if limit < 1 else int(np.ceil(np.log2(limit)))
         assert doubled(pm, limit) == 2.0**steps
+
+
+@emulated
+@pytest.mark.parametrize("symbol", OF_PTX)
+def test_each_call_for_ptx_that_fails(symbol, inject):
+    """On the emulator's second device, whose architecture its compiler does not know."""
+    pm = ml.compile(doubling(), ml.CudaBackend(1), inference=True)
+    inject(symbol, 1, 4)
+    with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with NVRTC_ERROR_INVALID_PROG"):
+        doubled(pm, 5.0)
+    assert doubled(pm, 5.0) == 8
 
 
 @emulated

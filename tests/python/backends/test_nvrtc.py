@@ -14,14 +14,19 @@ from collections import Counter
 
 import mithril as ml
 import pytest
-from emulated_cuda import NO_CUDA
+from emulated_cuda import NO_CUDA, ROOT
 from formats.c_cases import MODELS, training
 from mithril import _core
-from mithril.errors import DeviceNotAvailable, MithrilError, UnsupportedError
+from mithril.errors import DeviceNotAvailable, UnsupportedError
 from mithril.testing import op_matrix
 
 SITE = os.path.join(sysconfig.get_paths()["purelib"], "nvidia")
 LIBRARIES = sorted(glob.glob(f"{SITE}/**/libnvrtc.so.*", recursive=True))
+HEADERS = [
+    os.path.dirname(path)
+    for path in glob.glob(f"{SITE}/**/include/cuda.h", recursive=True)
+    if os.path.exists(os.path.join(os.path.dirname(path), "nvrtc.h"))
+]
 PTXAS = [*glob.glob(f"{SITE}/**/bin/ptxas", recursive=True), shutil.which("ptxas")][0]
 WHY = NO_CUDA or ("" if LIBRARIES else "no NVRTC: pip install nvidia-cuda-nvrtc")
 NO_PTXAS = "" if PTXAS else "no ptxas: pip install nvidia-cuda-nvcc"
@@ -109,7 +114,7 @@ def of_op(name):
     for case in op_matrix.cases(OPS[name])[:1]:
         try:
             found.append(texts("float32", lambda b, case=case: op_matrix.compiled(case, b)))
-        except (UnsupportedError, MithrilError):
+        except UnsupportedError:
             continue
     return found
 
@@ -130,6 +135,64 @@ def test_kernels_of_ops(batch, nvrtc):
     entries = ptx.count(b".visible .entry")
     assert entries == text.count("__global__") > 0
     print(f"batch {batch}: {entries} kernels of {counts}")
+
+
+DECLARATIONS = """
+#include <cstddef>
+#include <cuda.h>
+#include <nvrtc.h>
+#include "backends/cuda/api.h"
+using namespace mithril::cuda;
+
+template <class>
+struct Sizes;
+template <class Result, class... Parameters>
+struct Sizes<Result (*)(Parameters...)> {
+  template <class OtherResult, class... Others>
+  static constexpr bool are(OtherResult (*)(Others...)) {
+    if constexpr (sizeof...(Others) != sizeof...(Parameters)) return false;
+    else return sizeof(Result) == sizeof(OtherResult) &&
+                ((sizeof(Parameters) == sizeof(Others)) && ...);
+  }
+};
+#define SAME(NAME, SYMBOL, PARAMETERS) \
+  static_assert(Sizes<int (*) PARAMETERS>::are(decltype(&SYMBOL){}), #SYMBOL);
+MITHRIL_CUDA_FUNCTIONS(SAME)
+MITHRIL_CUDA_POOL_FUNCTIONS(SAME)
+MITHRIL_NVRTC_FUNCTIONS(SAME)
+static_assert(sizeof(CUmemPoolProps) == sizeof(PoolProperties));
+static_assert(offsetof(CUmemPoolProps, allocType) == offsetof(PoolProperties, allocation_type));
+static_assert(offsetof(CUmemPoolProps, location) == offsetof(PoolProperties, location_type));
+static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1 && CU_MEM_LOCATION_TYPE_DEVICE == 1);
+static_assert(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD == kPoolReleaseThreshold);
+static_assert(CU_STREAM_NON_BLOCKING == kStreamNonBlocking);
+static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == kMultiprocessors);
+static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == kMajor);
+static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR == kMinor);
+static_assert(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED == kHasPools);
+static_assert(CUDA_ERROR_OUT_OF_MEMORY == kOutOfMemory);
+static_assert(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES == kLaunchOutOfResources);
+static_assert(CUDA_ERROR_ILLEGAL_ADDRESS == kFirstOfKernels);
+static_assert(NVRTC_ERROR_OUT_OF_MEMORY == 1 && NVRTC_ERROR_COMPILATION == 6);
+"""
+
+
+@pytest.mark.skipif(not HEADERS, reason="no cuda.h: pip install nvidia-cuda-nvcc")
+@pytest.mark.parametrize("old, new", [("", ""), ("cu_pointer*, size_t))", "cu_pointer*, int))"),
+                                      ("kMajor = 75", "kMajor = 74")])  # fmt: skip
+def test_declarations_are_those_of_cuda_h(old, new, tmp_path):
+    """Ours, which no header of NVIDIA is needed for, beside NVIDIA's; and two that are wrong."""
+    header = (ROOT / "csrc" / "backends" / "cuda" / "api.h").read_text()
+    assert old in header
+    folder = tmp_path / "backends" / "cuda"
+    folder.mkdir(parents=True)
+    (folder / "api.h").write_text(header.replace(old, new) if old else header)
+    source = tmp_path / "check.cc"
+    source.write_text(DECLARATIONS)
+    command = ["g++", "-std=c++20", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT / 'csrc'}",
+               f"-I{ROOT / 'third_party'}", f"-I{HEADERS[0]}", str(source)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (not old), done.stderr
 
 
 def test_what_does_not_compile_is_told(nvrtc):

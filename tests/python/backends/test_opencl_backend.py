@@ -300,6 +300,23 @@ def test_a_loader_that_fails(symbol, inject):
     ml.OpenCLBackend()
 
 
+@pytest.mark.parametrize("symbol", ["clCreateContext", "clCreateCommandQueue"])
+def test_a_start_that_fails(symbol):
+    """Nothing stays of it, and the next start is right."""
+    code = f"""
+import mithril as ml
+from mithril import _core
+_core.device_inject_failure({symbol!r}, 1, -6)
+try:
+    ml.OpenCLBackend()
+except ml.errors.OutOfMemoryError as error:
+    print(error, _core.device_live_objects(), ml.OpenCLBackend())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"{symbol} failed with CL_OUT_OF_HOST_MEMORY" in done.stdout, done.stderr
+    assert " 0 OpenCLBackend(device=" in done.stdout
+
+
 def test_no_platform(inject):
     inject("clGetPlatformIDs", 1, -1001)
     with pytest.raises(DeviceNotAvailable, match="knows no platform") as raised:
