@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup demo demo-all test check fuzz mutants accuracy bench docs lint format extension cpp-tests
+.PHONY: help setup demo demo-all test check fuzz mutants accuracy bench test-cuda bench-cuda docs lint format extension cpp-tests
 
 help:
 	@echo "make setup     everything: packages, all extras in .venv, the extension"
@@ -29,6 +29,7 @@ help:
 	@echo "make mutants   planted faults: would a test notice? (ONLY=3,7 for some of them)"
 	@echo "make accuracy  the elementary functions on every float32 input (about an hour)"
 	@echo "make bench     benchmarks against other frameworks"
+	@echo "make test-cuda the tests of CudaBackend on a GPU; make bench-cuda its benchmarks"
 	@echo "make docs      docs/ops.md and docs/env_vars.md from the engine's tables"
 	@echo "make lint      formatting, naming, types (make format: formats)"
 
@@ -58,6 +59,16 @@ accuracy: setup-test cpp-debug
 
 bench: extension $(STAMPS)/python-test $(STAMPS)/python-bench
 	$(PY) -m benchmarks
+
+# With the driver of a GPU in place of the emulator.
+test-cuda: export MITHRIL_CUDA_LIB := libcuda.so.1
+test-cuda: setup-test extension
+	$(PY) -c "import mithril as ml; print(ml.CudaBackend(), dict(ml.CudaBackend().device_info))"
+	$(PY) -m pytest -q -rP tests/python/backends/test_cuda_backend.py tests/python/backends/test_nvrtc.py
+	$(PY) -m pytest -q tests/python/test_op_matrix.py --backends=cuda
+
+bench-cuda: extension $(STAMPS)/python-test $(STAMPS)/python-bench
+	$(PY) -m benchmarks --only cuda
 
 docs: extension
 	$(PY) -m mithril docs

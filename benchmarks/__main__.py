@@ -40,6 +40,7 @@ def rows() -> dict:
         c_backend,
         compiling,
         composing,
+        devices,
         digits,
         engine,
         exported,
@@ -51,7 +52,6 @@ def rows() -> dict:
         memory,
         mlp,
         neighbour,
-        opencl,
         overhead,
         startup,
     )
@@ -72,7 +72,7 @@ def rows() -> dict:
         generated,
         ggml_graphs,
         c_backend,
-        opencl,
+        devices,
         exported,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}

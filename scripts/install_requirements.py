@@ -36,16 +36,18 @@ def main() -> int:
     print("installing into .venv:", *wanted, flush=True)
     status = subprocess.call(command)
     if status == 0 and sys.argv[1] == "test":
-        install_ggml()
+        # ggml-python is built here, with cc and CMake; NVRTC is there for few platforms.
+        install_if_possible("ggml", "ggml")
+        install_if_possible("cuda-test", "NVRTC")
     return status
 
 
-def install_ggml() -> None:
-    """ggml-python is built here, with cc and CMake; without it its tests are skipped."""
-    wanted = requirements("ggml")
+def install_if_possible(extra: str, title: str) -> None:
+    """Without it its tests are skipped."""
+    wanted = requirements(extra)
     print("installing into .venv:", *wanted, flush=True)
     if subprocess.call([sys.executable, "-m", "pip", "install", "-qq", *wanted]) != 0:
-        print("no ggml: its tests will be skipped", flush=True)
+        print(f"no {title}: its tests will be skipped", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ core::Result<plan::Plan> built(const plan::Plan& plan, const py::function& build
 ProgramOptions c_options(const py::function& build, std::shared_ptr<Trace> trace,
                          std::vector<std::string> off, const passes::RecomputeOptions& recompute,
                          bool exact_conv, int threads) {
-  ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
+  ProgramOptions out =
+      program_options(std::move(trace), std::move(off), recompute, {exact_conv, true});
   out.backend = std::make_shared<const c::Backend>(threads);
   out.select.threads = threads;
-  out.select.exact_conv = exact_conv;
   out.make_executable =
       [build, threads](
           const plan::Plan& plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {

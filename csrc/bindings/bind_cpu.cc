@@ -21,11 +21,9 @@ py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>&
 }
 
 ProgramOptions cpu_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
-                           std::vector<std::string> off, bool exact_conv, bool exact_linalg,
+                           std::vector<std::string> off, Exact exact,
                            const passes::RecomputeOptions& recompute) {
-  ProgramOptions out = program_options(std::move(trace), std::move(off), recompute);
-  out.select.exact_conv = exact_conv;
-  out.select.exact_linalg = exact_linalg;
+  ProgramOptions out = program_options(std::move(trace), std::move(off), recompute, exact);
   out.select.threads = pool == nullptr ? 0 : pool->thread_count();
   return out;
 }
@@ -38,8 +36,8 @@ class CpuProgram final : public NativeProgram {
              const std::string& weights, const Overwrites& overwrites,
              std::optional<int64_t> memory_limit, bool shrinks)
       : NativeProgram(std::move(graph),
-                      cpu_options(pool.get(), std::move(trace), std::move(off), exact_conv,
-                                  exact_linalg, {memory_limit, shrinks}),
+                      cpu_options(pool.get(), std::move(trace), std::move(off),
+                                  {exact_conv, exact_linalg}, {memory_limit, shrinks}),
                       overwrites, pool, std::move(recorder), weights) {}
 };
 

@@ -5,10 +5,10 @@
 
 #include "backends/c/target.h"
 #include "backends/cpu/target.h"
+#include "bindings/device_kernels.h"
 #include "bindings/interrupt.h"
 #include "bindings/model_arguments.h"
 #include "bindings/native_program.h"
-#include "bindings/opencl_kernels.h"
 #include "bindings/python.h"
 #include "compile.h"
 #include "emit/python.h"
@@ -36,6 +36,7 @@ core::DType dtype_of(py::handle object) {
 
 ir::Target native_target(const std::string& name, core::DType default_float) {
   if (name == "c") return c::target(default_float);
+  if (name == "cuda") return select::native_target(name, default_float, cuda_kernels());
   if (name == "opencl") return select::native_target(name, default_float, opencl_kernels());
   return cpu::target(default_float);
 }

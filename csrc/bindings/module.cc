@@ -17,4 +17,5 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_cpu(module);
   mithril::bindings::bind_c(module);
   mithril::bindings::bind_opencl(module);
+  mithril::bindings::bind_cuda(module);
 }

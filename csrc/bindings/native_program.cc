@@ -67,8 +67,10 @@ py::dtype numpy_dtype(core::DType dtype) {
 }
 
 ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                               const passes::RecomputeOptions& recompute) {
+                               const passes::RecomputeOptions& recompute, Exact exact) {
   ProgramOptions out;
+  out.select.exact_conv = exact.conv;
+  out.select.exact_linalg = exact.linalg;
   out.recompute = recompute;
   if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env(std::move(off));

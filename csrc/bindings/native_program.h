@@ -26,9 +26,14 @@ core::WeightFormat weight_format(const std::string& name);
 
 py::dtype numpy_dtype(core::DType dtype);
 
+/// Where only canonical kernels will do.
+struct Exact {
+  bool conv = false, linalg = false;
+};
+
 /// With what environment variables say of passes, and those in `off` switched off.
 ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                               const passes::RecomputeOptions& recompute);
+                               const passes::RecomputeOptions& recompute, Exact exact);
 
 /// A graph that the engine runs, over NumPy arrays.
 class NativeProgram : public ArrayProgram {

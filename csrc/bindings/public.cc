@@ -189,6 +189,8 @@ void bind_public(py::module_& module) {
   module.def(
       "ggml_library", [] { return core::env().ggml_lib; }, "MITHRIL_GGML_LIB, or nothing.");
   module.def(
+      "nvrtc_library", [] { return core::env().nvrtc_lib; }, "MITHRIL_NVRTC_LIB, or nothing.");
+  module.def(
       "cache_dir", [] { return core::env().cache_dir; },
       "The folder in MITHRIL_CACHE_DIR, or an empty string.");
 }

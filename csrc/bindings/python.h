@@ -55,5 +55,6 @@ void bind_inspection(py::module_& module);
 void bind_cpu(py::module_& module);
 void bind_c(py::module_& module);
 void bind_opencl(py::module_& module);
+void bind_cuda(py::module_& module);
 
 }  // namespace mithril::bindings

@@ -35,8 +35,9 @@ struct Env {
   int threads = 0;      // 0: one for each processor of the process
   bool poison = false;
   std::vector<LogLevel> log;
-  std::string cache_dir;  // folder of compiled C, or empty: the user's
-  std::string ggml_lib;   // path, or empty
+  std::string cache_dir;            // folder of compiled C, or empty: the user's
+  std::string ggml_lib;             // path, or empty
+  std::string cuda_lib, nvrtc_lib;  // paths, or empty
   bool disable_plugins = false;
   bool full_traceback = false;
 };

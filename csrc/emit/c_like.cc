@@ -74,20 +74,11 @@ class Printer : IndentedText {
 
   void head() {
     const bool c99 = dialect_ == Dialect::kC99;
-    std::string text =
-        c99 ? fmt::format(
-                  "void {}(m_i64 begin, m_i64 end, const m_i64* shape, const double* scalars, "
-                  "void* const* buffers",
-                  kernel_.name)
-            : fmt::format(
-                  "__kernel void {}(const m_i64 begin, const m_i64 end, "
-                  "__global const m_i64* shape, __global const double* scalars",
-                  kernel_.name);
-    for (size_t b = 0; !c99 && b < buffers_; ++b) {
-      text += fmt::format(", __global {}m_{}* b{}", is_input(b) ? "const " : "",
-                          short_name(dtype(b)), b);
-    }
-    open(text + ") {");
+    open(c99 ? fmt::format(
+                   "void {}(m_i64 begin, m_i64 end, const m_i64* shape, const double* scalars, "
+                   "void* const* buffers) {{",
+                   kernel_.name)
+             : device_head());
     for (size_t b = 0; c99 && b < buffers_; ++b) {
       line(fmt::format("{0}m_{1}* b{2} = buffers[{2}];", is_input(b) ? "const " : "",
                        short_name(dtype(b)), b));
@@ -99,8 +90,25 @@ class Printer : IndentedText {
     line(fmt::format("const m_i64 count = {};", count));
     line("(void)shape, (void)scalars, (void)count;");
     if (c99) return;
-    line("const m_i64 k = begin + (m_i64)get_global_id(0);");
+    line(fmt::format("const m_i64 k = begin + {};",
+                     dialect_ == Dialect::kOpenCl
+                         ? "(m_i64)get_global_id(0)"
+                         : "((m_i64)blockIdx.x * blockDim.x + threadIdx.x)"));
     line("if (k >= end) return;");
+  }
+
+  std::string device_head() const {
+    const bool opencl = dialect_ == Dialect::kOpenCl;
+    const char* const global = opencl ? "__global " : "";
+    std::string text = fmt::format(
+        "{0} void {1}(const m_i64 begin, const m_i64 end, {2}const m_i64* shape, "
+        "{2}const double* scalars",
+        opencl ? "__kernel" : "extern \"C\" __global__", kernel_.name, global);
+    for (size_t b = 0; b < buffers_; ++b) {
+      text += fmt::format(", {}{}m_{}* b{}", global, is_input(b) ? "const " : "",
+                          short_name(dtype(b)), b);
+    }
+    return text + ") {";
   }
 
   // Where index `index` of the dims [first, first + rank) lies in each buffer: PREFIX0, PREFIX1 ….
@@ -271,7 +279,9 @@ core::Result<std::string> print_c_like(std::span<const CLikeKernel> kernels, Dia
     MITHRIL_RETURN_IF_ERROR(tile::verify(kernel.program));
     functions += "\n" + Printer(kernel, dialect).run(definitions);
   }
-  std::string out = dialect == Dialect::kC99 ? std::string(kHeadC99) + kLibm : kHeadOpenCl;
+  std::string out = dialect == Dialect::kC99      ? std::string(kHeadC99) + kLibm
+                    : dialect == Dialect::kOpenCl ? kHeadOpenCl
+                                                  : kHeadCuda;
   out += kInstructions;
   out += kExternLanes;
   out += "M_TRIG(f32)\nM_TRIG(f64)\n";

@@ -1,5 +1,5 @@
-// Tile programs as text of C-like languages: C99 and OpenCL C. Loops over elements, one scalar at a
-// time; bits are those of every other executor of tile programs.
+// Tile programs as text of C-like languages: C99, OpenCL C and CUDA C. Loops over elements, one
+// scalar at a time; bits are those of every other executor of tile programs.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace mithril::emit {
 
-enum class Dialect : uint8_t { kC99, kOpenCl };
+enum class Dialect : uint8_t { kC99, kOpenCl, kCuda };
 
 /// A kernel to print: `name` is an identifier, `kept` and `reduced` count the dims of the domain.
 struct CLikeKernel {
@@ -29,7 +29,7 @@ struct CLikeKernel {
 ///                             global const double* scalars, global T0* b0, …), one index an item
 /// Buffers: inputs, then outputs. `shape`: sizes of the kept dims, of the reduced ones, and then
 /// for each buffer its strides in elements along both; a row operand's reduced strides are unused.
-/// To be compiled without contraction of products and sums, for OpenCL with correctly rounded
+/// To be compiled without contraction of products and sums, for devices with correctly rounded
 /// division and square root.
 core::Result<std::string> print_c_like(std::span<const CLikeKernel> kernels, Dialect dialect);
 

@@ -87,6 +87,45 @@ typedef double m_f64;
 #define m_fmod_f64 fmod
 )";
 
+// NVRTC has no headers. Sums and products are apart by its flag --fmad=false.
+const char* const kHeadCuda = R"(typedef unsigned char m_bool;
+typedef unsigned char m_u8;
+typedef signed char m_i8;
+typedef short m_i16;
+typedef int m_i32;
+typedef long long m_i64;
+typedef unsigned short m_f16;
+typedef unsigned short m_bf16;
+typedef unsigned short m_w16;
+typedef unsigned int m_w32;
+typedef unsigned long long m_w64;
+typedef float m_f32;
+typedef double m_f64;
+#define M_FN static __device__ inline
+#define M_TABLE static __device__ const
+#define M_NAN __uint_as_float(0x7fc00000u)
+#define M_INFINITY __uint_as_float(0x7f800000u)
+#define M_U64(x) x##ull
+#define m_bits_f32(x) __float_as_uint(x)
+#define m_bits_f64(x) ((m_w64)__double_as_longlong(x))
+#define m_of_bits_f32(u) __uint_as_float((m_w32)(u))
+#define m_of_bits_f64(u) __longlong_as_double((m_i64)(m_w64)(u))
+#define m_c_fma_f32 __fmaf_rn
+#define m_c_fma_f64 __fma_rn
+#define m_sqrt_f32 __fsqrt_rn
+#define m_sqrt_f64 __dsqrt_rn
+#define m_floor_f32 floorf
+#define m_floor_f64 floor
+#define m_ceil_f32 ceilf
+#define m_ceil_f64 ceil
+#define m_round_f32 rintf
+#define m_round_f64 rint
+#define m_trunc_f32 truncf
+#define m_trunc_f64 trunc
+#define m_fmod_f32 fmodf
+#define m_fmod_f64 fmod
+)";
+
 const char* const kInstructions = R"(
 #define M_COMPARE(T) \
   M_FN m_bool m_equal_##T(m_##T a, m_##T b) { return a == b; } \

@@ -9,6 +9,7 @@ namespace mithril::emit {
 extern const char* const kHeadC99;
 extern const char* const kLibm;
 extern const char* const kHeadOpenCl;
+extern const char* const kHeadCuda;
 
 /// m_add_f32(a, b), m_sat_f32_i8(x) …: functions of scalars that mean what tile/instruction.h says.
 /// M_REDUCTION and M_EXTREME define the running states of reductions.

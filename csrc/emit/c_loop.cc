@@ -24,7 +24,6 @@ using tile::Level;
 using tile::Opcode;
 using tile::RegId;
 
-constexpr int64_t kChunk = 512;   // elements between a loop and a reduction
 constexpr int64_t kColumns = 64;  // that are done side by side
 
 /// Dims that are walked together: sizes, and by operand the strides.
@@ -62,12 +61,14 @@ Dims merged(const std::vector<int64_t>& sizes, const std::vector<std::vector<int
 
 class Printer : IndentedText {
  public:
-  Printer(const plan::LoopCall& loop, std::span<const std::string> operands, bool parallel)
+  Printer(const plan::LoopCall& loop, std::span<const std::string> operands, bool parallel,
+          const CLoopCut& cut = {})
       : IndentedText(1),
         program_(tile::expand(loop.program, {.scale = false})),
         section_(tile::sections_of(program_)),
         operands_(operands),
         parallel_(parallel),
+        cut_(cut),
         kept_(merged(loop.kept, loop.kept_strides)),
         reduced_(merged(loop.reduced, along_rows(loop))) {}
 
@@ -85,14 +86,14 @@ class Printer : IndentedText {
     return take_text();
   }
 
-  CLoopUnits units(int64_t piece, std::set<std::string>& definitions) {
-    across_ = goes_across();
+  CLoopUnits units(std::set<std::string>& definitions) {
+    across_ = cut_.takes_columns && goes_across();
     if (kept_.is_empty()) return {};
     define(definitions);
     for (size_t d = 0; d < kept_.rank(); ++d) places_.push_back(fmt::format("k{}", d));
     uniforms();
     CLoopUnits out;
-    out.units = open_units(across_ ? kColumns : has_rows() ? 0 : piece);
+    out.units = open_units(across_ ? kColumns : has_rows() ? 0 : cut_.piece);
     if (has_rows()) {
       sections();
     } else {
@@ -389,7 +390,7 @@ class Printer : IndentedText {
     }
     for (const RegId r : states) {
       line(fmt::format("m_{} t{}[{}];", short_name(at(at(r).operands[0]).dtype), r,
-                       across_ ? kColumns : kChunk));
+                       across_ ? kColumns : cut_.chunk));
     }
     const size_t rank = reduced_.rank();
     const size_t outer = across_ || rank == 0 ? rank : rank - 1;
@@ -410,7 +411,7 @@ class Printer : IndentedText {
     if (states.empty()) {
       return open(fmt::format("for (m_i64 {0} = 0; {0} < {1}; ++{0}) {{", r, size));
     }
-    const int64_t chunk = std::min(kChunk, std::max<int64_t>(size, 1));
+    const int64_t chunk = std::min(cut_.chunk, std::max<int64_t>(size, 1));
     open(fmt::format("for (m_i64 c = 0; c < {}; c += {}) {{", size, chunk));
     if (size % chunk == 0) {
       line(fmt::format("const int n = {};", chunk));
@@ -472,6 +473,7 @@ class Printer : IndentedText {
   std::vector<int32_t> section_;
   std::span<const std::string> operands_;
   bool parallel_;
+  CLoopCut cut_;
   Dims kept_, reduced_;
   std::vector<std::string> places_;  // of the kept dims
   bool across_ = false;
@@ -489,10 +491,11 @@ core::Result<std::string> print_c_loop(const plan::LoopCall& loop,
 }
 
 core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
-                                            std::span<const std::string> operands, int64_t piece,
+                                            std::span<const std::string> operands,
+                                            const CLoopCut& cut,
                                             std::set<std::string>& definitions) {
   MITHRIL_RETURN_IF_ERROR(tile::verify(loop.program));
-  return Printer(loop, operands, false).units(piece, definitions);
+  return Printer(loop, operands, false, cut).units(definitions);
 }
 
 }  // namespace mithril::emit

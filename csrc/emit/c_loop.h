@@ -23,10 +23,18 @@ struct CLoopUnits {
   int64_t units = 0;  // 0: there is nothing to do
 };
 
+/// How a loop is cut into units.
+struct CLoopCut {
+  int64_t piece = 4096;       // elements along the last dim, where there are no rows
+  bool takes_columns = true;  // whether rows that lie side by side are done 64 at a time
+  int64_t chunk = 512;        // elements between a loop and a reduction
+};
+
 /// The same loop for devices that run many functions at once. A unit is a row, 64 columns of rows
-/// that lie side by side, or, where there are no rows, up to `piece` elements along the last dim.
+/// that lie side by side, or, where there are no rows, up to a piece of elements.
 core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
-                                            std::span<const std::string> operands, int64_t piece,
+                                            std::span<const std::string> operands,
+                                            const CLoopCut& cut,
                                             std::set<std::string>& definitions);
 
 }  // namespace mithril::emit

@@ -34,6 +34,7 @@ struct FunctionCall {
   Check check = Check::kNone;
   int32_t index = 0;  // of kIndex: which operand holds the indices
   int64_t bound = 0;  // of kIndex: what they must be below
+  int threads = 0;    // of a device that do a unit together; 0: one function does units alone
 };
 
 using Call = std::variant<LoopCall, FunctionCall>;

@@ -29,6 +29,7 @@ _BACKENDS = (
     "Backend",
     "CBackend",
     "CpuBackend",
+    "CudaBackend",
     "GGMLBackend",
     "JaxBackend",
     "MLXBackend",

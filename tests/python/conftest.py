@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from emulated_cuda import NO_CUDA
 from mithril import _core
 from mithril.errors import DeviceNotAvailable
 from mithril.testing._support import Support
@@ -100,6 +101,8 @@ def backend_param(name: str):
         marks.append(pytest.mark.skip(reason="there is no C compiler"))
     if name == "opencl" and not has_opencl():
         marks.append(pytest.mark.skip(reason="there is no device of OpenCL"))
+    if name == "cuda" and NO_CUDA:
+        marks.append(pytest.mark.skip(reason=NO_CUDA))
     return pytest.param(name, marks=marks)
 
 

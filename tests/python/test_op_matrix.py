@@ -7,6 +7,7 @@ the oracle and against PyTorch's autograd, kinks in both modes of differentiatio
 derivatives, errors. What a backend does not support is a row of the table at the end of the run.
 """
 
+import emulated_cuda
 import mithril as ml
 import numpy as np
 import pytest
@@ -21,18 +22,20 @@ BACKENDS = {
     "cpu": "CpuBackend",
     "c": "CBackend",
     "opencl": "OpenCLBackend",
+    "cuda": "CudaBackend",
     "torch": "TorchBackend",
     "jax": "JaxBackend",
     "mlx": "MlxBackend",
 }
-MORE_BACKENDS = ("opencl",)
+MORE_BACKENDS = ("opencl", "cuda")
 FRAMEWORKS = ("torch", "jax", "mlx")
 DTYPES = ("float64", "float32")
-# Eager JAX compiles every operation for every shape, C and OpenCL every program: they get the first
-# samples only.
-MOST_SAMPLES = {"numpy": 99, "cpu": 99, "c": 1, "opencl": 1, "torch": 99, "jax": 2, "mlx": 99}
-# Loops of OpenCL have one text for both; test_opencl_backend.py has models in float32.
-VALUE_DTYPES = {"opencl": ("float64",)}
+# Eager JAX compiles every operation for every shape, C and devices every program: they get the
+# first samples only.
+MOST_SAMPLES = {"numpy": 99, "cpu": 99, "c": 1, "opencl": 1, "cuda": 1, "torch": 99, "jax": 2,
+                "mlx": 99}  # fmt: skip
+# Loops of devices have one text for both; the tests of their backends have models in float32.
+VALUE_DTYPES = {"opencl": ("float64",), "cuda": ("float64",)}
 
 every_op = pytest.mark.parametrize("name", OPS)
 # Those that run the engine's gradients only; the other backends run the same gradient programs.
@@ -54,6 +57,12 @@ def backends():
 
 def modes(backend_name):
     return ("framework", "engine") if backend_name in FRAMEWORKS else ("engine",)
+
+
+def title(backend_name):
+    """The backend as the support table has it: a test double says that it is one."""
+    is_double = backend_name == "cuda" and emulated_cuda.is_used()
+    return "cuda (emulated)" if is_double else backend_name
 
 
 def chosen(name, backend_name, dtype):
@@ -106,11 +115,11 @@ def test_values(name, backend_name, backends, support_table):
                 model = op_matrix.compiled(case, backend, jit=jit)
                 got = op_matrix.evaluate(model, case, case.inputs)
             except UnsupportedError as error:
-                how = f"unsupported: {first_line(error)}"
-                support_table.note(name, backend_name, op_matrix.dtype_of(case, backend), how)
+                how, of = f"unsupported: {first_line(error)}", op_matrix.dtype_of(case, backend)
+                support_table.note(name, title(backend_name), of, how)
                 continue
             of = op_matrix.dtype_of(case, backend, model)
-            support_table.note(name, backend_name, of, op_matrix.way(model, OPS[name]))
+            support_table.note(name, title(backend_name), of, op_matrix.way(model, OPS[name]))
             want = op_matrix.expected(model, case, case.inputs, dtype)
             pairs = [(key, got.outputs[key], value) for key, value in want.outputs.items()]
             pairs += [

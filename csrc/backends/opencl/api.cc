@@ -1,8 +1,6 @@
 #include "backends/opencl/api.h"
 
-#include <atomic>
 #include <dlfcn.h>
-#include <map>
 #include <mutex>
 
 namespace mithril::opencl {
@@ -70,15 +68,6 @@ constexpr Name kNames[] = {
 
 bool is_memory(cl_int status) { return (status >= -6 && status <= -4) || status == -61; }
 
-struct Injection {
-  int64_t nth;
-  cl_int status;
-};
-std::mutex injection_mutex;
-std::map<std::string, Injection> injections;
-std::atomic<bool> injects{false};
-std::atomic<int64_t> objects{0};
-
 void* open_library(std::string& why) {
   for (const char* const path : kLibraries) {
     if (void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;
@@ -142,27 +131,6 @@ core::Result<const Functions*> open_loader() {
   return opened;
 }
 
-void inject_failure(const std::string& symbol, int64_t nth, cl_int status) {
-  const std::lock_guard lock(injection_mutex);
-  if (status == kSuccess) {
-    injections.erase(symbol);
-  } else {
-    injections[symbol] = {nth, status};
-  }
-  injects = !injections.empty();
-}
-
-cl_int injected(const char* symbol) {
-  if (!injects.load(std::memory_order_relaxed)) return kSuccess;
-  const std::lock_guard lock(injection_mutex);
-  const auto at = injections.find(symbol);
-  if (at == injections.end() || --at->second.nth != 0) return kSuccess;
-  const cl_int status = at->second.status;
-  injections.erase(at);
-  injects = !injections.empty();
-  return status;
-}
-
 std::vector<std::string> injectable_symbols() {
   std::vector<std::string> out;
 #define MITHRIL_OPENCL_NAME(NAME, SYMBOL, ...) out.emplace_back(#SYMBOL);
@@ -171,8 +139,5 @@ std::vector<std::string> injectable_symbols() {
 #undef MITHRIL_OPENCL_NAME
   return out;
 }
-
-int64_t live_objects() { return objects.load(); }
-void count_object(int64_t change) { objects += change; }
 
 }  // namespace mithril::opencl

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/device/injection.h"
 #include "core/status.h"
 
 namespace mithril::opencl {
@@ -105,24 +106,13 @@ core::Status failed(std::string_view symbol, cl_int status);
 /// Opens the loader once. Fails, with the line to type, where there is none.
 core::Result<const Functions*> open_loader();
 
-/// For tests: lets the `nth` call (1 is the next one) of a function of the loader, of all threads,
-/// fail with `status` instead of being made. Status 0 takes that back.
-void inject_failure(const std::string& symbol, int64_t nth, cl_int status);
-/// The status that was injected for this call of `symbol`, or 0.
-cl_int injected(const char* symbol);
-
 /// The functions that can be made to fail.
 std::vector<std::string> injectable_symbols();
-
-/// Counts the contexts, queues, programs, kernels and buffers that there are: for tests of leaks.
-int64_t live_objects();
-/// Counts one that was made (1) or released (-1).
-void count_object(int64_t change);
 
 /// Calls a function that gives a status: `call(f.finish, "clFinish", queue)`.
 template <class... Parameters, class... Arguments>
 core::Status call(cl_int (*function)(Parameters...), const char* symbol, Arguments... arguments) {
-  cl_int status = injected(symbol);
+  cl_int status = device::injected(symbol);
   if (status == kSuccess) status = function(arguments...);
   return status == kSuccess ? core::Status() : failed(symbol, status);
 }
@@ -130,7 +120,7 @@ core::Status call(cl_int (*function)(Parameters...), const char* symbol, Argumen
 /// Calls a function that makes something, with all arguments but the status.
 template <class T, class... Parameters, class... Arguments>
 core::Result<T> make(T (*function)(Parameters...), const char* symbol, Arguments... arguments) {
-  cl_int status = injected(symbol);
+  cl_int status = device::injected(symbol);
   T made = nullptr;
   if (status == kSuccess) made = function(arguments..., &status);
   if (status == kSuccess && made == nullptr) status = -9999;

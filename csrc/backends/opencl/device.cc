@@ -4,9 +4,11 @@
 #include <cctype>
 #include <charconv>
 #include <tuple>
-#include <unistd.h>
 
 #include <fmt/ranges.h>
+
+#include "backends/device/self_test.h"
+#include "emit/c_like_text.h"
 
 namespace mithril::opencl {
 namespace {
@@ -28,7 +30,7 @@ core::Error unavailable(std::string message, const char* hint = kNoDevice) {
 
 core::Result<std::vector<cl_platform>> platforms(const Functions& f) {
   cl_uint count = 0;
-  cl_int status = injected("clGetPlatformIDs");
+  cl_int status = device::injected("clGetPlatformIDs");
   if (status == kSuccess) status = f.get_platforms(0, nullptr, &count);
   if (status == kPlatformNotFound || (status == kSuccess && count == 0)) {
     return unavailable("OpenCL: the loader knows no platform");
@@ -41,7 +43,7 @@ core::Result<std::vector<cl_platform>> platforms(const Functions& f) {
 
 core::Result<std::vector<cl_device>> devices(const Functions& f, cl_platform platform) {
   cl_uint count = 0;
-  cl_int status = injected("clGetDeviceIDs");
+  cl_int status = device::injected("clGetDeviceIDs");
   if (status == kSuccess) status = f.get_devices(platform, kDeviceTypeAll, 0, nullptr, &count);
   if (status == kDeviceNotFound || (status == kSuccess && count == 0)) {
     return std::vector<cl_device>();
@@ -190,17 +192,19 @@ core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bo
   if (!opened.empty()) MITHRIL_RETURN_IF_ERROR(opened.begin()->second->check_process());
   MITHRIL_ASSIGN(Found found, find(*f, wanted));
   if (as_gpu) found.info.is_cpu = false;
-  auto& device = opened[{found.info.platform, found.info.device, as_gpu}];
-  if (device == nullptr) {
-    std::shared_ptr<Device> made(new Device(*f, found.info, found.id));
-    MITHRIL_RETURN_IF_ERROR(made->start());
-    device = std::move(made);
-  }
-  return device;
+  const std::tuple key(found.info.platform, found.info.device, as_gpu);
+  const auto known = opened.find(key);
+  if (known != opened.end()) return known->second;
+  std::shared_ptr<Device> device(new Device(*f, found.info, found.id));
+  MITHRIL_RETURN_IF_ERROR(device->start());
+  return opened[key] = device;
 }
 
 Device::Device(const Functions& functions, DeviceInfo info, cl_device id)
-    : functions_(functions), info_(std::move(info)), id_(id), process_(getpid()) {}
+    : Driver("OpenCL", info.name, info.memory),
+      functions_(functions),
+      info_(std::move(info)),
+      id_(id) {}
 
 core::Status Device::start() {
   if (!info_.has_doubles) {
@@ -218,18 +222,35 @@ core::Status Device::start() {
   return {};
 }
 
-core::Status Device::check_process() const {
-  if (getpid() == process_) return {};
-  core::Error error = core::fail(
-      ErrorKind::kDevice, Code::kDevice,
-      "OpenCL: this process was forked from one that uses the device {}; drivers do not survive a "
-      "fork",
-      info_.name);
-  error.hint = "start processes by spawn, or use the backend in the child only";
-  return error;
+core::Result<bool> Device::has_exact_bits() {
+  MITHRIL_RETURN_IF_ERROR(check_process());
+  const std::lock_guard lock(mutex());
+  if (!is_exact_) {
+    is_exact_ = false;
+    if (info_.rounds_exactly) {
+      MITHRIL_ASSIGN(is_exact_, device::has_exact_bits(*this));
+    }
+  }
+  return *is_exact_;
 }
 
-core::Result<Owned<cl_mem>> Device::allocate(int64_t bytes, cl_bits flags, const void* host) const {
+// ---------------------------------------------------------------- memory
+
+namespace {
+
+/// `host`: the caller's memory that it is; null: it is memory of its own.
+struct Buffer final : device::Memory {
+  Buffer(Owned<cl_mem> given, const void* place) : memory(std::move(given)), host(place) {}
+  Owned<cl_mem> memory;
+  const void* host;
+};
+
+const Buffer& buffer_of(const device::Ref& ref) { return static_cast<const Buffer&>(*ref.memory); }
+cl_mem memory_of(const device::Ref& ref) { return buffer_of(ref).memory.get(); }
+
+}  // namespace
+
+core::Result<device::MemoryPtr> Device::buffer(int64_t bytes, cl_bits flags, const void* host) {
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   auto made = make(functions_.create_buffer, "clCreateBuffer", context_.get(), flags, size,
                    const_cast<void*>(host));
@@ -238,35 +259,133 @@ core::Result<Owned<cl_mem>> Device::allocate(int64_t bytes, cl_bits flags, const
     status.error().message += fmt::format(" for {} bytes on {}", bytes, info_.name);
     return status;
   }
-  return Owned<cl_mem>(*made, functions_.release_buffer);
+  Owned<cl_mem> memory(*made, functions_.release_buffer);
+  const void* const place = (flags & kMemUseHostPtr) != 0 ? host : nullptr;
+  return device::MemoryPtr(std::make_unique<const Buffer>(std::move(memory), place));
 }
 
-core::Result<DeviceArena> Device::take_arena(int64_t bytes) {
-  DeviceArena out = std::exchange(arena_, {});
-  if (out.memory.get() != nullptr && out.bytes >= bytes) return out;
-  out = {};  // before the larger one is asked for
-  MITHRIL_ASSIGN(out.memory, allocate(bytes));
-  out.bytes = bytes;
-  return out;
+core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {
+  return buffer(bytes, kMemReadWrite, nullptr);
 }
 
-core::Status Device::finish() const { return call(functions_.finish, "clFinish", queue_.get()); }
+// A CPU reads constants where they are.
+core::Result<device::MemoryPtr> Device::constant(std::span<const std::byte> bytes) {
+  const cl_bits how = info_.is_cpu ? kMemUseHostPtr : kMemCopyHostPtr;
+  return buffer(static_cast<int64_t>(bytes.size()), kMemReadOnly | how, bytes.data());
+}
+
+// A CPU has the memory of the caller.
+core::Result<device::MemoryPtr> Device::operand(const void* host, int64_t bytes, bool is_written) {
+  if (!info_.is_cpu) return allocate(bytes);
+  return buffer(bytes, (is_written ? kMemReadWrite : kMemReadOnly) | kMemUseHostPtr, host);
+}
+
+core::Status Device::write(device::Ref to, const void* host, int64_t bytes) {
+  if (buffer_of(to).host == host) return {};
+  return call(functions_.write_buffer, "clEnqueueWriteBuffer", queue_.get(), memory_of(to),
+              kNotBlocking, static_cast<size_t>(to.offset), static_cast<size_t>(bytes), host,
+              cl_uint{0}, nullptr, nullptr);
+}
+
+core::Status Device::read(device::Ref from, void* host, int64_t bytes) {
+  const auto offset = static_cast<size_t>(from.offset), size = static_cast<size_t>(bytes);
+  if (buffer_of(from).host != host) {
+    return call(functions_.read_buffer, "clEnqueueReadBuffer", queue_.get(), memory_of(from),
+                kNotBlocking, offset, size, host, cl_uint{0}, nullptr, nullptr);
+  }
+  // What the device wrote is in the caller's memory once it has been mapped.
+  MITHRIL_ASSIGN(void* const at,
+                 make(functions_.map, "clEnqueueMapBuffer", queue_.get(), memory_of(from),
+                      kNotBlocking, kMapRead, offset, size, cl_uint{0}, nullptr, nullptr));
+  return call(functions_.unmap, "clEnqueueUnmapMemObject", queue_.get(), memory_of(from), at,
+              cl_uint{0}, nullptr, nullptr);
+}
+
+core::Result<uint8_t> Device::read_byte(device::Ref from) {
+  uint8_t value = 0;
+  MITHRIL_RETURN_IF_ERROR(call(functions_.read_buffer, "clEnqueueReadBuffer", queue_.get(),
+                               memory_of(from), kBlocking, static_cast<size_t>(from.offset),
+                               size_t{1}, &value, cl_uint{0}, nullptr, nullptr));
+  return value;
+}
+
+core::Status Device::copy(device::Ref from, device::Ref to, int64_t bytes) {
+  return call(functions_.copy_buffer, "clEnqueueCopyBuffer", queue_.get(), memory_of(from),
+              memory_of(to), static_cast<size_t>(from.offset), static_cast<size_t>(to.offset),
+              static_cast<size_t>(bytes), cl_uint{0}, nullptr, nullptr);
+}
+
+core::Result<std::byte*> Device::map(device::Ref at, int64_t bytes, bool is_written) {
+  MITHRIL_ASSIGN(void* const host,
+                 make(functions_.map, "clEnqueueMapBuffer", queue_.get(), memory_of(at), kBlocking,
+                      is_written ? kMapRead | kMapWrite : kMapRead, static_cast<size_t>(at.offset),
+                      static_cast<size_t>(bytes), cl_uint{0}, nullptr, nullptr));
+  return static_cast<std::byte*>(host);
+}
+
+core::Status Device::unmap(device::Ref at, int64_t /*bytes*/, bool /*is_written*/,
+                           std::byte* host) {
+  return call(functions_.unmap, "clEnqueueUnmapMemObject", queue_.get(), memory_of(at),
+              static_cast<void*>(host), cl_uint{0}, nullptr, nullptr);
+}
+
+core::Status Device::finish() { return call(functions_.finish, "clFinish", queue_.get()); }
 
 // ---------------------------------------------------------------- programs
+
+namespace {
+
+struct ClKernel final : device::Kernel {
+  explicit ClKernel(Owned<cl_kernel> given) : kernel(std::move(given)) {}
+  Owned<cl_kernel> kernel;
+};
+
+class ClProgram final : public device::Program {
+ public:
+  ClProgram(const Functions& functions, Owned<cl_program> program)
+      : functions_(functions), program_(std::move(program)) {}
+  core::Result<std::unique_ptr<device::Kernel>> kernel(const std::string& name) const override {
+    MITHRIL_ASSIGN(const cl_kernel made,
+                   make(functions_.create_kernel, "clCreateKernel", program_.get(), name.c_str()));
+    return std::unique_ptr<device::Kernel>(
+        std::make_unique<ClKernel>(Owned<cl_kernel>(made, functions_.release_kernel)));
+  }
+
+ private:
+  const Functions& functions_;
+  Owned<cl_program> program_;
+};
+
+}  // namespace
+
+const device::Dialect kDialect = {
+    .head = &emit::kHeadOpenCl,
+    .global = "__global ",
+    .byte = "uchar",
+    .restricts = "restrict",
+    .function = "static void ",
+    .entry = [](int) { return std::string("__kernel void "); },
+    .item = "(m_i64)get_global_id(0)",
+    .block = "(m_i64)get_group_id(0)",
+};
+
+device::PrintOptions Device::print_options() const {
+  return {.dialect = kDialect, .is_cpu = info_.is_cpu, .units = info_.compute_units};
+}
 
 std::string Device::options() const {
   return info_.rounds_exactly ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
                               : "-cl-std=CL1.2";
 }
 
-core::Result<std::shared_ptr<const Owned<cl_program>>> Device::build(const std::string& text) {
+core::Result<std::shared_ptr<const device::Program>> Device::build(const std::string& text) {
   const std::lock_guard lock(programs_mutex_);
   if (auto known = programs_[text].lock()) return known;
   std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
   MITHRIL_ASSIGN(Owned<cl_program> program, compiled(text));
-  auto shared = std::make_shared<const Owned<cl_program>>(std::move(program));
+  auto shared = std::make_shared<const ClProgram>(functions_, std::move(program));
   programs_[text] = shared;
-  return shared;
+  return std::shared_ptr<const device::Program>(std::move(shared));
 }
 
 core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const {
@@ -289,10 +408,21 @@ core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const 
   return status;
 }
 
-core::Result<Owned<cl_kernel>> Device::kernel(cl_program program, const std::string& name) const {
-  MITHRIL_ASSIGN(const cl_kernel made,
-                 make(functions_.create_kernel, "clCreateKernel", program, name.c_str()));
-  return Owned<cl_kernel>(made, functions_.release_kernel);
+core::Status Device::launch(const device::Kernel& kernel, std::span<const device::Ref> operands,
+                            const device::Launch& launch) {
+  const cl_kernel handle = static_cast<const ClKernel&>(kernel).kernel.get();
+  cl_uint argument = 0;
+  for (const device::Ref& ref : operands) {
+    const cl_mem memory = ref.memory == nullptr ? nullptr : memory_of(ref);
+    MITHRIL_RETURN_IF_ERROR(call(functions_.set_argument, "clSetKernelArg", handle, argument++,
+                                 sizeof(cl_mem), &memory));
+    MITHRIL_RETURN_IF_ERROR(call(functions_.set_argument, "clSetKernelArg", handle, argument++,
+                                 sizeof(int64_t), &ref.offset));
+  }
+  const auto items = static_cast<size_t>(launch.items);
+  const size_t one = 1;  // a CPU compiles a kernel for each size of a group
+  return call(functions_.launch, "clEnqueueNDRangeKernel", queue_.get(), handle, cl_uint{1},
+              nullptr, &items, info_.is_cpu ? &one : nullptr, cl_uint{0}, nullptr, nullptr);
 }
 
 }  // namespace mithril::opencl

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/device/driver.h"
 #include "backends/opencl/api.h"
 #include "core/status.h"
 
@@ -18,7 +19,9 @@ template <class T>
 class Owned {
  public:
   Owned() = default;
-  Owned(T handle, cl_int (*release)(T)) : handle_(handle), release_(release) { count_object(1); }
+  Owned(T handle, cl_int (*release)(T)) : handle_(handle), release_(release) {
+    device::count_object(1);
+  }
   Owned(Owned&& other) noexcept
       : handle_(std::exchange(other.handle_, nullptr)), release_(other.release_) {}
   Owned& operator=(Owned&& other) noexcept {
@@ -29,7 +32,7 @@ class Owned {
   ~Owned() {
     if (handle_ == nullptr) return;
     release_(handle_);
-    count_object(-1);
+    device::count_object(-1);
   }
   T get() const { return handle_; }
 
@@ -57,66 +60,52 @@ core::Result<std::vector<DeviceInfo>> list_devices();
 /// a number in the list of all devices, or "platform:device" by numbers or parts of names.
 core::Result<DeviceInfo> find_device(const std::string& wanted);
 
-struct DeviceArena {
-  Owned<cl_mem> memory;
-  int64_t bytes = 0;
-};
-
-/// One context and one in-order queue, which all programs of the process share. Whoever enqueues
-/// holds `mutex()`.
-class Device {
+/// One context and one in-order queue, which all programs of the process share.
+class Device final : public device::Driver {
  public:
   /// The device that `wanted` names; every call for one device gives the same object.
   /// `as_gpu`: it is treated as if its memory were not the host's, whatever it is, for tests.
   static core::Result<std::shared_ptr<Device>> open(const std::string& wanted, bool as_gpu = false);
 
   const DeviceInfo& info() const { return info_; }
-  const Functions& functions() const { return functions_; }
-  cl_queue queue() const { return queue_.get(); }
-  /// A run may begin within a run of the same thread: of a handler of signals, between two steps.
-  std::recursive_mutex& mutex() { return mutex_; }
 
-  /// Fails in a process that was forked from the one that opened the device: drivers do not survive
-  /// that.
-  core::Status check_process() const;
-
-  /// Memory of the device, of at least one byte. `host` with kMemUseHostPtr or kMemCopyHostPtr.
-  core::Result<Owned<cl_mem>> allocate(int64_t bytes, cl_bits flags = kMemReadWrite,
-                                       const void* host = nullptr) const;
-
-  /// Memory for temporaries of a run, who holds the mutex and gives it back in the end.
-  core::Result<DeviceArena> take_arena(int64_t bytes);
-  void give_back(DeviceArena arena) { arena_ = std::move(arena); }
-
-  /// Compiles a text, or takes what was compiled of it before. An error has the compiler's words.
-  core::Result<std::shared_ptr<const Owned<cl_program>>> build(const std::string& text);
-  core::Result<Owned<cl_kernel>> kernel(cl_program program, const std::string& name) const;
-
-  /// Waits until all that was enqueued is done.
-  core::Status finish() const;
-
-  /// Tells whether float arithmetic has IEEE 754's bits: subnormals, fma, correctly rounded
-  /// division and square root. Tried once, on the device.
+  /// Tells whether float arithmetic has IEEE 754's bits (device/self_test.h). Tried once.
   core::Result<bool> has_exact_bits();
+
+  device::PrintOptions print_options() const override;
+  core::Result<device::MemoryPtr> allocate(int64_t bytes) override;
+  core::Result<device::MemoryPtr> constant(std::span<const std::byte> bytes) override;
+  core::Result<device::MemoryPtr> operand(const void* host, int64_t bytes,
+                                          bool is_written) override;
+  core::Status write(device::Ref to, const void* host, int64_t bytes) override;
+  core::Status read(device::Ref from, void* host, int64_t bytes) override;
+  core::Result<uint8_t> read_byte(device::Ref from) override;
+  core::Status copy(device::Ref from, device::Ref to, int64_t bytes) override;
+  core::Result<std::byte*> map(device::Ref at, int64_t bytes, bool is_written) override;
+  core::Status unmap(device::Ref at, int64_t bytes, bool is_written, std::byte* host) override;
+  core::Result<std::shared_ptr<const device::Program>> build(const std::string& text) override;
+  core::Status launch(const device::Kernel& kernel, std::span<const device::Ref> operands,
+                      const device::Launch& launch) override;
+  core::Status finish() override;
 
  private:
   Device(const Functions& functions, DeviceInfo info, cl_device id);
   core::Status start();
+  core::Result<device::MemoryPtr> buffer(int64_t bytes, cl_bits flags, const void* host);
   core::Result<Owned<cl_program>> compiled(const std::string& text) const;
   std::string options() const;
-  core::Result<bool> try_exact_bits();
 
   const Functions& functions_;
   DeviceInfo info_;
   cl_device id_;
-  int64_t process_;
   Owned<cl_context> context_;
   Owned<cl_queue> queue_;
-  std::recursive_mutex mutex_;
-  DeviceArena arena_;  // of the last run; empty while it is taken
   std::mutex programs_mutex_;
-  std::map<std::string, std::weak_ptr<const Owned<cl_program>>> programs_;  // by text
+  std::map<std::string, std::weak_ptr<const device::Program>> programs_;  // by text
   std::optional<bool> is_exact_;
 };
+
+/// The texts of plans for OpenCL.
+extern const device::Dialect kDialect;
 
 }  // namespace mithril::opencl

@@ -9,11 +9,14 @@
 namespace mithril::opencl {
 namespace {
 
+using device::Product;
+
 constexpr int64_t kTileRows = 8, kVectors = 2, kBlock = 256;
+constexpr int64_t kGemmRows = 256;  // of a unit of the work
 
 class Printer {
  public:
-  explicit Printer(const GemmText& gemm)
+  explicit Printer(const Product& gemm)
       : gemm_(gemm),
         lanes_(gemm_panel_columns(gemm.dtype) / kVectors),
         real_(gemm.dtype == core::DType::kFloat64 ? "double" : "float"),
@@ -33,7 +36,7 @@ class Printer {
     line("{}", gemm_.begins);
     line("for (m_i64 p = 0; p == 0 || p < {}; p += {}) {{", gemm_.k, kBlock);
     line("const int depth = {0} - p < {1} ? (int)({0} - p) : {1};", gemm_.k, kBlock);
-    line("{}", gemm_.pack);
+    line("{}", print_panel(gemm_));
     if (!gemm_.left_is_affine) {
       line(
           "{{ const m_i64 first = p; for (int q = 0; q < depth; ++q) {{ const m_i64 p = first + q; "
@@ -107,7 +110,7 @@ class Printer {
     return at == std::string::npos ? text : text.replace(at, 1, "(p + q)");
   }
 
-  const GemmText& gemm_;
+  const Product& gemm_;
   int64_t lanes_;
   std::string real_, vector_, out_;
 };
@@ -118,12 +121,10 @@ int64_t gemm_panel_columns(core::DType dtype) {
   return kVectors * (64 / static_cast<int64_t>(core::size_of(dtype)));
 }
 
-int64_t gemm_units(const GemmText& gemm) {
-  const int64_t columns = gemm_panel_columns(gemm.dtype);
-  const int64_t chunks = (gemm.m + kGemmRows - 1) / kGemmRows;
-  return gemm.batches * chunks * ((gemm.n + columns - 1) / columns);
+device::ProductText print_gemm(const Product& product) {
+  const int64_t columns = gemm_panel_columns(product.dtype);
+  const int64_t chunks = (product.m + kGemmRows - 1) / kGemmRows;
+  return {Printer(product).run(), product.batches * chunks * ((product.n + columns - 1) / columns)};
 }
-
-std::string print_gemm(const GemmText& gemm) { return Printer(gemm).run(); }
 
 }  // namespace mithril::opencl

@@ -1,11 +1,13 @@
-// Rows of the table that select.cc makes, by family.
+// The kernels that the device has, as rows of the table of selection.
 #pragma once
 #include <span>
 
 #include "select/kernel_def.h"
+#include "select/kernel_table.h"
 
 namespace mithril::opencl {
 
-std::span<const select::KernelDef> product_kernels();
+/// The families, in order of preference within an op.
+std::span<const select::KernelFamily> kernel_families();
 
 }  // namespace mithril::opencl

@@ -14,6 +14,7 @@ _LAZY = {
     "CpuBackend": "with_manualgrad.cpu_backend",
     "GGMLBackend": "with_manualgrad.ggml_backend",
     "CBackend": "with_manualgrad.c_backend",
+    "CudaBackend": "with_manualgrad.cuda_backend",
     "OpenCLBackend": "with_manualgrad.opencl_backend",
     "TorchBackend": "with_autograd.torch_backend",
     "JaxBackend": "with_autograd.jax_backend",

@@ -21,6 +21,7 @@ _BUILT_IN = {
     "cpu": "mithril.backends.with_manualgrad.cpu_backend:CpuBackend",
     "ggml": "mithril.backends.with_manualgrad.ggml_backend:GGMLBackend",
     "c": "mithril.backends.with_manualgrad.c_backend:CBackend",
+    "cuda": "mithril.backends.with_manualgrad.cuda_backend:CudaBackend",
     "opencl": "mithril.backends.with_manualgrad.opencl_backend:OpenCLBackend",
 }
 _registered: dict[str, type] = {}

@@ -12,6 +12,7 @@
 
 #include "backends/cpu/random_program.h"
 #include "backends/cpu/run_program.h"
+#include "emit/cuda.h"
 #include "emit/opencl.h"
 #include "tile/builder.h"
 #include "tile/evaluate.h"
@@ -206,6 +207,11 @@ void doubled_sum(m_i64 begin, m_i64 end, const m_i64* shape, const double* scala
                         "b0, __global m_f32* b1) {\n"),
             std::string::npos);
   EXPECT_NE(opencl.find("const m_i64 k = begin + (m_i64)get_global_id(0);"), std::string::npos);
+  const std::string cuda = print_c_like(std::vector{kernel}, Dialect::kCuda).or_throw();
+  EXPECT_NE(
+      cuda.find("extern \"C\" __global__ void doubled_sum(const m_i64 begin, const m_i64 end, "
+                "const m_i64* shape, const double* scalars, const m_f32* b0, m_f32* b1) {\n"),
+      std::string::npos);
 }
 
 TEST(CLike, PowersOfDoubles) {
@@ -269,12 +275,8 @@ testing::OpenCl* device(std::string& why) {
   return opened.get();
 }
 
-void expect_equal_on_device(const std::vector<Case>& cases) {
-  std::string why, log;
-  const testing::OpenCl* opencl = device(why);
-  if (opencl == nullptr) GTEST_SKIP() << "OpenCL: " << why;
-  const auto program = opencl->build(source_of(cases, Dialect::kOpenCl), log);
-  ASSERT_NE(program, nullptr) << log;
+template <class Program>
+void expect_equal(const Program& program, const std::vector<Case>& cases, const char* where) {
   for (size_t k = 0; k < cases.size(); ++k) {
     Bytes shape = cpu::testing::bytes_of(dense_shape(cases[k]));
     Bytes scalars = cpu::testing::bytes_of(kScalars);
@@ -282,9 +284,26 @@ void expect_equal_on_device(const std::vector<Case>& cases) {
     std::vector<Bytes*> arrays{&shape, &scalars};
     for (Bytes& bytes : inputs) arrays.push_back(&bytes);
     for (Bytes& bytes : outputs) arrays.push_back(&bytes);
-    ASSERT_TRUE(program->run(fmt::format("k{}", k), 0, cases[k].kept, arrays));
-    expect_equal(cases[k], outputs, fmt::format("OpenCL case {}", k));
+    ASSERT_TRUE(program.run(fmt::format("k{}", k), 0, cases[k].kept, arrays));
+    expect_equal(cases[k], outputs, fmt::format("{} case {}", where, k));
   }
+}
+
+void expect_equal_on_device(const std::vector<Case>& cases) {
+  std::string why, log;
+  const testing::OpenCl* opencl = device(why);
+  if (opencl == nullptr) GTEST_SKIP() << "OpenCL: " << why;
+  const auto program = opencl->build(source_of(cases, Dialect::kOpenCl), log);
+  ASSERT_NE(program, nullptr) << log;
+  expect_equal(*program, cases, "OpenCL");
+}
+
+// A test double: CUDA C as C++ on this machine.
+void expect_equal_in_cuda(const std::vector<Case>& cases) {
+  std::string log;
+  const testing::CudaText program(source_of(cases, Dialect::kCuda), log);
+  ASSERT_EQ(log, "");
+  expect_equal(program, cases, "CUDA");
 }
 
 // ---- every instruction on the edges of its types
@@ -407,6 +426,8 @@ TEST(CLike, EveryInstructionOnEdgesInC99) {
   }
 }
 
+TEST(CLike, EveryInstructionOnEdgesInCuda) { expect_equal_in_cuda(every_instruction()); }
+
 TEST(CLike, EveryInstructionOnEdgesInOpenCl) { expect_equal_on_device(every_instruction()); }
 
 std::vector<Case> sums_of_blocks() {
@@ -433,6 +454,8 @@ TEST(CLike, SumsOfBlocksKeepTheirRests) {
     expect_equal(cases[k], run(cases[k], library.find(fmt::format("k{}", k))), "C99");
   }
 }
+
+TEST(CLike, SumsOfBlocksKeepTheirRestsInCuda) { expect_equal_in_cuda(sums_of_blocks()); }
 
 TEST(CLike, SumsOfBlocksKeepTheirRestsInOpenCl) { expect_equal_on_device(sums_of_blocks()); }
 
@@ -466,6 +489,14 @@ TEST_P(RandomPrograms, InC99EqualTheEvaluator) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(CLike, RandomPrograms, ::testing::Range(0u, 10u));
+
+class RandomCuda : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(RandomCuda, EqualsTheEvaluator) {
+  SCOPED_TRACE(GetParam());
+  expect_equal_in_cuda(random_cases(GetParam(), 100));
+}
+INSTANTIATE_TEST_SUITE_P(CLike, RandomCuda, ::testing::Range(200u, 203u));
 
 class RandomOpenCl : public ::testing::TestWithParam<uint32_t> {};
 

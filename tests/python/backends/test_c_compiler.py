@@ -14,9 +14,10 @@ from pathlib import Path
 
 import mithril as ml
 import pytest
-from mithril.backends.with_manualgrad.c_backend import cache, utils
-from mithril.backends.with_manualgrad.c_backend.cache import ObjectCache
+from mithril.backends.with_manualgrad import object_cache
+from mithril.backends.with_manualgrad.c_backend import utils
 from mithril.backends.with_manualgrad.c_backend.utils import Compiler
+from mithril.backends.with_manualgrad.object_cache import ObjectCache
 from mithril.errors import (
     ArgumentError,
     CompilerError,
@@ -37,7 +38,7 @@ TWICE = "int twice(int x) { return 2 * x; }\n"
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The folder of the objects of backends that this test makes."""
-    monkeypatch.setattr(cache._core, "cache_dir", lambda: str(tmp_path / "cache"))
+    monkeypatch.setattr(object_cache._core, "cache_dir", lambda: str(tmp_path / "cache"))
     return tmp_path / "cache" / "c"
 
 
@@ -285,7 +286,7 @@ def test_folders_that_cannot_be_used(kind, folder, monkeypatch):
         def refuses(*_):
             raise PermissionError("read-only file system")
 
-        monkeypatch.setattr(cache, "replacing", _refusing(cache.replacing, folder))
+        monkeypatch.setattr(object_cache, "replacing", _refusing(object_cache.replacing, folder))
     path = ml.CBackend()._build(TWICE, "twice")
     assert result(path) == 42 and Path(path).parent != folder
 
@@ -305,8 +306,8 @@ def test_a_full_disk(folder, monkeypatch):
             raise OSError(28, "No space left on device")
         return real(what, path)
 
-    real = cache.replacing
-    monkeypatch.setattr(cache, "replacing", full)
+    real = object_cache.replacing
+    monkeypatch.setattr(object_cache, "replacing", full)
     backend = ml.CBackend()
     path = backend._build(TWICE, "twice")
     assert result(path) == 42 and not objects(folder)
@@ -334,7 +335,7 @@ def test_the_folder_is_the_users_alone(folder):
 
 
 def test_the_cache_is_bounded(folder, monkeypatch):
-    monkeypatch.setattr(cache, "MOST_BYTES", 2500)
+    monkeypatch.setattr(object_cache, "MOST_BYTES", 2500)
     store = ObjectCache(folder)
     for i in range(5):
         path = store.path(f"{i}", lambda i=i: bytes([i]) * 1000)
@@ -358,8 +359,8 @@ def test_what_was_left_behind_is_removed(folder):
 
 PROGRAM = """
 import ctypes, sys, mithril as ml
-from mithril.backends.with_manualgrad.c_backend import cache
-cache._core.cache_dir = lambda: sys.argv[1]
+from mithril.backends.with_manualgrad import object_cache
+object_cache._core.cache_dir = lambda: sys.argv[1]
 backend = ml.CBackend(compiler=sys.argv[2])
 for i in range(int(sys.argv[3])):
     path = backend._build("int twice(int x) { return 2 * x + %d; }" % i, "twice")

@@ -1,4 +1,4 @@
-# Covers: backends/opencl/*.cc select/printed_loop.cc
+# Covers: backends/opencl/*.cc backends/device/*.cc select/printed_loop.cc
 """`OpenCLBackend`: the bits of the engine on a device, and typed errors where a driver fails."""
 
 import multiprocessing
@@ -258,9 +258,9 @@ def test_importing_opens_no_loader():
 @pytest.fixture
 def inject():
     """Lets the nth call of a function fail; nothing stays behind."""
-    yield _core.opencl_inject_failure
+    yield _core.device_inject_failure
     for symbol in _core.opencl_functions():
-        _core.opencl_inject_failure(symbol, 1, 0)
+        _core.device_inject_failure(symbol, 1, 0)
 
 
 CALLS = ["clBuildProgram", "clCreateBuffer", "clCreateKernel", "clCreateProgramWithSource",
@@ -278,7 +278,7 @@ def test_each_call_that_fails(symbol, nth, inject):
     shape = [CALLS.index(symbol) + 2, nth + 2]  # a program that nobody has compiled
     want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
     params, data = want.get_parameters(), {"x": drawn(shape)}
-    before = _core.opencl_live_objects()
+    before = _core.device_live_objects()
     pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
     for status, kind, name in (
         (-5, OutOfMemoryError, "CL_OUT_OF_RESOURCES"),
@@ -291,7 +291,7 @@ def test_each_call_that_fails(symbol, nth, inject):
                 pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
         same(pm.evaluate(params, data), want.evaluate(params, data))
     del pm
-    assert _core.opencl_live_objects() <= before + 1  # the arena may be new
+    assert _core.device_live_objects() <= before + 1  # the arena may be new
 
 
 @pytest.mark.parametrize("symbol", ["clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo"])
@@ -300,6 +300,23 @@ def test_a_loader_that_fails(symbol, inject):
     with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with CL_INVALID_VALUE"):
         ml.OpenCLBackend()
     ml.OpenCLBackend()
+
+
+@pytest.mark.parametrize("symbol", ["clCreateContext", "clCreateCommandQueue"])
+def test_a_start_that_fails(symbol):
+    """Nothing stays of it, and the next start is right."""
+    code = f"""
+import mithril as ml
+from mithril import _core
+_core.device_inject_failure({symbol!r}, 1, -6)
+try:
+    ml.OpenCLBackend()
+except ml.errors.OutOfMemoryError as error:
+    print(error, _core.device_live_objects(), ml.OpenCLBackend())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"{symbol} failed with CL_OUT_OF_HOST_MEMORY" in done.stdout, done.stderr
+    assert " 0 OpenCLBackend(device=" in done.stdout
 
 
 def test_no_platform(inject):
@@ -314,10 +331,10 @@ def test_nothing_leaks():
         assert_relu_runs(relu())
 
     once()
-    before = _core.opencl_live_objects()
+    before = _core.device_live_objects()
     for _ in range(5):
         once()
-    assert _core.opencl_live_objects() == before
+    assert _core.device_live_objects() == before
 
 
 def _in_child(pm, found):

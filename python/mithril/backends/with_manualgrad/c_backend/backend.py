@@ -9,8 +9,8 @@ from typing import Any
 from mithril import _core
 from mithril._checks import truth
 from mithril._public import public
-from mithril.backends.with_manualgrad.c_backend.cache import ObjectCache
 from mithril.backends.with_manualgrad.c_backend.utils import Compiler
+from mithril.backends.with_manualgrad.object_cache import ObjectCache
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
 from mithril.errors import UnsupportedError
 from mithril.types import Dtype, DTypeLike
@@ -74,7 +74,7 @@ class CBackend(PlanBackend):
         super().__init__(device, dtype, threads, seed, compute_precision)
         self.cache = truth("CBackend: cache", cache)
         self._compiler = Compiler.found(compiler, flags, threads)
-        self._objects = ObjectCache.of_user() if self.cache else ObjectCache.of_process()
+        self._objects = ObjectCache.of_user("c") if self.cache else ObjectCache.of_process()
 
     @property
     def compiler(self) -> str:

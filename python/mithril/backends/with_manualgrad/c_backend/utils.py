@@ -19,6 +19,7 @@ from typing import Any
 
 from mithril._checks import items, text
 from mithril._files import path_of
+from mithril.backends.with_manualgrad.object_cache import key_of
 from mithril.errors import (
     ArgumentError,
     CompilerError,
@@ -85,12 +86,7 @@ class Compiler:
 
     def key_of(self, source: str) -> str:
         """What names the object of a text: 64 hexadecimal digits."""
-        parts = (self.path, *self.flags, self.identity, source)
-        hashed = hashlib.sha256()
-        for part in parts:
-            data = part.encode("utf-8", "surrogateescape")
-            hashed.update(b"%d:" % len(data) + data)
-        return hashed.hexdigest()
+        return key_of(self.path, *self.flags, self.identity, source)
 
     def shared_object(self, source: str, name: str) -> bytes:
         """The bytes of a shared object of a C text."""

@@ -7,14 +7,14 @@ from typing import Any
 
 from mithril import _core
 from mithril._public import public
-from mithril.backends.with_manualgrad.plan_backend import PlanBackend
+from mithril.backends.with_manualgrad.device_backend import DeviceBackend
 from mithril.errors import SignatureError, shown
 from mithril.types import Dtype, DTypeLike
 
 __all__ = ["OpenCLBackend"]
 
 
-class OpenCLBackend(PlanBackend):
+class OpenCLBackend(DeviceBackend):
     """Plans of the engine as OpenCL C on a GPU or a CPU, with NumPy arrays in and out.
 
     Parameters
@@ -48,8 +48,6 @@ class OpenCLBackend(PlanBackend):
     backend_type = "opencl"
     hardware = ("gpu", "cpu")
     _ops_module = "mithril.backends.with_manualgrad.opencl_backend.ops"
-    _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
-    _compiles_each_program = True
 
     @public
     def __init__(
@@ -69,28 +67,10 @@ class OpenCLBackend(PlanBackend):
         "gpu", "accelerator"), compute_units, memory and largest_allocation in bytes."""
         return self._device.info
 
-    @property
-    def has_exact_bits(self) -> bool:
-        """Whether loops have the bits of `CpuBackend`: subnormals, fma, correctly rounded division
-        and square root, as the device was found to compute them."""
-        return self._device.has_exact_bits
-
-    def get_device(self) -> str:
-        """The device by its kind and its number among those of that kind: "gpu:0"."""
-        return self.device_info["id"]
-
     @staticmethod
     def get_available_devices() -> list[str]:
         """All devices by kind and number, in the loader's order."""
         return [info["id"] for info in _core.opencl_devices()]
-
-    def __repr__(self) -> str:
-        bits = "" if self.has_exact_bits else ", bits of its own"
-        name = self.device_info["name"]
-        return (
-            f"OpenCLBackend(device={self.get_device()!r}, dtype={str(self.default_dtype)!r})"
-            f"  # {name}{bits}"
-        )
 
     def _runs_on_host(self, op: str) -> bool:
         return _core.cpu_has_kernel(op) and not _core.opencl_has_kernel(op)

@@ -1,16 +1,24 @@
-// Plans as OpenCL C: one source for all loops and functions of a plan, and what is launched of it.
+// Plans as text for a device: one source for all loops and functions of a plan, and what is
+// launched of it.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "backends/device/dialect.h"
 #include "core/status.h"
 #include "plan/plan.h"
 
-namespace mithril::opencl {
+namespace mithril::device {
 
 struct PlanCode;
+
+/// Says how often a kernel runs at once.
+struct Launch {
+  int64_t items = 0;
+  int threads = 0;  // that do an item together; 0: an item is one thread
+};
 
 /// Says how a step runs on the device.
 struct StepCode {
@@ -23,7 +31,7 @@ struct StepCode {
   };
   Kind kind = Kind::kNothing;
   std::string kernel;            // kLaunch
-  int64_t items = 0;             // kLaunch: how many functions run
+  Launch launch;                 // kLaunch
   std::vector<size_t> operands;  // kLaunch: those that are passed, each as memory and offset
   /// kLoop: body and condition (may be null); kBranch: where the bool is true, and where not.
   std::shared_ptr<const PlanCode> first, second;
@@ -46,13 +54,7 @@ struct Source {
   int64_t host_steps = 0;  // steps that fall back to the engine, those of inner plans included
 };
 
-/// Describes the device as far as loops are cut for it.
-struct CutOptions {
-  bool is_cpu = true;  // few long items with inner loops; else many short ones
-  int64_t units = 1;   // compute units
-};
-
 /// Prints a plan whose steps have a call, a kernel of the host, a loop or a branch.
-core::Result<Source> print_plan(const plan::Plan& plan, const CutOptions& options);
+core::Result<Source> print_plan(const plan::Plan& plan, const PrintOptions& options);
 
-}  // namespace mithril::opencl
+}  // namespace mithril::device

@@ -1,4 +1,4 @@
-// The kernels that plans for OpenCL choose from.
+// The kernels that plans for devices choose from.
 #pragma once
 #include "select/kernel_table.h"
 
@@ -6,5 +6,6 @@ namespace mithril::bindings {
 
 /// Those of the device, then those of the engine's CPU, which steps fall back to.
 const select::KernelTable& opencl_kernels();
+const select::KernelTable& cuda_kernels();
 
 }  // namespace mithril::bindings

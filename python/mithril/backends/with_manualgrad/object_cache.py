@@ -24,7 +24,7 @@ from mithril import _core
 from mithril._files import replacing
 from mithril.errors import MithrilError
 
-__all__ = ["ObjectCache"]
+__all__ = ["ObjectCache", "key_of"]
 
 MOST_BYTES = 256 << 20
 _LEFT_AFTER = 3600.0  # seconds: what a process that was killed left beside the objects
@@ -33,18 +33,28 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _logger = logging.getLogger("mithril.codegen")
 
 
+def key_of(*parts: str) -> str:
+    """What names the object that is made of these texts: 64 hexadecimal digits."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogateescape")
+        hashed.update(b"%d:" % len(data) + data)
+    return hashed.hexdigest()
+
+
 class ObjectCache:
     """Objects by key in a folder; where that cannot be used, in one of the process."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, suffix: str = ".so") -> None:
         self.folder = folder  # None: the process's own only
+        self.suffix = suffix
         self._own: dict[str, str] = {}  # key -> path, of those in the folder of the process
 
     @staticmethod
-    def of_user() -> ObjectCache:
-        """The one that the processes of a user share."""
+    def of_user(kind: str, suffix: str = ".so") -> ObjectCache:
+        """The one for objects of a kind that the processes of a user share."""
         chosen = _core.cache_dir()
-        return ObjectCache(Path(chosen or os.path.expanduser("~/.cache/mithril")) / "c")
+        return ObjectCache(Path(chosen or os.path.expanduser("~/.cache/mithril")) / kind, suffix)
 
     @staticmethod
     def of_process() -> ObjectCache:
@@ -63,7 +73,7 @@ class ObjectCache:
         return self._kept(key, made) or self._of_process(key, made)
 
     def _file(self, key: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"{key}.so"
+        return None if self.folder is None else self.folder / f"{key}{self.suffix}"
 
     def _found(self, key: str) -> str | None:
         """The path of an object that is there and whole."""
@@ -92,18 +102,18 @@ class ObjectCache:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not _is_ours(file.parent):
                 raise PermissionError(f"{file.parent} may be written by other users")
-            with replacing("CBackend: cache", file) as to:
+            with replacing("cache of objects", file) as to:
                 to.write(made + hashlib.sha256(made).digest())
         except (OSError, MithrilError) as error:
             _logger.warning("objects are not kept on disk: %s", error)
             return None
         with contextlib.suppress(OSError):
-            _trim(file.parent)
+            _trim(file.parent, self.suffix)
         return str(file)
 
     def _of_process(self, key: str, made: bytes) -> str:
-        path = os.path.join(_folder_of_process(), f"{key}.so")
-        with replacing("CBackend: object", path) as to:
+        path = os.path.join(_folder_of_process(), f"{key}{self.suffix}")
+        with replacing("object", path) as to:
             to.write(made)
         self._own[key] = path
         return path
@@ -115,14 +125,14 @@ def _is_ours(folder: Path) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
 
 
-def _trim(folder: Path) -> None:
+def _trim(folder: Path, suffix: str) -> None:
     """Removes what is too much, used longest ago first, and what was left behind."""
     found, total = [], 0
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):  # another process removes, too
                 facts = entry.stat(follow_symlinks=False)
-                if not entry.name.endswith(".so"):
+                if not entry.name.endswith(suffix):
                     if time.time() - facts.st_mtime > _LEFT_AFTER:
                         os.unlink(entry.path)
                     continue

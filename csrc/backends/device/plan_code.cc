@@ -1,6 +1,6 @@
 // A kernel is an entry that says which units its item does, and a function of a step's own that
 // does them: the compiler knows of its operands that none is a part of another.
-#include "backends/opencl/plan_code.h"
+#include "backends/device/plan_code.h"
 
 #include <algorithm>
 #include <map>
@@ -14,7 +14,7 @@
 #include "emit/c_prune.h"
 #include "plan/cost.h"
 
-namespace mithril::opencl {
+namespace mithril::device {
 namespace {
 
 using core::short_name;
@@ -22,14 +22,14 @@ using plan::FunctionCall;
 using plan::Plan;
 using plan::PlannedStep;
 
-constexpr int64_t kPiece = 4096;         // elements that an item of a CPU takes in one go
-constexpr double kWorthItem = 10'000;    // nanoseconds of work that are worth an item of a CPU
-constexpr int64_t kItemsOfUnit = 4;      // items of a CPU for each compute unit, at most
-constexpr int64_t kMostItems = 1 << 20;  // of any device
+constexpr int64_t kPiece = 4096;          // elements that an item of a CPU takes in one go
+constexpr double kWorthItem = 10'000;     // nanoseconds of work that are worth an item of a CPU
+constexpr int64_t kItemsOfUnit = 4;       // items of a CPU for each compute unit, at most
+constexpr int64_t kMostBlocks = 1 << 30;  // of threads that do an item together
 
 class Printer {
  public:
-  explicit Printer(const CutOptions& options) : options_(options) {}
+  explicit Printer(const PrintOptions& options) : options_(options) {}
 
   core::Result<Source> run(const Plan& plan) {
     MITHRIL_ASSIGN(auto code, print(plan));
@@ -107,7 +107,9 @@ class Printer {
     std::string arguments;           // what the entry passes to the function
   };
 
-  static Signature signature(const Plan& plan, const PlannedStep& planned) {
+  const Dialect& dialect() const { return options_.dialect; }
+
+  Signature signature(const Plan& plan, const PlannedStep& planned) const {
     Signature out;
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       const size_t same = first_of(planned, i);
@@ -118,10 +120,12 @@ class Printer {
       const char* const constness = use.write ? "" : "const ";
       const std::string_view type = short_name(buffer.dtype);
       out.own.push_back(i);
-      out.parameters += fmt::format("__global {}m_{}* restrict a{}, ", constness, type, i);
-      out.entry_parameters +=
-          fmt::format("__global {0}uchar* m{1}, const m_i64 o{1}, ", constness, i);
-      out.arguments += fmt::format("(__global {0}m_{1}*)(m{2} + o{2}), ", constness, type, i);
+      out.parameters += fmt::format("{}{}m_{}* {} a{}, ", dialect().global, constness, type,
+                                    dialect().restricts, i);
+      out.entry_parameters += fmt::format("{0}{1}{2}* m{3}, const m_i64 o{3}, ", dialect().global,
+                                          constness, dialect().byte, i);
+      out.arguments +=
+          fmt::format("({0}{1}m_{2}*)(m{3} + o{3}), ", dialect().global, constness, type, i);
     }
     return out;
   }
@@ -140,7 +144,7 @@ class Printer {
 
   // Counts the items that share the units of a step.
   int64_t items_of(const Plan& plan, const plan::Step& step, int64_t units) const {
-    if (!options_.is_cpu) return std::min(units, kMostItems);
+    if (!options_.is_cpu) return std::min(units, options_.most_items);
     const double work = plan::nanoseconds_of(plan, step) / kWorthItem;
     const int64_t most = std::min(options_.units * kItemsOfUnit, units);
     return std::clamp<int64_t>(static_cast<int64_t>(work), 1, std::max<int64_t>(most, 1));
@@ -158,24 +162,27 @@ class Printer {
     return at->second;
   }
 
-  /// The entry that lets `items` items do the units of a function.
+  /// The entry that lets items do the units of a function; `threads` do each together, or one.
   void launch(StepCode& code, const Signature& own, const std::string& body, int64_t units,
-              int64_t items) {
+              int64_t items, int threads = 0) {
     const int64_t each = (units + items - 1) / items;
     code.kind = StepCode::Kind::kLaunch;
-    code.items = (units + each - 1) / each;
+    code.launch = {(units + each - 1) / each, threads};
     code.operands = own.own;
     const std::string function = named(
-        function_names_, functions_, "f", "static void ",
+        function_names_, functions_, "f", std::string(dialect().function),
         fmt::format("({}const m_i64 begin, const m_i64 end) {{\n{}}}\n\n", own.parameters, body));
     std::string parameters = own.entry_parameters;
     parameters.resize(parameters.size() - std::min<size_t>(parameters.size(), 2));
+    const std::string_view item = threads > 0 ? dialect().block : dialect().item;
+    const std::string guard =
+        dialect().may_exceed ? fmt::format("  if (begin >= {}) return;\n", units) : "";
     code.kernel = named(
-        kernel_names_, kernels_, "k", "__kernel void ",
+        kernel_names_, kernels_, "k", dialect().entry(threads),
         fmt::format(
-            "({}) {{\n  const m_i64 begin = (m_i64)get_global_id(0) * {};\n"
+            "({}) {{\n  const m_i64 begin = {} * {};\n{}"
             "  const m_i64 end = {} - begin < {} ? {} : begin + {};\n  {}({}begin, end);\n}}\n",
-            parameters, each, units, each, units, each, function, own.arguments));
+            parameters, item, each, guard, units, each, units, each, function, own.arguments));
   }
 
   core::Result<StepCode> tile_loop(const Plan& plan, const PlannedStep& planned,
@@ -184,7 +191,9 @@ class Printer {
     const Signature own = signature(plan, planned);
     MITHRIL_ASSIGN(
         const emit::CLoopUnits made,
-        emit::print_c_loop_units(call, own.names, options_.is_cpu ? kPiece : 1, definitions_));
+        emit::print_c_loop_units(
+            call, own.names, {options_.is_cpu ? kPiece : 1, options_.takes_columns, options_.chunk},
+            definitions_));
     if (made.units > 0) {
       launch(out, own, made.body, made.units, items_of(plan, planned.step, made.units));
     }
@@ -197,8 +206,10 @@ class Printer {
     const plan::Step& step = planned.step;
     MITHRIL_CHECK(call.check == FunctionCall::Check::kNone, "{} is checked", call.name);
     if (step.units > 0) {
-      launch(out, signature(plan, planned), "  " + call.call + "\n", step.units,
-             items_of(plan, step, step.units));
+      launch(
+          out, signature(plan, planned), "  " + call.call + "\n", step.units,
+          call.threads > 0 ? std::min(step.units, kMostBlocks) : items_of(plan, step, step.units),
+          call.threads);
     }
     return out;
   }
@@ -207,7 +218,7 @@ class Printer {
   std::string head() const {
     std::string definitions;
     for (const std::string& text : definitions_) definitions += text;
-    std::string all = emit::kHeadOpenCl;
+    std::string all = *dialect().head;
     all += emit::kInstructions;
     all += emit::kExternLanes;
     all += "M_TRIG(f32)\nM_TRIG(f64)\n";
@@ -215,7 +226,7 @@ class Printer {
     return emit::prune_c(all, definitions + functions_) + definitions + "\n";
   }
 
-  const CutOptions& options_;
+  const PrintOptions& options_;
   std::set<std::string> definitions_;
   std::map<std::string, std::string> function_names_, kernel_names_;  // by text
   std::string functions_, kernels_;
@@ -224,8 +235,8 @@ class Printer {
 
 }  // namespace
 
-core::Result<Source> print_plan(const plan::Plan& plan, const CutOptions& options) {
+core::Result<Source> print_plan(const plan::Plan& plan, const PrintOptions& options) {
   return Printer(options).run(plan);
 }
 
-}  // namespace mithril::opencl
+}  // namespace mithril::device

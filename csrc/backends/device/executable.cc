@@ -1,13 +1,14 @@
-#include "backends/opencl/executable.h"
+#include "backends/device/executable.h"
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "plan/cost.h"
 #include "plan/memory.h"
 #include "runtime/profile.h"
 
-namespace mithril::opencl {
+namespace mithril::device {
 namespace {
 
 using core::Status;
@@ -17,14 +18,6 @@ using plan::PlannedStep;
 using runtime::RunControl;
 
 constexpr double kBetweenWaits = 2'000'000;  // nanoseconds, estimated
-
-/// A place in memory of the device; null: no memory, as nothing is there.
-struct Ref {
-  cl_mem memory = nullptr;
-  int64_t offset = 0;
-  Ref operator+(int64_t bytes) const { return {memory, offset + bytes}; }
-  bool operator==(const Ref&) const = default;
-};
 
 std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count) {
   std::vector<int64_t> out(static_cast<size_t>(count), 0);
@@ -65,26 +58,27 @@ Plan alone(const Plan& plan, const PlannedStep& planned) {
 
 // ---------------------------------------------------------------- what is made once
 
-core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr<Device> device,
-                                                                 plan::Plan plan) {
-  MITHRIL_RETURN_IF_ERROR(device->check_process());
-  std::shared_ptr<Executable> out(new Executable(std::move(device), std::move(plan)));
-  const DeviceInfo& info = out->device_->info();
+core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr<Driver> driver,
+                                                                 plan::Plan plan,
+                                                                 const Build& build) {
+  MITHRIL_RETURN_IF_ERROR(driver->check_process());
+  std::shared_ptr<Executable> out(new Executable(std::move(driver), std::move(plan)));
   out->input_bytes_ = bytes_of(out->plan_, Buffer::Kind::kInput, out->plan_.input_count);
   out->output_bytes_ = bytes_of(out->plan_, Buffer::Kind::kOutput, out->plan_.output_count);
-  MITHRIL_RETURN_IF_ERROR(plan::check_memory(out->plan_, {info.memory, "and the device has"}));
-  MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, {info.is_cpu, info.compute_units}));
+  MITHRIL_RETURN_IF_ERROR(
+      plan::check_memory(out->plan_, {out->driver_->memory(), "and the device has"}));
+  MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, out->driver_->print_options()));
   if (!out->source_.text.empty()) {
-    MITHRIL_ASSIGN(out->program_, out->device_->build(out->source_.text));
+    MITHRIL_ASSIGN(out->program_, build(out->source_.text));
   }
   MITHRIL_RETURN_IF_ERROR(out->prepare(*out->source_.code));
   return std::shared_ptr<const Executable>(std::move(out));
 }
 
-core::Result<cl_kernel> Executable::kernel_of(const std::string& name) {
+core::Result<const Kernel*> Executable::kernel_of(const std::string& name) {
   const auto at = kernels_.find(name);
   if (at != kernels_.end()) return at->second.get();
-  MITHRIL_ASSIGN(Owned<cl_kernel> kernel, device_->kernel(program_->get(), name));
+  MITHRIL_ASSIGN(std::unique_ptr<Kernel> kernel, program_->kernel(name));
   return kernels_.emplace(name, std::move(kernel)).first->second.get();
 }
 
@@ -108,17 +102,11 @@ core::Status Executable::prepare(const PlanCode& code) {
   return {};
 }
 
-// A CPU reads constants where they are.
 core::Status Executable::prepare_constants(const Plan& plan, Prepared& prepared) const {
-  const cl_bits how = device_->info().is_cpu ? kMemUseHostPtr : kMemCopyHostPtr;
   for (const auto& constant : plan.constants) {
-    if (constant->bytes.empty()) {
-      prepared.constants.emplace_back();
-      continue;
-    }
-    MITHRIL_ASSIGN(auto memory, device_->allocate(static_cast<int64_t>(constant->bytes.size()),
-                                                  kMemReadOnly | how, constant->bytes.data()));
-    prepared.constants.push_back(std::move(memory));
+    prepared.constants.emplace_back();
+    if (constant->bytes.empty()) continue;
+    MITHRIL_ASSIGN(prepared.constants.back(), driver_->constant(constant->bytes));
   }
   return {};
 }
@@ -128,23 +116,20 @@ core::Status Executable::prepare_constants(const Plan& plan, Prepared& prepared)
 class Executable::Run {
  public:
   Run(const Executable& executable, const RunControl& control)
-      : executable_(executable),
-        device_(*executable.device_),
-        f_(device_.functions()),
-        control_(control) {}
-  ~Run() { device_.give_back(std::move(arena_)); }
+      : executable_(executable), driver_(*executable.driver_), control_(control) {}
+  ~Run() { driver_.give_back(std::move(arena_)); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
   Status run(std::span<const void* const> inputs, std::span<void* const> outputs) {
     const PlanCode& code = *executable_.source_.code;
     Bases bases = bases_of(code);
-    MITHRIL_ASSIGN(arena_, device_.take_arena(code.bytes));
+    MITHRIL_ASSIGN(arena_, driver_.take_arena(code.bytes));
     bases[Plan::kArena] = {arena_.memory.get(), 0};
     Status status = bring_in(inputs, outputs, bases);
     if (status.ok()) status = steps(code, bases);
     if (status.ok()) status = take_out(outputs, bases);
-    Status end = device_.finish();  // whatever happened: operands must live until then
+    Status end = driver_.finish();  // whatever happened: operands must live until then
     if (!status.ok()) return status;
     MITHRIL_RETURN_IF_ERROR(std::move(end));
     return is_cancelled() ? interrupted() : Status();
@@ -155,9 +140,6 @@ class Executable::Run {
 
   // ---- operands of the caller
 
-  bool reads_host() const { return device_.info().is_cpu; }
-
-  /// Memory for each input and output; a CPU has that of the caller.
   Status bring_in(std::span<const void* const> inputs, std::span<void* const> outputs,
                   Bases& bases) {
     const std::vector<int64_t>&in = executable_.input_bytes_, &out = executable_.output_bytes_;
@@ -165,7 +147,7 @@ class Executable::Run {
     for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
       if (outputs[i] == nullptr || out[i] == 0) continue;
       written[outputs[i]] = i;
-      MITHRIL_ASSIGN(bases[output_base(i)], memory_of(outputs[i], out[i], kMemReadWrite));
+      MITHRIL_ASSIGN(bases[output_base(i)], memory_of(outputs[i], out[i], true));
     }
     for (size_t i = 0; i < in.size() && i < inputs.size(); ++i) {
       if (inputs[i] == nullptr || in[i] == 0) continue;
@@ -175,19 +157,15 @@ class Executable::Run {
       if (is_given) {
         ref = bases[output_base(same->second)];
       } else {
-        MITHRIL_ASSIGN(ref, memory_of(inputs[i], in[i], kMemReadOnly));
+        MITHRIL_ASSIGN(ref, memory_of(inputs[i], in[i], false));
       }
-      if (reads_host()) continue;
-      MITHRIL_RETURN_IF_ERROR(call(f_.write_buffer, "clEnqueueWriteBuffer", device_.queue(),
-                                   ref.memory, kNotBlocking, size_t{0}, static_cast<size_t>(in[i]),
-                                   inputs[i], cl_uint{0}, nullptr, nullptr));
+      MITHRIL_RETURN_IF_ERROR(driver_.write(ref, inputs[i], in[i]));
     }
     return {};
   }
 
-  core::Result<Ref> memory_of(const void* host, int64_t bytes, cl_bits access) {
-    const cl_bits flags = reads_host() ? access | kMemUseHostPtr : kMemReadWrite;
-    MITHRIL_ASSIGN(auto memory, device_.allocate(bytes, flags, reads_host() ? host : nullptr));
+  core::Result<Ref> memory_of(const void* host, int64_t bytes, bool is_written) {
+    MITHRIL_ASSIGN(auto memory, driver_.operand(host, bytes, is_written));
     operands_.push_back(std::move(memory));
     return Ref{operands_.back().get(), 0};
   }
@@ -197,19 +175,7 @@ class Executable::Run {
     for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
       const Ref& ref = bases[output_base(i)];
       if (ref.memory == nullptr) continue;
-      const auto bytes = static_cast<size_t>(out[i]);
-      if (!reads_host()) {
-        MITHRIL_RETURN_IF_ERROR(call(f_.read_buffer, "clEnqueueReadBuffer", device_.queue(),
-                                     ref.memory, kNotBlocking, size_t{0}, bytes, outputs[i],
-                                     cl_uint{0}, nullptr, nullptr));
-        continue;
-      }
-      // What the device wrote is in the caller's memory once it has been mapped.
-      MITHRIL_ASSIGN(void* const at, opencl::make(f_.map, "clEnqueueMapBuffer", device_.queue(),
-                                                  ref.memory, kNotBlocking, kMapRead, size_t{0},
-                                                  bytes, cl_uint{0}, nullptr, nullptr));
-      MITHRIL_RETURN_IF_ERROR(call(f_.unmap, "clEnqueueUnmapMemObject", device_.queue(), ref.memory,
-                                   at, cl_uint{0}, nullptr, nullptr));
+      MITHRIL_RETURN_IF_ERROR(driver_.read(ref, outputs[i], out[i]));
     }
     return {};
   }
@@ -249,7 +215,7 @@ class Executable::Run {
       const int64_t start = is_timed ? runtime::now() : 0;
       MITHRIL_RETURN_IF_ERROR(step(code, made, at, bases, behind));
       if (!is_timed) continue;
-      MITHRIL_RETURN_IF_ERROR(device_.finish());
+      MITHRIL_RETURN_IF_ERROR(driver_.finish());
       note(*code.plan, at, runtime::now() - start, start);
     }
     return {};
@@ -261,7 +227,7 @@ class Executable::Run {
     const PlannedStep& planned = code.plan->steps[at];
     switch (step.kind) {
       case StepCode::Kind::kNothing: return {};
-      case StepCode::Kind::kLaunch: return launch(step, planned, made.kernels[at], bases);
+      case StepCode::Kind::kLaunch: return launch(step, planned, *made.kernels[at], bases);
       case StepCode::Kind::kHost: return on_host(*code.plan, planned, *made.host[at], bases);
       case StepCode::Kind::kLoop: return loop(step, planned, bases, behind);
       case StepCode::Kind::kBranch: return branch(step, planned, bases, behind);
@@ -269,78 +235,83 @@ class Executable::Run {
     return {};
   }
 
-  Status launch(const StepCode& step, const PlannedStep& planned, cl_kernel kernel,
+  Status launch(const StepCode& step, const PlannedStep& planned, const Kernel& kernel,
                 const Bases& bases) {
-    cl_uint argument = 0;
-    const auto pass = [&](const Ref& ref) -> Status {
-      MITHRIL_RETURN_IF_ERROR(
-          call(f_.set_argument, "clSetKernelArg", kernel, argument++, sizeof(cl_mem), &ref.memory));
-      return call(f_.set_argument, "clSetKernelArg", kernel, argument++, sizeof(int64_t),
-                  &ref.offset);
-    };
-    for (const size_t i : step.operands) MITHRIL_RETURN_IF_ERROR(pass(operand(planned, i, bases)));
-    const auto items = static_cast<size_t>(step.items);
-    const size_t one = 1;  // a CPU compiles a kernel for each size of a group
-    return call(f_.launch, "clEnqueueNDRangeKernel", device_.queue(), kernel, cl_uint{1}, nullptr,
-                &items, device_.info().is_cpu ? &one : nullptr, cl_uint{0}, nullptr, nullptr);
+    std::vector<Ref> operands;
+    for (const size_t i : step.operands) operands.push_back(operand(planned, i, bases));
+    return driver_.launch(kernel, operands, step.launch);
   }
 
   // ---- the engine's kernels
 
-  /// Memory that is mapped for the host; from the first byte that a step wants to the last.
+  /// Some of the device's memory, where the host is let at it.
   struct Mapped {
-    int64_t first = 0, last = 0;
+    Ref first;
+    int64_t bytes = 0;
     bool is_written = false;
     std::byte* at = nullptr;
+    bool has(const Ref& ref) const {
+      return ref.memory == first.memory && ref.offset >= first.offset &&
+             ref.offset <= first.offset + bytes;
+    }
   };
 
-  Status on_host(const Plan& plan, const PlannedStep& planned,
-                 const runtime::HostExecutable& executable, const Bases& bases) {
-    std::map<cl_mem, Mapped> mapped;
+  // Operands that touch or overlap are one piece of memory.
+  std::vector<Mapped> wanted(const Plan& plan, const PlannedStep& planned, const Bases& bases) {
+    std::vector<Mapped> all, out;
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       const plan::Use& use = planned.step.operands[i];
       const Ref ref = operand(planned, i, bases);
-      if (ref.memory == nullptr) continue;
-      const auto [at, is_new] = mapped.try_emplace(ref.memory, Mapped{ref.offset, ref.offset});
-      at->second.first = std::min(at->second.first, ref.offset);
-      at->second.last = std::max(at->second.last, ref.offset + bytes_of(plan, use));
-      at->second.is_written = at->second.is_written || use.write;
+      const int64_t bytes = bytes_of(plan, use);
+      if (ref.memory != nullptr && bytes > 0) all.push_back({ref, bytes, use.write});
     }
+    std::sort(all.begin(), all.end(), [](const Mapped& a, const Mapped& b) {
+      return std::pair(a.first.memory, a.first.offset) < std::pair(b.first.memory, b.first.offset);
+    });
+    for (const Mapped& one : all) {
+      if (out.empty() || !out.back().has(one.first)) {
+        out.push_back(one);
+        continue;
+      }
+      Mapped& last = out.back();
+      const int64_t end = std::max(last.first.offset + last.bytes, one.first.offset + one.bytes);
+      last.bytes = end - last.first.offset;
+      last.is_written = last.is_written || one.is_written;
+    }
+    return out;
+  }
+
+  Status on_host(const Plan& plan, const PlannedStep& planned,
+                 const runtime::HostExecutable& executable, const Bases& bases) {
+    std::vector<Mapped> mapped = wanted(plan, planned, bases);
     Status status = map(mapped);
     if (status.ok()) status = run_mapped(planned, executable, bases, mapped);
-    for (const auto& [memory, one] : mapped) {
+    for (const Mapped& one : mapped) {
       if (one.at == nullptr) continue;
-      Status unmapped = call(f_.unmap, "clEnqueueUnmapMemObject", device_.queue(), memory,
-                             static_cast<void*>(one.at), cl_uint{0}, nullptr, nullptr);
+      Status unmapped = driver_.unmap(one.first, one.bytes, one.is_written, one.at);
       if (status.ok()) status = std::move(unmapped);
     }
     return status;
   }
 
-  Status map(std::map<cl_mem, Mapped>& mapped) {
-    for (auto& [memory, one] : mapped) {
-      if (one.last <= one.first) continue;
-      MITHRIL_ASSIGN(
-          void* const at,
-          opencl::make(f_.map, "clEnqueueMapBuffer", device_.queue(), memory, kBlocking,
-                       one.is_written ? kMapRead | kMapWrite : kMapRead,
-                       static_cast<size_t>(one.first), static_cast<size_t>(one.last - one.first),
-                       cl_uint{0}, nullptr, nullptr));
-      one.at = static_cast<std::byte*>(at);
+  Status map(std::vector<Mapped>& mapped) {
+    for (Mapped& one : mapped) {
+      MITHRIL_ASSIGN(one.at, driver_.map(one.first, one.bytes, one.is_written));
     }
     unwaited_ = 0;
     return {};
   }
 
   Status run_mapped(const PlannedStep& planned, const runtime::HostExecutable& executable,
-                    const Bases& bases, const std::map<cl_mem, Mapped>& mapped) {
+                    const Bases& bases, const std::vector<Mapped>& mapped) {
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       const Ref ref = operand(planned, i, bases);
-      const auto at = mapped.find(ref.memory);
-      const bool is_there = at != mapped.end() && at->second.at != nullptr;
-      void* const place = is_there ? at->second.at + (ref.offset - at->second.first) : nullptr;
+      const auto one = std::find_if(mapped.begin(), mapped.end(),
+                                    [&](const Mapped& piece) { return piece.has(ref); });
+      const bool is_there = ref.memory != nullptr && one != mapped.end();
+      void* const place = is_there ? one->at + (ref.offset - one->first.offset) : nullptr;
       if (planned.step.operands[i].write) {
         outputs.push_back(place);
       } else {
@@ -355,19 +326,14 @@ class Executable::Run {
   // ---- plans in plans
 
   core::Result<bool> read_bool(Ref ref) {
-    uint8_t value = 0;
-    MITHRIL_RETURN_IF_ERROR(call(f_.read_buffer, "clEnqueueReadBuffer", device_.queue(), ref.memory,
-                                 kBlocking, static_cast<size_t>(ref.offset), size_t{1}, &value,
-                                 cl_uint{0}, nullptr, nullptr));
+    MITHRIL_ASSIGN(const uint8_t value, driver_.read_byte(ref));
     unwaited_ = 0;
     return value != 0;
   }
 
   Status copy(Ref from, Ref to, int64_t bytes) {
     if (bytes == 0 || from == to) return {};
-    return call(f_.copy_buffer, "clEnqueueCopyBuffer", device_.queue(), from.memory, to.memory,
-                static_cast<size_t>(from.offset), static_cast<size_t>(to.offset),
-                static_cast<size_t>(bytes), cl_uint{0}, nullptr, nullptr);
+    return driver_.copy(from, to, bytes);
   }
 
   // Carries are in two places, which steps read and write in turn; the last of `length` steps
@@ -471,7 +437,7 @@ class Executable::Run {
   // The queue is never far ahead of who waits for it: an interrupt ends the run between steps.
   Status poll(double nanoseconds) {
     if (control_.poll != nullptr && unwaited_ > 0 && unwaited_ + nanoseconds > kBetweenWaits) {
-      MITHRIL_RETURN_IF_ERROR(device_.finish());
+      MITHRIL_RETURN_IF_ERROR(driver_.finish());
       control_.poll(control_.poll_context);
       unwaited_ = 0;
     }
@@ -490,19 +456,18 @@ class Executable::Run {
   }
 
   const Executable& executable_;
-  Device& device_;
-  const Functions& f_;
+  Driver& driver_;
   const RunControl& control_;
-  DeviceArena arena_;
-  std::vector<Owned<cl_mem>> operands_;
+  Arena arena_;
+  std::vector<MemoryPtr> operands_;
   double unwaited_ = 0;
 };
 
 core::Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
                              const RunControl& control) const {
-  MITHRIL_RETURN_IF_ERROR(device_->check_process());
-  const std::lock_guard lock(device_->mutex());
+  MITHRIL_RETURN_IF_ERROR(driver_->check_process());
+  const std::lock_guard lock(driver_->mutex());
   return Run(*this, control).run(inputs, outputs);
 }
 
-}  // namespace mithril::opencl
+}  // namespace mithril::device

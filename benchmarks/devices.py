@@ -1,4 +1,4 @@
-"""Rows: a device of OpenCL beside the engine.
+"""Rows: a device of OpenCL, and one of CUDA, beside the engine.
 
 PoCL, which runs OpenCL on the CPU, takes all cores whatever `--threads` says.
 """
@@ -102,30 +102,45 @@ def alone(op: str) -> Any:
     return model
 
 
-def row(title: str, contender: Callable, target: float, settings: Settings) -> None:
-    """`contender`: by name of a backend; `target`: of the engine's time to that of OpenCL."""
-    factories = {ENGINE: partial(contender, "cpu"), OURS: partial(contender, "opencl")}
+def row(
+    title: str, contender: Callable, target: float | None, device: str, settings: Settings
+) -> None:
+    """`contender`: by name of a backend; `target`: of the engine's time to that of the device."""
+    factories = {ENGINE: partial(contender, "cpu"), OURS: partial(contender, device)}
     comparison = compare(factories, settings, tolerance=1e-4)
-    print_comparison(f"{title}: on OpenCLBackend", comparison)
-    print_ratio_targets(comparison, {ENGINE: target})
+    print_comparison(f"{title}: on {backend(device)!r}", comparison)
+    if target is not None:
+        print_ratio_targets(comparison, {ENGINE: target})
 
 
-def of_model(title: str, make: Callable[[], Any], shapes: dict, target: float) -> Callable:
-    return partial(row, title, partial(forward, make, shapes), target)
+def of_model(make: Callable[[], Any], shapes: dict) -> Callable:
+    return partial(forward, make, shapes)
 
 
+# Title, contender, and the target on PoCL, which runs on the engine's own processor.
+_WORK: dict[str, tuple[str, Callable, float]] = {
+    "gemm": (
+        "Product 1024 x 1024 x 1024",
+        of_model(product, {"a": [1024, 1024], "b": [1024, 1024]}),
+        0.6,
+    ),
+    "elementwise": ("gelu(x) * x, 16 M elements", of_model(elementwise, {"x": [ELEMENTS]}), 0.8),
+    "softmax": (
+        "Softmax, 50 MB",
+        of_model(partial(alone, "Softmax"), {"x": [*ROWS_AND_COLUMNS]}),
+        0.8,
+    ),
+    "layer-norm": (
+        "Layer norm, 50 MB",
+        of_model(partial(alone, "LayerNorm"), {"x": [*ROWS_AND_COLUMNS]}),
+        0.8,
+    ),
+    "digits-step": ("Step of a digits network, AdamW", digits_step, 0.4),
+}
 ROWS = {
-    "opencl-gemm": of_model(
-        "Product 1024 x 1024 x 1024", product, {"a": [1024, 1024], "b": [1024, 1024]}, 0.6
-    ),
-    "opencl-elementwise": of_model(
-        "gelu(x) * x, 16 M elements", elementwise, {"x": [ELEMENTS]}, 0.8
-    ),
-    "opencl-softmax": of_model(
-        "Softmax, 50 MB", partial(alone, "Softmax"), {"x": [*ROWS_AND_COLUMNS]}, 0.8
-    ),
-    "opencl-layer-norm": of_model(
-        "Layer norm, 50 MB", partial(alone, "LayerNorm"), {"x": [*ROWS_AND_COLUMNS]}, 0.8
-    ),
-    "opencl-digits-step": partial(row, "Step of a digits network, AdamW", digits_step, 0.4),
+    f"{device}-{name}": partial(
+        row, title, contender, target if device == "opencl" else None, device
+    )
+    for device in ("opencl", "cuda")
+    for name, (title, contender, target) in _WORK.items()
 }

@@ -1,0 +1,157 @@
+#include "backends/cuda/api.h"
+
+#include <dlfcn.h>
+#include <map>
+#include <mutex>
+
+#include "core/env.h"
+
+namespace mithril::cuda {
+namespace {
+
+using core::Code;
+using core::ErrorKind;
+
+constexpr const char* kInstall =
+    "install the driver of an NVIDIA GPU (Debian: apt-get install nvidia-driver)";
+
+struct Name {
+  int status;
+  const char* text;
+};
+// Of nvrtc.h; the driver names its own.
+constexpr Name kNvrtcNames[] = {
+    {1, "NVRTC_ERROR_OUT_OF_MEMORY"},
+    {2, "NVRTC_ERROR_PROGRAM_CREATION_FAILURE"},
+    {3, "NVRTC_ERROR_INVALID_INPUT"},
+    {4, "NVRTC_ERROR_INVALID_PROGRAM"},
+    {5, "NVRTC_ERROR_INVALID_OPTION"},
+    {6, "NVRTC_ERROR_COMPILATION"},
+    {7, "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE"},
+    {11, "NVRTC_ERROR_INTERNAL_ERROR"},
+};
+
+const Functions* opened = nullptr;  // set once
+
+std::string name_of(bool is_nvrtc, int status) {
+  if (is_nvrtc) {
+    for (const Name& name : kNvrtcNames) {
+      if (name.status == status) return name.text;
+    }
+  } else if (const char* text = nullptr; opened != nullptr &&
+                                         opened->error_name(status, &text) == kSuccess &&
+                                         text != nullptr) {
+    return text;
+  }
+  return fmt::format("status {}", status);
+}
+
+core::Error unavailable(const std::string& message, const char* hint) {
+  core::Error error = core::fail(ErrorKind::kDevice, Code::kDevice, "{}", message);
+  error.hint = hint;
+  return error;
+}
+
+template <class Function>
+void find(void* library, Function& function, const char* symbol, std::string& missing) {
+  function = reinterpret_cast<Function>(dlsym(library, symbol));
+  if (function == nullptr && missing.empty()) missing = symbol;
+}
+
+// The library stays open: drivers do not bear being closed.
+core::Result<const Functions*> open() {
+  const std::string& chosen = core::env().cuda_lib;
+  const char* const path = chosen.empty() ? "libcuda.so.1" : chosen.c_str();
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const why = dlerror();
+    return unavailable(
+        fmt::format("CUDA's driver cannot be opened: {}", why == nullptr ? path : why), kInstall);
+  }
+  static Functions functions;
+  std::string missing, no_pools;
+#define MITHRIL_CUDA_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, missing);
+  MITHRIL_CUDA_FUNCTIONS(MITHRIL_CUDA_FIND)
+#undef MITHRIL_CUDA_FIND
+#define MITHRIL_CUDA_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, no_pools);
+  MITHRIL_CUDA_POOL_FUNCTIONS(MITHRIL_CUDA_FIND)
+#undef MITHRIL_CUDA_FIND
+  if (!missing.empty()) {
+    return unavailable(fmt::format("CUDA's driver has no function {}", missing),
+                       "a driver of CUDA 11 or later is required");
+  }
+  opened = &functions;  // for names of errors
+  core::Status status = call(functions.init, "cuInit", 0U);
+  if (!status.ok()) {
+    opened = nullptr;  // tried again
+    status.error().hint = "nvidia-smi says whether the driver sees a GPU";
+    return status;
+  }
+  return &functions;
+}
+
+}  // namespace
+
+bool Functions::has_pools() const {
+  return create_pool != nullptr && destroy_pool != nullptr && set_pool != nullptr &&
+         allocate_async != nullptr && free_async != nullptr;
+}
+
+core::Result<const Functions*> open_driver() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (opened != nullptr) return opened;
+  return open();  // tried again where it failed: one may have been installed
+}
+
+const NvrtcFunctions* open_nvrtc(const std::string& path, std::string& why) {
+  static std::mutex mutex;
+  static auto& libraries = *new std::map<std::string, NvrtcFunctions>();
+  const std::lock_guard lock(mutex);
+  const auto known = libraries.find(path);
+  if (known != libraries.end()) return &known->second;
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const said = dlerror();
+    why = said == nullptr ? path : said;
+    return nullptr;
+  }
+  NvrtcFunctions functions;
+  std::string missing;
+#define MITHRIL_NVRTC_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, missing);
+  MITHRIL_NVRTC_FUNCTIONS(MITHRIL_NVRTC_FIND)
+#undef MITHRIL_NVRTC_FIND
+  if (!missing.empty()) {
+    why = fmt::format("{} has no function {}: NVRTC of CUDA 11.2 or later is required", path,
+                      missing);
+    return nullptr;
+  }
+  return &libraries.emplace(path, functions).first->second;
+}
+
+core::Status failed(std::string_view symbol, int status) {
+  const bool is_nvrtc = symbol.starts_with("nvrtc");
+  const bool memory =
+      is_nvrtc ? status == 1 : status == kOutOfMemory || status == kLaunchOutOfResources;
+  core::Error error = core::fail(memory ? ErrorKind::kMemory : ErrorKind::kDevice,
+                                 memory ? Code::kOutOfMemory : Code::kDevice,
+                                 "CUDA: {} failed with {}", symbol, name_of(is_nvrtc, status));
+  if (memory) {
+    error.hint = "memory_limit=, smaller sizes, or another device";
+  } else if (!is_nvrtc && status >= kFirstOfKernels && status <= kLastOfKernels) {
+    error.hint = "a kernel's error stays with the device until the process ends: start it anew";
+  }
+  return error;
+}
+
+std::vector<std::string> injectable_symbols() {
+  std::vector<std::string> out;
+#define MITHRIL_CUDA_NAME(NAME, SYMBOL, ...) out.emplace_back(#SYMBOL);
+  MITHRIL_CUDA_FUNCTIONS(MITHRIL_CUDA_NAME)
+  MITHRIL_CUDA_POOL_FUNCTIONS(MITHRIL_CUDA_NAME)
+  MITHRIL_NVRTC_FUNCTIONS(MITHRIL_CUDA_NAME)
+#undef MITHRIL_CUDA_NAME
+  return out;
+}
+
+}  // namespace mithril::cuda

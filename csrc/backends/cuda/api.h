@@ -1,0 +1,127 @@
+// CUDA as this backend uses it: functions of the driver and of NVRTC, opened at run time, and what
+// their statuses mean. Nothing of CUDA is needed to build.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/device/injection.h"
+#include "core/status.h"
+
+namespace mithril::cuda {
+
+// Types of cuda.h and nvrtc.h. Handles are distinct so that one is not taken for another.
+using cu_device = int;
+using cu_pointer = uint64_t;
+using cu_context = struct ContextHandle*;
+using cu_stream = struct StreamHandle*;
+using cu_module = struct ModuleHandle*;
+using cu_function = struct FunctionHandle*;
+using cu_pool = struct PoolHandle*;
+using nvrtc_program = struct NvrtcProgramHandle*;
+
+// Constants of cuda.h that are used here.
+inline constexpr int kSuccess = 0;
+inline constexpr int kOutOfMemory = 2, kNoDevice = 100, kLaunchOutOfResources = 701;
+inline constexpr int kFirstOfKernels = 700, kLastOfKernels = 720;  // errors that stay in a context
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kHasPools = 115;
+inline constexpr int kPoolReleaseThreshold = 4;
+
+/// CUmemPoolProps: pinned memory of a device.
+struct PoolProperties {
+  int allocation_type = 1, handle_types = 0, location_type = 1, location = 0;
+  void* security = nullptr;
+  unsigned char reserved[64] = {};
+};
+
+// Every function of the driver: name here, name in the library, parameters.
+#define MITHRIL_CUDA_FUNCTIONS(X)                                                                  \
+  X(init, cuInit, (unsigned))                                                                      \
+  X(driver_version, cuDriverGetVersion, (int*))                                                    \
+  X(device_count, cuDeviceGetCount, (int*))                                                        \
+  X(get_device, cuDeviceGet, (cu_device*, int))                                                    \
+  X(device_name, cuDeviceGetName, (char*, int, cu_device))                                         \
+  X(device_memory, cuDeviceTotalMem_v2, (size_t*, cu_device))                                      \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, cu_device))                                \
+  X(retain_context, cuDevicePrimaryCtxRetain, (cu_context*, cu_device))                            \
+  X(release_context, cuDevicePrimaryCtxRelease_v2, (cu_device))                                    \
+  X(push_context, cuCtxPushCurrent_v2, (cu_context))                                               \
+  X(pop_context, cuCtxPopCurrent_v2, (cu_context*))                                                \
+  X(create_stream, cuStreamCreate, (cu_stream*, unsigned))                                         \
+  X(destroy_stream, cuStreamDestroy_v2, (cu_stream))                                               \
+  X(wait, cuStreamSynchronize, (cu_stream))                                                        \
+  X(allocate, cuMemAlloc_v2, (cu_pointer*, size_t))                                                \
+  X(free, cuMemFree_v2, (cu_pointer))                                                              \
+  X(copy_in, cuMemcpyHtoDAsync_v2, (cu_pointer, const void*, size_t, cu_stream))                   \
+  X(copy_out, cuMemcpyDtoHAsync_v2, (void*, cu_pointer, size_t, cu_stream))                        \
+  X(copy, cuMemcpyDtoDAsync_v2, (cu_pointer, cu_pointer, size_t, cu_stream))                       \
+  X(load, cuModuleLoadData, (cu_module*, const void*))                                             \
+  X(unload, cuModuleUnload, (cu_module))                                                           \
+  X(get_function, cuModuleGetFunction, (cu_function*, cu_module, const char*))                     \
+  X(launch, cuLaunchKernel,                                                                        \
+    (cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream, \
+     void**, void**))                                                                              \
+  X(error_name, cuGetErrorName, (int, const char**))
+
+// Those that drivers before 11.2 lack.
+#define MITHRIL_CUDA_POOL_FUNCTIONS(X)                                                  \
+  X(create_pool, cuMemPoolCreate, (cu_pool*, const PoolProperties*))                    \
+  X(destroy_pool, cuMemPoolDestroy, (cu_pool))                                          \
+  X(set_pool, cuMemPoolSetAttribute, (cu_pool, int, void*))                             \
+  X(allocate_async, cuMemAllocFromPoolAsync, (cu_pointer*, size_t, cu_pool, cu_stream)) \
+  X(free_async, cuMemFreeAsync, (cu_pointer, cu_stream))
+
+#define MITHRIL_NVRTC_FUNCTIONS(X)                                                           \
+  X(version, nvrtcVersion, (int*, int*))                                                     \
+  X(arch_count, nvrtcGetNumSupportedArchs, (int*))                                           \
+  X(archs, nvrtcGetSupportedArchs, (int*))                                                   \
+  X(create, nvrtcCreateProgram,                                                              \
+    (nvrtc_program*, const char*, const char*, int, const char* const*, const char* const*)) \
+  X(destroy, nvrtcDestroyProgram, (nvrtc_program*))                                          \
+  X(compile, nvrtcCompileProgram, (nvrtc_program, int, const char* const*))                  \
+  X(log_size, nvrtcGetProgramLogSize, (nvrtc_program, size_t*))                              \
+  X(log, nvrtcGetProgramLog, (nvrtc_program, char*))                                         \
+  X(ptx_size, nvrtcGetPTXSize, (nvrtc_program, size_t*))                                     \
+  X(ptx, nvrtcGetPTX, (nvrtc_program, char*))                                                \
+  X(cubin_size, nvrtcGetCUBINSize, (nvrtc_program, size_t*))                                 \
+  X(cubin, nvrtcGetCUBIN, (nvrtc_program, char*))
+
+#define MITHRIL_CUDA_MEMBER(NAME, SYMBOL, PARAMETERS) int(*NAME) PARAMETERS = nullptr;
+/// The driver's functions; those of pools are null where it has none.
+struct Functions {
+  MITHRIL_CUDA_FUNCTIONS(MITHRIL_CUDA_MEMBER)
+  MITHRIL_CUDA_POOL_FUNCTIONS(MITHRIL_CUDA_MEMBER)
+  bool has_pools() const;
+};
+/// NVRTC's functions.
+struct NvrtcFunctions {
+  MITHRIL_NVRTC_FUNCTIONS(MITHRIL_CUDA_MEMBER)
+};
+#undef MITHRIL_CUDA_MEMBER
+
+/// Opens the driver's library once, MITHRIL_CUDA_LIB or libcuda.so.1, and initialises it. Fails,
+/// with what to do, where there is none.
+core::Result<const Functions*> open_driver();
+
+/// Opens one library of NVRTC; null, and why, where it cannot be.
+const NvrtcFunctions* open_nvrtc(const std::string& path, std::string& why);
+
+/// Turns a failure of a function of the driver into a typed error: MemoryError where memory or
+/// resources are exhausted, DeviceNotAvailable otherwise.
+core::Status failed(std::string_view symbol, int status);
+
+/// The functions that can be made to fail.
+std::vector<std::string> injectable_symbols();
+
+/// Calls a function of either: `call(f.wait, "cuStreamSynchronize", stream)`.
+template <class... Parameters, class... Arguments>
+core::Status call(int (*function)(Parameters...), const char* symbol, Arguments... arguments) {
+  int status = device::injected(symbol);
+  if (status == kSuccess) status = function(arguments...);
+  return status == kSuccess ? core::Status() : failed(symbol, status);
+}
+
+}  // namespace mithril::cuda

@@ -1,0 +1,334 @@
+#include "backends/cuda/device.h"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/device/self_test.h"
+#include "emit/c_like_text.h"
+
+namespace mithril::cuda {
+namespace {
+
+using core::Code;
+using core::ErrorKind;
+
+constexpr int64_t kKeptBytes = 256 << 20;  // that a pool keeps when nothing uses them
+constexpr int kThreads = 128;              // of a block, where items are alone
+constexpr int kFewThreads = 32;            // where there are few items
+
+core::Result<std::vector<DeviceInfo>> list(const Functions& f) {
+  int count = 0, driver = 0;
+  core::Status status = call(f.device_count, "cuDeviceGetCount", &count);
+  if (!status.ok()) return status;
+  if (count == 0) {
+    core::Error error =
+        core::fail(ErrorKind::kDevice, Code::kDevice, "CUDA: the driver sees no GPU");
+    error.hint = "nvidia-smi lists the GPUs; CUDA_VISIBLE_DEVICES may hide them";
+    return error;
+  }
+  MITHRIL_RETURN_IF_ERROR(call(f.driver_version, "cuDriverGetVersion", &driver));
+  std::vector<DeviceInfo> out;
+  for (int i = 0; i < count; ++i) {
+    DeviceInfo info;
+    info.index = i;
+    info.driver = driver;
+    cu_device device = 0;
+    MITHRIL_RETURN_IF_ERROR(call(f.get_device, "cuDeviceGet", &device, i));
+    std::array<char, 256> name{};
+    MITHRIL_RETURN_IF_ERROR(call(f.device_name, "cuDeviceGetName", name.data(),
+                                 static_cast<int>(name.size() - 1), device));
+    info.name = name.data();
+    size_t memory = 0;
+    MITHRIL_RETURN_IF_ERROR(call(f.device_memory, "cuDeviceTotalMem_v2", &memory, device));
+    info.memory = static_cast<int64_t>(memory);
+    int major = 0, minor = 0, pools = 0;
+    const auto attribute = [&](int& value, int which) {
+      return call(f.device_attribute, "cuDeviceGetAttribute", &value, which, device);
+    };
+    MITHRIL_RETURN_IF_ERROR(attribute(major, kMajor));
+    MITHRIL_RETURN_IF_ERROR(attribute(minor, kMinor));
+    MITHRIL_RETURN_IF_ERROR(attribute(info.multiprocessors, kMultiprocessors));
+    // Drivers that know no pools do not know the attribute.
+    if (f.has_pools()) MITHRIL_RETURN_IF_ERROR(attribute(pools, kHasPools));
+    info.architecture = 10 * major + minor;
+    info.has_pools = pools != 0;
+    out.push_back(std::move(info));
+  }
+  return out;
+}
+
+}  // namespace
+
+core::Result<std::vector<DeviceInfo>> list_devices() {
+  MITHRIL_ASSIGN(const Functions* f, open_driver());
+  return list(*f);
+}
+
+// ---------------------------------------------------------------- the device
+
+core::Result<std::shared_ptr<Device>> Device::open(int index,
+                                                   const std::vector<std::string>& libraries) {
+  // Never destroyed: the driver may be gone by the time that a process ends.
+  static auto& opened = *new std::map<int, std::shared_ptr<Device>>();
+  static auto& mutex = *new std::mutex();
+  MITHRIL_ASSIGN(const Functions* f, open_driver());
+  const std::lock_guard lock(mutex);
+  if (!opened.empty()) MITHRIL_RETURN_IF_ERROR(opened.begin()->second->check_process());
+  MITHRIL_ASSIGN(const std::vector<DeviceInfo> all, list(*f));
+  if (index < 0 || index >= static_cast<int>(all.size())) {
+    return core::fail(ErrorKind::kDevice, Code::kDevice,
+                      "CUDA: no device is 'cuda:{}'; there are cuda:0 to cuda:{}", index,
+                      all.size() - 1);
+  }
+  const auto known = opened.find(index);
+  if (known != opened.end()) return known->second;
+  const DeviceInfo& info = all[static_cast<size_t>(index)];
+  MITHRIL_ASSIGN(Compiler compiler, Compiler::open(libraries, info.driver));
+  std::shared_ptr<Device> device(new Device(*f, std::move(compiler), info));
+  MITHRIL_RETURN_IF_ERROR(device->start());
+  return opened[index] = device;
+}
+
+Device::Device(const Functions& functions, Compiler compiler, DeviceInfo info)
+    : Driver("CUDA", info.name, info.memory),
+      functions_(functions),
+      compiler_(std::move(compiler)),
+      info_(std::move(info)) {}
+
+core::Status Device::start() {
+  MITHRIL_RETURN_IF_ERROR(
+      call(functions_.retain_context, "cuDevicePrimaryCtxRetain", &context_, info_.index));
+  device::count_object(1);
+  MITHRIL_RETURN_IF_ERROR(
+      within(functions_.create_stream, "cuStreamCreate", &stream_, kStreamNonBlocking));
+  device::count_object(1);
+  return info_.has_pools ? start_pool() : core::Status();
+}
+
+// A pool of its own: the device's default one is shared with everybody.
+core::Status Device::start_pool() {
+  PoolProperties properties;
+  properties.location = info_.index;
+  MITHRIL_RETURN_IF_ERROR(within(functions_.create_pool, "cuMemPoolCreate", &pool_, &properties));
+  device::count_object(1);
+  uint64_t kept = kKeptBytes;
+  return within(functions_.set_pool, "cuMemPoolSetAttribute", pool_, kPoolReleaseThreshold,
+                static_cast<void*>(&kept));
+}
+
+// Of one that did not start: those that did live as long as the process.
+Device::~Device() {
+  if (pool_ != nullptr) release(functions_.destroy_pool, pool_);
+  if (stream_ != nullptr) release(functions_.destroy_stream, stream_);
+  if (context_ == nullptr) return;
+  functions_.release_context(info_.index);
+  device::count_object(-1);
+}
+
+core::Result<bool> Device::has_exact_bits() {
+  MITHRIL_RETURN_IF_ERROR(check_process());
+  const std::lock_guard lock(mutex());
+  if (!is_exact_) {
+    MITHRIL_ASSIGN(is_exact_, device::has_exact_bits(*this));
+  }
+  return *is_exact_;
+}
+
+// ---------------------------------------------------------------- memory
+
+class Device::Buffer final : public device::Memory {
+ public:
+  Buffer(const Device& device, cu_pointer pointer) : device_(device), pointer_(pointer) {
+    device::count_object(1);
+  }
+  ~Buffer() override {
+    const Functions& f = device_.functions_;
+    if (device_.pool_ != nullptr) {
+      device_.release(f.free_async, pointer_, device_.stream_);
+    } else {
+      device_.release(f.free, pointer_);
+    }
+  }
+  static cu_pointer at(const device::Ref& ref) {
+    if (ref.memory == nullptr) return 0;
+    return static_cast<const Buffer*>(ref.memory)->pointer_ + static_cast<cu_pointer>(ref.offset);
+  }
+
+ private:
+  const Device& device_;
+  cu_pointer pointer_;
+};
+
+core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  cu_pointer pointer = 0;
+  core::Status status = pool_ != nullptr
+                            ? within(functions_.allocate_async, "cuMemAllocFromPoolAsync", &pointer,
+                                     size, pool_, stream_)
+                            : within(functions_.allocate, "cuMemAlloc_v2", &pointer, size);
+  if (!status.ok()) {
+    status.error().message += fmt::format(" for {} bytes on {}", bytes, info_.name);
+    return status;
+  }
+  return device::MemoryPtr(std::make_unique<const Buffer>(*this, pointer));
+}
+
+core::Result<device::MemoryPtr> Device::constant(std::span<const std::byte> bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  MITHRIL_ASSIGN(device::MemoryPtr memory, allocate(size));
+  MITHRIL_RETURN_IF_ERROR(write({memory.get(), 0}, bytes.data(), size));
+  return memory;
+}
+
+core::Result<device::MemoryPtr> Device::operand(const void* /*host*/, int64_t bytes,
+                                                bool /*is_written*/) {
+  return allocate(bytes);
+}
+
+core::Status Device::write(device::Ref to, const void* host, int64_t bytes) {
+  return within(functions_.copy_in, "cuMemcpyHtoDAsync_v2", Buffer::at(to), host,
+                static_cast<size_t>(bytes), stream_);
+}
+
+core::Status Device::read(device::Ref from, void* host, int64_t bytes) {
+  return within(functions_.copy_out, "cuMemcpyDtoHAsync_v2", host, Buffer::at(from),
+                static_cast<size_t>(bytes), stream_);
+}
+
+core::Result<uint8_t> Device::read_byte(device::Ref from) {
+  uint8_t value = 0;
+  MITHRIL_RETURN_IF_ERROR(read(from, &value, 1));
+  MITHRIL_RETURN_IF_ERROR(finish());
+  return value;
+}
+
+core::Status Device::copy(device::Ref from, device::Ref to, int64_t bytes) {
+  return within(functions_.copy, "cuMemcpyDtoDAsync_v2", Buffer::at(to), Buffer::at(from),
+                static_cast<size_t>(bytes), stream_);
+}
+
+core::Result<std::byte*> Device::map(device::Ref at, int64_t bytes, bool /*is_written*/) {
+  auto host = std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
+  MITHRIL_RETURN_IF_ERROR(read(at, host.get(), bytes));
+  MITHRIL_RETURN_IF_ERROR(finish());
+  return host.release();
+}
+
+core::Status Device::unmap(device::Ref at, int64_t bytes, bool is_written, std::byte* host) {
+  const std::unique_ptr<std::byte[]> owned(host);
+  if (!is_written) return {};
+  MITHRIL_RETURN_IF_ERROR(write(at, host, bytes));
+  return finish();  // before the host's memory goes
+}
+
+core::Status Device::finish() { return within(functions_.wait, "cuStreamSynchronize", stream_); }
+
+// ---------------------------------------------------------------- programs
+
+namespace {
+
+struct CudaKernel final : device::Kernel {
+  explicit CudaKernel(cu_function given) : function(given) {}
+  cu_function function;
+};
+
+std::string entry(int threads) {
+  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) ",
+                     threads > 0 ? threads : kThreads);
+}
+
+}  // namespace
+
+class Device::CudaProgram final : public device::Program {
+ public:
+  CudaProgram(const Device& device, cu_module module) : device_(device), module_(module) {
+    device::count_object(1);
+  }
+  ~CudaProgram() override { device_.release(device_.functions_.unload, module_); }
+  core::Result<std::unique_ptr<device::Kernel>> kernel(const std::string& name) const override {
+    cu_function function = nullptr;
+    MITHRIL_RETURN_IF_ERROR(device_.within(device_.functions_.get_function, "cuModuleGetFunction",
+                                           &function, module_, name.c_str()));
+    return std::unique_ptr<device::Kernel>(std::make_unique<CudaKernel>(function));
+  }
+
+ private:
+  const Device& device_;
+  cu_module module_;
+};
+
+const device::Dialect kDialect = {
+    .head = &emit::kHeadCuda,
+    .global = "",
+    .byte = "unsigned char",
+    .restricts = "__restrict__",
+    .function = "static __device__ void ",
+    .entry = entry,
+    .item = "((m_i64)blockIdx.x * blockDim.x + threadIdx.x)",
+    .block = "(m_i64)blockIdx.x",
+    .may_exceed = true,
+};
+
+// A thread takes one element or one row; those of neighbours lie side by side.
+device::PrintOptions Device::print_options() const {
+  return {.dialect = kDialect,
+          .is_cpu = false,
+          .units = info_.multiprocessors,
+          .most_items = int64_t{1} << 36,
+          .takes_columns = false,
+          .chunk = 16};
+}
+
+core::Result<std::string> Device::compile(const std::string& text) const {
+  MITHRIL_RETURN_IF_ERROR(check_process());
+  return compiler_.compile(text, info_.architecture);
+}
+
+std::shared_ptr<const device::Program> Device::loaded(const std::string& text) {
+  const std::lock_guard lock(programs_mutex_);
+  const auto at = programs_.find(text);
+  return at == programs_.end() ? nullptr : at->second.lock();
+}
+
+core::Result<std::shared_ptr<const device::Program>> Device::load(const std::string& text,
+                                                                  const std::string& image) {
+  cu_module module = nullptr;
+  MITHRIL_RETURN_IF_ERROR(
+      within(functions_.load, "cuModuleLoadData", &module, static_cast<const void*>(image.data())));
+  std::shared_ptr<const device::Program> out = std::make_shared<const CudaProgram>(*this, module);
+  const std::lock_guard lock(programs_mutex_);
+  std::erase_if(programs_, [](const auto& program) { return program.second.expired(); });
+  programs_[text] = out;
+  return out;
+}
+
+core::Result<std::shared_ptr<const device::Program>> Device::build(const std::string& text) {
+  if (auto known = loaded(text)) return known;
+  MITHRIL_ASSIGN(const std::string image, compile(text));
+  return load(text, image);
+}
+
+core::Status Device::launch(const device::Kernel& kernel, std::span<const device::Ref> operands,
+                            const device::Launch& launch) {
+  std::vector<cu_pointer> memories;
+  std::vector<int64_t> offsets;
+  for (const device::Ref& ref : operands) {
+    memories.push_back(Buffer::at({ref.memory, 0}));
+    offsets.push_back(ref.offset);
+  }
+  std::vector<void*> parameters;
+  for (size_t i = 0; i < memories.size(); ++i) {
+    parameters.push_back(&memories[i]);
+    parameters.push_back(&offsets[i]);
+  }
+  const bool is_alone = launch.threads == 0;
+  const bool has_few = launch.items < int64_t{kThreads} * info_.multiprocessors;
+  const int threads = !is_alone ? launch.threads : has_few ? kFewThreads : kThreads;
+  const int64_t blocks = is_alone ? (launch.items + threads - 1) / threads : launch.items;
+  return within(functions_.launch, "cuLaunchKernel",
+                static_cast<const CudaKernel&>(kernel).function, static_cast<unsigned>(blocks), 1U,
+                1U, static_cast<unsigned>(threads), 1U, 1U, 0U, stream_, parameters.data(),
+                static_cast<void**>(nullptr));
+}
+
+}  // namespace mithril::cuda

@@ -1,0 +1,111 @@
+// A device of CUDA: its primary context, a stream, its memory and its loaded programs.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/api.h"
+#include "backends/cuda/compiler.h"
+#include "backends/device/driver.h"
+
+namespace mithril::cuda {
+
+/// Describes a device in the driver's words.
+struct DeviceInfo {
+  int index = 0;
+  std::string name;
+  int64_t memory = 0;    // bytes
+  int architecture = 0;  // 90: sm_90
+  int multiprocessors = 1;
+  int driver = 0;  // version of CUDA that it speaks: 12080 is 12.8
+  bool has_pools = false;
+};
+
+/// All devices, in the driver's order; an error where there is none.
+core::Result<std::vector<DeviceInfo>> list_devices();
+
+/// Uses the context that the frameworks of the process share, and a stream of its own. The thread's
+/// current context is as it was after each call.
+class Device final : public device::Driver {
+ public:
+  /// Every call for one index gives the same object. `libraries`: where NVRTC may be.
+  static core::Result<std::shared_ptr<Device>> open(int index,
+                                                    const std::vector<std::string>& libraries);
+  ~Device() override;
+
+  const DeviceInfo& info() const { return info_; }
+  const Compiler& compiler() const { return compiler_; }
+  std::string compiler_identity() const { return compiler_.identity(info_.architecture); }
+
+  /// Tells whether float arithmetic has IEEE 754's bits (device/self_test.h). Tried once.
+  core::Result<bool> has_exact_bits();
+
+  /// Compiles a text for this device.
+  core::Result<std::string> compile(const std::string& text) const;
+  /// What was loaded of a text; null: nothing that is still in use.
+  std::shared_ptr<const device::Program> loaded(const std::string& text);
+  /// Loads what compile() made of a text.
+  core::Result<std::shared_ptr<const device::Program>> load(const std::string& text,
+                                                            const std::string& image);
+
+  device::PrintOptions print_options() const override;
+  core::Result<device::MemoryPtr> allocate(int64_t bytes) override;
+  core::Result<device::MemoryPtr> constant(std::span<const std::byte> bytes) override;
+  core::Result<device::MemoryPtr> operand(const void* host, int64_t bytes,
+                                          bool is_written) override;
+  core::Status write(device::Ref to, const void* host, int64_t bytes) override;
+  core::Status read(device::Ref from, void* host, int64_t bytes) override;
+  core::Result<uint8_t> read_byte(device::Ref from) override;
+  core::Status copy(device::Ref from, device::Ref to, int64_t bytes) override;
+  core::Result<std::byte*> map(device::Ref at, int64_t bytes, bool is_written) override;
+  core::Status unmap(device::Ref at, int64_t bytes, bool is_written, std::byte* host) override;
+  core::Result<std::shared_ptr<const device::Program>> build(const std::string& text) override;
+  core::Status launch(const device::Kernel& kernel, std::span<const device::Ref> operands,
+                      const device::Launch& launch) override;
+  core::Status finish() override;
+
+ private:
+  class Buffer;
+  class CudaProgram;
+  Device(const Functions& functions, Compiler compiler, DeviceInfo info);
+  core::Status start();
+  core::Status start_pool();
+
+  /// Calls a function with the device's context as the current one.
+  template <class... Parameters, class... Arguments>
+  core::Status within(int (*function)(Parameters...), const char* symbol,
+                      Arguments... arguments) const {
+    MITHRIL_RETURN_IF_ERROR(call(functions_.push_context, "cuCtxPushCurrent_v2", context_));
+    core::Status status = call(function, symbol, arguments...);
+    cu_context own = nullptr;
+    functions_.pop_context(&own);
+    return status;
+  }
+  /// The same for what must not fail: it gives something back.
+  template <class... Parameters, class... Arguments>
+  void release(int (*function)(Parameters...), Arguments... arguments) const {
+    if (functions_.push_context(context_) != kSuccess) return;
+    function(arguments...);
+    cu_context own = nullptr;
+    functions_.pop_context(&own);
+    device::count_object(-1);
+  }
+
+  const Functions& functions_;
+  Compiler compiler_;
+  DeviceInfo info_;
+  cu_context context_ = nullptr;
+  cu_stream stream_ = nullptr;
+  cu_pool pool_ = nullptr;  // null: memory comes from the driver at once
+  std::mutex programs_mutex_;
+  std::map<std::string, std::weak_ptr<const device::Program>> programs_;  // by text
+  std::optional<bool> is_exact_;
+};
+
+/// The texts of plans for CUDA.
+extern const device::Dialect kDialect;
+
+}  // namespace mithril::cuda

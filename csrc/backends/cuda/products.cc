@@ -1,0 +1,23 @@
+// Matrix products and convolutions in tiles of blocks; convolutions gather their taps.
+#include "backends/cuda/gemm_text.h"
+#include "backends/cuda/kernel_families.h"
+
+namespace mithril::cuda {
+namespace {
+
+using Rows = device::ProductRows<print_gemm>;
+constexpr select::KernelDef kKernels[] = {
+    Rows::matmul("cuda.matmul"),
+    Rows::conv2d("cuda.conv2d"),
+    Rows::conv2d_dx("cuda.conv2d_dx"),
+    Rows::conv2d_dw("cuda.conv2d_dw"),
+};
+
+std::span<const select::KernelDef> product_kernels() { return kKernels; }
+constexpr select::KernelFamily kFamilies[] = {product_kernels};
+
+}  // namespace
+
+std::span<const select::KernelFamily> kernel_families() { return kFamilies; }
+
+}  // namespace mithril::cuda

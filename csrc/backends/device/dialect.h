@@ -1,0 +1,33 @@
+// A language of devices, as far as plans that are printed in it differ from those in another.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace mithril::device {
+
+struct Dialect {
+  const char* const* head;     // what the instructions stand on (emit/c_like_text.h)
+  std::string_view global;     // before a type of the device's memory: "__global "
+  std::string_view byte;       // "uchar"
+  std::string_view restricts;  // "restrict"
+  std::string_view function;   // before the name of a function: "static void "
+  /// Before the name of a kernel of which so many threads do an item together, or one (0):
+  /// "__kernel void ".
+  std::string (*entry)(int threads);
+  std::string_view item;    // the number of an item that is one thread
+  std::string_view block;   // the number of an item that threads do together
+  bool may_exceed = false;  // whether more items run than were asked for
+};
+
+/// Describes a device as far as plans are printed for it.
+struct PrintOptions {
+  const Dialect& dialect;
+  bool is_cpu = true;            // few long items with inner loops; else many short ones
+  int64_t units = 1;             // compute units
+  int64_t most_items = 1 << 20;  // of a kernel
+  bool takes_columns = true;     // whether a unit of a loop may be 64 columns side by side
+  int64_t chunk = 512;           // elements between a loop and its reductions
+};
+
+}  // namespace mithril::device

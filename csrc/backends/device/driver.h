@@ -1,0 +1,121 @@
+// What the executor of plans asks of a device: memory, programs, and a queue in which everything
+// happens in order. opencl/ and cuda/ implement it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "backends/device/plan_code.h"
+#include "core/status.h"
+
+namespace mithril::device {
+
+/// Memory of a device; its destructor gives it back.
+class Memory {
+ public:
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  virtual ~Memory() = default;
+};
+using MemoryPtr = std::unique_ptr<const Memory>;
+
+/// A place in memory of the device; null: no memory, as nothing is there.
+struct Ref {
+  const Memory* memory = nullptr;
+  int64_t offset = 0;
+  Ref operator+(int64_t bytes) const { return {memory, offset + bytes}; }
+  bool operator==(const Ref&) const = default;
+};
+
+/// A function of a program that can be launched.
+class Kernel {
+ public:
+  Kernel() = default;
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  virtual ~Kernel() = default;
+};
+
+/// A source as the device has it.
+class Program {
+ public:
+  Program() = default;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  virtual ~Program() = default;
+  virtual core::Result<std::unique_ptr<Kernel>> kernel(const std::string& name) const = 0;
+};
+
+/// Memory for temporaries of a run.
+struct Arena {
+  MemoryPtr memory;
+  int64_t bytes = 0;
+};
+
+/// One device with one queue, which all programs of the process share. Whoever enqueues holds
+/// `mutex()`. What was enqueued may run until finish(): operands live as long.
+class Driver {
+ public:
+  /// `kind`: "OpenCL"; `name`: of the device; `memory`: its bytes.
+  Driver(std::string kind, std::string name, int64_t memory);
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  virtual ~Driver() = default;
+
+  const std::string& kind() const { return kind_; }
+  const std::string& name() const { return name_; }
+  int64_t memory() const { return memory_; }
+  /// A run may begin within a run of the same thread: of a handler of signals, between two steps.
+  std::recursive_mutex& mutex() { return mutex_; }
+
+  /// Fails in a process that was forked from the one that opened the device: drivers do not survive
+  /// that.
+  core::Status check_process() const;
+
+  /// Memory for temporaries of a run, who holds the mutex and gives it back in the end.
+  core::Result<Arena> take_arena(int64_t bytes);
+  void give_back(Arena arena) { arena_ = std::move(arena); }
+
+  /// How plans are printed for the device.
+  virtual PrintOptions print_options() const = 0;
+
+  /// Memory of at least one byte.
+  virtual core::Result<MemoryPtr> allocate(int64_t bytes) = 0;
+  /// Memory with these bytes in it, which live as long.
+  virtual core::Result<MemoryPtr> constant(std::span<const std::byte> bytes) = 0;
+  /// Memory for an operand of the caller; that of the caller itself where the device can use it.
+  virtual core::Result<MemoryPtr> operand(const void* host, int64_t bytes, bool is_written) = 0;
+
+  /// Enqueues a copy from the host, or to it. Nothing moves where memory is the caller's itself.
+  virtual core::Status write(Ref to, const void* host, int64_t bytes) = 0;
+  virtual core::Status read(Ref from, void* host, int64_t bytes) = 0;
+  /// Waits for all before it, and gives one byte.
+  virtual core::Result<uint8_t> read_byte(Ref from) = 0;
+  virtual core::Status copy(Ref from, Ref to, int64_t bytes) = 0;
+
+  /// Waits for all before it, and lets the host at some bytes until unmap() is called with the
+  /// same arguments.
+  virtual core::Result<std::byte*> map(Ref at, int64_t bytes, bool is_written) = 0;
+  virtual core::Status unmap(Ref at, int64_t bytes, bool is_written, std::byte* host) = 0;
+
+  /// Compiles a text, or takes what was compiled of it before. An error has the compiler's words.
+  virtual core::Result<std::shared_ptr<const Program>> build(const std::string& text) = 0;
+  /// Enqueues a kernel; each operand is passed as its memory and its offset.
+  virtual core::Status launch(const Kernel& kernel, std::span<const Ref> operands,
+                              const Launch& launch) = 0;
+  /// Waits until all that was enqueued is done.
+  virtual core::Status finish() = 0;
+
+ private:
+  std::string kind_, name_;
+  int64_t memory_;
+  int64_t process_;
+  std::recursive_mutex mutex_;
+  Arena arena_;  // of the last run; empty while it is taken
+};
+
+}  // namespace mithril::device

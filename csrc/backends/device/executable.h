@@ -1,0 +1,51 @@
+// A plan on a device: inputs go in, all steps go to one queue, outputs come out.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/device/driver.h"
+#include "backends/device/plan_code.h"
+#include "runtime/executable.h"
+
+namespace mithril::device {
+
+/// Runs of all executables of a device take turns: they share its queue and its temporary memory.
+class Executable final : public runtime::Executable {
+ public:
+  using Build = std::function<core::Result<std::shared_ptr<const Program>>(const std::string&)>;
+  /// Prints the plan, has its text built, and brings its constants to the device.
+  static core::Result<std::shared_ptr<const Executable>> make(std::shared_ptr<Driver> driver,
+                                                              plan::Plan plan, const Build& build);
+
+  const plan::Plan& plan() const override { return plan_; }
+  core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
+                   const runtime::RunControl& control = {}) const override;
+
+ private:
+  class Run;
+  /// A plan with what its steps need at hand.
+  struct Prepared {
+    std::vector<MemoryPtr> constants;                                  // null: nothing is there
+    std::vector<std::unique_ptr<const runtime::HostExecutable>> host;  // by step; null: not there
+    std::vector<const Kernel*> kernels;                                // by step
+  };
+
+  Executable(std::shared_ptr<Driver> driver, plan::Plan plan)
+      : driver_(std::move(driver)), plan_(std::move(plan)) {}
+  core::Status prepare(const PlanCode& code);
+  core::Status prepare_constants(const plan::Plan& plan, Prepared& prepared) const;
+  core::Result<const Kernel*> kernel_of(const std::string& name);
+
+  std::shared_ptr<Driver> driver_;
+  plan::Plan plan_;
+  std::vector<int64_t> input_bytes_, output_bytes_;
+  Source source_;
+  std::shared_ptr<const Program> program_;  // null: no step is a kernel of the device
+  std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;  // by name
+  std::unordered_map<const PlanCode*, Prepared> prepared_;
+};
+
+}  // namespace mithril::device

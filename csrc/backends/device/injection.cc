@@ -1,0 +1,45 @@
+#include "backends/device/injection.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+namespace mithril::device {
+namespace {
+
+struct Injection {
+  int64_t nth;
+  int status;
+};
+std::mutex injection_mutex;
+std::map<std::string, Injection> injections;
+std::atomic<bool> injects{false};
+std::atomic<int64_t> objects{0};
+
+}  // namespace
+
+void inject_failure(const std::string& symbol, int64_t nth, int status) {
+  const std::lock_guard lock(injection_mutex);
+  if (status == 0) {
+    injections.erase(symbol);
+  } else {
+    injections[symbol] = {nth, status};
+  }
+  injects = !injections.empty();
+}
+
+int injected(const char* symbol) {
+  if (!injects.load(std::memory_order_relaxed)) return 0;
+  const std::lock_guard lock(injection_mutex);
+  const auto at = injections.find(symbol);
+  if (at == injections.end() || --at->second.nth != 0) return 0;
+  const int status = at->second.status;
+  injections.erase(at);
+  injects = !injections.empty();
+  return status;
+}
+
+int64_t live_objects() { return objects.load(); }
+void count_object(int64_t change) { objects += change; }
+
+}  // namespace mithril::device

@@ -1,0 +1,19 @@
+// For tests: calls of drivers that fail, and what of drivers is alive.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace mithril::device {
+
+/// Lets the `nth` call (1 is the next one) of a driver's function, of all threads, fail with
+/// `status` instead of being made. Status 0 takes that back.
+void inject_failure(const std::string& symbol, int64_t nth, int status);
+/// The status that was injected for this call of `symbol`, or 0.
+int injected(const char* symbol);
+
+/// Counts the contexts, queues, programs, kernels and buffers that there are.
+int64_t live_objects();
+/// Counts one that was made (1) or released (-1).
+void count_object(int64_t change);
+
+}  // namespace mithril::device

@@ -1,0 +1,112 @@
+// Matrix products and convolutions as one thing, which each language prints in its own way.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/dtype.h"
+#include "plan/steps.h"
+#include "select/kernel_def.h"
+
+namespace mithril::device {
+
+using select::KernelRequest;
+
+/// Planes whose elements are gathered: tap (c, i, j) of position (y, x) of the result is element
+/// (y * row_step + i * tap_row + row, x * column_step + j * tap_column + column) of plane c.
+struct Taps {
+  const char* operand = "";
+  int64_t h = 0, w = 0, kh = 0, kw = 0, width = 0;  // of planes, of windows, of rows of the result
+  int64_t row_step = 0, column_step = 0, tap_row = 0, tap_column = 0, row = 0, column = 0;
+};
+
+/// C = A B with `m` rows, `k` places and `n` columns, many times. Texts are expressions of C with
+/// the names below in them; offsets are in elements. C is a2.
+struct Product {
+  /// Says what element of its operand stands at place `p` and column `j` of B.
+  enum class Right : uint8_t {
+    kMatrix,     // of a1, p * b_row + j * b_col
+    kTaps,       // of `taps`: places are taps, columns positions (y, x)
+    kPositions,  // of `taps`: places are positions (n, y, x), columns taps
+  };
+  core::DType dtype = core::DType::kFloat32;  // or float64
+  int64_t batches = 1, m = 0, n = 0, k = 0;
+  /// Statements that declare at_a, at_b and at_c, where the matrices of a `batch` begin.
+  std::string begins;
+  std::string left = "a0";      // A; its matrices begin at `at_a`
+  std::string left_row;         // of A: offset of row `i`
+  std::string left_place;       // of A: offset of place `p`
+  bool left_is_affine = false;  // whether `left_place` is a product
+  Right right = Right::kMatrix;
+  int64_t b_row = 0, b_col = 0;
+  Taps taps;
+  int64_t image = 0, height = 0;  // of kPositions: from image to image; rows of the result
+  int64_t c_row = 0;              // of C: between rows; columns lie side by side
+};
+
+Product matmul_product(const KernelRequest& request);
+Product conv2d_product(const KernelRequest& request);
+/// Strides of 1 only: then every input position meets all taps.
+Product conv2d_dx_product(const KernelRequest& request);
+Product conv2d_dw_product(const KernelRequest& request);
+
+bool fits_matmul(const KernelRequest& request);
+bool fits_conv2d(const KernelRequest& request);
+bool fits_conv2d_dx(const KernelRequest& request);
+bool fits_conv2d_dw(const KernelRequest& request);
+
+/// A product in a language: the body of a function of the operands, begin and end, which does the
+/// units [begin, end) in canonical order: blocks of 256 places, fma after fma from +0; the first
+/// block's sums are stored, the others are added.
+struct ProductText {
+  std::string text;
+  int64_t units = 0;
+  int threads = 0;  // that do a unit together (Launch)
+};
+using PrintProduct = ProductText (*)(const Product&);
+
+plan::Step product_step(const KernelRequest& request, const Product& product, ProductText text);
+
+/// The rows of a language. `name`: by op, as people see it.
+template <PrintProduct kPrint>
+struct ProductRows {
+  template <Product (*kDescribe)(const KernelRequest&)>
+  static core::Result<plan::Step> make(const KernelRequest& request) {
+    const Product product = kDescribe(request);
+    return product_step(request, product, kPrint(product));
+  }
+  static constexpr auto kCanonical = select::OrderClass::kCanonical;
+  static constexpr select::KernelDef matmul(const char* name) {
+    return {"matmul",
+            name,
+            kCanonical,
+            false,
+            {fits_matmul, "elements of float32 or float64, at most 16 axes"},
+            make<matmul_product>};
+  }
+  static constexpr select::KernelDef conv2d(const char* name) {
+    return {"conv2d",
+            name,
+            kCanonical,
+            true,
+            {fits_conv2d, "elements of float32 or float64, and some"},
+            make<conv2d_product>};
+  }
+  static constexpr select::KernelDef conv2d_dx(const char* name) {
+    return {"conv2d_dx",
+            name,
+            kCanonical,
+            true,
+            {fits_conv2d_dx, "elements of float32 or float64, and strides of 1"},
+            make<conv2d_dx_product>};
+  }
+  static constexpr select::KernelDef conv2d_dw(const char* name) {
+    return {"conv2d_dw",
+            name,
+            kCanonical,
+            true,
+            {fits_conv2d_dw, "elements of float32 or float64, and some"},
+            make<conv2d_dw_product>};
+  }
+};
+
+}  // namespace mithril::device

@@ -1,0 +1,72 @@
+#include "bindings/device_program.h"
+
+#include "bindings/inspection.h"
+
+namespace mithril::bindings {
+namespace {
+
+ProgramOptions on_device(ProgramOptions options, const std::shared_ptr<device::Driver>& driver,
+                         std::shared_ptr<const select::Backend> backend,
+                         device::Executable::Build build) {
+  options.backend = std::move(backend);
+  options.make_executable =
+      [driver, build = std::move(build)](
+          plan::Plan plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
+    MITHRIL_ASSIGN(auto made, device::Executable::make(driver, std::move(plan), build));
+    return std::shared_ptr<const runtime::Executable>(std::move(made));
+  };
+  return options;
+}
+
+}  // namespace
+
+DeviceProgram::DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> driver,
+                             std::span<const select::KernelFamily> families,
+                             std::shared_ptr<const select::Backend> backend,
+                             device::Executable::Build build, ProgramOptions options,
+                             const Overwrites& overwrites,
+                             std::shared_ptr<runtime::Recorder> recorder)
+    : NativeProgram(std::move(graph),
+                    on_device(std::move(options), driver, std::move(backend), std::move(build)),
+                    overwrites, nullptr, std::move(recorder)),
+      driver_(std::move(driver)),
+      families_(families) {}
+
+bool DeviceProgram::is_of_device(std::string_view kernel) const {
+  if (kernel == "loop" || kernel == "view" || kernel == "constant") return true;
+  for (const select::KernelFamily family : families_) {
+    for (const select::KernelDef& row : family()) {
+      if (kernel == row.name) return true;
+    }
+  }
+  return false;
+}
+
+void DeviceProgram::note_fallbacks(std::vector<select::Story>& stories) const {
+  for (select::Story& story : stories) {
+    if (story.inner.empty() && !is_of_device(story.kernel)) {
+      story.notes.push_back(
+          fmt::format("It runs on the host: {} has no kernel of its own for it.", driver_->kind()));
+    }
+    for (auto& inner : story.inner) note_fallbacks(inner);
+  }
+}
+
+py::list DeviceProgram::story(const Sizes& sizes) const {
+  std::vector<select::Story> out;
+  preview(sizes, &out);
+  note_fallbacks(out);
+  return story_of(out);
+}
+
+py::dict DeviceProgram::source(const Sizes& sizes) const {
+  const plan::Plan plan = preview(sizes, nullptr);
+  const auto printed = device::print_plan(plan, driver_->print_options()).or_throw();
+  py::dict out;
+  out["text"] = printed.text;
+  out["steps"] = plan.steps.size();
+  out["host_steps"] = printed.host_steps;
+  return out;
+}
+
+}  // namespace mithril::bindings

@@ -1,0 +1,45 @@
+// Programs whose plans run on a device, whichever driver it has.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/device/executable.h"
+#include "bindings/native_program.h"
+#include "select/kernel_table.h"
+
+namespace mithril::bindings {
+
+class DeviceProgram : public NativeProgram {
+ public:
+  /// `families`: the kernels that the device has; `backend` chooses among them and the host's.
+  DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> driver,
+                std::span<const select::KernelFamily> families,
+                std::shared_ptr<const select::Backend> backend, device::Executable::Build build,
+                ProgramOptions options, const Overwrites& overwrites,
+                std::shared_ptr<runtime::Recorder> recorder);
+
+  /// As NativeProgram's; says of each step that falls back to the engine that it does.
+  py::list story(const Sizes& sizes) const;
+
+  /// The source for these sizes, how many steps there are, and how many run on the host.
+  py::dict source(const Sizes& sizes) const;
+
+ private:
+  bool is_of_device(std::string_view kernel) const;
+  void note_fallbacks(std::vector<select::Story>& stories) const;
+
+  std::shared_ptr<device::Driver> driver_;
+  std::span<const select::KernelFamily> families_;
+};
+
+/// Methods that all of them have.
+template <class Class>
+void def_device_program(Class& bound) {
+  def_native_program(bound);
+  bound.def("source", &DeviceProgram::source, py::arg("sizes"));
+}
+
+}  // namespace mithril::bindings

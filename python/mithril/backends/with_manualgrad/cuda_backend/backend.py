@@ -1,0 +1,119 @@
+"""Runs models on a GPU of NVIDIA; arrays are NumPy's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mithril import _core
+from mithril._public import public
+from mithril.backends.memory import parse_size
+from mithril.backends.with_manualgrad.cuda_backend.nvrtc import nvrtc_libraries
+from mithril.backends.with_manualgrad.device_backend import DeviceBackend
+from mithril.backends.with_manualgrad.object_cache import ObjectCache, key_of
+from mithril.errors import DeviceNotAvailable, SignatureError, shown
+from mithril.types import Dtype, DTypeLike
+
+__all__ = ["CudaBackend"]
+
+_MOST_INDEX = 2**31 - 1
+
+
+class CudaBackend(DeviceBackend):
+    """Plans of the engine as CUDA C on a GPU of NVIDIA, with NumPy arrays in and out.
+
+    Parameters
+    ----------
+    device : "cuda:0" (default), "cuda:1" … as `CudaBackend.get_available_devices()` has them, or
+        the number alone; "cuda" is the first.
+    dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in. Halves are
+        computed in float32.
+    memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
+        outputs; None: what the device has. The lower one of this and `compile`'s counts.
+    seed : of the backend's random numbers.
+    compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
+        float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
+
+    The driver (``libcuda.so.1``) and NVRTC are opened by the first backend, not by the import.
+    Kernels are compiled at the first call with their sizes, and kept on disk for the next process.
+    What has no kernel of CUDA runs on the engine's kernels, on copies; ``pm.explain()`` says where.
+    Methods such as ``backend.add`` run on NumPy and the engine.
+
+    Raises
+    ------
+    DeviceNotAvailable : there is no driver, no such device or no NVRTC; a call raises it where the
+        driver fails
+    OutOfMemoryError : of a call for which memory is too small
+
+    >>> import mithril as ml
+    >>> ml.CudaBackend.backend_type
+    'cuda'
+    """
+
+    backend_type = "cuda"
+    _ops_module = "mithril.backends.with_manualgrad.cuda_backend.ops"
+
+    @public
+    def __init__(
+        self,
+        device: str | int = "cuda:0",
+        dtype: DTypeLike = Dtype.float32,
+        *,
+        memory_limit: int | str | None = None,
+        seed: int = 0,
+        compute_precision: DTypeLike | None = None,
+    ) -> None:
+        super().__init__("cpu", dtype, None, seed, compute_precision)
+        self._memory_limit = (
+            None if memory_limit is None else parse_size(memory_limit, "CudaBackend: memory_limit")
+        )
+        self._device = _core.CudaDevice(_index(device), nvrtc_libraries())
+        self._objects = ObjectCache.of_user("cuda", ".cubin")
+
+    @property
+    def device_info(self) -> Mapping[str, Any]:
+        """What the device says of itself: id, name, memory in bytes, architecture ("sm_90"),
+        multiprocessors, driver ("CUDA 12.8"), and whether its memory comes from a pool."""
+        return self._device.info
+
+    @staticmethod
+    def get_available_devices() -> list[str]:
+        """All devices, in the driver's order."""
+        return [info["id"] for info in _core.cuda_devices()]
+
+    def _runs_on_host(self, op: str) -> bool:
+        return _core.cpu_has_kernel(op) and not _core.cuda_has_kernel(op)
+
+    def _build(self, text: str) -> bytes:
+        """The code of a text, which is compiled once for a device, a compiler and its flags; the
+        engine calls it and loads the result."""
+        key = key_of(self._device.compiler_identity, text)
+        return Path(self._objects.path(key, lambda: self._device.compile(text))).read_bytes()
+
+    def _native_program(
+        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+    ) -> Any:
+        """No weights are packed."""
+        limits = [
+            limit for limit in (self._memory_limit, options["memory_limit"]) if limit is not None
+        ]
+        options["memory_limit"] = min(limits, default=None)
+        exact = {"exact_conv": exact_conv, "exact_linalg": exact_linalg}
+        return _core.CudaProgram(graph, self._device, self._build, **exact, **options)
+
+
+def _index(device: Any) -> int:
+    """The number of a device."""
+    if isinstance(device, bool) or not isinstance(device, str | int):
+        raise SignatureError(
+            f"CudaBackend: device requires 'cuda:0' or a number, got {shown(device)}"
+        )
+    parts = re.fullmatch(r"cuda(?::([0-9]{1,9}))?", device) if isinstance(device, str) else None
+    index = device if isinstance(device, int) else int(parts[1] or 0) if parts else -1
+    if not 0 <= index <= _MOST_INDEX:
+        raise DeviceNotAvailable(
+            f"CudaBackend: no device is {shown(device)}; 'cuda:0' is the first"
+        )
+    return index

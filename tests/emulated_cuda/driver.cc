@@ -1,0 +1,478 @@
+// A stand-in for libcuda: memory of the "device" is of the host, and kernels run thread by thread.
+// A test double, no part of mithril. What a stream is given waits until somebody waits for it, so
+// that memory which is given back too early is found; calls without a context, pointers of nobody
+// and copies beyond an allocation are refused.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <dlfcn.h>
+#include <elf.h>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+
+namespace {
+
+enum Status {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+};
+struct Name {
+  int status;
+  const char* text;
+};
+constexpr Name kNames[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
+                           {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+                           {3, "CUDA_ERROR_NOT_INITIALIZED"},
+                           {100, "CUDA_ERROR_NO_DEVICE"},
+                           {101, "CUDA_ERROR_INVALID_DEVICE"},
+                           {200, "CUDA_ERROR_INVALID_IMAGE"},
+                           {201, "CUDA_ERROR_INVALID_CONTEXT"},
+                           {400, "CUDA_ERROR_INVALID_HANDLE"},
+                           {500, "CUDA_ERROR_NOT_FOUND"},
+                           {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                           {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
+
+constexpr int kDevices = 2;
+constexpr size_t kMemory = size_t{1} << 30;
+
+struct Context {
+  int device = 0, retained = 0;
+};
+struct Stream {
+  std::deque<std::function<void()>> waiting;
+};
+struct Module {
+  void* library = nullptr;
+  int file = -1;
+};
+struct Pool {};
+
+std::recursive_mutex mutex;  // one call at a time
+bool is_initialized = false;
+Context contexts[kDevices];
+thread_local std::vector<Context*> current;
+std::map<uintptr_t, size_t> allocations;
+size_t allocated = 0;
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+bool has_context() { return !current.empty() && current.back() != nullptr; }
+
+void run_all(Stream& stream) {
+  while (!stream.waiting.empty()) {
+    auto one = std::move(stream.waiting.front());
+    stream.waiting.pop_front();
+    one();
+  }
+}
+
+// Whether `size` bytes from there on are of one allocation.
+bool is_ours(uint64_t at, size_t size) {
+  auto next = allocations.upper_bound(at);
+  if (next == allocations.begin()) return false;
+  --next;
+  return at - next->first <= next->second && size <= next->second - (at - next->first);
+}
+
+int allocate(uint64_t* to, size_t size) {
+  if (size == 0) return kInvalidValue;
+  if (allocated + size > kMemory) return kOutOfMemory;
+  void* const memory = std::aligned_alloc(256, (size + 255) / 256 * 256);
+  if (memory == nullptr) return kOutOfMemory;
+  std::memset(memory, 0xFF, size);  // NaN: nothing may be read before it is written
+  allocations[reinterpret_cast<uintptr_t>(memory)] = size;
+  allocated += size;
+  *to = reinterpret_cast<uint64_t>(memory);
+  return kSuccess;
+}
+
+int release(uint64_t pointer) {
+  const auto at = allocations.find(pointer);
+  if (at == allocations.end()) return kInvalidValue;
+  allocated -= at->second;
+  allocations.erase(at);
+  std::free(reinterpret_cast<void*>(pointer));
+  return kSuccess;
+}
+
+void* host(uint64_t pointer) { return reinterpret_cast<void*>(pointer); }
+
+// ---------------------------------------------------------------- threads as fibres
+
+struct Dim {
+  unsigned x, y, z;
+};
+struct Launch {  // emulated_launch of kernel.h
+  Dim thread, block, block_size, grid;
+  void (*meet)();
+};
+
+#ifndef __x86_64__
+#error "the emulator switches fibres of x86-64 only"
+#endif
+extern "C" void emulated_switch(void** save, void* to);
+asm(R"(
+.globl emulated_switch
+emulated_switch:
+  pushq %rbp; pushq %rbx; pushq %r12; pushq %r13; pushq %r14; pushq %r15
+  movq %rsp, (%rdi); movq %rsi, %rsp
+  popq %r15; popq %r14; popq %r13; popq %r12; popq %rbx; popq %rbp; ret
+)");
+
+constexpr size_t kStack = 256 << 10;
+
+struct Stack {
+  std::byte* memory;
+  Stack()
+      : memory(static_cast<std::byte*>(mmap(nullptr, kStack, PROT_READ | PROT_WRITE,
+                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  Stack(Stack&& other) noexcept : memory(std::exchange(other.memory, nullptr)) {}
+  ~Stack() {
+    if (memory != nullptr) munmap(memory, kStack);
+  }
+};
+
+// The block that runs: its threads go from one meeting to the next in turn. A thread that meets
+// nobody leaves its stack to the next one.
+struct Fibre {
+  void* stack_pointer = nullptr;
+  size_t stack = 0;
+  unsigned thread = 0;
+};
+Launch launch;
+std::function<void()> body;
+void* scheduler = nullptr;
+Fibre* running = nullptr;
+bool has_ended = false;
+std::vector<Stack> stacks;
+
+void meet() { emulated_switch(&running->stack_pointer, scheduler); }
+void enter() {
+  body();
+  has_ended = true;
+  meet();
+  __builtin_unreachable();
+}
+
+void start(Fibre& fibre) {
+  if (fibre.stack >= stacks.size()) stacks.emplace_back();
+  auto** top = reinterpret_cast<void**>(stacks[fibre.stack].memory + kStack);
+  *--top = nullptr;
+  *--top = reinterpret_cast<void*>(&enter);
+  top -= 6;
+  std::memset(top, 0, 6 * sizeof(void*));
+  fibre.stack_pointer = top;
+}
+
+bool run_to_meeting(Fibre& fibre) {
+  running = &fibre;
+  has_ended = false;
+  launch.thread = {fibre.thread, 0, 0};
+  emulated_switch(&scheduler, fibre.stack_pointer);
+  return !has_ended;
+}
+
+void run_block(unsigned threads) {
+  std::vector<Fibre> met;
+  for (unsigned t = 0; t < threads; ++t) {
+    Fibre fibre{nullptr, met.size(), t};
+    start(fibre);
+    met.push_back(fibre);
+    if (!run_to_meeting(met.back())) met.pop_back();
+  }
+  while (!met.empty()) {
+    std::vector<Fibre> next;
+    for (Fibre& fibre : met) {
+      if (run_to_meeting(fibre)) next.push_back(fibre);
+    }
+    met = std::move(next);
+  }
+}
+
+// ---------------------------------------------------------------- modules
+
+struct Function {
+  void* code;
+  int parameters;
+  Launch** seen;
+};
+
+// An image of ELF says how long it is.
+size_t size_of_image(const void* image) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return 0;
+  return header.e_shoff + size_t{header.e_shnum} * header.e_shentsize;
+}
+
+template <size_t... I>
+void call_with(void* code, const uint64_t* p, std::index_sequence<I...>) {
+  reinterpret_cast<void (*)(decltype(uint64_t(I))...)>(code)(p[I]...);
+}
+template <size_t N>
+void call_n(void* code, const uint64_t* p) {
+  call_with(code, p, std::make_index_sequence<N>());
+}
+constexpr size_t kMostParameters = 96;
+template <size_t... N>
+constexpr auto table_of(std::index_sequence<N...>) {
+  return std::array<void (*)(void*, const uint64_t*), sizeof...(N)>{call_n<N>...};
+}
+constexpr auto kCalls = table_of(std::make_index_sequence<kMostParameters>());
+
+void run(const Function& function, const std::vector<uint64_t>& parameters, Dim grid, Dim block) {
+  body = [&] { kCalls[parameters.size()](function.code, parameters.data()); };
+  *function.seen = &launch;
+  launch.grid = grid;
+  launch.block_size = block;
+  launch.meet = meet;
+  for (unsigned b = 0; b < grid.x; ++b) {
+    launch.block = {b, 0, 0};
+    run_block(block.x);
+  }
+}
+
+std::map<void*, std::vector<std::unique_ptr<Function>>> functions;  // by library
+
+}  // namespace
+
+#define EMULATED(...)                          \
+  const Lock lock(mutex);                      \
+  if (!is_initialized) return kNotInitialized; \
+  if (!(__VA_ARGS__)) return kInvalidContext
+
+extern "C" {
+
+int cuInit(unsigned flags) {
+  const Lock lock(mutex);
+  if (flags != 0) return kInvalidValue;
+  is_initialized = true;
+  return kSuccess;
+}
+int cuDriverGetVersion(int* version) {
+  *version = 12080;
+  return kSuccess;
+}
+int cuGetErrorName(int status, const char** text) {
+  for (const Name& name : kNames) {
+    if (name.status != status) continue;
+    *text = name.text;
+    return kSuccess;
+  }
+  return kInvalidValue;
+}
+int cuDeviceGetCount(int* count) {
+  EMULATED(true);
+  *count = kDevices;
+  return kSuccess;
+}
+int cuDeviceGet(int* device, int index) {
+  EMULATED(true);
+  if (index < 0 || index >= kDevices) return kInvalidDevice;
+  *device = index;
+  return kSuccess;
+}
+int cuDeviceGetName(char* to, int size, int device) {
+  EMULATED(true);
+  std::string name = "Emulated CUDA device " + std::to_string(device);
+  name.resize(std::min(name.size(), static_cast<size_t>(size - 1)));
+  std::strcpy(to, name.c_str());
+  return kSuccess;
+}
+int cuDeviceTotalMem_v2(size_t* bytes, int) {
+  EMULATED(true);
+  *bytes = kMemory;
+  return kSuccess;
+}
+// The second device knows no pools.
+int cuDeviceGetAttribute(int* value, int which, int device) {
+  EMULATED(true);
+  switch (which) {
+    case 16: *value = 4; return kSuccess;
+    case 75: *value = 8; return kSuccess;
+    case 76: *value = device == 0 ? 0 : 6; return kSuccess;
+    case 115: *value = device == 0 ? 1 : 0; return kSuccess;
+    default: return kInvalidValue;
+  }
+}
+int cuDevicePrimaryCtxRetain(Context** context, int device) {
+  EMULATED(true);
+  if (device < 0 || device >= kDevices) return kInvalidDevice;
+  contexts[device].device = device;
+  ++contexts[device].retained;
+  *context = &contexts[device];
+  return kSuccess;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  EMULATED(true);
+  if (contexts[device].retained == 0) return kInvalidContext;
+  --contexts[device].retained;
+  return kSuccess;
+}
+int cuCtxPushCurrent_v2(Context* context) {
+  EMULATED(context != nullptr && context->retained > 0);
+  current.push_back(context);
+  return kSuccess;
+}
+int cuCtxPopCurrent_v2(Context** context) {
+  EMULATED(has_context());
+  *context = current.back();
+  current.pop_back();
+  return kSuccess;
+}
+int cuStreamCreate(Stream** stream, unsigned) {
+  EMULATED(has_context());
+  *stream = new Stream();
+  return kSuccess;
+}
+int cuStreamDestroy_v2(Stream* stream) {
+  EMULATED(has_context());
+  run_all(*stream);
+  delete stream;
+  return kSuccess;
+}
+int cuStreamSynchronize(Stream* stream) {
+  EMULATED(has_context());
+  run_all(*stream);
+  return kSuccess;
+}
+int cuMemAlloc_v2(uint64_t* pointer, size_t size) {
+  EMULATED(has_context());
+  return allocate(pointer, size);
+}
+int cuMemFree_v2(uint64_t pointer) {
+  EMULATED(has_context());
+  return release(pointer);
+}
+int cuMemPoolCreate(Pool** pool, const void* properties) {
+  EMULATED(has_context());
+  struct {
+    int allocation_type, handle_types, location_type, location;
+  } first;
+  std::memcpy(&first, properties, sizeof first);
+  if (first.allocation_type != 1 || first.location_type != 1) return kInvalidValue;
+  *pool = new Pool();
+  return kSuccess;
+}
+int cuMemPoolDestroy(Pool* pool) {
+  EMULATED(has_context());
+  delete pool;
+  return kSuccess;
+}
+int cuMemPoolSetAttribute(Pool* pool, int which, void* value) {
+  EMULATED(has_context());
+  return pool != nullptr && which == 4 && value != nullptr ? kSuccess : kInvalidValue;
+}
+int cuMemAllocFromPoolAsync(uint64_t* pointer, size_t size, Pool* pool, Stream* stream) {
+  EMULATED(has_context());
+  if (pool == nullptr || stream == nullptr) return kInvalidHandle;
+  if (allocated + size > kMemory) run_all(*stream);  // what was given back waits there
+  return allocate(pointer, size);
+}
+int cuMemFreeAsync(uint64_t pointer, Stream* stream) {
+  EMULATED(has_context());
+  if (allocations.count(pointer) == 0) return kInvalidValue;
+  stream->waiting.push_back([pointer] { release(pointer); });
+  return kSuccess;
+}
+// From memory that is not pinned: it is read before the call returns.
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, Stream* stream) {
+  EMULATED(has_context());
+  if (!is_ours(to, size)) return kInvalidValue;
+  const auto* const bytes = static_cast<const std::byte*>(from);
+  stream->waiting.push_back([to, copy = std::vector<std::byte>(bytes, bytes + size)] {
+    std::memcpy(host(to), copy.data(), copy.size());
+  });
+  return kSuccess;
+}
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, Stream* stream) {
+  EMULATED(has_context());
+  if (!is_ours(from, size)) return kInvalidValue;
+  stream->waiting.push_back([=] { std::memcpy(to, host(from), size); });
+  return kSuccess;
+}
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, Stream* stream) {
+  EMULATED(has_context());
+  if (!is_ours(from, size) || !is_ours(to, size)) return kInvalidValue;
+  stream->waiting.push_back([=] { std::memmove(host(to), host(from), size); });
+  return kSuccess;
+}
+int cuModuleLoadData(Module** module, const void* image) {
+  EMULATED(has_context());
+  const size_t size = size_of_image(image);
+  if (size == 0) return kInvalidImage;
+  // The file stays open as long as the module: its number is the library's name.
+  auto out = std::make_unique<Module>();
+  out->file = memfd_create("emulated-cuda", MFD_CLOEXEC);
+  if (out->file < 0 || write(out->file, image, size) != static_cast<ssize_t>(size)) {
+    return kInvalidImage;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(out->file);
+  out->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (out->library == nullptr) {
+    close(out->file);
+    return kInvalidImage;
+  }
+  *module = out.release();
+  return kSuccess;
+}
+int cuModuleUnload(Module* module) {
+  EMULATED(has_context());
+  functions.erase(module->library);
+  dlclose(module->library);
+  close(module->file);
+  delete module;
+  return kSuccess;
+}
+int cuModuleGetFunction(Function** function, Module* module, const char* name) {
+  EMULATED(has_context());
+  void* const code = dlsym(module->library, name);
+  const void* const count =
+      dlsym(module->library, ("emulated_parameters_" + std::string(name)).c_str());
+  void* const seen = dlsym(module->library, "emulated_cuda");
+  if (code == nullptr || count == nullptr || seen == nullptr) return kNotFound;
+  auto out = std::make_unique<Function>(
+      Function{code, *static_cast<const int*>(count), static_cast<Launch**>(seen)});
+  *function = out.get();
+  functions[module->library].push_back(std::move(out));
+  return kSuccess;
+}
+int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                   Stream* stream, void** parameters, void** extra) {
+  EMULATED(has_context());
+  const bool fits = grid_x > 0 && grid_x < 1U << 31 && block_x > 0 && block_x <= 1024;
+  const bool is_flat = grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1;
+  if (function == nullptr || !fits || !is_flat || shared != 0 || extra != nullptr) {
+    return kInvalidValue;
+  }
+  if (static_cast<size_t>(function->parameters) >= kMostParameters) return kInvalidValue;
+  std::vector<uint64_t> values;  // all of them have 8 bytes
+  for (int i = 0; i < function->parameters; ++i) {
+    values.emplace_back();
+    std::memcpy(&values.back(), parameters[i], sizeof(uint64_t));
+  }
+  stream->waiting.push_back([=, copy = *function] {
+    run(copy, values, {grid_x, 1, 1}, {block_x, 1, 1});
+  });
+  return kSuccess;
+}
+}

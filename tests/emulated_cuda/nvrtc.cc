@@ -1,0 +1,151 @@
+// A stand-in for libnvrtc: g++ compiles the kernels, and the "machine code" is a shared object. A
+// test double, no part of mithril. Flags that the real one lacks are refused.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+enum Status {
+  kSuccess = 0,
+  kInvalidInput = 3,
+  kInvalidProgram = 4,
+  kInvalidOption = 5,
+  kFailed = 6
+};
+constexpr int kArchitectures[] = {75, 80, 90, 100};
+
+struct Program {
+  std::string text, log, code;
+};
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+// How many parameters each kernel has: the driver passes them without knowing more.
+std::string parameter_counts(const std::string& text) {
+  std::string out;
+  const std::string mark = "extern \"C\" __global__ void";
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at)) {
+    at += mark.size();
+    const size_t open = text.find('(', at);
+    size_t start = at, list = open;
+    if (text.compare(text.find_first_not_of(' ', at), 17, "__launch_bounds__") == 0) {
+      start = text.find(')', open) + 1;
+      list = text.find('(', start);
+    }
+    const size_t close = text.find(')', list);
+    std::string name = text.substr(start, list - start);
+    name.erase(0, name.find_first_not_of(' '));
+    name.erase(name.find_last_not_of(' ') + 1);
+    int count = close == list + 1 ? 0 : 1;
+    for (size_t i = list; i < close; ++i) count += text[i] == ',' ? 1 : 0;
+    out += "extern \"C\" __attribute__((visibility(\"default\"))) const int emulated_parameters_" +
+           name + " = " + std::to_string(count) + ";\n";
+    at = close;
+  }
+  return out;
+}
+
+bool is_known(const std::string& option) {
+  static const std::set<std::string> known = {"--std=c++17", "--fmad=false", "--prec-div=true",
+                                              "--prec-sqrt=true", "--ftz=false"};
+  if (known.count(option) != 0) return true;
+  for (const int architecture : kArchitectures) {
+    if (option == "--gpu-architecture=sm_" + std::to_string(architecture)) return true;
+    if (option == "--gpu-architecture=compute_" + std::to_string(architecture)) return true;
+  }
+  return false;
+}
+
+int compile(Program& program) {
+  char folder[] = "/tmp/emulated-cuda-XXXXXX";
+  if (mkdtemp(folder) == nullptr) return kFailed;
+  const std::string base = folder, source = base + "/kernels.cc", object = base + "/kernels.so",
+                    log = base + "/log";
+  {
+    std::ofstream file(source, std::ios::binary);
+    file << program.text << parameter_counts(program.text);
+  }
+  const std::string command =
+      "g++ -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off "
+      "-fno-strict-aliasing -fvisibility=hidden -include '" EMULATED_KERNEL_H "' '" +
+      source + "' -o '" + object + "' -lm >'" + log + "' 2>&1";
+  const int status = std::system(command.c_str());
+  program.log = file_text(log);
+  if (status == 0) program.code = file_text(object);
+  for (const std::string& path : {source, object, log}) unlink(path.c_str());
+  rmdir(folder);
+  return status == 0 ? kSuccess : kFailed;
+}
+
+int give(const std::string& text, char* to) {
+  if (to == nullptr) return kInvalidInput;
+  std::memcpy(to, text.data(), text.size());
+  return kSuccess;
+}
+
+Program* of(void* program) { return static_cast<Program*>(program); }
+
+}  // namespace
+
+extern "C" {
+
+int nvrtcVersion(int* major, int* minor) {
+  *major = 12;
+  *minor = 8;
+  return kSuccess;
+}
+int nvrtcGetNumSupportedArchs(int* count) {
+  *count = std::size(kArchitectures);
+  return kSuccess;
+}
+int nvrtcGetSupportedArchs(int* to) {
+  for (const int architecture : kArchitectures) *to++ = architecture;
+  return kSuccess;
+}
+int nvrtcCreateProgram(void** program, const char* text, const char*, int, const char* const*,
+                       const char* const*) {
+  if (program == nullptr || text == nullptr) return kInvalidInput;
+  *program = new Program{text, {}, {}};
+  return kSuccess;
+}
+int nvrtcDestroyProgram(void** program) {
+  if (program == nullptr || *program == nullptr) return kInvalidProgram;
+  delete of(*program);
+  *program = nullptr;
+  return kSuccess;
+}
+int nvrtcCompileProgram(void* program, int count, const char* const* options) {
+  if (program == nullptr) return kInvalidProgram;
+  for (int i = 0; i < count; ++i) {
+    if (!is_known(options[i])) return kInvalidOption;
+  }
+  return compile(*of(program));
+}
+int nvrtcGetProgramLogSize(void* program, size_t* size) {
+  *size = of(program)->log.size() + 1;
+  return kSuccess;
+}
+int nvrtcGetProgramLog(void* program, char* to) {
+  std::strcpy(to, of(program)->log.c_str());
+  return kSuccess;
+}
+int nvrtcGetPTXSize(void* program, size_t* size) {
+  *size = of(program)->code.size();
+  return *size == 0 ? kInvalidProgram : kSuccess;
+}
+int nvrtcGetPTX(void* program, char* to) { return give(of(program)->code, to); }
+int nvrtcGetCUBINSize(void* program, size_t* size) { return nvrtcGetPTXSize(program, size); }
+int nvrtcGetCUBIN(void* program, char* to) { return nvrtcGetPTX(program, to); }
+}

@@ -1,0 +1,538 @@
+# Covers: backends/cuda/*.cc
+"""`CudaBackend`: the bits of the engine on a device, and typed errors where a driver fails.
+
+Without a GPU the device is the emulator's (emulated_cuda.py), a test double.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+
+import mithril as ml
+import numpy as np
+import pytest
+from backends.plan_cases import (
+    check_bad_index,
+    check_branches,
+    check_donated_states,
+    check_open_sizes,
+    check_random_models,
+    check_steps,
+    check_threads_at_once,
+    check_values_and_gradients,
+    every_model,
+    same,
+)
+from emulated_cuda import NO_CUDA, is_used
+from formats.c_cases import MODELS, drawn, training
+from mithril import _core
+from mithril.backends.with_manualgrad import object_cache
+from mithril.errors import (
+    ArgumentError,
+    DeviceNotAvailable,
+    DTypeError,
+    MithrilError,
+    OutOfMemoryError,
+    SignatureError,
+    UnsupportedError,
+)
+
+pytestmark = [pytest.mark.device, pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA)]
+emulated = pytest.mark.skipif(not is_used(), reason="a test of the emulator")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The folder of what backends of this test compile."""
+    monkeypatch.setattr(object_cache._core, "cache_dir", lambda: str(tmp_path / "cache"))
+    return tmp_path / "cache" / "cuda"
+
+
+def both(model, dtype="float32", **options):
+    """The model on the engine and on the device."""
+    backends = ml.CpuBackend(dtype=dtype), ml.CudaBackend(dtype=dtype)
+    return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
+
+
+def relu():
+    return ml.compile(ml.Relu(), ml.CudaBackend(), shapes={"input": [3]})
+
+
+def assert_relu_runs(pm):
+    assert pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist() == [0.0, 2.0, 3.0]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@every_model
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_values_and_gradients(title, dtype):
+    check_values_and_gradients(both, title, dtype)
+
+
+@every_model
+def test_steps(title):
+    check_steps(both, title, 3)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_branches(sign):
+    check_branches(both, sign)
+
+
+@pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
+def test_random_models(request):
+    """A two hundredth of `--graphs`: every one is compiled for itself."""
+    check_random_models(both, request.config.getoption("--graphs") // 200)
+
+
+def test_open_sizes_are_compiled_one_by_one():
+    check_open_sizes(both)
+
+
+def test_long_rows_and_columns():
+    """More threads than one block has, a rest, and reductions along either axis."""
+    model = ml.Model()
+    model |= ml.Sigmoid()(input="x", output="h")
+    model |= ml.Sum(axis=0)(input="h", output="columns")
+    model |= ml.Max(axis=1)(input="h", output="rows")
+    model |= ml.ArgMax(axis=0)(input="h", output="places")
+    model.expose_keys("h", "columns", "rows", "places")
+    shape = [203, 4999]
+    engine, device = both(model, data_keys={"x"}, shapes={"x": shape})
+    same(device.evaluate({}, {"x": drawn(shape)}), engine.evaluate({}, {"x": drawn(shape)}))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (64, 16, 64), (70, 300, 65), (129, 513, 31), (5, 0, 7), (9, 40, 0)]
+)
+def test_products(shape, transposed):
+    m, k, n = shape
+    model = ml.Model()
+    if transposed:
+        model |= ml.Transpose()(input="b", output="right")
+    model |= ml.MatrixMultiply()(left="a", right="right" if transposed else "b", output="y")
+    model.expose_keys("y")
+    data = {"a": drawn([2, m, k]), "b": drawn([n, k] if transposed else [k, n], 1)}
+    shapes = {key: list(value.shape) for key, value in data.items()}
+    for dtype in ("float32", "float64"):
+        engine, device = both(model, dtype, data_keys={"a", "b"}, shapes=shapes)
+        cast = {key: value.astype(dtype) for key, value in data.items()}
+        same(device.evaluate({}, cast), engine.evaluate({}, cast))
+
+
+def test_sums_of_products_keep_the_sign_of_zero():
+    """Places behind the last one are not added: fma(0, 0, -0) is +0."""
+    tiny = np.float32(1e-45)
+    model = ml.Model()
+    model |= ml.MatrixMultiply()(left="a", right="b", output="y")
+    model.expose_keys("y")
+    data = {"a": np.full([1, 1], -tiny), "b": np.full([1, 1], tiny)}
+    for pm in both(model, data_keys={"a", "b"}, shapes={"a": [1, 1], "b": [1, 1]}):
+        y = pm.evaluate({}, data)["y"]
+        assert y == 0 and np.signbit(y)
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 2}, {"padding": 1}, {"dilation": 2}])
+def test_convolutions(options):
+    model = ml.Model()
+    model |= ml.Convolution2D(3, 5, use_bias=False, **options)(input="x", output="y")
+    model.expose_keys("y")
+    shape = [2, 4, 11, 9]
+    engine, device = both(model, data_keys={"x"}, shapes={"x": shape})
+    params, data = engine.get_parameters(), {"x": drawn(shape)}
+    wanted = engine.evaluate(params, data)
+    same(device.evaluate(params, data), wanted)
+    cotangents = {"y": drawn(wanted["y"].shape, 1)}
+    got, want = (
+        pm.evaluate(params, data, output_gradients=cotangents).gradients for pm in (device, engine)
+    )
+    same(got, want)
+
+
+def test_threads_that_evaluate_at_once():
+    check_threads_at_once(ml.CudaBackend(), 5, 100)
+
+
+def test_states_that_are_donated():
+    check_donated_states(ml.CudaBackend())
+
+
+def test_a_bad_index_is_the_engines_error():
+    check_bad_index(both)
+
+
+@emulated
+def test_memory_without_pools():
+    """The emulator's second device has none: memory comes from the driver at once."""
+    make, shape = MODELS["mlp"]
+    backend = ml.CudaBackend("cuda:1")
+    assert not backend.device_info["has_pools"] and ml.CudaBackend().device_info["has_pools"]
+    runs = []
+    for one in (ml.CpuBackend(), backend):
+        pm = ml.compile(make(), one, data_keys={"x"}, shapes={"x": shape})
+        runs.append(pm.evaluate(pm.get_parameters(), {"x": drawn(shape)}))
+    same(runs[1], runs[0])
+
+
+@emulated
+def test_an_architecture_that_the_compiler_does_not_know_gets_ptx():
+    """The emulator's second device is sm_86, of which its compiler has heard nothing."""
+    identity = ml.CudaBackend("cuda:1")._device.compiler_identity
+    assert "sm_86" in identity and "--fmad=false" in identity
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def test_devices_by_name():
+    for device in (0, "cuda", "cuda:0"):
+        assert ml.CudaBackend(device).get_device() == "cuda:0"
+    assert ml.CudaBackend.get_available_devices()[0] == "cuda:0"
+    assert isinstance(ml.get_backend("cuda"), ml.CudaBackend)
+
+
+@pytest.mark.parametrize("device", ["nope", "cuda:", "cuda:x", "cuda:99", 99, -1, "", "gpu", "\0"])
+def test_devices_that_are_not_there(device):
+    with pytest.raises(DeviceNotAvailable, match="no device is"):
+        ml.CudaBackend(device)
+
+
+def test_bad_arguments():
+    for device in (True, 1.5, None, ["cuda"]):
+        with pytest.raises(SignatureError, match="device requires 'cuda:0' or a number"):
+            ml.CudaBackend(device)
+    for dtype in ("int32", "float33"):
+        with pytest.raises(DTypeError, match="dtype"):
+            ml.CudaBackend(dtype=dtype)
+    with pytest.raises(ArgumentError, match="CudaBackend: memory_limit"):
+        ml.CudaBackend(memory_limit="much")
+
+
+def test_what_it_says_of_itself():
+    pm = ml.compile(MODELS["mlp"][0](), ml.CudaBackend(), data_keys={"x"}, shapes={"x": [8, 16]})
+    assert pm.memory_plan()["evaluate"].inputs == 8 * 16 * 4
+    assert "mlp.first" in str(pm.explain())
+    with pm.profile() as profile:
+        pm.evaluate(pm.get_parameters(), {"x": drawn([8, 16])})
+    assert profile.rows
+    info = pm.backend.device_info
+    assert info["memory"] > 0 and info["name"] in repr(pm.backend)
+    assert info["architecture"].startswith("sm_")
+    assert pm.backend.has_exact_bits
+    assert pm.backend.capabilities.autodiff == "engine"
+    with pytest.raises(UnsupportedError, match="keeps no weights as int8"):
+        pm.bind(pm.get_parameters(), weights="int8")
+
+
+def test_what_falls_back_is_told():
+    model = ml.Model()
+    model |= ml.Cholesky()(input="x", output="y")
+    pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": [4, 4]})
+    assert "It runs on the host: CUDA has no kernel" in str(pm.explain())
+    assert "It runs on the host" not in str(relu().explain())
+
+
+def test_models_can_be_pickled():
+    options = {"data_keys": {"x"}, "shapes": {"x": [8, 16]}}
+    pm = ml.compile(MODELS["mlp"][0](), ml.CudaBackend(), **options)
+    copy = pickle.loads(pickle.dumps(pm))
+    data = {"x": drawn([8, 16])}
+    same(copy.evaluate(pm.get_parameters(), data), pm.evaluate(pm.get_parameters(), data))
+
+
+def test_importing_opens_no_driver():
+    code = "import mithril as ml; ml.CpuBackend(); print(open('/proc/self/maps').read())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "_core" in done.stdout
+    assert "libcuda" not in done.stdout and "emulated_cuda" not in done.stdout
+    assert "nvrtc" not in done.stdout
+
+
+def test_the_threads_context_stays_as_it_was():
+    """Frameworks of the process have contexts of their own."""
+    pm = relu()
+    assert_relu_runs(pm)
+    driver = ctypes.CDLL(os.environ["MITHRIL_CUDA_LIB"])
+    context = ctypes.c_void_p()
+    if is_used():
+        assert driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 201  # there is none
+    else:
+        assert driver.cuCtxGetCurrent(ctypes.byref(context)) == 0 and context.value is None
+
+
+# --- what is compiled is kept ---------------------------------------------------------------------
+
+
+def test_what_was_compiled_is_kept_on_disk(folder, monkeypatch):
+    assert_relu_runs(relu())
+    kept = sorted(folder.iterdir())
+    assert [path.suffix for path in kept] == [".cubin"]
+
+    def refuse(self, text):
+        raise AssertionError("it is compiled again")
+
+    pm = relu()
+    monkeypatch.setattr(type(pm.backend._device), "compile", refuse)
+    assert_relu_runs(pm)
+    kept[0].write_bytes(kept[0].read_bytes()[:-5])  # damaged: its digest is another
+    del pm
+    with pytest.raises(AssertionError, match="compiled again"):
+        assert_relu_runs(relu())
+
+
+def test_a_memory_limit_of_the_backend():
+    model = ml.Model()
+    model |= ml.MatrixMultiply()(left="a", right="b", output="h")
+    model |= ml.MatrixMultiply()(left="h", right="b", output="y")
+    model.expose_keys("y")
+    shapes = {"a": [64, 64], "b": [64, 64]}
+    data = {key: drawn(shape) for key, shape in shapes.items()}
+    for backend, options in (
+        (ml.CudaBackend(memory_limit=1000), {}),
+        (ml.CudaBackend(memory_limit="1GB"), {"memory_limit": 1000}),
+    ):
+        pm = ml.compile(model, backend, data_keys={"a", "b"}, shapes=shapes, **options)
+        with pytest.raises(OutOfMemoryError, match="memory_limit"):
+            pm.evaluate({}, data)
+    pm = ml.compile(model, ml.CudaBackend(memory_limit="1GB"), data_keys={"a", "b"}, shapes=shapes)
+    pm.evaluate({}, data)
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def inject():
+    """Lets the nth call of a function fail; nothing stays behind."""
+    yield _core.device_inject_failure
+    for symbol in _core.cuda_functions():
+        _core.device_inject_failure(symbol, 1, 0)
+
+
+CALLS = ["cuCtxPushCurrent_v2", "cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2",
+         "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuModuleLoadData", "cuModuleGetFunction",
+         "cuLaunchKernel"]  # fmt: skip
+OF_NVRTC = ["nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetCUBINSize", "nvrtcGetCUBIN"]
+OF_PTX = ["nvrtcGetPTXSize", "nvrtcGetPTX"]  # of an architecture that NVRTC does not know
+
+
+def linear_softmax():
+    model = ml.Model()
+    model |= ml.Linear(3)(input="x", output="h")
+    model |= ml.Softmax()(input="h", output="y")
+    return model
+
+
+@pytest.mark.parametrize("symbol", [*CALLS, *OF_NVRTC])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_each_call_that_fails(symbol, nth, inject, folder):
+    """A typed error that names it, nothing leaks, and the next call works."""
+    model = linear_softmax()
+    shape = [[*CALLS, *OF_NVRTC].index(symbol) + 2, nth + 2]  # a program that nobody has compiled
+    want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
+    params, data = want.get_parameters(), {"x": drawn(shape)}
+    ml.CudaBackend()  # the device stays
+    before = _core.device_live_objects()
+    pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
+    for status, kind in ((2, OutOfMemoryError), (201, DeviceNotAvailable)):
+        is_nvrtc = symbol in OF_NVRTC
+        name = "CUDA_ERROR_OUT_OF_MEMORY" if status == 2 else "CUDA_ERROR_INVALID_CONTEXT"
+        if is_nvrtc:
+            status, name = (1, "NVRTC_ERROR_OUT_OF_MEMORY") if status == 2 else (
+                5, "NVRTC_ERROR_INVALID_OPTION")  # fmt: skip
+        inject(symbol, nth, status)
+        with pytest.raises(kind, match=f"{symbol} failed with {name}"):
+            for _ in range(3):  # what is made once may be called once in a run
+                pm.evaluate(params, data)
+                del pm
+                for path in folder.iterdir():
+                    path.unlink()
+                pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
+        pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
+        same(pm.evaluate(params, data), want.evaluate(params, data))
+    del pm
+    assert _core.device_live_objects() <= before + 1  # the arena may be new
+
+
+def doubling():
+    """A loop whose condition the host reads, and whose result is copied out of a spare place."""
+    bigger = ml.Model.create(next_x=ml.IOKey("x") * ml.IOKey("factor"))
+    is_small = ml.Model.create(go=ml.IOKey("x") < ml.IOKey("limit"))
+    model = ml.Model()
+    model |= ml.While(is_small, bigger, carry={"x": "next_x"})(
+        x="x", factor="factor", limit="limit", next_x="y"
+    )
+    model.expose_keys("y")
+    model.set_shapes(x=[], factor=[], limit=[])
+    return model
+
+
+def doubled(pm, limit):
+    numbers = {"x": 1.0, "factor": 2.0, "limit": limit}
+    return pm.evaluate({}, {key: np.array(value, "f4") for key, value in numbers.items()})["y"]
+
+
+@pytest.mark.parametrize("device", [0, 1] if is_used() else [0])
+def test_loops_with_a_condition(device):
+    pm = ml.compile(doubling(), ml.CudaBackend(device), inference=True)
+    for limit in (0.5, 1.5, 5.0, 500.0):
+        steps = 0 if limit < 1 else int(np.ceil(np.log2(limit)))
+        assert doubled(pm, limit) == 2.0**steps
+
+
+@emulated
+@pytest.mark.parametrize("symbol", OF_PTX)
+def test_each_call_for_ptx_that_fails(symbol, inject):
+    """On the emulator's second device, whose architecture its compiler does not know."""
+    pm = ml.compile(doubling(), ml.CudaBackend(1), inference=True)
+    inject(symbol, 1, 4)
+    with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with NVRTC_ERROR_INVALID_PROG"):
+        doubled(pm, 5.0)
+    assert doubled(pm, 5.0) == 8
+
+
+@emulated
+@pytest.mark.parametrize("symbol", ["cuMemcpyDtoDAsync_v2", "cuMemAlloc_v2"])
+def test_each_call_of_a_loop_that_fails(symbol, inject):
+    """On the emulator's second device, which has no pools."""
+    pm = ml.compile(doubling(), ml.CudaBackend(1), inference=True)
+    assert doubled(pm, 5.0) == 8
+    before = _core.device_live_objects()
+    inject(symbol, 1, 201)
+    with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with CUDA_ERROR"):
+        for limit in (2.0, 5.0):  # an even and an odd number of steps
+            doubled(pm, limit)
+    assert doubled(pm, 5.0) == 8
+    assert _core.device_live_objects() == before
+
+
+OF_LISTS = ["cuDeviceGetCount", "cuDriverGetVersion", "cuDeviceGet", "cuDeviceGetName",
+            "cuDeviceTotalMem_v2", "cuDeviceGetAttribute"]  # fmt: skip
+
+
+@pytest.mark.parametrize("symbol", OF_LISTS)
+def test_a_driver_that_fails(symbol, inject):
+    inject(symbol, 1, 999)
+    with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with"):
+        ml.CudaBackend()
+    ml.CudaBackend()
+
+
+def in_process(code, **variables):
+    """What a process of its own prints."""
+    env = {**os.environ, **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
+    )
+    return done.stdout + done.stderr
+
+
+SAYS = """
+import mithril as ml
+from mithril import _core
+{before}
+try:
+    ml.CudaBackend()
+except ml.errors.DeviceNotAvailable as error:
+    print("told:", error)
+{after}
+"""
+
+
+def test_no_driver():
+    code = SAYS.format(before="", after="")
+    said = in_process(code, MITHRIL_CUDA_LIB="/nowhere/libcuda.so")
+    assert "told: CUDA's driver cannot be opened" in said and "apt-get install" in said
+    said = in_process(code, MITHRIL_CUDA_LIB="libm.so.6")
+    assert "told: CUDA's driver has no function cuInit" in said
+
+
+def test_no_nvrtc():
+    said = in_process(SAYS.format(before="", after=""), MITHRIL_NVRTC_LIB="/nowhere/libnvrtc.so")
+    assert "told: CUDA: no NVRTC, which compiles kernels" in said
+    assert "pip install nvidia-cuda-nvrtc" in said
+
+
+STARTS = ["cuInit", "cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuMemPoolCreate",
+          "cuMemPoolSetAttribute", "nvrtcVersion", "nvrtcGetNumSupportedArchs",
+          "nvrtcGetSupportedArchs"]  # fmt: skip
+
+
+@pytest.mark.parametrize("symbol", STARTS)
+def test_a_start_that_fails(symbol):
+    """Nothing stays of it, and the next start is right."""
+    before = f"_core.device_inject_failure({symbol!r}, 1, 3)"
+    after = "print(_core.device_live_objects(), ml.CudaBackend())"
+    said = in_process(SAYS.format(before=before, after=after))
+    assert f"told: CUDA: {symbol} failed with" in said
+    assert "\n0 CudaBackend(device='cuda:0'" in said, said
+
+
+def test_nothing_leaks():
+    def once():
+        assert_relu_runs(relu())
+
+    once()
+    before = _core.device_live_objects()
+    for _ in range(5):
+        once()
+    assert _core.device_live_objects() == before
+
+
+def test_memory_that_is_not_there():
+    """The driver refuses; the next call works."""
+    if not is_used():
+        pytest.skip("the size is that of the emulator's memory")
+    model = ml.Model()
+    model |= ml.Relu()(input="x", output="y")
+    model.expose_keys("y")
+    pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": ["n"]})
+    with pytest.raises(OutOfMemoryError, match="cuMemAllocFromPoolAsync failed"):
+        pm.evaluate({}, {"x": np.zeros(150_000_000, np.float32)})
+    assert pm.evaluate({}, {"x": np.ones(3, np.float32)})["y"].tolist() == [1, 1, 1]
+
+
+def _in_child(pm, found):
+    try:
+        assert_relu_runs(pm)
+        found.put("it ran")
+    except MithrilError as error:
+        found.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_is_told():
+    pm = relu()
+    assert_relu_runs(pm)
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    child = context.Process(target=_in_child, args=(pm, found))
+    child.start()
+    said = found.get()
+    child.join(20)
+    assert "was forked from one that uses the device" in said
+    assert_relu_runs(pm)
+
+
+def test_a_training_step_is_that_of_the_engine():
+    """Ten steps of AdamW: parameters to the bit."""
+    make, shape = MODELS["mlp"]
+    optimizer = ml.optim.AdamW(lr=1e-2)
+    runs = []
+    for pm in both(
+        training(make()), data_keys={"x", "target"}, shapes={"x": shape}, optimizer=optimizer
+    ):
+        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+        params, state = pm.get_parameters(), pm.initial_state()
+        opt_state = optimizer.init(params)
+        for _ in range(10):
+            params, opt_state, state, _ = pm.step(params, opt_state, data, state)
+        runs.append(params)
+    same(runs[1], runs[0])

@@ -1,0 +1,206 @@
+# Covers: backends/cuda/compiler.cc backends/cuda/gemm_text.cc
+"""Kernels for CUDA, compiled by the real NVRTC and assembled by ptxas; neither needs a GPU.
+
+The table of registers and spills is printed: `pytest -rP`, or `make test-cuda`.
+"""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections import Counter
+
+import mithril as ml
+import pytest
+from emulated_cuda import NO_CUDA, ROOT
+from formats.c_cases import MODELS, training
+from mithril import _core
+from mithril.errors import DeviceNotAvailable, UnsupportedError
+from mithril.testing import op_matrix
+
+SITE = os.path.join(sysconfig.get_paths()["purelib"], "nvidia")
+LIBRARIES = sorted(glob.glob(f"{SITE}/**/libnvrtc.so.*", recursive=True))
+HEADERS = [
+    os.path.dirname(path)
+    for path in glob.glob(f"{SITE}/**/include/cuda.h", recursive=True)
+    if os.path.exists(os.path.join(os.path.dirname(path), "nvrtc.h"))
+]
+PTXAS = [*glob.glob(f"{SITE}/**/bin/ptxas", recursive=True), shutil.which("ptxas")][0]
+WHY = NO_CUDA or ("" if LIBRARIES else "no NVRTC: pip install nvidia-cuda-nvrtc")
+NO_PTXAS = "" if PTXAS else "no ptxas: pip install nvidia-cuda-nvcc"
+ARCHITECTURES = (75, 80, 90, 100)
+OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
+BATCHES = 8  # of ops; those of one are compiled together
+
+pytestmark = [pytest.mark.device, pytest.mark.skipif(bool(WHY), reason=WHY)]
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    return _core.CudaCompiler(LIBRARIES)
+
+
+def texts(dtype, make):
+    """The texts of all programs that `make(backend)` compiles, and how many of their steps run on
+    the host."""
+    backend, programs = ml.CudaBackend(dtype=dtype), []
+    native = backend._native_program
+
+    def noted(*arguments, **options):
+        programs.append(native(*arguments, **options))
+        return programs[-1]
+
+    backend._native_program = noted
+    make(backend)
+    sources = [program.source(program.sizes({})) for program in programs]
+    return [source["text"] for source in sources], sum(source["host_steps"] for source in sources)
+
+
+def assembled(ptx, architecture, folder):
+    """Kernels, most registers, bytes of spills and of stack, as ptxas says."""
+    path = folder / "kernels.ptx"
+    path.write_bytes(ptx.rstrip(b"\0"))
+    command = [PTXAS, f"-arch=sm_{architecture}", "-v", str(path), "-o", os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+    def numbers(pattern):
+        return [int(found) for found in re.findall(pattern, done.stderr)]
+
+    registers = numbers(r"Used (\d+) registers")
+    spills = sum(numbers(r"(\d+) bytes spill stores"))
+    return len(registers), max(registers), spills, max(numbers(r"(\d+) bytes stack frame"))
+
+
+@pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
+@pytest.mark.parametrize("title", MODELS)
+def test_kernels_of_training_on_every_architecture(title, nvrtc, tmp_path):
+    make, shape = MODELS[title]
+    text = max(
+        texts("float32", lambda backend: ml.compile(
+            training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
+            optimizer=ml.optim.AdamW(lr=1e-2)))[0],
+        key=len,
+    )  # fmt: skip
+    print(f"NVRTC {nvrtc.version}, {title}, a step of training in float32")
+    for architecture in ARCHITECTURES:
+        ptx = nvrtc.compile(text, architecture, to_ptx=True)
+        kernels, registers, spills, stack = assembled(ptx, architecture, tmp_path)
+        print(
+            f"  sm_{architecture}: {kernels} kernels, at most {registers} registers,"
+            f" {spills} bytes of spills, {stack} bytes of stack"
+        )
+        assert kernels == text.count("__global__")
+        assert spills <= 256
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_kernels_in_other_types(dtype, nvrtc):
+    make, shape = MODELS["mlp"]
+    for text in texts(
+        dtype,
+        lambda backend: ml.compile(
+            training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape}
+        ),
+    )[0]:
+        assert nvrtc.compile(text, 90)[:4] == b"\x7fELF"
+
+
+def of_op(name):
+    """The texts of the first sample of an op that is a float, and whether a step is the host's."""
+    found = []
+    for case in op_matrix.cases(OPS[name])[:1]:
+        try:
+            found.append(texts("float32", lambda b, case=case: op_matrix.compiled(case, b)))
+        except UnsupportedError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_kernels_of_ops(batch, nvrtc):
+    """Kernels of all ops, those of one batch as one text, in namespaces."""
+    joined, counts = [], Counter()
+    for number, name in enumerate(sorted(OPS)[batch::BATCHES]):
+        for of, on_host in of_op(name):
+            counts["steps on the host"] += on_host
+            for text in filter(None, of):
+                counts["texts"] += 1
+                own = re.sub(r"\b(k\d+)\(", rf"op{number}_\1_{counts['texts']}(", text)
+                joined.append(f"namespace op{number}_{counts['texts']} {{\n{own}\n}}\n")
+    text = "\n".join(joined)
+    ptx = nvrtc.compile(text, 80, to_ptx=True)
+    entries = ptx.count(b".visible .entry")
+    assert entries == text.count("__global__") > 0
+    print(f"batch {batch}: {entries} kernels of {counts}")
+
+
+DECLARATIONS = """
+#include <cstddef>
+#include <cuda.h>
+#include <nvrtc.h>
+#include "backends/cuda/api.h"
+using namespace mithril::cuda;
+
+template <class>
+struct Sizes;
+template <class Result, class... Parameters>
+struct Sizes<Result (*)(Parameters...)> {
+  template <class OtherResult, class... Others>
+  static constexpr bool are(OtherResult (*)(Others...)) {
+    if constexpr (sizeof...(Others) != sizeof...(Parameters)) return false;
+    else return sizeof(Result) == sizeof(OtherResult) &&
+                ((sizeof(Parameters) == sizeof(Others)) && ...);
+  }
+};
+#define SAME(NAME, SYMBOL, PARAMETERS) \
+  static_assert(Sizes<int (*) PARAMETERS>::are(decltype(&SYMBOL){}), #SYMBOL);
+MITHRIL_CUDA_FUNCTIONS(SAME)
+MITHRIL_CUDA_POOL_FUNCTIONS(SAME)
+MITHRIL_NVRTC_FUNCTIONS(SAME)
+static_assert(sizeof(CUmemPoolProps) == sizeof(PoolProperties));
+static_assert(offsetof(CUmemPoolProps, allocType) == offsetof(PoolProperties, allocation_type));
+static_assert(offsetof(CUmemPoolProps, location) == offsetof(PoolProperties, location_type));
+static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1 && CU_MEM_LOCATION_TYPE_DEVICE == 1);
+static_assert(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD == kPoolReleaseThreshold);
+static_assert(CU_STREAM_NON_BLOCKING == kStreamNonBlocking);
+static_assert(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT == kMultiprocessors);
+static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR == kMajor);
+static_assert(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR == kMinor);
+static_assert(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED == kHasPools);
+static_assert(CUDA_ERROR_OUT_OF_MEMORY == kOutOfMemory);
+static_assert(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES == kLaunchOutOfResources);
+static_assert(CUDA_ERROR_ILLEGAL_ADDRESS == kFirstOfKernels);
+static_assert(NVRTC_ERROR_OUT_OF_MEMORY == 1 && NVRTC_ERROR_COMPILATION == 6);
+"""
+
+
+@pytest.mark.skipif(not HEADERS, reason="no cuda.h: pip install nvidia-cuda-nvcc")
+@pytest.mark.parametrize("old, new", [("", ""), ("cu_pointer*, size_t))", "cu_pointer*, int))"),
+                                      ("kMajor = 75", "kMajor = 74")])  # fmt: skip
+def test_declarations_are_those_of_cuda_h(old, new, tmp_path):
+    """Ours, which no header of NVIDIA is needed for, beside NVIDIA's; and two that are wrong."""
+    header = (ROOT / "csrc" / "backends" / "cuda" / "api.h").read_text()
+    assert old in header
+    folder = tmp_path / "backends" / "cuda"
+    folder.mkdir(parents=True)
+    (folder / "api.h").write_text(header.replace(old, new) if old else header)
+    source = tmp_path / "check.cc"
+    source.write_text(DECLARATIONS)
+    command = ["g++", "-std=c++20", "-fsyntax-only", f"-I{tmp_path}", f"-I{ROOT / 'csrc'}",
+               f"-I{ROOT / 'third_party'}", f"-I{HEADERS[0]}", str(source)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (not old), done.stderr
+
+
+def test_what_does_not_compile_is_told(nvrtc):
+    with pytest.raises(DeviceNotAvailable, match="NVRTC_ERROR_COMPILATION for sm_90") as raised:
+        nvrtc.compile("__global__ void k() { nonsense; }", 90)
+    assert "nonsense" in str(raised.value)
+
+
+def test_an_architecture_of_the_future_gets_ptx_of_the_newest(nvrtc):
+    code = nvrtc.compile('extern "C" __global__ void k() {}', 999)
+    assert b".entry k" in code and code.endswith(b"\0")
