@@ -53,6 +53,7 @@ class CudaBackend(DeviceBackend):
     """
 
     backend_type = "cuda"
+    hardware = ("gpu",)
     _ops_module = "mithril.backends.with_manualgrad.cuda_backend.ops"
 
     @public
