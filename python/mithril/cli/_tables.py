@@ -34,6 +34,13 @@ def filled(text: str, supports: Callable[[], dict[str, Callable[[dict[str, Any]]
     return _TABLE.sub(lambda found: f"{found[1]}{makers[found[2]]()}\n{found[3]}", text)
 
 
+def built_in_ops() -> list[dict[str, Any]]:
+    """The ops of the registry but for those that a program declared."""
+    from mithril import _core
+
+    return [op for op in _core.ops() if op["family"] not in ("user", "opaque", "own")]
+
+
 def has_tables(text: str) -> bool:
     return _TABLE.search(text) is not None
 
@@ -68,10 +75,7 @@ def _precision() -> str:
 
 def _ops(supports: dict[str, Callable[[dict[str, Any]], str]]) -> str:
     """How many of the registry's ops a backend runs in each way."""
-    from mithril import _core
-
-    ops = [op for op in _core.ops() if op["family"] != "user"]
-    counts = {name: Counter(how(op) for op in ops) for name, how in supports.items()}
+    counts = {name: Counter(how(op) for op in built_in_ops()) for name, how in supports.items()}
     ways = sorted({way for count in counts.values() for way in count})
     rows = [("backend", *ways)]
     rows += [(name, *(str(count[way]) for way in ways)) for name, count in counts.items()]

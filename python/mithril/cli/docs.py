@@ -83,7 +83,9 @@ def _cell(text: str) -> str:
 
 
 def ops_page() -> str:
-    ours = [op for op in _core.ops() if op["family"] != "user"]
+    from mithril.cli._tables import built_in_ops
+
+    ours = built_in_ops()
     ops = sorted(ours, key=lambda op: (op["family"], op["name"]))
     families: dict[str, list[dict[str, Any]]] = {}
     for op in ops:
