@@ -140,6 +140,7 @@ class Executable::Run {
 
   // ---- operands of the caller
 
+  /// Memory for each input and output; inputs are on their way into it.
   Status bring_in(std::span<const void* const> inputs, std::span<void* const> outputs,
                   Bases& bases) {
     const std::vector<int64_t>&in = executable_.input_bytes_, &out = executable_.output_bytes_;

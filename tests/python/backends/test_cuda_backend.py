@@ -453,6 +453,21 @@ def test_no_driver():
     assert "told: CUDA's driver has no function cuInit" in said
 
 
+def test_no_device():
+    before = "_core.device_inject_failure('cuInit', 1, 100)"
+    said = in_process(SAYS.format(before=before, after=""))
+    assert "told: CUDA: cuInit failed with CUDA_ERROR_NO_DEVICE" in said and "nvidia-smi" in said
+
+
+def test_a_kernel_that_fails_says_that_the_device_is_lost(inject):
+    pm = relu()
+    assert_relu_runs(pm)
+    inject("cuStreamSynchronize", 1, 700)
+    with pytest.raises(DeviceNotAvailable, match="CUDA_ERROR_ILLEGAL_ADDRESS") as raised:
+        assert_relu_runs(pm)
+    assert "until the process ends: start it anew" in str(raised.value)
+
+
 def test_no_nvrtc():
     said = in_process(SAYS.format(before="", after=""), MITHRIL_NVRTC_LIB="/nowhere/libnvrtc.so")
     assert "told: CUDA: no NVRTC, which compiles kernels" in said
