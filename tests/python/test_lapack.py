@@ -1,4 +1,4 @@
-# Covers: backends/cpu/lapack.cc backends/cpu/lapack_kernels.cc runtime/detached_call.cc
+# Covers: backends/cpu/lapack.cc backends/cpu/lapack_kernels.cc backends/cpu/openblas_slot.cc
 """Linear algebra of large matrices, which is LAPACK's: values against NumPy's in float64, the
 canonical kernels beside it, matrices without a result, interrupts, the end of the process.
 """
@@ -244,3 +244,20 @@ if child == 0:
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """) == ["7"]
+
+
+@pytest.mark.parametrize("free", [2, 20, 30])  # MiB; OpenBLAS ends the process without its buffer
+def test_memory_that_is_short_is_an_error(free):
+    (told,) = run_apart(f"""
+pm, data = compiled(100)
+pm.explain(shapes={{"input": (100, 100)}})  # opens OpenBLAS
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + {free} * 2**20, resource.RLIM_INFINITY))
+try:
+    pm.evaluate({{}}, data)
+    print("done")
+except ml.errors.OutOfMemoryError:
+    print("told")
+""")
+    assert told == "told"

@@ -1,13 +1,10 @@
 // Linear algebra of OpenBLAS as kernels: for matrices that are large enough, one a unit.
 #include <algorithm>
-#include <chrono>
 #include <climits>
-#include <cstdlib>
-#include <pthread.h>
-#include <semaphore>
 
 #include "backends/cpu/kernel_families.h"
 #include "backends/cpu/lapack.h"
+#include "backends/cpu/openblas_slot.h"
 #include "backends/cpu/reference.h"
 #include "core/interrupt.h"
 #include "runtime/detached_call.h"
@@ -22,44 +19,6 @@ using plan::KernelArgs;
 using plan::KernelStatus;
 using select::Condition;
 using select::KernelRequest;
-using std::chrono::milliseconds;
-
-/// OpenBLAS ends the process where more threads than its buffers call it, and gives them back when
-/// the process ends: calls hold one of the slots, and at exit nobody gets one any more.
-class Slot {
- public:
-  /// Waits for a slot; false if this thread is interrupted first.
-  bool take() {
-    while (!slots()->try_acquire_for(milliseconds(10))) {
-      if (core::is_interrupted()) return false;
-    }
-    is_taken_ = true;
-    return true;
-  }
-  Slot() = default;
-  Slot(const Slot&) = delete;
-  Slot& operator=(const Slot&) = delete;
-  ~Slot() {
-    if (is_taken_) slots()->release();
-  }
-
- private:
-  static constexpr int kCount = 32;
-  using Slots = std::counting_semaphore<kCount>;
-
-  static Slots*& slots() {
-    static Slots* all = [] {
-      std::atexit([] {
-        for (int i = 0; i < kCount && slots()->try_acquire_for(milliseconds(50)); ++i) continue;
-      });
-      pthread_atfork(nullptr, nullptr, [] { slots() = new Slots(kCount); });  // nobody calls there
-      return new Slots(kCount);
-    }();
-    return all;
-  }
-
-  bool is_taken_ = false;
-};
 
 template <class T>
 struct Matrices {
@@ -98,8 +57,9 @@ void each_operand(const Matrices<T>& m, LapackCall<T>& call, Visit visit) {
 template <class T>
 KernelStatus run_here(const Matrices<T>& m, const KernelArgs& args, int64_t unit,
                       LapackResult& result) {
-  Slot slot;
-  if (!slot.take()) return KernelStatus::kCancelled;
+  OpenBlasSlot slot;
+  const KernelStatus status = slot.take();
+  if (status != KernelStatus::kOk) return status;
   LapackCall<T> call;
   call.work = static_cast<T*>(args.scratch);
   each_operand(m, call, [&](int at, int64_t size, auto& place) {
@@ -116,7 +76,7 @@ struct Detached {
   std::unique_ptr<T[]> memory;
   LapackCall<T> call;
   LapackResult result = LapackResult::kOk;
-  bool has_run = false;
+  KernelStatus status = KernelStatus::kOk;
 };
 
 template <class T>
@@ -149,11 +109,12 @@ KernelStatus run_detached(const Matrices<T>& m, const KernelArgs& args, int64_t 
     if (at < inputs) std::copy_n(from, size, const_cast<T*>(place));
   });
   const bool has_ended = runtime::run_detached([own] {
-    Slot slot;
-    own->has_run = slot.take();
-    if (own->has_run) own->result = own->matrices.compute(own->call);
+    OpenBlasSlot slot;
+    own->status = slot.take();
+    if (own->status == KernelStatus::kOk) own->result = own->matrices.compute(own->call);
   });
-  if (!has_ended || !own->has_run) return KernelStatus::kCancelled;
+  if (!has_ended) return KernelStatus::kCancelled;
+  if (own->status != KernelStatus::kOk) return own->status;
   each_operand(m, own->call, [&](int at, int64_t size, auto& place) {
     T* to = static_cast<T*>(args.buffers[at]) + unit * size;
     if (at >= inputs) std::copy_n(place, size, to);
