@@ -11,7 +11,7 @@ from mithril import _core
 from mithril._annotation import ANY_TENSOR, element_kinds
 from mithril._checks import truth
 from mithril._public import public
-from mithril.errors import ArgumentError, DTypeError, shown
+from mithril.errors import ArgumentError, DataOverflowError, DTypeError, shown
 from mithril.types import MISSING, TBD, Constant, Dtype, dtype_of, epsilon_table
 
 MOST_NESTED = 64  # core::HostValue::kMaxDepth
@@ -158,6 +158,21 @@ def array_literal(value: Any, what: str = "tensor"):
     dtype = dtype_of(what, array.dtype)
     data = np.ascontiguousarray(array).astype(dtype.numpy(), copy=False)
     return _core.TensorLiteral.from_bytes(str(dtype), list(array.shape), data.tobytes())
+
+
+def narrowed(array: Any, dtype: Dtype, what: str) -> Any:
+    """A NumPy array of floats in a type; other arrays as they are."""
+    import numpy as np
+
+    found = dtype_of(what, array.dtype)
+    if not found.is_float or found == dtype:
+        return array
+    with np.errstate(over="ignore"):
+        made = array.astype(dtype.numpy())
+    wide = array[np.isfinite(array) & ~np.isfinite(made)]
+    if wide.size:
+        raise DataOverflowError(f"{what}: {float(wide.flat[0])!r} does not fit {dtype}")
+    return made
 
 
 def constant_value(constant: Constant) -> float:

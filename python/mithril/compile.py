@@ -20,7 +20,7 @@ from mithril._loss_scale import loss_scale_of
 from mithril._predicting import frozen_names, frozen_patterns
 from mithril._program import target_of
 from mithril._public import public
-from mithril._tensor import array_literal
+from mithril._tensor import array_literal, narrowed
 from mithril._values import as_value
 from mithril._weights import check_weights
 from mithril.backends.memory import parse_size
@@ -37,7 +37,7 @@ from mithril.errors import (
 from mithril.model import Model
 from mithril.optim import Optimizer
 from mithril.physical import PhysicalModel, Settings
-from mithril.types import Constant, as_dtype
+from mithril.types import Constant, Dtype, as_dtype
 
 if TYPE_CHECKING:
     import os
@@ -94,7 +94,8 @@ def compile(  # noqa: A001
     ----------
     shapes : sizes (or None, or names) of any keys
     data_keys : inputs given at each call that are not trained
-    constant_keys : inputs with their values, which are folded where possible
+    constant_keys : inputs with their values, which are folded where possible; arrays of floats
+        are cast as data are
     trainable_keys : inputs that are trained although the model does not say so
     frozen_keys : parameters that training leaves as they are, by name or pattern with ``*``: of
         the name that `params` has, or of the path that ``naming="path"`` gives ("body.*"). They
@@ -233,7 +234,6 @@ def compile(  # noqa: A001
         "data_keys": _keys("data_keys", data_keys),
         "trainable_keys": _keys("trainable_keys", trainable_keys),
         "discard_keys": _keys("discard_keys", discard_keys),
-        "constants": [(k, _constant(v)) for k, v in _mapping("constant_keys", constant_keys)],
         "shapes": _mapping("shapes", shapes),
         "types": [(k, type_of(v)) for k, v in _mapping("types", types) if not _is_width(v)],
         "dtypes": [(k, as_dtype(v)) for k, v in _mapping("types", types) if _is_width(v)],
@@ -254,6 +254,8 @@ def compile(  # noqa: A001
         "await_values": False,
         "fetch": [],
     }
+    default = as_dtype(backend.default_dtype)
+    options["constants"] = _constants(constant_keys, options["dtypes"], default)
     _check_disjoint(options)
     snapshot = _core.Snapshot(model._node)
     options = _of_snapshot(options, snapshot)
@@ -601,14 +603,26 @@ def _mapping(name: str, given: Any) -> list[tuple[Any, Any]]:
     return [(_key(name, key), value) for key, value in mapping(name, given).items()]
 
 
-def _constant(value: Any) -> Any:
-    if isinstance(value, (Tensor, Constant)):
-        return as_value(value)
-    if hasattr(value, "__array__"):
-        return array_literal(value)
+def _constants(given: ByKey, dtypes: list[tuple[Any, Dtype]], default: Dtype) -> list:
+    """Arrays of floats are cast as data are: to the type that `types=` has of the key, else to that
+    of the backend."""
+    named = {_name(key): dtype for key, dtype in dtypes}
+    return [
+        (key, _constant(value, named.get(_name(key), default)))
+        for key, value in _mapping("constant_keys", given)
+    ]
+
+
+def _name(key: Any) -> str:
+    return key if isinstance(key, str) else key.key_name
+
+
+def _constant(value: Any, dtype: Dtype) -> Any:
     # MLX has arrays without __array__.
-    is_array = hasattr(value, "__dlpack__")
-    return array_literal(as_numpy(value, "constant_keys")) if is_array else as_value(value)
+    is_array = hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    if isinstance(value, (Tensor, Constant)) or not is_array:
+        return as_value(value)
+    return array_literal(narrowed(as_numpy(value, "constant_keys"), dtype, "constant_keys"))
 
 
 def _check_disjoint(options: dict) -> None:

@@ -9,7 +9,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril import _core
-from mithril.errors import UnsupportedError
+from mithril.errors import DataOverflowError, UnsupportedError
 from mithril.testing import op_matrix
 
 JOINS = {"concat": (ml.Concat, np.concatenate), "stack": (ml.Stack, np.stack)}
@@ -144,3 +144,43 @@ def test_every_op(name, backend_name, support_table):
                     problems.append(f"{case.label} with {known} known, {key}: {problem}")
     support_table.checks["values of ops with known operands"] += count
     assert not problems, "\n".join(problems)
+
+
+# --- types of given arrays -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["float64", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_arrays_of_floats_have_the_type_of_data(dtype, given, backend_name):
+    backend = ml.get_backend(backend_name, dtype=dtype)
+    model = ml.Model.create(y=ml.IOKey("x") * ml.IOKey("w"))
+    pm = ml.compile(
+        model,
+        backend,
+        trainable_keys={"x"},
+        shapes={"x": [2]},
+        constant_keys={"w": np.array([0.5, 0.1], given)},
+    )
+    params = {"x": backend.array([2.0, 4.0])}
+    found = pm.evaluate(params, output_gradients={"y": backend.array([1.0, 1.0])})
+    for array in (found.outputs["y"], found.gradients["x"]):
+        assert backend.to_numpy(array).dtype == dtype
+    wanted = np.array([0.5, 0.1], given).astype(dtype)
+    np.testing.assert_array_equal(backend.to_numpy(found.gradients["x"]), wanted)
+
+
+def test_types_say_which_type_a_given_array_has():
+    model = ml.Model.create(y=ml.IOKey("x") * ml.IOKey("w", type=ml.Tensor[float]))
+    options = {"data_keys": {"x"}, "shapes": {"x": [1]}, "types": {"w": "float64", "x": "float64"}}
+    third = np.array([1.0]) / 3
+    pm = ml.compile(model, ml.NumpyBackend(), constant_keys={"w": third}, **options)
+    assert pm.evaluate({}, {"x": np.ones(1)})["y"] == third
+    with pytest.raises(DataOverflowError, match=r"constant_keys: 1e\+200 does not fit float32"):
+        ml.compile(model, ml.NumpyBackend(), constant_keys={"w": np.array([1e200])})
+    exact = ml.compile(
+        ml.Model.create(y=ml.IOKey("n", type=ml.Tensor[int]) + 1),
+        ml.NumpyBackend(),
+        constant_keys={"n": np.array([2**53 + 1])},
+        inference=True,
+    )
+    assert exact.evaluate()["y"] == 2**53 + 2

@@ -1,5 +1,6 @@
 """Gradients whose squares would overflow or vanish: of angles, inverse hyperbolic functions and
-cosines far from 1, against formulas in float64. They are the engine's, on every backend.
+cosines far from 1, against formulas in float64. They are the engine's, on every backend; those of
+atan2 and of quotients the frameworks', too.
 """
 
 import mithril as ml
@@ -10,11 +11,11 @@ FAR = np.array([1e18, 1e20, 1e30, 3e37], "f4")
 NEAR = np.array([0.0, 1e-30, 0.5, 1.0, 7.0, 1e8], "f4")
 
 
-def run(op, backend_name, dtype="float32", **arrays):
+def run(op, backend_name, dtype="float32", autodiff="engine", **arrays):
     backend = ml.get_backend(backend_name, dtype=dtype)
     model = ml.Model.create(out=op(*(ml.IOKey(key) for key in arrays)))
     shapes = {key: list(x.shape) for key, x in arrays.items()}
-    pm = ml.compile(model, backend, data_keys=set(arrays), shapes=shapes, autodiff="engine")
+    pm = ml.compile(model, backend, data_keys=set(arrays), shapes=shapes, autodiff=autodiff)
     data = {key: backend.array(x) for key, x in arrays.items()}
     ones = {"out": np.ones(pm.shapes["out"])}
     found = pm.evaluate({}, data, output_gradients=ones, wrt=list(arrays))
@@ -39,13 +40,33 @@ def test_acosh(backend_name):
     close(grads["x"], 1 / (np.sqrt(wide - 1) * np.sqrt(wide + 1)))
 
 
-def test_atan2(backend_name):
+@pytest.mark.parametrize("autodiff", ["engine", None])
+def test_atan2(autodiff, backend_name):
     y = np.array([1e30, 3e-30, -2e25, 1e-20, 0.0, 5.0, 1e-37], "f4")
     x = np.array([1e30, 4e-30, 1e-25, 1e20, -3e-30, -2.0, 1e-37], "f4")
-    _, grads = run(ml.Atan2(), backend_name, y=y, x=x)
+    angle, grads = run(ml.Atan2(), backend_name, autodiff=autodiff, y=y, x=x)
     a, b = y.astype("f8"), x.astype("f8")
+    np.testing.assert_allclose(angle, np.arctan2(a, b), rtol=2e-6, atol=1e-38)  # XLA's subnormals
     close(grads["y"], b / (a * a + b * b))
     close(grads["x"], -a / (a * a + b * b))
+
+
+def test_angles_keep_signs_of_zero_and_far_points(backend_name):
+    y = np.array([-0.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -1e-35], "f4")
+    x = np.array([1.0, -1.0, -1.0, np.inf, 2.0, 1.0, -3e38, 1e-37], "f4")
+    angle, _ = run(ml.Atan2(), backend_name, autodiff=None, y=y, x=x)
+    close(angle, np.arctan2(y.astype("f8"), x.astype("f8")))
+    np.testing.assert_array_equal(np.signbit(angle[:3]), [True, False, True])
+
+
+@pytest.mark.parametrize("autodiff", ["engine", None])
+def test_quotients(autodiff, backend_name):
+    x = np.array([1e30, 3e-30, -2e25, 1e-10, 0.0, 5.0], "f4")
+    y = np.array([1e30, 4e-30, 1e25, 1e20, -3e-30, -2.0], "f4")
+    _, grads = run(ml.Divide(), backend_name, autodiff=autodiff, numerator=x, denominator=y)
+    a, b = x.astype("f8"), y.astype("f8")
+    close(grads["numerator"], 1 / b)
+    close(grads["denominator"], -a / b / b)
 
 
 @pytest.mark.parametrize("size", [1e25, 1e-25, 1.0])

@@ -70,7 +70,6 @@ def _as_compute(x):
 # ------------------------------------------------------------------------ tile instructions
 
 add, subtract, multiply = _jnp.add, _jnp.subtract, _jnp.multiply
-divide = _in_wide(_jnp.true_divide)  # its gradient has a square
 minimum, maximum, negate, sign = _jnp.minimum, _jnp.maximum, _jnp.negative, _jnp.sign
 sqrt, rsqrt = _jnp.sqrt, _in_wide(_lax.rsqrt)
 floor, ceil, round, trunc, isnan = _jnp.floor, _jnp.ceil, _jnp.rint, _jnp.trunc, _jnp.isnan
@@ -84,6 +83,26 @@ expm1, exp2, log2 = _in_wide(_jnp.expm1), _in_wide(_jnp.exp2), _in_wide(_jnp.log
 sin, cos = _jnp.sin, _jnp.cos
 tanh, sigmoid = _in_wide(_jnp.tanh), _in_wide(_lax.logistic)
 erf, erfc = _lax.erf, _lax.erfc
+
+
+@_jax.custom_jvp
+def _quotient(x, y):
+    return _jnp.true_divide(x, y)
+
+
+@_quotient.defjvp
+def _quotient_jvp(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    out = _quotient(x, y)
+    return out, _jnp.true_divide(dx - out * dy, y)  # JAX takes y ** -2, which may be 0 or inf
+
+
+def divide(x, y):
+    dtype = _jnp.result_type(x, y)
+    if not _jnp.issubdtype(dtype, _jnp.floating):
+        return _jnp.true_divide(x, y)
+    x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
+    return _quotient(x, y).astype(dtype)
 
 
 @_jax.custom_jvp
@@ -347,7 +366,27 @@ argsort, last_writers = _scans.argsort, _scans.last_writers
 
 
 asin, acos = _in_wide(_jnp.arcsin), _in_wide(_jnp.arccos)
-atan, atan2 = _in_wide(_jnp.arctan), _in_wide(_jnp.arctan2)
+atan = _in_wide(_jnp.arctan)
+
+
+@_jax.custom_jvp
+def _angle(y, x):
+    return _jnp.arctan2(y, x)
+
+
+@_angle.defjvp
+def _angle_jvp(primals, tangents):
+    (y, x), (dy, dx) = primals, tangents
+    # Squares of numbers at most 1: else they may be too large, or all 0.
+    unit = _lax.stop_gradient(_jnp.maximum(_jnp.abs(x), _jnp.abs(y)))
+    a, b = x / unit, y / unit
+    return _angle(y, x), (a * dy - b * dx) / (a * a + b * b) / unit
+
+
+def atan2(y, x):
+    dtype = _jnp.result_type(y, x)
+    y, x = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (y, x))
+    return _angle(y, x).astype(dtype)
 
 
 relu = _jax.nn.relu

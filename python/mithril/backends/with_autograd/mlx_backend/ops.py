@@ -94,7 +94,7 @@ def _alike(x, y):
 # ------------------------------------------------------------------------ tile instructions
 
 add, subtract = _on_pairs(_mx.add), _on_pairs(_mx.subtract)
-multiply, divide = _on_pairs(_mx.multiply), _on_pairs(_special.in_wide(_mx.divide))
+multiply = _on_pairs(_mx.multiply)
 negate, abs, sqrt = _mx.negative, _mx.abs, _mx.sqrt
 rsqrt = _special.in_wide(_mx.rsqrt)
 floor, ceil, trunc, isnan = _mx.floor, _mx.ceil, _mx.trunc, _mx.isnan
@@ -129,6 +129,24 @@ def sign(x):
 
 def where(cond, x, y):
     return _special.where(cond, *_pair(x, y))
+
+
+@_mx.custom_function
+def _quotient(x, y):
+    return _mx.divide(x, y)
+
+
+@_quotient.vjp
+def _quotient_vjp(operands, cotangent, out):
+    slope = _quotient(cotangent, operands[1])
+    return slope, -(out * slope)  # MLX takes y ** 2, which may be 0 or inf
+
+
+def divide(x, y):
+    x, y = _alike(x, y)
+    if not _is_float(x):
+        return _mx.divide(x, y)
+    return _quotient(_as_compute(x), _as_compute(y)).astype(x.dtype)
 
 
 @_mx.custom_function
@@ -445,7 +463,26 @@ qr, svd = _linalg.qr, _linalg.svd
 
 
 asin, acos, atan = _mx.arcsin, _mx.arccos, _special.in_wide(_mx.arctan)
-atan2 = _on_pairs(_special.in_wide(_mx.arctan2))
+
+
+@_mx.custom_function
+def _angle(y, x):
+    return _mx.arctan2(y, x)
+
+
+@_angle.vjp
+def _angle_vjp(operands, cotangent, _):
+    y, x = operands
+    # Squares of numbers at most 1: else they may be too large, or all 0.
+    unit = _mx.stop_gradient(_mx.maximum(_mx.abs(x), _mx.abs(y)))
+    a, b = x / unit, y / unit
+    scaled = cotangent / (a * a + b * b) / unit
+    return a * scaled, -(b * scaled)
+
+
+def atan2(y, x):
+    y, x = _alike(y, x)
+    return _angle(_as_compute(y), _as_compute(x)).astype(x.dtype)
 
 
 @_mx.custom_function

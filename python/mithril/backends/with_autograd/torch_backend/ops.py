@@ -391,7 +391,16 @@ def atan(x):
 def atan2(y, x):
     y, x = _both(y, x)
     dtype = _torch.result_type(y, x)
-    return _torch.atan2(_as_compute(y), _as_compute(x)).to(dtype)  # its gradient has squares
+    y, x = _as_compute(y), _as_compute(x)
+    angle = _torch.atan2(y, x).detach()
+    # The gradient is that of equal angles whose squares neither overflow nor vanish.
+    most = 60 if x.dtype == float32 else 500
+    size = _torch.maximum(x.abs(), y.abs()).detach()
+    factor = _torch.ones_like(size).masked_fill(size > 2.0**most, 2.0 ** -(most + 20))
+    factor = factor.masked_fill(size < 2.0**-most, 2.0 ** (most + 40))
+    near = _torch.atan2(y * factor, x * factor)
+    # A sum would lose the sign of an angle that is -0.
+    return _torch.where(angle == 0, near, angle + (near - near.detach())).to(dtype)
 
 
 def _along(function, input, axis):
