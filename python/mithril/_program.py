@@ -296,6 +296,7 @@ class Program:
             jit=_compiles(settings, graph, text),
             jit_options=jit_options,
             file_path=file_path,
+            checkpoints=settings.gradient_checkpointing and settings.autodiff == "framework",
         )
         if not differentiates:
             names = {key.name for key in self.keys if key.role == "param"}
