@@ -228,7 +228,8 @@ class Program:
         def made(one: Any) -> Any:
             return self._executable(one, self.settings.file_path)
 
-        return Quantized(self.settings.backend, graph, kind, made)
+        quantized = Quantized(self.settings.backend, graph, kind, made)
+        return quantized if quantized.weights else quantized.executable
 
     def _executable(
         self,
