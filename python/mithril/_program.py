@@ -229,7 +229,8 @@ class Program:
         def made(one: Any) -> Any:
             return self._executable(one, self.settings.file_path)
 
-        return Quantized(self.settings.backend, graph, kind, made)
+        quantized = Quantized(self.settings.backend, graph, kind, made)
+        return quantized if quantized.weights else quantized.executable
 
     def _executable(
         self,
@@ -298,6 +299,7 @@ class Program:
             jit=_compiles(settings, graph, text),
             jit_options=jit_options,
             file_path=file_path,
+            checkpoints=settings.gradient_checkpointing and settings.autodiff == "framework",
         )
         if not differentiates:
             names = {key.name for key in self.keys if key.role == "param"}

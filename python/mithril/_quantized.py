@@ -81,21 +81,26 @@ class Quantized:
     ----------
     make : makes an executable of a graph
     kind : the format of the weights
+
+    Attributes
+    ----------
+    weights : (place among the inputs, whether it is transposed) of each
+    executable : what runs, with the rounded weights behind the inputs
     """
 
     def __init__(self, backend: Any, graph: Any, kind: str, make: Callable[[Any], Any]) -> None:
         self._backend = backend
         self._kind = kind
         self._names = [name for name, *_ in graph.inputs]
-        separated, self._weights = _core.separate_weights(graph)
-        self._inner = make(separated)
+        separated, self.weights = _core.separate_weights(graph)
+        self.executable = make(separated)
         self._make_exact = lambda: make(graph)
-        if hasattr(self._inner, "source"):
-            self.source = self._inner.source
+        if hasattr(self.executable, "source"):
+            self.source = self.executable.source
 
     def run(self, inputs: Sequence[Any], donates: bool = False) -> list[Any]:
-        every = [*inputs, *(self._rounded(inputs[at], turned) for at, turned in self._weights)]
-        return list(self._inner.run(every, True) if donates else self._inner.run(every))
+        every = [*inputs, *(self._rounded(inputs[at], turned) for at, turned in self.weights)]
+        return list(self.executable.run(every, True) if donates else self.executable.run(every))
 
     def _rounded(self, weight: Any, turned: bool) -> Any:
         """What the product multiplies by, an array of the backend."""
@@ -107,7 +112,7 @@ class Quantized:
         """How far weights and outputs of these inputs are off."""
         to_numpy = self._backend.to_numpy
         rows = []
-        for at, turned in self._weights:
+        for at, turned in self.weights:
             want = np.asarray(to_numpy(inputs[at]), np.float32)
             got = _core.rounded_weights(np.ascontiguousarray(want), turned, self._kind)
             want = want if turned else want.T
@@ -124,18 +129,18 @@ class Quantized:
 
     def _every(self, sizes: Sequence[Sequence[int]]) -> list[list[int]]:
         own = [list(shape) for shape in sizes]
-        return own + [own[at][::-1] if turned else own[at] for at, turned in self._weights]
+        return own + [own[at][::-1] if turned else own[at] for at, turned in self.weights]
 
     def story(self, sizes: Sequence[Sequence[int]]) -> Any:
-        return self._inner.story(self._every(sizes))
+        return self.executable.story(self._every(sizes))
 
     def memory(self, sizes: Sequence[Sequence[int]], step: int) -> Any:
-        told = self._inner.memory(self._every(sizes), step)
+        told = self.executable.memory(self._every(sizes), step)
         own = {at: count for at, count in told["inputs"].items() if at < len(self._names)}
         return {**told, "inputs": own}
 
     def symbols(self, shapes: Sequence[Sequence[int | None]]) -> Any:
-        return self._inner.symbols(self._every(shapes))  # type: ignore[arg-type]
+        return self.executable.symbols(self._every(shapes))  # type: ignore[arg-type]
 
     def sizes(self, symbols: Any) -> Any:
-        return self._inner.sizes(symbols)[: len(self._names)]
+        return self.executable.sizes(symbols)[: len(self._names)]

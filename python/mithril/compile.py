@@ -152,7 +152,8 @@ def compile(  # noqa: A001
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
         to the same bits where each line runs by itself. On `ml.CpuBackend` and, for sizes that are
-        known here, on NumPy, JAX, and PyTorch without jit.
+        known here, on NumPy, JAX and PyTorch. Under ``jit=True`` PyTorch computes segments of the
+        program again (`torch.utils.checkpoint`), and gradients are its own.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
         outputs, beside the inputs, parameters and states that the caller holds (`memory_plan` tells
         both). Of programs that take more, values are computed again, those first that free the most
@@ -197,6 +198,7 @@ def compile(  # noqa: A001
     backend = _checked_backend(backend)
     checkpoints = _gradient_checkpointing(gradient_checkpointing, backend, autodiff, jit)
     compiles = _jit(jit, backend, checkpoints)
+    by_text = checkpoints and not (compiles and backend._merges_copies)
     _refuse_unsupported(
         backend,
         jit=compiles,
@@ -210,7 +212,7 @@ def compile(  # noqa: A001
     model = _finalized(model)
     settings = Settings(
         backend=backend,
-        autodiff="engine" if checkpoints else _autodiff(autodiff, backend),
+        autodiff=_autodiff("engine" if by_text else autodiff, backend),
         jit=compiles,
         jit_is_asked=jit is True,
         jit_options=_jit_options(jit_options, compiles, backend),
@@ -540,9 +542,13 @@ def _memory_limit(value: Any, backend: Any) -> int | None:
 def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: Any) -> bool:
     if not _flag("gradient_checkpointing", value):
         return False
-    if autodiff == "framework":
+    merges = jit is True and backend._merges_copies
+    if autodiff == ("engine" if merges else "framework"):
         raise ArgumentError(
-            "gradient_checkpointing: only the engine's gradient programs compute again",
+            "gradient_checkpointing: under its compiler only the gradients of"
+            f" {type(backend).__name__} compute again"
+            if merges
+            else "gradient_checkpointing: only the engine's gradient programs compute again",
             hint="leave autodiff out",
         )
     if not backend._keeps_order:
@@ -550,12 +556,6 @@ def _gradient_checkpointing(value: Any, backend: Any, autodiff: Any, jit: Any) -
             f"gradient_checkpointing: {type(backend).__name__} computes in an order of its own, in"
             " which values that are computed again take no less memory",
             hint="leave it out",
-        )
-    if jit is True and backend._merges_copies:
-        raise UnsupportedError(
-            f"gradient_checkpointing: the compiler of {type(backend).__name__} would merge what is"
-            " computed again with what is there",
-            hint="use jit=False",
         )
     return True
 

@@ -975,7 +975,8 @@ class PhysicalModel(PhysicalKeys):
             *options["constants"],
             *((wire, array_literal(array)) for wire, array in constants),
         ]
-        settings = replace(self._settings, quantize="", recorder=_core.Recorder())
+        left = self._settings.quantize if set(self.param_keys) - set(params) else ""
+        settings = replace(self._settings, quantize=left, recorder=_core.Recorder())
         bound = PhysicalModel(self._snapshot, settings, options)
         return bound if weights is None else bound._with_weights(weights)
 
@@ -1013,8 +1014,11 @@ class PhysicalModel(PhysicalKeys):
         program = self._ready(data, params, {})
         inputs = self._inputs(program, params, data, {})
         if self._settings.quantize:
-            report = program.forward.report
-            return report(inputs, program.outputs)
+            from mithril._quantized import QuantizationReport, Quantized
+
+            is_quantized = isinstance(program.forward, Quantized)
+            nothing = QuantizationReport((), ())
+            return program.forward.report(inputs, program.outputs) if is_quantized else nothing
         assert own is not None
         return own(self, inputs)
 

@@ -220,7 +220,7 @@ class _Loop:
     def _step(self, data: dict[str, Any], batch: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         losses: list[Any] = []
         scale = self._scaling.state_of(self._opt_state)["scale"] if self._scaling else 1.0
-        (output,) = self._model.output_keys if self._cost is not None else (None,)
+        output = self._model.output_keys[0]  # of a plain model
 
         def slope(outputs: dict[str, Any]) -> dict[str, Any]:
             assert self._cost is not None
@@ -229,13 +229,15 @@ class _Loop:
             losses.append(value["loss"])
             return {output: gradients["input"] * scale}
 
-        given = {FINAL_COST: scale} if self._cost is None else slope
+        given: Any = slope
+        if self._cost is None:
+            given = True if self._scaling is None else {FINAL_COST: scale}
         state = self._state or None
-        result = self._model.evaluate(self._params, data, output_gradients=given, state=state)
+        result: Any = self._model.evaluate(self._params, data, output_gradients=given, state=state)
         params, self._opt_state = self._moved(result.gradients)
         self._params = dict(params)
         self._state = dict(result.state) if self._state else {}
-        value = losses[0] if losses else result.outputs[FINAL_COST]
+        value: Any = losses[0] if losses else result.outputs[FINAL_COST]
         return float(self._model.backend.to_numpy(value)), result.outputs
 
     def _moved(self, gradients: dict[str, Any]) -> tuple[Any, Any]:

@@ -105,6 +105,28 @@ def test_compilers_take_them():
         np.testing.assert_allclose(got.numpy(), exact + params["b"], rtol=1e-4, atol=1e-3)
 
 
+def test_models_without_products():
+    model = ml.Model()
+    model |= ml.Sine()(input="x", output="y")
+    pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [2]}, quantize="int8")
+    assert pm.evaluate({}, {"x": np.zeros(2)})["y"].tolist() == [0.0, 0.0]
+    assert str(pm.quantization_report({}, {"x": np.zeros(2)})) == "no weight is quantized"
+
+
+@pytest.mark.parametrize("name", ["cpu", "numpy", "jax"])
+def test_what_is_not_bound_is_rounded_still(name):
+    backend = backend_of(name)
+    w, params, x = case(64, True)
+    pm = compiled(backend, True, params["w"], x, quantize="int8")
+    own = {key: backend.array(value) for key, value in params.items()}
+    want = backend.to_numpy(pm.evaluate(own, {"x": x})["y"])
+    for some in ({"b"}, {"w"}, {"v", "b"}):
+        rest = {key: value for key, value in own.items() if key not in some}
+        part = pm.bind({key: own[key] for key in some})
+        got = backend.to_numpy(part.evaluate(rest, {"x": x})["y"])
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-3)
+
+
 def test_weights_that_change_are_rounded_again():
     w, params, x = case(64, True)
     pm = compiled(ml.CpuBackend(), True, params["w"], x, quantize="int8")

@@ -416,10 +416,37 @@ def test_xla_takes_less():
         np.testing.assert_allclose(shrunk[key], gradient, rtol=1e-5, atol=1e-8)
 
 
+def torch_program(model, **options):
+    """Gradients of a model under PyTorch's compiler, and the bytes that are kept for them."""
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(np.random.default_rng(0).standard_normal((256, 64)), dtype=torch.float32)
+    pm = ml.compile(model, ml.TorchBackend(), data_keys={"h0"}, jit=True, shapes={"h0": x.shape},
+                    jit_options={"backend": "aot_eager"}, **options)  # fmt: skip
+    params, kept = pm.randomize_params(1), {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        gradients = pm.evaluate(params, {"h0": x}, output_gradients=True).gradients
+    return gradients, sum(kept.values())
+
+
+@pytest.mark.frameworks
+def test_pytorch_keeps_less_under_its_compiler():
+    plain, usual = torch_program(twelve_blocks())
+    shrunk, most = torch_program(twelve_blocks(), gradient_checkpointing=True)
+    assert most < 0.5 * usual
+    for key, gradient in plain.items():
+        np.testing.assert_allclose(shrunk[key], gradient, rtol=1e-5, atol=1e-8)
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize("package, backend, error, options, message", [
     ("torch", "TorchBackend", ArgumentError, {"autodiff": "framework"}, "only the engine's"),
-    ("torch", "TorchBackend", UnsupportedError, {"jit": True}, "compiler of TorchBackend would"),
+    ("torch", "TorchBackend", ArgumentError, {"jit": True, "autodiff": "engine"}, "under its comp"),
     ("mlx.core", "MlxBackend", UnsupportedError, {}, "MlxBackend computes in an order of its own"),
     ("jax", "JaxBackend", UnsupportedError, {"memory_limit": "1GB"}, "memory_limit: JaxBackend"),
 ])  # fmt: skip

@@ -147,6 +147,10 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     # Where a class has no functions of its own NumPy's run on its arrays' values.
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
 
+    def _checkpointed(self, text: str, function: Any) -> Any:
+        """A function of emitted text of which the framework keeps less for its gradients."""
+        return function
+
     def _keeping_copies(self, jit_options: dict[str, Any]) -> dict[str, Any]:
         """Options with which its compiler does not merge what text computes twice."""
         return jit_options

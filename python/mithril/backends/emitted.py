@@ -161,6 +161,7 @@ class EmittedExecutable:
         jit: bool = False,
         jit_options: dict[str, Any] | None = None,
         file_path: str | None = None,
+        checkpoints: bool = False,
     ) -> None:
         self.backend = backend
         self.source = source
@@ -168,6 +169,10 @@ class EmittedExecutable:
         self.function = load_source(backend, source, constants, file_path)
         self._jit_options = jit_options or {}
         self._forward = self._compiled(self.function)
+        # What gradients of the framework are taken of.
+        self._differentiated = self._forward
+        if checkpoints:
+            self._differentiated = self._compiled(backend._checkpointed(source, self.function))
         self._vjps: dict[tuple[tuple[int, ...], tuple[bool, ...]], Callable[..., Any]] = {}
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:

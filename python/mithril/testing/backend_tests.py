@@ -39,6 +39,7 @@ CREATION = ("Backend.tensor", "Backend.zeros", "Backend.ones")  # there are ops 
 
 Problem = str | None
 Ways = dict[str, list[str]]  # element type -> how the backend ran what was of it
+Make = Callable[..., Any]  # compiles a case for a backend
 T = TypeVar("T")
 
 # What backends run by default whose programs a compiler takes long for, or another process.
@@ -75,8 +76,8 @@ def run_backend_tests(
         where another framework does
     dtypes : element types beside the backend's own in which ops run, with one sample; None: all,
         but float16 alone on these backends
-    thorough : True: all samples and element types on every backend, which takes JAX a quarter of
-        an hour
+    thorough : True: all samples and element types on every backend, and line by line, which takes
+        JAX a quarter of an hour; else JAX compiles each check as one program
 
     Returns
     -------
@@ -99,11 +100,13 @@ def run_backend_tests(
     if few is not None:
         samples = few if samples is None else samples
         types = _FEW_TYPES if dtypes is None else types
+    # Line by line JAX compiles every function of an op and of its gradients by itself.
+    make = op_matrix.compiled if few is None else op_dtypes.quickly_compiled
     rows = []
     with Progress(len(names)) as progress:
         for name in names:
             progress.tell(name, sum(row.outcome == FAILED for row in rows))
-            rows.append(check(checked, name, samples, types))
+            rows.append(check(checked, name, samples, types, make))
     return BackendReport(repr(checked), rows)
 
 
@@ -120,9 +123,14 @@ def op_names() -> list[str]:
 
 
 def check(
-    backend: Any, name: str, samples: int | None = None, dtypes: Collection[str] = DTYPES
+    backend: Any,
+    name: str,
+    samples: int | None = None,
+    dtypes: Collection[str] = DTYPES,
+    make: Make = op_matrix.compiled,
 ) -> Row:
-    """One op on a backend, or one way to make arrays, as a row of the report.
+    """One op on a backend, or one way to make arrays, as a row of the report; `make` compiles its
+    samples.
 
     >>> import mithril as ml
     >>> row = check(ml.NumpyBackend(), "exp")
@@ -133,7 +141,7 @@ def check(
     if name in CREATION:
         return _row(name, _creation_checks(backend, name.removeprefix("Backend."), ways), ways)
     op = _core.find_op(name)
-    row = _row(name, _checks(backend, op, samples, ways), ways)
+    row = _row(name, _checks(backend, op, samples, ways, make), ways)
     start = time.perf_counter()
     found = _quietly(lambda: op_dtypes.check(backend, op, [d for d in dtypes if d not in ways]))
     return row.with_dtypes(found, time.perf_counter() - start)
@@ -242,13 +250,15 @@ def _worst(ways: list[str]) -> str:
     return next((way for way in WAYS if way in ways), "")
 
 
-def _checks(backend: Any, op: dict[str, Any], samples: int | None, ways: Ways) -> Iterator[Check]:
+def _checks(
+    backend: Any, op: dict[str, Any], samples: int | None, ways: Ways, make: Make
+) -> Iterator[Check]:
     most = samples or len(op["samples"])
     cases = [case for case in op_matrix.cases(op) if case.index < most]
     for case in cases:
         yield Check(
             f"{case.label} value",
-            lambda case=case: _value_problem(backend, case, ways),
+            lambda case=case: _value_problem(backend, case, ways, make),
             lambda case=case: case.inputs,
         )
     for mode in _modes(backend):
@@ -256,11 +266,11 @@ def _checks(backend: Any, op: dict[str, Any], samples: int | None, ways: Ways) -
             if _has_slopes(case):
                 yield Check(
                     f"{case.label} gradient ({mode})",
-                    lambda case=case, mode=mode: _slope_problem(backend, case, mode),
+                    lambda case=case, mode=mode: _slope_problem(backend, case, mode, make),
                     lambda case=case: case.draw(points=False),
                 )
         if op["kinks"]:
-            yield Check(f"kinks ({mode})", lambda mode=mode: _kink_problem(backend, op, mode))
+            yield Check(f"kinks ({mode})", lambda mode=mode: _kink_problem(backend, op, mode, make))
     for index, (sample, message) in enumerate(op["error_samples"]):
         yield Check(
             f"error sample {index}",
@@ -279,9 +289,9 @@ def _has_slopes(case: Case) -> bool:
 # --- values --------------------------------------------------------------------------------------
 
 
-def _value_problem(backend: Any, case: Case, ways: Ways) -> Problem:
+def _value_problem(backend: Any, case: Case, ways: Ways, make: Make) -> Problem:
     dtype = str(backend.default_dtype)
-    model = op_matrix.compiled(case, backend)
+    model = make(case, backend)
     of = op_matrix.dtype_of(case, backend, model)
     ways.setdefault(of, []).append(op_matrix.way(model, case.op))
     for wanted, _ in model._program.output_types.values():
@@ -331,11 +341,11 @@ def _dtype_problem(model: Any, key: str, got: Any) -> Problem:
 # --- gradients -----------------------------------------------------------------------------------
 
 
-def _slope_problem(backend: Any, case: Case, mode: str) -> Problem:
+def _slope_problem(backend: Any, case: Case, mode: str, make: Make) -> Problem:
     """Gradients along a random direction, against central differences of the oracle."""
     dtype = str(backend.default_dtype)
     inputs = case.draw(points=False)
-    model = op_matrix.compiled(case, backend, autodiff=mode)
+    model = make(case, backend, autodiff=mode)
     weights = cotangents(op_matrix.expected(model, case, inputs, dtype).outputs)
     if not weights:
         return None
@@ -365,13 +375,13 @@ def cotangents(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
     }
 
 
-def _kink_problem(backend: Any, op: dict[str, Any], mode: str) -> Problem:
+def _kink_problem(backend: Any, op: dict[str, Any], mode: str, make: Make) -> Problem:
     """The op's definition fixes its slopes at kinks."""
     points, slopes = (np.array(column) for column in zip(*op["kinks"], strict=True))
     attrs = op["samples"][0]["attrs"]
     sample = {"shapes": [("input", points.shape)], "attrs": attrs, "integers": []}
     case = Case(op, 0, "float", sample)
-    model = op_matrix.compiled(case, backend, autodiff=mode)
+    model = make(case, backend, autodiff=mode)
     run = op_matrix.evaluate(model, case, {"input": points}, {"output": np.ones(points.shape)})
     rounded = slopes.astype(backend.default_dtype.numpy()).astype(np.float64)
     found = np.asarray(run.gradients["input"], np.float64)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mithril import _core
+from mithril.backends import _own_ops
 from mithril.errors import ArgumentError, DTypeError, UnsupportedError
 from mithril.testing import op_matrix
 from mithril.testing._support import DTYPES, UNSUPPORTED, WRONG
@@ -160,10 +161,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _check(backend: Any, case: Case, dtype: str, found: Found) -> None:
-    options = quick_compile(backend.backend_type)
-    model = op_matrix.compiled(case, backend, **options)
-    if options and _has_hosts(model):  # values that a compiler has not
-        model = op_matrix.compiled(case, backend)
+    model = quickly_compiled(case, backend)
     float_dtype = dtype if Dtype(dtype).is_float else str(backend.default_dtype)
     slopes = case.dtype in HALVES and has_slopes(case)
     inputs = case.draw(points=not slopes)
@@ -189,6 +187,16 @@ def quick_compile(backend_type: str) -> dict[str, Any]:
     if backend_type not in _JIT:
         return {}
     return {"jit": True, "jit_options": {"compiler_options": _JIT[backend_type]}}
+
+
+def quickly_compiled(case: Case, backend: Any, **options: Any) -> Any:
+    """The case as one program, where a compiler runs each; line by line elsewhere, and where the
+    backend's class has functions that no compiler may know."""
+    quick = {} if _own_ops.are_brought(backend) else quick_compile(backend.backend_type)
+    model = op_matrix.compiled(case, backend, **quick, **options)
+    if quick and _has_hosts(model):  # values that a compiler has not
+        return op_matrix.compiled(case, backend, **options)
+    return model
 
 
 def _has_hosts(model: Any) -> bool:

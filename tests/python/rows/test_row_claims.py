@@ -2,6 +2,7 @@
 that says whose claim it is."""
 
 import subprocess
+import sys
 
 import mithril as ml
 import numpy as np
@@ -176,10 +177,13 @@ def test_T10():
 @pytest.mark.parametrize("name", ["backends.md", "comparison.md"])
 def test_T11(name):
     """The tables are those that `mithril docs` makes, and say of each backend what it says."""
-    from mithril.cli.docs import with_tables
-
     text = pages()[name]
-    assert "generated from `capabilities`" in text and with_tables(DOCS)[name] == text
+    assert "generated from `capabilities`" in text
+    # In a process of its own, as tests before this one may have declared ops.
+    code = "from pathlib import Path; from mithril.cli.docs import with_tables\n"
+    code += f"print(with_tables(Path({str(DOCS)!r}))[{name!r}], end='')"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout == text
     for key in ("jax", "torch", "mlx", "numpy", "c", "ggml"):
         row = next(line for line in text.splitlines() if f'| "{key}" |' in line)
         gradients, compiler = row.split(" | ")[3:5]

@@ -125,6 +125,22 @@ def test_C8_memory():
     assert peak(gradient_checkpointing=True) <= 0.7 * peak()
 
 
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_C8_compiled(name):
+    """With jit, too: gradients are equal, and the bytes that wait for them fall by a third."""
+    from test_recompute import torch_program, twelve_blocks, xla_program
+
+    needs(name)
+    if name == "jax":
+        plain, shrunk = map(xla_program, ({"autodiff": "engine"}, {"gradient_checkpointing": True}))
+    else:
+        plain = torch_program(twelve_blocks())
+        shrunk = torch_program(twelve_blocks(), gradient_checkpointing=True)
+    assert shrunk[1] <= 0.7 * plain[1]
+    for key, gradient in plain[0].items():
+        close(np.asarray(shrunk[0][key]), np.asarray(gradient), 1e-4, 1e-6)
+
+
 def test_C9():
     """Options reach the framework's compiler."""
     torch = needs("torch")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 import warnings
 
 import mithril as ml
@@ -65,9 +66,20 @@ def evaluated(backend, model=None, **options):
 def test_O1():
     """XLA compiles where it says so: Python runs once for each set of shapes."""
     for jit in (True, False):
-        pm, got = evaluated(jax_backend(jit_compile=jit))
-        assert pm.jit is jit
-        close(got, X @ W.T + B)
+        backend = jax_backend(jit_compile=jit)
+        pm, runs = compiled(backend=backend, shapes={"x": [4, 3]}), []
+        scope = pm._program.forward.function.__globals__
+        ops = scope["ops"]
+
+        def linear(*arguments, runs=runs, ops=ops, **named):
+            runs.append(1)
+            return ops.linear(*arguments, **named)
+
+        scope["ops"] = types.SimpleNamespace(**{**vars(ops), "linear": linear})
+        params = {key: backend.array(value) for key, value in PARAMS.items()}
+        for _ in range(3):
+            close(values(backend, pm.evaluate(params, {"x": backend.array(X)})["y"]), X @ W.T + B)
+        assert pm.jit is jit and len(runs) == (1 if jit else 3)
 
 
 def test_O2():
@@ -141,8 +153,17 @@ def test_O7():
         pm = compiled(backend=backend)
         params = {"w": backend.array([[1.0, 0, 0]] * 2), "b": backend.zeros(2)}
         assert values(backend, pm.evaluate(params, {"x": x})["y"])[0, 0] == 1.0
-    assert compiled(backend=torch_backend(compile=True)).jit is True
-    assert compiled(backend=torch_backend(compile=False)).jit is False
+    seen = []
+
+    def recording(graph, examples):
+        seen.append(graph)
+        return graph.forward
+
+    for compiles, options in ((True, {"jit_options": {"backend": recording}}), (False, {})):
+        seen.clear()
+        pm, got = evaluated(torch_backend(compile=compiles), **options)
+        close(got, X @ W.T + B)
+        assert pm.jit is compiles and len(seen) == compiles
 
 
 @pytest.mark.limited(ABSENT + "; meshes of several devices are a later feature")

@@ -9,7 +9,7 @@ import pytest
 from mithril import _core
 from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, UnsupportedError
-from mithril.testing import backend_tests, oracle_ops, run_backend_tests
+from mithril.testing import backend_tests, op_dtypes, op_matrix, oracle_ops, run_backend_tests
 from mithril.testing._report import BackendReport, Row
 
 SOME = ["add", "matmul", "relu", "softmax", "sum", "max", "linear", "reshape", "cast", "split"]
@@ -55,6 +55,20 @@ def test_frameworks_pass(name):
 
 
 @pytest.mark.frameworks
+def test_jax_compiles_each_check_as_one_program():
+    """Line by line each function would be compiled by itself. What a class brings runs as it is."""
+    pytest.importorskip("jax")
+
+    class Own(ml.JaxBackend):
+        def tanh(self, input):
+            return np.tanh(np.asarray(input))
+
+    case = op_matrix.cases(_core.find_op("tanh"))[0]
+    jits = [op_dtypes.quickly_compiled(case, b).jit for b in (ml.JaxBackend(), Own())]
+    assert jits == [True, False]
+    assert run_backend_tests(Own(), ops=["tanh"], dtypes=[]).row("tanh").checks
+
+
 def test_jax_in_32_bits_has_no_64():
     """Its programs quietly take 32-bit types there; the suite says so."""
     pytest.importorskip("jax")

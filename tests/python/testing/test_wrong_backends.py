@@ -178,7 +178,7 @@ def test_the_smallest_sample_comes_first():
 def test_compilers_run_few_samples_by_default(monkeypatch):
     seen = []
 
-    def noted(backend, name, samples, dtypes):
+    def noted(backend, name, samples, dtypes, make):
         seen.append((samples, tuple(dtypes)))
         return ml.testing.backend_tests.Row(name, "passed")
 

@@ -14,6 +14,7 @@ from mithril.backends.memory import memory_report
 from mithril.backends.with_autograd.backend import (
     AutogradBackend,
     mesh_of_one,
+    note,
     require,
     switch,
     unsupported,
@@ -318,6 +319,15 @@ class TorchBackend(AutogradBackend):
     def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return self._torch.compile(fn, **options)
 
+    def _checkpointed(self, text: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        from .checkpoints import segmented
+
+        found = segmented(text, function)
+        if found is None:
+            reason = "it keeps all that is read, for the program has loops or branches"
+            note(type(self).__name__, "gradient_checkpointing=True", reason)
+        return found or function
+
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         if options.get("backend") != "torchscript":
             return self.jit(function, **options)
@@ -421,7 +431,7 @@ class TorchBackend(AutogradBackend):
         from .attention import wanted
 
         torch = self._torch
-        forward = executable._forward
+        forward = executable._differentiated
         asked = [i for i, has in enumerate(has_cotangent) if has]
 
         def differentiated(arguments: Sequence[Any]) -> tuple[Any, Any]:

@@ -142,8 +142,13 @@ class GGMLBackend(NumpyBackend):
             )
         if self.quantize == wanted:
             return self
-        options = {"mem_size": self.mem_size, "threads": self.threads, "seed": self.seed}
-        return type(self)(quantize=kind, isolate=self._isolated is not None, **options)
+        return type(self)(
+            self.mem_size,
+            kind,
+            self.threads,
+            isolate=self._isolated is not None,
+            seed=self.seed,
+        )
 
     def _refuse_isolated(self, what: str) -> None:
         if self._isolated is not None:
