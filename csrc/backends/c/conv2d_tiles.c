@@ -172,7 +172,7 @@ static void NAMED(tiles_filters)(const NAMED(tiles_unit) * s, const REAL* w, int
   }
 }
 
-/* m[36][filter][tile]. Few rows at once take the right operand where it is. */
+/* m[36][filter][tile]. Few rows at once take the right operand where it is: nothing is packed. */
 static void NAMED(tiles_products)(const NAMED(tiles_unit) * s, int64_t filters) {
   const int64_t channels = s->d->c_in;
   for (int64_t e = 0; e < 36; ++e) {
