@@ -184,7 +184,7 @@ static void NAMED(tiles_products)(const NAMED(tiles_unit) * s, int64_t filters) 
             left = {s->u + e * s->u_step + f * channels, channels, channels, 0, 1};
         NAMED(gemm)
         (rows, channels, &left, NULL, NULL, v, s->room, s->m + e * s->m_step + f * s->room, s->room,
-         NULL, tile, tile + TILES_LANES);
+         s->patch, tile, tile + TILES_LANES);
       }
     }
   }
