@@ -279,7 +279,7 @@ static void NAMED(tiles_mend)(const NAMED(tiles_unit) * s, int64_t tile, const R
   }
 }
 
-/* Units: `room` tiles. `scratch`: see conv2d_tiles in products.cc. */
+/* Units: `room` tiles. `scratch`: as much as make_tiles in products.cc says. */
 REF_API void NAMED(conv2d_tiles)(const ref_conv2d_dims* d, int64_t room, const REAL* x,
                                  const REAL* w, REAL* y, void* scratch, int64_t begin,
                                  int64_t end) {
