@@ -172,7 +172,7 @@ static void NAMED(tiles_filters)(const NAMED(tiles_unit) * s, const REAL* w, int
   }
 }
 
-/* m[36][filter][tile]. Few rows at once take the right operand where it is. */
+/* m[36][filter][tile]. Few rows at once take the right operand where it is: nothing is packed. */
 static void NAMED(tiles_products)(const NAMED(tiles_unit) * s, int64_t filters) {
   const int64_t channels = s->d->c_in;
   for (int64_t e = 0; e < 36; ++e) {
@@ -184,7 +184,7 @@ static void NAMED(tiles_products)(const NAMED(tiles_unit) * s, int64_t filters) 
             left = {s->u + e * s->u_step + f * channels, channels, channels, 0, 1};
         NAMED(gemm)
         (rows, channels, &left, NULL, NULL, v, s->room, s->m + e * s->m_step + f * s->room, s->room,
-         NULL, tile, tile + TILES_LANES);
+         s->patch, tile, tile + TILES_LANES);
       }
     }
   }
@@ -279,7 +279,7 @@ static void NAMED(tiles_mend)(const NAMED(tiles_unit) * s, int64_t tile, const R
   }
 }
 
-/* Units: `room` tiles. `scratch`: see conv2d_tiles in products.cc. */
+/* Units: `room` tiles. `scratch`: as much as make_tiles in products.cc says. */
 REF_API void NAMED(conv2d_tiles)(const ref_conv2d_dims* d, int64_t room, const REAL* x,
                                  const REAL* w, REAL* y, void* scratch, int64_t begin,
                                  int64_t end) {

@@ -1,6 +1,8 @@
 #include "backends/c/load.h"
 
 #include <dlfcn.h>
+#include <thread>
+#include <unistd.h>
 
 #include "core/interrupt.h"
 #include "plan/cost.h"
@@ -22,20 +24,35 @@ struct Context {
 };
 using Entry = int (*)(const void* const*, void* const*, const void* const*, void*, Context*);
 
+const pid_t kProcess = getpid();
+
 struct Loaded {
   std::shared_ptr<void> object;
   Entry entry = nullptr;
   size_t inputs = 0, outputs = 0;
+  bool has_threads = false;
   std::vector<std::shared_ptr<const core::TensorData>> data;
   std::vector<const void*> constants;
 };
+
+// In a forked child the threads of OpenMP are gone, and one that had them waits for them forever:
+// another thread has none yet.
+template <class Call>
+int with_own_threads(bool has_threads, const Call& call) {
+  if (!has_threads || getpid() == kProcess) return call();
+  int status = 0;
+  std::thread([&] { status = call(); }).join();
+  return status;
+}
 
 KernelStatus run_loaded(const KernelArgs& args, int64_t, int64_t) {
   const auto& loaded = *static_cast<const Loaded*>(args.data);
   Context context{[](void*) { return core::is_interrupted() ? 1 : 0; }, nullptr, -1, 0, 0, 0, 0};
   void* const* const outputs = args.buffers + loaded.inputs;
-  const int status = loaded.entry(args.buffers, outputs, loaded.constants.data(),
-                                  outputs[loaded.outputs], &context);
+  const int status = with_own_threads(loaded.has_threads, [&] {
+    return loaded.entry(args.buffers, outputs, loaded.constants.data(), outputs[loaded.outputs],
+                        &context);
+  });
   if (status != 1) return status == 0 ? KernelStatus::kOk : KernelStatus::kCancelled;
   args.error->report(0, context.position, context.value, context.bound);
   args.error->what = static_cast<plan::BadData>(context.what);
@@ -121,6 +138,7 @@ core::Result<Plan> load(const std::string& path, const emit::CPlanOptions& optio
     return core::fail(core::ErrorKind::kDevice, core::Code::kDevice,
                       "the compiled plan has no function {}", symbol);
   }
+  loaded->has_threads = options.threads > 1;
   loaded->inputs = static_cast<size_t>(plan.input_count);
   loaded->outputs = static_cast<size_t>(plan.output_count);
   for (const auto& constant : printed.constants) {

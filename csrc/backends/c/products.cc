@@ -164,13 +164,14 @@ Tiles tiles_of(const ref_conv2d_dims& d, int64_t lanes, int threads) {
 }
 
 bool takes_tiles(const KernelRequest& request, const ref_conv2d_dims& d) {
-  constexpr int64_t kFewest = 16;  // channels and filters
+  constexpr int64_t kFewest = 16;          // channels and filters
+  constexpr int64_t kMostChannels = 4096;  // a unit takes 9 KB for each
   const auto are = [](int64_t size, std::initializer_list<int64_t> numbers) {
     return std::all_of(numbers.begin(), numbers.end(), [&](int64_t n) { return n == size; });
   };
   return !request.exact_conv && request.outputs[0].dtype == DType::kFloat32 && d.c_in >= kFewest &&
-         d.c_out >= kFewest && flops_of(d) > 0 && d.h_in > 0 && d.w_in > 0 &&
-         are(3, {d.kh, d.kw}) &&
+         d.c_in <= kMostChannels && d.c_out >= kFewest && flops_of(d) > 0 && d.h_in > 0 &&
+         d.w_in > 0 && are(3, {d.kh, d.kw}) &&
          are(1, {d.groups, d.stride_h, d.stride_w, d.dilation_h, d.dilation_w});
 }
 

@@ -163,7 +163,7 @@ def _encoded_entry(key: Any, value: Any) -> bytes:
         ) from None
 
 
-def _encoded_value(value: Any) -> tuple[int, bytes]:
+def _encoded_value(value: Any, in_list: bool = False) -> tuple[int, bytes]:
     if isinstance(value, str):
         return _STRING, _encoded(value)
     if isinstance(value, bool):
@@ -173,9 +173,11 @@ def _encoded_value(value: Any) -> tuple[int, bytes]:
         return kind, struct.pack(f"<{_NUMBERS[kind]}", value)
     if isinstance(value, float):
         return 12, struct.pack("<d", value)
-    items = [_encoded_value(item) for item in _items(value)]
+    if in_list:
+        raise TypeError
+    items = [_encoded_value(item, in_list=True) for item in _items(value)]
     kinds = {kind for kind, _ in items}
-    if len(kinds) > 1 or _ARRAY in kinds:
+    if len(kinds) > 1:
         raise TypeError
     kind = kinds.pop() if kinds else _STRING
     return _ARRAY, struct.pack("<IQ", kind, len(items)) + b"".join(data for _, data in items)
@@ -282,7 +284,8 @@ def _read(file: Any, size: int, what: str) -> GGUFTensors:
     start = _start(reader, found.metadata.pop("general.alignment", ALIGNMENT))
     _check_places(reader, table, start)
     for entry in table:
-        file.seek(start + entry.offset)
+        if entry.size:  # the place of an empty one is anywhere
+            file.seek(start + entry.offset)
         found[entry.name] = _array(reader, entry, file.read(entry.size))
     return found
 
@@ -340,7 +343,7 @@ def _gguf(what: str) -> Any:
 
 def _start(reader: _Reader, alignment: Any) -> int:
     """Where the data begin."""
-    is_power = isinstance(alignment, int) and alignment > 0 and alignment & (alignment - 1) == 0
+    is_power = type(alignment) is int and alignment > 0 and alignment & (alignment - 1) == 0
     if not is_power or alignment > 1 << 20:
         raise reader.fail(f"an alignment of {shown(alignment)}")
     start = -(-reader.at // alignment) * alignment

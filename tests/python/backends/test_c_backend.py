@@ -201,6 +201,27 @@ def test_threads_outlive_their_objects():
     assert (done.returncode, done.stdout) == (0, "256.0\n256.0\n"), done.stderr
 
 
+FORKED = """
+import os, numpy as np, mithril as ml
+model = ml.Model()
+model |= ml.MatrixMultiply()(left="x", right="x", output="y")
+pm = ml.compile(
+    model, ml.CBackend(threads=2, flags="-O1"), data_keys={"x"}, shapes={"x": [256, 256]}
+)
+x = {"x": np.random.default_rng(0).standard_normal((256, 256)).astype("f4")}
+y = pm.evaluate({}, x)["y"]
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if all(np.array_equal(pm.evaluate({}, x)["y"], y) for _ in range(3)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_forked_children_have_threads_of_their_own():
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
 def test_threads_that_evaluate_at_once():
     """The first call of each compiles; the others wait for it or compile, too."""
     check_threads_at_once(on_c(cache=False), 20, 60)

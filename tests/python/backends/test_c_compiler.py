@@ -357,6 +357,20 @@ def test_what_was_left_behind_is_removed(folder):
     assert objects(folder) == [".c.so.00.tmp", "a.so", "d.so"]
 
 
+def test_the_folder_of_the_process_is_made_again(folder):
+    """What removes old files from the system's folder may take it."""
+    path = Path(ml.CBackend(cache=False)._build(TWICE, "twice"))
+    shutil.rmtree(path.parent)
+    again = Path(ml.CBackend(cache=False)._build(TWICE, "twice"))
+    assert result(again) == 42 and again.parent != path.parent
+
+
+def test_an_object_that_cannot_be_written(folder, monkeypatch):
+    monkeypatch.setattr(cache, "_folder_of_process", lambda: "/no/such/folder")
+    with pytest.raises(CompilerError, match="an object cannot be written: .*No such file"):
+        ml.CBackend(cache=False)._build(TWICE, "twice")
+
+
 PROGRAM = """
 import ctypes, sys, mithril as ml
 from mithril.backends.with_manualgrad import object_cache

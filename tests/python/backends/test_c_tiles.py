@@ -7,6 +7,7 @@ import shutil
 import mithril as ml
 import numpy as np
 import pytest
+from formats.c_cases import built, run, write_inputs
 
 pytestmark = [
     pytest.mark.device,
@@ -101,6 +102,22 @@ def test_bits_depend_on_nothing_else(title):
     for options in others:
         y = compiled(title, ml.CBackend(**options)).evaluate(params, data)["y"]
         np.testing.assert_array_equal(y, want, err_msg=str(options))
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_exported_tiles_pass_the_sanitizers(compiler, tmp_path):
+    """With a pixel whose tile is computed again; without exact_conv, exported C runs by tiles."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    title = "uneven padding"
+    data, params = drawn(title)
+    data["x"][1, 3, 5, 7] = np.inf
+    pm = compiled(title, ml.CBackend(flags=QUICK))
+    pm.export_c(tmp_path, params=params)
+    assert "conv2d_tiles" in (tmp_path / "model.c").read_text()
+    flags = "-O1 -Wall -Wextra -Werror -pedantic -fsanitize=undefined,address"
+    write_inputs(built(tmp_path, compiler, f"{flags} -fno-sanitize-recover=all"), data)
+    np.testing.assert_array_equal(run(tmp_path)["y"], pm.evaluate(params, data)["y"])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -698,6 +698,21 @@ def test_weights_that_are_not_finite():
         pm.evaluate(params, {"x": floats(3, 256)})
 
 
+@pytest.mark.parametrize("kind", ["q8_0", "q6_K", "f16", "bf16"])
+def test_weights_beyond_the_scales_of_blocks(kind):
+    """They would become inf or 0 without a word."""
+    pm = quantized(kind)
+    params, data = pm.randomize_params(), {"x": 1e-3 * floats(3, 256)}  # rows are halves, too
+    params["weight"][0, 0] = 65504.0
+    assert np.isfinite(pm.evaluate(params, data)["y"]).all()
+    params["weight"][0, 0] = -1e30
+    if kind == "bf16":
+        assert np.isfinite(pm.evaluate(params, data)["y"]).all()
+    else:
+        with pytest.raises(ArgumentError, match=r"an element of 1e\+30, .* at most 65504"):
+            pm.evaluate(params, data)
+
+
 # --- a process of its own ------------------------------------------------------------------------
 
 

@@ -536,6 +536,7 @@ BAD = [
     ({"name": "a b"}, ArgumentError, "requires a name of C"),
     ({"name": "x" * 64}, ArgumentError, "requires a name of C"),
     ({"name": "main"}, ArgumentError, "requires a name of C"),
+    ({"name": "m"}, ArgumentError, "requires a name of C"),
     ({"name": "_x"}, ArgumentError, "requires a name of C"),
     ({"name": 7}, SignatureError, "requires a string"),
     ({"weights": "arrays"}, ArgumentError, "did you mean 'array'"),

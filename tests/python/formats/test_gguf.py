@@ -136,6 +136,7 @@ LIES = {
     "deep arrays": header(0, 1) + text(b"k") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 9,
     "key twice": header(0, 2) + (text(b"k") + struct.pack("<IB", 0, 1)) * 2,
     "no unicode": header(0, 1) + text(b"\xff\xfe") + struct.pack("<IB", 0, 1),
+    "alignment of true": header(0, 1) + text(b"general.alignment") + struct.pack("<IB", 7, 1),
     "alignment of 0": header(0, 1) + text(b"general.alignment") + struct.pack("<II", 4, 0),
     "alignment of 24": header(0, 1) + text(b"general.alignment") + struct.pack("<II", 4, 24),
     "axes": header(1) + text(b"w") + struct.pack("<I", 2**31) + bytes(64),
@@ -156,6 +157,19 @@ def test_lies_are_refused(path, lie):
         ml.load_gguf(path)
 
 
+@pytest.mark.parametrize("offset", [2**62, 2**64 - 1])
+def test_empty_arrays_lie_anywhere(path, offset):
+    path.write_bytes(header(1) + tensor(shape=(0, 3), offset=offset) + bytes(64))
+    assert ml.load_gguf(path)["w"].shape == (3, 0)
+
+
+def nested(depth):
+    found = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
 def test_what_the_format_cannot_hold_is_refused(path):
     with pytest.raises(DTypeError, match="no element type bool"):
         ml.save_gguf(path, {"w": np.ones(2, bool)})
@@ -169,6 +183,11 @@ def test_what_the_format_cannot_hold_is_refused(path):
         ml.save_gguf(path, {}, metadata={"k": [1, "a"]})
     with pytest.raises(ArgumentError, match="by name"):
         ml.save_gguf(path, {}, metadata={"k": 2**64})
+    itself = []
+    itself.append(itself)
+    for value in (nested(2), nested(10**5), itself):
+        with pytest.raises(ArgumentError, match="by name"):
+            ml.save_gguf(path, {}, metadata={"k": value})
     assert not path.exists()
 
 

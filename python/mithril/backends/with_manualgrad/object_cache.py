@@ -22,7 +22,7 @@ from pathlib import Path
 
 from mithril import _core
 from mithril._files import replacing
-from mithril.errors import MithrilError
+from mithril.errors import CompilerError, MithrilError
 
 __all__ = ["ObjectCache", "key_of"]
 
@@ -112,9 +112,12 @@ class ObjectCache:
         return str(file)
 
     def _of_process(self, key: str, made: bytes) -> str:
-        path = os.path.join(_folder_of_process(), f"{key}{self.suffix}")
-        with replacing("object", path) as to:
-            to.write(made)
+        try:
+            path = os.path.join(_folder_of_process(), f"{key}{self.suffix}")
+            with replacing("object", path) as to:
+                to.write(made)
+        except OSError as error:
+            raise CompilerError(f"an object cannot be written: {error}") from None
         self._own[key] = path
         return path
 
@@ -154,7 +157,7 @@ def _folder_of_process() -> str:
     """A folder that is removed when this process ends."""
     with _lock:
         process = os.getpid()
-        if process not in _folders:
+        if not os.path.isdir(_folders.get(process, "")):  # what cleans folders may have removed it
             folder = _folders[process] = tempfile.mkdtemp(prefix="mithril-")
             atexit.register(_remove, process, folder)
         return _folders[process]

@@ -20,6 +20,8 @@ TYPES = {
     "q3_K": 11, "q4_K": 12, "q5_K": 13, "q6_K": 14, "iq4_nl": 20, "iq4_xs": 23, "tq1_0": 34,
     "tq2_0": 35, "mxfp4": 39,
 }  # fmt: skip
+_WIDE = {TYPES["bf16"], TYPES["mxfp4"]}
+_LARGEST = 65504.0  # of float16, in which the others keep their scales
 SHORT = {"int8": "q8_0", "int4": "q4_0"}
 
 
@@ -80,8 +82,15 @@ class Weight:
 
     def _quantize(self, values: np.ndarray) -> None:
         values = np.ascontiguousarray(values.T if self.is_turned else values, np.float32)
-        if not np.isfinite(values).all():
+        largest = float(np.abs(values).max(initial=0.0))
+        if not np.isfinite(largest):
             raise ArgumentError("GGMLBackend: quantize: a weight has elements that are not finite")
+        if largest > _LARGEST and self.kind not in _WIDE:
+            raise ArgumentError(
+                f"GGMLBackend: quantize: a weight has an element of {largest:.6g}, where types with"
+                f" numbers of float16 hold at most {_LARGEST:.0f}",
+                hint="bf16 and mxfp4 hold all",
+            )
         rows, columns = self.shape
         target = struct(self.tensor).data
         self.lib.quantize_chunk(self.kind, values.ctypes.data, target, 0, rows, columns, None)
