@@ -232,13 +232,14 @@ def compile(  # noqa: A001
         gradient_checkpointing=checkpoints,
         stream_gradients=_stream_gradients(stream_gradients, backend, optimizer, check_nan),
     )
+    widths = [(k, as_dtype(v)) for k, v in _mapping("types", types) if _is_width(v)]
     options = {
         "data_keys": _keys("data_keys", data_keys),
         "trainable_keys": _keys("trainable_keys", trainable_keys),
         "discard_keys": _keys("discard_keys", discard_keys),
         "shapes": _mapping("shapes", shapes),
         "types": [(k, type_of(v)) for k, v in _mapping("types", types) if not _is_width(v)],
-        "dtypes": [(k, as_dtype(v)) for k, v in _mapping("types", types) if _is_width(v)],
+        "dtypes": widths,
         "train": _mode(mode, model) == "train",
         "inference": inference,
         "strict": strict,
@@ -257,7 +258,7 @@ def compile(  # noqa: A001
         "fetch": [],
     }
     default = as_dtype(backend.default_dtype)
-    options["constants"] = _constants(constant_keys, options["dtypes"], default)
+    options["constants"] = _constants(constant_keys, widths, default)
     _check_disjoint(options)
     snapshot = _core.Snapshot(model._node)
     options = _of_snapshot(options, snapshot)

@@ -366,7 +366,7 @@ def test_the_folder_of_the_process_is_made_again(folder):
 
 
 def test_an_object_that_cannot_be_written(folder, monkeypatch):
-    monkeypatch.setattr(cache, "_folder_of_process", lambda: "/no/such/folder")
+    monkeypatch.setattr(object_cache, "_folder_of_process", lambda: "/no/such/folder")
     with pytest.raises(CompilerError, match="an object cannot be written: .*No such file"):
         ml.CBackend(cache=False)._build(TWICE, "twice")
 

@@ -101,8 +101,14 @@ class CudaBackend(DeviceBackend):
             limit for limit in (self._memory_limit, options["memory_limit"]) if limit is not None
         ]
         options["memory_limit"] = min(limits, default=None)
-        exact = {"exact_conv": exact_conv, "exact_linalg": exact_linalg}
-        return _core.CudaProgram(graph, self._device, self._build, **exact, **options)
+        return _core.CudaProgram(
+            graph,
+            self._device,
+            self._build,
+            exact_conv=exact_conv,
+            exact_linalg=exact_linalg,
+            **options,
+        )
 
 
 def _index(device: Any) -> int:
