@@ -82,27 +82,22 @@ struct Detached {
 template <class T>
 std::shared_ptr<Detached<T>> detach(const Matrices<T>& m) {
   const int64_t size = m.in[0] + m.in[1] + m.out[0] + m.out[1] + m.out[2] + m.work;
-  try {
-    auto own = std::make_shared<Detached<T>>();
-    own->matrices = m;
-    own->memory.reset(new T[static_cast<size_t>(size)]);
-    T* next = own->memory.get();
-    each_operand(m, own->call, [&](int, int64_t count, auto& place) {
-      place = next;
-      next += count;
-    });
-    own->call.work = next;
-    return own;
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
+  auto own = std::make_shared<Detached<T>>();
+  own->matrices = m;
+  own->memory.reset(new T[static_cast<size_t>(size)]);
+  T* next = own->memory.get();
+  each_operand(m, own->call, [&](int, int64_t count, auto& place) {
+    place = next;
+    next += count;
+  });
+  own->call.work = next;
+  return own;
 }
 
 template <class T>
 KernelStatus run_detached(const Matrices<T>& m, const KernelArgs& args, int64_t unit,
                           LapackResult& result) {
   const std::shared_ptr<Detached<T>> own = detach(m);
-  if (own == nullptr) return KernelStatus::kNoMemory;
   const int inputs = m.in[1] > 0 ? 2 : 1;
   each_operand(m, own->call, [&](int at, int64_t size, auto& place) {
     const T* from = static_cast<const T*>(args.buffers[at]) + unit * size;
@@ -124,7 +119,7 @@ KernelStatus run_detached(const Matrices<T>& m, const KernelArgs& args, int64_t 
 }
 
 template <class T>
-KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) {
+KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) try {
   const auto& m = *static_cast<const Matrices<T>*>(args.data);
   for (int64_t unit = begin; unit < end; ++unit) {
     if (core::is_interrupted()) return KernelStatus::kCancelled;
@@ -137,24 +132,25 @@ KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) {
     return KernelStatus::kBadData;
   }
   return KernelStatus::kOk;
+} catch (const std::bad_alloc&) {
+  return KernelStatus::kNoMemory;
+}
+
+template <class T>
+const RealKernels<T>& canonical() {
+  const ReferenceKernels& all = reference_kernels(default_isa());
+  if constexpr (sizeof(T) == 4) return all.f32;
+  if constexpr (sizeof(T) == 8) return all.f64;
 }
 
 template <class T>
 void jacobi_eigh(const ref_linalg_dims& dims, const LapackCall<T>& call) {
-  const ReferenceKernels& all = reference_kernels(default_isa());
-  if constexpr (sizeof(T) == 4)
-    all.f32.eigh(&dims, call.in[0], call.out[0], call.out[1], call.work, 0, 1);
-  if constexpr (sizeof(T) == 8)
-    all.f64.eigh(&dims, call.in[0], call.out[0], call.out[1], call.work, 0, 1);
+  canonical<T>().eigh(&dims, call.in[0], call.out[0], call.out[1], call.work, 0, 1);
 }
 
 template <class T>
 void jacobi_svd(const ref_linalg_dims& dims, const LapackCall<T>& call) {
-  const ReferenceKernels& all = reference_kernels(default_isa());
-  if constexpr (sizeof(T) == 4)
-    all.f32.svd(&dims, call.in[0], call.out[0], call.out[1], call.out[2], call.work, 0, 1);
-  if constexpr (sizeof(T) == 8)
-    all.f64.svd(&dims, call.in[0], call.out[0], call.out[1], call.out[2], call.work, 0, 1);
+  canonical<T>().svd(&dims, call.in[0], call.out[0], call.out[1], call.out[2], call.work, 0, 1);
 }
 
 int64_t elements(const std::vector<int64_t>& shape) {
