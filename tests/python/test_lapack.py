@@ -246,6 +246,20 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """) == ["7"]
 
 
+def test_a_child_has_none_of_the_calls_that_were_left_behind():
+    assert run_apart("""
+pm, data = compiled(3000)
+print(interrupted(0.2, lambda: pm.evaluate({}, data)) is not False)
+sys.stdout.flush()
+child = os.fork()
+if child == 0:
+    for _ in range(5):  # they would be waited for
+        interrupted(0.2, lambda: pm.evaluate({}, data))
+    sys.exit(7)  # by the handlers of exit, unlike os._exit
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""") == ["True", "7"]
+
+
 @pytest.mark.parametrize("free", [2, 20, 30])  # MiB; OpenBLAS ends the process without its buffer
 def test_memory_that_is_short_is_an_error(free):
     (told,) = run_apart(f"""
