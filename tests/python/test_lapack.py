@@ -186,6 +186,7 @@ def run_apart(code, timeout=120):
     start = """
 import os, resource, signal, sys, threading, time
 import numpy as np, mithril as ml
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 def compiled(n):
     pm = ml.compile(ml.SVD(), ml.CpuBackend(), data_keys={"input"}, inference=True)
     return pm, {"input": np.random.default_rng(0).random((n, n), dtype=np.float32)}

@@ -37,7 +37,6 @@ from mithril.errors import (
     MithrilError,
     OutOfMemoryError,
     SignatureError,
-    UnsupportedError,
 )
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA)]
@@ -226,8 +225,11 @@ def test_what_it_says_of_itself():
     assert info["architecture"].startswith("sm_")
     assert pm.backend.has_exact_bits
     assert pm.backend.capabilities.autodiff == "engine"
-    with pytest.raises(UnsupportedError, match="keeps no weights as int8"):
-        pm.bind(pm.get_parameters(), weights="int8")
+    x = drawn([8, 16])
+    y, few = (m.evaluate({}, {"x": x}) for m in (
+        pm.bind(pm.get_parameters()), pm.bind(pm.get_parameters(), weights="int16")))  # fmt: skip
+    for name, value in y.items():
+        np.testing.assert_allclose(few[name], value, rtol=1e-3, atol=1e-3)
 
 
 def test_what_falls_back_is_told():
