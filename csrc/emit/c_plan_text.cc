@@ -64,7 +64,13 @@ M_FN int m_bad(m_context* context, int step, int what, m_i64 position, m_i64 val
 /* Reductions of up to 64 columns at a time, row after row, in blocks of 64 rows. */
 #define M_TAKE_ROWS(NAME, T, COMBINE, KEEPS) \
   typedef struct { T sum[64], stack[40][64], rest[40][64]; m_i64 taken, blocks; int top; } NAME##_rows; \
-  M_FN void NAME##_begin_rows(NAME##_rows* s) { s->taken = 0; s->blocks = 0; s->top = 0; } \
+  M_FN void NAME##_begin_rows(NAME##_rows* s) { \
+    int j; \
+    s->taken = 0; \
+    s->blocks = 0; \
+    s->top = 0; \
+    for (j = 0; j < 64; ++j) s->sum[j] = 0; /* else gcc warns at -O3, without cause */ \
+  } \
   M_FN void NAME##_join_rows(NAME##_rows* s, T* sum, T* rest, int n) { \
     int j; \
     --s->top; \

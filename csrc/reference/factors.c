@@ -166,6 +166,14 @@ REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, RE
   for (int64_t unit = begin; unit < end; ++unit) {
     const REAL* from = x + unit * n * k;
     REAL* s = values + unit * small;
+    REAL zeros = 0; /* NaN where an element is not finite */
+    for (int64_t i = 0; i < n * k; ++i) zeros += from[i] * 0;
+    if (zeros != 0) {
+      for (int64_t i = 0; i < n * small; ++i) u[unit * n * small + i] = zeros;
+      for (int64_t i = 0; i < small; ++i) s[i] = zeros;
+      for (int64_t i = 0; i < small * k; ++i) vt[unit * small * k + i] = zeros;
+      continue;
+    }
     for (int64_t i = 0; i < small; ++i) {
       if (REF_STOPS_AT(i, 8 * large)) return;
       for (int64_t j = 0; j < large; ++j) g[i * large + j] = from[wide ? i * k + j : j * k + i];
@@ -189,8 +197,7 @@ REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, RE
       REAL* row = g + i * large;
       if (s[i] == 0) NAMED(ref_complete)(i, large, g);
       for (int64_t j = 0; s[i] != 0 && j < large; ++j) row[j] = row[j] / s[i];
-      const int is_finite = s[0] - s[0] == 0;
-      if (is_finite && s[i] != 0 && s[i] <= noise * s[0]) NAMED(ref_straighten)(i, large, g);
+      if (s[0] - s[0] == 0 && s[i] != 0 && s[i] <= noise * s[0]) NAMED(ref_straighten)(i, large, g);
       /* The largest component of each left vector, the first of equals, is positive. */
       const REAL* left = wide ? v + i * small : row;
       int64_t largest = 0;

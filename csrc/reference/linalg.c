@@ -287,12 +287,19 @@ REF_API void NAMED(ref_eigh)(const ref_linalg_dims* d, const REAL* x, REAL* valu
   for (int64_t unit = begin; unit < end; ++unit) {
     const REAL* from = x + unit * n * n;
     REAL *w = values + unit * n, *v = vectors + unit * n * n;
+    REAL zeros = 0; /* NaN where an element is not finite */
     for (int64_t i = 0; i < n; ++i) {
       if (REF_STOPS_AT(i, 8 * n)) return;
       for (int64_t j = 0; j < n; ++j) {
         scratch[i * n + j] = (from[i * n + j] + from[j * n + i]) * (REAL)0.5;
+        zeros += scratch[i * n + j] * 0;
         v[i * n + j] = i == j;
       }
+    }
+    if (zeros != 0) {
+      for (int64_t i = 0; i < n; ++i) w[i] = zeros;
+      for (int64_t i = 0; i < n * n; ++i) v[i] = zeros;
+      continue;
     }
     int turned = 1;
     for (int sweep = 0; turned && sweep < REF_MOST_SWEEPS; ++sweep) {

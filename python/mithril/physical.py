@@ -982,13 +982,17 @@ class PhysicalModel(PhysicalKeys):
 
     @public
     def quantization_report(
-        self, params: Mapping[str, Any] | None = None, data: Mapping[str, Any] | None = None
+        self,
+        params: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
     ) -> Any:
         """How far weights in few bits are off, and the outputs with them, beside float32; print it.
 
         Parameters
         ----------
-        params, data : as `evaluate` takes them
+        params, data, state : as `evaluate` takes them
 
         Raises
         ------
@@ -1011,8 +1015,9 @@ class PhysicalModel(PhysicalKeys):
                 hint='compile the model with quantize="int8", and ask before bind',
             )
         params, data = mapping("params", params), mapping("data", data)
-        program = self._ready(data, params, {})
-        inputs = self._inputs(program, params, data, {})
+        state = mapping("state", state)
+        program = self._ready(data, params, state)
+        inputs = self._inputs(program, params, data, state)
         if self._settings.quantize:
             from mithril._quantized import QuantizationReport, Quantized
 

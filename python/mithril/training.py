@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mithril._checks import items, mapping
+from mithril._loss_scale import LossScale
 from mithril._public import public
 from mithril.backends.backend import Backend
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
@@ -16,6 +17,7 @@ from mithril.model import Model
 from mithril.models import CrossEntropy, SquaredError
 from mithril.optim import Adam, Optimizer
 from mithril.physical import FINAL_COST, PhysicalModel
+from mithril.types import Dtype
 
 __all__ = ["Epoch", "train_model"]
 
@@ -67,7 +69,8 @@ def train_model(
         `loss` compares to the data called `target`
     backend : the one that the model was compiled for
     training_data : batches: dictionaries of data, or pairs of the model's only input and the
-        target. For more than one epoch something that can be gone through again, such as a list.
+        target; something that can be gone through again, such as a list, for the first batch says
+        which shapes parameters have
     optimizer : of `mithril.optim`; None: that of the model, else ``Adam(lr=1e-3)``
     loss : a model with `input`, `target` and one output, a scalar, which is compiled for
         the backend; None: ``CrossEntropy(reduction="mean")`` of logits and class numbers where
@@ -113,7 +116,8 @@ def _check(model: Any, backend: Any, data: Any, epochs: Any) -> None:
         )
     if backend is not model.backend:
         raise ArgumentError(
-            f"train_model: the model was compiled for {model.backend!r}, got {shown(backend)}"
+            f"train_model: the model was compiled for {model.backend!r}, got {shown(backend)}",
+            hint="give pm.backend, the object that it was compiled for",
         )
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
         raise ArgumentError(f"train_model: epochs requires at least 1, got {shown(epochs)}")
@@ -148,11 +152,17 @@ class _Loop:
         self, model: PhysicalModel, optimizer: Any, loss: Any, target: str, metrics: dict
     ) -> None:
         self._model = model
+        if optimizer is not None and not isinstance(optimizer, Optimizer):
+            raise SignatureError(
+                f"train_model: optimizer requires an optimizer, got {shown(optimizer)}",
+                hint="such as ml.optim.Adam(lr=1e-3)",
+            )
         self._optimizer = optimizer or model._settings.optimizer or Adam(lr=1e-3)
         self._has_cost = FINAL_COST in model.output_keys
         self._target = target
         self._metrics = metrics
-        self._scaling = model._settings.loss_scale
+        is_half = model.backend.compute_dtype is Dtype.float16
+        self._scaling = model._settings.loss_scale or (LossScale() if is_half else None)
         self._loss = loss
         if self._has_cost and loss is not None:
             raise ArgumentError("train_model: the model has a cost of its own beside loss=")

@@ -144,6 +144,13 @@ def test_nan_stays_where_it_is(backend_name):
     assert np.isnan(got).tolist() == [False, True, False]
 
 
+def test_singular_values_and_vectors_of_nan_are_nan(backend_name):
+    a = matrices(4, "float64", batch=(2,))
+    a[1, 2, 1] = np.nan
+    for found in run(ml.SVD(), ml.get_backend(backend_name, dtype="float64"), input=a).values():
+        assert np.isfinite(found[0]).all() and np.isnan(found[1]).all()
+
+
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("lower", [True, False])
 def test_a_zero_on_the_diagonal_spoils_what_is_solved_after_it(lower, turned, backend_name):

@@ -212,3 +212,19 @@ def test_what_is_refused():
         pm.evaluate(params, {"x": x}, output_gradients={"y": np.ones((5, 40), np.float32)})
     with pytest.raises(UnsupportedError, match="keeps weights as they are"):
         pm.bind(params).quantization_report({}, {"x": x})
+
+
+@pytest.mark.parametrize("name", ["numpy", "cpu", "ggml"])
+def test_reports_of_models_with_state(name):
+    model = ml.Model()
+    model |= ml.Linear(32, use_bias=False)(input="x", weight="w", output="h")
+    model |= ml.BatchNorm1D()(input="h", output="y")
+    model.expose_keys("y")
+    options = {"quantize": "int8"} if name != "ggml" else {}
+    backend = backend_of(name, **({"quantize": "int8"} if name == "ggml" else {}))
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [4, 64]}, mode="train",
+                    inference=True, **options)  # fmt: skip
+    state = pm.initial_state()
+    assert state
+    report = pm.quantization_report(pm.get_parameters(), {"x": drawn(4, 64)}, state=state)
+    assert [row.name for row in report.weights] == ["w"]

@@ -309,6 +309,28 @@ def test_train_model_minimises_the_cost_of_a_train_model():
         np.testing.assert_allclose(value, {**params, **state}[name], rtol=1e-12, err_msg=name)
 
 
+def test_losses_in_float16_are_scaled():
+    """Gradients of 1e-9, which float16 does not hold, move parameters by SGD with a large rate."""
+    x, w = np.ones((4, 1), np.float32), np.full((1, 1), 0.5, np.float32)
+    model = ml.Model()
+    model |= ml.Linear(1, use_bias=False)(input="x", weight="w", output="y")
+    model.expose_keys("y")
+    backend = ml.CpuBackend(compute_precision="float16")
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [None, 1]})
+    tiny = ml.Model()  # 1e-9 times the mean difference: its slope is 1e-9
+    tiny |= ml.Subtract()(left="input", right="target", output="difference")
+    tiny |= ml.Mean()(input="difference", output="mean")
+    tiny |= ml.Multiply()(left="mean", right=1e-9, output="output")
+    tiny.expose_keys("output")
+    scales = []
+    trained = train_model(
+        pm, backend, [(x, x)], params={"w": w}, optimizer=ml.optim.SGD(lr=1e6), loss=tiny,
+        callbacks=[lambda epoch: scales.append(epoch.opt_state["loss_scale"]["scale"])],
+    )  # fmt: skip
+    assert scales == [65536.0]
+    np.testing.assert_allclose(trained["w"], 0.5 - 1e-3, rtol=1e-3)
+
+
 def test_callbacks_see_metrics_and_end_the_training():
     backend, seen = ml.NumpyBackend(), []
     pm = ml.compile(plain(), backend, data_keys={"x"}, shapes={"x": [None, 3]})
@@ -338,6 +360,7 @@ def test_what_train_model_refuses():
         ((pm, backend, [{"x": X}]), {}, KeyNotFound, "no 'target'"),
         ((pm, backend, BATCHES), {"epochs": 0}, ArgumentError, "at least 1"),
         ((pm, backend, BATCHES), {"loss": abs}, SignatureError, "loss requires a model"),
+        ((pm, backend, BATCHES), {"optimizer": "adam"}, SignatureError, "requires an optimizer"),
         ((costs, backend, [DATA]), {"loss": ml.SquaredError()}, ArgumentError, "cost of its own"),
         ((pm, backend, [{"target": T}]), {}, KeyNotFound, "no 'x'"),
     ):

@@ -159,10 +159,10 @@ core::Result<Found> find(const Functions& f, const std::string& wanted) {
   std::vector<std::string> known;
   for (size_t i = 0; i < all.size(); ++i) {
     if (matches(wanted, all[i].info, i)) return all[i];
-    known.push_back(fmt::format("{} ({}:{})", i, all[i].info.platform_name, all[i].info.name));
+    known.push_back(fmt::format("{} = '{}:{}'", i, all[i].info.platform_name, all[i].info.name));
   }
   return unavailable(
-      fmt::format("OpenCL: no device is '{}'; there are {}", wanted, fmt::join(known, ", ")));
+      fmt::format("OpenCL: no device is '{}'; there is {}", wanted, fmt::join(known, ", ")));
 }
 
 }  // namespace

@@ -165,6 +165,15 @@ def test_training_has_the_bits_of_the_engine(title, weights, compiler, tmp_path)
         np.testing.assert_array_equal(kept["state", name], value)
 
 
+@every_model
+def test_its_own_makefile_builds_training_without_a_warning(title, tmp_path):
+    trained(title, ml.optim.Adam(lr=1e-2)).export_c(tmp_path, training=True)
+    done = subprocess.run(
+        ["make", "-C", tmp_path, "CC=gcc -Werror"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.frameworks
 @every_model
 def test_training_agrees_with_torch(title, tmp_path):
