@@ -53,6 +53,11 @@ class OpenRanks:
         self._names = list(dict.fromkeys([*compiled.unknown_ranks, *compiled.unknown_sizes]))
         self._numbers = list(compiled.unknown_values)  # axes, lengths, paddings …
 
+    def programs(self) -> list[Program]:
+        """Those that calls have made so far."""
+        with self._lock:
+            return list(self._programs.values())
+
     def program(self, given: Given) -> Program:
         """The program of the shapes of these arrays. What is not given follows from the others."""
         shapes = {

@@ -1025,7 +1025,7 @@ class PhysicalModel(PhysicalKeys):
             nothing = QuantizationReport((), ())
             return program.forward.report(inputs, program.outputs) if is_quantized else nothing
         assert own is not None
-        return own(self, inputs)
+        return own(program, inputs)
 
     def _with_weights(self, weights: str) -> PhysicalModel:
         """The same model with constants in a format. What nothing else reads is kept in this format

@@ -228,3 +228,15 @@ def test_reports_of_models_with_state(name):
     assert state
     report = pm.quantization_report(pm.get_parameters(), {"x": drawn(4, 64)}, state=state)
     assert [row.name for row in report.weights] == ["w"]
+
+
+@pytest.mark.parametrize("name", ["numpy", "ggml"])
+def test_reports_of_models_whose_ranks_a_call_gives(name):
+    backend = backend_of(name, **({"quantize": "int8"} if name == "ggml" else {}))
+    options = {"quantize": "int8"} if name != "ggml" else {}
+    model = ml.Linear(32, use_bias=False)
+    pm = ml.compile(model, backend, data_keys={"input"}, inference=True, **options)
+    params, data = {"weight": drawn(32, 64)}, {"input": drawn(4, 64)}
+    assert [row.name for row in pm.quantization_report(params, data).weights] == ["weight"]
+    if name == "ggml":
+        assert sum(backend.coverage(pm)["native"].values()) > 0

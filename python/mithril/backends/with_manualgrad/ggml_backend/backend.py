@@ -157,10 +157,9 @@ class GGMLBackend(NumpyBackend):
                 hint="leave isolate=True out",
             )
 
-    def _quantization_report(self, model: Any, inputs: Sequence[Any]) -> QuantizationReport:
+    def _quantization_report(self, program: Any, inputs: Sequence[Any]) -> QuantizationReport:
         """What the forward program makes of these inputs, beside float32."""
         self._refuse_isolated("quantization_report")
-        program = model._program
         function = program.forward.function
         exact = GGMLBackend(self.mem_size, threads=self.threads)
         results = [backend._call(function, inputs) for backend in (self, exact)]
@@ -172,8 +171,12 @@ class GGMLBackend(NumpyBackend):
         return report(graph.weights, inputs, names, *named)
 
     def _graphs_of(self, model: Any, gradients: bool = False) -> list[BuiltGraph]:
-        program = model._program
-        executables = program._gradients.values() if gradients else [program.forward]
+        programs = [model._program] if model._program else model._open_ranks.programs()
+        executables = [
+            executable
+            for program in programs
+            for executable in (program._gradients.values() if gradients else [program.forward])
+        ]
         functions = [getattr(executable, "function", None) for executable in executables]
         known = [self._graphs[f].values() for f in functions if f in self._graphs]
         return [graph for graphs in known for graph in graphs if graph is not None]
