@@ -117,7 +117,7 @@ class NumpyBackend(Backend):
         return np.asarray(array)
 
     def _is_native(self, value: Any) -> bool:
-        return isinstance(value, np.ndarray | np.generic)
+        return isinstance(value, np.ndarray | np.generic) and value.dtype.isnative
 
     def _as_array(self, result: Any) -> Any:
         return np.asarray(result) if isinstance(result, np.generic) else result
