@@ -71,7 +71,7 @@ def compiling(settings: Settings) -> None:
 def object_seconds(net: nets.Net, folder: Path) -> float:
     """How long the first call waits for the object of its text."""
     import mithril as ml
-    from mithril.backends.with_manualgrad.c_backend.cache import ObjectCache
+    from mithril.backends.with_manualgrad.object_cache import ObjectCache
 
     backend, spent = ml.CBackend(), []
     backend._objects, build = ObjectCache(folder), backend._build
