@@ -423,6 +423,7 @@ def test_registry():
 @pytest.mark.skipif(not all(map(installed, FRAMEWORKS)), reason="needs both frameworks")
 def test_process_state_is_left_alone():
     import jax
+    import sympy  # noqa: F401 - PyTorch imports it late, and it has filters of warnings
     import torch
     from mithril.backends.emitted import EmittedExecutable
 
