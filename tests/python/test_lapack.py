@@ -219,7 +219,7 @@ again = few.evaluate({}, small)
 print(all(np.array_equal(first[key], again[key]) for key in first))
 print(time.monotonic() - start)
 """)
-    assert wait != "False" and float(wait) < 1
+    assert wait != "False" and float(wait) < 2
     assert right == "True"
     assert float(took) < 5
 
@@ -231,7 +231,7 @@ def threads():
     return len(os.listdir("/proc/self/task"))
 before = threads()
 waits = [interrupted(0.1, lambda: pm.evaluate({}, data)) for _ in range(9)]
-print(all(wait is not False and wait < 1 for wait in waits), threads() - before <= 6)
+print(all(wait is not False and wait < 2 for wait in waits), threads() - before <= 6)
 """) == ["True", "True"]
 
 
