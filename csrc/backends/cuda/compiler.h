@@ -21,7 +21,7 @@ class Compiler {
   /// The same as PTX in any case.
   core::Result<std::string> compile_ptx(const std::string& text, int architecture) const;
 
-  /// What the result of a text depends on: version, library, architecture and flags.
+  /// Names what the result of a text depends on: version, library, architecture and flags.
   std::string identity(int architecture) const;
   const std::string& path() const { return path_; }
   /// "13.5".

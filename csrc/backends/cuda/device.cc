@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
-#include "backends/device/self_test.h"
 #include "emit/c_like_text.h"
 
 namespace mithril::cuda {
@@ -123,15 +123,6 @@ Device::~Device() {
   if (context_ == nullptr) return;
   functions_.release_context(info_.index);
   device::count_object(-1);
-}
-
-core::Result<bool> Device::has_exact_bits() {
-  MITHRIL_RETURN_IF_ERROR(check_process());
-  const std::lock_guard lock(mutex());
-  if (!is_exact_) {
-    MITHRIL_ASSIGN(is_exact_, device::has_exact_bits(*this));
-  }
-  return *is_exact_;
 }
 
 // ---------------------------------------------------------------- memory
@@ -284,22 +275,12 @@ core::Result<std::string> Device::compile(const std::string& text) const {
   return compiler_.compile(text, info_.architecture);
 }
 
-std::shared_ptr<const device::Program> Device::loaded(const std::string& text) {
-  const std::lock_guard lock(programs_mutex_);
-  const auto at = programs_.find(text);
-  return at == programs_.end() ? nullptr : at->second.lock();
-}
-
 core::Result<std::shared_ptr<const device::Program>> Device::load(const std::string& text,
                                                                   const std::string& image) {
   cu_module module = nullptr;
   MITHRIL_RETURN_IF_ERROR(
       within(functions_.load, "cuModuleLoadData", &module, static_cast<const void*>(image.data())));
-  std::shared_ptr<const device::Program> out = std::make_shared<const CudaProgram>(*this, module);
-  const std::lock_guard lock(programs_mutex_);
-  std::erase_if(programs_, [](const auto& program) { return program.second.expired(); });
-  programs_[text] = out;
-  return out;
+  return remember(text, std::make_shared<const CudaProgram>(*this, module));
 }
 
 core::Result<std::shared_ptr<const device::Program>> Device::build(const std::string& text) {

@@ -1,9 +1,6 @@
 // A device of CUDA: its primary context, a stream, its memory and its loaded programs.
 #pragma once
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,13 +37,8 @@ class Device final : public device::Driver {
   const Compiler& compiler() const { return compiler_; }
   std::string compiler_identity() const { return compiler_.identity(info_.architecture); }
 
-  /// Tells whether float arithmetic has IEEE 754's bits (device/self_test.h). Tried once.
-  core::Result<bool> has_exact_bits();
-
   /// Compiles a text for this device.
   core::Result<std::string> compile(const std::string& text) const;
-  /// What was loaded of a text; null: nothing that is still in use.
-  std::shared_ptr<const device::Program> loaded(const std::string& text);
   /// Loads what compile() made of a text.
   core::Result<std::shared_ptr<const device::Program>> load(const std::string& text,
                                                             const std::string& image);
@@ -100,9 +92,6 @@ class Device final : public device::Driver {
   cu_context context_ = nullptr;
   cu_stream stream_ = nullptr;
   cu_pool pool_ = nullptr;  // null: memory comes from the driver at once
-  std::mutex programs_mutex_;
-  std::map<std::string, std::weak_ptr<const device::Program>> programs_;  // by text
-  std::optional<bool> is_exact_;
 };
 
 /// The texts of plans for CUDA.

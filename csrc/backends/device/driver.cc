@@ -3,6 +3,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "backends/device/self_test.h"
+
 namespace mithril::device {
 
 Driver::Driver(std::string kind, std::string name, int64_t memory)
@@ -16,6 +18,30 @@ core::Status Driver::check_process() const {
       kind_, name_);
   error.hint = "start processes by spawn, or use the backend in the child only";
   return error;
+}
+
+core::Result<bool> Driver::has_exact_bits() {
+  MITHRIL_RETURN_IF_ERROR(check_process());
+  const std::lock_guard lock(mutex_);
+  if (!may_round_exactly()) return false;
+  if (!is_exact_) {
+    MITHRIL_ASSIGN(is_exact_, device::has_exact_bits(*this));
+  }
+  return *is_exact_;
+}
+
+std::shared_ptr<const Program> Driver::loaded(const std::string& text) {
+  const std::lock_guard lock(programs_mutex_);
+  const auto at = programs_.find(text);
+  return at == programs_.end() ? nullptr : at->second.lock();
+}
+
+std::shared_ptr<const Program> Driver::remember(const std::string& text,
+                                                std::shared_ptr<const Program> program) {
+  const std::lock_guard lock(programs_mutex_);
+  std::erase_if(programs_, [](const auto& known) { return known.second.expired(); });
+  programs_[text] = program;
+  return program;
 }
 
 core::Result<Arena> Driver::take_arena(int64_t bytes) {

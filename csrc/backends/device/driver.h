@@ -3,8 +3,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -76,11 +78,17 @@ class Driver {
   /// that.
   core::Status check_process() const;
 
+  /// Tells whether float arithmetic has IEEE 754's bits (self_test.h). Tried once.
+  core::Result<bool> has_exact_bits();
+
+  /// Finds what was built of a text; null where nothing of it is in use any more.
+  std::shared_ptr<const Program> loaded(const std::string& text);
+
   /// Memory for temporaries of a run, who holds the mutex and gives it back in the end.
   core::Result<Arena> take_arena(int64_t bytes);
   void give_back(Arena arena) { arena_ = std::move(arena); }
 
-  /// How plans are printed for the device.
+  /// Says how plans are printed for the device.
   virtual PrintOptions print_options() const = 0;
 
   /// Memory of at least one byte.
@@ -110,12 +118,22 @@ class Driver {
   /// Waits until all that was enqueued is done.
   virtual core::Status finish() = 0;
 
+ protected:
+  /// Lets loaded() find the program for as long as somebody has it; returns it.
+  std::shared_ptr<const Program> remember(const std::string& text,
+                                          std::shared_ptr<const Program> program);
+  /// Says false where the device tells of itself that it rounds otherwise.
+  virtual bool may_round_exactly() const { return true; }
+
  private:
   std::string kind_, name_;
   int64_t memory_;
   int64_t process_;
   std::recursive_mutex mutex_;
   Arena arena_;  // of the last run; empty while it is taken
+  std::mutex programs_mutex_;
+  std::map<std::string, std::weak_ptr<const Program>> programs_;  // by text
+  std::optional<bool> is_exact_;
 };
 
 }  // namespace mithril::device

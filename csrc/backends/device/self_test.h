@@ -4,7 +4,7 @@
 
 namespace mithril::device {
 
-/// Whether float32 keeps subnormals, and rounds products, quotients, square roots and fma as it
+/// Tells whether float32 keeps subnormals, and rounds products, quotients, square roots and fma as it
 /// should, and no product with the sum behind it. The caller holds the driver's mutex.
 core::Result<bool> has_exact_bits(Driver& driver);
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <map>
 #include <tuple>
 
 #include <fmt/ranges.h>
 
-#include "backends/device/self_test.h"
 #include "emit/c_like_text.h"
 
 namespace mithril::opencl {
@@ -222,18 +222,6 @@ core::Status Device::start() {
   return {};
 }
 
-core::Result<bool> Device::has_exact_bits() {
-  MITHRIL_RETURN_IF_ERROR(check_process());
-  const std::lock_guard lock(mutex());
-  if (!is_exact_) {
-    is_exact_ = false;
-    if (info_.rounds_exactly) {
-      MITHRIL_ASSIGN(is_exact_, device::has_exact_bits(*this));
-    }
-  }
-  return *is_exact_;
-}
-
 // ---------------------------------------------------------------- memory
 
 namespace {
@@ -379,13 +367,10 @@ std::string Device::options() const {
 }
 
 core::Result<std::shared_ptr<const device::Program>> Device::build(const std::string& text) {
-  const std::lock_guard lock(programs_mutex_);
-  if (auto known = programs_[text].lock()) return known;
-  std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
+  const std::lock_guard lock(builds_);
+  if (auto known = loaded(text)) return known;
   MITHRIL_ASSIGN(Owned<cl_program> program, compiled(text));
-  auto shared = std::make_shared<const ClProgram>(functions_, std::move(program));
-  programs_[text] = shared;
-  return std::shared_ptr<const device::Program>(std::move(shared));
+  return remember(text, std::make_shared<const ClProgram>(functions_, std::move(program)));
 }
 
 core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const {

@@ -1,9 +1,7 @@
 // A device of OpenCL: its context, its queue, its memory and its compiled programs.
 #pragma once
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,9 +67,6 @@ class Device final : public device::Driver {
 
   const DeviceInfo& info() const { return info_; }
 
-  /// Tells whether float arithmetic has IEEE 754's bits (device/self_test.h). Tried once.
-  core::Result<bool> has_exact_bits();
-
   device::PrintOptions print_options() const override;
   core::Result<device::MemoryPtr> allocate(int64_t bytes) override;
   core::Result<device::MemoryPtr> constant(std::span<const std::byte> bytes) override;
@@ -88,6 +83,9 @@ class Device final : public device::Driver {
                       const device::Launch& launch) override;
   core::Status finish() override;
 
+ protected:
+  bool may_round_exactly() const override { return info_.rounds_exactly; }
+
  private:
   Device(const Functions& functions, DeviceInfo info, cl_device id);
   core::Status start();
@@ -100,9 +98,7 @@ class Device final : public device::Driver {
   cl_device id_;
   Owned<cl_context> context_;
   Owned<cl_queue> queue_;
-  std::mutex programs_mutex_;
-  std::map<std::string, std::weak_ptr<const device::Program>> programs_;  // by text
-  std::optional<bool> is_exact_;
+  std::mutex builds_;  // one at a time: of one text there is one program
 };
 
 /// The texts of plans for OpenCL.

@@ -5,15 +5,26 @@ Without a GPU the device is the emulator's (emulated_cuda.py), a test double.
 """
 
 import ctypes
-import multiprocessing
 import os
-import pickle
 import subprocess
 import sys
 
 import mithril as ml
 import numpy as np
 import pytest
+from backends.device_cases import (
+    assert_relu_runs,
+    check_a_fork_is_told,
+    check_nothing_leaks,
+    check_pickles,
+    check_products,
+    check_what_falls_back_is_told,
+    check_what_it_says_of_itself,
+    forks,
+    injecting,
+    linear_softmax,
+    relu,
+)
 from backends.plan_cases import (
     check_bad_index,
     check_branches,
@@ -27,14 +38,13 @@ from backends.plan_cases import (
     same,
 )
 from emulated_cuda import NO_CUDA, is_used
-from formats.c_cases import MODELS, drawn, training
+from formats.c_cases import MODELS, drawn
 from mithril import _core
 from mithril.backends.with_manualgrad import object_cache
 from mithril.errors import (
     ArgumentError,
     DeviceNotAvailable,
     DTypeError,
-    MithrilError,
     OutOfMemoryError,
     SignatureError,
 )
@@ -54,14 +64,6 @@ def both(model, dtype="float32", **options):
     """The model on the engine and on the device."""
     backends = ml.CpuBackend(dtype=dtype), ml.CudaBackend(dtype=dtype)
     return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
-
-
-def relu():
-    return ml.compile(ml.Relu(), ml.CudaBackend(), shapes={"input": [3]})
-
-
-def assert_relu_runs(pm):
-    assert pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist() == [0.0, 2.0, 3.0]
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -111,18 +113,7 @@ def test_long_rows_and_columns():
     "shape", [(1, 1, 1), (64, 16, 64), (70, 300, 65), (129, 513, 31), (5, 0, 7), (9, 40, 0)]
 )
 def test_products(shape, transposed):
-    m, k, n = shape
-    model = ml.Model()
-    if transposed:
-        model |= ml.Transpose()(input="b", output="right")
-    model |= ml.MatrixMultiply()(left="a", right="right" if transposed else "b", output="y")
-    model.expose_keys("y")
-    data = {"a": drawn([2, m, k]), "b": drawn([n, k] if transposed else [k, n], 1)}
-    shapes = {key: list(value.shape) for key, value in data.items()}
-    for dtype in ("float32", "float64"):
-        engine, device = both(model, dtype, data_keys={"a", "b"}, shapes=shapes)
-        cast = {key: value.astype(dtype) for key, value in data.items()}
-        same(device.evaluate({}, cast), engine.evaluate({}, cast))
+    check_products(both, shape, transposed)
 
 
 def test_sums_of_products_keep_the_sign_of_zero():
@@ -214,38 +205,16 @@ def test_bad_arguments():
 
 
 def test_what_it_says_of_itself():
-    pm = ml.compile(MODELS["mlp"][0](), ml.CudaBackend(), data_keys={"x"}, shapes={"x": [8, 16]})
-    assert pm.memory_plan()["evaluate"].inputs == 8 * 16 * 4
-    assert "mlp.first" in str(pm.explain())
-    with pm.profile() as profile:
-        pm.evaluate(pm.get_parameters(), {"x": drawn([8, 16])})
-    assert profile.rows
-    info = pm.backend.device_info
-    assert info["memory"] > 0 and info["name"] in repr(pm.backend)
-    assert info["architecture"].startswith("sm_")
-    assert pm.backend.has_exact_bits
-    assert pm.backend.capabilities.autodiff == "engine"
-    x = drawn([8, 16])
-    y, few = (m.evaluate({}, {"x": x}) for m in (
-        pm.bind(pm.get_parameters()), pm.bind(pm.get_parameters(), weights="int16")))  # fmt: skip
-    for name, value in y.items():
-        np.testing.assert_allclose(few[name], value, rtol=1e-3, atol=1e-3)
+    check_what_it_says_of_itself(ml.CudaBackend)
+    assert ml.CudaBackend().device_info["architecture"].startswith("sm_")
 
 
 def test_what_falls_back_is_told():
-    model = ml.Model()
-    model |= ml.Cholesky()(input="x", output="y")
-    pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": [4, 4]})
-    assert "It runs on the host: CUDA has no kernel" in str(pm.explain())
-    assert "It runs on the host" not in str(relu().explain())
+    check_what_falls_back_is_told(ml.CudaBackend, "It runs on the host: CUDA has no kernel")
 
 
 def test_models_can_be_pickled():
-    options = {"data_keys": {"x"}, "shapes": {"x": [8, 16]}}
-    pm = ml.compile(MODELS["mlp"][0](), ml.CudaBackend(), **options)
-    copy = pickle.loads(pickle.dumps(pm))
-    data = {"x": drawn([8, 16])}
-    same(copy.evaluate(pm.get_parameters(), data), pm.evaluate(pm.get_parameters(), data))
+    check_pickles(ml.CudaBackend)
 
 
 def test_importing_opens_no_driver():
@@ -258,7 +227,7 @@ def test_importing_opens_no_driver():
 
 def test_the_threads_context_stays_as_it_was():
     """Frameworks of the process have contexts of their own."""
-    pm = relu()
+    pm = relu(ml.CudaBackend)
     assert_relu_runs(pm)
     driver = ctypes.CDLL(os.environ["MITHRIL_CUDA_LIB"])
     context = ctypes.c_void_p()
@@ -272,20 +241,20 @@ def test_the_threads_context_stays_as_it_was():
 
 
 def test_what_was_compiled_is_kept_on_disk(folder, monkeypatch):
-    assert_relu_runs(relu())
+    assert_relu_runs(relu(ml.CudaBackend))
     kept = sorted(folder.iterdir())
     assert [path.suffix for path in kept] == [".cubin"]
 
     def refuse(self, text):
         raise AssertionError("it is compiled again")
 
-    pm = relu()
+    pm = relu(ml.CudaBackend)
     monkeypatch.setattr(type(pm.backend._device), "compile", refuse)
     assert_relu_runs(pm)
     kept[0].write_bytes(kept[0].read_bytes()[:-5])  # damaged: its digest is another
     del pm
     with pytest.raises(AssertionError, match="compiled again"):
-        assert_relu_runs(relu())
+        assert_relu_runs(relu(ml.CudaBackend))
 
 
 def test_a_memory_limit_of_the_backend():
@@ -311,10 +280,7 @@ def test_a_memory_limit_of_the_backend():
 
 @pytest.fixture
 def inject():
-    """Lets the nth call of a function fail; nothing stays behind."""
-    yield _core.device_inject_failure
-    for symbol in _core.cuda_functions():
-        _core.device_inject_failure(symbol, 1, 0)
+    yield from injecting(_core.cuda_functions())
 
 
 CALLS = ["cuCtxPushCurrent_v2", "cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2",
@@ -322,13 +288,6 @@ CALLS = ["cuCtxPushCurrent_v2", "cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2
          "cuLaunchKernel"]  # fmt: skip
 OF_NVRTC = ["nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetCUBINSize", "nvrtcGetCUBIN"]
 OF_PTX = ["nvrtcGetPTXSize", "nvrtcGetPTX"]  # of an architecture that NVRTC does not know
-
-
-def linear_softmax():
-    model = ml.Model()
-    model |= ml.Linear(3)(input="x", output="h")
-    model |= ml.Softmax()(input="h", output="y")
-    return model
 
 
 @pytest.mark.parametrize("symbol", [*CALLS, *OF_NVRTC])
@@ -462,7 +421,7 @@ def test_no_device():
 
 
 def test_a_kernel_that_fails_says_that_the_device_is_lost(inject):
-    pm = relu()
+    pm = relu(ml.CudaBackend)
     assert_relu_runs(pm)
     inject("cuStreamSynchronize", 1, 700)
     with pytest.raises(DeviceNotAvailable, match="CUDA_ERROR_ILLEGAL_ADDRESS") as raised:
@@ -492,14 +451,7 @@ def test_a_start_that_fails(symbol):
 
 
 def test_nothing_leaks():
-    def once():
-        assert_relu_runs(relu())
-
-    once()
-    before = _core.device_live_objects()
-    for _ in range(5):
-        once()
-    assert _core.device_live_objects() == before
+    check_nothing_leaks(ml.CudaBackend)
 
 
 def test_memory_that_is_not_there():
@@ -515,41 +467,12 @@ def test_memory_that_is_not_there():
     assert pm.evaluate({}, {"x": np.ones(3, np.float32)})["y"].tolist() == [1, 1, 1]
 
 
-def _in_child(pm, found):
-    try:
-        assert_relu_runs(pm)
-        found.put("it ran")
-    except MithrilError as error:
-        found.put(str(error))
-
-
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 def test_a_fork_is_told():
-    pm = relu()
-    assert_relu_runs(pm)
-    context = multiprocessing.get_context("fork")
-    found = context.SimpleQueue()
-    child = context.Process(target=_in_child, args=(pm, found))
-    child.start()
-    said = found.get()
-    child.join(20)
-    assert "was forked from one that uses the device" in said
-    assert_relu_runs(pm)
+    check_a_fork_is_told(ml.CudaBackend)
 
 
 def test_a_training_step_is_that_of_the_engine():
     """Ten steps of AdamW: parameters to the bit."""
-    make, shape = MODELS["mlp"]
-    optimizer = ml.optim.AdamW(lr=1e-2)
-    runs = []
-    for pm in both(
-        training(make()), data_keys={"x", "target"}, shapes={"x": shape}, optimizer=optimizer
-    ):
-        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
-        params, state = pm.get_parameters(), pm.initial_state()
-        opt_state = optimizer.init(params)
-        for _ in range(10):
-            params, opt_state, state, _ = pm.step(params, opt_state, data, state)
-        runs.append(params)
-    same(runs[1], runs[0])
+    check_steps(both, "mlp", 10)

@@ -1,9 +1,6 @@
 # Covers: backends/opencl/*.cc backends/device/*.cc select/printed_loop.cc
 """`OpenCLBackend`: the bits of the engine on a device, and typed errors where a driver fails."""
 
-import multiprocessing
-import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -11,6 +8,17 @@ import sys
 import mithril as ml
 import numpy as np
 import pytest
+from backends.device_cases import (
+    check_a_fork_is_told,
+    check_nothing_leaks,
+    check_pickles,
+    check_products,
+    check_what_falls_back_is_told,
+    check_what_it_says_of_itself,
+    forks,
+    injecting,
+    linear_softmax,
+)
 from backends.plan_cases import (
     check_bad_index,
     check_branches,
@@ -28,7 +36,6 @@ from mithril import _core
 from mithril.errors import (
     DeviceNotAvailable,
     DTypeError,
-    MithrilError,
     OutOfMemoryError,
     SignatureError,
 )
@@ -51,14 +58,6 @@ def both(model, dtype="float32", **options):
     """The model on the engine and on the device."""
     backends = ml.CpuBackend(dtype=dtype), ml.OpenCLBackend(dtype=dtype)
     return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
-
-
-def relu():
-    return ml.compile(ml.Relu(), ml.OpenCLBackend(), shapes={"input": [3]})
-
-
-def assert_relu_runs(pm):
-    assert pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist() == [0.0, 2.0, 3.0]
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -125,18 +124,7 @@ def test_long_loops_are_cut():
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (70, 300, 65), (257, 513, 31), (5, 0, 7), (9, 40, 0)])
 def test_products(shape, transposed):
-    m, k, n = shape
-    model = ml.Model()
-    if transposed:
-        model |= ml.Transpose()(input="b", output="right")
-    model |= ml.MatrixMultiply()(left="a", right="right" if transposed else "b", output="y")
-    model.expose_keys("y")
-    data = {"a": drawn([2, m, k]), "b": drawn([n, k] if transposed else [k, n], 1)}
-    shapes = {key: list(value.shape) for key, value in data.items()}
-    for dtype in ("float32", "float64"):
-        engine, device = both(model, dtype, data_keys={"a", "b"}, shapes=shapes)
-        cast = {key: value.astype(dtype) for key, value in data.items()}
-        same(device.evaluate({}, cast), engine.evaluate({}, cast))
+    check_products(both, shape, transposed)
 
 
 def test_threads_that_evaluate_at_once():
@@ -213,37 +201,15 @@ def test_bad_arguments():
 
 
 def test_what_it_says_of_itself():
-    pm = ml.compile(MODELS["mlp"][0](), ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": [8, 16]})
-    assert pm.memory_plan()["evaluate"].inputs == 8 * 16 * 4
-    assert "mlp.first" in str(pm.explain())
-    with pm.profile() as profile:
-        pm.evaluate(pm.get_parameters(), {"x": drawn([8, 16])})
-    assert profile.rows
-    info = pm.backend.device_info
-    assert info["memory"] > 0 and info["name"] in repr(pm.backend)
-    assert pm.backend.has_exact_bits
-    assert pm.backend.capabilities.autodiff == "engine"
-    x = drawn([8, 16])
-    y, few = (m.evaluate({}, {"x": x}) for m in (
-        pm.bind(pm.get_parameters()), pm.bind(pm.get_parameters(), weights="int16")))  # fmt: skip
-    for name, value in y.items():
-        np.testing.assert_allclose(few[name], value, rtol=1e-3, atol=1e-3)
+    check_what_it_says_of_itself(ml.OpenCLBackend)
 
 
 def test_what_falls_back_is_told():
-    model = ml.Model()
-    model |= ml.Cholesky()(input="x", output="y")
-    pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": [4, 4]})
-    assert "It runs on the host" in str(pm.explain())
-    assert "It runs on the host" not in str(relu().explain())
+    check_what_falls_back_is_told(ml.OpenCLBackend, "It runs on the host")
 
 
 def test_models_can_be_pickled():
-    options = {"data_keys": {"x"}, "shapes": {"x": [8, 16]}}
-    pm = ml.compile(MODELS["mlp"][0](), ml.OpenCLBackend(), **options)
-    copy = pickle.loads(pickle.dumps(pm))
-    data = {"x": drawn([8, 16])}
-    same(copy.evaluate(pm.get_parameters(), data), pm.evaluate(pm.get_parameters(), data))
+    check_pickles(ml.OpenCLBackend)
 
 
 def test_importing_opens_no_loader():
@@ -257,10 +223,7 @@ def test_importing_opens_no_loader():
 
 @pytest.fixture
 def inject():
-    """Lets the nth call of a function fail; nothing stays behind."""
-    yield _core.device_inject_failure
-    for symbol in _core.opencl_functions():
-        _core.device_inject_failure(symbol, 1, 0)
+    yield from injecting(_core.opencl_functions())
 
 
 CALLS = ["clBuildProgram", "clCreateBuffer", "clCreateKernel", "clCreateProgramWithSource",
@@ -272,9 +235,7 @@ CALLS = ["clBuildProgram", "clCreateBuffer", "clCreateKernel", "clCreateProgramW
 @pytest.mark.parametrize("nth", [1, 2])
 def test_each_call_that_fails(symbol, nth, inject):
     """A typed error that names it, nothing leaks, and the next call works."""
-    model = ml.Model()
-    model |= ml.Linear(3)(input="x", output="h")
-    model |= ml.Softmax()(input="h", output="y")
+    model = linear_softmax()
     shape = [CALLS.index(symbol) + 2, nth + 2]  # a program that nobody has compiled
     want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
     params, data = want.get_parameters(), {"x": drawn(shape)}
@@ -327,34 +288,10 @@ def test_no_platform(inject):
 
 
 def test_nothing_leaks():
-    def once():
-        assert_relu_runs(relu())
-
-    once()
-    before = _core.device_live_objects()
-    for _ in range(5):
-        once()
-    assert _core.device_live_objects() == before
-
-
-def _in_child(pm, found):
-    try:
-        assert_relu_runs(pm)
-        found.put("it ran")
-    except MithrilError as error:
-        found.put(str(error))
+    check_nothing_leaks(ml.OpenCLBackend)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@forks
 def test_a_fork_is_told():
-    pm = relu()
-    assert_relu_runs(pm)
-    context = multiprocessing.get_context("fork")
-    found = context.SimpleQueue()
-    child = context.Process(target=_in_child, args=(pm, found))
-    child.start()
-    said = found.get()
-    child.join(20)
-    assert "was forked from one that uses the device" in said
-    assert_relu_runs(pm)
+    check_a_fork_is_told(ml.OpenCLBackend)

@@ -1,0 +1,125 @@
+"""What backends whose plans run on a device are asked, beside plan_cases.py: products, what they
+say of themselves, pickles, leaks, forks.
+
+`backend` makes the backend that is tested; `both` is that of plan_cases.py.
+"""
+
+import multiprocessing
+import os
+import pickle
+
+import mithril as ml
+import numpy as np
+import pytest
+from backends.plan_cases import same
+from formats.c_cases import MODELS, drawn
+from mithril import _core
+from mithril.errors import MithrilError
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+def relu(backend):
+    return ml.compile(ml.Relu(), backend(), shapes={"input": [3]})
+
+
+def assert_relu_runs(pm):
+    assert pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist() == [0.0, 2.0, 3.0]
+
+
+def mlp(backend):
+    return ml.compile(MODELS["mlp"][0](), backend(), data_keys={"x"}, shapes={"x": [8, 16]})
+
+
+def check_products(both, shape, transposed):
+    m, k, n = shape
+    model = ml.Model()
+    if transposed:
+        model |= ml.Transpose()(input="b", output="right")
+    model |= ml.MatrixMultiply()(left="a", right="right" if transposed else "b", output="y")
+    model.expose_keys("y")
+    data = {"a": drawn([2, m, k]), "b": drawn([n, k] if transposed else [k, n], 1)}
+    shapes = {key: list(value.shape) for key, value in data.items()}
+    for dtype in ("float32", "float64"):
+        engine, device = both(model, dtype, data_keys={"a", "b"}, shapes=shapes)
+        cast = {key: value.astype(dtype) for key, value in data.items()}
+        same(device.evaluate({}, cast), engine.evaluate({}, cast))
+
+
+def check_what_it_says_of_itself(backend):
+    pm = mlp(backend)
+    assert pm.memory_plan()["evaluate"].inputs == 8 * 16 * 4
+    assert "mlp.first" in str(pm.explain())
+    x = drawn([8, 16])
+    with pm.profile() as profile:
+        pm.evaluate(pm.get_parameters(), {"x": x})
+    assert profile.rows
+    info = pm.backend.device_info
+    assert info["memory"] > 0 and info["name"] in repr(pm.backend)
+    assert pm.backend.has_exact_bits
+    assert pm.backend.capabilities.autodiff == "engine"
+    y, few = (m.evaluate({}, {"x": x}) for m in (
+        pm.bind(pm.get_parameters()), pm.bind(pm.get_parameters(), weights="int16")))  # fmt: skip
+    for name, value in y.items():
+        np.testing.assert_allclose(few[name], value, rtol=1e-3, atol=1e-3)
+
+
+def check_what_falls_back_is_told(backend, told):
+    model = ml.Model()
+    model |= ml.Cholesky()(input="x", output="y")
+    pm = ml.compile(model, backend(), data_keys={"x"}, shapes={"x": [4, 4]})
+    assert told in str(pm.explain())
+    assert "It runs on the host" not in str(relu(backend).explain())
+
+
+def check_pickles(backend):
+    pm = mlp(backend)
+    copy = pickle.loads(pickle.dumps(pm))
+    data = {"x": drawn([8, 16])}
+    same(copy.evaluate(pm.get_parameters(), data), pm.evaluate(pm.get_parameters(), data))
+
+
+def check_nothing_leaks(backend):
+    def once():
+        assert_relu_runs(relu(backend))
+
+    once()
+    before = _core.device_live_objects()
+    for _ in range(5):
+        once()
+    assert _core.device_live_objects() == before
+
+
+def injecting(symbols):
+    """For fixtures: lets the nth call of a function fail; nothing stays behind."""
+    yield _core.device_inject_failure
+    for symbol in symbols:
+        _core.device_inject_failure(symbol, 1, 0)
+
+
+def linear_softmax():
+    model = ml.Model()
+    model |= ml.Linear(3)(input="x", output="h")
+    model |= ml.Softmax()(input="h", output="y")
+    return model
+
+
+def _in_child(pm, found):
+    try:
+        assert_relu_runs(pm)
+        found.put("it ran")
+    except MithrilError as error:
+        found.put(str(error))
+
+
+def check_a_fork_is_told(backend):
+    pm = relu(backend)
+    assert_relu_runs(pm)
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    child = context.Process(target=_in_child, args=(pm, found))
+    child.start()
+    said = found.get()
+    child.join(20)
+    assert "was forked from one that uses the device" in said
+    assert_relu_runs(pm)
