@@ -59,10 +59,16 @@ int* integers_at(T* work, int64_t elements) {
   return reinterpret_cast<int*>(work + elements);
 }
 
-/// What a routine said that it needs: of float, rounded up.
+/// Reads the size that a routine asks for: of float, rounded up.
 template <class T>
 int64_t size_from(T told) {
   return static_cast<int64_t>(static_cast<double>(told) * (1 + 0x1p-22)) + 1;
+}
+
+/// Counts the elements of the scratch memory from `place` on.
+template <class T>
+int rest_of(const LapackCall<T>& call, const T* place) {
+  return static_cast<int>(call.work_size - (place - call.work));
 }
 
 /// Factors the matrix in `a` by rows with the largest pivots. Returns the sign of the exchanges; 0
@@ -76,7 +82,7 @@ int factor(const OpenBlas& blas, int n, T* a, int* pivots) {
   return sign;
 }
 
-/// Whether the component of the largest magnitude, the first of equals, is negative.
+/// Tells whether the component of the largest magnitude, the first of equals, is negative.
 template <class T>
 bool points_down(int64_t n, const T* x) {
   int64_t largest = 0;
@@ -203,7 +209,7 @@ template <class T>
 LapackResult Lapack<T>::qr(const OpenBlas& blas, const LapackCall<T>& call) {
   const int n = call.n, k = call.k, p = std::min(n, k);
   T *a = call.work, *tau = a + int64_t{n} * k, *signs = tau + p, *work = signs + p;
-  const int work_size = static_cast<int>(qr_work(blas, n, k) - (work - call.work));
+  const int work_size = rest_of(call, work);
   transpose(n, k, call.in[0], a);
   int info = 0;
   blas.of<T>().geqrf(&n, &k, a, &n, tau, work, &work_size, &info);
@@ -236,7 +242,7 @@ int64_t Lapack<T>::svd_work(const OpenBlas& blas, int64_t n, int64_t k) {
   return n * k + 8 * int64_t{p} + size_from(told);
 }
 
-/// Of x^T = V S U^T, which is what LAPACK sees: its left vectors are the rows of V^T.
+/// Takes the factors of x^T = V S U^T, which LAPACK sees: its left vectors are the rows of V^T.
 template <class T>
 LapackResult Lapack<T>::svd(const OpenBlas& blas, const LapackCall<T>& call) {
   const int n = call.n, k = call.k, p = std::min(n, k);
@@ -250,7 +256,7 @@ LapackResult Lapack<T>::svd(const OpenBlas& blas, const LapackCall<T>& call) {
   }
   std::copy_n(call.in[0], size, call.work);
   T* work = call.work + size + 8 * int64_t{p};
-  const int work_size = static_cast<int>(svd_work(blas, n, k) - (work - call.work));
+  const int work_size = rest_of(call, work);
   int info = 0;
   blas.of<T>().gesdd("S", &k, &n, call.work, &k, values, vt, &k, u, &p, work, &work_size,
                      integers_at(call.work, size), &info, 1);

@@ -7,7 +7,8 @@
 namespace mithril::cpu {
 
 /// One matrix of n rows and k columns (square ones: n rows; k columns of the right-hand side), with
-/// what an operation reads and writes. `work` has as many elements as the operation's `_work` says.
+/// what an operation reads and writes. `work` has the `work_size`
+/// elements that the operation's `_work` asks for.
 template <class T>
 struct LapackCall {
   int n = 0, k = 0;
@@ -15,6 +16,7 @@ struct LapackCall {
   const T* in[2] = {};
   T* out[3] = {};
   T* work = nullptr;
+  int64_t work_size = 0;
 };
 
 enum class LapackResult : uint8_t { kOk, kBadMatrix, kNotConverged };

@@ -6,6 +6,7 @@
 #include "backends/cpu/lapack.h"
 #include "backends/cpu/openblas_slot.h"
 #include "backends/cpu/reference.h"
+#include "core/checked.h"
 #include "core/interrupt.h"
 #include "runtime/detached_call.h"
 #include "select/kernel_dims.h"
@@ -36,6 +37,7 @@ struct Matrices {
     call.k = static_cast<int>(dims.k);
     call.lower = dims.lower != 0;
     call.transposed = dims.transposed != 0;
+    call.work_size = work;
     const LapackResult result = run(*blas, call);
     if (result == LapackResult::kNotConverged) instead(dims, call);
     return result;
@@ -137,26 +139,14 @@ KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) try {
 }
 
 template <class T>
-const RealKernels<T>& canonical() {
-  const ReferenceKernels& all = reference_kernels(default_isa());
-  if constexpr (sizeof(T) == 4) return all.f32;
-  if constexpr (sizeof(T) == 8) return all.f64;
-}
-
-template <class T>
 void jacobi_eigh(const ref_linalg_dims& dims, const LapackCall<T>& call) {
-  canonical<T>().eigh(&dims, call.in[0], call.out[0], call.out[1], call.work, 0, 1);
+  real_kernels<T>(default_isa()).eigh(&dims, call.in[0], call.out[0], call.out[1], call.work, 0, 1);
 }
 
 template <class T>
 void jacobi_svd(const ref_linalg_dims& dims, const LapackCall<T>& call) {
-  canonical<T>().svd(&dims, call.in[0], call.out[0], call.out[1], call.out[2], call.work, 0, 1);
-}
-
-int64_t elements(const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return count;
+  real_kernels<T>(default_isa())
+      .svd(&dims, call.in[0], call.out[0], call.out[1], call.out[2], call.work, 0, 1);
 }
 
 /// An operation: its routine for a type, and about how many times n k min(n, k) flops it takes.
@@ -181,7 +171,7 @@ core::Result<plan::Step> step_of(const KernelRequest& request, const Operation<T
   m->dims = operation.is_factor ? select::factor_dims(request) : select::linalg_dims(request);
   const int64_t batch = std::exchange(m->dims.batch, 1), n = m->dims.n, k = m->dims.k;
   const auto of_one = [&](const select::Operand& operand) {
-    return elements(operand.shape) / std::max<int64_t>(batch, 1);
+    return *core::element_count(operand.shape) / std::max<int64_t>(batch, 1);
   };
   for (size_t i = 0; i < request.inputs.size(); ++i) m->in[i] = of_one(request.inputs[i]);
   for (size_t i = 0; i < request.outputs.size(); ++i) m->out[i] = of_one(request.outputs[i]);

@@ -18,13 +18,6 @@ struct Matrices {
   Isa isa;
 };
 
-template <class T>
-const RealKernels<T>& kernels(const Matrices& matrices) {
-  const ReferenceKernels& all = reference_kernels(matrices.isa);
-  if constexpr (sizeof(T) == 4) return all.f32;
-  if constexpr (sizeof(T) == 8) return all.f64;
-}
-
 const Matrices& matrices_of(const KernelArgs& args) {
   return *static_cast<const Matrices*>(args.data);
 }
@@ -48,55 +41,57 @@ KernelStatus checked(const KernelArgs& args, BadData why, int64_t bad) {
 template <class T>
 KernelStatus run_cholesky(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  const int64_t bad = kernels<T>(m).cholesky(&m.dims, in<T>(args, 0), out<T>(args, 1), begin, end);
+  const int64_t bad =
+      real_kernels<T>(m.isa).cholesky(&m.dims, in<T>(args, 0), out<T>(args, 1), begin, end);
   return checked(args, BadData::kNotPositiveDefinite, bad);
 }
 
 template <class T>
 KernelStatus run_solve_triangular(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  kernels<T>(m).solve_triangular(&m.dims, in<T>(args, 0), in<T>(args, 1), out<T>(args, 2), begin,
-                                 end);
+  real_kernels<T>(m.isa).solve_triangular(&m.dims, in<T>(args, 0), in<T>(args, 1), out<T>(args, 2),
+                                          begin, end);
   return KernelStatus::kOk;
 }
 
 template <class T>
 KernelStatus run_solve(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  const int64_t bad = kernels<T>(m).solve(&m.dims, in<T>(args, 0), in<T>(args, 1), out<T>(args, 2),
-                                          static_cast<T*>(args.scratch), begin, end);
+  const int64_t bad =
+      real_kernels<T>(m.isa).solve(&m.dims, in<T>(args, 0), in<T>(args, 1), out<T>(args, 2),
+                                   static_cast<T*>(args.scratch), begin, end);
   return checked(args, BadData::kSingular, bad);
 }
 
 template <class T>
 KernelStatus run_det(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  kernels<T>(m).det(&m.dims, in<T>(args, 0), out<T>(args, 1), static_cast<T*>(args.scratch), begin,
-                    end);
+  real_kernels<T>(m.isa).det(&m.dims, in<T>(args, 0), out<T>(args, 1),
+                             static_cast<T*>(args.scratch), begin, end);
   return KernelStatus::kOk;
 }
 
 template <class T>
 KernelStatus run_scaled_det(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  kernels<T>(m).scaled_det(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
-                           static_cast<T*>(args.scratch), begin, end);
+  real_kernels<T>(m.isa).scaled_det(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
+                                    static_cast<T*>(args.scratch), begin, end);
   return KernelStatus::kOk;
 }
 
 template <class T>
 KernelStatus run_cofactor(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  kernels<T>(m).cofactor(&m.dims, in<T>(args, 0), out<T>(args, 1), static_cast<T*>(args.scratch),
-                         begin, end);
+  real_kernels<T>(m.isa).cofactor(&m.dims, in<T>(args, 0), out<T>(args, 1),
+                                  static_cast<T*>(args.scratch), begin, end);
   return KernelStatus::kOk;
 }
 
 template <class T>
 KernelStatus run_eigh(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  kernels<T>(m).eigh(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
-                     static_cast<T*>(args.scratch), begin, end);
+  real_kernels<T>(m.isa).eigh(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
+                              static_cast<T*>(args.scratch), begin, end);
   return KernelStatus::kOk;
 }
 
@@ -131,16 +126,16 @@ core::Result<plan::Step> make_cofactor(const KernelRequest& request) {
 template <class T>
 KernelStatus run_qr(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  kernels<T>(m).qr(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
-                   static_cast<T*>(args.scratch), begin, end);
+  real_kernels<T>(m.isa).qr(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
+                            static_cast<T*>(args.scratch), begin, end);
   return KernelStatus::kOk;
 }
 
 template <class T>
 KernelStatus run_svd(const KernelArgs& args, int64_t begin, int64_t end) {
   const Matrices& m = matrices_of(args);
-  kernels<T>(m).svd(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2), out<T>(args, 3),
-                    static_cast<T*>(args.scratch), begin, end);
+  real_kernels<T>(m.isa).svd(&m.dims, in<T>(args, 0), out<T>(args, 1), out<T>(args, 2),
+                             out<T>(args, 3), static_cast<T*>(args.scratch), begin, end);
   return KernelStatus::kOk;
 }
 

@@ -39,7 +39,7 @@ Slots*& slots() {
   return all;
 }
 
-/// Whether a buffer is there, or memory for another one.
+/// Tells whether OpenBLAS has a buffer for so many callers, or memory for another one.
 bool has_buffer(int callers) {
   if (callers <= buffers.load()) return true;
   void* memory =

@@ -105,4 +105,11 @@ extern const ReferenceKernels kReference;
 
 const ReferenceKernels& reference_kernels(Isa isa);
 
+template <class T>
+const RealKernels<T>& real_kernels(Isa isa) {
+  const ReferenceKernels& all = reference_kernels(isa);
+  if constexpr (sizeof(T) == 4) return all.f32;
+  if constexpr (sizeof(T) == 8) return all.f64;
+}
+
 }  // namespace mithril::cpu
