@@ -430,7 +430,7 @@ py::tuple separate_weights(const ir::Graph& graph) {
   return py::make_tuple(std::move(separated), places);
 }
 
-/// What stands for a matrix, as [k, n] if it is given as [n, k].
+/// Computes what stands for a matrix, as [k, n] if it is given as [n, k].
 py::array_t<float> rounded_weights(const py::array_t<float, py::array::c_style>& matrix,
                                    bool transposed, const std::string& format) {
   MITHRIL_CHECK(matrix.ndim() == 2, "a weight of rank {}", matrix.ndim());

@@ -26,7 +26,7 @@ core::WeightFormat weight_format(const std::string& name);
 
 py::dtype numpy_dtype(core::DType dtype);
 
-/// Where only canonical kernels will do.
+/// Says where only canonical kernels will do.
 struct Exact {
   bool conv = false, linalg = false;
 };

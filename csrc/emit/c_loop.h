@@ -23,7 +23,7 @@ struct CLoopUnits {
   int64_t units = 0;  // 0: there is nothing to do
 };
 
-/// How a loop is cut into units.
+/// Says how a loop is cut into units.
 struct CLoopCut {
   int64_t piece = 4096;       // elements along the last dim, where there are no rows
   bool takes_columns = true;  // whether rows that lie side by side are done 64 at a time

@@ -50,8 +50,8 @@ class FlatModel {
 
   /// The tensors of a list or tuple; nothing for other wires.
   std::vector<infer::CellId> tensors_of(EdgeId edge) const;
-  /// What an output consists of; takes note of lists. A wire that is neither a tensor nor a nest of
-  /// them counts as a tensor.
+  /// Says what an output consists of, and takes note of lists. A wire that is neither a tensor nor
+  /// a nest of them counts as a tensor.
   OutputList add_output(const std::string& name, EdgeId edge);
 
   const FlattenOptions& options;

@@ -34,8 +34,8 @@ struct WeightInput {
 core::Result<std::pair<ir::Graph, std::vector<WeightInput>>> separate_weights(
     const ir::Graph& graph);
 
-/// What stands for the elements of a matrix in a format, in its own orientation; itself where it
-/// takes no less memory so.
+/// Computes what stands for the elements of a matrix in a format, in its own orientation: the
+/// matrix itself where it takes no less memory so.
 core::Result<std::vector<float>> rounded_weights(const core::MatrixView& matrix,
                                                  core::WeightFormat format);
 

@@ -22,7 +22,7 @@ FIRST, INTERVAL, LARGEST = 2.0**16, 2000, 2.0**127
 
 @dataclass(frozen=True)
 class LossScale:
-    """How losses are scaled; `fixed`: by a number that stays."""
+    """Scales losses; `fixed`: by a number that stays."""
 
     fixed: float | None = None
 
@@ -61,17 +61,21 @@ class LossScale:
 
 
 def are_finite(arrays: Iterable[Any], backend: Any) -> bool:
-    """Whether all elements are; read once for all arrays."""
+    """Tells whether all elements are; read once for all arrays."""
     with np.errstate(invalid="ignore"):
         sums = [(array * 0).sum() for array in arrays]  # 0, or NaN
     return not sums or float(backend.to_numpy(sum(sums[1:], sums[0]))) == 0.0
 
 
+def default_scale(backend: Any) -> LossScale | None:
+    """The scale where nobody says one; None but for programs that compute in float16."""
+    return LossScale() if backend.compute_dtype is Dtype.float16 else None
+
+
 def loss_scale_of(option: Any, backend: Any, optimizer: Any, streams: bool) -> LossScale | None:
-    """What compile's `loss_scale` says; None: losses are not scaled."""
+    """Reads compile's `loss_scale`; None: losses are not scaled."""
     if option is None:
-        wants = optimizer is not None and backend.compute_dtype is Dtype.float16 and not streams
-        return LossScale() if wants else None
+        return None if optimizer is None or streams else default_scale(backend)
     is_number = isinstance(option, int | float) and not isinstance(option, bool)
     if not is_number or not 0 < option <= LARGEST:
         raise ArgumentError(f"loss_scale: requires a number above 0, got {shown(option)}")
@@ -88,4 +92,4 @@ def loss_scale_of(option: Any, backend: Any, optimizer: Any, streams: bool) -> L
     return LossScale(float(option))
 
 
-__all__ = ["KEY", "LossScale", "are_finite", "loss_scale_of"]
+__all__ = ["KEY", "LossScale", "are_finite", "default_scale", "loss_scale_of"]

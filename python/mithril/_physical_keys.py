@@ -109,7 +109,7 @@ class PhysicalKeys:
         }
 
     def _reaches(self, key: Any) -> bool:
-        """Whether a wire of floats, or a list, depends on a parameter, where ranks are open."""
+        """Tells whether a wire of floats, or a list, depends on a parameter; ranks are open."""
         trained = {key.key for key in self._keys if key.trainable}
         if trained.isdisjoint(self._node.sources(key)):
             return False

@@ -19,7 +19,7 @@ _BITS = {"bfloat16": 16.0, "int4": 4.5, "int8": 8.5, "int16": 16.5}
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """How far one array is off.
+    """Says how far one array is off.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def error_row(name: str, got: Any, want: Any, kind: str, bits: float) -> ErrorRo
 
 
 def output_rows(got: dict[str, Any], exact: dict[str, Any]) -> tuple[ErrorRow, ...]:
-    """Of the outputs in float32, by name."""
+    """Compares the outputs in float32, by name."""
     return tuple(
         error_row(name, got[name], value, "", 32.0)
         for name, value in exact.items()
@@ -103,13 +103,13 @@ class Quantized:
         return list(self.executable.run(every, True) if donates else self.executable.run(every))
 
     def _rounded(self, weight: Any, turned: bool) -> Any:
-        """What the product multiplies by, an array of the backend."""
+        """Makes what the product multiplies by, an array of the backend."""
         values = np.ascontiguousarray(self._backend.to_numpy(weight), np.float32)
         rounded = _core.rounded_weights(values, turned, self._kind)
         return self._backend.tensor(rounded, rounded.dtype)
 
     def report(self, inputs: Sequence[Any], outputs: Sequence[str]) -> QuantizationReport:
-        """How far weights and outputs of these inputs are off."""
+        """Tells how far weights and outputs of these inputs are off."""
         to_numpy = self._backend.to_numpy
         rows = []
         for at, turned in self.weights:

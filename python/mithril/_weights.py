@@ -1,4 +1,4 @@
-"""What `bind(weights=)` and `compile(quantize=)` take."""
+"""Checks what `bind(weights=)` and `compile(quantize=)` are given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_weights(option: str, kind: Any, backend: Any, runs_python: bool = Fals
         near = suggestion(kind, WEIGHT_FORMATS)
         raise ArgumentError(f"{option} requires one of {formats}, got {shown(kind)}{near}")
     where = option.partition(":")[0]
-    if kind not in backend.weight_formats or hasattr(backend, "_quantizing"):
+    if kind not in backend.weight_formats or backend.quantizes_itself:
         raise UnsupportedError(
             f"{where}: {backend!r} keeps no weights as {kind}",
             hint='compile the model for it with quantize="int8", or for ml.CpuBackend()',

@@ -141,8 +141,9 @@ def compile(  # noqa: A001
         so, and JAX where it compiles
     exact_conv : True: every convolution is summed in the order of the reference, to the bit;
         False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and within
-        2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on `ml.CpuBackend`,
-        `ml.CBackend` and `ml.OpenCLBackend`.
+        2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on backends
+        that run the engine's plans: `ml.CpuBackend`, `ml.CBackend`, `ml.OpenCLBackend` and
+        `ml.CudaBackend`.
     deterministic : "portable": results have the same bits on every machine. Convolutions are those
         of ``exact_conv=True``, and linear algebra, which is LAPACK's where matrices are large, is
         the engine's own. Without it bits are the same from run to run and for any number of
@@ -218,7 +219,7 @@ def compile(  # noqa: A001
         jit_options=_jit_options(jit_options, compiles, backend),
         file_path=None if file_path is None else path_of("compile: file_path", file_path),
         inference=inference,
-        quantize="" if quantize is None or hasattr(backend, "_quantizing") else quantize,
+        quantize="" if quantize is None or backend.quantizes_itself else quantize,
         strict=_flag("strict", strict),
         strict_dtypes=_flag("strict_dtypes", strict_dtypes),
         optimizer=optimizer,
@@ -373,7 +374,7 @@ def _quantizing(quantize: Any, backend: Any, optimizer: Any) -> Any:
             hint="train without quantize=, and compile once more with it",
         )
     text("compile: quantize", quantize)
-    if hasattr(backend, "_quantizing"):
+    if backend.quantizes_itself:
         return backend._quantizing(quantize)
     check_weights("compile: quantize", quantize, backend)
     return backend

@@ -1008,8 +1008,8 @@ class PhysicalModel(PhysicalKeys):
         >>> [(row.name, row.kind, row.relative < 0.01) for row in report.weights]
         [('w', 'int8', True)]
         """
-        own = getattr(self.backend, "_quantization_report", None)
-        if not self._settings.quantize and (own is None or self.backend.quantize is None):
+        by_itself = self.backend.quantizes_itself and self.backend.quantize is not None
+        if not self._settings.quantize and not by_itself:
             raise UnsupportedError(
                 f"quantization_report: {self.backend!r} keeps weights as they are",
                 hint='compile the model with quantize="int8", and ask before bind',
@@ -1018,14 +1018,13 @@ class PhysicalModel(PhysicalKeys):
         state = mapping("state", state)
         program = self._ready(data, params, state)
         inputs = self._inputs(program, params, data, state)
-        if self._settings.quantize:
-            from mithril._quantized import QuantizationReport, Quantized
+        if by_itself:
+            return self.backend._quantization_report(program, inputs)
+        from mithril._quantized import QuantizationReport, Quantized
 
-            is_quantized = isinstance(program.forward, Quantized)
-            nothing = QuantizationReport((), ())
-            return program.forward.report(inputs, program.outputs) if is_quantized else nothing
-        assert own is not None
-        return own(program, inputs)
+        is_quantized = isinstance(program.forward, Quantized)
+        nothing = QuantizationReport((), ())
+        return program.forward.report(inputs, program.outputs) if is_quantized else nothing
 
     def _with_weights(self, weights: str) -> PhysicalModel:
         """The same model with constants in a format. What nothing else reads is kept in this format

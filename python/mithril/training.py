@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mithril._checks import items, mapping
-from mithril._loss_scale import LossScale
+from mithril._loss_scale import default_scale
 from mithril._public import public
 from mithril.backends.backend import Backend
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
@@ -17,7 +17,6 @@ from mithril.model import Model
 from mithril.models import CrossEntropy, SquaredError
 from mithril.optim import Adam, Optimizer
 from mithril.physical import FINAL_COST, PhysicalModel
-from mithril.types import Dtype
 
 __all__ = ["Epoch", "train_model"]
 
@@ -96,7 +95,7 @@ def train_model(
     >>> train_model(pm, backend, batches, optimizer=sgd, epochs=20)["weight"].round(2)
     array([[ 2., -1.]], dtype=float32)
     """
-    _check(model, backend, training_data, epochs)
+    _check(model, backend, training_data, optimizer, epochs)
     loop = _Loop(model, optimizer, loss, target, dict(mapping("metrics", metrics)))
     calls = items("train_model: callbacks", callbacks, "functions")
     loop.begin(next(iter(_batches(model, training_data, target)), None), params, seed)
@@ -108,7 +107,7 @@ def train_model(
     return loop.trained()
 
 
-def _check(model: Any, backend: Any, data: Any, epochs: Any) -> None:
+def _check(model: Any, backend: Any, data: Any, optimizer: Any, epochs: Any) -> None:
     if not isinstance(model, PhysicalModel):
         raise SignatureError(
             f"train_model: requires a compiled model, got {shown(model)}",
@@ -118,6 +117,11 @@ def _check(model: Any, backend: Any, data: Any, epochs: Any) -> None:
         raise ArgumentError(
             f"train_model: the model was compiled for {model.backend!r}, got {shown(backend)}",
             hint="give pm.backend, the object that it was compiled for",
+        )
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise SignatureError(
+            f"train_model: optimizer requires an optimizer, got {shown(optimizer)}",
+            hint="such as ml.optim.Adam(lr=1e-3)",
         )
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
         raise ArgumentError(f"train_model: epochs requires at least 1, got {shown(epochs)}")
@@ -146,23 +150,17 @@ def _batches(model: PhysicalModel, data: Iterable[Batch], target: str) -> Iterat
 
 
 class _Loop:
-    """What changes from batch to batch."""
+    """Keeps what changes from batch to batch."""
 
     def __init__(
         self, model: PhysicalModel, optimizer: Any, loss: Any, target: str, metrics: dict
     ) -> None:
         self._model = model
-        if optimizer is not None and not isinstance(optimizer, Optimizer):
-            raise SignatureError(
-                f"train_model: optimizer requires an optimizer, got {shown(optimizer)}",
-                hint="such as ml.optim.Adam(lr=1e-3)",
-            )
         self._optimizer = optimizer or model._settings.optimizer or Adam(lr=1e-3)
         self._has_cost = FINAL_COST in model.output_keys
         self._target = target
         self._metrics = metrics
-        is_half = model.backend.compute_dtype is Dtype.float16
-        self._scaling = model._settings.loss_scale or (LossScale() if is_half else None)
+        self._scaling = model._settings.loss_scale or default_scale(model.backend)
         self._loss = loss
         if self._has_cost and loss is not None:
             raise ArgumentError("train_model: the model has a cost of its own beside loss=")
@@ -209,7 +207,7 @@ class _Loop:
         return batch[name]
 
     def _data(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """What the model reads."""
+        """Picks what the model reads."""
         return {name: self._of_batch(batch, name) for name in self._model.data_keys}
 
     def run(self, number: int, batches: Iterator[dict[str, Any]]) -> Epoch:

@@ -417,7 +417,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         return Dtype.int64
 
     def _constants(self, values: tuple[Any, ...]) -> Any:
-        """What emitted text calls `C`."""
+        """Makes what emitted text calls `C`."""
         return values
 
     def _compute_in(self, option: str, dtype: Any) -> None:
@@ -617,7 +617,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     # ------------------------------------------------------------------------- running graphs
 
     def _runs_on_host(self, op: str) -> bool:
-        """Whether a device leaves the op to the engine's kernels."""
+        """Tells whether a device leaves the op to the engine's kernels."""
         return False
 
     def execute(self, graph: Any, buffers: list[Any]) -> list[Any]:

@@ -65,6 +65,9 @@ class BackendFacts:
 
     hardware: tuple[str, ...] = ("cpu",)
     weight_formats: tuple[str, ...] = WEIGHT_FORMATS
+    # Whether it keeps weights in types of its own: it is asked for a backend that does, and reports
+    # what that costs (`_quantizing`, `_quantization_report`).
+    quantizes_itself = False
     _mixes_precision = True
 
     # Programs compute integers in at most that.
@@ -126,7 +129,7 @@ class BackendFacts:
 
     @classmethod
     def _capabilities_of_class(cls) -> Capabilities:
-        """What is the same on every machine: its framework need not be here."""
+        """Tells what is the same on every machine: its framework need not be here."""
         halves = (Dtype.float16, Dtype.bfloat16) if cls._mixes_precision else ()
         return Capabilities(
             autodiff="engine" if cls.is_manualgrad else "framework",

@@ -74,7 +74,7 @@ def _precision() -> str:
 
 
 def _ops(supports: dict[str, Callable[[dict[str, Any]], str]]) -> str:
-    """How many of the registry's ops a backend runs in each way."""
+    """Counts how many of the registry's ops a backend runs in each way."""
     counts = {name: Counter(how(op) for op in built_in_ops()) for name, how in supports.items()}
     ways = sorted({way for count in counts.values() for way in count})
     rows = [("backend", *ways)]

@@ -106,7 +106,7 @@ def reference(task: Task) -> dict[str, np.ndarray]:
 
 
 def unlike_slopes(task: Task, step: float = 1e-6) -> list[str]:
-    """What is wrong with the reference of a task in float64: its second derivatives are to be
+    """Tells what is wrong with the reference of a task in float64: its second derivatives are to be
     slopes of the first ones, which the op matrix holds against an oracle."""
     model = op_matrix.compiled(task.case, _wide_backend(), mode="train")
 
@@ -114,17 +114,17 @@ def unlike_slopes(task: Task, step: float = 1e-6) -> list[str]:
         return op_matrix.evaluate(model, task.case, task.at(away), task.weights).gradients
 
     far, near = [(first(s), first(-s)) for s in (2 * step, step)]
-    problems = []
+    problems, found = [], reference(task)
     for key in task.directions:
         slopes = [ahead[key] - behind[key] for ahead, behind in (near, far)]
         want = (8.0 * slopes[0] - slopes[1]) / (12.0 * step)
-        told = distance(reference(task)[key], want, SLOPE_BOUND).problem
+        told = distance(found[key], want, SLOPE_BOUND).problem
         problems += [f"{task.case.label} {key}: {told}"] if told else []
     return problems
 
 
 def check(backend: Any, task: Task, wanted: Mapping[str, np.ndarray]) -> list[str]:
-    """What is wrong with the derivatives of a backend."""
+    """Tells what is wrong with the derivatives of a backend."""
     dtype, problems = Dtype(task.case.dtype).numpy(), []
     bound = TOLERANCE[task.case.dtype]
     for key, got in derivatives(task, backend).items():

@@ -1,4 +1,4 @@
-"""What backends share whose plans run on a device."""
+"""The base class of backends whose plans run on a device."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class DeviceBackend(PlanBackend):
 
     @property
     def device_info(self) -> Mapping[str, Any]:
-        """What the device says of itself."""
+        """The device in its own words."""
         return self._device.info
 
     @property
     def has_exact_bits(self) -> bool:
-        """Whether loops have the bits of `CpuBackend`: subnormals, fma, correctly rounded division
-        and square root, as the device was found to compute them."""
+        """Tells whether loops have the bits of `CpuBackend`: subnormals, fma, correctly rounded
+        division and square root, as the device was found to compute them."""
         return self._device.has_exact_bits
 
     def get_device(self) -> str:

@@ -34,7 +34,7 @@ _logger = logging.getLogger("mithril.codegen")
 
 
 def key_of(*parts: str) -> str:
-    """What names the object that is made of these texts: 64 hexadecimal digits."""
+    """Names the object that is made of these texts: 64 hexadecimal digits."""
     hashed = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogateescape")

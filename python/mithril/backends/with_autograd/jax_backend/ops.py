@@ -85,6 +85,17 @@ tanh, sigmoid = _in_wide(_jnp.tanh), _in_wide(_lax.logistic)
 erf, erfc = _lax.erf, _lax.erfc
 
 
+def _of_two(function):
+    """A function of two operands of one type of floats, with halves computed in float32."""
+
+    def run(x, y):
+        dtype = _jnp.result_type(x, y)
+        x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
+        return function(x, y).astype(dtype)
+
+    return run
+
+
 @_jax.custom_jvp
 def _quotient(x, y):
     return _jnp.true_divide(x, y)
@@ -97,12 +108,12 @@ def _quotient_jvp(primals, tangents):
     return out, _jnp.true_divide(dx - out * dy, y)  # JAX takes y ** -2, which may be 0 or inf
 
 
+_divide_floats = _of_two(_quotient)
+
+
 def divide(x, y):
-    dtype = _jnp.result_type(x, y)
-    if not _jnp.issubdtype(dtype, _jnp.floating):
-        return _jnp.true_divide(x, y)
-    x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
-    return _quotient(x, y).astype(dtype)
+    is_float = _jnp.issubdtype(_jnp.result_type(x, y), _jnp.floating)
+    return (_divide_floats if is_float else _jnp.true_divide)(x, y)
 
 
 @_jax.custom_jvp
@@ -383,10 +394,7 @@ def _angle_jvp(primals, tangents):
     return _angle(y, x), (a * dy - b * dx) / (a * a + b * b) / unit
 
 
-def atan2(y, x):
-    dtype = _jnp.result_type(y, x)
-    y, x = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (y, x))
-    return _angle(y, x).astype(dtype)
+atan2 = _of_two(_angle)
 
 
 relu = _jax.nn.relu

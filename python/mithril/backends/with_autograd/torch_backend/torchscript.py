@@ -59,7 +59,7 @@ class Traced:
 
 
 def _kind(value: Any) -> Any:
-    """What a trace depends on: all of a host value, and of a tensor all but its elements."""
+    """Names what a trace depends on: all of a host value, and of a tensor all but its elements."""
     if isinstance(value, torch.Tensor):
         return value.dtype, value.shape, value.device
     return repr(value)

@@ -37,7 +37,8 @@ class CBackend(PlanBackend):
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
 
     A program is compiled at the first call with its sizes. Results have the bits of `CpuBackend`
-    wherever both run canonical kernels (docs/numerics.md), as all are with ``exact_conv=True``.
+    wherever both run canonical kernels (docs/numerics.md), as all are with
+    ``deterministic="portable"``.
     Methods such as ``backend.add`` and ``backend.grad`` run on NumPy and the engine.
 
     Raises

@@ -31,7 +31,8 @@ class CudaBackend(DeviceBackend):
     dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in. Halves are
         computed in float32.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
-        outputs; None: what the device has. The lower one of this and `compile`'s counts.
+        outputs; None: what the device has. The smaller of this and `compile(memory_limit=)`
+        applies.
     seed : of the backend's random numbers.
     compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
@@ -75,7 +76,7 @@ class CudaBackend(DeviceBackend):
 
     @property
     def device_info(self) -> Mapping[str, Any]:
-        """What the device says of itself: id, name, memory in bytes, architecture ("sm_90"),
+        """The device in its own words: id, name, memory in bytes, architecture ("sm_90"),
         multiprocessors, driver ("CUDA 12.8"), and whether its memory comes from a pool."""
         return self._device.info
 

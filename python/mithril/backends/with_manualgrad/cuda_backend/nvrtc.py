@@ -1,4 +1,4 @@
-"""Where NVRTC, which compiles CUDA C, may be."""
+"""Finds NVRTC, which compiles CUDA C."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ class GGMLBackend(NumpyBackend):
     _ops_module = "mithril.backends.with_manualgrad.ggml_backend.ops"
     supported_dtypes = (Dtype.float32,)
     weight_formats = tuple(quantize.SHORT)
+    quantizes_itself = True
     _mixes_precision = False
     _folds_constants = True
 
