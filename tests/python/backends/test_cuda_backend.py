@@ -23,6 +23,7 @@ from backends.device_cases import (
     forks,
     injecting,
     linear_softmax,
+    live_objects,
     relu,
 )
 from backends.plan_cases import (
@@ -299,7 +300,7 @@ def test_each_call_that_fails(symbol, nth, inject, folder):
     want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
     params, data = want.get_parameters(), {"x": drawn(shape)}
     ml.CudaBackend()  # the device stays
-    before = _core.device_live_objects()
+    before = live_objects()
     pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
     for status, kind in ((2, OutOfMemoryError), (201, DeviceNotAvailable)):
         is_nvrtc = symbol in OF_NVRTC
@@ -318,7 +319,7 @@ def test_each_call_that_fails(symbol, nth, inject, folder):
         pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
         same(pm.evaluate(params, data), want.evaluate(params, data))
     del pm
-    assert _core.device_live_objects() <= before + 1  # the arena may be new
+    assert live_objects() <= before + 1  # the arena may be new
 
 
 def doubling():
@@ -364,13 +365,13 @@ def test_each_call_of_a_loop_that_fails(symbol, inject):
     """On the emulator's second device, which has no pools."""
     pm = ml.compile(doubling(), ml.CudaBackend(1), inference=True)
     assert doubled(pm, 5.0) == 8
-    before = _core.device_live_objects()
+    before = live_objects()
     inject(symbol, 1, 201)
     with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with CUDA_ERROR"):
         for limit in (2.0, 5.0):  # an even and an odd number of steps
             doubled(pm, limit)
     assert doubled(pm, 5.0) == 8
-    assert _core.device_live_objects() == before
+    assert live_objects() == before
 
 
 OF_LISTS = ["cuDeviceGetCount", "cuDriverGetVersion", "cuDeviceGet", "cuDeviceGetName",

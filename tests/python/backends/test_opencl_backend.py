@@ -18,6 +18,7 @@ from backends.device_cases import (
     forks,
     injecting,
     linear_softmax,
+    live_objects,
 )
 from backends.plan_cases import (
     check_bad_index,
@@ -239,7 +240,7 @@ def test_each_call_that_fails(symbol, nth, inject):
     shape = [CALLS.index(symbol) + 2, nth + 2]  # a program that nobody has compiled
     want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
     params, data = want.get_parameters(), {"x": drawn(shape)}
-    before = _core.device_live_objects()
+    before = live_objects()
     pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
     for status, kind, name in (
         (-5, OutOfMemoryError, "CL_OUT_OF_RESOURCES"),
@@ -252,7 +253,7 @@ def test_each_call_that_fails(symbol, nth, inject):
                 pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
         same(pm.evaluate(params, data), want.evaluate(params, data))
     del pm
-    assert _core.device_live_objects() <= before + 1  # the arena may be new
+    assert live_objects() <= before + 1  # the arena may be new
 
 
 @pytest.mark.parametrize("symbol", ["clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo"])
