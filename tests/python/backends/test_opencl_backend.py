@@ -240,6 +240,7 @@ def test_each_call_that_fails(symbol, nth, inject):
     shape = [CALLS.index(symbol) + 2, nth + 2]  # a program that nobody has compiled
     want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
     params, data = want.get_parameters(), {"x": drawn(shape)}
+    ml.OpenCLBackend()  # the device stays
     before = live_objects()
     pm = ml.compile(model, ml.OpenCLBackend(), data_keys={"x"}, shapes={"x": shape})
     for status, kind, name in (
