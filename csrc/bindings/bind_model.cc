@@ -174,7 +174,7 @@ Connection call_op(const std::string& name, const py::iterable& operands,
     if (found == def.connect_order.end()) {
       throw core::ErrorException(core::fail(core::ErrorKind::kKey, core::Code::kKeyUnknown,
                                             "{} has no key '{}'{}", name, key,
-                                            core::suggestion(key, def.connect_order)));
+                                            core::suggestion_or_keys(key, def.connect_order)));
     }
     if (arguments.size() <= at) arguments.resize(at + 1);
     arguments[at] = std::move(argument);

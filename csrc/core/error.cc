@@ -117,4 +117,17 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& ca
   return best == nullptr ? "" : ", did you mean '" + *best + "'?";
 }
 
+std::string suggestion_or_keys(std::string_view name, const std::vector<std::string>& keys) {
+  constexpr size_t kMost = 12;
+  if (std::string near = suggestion(name, keys); !near.empty()) return near;
+  std::string out;
+  size_t listed = 0;
+  for (const std::string& key : keys) {
+    if (key.empty() || key[0] == '$') continue;  // a generated name
+    if (listed++ == kMost) return out + ", …";
+    out += (out.empty() ? "; its keys are '" : ", '") + key + "'";
+  }
+  return out;
+}
+
 }  // namespace mithril::core

@@ -113,4 +113,7 @@ class ErrorException : public std::exception {
 /// Candidates within two edits of `name`, nearest first: ", did you mean 'relu'?" or "".
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates);
 
+/// The suggestion; where no key is near, the keys that there are: "; its keys are 'input', 'u'".
+std::string suggestion_or_keys(std::string_view name, const std::vector<std::string>& keys);
+
 }  // namespace mithril::core

@@ -103,7 +103,7 @@ JsonReader::Type JsonReader::peek() {
   if (c == '[') return Type::kArray;
   if (c == '"') return Type::kString;
   if (c == 't' || c == 'f') return Type::kBool;
-  if (c == 'n') return Type::kNull;
+  if (text_.substr(at_, 4) == "null") return Type::kNull;
   if (c == '-' || is_digit(c)) return Type::kNumber;
   fail("requires a value");
   return Type::kNone;

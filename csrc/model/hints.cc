@@ -94,9 +94,9 @@ class Hints {
     if (error.kind == core::ErrorKind::kValue) return allowed(error);
     if (error.kind != core::ErrorKind::kShape) return "";
     for (const auto hint :
-         {&Hints::swapped_statement, &Hints::swapped_wire, &Hints::allowed, &Hints::flatten,
-          &Hints::other_wire, &Hints::transposed_operand, &Hints::lined_up, &Hints::element_count,
-          &Hints::contradiction, &Hints::channels_last}) {
+         {&Hints::swapped_statement, &Hints::swapped_wire, &Hints::allowed, &Hints::lacks_last_axis,
+          &Hints::flatten, &Hints::other_wire, &Hints::transposed_operand, &Hints::lined_up,
+          &Hints::element_count, &Hints::contradiction, &Hints::channels_last}) {
       std::string text = (this->*hint)(error);
       if (!text.empty()) return text;
     }
@@ -160,6 +160,19 @@ class Hints {
     const bool is_range = std::isalpha(static_cast<unsigned char>(refused.allowed.front())) != 0;
     return fmt::format("in place of {} give {}{}", refused.got, is_range ? "a number " : "",
                        refused.allowed);
+  }
+
+  // A vector [3] where a matrix [3, u1] is taken.
+  std::string lacks_last_axis(const core::Error&) const {
+    if (conflict_.said.empty() || conflict_.sides.empty()) return "";
+    const auto given = parse(conflict_.said), wanted = parse(conflict_.sides[0].text);
+    const bool one_less = given && wanted && given->size() + 1 == wanted->size();
+    if (!one_less || given->empty() || wanted->back()) return "";
+    Sizes column = *given;
+    column.push_back(1);
+    if (!fit(column, *wanted)) return "";
+    return fmt::format("'{}' lacks its last axis: one column is {}", solver_.name(conflict_.about),
+                       print(column, column));
   }
 
   // Which said what is known of the first side.

@@ -37,7 +37,7 @@ ir::Attrs attributes(const ir::OpDef& op, const LeafSpec& spec, const Location& 
   for (const auto& [name, value] : spec.attrs) {
     if (contains(known, name)) continue;
     raise(core::fail(ErrorKind::kValue, Code::kValueArgument, "{} has no argument '{}'{}", op.name,
-                     name, core::suggestion(name, known)),
+                     name, core::suggestion_or_keys(name, known)),
           where);
   }
   ir::Attrs out;

@@ -43,7 +43,7 @@ std::string title(const Node& node) {
 void unknown_key(const Arena& arena, NodeId node, std::string_view key, const Location& where,
                  ErrorKind kind) {
   raise(core::fail(kind, Code::kKeyUnknown, "{} has no key '{}'{}", title(arena.node(node)), key,
-                   core::suggestion(key, arena.key_names(node))),
+                   core::suggestion_or_keys(key, arena.key_names(node))),
         where);
 }
 

@@ -12,7 +12,7 @@ from mithril._conversion import as_numpy
 from mithril._initial import Uninitialized
 from mithril._program import Program
 from mithril._values import as_value
-from mithril.errors import ShapeNotKnown
+from mithril.errors import ShapeError, ShapeNotKnown
 
 MOST_PROGRAMS = 64  # the one used longest ago goes
 Given = dict[str, Mapping[str, Any]]  # role -> what `evaluate` got
@@ -103,7 +103,15 @@ class OpenRanks:
     ) -> Program:
         physical = self._physical
         sizes = {name: list(shape) for name, shape in shapes.items()}
-        compiled, program = physical._made(sizes, values)
+        failure = None
+        try:
+            compiled, program = physical._made(sizes, values)
+        except ShapeError as error:
+            failure = error
+        if failure is not None:
+            told = {name: list(shape) for name, shape in self._shapes(given).items()}
+            physical._made(told, values)  # fails as well, and names sizes beside ranks
+            raise failure
         if program is not None:
             return program
         if not set(compiled.unknown_values) <= set(self._numbers):

@@ -59,6 +59,13 @@ _NAMES: dict[str, tuple[str, str]] = {
             "ModuleList": "a Python list; `model |= layer` puts each layer in",
             "Parameter": 'ml.IOKey("w", shape=[3], differentiable=True)',
             "Identity": "ml.Buffer",
+            "Det": "ml.Determinant",
+            "Inv": "ml.Inverse",
+            "Norm": "(x * x).sum().sqrt() of a connection x, or a layer: ml.LayerNorm, ml.RMSNorm",
+            "BatchNorm": "ml.BatchNorm1D, ml.BatchNorm2D or ml.BatchNorm3D",
+            "Conv": "ml.Conv1D, ml.Conv2D or ml.Conv3D",
+            "MaxPool": "ml.MaxPool1D, ml.MaxPool2D or ml.MaxPool3D",
+            "AvgPool": "ml.AvgPool1D, ml.AvgPool2D or ml.AvgPool3D",
             "MSELoss": 'ml.SquaredError(reduction="mean")',
             "L1Loss": 'ml.AbsoluteError(reduction="mean")',
             "CrossEntropyLoss": 'ml.CrossEntropy(reduction="mean")',
@@ -108,6 +115,13 @@ _NAMES: dict[str, tuple[str, str]] = {
             "matmul": "ml.MatrixMultiply, or a @ b",
             "einsum": "ml.Einsum",
             "newaxis": "None in an index: x[:, None]",
+            "det": "ml.Determinant",
+            "inv": "ml.Inverse",
+            "linalg": "ml itself: ml.Solve, ml.Inverse, ml.Determinant, ml.SVD",
+            "fft": "ml itself: ml.FFT, ml.RFFT",
+            "outer": 'ml.Einsum("i,j->ij"), or x[:, None] * y[None, :]',
+            "kron": "ml.Einsum, then ml.Reshape",
+            "norm": "(x * x).sum().sqrt() of a connection x",
         }.items()
     },
     **dict.fromkeys(("Adam", "AdamW", "SGD", "Momentum"), ("", "ml.optim.{}")),
@@ -177,6 +191,49 @@ _MEMBERS: dict[str, tuple[str, str]] = {
     },
 }
 
+# Members of models and modules elsewhere; `pm` is the compiled model.
+_OF_COMPILED: dict[str, tuple[str, str]] = {
+    **{
+        name: (_TORCH, here)
+        for name, here in {
+            "forward": "pm.evaluate(params, data)",
+            "backward": "pm.evaluate(params, data, output_gradients=...)",
+            "grad": "what pm.evaluate(params, data, output_gradients=...) returns",
+            "zero_grad": "not needed: gradients are returned, not kept",
+            "parameters": "pm.get_parameters()",
+            "named_parameters": "pm.get_parameters().items()",
+            "state_dict": "pm.get_parameters(), and pm.initial_state_dict for states",
+            "train": 'ml.compile(model, backend, mode="train")',
+            "eval": 'ml.compile(model, backend, mode="eval")',
+            "to": "the backend's device: ml.compile(model, ml.TorchBackend(device=...))",
+            "cuda": 'ml.compile(model, ml.TorchBackend(device="cuda")), or ml.CudaBackend()',
+            "cpu": "ml.compile(model, ml.CpuBackend())",
+            "half": "ml.compile(model, backend, precision=...), or the backend's dtype",
+        }.items()
+    },
+    **{
+        name: (_KERAS, here)
+        for name, here in {
+            "fit": "mithril.training.train_model(...), or pm.step in a loop",
+            "compile": "ml.compile(model, backend)",
+            "trainable_weights": "pm.get_parameters()",
+            "get_weights": "pm.get_parameters()",
+            "weights": "pm.get_parameters()",
+            "train_on_batch": "pm.step",
+        }.items()
+    },
+    **{
+        name: (_JAX, here)
+        for name, here in {
+            "apply": "pm.evaluate(params, data)",
+            "params": "pm.get_parameters()",
+        }.items()
+    },
+    "evaluate_gradients": ("", "pm.evaluate(params, data, output_gradients=...)"),
+    "evaluate_all": ("", "pm.evaluate(params, data, output_gradients=...)"),
+    "flat_graph": ("", "pm.explain(), which prints what runs"),
+}
+
 # Arguments elsewhere -> those that are meant here, the first that a callee has.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "out_features": ("dimension",),
@@ -232,6 +289,11 @@ def member_here(name: str) -> str:
     return _said(name, _MEMBERS[name]) if name in _MEMBERS else ""
 
 
+def compiled_member_here(name: str) -> str:
+    """The same of a member that models have elsewhere."""
+    return _said(name, _OF_COMPILED[name]) if name in _OF_COMPILED else ""
+
+
 def argument_here(name: str, known: Collection[str]) -> str:
     """What to give instead of an argument that layers have elsewhere, or ""."""
     here = next((argument for argument in _ARGUMENTS.get(name, ()) if argument in known), None)
@@ -240,4 +302,4 @@ def argument_here(name: str, known: Collection[str]) -> str:
     return ": it follows from the input" if name in _FOLLOWS else ""
 
 
-__all__ = ["argument_here", "member_here", "name_here"]
+__all__ = ["argument_here", "compiled_member_here", "member_here", "name_here"]

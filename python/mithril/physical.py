@@ -22,6 +22,7 @@ from mithril._lists import Lists
 from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
 from mithril._open_ranks import OpenRanks, Shaped, shape_of
+from mithril._peer_names import compiled_member_here
 from mithril._physical_keys import FINAL_COST, PhysicalKeys
 from mithril._program import Key, Program, Settings, keys_of, runs_natively, target_of
 from mithril._public import (
@@ -47,6 +48,7 @@ from mithril.errors import (
     ShapeError,
     ShapeNotKnown,
     SignatureError,
+    UnknownNameError,
     UnsupportedError,
     UnusedKeyWarning,
     UnusedParamsWarning,
@@ -1367,6 +1369,17 @@ class PhysicalModel(PhysicalKeys):
             if name.isidentifier() and not _is_keyword(name)
         ]
         return inspect.Signature(named)
+
+    if not TYPE_CHECKING:  # a type checker knows the members
+
+        def __getattr__(self, name: str):
+            if name.startswith("_"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            if hasattr(type(self), name):  # a property of ours that raised AttributeError: say so
+                return object.__getattribute__(self, name)
+            members = [member for member in dir(self) if not member.startswith("_")]
+            hint = compiled_member_here(name) or suggestion(name, members)
+            raise UnknownNameError(f"a compiled model has no attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         return (

@@ -87,6 +87,16 @@ def test_without_an_array_the_rank_is_not_known():
         pm.evaluate({})
 
 
+def test_an_array_of_another_rank_is_told_with_its_sizes():
+    model = ml.Model()
+    model |= ml.Solve()(matrix="a", right="b", output="x")
+    pm = ml.compile(model, ml.CpuBackend(), inference=True)
+    with pytest.raises(ml.errors.ShapeError, match=r"'b' cannot be \[3\]") as caught:
+        pm.evaluate({}, {"a": np.eye(3, dtype=np.float32), "b": np.ones(3, dtype=np.float32)})
+    assert "one column is [3, 1]" in str(caught.value)
+    assert caught.value.__context__ is None
+
+
 def test_arrays_that_do_not_fit_each_other_are_refused():
     model = ml.Model()
     model |= MatrixMultiply()(left="x", right="w", output="y")

@@ -48,6 +48,23 @@ def test_of_connections(name, said):
         getattr(ml.Relu()(x), name)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("forward", "PyTorch's forward is pm.evaluate(params, data)"),
+        ("fit", "Keras' fit is mithril.training.train_model"),
+        ("params", "JAX's params is pm.get_parameters()"),
+        ("evaluate_gradients", "evaluate_gradients is pm.evaluate(params, data, output"),
+        ("sumary", "did you mean 'summary'?"),
+    ],
+)
+def test_of_compiled_models(name, said):
+    pm = ml.compile(ml.Relu(), ml.CpuBackend(), shapes={"input": [3]})
+    assert not hasattr(pm, name)
+    with pytest.raises(AttributeError, match=re.escape(said)):
+        getattr(pm, name)
+
+
 def test_a_slip_still_gets_the_nearest_name():
     with pytest.raises(AttributeError, match="did you mean 'reshape'"):
         ml.IOKey("x").reshap  # noqa: B018
@@ -81,12 +98,21 @@ def test_of_arguments(make, said):
 
 
 def test_the_tables_name_what_there_is():
-    rows = [here for _, here in [*_peer_names._NAMES.values(), *_peer_names._MEMBERS.values()]]
+    rows = [here for _, here in [
+        *_peer_names._NAMES.values(),
+        *_peer_names._MEMBERS.values(),
+        *_peer_names._OF_COMPILED.values(),
+    ]]  # fmt: skip
     for here in rows:
         for path in re.findall(r"\bml\.([A-Za-z_][A-Za-z_.0-9]*)", here.replace("{}", "Adam")):
             value = ml
             for part in path.rstrip(".").split("."):
                 value = getattr(value, part)
+    of_compiled = [here for _, here in _peer_names._OF_COMPILED.values()]
+    for member in re.findall(r"\bpm\.([a-z_]+)", " ".join(of_compiled)):
+        assert hasattr(ml.PhysicalModel, member), member
+    for name in _peer_names._OF_COMPILED:
+        assert not hasattr(ml.PhysicalModel, name), name
     for name in _peer_names._NAMES:
         assert not hasattr(ml, name), name
     for name in _peer_names._MEMBERS:

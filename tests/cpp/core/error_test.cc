@@ -102,6 +102,15 @@ TEST(Suggestion, StaysSilentWhenNothingIsNear) {
   EXPECT_EQ(suggestion("relu", {"relu"}), "");
 }
 
+TEST(Suggestion, ListsTheKeysWhereNoneIsNear) {
+  EXPECT_EQ(suggestion_or_keys("inptu", {"input", "u"}), ", did you mean 'input'?");
+  EXPECT_EQ(suggestion_or_keys("output", {"input", "$1", "u"}), "; its keys are 'input', 'u'");
+  EXPECT_EQ(suggestion_or_keys("output", {}), "");
+  const std::vector<std::string> many(13, "k");
+  EXPECT_EQ(suggestion_or_keys("output", many).substr(0, 22), "; its keys are 'k', 'k");
+  EXPECT_EQ(suggestion_or_keys("output", many).substr(70), "'k', …");
+}
+
 TEST(Suggestion, AsksMoreOfShortNames) {
   EXPECT_EQ(suggestion("x", {"y"}), ", did you mean 'y'?");
   EXPECT_EQ(suggestion("x", {"abc"}), "");

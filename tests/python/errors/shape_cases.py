@@ -64,6 +64,17 @@ model.set_shapes(w=[16, 10])  #2
         (("w=[16, 10]", "w=[10, 16]"),),
     ),
     Case(
+        "vector_for_a_matrix",
+        """
+model |= ml.Solve()(matrix="a", right="b", output="x")  #1
+model.set_shapes(a=[3, 3], b=[3])  #2
+""",
+        "ShapeError",
+        "MTH101",
+        ("[3, u1]", "'b' lacks its last axis: one column is [3, 1]"),
+        (("b=[3]", "b=[3, 1]"),),
+    ),
+    Case(
         "transposed_weight_given",
         """
 model |= ml.Relu()(input="x", output="h")
