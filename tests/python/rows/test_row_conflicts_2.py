@@ -107,11 +107,11 @@ def test_K43():
     assert callable(packaged.create_gpt)
 
 
-@pytest.mark.limited("of the native backends CUDA is a later feature")
 def test_K44():
     from mithril.backends.registry import available_backends
 
-    assert {"jax", "torch", "mlx", "numpy", "c", "ggml", "cpu"} <= set(available_backends())
+    documents = {"jax", "torch", "mlx", "numpy", "c", "ggml"}
+    assert documents | {"cpu", "opencl", "cuda"} <= set(available_backends())
 
 
 def test_K45():
