@@ -630,7 +630,7 @@ def flags_of_c():
     assert ml.CBackend(flags="-O1 -g").flags[-2:] == ("-O1", "-g")
     assert ml.CBackend().flags[-2:] == ("-O3", "-march=native")
     refused("c", "-march=nonsense", ml.errors.CompilerError, flags="-march=nonsense")
-    refused("c", "'-m32' makes code for other callers", flags="-m32")
+    refused("c", "'-m32' makes code for other callers", ArgumentError, flags="-m32")
 
 
 @row("c", "threads")
