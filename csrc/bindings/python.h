@@ -54,6 +54,7 @@ void bind_runtime(py::module_& module);
 void bind_inspection(py::module_& module);
 void bind_cpu(py::module_& module);
 void bind_c(py::module_& module);
+void bind_ggml(py::module_& module);
 void bind_opencl(py::module_& module);
 void bind_cuda(py::module_& module);
 

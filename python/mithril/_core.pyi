@@ -252,6 +252,26 @@ class CProgram(_NativeProgram):
         self, sizes: list[list[int]], name: str, threads: int = 1, freestanding: bool = False
     ) -> dict[str, Any]: ...
 
+class GGMLRowGuard:
+    prepare_at: int
+    finish_at: int
+    def __init__(
+        self,
+        *,
+        rows_at: int,
+        scaled_at: int,
+        results_at: int,
+        blocks_at: int,
+        factor_at: int,
+        to_float_at: int,
+        count: int,
+        width: int,
+        weights: int,
+        row_bytes: int,
+    ) -> None: ...
+    @property
+    def address(self) -> int: ...
+
 def opencl_devices() -> list[dict[str, Any]]: ...
 def opencl_functions() -> list[str]: ...
 def device_inject_failure(symbol: str, nth: int, status: int) -> None: ...

@@ -1,4 +1,4 @@
-"""Writing a file so that at any moment there is the old one or the new one."""
+"""Reading a file, and writing one so that at any moment there is the old one or the new one."""
 
 from __future__ import annotations
 
@@ -31,6 +31,26 @@ def path_of(what: str, path: Any) -> str:
     if "\0" in found or not found:
         raise ArgumentError(f"{what}: no file can be called {shown(found)}")
     return found
+
+
+def opened(what: str, path: Any) -> IO[bytes]:
+    """A file to read: a pipe would wait for somebody to write, and a folder has no bytes."""
+    name = path_of(what, path)
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    if os.path.exists(name) and not os.path.isfile(name):
+        kind = "a folder" if os.path.isdir(name) else "a pipe or a device"
+        raise ArgumentError(
+            f"{what}: requires the path of a file, got {kind}: {shown(name)}", hint=_inside(name)
+        )
+    return open(name, "rb", opener=lambda path, _: os.open(path, flags))
+
+
+def _inside(name: str) -> str:
+    """A file of a folder, which may be the one that was meant."""
+    if not os.path.isdir(name):
+        return ""
+    files = sorted(entry.name for entry in os.scandir(name) if entry.is_file())
+    return f"it holds {shown(os.path.join(name, files[0]))}" if files else "it holds no files"
 
 
 @contextlib.contextmanager

@@ -627,9 +627,10 @@ def compiler_of_c():
 
 @row("c", "flags")
 def flags_of_c():
-    assert ml.CBackend(flags="-O1 -DONE").flags[-2:] == ("-O1", "-DONE")
+    assert ml.CBackend(flags="-O1 -g").flags[-2:] == ("-O1", "-g")
     assert ml.CBackend().flags[-2:] == ("-O3", "-march=native")
-    refused("c", "--nonsense", ml.errors.CompilerError, flags="--nonsense")
+    refused("c", "-march=nonsense", ml.errors.CompilerError, flags="-march=nonsense")
+    refused("c", "'-m32' makes code for other callers", ArgumentError, flags="-m32")
 
 
 @row("c", "threads")

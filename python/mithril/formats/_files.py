@@ -10,9 +10,9 @@ from mithril.errors import ParseError
 CHUNK = 1 << 20
 
 
-def damaged(what: str, problem: str) -> ParseError:
+def damaged(what: str, problem: str, hint: str = "") -> ParseError:
     """A file that is not what was written."""
-    return ParseError(f"{what}: {problem}", code="MTH603")
+    return ParseError(f"{what}: {problem}", code="MTH603", hint=hint)
 
 
 class Hashed:

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._files import path_of, replacing
+from mithril._files import opened, replacing
 from mithril._public import public
 from mithril.errors import (
     ArgumentError,
     DeviceNotAvailable,
-    DTypeError,
     ParseError,
     ShapeError,
     SignatureError,
@@ -33,6 +32,15 @@ LONGEST_NAME = 63  # bytes
 _MAGIC = b"GGUF"
 _VERSION = 3
 _READ_VERSIONS = (2, 3)
+# What files begin with that are taken for GGUF.
+_FIRST = 16
+_OLD = "a file of ggml before GGUF: llama.cpp converts it"
+_OTHERS = {
+    b"lmgg": _OLD, b"fmgg": _OLD, b"tjgg": _OLD,
+    b"PK": "a zip file, as mithril, PyTorch and NumPy write? ml.load, torch.load, numpy.load",
+    b"version https": "a pointer of Git LFS: git lfs pull brings the file",
+    b"<": "a web page: was it downloaded from the address of the file itself?",
+}  # fmt: skip
 _STRING, _ARRAY = 8, 9
 _MOST_ELEMENTS = 2**60
 _DEEPEST = 4  # arrays in arrays
@@ -89,7 +97,7 @@ def save_gguf(path: Any, params: dict[str, Any], metadata: Mapping[str, Any] | N
 
     Raises
     ------
-    DTypeError : bool and uint8, which GGUF does not have
+    DTypeError : elements that GGUF does not have: bool, uint8, complex numbers …
     ShapeError : more than four axes
     ArgumentError : names and metadata that GGUF cannot hold
 
@@ -100,7 +108,7 @@ def save_gguf(path: Any, params: dict[str, Any], metadata: Mapping[str, Any] | N
     >>> found["w"].shape, found.metadata["epochs"]
     ((2, 3), 3)
     """
-    arrays = arrays_of(params, "save_gguf")
+    arrays = arrays_of(params, "save_gguf", _PLAIN.values())
     kinds = {name: _kind(name, array) for name, array in arrays.items()}
     entries = _encoded_metadata(metadata)
     head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(arrays), len(entries)), *entries]
@@ -130,12 +138,7 @@ def _kind(name: str, array: Any) -> int:
         raise ShapeError(
             f"save_gguf: '{name}': ggml has {MOST_AXES} axes, got shape {list(array.shape)}"
         )
-    kinds = {text: number for number, text in _PLAIN.items()}
-    if array.dtype.name not in kinds:
-        raise DTypeError(
-            f"save_gguf: '{name}': GGUF has no element type {array.dtype}", hint="cast it to int8"
-        )
-    return kinds[array.dtype.name]
+    return next(number for number, text in _PLAIN.items() if text == array.dtype.name)
 
 
 def _encoded(text: str) -> bytes:
@@ -202,12 +205,12 @@ def load_gguf(path: Any) -> GGUFTensors:
 
     Raises
     ------
-    ParseError : the file is cut off, or says of itself what is not so
+    ParseError : the file is of another kind, is cut off, or says of itself what is not so
+    ArgumentError : a folder, a pipe or a device
     DeviceNotAvailable : blocks, and no package `gguf`
     """
-    name = path_of("load_gguf", path)
-    with open(name, "rb") as file:
-        return _read(file, os.fstat(file.fileno()).st_size, f"GGUF file {shown(name)}")
+    with opened("load_gguf", path) as file:
+        return _read(file, os.fstat(file.fileno()).st_size, f"GGUF file {shown(file.name)}")
 
 
 class _Reader:
@@ -271,11 +274,23 @@ class _Reader:
 
 def _read(file: Any, size: int, what: str) -> GGUFTensors:
     reader = _Reader(file, size, what)
-    if reader.take(4) != _MAGIC:
-        raise reader.fail("it does not begin with GGUF")
+    if size == 0:
+        raise reader.fail("it is empty")
+    first = file.read(_FIRST)
+    if not first.startswith(_MAGIC):
+        raise damaged(what, f"it does not begin with GGUF but with {first[:8]!r}", _kind_of(first))
+    file.seek(0)
+    reader.take(len(_MAGIC))
     version = reader.number("I")
     if version not in _READ_VERSIONS:
-        raise ParseError(f"{what}: version {version}, where 2 and 3 are known", code="MTH604")
+        swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
+        is_swapped = swapped in _READ_VERSIONS
+        raise ParseError(
+            f"{what}: version {swapped if is_swapped else version}"
+            f"{', big-endian' * is_swapped}, where 2 and 3 are known, little-endian",
+            code="MTH604",
+            hint="llama.cpp and the package gguf convert files",
+        )
     tensors = reader.count("tensors", 24)
     entries = reader.count("entries of metadata", 12)
     found = GGUFTensors()
@@ -288,6 +303,13 @@ def _read(file: Any, size: int, what: str) -> GGUFTensors:
             file.seek(start + entry.offset)
         found[entry.name] = _array(reader, entry, file.read(entry.size))
     return found
+
+
+def _kind_of(first: bytes) -> str:
+    """What a file of that beginning is rather, and what reads it."""
+    if first[8:9] == b"{":
+        return "a safetensors file? mithril.formats.read_safetensors reads those"
+    return next((hint for magic, hint in _OTHERS.items() if first.startswith(magic)), "")
 
 
 def _metadata(reader: _Reader, count: int) -> dict[str, Any]:

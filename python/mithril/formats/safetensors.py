@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from mithril import _core
 from mithril._conversion import as_numpy
-from mithril._files import path_of, replacing
+from mithril._files import opened, replacing
 from mithril._public import public
-from mithril.errors import ArgumentError, ParseError, SignatureError, shown
+from mithril.errors import ArgumentError, DTypeError, ParseError, SignatureError, shown
 from mithril.formats._files import CHUNK, Hashed, damaged
-from mithril.types import as_dtype
+from mithril.types import Dtype, as_dtype
 
 MOST_HEADER = 64 << 20  # bytes
 _ALIGNMENT = 8
+_DTYPES = tuple(map(str, Dtype))
 
 
-def arrays_of(params: Any, what: str) -> dict[str, Any]:
-    """The arrays of a dictionary, as NumPy holds them, each in one block of memory."""
-    import numpy as np
+def arrays_of(params: Any, what: str, dtypes: Iterable[str] = _DTYPES) -> dict[str, Any]:
+    """The arrays of a dictionary, as NumPy holds them, each in one block of memory.
 
+    Raises
+    ------
+    DTypeError : elements of another type than the format has
+    """
     if not isinstance(params, dict):
         raise SignatureError(f"{what}: requires a dictionary of arrays, got {shown(params)}")
     arrays = {}
@@ -34,9 +39,25 @@ def arrays_of(params: Any, what: str) -> dict[str, Any]:
             raise ArgumentError(
                 f"{what}: a name must be valid unicode, got {shown(name)}"
             ) from None
-        array = as_numpy(value, name)
-        arrays[name] = np.asarray(array, as_dtype(array.dtype).numpy(), order="C")
+        arrays[name] = _array(value, name, what, dtypes)
     return arrays
+
+
+def _array(value: Any, name: str, what: str, dtypes: Iterable[str]) -> Any:
+    import numpy as np
+
+    try:
+        array = as_numpy(value, name)
+        dtype = as_dtype(array.dtype)
+        if str(dtype) in dtypes:
+            return np.asarray(array, dtype.numpy(), order="C")
+    except DTypeError:
+        pass
+    kind = getattr(value, "dtype", None) or np.asarray(value).dtype
+    raise DTypeError(
+        f"{what}: {shown(name)}: the format has no elements of type {kind}",
+        hint=f"it has {', '.join(dtypes)}",
+    )
 
 
 def write_tensors(stream: Any, arrays: dict[str, Any]) -> None:
@@ -120,10 +141,9 @@ def read_safetensors(path: Any) -> dict[str, Any]:
     ------
     ParseError : the header lies about the data, or the file is cut off.
     """
-    name = path_of("read_safetensors", path)
-    with open(name, "rb") as file:
+    with opened("read_safetensors", path) as file:
         size = os.fstat(file.fileno()).st_size
-        return read_tensors(Hashed(file), size, f"safetensors file {shown(name)}")
+        return read_tensors(Hashed(file), size, f"safetensors file {shown(file.name)}")
 
 
 __all__ = ["read_safetensors", "write_safetensors"]

@@ -14,7 +14,7 @@ import zlib
 from typing import IO, Any, NamedTuple
 
 import mithril
-from mithril._files import path_of, replacing
+from mithril._files import opened, replacing
 from mithril._public import public
 from mithril.errors import MithrilError, MithrilWarning, ParseError, SignatureError, shown, warn
 from mithril.formats._files import Hashed, damaged
@@ -112,10 +112,8 @@ def load(path: Any) -> Saved:
     ParseError : not such a file, of another major version, cut off, changed (`MTH603`), or
         larger than its size allows (`MTH604`).
     """
-    name = path_of("load", path)
-    what = f"saved model {shown(name)}"
-    with open(name, "rb") as file:
-        text, params = _contents(file, what)
+    with opened("load", path) as file:
+        text, params = _contents(file, f"saved model {shown(file.name)}")
     return Saved(Model.from_json(text), params)
 
 

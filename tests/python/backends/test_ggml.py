@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from backends.ggml_cases import Cases
 from mithril import _core
+from mithril.backends.with_manualgrad.ggml_backend import quantize
 from mithril.errors import (
     ArgumentError,
     DataIndexError,
@@ -698,19 +699,77 @@ def test_weights_that_are_not_finite():
         pm.evaluate(params, {"x": floats(3, 256)})
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q6_K", "f16", "bf16"])
-def test_weights_beyond_the_scales_of_blocks(kind):
-    """They would become inf or 0 without a word."""
-    pm = quantized(kind)
-    params, data = pm.randomize_params(), {"x": 1e-3 * floats(3, 256)}  # rows are halves, too
-    params["weight"][0, 0] = 65504.0
-    assert np.isfinite(pm.evaluate(params, data)["y"]).all()
-    params["weight"][0, 0] = -1e30
-    if kind == "bf16":
-        assert np.isfinite(pm.evaluate(params, data)["y"]).all()
-    else:
-        with pytest.raises(ArgumentError, match=r"an element of 1e\+30, .* at most 65504"):
-            pm.evaluate(params, data)
+@pytest.mark.parametrize("factor", [1e-42, 1e-30, 1e-5, 1e5, 1e30])
+@pytest.mark.parametrize("kind", quantize.TYPES)
+def test_weights_of_any_size(kind, factor):
+    """Blocks hold their scales in float16: of these they would be inf or 0."""
+    x, weight = floats(3, 256), floats(4, 256)
+    tiny = np.float32(weight * factor)
+    want = x.astype("f8") @ tiny.T.astype("f8")
+    error, ordinary = (
+        np.abs(product_of(kind, x, w) - x.astype("f8") @ w.T.astype("f8")).max() / size
+        for w, size in ((tiny, np.abs(want).max()), (weight, np.abs(want).max() / factor))
+    )
+    assert error <= 2 * ordinary + 0.01
+
+
+# --- what the other operand of weights in blocks may hold -----------------------------------------
+
+
+def product_of(kind, x, weight, threads=1):
+    """x times weight turned, whose weights are in blocks."""
+    model = ml.Model()
+    model |= ml.Linear(len(weight), use_bias=False)(input="x", output="y")
+    backend = ml.GGMLBackend(quantize=kind, threads=threads)
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": list(x.shape)})
+    return pm.evaluate({"weight": weight}, {"x": x})["y"]
+
+
+FACTORS = [1e-44, 1e-39, 1e-20, 1e-6, 1e-3, 3000.0, 1e5, 1e7, 1e20, 1e35]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", quantize.TYPES)
+def test_rows_of_any_size(kind, threads):
+    """ggml rounds rows to numbers with scales of float16: each is as exact as one near 1."""
+    weight, row = floats(32, 256), floats(256)
+    x = np.stack([np.float32(row * np.float64(f)) for f in (1.0, *FACTORS)])
+    got = product_of(kind, x, weight, threads).astype("f8")
+    for factor, found, rounded in zip(FACTORS, got[1:], x[1:], strict=True):
+        lost = np.abs(rounded - row * np.float64(factor)).max() / factor  # digits of denormals
+        error = np.abs(found / factor - got[0]).max() / np.abs(got[0]).max()
+        assert error < 0.01 + lost, factor
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", quantize.TYPES)
+def test_rows_with_nan_and_inf(kind, threads):
+    """They are NumPy's products with what the blocks stand for, and other rows stay as they are."""
+    weight, x = floats(32, 256), floats(9, 256)
+    x[2] *= 1e-6
+    plain = product_of(kind, x, weight, threads)
+    x[0, 7], x[3, :2], x[5, 255], x[6, 0], x[7] = np.nan, (np.nan, np.inf), -np.inf, np.inf, np.inf
+    blocks = product_of(kind, np.eye(256, dtype="f4"), weight).T
+    with np.errstate(invalid="ignore"):
+        want = np.float32(x.astype("f8") @ blocks.T.astype("f8"))
+    got = product_of(kind, x, weight, threads)
+    whole = [1, 2, 4, 8]
+    np.testing.assert_array_equal(got[whole], plain[whole])
+    np.testing.assert_array_equal(got[[0, 3, 5, 6, 7]], want[[0, 3, 5, 6, 7]])
+
+
+def test_sums_of_rows_that_are_large():
+    """q8_1 keeps the sum of 32 numbers in float16, too."""
+    x, weight = np.full((1, 256), 5000, "f4"), floats(4, 256)
+    want = x.astype("f8") @ weight.T
+    for kind in ("q4_1", "q5_1"):
+        assert np.abs(product_of(kind, x, weight) - want).max() < 0.2 * np.abs(want).max()
+
+
+def test_a_library_whose_types_are_another_struct(backend, monkeypatch):
+    monkeypatch.setattr(backend._library, "type_size", lambda kind: 7)
+    with pytest.raises(ArgumentError, match="this ggml has no type q8_0"):
+        quantize.check_type(backend._library, "q8_0")
 
 
 # --- a process of its own ------------------------------------------------------------------------

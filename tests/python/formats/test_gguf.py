@@ -2,6 +2,7 @@
 say of themselves what is not so are refused."""
 
 import contextlib
+import os
 import struct
 
 import mithril as ml
@@ -170,9 +171,30 @@ def nested(depth):
     return found
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    ["bool", "uint8", "uint16", "uint64", "complex64", "O", "U3", "M8[s]", "f4,i4", "float8_e5m2"],
+)
+def test_elements_that_the_format_lacks(path, dtype):
+    array = np.zeros((2, 3), getattr(ml_dtypes, dtype, dtype))
+    with pytest.raises(DTypeError) as raised:
+        ml.save_gguf(path, {"ok": np.ones(2), "blk.0.w": array})
+    assert str(raised.value).startswith(
+        f"save_gguf: 'blk.0.w': the format has no elements of type {array.dtype}\n"
+    )
+    assert raised.value.hint == (
+        "it has float32, float16, int8, int16, int32, int64, float64, bfloat16"
+    )
+    assert not path.exists()
+
+
+def test_elements_of_frameworks_that_the_format_lacks(path):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(DTypeError, match="'w': the format has no elements of type torch.complex64"):
+        ml.save_gguf(path, {"w": torch.ones(2, dtype=torch.complex64, requires_grad=True)})
+
+
 def test_what_the_format_cannot_hold_is_refused(path):
-    with pytest.raises(DTypeError, match="no element type bool"):
-        ml.save_gguf(path, {"w": np.ones(2, bool)})
     with pytest.raises(ShapeError, match=r"'w': ggml has 4 axes, got shape \[1, 1, 1, 1, 1\]"):
         ml.save_gguf(path, {"w": np.ones((1,) * 5, "float32")})
     with pytest.raises(ArgumentError, match="1 to 63 bytes, got 64"):
@@ -197,3 +219,49 @@ def test_a_failed_save_leaves_the_old_file(path):
     with pytest.raises(DTypeError):
         ml.save_gguf(path, {"w": np.ones(2, bool)})
     assert path.read_bytes() == before
+
+
+# --- files of another kind ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [ml.load_gguf, ml.load, ml.formats.read_safetensors])
+def test_what_is_no_file(read, tmp_path):
+    """A pipe would wait for somebody who writes."""
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, kind in {"folder": "a folder", "pipe": "a pipe or a device"}.items():
+        with pytest.raises(ArgumentError, match=f"requires the path of a file, got {kind}: "):
+            read(tmp_path / name)
+    with pytest.raises(ArgumentError, match="got a pipe or a device: '/dev/zero'"):
+        read("/dev/zero")
+    (tmp_path / "folder" / "w.gguf").touch()
+    with pytest.raises(ArgumentError) as raised:
+        read(tmp_path / "folder")
+    assert raised.value.hint == f"it holds '{tmp_path / 'folder' / 'w.gguf'}'"
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "none")
+
+
+KINDS = {
+    b"": ("it is empty", ""),
+    b"GGU": ("does not begin with GGUF but with b'GGU'", ""),
+    b"FUGG\3\0\0\0": ("does not begin with GGUF", ""),
+    b"lmgg\1\0\0\0": ("does not begin with GGUF", "llama.cpp converts it"),
+    b"PK\3\4": ("does not begin with GGUF", "torch.load"),
+    b"\x02\0\0\0\0\0\0\0{}": ("does not begin with GGUF", "read_safetensors"),
+    b"<!DOCTYPE html>": ("does not begin with GGUF", "web page"),
+    b"version https://git-lfs.github.com/spec/v1": ("does not begin with GGUF", "git lfs pull"),
+    b"GGUF\1\0\0\0": ("version 1, where 2 and 3 are known", "the package gguf"),
+    b"GGUF\0\0\0\3": ("version 3, big-endian, where 2 and 3", "the package gguf"),
+    b"GGUF\3\0\0": ("the file ends too early", ""),
+}
+
+
+@pytest.mark.parametrize("data", KINDS, ids=str)
+def test_files_of_another_kind(data, path):
+    path.write_bytes(data)
+    with pytest.raises(ParseError) as raised:
+        ml.load_gguf(path)
+    problem, hint = KINDS[data]
+    assert problem in str(raised.value) and hint in raised.value.hint
+    assert bool(raised.value.hint) == bool(hint)

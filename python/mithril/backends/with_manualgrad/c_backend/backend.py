@@ -28,7 +28,8 @@ class CBackend(PlanBackend):
         computed in float32.
     compiler : name or path of a C compiler; None: the first of cc, gcc and clang that is there.
     flags : what optimizes, as text or a list, instead of "-O3 -march=native". The flags that bits
-        depend on (``-std=c99 -ffp-contract=off …``) are always there.
+        depend on (``-std=c99 -ffp-contract=off …``) are always there; others may not change
+        results, the text or what comes out.
     threads : how many threads of OpenMP a call may use; results do not depend on it.
     cache : whether compiled objects are kept on disk for other processes, in ``~/.cache/mithril``
         or the folder in MITHRIL_CACHE_DIR (256 MB at most; the ones used longest ago go).
@@ -44,8 +45,9 @@ class CBackend(PlanBackend):
     Raises
     ------
     DeviceNotAvailable : there is no such compiler
-    CompilerError : it fails on a program of three lines; a call raises it where it fails on the
-        model's
+    ArgumentError : a flag is not of those kinds
+    CompilerError : it fails on a small program, or makes another one of it; a call raises it where
+        it fails on the model's
 
     >>> import mithril as ml
     >>> pm = ml.compile(ml.Relu(), CBackend(), shapes={"input": [3]})

@@ -6,8 +6,6 @@ import functools
 import hashlib
 import logging
 import os
-import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -17,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._checks import items, text
 from mithril._files import path_of
+from mithril.backends.with_manualgrad.c_backend import probe
+from mithril.backends.with_manualgrad.c_backend.flags import FIXED_FLAGS, checked_flags
 from mithril.backends.with_manualgrad.object_cache import key_of
 from mithril.errors import (
-    ArgumentError,
     CompilerError,
     CompilerWarning,
     DeviceNotAvailable,
@@ -31,34 +29,11 @@ from mithril.errors import (
 
 __all__ = ["FIXED_FLAGS", "Compiler"]
 
-# Results have the engine's bits by these: no other rounding than the text says. The arena holds
-# values of one type after those of another, and copies move elements as integers of their size.
-FIXED_FLAGS = (
-    "-std=c99",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-strict-aliasing",
-)
-# What other flags may not ask for: other numbers, in this process's other code too (GCC's start-up
-# code of fast mathematics sets the processor's mode), and runtimes that end a process without them.
-_REFUSED = {
-    r"-Ofast|-ffast-math|-funsafe-math-optimizations|-ffinite-math-only|-fassociative-math"
-    r"|-freciprocal-math|-fno-signed-zeros|-fsingle-precision-constant|-fapprox-func"
-    r"|-fdenormal-fp-math.*|-ffp-model=.*|-ffp-contract=(?!off$).*|-mdaz-ftz|-mrecip.*"
-    r"|-fstrict-aliasing|-std=(?!c99$).*|-ansi": "changes results",
-    r"-fsanitize=.*": "needs a runtime that Python does not have",
-    r"-[EScrox]|-fsyntax-only": "makes no shared object",
-}
 _OPTIMIZING = ("-O3", "-march=native")
 _PORTABLE = ("-O3",)
 _KNOWN = ("cc", "gcc", "clang")
 _INSTALL = "apt-get install gcc libc6-dev (macOS: xcode-select --install)"
 _LONGEST = 4000  # characters of what a compiler prints
-_SMALLEST = """#include <math.h>
-#include <string.h>
-int mithril_smallest(double *x) { memset(x, 0, sizeof *x); return isnan(fma(*x, *x, *x)); }
-"""
 _logger = logging.getLogger("mithril.codegen")
 
 
@@ -72,10 +47,10 @@ class Compiler:
 
     @staticmethod
     def found(compiler: Any, flags: Any, threads: int) -> Compiler:
-        """The compiler that a backend asks for, tried on a program of three lines."""
+        """The compiler that a backend asks for, tried on a small program."""
         path = _path_of(compiler)
         modified = os.stat(path).st_mtime_ns
-        own = _flags_of(flags)
+        own = checked_flags(flags)
         parallel = ("-fopenmp",) if threads > 1 else ()
         if own is not None:
             return _tried(path, modified, (*own, *parallel))
@@ -130,23 +105,6 @@ def _path_of(compiler: Any) -> str:
     return os.path.abspath(found)
 
 
-def _flags_of(flags: Any) -> tuple[str, ...] | None:
-    if flags is None:
-        return None
-    what = "CBackend: flags"
-    try:
-        found = shlex.split(flags) if isinstance(flags, str) else items(what, flags, "flags")
-    except ValueError as error:  # quotes that are left open
-        raise ArgumentError(f"{what}: {error}, got {shown(flags)}") from None
-    for flag in found:
-        if "\0" in text(what, flag):
-            raise ArgumentError(f"{what}: no flag is {shown(flag)}")
-        for pattern, why in _REFUSED.items():
-            if re.fullmatch(pattern, flag):
-                raise ArgumentError(f"{what}: {shown(flag)} {why}")
-    return tuple(found)
-
-
 @functools.lru_cache(maxsize=64)
 def _tried(path: str, modified: int, flags: tuple[str, ...]) -> Compiler:
     """The compiler, if it compiles; `modified` tells it from an older one of this path."""
@@ -154,7 +112,7 @@ def _tried(path: str, modified: int, flags: tuple[str, ...]) -> Compiler:
     # All that the compiler defines: its version, and the instructions that the flags allow.
     defined = _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])
     made = Compiler(path, flags, hashlib.sha256(defined.encode()).hexdigest())
-    made.shared_object(_SMALLEST, "a program of three lines")
+    probe.check(made.shared_object(probe.TEXT, "a small program"), path)
     return made
 
 

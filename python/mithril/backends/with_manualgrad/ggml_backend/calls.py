@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import library
-from .graph import Node, Step, mapped, struct
+from .graph import Node, Step, mapped, set_custom
 
 
 class InputValues:
@@ -52,8 +52,7 @@ class CustomCalls:
             out[...] = take()
 
         self._calls.append(call)
-        words = (ctypes.c_void_p * 3)(address, 1, len(self._calls))
-        ctypes.memmove(struct(node.tensor).op_params, words, ctypes.sizeof(words))
+        set_custom(node.tensor, address, 1, len(self._calls))
 
     def _function(self, step: Step, place: int, values: Callable[[Node], Any]) -> Callable[[], Any]:
         arguments = mapped(values, step.arguments)

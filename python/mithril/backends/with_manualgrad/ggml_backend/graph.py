@@ -219,7 +219,7 @@ class Trace:
         array = (ctypes.c_void_p * max(1, len(own)))(*own)
         kind = TYPES[like.dtype]
         tensor = self.lib.custom_4d(
-            self.context, kind, *sizes(like.shape), array, len(own), _NOTHING, 1, None
+            self.context, kind, *sizes(like.shape), array, len(own), NOTHING, 1, None
         )
         node = self.made(tensor, like.shape, like.dtype)
         self.steps[tensor] = (step, len(step.results))
@@ -230,11 +230,17 @@ class Trace:
         return Counter(way for _, way in self.ways)
 
 
-_NOTHING = library.CALLBACK(lambda *_: None)  # in place of the graph's own until it is built
+NOTHING = library.CALLBACK(lambda *_: None)  # in place of the graph's own until it is built
 
 
 def struct(tensor: int) -> Tensor:
     return Tensor.from_address(tensor)
+
+
+def set_custom(tensor: int, function: int | None, tasks: int, data: int) -> None:
+    """Gives a custom node the address of what it calls, and what that gets."""
+    words = (ctypes.c_void_p * 3)(function, tasks & 0xFFFFFFFF, data)
+    ctypes.memmove(struct(tensor).op_params, words, ctypes.sizeof(words))
 
 
 def nodes_of(value: Any) -> Iterator[Node]:

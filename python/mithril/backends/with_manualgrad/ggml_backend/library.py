@@ -20,6 +20,7 @@ HINT = "pip install ggml-python==0.0.45, or set MITHRIL_GGML_LIB to a libggml of
 MOST_SOURCES = 10  # GGML_MAX_SRC
 DIMENSIONS = 4
 MOST_THREADS = 512
+ALL_THREADS = -1  # GGML_N_TASKS_MAX
 
 F32, F16, I8, I16, I32, I64, F64, BF16 = 0, 1, 24, 25, 26, 27, 28, 30
 
@@ -68,6 +69,19 @@ class Tensor(ctypes.Structure):
     ]
 
 
+class TypeTraits(ctypes.Structure):
+    """ggml_type_traits, as far as it is read here."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("block", ctypes.c_int64),
+        ("block_interleaved", ctypes.c_int64),
+        ("size", ctypes.c_size_t),
+        ("is_quantized", ctypes.c_bool),
+        ("to_float", ctypes.c_void_p),
+    ]
+
+
 # Name -> result and arguments, a letter each.
 _UNARY = (
     "abs neg sgn step tanh elu relu sigmoid gelu_erf silu exp expm1 log sin cos sqr sqrt floor ceil"
@@ -106,6 +120,8 @@ _SIGNATURES = {
     "ggml_rope_ext": "pppppiiiffffff",
     "ggml_flash_attn_ext": "ppppppfff",
     "ggml_custom_4d": "ppillllpipip",
+    "ggml_custom_inplace": "ppppipip",
+    "ggml_get_type_traits": "pi",
     "ggml_type_name": "si",
     "ggml_type_size": "zi",
     "ggml_blck_size": "li",

@@ -9,7 +9,7 @@ import numpy as np
 from .graph import Node, Trace
 from .operands import is_float, native, repeated, reshape, trace_of
 from .pointwise import add
-from .quantize import weight_of
+from .quantize import Weight, in_blocks
 
 _FEW_ROWS = 8  # up to that, turning the left operand costs less than turning the right one
 
@@ -60,19 +60,26 @@ def swapped(node: Node) -> Node:
 
 def by_rows(trace: Trace, weight: Node, rows: Node) -> Node:
     """rows [..., k] times weight [n, k]: the products [..., n]."""
+    return _by_rows(trace, weight.tensor, in_blocks(trace, weight), weight.shape[0], rows)
+
+
+def _by_rows(trace: Trace, weight: int, blocks: Weight | None, n: int, rows: Node) -> Node:
     count = math.prod(rows.shape[:-1])
     source = trace.reshaped(rows, (rows.shape[-1], count, 1, 1))
-    product = trace.lib.mul_mat(trace.context, weight_of(trace, weight), source)
-    made = trace.made(product, (count, weight.shape[0]))
-    return reshape(made, (*rows.shape[:-1], weight.shape[0]))
+    if blocks is None:
+        product = trace.lib.mul_mat(trace.context, weight, source)
+    else:
+        product = blocks.guarded(trace, source, count)
+    return reshape(trace.made(product, (count, n)), (*rows.shape[:-1], n))
 
 
 def _by_matrix(trace: Trace, left: Node, right: Node) -> Node:
     """left [..., k] times right [k, n]."""
     if right.swapped is not None:
         return by_rows(trace, right.swapped, left)
-    if trace.quantize is not None and right.source in trace.parameters:
-        return by_rows(trace, Node(trace, weight_of(trace, right, True), right.shape[::-1]), left)
+    blocks = in_blocks(trace, right, is_turned=True) if right.source is not None else None
+    if blocks is not None:
+        return _by_rows(trace, right.tensor, blocks, right.shape[1], left)
     count = math.prod(left.shape[:-1])
     if count < _FEW_ROWS:
         flat = reshape(left, (count, left.shape[-1]))

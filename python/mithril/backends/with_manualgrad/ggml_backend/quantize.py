@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from mithril import _core
 from mithril.errors import ArgumentError, SignatureError, shown, suggestion
 
-from .graph import Node, Trace, struct
-from .library import Library
+from .graph import NOTHING, Node, Trace, set_custom, struct
+from .library import ALL_THREADS, F32, Library, Tensor, TypeTraits
 from .memory import ALIGNMENT
 
 # That ggml makes of floats alone; the numbers are those of GGUF files.
@@ -20,8 +23,9 @@ TYPES = {
     "q3_K": 11, "q4_K": 12, "q5_K": 13, "q6_K": 14, "iq4_nl": 20, "iq4_xs": 23, "tq1_0": 34,
     "tq2_0": 35, "mxfp4": 39,
 }  # fmt: skip
-_WIDE = {TYPES["bf16"], TYPES["mxfp4"]}
-_LARGEST = 65504.0  # of float16, in which the others keep their scales
+# Of the largest element of a weight. What lies outside is scaled, for blocks keep their scales in
+# float16.
+_LEAST, _MOST = 2.0**-10, 65504.0
 SHORT = {"int8": "q8_0", "int4": "q4_0"}
 
 
@@ -47,9 +51,18 @@ def type_named(name: Any) -> str | None:
 def check_type(lib: Library, name: str) -> int:
     """The number of a type, which the library must have under that name."""
     number = TYPES[name]
-    if lib.type_name(number) != name.encode():
+    if lib.type_name(number) != name.encode() or not _to_float(lib, number):
         raise ArgumentError(f"GGMLBackend: quantize: this ggml has no type {name}")
     return number
+
+
+def _to_float(lib: Library, kind: int) -> int | None:
+    """The address of ggml's function that makes floats of blocks."""
+    traits = TypeTraits.from_address(lib.get_type_traits(kind))
+    facts = traits.name, traits.block, traits.size
+    if facts != (lib.type_name(kind), lib.blck_size(kind), lib.type_size(kind)):
+        return None  # the struct is another one
+    return traits.to_float
 
 
 @dataclass
@@ -64,6 +77,10 @@ class Weight:
     constant: np.ndarray | None
     is_turned: bool  # whether the array has k first
     of: int  # the tensor of that array
+    guards: list[Any] = field(default_factory=list)  # of the products with it
+
+    def __post_init__(self) -> None:
+        self.factor = np.ones(1)  # which its numbers still have to be multiplied by
 
     @property
     def size(self) -> int:
@@ -85,12 +102,10 @@ class Weight:
         largest = float(np.abs(values).max(initial=0.0))
         if not np.isfinite(largest):
             raise ArgumentError("GGMLBackend: quantize: a weight has elements that are not finite")
-        if largest > _LARGEST and self.kind not in _WIDE:
-            raise ArgumentError(
-                f"GGMLBackend: quantize: a weight has an element of {largest:.6g}, where types with"
-                f" numbers of float16 hold at most {_LARGEST:.0f}",
-                hint="bf16 and mxfp4 hold all",
-            )
+        self.factor[0] = 1.0
+        if largest and not _LEAST <= largest <= _MOST:
+            self.factor[0] = 2.0 ** math.frexp(largest)[1]
+            values = np.float32(values / self.factor)
         rows, columns = self.shape
         target = struct(self.tensor).data
         self.lib.quantize_chunk(self.kind, values.ctypes.data, target, 0, rows, columns, None)
@@ -99,30 +114,65 @@ class Weight:
         """What the blocks stand for, [n, k]."""
         from .rows import all_rows
 
-        return all_rows(self.lib, struct(self.tensor).data, self.kind, self.shape)
+        found = all_rows(self.lib, struct(self.tensor).data, self.kind, self.shape)
+        return np.float32(found * self.factor)
+
+    def guarded(self, trace: Trace, rows: int, count: int) -> int:
+        """The tensor of the product with rows; what blocks cannot hold of these is seen to."""
+        lib, width = self.lib, self.shape[1]
+        source = (ctypes.c_void_p * 1)(rows)
+        scaled = lib.custom_4d(
+            trace.context, F32, width, count, 1, 1, source, 1, NOTHING, ALL_THREADS, None
+        )
+        product = lib.mul_mat(trace.context, self.tensor, scaled)
+        finished = lib.custom_inplace(trace.context, product, source, 1, NOTHING, ALL_THREADS, None)
+        guard = _core.GGMLRowGuard(
+            rows_at=_place(rows),
+            scaled_at=_place(scaled),
+            results_at=_place(product),
+            blocks_at=_place(self.tensor),
+            factor_at=self.factor.ctypes.data,
+            to_float_at=_to_float(lib, self.kind),
+            count=count,
+            width=width,
+            weights=self.shape[0],
+            row_bytes=lib.row_size(self.kind, width),
+        )
+        set_custom(scaled, guard.prepare_at, ALL_THREADS, guard.address)
+        set_custom(finished, guard.finish_at, ALL_THREADS, guard.address)
+        self.guards.append(guard)
+        trace.order += [scaled, product]
+        return finished
 
 
-def weight_of(trace: Trace, node: Node, is_turned: bool = False) -> int:
-    """The tensor [n, k] of a weight: in blocks if the backend wants that and it can be."""
+def _place(tensor: int) -> int:
+    """Where a tensor says where its memory is."""
+    return tensor + Tensor.data.offset
+
+
+def in_blocks(trace: Trace, node: Node, is_turned: bool = False) -> Weight | None:
+    """A weight [n, k] in blocks, if the backend wants that and it can be.
+
+    Parameters
+    ----------
+    is_turned : whether the node has k first
+    """
     constant = trace.constants.get(node.tensor)
     shape = node.shape[::-1] if is_turned else node.shape
     if not _can_be_blocks(trace, node, constant, shape):
-        from .products import swapped
-
-        return swapped(node).tensor if is_turned else node.tensor
+        return None
     for known in trace.derived:
         if (known.of, known.is_turned) == (node.tensor, is_turned):
-            return known.tensor
+            return known
     kind = trace.quantize
     assert kind is not None
     rows, columns = shape
     tensor = trace.lib.new_tensor_4d(trace.context, kind, columns, rows, 1, 1)
     array = None if constant is None else constant[1]
     source = node.source if constant is None else None
-    trace.derived.append(
-        Weight(trace.lib, kind, tensor, (rows, columns), source, array, is_turned, node.tensor)
-    )
-    return tensor
+    made = Weight(trace.lib, kind, tensor, (rows, columns), source, array, is_turned, node.tensor)
+    trace.derived.append(made)
+    return made
 
 
 def _can_be_blocks(trace: Trace, node: Node, constant: Any, shape: tuple[int, ...]) -> bool:
