@@ -65,7 +65,7 @@ def test_pickles_of_older_files_load():
     params = compiled.randomize_params(0)
     expected = np.maximum(x @ params["weight"].T + params["bias"], 0)
     np.testing.assert_allclose(compiled.evaluate(params, {"x": x})["y"], expected, rtol=1e-6)
-    assert things["half"]._settings.loss_scale.fixed == 64.0
+    assert things["half"]._compilation.options.loss_scale.fixed == 64.0
     classes = {"training": ml.TrainModel, "model": ml.Model, "layer": ml.Linear, "key": ml.IOKey}
     for name, cls in classes.items():
         assert type(things[name]) is cls

@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 from mithril import _core
-from mithril._conversion import as_numpy
 from mithril._files import path_of, replacing
 from mithril._public import public
 from mithril.errors import ArgumentError, ParseError, SignatureError, shown
 from mithril.formats._files import CHUNK, Hashed, damaged
+from mithril.physical.conversion import as_numpy
 from mithril.types import as_dtype
 
 MOST_HEADER = 64 << 20  # bytes
