@@ -183,7 +183,7 @@ def run(pm, random):
     import numpy as np
 
     arrays, sizes = {}, {}
-    for key in pm._keys:
+    for key in pm._compilation.keys:
         shape = [3, 4] if key.shape_text == "[...]" else sizes_of(key.shape_text, sizes)
         if math.prod(map(float, shape)) > 1e6:
             return

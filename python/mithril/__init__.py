@@ -11,6 +11,9 @@ _process.refuse_subinterpreters()
 
 __version__ = "0.1.0"
 
+# Pickles of earlier versions name modules that have other places now.
+__path__.append(f"{__path__[0]}/_former")
+
 # Public name -> the module that holds it, for everything but models, backends and dtypes.
 _LAZY: dict[str, str] = {
     "compile": "mithril.compile",

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._sizes import checked_shapes, input_shapes, native, program_for, ways
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
+from mithril.physical.sizes import checked_shapes, input_shapes, native, program_for, ways
 
 _OPEN = "what is fused depends on sizes that are open: give shapes="
 

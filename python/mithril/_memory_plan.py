@@ -9,8 +9,6 @@ from typing import Any
 from mithril import _core
 from mithril._checks import text
 from mithril._formula import Polynomial, fit
-from mithril._program import Program
-from mithril._sizes import Shapes, Way, checked_shapes, input_shapes, program_for, ways
 from mithril.backends.memory import parse_size
 from mithril.errors import (
     ArgumentError,
@@ -22,6 +20,8 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.physical.program import Program
+from mithril.physical.sizes import Shapes, Way, checked_shapes, input_shapes, program_for, ways
 from mithril.types import Dtype
 
 # Sizes that stand in for open ones: unlike one another, and unlike the widths of most layers.

@@ -4,16 +4,12 @@ arguments that a backend was made with. Compiled programs are made again."""
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
-
-from mithril import _core
 
 if TYPE_CHECKING:
     from mithril.backends.backend import Backend
     from mithril.connection import Connection
     from mithril.model import Model
-    from mithril.physical import PhysicalModel
 
 
 # --- connections ---------------------------------------------------------------------------------
@@ -59,37 +55,15 @@ def _model(cls: type[Model], text: str, own: dict[str, Any]) -> Model:
 
 
 # --- compiled models ----------------------------------------------------------------------------
-def physical_parts(physical: PhysicalModel) -> tuple[Any, ...]:
-    text = _core.model_to_json(physical._node, True, "")
-    settings = {
-        f.name: getattr(physical._settings, f.name)
-        for f in fields(physical._settings)
-        if f.name != "recorder"
-    }
-    return _physical, (type(physical), text, settings, _by_name(physical._options))
+def _physical(cls: Any, text: str, settings: dict[str, Any], options: dict[str, Any]) -> Any:
+    """Of pickles that version 0.1 wrote, which had two records of options."""
+    from mithril.physical.pickling import physical_of
+
+    own = {name: value for name, value in options.items() if name not in _OF_CALLS}
+    return physical_of(cls, text, {**own, **settings})
 
 
-def _by_name(options: dict[str, Any]) -> dict[str, Any]:
-    """The options with names instead of wires."""
-
-    def name(key: Any) -> Any:
-        return key.key_name if isinstance(key, _core.Wire) else key
-
-    out = dict(options)
-    for option in ("data_keys", "trainable_keys", "discard_keys"):
-        out[option] = [name(key) for key in options[option]]
-    for option in ("constants", "types", "dtypes", "shapes"):
-        out[option] = [(name(key), value) for key, value in options[option]]
-    return out
-
-
-def _physical(
-    cls: type[PhysicalModel], text: str, settings: dict[str, Any], options: dict[str, Any]
-) -> PhysicalModel:
-    from mithril._program import Settings
-    from mithril.model import Model
-
-    return cls(_core.Snapshot(Model.from_json(text)._node), Settings(**settings), options)
+_OF_CALLS = ("item_shapes", "values", "await_values")
 
 
 # --- backends -----------------------------------------------------------------------------------

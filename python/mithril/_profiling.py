@@ -14,6 +14,7 @@ from typing import Any
 from mithril import _core
 from mithril._files import path_of, write_text
 from mithril.errors import ArgumentError
+from mithril.physical.compilation import compilation_of
 from mithril.types import Dtype
 
 _WIDEST = 44
@@ -119,7 +120,7 @@ class Profile:
             path_of("profile: path", path)
         self._physical = physical
         self._path = path
-        self._recorder = physical._settings.recorder
+        self._recorder = compilation_of(physical).options.recorder
         self._calls: list[_Call] = []
         self._steps: list[_Step] = []
         self._events: list[tuple[int, int, int, int]] = []

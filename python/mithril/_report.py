@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from mithril._summary import columns, key_rows
+from mithril.physical.compilation import compilation_of
 
 _logger = logging.getLogger("mithril.compile")
 
@@ -21,7 +22,7 @@ def tell(physical: Any) -> None:
 
 def report(physical: Any) -> str:
     """A table of the keys, and one of the passes with their times."""
-    compiled = physical._compiled
+    compiled = compilation_of(physical).compiled
     rows = [row[:-1] for row in key_rows(physical, shapes=True, types=False)]
     lines = [f"compiled for {physical.backend!r}", *columns(rows)]
     passes = [

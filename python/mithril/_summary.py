@@ -13,6 +13,8 @@ from mithril._checks import text, truth, whole
 from mithril._conns import KeyType
 from mithril.drawing.diagram import clean
 from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.physical.compilation import compilation_of
+from mithril.physical.key_facts import key_facts_of
 
 MOST_BOXES = 200  # of a picture in a notebook
 MOST_CHARACTERS = 120  # of a cell
@@ -155,8 +157,8 @@ def _aligned(shape: list[str], widths: list[int]) -> str:
 
 def parameter_count(physical: Any) -> str:
     """Elements of all trainable inputs; ">" before it where some sizes are open."""
-    sizes = physical._sizes()
-    shapes = [sizes[name] for name in physical.trainable_keys]
+    sizes = key_facts_of(physical).sizes()
+    shapes: list[Any] = [sizes[name] for name in physical.trainable_keys]
     known = [shape for shape in shapes if shape is not None and None not in shape]
     total = sum(math.prod(shape) for shape in known)
     return f"{total:,}" if len(known) == len(shapes) else f">{total:,}"
@@ -165,7 +167,7 @@ def parameter_count(physical: Any) -> str:
 def info(physical: Any) -> list[tuple[str, str]]:
     """(what, value) about the whole compiled model."""
     backend = physical.backend
-    constants = [str(key) for key, _ in physical._options["constants"]]
+    constants = [str(key) for key, _ in compilation_of(physical).options.constants]
     rows = [
         ("backend", f"{type(backend).__name__} ({backend.backend_type})"),
         ("precision", f"{backend.precision} bits"),
@@ -182,9 +184,10 @@ def info(physical: Any) -> list[tuple[str, str]]:
 
 def key_rows(physical: Any, shapes: bool, types: bool) -> list[list[str]]:
     """A head, then a row for each input and output."""
-    found = physical._sizes()
+    compilation = compilation_of(physical)
+    found: dict[str, Any] = key_facts_of(physical).sizes()
     rows = [["key", "role", "dtype", "type", "shape", "parameters"]]
-    for key in physical._keys:
+    for key in compilation.keys:
         role = "trainable" if key.trainable else key.role
         shape = found[key.name]
         is_known = shape is not None and None not in shape
@@ -194,7 +197,7 @@ def key_rows(physical: Any, shapes: bool, types: bool) -> list[list[str]]:
              count if key.trainable else ""]
         )  # fmt: skip
     for name in physical.output_keys:
-        dtype, _ = physical._compiled.output_types.get(name, (None, None))
+        dtype, _ = compilation.compiled.output_types.get(name, (None, None))
         rows.append([name, "output", str(dtype or ""), "", _shape_text(found.get(name)), ""])
     dropped = [3] * (not types) + [4] * (not shapes)
     return [[cell for i, cell in enumerate(row) if i not in dropped] for row in rows]
@@ -228,11 +231,11 @@ def physical_summary(
 
 def _part_of(physical: Any, model: Any) -> Any:
     if model is None:
-        return physical._node
+        return compilation_of(physical).node
     node = getattr(model, "_node", None)
     if node is None:
         raise SignatureError(f"summary: model requires a model, got {shown(model)}")
-    if (part := physical._snapshot.part(node)) is not None:
+    if (part := compilation_of(physical).snapshot.part(node)) is not None:
         return part
     raise ArgumentError(f"summary: {model!r} is no part of the model that was compiled")
 
@@ -270,7 +273,8 @@ def model_html(model: Any) -> str:
 def physical_html(physical: Any) -> str:
     """A compiled model's facts and keys."""
     facts = _table([list(row) for row in info(physical)], head=False)
-    name = physical._node.name or physical._node.class_name
+    node = compilation_of(physical).node
+    name = node.name or node.class_name
     return _document(name, "PhysicalModel", [facts, _table(key_rows(physical, True, False))])
 
 

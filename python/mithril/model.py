@@ -772,7 +772,7 @@ class Model(Editing):
         """`model.compile(backend, …)` is `ml.compile(model, backend, …)`."""
         from functools import partial
 
-        from mithril.compile import compile as compile_model
+        from mithril.physical.compile import compile as compile_model
 
         return partial(compile_model, self)
 

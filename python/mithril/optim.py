@@ -23,7 +23,14 @@ from typing import Any
 from mithril._adopted import AdoptedOptimizer, adopt
 from mithril._checks import mapping, truth
 from mithril._public import public
-from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    SignatureError,
+    UnsupportedError,
+    shown,
+    suggestion,
+)
 
 Arrays = dict[str, Any]
 
@@ -335,6 +342,19 @@ def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             raise SignatureError(f"{what}: {shown(name)} requires an array, got {shown(value)}")
     return given
+
+
+def refuse_foreign(what: str, optimizer: Any) -> None:
+    """Raises unless it is an optimizer of this module, or of a class derived from its own."""
+    if isinstance(optimizer, Optimizer):
+        return
+    kind = type(optimizer)
+    if not callable(getattr(optimizer, "update", getattr(optimizer, "step", None))):
+        raise SignatureError(f"{what}: requires one of ml.optim, got {shown(optimizer)}")
+    raise UnsupportedError(
+        f"{what}: steps are those of ml.optim, got {kind.__module__}.{kind.__qualname__}",
+        hint="use ml.optim.Adam() or its like, or give the gradients of evaluate to yours",
+    )
 
 
 def check_state(what: str, state: Any, optimizer: Optimizer, names: Iterable[str]) -> None:

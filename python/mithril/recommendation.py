@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mithril._checks import instance, items, mapping, text
-from mithril._program import choices
 from mithril._public import public
 from mithril.errors import ArgumentError, MithrilError, shown
 from mithril.model import Model
+from mithril.physical.compilation import compilation_of
+from mithril.physical.program import choices
 from mithril.types import DTypeLike
 
 if TYPE_CHECKING:
@@ -150,11 +151,12 @@ class _Candidate:
 
     @property
     def graph(self) -> Any:
-        return self.physical._compiled.forward
+        return compilation_of(self.physical).compiled.forward
 
     @property
     def runs_plans(self) -> bool:
-        return bool(self.physical._runs_plans(self.physical._compiled))
+        compilation = compilation_of(self.physical)
+        return compilation.runs_plans(compilation.compiled)
 
     @property
     def open_keys(self) -> list[str]:
@@ -190,7 +192,7 @@ def _place(name: str) -> int:
 
 def _candidate(name: str, model: Model, dtype: Any, options: dict[str, Any]) -> _Candidate:
     from mithril.backends.registry import get_backend
-    from mithril.compile import compile as compile_model
+    from mithril.physical.compile import compile as compile_model
 
     try:
         backend = get_backend(name, **({} if dtype is None else {"dtype": dtype}))
@@ -227,7 +229,7 @@ def _of_devices(candidate: _Candidate) -> str:
 
 def _of_operations(candidate: _Candidate) -> str:
     backend = candidate.backend
-    ops = [op for op, *_ in candidate.physical._compiled.typed.nodes()]
+    ops = [op for op, *_ in compilation_of(candidate.physical).compiled.typed.nodes()]
     if candidate.runs_plans:
         gradients = "" if candidate.physical.inference else ", with gradients"
         count = _counted(len(ops))

@@ -15,8 +15,10 @@ from mithril.backends.backend import Backend
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 from mithril.model import Model
 from mithril.models import CrossEntropy, SquaredError
-from mithril.optim import Adam, Optimizer
-from mithril.physical import FINAL_COST, PhysicalModel
+from mithril.optim import Adam, Optimizer, refuse_foreign
+from mithril.physical import PhysicalModel
+from mithril.physical.compilation import compilation_of
+from mithril.physical.gradients import FINAL_COST
 
 __all__ = ["Epoch", "train_model"]
 
@@ -118,11 +120,8 @@ def _check(model: Any, backend: Any, data: Any, optimizer: Any, epochs: Any) -> 
             f"train_model: the model was compiled for {model.backend!r}, got {shown(backend)}",
             hint="give pm.backend, the object that it was compiled for",
         )
-    if optimizer is not None and not isinstance(optimizer, Optimizer):
-        raise SignatureError(
-            f"train_model: optimizer requires an optimizer, got {shown(optimizer)}",
-            hint="such as ml.optim.Adam(lr=1e-3)",
-        )
+    if optimizer is not None:
+        refuse_foreign("train_model: optimizer", optimizer)
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
         raise ArgumentError(f"train_model: epochs requires at least 1, got {shown(epochs)}")
     if not isinstance(data, Iterable) or isinstance(data, Mapping | str):
@@ -156,11 +155,11 @@ class _Loop:
         self, model: PhysicalModel, optimizer: Any, loss: Any, target: str, metrics: dict
     ) -> None:
         self._model = model
-        self._optimizer = optimizer or model._settings.optimizer or Adam(lr=1e-3)
+        self._optimizer = optimizer or compilation_of(model).options.optimizer or Adam(lr=1e-3)
         self._has_cost = FINAL_COST in model.output_keys
         self._target = target
         self._metrics = metrics
-        self._scaling = model._settings.loss_scale or default_scale(model.backend)
+        self._scaling = compilation_of(model).options.loss_scale or default_scale(model.backend)
         self._loss = loss
         if self._has_cost and loss is not None:
             raise ArgumentError("train_model: the model has a cost of its own beside loss=")
@@ -187,7 +186,7 @@ class _Loop:
         return value if backend._is_native(value) else backend.array(value)
 
     def _compiled_loss(self, batch: dict[str, Any]) -> PhysicalModel:
-        from mithril.compile import compile
+        from mithril.physical.compile import compile
 
         loss = self._loss
         if loss is None:

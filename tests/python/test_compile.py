@@ -1,5 +1,8 @@
 # Covers: compile.cc
-"""`ml.compile`: its keywords, and what it refuses."""
+"""`
+# Covers: mithril/physical/compilation.py mithril/physical/program.py
+
+ml.compile`: its keywords, and what it refuses."""
 
 import importlib
 import inspect

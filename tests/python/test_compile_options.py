@@ -1,5 +1,7 @@
 """Keywords of `compile` (surface C6-C8, C11, C12; physical reference 1), `bind`, initialisers."""
 
+# Covers: mithril/physical/options.py mithril/physical/option_checks.py
+
 import logging
 import re
 
@@ -147,8 +149,10 @@ def test_passes_are_switched_off():
         return model
 
     options = {"inference": True, "shapes": {"x": [4, 3]}}
-    merged = str(compiled(twice(), **options)._compiled.forward)
-    apart = str(compiled(twice(), **options, passes=["-merge_common"])._compiled.forward)
+    merged = str(compiled(twice(), **options)._compilation.compiled.forward)
+    apart = str(
+        compiled(twice(), **options, passes=["-merge_common"])._compilation.compiled.forward
+    )
     assert (merged.count("tanh("), apart.count("tanh(")) == (1, 2)
     with pytest.raises(ml.errors.ArgumentError, match="did you mean '-merge_common'"):
         compiled(passes=["-merge_comon"])

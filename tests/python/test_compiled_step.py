@@ -5,7 +5,7 @@ import importlib.util
 import mithril as ml
 import numpy as np
 import pytest
-from mithril._compiled_step import CompiledStep
+from mithril.physical.compiled_step import CompiledStep
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.frameworks

@@ -3,8 +3,8 @@
 import mithril as ml
 import numpy as np
 import pytest
-from mithril import _fetch
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError
+from mithril.physical import fetch as _fetch
 
 X = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)
 W1 = np.array([[1.0, 2.0], [-1.0, 0.5], [0.0, 1.0]], np.float32)
@@ -107,22 +107,22 @@ def test_one_program_for_a_set_and_not_too_many():
     pm = compiled(ml.CpuBackend())
     for names in (["h", "blocks.0"], ["blocks.0", "h"], ["h", "h", "blocks.0", "y"]):
         pm.evaluate(PARAMS, {"x": X}, fetch=names)
-    assert len(pm._fetches) == 1
-    first = next(iter(pm._fetches.values()))
+    assert len(pm._compilation.fetches) == 1
+    first = next(iter(pm._compilation.fetches.values()))
     pm.evaluate(PARAMS, {"x": X}, fetch=["h", "blocks.0"])
-    assert next(iter(pm._fetches.values())) is first
+    assert next(iter(pm._compilation.fetches.values())) is first
     every = [w for w in WIRES if w != "y"]
     sets = [[a, b] for a in every for b in every]
     for names in sets:
         pm.evaluate(PARAMS, {"x": X}, fetch=names)
-    assert len(pm._fetches) == _fetch.MOST_FETCHES
+    assert len(pm._compilation.fetches) == _fetch.MOST_FETCHES
 
 
 @pytest.mark.device
 def test_outputs_alone_cost_no_program():
     pm = compiled(ml.CpuBackend())
-    assert list(pm.evaluate(PARAMS, {"x": X}, fetch=["y"])) == ["y"] and not pm._fetches
-    assert list(pm.evaluate(PARAMS, {"x": X}, fetch=[])) == ["y"] and not pm._fetches
+    assert list(pm.evaluate(PARAMS, {"x": X}, fetch=["y"])) == ["y"] and not pm._compilation.fetches
+    assert list(pm.evaluate(PARAMS, {"x": X}, fetch=[])) == ["y"] and not pm._compilation.fetches
 
 
 @pytest.mark.device
@@ -146,7 +146,7 @@ def test_unknown_names_are_told_with_the_nearest():
         with pytest.raises(KeyNotFound, match=f"fetch: .*did you mean {near}") as failed:
             pm.evaluate(PARAMS, {"x": X}, fetch=[name])
         assert isinstance(failed.value, KeyError)
-    assert not pm._fetches
+    assert not pm._compilation.fetches
 
 
 @pytest.mark.device

@@ -326,7 +326,7 @@ def test_constants_take_the_type_of_the_backend(name, dtype, backend_name):
     found = pm.evaluate({}, {"x": np.ones((1, 2))}, output_gradients=ones, wrt=["x"])
     arrays = {**plain(backend, found.outputs), **plain(backend, found.gradients)}
     assert {key: str(array.dtype) for key, array in arrays.items()} == dict.fromkeys(arrays, dtype)
-    assert {str(pm._program.output_types[key][0]) for key in made} == {dtype}
+    assert {str(pm._compilation.program.output_types[key][0]) for key in made} == {dtype}
 
 
 # --- functions of one operand, over every float16 that is finite

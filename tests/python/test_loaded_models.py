@@ -109,7 +109,7 @@ def compiled(model, backend, mode, shapes):
     """Inputs of which nothing gives even the rank are matrices."""
     options = {"mode": mode, "jit": False}
     pm = ml.compile(model, backend, shapes=shapes, **options)
-    unknown = {key: [SIZE, SIZE] for key in pm._compiled.unknown_ranks}
+    unknown = {key: [SIZE, SIZE] for key in pm._compilation.compiled.unknown_ranks}
     return ml.compile(model, backend, shapes={**unknown, **shapes}, **options) if unknown else pm
 
 
@@ -117,7 +117,7 @@ def drawn(pm):
     """Values for the inputs that are tensors."""
     random = np.random.default_rng(0)
     values = {}
-    for name, role, dtype, shape in pm._compiled.graph.inputs:
+    for name, role, dtype, shape in pm._compilation.compiled.graph.inputs:
         if role == "state" or shape is None:
             continue
         sizes = [size if isinstance(size, int) else SIZE for size in shape]
@@ -149,7 +149,7 @@ def results(model, backend, mode, shapes):
         "outputs": getattr(plain, "outputs", plain),
         "state": getattr(plain, "state", {}),
         "first": dict(pm.get_parameters()),
-        "graph": str(pm._compiled.graph),
+        "graph": str(pm._compilation.compiled.graph),
     }
     ones = {
         name: np.ones_like(value) for name, value in found["outputs"].items() if is_float(value)

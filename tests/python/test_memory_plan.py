@@ -1,5 +1,7 @@
 """What a compiled model says of the memory it takes, against sums made by hand."""
 
+# Covers: mithril/physical/sizes.py
+
 import re
 
 import mithril as ml

@@ -579,7 +579,9 @@ def test_whole_models_compute_the_same():
                 gradients = pm.evaluate(
                     params, inputs, output_gradients={n: ones[n] for n in names}
                 )
-                runs.append([dict(params), outputs, tuple(gradients), str(pm._compiled.graph)])
+                runs.append(
+                    [dict(params), outputs, tuple(gradients), str(pm._compilation.compiled.graph)]
+                )
             assert same(*runs), make.__name__
 
 

@@ -1,11 +1,14 @@
 """Calls that the engine takes by itself skip what the method checks, and do the same otherwise."""
 
+# Covers: mithril/physical/step_layout.py
+
 import warnings
 
 import mithril as ml
 import numpy as np
 import pytest
 from mithril.physical import PhysicalModel
+from mithril.physical.compilation import Compilation
 
 BATCH = {"x": np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)}
 BATCH["target"] = BATCH["x"][:, :2].copy()
@@ -37,7 +40,7 @@ def steps(pm, optimizer, count=4, data=BATCH):
 
 @pytest.fixture
 def long_way(monkeypatch):
-    monkeypatch.setattr("mithril.physical.step_call", lambda *_: None)
+    monkeypatch.setattr("mithril.physical.training.step_call", lambda *_: None)
 
 
 @pytest.fixture
@@ -234,13 +237,13 @@ class Named(dict):
 
 
 def evaluations(monkeypatch):
-    counted, original = [], PhysicalModel._ready
+    counted, original = [], Compilation.program_for
 
     def ready(self, *arguments):
         counted.append(1)
         return original(self, *arguments)
 
-    monkeypatch.setattr(PhysicalModel, "_ready", ready)
+    monkeypatch.setattr(Compilation, "program_for", ready)
     return counted
 
 

@@ -86,7 +86,9 @@ def wants_64_bits(case):
 def cotangents_of(model, outputs):
     random = np.random.default_rng(1)
     floats = {n: y for n, y in outputs.items() if getattr(y, "dtype", None) == np.float64}
-    flags = dict(zip(model.output_keys, model._compiled.differentiable_outputs, strict=True))
+    flags = dict(
+        zip(model.output_keys, model._compilation.compiled.differentiable_outputs, strict=True)
+    )
     return {n: random.standard_normal(y.shape) for n, y in floats.items() if n in flags}
 
 

@@ -201,7 +201,7 @@ def jit():
 
 @row("compile", "autodiff")
 def autodiff():
-    assert compiled(autodiff="engine")._settings.autodiff == "engine"
+    assert compiled(autodiff="engine")._compilation.options.autodiff == "engine"
     with pytest.raises(UnsupportedError, match="autodiff: NumpyBackend has no differentiation"):
         compiled(autodiff="framework")
     with pytest.raises(ArgumentError, match="autodiff"):

@@ -213,8 +213,8 @@ def test_a_class_without_ops_of_its_own_keeps_the_engine():
             return x
 
     backend = Mine()
-    assert compiled(one(ml.Tanh()), backend)._program.is_native
-    assert not compiled(one(ml.Softplus()), backend)._program.is_native
+    assert compiled(one(ml.Tanh()), backend)._compilation.program.is_native
+    assert not compiled(one(ml.Softplus()), backend)._compilation.program.is_native
 
 
 @pytest.mark.parametrize("many", [False, True])

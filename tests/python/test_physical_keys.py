@@ -3,6 +3,8 @@
 The names and forms are those of the original (physical-api 2.2, 2.3); shapes are counted by hand.
 """
 
+# Covers: mithril/physical/keys.py mithril/physical/key_facts.py
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -182,7 +184,7 @@ def test_what_compile_was_told_is_known():
 
 
 def test_shardings_are_proposed_where_there_is_a_mesh():
-    from mithril._physical_keys import proposed
+    from mithril.physical.keys import proposed
 
     assert proposed([1, 512, 1, 4], (4,)) == (1, 4, 1, 1)  # examples of physical-api 5.3
     assert proposed([1, 9, 4, 4], (2, 3)) == (1, 3, 2, 1)

@@ -61,7 +61,7 @@ def test_rows_have_what_ran():
 def test_gradients_steps_and_fetches_are_recorded_too():
     pm = network(outputs=["cost"], optimizer=ml.optim.SGD(0.1))
     params = pm.get_parameters()
-    state = pm._settings.optimizer.init(params)
+    state = pm._compilation.options.optimizer.init(params)
     with pm.profile() as profile:
         pm.evaluate(params, data(pm), output_gradients=True)
         pm.step(params, state, data(pm))

@@ -1,5 +1,7 @@
 """Weights in few bits on every backend: `compile(quantize=)`, `bind(weights=)`, what they cost."""
 
+# Covers: mithril/physical/weights.py
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -67,7 +69,7 @@ def test_programs_keep_them_in_few_bits(name, weights, bits):
     w, params, x = case(64, True)
     pm = compiled(backend, True, params["w"], x, quantize=weights)
     bound = pm.bind({key: backend.array(params[key]) for key in ("w", "v")})
-    constants = tuple(bound._program.forward.function.__globals__["C"])
+    constants = tuple(bound._compilation.program.forward.function.__globals__["C"])
     taken = sum(constant.nbytes for constant in constants)
     # The 16 last rows of v in int4 take a byte each.
     assert taken <= (64 * 48 + 48 * 40) * bits / 8 + (16 * 40 / 2 if weights == "int4" else 0) + 80
@@ -87,7 +89,12 @@ def test_xla_does_not_widen_them_in_advance():
     backend = backend_of("jax")
     w, params, x = case(64, True)
     bound = compiled(backend, True, params["w"], x, quantize="int8").bind(params)
-    text = jax.jit(bound._program.forward.function).lower(backend.array(x)).compile().as_text()
+    text = (
+        jax.jit(bound._compilation.program.forward.function)
+        .lower(backend.array(x))
+        .compile()
+        .as_text()
+    )
     assert "s8[2,32,48]" in text
     constants = [line for line in text.splitlines() if "constant(" in line]
     assert not [line for line in constants if "f32[64,48]" in line or "f32[2,32,48]" in line]

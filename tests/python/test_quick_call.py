@@ -1,5 +1,7 @@
 """The quick way through `evaluate` on frameworks: same results, and none of the checks lost."""
 
+# Covers: mithril/physical/fast_path.py
+
 import importlib.util
 
 import mithril as ml
@@ -45,7 +47,7 @@ def forbid_the_long_way(pm, monkeypatch):
     def long_way(*_):
         raise AssertionError("the long way")
 
-    monkeypatch.setattr(pm, "_inputs", long_way)
+    monkeypatch.setattr("mithril.physical.evaluation.gather", long_way)
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -132,8 +134,9 @@ def test_models_with_state_go_the_long_way(backend):
 
 def quick(pm, *given):
     """The outputs by the way of programs without state; None: it leaves the call to others."""
-    assert pm._fast is not None
-    return pm._fast(*given)
+    found = pm._fast_path._quick.forward
+    assert found is not None
+    return found(*given)
 
 
 @pytest.mark.parametrize("name, jit", [("torch", False), ("jax", True)])

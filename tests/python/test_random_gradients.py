@@ -5,6 +5,8 @@ slopes of the first; and they are, element by element, those of PyTorch's autogr
 checks is printed; a failure is repeated by `-k OP --seed SEED`, and another seed is another run.
 """
 
+# Covers: mithril/physical/gradients.py
+
 import mithril as ml
 import numpy as np
 import pytest

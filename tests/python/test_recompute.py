@@ -115,7 +115,7 @@ def ran(pm, data):
     params = pm.randomize_params(3)
     state = pm.initial_state_dict
     results = pm.evaluate(params, data, state=state, output_gradients=True)
-    optimizer = pm._settings.optimizer
+    optimizer = pm._compilation.options.optimizer
     step = pm.step(params, optimizer.init(params), data, state=state)
     return leaves([tuple(results), tuple(step)])
 
@@ -382,8 +382,8 @@ def xla_program(options):
                     shapes={"h0": x.shape}, **options)  # fmt: skip
     params = pm.randomize_params(1)
     gradients = pm.evaluate(params, {"h0": x}, output_gradients=True).gradients
-    (program,) = pm._program._gradients.values()
-    arrays = [{**params, "h0": x}[key.name] for key in pm._program.inputs]
+    (program,) = pm._compilation.program._gradients.values()
+    arrays = [{**params, "h0": x}[key.name] for key in pm._compilation.program.inputs]
     statistics = program._forward.quick.lower(*arrays).compile().memory_analysis()
     return gradients, statistics.temp_size_in_bytes
 
@@ -400,7 +400,7 @@ def test_xla_keeps_the_options_that_it_is_given():
     zeros, ones = np.zeros(2, "float32"), np.ones(2, "float32")
     slopes = pm.evaluate({"x": zeros}, output_gradients={"y": ones}).gradients
     assert slopes["x"].tolist() == [1.0, 1.0]
-    (program,) = pm._program._gradients.values()
+    (program,) = pm._compilation.program._gradients.values()
     asked = program._jit_options["compiler_options"]
     assert asked == {**given, "xla_disable_hlo_passes": "dce,cse_barrier_expander"}
     assert given["xla_disable_hlo_passes"] == "dce"

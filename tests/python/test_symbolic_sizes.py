@@ -456,7 +456,7 @@ def test_the_width_of_an_input_is_stated_at_compile(width):
         lookup(), ml.CpuBackend(), shapes={"tokens": [4]}, types={"tokens": width}, inference=True
     )
     expected = ml.types.as_dtype(width)
-    (tokens,) = (key for key in pm._compiled.keys if key["name"] == "tokens")
+    (tokens,) = (key for key in pm._compilation.compiled.keys if key["name"] == "tokens")
     assert tokens["dtype"] == expected
     table = np.arange(15, dtype="float32").reshape(5, 3)
     out = pm.evaluate({"table": table}, {"tokens": np.array([0, 4, 1, 1], expected.numpy())})

@@ -360,7 +360,7 @@ def test_what_train_model_refuses():
         ((pm, backend, [{"x": X}]), {}, KeyNotFound, "no 'target'"),
         ((pm, backend, BATCHES), {"epochs": 0}, ArgumentError, "at least 1"),
         ((pm, backend, BATCHES), {"loss": abs}, SignatureError, "loss requires a model"),
-        ((pm, backend, BATCHES), {"optimizer": "adam"}, SignatureError, "requires an optimizer"),
+        ((pm, backend, BATCHES), {"optimizer": "adam"}, SignatureError, "requires one of ml.optim"),
         ((costs, backend, [DATA]), {"loss": ml.SquaredError()}, ArgumentError, "cost of its own"),
         ((pm, backend, [{"target": T}]), {}, KeyNotFound, "no 'x'"),
     ):

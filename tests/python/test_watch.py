@@ -152,7 +152,8 @@ def test_nothing_is_added_without_it():
     model, _ = network()
     plain = compiled(model, ml.NumpyBackend(), [2], check_nan=False)
     assert (
-        "isnan" not in plain.source and type(plain._program.forward).__name__ != "WatchedExecutable"
+        "isnan" not in plain.source
+        and type(plain._compilation.program.forward).__name__ != "WatchedExecutable"
     )
     assert "isnan" in compiled(model, ml.NumpyBackend(), [2]).source
 

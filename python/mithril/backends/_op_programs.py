@@ -106,7 +106,8 @@ def _compile(
     types: Mapping[str, tuple[tuple[int, ...], Dtype]],
 ) -> Any:
     from mithril import IOKey, Model
-    from mithril.compile import compile as compile_model
+    from mithril.physical.compilation import compilation_of
+    from mithril.physical.compile import compile as compile_model
 
     wires: dict[str, Any] = {}
     for name, value in arrays.items():
@@ -126,8 +127,8 @@ def _compile(
         inference=True,
         jit=False,
     )
-    if compiled._program is None:
+    if compilation_of(compiled).program is None:
         raise UnsupportedError(
             f"{type(model).__name__}: its operands do not fix the ranks of its results"
         )
-    return compiled._program
+    return compilation_of(compiled).program

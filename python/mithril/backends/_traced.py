@@ -95,7 +95,7 @@ class Recording:
         return [f"x{i}" for i, of in enumerate(self._of) if of == argument]
 
     def compiled(self, model: Any) -> Any:
-        from mithril.compile import compile as compile_model
+        from mithril.physical.compile import compile as compile_model
 
         known = [f"x{i}" for i in range(len(self.arrays))]
         present = [name for name in known if name in model.input_keys]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from mithril._weights import WEIGHT_FORMATS
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
+from mithril.physical.weights import WEIGHT_FORMATS
 from mithril.types import Dtype
 
 from . import methods

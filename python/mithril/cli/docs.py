@@ -11,6 +11,7 @@ from typing import Any
 
 from mithril import _core
 from mithril._generate import literal, parameters, signature
+from mithril.physical.key_facts import key_facts_of
 from mithril.types import MISSING, Dtype
 
 _MADE = "<!-- made by `mithril docs`; changes are overwritten -->\n"
@@ -187,7 +188,7 @@ def _example(op: dict[str, Any]) -> str:
     if found is None:
         return ""
     ml: Any = mithril  # `mithril.compile` is a module and a function
-    shapes = ml.compile(found.model(), ml.NumpyBackend())._sizes()
+    shapes = key_facts_of(ml.compile(found.model(), ml.NumpyBackend())).sizes()
     given = [f"{name} {list(shape)}" for name, _, shape in found.tensors]
     made = [f"{name} {shapes[name]}" for name in shapes if name.split("_")[0] in op["outputs"]]
     made = [text for text in made if not text.endswith("None")]

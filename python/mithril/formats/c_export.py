@@ -15,11 +15,16 @@ import numpy as np
 from mithril import _core
 from mithril._checks import mapping, text, truth, whole
 from mithril._files import path_of, replacing
-from mithril._open_ranks import Shaped
-from mithril._program import runs_natively
-from mithril._sizes import checked_shapes, input_shapes, program_for
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.formats import _c_api, _c_files
+from mithril.physical.compilation import Call, compilation_of
+from mithril.physical.gradients import check_gradients_allowed, cost_of
+from mithril.physical.initial import Uninitialized
+from mithril.physical.open_ranks import Shaped
+from mithril.physical.parameters import drawn, placed
+from mithril.physical.program import runs_natively
+from mithril.physical.sizes import checked_shapes, input_shapes, program_for
+from mithril.physical.step_layout import COUNT, RATE, new_key, slot_key, state_key
 from mithril.types import Dtype
 
 __all__ = ["ALIGNMENT", "Array", "Export", "export_c"]
@@ -206,8 +211,9 @@ def _recompiled(physical: Any) -> Any:
     """The same model compiled for C, on whatever backend it runs."""
     from mithril.backends.with_manualgrad.c_backend.backend import TextOnly
 
-    settings = replace(
-        physical._settings,
+    compilation = compilation_of(physical)
+    options = replace(
+        compilation.options,
         backend=TextOnly(dtype=physical.backend.default_dtype),
         autodiff="engine",
         jit=False,
@@ -218,8 +224,8 @@ def _recompiled(physical: Any) -> Any:
         weights="",
         recorder=_core.Recorder(),
     )
-    made = type(physical)(physical._snapshot, settings, physical._options)
-    if not runs_natively(made._compiled, made.backend):
+    made = type(physical)(compilation.snapshot, options)
+    if not runs_natively(compilation_of(made).compiled, made.backend):
         raise UnsupportedError(
             "export_c: the model has ops that are Python functions, which C cannot call"
         )
@@ -233,11 +239,11 @@ def _evaluation(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Expo
     """The forward pass, its parameters among the constants."""
     values = _parameters(physical, given, params)
     bound = physical.bind(values) if physical.param_keys else physical
-    given = {name: shape for name, shape in given.items() if name in bound._by_name}
+    given = {name: shape for name, shape in given.items() if name in compilation_of(bound).by_name}
     program = program_for("export_c", bound, given)
     source = _source(program, program.forward, given, wanted)
     kinds = {key.name: _KINDS[key.role] for key in program.inputs}
-    results = {f"$state.{name}": "next_state" for name in program.state_names}
+    results = {state_key(name): "next_state" for name in program.state_names}
     names = [key.name for key in program.inputs]
     inputs = _numbered(_read(source, names, program), "input", kinds)
     outputs = _numbered(_written(source, program), "output", results)
@@ -246,20 +252,21 @@ def _evaluation(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Expo
 
 def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
     """A step of training: gradients and the optimizer's update, in the arrays that are there."""
-    optimizer = physical._settings.optimizer
+    compilation = compilation_of(physical)
+    optimizer = compilation.options.optimizer
     _check_trainable(physical, optimizer)
     program = program_for("export_c", physical, given)
     values = _parameters(physical, given, params)
     trained = [key.name for key in program.inputs if key.trainable]
     graph = program.compiled.step(
-        [], trained, [physical._cost(program)], optimizer.op, optimizer._attributes()
+        [], trained, [cost_of(compilation, program)], optimizer.op, optimizer._attributes()
     )
     roles = _roles(program, optimizer, trained)
     updates = _updates(graph, program, roles)
     executable = physical.backend._program(
         graph,
         program.compiled.trace,
-        physical._settings.passes_off,
+        compilation.options.passes_off,
         overwrites=list(updates.items()),
     )
     source = _source(program, executable, given, wanted)
@@ -291,14 +298,14 @@ def _roles(program: Any, optimizer: Any, trained: Sequence[str]) -> dict[str, tu
     """What steps update: the graph's name of an input -> its kind, no field, its name."""
     found = {k.name: (_KINDS[k.role], "", k.name) for k in program.inputs if k.role != "data"}
     for slot in optimizer.slots:
-        found |= {f"$opt.{slot}.{name}": (f"optimizer.{slot}", "", name) for name in trained}
-    return found | {"$opt.t": ("step", "", ""), "$opt.lr": ("rate", "", "")}
+        found |= {slot_key(slot, name): (f"optimizer.{slot}", "", name) for name in trained}
+    return found | {COUNT: ("step", "", ""), RATE: ("rate", "", "")}
 
 
 def _updates(graph: Any, program: Any, roles: Iterable[str]) -> dict[str, str]:
     """Results of a step, each with the input whose array it takes."""
-    found = {f"$new.{name}": name for name in roles if f"$new.{name}" in graph.outputs}
-    return found | {f"$state.{name}": name for name in program.state_names}
+    found = {new_key(name): name for name in roles if new_key(name) in graph.outputs}
+    return found | {state_key(name): name for name in program.state_names}
 
 
 _KINDS = {"data": "input", "param": "parameter", "state": "state"}
@@ -316,7 +323,7 @@ def _check_trainable(physical: Any, optimizer: Any) -> None:
             f"export_c: training=True: {type(optimizer).__name__} {what}: no single program",
             hint="leave clip_norm and clip_value out, or take ml.optim.SGD, Adam or AdamW",
         )
-    physical._check_gradients_allowed()
+    check_gradients_allowed(compilation_of(physical))
 
 
 def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mapping[str, Any]:
@@ -399,11 +406,9 @@ def _export(wanted: _Wanted, source: Any, inputs: list[Array], outputs: list[Arr
 
 def _parameters(physical: Any, given: Mapping[str, tuple], params: Any) -> dict[str, Any]:
     """The parameters of the program in the types of the model."""
-    from mithril.physical import Uninitialized
-
     data = {name: Shaped(shape) for name, shape in given.items()}
     if not params:
-        params = physical._parameters(0, data)
+        params = drawn(compilation_of(physical), 0, data)
     values = {}
     program = program_for("export_c", physical, given)
     for key in program.inputs:
@@ -413,20 +418,20 @@ def _parameters(physical: Any, given: Mapping[str, tuple], params: Any) -> dict[
             raise KeyNotFound(f"export_c: params must have '{key.name}'", code="MTH402")
         value = params[key.name]
         if isinstance(value, Uninitialized):
-            value = physical._placed(program, key, value, dict(params), data)
-        values[key.name] = np.asarray(physical._convert(key, value))
+            value = placed(compilation_of(physical), key, value, Call(dict(params), data))
+        values[key.name] = np.asarray(compilation_of(physical).convert(key, value))
     return values
 
 
 def _states(physical: Any, given: Mapping[str, tuple]) -> dict[str, Any]:
     data = {name: Shaped(shape) for name, shape in given.items()}
-    return physical._parameters(0, data, role="state")
+    return drawn(compilation_of(physical), 0, data, role="state")
 
 
 def _beginning(optimizer: Any, roles: Mapping, values: Mapping[str, Any]) -> dict[str, Any]:
     """What an optimizer has before the first step, by the graph's names."""
     first = optimizer.init(dict(values))
-    found = {"$opt.t": first["step"], "$opt.lr": optimizer.lr}
+    found = {COUNT: first["step"], RATE: optimizer.lr}
     for graph_name, (kind, _, name) in roles.items():
         if kind.startswith("optimizer."):
             found[graph_name] = first[kind.removeprefix("optimizer.")][name]

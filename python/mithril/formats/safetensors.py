@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from mithril import _core
-from mithril._conversion import as_numpy
 from mithril._files import opened, replacing
 from mithril._public import public
 from mithril.errors import ArgumentError, DTypeError, ParseError, SignatureError, shown
 from mithril.formats._files import CHUNK, Hashed, damaged
+from mithril.physical.conversion import as_numpy
 from mithril.types import Dtype, as_dtype
 
 MOST_HEADER = 64 << 20  # bytes

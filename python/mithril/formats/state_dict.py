@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mithril._checks import instance, items, mapping, text, truth
-from mithril._conversion import as_numpy
 from mithril._public import public
 from mithril.errors import KeyNotFound, ShapeError, suggestion
+from mithril.physical.conversion import as_numpy
 
 if TYPE_CHECKING:
     from mithril.physical import PhysicalModel

@@ -298,7 +298,7 @@ def _prompt(tokens: Any) -> np.ndarray:
 def _integers(what: str, values: Any) -> np.ndarray:
     import numpy as np
 
-    from mithril._conversion import as_numpy
+    from mithril.physical.conversion import as_numpy
 
     if not hasattr(values, "shape"):  # a range may promise more than any memory has
         values = items(f"generate: {what}", values, "tokens")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril.physical.compilation import compilation_of
 from mithril.testing._probes import Node, Place, probed
 from mithril.testing._verified import Divergence
 from mithril.testing.distances import Distance, distance
@@ -18,13 +19,13 @@ class NodeRun:
 
     def __init__(self, task: Any, pm: Any, count: int | None = None):
         self.pm = pm
-        windows = probed(pm._compiled.typed, count)
+        windows = probed(compilation_of(pm).compiled.typed, count)
         self.nodes: list[Node] = windows.nodes
         zeros = {name: np.zeros(shape) for name, shape in windows.shapes.items()}
         given = {**task.inputs, **zeros}
         wrt = list(windows.shapes) if task.weights and count is None else []
         graph = windows.graph
-        settings = pm._settings
+        settings = compilation_of(pm).options
         if wrt and settings.autodiff == "framework":
             self._from_framework(graph, given, task.weights, wrt)
         else:
@@ -36,7 +37,9 @@ class NodeRun:
             self.sent = {name: self.values[f"grad.{name}"] for name in wrt}
 
     def _executable(self, graph: Any) -> Any:
-        return self.pm._program._executable(self.pm._compiled.optimize(graph))
+        return compilation_of(self.pm).program._executable(
+            compilation_of(self.pm).compiled.optimize(graph)
+        )
 
     def _values(self, graph: Any, given: Mapping[str, Any]) -> list[Any]:
         tensor = self.pm.backend.tensor
@@ -48,10 +51,10 @@ class NodeRun:
     def _from_framework(self, graph: Any, given: Any, weights: Any, wrt: list[str]) -> None:
         executable = self._executable(graph)
         names = [name for name, *_ in graph.inputs]
-        count = len(graph.outputs) + len(self.pm._program.state_names)
+        count = len(graph.outputs) + len(compilation_of(self.pm).program.state_names)
         cotangents: list[Any] = [None] * count
         for name, weight in weights.items():
-            dtype, _ = self.pm._program.output_types[name]
+            dtype, _ = compilation_of(self.pm).program.output_types[name]
             cotangents[graph.outputs.index(name)] = self.pm.backend.tensor(weight, dtype)
         results, gradients = executable.run_vjp(
             self._values(graph, given), cotangents, [names.index(n) for n in wrt]
@@ -90,9 +93,9 @@ class NodeRun:
 
 def emitted_line(pm: Any, nodes: list[Node], node: Node, direction: str) -> str:
     """The emitted lines of a node: those of its path, or the one of its turn among them."""
-    forward = _lines(pm._program.forward, node)
-    if direction == "backward" and pm._settings.autodiff == "engine":
-        gradients = pm._program._gradients.values()
+    forward = _lines(compilation_of(pm).program.forward, node)
+    if direction == "backward" and compilation_of(pm).options.autodiff == "engine":
+        gradients = compilation_of(pm).program._gradients.values()
         found = _lines(next(reversed(gradients), None), node)
         return "\n".join(found[len(forward) :])  # which the program computes first
     alike = [other.place for other in nodes if other.path == node.path]

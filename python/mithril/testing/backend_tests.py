@@ -25,6 +25,7 @@ from mithril.errors import (
     UnsupportedError,
     suggestion,
 )
+from mithril.physical.compilation import compilation_of
 from mithril.testing import op_dtypes, op_matrix
 from mithril.testing._progress import Progress
 from mithril.testing._report import FAILED, PASSED, SKIPPED, BackendReport, Row
@@ -294,7 +295,7 @@ def _value_problem(backend: Any, case: Case, ways: Ways, make: Make) -> Problem:
     model = make(case, backend)
     of = op_matrix.dtype_of(case, backend, model)
     ways.setdefault(of, []).append(op_matrix.way(model, case.op))
-    for wanted, _ in model._program.output_types.values():
+    for wanted, _ in compilation_of(model).program.output_types.values():
         _need_dtype(backend, str(wanted))
     got = op_matrix.evaluate(model, case, case.inputs)
     ways[of][-1] = op_matrix.way(model, case.op)
@@ -331,7 +332,7 @@ def _need_dtype(backend: Any, dtype: str) -> None:
 
 
 def _dtype_problem(model: Any, key: str, got: Any) -> Problem:
-    wanted, _ = model._program.output_types.get(key, (None, None))
+    wanted, _ = compilation_of(model).program.output_types.get(key, (None, None))
     if not isinstance(wanted, Dtype) or not isinstance(got, np.ndarray):
         return None
     same = got.dtype == wanted.numpy()

@@ -18,6 +18,7 @@ import numpy as np
 from mithril import _core
 from mithril.backends import _own_ops
 from mithril.errors import ArgumentError, DTypeError, UnsupportedError
+from mithril.physical.compilation import compilation_of
 from mithril.testing import op_matrix
 from mithril.testing._support import DTYPES, UNSUPPORTED, WRONG
 from mithril.testing.assertions import SLOPE_TOLERANCE, along
@@ -201,7 +202,9 @@ def quickly_compiled(case: Case, backend: Any, **options: Any) -> Any:
 
 def _has_hosts(model: Any) -> bool:
     """Whether an output is a value of Python's."""
-    return not all(isinstance(dtype, Dtype) for dtype, _ in model._program.output_types.values())
+    return not all(
+        isinstance(dtype, Dtype) for dtype, _ in compilation_of(model).program.output_types.values()
+    )
 
 
 def _value_problems(model: Any, case: Case, got: Any, want: Any) -> list[str]:

@@ -21,6 +21,7 @@ import numpy as np
 import mithril as ml
 from mithril import _core
 from mithril.operator_model import OperatorModel
+from mithril.physical.compilation import compilation_of
 from mithril.testing import oracle, oracle_ops
 from mithril.testing._support import FALLBACK
 from mithril.types import MISSING
@@ -201,7 +202,7 @@ def dtype_of(case: Case, backend: Any, model: Any = None) -> str:
     """The element type that a case is about: that of its tensors, or of the result that was made
     where the op is told one."""
     if model is not None and is_told_dtype(case.op):
-        dtype, _ = next(iter(model._program.output_types.values()))
+        dtype, _ = next(iter(compilation_of(model).program.output_types.values()))
         return str(dtype)
     defaults = {"float": backend.default_dtype, "int": backend.default_int, "bool": "bool"}
     return case.dtype or str(defaults[case.kind])
@@ -267,12 +268,14 @@ def second_derivative(
 ) -> dict[str, np.ndarray]:
     """The engine's gradients of the products of its gradients with `directions`."""
     wrt = list(directions)
-    once = model._compiled.typed.differentiate(list(cotangents), wrt)
+    once = compilation_of(model).compiled.typed.differentiate(list(cotangents), wrt)
     twice = once.differentiate([f"grad.{name}" for name in wrt], wrt)
     given = {**all_inputs(model, case, inputs)}
     given |= {f"cotangent.{name}": value for name, value in cotangents.items()}
     given |= {f"cotangent.grad.{name}": value for name, value in directions.items()}
-    executable = model._program._executable(model._compiled.optimize(twice))
+    executable = compilation_of(model).program._executable(
+        compilation_of(model).compiled.optimize(twice)
+    )
     values = [
         model.backend.tensor(np.asarray(given[name]), dtype) for name, _, dtype, _ in twice.inputs
     ]
@@ -383,7 +386,7 @@ def support(model: Any, op: Mapping[str, Any]) -> str:
     """Whether a compiled case runs its op as one, or as others."""
     flat, forward = (
         {op for op, *_ in graph.nodes()}
-        for graph in (model._compiled.graph, model._compiled.forward)
+        for graph in (compilation_of(model).compiled.graph, compilation_of(model).compiled.forward)
     )
     if op["name"] not in flat:
         return "inlined"

@@ -25,6 +25,8 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.physical.compilation import compilation_of
+from mithril.physical.key_facts import key_facts_of
 from mithril.testing import oracle
 from mithril.testing._node_run import NodeRun, emitted_line
 from mithril.testing._probes import probed
@@ -164,7 +166,7 @@ class Task:
         return {**found, **stated}
 
     def _compiled(self, backend: Any, **changed: Any) -> Any:
-        from mithril.compile import compile as compile_model
+        from mithril.physical.compile import compile as compile_model
 
         return compile_model(self.model, backend, **{**self.options, **changed})
 
@@ -187,7 +189,7 @@ class Task:
         if key.name in self.given:
             value = self.given[key.name]
             return self._held(np.asarray(value)) if key.is_tensor else value
-        shape = self.reference._sizes().get(key.name)
+        shape = key_facts_of(self.reference).sizes().get(key.name)
         if not key.is_tensor or shape is None or None in shape:
             raise ShapeNotKnown(
                 f"verify: requires a value for '{key.name}', its shape is {shape}",
@@ -343,7 +345,7 @@ class Task:
         wrong = last and next(last.divergences(self.run, "forward", tolerance), None)
         if wrong:
             return Verified(**known, nodes=runs, divergences=(wrong,))
-        nodes = probed(pm._compiled.typed).nodes
+        nodes = probed(compilation_of(pm).compiled.typed).nodes
         if raises > len(nodes):
             return Verified(**known, nodes=runs, error=f"backward {_raised(error)}")
         node = nodes[raises - 1]
@@ -359,7 +361,7 @@ def _raised(error: Exception) -> str:
 
 
 def pm_dtype(pm: Any, name: str) -> Any:
-    return next(key.dtype for key in pm._keys if key.name == name)
+    return next(key.dtype for key in compilation_of(pm).keys if key.name == name)
 
 
 def _plain(pm: Any, values: Mapping[str, Any]) -> dict[str, Any]:

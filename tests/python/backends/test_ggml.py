@@ -604,7 +604,7 @@ def test_sizes_that_change(backend):
         x = floats(n, 4)
         want = x @ params["weight"].T + params["bias"].reshape(-1)
         np.testing.assert_allclose(pm.evaluate(params, {"x": x})["y"], want, 1e-5, 1e-5)
-    assert len(backend._graphs[pm._program.forward.function]) == MOST_GRAPHS
+    assert len(backend._graphs[pm._compilation.program.forward.function]) == MOST_GRAPHS
 
 
 # --- weights in blocks ---------------------------------------------------------------------------
@@ -813,7 +813,9 @@ def test_a_process_that_ends_is_an_error(isolated):
     want = pm.evaluate(params, data)["y"]
     isolated._isolated._process.send_signal(signal.SIGABRT)
     with pytest.raises(InternalError, match="ggml ended its process"):
-        pm._program.forward.run([{**params, **data}[key.name] for key in pm._program.inputs])
+        pm._compilation.program.forward.run(
+            [{**params, **data}[key.name] for key in pm._compilation.program.inputs]
+        )
     np.testing.assert_array_equal(pm.evaluate(params, data)["y"], want)
 
 

@@ -66,8 +66,8 @@ def test_compiled_and_line_by_line(backend, jit, autodiff):
 
 
 def test_line_by_line_is_the_default(backend):
-    assert not compiled(backend)._program.forward.jit
-    assert compiled(ml.MlxBackend(use_graph=True))._program.forward.jit
+    assert not compiled(backend)._compilation.program.forward.jit
+    assert compiled(ml.MlxBackend(use_graph=True))._compilation.program.forward.jit
 
 
 def test_results_that_are_no_arrays_follow_the_sizes(backend):

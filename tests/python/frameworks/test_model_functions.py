@@ -1,5 +1,7 @@
 """`as_function` under the transformations of each framework, and the text that it runs."""
 
+# Covers: mithril/physical/model_function.py
+
 import gc
 import inspect
 import linecache
@@ -160,7 +162,7 @@ def test_torch_compiles_functions_of_regions():
 def test_text_is_shown_while_it_lives(name):
     modules = set(sys.modules)
     pm = compiled(name)
-    function = pm._program.forward.function
+    function = pm._compilation.program.forward.function
     file = function.__code__.co_filename
     assert inspect.getsource(function).startswith("def evaluate(")
     with pytest.raises(Exception) as raised:  # noqa: PT011 - a framework's own
@@ -182,7 +184,7 @@ def test_compiling_keeps_nothing_alive():
     pm = compiled("torch")
     _, native, data = arguments(pm)
     torch.compile(pm.as_function(), backend="eager")(native, data)
-    alive = weakref.ref(pm._program.forward.function)
+    alive = weakref.ref(pm._compilation.program.forward.function)
     del pm
     torch.compiler.reset()
     gc.collect()
@@ -194,7 +196,9 @@ def test_files_that_are_written_run_under_compilers(tmp_path):
     pm = compiled("torch", file_path=str(tmp_path / "emitted.py"))
     params, native, data = arguments(pm)
     same(pm.backend, compiler("torch")(pm.as_function())(native, data), by_hand(params)[0])
-    assert inspect.getsourcefile(pm._program.forward.function) == str(tmp_path / "emitted.py")
+    assert inspect.getsourcefile(pm._compilation.program.forward.function) == str(
+        tmp_path / "emitted.py"
+    )
 
 
 # --- JAX compiles unless it is told otherwise ---------------------------------------------------
@@ -275,7 +279,7 @@ def test_many_values_of_python_make_few_programs(jax):
     for i in range(40):
         got = pm.evaluate({}, {"x": X, "factor": i + 0.5})["y"]
         np.testing.assert_allclose(got, X * (i + 0.5), rtol=1e-6)
-    (compiled_for,) = pm._program.forward._forward._compiled.values()
+    (compiled_for,) = pm._compilation.program.forward._forward._compiled.values()
     assert compiled_for._cache_size() <= 16
 
 

@@ -291,7 +291,7 @@ def test_T18(tmp_path):
     params = {k: backend.array(v) for k, v in PARAMS.items()}
     close(values(backend, pm.evaluate(params, {"x": X})["y"]), X @ W.T + B)
     assert "def evaluate(" in path.read_text() and "ops.linear" in path.read_text()
-    assert pm._program.forward.function.__code__.co_filename == str(path)
+    assert pm._compilation.program.forward.function.__code__.co_filename == str(path)
     for size in (1, 7):  # dynamic
         x = np.ones((size, 3))
         close(values(backend, pm.evaluate(params, {"x": x})["y"]), x @ W.T + B)

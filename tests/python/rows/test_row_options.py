@@ -68,7 +68,7 @@ def test_O1():
     for jit in (True, False):
         backend = jax_backend(jit_compile=jit)
         pm, runs = compiled(backend=backend, shapes={"x": [4, 3]}), []
-        scope = pm._program.forward.function.__globals__
+        scope = pm._compilation.program.forward.function.__globals__
         ops = scope["ops"]
 
         def linear(*arguments, runs=runs, ops=ops, **named):

@@ -273,7 +273,7 @@ def test_what_only_the_whole_program_gets_wrong():
 
 def test_windows_change_no_value():
     pm = ml.compile(net(), ml.NumpyBackend(dtype="float64"), shapes=SHAPES)
-    windows = probed(pm._compiled.typed)
+    windows = probed(pm._compilation.compiled.typed)
     assert [node.op for node in windows.nodes] == [
         "linear",
         "index",
@@ -283,7 +283,7 @@ def test_windows_change_no_value():
     ]
     assert [len(node.probes) for node in windows.nodes] == [3, 1, 1, 2, 1]
     assert windows.graph.outputs[:2] == ["y", "i"]
-    assert len(probed(pm._compiled.typed, 2).nodes) == 2
+    assert len(probed(pm._compilation.compiled.typed, 2).nodes) == 2
 
 
 # --- arguments -----------------------------------------------------------------------------------

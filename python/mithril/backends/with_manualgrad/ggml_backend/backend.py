@@ -15,6 +15,7 @@ from mithril._public import public
 from mithril.backends.memory import parse_size
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend, own_memory
 from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
+from mithril.physical.compilation import compilation_of
 from mithril.primitive import OpTable
 from mithril.types import Dtype, DTypeLike
 
@@ -172,7 +173,7 @@ class GGMLBackend(NumpyBackend):
         return report(graph.weights, inputs, names, *named)
 
     def _graphs_of(self, model: Any, gradients: bool = False) -> list[BuiltGraph]:
-        programs = [model._program] if model._program else model._open_ranks.programs()
+        programs = compilation_of(model).programs()
         executables = [
             executable
             for program in programs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mithril._quantized import ErrorRow, QuantizationReport, error_row, output_rows
+from mithril.physical.quantized import ErrorRow, QuantizationReport, error_row, output_rows
 
 from .quantize import TYPES, Weight
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril._conversion import as_numpy
 from mithril.errors import ShapeError
+from mithril.physical.conversion import as_numpy
+from mithril.physical.program import Program
+
+if TYPE_CHECKING:
+    from mithril.physical.compilation import Compilation
 
 
 class StaticShapes:
     """Remembers the shapes of the data of the first call, and where it was made."""
 
-    def __init__(self, physical: Any):
-        self._physical = physical
+    def __init__(self, compilation: Compilation):
+        self._compilation = compilation
         self._first: dict[str, tuple[int, ...]] = {}
         self._where = ""
         self._lock = threading.Lock()
@@ -25,7 +29,7 @@ class StaticShapes:
         """Raises ShapeError for a shape that is not that of the first call."""
         if not isinstance(data, Mapping):
             return  # told by evaluate
-        keys = self._physical._by_name
+        keys = self._compilation.by_name
         given = {n: _shape(v, n) for n, v in data.items() if n in keys and keys[n].is_tensor}
         with self._lock:
             if not self._first:
@@ -45,12 +49,13 @@ class StaticShapes:
     def program(self, general: Any) -> Any:
         """The program to run: text that computes values again is made for sizes."""
         is_open = self._first and not general.is_native
-        if not (is_open and self._physical._settings.gradient_checkpointing):
+        if not (is_open and self._compilation.options.gradient_checkpointing):
             return general
         with self._lock:
             if self._sized is None:
                 shapes = {name: list(shape) for name, shape in self._first.items()}
-                self._sized = self._physical._make(self._physical._compile(shapes, {}))
+                compilation = self._compilation
+                self._sized = Program(compilation.compile(shapes, {}), compilation.options)
             return self._sized
 
 

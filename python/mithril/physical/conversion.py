@@ -7,11 +7,14 @@ error. `Converter` keeps what was told once.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mithril._program import Key, Settings
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning, warn
 from mithril.types import Dtype, as_dtype
+
+if TYPE_CHECKING:
+    from mithril.physical.options import CompileOptions
+    from mithril.physical.program import Key
 
 _logger = logging.getLogger("mithril")
 
@@ -74,11 +77,11 @@ def _is_readable(value: Any) -> bool:
 class Converter:
     """Converts the values of one compiled model."""
 
-    def __init__(self, settings: Settings):
-        self._backend = settings.backend
-        self._strict = settings.strict_dtypes
-        self._is_plan = settings.backend.runs_plans
-        self._widest_int = settings.backend._widest_int
+    def __init__(self, options: CompileOptions):
+        self._backend = options.backend
+        self._strict = options.strict_dtypes
+        self._is_plan = options.backend.runs_plans
+        self._widest_int = options.backend._widest_int
         self._told: set[str] = set()
         self._fitting: dict[Any, dict[tuple[type, Any], Any]] = {}
 

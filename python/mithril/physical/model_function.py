@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mithril.physical.compilation import Call
+from mithril.physical.missing import missing_keys
+from mithril.physical.results import WithState
+
 
 class ModelFunction:
     """``f(params, data=None, state=None)`` of a model that runs emitted source.
@@ -15,7 +19,7 @@ class ModelFunction:
     __name__ = "model"
 
     def __init__(self, physical: Any, outputs: list[str]) -> None:
-        program = physical._program
+        program = physical._compilation.program
         self._physical = physical
         self._outputs = outputs
         self._order = [(key.role, key.name) for key in program.inputs]
@@ -28,16 +32,15 @@ class ModelFunction:
         given = {"param": params or {}, "data": data or {}, "state": state or {}}
         missing = [name for role, name in self._order if name not in given[role]]
         if missing:
-            keys = [self._physical._by_name[name] for name in missing]
-            raise self._physical._missing(keys, *given.values())
+            compilation = self._physical._compilation
+            keys = [compilation.by_name[name] for name in missing]
+            raise missing_keys(compilation, keys, Call(*given.values()))
         with self._scope():
             results = self._run(*[given[role][name] for role, name in self._order])
         by_name = dict(zip(self._every, results, strict=False))
         chosen = {name: by_name[name] for name in self._outputs}
         if not self._states:
             return chosen
-        from mithril.physical import WithState
-
         states = results[-len(self._states) :]
         return WithState(chosen, dict(zip(self._states, states, strict=True)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mithril._checks import items, text
@@ -10,40 +11,39 @@ from mithril.connection import Connection
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 
 if TYPE_CHECKING:
-    from mithril.physical import PhysicalModel
+    from mithril.physical.compilation import Compilation
 
 MOST_FETCHES = 16  # programs that one model keeps; the one used longest ago goes
 
 
-def fetching(physical: PhysicalModel, fetch: Any) -> PhysicalModel:
+def fetching(physical: Any, fetch: Any) -> Any:
     """The physical model whose outputs are these wires, too; compiled once for equal sets."""
-    from mithril.physical import PhysicalModel
-
+    compilation: Compilation = physical._compilation
     given = [fetch] if isinstance(fetch, str | Connection) else items("fetch", fetch, "names")
-    wires = _wires(physical, given)
+    wires = _wires(compilation, given)
     if not wires:
         return physical
-    key = tuple(sorted(wires))
-    with physical._lock:
-        found = physical._fetches.get(key)
+    key, fetches = tuple(sorted(wires)), compilation.fetches
+    with compilation.lock:
+        found = fetches.get(key)
         if found is not None:
-            physical._fetches.move_to_end(key)
+            fetches.move_to_end(key)
             return found
-    options = {**physical._options, "fetch": [(name, wires[name]) for name in key]}
-    made = PhysicalModel(physical._snapshot, physical._settings, options)
-    made._told = physical._told
-    with physical._lock:
-        made = physical._fetches.setdefault(key, made)
-        while len(physical._fetches) > MOST_FETCHES:
-            physical._fetches.popitem(last=False)
+    options = replace(compilation.options, fetch=[(name, wires[name]) for name in key])
+    made = type(physical)(compilation.snapshot, options)
+    made._compilation.told = compilation.told
+    with compilation.lock:
+        made = fetches.setdefault(key, made)
+        while len(fetches) > MOST_FETCHES:
+            fetches.popitem(last=False)
     return made
 
 
-def _wires(physical: PhysicalModel, names: Iterable[Any]) -> dict[str, Any]:
+def _wires(compilation: Compilation, names: Iterable[Any]) -> dict[str, Any]:
     """Name in the result -> wire, of what is no output anyhow."""
     out: dict[str, Any] = {}
     for given in names:
-        name, wire = _wire(physical, given)
+        name, wire = _wire(compilation, given)
         if wire is None:
             continue
         if name in out and not out[name].same_wire(wire):
@@ -52,18 +52,18 @@ def _wires(physical: PhysicalModel, names: Iterable[Any]) -> dict[str, Any]:
     return out
 
 
-def _wire(physical: PhysicalModel, given: Any) -> tuple[str, Any]:
+def _wire(compilation: Compilation, given: Any) -> tuple[str, Any]:
     if isinstance(given, Connection):
-        wire = physical._snapshot.wire(given._wire)
+        wire = compilation.snapshot.wire(given._wire)
         return wire.key_name, wire
     if not isinstance(given, str):
         raise SignatureError(f"fetch: requires names, paths or connections, got {shown(given)}")
     path = text("fetch", given)
-    if path in physical.output_keys:
+    if path in compilation.output_keys:
         return path, None
-    node = physical._node
-    if path in physical._by_name and physical._by_name[path].key:
-        return path, node.connection(physical._by_name[path].key)
+    node, by_name = compilation.node, compilation.by_name
+    if path in by_name and by_name[path].key:
+        return path, node.connection(by_name[path].key)
     try:
         return path, node.connection_at(path)
     except KeyNotFound:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril import _core
-from mithril._program import Program
+from mithril.physical.program import Program
+from mithril.physical.step_layout import COUNT, RATE, StepLayout
 from mithril.types import Dtype
 
 _ROLES = {"param": 0, "data": 1, "state": 2}
@@ -28,7 +29,7 @@ def step_call(
     program: Program, cost: str, optimizer: Any, result: type
 ) -> Callable[..., Any] | None:
     """For steps after one that went the long way, with its cost and its optimizer's numbers."""
-    dtype = program.settings.backend.default_dtype
+    dtype = program.options.backend.default_dtype
     executable, order, names = program.step_program(cost, optimizer)
     if not isinstance(executable, _core.ArrayProgram) or not optimizer.op:
         return None
@@ -36,23 +37,20 @@ def step_call(
         return None
     if not all(key.is_tensor for key in program.inputs):
         return None
-    trained = [key.name for key in program.inputs if key.trainable]
+    layout = StepLayout.of(program, optimizer)
     sources = {key.name: (_ROLES[key.role], key.name) for key in program.inputs}
-    for i, slot in enumerate(optimizer.slots, len(_ROLES)):
-        sources |= {f"$opt.{slot}.{name}": (i, name) for name in trained}
-    numbers = len(_ROLES) + len(optimizer.slots)
-    sources |= {"$opt.t": (numbers, ""), "$opt.lr": (numbers + 1, "")}
-    at = {name: i for i, name in enumerate(names)}
+    places = {slot: i for i, slot in enumerate(layout.slots, len(_ROLES))}
+    sources |= {key: (places[slot], name) for slot, name, key in layout.slot_keys()}
+    numbers = len(_ROLES) + len(layout.slots)
+    sources |= {COUNT: (numbers, ""), RATE: (numbers + 1, "")}
+    at = {name: i for i, name in enumerate(names)}.__getitem__
     return _core.step_call(
         executable,
         inputs=[sources[name] for name in order],
-        params=[(name, at[f"$new.{name}"]) for name in trained],
-        slots=[
-            (slot, [(name, at[f"$new.$opt.{slot}.{name}"]) for name in trained])
-            for slot in optimizer.slots
-        ],
-        states=[(name, at[f"$state.{name}"]) for name in program.state_names],
-        outputs=[(name, at[name]) for name in program.outputs],
+        params=list(layout.params(at).items()),
+        slots=[(slot, list(own.items())) for slot, own in layout.kept(at).items()],
+        states=list(layout.next_states(at).items()),
+        outputs=[(name, at(name)) for name in layout.outputs],
         given=len(program.inputs),
         optimizer=optimizer,
         numbers=optimizer._numbers(),

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from mithril._checks import mapping, text
-from mithril._program import Program
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -16,16 +15,19 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.physical.compilation import Call, Compilation, compilation_of
+from mithril.physical.gradients import cost_of, wanted_gradients
+from mithril.physical.program import Program
 
 Shapes = list[list[int | None]]
 
 
 def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
     """`shapes` of inputs by name, every size a number."""
-    found = {}
+    found, by_name = {}, compilation_of(physical).by_name
     for name, shape in mapping(f"{what}: shapes", shapes).items():
-        if text(f"{what}: shapes", name) not in physical._by_name:
-            near = suggestion(name, physical._by_name)
+        if text(f"{what}: shapes", name) not in by_name:
+            near = suggestion(name, by_name)
             raise KeyNotFound(f"{what}: shapes: no input named '{name}'{near}")
         is_list = isinstance(shape, Sequence) and not isinstance(shape, str)
         sizes = tuple(shape) if is_list else ()
@@ -39,7 +41,8 @@ def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int
 
 def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) -> Program:
     """The program that data of these shapes would run."""
-    compiled = physical._compiled
+    compilation = compilation_of(physical)
+    compiled = compilation.compiled
     if compiled.unknown_values:
         keys = ", ".join(compiled.unknown_values)
         raise UnsupportedError(
@@ -50,7 +53,8 @@ def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) 
     if missing:
         keys = ", ".join(missing)
         raise UnsupportedError(f"{what}: the shapes of {keys} are open", hint="give shapes=")
-    return physical._ready({name: SimpleNamespace(shape=shape) for name, shape in given.items()})
+    data = {name: SimpleNamespace(shape=shape) for name, shape in given.items()}
+    return compilation.program_for(Call(data=data))
 
 
 def input_shapes(program: Program, given: Mapping[str, tuple[int, ...]]) -> Shapes:
@@ -72,14 +76,15 @@ class Way(NamedTuple):
 
 def ways(physical: Any, program: Program) -> list[Way]:
     """Those there are, the one that takes the most last."""
-    optimizer = physical._settings.optimizer
+    compilation = compilation_of(physical)
+    optimizer = compilation.options.optimizer
     own = ["parameters" if key.role == "param" else "inputs" for key in program.inputs]
     out = [Way("evaluate", native(program.forward), own)]
-    wanted = tuple(physical._wanted(program, None))
+    wanted = tuple(wanted_gradients(compilation, program, None))
     if physical.inference or not wanted:
         return out
     try:
-        given, unit = _cotangents(physical, program)
+        given, unit = _cotangents(compilation, program)
         executable = program._gradient(given, wanted, unit)
     except MithrilError:  # nothing has a gradient
         return out
@@ -97,10 +102,12 @@ def native(executable: Any) -> Any:
     return getattr(executable, "_executable", executable)
 
 
-def _cotangents(physical: Any, program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _cotangents(
+    compilation: Compilation, program: Program
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Outputs whose cotangents are given, and the one whose cotangent is 1."""
     try:
-        return (), (physical._cost(program),)
+        return (), (cost_of(compilation, program),)
     except ArgumentError:  # no single scalar
         types = program.output_types.items()
         return tuple(name for name, (dtype, _) in types if dtype and dtype.is_float), ()

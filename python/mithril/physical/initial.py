@@ -10,8 +10,6 @@ from typing import Any
 
 from mithril import _core
 from mithril._checks import items
-from mithril._conversion import as_numpy
-from mithril._program import Key, literal_array
 from mithril._public import public
 from mithril.errors import (
     ArgumentError,
@@ -23,6 +21,8 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.physical.conversion import as_numpy
+from mithril.physical.program import Key, literal_array
 from mithril.types import Dtype
 
 _MOST_ELEMENTS = 2**58  # of which no machine has the bytes, and NumPy counts them in 64 bits

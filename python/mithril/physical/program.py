@@ -13,14 +13,18 @@ import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from mithril import _core
 from mithril.backends import _own_ops
 from mithril.errors import DataOverflowError, OutOfMemoryError, ShapeError
+from mithril.physical.step_layout import StepLayout
 from mithril.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.types import Dtype
+
+if TYPE_CHECKING:
+    from mithril.physical.options import CompileOptions
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
 MOST_SHAPES = 256
@@ -52,41 +56,11 @@ class Key:
         return dataclasses.replace(self, dtype=Dtype.float32) if is_half else self
 
 
-@dataclass
-class Settings:
-    """What compile was told beside the model."""
-
-    backend: Any
-    autodiff: str = "engine"
-    jit: bool = False
-    jit_is_asked: bool = False  # by compile, and not the backend's default
-    jit_options: dict[str, Any] = field(default_factory=dict)
-    file_path: str | None = None
-    inference: bool = False
-    strict: bool = False
-    strict_dtypes: bool = False
-    optimizer: Any = None
-    loss_scale: Any = None  # of training (_loss_scale.py)
-    passes_off: tuple[str, ...] = ()
-    static_shapes: bool = False
-    exact_conv: bool = False
-    exact_linalg: bool = False
-    weights: str = ""  # the format of constants that products multiply by; "": as they are
-    quantize: str = ""  # the same of parameters that come with a call
-    check_nan: str = ""  # "nan", "inf": what is looked for
-    stream_gradients: bool = False
-    memory_limit: int | None = None  # bytes
-    gradient_checkpointing: bool = False
-    predicted: tuple[str, ...] | None = None  # outputs that are none of training alone; None: all
-    frozen: tuple[str, ...] = ()  # parameters without a gradient
-    recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
-
-
-def keys_of(compiled: Any, settings: Settings) -> list[Key]:
+def keys_of(compiled: Any, options: CompileOptions) -> list[Key]:
     """The inputs of a compiled model; what is frozen stays a parameter."""
     keys = [Key(**entry) for entry in compiled.keys]
     for key in keys:
-        key.trainable = key.trainable and key.name not in settings.frozen
+        key.trainable = key.trainable and key.name not in options.frozen
     return keys
 
 
@@ -116,18 +90,18 @@ def choices(graph: Any) -> set[str]:
     return found | {"masks"} if graph.has_masks() else found
 
 
-def _compiles(settings: Settings, graph: Any, text: str) -> bool:
+def _compiles(options: CompileOptions, graph: Any, text: str) -> bool:
     """Whether the framework's compiler gets the graph; a note says why not."""
-    if not settings.jit or (not settings.jit_is_asked and calls_python(graph)):
+    if not options.jit or (not options.jit_is_asked and calls_python(graph)):
         return False
     hard = choices(graph) | ({"values"} if _TAKES_OUT.search(text) else set())
-    hard &= settings.backend._not_compiled
+    hard &= options.backend._not_compiled
     if not hard:
         return True
     from mithril.backends.with_autograd.backend import note
 
     reason = f"its compiler cannot follow {' and '.join(sorted(hard))} that depend on data"
-    note(type(settings.backend).__name__, "jit=True", f"runs line by line: {reason}")
+    note(type(options.backend).__name__, "jit=True", f"runs line by line: {reason}")
     return False
 
 
@@ -193,24 +167,24 @@ def _check_fit(values: Any, dtype: Dtype) -> None:
 class Program:
     """The executables of one compiled model."""
 
-    def __init__(self, compiled: Any, settings: Settings):
+    def __init__(self, compiled: Any, options: CompileOptions):
         self.compiled = compiled
         self.asks_data = bool(choices(compiled.forward))
-        if settings.autodiff == "framework" and (
+        if options.autodiff == "framework" and (
             # Some frameworks would differentiate it: what has no gradient is told by the engine.
             compiled.forward.has_op("while_loop")
             or compiled.forward.has_empty()
-            and not settings.backend.differentiates_empty
-            or brings_gradient(compiled, settings.backend)
-            or _own_ops.runs_graphs(settings.backend)
+            and not options.backend.differentiates_empty
+            or brings_gradient(compiled, options.backend)
+            or _own_ops.runs_graphs(options.backend)
         ):
-            settings = dataclasses.replace(settings, autodiff="engine")
-        self.settings = settings
-        self.keys = keys_of(compiled, settings)
+            options = dataclasses.replace(options, autodiff="engine")
+        self.options = options
+        self.keys = keys_of(compiled, options)
         self.outputs: list[str] = compiled.outputs
         self.state_names = [name for name, _ in compiled.states]
         self.output_types: dict[str, tuple] = compiled.output_types
-        self._target = target_of(settings.backend, runs_natively(compiled, settings.backend))
+        self._target = target_of(options.backend, runs_natively(compiled, options.backend))
         by_name = {key.name: key for key in self.keys}
         self.by_name = by_name
         self.inputs = [by_name[name] for name, *_ in compiled.forward.inputs]
@@ -221,15 +195,15 @@ class Program:
         self.compiled_step: Any = None  # the last one that was made (_compiled_step.py)
 
     def _forward_of(self, graph: Any) -> Any:
-        kind = self.settings.quantize
+        kind = self.options.quantize
         if not kind:
-            return self._executable(graph, self.settings.file_path)
-        from mithril._quantized import Quantized
+            return self._executable(graph, self.options.file_path)
+        from mithril.physical.quantized import Quantized
 
         def made(one: Any) -> Any:
-            return self._executable(one, self.settings.file_path)
+            return self._executable(one, self.options.file_path)
 
-        quantized = Quantized(self.settings.backend, graph, kind, made)
+        quantized = Quantized(self.options.backend, graph, kind, made)
         return quantized if quantized.weights else quantized.executable
 
     def _executable(
@@ -239,20 +213,20 @@ class Program:
         overwrites: Sequence[tuple[str, str]] = (),
         differentiates: bool = False,
     ) -> Any:
-        if self.settings.check_nan:
-            from mithril._watch import watched
+        if self.options.check_nan:
+            from mithril.physical.watch import watched
 
             return watched(self, graph, file_path, differentiates)
         return self._plain(graph, file_path, overwrites, differentiates)
 
-    def _plain(self, graph: Any, *arguments: Any, **options: Any) -> Any:
+    def _plain(self, graph: Any, *arguments: Any, **named: Any) -> Any:
         """The executable, run by the backend's own `execute` where its class has one."""
-        made = self._made(graph, *arguments, **options)
-        if not _own_ops.runs_graphs(self.settings.backend):
+        made = self._made(graph, *arguments, **named)
+        if not _own_ops.runs_graphs(self.options.backend):
             return made
         from mithril.backends.executed import Executed
 
-        return Executed(self.settings.backend, graph, made)
+        return Executed(self.options.backend, graph, made)
 
     def _made(
         self,
@@ -261,50 +235,50 @@ class Program:
         overwrites: Sequence[tuple[str, str]] = (),
         differentiates: bool = False,
     ) -> Any:
-        settings = self.settings
+        options = self.options
         if self._target["native"]:
-            return settings.backend._program(
+            return options.backend._program(
                 graph,
                 self.compiled.trace,
-                settings.passes_off,
-                settings.exact_conv,
-                settings.exact_linalg,
-                settings.recorder,
-                settings.weights,
+                options.passes_off,
+                options.exact_conv,
+                options.exact_linalg,
+                options.recorder,
+                options.weights,
                 overwrites,
-                settings.memory_limit,
-                differentiates and settings.gradient_checkpointing,
+                options.memory_limit,
+                differentiates and options.gradient_checkpointing,
             )
         from mithril.backends.emitted import EmittedExecutable
 
-        jit_options = settings.jit_options
-        if differentiates and settings.gradient_checkpointing:
+        jit_options = options.jit_options
+        if differentiates and options.gradient_checkpointing:
             graph = _core.recompute(graph, self.compiled.trace)
-            jit_options = settings.backend._keeping_copies(jit_options)
-        if settings.weights:
-            graph = _core.dequantize_weights(graph, settings.weights)
+            jit_options = options.backend._keeping_copies(jit_options)
+        if options.weights:
+            graph = _core.dequantize_weights(graph, options.weights)
         text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
         executable = EmittedExecutable(
-            settings.backend,
+            options.backend,
             text,
             [
                 literal_array(
                     c,
-                    settings.backend.default_dtype,
-                    settings.backend.default_int,
-                    settings.backend._widest_int,
+                    options.backend.default_dtype,
+                    options.backend.default_int,
+                    options.backend._widest_int,
                 )
                 for c in constants
             ],
-            jit=_compiles(settings, graph, text),
+            jit=_compiles(options, graph, text),
             jit_options=jit_options,
             file_path=file_path,
-            checkpoints=settings.gradient_checkpointing and settings.autodiff == "framework",
+            checkpoints=options.gradient_checkpointing and options.autodiff == "framework",
         )
         if not differentiates:
             names = {key.name for key in self.keys if key.role == "param"}
             positions = [i for i, (name, *_) in enumerate(graph.inputs) if name in names]
-            settings.backend._note_parameters(executable.function, positions)
+            options.backend._note_parameters(executable.function, positions)
         return executable
 
     @property
@@ -348,7 +322,7 @@ class Program:
             if shape is None or (len(got) == len(shape) and len(sizes) < len(shape)):
                 continue
             if got != list(shape):
-                of = type(self.settings.backend).__name__
+                of = type(self.options.backend).__name__
                 brought = ", ".join(f"{of}.{op}" for op in self._target["own_functions"])
                 raise ShapeError(
                     f"{name}: requires the shape {list(shape)}, got {got}",
@@ -363,7 +337,7 @@ class Program:
     # --- running ------------------------------------------------------------------------------
     def run(self, inputs: list[Any], donates_state: bool = False) -> tuple[list[Any], list[Any]]:
         """(outputs, new states). Plans may update states that are donated where they lie."""
-        in_place = donates_state and self.is_native and not self.settings.check_nan
+        in_place = donates_state and self.is_native and not self.options.check_nan
         results = self.forward.run(inputs, True) if in_place else self.forward.run(inputs)
         count = len(self.outputs)
         if self._target["own_functions"]:
@@ -380,9 +354,9 @@ class Program:
 
     def by_framework(self, inputs: Sequence[Any]) -> bool:
         """Whether the framework differentiates a call with these inputs."""
-        if self.settings.autodiff != "framework":
+        if self.options.autodiff != "framework":
             return False
-        if self.settings.backend.differentiates_empty:
+        if self.options.backend.differentiates_empty:
             return True
         return all(0 not in getattr(value, "shape", ()) for value in inputs)
 
@@ -421,24 +395,15 @@ class Program:
             found = self._gradients.get(key)
         if found is not None:
             return found
-        wrt = [key.name for key in self.inputs if key.trainable]
-        graph = self.compiled.step([], wrt, [output], optimizer.op, numbers)
-        states = [f"$state.{name}" for name in self.state_names]
+        layout = StepLayout.of(self, optimizer)
+        graph = self.compiled.step([], list(layout.trained), [output], optimizer.op, numbers)
         order = [name for name, *_ in graph.inputs]
-        executable = self._executable(
-            graph, overwrites=self._overwrites(wrt, optimizer), differentiates=True
-        )
-        made = executable, order, [*graph.outputs, *states]
+        overwrites = layout.overwrites() if self.options.stream_gradients else []
+        executable = self._executable(graph, overwrites=overwrites, differentiates=True)
+        made = executable, order, [*graph.outputs, *layout.state_keys()]
         with self._lock:
             self._gradients[key] = made
         return made
-
-    def _overwrites(self, trained: Sequence[str], optimizer: Any) -> list[tuple[str, str]]:
-        """Results of a step, each with the input whose array it overwrites."""
-        if not self.settings.stream_gradients:
-            return []
-        kept = [f"$opt.{slot}.{name}" for slot in optimizer.slots for name in trained]
-        return [(f"$new.{name}", name) for name in [*trained, *kept]]
 
     def _gradient(self, outputs: tuple, wrt: tuple, unit: tuple) -> Any:
         """An executable that takes the model's inputs, then the cotangents of `outputs`."""
@@ -468,7 +433,7 @@ class Program:
             if name in cotangents and values[i] is None:
                 dtype, _ = self.output_types[name]
                 shape = self.output_shapes(self.shapes_of(inputs))[i] or []
-                values[i] = self.settings.backend.ones(tuple(shape), dtype=dtype)
+                values[i] = self.options.backend.ones(tuple(shape), dtype=dtype)
         return values + [None] * len(self.state_names)
 
     def _framework_gradient(
@@ -476,8 +441,8 @@ class Program:
     ) -> tuple[list[Any], list[Any], list[Any]]:
         values = self.cotangents_of(cotangents, inputs)
         results, gradients = self.forward.run_vjp(inputs, values, self.positions(wrt))
-        if self.settings.check_nan:
-            from mithril._watch import check_gradients
+        if self.options.check_nan:
+            from mithril.physical.watch import check_gradients
 
             check_gradients(self, dict(zip(wrt, gradients, strict=True)), inputs, cotangents)
         count = len(self.outputs)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mithril._program import Program
 from mithril.backends.emitted import EmittedExecutable
+from mithril.physical.program import Program
 
 MOST_SIGNATURES = 64
 MOST_WAYS = 8  # which are tried one after another
@@ -25,7 +25,7 @@ class Ways:
     """The ways of one function of arrays; what was called last is tried first."""
 
     def __init__(self, program: Program, function: Function) -> None:
-        self._backend = program.settings.backend
+        self._backend = program.options.backend
         # What data choose may share memory with inputs in one call and not in the next one.
         self._varies = program.asks_data
         self._function = function
@@ -101,7 +101,7 @@ class Arrays:
     """The arrays of a call in the order of the program's inputs, and their signature."""
 
     def __init__(self, program: Program) -> None:
-        self._signature = program.settings.backend._signature
+        self._signature = program.options.backend._signature
         self._gather = _gather([(key.role, key.name) for key in program.inputs])
         self._count = len(program.inputs)
 

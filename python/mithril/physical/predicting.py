@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from mithril import _core
 from mithril._checks import items, mapping, text
 from mithril.errors import ArgumentError, KeyNotFound, suggestion
+from mithril.physical.results import WithState
 
 if TYPE_CHECKING:
     from mithril.physical import PhysicalModel
 
 
-def predict(physical: PhysicalModel, params: Any, data: Any, state: Any) -> dict[str, Any]:
-    from mithril.physical import WithState
-
+def predict(physical: Any, params: Any, data: Any, state: Any) -> dict[str, Any]:
     params, data = mapping("predict: params", params), mapping("predict: data", data)
     state = mapping("predict: state", state)
     model = _predictor(physical)
@@ -33,31 +32,31 @@ def predict(physical: PhysicalModel, params: Any, data: Any, state: Any) -> dict
     return result.outputs if isinstance(result, WithState) else result
 
 
-def _predictor(physical: PhysicalModel) -> PhysicalModel:
+def _predictor(physical: Any) -> PhysicalModel:
     """The same model for inference without what only training reads; compiled once."""
-    from mithril.physical import PhysicalModel
-
-    if physical._predictor is not None:
-        return physical._predictor
-    options = dict(physical._options)
-    kept = physical._settings.predicted
+    compilation = physical._compilation
+    if compilation.predictor is not None:
+        return compilation.predictor
+    options = compilation.options
+    kept = options.predicted
     unwanted = [name for name in physical.output_keys if kept is not None and name not in kept]
-    options["discard_keys"] = [*options["discard_keys"], *unwanted]
-    options |= {"train": False, "inference": True, "drops_discarded": True}
-    settings = dataclasses.replace(
-        physical._settings,
-        optimizer=None,
+    options = dataclasses.replace(
+        options,
+        discard_keys=[*options.discard_keys, *unwanted],
+        train=False,
         inference=True,
+        drops_discarded=True,
+        optimizer=None,
         stream_gradients=False,
         gradient_checkpointing=False,
         file_path=None,
         recorder=_core.Recorder(),
     )
-    made = PhysicalModel(physical._snapshot, settings, options)
-    with physical._lock:
-        if physical._predictor is None:
-            physical._predictor = made
-        return physical._predictor
+    made = type(physical)(compilation.snapshot, options)
+    with compilation.lock:
+        if compilation.predictor is None:
+            compilation.predictor = made
+        return compilation.predictor
 
 
 def frozen_names(

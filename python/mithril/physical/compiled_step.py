@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mithril._program import Program, Settings
-from mithril._quick_call import Arrays, Signature, Ways, bounded
+from mithril.physical.program import Program
+from mithril.physical.quick_call import Arrays, Signature, Ways, bounded
+
+if TYPE_CHECKING:
+    from mithril.physical.options import CompileOptions
 
 
 class CompiledStep:
@@ -20,7 +23,7 @@ class CompiledStep:
 
     def __init__(self, program: Program, output: str, optimizer: Any) -> None:
         self._program = program
-        self._backend = program.settings.backend
+        self._backend = program.options.backend
         self._optimizer = optimizer
         self._numbers = optimizer._numbers()
         self._trained = [key.name for key in program.inputs if key.trainable]
@@ -30,7 +33,7 @@ class CompiledStep:
         self._rate: tuple[float, Any] | None = None  # of the last step, and as an array
         self._met: dict[Signature, Any] = {}  # -> the cotangent of the cost
         # Whether a compiler sees the update too; else factors and rate are numbers.
-        self._is_whole = program.settings.jit and self._backend.compiles_steps
+        self._is_whole = program.options.jit and self._backend.compiles_steps
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
         self._ways = Ways(program, self._function)
@@ -42,11 +45,11 @@ class CompiledStep:
         self._wide = "float64" if str(self._backend.default_dtype) == "float64" else "float32"
 
     @staticmethod
-    def suits(settings: Settings) -> bool:
+    def suits(options: CompileOptions) -> bool:
         """Whether the framework has such a function of gradients."""
-        if settings.autodiff != "framework" or settings.check_nan:
+        if options.autodiff != "framework" or options.check_nan:
             return False
-        return hasattr(settings.backend, "_vjp_function")
+        return hasattr(options.backend, "_vjp_function")
 
     @staticmethod
     def of(program: Program, output: str, optimizer: Any) -> CompiledStep:

@@ -31,7 +31,7 @@ def watched(
     program: Any, graph: Any, file_path: str | None, differentiates: bool
 ) -> WatchedExecutable:
     """An executable of the graph whose runs raise where an op makes the first NaN."""
-    kind = program.settings.check_nan
+    kind = program.options.check_nan
     counted, rows, ends = _core.watch_values(graph, program.outputs, kind == "inf")
     counted = program.compiled.optimize(counted)
     executable = program._plain(counted, file_path, differentiates=differentiates)
@@ -67,13 +67,13 @@ class WatchedExecutable:
 
     def _checked(self, results: Sequence[Any]) -> list[Any]:
         rest = list(results)
-        counts = self._program.settings.backend.to_numpy(rest.pop(self._place))
+        counts = self._program.options.backend.to_numpy(rest.pop(self._place))
         if counts.any():
             self._blame([int(count) for count in counts])
         return rest
 
     def _blame(self, counts: list[int]) -> None:
-        kind = self._program.settings.check_nan
+        kind = self._program.options.check_nan
         for watch, count in zip(self._watches, counts, strict=True):
             is_made = watch.source in ("forward", "gradient")
             if count and is_made and not any(counts[at] for at in watch.reads):
@@ -113,7 +113,7 @@ def check_gradients(
     """Of a framework's own differentiation: the engine's program finds the op that is to blame."""
     import numpy as np
 
-    backend, kind = program.settings.backend, program.settings.check_nan
+    backend, kind = program.options.backend, program.options.check_nan
     is_bad = np.isnan if kind == "nan" else lambda x: ~np.isfinite(x)
     bad = [n for n, g in gradients.items() if is_bad(backend.to_numpy(g).astype(np.float64)).any()]
     if not bad:

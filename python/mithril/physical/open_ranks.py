@@ -6,16 +6,19 @@ from __future__ import annotations
 import collections
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mithril._conversion import as_numpy
-from mithril._initial import Uninitialized
-from mithril._program import Program
 from mithril._values import as_value
 from mithril.errors import ShapeError, ShapeNotKnown
+from mithril.physical.conversion import as_numpy
+from mithril.physical.initial import Uninitialized
+from mithril.physical.missing import missing_keys
+from mithril.physical.program import Program
+
+if TYPE_CHECKING:
+    from mithril.physical.compilation import Call, Compilation
 
 MOST_PROGRAMS = 64  # the one used longest ago goes
-Given = dict[str, Mapping[str, Any]]  # role -> what `evaluate` got
 
 
 class Shaped(NamedTuple):
@@ -44,11 +47,11 @@ def shape_of(value: Any, name: str) -> tuple[int, ...]:
 class OpenRanks:
     """Makes and keeps the programs."""
 
-    def __init__(self, physical: Any) -> None:
-        self._physical = physical
+    def __init__(self, compilation: Compilation) -> None:
+        self._compilation = compilation
         self._lock = threading.Lock()
         self._programs: collections.OrderedDict[tuple, Program] = collections.OrderedDict()
-        compiled = physical._compiled
+        compiled = compilation.compiled
         self._sizes = set(compiled.unknown_sizes)  # inputs of which every size counts
         self._names = list(dict.fromkeys([*compiled.unknown_ranks, *compiled.unknown_sizes]))
         self._numbers = list(compiled.unknown_values)  # axes, lengths, paddings …
@@ -58,29 +61,29 @@ class OpenRanks:
         with self._lock:
             return list(self._programs.values())
 
-    def program(self, given: Given) -> Program:
+    def program(self, call: Call) -> Program:
         """The program of the shapes of these arrays. What is not given follows from the others."""
         shapes = {
             name: shape if name in self._sizes else (None,) * len(shape)
-            for name, shape in self._shapes(given).items()
+            for name, shape in self._shapes(call).items()
         }
-        values = self._values(given["data"])
+        values = self._values(call.data)
         key = (*shapes.items(), *((name, _hashable(value)) for name, value in values.items()))
         with self._lock:
             found = self._programs.get(key)
             if found is not None:
                 self._programs.move_to_end(key)
                 return found
-        made = self._make(shapes, values, given)
+        made = self._make(shapes, values, call)
         with self._lock:
             self._programs[key] = made
             if len(self._programs) > MOST_PROGRAMS:
                 self._programs.popitem(last=False)
         return made
 
-    def _shapes(self, given: Given) -> dict[str, tuple[int, ...]]:
-        keys = self._physical._by_name
-        sources = {name: given[keys[name].role] for name in self._names}
+    def _shapes(self, call: Call) -> dict[str, tuple[int, ...]]:
+        keys = self._compilation.by_name
+        sources = {name: call.of(keys[name].role) for name in self._names}
         return {
             name: shape_of(source[name], name)
             for name, source in sources.items()
@@ -88,7 +91,7 @@ class OpenRanks:
         }
 
     def _values(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        keys, convert = self._physical._by_name, self._physical._convert
+        keys, convert = self._compilation.by_name, self._compilation.convert
         return {
             name: as_value(convert(keys[name], data[name]), name)
             for name in self._numbers
@@ -99,33 +102,34 @@ class OpenRanks:
         self,
         shapes: Mapping[str, tuple[int | None, ...]],
         values: Mapping[str, Any],
-        given: Given,
+        call: Call,
     ) -> Program:
-        physical = self._physical
+        compilation = self._compilation
         sizes = {name: list(shape) for name, shape in shapes.items()}
         failure = None
         try:
-            compiled, program = physical._made(sizes, values)
+            compiled, program = compilation.make(sizes, values)
         except ShapeError as error:
             failure = error
         if failure is not None:
-            told = {name: list(shape) for name, shape in self._shapes(given).items()}
-            physical._made(told, values)  # fails as well, and names sizes beside ranks
+            told = {name: list(shape) for name, shape in self._shapes(call).items()}
+            compilation.make(told, values)  # fails as well, and names sizes beside ranks
             raise failure
         if program is not None:
             return program
         if not set(compiled.unknown_values) <= set(self._numbers):
             self._numbers = list(compiled.unknown_values)  # the ranks said that they count, too
-            return self.program(given)
+            return self.program(call)
         unknown = compiled.unknown_values or compiled.unknown_ranks or compiled.unknown_sizes
         is_size = not (compiled.unknown_ranks or compiled.unknown_values)
         if is_size and not self._sizes.issuperset(unknown):
             self._sizes.update(unknown)  # the ranks said which sizes count: from now on they do
             self._names = list(dict.fromkeys([*self._names, *unknown]))
-            return self.program(given)
-        missing = [physical._by_name[n] for n in unknown if n not in physical.param_keys]
+            return self.program(call)
+        by_name, params = compilation.by_name, compilation.param_keys
+        missing = [by_name[name] for name in unknown if name not in params]
         if missing:
-            raise physical._missing(missing, given["param"], given["data"], given["state"])
+            raise missing_keys(compilation, missing, call)
         names = ", ".join(f"'{name}'" for name in unknown)
         what = "ranks" if compiled.unknown_ranks else "sizes"
         raise ShapeNotKnown(

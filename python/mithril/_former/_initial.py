@@ -1,0 +1,5 @@
+"""The name of before."""
+
+from mithril.physical.initial import Uninitialized
+
+__all__ = ["Uninitialized"]

@@ -1,0 +1,5 @@
+"""The name of before."""
+
+from mithril.physical.model_function import ModelFunction
+
+__all__ = ["ModelFunction"]

@@ -1,0 +1,166 @@
+"""`bind`: parameters become constants, in few bits if that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mithril import _core
+from mithril._checks import mapping
+from mithril._public import public
+from mithril._tensor import array_literal
+from mithril.errors import KeyNotFound, UnsupportedError, suggestion
+from mithril.physical.compilation import Call, Compilation
+from mithril.physical.conversion import as_numpy
+from mithril.physical.face import Face
+from mithril.physical.initial import Uninitialized
+from mithril.physical.inputs import inputs_of
+from mithril.physical.options import CompileOptions
+from mithril.physical.program import runs_natively
+from mithril.physical.quantized import QuantizationReport, Quantized
+from mithril.physical.weights import check_weights
+
+if TYPE_CHECKING:
+    from mithril.physical.model import PhysicalModel
+
+
+class Binding(Face):
+    """The part of `PhysicalModel` that makes constants of parameters."""
+
+    @public
+    def bind(self, params: Mapping[str, Any], weights: str | None = None) -> PhysicalModel:
+        """Another physical model, for which these parameters are constants: they are folded and
+        packed once, and no longer given to `evaluate`.
+
+        Parameters
+        ----------
+        params : the parameters that become constants
+        weights : "bfloat16", "int8", "int4" or "int16": how matrices are kept that products
+            multiply by (docs/low_precision.md). There are no gradients then. None: as
+            ``quantize=`` of compile says, or as they are.
+
+        Raises
+        ------
+        UnsupportedError : weights on ggml, which has block types of its own, or beside another
+            dtype than float32
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(64)(input="x", output="y")
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [2, 64]})
+        >>> small = pm.bind(pm.get_parameters(), weights="int8")
+        >>> [step.kernel for step in small.explain().steps]
+        ['matmul.int8_weights', 'loop']
+        """
+        compilation, params = self._compilation, mapping("params", params)
+        if compilation.lists is not None:
+            raise UnsupportedError("bind: a parameter is a list of tensors, which stay parameters")
+        weights = compilation.options.quantize or None if weights is None else weights
+        if weights is not None:
+            natively = not self.backend.runs_plans or runs_natively(
+                compilation.compiled, self.backend
+            )
+            check_weights("bind: weights", weights, self.backend, not natively)
+        unknown = [name for name in params if name not in self.param_keys]
+        if unknown:
+            near = suggestion(unknown[0], self.param_keys)
+            raise KeyNotFound(f"bind: no parameter named '{unknown[0]}'{near}")
+        bound = _made(self, _bound_options(compilation, params))
+        return bound if weights is None else _with_weights(bound, weights)
+
+    @public
+    def quantization_report(
+        self,
+        params: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        *,
+        state: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """How far weights in few bits are off, and the outputs with them, beside float32; print it.
+
+        Parameters
+        ----------
+        params, data, state : as `evaluate` takes them
+
+        Raises
+        ------
+        UnsupportedError : the model was not compiled with ``quantize=``, nor for a backend that
+            has it; or its parameters are bound, and what they were is not known any more
+
+        >>> import mithril as ml, numpy as np
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(32)(input="x", weight="w", output="y")
+        >>> shapes = {"x": [1, 64]}
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys={"x"}, quantize="int8")
+        >>> report = pm.quantization_report(pm.get_parameters(), {"x": np.ones((1, 64))})
+        >>> [(row.name, row.kind, row.relative < 0.01) for row in report.weights]
+        [('w', 'int8', True)]
+        """
+        by_itself = self.backend.quantizes_itself and self.backend.quantize is not None
+        if not self._compilation.options.quantize and not by_itself:
+            raise UnsupportedError(
+                f"quantization_report: {self.backend!r} keeps weights as they are",
+                hint='compile the model with quantize="int8", and ask before bind',
+            )
+        call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
+        program = self._compilation.program_for(call)
+        inputs = inputs_of(self._compilation, program, call)
+        if by_itself:
+            return self.backend._quantization_report(program, inputs)
+        is_quantized = isinstance(program.forward, Quantized)
+        nothing = QuantizationReport((), ())
+        return program.forward.report(inputs, program.outputs) if is_quantized else nothing
+
+
+def _made(physical: Any, options: CompileOptions) -> PhysicalModel:
+    """The same model by other options."""
+    return type(physical)(physical._compilation.snapshot, options)
+
+
+def _bound_options(compilation: Compilation, params: Mapping[str, Any]) -> CompileOptions:
+    """The options with parameters among the constants."""
+    options, own = compilation.options, {compilation.by_name[name].key for name in params}
+
+    def is_bound(key: Any) -> bool:
+        return (key if isinstance(key, str) else key.key_name) in own
+
+    is_whole = set(compilation.param_keys) <= set(params)
+    return replace(
+        options,
+        trainable_keys=[key for key in options.trainable_keys if not is_bound(key)],
+        constants=[*options.constants, *_constants(compilation, params)],
+        quantize="" if is_whole else options.quantize,
+        recorder=_core.Recorder(),
+    )
+
+
+def _constants(compilation: Compilation, params: Mapping[str, Any]) -> Iterable[tuple[Any, Any]]:
+    for name, value in params.items():
+        if isinstance(value, Uninitialized):
+            value._fail()
+        key = own = compilation.by_name[name]
+        if key.dtype is None:  # ranks are open, so that no dtype has been assigned yet
+            own = replace(key, dtype=compilation.backend.default_dtype)
+        array = as_numpy(compilation.convert(own, value), name)
+        yield compilation.node.find_connection(key.key), array_literal(array)
+
+
+def _with_weights(physical: PhysicalModel, weights: str) -> PhysicalModel:
+    """The same model with constants in a format. What nothing else reads is kept in this format
+    only; the rest is packed by each program."""
+    compilation = physical._compilation
+    constants = compilation.options.constants
+    if compilation.program is not None:
+        tensors = [v for _, v in constants if isinstance(v, _core.TensorLiteral)]
+        packed = _core.pack_literals(compilation.compiled.forward, tensors, weights)
+        smaller = {id(old): new for old, new in zip(tensors, packed, strict=True) if new}
+        constants = [(key, smaller.get(id(value), value)) for key, value in constants]
+    options = compilation.options
+    return _made(
+        physical,
+        replace(options, constants=constants, weights=weights, recorder=_core.Recorder()),
+    )
+
+
+__all__ = ["Binding"]

@@ -1,0 +1,92 @@
+"""What goes into a program: the arrays of a call in the program's order, converted and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mithril._explanations import data_error
+from mithril.errors import (
+    ArgumentError,
+    ShapeError,
+    UnusedKeyWarning,
+    UnusedParamsWarning,
+    suggestion,
+)
+from mithril.physical.compilation import Call, Compilation
+from mithril.physical.initial import Uninitialized
+from mithril.physical.missing import missing_keys
+from mithril.physical.open_ranks import Shaped
+from mithril.physical.parameters import initial_parameters, placed
+from mithril.physical.program import Program
+
+
+def inputs_of(compilation: Compilation, program: Program, call: Call) -> list[Any]:
+    """The inputs of a program: what the call brings is gathered, converted and checked."""
+    values = convert(compilation, program, gather(compilation, program, call))
+    check(compilation, program, values, call)
+    return values
+
+
+def gather(compilation: Compilation, program: Program, call: Call) -> list[Any]:
+    """The values of the program's inputs as they are given, initial parameters where none are."""
+    if not call.params and compilation.param_keys:
+        call = call._replace(params=initial_parameters(compilation, call.data))
+    values, missing = [], []
+    for key in program.inputs:
+        try:
+            values.append(call.of(key.role)[key.name])
+        except KeyError:
+            missing.append(key)
+    if missing:
+        raise missing_keys(compilation, missing, call)
+    return [
+        placed(compilation, key, value, call) if isinstance(value, Uninitialized) else value
+        for key, value in zip(program.inputs, values, strict=True)
+    ]
+
+
+def convert(compilation: Compilation, program: Program, values: list[Any]) -> list[Any]:
+    """The values as arrays of the backend, in the dtypes of their keys."""
+    as_array = compilation.convert
+    return [as_array(key, value) for key, value in zip(program.inputs, values, strict=True)]
+
+
+def check(compilation: Compilation, program: Program, values: list[Any], call: Call) -> None:
+    """Raises unless the shapes agree with the model; warns of what no input reads."""
+    try:
+        program.output_shapes(program.shapes_of(values))
+    except ShapeError as error:
+        raise data_error(error, compilation.node, compilation.place) from None
+    if not compilation.first_inputs:
+        pairs = zip(program.inputs, values, strict=True)
+        compilation.first_inputs = {k.name: Shaped(v.shape) for k, v in pairs if k.is_tensor}
+    if len(call.params) + len(call.data) + len(call.state) != len(values):
+        _refuse_doubles(program, call)
+        _warn_of_unused(compilation, call)
+
+
+def _refuse_doubles(program: Program, call: Call) -> None:
+    """A key has one value: which of two would count is not guessed."""
+    for name in call.params:
+        if name in call.data and name in program.by_name:
+            role = "params" if program.by_name[name].role == "param" else "data"
+            raise ArgumentError(
+                f"evaluate: '{name}' is in params and in data",
+                hint=f"the model reads it from {role}: leave the other one out",
+            )
+
+
+def _warn_of_unused(compilation: Compilation, call: Call) -> None:
+    by_name, ignored = compilation.by_name, compilation.compiled.ignored_keys
+    constants = [key for key, _ in compilation.options.constants]
+    for name in call.data:
+        if name not in by_name and name not in ignored and name not in constants:
+            near = suggestion(name, by_name)
+            compilation.warn(f"data has '{name}', which the model has not{near}", UnusedKeyWarning)
+    extra = [name for name in call.params if name not in by_name]
+    if extra:
+        few = ", ".join(f"'{name}'" for name in extra[:3]) + (", ..." if len(extra) > 3 else "")
+        compilation.warn(f"params has {few}, which the model has not", UnusedParamsWarning)
+
+
+__all__ = ["check", "convert", "gather", "inputs_of"]

@@ -1,0 +1,74 @@
+"""What `compile` was told, once it has been checked: one record for the engine and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mithril import _core
+
+Pairs = list[tuple[Any, Any]]  # of a key and what is said of it
+
+
+@dataclass
+class CompileOptions:
+    """The options of one compiled model. Keys are names, or wires of the snapshot."""
+
+    backend: Any
+    # --- of the graph, for the engine ---
+    data_keys: list[Any] = field(default_factory=list)
+    trainable_keys: list[Any] = field(default_factory=list)
+    discard_keys: list[Any] = field(default_factory=list)
+    constants: Pairs = field(default_factory=list)
+    shapes: Pairs = field(default_factory=list)
+    types: Pairs = field(default_factory=list)
+    dtypes: Pairs = field(default_factory=list)
+    fetch: Pairs = field(default_factory=list)  # further outputs: name, wire
+    train: bool = False
+    inference: bool = False
+    strict: bool = False
+    safe_names: bool = True
+    short_names: bool = True
+    path_names: bool = False
+    names_of_part: bool = False
+    drops_discarded: bool = False
+    safe_shapes: bool = True
+    promote_mixed: bool = True
+    report: bool = False
+    passes_off: tuple[str, ...] = ()
+    # --- of programs and calls ---
+    autodiff: str = "engine"
+    jit: bool = False
+    jit_is_asked: bool = False  # by compile, and not the backend's default
+    jit_options: dict[str, Any] = field(default_factory=dict)
+    file_path: str | None = None
+    strict_dtypes: bool = False
+    optimizer: Any = None
+    loss_scale: Any = None  # of training
+    static_shapes: bool = False
+    exact_conv: bool = False
+    exact_linalg: bool = False
+    weights: str = ""  # the format of constants that products multiply by; "": as they are
+    quantize: str = ""  # the same of parameters that come with a call
+    check_nan: str = ""  # "nan", "inf": what is looked for
+    stream_gradients: bool = False
+    memory_limit: int | None = None  # bytes
+    gradient_checkpointing: bool = False
+    predicted: tuple[str, ...] | None = None  # outputs that are none of training alone; None: all
+    frozen: tuple[str, ...] = ()  # parameters without a gradient
+    recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
+
+    def for_engine(self, **said: Any) -> dict[str, Any]:
+        """What the engine's compile takes; `said` counts in place of the record."""
+        own = {name: getattr(self, name) for name in _OF_GRAPH}
+        own["passes_off"] = list(self.passes_off)
+        return {**own, "item_shapes": [], "values": [], "await_values": False, **said}
+
+
+_OF_GRAPH = (
+    *("data_keys", "trainable_keys", "discard_keys", "constants", "shapes", "types", "dtypes"),
+    *("fetch", "train", "inference", "strict", "safe_names", "short_names", "path_names"),
+    *("names_of_part", "drops_discarded", "safe_shapes", "promote_mixed", "report"),
+)
+
+__all__ = ["CompileOptions", "Pairs"]
