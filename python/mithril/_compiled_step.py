@@ -9,8 +9,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from mithril._numpy import np
 from mithril._program import Program, Settings
 from mithril._quick_call import Arrays, Signature, Ways, bounded
 

@@ -20,7 +20,7 @@ _ALIGNMENT = 8
 
 def arrays_of(params: Any, what: str) -> dict[str, Any]:
     """The arrays of a dictionary, as NumPy holds them, each in one block of memory."""
-    import numpy as np
+    from mithril._numpy import np
 
     if not isinstance(params, dict):
         raise SignatureError(f"{what}: requires a dictionary of arrays, got {shown(params)}")
@@ -62,7 +62,7 @@ def write_tensors(stream: Any, arrays: dict[str, Any]) -> None:
 
 
 def _write_bytes(stream: Any, array: Any) -> None:
-    import numpy as np
+    from mithril._numpy import np
 
     flat = array.reshape(-1).view(np.uint8)
     for start in range(0, flat.size, CHUNK):
@@ -72,7 +72,7 @@ def _write_bytes(stream: Any, array: Any) -> None:
 def read_tensors(stream: Any, size: int, what: str) -> dict[str, Any]:
     """The arrays of a stream of `size` bytes. Raises `ParseError` before it reads any array if
     the header is not what the format asks for."""
-    import numpy as np
+    from mithril._numpy import np
 
     length = int.from_bytes(stream.read(8), "little")
     if size < 8 or length > size - 8:
