@@ -254,6 +254,7 @@ def compile(  # noqa: A001
         "passes_off": list(settings.passes_off),
         "report": _flag("verbose", verbose),
         "item_shapes": [],
+        "element_kinds": [],
         "values": [],
         "await_values": False,
         "fetch": [],

@@ -21,6 +21,7 @@ from mithril._initial import Uninitialized, draw, initializers, left_out_names
 from mithril._lists import Lists
 from mithril._model_function import ModelFunction
 from mithril._native_calls import evaluate_call, step_call
+from mithril._open_kinds import OpenKinds
 from mithril._open_ranks import OpenRanks, Shaped, shape_of
 from mithril._physical_keys import FINAL_COST, PhysicalKeys
 from mithril._program import Key, Program, Settings, keys_of, runs_natively, target_of
@@ -138,7 +139,9 @@ class PhysicalModel(PhysicalKeys):
         self._predictor: PhysicalModel | None = None
         self._by_name = {key.name: key for key in self._keys}
         self._open_ranks = None if self._program else OpenRanks(self)
+        self._kinds = OpenKinds.of(self._keys)
         self._met: dict[str, Shaped] = {}  # inputs of the first call
+        self._last_of_kinds: PhysicalModel | None = None
         _refuse_unknown_types(self._keys)
         self._told: set[str] = set()
         self._is_mode_checked = False
@@ -349,6 +352,18 @@ class PhysicalModel(PhysicalKeys):
         if lists is not None:
             params, data = lists.split("params", params), lists.split("data", data)
             request = lists.cotangents(request)
+        if self._kinds is not None:
+            wrt = _names_of_inputs(wrt)
+        other = self._of_kinds(data, wrt)
+        if other is not None:
+            return other.evaluate(
+                params,
+                data,
+                output_gradients=output_gradients,
+                state=state,
+                wrt=wrt,
+                donate_state=donates,
+            )
         try:
             result = self._evaluate(params, data, state, request, wrt, donates)
         except ShapeError:
@@ -479,6 +494,9 @@ class PhysicalModel(PhysicalKeys):
             raise UnsupportedError(
                 "step: models with lists of tensors are trained by the gradients of evaluate"
             )
+        other = self._of_kinds(mapping("data", data))
+        if other is not None:
+            return other.step(params, opt_state, data, state)
         if self._settings.loss_scale is not None:
             return self._scaled_step(self._checked_params(params), opt_state, data, state)
         if self._quick_step is not None:
@@ -637,6 +655,15 @@ class PhysicalModel(PhysicalKeys):
         return self._quick
 
     # --- what goes in -------------------------------------------------------------------------
+    def _of_kinds(self, data: Mapping[str, Any], floats: Any = None) -> PhysicalModel | None:
+        """The model for what the data hold, where it is another one than this."""
+        if self._kinds is None:
+            return None
+        other = self._kinds.model(self, data, floats or ())
+        if other is not None:
+            self._last_of_kinds = other
+        return other
+
     def _ready(
         self,
         data: Mapping[str, Any],
@@ -667,7 +694,9 @@ class PhysicalModel(PhysicalKeys):
                 missing.append(key)
                 continue
             if isinstance(value, Uninitialized):
-                value = self._placed(program, key, value, params, data)
+                value = self._placed(key, value, params, data)
+                if isinstance(sources[key.role], dict):
+                    sources[key.role][key.name] = value
             values.append(self._convert(key, value))
         if missing:
             raise self._missing(missing, params, data, state)
@@ -795,8 +824,7 @@ class PhysicalModel(PhysicalKeys):
     def _wanted(self, program: Program, wrt: Iterable[str] | None) -> list[str]:
         present = {key.name for key in program.inputs}
         wanted = [name for name in self.trainable_keys if name in present]
-        names = [wrt] if isinstance(wrt, str) else wrt
-        for name in items("evaluate: wrt", names, "names of inputs", optional=True):
+        for name in _names_of_inputs(wrt):
             if not isinstance(name, str) or name not in present:
                 near = suggestion(name, present) if isinstance(name, str) else ""
                 raise KeyNotFound(f"wrt: no input named {shown(name)}{near}")
@@ -917,8 +945,9 @@ class PhysicalModel(PhysicalKeys):
         by_name = initializers(init, self.param_keys)
         left_out = left_out_names(excluded_keys, self.param_keys)
         params = self._parameters(seed, {}, init=by_name)
-        if self._met and any(isinstance(value, Uninitialized) for value in params.values()):
-            params = self._parameters(seed, self._met, init=by_name)
+        met = self if self._met else self._last_of_kinds
+        if met and any(isinstance(value, Uninitialized) for value in params.values()):
+            params = met._parameters(seed, met._met, init=by_name)
         params = {name: value for name, value in params.items() if name not in left_out}
         return self._with_lists(params)
 
@@ -1047,7 +1076,8 @@ class PhysicalModel(PhysicalKeys):
     def init(self, sample: Mapping[str, Any] | None = None, seed: int = 0) -> Params:
         """Initial parameters with shapes as `sample` (data of one call) implies them."""
         sample = mapping("init: sample", sample)
-        params = self._parameters(_seed("init", seed), sample)
+        made_for = self._of_kinds(sample) or self
+        params = made_for._parameters(_seed("init", seed), sample)
         for value in params.values():
             if isinstance(value, Uninitialized):
                 value._fail()
@@ -1114,24 +1144,26 @@ class PhysicalModel(PhysicalKeys):
                 value._fail()
         return params
 
-    def _placed(
-        self, program: Program, key: Key, value: Uninitialized, params: Any, data: Mapping
-    ) -> Any:
-        """The value that data give a parameter; it replaces the stand-in in the caller's dict."""
+    def _placed(self, key: Key, value: Uninitialized, params: Any, data: Mapping) -> Any:
+        """The value that data give a parameter or state; it replaces the stand-in in the caller's
+        dictionary."""
         init = {} if value.init is None else {key.name: value.init}
-        drawn = self._parameters(value.seed, {**params, **data}, init=init).get(key.name, value)
+        drawn = self._parameters(value.seed, {**params, **data}, key.role, init).get(
+            key.name, value
+        )
+        if isinstance(drawn, Uninitialized) and key.role == "state" and drawn.sizes is not None:
+            # Broadcasting leaves open what an axis of size 1 becomes.
+            drawn = self._initial(key, [size or 1 for size in drawn.sizes], None, value.seed)
         if isinstance(drawn, Uninitialized):
             drawn._fail()
-        if isinstance(params, dict):
-            params[key.name] = drawn
         return drawn
 
     @public
     def initial_state(self, seed: int = 0, sample: Mapping[str, Any] | None = None) -> dict:
         """The first state: what `state=` of the first call is."""
-        return self._parameters(
-            _seed("initial_state", seed), mapping("initial_state: sample", sample), role="state"
-        )
+        sample = mapping("initial_state: sample", sample)
+        made_for = self._of_kinds(sample) or self
+        return made_for._parameters(_seed("initial_state", seed), sample, role="state")
 
     @property
     @public
@@ -1398,6 +1430,11 @@ def _seed(what: str, seed: Any) -> int:
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise SignatureError(f"{what}: seed requires an integer, got {shown(seed)}")
     return seed % 2**64
+
+
+def _names_of_inputs(wrt: Any) -> list[Any]:
+    names = [wrt] if isinstance(wrt, str) else wrt
+    return list(items("evaluate: wrt", names, "names of inputs", optional=True))
 
 
 def _refuse_unknown_types(keys: Iterable[Key]) -> None:

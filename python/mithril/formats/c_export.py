@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mithril import _core
 from mithril._checks import mapping, text, truth, whole
 from mithril._files import path_of, replacing
+from mithril._numpy import np
 from mithril._open_ranks import Shaped
 from mithril._program import runs_natively
 from mithril._sizes import checked_shapes, input_shapes, program_for
@@ -413,7 +412,7 @@ def _parameters(physical: Any, given: Mapping[str, tuple], params: Any) -> dict[
             raise KeyNotFound(f"export_c: params must have '{key.name}'", code="MTH402")
         value = params[key.name]
         if isinstance(value, Uninitialized):
-            value = physical._placed(program, key, value, dict(params), data)
+            value = physical._placed(key, value, params, data)
         values[key.name] = np.asarray(physical._convert(key, value))
     return values
 
