@@ -352,8 +352,8 @@ class PhysicalModel(PhysicalKeys):
         if lists is not None:
             params, data = lists.split("params", params), lists.split("data", data)
             request = lists.cotangents(request)
-        if self._kinds is not None:
-            wrt = _names_of_inputs(wrt)
+        if self._kinds is not None and wrt is not None:
+            wrt = _names_of_inputs(wrt)  # which are read twice
         other = self._of_kinds(data, wrt)
         if other is not None:
             return other.evaluate(
