@@ -76,6 +76,11 @@ model::FlattenOptions to_flatten_options(const py::dict& fields) {
     const auto parts = py::reinterpret_borrow<py::tuple>(entry);
     out.item_shapes.emplace_back(to_key(parts[0]), parts[1].cast<size_t>(), to_template(parts[2]));
   }
+  for (const py::handle entry : fields["element_kinds"]) {
+    const auto parts = py::reinterpret_borrow<py::tuple>(entry);
+    out.element_kinds.emplace_back(to_key(parts[0]), parts[1].cast<size_t>(),
+                                   core::kind(dtype_of(parts[2])));
+  }
   out.types = to_config<infer::Type>(fields["types"], to_type);
   out.dtypes = to_config<core::DType>(fields["dtypes"], dtype_of);
   for (const py::handle item : fields["fetch"]) {
@@ -271,6 +276,7 @@ py::dict output_types(const Compiled& self) {
 py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   static const char* roles[] = {"data", "param", "state", "cotangent"};
   static const char* inits[] = {"none", "uniform_fan_in", "normal", "zeros", "ones"};
+  static const char* kinds[] = {"bool", "int", "float"};
   py::dict out;
   out["name"] = key.name;
   out["role"] = roles[static_cast<int>(key.role)];
@@ -285,6 +291,14 @@ py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   out["path"] = key.path;
   out["key"] = key.key;
   out["list"] = key.list;
+  out["least_rank"] = key.least_rank;
+  py::list open_kinds;
+  for (size_t kind = 0; kind < std::size(kinds); ++kind) {
+    if (key.open_kinds.meets(infer::tensor_of(static_cast<core::Kind>(kind)))) {
+      open_kinds.append(kinds[kind]);
+    }
+  }
+  out["open_kinds"] = py::tuple(open_kinds);
   return out;
 }
 

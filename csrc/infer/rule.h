@@ -192,8 +192,8 @@ class RuleBuilder {
   /// out[i..., :] = table[indices[i...], :] along `axis` 0.
   void gather(Term out, Term table, Term indices);
   void broadcast_to(Term out, Term in, Term shape);
-  /// pad_width: ((low, high), …) per axis, or one pair.
-  void pad(Term out, Term in, Term pad_width);
+  /// pad_width: ((low, high), …) per axis, or one pair for every axis or the last one.
+  void pad(Term out, Term in, Term pad_width, bool pair_is_last = false);
   /// The size of a window's output: floor((in + p − dil·(k−1) − 1) / s) + 1, in both directions
   /// where the inverse is unique (possible sets where it is not).
   DimTerm window(DimTerm in, const Window& window);

@@ -651,7 +651,7 @@ core::Status fill(const Access::At& at, const FlattenOptions& options, FlatGraph
   flat.name_keys();
   flat.find_shapes();
   flat.find_awaited();
-  if (options.await_values) flat.find_open_values();
+  if (options.await_values || flat.awaits_numbers()) flat.find_open_values();
   core::check_interrupt();
   if (!out.deferred() && !options.await_values) return Emitter(flat).run();
   out.graph.dims = flat.solver().dims();

@@ -24,6 +24,9 @@ struct FlattenOptions {
   std::vector<std::tuple<KeyRef, size_t, ShapeTemplate>> item_shapes;
   Config<infer::Type> types;
   Config<core::DType> dtypes;  // of inputs; the target's default elsewhere
+  /// What the arrays of a call hold, by key and place in a list (0 of other keys). It counts where
+  /// nothing in the model decides it; a wire that is tied to wider ones has their kind.
+  std::vector<std::tuple<KeyRef, size_t, core::Kind>> element_kinds;
   /// Further outputs: names with wires of any level.
   std::vector<std::pair<std::string, Connection>> fetch;
   Mode mode = Mode::kEval;
@@ -53,6 +56,7 @@ struct FlatKey {
   ir::Role role = ir::Role::kData;
   bool trainable = false;  // params: gradients exist for these
   KindSet kinds;
+  KindSet open_kinds;                // element kinds that data may bring; none: the model decides
   std::optional<core::DType> dtype;  // as the options say
   ir::ValueId value = ir::kNoValue;  // in the graph; none when the graph is deferred
   std::optional<infer::Dim> fan_in;  // product of the dims that the initialiser counts
@@ -61,6 +65,7 @@ struct FlatKey {
   /// at first. The state `rng_key`: "key".
   std::optional<HostValue> initial;
   bool rank_known = false;
+  int least_rank = 0;      // of a tensor
   ir::Shape shape;         // when rank_known; dims of `FlatGraph::graph.dims`
   std::string shape_text;  // "[N, (V1, ...), 3]", for messages
   std::string path;        // dotted path of the leaf key: seeds of initial values
@@ -98,7 +103,8 @@ struct FlatGraph {
 /// in eval mode running statistics are params that are not trainable and draws use a fixed key.
 /// Never changes the model. The order of nodes is that of dependence, then of insertion; only what
 /// outputs and states need is in the graph. Outputs: the exposed wires, else the canonical outputs
-/// under their names or key origins. Undecided wires become tensors of floats, in input order.
+/// under their names or key origins. Undecided wires become tensors of floats, in input order,
+/// unless `element_kinds` says what they are.
 core::Result<FlatGraph> flatten(const Model& model, const FlattenOptions& options = {});
 
 }  // namespace mithril::model

@@ -1,6 +1,7 @@
 #include "model/flatten_keys.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "infer/rule.h"
 #include "model/explain.h"
@@ -396,7 +397,40 @@ void FlatModel::find_leaves() {
 
 // --- deciding what nothing decides --------------------------------------------------------------
 
-core::Status FlatModel::decide_wire(infer::CellId at, infer::FactId fact) {
+namespace {
+// The kind that data have, or the next wider one: bool < int < float.
+KindSet preferred_kind(KindSet kinds, core::Kind given) {
+  for (const core::Kind kind : {core::Kind::kBool, core::Kind::kInt, core::Kind::kFloat}) {
+    if (kind >= given && kinds.meets(infer::tensor_of(kind))) return infer::tensor_of(kind);
+  }
+  return kinds.meets(infer::kTensorInt) ? infer::kTensorInt : infer::kTensorBool;
+}
+}  // namespace
+
+std::vector<EdgeId> FlatModel::open_inputs() const {
+  std::vector<EdgeId> found;
+  for (const ConnId c : root_inputs()) {
+    const EdgeId e = edge(c);
+    if (readers_.count(e) != 0 && constant(e) == nullptr) found.push_back(e);
+  }
+  return found;
+}
+
+std::vector<infer::CellId> FlatModel::cells_of(EdgeId e) const {
+  std::vector<infer::CellId> items = tensors_of(e);
+  return items.empty() ? std::vector<infer::CellId>{cell(e)} : items;
+}
+
+void FlatModel::note_open_kinds() {
+  for (const EdgeId e : open_inputs()) {
+    for (const infer::CellId at : cells_of(e)) {
+      const KindSet kinds = solver_->kinds(at) & infer::kTensor;
+      if (kinds.count() > 1) open_kinds_[at.index] = kinds;
+    }
+  }
+}
+
+core::Status FlatModel::decide_wire(infer::CellId at, infer::FactId fact, core::Kind given) {
   KindSet kinds = solver_->kinds(at);
   if (!kinds.decided()) {
     MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(at, infer::kTensor, fact));
@@ -404,18 +438,32 @@ core::Status FlatModel::decide_wire(infer::CellId at, infer::FactId fact) {
     kinds = solver_->kinds(at);
   }
   if (!kinds.is_tensor() || kinds.single()) return {};
-  const KindSet preferred = kinds.meets(infer::kFloating)    ? infer::kFloating
-                            : kinds.meets(infer::kTensorInt) ? infer::kTensorInt
-                                                             : infer::kTensorBool;
-  MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(at, preferred, fact));
+  MITHRIL_RETURN_IF_ERROR(solver_->assert_kind(at, preferred_kind(kinds, given), fact));
   return solver_->propagate();
+}
+
+// What is trained comes first, and of data the widest: those that are tied have one kind.
+core::Status FlatModel::decide_given(infer::FactId fact) {
+  if (options.element_kinds.empty()) return {};
+  for (const EdgeId e : open_inputs()) {
+    if (!is_trained(e)) continue;
+    for (const infer::CellId at : cells_of(e)) MITHRIL_RETURN_IF_ERROR(decide_wire(at, fact));
+  }
+  for (const core::Kind kind : {core::Kind::kFloat, core::Kind::kInt, core::Kind::kBool}) {
+    for (const auto& [key, item, given] : options.element_kinds) {
+      const std::vector<infer::CellId> cells = cells_of(edge(option_key(key, "evaluate", true)));
+      if (given != kind || item >= cells.size()) continue;
+      MITHRIL_RETURN_IF_ERROR(decide_wire(cells[item], fact, kind));
+    }
+  }
+  return {};
 }
 
 core::Status FlatModel::decide() {
   const infer::FactId fact = solver_->new_fact(options.where, "undecided inputs are float tensors");
-  for (const ConnId c : root_inputs()) {
-    const EdgeId e = edge(c);
-    if (readers_.count(e) == 0 || constant(e) != nullptr) continue;
+  note_open_kinds();
+  MITHRIL_RETURN_IF_ERROR(decide_given(fact));
+  for (const EdgeId e : open_inputs()) {
     MITHRIL_RETURN_IF_ERROR(decide_wire(cell(e), fact));
     for (const infer::CellId item : tensors_of(e)) {
       MITHRIL_RETURN_IF_ERROR(decide_wire(item, fact));
@@ -441,6 +489,11 @@ std::vector<ConnId> FlatModel::root_inputs() const {
   return found;
 }
 
+bool FlatModel::is_trained(EdgeId e) const {
+  const Edge& at = arena().edges[e];
+  return at.differentiable.value_or(at.trainable) || trainable_.count(e) != 0;
+}
+
 ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) const {
   const ir::InputDef* input = reader == nullptr ? nullptr : reader->input;
   const bool is_state = input != nullptr && !input->next.empty();
@@ -455,11 +508,9 @@ ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) const {
     key.initial = input->first;
     return has_state(reader->leaf) ? ir::Role::kState : ir::Role::kParam;
   }
-  const Edge& at = arena().edges[e];
-  const bool wanted = at.differentiable.value_or(at.trainable) || trainable_.count(e) != 0;
-  if (!wanted || !key.kinds.meets(infer::kFloating)) return ir::Role::kData;
+  if (!is_trained(e) || !key.kinds.meets(infer::kFloating)) return ir::Role::kData;
   key.trainable = true;
-  if (at.value) key.initial = at.value;
+  if (arena().edges[e].value) key.initial = arena().edges[e].value;
   if (input != nullptr && input->trainable) key.init = input->init;
   return ir::Role::kParam;
 }
@@ -475,6 +526,13 @@ void FlatModel::refuse_unnamed(EdgeId e, const std::string& name) const {
     error.facts.push_back(
         {fmt::format("{} : no name", arena().key(reader)), node.where, title(node), 0});
   }
+  raise(std::move(error), options.where);
+}
+
+void FlatModel::refuse_initial(const std::string& name) const {
+  core::Error error = core::fail(ErrorKind::kValue, Code::kValueArgument,
+                                 "'{}' has an initial value, and is not trained", name);
+  error.hint = "list it in trainable_keys, mark it as differentiable, or give it as data_keys";
   raise(std::move(error), options.where);
 }
 
@@ -535,6 +593,10 @@ void FlatModel::add_key(EdgeId e, infer::CellId at, FlatKey key, bool named) {
                      infer::to_string(key.kinds)),
           options.where);
   }
+  const bool is_initial = arena().edges[e].value && arena().edges[e].initial;
+  if (key.role == ir::Role::kData && is_initial && data_.count(e) == 0) refuse_initial(key.name);
+  const auto open = open_kinds_.find(at.index);
+  if (key.role == ir::Role::kData && open != open_kinds_.end()) key.open_kinds = open->second;
   if (key.role == ir::Role::kData && !named && options.safe_names) {
     refuse_unnamed(e, key.name);
   }
@@ -670,6 +732,7 @@ void FlatModel::find_shapes() {
     }
     const infer::CellId at = key_cells[i];
     key.shape_text = solver_->print_shape(at, names);
+    key.least_rank = std::countr_zero(solver_->possible_ranks(at));
     if (auto shape = solver_->shape(at)) {
       key.shape = std::move(*shape);
       key.rank_known = true;
@@ -712,8 +775,44 @@ void FlatModel::find_open_values() {
   }
 }
 
+bool FlatModel::awaits_numbers() const {
+  return std::any_of(leaves.begin(), leaves.end(), [&](const FlatLeaf& leaf) {
+    const ir::OpDef& op = *arena().node(leaf.node).op;
+    return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const ir::InputDef& input) {
+      const auto& typed = op.promoted;
+      const ConnId key = arena().find(leaf.node, input.name);
+      if (input.kinds.may_be_tensor() || key == kNone || constant(edge(key)) != nullptr)
+        return false;
+      const bool is_typed = std::find(typed.begin(), typed.end(), input.name) != typed.end();
+      return is_typed && !solver_->value(cell(edge(key)));
+    });
+  });
+}
+
+// Of known ranks and sizes that are open an op makes a result whose rank is not known.
+void FlatModel::await_rank(NodeId leaf) {
+  bool is_open = false;
+  std::vector<infer::Dim> open;
+  for (const ConnId c : arena().node(leaf).conns) {
+    const infer::CellId at = cell(edge(c));
+    if (!solver_->kinds(at).is_tensor()) continue;
+    const auto shape = solver_->shape(at);
+    if (arena().conn(c).produced()) {
+      is_open = is_open || !shape;
+      continue;
+    }
+    if (!shape) return;
+    for (const infer::Dim size : *shape) {
+      if (!solver_->resolve(size).known()) open.push_back(solver_->resolve(size));
+    }
+  }
+  if (!is_open) return;
+  for (const infer::Dim size : open) await_size(size);
+}
+
 void FlatModel::find_awaited() {
   for (const FlatLeaf& leaf : leaves) {
+    await_rank(leaf.node);
     for (const auto& [input, axis] : arena().node(leaf.node).op->awaited) {
       const ConnId key = arena().find(leaf.node, input);
       const auto shape = key == kNone ? std::nullopt : solver_->shape(cell(edge(key)));

@@ -31,10 +31,12 @@ class FlatModel {
   core::Status assert_facts();  // shapes, kinds, constants on the copied solver
   void find_outputs();
   void find_leaves();     // needed ones, in the order of dependence
-  core::Status decide();  // undecided inputs become float tensors
+  core::Status decide();  // undecided inputs become tensors of what calls give, else of floats
   void name_keys();       // FlatKey of each input that is read
   void find_shapes();     // ranks, symbols, fan-in
   void find_awaited();    // sizes that bodies need
+  /// Tells whether an op's element type follows from numbers that only calls give.
+  bool awaits_numbers() const;
   /// Inputs that are no tensors and have no value.
   void find_open_values();
 
@@ -92,10 +94,20 @@ class FlatModel {
   ConnId key_of_part(ConnId wire) const;
   ir::Role role(EdgeId edge, const Reader* reader, FlatKey& key) const;
   void refuse_unread(ConnId conn);
+  [[noreturn]] void refuse_initial(const std::string& name) const;
   std::optional<OutputList> nest(std::string name, infer::CellId cell, int depth) const;
   void await_size(infer::Dim size);
+  void await_rank(NodeId leaf);
   void set_fan_in(FlatKey& key, const Reader& reader);
-  core::Status decide_wire(infer::CellId cell, infer::FactId fact);
+  void note_open_kinds();
+  core::Status decide_given(infer::FactId fact);
+  core::Status decide_wire(infer::CellId cell, infer::FactId fact,
+                           core::Kind given = core::Kind::kFloat);
+  bool is_trained(EdgeId edge) const;
+  /// Inputs of the root that ops read, and that have no value.
+  std::vector<EdgeId> open_inputs() const;
+  /// The wire's, or those of the tensors in it.
+  std::vector<infer::CellId> cells_of(EdgeId edge) const;
 
   Access::At at_;
   std::unique_ptr<infer::Solver> solver_;
@@ -105,6 +117,7 @@ class FlatModel {
   std::unordered_map<EdgeId, ConnId> producer_;  // leaf's key that writes the wire
   std::unordered_map<EdgeId, Reader> readers_;   // first needed leaf that reads it
   std::unordered_map<EdgeId, HostValue> initial_state_;
+  std::unordered_map<uint32_t, KindSet> open_kinds_;  // by cell: before anything was decided
   std::unordered_map<std::string, ConnId> generated_;
 };
 

@@ -32,14 +32,26 @@ constexpr PaddingMode kPaddingModes[] = {
 
 using Widths = std::vector<std::pair<int64_t, int64_t>>;
 
-// (low, high) for each axis; nothing where they are no such pairs.
+bool is_pair(const HostValue& given) {
+  return given.is_sequence() && given.items().size() == 2 && !given.items()[0].is_sequence();
+}
+
+// What `pad` takes for every axis, written out.
+HostValue for_each_axis(const HostValue& given, size_t rank) {
+  return is_pair(given) ? HostValue::tuple(HostValue::Tuple(rank, given)) : given;
+}
+
+// (low, high) for each axis; one pair is the last axis'. Nothing where they are no such pairs.
 std::optional<Widths> widths_of(const HostValue& given, size_t rank) {
   if (!given.is_sequence()) return std::nullopt;
-  const bool is_pair = given.items().size() == 2 && !given.items()[0].is_sequence();
-  const HostValue all = is_pair ? HostValue::tuple(HostValue::Tuple(rank, given)) : given;
-  if (all.items().size() != rank) return std::nullopt;
+  HostValue::Tuple all = given.items();
+  if (is_pair(given)) {
+    all.assign(rank, HostValue::ints({0, 0}));
+    if (rank > 0) all.back() = given;
+  }
+  if (all.size() != rank) return std::nullopt;
   Widths out;
-  for (const HostValue& pair : all.items()) {
+  for (const HostValue& pair : all) {
     if (!pair.is_sequence() || pair.items().size() != 2) return std::nullopt;
     for (const HostValue& end : pair.items()) {
       if (!end.is_int() || end.as_int() < 0 || end.as_int() > kMostResampled) return std::nullopt;
@@ -49,12 +61,13 @@ std::optional<Widths> widths_of(const HostValue& given, size_t rank) {
   return out;
 }
 
-// Terms: input, pad_width.
-core::Status fits_axes(infer::Relation& relation) {
+// Terms: input, pad_width; `every`: one pair is that of every axis.
+core::Status fits(infer::Relation& relation, bool every) {
   const auto rank = relation.rank(0);
   const auto given = relation.value(1);
   if (!rank || !given) return {};
-  const auto widths = widths_of(*given, static_cast<size_t>(*rank));
+  const auto size_of = static_cast<size_t>(*rank);
+  const auto widths = widths_of(every ? for_each_axis(*given, size_of) : *given, size_of);
   if (!widths) {
     return core::fail(core::ErrorKind::kValue, core::Code::kValueArgument,
                       "'pad_width' must be (low, high) for each of {} axes, got {}", *rank,
@@ -77,18 +90,22 @@ core::Status fits_axes(infer::Relation& relation) {
   return {};
 }
 
+core::Status fits_axes(infer::Relation& relation) { return fits(relation, false); }
+core::Status fits_every_axis(infer::Relation& relation) { return fits(relation, true); }
+
 void define_mode(OpFamily& ops, const PaddingMode& mode) {
   const auto two = [](HostValue a, HostValue b) { return HostValue::tuple({a, b}); };
   const HostValue rows = two(HostValue::ints({1, 2}), HostValue::ints({0, 3}));
   const HostValue last = two(HostValue::ints({0, 0}), HostValue::ints({2, 0}));
   OpDefBuilder block = ops.def(mode.name);
   block.python(mode.python)
-      .doc(std::string(mode.what) + " pad_width has (low, high) for each axis, or is one pair.")
+      .doc(std::string(mode.what) +
+           " pad_width has (low, high) for each axis, or is one pair for the last one.")
       .input("input", kTensor)
       .attr("pad_width", infer::kSequence)
       .output("output", same_as("input"))
       .rule([&mode](RuleBuilder& r) {
-        r.pad(r.out(), r.in("input"), r.attr("pad_width"));
+        r.pad(r.out(), r.in("input"), r.attr("pad_width"), true);
         r.same_kind(r.out(), r.in("input"));
         r.custom({r.in("input"), r.attr("pad_width")}, fits_axes, mode.beyond);
       })
@@ -121,13 +138,16 @@ void define_mode(OpFamily& ops, const PaddingMode& mode) {
 void define_constant_padding(OpFamily& ops) {
   ops.def("constantpad")
       .python("ConstantPad")
-      .doc("A number around the operand: pad_width has (low, high) for each axis, or is one pair.")
+      .doc(
+          "A number around the operand: pad_width has (low, high) for each axis, or is one pair "
+          "for "
+          "the last one.")
       .input("input", kTensor)
       .attr("pad_width", infer::kSequence)
       .attr("value", 0.0)
       .output("output", same_as("input"))
       .rule([](RuleBuilder& r) {
-        r.pad(r.out(), r.in("input"), r.attr("pad_width"));
+        r.pad(r.out(), r.in("input"), r.attr("pad_width"), true);
         r.same_kind(r.out(), r.in("input"));
       })
       .compose([](Builder& b) {
@@ -173,15 +193,17 @@ bool pads_zeros(const ir::Attrs& attrs) {
 }
 
 Value padded_otherwise(Builder& b) {
-  const HostValue& widths = b.attr("pad_width");
-  if (!widths.is_sequence()) {
+  const HostValue& given = b.attr("pad_width");
+  const Value x = b.in("input");
+  if (!given.is_sequence()) {
     unsupported(b, "pad: 'pad_width' must be known when the model is compiled");
     return {};
   }
+  if (!x) return {};
+  const HostValue widths = for_each_axis(given, x.rank());
   const PaddingMode* mode = mode_of(b.attr("mode"));
-  if (mode != nullptr) return b.call(mode->name, {b.in("input")}, {{"pad_width", widths}});
-  return b.call("constantpad", {b.in("input")},
-                {{"pad_width", widths}, {"value", b.attr("value")}});
+  if (mode != nullptr) return b.call(mode->name, {x}, {{"pad_width", widths}});
+  return b.call("constantpad", {x}, {{"pad_width", widths}, {"value", b.attr("value")}});
 }
 
 void state_padding_mode(RuleBuilder& r) {
@@ -190,7 +212,7 @@ void state_padding_mode(RuleBuilder& r) {
   if (mode == nullptr) return;
   const auto value = r.known(r.attr("value"));
   if (value && value->as_number() != 0.0) bad_argument(r, "'value' must be 0 in this mode", *value);
-  r.custom({r.in("input"), r.in("pad_width")}, fits_axes, mode->beyond);
+  r.custom({r.in("input"), r.in("pad_width")}, fits_every_axis, mode->beyond);
 }
 
 void define_padding_modes(OpFamily& ops) {

@@ -38,14 +38,20 @@ core::Status refuse_nothing(infer::Relation& relation) {
   return {};
 }
 
-OpDefBuilder& of_something(OpDefBuilder& block) {
+// Floats have infinities for the largest element of nothing, integers have no such number.
+core::Status refuse_no_integers(infer::Relation& relation) {
+  return relation.kinds(0) == infer::kTensorInt ? refuse_nothing(relation) : core::Status();
+}
+
+OpDefBuilder& of_something(OpDefBuilder& block, infer::RelationFn refuse,
+                           std::vector<std::string> integers = {}) {
   return block
-      .rule([](RuleBuilder& r) {
+      .rule([refuse](RuleBuilder& r) {
         reduce_rule(r);
-        r.custom({r.in("input"), r.in("axis")}, refuse_nothing);
+        r.custom({r.in("input"), r.in("axis")}, refuse);
       })
       .with(at({{"input", {0, 3}}}, {{"axis", 1}}))
-      .rejects(at({{"input", {3, 0}}}, {{"axis", 1}}), "requires an element");
+      .rejects(at({{"input", {3, 0}}}, {{"axis", 1}}, integers), "requires an element");
 }
 
 // Sums and the like have a value for no elements, the largest element has not.
@@ -181,12 +187,13 @@ void shared_by_ties(GradBuilder& g) {
 }
 
 void define_extreme_reductions(OpFamily& ops) {
-  over_axes(
-      ops.def("max")
-          .python("Max")
-          .alias({"reduce_max"})
-          .doc("Largest element over the axes (none: all); NaN wins, ties share the gradient.")
-          .formula("\\max_i x_i"))
+  of_something(over_axes(ops.def("max")
+                             .python("Max")
+                             .alias({"reduce_max"})
+                             .doc("Largest element over the axes (none: all); NaN wins, ties share "
+                                  "the gradient. Of no floats it is -inf, of no integers an error.")
+                             .formula("\\max_i x_i")),
+               refuse_no_integers, {"input"})
       .output("output", same_as("input"))
       .row([](tile::Builder& t, const PointwiseCall& c) {
         const bool logical = c.in[0].dtype() == DType::kBool;
@@ -195,12 +202,14 @@ void define_extreme_reductions(OpFamily& ops) {
       .gradient(shared_by_ties)
       .kinks();
 
-  over_axes(ops.def("min")
-                .python("Min")
-                .alias({"reduce_min"})
-                .doc("Smallest element over the axes (none: all); NaN wins, ties share the "
-                     "gradient.")
-                .formula("\\min_i x_i"))
+  of_something(
+      over_axes(ops.def("min")
+                    .python("Min")
+                    .alias({"reduce_min"})
+                    .doc("Smallest element over the axes (none: all); NaN wins, ties share "
+                         "the gradient. Of no floats it is inf, of no integers an error.")
+                    .formula("\\min_i x_i")),
+      refuse_no_integers, {"input"})
       .output("output", same_as("input"))
       .row([](tile::Builder& t, const PointwiseCall& c) {
         const bool logical = c.in[0].dtype() == DType::kBool;
@@ -222,7 +231,8 @@ void define_extreme_reductions(OpFamily& ops) {
                     .alias({"reduce_argmax"})
                     .doc("Position of the first largest element along the axis (none: of all "
                          "elements in row-major order); the first NaN wins, of nothing it is an "
-                         "error.")))
+                         "error.")),
+      refuse_nothing)
       .output("output", default_int())
       .row(position(Opcode::kReduceArgMax))
       .not_differentiable();
@@ -233,7 +243,8 @@ void define_extreme_reductions(OpFamily& ops) {
                     .alias({"reduce_argmin"})
                     .doc("Position of the first smallest element along the axis (none: of all "
                          "elements in row-major order); the first NaN wins, of nothing it is an "
-                         "error.")))
+                         "error.")),
+      refuse_nothing)
       .output("output", default_int())
       .row(position(Opcode::kReduceArgMin))
       .not_differentiable();

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from mithril._numpy import np
 from mithril.errors import ArgumentError, UnsupportedError, shown
 from mithril.types import Dtype
 

@@ -147,7 +147,7 @@ def array_literal(value: Any, what: str = "tensor"):
     """A literal of an array of numpy, or of what `numpy.asarray` takes without guessing."""
     if not (hasattr(value, "__array__") or hasattr(value, "__dlpack__")):
         raise DTypeError(f"{what}: requires numbers or an array, got {type(value).__name__}")
-    import numpy as np
+    from mithril._numpy import np
 
     try:
         if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # which NumPy has not
@@ -162,7 +162,7 @@ def array_literal(value: Any, what: str = "tensor"):
 
 def narrowed(array: Any, dtype: Dtype, what: str) -> Any:
     """A NumPy array of floats in a type; other arrays as they are."""
-    import numpy as np
+    from mithril._numpy import np
 
     found = dtype_of(what, array.dtype)
     if not found.is_float or found == dtype:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from mithril._checks import items, mapping
 from mithril._loss_scale import default_scale
+from mithril._numpy import np
 from mithril._public import public
 from mithril.backends.backend import Backend
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion

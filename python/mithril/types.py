@@ -46,7 +46,7 @@ class Dtype(enum.StrEnum):
         """The `numpy.dtype` (ml_dtypes' for bfloat16)."""
         found = _NUMPY.get(self)
         if found is None:
-            import numpy as np
+            from mithril._numpy import np
 
             if self is Dtype.bfloat16:
                 import ml_dtypes

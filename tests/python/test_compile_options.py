@@ -239,6 +239,38 @@ def test_layers_that_share_statistics_move_them_one_after_the_other():
     np.testing.assert_allclose(result.state["mean"], expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("constant", "first"),
+    [(ml.Constant.ONES, 1.0), (ml.Constant.ZEROS, 0.0), (3.0, 3.0)],
+)
+@pytest.mark.parametrize("shapes", [None, {"x": [2]}])
+def test_a_state_of_one_number_needs_no_shape(backend_name, constant, first, shapes):
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= ml.Add()(left="x", right="sum", output="next")
+    model |= ml.Buffer()(input="next", output="y")
+    model.bind_state_keys("sum", "next", constant)
+    pm = ml.compile(model, backend, shapes=shapes)
+    x = np.arange(2, dtype=np.float32)
+    for state in (pm.initial_state(), pm.initial_state(sample={"x": x})):
+        for step in (1, 2, 3):
+            result = pm.evaluate({}, {"x": x}, state=state)
+            state = result.state
+            got = backend.to_numpy(result.outputs["y"])
+            np.testing.assert_array_equal(got, first + step * x)
+
+
+def test_a_first_value_of_what_is_not_trained_is_refused():
+    model = ml.Model()
+    model |= ml.Multiply()(left="x", right="w", output="y")
+    model.set_values(w=ml.Tensor([2.0, 3.0]), initial=True)
+    with pytest.raises(ml.errors.ArgumentError, match="'w' has an initial value, and is not train"):
+        ml.compile(model, ml.NumpyBackend())
+    pm = ml.compile(model, ml.NumpyBackend(), trainable_keys={"w"})
+    np.testing.assert_array_equal(pm.get_parameters()["w"], [2.0, 3.0])
+    assert "w" in ml.compile(model, ml.NumpyBackend(), data_keys={"w"}).data_keys
+
+
 def test_the_state_of_a_submodel_is_bound_to_its_own_output():
     total = ml.Model()
     total |= ml.Add()(left="sum", right="x", output="next")

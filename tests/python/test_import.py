@@ -47,7 +47,19 @@ def test_another_interpreter_is_refused_at_once():
         assert "main interpreter" in told
 
 
-def test_an_interrupt_waits_until_numpy_is_loaded():
+@pytest.mark.parametrize(
+    "use",
+    [
+        "ml.CpuBackend",
+        "ml.compile",
+        "ml.float32.numpy()",
+        "import mithril.training",
+        "import mithril.formats.c_export",
+        "from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend",
+        "import mithril.backends.random",
+    ],
+)
+def test_an_interrupt_waits_until_numpy_is_loaded(use):
     told = run(
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -56,7 +68,7 @@ def test_an_interrupt_waits_until_numpy_is_loaded():
         "        if name == 'numpy.linalg': signal.raise_signal(signal.SIGINT)\n"
         "sys.meta_path.insert(0, Finder())\n"
         "import mithril as ml\n"
-        "try: ml.CpuBackend; print('lost')\n"
+        f"try: {use}; print('lost')\n"
         "except KeyboardInterrupt: print('raised')\n"
         "print(ml.CpuBackend().to_numpy(ml.CpuBackend().ones(2)))\n"
     )

@@ -226,3 +226,52 @@ def test_it_is_told_which_sizes_are_missing():
     pm = ml.compile(ml.models.PolynomialFeatures(2), ml.NumpyBackend(), trainable_keys={"input"})
     with pytest.raises(MithrilError, match="the sizes of 'input' are not known|needs a shape"):
         pm.evaluate()
+
+
+def outputs_of(layer, backend_name, data, **options):
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= layer(input="x", output="y")
+    pm = ml.compile(model, backend, **options)
+    return [backend.to_numpy(pm.evaluate({}, {"x": x})["y"]) for x in data]
+
+
+@pytest.mark.parametrize("shapes", [None, {"x": [None, None, 3]}, {"x": ["N", 1, None]}])
+def test_sizes_tell_which_axes_are_squeezed(shapes, backend_name):
+    shown = [(4, 1, 3), (1, 1, 3), (4, 1, 3)] + ([] if shapes else [(1, 1, 1), (2,), ()])
+    data = [np.arange(np.prod(shape), dtype=np.float32).reshape(shape) for shape in shown]
+    got = outputs_of(ml.Squeeze(), backend_name, data, shapes=shapes)
+    for y, x in zip(got, data, strict=True):
+        np.testing.assert_array_equal(y, np.squeeze(x))
+
+
+def test_what_is_squeezed_goes_on(backend_name):
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= ml.Squeeze()(input="x", output="flat")
+    model |= ml.Linear(2)(input="flat", weight="w", output="h")
+    model |= ml.Squeeze()(input="h", output="y")
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [None, None, 3]}, jit=False)
+    params = pm.init({"x": np.ones((4, 1, 3), np.float32)})
+    w, b = (np.asarray(backend.to_numpy(params[key])) for key in ("w", "bias"))
+    for shape in [(4, 1, 3), (1, 5, 3), (1, 1, 3)]:
+        x = np.linspace(-1, 1, np.prod(shape), dtype=np.float32).reshape(shape)
+        want = np.squeeze(np.squeeze(x) @ w.T + b)
+        got = backend.to_numpy(pm.evaluate(params, {"x": x})["y"])
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [ml.Max, ml.Min, ml.ArgMax, ml.ArgMin])
+@pytest.mark.parametrize("shapes", [None, {"x": [3, None]}])
+def test_of_no_integers_none_is_the_largest(layer, shapes, backend_name):
+    nothing = np.zeros((3, 0), int)
+    with pytest.raises(ShapeError, match="requires an element along the axes, got size 0"):
+        outputs_of(layer(axis=1), backend_name, [nothing], shapes=shapes)
+    assert outputs_of(layer(axis=0), backend_name, [nothing], shapes=shapes)[0].shape == (0,)
+
+
+def test_of_no_floats_the_largest_is_infinite(backend_name):
+    nothing = np.zeros((3, 0), np.float32)
+    for layer, want in ((ml.Max, -np.inf), (ml.Min, np.inf)):
+        got = outputs_of(layer(axis=1), backend_name, [nothing])[0]
+        np.testing.assert_array_equal(got, [want] * 3)

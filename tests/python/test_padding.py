@@ -125,3 +125,26 @@ def test_output_padding_beside_same_is_refused():
     with pytest.raises(ArgumentError, match="'output_padding' must be 0 beside padding 'same'"):
         layer = ml.ConvTranspose1D(padding="same", output_padding=1, stride=2)
         ml.Model.create(y=layer(ml.IOKey("x", shape=[1, 2, 3])))
+
+
+@pytest.mark.parametrize(
+    ("layer", "mode"),
+    [
+        (ml.ConstantPad, {"constant_values": 0.0}),
+        (ml.ReflectionPad, {"mode": "reflect"}),
+        (ml.ReplicationPad, {"mode": "edge"}),
+        (ml.CircularPad, {"mode": "wrap"}),
+    ],
+)
+def test_one_pair_is_that_of_the_last_axis(layer, mode, backend_name):
+    backend = ml.get_backend(backend_name)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    model = ml.Model()
+    model |= layer((1, 2))(input="x", output="y")
+    for shapes in ({"x": [2, 3]}, {"x": [None, 3]}, None)[: 3 if layer is ml.ConstantPad else 2]:
+        pm = ml.compile(model, backend, shapes=shapes)
+        got = backend.to_numpy(pm.evaluate({}, {"x": x})["y"])
+        np.testing.assert_array_equal(got, np.pad(x, ((0, 0), (1, 2)), **mode))
+    every = ml.compile(ml.Model.create(y=ml.Pad(pad_width=(1, 1))(ml.IOKey("x"))), backend)
+    got = backend.to_numpy(every.evaluate({}, {"x": x})["y"])
+    np.testing.assert_array_equal(got, np.pad(x, 1))

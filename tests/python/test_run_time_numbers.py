@@ -183,3 +183,74 @@ def test_containers_of_numbers(backend_name, layer, want):
         pm = ml.compile(model, backend, inference=True, jit=False)
         got = pm.evaluate({}, data)["y"]
         assert got == want and type(got) is type(want)
+
+
+# start, stop, step -> what NumPy's arange makes of them.
+RANGES = [(0, 5, 1), (0.5, 3, 0.5), (0, 3, 0.5), (5, 0, -2), (0, 4.5, 1), (3, 0, 1)]
+
+
+def ranging():
+    model = ml.Model()
+    keys = {key: key for key in ("start", "stop", "step")}
+    model |= m.Arange(start=ml.TBD, stop=ml.TBD, step=ml.TBD)(**keys, output="y")
+    return model
+
+
+def test_ranges_hold_what_their_numbers_are(backend_name):
+    backend = ml.get_backend(backend_name)
+    pm = ml.compile(ranging(), backend)
+    for numbers in RANGES + RANGES[:1]:
+        for kind in (lambda n: n, np.asarray):
+            given = dict(zip(("start", "stop", "step"), map(kind, numbers), strict=True))
+            got = np.asarray(backend.to_numpy(pm.evaluate({}, given)["y"]))
+            want = np.arange(*numbers)
+            np.testing.assert_array_equal(got, want)
+            assert got.dtype.kind == want.dtype.kind
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(0, 5, 0), (0, 5, 0.0), (0, NAN, 1), (0, INF, 1), (-INF, 0, 1), (0, 1, NAN), (0, 1, INF),
+     (0, 1e18, 1), (0, 10**18, 1), (0, 2**63, 1), (-(2**63), 2**63 - 1, 1), (0, "a", 1),
+     (0, None, 1), (True, 3, 1)],
+)  # fmt: skip
+def test_ranges_that_there_are_not(backend_name, numbers):
+    pm = ml.compile(ranging(), ml.get_backend(backend_name))
+    given = dict(zip(("start", "stop", "step"), numbers, strict=True))
+    with pytest.raises(ml.errors.MithrilError):
+        pm.evaluate({}, given)
+    assert pm.evaluate({}, {"start": 0, "stop": 2, "step": 1})["y"].shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("layer", "key", "values"),
+    [
+        (m.Eye(N=ml.TBD), "N", [-1, 10**18, 2.5, NAN, True]),
+        (m.Eye(N=2, M=ml.TBD), "M", [-1, 10**18, 2.5, NAN, True]),
+        (m.Ones(shape=ml.TBD), "shape", [(-1,), (10**18,), (2**40, 2**40), (1.5,), (NAN,)]),
+        (m.Full(shape=ml.TBD, value=2.0), "shape", [(-1,), (10**18,), (2**40, 2**40), (1.5,)]),
+    ],
+)
+def test_sizes_that_there_are_not(backend_name, layer, key, values):
+    model = ml.Model()
+    model |= layer.clone()(**{key: key}, output="y")
+    pm = ml.compile(model, ml.get_backend(backend_name), jit=False)
+    for value in values:
+        with pytest.raises(ml.errors.MithrilError):
+            pm.evaluate({}, {key: value})
+
+
+def test_arrays_of_sizes(backend_name):
+    backend = ml.get_backend(backend_name)
+    for layer in (m.Ones(shape=ml.TBD), m.Full(shape=ml.TBD, value=1.0)):
+        model = ml.Model()
+        model |= layer(shape="shape", output="y")
+        for got, shape in zip(
+            made(backend, model, [{"shape": s} for s in ((2, 3), np.array([4]), 3)]),
+            [(2, 3), (4,), (3,)],
+            strict=True,
+        ):
+            np.testing.assert_array_equal(got, np.ones(shape))

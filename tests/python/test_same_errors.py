@@ -2,7 +2,7 @@
 """What data alone tell to be wrong: one class and one message on every backend that looks.
 
 JAX and MLX cannot raise in compiled programs: an index out of bounds is the nearest one there, and
-matrices without a result give what is not finite.
+matrices without a result give what is not finite. JAX that runs line by line looks at indices.
 """
 
 import mithril as ml
@@ -116,6 +116,19 @@ def test_indices_of_gradients_on_pytorch(autodiff):
             {"weight": np.ones((4, 3))}, {"input": np.array([7])},
             output_gradients={"output": np.ones((1, 3))},
         )  # fmt: skip
+    assert str(caught.value).splitlines()[0] == message
+
+
+LOOK_UPS = ["embedding", "embedding, from the end", "bag", "permutation", "index of an array"]
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("case", LOOK_UPS)
+def test_jax_looks_where_it_runs_line_by_line(case):
+    make, data, (error, message) = CASES[case]
+    pm = ml.compile(make(), ml.JaxBackend(), data_keys=set(data), jit=False, inference=True)
+    with pytest.raises(error) as caught:
+        pm.evaluate({}, data)
     assert str(caught.value).splitlines()[0] == message
 
 

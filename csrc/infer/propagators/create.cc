@@ -29,6 +29,12 @@ Outcome run_arange(Store& s, const Propagator& p) {
   if (step && (step->is_int() || step->is_double()) && step->as_number() == 0) {
     return s.conflict(core::Code::kValueArgument, "step must not be 0");
   }
+  for (const auto& number : {start, stop, step}) {
+    if (number && number->is_double() && !std::isfinite(number->as_number())) {
+      return s.conflict(core::Code::kValueArgument, "start, stop and step must be finite, got {}",
+                        core::to_string(*number));
+    }
+  }
   const bool ints = s.kinds(ends[0]) == kScalarInt && s.kinds(ends[1]) == kScalarInt;
   if (ints && step && step->is_int() && step->as_int() != INT64_MIN) {
     post_range_size(s, dim, {s.int_dim(ends[0]), s.int_dim(ends[1]), step->as_int()});

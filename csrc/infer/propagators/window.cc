@@ -203,10 +203,16 @@ Outcome run_pad(Store& s, const Propagator& p) {
   if (!one_pair && (!s.set_rank(in, items->size()) || !s.set_rank(out, items->size()))) {
     return fail();
   }
+  const bool pair_is_last = one_pair && p.data != 0;
+  if (pair_is_last && !s.narrow_ranks(in, ranks_from(1))) return fail();
   if (!s.rank(in) || !s.rank(out)) return Outcome::kWait;
   const DimList from = s.fixed_dims(in), to = s.fixed_dims(out);
   bool settled = true;
   for (size_t i = 0; i < from.size(); ++i) {
+    if (pair_is_last && i + 1 < from.size()) {
+      if (!s.unify_dims(from[i], to[i])) return fail();
+      continue;
+    }
     const auto pair = one_pair ? items : s.items((*items)[i]);
     if (!pair) {
       settled = false;
@@ -374,11 +380,12 @@ void RuleBuilder::resolve_padding(Term out, Term padding, Term kernel, int rank,
   store_->post(rule_.index, run_padding, paddings);
 }
 
-void RuleBuilder::pad(Term out, Term in, Term pad_width) {
+void RuleBuilder::pad(Term out, Term in, Term pad_width, bool pair_is_last) {
   kind(in, kTensor);
   kind(out, kTensor);
   kind(pad_width, kSequence);
-  store_->post(rule_.index, run_pad, {out.cell.index, in.cell.index, pad_width.cell.index});
+  store_->post(rule_.index, run_pad, {out.cell.index, in.cell.index, pad_width.cell.index}, false,
+               pair_is_last ? 1 : 0);
 }
 
 }  // namespace mithril::infer

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mithril._process import signals_wait
-
 _LAZY = {
     "Backend": "backend",
     "AutogradBackend": "with_autograd.backend",
@@ -31,8 +29,6 @@ __all__ = list(_LAZY)
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with signals_wait():
-        importlib.import_module("numpy")
     value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -15,9 +15,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mithril import _core
+from mithril._numpy import np
 from mithril.errors import KeyNotFound, ShapeError, SignatureError, UnsupportedError
 from mithril.types import MISSING
 

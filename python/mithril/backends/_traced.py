@@ -8,8 +8,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
-
+from mithril._numpy import np
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.types import Dtype
 

@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
+from mithril._numpy import np
 from mithril._public import public
 from mithril.errors import (
     DTypeError,

@@ -41,12 +41,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mithril import _core
 from mithril._files import write_text
+from mithril._numpy import np
 from mithril.backends.profile import profiled
-from mithril.errors import DataIndexError, MithrilError, OutOfMemoryError
+from mithril.errors import DataIndexError, DataOverflowError, MithrilError, OutOfMemoryError
 from mithril.primitive import Kept, OpTable, uses_primitives
 
 from . import _own_ops, host
@@ -143,6 +142,8 @@ def _of_data(error: Exception) -> Exception:
         return error
     if isinstance(error, MemoryError) or any(text in str(error) for text in _OF_MEMORY):
         return OutOfMemoryError(f"memory: {error}")
+    if isinstance(error, OverflowError):
+        return DataOverflowError(f"evaluate: {error}")
     found = _OUT_OF_BOUNDS.search(str(error))
     if found is None:
         return error
@@ -182,7 +183,7 @@ class EmittedExecutable:
         """The outputs, as plain arrays that share no memory with `inputs`."""
         try:
             return self.backend._call(self._forward, inputs)
-        except (IndexError, RuntimeError, MemoryError) as error:
+        except (IndexError, RuntimeError, MemoryError, OverflowError) as error:
             raise _of_data(error) from None
 
     def run_vjp(
@@ -203,5 +204,5 @@ class EmittedExecutable:
             self._vjps[key] = vjp
         try:
             return vjp(inputs, [c for c in cotangents if c is not None])
-        except (IndexError, RuntimeError, MemoryError) as error:
+        except (IndexError, RuntimeError, MemoryError, OverflowError) as error:
             raise _of_data(error) from None

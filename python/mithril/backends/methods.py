@@ -12,8 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from mithril._numpy import np
 from mithril.errors import (
     ArgumentError,
     DataIndexError,

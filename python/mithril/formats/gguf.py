@@ -260,7 +260,7 @@ class _Reader:
 
     def _array(self, depth: int) -> Any:
         """Numbers as a NumPy array, which takes no more memory than the file."""
-        import numpy as np
+        from mithril._numpy import np
 
         kind = self.number("I")
         if kind not in _NUMBERS:
@@ -390,8 +390,7 @@ def _check_places(reader: _Reader, table: list[_Entry], start: int) -> None:
 
 
 def _array(reader: _Reader, entry: _Entry, data: bytes) -> Any:
-    import numpy as np
-
+    from mithril._numpy import np
     from mithril.types import as_dtype
 
     if len(data) != entry.size:

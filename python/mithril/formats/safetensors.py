@@ -83,7 +83,7 @@ def write_tensors(stream: Any, arrays: dict[str, Any]) -> None:
 
 
 def _write_bytes(stream: Any, array: Any) -> None:
-    import numpy as np
+    from mithril._numpy import np
 
     flat = array.reshape(-1).view(np.uint8)
     for start in range(0, flat.size, CHUNK):
@@ -93,7 +93,7 @@ def _write_bytes(stream: Any, array: Any) -> None:
 def read_tensors(stream: Any, size: int, what: str) -> dict[str, Any]:
     """The arrays of a stream of `size` bytes. Raises `ParseError` before it reads any array if
     the header is not what the format asks for."""
-    import numpy as np
+    from mithril._numpy import np
 
     length = int.from_bytes(stream.read(8), "little")
     if size < 8 or length > size - 8:

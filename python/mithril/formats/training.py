@@ -168,7 +168,7 @@ def _read_coefficient(value: Any) -> Any:
 
 
 def _elements(name: str, data: list) -> bytes:
-    import numpy as np
+    from mithril._numpy import np
 
     wanted = as_dtype(_ABSTRACT.get(name, name)).numpy()
     if not all(type(x) in (int, float, bool) for x in data):

@@ -24,6 +24,7 @@ from mithril.errors import (
 )
 from mithril.physical.conversion import Converter
 from mithril.physical.lists import Lists
+from mithril.physical.open_kinds import OpenKinds
 from mithril.physical.open_ranks import OpenRanks, Shaped
 from mithril.physical.options import CompileOptions
 from mithril.physical.program import Key, Program, keys_of, runs_natively, target_of
@@ -70,6 +71,7 @@ class Compilation:
         self.output_keys: list[str] = self.lists.names(outputs) if self.lists else outputs
         self.static = StaticShapes(self) if options.static_shapes else None
         self.open_ranks = None if self.program else OpenRanks(self)
+        self.open_kinds = None if options.element_kinds else OpenKinds.of(self.keys)
         self.first_inputs: dict[str, Shaped] = {}  # of the first call
         # Further outputs -> the model that has them, too.
         self.fetches: collections.OrderedDict[tuple, Any] = collections.OrderedDict()

@@ -9,8 +9,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from mithril._numpy import np
 from mithril.physical.program import Program
 from mithril.physical.quick_call import Arrays, Signature, Ways, bounded
 

@@ -21,8 +21,7 @@ _logger = logging.getLogger("mithril")
 
 def as_numpy(value: Any, what: str) -> Any:
     """A NumPy array of numbers, lists, or an array of anybody; typed errors name `what`."""
-    import numpy as np
-
+    from mithril._numpy import np
     from mithril.backends.with_manualgrad.numpy_backend.backend import mlx_values
 
     try:
@@ -46,7 +45,7 @@ def as_numpy(value: Any, what: str) -> Any:
 
 def _without_subclass(key: Key, value: Any) -> Any:
     """Subclasses of `numpy.ndarray` mean other things by `*`, or hide elements."""
-    import numpy as np
+    from mithril._numpy import np
 
     if type(value) is np.ndarray or not isinstance(value, np.ndarray):
         return value
@@ -72,6 +71,12 @@ def _is_readable(value: Any) -> bool:
         return False
     is_deleted = getattr(value, "is_deleted", None)
     return is_deleted is None or not is_deleted()
+
+
+def _numbers_in(value: Any) -> Any:
+    """Python's numbers in the place of an array of them."""
+    is_array = hasattr(value, "tolist") and hasattr(value, "shape")
+    return value.tolist() if is_array else value
 
 
 class Converter:
@@ -101,7 +106,9 @@ class Converter:
         return same and value.flags.c_contiguous and value.flags.aligned
 
     def __call__(self, key: Key, value: Any) -> Any:
-        if not key.is_tensor or self.is_fitting(key, value):
+        if not key.is_tensor:
+            return _numbers_in(value)
+        if self.is_fitting(key, value):
             return value
         if self._is_cut(key):
             array = as_numpy(value, key.name)
@@ -142,7 +149,7 @@ class Converter:
         """Contiguous, aligned and of the machine's byte order, where plans read memory."""
         if not self._is_plan:
             return value
-        import numpy as np
+        from mithril._numpy import np
 
         assert key.dtype is not None
         value = np.asarray(value)  # NumPy's scalars are no arrays
@@ -182,7 +189,7 @@ class Converter:
         self._check_range(key, target, values())
 
     def _check_range(self, key: Key, target: Dtype, array: Any) -> None:
-        import numpy as np
+        from mithril._numpy import np
 
         if array.size == 0:
             return

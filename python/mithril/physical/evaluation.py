@@ -22,10 +22,12 @@ from mithril.physical.gradients import (
     check_gradients_allowed,
     check_outputs,
     cotangents_of,
+    names_of_inputs,
     wanted_gradients,
 )
 from mithril.physical.inputs import check, convert, gather
 from mithril.physical.model_function import ModelFunction
+from mithril.physical.open_kinds import model_for_kinds
 from mithril.physical.predicting import predict
 from mithril.physical.program import Program
 from mithril.physical.results import (
@@ -157,6 +159,17 @@ class Evaluation(Face):
         found = self._fast_path.evaluate(params, data, state, output_gradients, wrt)
         if found is not None:
             return found
+        wrt = None if wrt is None else names_of_inputs(wrt)  # which are read twice
+        model = model_for_kinds(self, mapping("data", data), wrt or ())
+        if model is not self:
+            return model.evaluate(
+                params,
+                data,
+                output_gradients=output_gradients,
+                state=state,
+                wrt=wrt,
+                donate_state=donate_state,
+            )
         call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
         request = Request(output_gradients, wrt, truth("evaluate: donate_state", donate_state))
         result = _with_lists(self._compilation, self._fast_path, call, request)

@@ -65,8 +65,7 @@ def wanted_gradients(
     """The inputs whose gradients a call returns: what is trained, and what `wrt` names."""
     present = {key.name for key in program.inputs}
     wanted = [name for name in compilation.trainable_keys if name in present]
-    names = [wrt] if isinstance(wrt, str) else wrt
-    for name in items("evaluate: wrt", names, "names of inputs", optional=True):
+    for name in names_of_inputs(wrt):
         if not isinstance(name, str) or name not in present:
             near = suggestion(name, present) if isinstance(name, str) else ""
             raise KeyNotFound(f"wrt: no input named {shown(name)}{near}")
@@ -76,6 +75,12 @@ def wanted_gradients(
         if name not in wanted:
             wanted.append(name)
     return wanted
+
+
+def names_of_inputs(wrt: Iterable[str] | str | None) -> list[Any]:
+    """What `wrt` names, as a list."""
+    names = [wrt] if isinstance(wrt, str) else wrt
+    return list(items("evaluate: wrt", names, "names of inputs", optional=True))
 
 
 def cotangents_of(
@@ -154,5 +159,6 @@ __all__ = [
     "check_outputs",
     "cost_of",
     "cotangents_of",
+    "names_of_inputs",
     "wanted_gradients",
 ]

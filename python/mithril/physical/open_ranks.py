@@ -36,6 +36,10 @@ def _hashable(value: Any) -> Any:
     return type(value), value
 
 
+def _is_number(initial: tuple) -> bool:
+    return bool(initial) and isinstance(initial[0], (int, float))
+
+
 def shape_of(value: Any, name: str) -> tuple[int, ...]:
     shape: Any = getattr(value, "shape", None)
     try:
@@ -98,6 +102,22 @@ class OpenRanks:
             if name in data
         }
 
+    def _filled_states(self, compiled: Any, shapes: Mapping[str, Any]) -> dict[str, tuple]:
+        """States that start filled with one number, and whose rank nothing shows: they have no
+        more axes than they must, to be what they become."""
+        return {
+            entry["name"]: (None,) * entry["least_rank"]
+            for entry in compiled.keys
+            if entry["name"] in compiled.unknown_ranks
+            and entry["name"] not in shapes
+            and entry["role"] == "state"
+            and _is_number(entry["initial"])
+        }
+
+    def _tensors(self, data: Mapping[str, Any]) -> list[str]:
+        by_name = self._compilation.by_name
+        return [name for name in data if name in by_name and by_name[name].is_tensor]
+
     def _make(
         self,
         shapes: Mapping[str, tuple[int | None, ...]],
@@ -126,6 +146,13 @@ class OpenRanks:
             self._sizes.update(unknown)  # the ranks said which sizes count: from now on they do
             self._names = list(dict.fromkeys([*self._names, *unknown]))
             return self.program(call)
+        states = self._filled_states(compiled, shapes)
+        if states and not self._sizes.issuperset(self._tensors(call.data)):
+            self._sizes.update(self._tensors(call.data))
+            self._names = list(dict.fromkeys([*self._names, *self._tensors(call.data)]))
+            return self.program(call)
+        if states:
+            return self._make({**shapes, **states}, values, call)
         by_name, params = compilation.by_name, compilation.param_keys
         missing = [by_name[name] for name in unknown if name not in params]
         if missing:

@@ -24,6 +24,7 @@ class CompileOptions:
     types: Pairs = field(default_factory=list)
     dtypes: Pairs = field(default_factory=list)
     fetch: Pairs = field(default_factory=list)  # further outputs: name, wire
+    element_kinds: list[Any] = field(default_factory=list)  # wire, place in a list, dtype
     train: bool = False
     inference: bool = False
     strict: bool = False
@@ -67,7 +68,16 @@ class CompileOptions:
 
 _OF_GRAPH = (
     *("data_keys", "trainable_keys", "discard_keys", "constants", "shapes", "types", "dtypes"),
-    *("fetch", "train", "inference", "strict", "safe_names", "short_names", "path_names"),
+    *(
+        "fetch",
+        "element_kinds",
+        "train",
+        "inference",
+        "strict",
+        "safe_names",
+        "short_names",
+        "path_names",
+    ),
     *("names_of_part", "drops_discarded", "safe_shapes", "promote_mixed", "report"),
 )
 

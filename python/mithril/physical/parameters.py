@@ -15,6 +15,7 @@ from mithril.physical.compilation import Call, Compilation
 from mithril.physical.conversion import as_numpy
 from mithril.physical.face import Face
 from mithril.physical.initial import Uninitialized, draw, initializers, left_out_names
+from mithril.physical.open_kinds import called_for_kinds, model_for_kinds
 from mithril.physical.open_ranks import shape_of
 from mithril.physical.program import Key, keys_of
 from mithril.physical.results import Params
@@ -58,9 +59,9 @@ class Parameters(Face):
         by_name = initializers(init, self.param_keys)
         left_out = left_out_names(excluded_keys, self.param_keys)
         params = drawn(self._compilation, seed, {}, init=by_name)
-        met = self._compilation.first_inputs
-        if met and any(isinstance(value, Uninitialized) for value in params.values()):
-            params = drawn(self._compilation, seed, met, init=by_name)
+        called = called_for_kinds(self)._compilation
+        if called.first_inputs and any(isinstance(v, Uninitialized) for v in params.values()):
+            params = drawn(called, seed, called.first_inputs, init=by_name)
         params = {name: value for name, value in params.items() if name not in left_out}
         return _with_lists(self._compilation, params)
 
@@ -68,14 +69,15 @@ class Parameters(Face):
     def init(self, sample: Mapping[str, Any] | None = None, seed: int = 0) -> Params:
         """Initial parameters with shapes as `sample` (data of one call) implies them."""
         sample = mapping("init: sample", sample)
-        params = drawn(self._compilation, _seed("init", seed), sample)
+        made_for = model_for_kinds(self, sample)._compilation
+        params = drawn(made_for, _seed("init", seed), sample)
         return _with_lists(self._compilation, _initialized(params))
 
     @public
     def initial_state(self, seed: int = 0, sample: Mapping[str, Any] | None = None) -> dict:
         """The first state: what `state=` of the first call is."""
         seed, data = _seed("initial_state", seed), mapping("initial_state: sample", sample)
-        return drawn(self._compilation, seed, data, role="state")
+        return drawn(model_for_kinds(self, data)._compilation, seed, data, role="state")
 
     @property
     @public
@@ -161,14 +163,20 @@ def _initialized(params: Params) -> Params:
 
 
 def placed(compilation: Compilation, key: Key, value: Uninitialized, call: Call) -> Any:
-    """The value that data give a parameter; it replaces the stand-in in the caller's dict."""
+    """The value that data give a parameter or state; it replaces the stand-in in the caller's
+    dictionary."""
     init = {} if value.init is None else {key.name: value.init}
-    found = drawn(compilation, value.seed, {**call.params, **call.data}, init=init)
+    found = drawn(compilation, value.seed, {**call.params, **call.data}, key.role, init)
     own = found.get(key.name, value)
+    if isinstance(own, Uninitialized) and key.role == "state" and own.sizes is not None:
+        # Broadcasting leaves open what an axis of size 1 becomes.
+        sizes = [size or 1 for size in own.sizes]
+        own = _initial(compilation, key, sizes, None, value.seed)
     if isinstance(own, Uninitialized):
         own._fail()
-    if isinstance(call.params, dict):
-        call.params[key.name] = own
+    source = call.of(key.role)
+    if isinstance(source, dict):
+        source[key.name] = own
     return own
 
 

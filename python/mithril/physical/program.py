@@ -48,6 +48,8 @@ class Key:
     path: str
     key: str  # of the model: "w", "$3"
     list: str = ""  # "xs" of "xs.0", a tensor of a list
+    least_rank: int = 0  # where the rank is open
+    open_kinds: tuple[str, ...] = ()  # "bool", "int", "float": what data decide
 
     @property
     def kept(self) -> Key:
@@ -141,7 +143,7 @@ def literal_array(
     have the defaults'. Integers fit what the backend computes in, or that is an error."""
     if isinstance(literal, str | Kept):
         return literal
-    import numpy as np
+    from mithril._numpy import np
 
     # Abstract types ("int", "float") are stored in 64 bits.
     names = {"int": Dtype.int64, "float": Dtype.float64}
@@ -156,7 +158,7 @@ def literal_array(
 
 
 def _check_fit(values: Any, dtype: Dtype) -> None:
-    import numpy as np
+    from mithril._numpy import np
 
     bounds = np.iinfo(dtype.numpy())
     outside = values[(values < bounds.min) | (values > bounds.max)]

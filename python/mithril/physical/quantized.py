@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mithril import _core
+from mithril._numpy import np
 
 _BITS = {"bfloat16": 16.0, "int4": 4.5, "int8": 8.5, "int16": 16.5}
 

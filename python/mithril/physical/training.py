@@ -17,6 +17,7 @@ from mithril.physical.evaluation import Evaluation
 from mithril.physical.gradients import check_gradients_allowed, cost_of
 from mithril.physical.inputs import inputs_of
 from mithril.physical.native_calls import step_call
+from mithril.physical.open_kinds import model_for_kinds
 from mithril.physical.results import Step, WithGradientsAndState
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class Training(Evaluation):
         found = self._fast_path.step(params, opt_state, data, state)
         if found is not None:
             return found
+        model = model_for_kinds(self, mapping("data", data))
+        if model is not self:
+            return model.step(params, opt_state, data, state)
         take = self._way_of_step()
         given = self._checked_params(params)
         return take(Call(given, mapping("data", data), mapping("state", state)), opt_state)

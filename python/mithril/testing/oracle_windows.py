@@ -265,7 +265,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, num_fea
 
 def pad_with(mode: str) -> Callable[..., Any]:
     def pad(input, pad_width):
-        return np.pad(input, pad_width, mode=mode)
+        return np.pad(input, of_each_axis(pad_width, input.ndim), mode=mode)
 
     return pad
 
@@ -275,12 +275,20 @@ NAMES_OF_MODES = {"replicate": "edge", "circular": "wrap"}  # NumPy's
 
 def pad(input, pad_width, mode="constant", value=0.0):
     if mode == "constant":
-        return constant_pad(input, pad_width, value)
+        return np.pad(input, pad_width, constant_values=value)
     return np.pad(input, pad_width, mode=NAMES_OF_MODES.get(mode, mode))
 
 
 def constant_pad(input, pad_width, value=0.0):
-    return np.pad(input, pad_width, constant_values=value)
+    return np.pad(input, of_each_axis(pad_width, input.ndim), constant_values=value)
+
+
+def of_each_axis(pad_width, ndim: int) -> list[tuple[int, int]]:
+    """One pair is that of the last axis."""
+    pairs = np.reshape(pad_width, (-1, 2)).tolist()
+    if np.ndim(pad_width) == 1:
+        pairs = [(0, 0)] * (ndim - 1) + pairs
+    return [(low, high) for low, high in pairs]
 
 
 def cubic_weight(x: np.ndarray) -> np.ndarray:

@@ -355,9 +355,9 @@ NAMES_OF_MODES = {"edge": "replicate", "wrap": "circular"}  # PyTorch's
 
 
 def pad(input, pad_width, mode="constant", value=0.0):
-    if mode != "constant":
-        return torch_windows.pad_with(NAMES_OF_MODES.get(mode, mode))(input, pad_width)
     widths = np.broadcast_to(np.asarray(pad_width, int), (input.ndim, 2))
+    if mode != "constant":
+        return torch_windows.pad_with(NAMES_OF_MODES.get(mode, mode))(input, widths.tolist())
     return F.pad(input, [int(n) for pair in widths[::-1] for n in pair], value=value)
 
 

@@ -164,9 +164,9 @@ def pad_with(mode: str) -> Callable[..., Any]:
 
 
 def pairs_of(pad_width: Any, rank: int) -> tuple:
-    return (
-        tuple(pad_width) if isinstance(pad_width[0], tuple | list) else (tuple(pad_width),) * rank
-    )
+    """One pair is that of the last axis."""
+    is_nested = isinstance(pad_width[0], tuple | list)
+    return tuple(pad_width) if is_nested else ((0, 0),) * (rank - 1) + (tuple(pad_width),)
 
 
 def constant_pad(input, pad_width, value=0.0):

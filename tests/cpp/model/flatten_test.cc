@@ -76,6 +76,25 @@ TEST(Flatten, UnknownRankIsDeferred) {
   EXPECT_TRUE(graph.graph.nodes.empty());
 }
 
+TEST(Flatten, DataDecideKindsThatNothingElseDoes) {
+  Model model("sum");
+  model.extend(leaf("add"), at({{"left", "a"}, {"right", "b"}, {"output", "y"}}));
+  const Config<ShapeTemplate> shapes = {{"a", test::sizes({2})}, {"b", test::sizes({2})}};
+  const FlatGraph usual = flat(model, {.shapes = shapes});
+  EXPECT_EQ(usual.keys[0].kinds, infer::kFloating);
+  EXPECT_EQ(usual.keys[0].open_kinds, infer::kTensor);
+  const FlatGraph given =
+      flat(model, {.shapes = shapes,
+                   .element_kinds = {{"a", 0, core::Kind::kBool}, {"b", 0, core::Kind::kInt}}});
+  EXPECT_EQ(given.keys[0].kinds, infer::kTensorBool);
+  EXPECT_EQ(given.keys[1].kinds, infer::kTensorInt);
+  const FlatGraph trained = flat(
+      model,
+      {.trainable_keys = {{"a"}}, .shapes = shapes, .element_kinds = {{"a", 0, core::Kind::kInt}}});
+  EXPECT_EQ(trained.keys[0].kinds, infer::kFloating);
+  EXPECT_EQ(trained.keys[0].open_kinds, infer::kNoKind);
+}
+
 TEST(Flatten, UnnamedSizesAreNumbered) {
   const FlatGraph graph = flat(
       mlp(), {.shapes = {{"x", {infer::TemplateItem::unknown(), infer::TemplateItem::unknown()}}}});

@@ -114,6 +114,12 @@ TEST(OpRules, PadFromItsOutput) {
   EXPECT_EQ(pad.shape("input"), "[3, 4]");
 }
 
+TEST(OpRules, OnePairPadsTheLastAxis) {
+  Op pad("constantpad", attrs({{"pad_width", HostValue::ints({1, 2})}}));
+  pad.set("output", {"n", "6"});
+  EXPECT_EQ(pad.shape("input"), "[n, 3]");
+}
+
 TEST(OpRules, ReshapeSolvesTheOpenSize) {
   Op reshape("reshape", keys({{"shape", HostValue::ints({2, -1})}}));
   reshape.set("input", {"3", "4"});

@@ -41,6 +41,7 @@ _PRECISIONS = dict.fromkeys(("float32", "bfloat16", "float16"), "highest") | {
     "tf32": "tensorfloat32"
 }
 
+_LARGE = 2**30  # bytes
 _PASSES_OFF = "xla_disable_hlo_passes"  # of XLA's, by comma
 
 # Platforms on which XLA's products have such a precision.
@@ -376,7 +377,9 @@ class JaxBackend(AutogradBackend):
 
     def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
         with self._scope_of(function):
-            return list(function(*inputs))
+            results = list(function(*inputs))
+        _wait_for_large(results)
+        return results
 
     def _way(
         self, function: Callable[..., Any], arrays: Sequence[Any]
@@ -420,9 +423,21 @@ class JaxBackend(AutogradBackend):
         def run(inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             with self._scope_of(compiled):
                 outputs, gradients = compiled(*inputs, *cotangents)
+            _wait_for_large([*outputs, *gradients])
             return list(outputs), list(gradients)
 
         return run
+
+
+def _wait_for_large(results: Sequence[Any]) -> None:
+    """JAX hands out arrays before there is memory for them, and who reads one for which there is
+    none ends the process: those that may be too large are waited for, which raises instead."""
+    import jax
+
+    arrays = [x for x in results if isinstance(x, jax.Array)]
+    large = [x for x in arrays if not isinstance(x, jax.core.Tracer) and x.nbytes > _LARGE]
+    if large:
+        jax.block_until_ready(large)
 
 
 def _checked_precision(precision: Any) -> str:

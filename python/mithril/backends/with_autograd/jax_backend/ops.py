@@ -609,6 +609,7 @@ def index(input, items=(), /, *, index=None):
     if window is not None:
         return _moved(input, _lax.slice, *window)
     entries = key if isinstance(key, tuple) else (key,)
+    _check_places(entries, input.shape)
     if _builtins.any(hasattr(entry, "dtype") and _repeats(input, entry) for entry in entries):
         return _as_compute(input)[key].astype(input.dtype)
     return input[key]
@@ -674,7 +675,21 @@ def _index(items, index):
     return _np.asarray(index) if isinstance(index, list) else index
 
 
+def _check_places(entries, shape):
+    """Refuses places that an axis has not, where they are known: XLA takes the nearest ones."""
+    for axis, (entry, size) in enumerate(zip(entries, shape, strict=False)):
+        if entry is None or entry is Ellipsis:
+            return
+        if not hasattr(entry, "dtype") or isinstance(entry, _jax.core.Tracer) or not entry.size:
+            continue
+        places = _np.asarray(entry)
+        for place in (places.min(), places.max()):
+            if not -size <= place < size:
+                raise IndexError(f"index {place} is out of bounds for axis {axis} with size {size}")
+
+
 def gather(input, indices):
+    _check_places((indices,), input.shape)
     if _repeats(input, indices):
         return _as_compute(input)[indices].astype(input.dtype)
     return input[indices]

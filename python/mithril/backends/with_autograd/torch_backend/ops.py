@@ -579,8 +579,9 @@ split_with_sizes = _torch.split_with_sizes
 
 
 def pad(input, pad_width, mode="constant", value=0.0):
-    flat = [side for sides in reversed(pad_width) for side in sides]
-    return _functional.pad(input, flat)
+    is_pair = len(pad_width) == 2 and isinstance(pad_width[0], int)
+    pairs = [pad_width] * input.ndim if is_pair else pad_width
+    return _functional.pad(input, [side for sides in reversed(pairs) for side in sides])
 
 
 # ------------------------------------------------------------------------- ops: host and index
@@ -718,7 +719,7 @@ def embedding_grad(value, indices, shape):
 
 
 def full(shape, value, dtype):
-    return _torch.full(shape, value, dtype=dtype)
+    return _torch.full((shape,) if isinstance(shape, int) else shape, value, dtype=dtype)
 
 
 def zeros(shape, dtype):
