@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril._checks import mapping, text
+from mithril.base.checks import mapping, text
 from mithril.connection import Connection
 from mithril.errors import KeyNotFound, SignatureError, shown
 from mithril.types import Dtype

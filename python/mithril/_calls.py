@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril._checks import mapping, text
 from mithril._editing import unused, with_shared
-from mithril._explanations import note_dropped
-from mithril._public import public
 from mithril._values import Uses, key_spec
+from mithril.base.checks import mapping, text
+from mithril.base.explanations import note_dropped
+from mithril.base.public import public
 from mithril.connection import NOT_GIVEN, Connection, as_arguments
 from mithril.errors import ArgumentError, FrozenModelError, NotAModelError, Place
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mithril._arguments import key_of
-from mithril._checks import text
-from mithril._public import public
+from mithril.base.checks import text
+from mithril.base.public import public
 from mithril.connection import Connection, Edge
 from mithril.errors import SignatureError, shown
 

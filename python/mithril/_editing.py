@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from mithril._arguments import key_of, model_name
-from mithril._checks import items, mapping, text, truth
-from mithril._public import public
 from mithril._values import key_spec
+from mithril.base.checks import items, mapping, text, truth
+from mithril.base.public import public
 from mithril.connection import NOT_GIVEN, TBD, Connection
 from mithril.errors import ArgumentError, SignatureError, shown
 

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from mithril._public import public, refusal, signature_of
+from mithril.base.public import public, refusal, signature_of
 from mithril.connection import Connection
 from mithril.errors import SignatureError
 from mithril.model import create_node, handle

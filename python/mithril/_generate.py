@@ -36,7 +36,7 @@ OPTIONS = (
 TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
 HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
 IMPORTS = """\
-from mithril._public import public
+from mithril.base.public import public
 from mithril.model import ExtendInfo
 from mithril.operator_model import KernelFirst, OperatorModel
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype

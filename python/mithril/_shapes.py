@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mithril._checks import instance
+from mithril.base.checks import instance
 from mithril.errors import SignatureError, shown
 
 Shapes = dict[str, list | None]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mithril import _core
 from mithril._annotation import ANY_TENSOR, element_kinds
-from mithril._checks import truth
-from mithril._public import public
+from mithril.base.checks import truth
+from mithril.base.public import public
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, shown
 from mithril.types import MISSING, TBD, Constant, Dtype, dtype_of, epsilon_table
 

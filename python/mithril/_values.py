@@ -7,7 +7,6 @@ from typing import Any
 
 from mithril import _core
 from mithril._annotation import ANY_TENSOR, kinds_of, type_of
-from mithril._checks import text, truth
 from mithril._tensor import (
     MOST_NESTED,
     Tensor,
@@ -15,6 +14,7 @@ from mithril._tensor import (
     as_literal,
     range_items,
 )
+from mithril.base.checks import text, truth
 from mithril.errors import ArgumentError, DataOverflowError, MithrilError, shown
 from mithril.types import MISSING, TBD, Constant, Dtype, PaddingType, dtype_of
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mithril import _core
 from mithril._annotation import type_of
-from mithril._checks import text, truth
-from mithril._peer_names import member_here
-from mithril._public import public
 from mithril._tensor import Tensor, as_literal
 from mithril._values import Uses, as_value, deeper, key_spec
+from mithril.base.checks import text, truth
+from mithril.base.peer_names import member_here
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     DTypeError,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril._annotation import ANY_TENSOR, kinds_of
-from mithril._checks import instance, items, text
-from mithril._public import public
 from mithril._values import as_value
+from mithril.base.checks import instance, items, text
+from mithril.base.public import public
 from mithril.errors import ArgumentError, ParseError, SignatureError, shown
 from mithril.types import TBD
 

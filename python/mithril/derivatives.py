@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from mithril._calls import refuse_as_child
-from mithril._checks import instance, items, text, truth
-from mithril._public import public
+from mithril.base.checks import instance, items, text, truth
+from mithril.base.public import public
 from mithril.connection import Connection, IOKey, Tensor
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown
 from mithril.model import Model

@@ -11,12 +11,12 @@ from mithril import _core, constraints
 from mithril._annotation import type_of
 from mithril._arguments import key_of, model_name, pairs_of
 from mithril._calls import Call, Calls, ExtendInfo, refuse_as_child
-from mithril._checks import instance, items, text, truth, whole
 from mithril._conns import Connections
 from mithril._editing import Editing, unused, with_shared
-from mithril._public import public
 from mithril._shapes import model_names, shapes_by_name
 from mithril._values import Uses, as_value, lacks_value, value_spec
+from mithril.base.checks import instance, items, text, truth, whole
+from mithril.base.public import public
 from mithril.connection import (
     NOT_GIVEN,
     TBD,
@@ -488,7 +488,7 @@ class Model(Editing):
         >>> print(model.why("h").splitlines()[0])
         h : [N, 8]
         """
-        from mithril._explanations import why
+        from mithril.base.explanations import why
 
         return why(self._node, key_of("why", key))
 
@@ -567,7 +567,7 @@ class Model(Editing):
         <BLANKLINE>
         parameters: 16
         """
-        from mithril._summary import model_summary, summary_flags
+        from mithril.inspection.summary import model_summary, summary_flags
 
         flags = summary_flags(
             shapes=shapes, types=types, symbolic=symbolic, alternative_shapes=alternative_shapes
@@ -602,7 +602,7 @@ class Model(Editing):
         return plot(self, format, file_path, depth)
 
     def _repr_html_(self) -> str:
-        from mithril._summary import model_html
+        from mithril.inspection.summary import model_html
 
         return model_html(self)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from mithril import _core
 from mithril._arguments import model_name
-from mithril._checks import truth
 from mithril._values import Uses, as_value, key_spec
+from mithril.base.checks import truth
 from mithril.connection import TBD, Connection
 from mithril.errors import NearMissWarning, SignatureError, warn
 from mithril.model import Model

@@ -10,9 +10,9 @@ from typing import Any
 from mithril import _core
 from mithril._annotation import ANY_TENSOR
 from mithril._arguments import model_name, text
-from mithril._checks import truth
-from mithril._public import public
 from mithril.backends import _own_ops
+from mithril.base.checks import truth
+from mithril.base.public import public
 from mithril.connection import NOT_GIVEN, TBD, Connection, IOKey, Tensor
 from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, suggestion
 from mithril.model import ExtendInfo

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from mithril._checks import truth
 from mithril._functional import results_of
-from mithril._public import public, signature_of
+from mithril.base.checks import truth
+from mithril.base.public import public, signature_of
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.model import Model, create_node

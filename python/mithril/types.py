@@ -7,7 +7,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mithril._public import public
+from mithril.base.public import public
 from mithril.errors import DTypeError, shown
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from mithril._process import signals_wait
+from mithril.base.process import signals_wait
 
 _LAZY = {
     "Backend": "backend",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from mithril._public import public
+from mithril.base.public import public
 from mithril.errors import (
     DTypeError,
     MithrilError,

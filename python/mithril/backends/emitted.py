@@ -44,8 +44,8 @@ from typing import Any
 import numpy as np
 
 from mithril import _core
-from mithril._files import write_text
 from mithril.backends.profile import profiled
+from mithril.base.files import write_text
 from mithril.errors import DataIndexError, MithrilError, OutOfMemoryError
 from mithril.primitive import Kept, OpTable, uses_primitives
 

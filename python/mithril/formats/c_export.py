@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from mithril import _core
-from mithril._checks import mapping, text, truth, whole
-from mithril._files import path_of, replacing
+from mithril.base.checks import mapping, text, truth, whole
+from mithril.base.files import path_of, replacing
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.formats import _c_api, _c_files
 from mithril.physical.compilation import Call, compilation_of

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._files import path_of, replacing
-from mithril._public import public
+from mithril.base.files import path_of, replacing
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     DeviceNotAvailable,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mithril._public import public
+from mithril.base.public import public
 from mithril.connection import IOKey, Tensor
 from mithril.errors import (
     ArgumentError,
@@ -394,7 +394,7 @@ def _union(members: Any) -> Any:
 
 
 def _train_model(form: Mapping, depth: int) -> Model:
-    from mithril.train_model import TrainModel
+    from mithril.training.training_model import TrainModel
 
     train = TrainModel(_model(form.get("model"), depth + 1))
     for loss in _entries(form, "losses"):

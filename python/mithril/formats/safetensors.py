@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 from mithril import _core
-from mithril._files import path_of, replacing
-from mithril._public import public
+from mithril.base.files import path_of, replacing
+from mithril.base.public import public
 from mithril.errors import ArgumentError, ParseError, SignatureError, shown
 from mithril.formats._files import CHUNK, Hashed, damaged
 from mithril.physical.conversion import as_numpy

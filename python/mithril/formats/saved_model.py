@@ -14,8 +14,8 @@ import zlib
 from typing import IO, Any, NamedTuple
 
 import mithril
-from mithril._files import path_of, replacing
-from mithril._public import public
+from mithril.base.files import path_of, replacing
+from mithril.base.public import public
 from mithril.errors import MithrilError, MithrilWarning, ParseError, SignatureError, shown, warn
 from mithril.formats._files import Hashed, damaged
 from mithril.formats.safetensors import arrays_of, read_tensors, write_tensors

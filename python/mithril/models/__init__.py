@@ -5,13 +5,14 @@ A family is imported when one of its classes is first used.
 
 import importlib
 
-from mithril import _peer_names, errors
+from mithril import errors
+from mithril.base import peer_names as _peer_names
 
 # What is written by hand: name -> module.
 _BY_HAND = {
     "BaseModel": ("mithril.model", "Model"),
     "LogicalModel": ("mithril.model", "Model"),
-    "TrainModel": ("mithril.train_model", "TrainModel"),
+    "TrainModel": ("mithril.training.training_model", "TrainModel"),
     "PhysicalModel": ("mithril.physical", "PhysicalModel"),
     "Operator": ("mithril.operator_model", "OperatorModel"),
     "BaseKey": ("mithril.connection", "Connection"),

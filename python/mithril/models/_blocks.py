@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril._checks import whole
+from mithril.base.checks import whole
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, shown
 from mithril.model import Model

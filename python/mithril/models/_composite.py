@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from mithril._annotation import ANY_TENSOR
 from mithril._arguments import pairs_of
-from mithril._public import public
 from mithril._values import Uses, key_spec
+from mithril.base.public import public
 from mithril.connection import TBD, Connection
 from mithril.errors import SignatureError, shown
 from mithril.model import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.model import ExtendInfo
 from mithril.models._composite import Composite

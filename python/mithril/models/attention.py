@@ -6,9 +6,9 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril._checks import instance, truth, whole
-from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
+from mithril.base.checks import instance, truth, whole
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.model import ExtendInfo

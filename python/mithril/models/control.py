@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril import _core, models
-from mithril._checks import items, mapping, text, truth, whole
-from mithril._public import public
+from mithril.base.checks import items, mapping, text, truth, whole
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, KeyNotFound, OptionError, SignatureError, suggestion
 from mithril.models._composite import Composite, require_model

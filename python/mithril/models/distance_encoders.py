@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import truth, whole
-from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
+from mithril.base.checks import truth, whole
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.errors import OptionError, SignatureError, shown
 from mithril.model import ExtendInfo, Model

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mithril import models
-from mithril._checks import text, whole
-from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
+from mithril.base.checks import text, whole
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, SignatureError, suggestion
 from mithril.model import ExtendInfo, Model

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from mithril import constraints, models
-from mithril._checks import truth
-from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
+from mithril.base.checks import truth
+from mithril.base.public import public
 from mithril.model import ExtendInfo
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD

@@ -7,9 +7,9 @@ from numbers import Integral
 from typing import Any
 
 from mithril import models
-from mithril._checks import items, mapping, text, whole
-from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
+from mithril.base.checks import items, mapping, text, whole
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, OptionError, SignatureError, suggestion
 from mithril.model import ExtendInfo, Model

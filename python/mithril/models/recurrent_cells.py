@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._public import public
 from mithril._typing import Output, Wire, as_connected
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.errors import SignatureError
 from mithril.model import ExtendInfo

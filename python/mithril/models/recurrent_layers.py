@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import truth, whole
-from mithril._public import public
+from mithril.base.checks import truth, whole
+from mithril.base.public import public
 from mithril.connection import Connection, IOKey
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.model import Model

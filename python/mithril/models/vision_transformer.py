@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mithril import models
-from mithril._checks import whole
-from mithril._public import public
+from mithril.base.checks import whole
+from mithril.base.public import public
 from mithril.connection import IOKey
 from mithril.model import Model
 from mithril.models._blocks import attend, chain, divides, finish, residual

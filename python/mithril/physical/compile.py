@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mithril import _core, errors
 from mithril._annotation import type_of
-from mithril._explanations import report
-from mithril._files import path_of
-from mithril._loss_scale import loss_scale_of
-from mithril._public import public
+from mithril.base.explanations import report
+from mithril.base.files import path_of
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     FrozenModelError,
@@ -23,6 +22,7 @@ from mithril.errors import (
 )
 from mithril.model import Model
 from mithril.optim import Optimizer
+from mithril.optim.loss_scale import loss_scale_of
 from mithril.physical.compilation import compilation_of
 from mithril.physical.model import PhysicalModel
 from mithril.physical.option_checks import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
-from mithril._checks import items, mapping, truth
-from mithril._public import public, public_with_shortcut, refusal, refuses_misfits
+from mithril.base.checks import items, mapping, truth
+from mithril.base.public import public, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import (
     EmptyModelWarning,
     ShapeError,

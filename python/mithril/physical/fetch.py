@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mithril._checks import items, text
+from mithril.base.checks import items, text
 from mithril.connection import Connection
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril import _core
-from mithril._checks import items
-from mithril._public import public
+from mithril.base.checks import items
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     DTypeError,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril._checks import mapping, text, truth, whole
-from mithril._public import public
 from mithril._shapes import Shapes, model_names, shapes_by_name
+from mithril.base.checks import mapping, text, truth, whole
+from mithril.base.public import public
 from mithril.connection import Connection
 from mithril.errors import KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.physical.face import Face

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mithril import _core, errors
-from mithril._checks import items, mapping, text
 from mithril._tensor import array_literal, narrowed
 from mithril._values import as_value
 from mithril.backends.memory import parse_size
+from mithril.base.checks import items, mapping, text
 from mithril.connection import Connection, Tensor
 from mithril.errors import (
     ArgumentError,
@@ -18,7 +18,7 @@ from mithril.errors import (
     UnsupportedError,
     shown,
 )
-from mithril.optim import refuse_foreign
+from mithril.optim.optimizers import refuse_foreign
 from mithril.physical.conversion import as_numpy
 from mithril.physical.options import CompileOptions
 from mithril.physical.weights import check_weights

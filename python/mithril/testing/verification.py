@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mithril._checks import instance, items, mapping, text
-from mithril._public import public
+from mithril.base.checks import instance, items, mapping, text
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,

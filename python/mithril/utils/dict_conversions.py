@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mithril._checks import instance
-from mithril._public import public
+from mithril.base.checks import instance
+from mithril.base.public import public
 from mithril.model import Model
 
 

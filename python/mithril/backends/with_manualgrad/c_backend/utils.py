@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._checks import items, text
-from mithril._files import path_of
 from mithril.backends.with_manualgrad.object_cache import key_of
+from mithril.base.checks import items, text
+from mithril.base.files import path_of
 from mithril.errors import (
     ArgumentError,
     CompilerError,

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril import _core
-from mithril._checks import text
-from mithril._formula import Polynomial, fit
 from mithril.backends.memory import parse_size
+from mithril.base.checks import text
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -20,6 +19,7 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.inspection.formula import Polynomial, fit
 from mithril.physical.program import Program
 from mithril.physical.sizes import Shapes, Way, checked_shapes, input_shapes, program_for, ways
 from mithril.types import Dtype

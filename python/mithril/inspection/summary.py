@@ -9,8 +9,9 @@ from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
 from mithril._arguments import shape_item
-from mithril._checks import text, truth, whole
 from mithril._conns import KeyType
+from mithril.base.checks import text, truth, whole
+from mithril.drawing import plot
 from mithril.drawing.diagram import clean
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.physical.compilation import compilation_of
@@ -297,8 +298,6 @@ def _text(said: str) -> str:
 
 
 def _picture(model: Any) -> str:
-    from mithril.drawing import plot
-
     depth = None if _count(model._node) <= MOST_BOXES else 0
     if depth == 0 and model._node.submodel_count > MOST_BOXES:
         return ""

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from mithril._checks import items, mapping
-from mithril._loss_scale import default_scale
-from mithril._public import public
 from mithril.backends.backend import Backend
+from mithril.base.checks import items, mapping
+from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 from mithril.model import Model
 from mithril.models import CrossEntropy, SquaredError
-from mithril.optim import Adam, Optimizer, refuse_foreign
+from mithril.optim import Adam, Optimizer
+from mithril.optim.loss_scale import default_scale
+from mithril.optim.optimizers import refuse_foreign
 from mithril.physical import PhysicalModel
 from mithril.physical.compilation import compilation_of
+from mithril.physical.compile import compile as compile_model
 from mithril.physical.gradients import FINAL_COST
 
 __all__ = ["Epoch", "train_model"]
@@ -186,8 +188,6 @@ class _Loop:
         return value if backend._is_native(value) else backend.array(value)
 
     def _compiled_loss(self, batch: dict[str, Any]) -> PhysicalModel:
-        from mithril.physical.compile import compile
-
         loss = self._loss
         if loss is None:
             kind = np.asarray(self._of_batch(batch, self._target)).dtype.kind
@@ -197,7 +197,7 @@ class _Loop:
             raise SignatureError(f"train_model: loss requires a model, got {shown(loss)}")
         whole = Model()
         whole |= loss(input="input", target="target", output="loss")
-        return compile(whole, self._model.backend, data_keys={"input", "target"})
+        return compile_model(whole, self._model.backend, data_keys={"input", "target"})
 
     def _of_batch(self, batch: dict[str, Any], name: str) -> Any:
         if name not in batch:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from mithril._public import public
+from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, ShapeError, SignatureError, shown, suggestion
 
 

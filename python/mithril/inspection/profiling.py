@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril import _core
-from mithril._files import path_of, write_text
+from mithril.base.files import path_of, write_text
 from mithril.errors import ArgumentError
 from mithril.physical.compilation import compilation_of
 from mithril.types import Dtype

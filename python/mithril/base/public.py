@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mithril import _core
-from mithril._peer_names import argument_here
+from mithril.base.peer_names import argument_here
 from mithril.errors import SignatureError, shown, suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from mithril._summary import columns, key_rows
+from mithril.inspection.summary import columns, key_rows
 from mithril.physical.compilation import compilation_of
 
 _logger = logging.getLogger("mithril.compile")

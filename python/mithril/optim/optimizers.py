@@ -20,9 +20,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mithril._adopted import AdoptedOptimizer, adopt
-from mithril._checks import mapping, truth
-from mithril._public import public
+from mithril.base.checks import mapping, truth
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -398,4 +397,4 @@ def _fraction(name: str, value: Any) -> Any:
     return value
 
 
-__all__ = ["SGD", "Adam", "AdamW", "AdoptedOptimizer", "Momentum", "Optimizer", "adopt"]
+__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "check_state", "refuse_foreign"]
