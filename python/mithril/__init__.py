@@ -18,11 +18,13 @@ __path__.append(f"{__path__[0]}/_former")
 _LAZY: dict[str, str] = {
     "compile": "mithril.compile",
     **dict.fromkeys(("PhysicalModel", "Uninitialized", "transfer"), "mithril.physical"),
-    **dict.fromkeys(("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.model"),
+    **dict.fromkeys(
+        ("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.logical.model"
+    ),
     **dict.fromkeys(("get_backend", "register_backend"), "mithril.backends.registry"),
     "TrainModel": "mithril.training.training_model",
-    "Lambda": "mithril.tracing",
-    **dict.fromkeys(("grad", "hvp"), "mithril.derivatives"),
+    "Lambda": "mithril.models.tracing",
+    **dict.fromkeys(("grad", "hvp"), "mithril.models.derivatives"),
     "verify": "mithril.testing.verification",
     "recommend_backend": "mithril.inspection.recommendation",
     **dict.fromkeys(("Saved", "load"), "mithril.formats.saved_model"),

@@ -47,7 +47,7 @@ from mithril import _core
 from mithril.backends.profile import profiled
 from mithril.base.files import write_text
 from mithril.errors import DataIndexError, MithrilError, OutOfMemoryError
-from mithril.primitive import Kept, OpTable, uses_primitives
+from mithril.models.primitive import Kept, OpTable, uses_primitives
 
 from . import _own_ops, host
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.types import Dtype
 
+T = TypeVar("T")
 _MOST_ITEMS = 1_000_000
+_SINGLE: list[type] = []  # classes whose objects could be gone through, and are one thing each
 
 
 def truth(what: str, value: Any) -> bool:
@@ -35,13 +37,17 @@ def text(what: str, text: Any) -> str:
     return text
 
 
+def single(cls: type[T]) -> type[T]:
+    """Marks a class whose objects are no lists of items, although they can be gone through."""
+    _SINGLE.append(cls)
+    return cls
+
+
 def items(what: str, value: Any, of: str, optional: bool = False) -> list[Any]:
     """The items of anything that can be gone through but text, dictionaries and connections."""
-    from mithril.connection import Connection
-
     if optional and value is None:
         return []
-    is_one = isinstance(value, (str, bytes, Mapping, Connection))
+    is_one = isinstance(value, (str, bytes, Mapping, *_SINGLE))
     is_list = isinstance(value, Iterable) and not is_one
     if not is_list or getattr(value, "ndim", 1) == 0:
         raise SignatureError(f"{what}: requires {of}, got {shown(value)}")
@@ -74,4 +80,4 @@ def whole(what: str, value: Any, least: int = 1) -> int:
     return value
 
 
-__all__ = ["instance", "items", "mapping", "text", "truth", "whole"]
+__all__ = ["instance", "items", "mapping", "single", "text", "truth", "whole"]

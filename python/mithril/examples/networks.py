@@ -8,7 +8,7 @@ from mithril import models
 from mithril.base.checks import items, whole
 from mithril.base.public import public
 from mithril.errors import ArgumentError
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.models._blocks import chain, finish
 
 

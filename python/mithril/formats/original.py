@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mithril.base.public import public
-from mithril.connection import IOKey, Tensor
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -24,7 +23,8 @@ from mithril.errors import (
     shown,
     suggestion,
 )
-from mithril.model import Connection, Model
+from mithril.logical.connection import IOKey, Tensor
+from mithril.logical.model import Connection, Model
 from mithril.types import Constant, Dtype, PaddingType
 
 _MOST_NESTED = 200

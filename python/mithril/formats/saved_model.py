@@ -19,7 +19,7 @@ from mithril.base.public import public
 from mithril.errors import MithrilError, MithrilWarning, ParseError, SignatureError, shown, warn
 from mithril.formats._files import Hashed, damaged
 from mithril.formats.safetensors import arrays_of, read_tensors, write_tensors
-from mithril.model import Model
+from mithril.logical.model import Model
 
 MODEL, PARAMS, METADATA = "model.json", "params.safetensors", "metadata.json"
 FORMAT, MAJOR, VERSION = "mithril-saved-model", 1, "1.0"

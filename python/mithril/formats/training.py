@@ -8,7 +8,8 @@ from typing import Any
 
 from mithril import _core
 from mithril.errors import MithrilError, ParseError, UnsupportedError, shown
-from mithril.model import Connection, Model, Tensor, handle
+from mithril.logical.handles import handle
+from mithril.logical.model import Connection, Model, Tensor
 from mithril.training.cost import Loss, Penalty
 from mithril.training.training_model import MetricKey, TrainModel
 from mithril.types import as_dtype

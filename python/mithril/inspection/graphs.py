@@ -12,7 +12,7 @@ from mithril.base.files import write_text
 from mithril.base.public import public
 from mithril.inspection.explain import explain as explain_model
 from mithril.inspection.explain import explain_all
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.physical import PhysicalModel
 from mithril.physical.compilation import compilation_of
 

@@ -15,14 +15,14 @@ from mithril.backends.registry import get_backend
 from mithril.base.checks import instance, items, mapping, text
 from mithril.base.public import public
 from mithril.errors import ArgumentError, MithrilError, shown
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
 from mithril.physical.program import choices
 from mithril.types import DTypeLike
 
 if TYPE_CHECKING:
-    from mithril._typing import ByKey
+    from mithril.logical.typing import ByKey
 
 # Without other grounds: what needs least beside the package first, then what needs no compiler.
 _ORDER = ("cpu", "torch", "jax", "mlx", "numpy")

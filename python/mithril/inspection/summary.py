@@ -8,12 +8,12 @@ from html import escape
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
-from mithril._arguments import shape_item
-from mithril._conns import KeyType
 from mithril.base.checks import text, truth, whole
 from mithril.drawing import plot
 from mithril.drawing.diagram import clean
 from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.logical.arguments import shape_item
+from mithril.logical.conns import KeyType
 from mithril.physical.compilation import compilation_of
 from mithril.physical.key_facts import key_facts_of
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from mithril import models
 from mithril.base.checks import whole
-from mithril.connection import Connection
 from mithril.errors import ArgumentError, shown
-from mithril.model import Model
+from mithril.logical.connection import Connection
+from mithril.logical.model import Model
 
 
 def divides(what: str, part: Any, of: str, total: Any) -> int:

@@ -8,7 +8,7 @@ from mithril import models
 from mithril.base.checks import truth
 from mithril.base.public import public
 from mithril.errors import ArgumentError
-from mithril.model import IOKey, Model
+from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import chain, divides, finish, positive
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from mithril import models
 from mithril.base.checks import whole
 from mithril.base.public import public
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.models._blocks import attend, chain, count_places, divides, finish, positive, residual
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from mithril import models
 from mithril.base.checks import truth, whole
 from mithril.base.public import public
-from mithril.connection import Connection, IOKey
 from mithril.errors import ArgumentError, OptionError, shown
-from mithril.model import Model
+from mithril.logical.connection import Connection, IOKey
+from mithril.logical.model import Model
 from mithril.models._composite import Composite
 from mithril.models.attention import _probability
 from mithril.types import TBD

@@ -9,7 +9,7 @@ from mithril import models
 from mithril.base.checks import items, truth, whole
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.models._blocks import chain, finish
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from mithril import models
 from mithril.base.checks import whole
 from mithril.base.public import public
-from mithril.model import IOKey, Model
+from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import (
     attend,
     chain,

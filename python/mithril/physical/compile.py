@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mithril import _core, errors
-from mithril._annotation import type_of
 from mithril.base.explanations import report
 from mithril.base.files import path_of
 from mithril.base.public import public
@@ -20,7 +19,8 @@ from mithril.errors import (
     SignatureError,
     warn,
 )
-from mithril.model import Model
+from mithril.logical.annotation import type_of
+from mithril.logical.model import Model
 from mithril.optim import Optimizer
 from mithril.optim.loss_scale import loss_scale_of
 from mithril.physical.compilation import compilation_of
@@ -58,8 +58,8 @@ from mithril.types import as_dtype
 if TYPE_CHECKING:
     import os
 
-    from mithril._typing import ByKey
     from mithril.backends.backend import Backend
+    from mithril.logical.typing import ByKey
 
 
 @public

@@ -38,8 +38,8 @@ from mithril.physical.results import (
 from mithril.physical.single_numbers import as_given, as_numbers, single_numbers
 
 if TYPE_CHECKING:
-    from mithril._typing import Arrays, Gradients
-    from mithril.connection import Connection
+    from mithril.logical.connection import Connection
+    from mithril.logical.typing import Arrays, Gradients
 
 
 class Request(NamedTuple):

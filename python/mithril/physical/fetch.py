@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mithril.base.checks import items, text
-from mithril.connection import Connection
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
+from mithril.logical.connection import Connection
 
 if TYPE_CHECKING:
     from mithril.physical.compilation import Compilation

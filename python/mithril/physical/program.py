@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from mithril import _core
 from mithril.backends import _own_ops
 from mithril.errors import DataOverflowError, OutOfMemoryError, ShapeError
+from mithril.models.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.physical.step_layout import StepLayout
-from mithril.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.types import Dtype
 
 if TYPE_CHECKING:

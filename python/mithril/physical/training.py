@@ -20,7 +20,7 @@ from mithril.physical.native_calls import step_call
 from mithril.physical.results import Step, WithGradientsAndState
 
 if TYPE_CHECKING:
-    from mithril._typing import Arrays
+    from mithril.logical.typing import Arrays
 
 
 class Training(Evaluation):

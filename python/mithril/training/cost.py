@@ -6,9 +6,9 @@ import functools
 import operator
 from typing import Any, NamedTuple
 
-from mithril.connection import Connection, Tensor
 from mithril.errors import ArgumentError
-from mithril.model import Model
+from mithril.logical.connection import Connection, Tensor
+from mithril.logical.model import Model
 
 _AVERAGING = ("mean", "max", "min")  # steps whose result does not grow with the batch
 

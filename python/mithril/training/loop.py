@@ -12,7 +12,7 @@ from mithril.backends.backend import Backend
 from mithril.base.checks import items, mapping
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.models import CrossEntropy, SquaredError
 from mithril.optim import Adam, Optimizer
 from mithril.optim.loss_scale import default_scale

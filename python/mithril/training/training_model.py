@@ -9,11 +9,8 @@ from copy import copy
 from typing import Any, NamedTuple, Self
 
 from mithril import _core
-from mithril._editing import unused
-from mithril._values import Uses, as_value
 from mithril.base.checks import instance, items, text
 from mithril.base.public import public
-from mithril.connection import Connection, Tensor, as_arguments
 from mithril.errors import (
     ArgumentError,
     FrozenModelError,
@@ -26,7 +23,11 @@ from mithril.errors import (
     suggestion,
     warn,
 )
-from mithril.model import Model, handle
+from mithril.logical.connection import Connection, Tensor, as_arguments
+from mithril.logical.editing import unused
+from mithril.logical.handles import handle
+from mithril.logical.model import Model
+from mithril.logical.values import Uses, as_value
 from mithril.training import cost as costs
 
 FINAL_COST = "final_cost"

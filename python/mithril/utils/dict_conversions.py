@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril.base.checks import instance
 from mithril.base.public import public
-from mithril.model import Model
+from mithril.logical.model import Model
 
 
 @public

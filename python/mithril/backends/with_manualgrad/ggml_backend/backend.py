@@ -15,8 +15,8 @@ from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend,
 from mithril.base.checks import truth
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
+from mithril.models.primitive import OpTable
 from mithril.physical.compilation import compilation_of
-from mithril.primitive import OpTable
 from mithril.types import Dtype, DTypeLike
 
 from . import library, probe, quantize

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol
 
+from mithril.logical.model import Model
+
 P = ParamSpec("P")
 
 
@@ -21,9 +23,8 @@ if TYPE_CHECKING:
     from types import EllipsisType
     from typing import TypeAlias
 
-    from mithril._calls import Call, Calls, ExtendInfo
-    from mithril.connection import Connection, Tensor
-    from mithril.model import Model
+    from mithril.logical.calls import Call, Calls, ExtendInfo
+    from mithril.logical.connection import Connection, Tensor
     from mithril.types import Constant, Dtype, NullConnection, ToBeDetermined
 
     _Numbers: TypeAlias = Array | complex | tuple[Any, ...] | list[Any] | range | Constant | None
@@ -55,7 +56,5 @@ def as_connected(
     connect: Callable[Concatenate[Any, P], ExtendInfo],
 ) -> Callable[[Callable[..., Any]], Callable[Concatenate[Any, P], Call]]:
     """Makes a `__call__` that is `Model.__call__`, typed with the keys that `connect` names."""
-    from mithril.model import Model
-
     call: Any = Model.__call__
     return lambda _: call

@@ -6,12 +6,13 @@ import builtins
 import collections.abc
 import types
 import typing
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from mithril import _core
 from mithril.errors import ArgumentError, DTypeError, shown
 from mithril.types import Constant, Dtype, PaddingType
 
+T = TypeVar("T")
 _MOST_NESTED = 64  # core::HostValue::kMaxDepth
 _KINDS: dict[str, int] = _core.kinds()
 _TENSOR = {
@@ -45,6 +46,15 @@ Container = tuple[bool, bool, tuple]
 Annotation = int | tuple[int, tuple[Container, ...]]
 
 
+_tensor_classes: list[builtins.type] = []  # whose brackets hold the type of the elements
+
+
+def tensor_class(cls: builtins.type[T]) -> builtins.type[T]:
+    """Marks the class that stands for tensors in annotations."""
+    _tensor_classes.append(cls)
+    return cls
+
+
 def type_of(annotation: Any) -> Annotation:
     """What a type means to the engine; unions of tuples and lists at any nesting."""
     kinds, containers = _parse(annotation, 0)
@@ -68,14 +78,12 @@ def element_kinds(members: tuple) -> int:
 
 
 def _parse(annotation: Any, depth: int) -> tuple[int, list[Container]]:
-    from mithril._tensor import Tensor
-
     if depth > _MOST_NESTED:
         raise ArgumentError(f"type: requires at most {_MOST_NESTED} levels of nesting")
-    if annotation is Tensor:
+    if any(annotation is cls for cls in _tensor_classes):
         return ANY_TENSOR, []
     origin, members = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Tensor:
+    if any(origin is cls for cls in _tensor_classes):
         return element_kinds(members), []
     if origin is Union or origin is types.UnionType:
         return _union([_parse(member, depth + 1) for member in members])

@@ -8,10 +8,10 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril._annotation import ANY_TENSOR, element_kinds
 from mithril.base.checks import truth
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, shown
+from mithril.logical.annotation import ANY_TENSOR, element_kinds, tensor_class
 from mithril.types import MISSING, TBD, Constant, Dtype, dtype_of, epsilon_table
 
 MOST_NESTED = 64  # core::HostValue::kMaxDepth
@@ -26,6 +26,7 @@ else:
     Elements = typing.TypeVar("Elements")
 
 
+@tensor_class
 class Tensor(typing.Generic[Elements]):
     """A symbolic tensor: what is known of it, and perhaps its value. Not an array.
 

@@ -6,16 +6,16 @@ import builtins
 from typing import Any
 
 from mithril import _core
-from mithril._annotation import ANY_TENSOR, kinds_of, type_of
-from mithril._tensor import (
+from mithril.base.checks import text, truth
+from mithril.errors import ArgumentError, DataOverflowError, MithrilError, shown
+from mithril.logical.annotation import ANY_TENSOR, kinds_of, type_of
+from mithril.logical.tensor import (
     MOST_NESTED,
     Tensor,
     array_literal,
     as_literal,
     range_items,
 )
-from mithril.base.checks import text, truth
-from mithril.errors import ArgumentError, DataOverflowError, MithrilError, shown
 from mithril.types import MISSING, TBD, Constant, Dtype, PaddingType, dtype_of
 
 # Values that the engine takes as they are.
@@ -151,7 +151,7 @@ class Uses:
                 self._forgotten.append((node, key, defaults[key]))
 
     def convert(self, request: Any) -> list:
-        """The wires of a request (mithril._calls), made now if they were not."""
+        """The wires of a request (mithril.logical.calls), made now if they were not."""
         if request.made_wires is None:
             request.make_wires(self)
             self._requests.append(request)

@@ -6,14 +6,14 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mithril._arguments import key_of
 from mithril.base.checks import text
 from mithril.base.public import public
-from mithril.connection import Connection, Edge
 from mithril.errors import SignatureError, shown
+from mithril.logical.arguments import key_of
+from mithril.logical.connection import Connection, Edge
 
 if TYPE_CHECKING:
-    from mithril.model import Model
+    from mithril.logical.model import Model
 
 
 class KeyType(enum.IntEnum):

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril.base.public import public, refusal, signature_of
-from mithril.connection import Connection
 from mithril.errors import SignatureError
-from mithril.model import create_node, handle
+from mithril.logical.connection import Connection
+from mithril.logical.handles import handle
+from mithril.logical.model import create_node
 
 
 @public

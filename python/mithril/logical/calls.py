@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril._editing import unused, with_shared
-from mithril._values import Uses, key_spec
 from mithril.base.checks import mapping, text
 from mithril.base.explanations import note_dropped
 from mithril.base.public import public
-from mithril.connection import NOT_GIVEN, Connection, as_arguments
 from mithril.errors import ArgumentError, FrozenModelError, NotAModelError, Place
+from mithril.logical.connection import NOT_GIVEN, Connection, as_arguments
+from mithril.logical.editing import Editing, unused, with_shared
+from mithril.logical.values import Uses, key_spec
 
 if TYPE_CHECKING:
-    from mithril.model import Model
+    from mithril.logical.model import Model
 
 
 def refuse_as_child(model: Any) -> None:
@@ -40,9 +40,7 @@ class ExtendInfo:
 
     @public
     def __init__(self, model: Model, connections: dict[str, Any]):
-        from mithril.model import Model
-
-        if not isinstance(model, Model):
+        if not isinstance(model, Editing):
             raise NotAModelError(f"extend: requires a model, got {type(model).__name__}")
         refuse_as_child(model)
         given = mapping("ExtendInfo: connections", connections)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mithril.base.checks import mapping, text
-from mithril.connection import Connection
 from mithril.errors import KeyNotFound, SignatureError, shown
+from mithril.logical.connection import Connection
 from mithril.types import Dtype
 
 

@@ -12,15 +12,16 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from mithril._arguments import key_of, model_name
-from mithril._values import key_spec
 from mithril.base.checks import items, mapping, text, truth
 from mithril.base.public import public
-from mithril.connection import NOT_GIVEN, TBD, Connection
 from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.logical.arguments import key_of, model_name
+from mithril.logical.connection import NOT_GIVEN, TBD, Connection
+from mithril.logical.handles import handle, known_handle
+from mithril.logical.values import key_spec
 
 if TYPE_CHECKING:
-    from mithril.model import Model
+    from mithril.logical.model import Model
 
 _FACETS = {"value": 1, "shape": 2, "type": 4, "differentiability": 8}
 _OWN = {"_node", "_children", "_wires", "_share"}
@@ -189,8 +190,6 @@ class Editing:
         >>> part.input_keys, part.output_keys
         (['features'], ['y'])
         """
-        from mithril.model import handle
-
         pairs = [
             self._boundary("extract: inputs", inputs),
             self._boundary("extract: outputs", outputs),
@@ -279,8 +278,6 @@ class Editing:
     @public
     def submodels(self) -> dict[str, Model]:
         """The submodels by name, in the order of insertion."""
-        from mithril.model import handle
-
         nodes = self._node.submodels
         names = self._node.submodel_names
         return {
@@ -295,8 +292,6 @@ class Editing:
         Unnamed submodels go by their names in `submodels` ("Linear_0"), in lower case, too, as
         errors print them. Raises `KeyNotFound` with a suggestion.
         """
-        from mithril.model import handle
-
         found = handle(self._node.submodel(text("get_submodel", path)))
         self._adopt_chain(found)
         return found
@@ -322,8 +317,6 @@ class Editing:
 
     def _forget(self, removed: list[tuple[Any, int]]) -> None:
         """Lets go of objects that parents kept alive, and of wires that are no more."""
-        from mithril.model import known_handle
-
         for parent, tag in removed:
             model = None if parent is None or parent.is_removed else known_handle(parent)
             if model is not None:
