@@ -14,7 +14,7 @@ constexpr const char* kLevels[] = {"debug", "info"};
 const char* name_of(Topic topic) { return kTopics[static_cast<int>(topic)]; }
 const char* name_of(LogLevel level) { return kLevels[static_cast<int>(level)]; }
 
-/// A function of mithril/_logging.py. What fails in it is shown and forgotten: looking on must
+/// A function of mithril/base/logging.py. What fails in it is shown and forgotten: looking on must
 /// not change what happens. Ctrl-C and the end of the program are not about it, and go on.
 template <class... Arguments>
 bool call(const char* function, const Arguments&... arguments) {
@@ -23,12 +23,12 @@ bool call(const char* function, const Arguments&... arguments) {
   const py::error_scope pending;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   try {
-    return py::module_::import("mithril._logging")
+    return py::module_::import("mithril.base.logging")
         .attr(function)(arguments...)
         .template cast<bool>();
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
-    error.discard_as_unraisable("mithril._logging");
+    error.discard_as_unraisable("mithril.base.logging");
     return false;
   }
 }

@@ -89,7 +89,7 @@ bool is_notebook_cell(std::string_view file) {
 // "In[3]": the number by which the reader of a notebook knows a cell.
 std::string cell_name(const std::string& file) {
   try {
-    return py::module_::import("mithril._notebooks").attr("cell")(file).cast<std::string>();
+    return py::module_::import("mithril.base.notebooks").attr("cell")(file).cast<std::string>();
   } catch (const py::error_already_set&) {
     return file;
   }

@@ -5,7 +5,7 @@ Importing this package loads no array library: names are resolved when they are 
 
 import importlib
 
-from mithril import _process
+from mithril.base import process as _process
 
 _process.refuse_subinterpreters()
 
@@ -18,13 +18,15 @@ __path__.append(f"{__path__[0]}/_former")
 _LAZY: dict[str, str] = {
     "compile": "mithril.compile",
     **dict.fromkeys(("PhysicalModel", "Uninitialized", "transfer"), "mithril.physical"),
-    **dict.fromkeys(("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.model"),
+    **dict.fromkeys(
+        ("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.logical.model"
+    ),
     **dict.fromkeys(("get_backend", "register_backend"), "mithril.backends.registry"),
-    "TrainModel": "mithril.train_model",
-    "Lambda": "mithril.tracing",
-    **dict.fromkeys(("grad", "hvp"), "mithril.derivatives"),
+    "TrainModel": "mithril.training.training_model",
+    "Lambda": "mithril.models.tracing",
+    **dict.fromkeys(("grad", "hvp"), "mithril.models.derivatives"),
     "verify": "mithril.testing.verification",
-    "recommend_backend": "mithril.recommendation",
+    "recommend_backend": "mithril.inspection.recommendation",
     **dict.fromkeys(("Saved", "load"), "mithril.formats.saved_model"),
     **dict.fromkeys(("load_gguf", "save_gguf"), "mithril.formats.gguf"),
 }
@@ -82,7 +84,7 @@ def _find_model(name: str):
         return getattr(models, name)
     except AttributeError:
         errors = importlib.import_module("mithril.errors")
-        peers = importlib.import_module("mithril._peer_names")
+        peers = importlib.import_module("mithril.base.peer_names")
         hint = peers.name_here(name) or errors.suggestion(name, __dir__())
         raise errors.UnknownNameError(f"module 'mithril' has no attribute {name!r}{hint}") from None
 

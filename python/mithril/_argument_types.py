@@ -11,9 +11,9 @@ STUB_IMPORTS = """\
 import typing
 from types import EllipsisType
 
-from mithril._calls import Call, Calls, ExtendInfo
-from mithril._typing import Output, Padding, Sizes, Value, Wire, Wired
-from mithril.operator_model import OperatorModel
+from mithril.logical.calls import Call, Calls, ExtendInfo
+from mithril.logical.typing import Output, Padding, Sizes, Value, Wire, Wired
+from mithril.models.operator_model import OperatorModel
 from mithril.types import Constant, DTypeLike, PaddingType
 """
 _KINDS = _core.kinds()

@@ -36,9 +36,9 @@ OPTIONS = (
 TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
 HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
 IMPORTS = """\
-from mithril._public import public
-from mithril.model import ExtendInfo
-from mithril.operator_model import KernelFirst, OperatorModel
+from mithril.base.public import public
+from mithril.logical.model import ExtendInfo
+from mithril.models.operator_model import KernelFirst, OperatorModel
 from mithril.types import NOT_GIVEN, TBD, Constant, Dtype
 """
 
@@ -297,8 +297,8 @@ def base_imports(ops: list[dict]) -> str:
 
 
 def imports(ops: list[dict]) -> str:
-    above, below = IMPORTS.split("from mithril.operator_model")
-    return above + base_imports(ops) + "from mithril.operator_model" + below
+    above, below = IMPORTS.split("from mithril.models.operator_model")
+    return above + base_imports(ops) + "from mithril.models.operator_model" + below
 
 
 def generate() -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from mithril._public import public
+from mithril.base.public import public
 from mithril.errors import ArgumentError, shown
 from mithril.types import PaddingType
 

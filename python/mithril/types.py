@@ -7,7 +7,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mithril._public import public
+from mithril.base.public import public
 from mithril.errors import DTypeError, shown
 
 
@@ -46,7 +46,7 @@ class Dtype(enum.StrEnum):
         """The `numpy.dtype` (ml_dtypes' for bfloat16)."""
         found = _NUMPY.get(self)
         if found is None:
-            from mithril._numpy import np
+            from mithril.base.numpy import np
 
             if self is Dtype.bfloat16:
                 import ml_dtypes

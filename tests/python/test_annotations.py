@@ -1,5 +1,7 @@
 """The algebra of types (reference 3.2): unions, tuples, lists, and what they say of items."""
 
+# Covers: mithril/logical/annotation.py
+
 from __future__ import annotations
 
 from collections.abc import Sequence

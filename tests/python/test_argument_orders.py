@@ -3,6 +3,8 @@
 What mithril adds comes after them. Where it differs, `DIFFERENT` says what it has instead.
 """
 
+# Covers: mithril/logical/arguments.py
+
 import ast
 import inspect
 

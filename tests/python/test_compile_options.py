@@ -1,5 +1,6 @@
 """Keywords of `compile` (surface C6-C8, C11, C12; physical reference 1), `bind`, initialisers."""
 
+# Covers: mithril/inspection/report.py
 # Covers: mithril/physical/options.py mithril/physical/option_checks.py
 
 import logging

@@ -8,8 +8,8 @@ import gc
 import mithril as ml
 import numpy as np
 import pytest
-from mithril._conns import KeyType
 from mithril.errors import MithrilError, MultiWriteError
+from mithril.logical.conns import KeyType
 
 M = ml.models
 

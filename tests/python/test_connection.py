@@ -6,8 +6,8 @@ import operator
 import mithril as ml
 import numpy as np
 import pytest
-from mithril._annotation import type_of
 from mithril.errors import ArgumentError, DTypeError, MithrilError
+from mithril.logical.annotation import type_of
 
 # What Python's operator or method makes, and the op that stands for it.
 EXPRESSIONS = {

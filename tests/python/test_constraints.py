@@ -5,7 +5,6 @@ import threading
 
 import mithril as ml
 import pytest
-from mithril.constraints import Constraint, Updates, UpdateType, find, name_of, register
 from mithril.errors import (
     ArgumentError,
     FrozenModelError,
@@ -15,6 +14,7 @@ from mithril.errors import (
     ShapeTemplateError,
     SignatureError,
 )
+from mithril.logical.constraints import Constraint, Updates, UpdateType, find, name_of, register
 
 
 def model():

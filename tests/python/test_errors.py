@@ -1,5 +1,7 @@
 """Classes of errors: what they derive from, how they print, that they survive pickling."""
 
+# Covers: mithril/base/files.py mithril/base/explanations.py mithril/base/public.py
+
 import pickle
 
 import pytest

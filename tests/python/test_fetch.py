@@ -4,7 +4,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError
-from mithril.physical import fetch as _fetch
+from mithril.physical import fetch as fetching
 
 X = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)
 W1 = np.array([[1.0, 2.0], [-1.0, 0.5], [0.0, 1.0]], np.float32)
@@ -115,7 +115,7 @@ def test_one_program_for_a_set_and_not_too_many():
     sets = [[a, b] for a in every for b in every]
     for names in sets:
         pm.evaluate(PARAMS, {"x": X}, fetch=names)
-    assert len(pm._compilation.fetches) == _fetch.MOST_FETCHES
+    assert len(pm._compilation.fetches) == fetching.MOST_FETCHES
 
 
 @pytest.mark.device

@@ -1,5 +1,7 @@
 """`functional`: functions of connections as submodels."""
 
+# Covers: mithril/models/functional_models.py
+
 import mithril as ml
 import pytest
 from mithril.errors import SignatureError

@@ -1,6 +1,7 @@
 """Values and what stands for them: `Tensor`s without a value, values that beat a default, arrays of
 one element in the place of numbers."""
 
+# Covers: mithril/logical/tensor.py mithril/logical/values.py
 # Covers: mithril/physical/conversion.py mithril/physical/single_numbers.py
 
 import mithril as ml

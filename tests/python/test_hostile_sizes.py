@@ -413,7 +413,7 @@ def test_the_next_save_removes_what_a_killed_one_left(tmp_path):
     path = tmp_path / "model.json"
     child = os.fork()
     if child == 0:
-        from mithril._files import replacing
+        from mithril.base.files import replacing
 
         with replacing("save", path) as file:
             file.write(b"half")
@@ -430,12 +430,12 @@ def test_the_next_save_removes_what_a_killed_one_left(tmp_path):
 
 
 def test_a_save_that_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
-    from mithril import _files
+    from mithril.base import files
 
     def interrupted(descriptor):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_files.os, "fsync", interrupted)
+    monkeypatch.setattr(files.os, "fsync", interrupted)
     model = ml.Model()
     model |= ml.Tanh()(input="x", output="y")
     with pytest.raises(KeyboardInterrupt):

@@ -1,5 +1,7 @@
 """What importing the package does to a process, and what its top level offers."""
 
+# Covers: mithril/base/process.py
+
 import subprocess
 import sys
 

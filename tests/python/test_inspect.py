@@ -1,5 +1,7 @@
 """Graph text from Python, and what the registry tells."""
 
+# Covers: mithril/inspection/graphs.py
+
 import mithril as ml
 import pytest
 from mithril.errors import ParseError, SignatureError

@@ -3,8 +3,8 @@
 import mithril as ml
 import numpy as np
 import pytest
-from mithril import _loss_scale
 from mithril.errors import ArgumentError, UnsupportedError
+from mithril.optim import loss_scale as _loss_scale
 from mithril.training import train_model
 
 from tests.python.rows.common import backend_of

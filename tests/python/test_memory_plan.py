@@ -1,5 +1,6 @@
 """What a compiled model says of the memory it takes, against sums made by hand."""
 
+# Covers: mithril/inspection/formula.py
 # Covers: mithril/physical/sizes.py
 
 import re
@@ -7,7 +8,6 @@ import re
 import mithril as ml
 import numpy as np
 import pytest
-from mithril._formula import fit
 from mithril.backends.memory import parse_size
 from mithril.errors import (
     ArgumentError,
@@ -17,6 +17,7 @@ from mithril.errors import (
     SignatureError,
     UnsupportedError,
 )
+from mithril.inspection.formula import fit
 
 device = pytest.mark.device
 LIMIT = 16 * 2**40  # more than the machine has that runs this

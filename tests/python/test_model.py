@@ -1,5 +1,8 @@
 """Composing models from Python: naming, chaining, functional use, errors with the user's line."""
 
+# Covers: mithril/logical/calls.py mithril/logical/conns.py mithril/logical/handles.py
+# Covers: mithril/logical/shortcuts.py mithril/logical/shapes.py mithril/logical/stating.py
+
 import gc
 import inspect
 import traceback

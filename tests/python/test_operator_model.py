@@ -4,7 +4,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.errors import ArgumentError, DTypeError, MithrilError, SignatureError
-from mithril.operator_model import OperatorModel
+from mithril.models.operator_model import OperatorModel
 
 
 def test_it_has_no_op_of_its_own():

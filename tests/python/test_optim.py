@@ -1,5 +1,7 @@
 """Optimizers against torch.optim, in float64."""
 
+# Covers: mithril/optim/optimizers.py
+
 import mithril as ml
 import numpy as np
 import pytest

@@ -4,7 +4,7 @@ import re
 
 import mithril as ml
 import pytest
-from mithril import _peer_names
+from mithril.base import peer_names
 from mithril.errors import MithrilError, SignatureError
 
 
@@ -99,23 +99,23 @@ def test_of_arguments(make, said):
 
 def test_the_tables_name_what_there_is():
     rows = [here for _, here in [
-        *_peer_names._NAMES.values(),
-        *_peer_names._MEMBERS.values(),
-        *_peer_names._OF_COMPILED.values(),
+        *peer_names._NAMES.values(),
+        *peer_names._MEMBERS.values(),
+        *peer_names._OF_COMPILED.values(),
     ]]  # fmt: skip
     for here in rows:
         for path in re.findall(r"\bml\.([A-Za-z_][A-Za-z_.0-9]*)", here.replace("{}", "Adam")):
             value = ml
             for part in path.rstrip(".").split("."):
                 value = getattr(value, part)
-    of_compiled = [here for _, here in _peer_names._OF_COMPILED.values()]
+    of_compiled = [here for _, here in peer_names._OF_COMPILED.values()]
     for member in re.findall(r"\bpm\.([a-z_]+)", " ".join(of_compiled)):
         assert hasattr(ml.PhysicalModel, member), member
-    for name in _peer_names._OF_COMPILED:
+    for name in peer_names._OF_COMPILED:
         assert not hasattr(ml.PhysicalModel, name), name
-    for name in _peer_names._NAMES:
+    for name in peer_names._NAMES:
         assert not hasattr(ml, name), name
-    for name in _peer_names._MEMBERS:
+    for name in peer_names._MEMBERS:
         assert not hasattr(ml.Connection, name), name
     members = re.compile(r"\bx\.([a-z_A-Z]+)")
     for here in rows:

@@ -1,5 +1,7 @@
 """Pickles and deep copies of models, compiled models, backends and literals; other processes."""
 
+# Covers: mithril/logical/pickling.py mithril/physical/pickling.py
+
 import copy
 import os
 import pickle

@@ -1,13 +1,16 @@
 """Recordings of compiled models: what ran, in a table and as a trace."""
 
+# Covers: mithril/inspection/profiling.py
+
 import json
 import threading
 
 import mithril as ml
 import numpy as np
 import pytest
-from mithril import _core, _profiling
+from mithril import _core
 from mithril.errors import ArgumentError, SignatureError
+from mithril.inspection import profiling as _profiling
 
 device = pytest.mark.device
 

@@ -270,3 +270,16 @@ def test_deleted_arrays_are_refused_still():
     data["x"].delete()
     with pytest.raises(ml.errors.ArgumentError, match="deleted"):
         pm.evaluate(params, data)
+
+
+def test_the_first_exception_that_is_swallowed_is_logged(backend, caplog):
+    pm = compiled(backend)
+    params, data = arguments(backend)
+    lists = {**data, "x": np.asarray(data["x"]).tolist()}
+    pm.evaluate(params, data)
+    expected = by_hand(params, data)[0]
+    with caplog.at_level("DEBUG", "mithril"):
+        costs = [pm.evaluate(params, lists)["final_cost"] for _ in range(3)]
+    np.testing.assert_allclose([float(cost) for cost in costs], expected, rtol=1e-5)
+    told = [record.message for record in caplog.records if "the long way" in record.message]
+    assert len(told) == 1 and "has no attribute" in told[0]

@@ -1,6 +1,8 @@
 """What MITHRIL_DEBUG, MITHRIL_DUMP, MITHRIL_PROFILE and MITHRIL_LOG print, each in a process of its
 own (variables are read once), held against the facts that they promise (style.md, 2.6)."""
 
+# Covers: mithril/base/logging.py
+
 import os
 import re
 import subprocess

@@ -1,6 +1,8 @@
 """TrainModel (logical reference 5.3): every rule of its two tables, costs and gradients computed by
 hand in NumPy, slopes by central differences of those formulas."""
 
+# Covers: mithril/training/cost.py mithril/training/training_model.py
+
 import copy
 import json
 import re

@@ -1,5 +1,7 @@
 """What stands around training: predictions, frozen parameters, clipped gradients, the loop."""
 
+# Covers: mithril/training/loop.py
+
 import mithril as ml
 import numpy as np
 import pytest

@@ -4,6 +4,8 @@ A call succeeds or raises a typed error that names the call or the argument, and
 they were. Calls run in processes of their own, so that one that kills its process is named, too.
 """
 
+# Covers: mithril/base/checks.py
+
 import itertools
 import os
 import subprocess

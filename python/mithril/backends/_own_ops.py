@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mithril import _core
-from mithril._numpy import np
+from mithril.base.numpy import np
 from mithril.errors import KeyNotFound, ShapeError, SignatureError, UnsupportedError
 from mithril.types import MISSING
 

@@ -13,15 +13,15 @@ def is_symbolic(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return any(map(is_symbolic, value))
     # Nobody has a connection before its module is there.
-    module = sys.modules.get("mithril.connection")
+    module = sys.modules.get("mithril.logical.connection")
     return module is not None and isinstance(value, module.Connection)
 
 
 def record(op: str, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """The op on connections."""
     from mithril import _core
-    from mithril.connection import apply_op
     from mithril.errors import KeyNotFound
+    from mithril.logical.connection import apply_op
 
     try:
         known = _core.find_op(op_of(op))

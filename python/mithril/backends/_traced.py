@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from mithril._numpy import np
+from mithril.base.numpy import np
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.types import Dtype
 
@@ -26,7 +26,7 @@ class Recording:
     """
 
     def __init__(self, backend: Any, fn: Callable[..., Any], arguments: Sequence[Any], aux: bool):
-        from mithril.connection import Connection
+        from mithril.logical.connection import Connection
 
         self._backend = backend
         self.arrays: list[Any] = []  # the leaves that are inputs
@@ -52,7 +52,7 @@ class Recording:
         return filled(argument, iter([self._key(number, leaf) for leaf in leaves(argument)]))
 
     def _key(self, number: int, leaf: Any) -> Any:
-        from mithril.connection import IOKey, Tensor
+        from mithril.logical.connection import IOKey, Tensor
 
         backend = self._backend
         if not self._is_input(leaf):
@@ -80,7 +80,7 @@ class Recording:
             raise TraceError(f"{_name(fn)}: cannot be recorded: {error}", hint=_HINT) from error
 
     def _model(self, wires: Sequence[Any]) -> Any:
-        from mithril.model import Model
+        from mithril.logical.model import Model
         from mithril.models import Buffer
 
         if not wires:
@@ -274,8 +274,8 @@ def _matching(given: Any, like: Any, requirement: str) -> list[Any]:
 def _slope_model(
     backend: Any, recording: Recording, moving: dict[str, Any], tangent_of: dict[str, Any]
 ) -> Any:
-    from mithril.connection import IOKey, Tensor
-    from mithril.model import Model
+    from mithril.logical.connection import IOKey, Tensor
+    from mithril.logical.model import Model
     from mithril.models import Gradient
 
     def key(name: str, like: Any) -> IOKey:

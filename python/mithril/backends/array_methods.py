@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mithril._numpy import np
+from mithril.base.numpy import np
 from mithril.errors import ArgumentError, ShapeError, SignatureError, shown
 from mithril.types import Dtype, DTypeLike
 

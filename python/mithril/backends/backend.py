@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from mithril._numpy import np
-from mithril._public import public
+from mithril.base.numpy import np
+from mithril.base.public import public
 from mithril.errors import (
     DTypeError,
     MithrilError,
@@ -26,6 +26,7 @@ from ._recording import is_symbolic, record
 from .array_methods import ArrayMethods
 from .facts import BackendFacts
 from .memory import memory_report, process_memory
+from .pickling import backend_parts
 from .random import Stream, integers
 
 __all__ = ["Backend"]
@@ -160,8 +161,6 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         return backend
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from mithril._pickling import backend_parts
-
         return backend_parts(self)
 
     @public
@@ -682,7 +681,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         >>> pm.evaluate({"x": [1.0, 2.0]}, output_gradients={"y": [1.0, 1.0]}).gradients
         {'x': array([ 3., 12.], dtype=float32)}
         """
-        from mithril.primitive import checked_kernel
+        from mithril.models.primitive import checked_kernel
 
         name = checked_kernel(fn, fn_grad)
         table: dict[str, Any] | None = vars(cls).get("_primitives")

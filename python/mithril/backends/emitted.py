@@ -42,11 +42,11 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril._files import write_text
-from mithril._numpy import np
 from mithril.backends.profile import profiled
+from mithril.base.files import write_text
+from mithril.base.numpy import np
 from mithril.errors import DataIndexError, DataOverflowError, MithrilError, OutOfMemoryError
-from mithril.primitive import Kept, OpTable, uses_primitives
+from mithril.models.primitive import Kept, OpTable, uses_primitives
 
 from . import _own_ops, host
 

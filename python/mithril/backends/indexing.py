@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from mithril._numpy import np
+from mithril.base.numpy import np
 
 
 class IndexPlan(NamedTuple):

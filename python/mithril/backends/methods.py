@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mithril._numpy import np
+from mithril.base.numpy import np
 from mithril.errors import (
     ArgumentError,
     DataIndexError,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril._numpy import np
+from mithril.base.numpy import np
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

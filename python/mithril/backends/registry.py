@@ -6,8 +6,8 @@ import importlib
 from importlib import metadata
 from typing import Any
 
-from mithril._checks import text
-from mithril._public import public
+from mithril.base.checks import text
+from mithril.base.public import public
 from mithril.errors import KeyNotFound, SignatureError, shown, suggestion
 
 __all__ = ["available_backends", "get_backend", "register_backend"]

@@ -18,9 +18,9 @@ import threading
 import types
 from typing import Any
 
-from mithril._checks import truth
-from mithril._public import public
 from mithril.backends.with_autograd.backend import require
+from mithril.base.checks import truth
+from mithril.base.public import public
 
 _DEVICES, _UPDATE = "devices", "optimizer_update"
 _lock = threading.RLock()

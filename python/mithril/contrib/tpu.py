@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from mithril._checks import whole
-from mithril._public import public
 from mithril.backends.with_autograd.jax_backend.backend import JaxBackend
+from mithril.base.checks import whole
+from mithril.base.public import public
 from mithril.errors import DeviceNotAvailable
 from mithril.types import Dtype, DTypeLike
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mithril._checks import whole
-from mithril._files import path_of, write_text
+from mithril.base.checks import whole
+from mithril.base.files import path_of, write_text
 from mithril.errors import ArgumentError, shown
 
 _FORMATS = {"svg": ".svg", "mermaid": ".mmd", "dot": ".dot"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mithril import models
-from mithril._checks import items, whole
-from mithril._public import public
+from mithril.base.checks import items, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.models._blocks import chain, finish
 
 

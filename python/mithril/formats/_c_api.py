@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mithril._numpy import np
+from mithril.base.numpy import np
 
 if TYPE_CHECKING:
     from mithril.formats.c_export import Array, Export

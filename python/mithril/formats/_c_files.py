@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mithril._numpy import np
 from mithril.backends.with_manualgrad.c_backend.utils import FIXED_FLAGS
+from mithril.base.numpy import np
 from mithril.formats._c_api import c_type, described
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril._checks import mapping, text, truth, whole
-from mithril._files import path_of, replacing
-from mithril._numpy import np
+from mithril.base.checks import mapping, text, truth, whole
+from mithril.base.files import path_of, replacing
+from mithril.base.numpy import np
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.formats import _c_api, _c_files
 from mithril.physical.compilation import Call, compilation_of

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._files import opened, replacing
-from mithril._public import public
+from mithril.base.files import opened, replacing
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     DeviceNotAvailable,
@@ -260,7 +260,7 @@ class _Reader:
 
     def _array(self, depth: int) -> Any:
         """Numbers as a NumPy array, which takes no more memory than the file."""
-        from mithril._numpy import np
+        from mithril.base.numpy import np
 
         kind = self.number("I")
         if kind not in _NUMBERS:
@@ -390,7 +390,7 @@ def _check_places(reader: _Reader, table: list[_Entry], start: int) -> None:
 
 
 def _array(reader: _Reader, entry: _Entry, data: bytes) -> Any:
-    from mithril._numpy import np
+    from mithril.base.numpy import np
     from mithril.types import as_dtype
 
     if len(data) != entry.size:

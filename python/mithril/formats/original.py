@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mithril._public import public
-from mithril.connection import IOKey, Tensor
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -24,7 +23,8 @@ from mithril.errors import (
     shown,
     suggestion,
 )
-from mithril.model import Connection, Model
+from mithril.logical.connection import IOKey, Tensor
+from mithril.logical.model import Connection, Model
 from mithril.types import Constant, Dtype, PaddingType
 
 _MOST_NESTED = 200
@@ -394,7 +394,7 @@ def _union(members: Any) -> Any:
 
 
 def _train_model(form: Mapping, depth: int) -> Model:
-    from mithril.train_model import TrainModel
+    from mithril.training.training_model import TrainModel
 
     train = TrainModel(_model(form.get("model"), depth + 1))
     for loss in _entries(form, "losses"):

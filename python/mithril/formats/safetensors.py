@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from mithril import _core
-from mithril._files import opened, replacing
-from mithril._public import public
+from mithril.base.files import opened, replacing
+from mithril.base.public import public
 from mithril.errors import ArgumentError, DTypeError, ParseError, SignatureError, shown
 from mithril.formats._files import CHUNK, Hashed, damaged
 from mithril.physical.conversion import as_numpy
@@ -83,7 +83,7 @@ def write_tensors(stream: Any, arrays: dict[str, Any]) -> None:
 
 
 def _write_bytes(stream: Any, array: Any) -> None:
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     flat = array.reshape(-1).view(np.uint8)
     for start in range(0, flat.size, CHUNK):
@@ -93,7 +93,7 @@ def _write_bytes(stream: Any, array: Any) -> None:
 def read_tensors(stream: Any, size: int, what: str) -> dict[str, Any]:
     """The arrays of a stream of `size` bytes. Raises `ParseError` before it reads any array if
     the header is not what the format asks for."""
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     length = int.from_bytes(stream.read(8), "little")
     if size < 8 or length > size - 8:

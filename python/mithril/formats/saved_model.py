@@ -14,12 +14,12 @@ import zlib
 from typing import IO, Any, NamedTuple
 
 import mithril
-from mithril._files import opened, replacing
-from mithril._public import public
+from mithril.base.files import opened, replacing
+from mithril.base.public import public
 from mithril.errors import MithrilError, MithrilWarning, ParseError, SignatureError, shown, warn
 from mithril.formats._files import Hashed, damaged
 from mithril.formats.safetensors import arrays_of, read_tensors, write_tensors
-from mithril.model import Model
+from mithril.logical.model import Model
 
 MODEL, PARAMS, METADATA = "model.json", "params.safetensors", "metadata.json"
 FORMAT, MAJOR, VERSION = "mithril-saved-model", 1, "1.0"

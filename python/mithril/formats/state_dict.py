@@ -6,8 +6,8 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril._checks import instance, items, mapping, text, truth
-from mithril._public import public
+from mithril.base.checks import instance, items, mapping, text, truth
+from mithril.base.public import public
 from mithril.errors import KeyNotFound, ShapeError, suggestion
 from mithril.physical.conversion import as_numpy
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from typing import Any
 
 from mithril import _core
 from mithril.errors import MithrilError, ParseError, UnsupportedError, shown
-from mithril.model import Connection, Model, Tensor, handle
+from mithril.logical.handles import handle
+from mithril.logical.model import Connection, Model, Tensor
+from mithril.training.cost import Loss, Penalty
+from mithril.training.training_model import MetricKey, TrainModel
 from mithril.types import as_dtype
 
 _KINDS = {
@@ -24,8 +26,7 @@ _ABSTRACT = {"float": "float64", "int": "int64"}
 
 def text_of(model: Model) -> str:
     """JSON text, "" for what is no `TrainModel`."""
-    module = sys.modules.get("mithril.train_model")
-    if module is None or not isinstance(model, module.TrainModel):
+    if not isinstance(model, TrainModel):
         return ""
     parts = {child.tag: number for number, child in enumerate(model._node.submodels)}
     state = {
@@ -74,8 +75,6 @@ def _coefficient(coef: Any) -> Any:
 
 def model_of(node: Any, text: str) -> Model:
     """The `TrainModel` of a tree that was read, and of the text beside it."""
-    from mithril.train_model import TrainModel
-
     try:
         return _filled(TrainModel.__new__(TrainModel), node, json.loads(text))
     except MithrilError:
@@ -85,9 +84,6 @@ def model_of(node: Any, text: str) -> Model:
 
 
 def _filled(model: Any, node: Any, state: Any) -> Model:
-    from mithril._cost import Loss, Penalty
-    from mithril.train_model import _Metric
-
     state = _is(dict, state)
     parts = node.submodels
     model._attach(node)
@@ -110,7 +106,7 @@ def _filled(model: Any, node: Any, state: Any) -> Model:
         for term in _forms(state["penalties"])
     ]
     model._metrics = [
-        _Metric(_is(str, metric["text"]), _is(str, metric["key"]))
+        MetricKey(_is(str, metric["text"]), _is(str, metric["key"]))
         for metric in _forms(state["metrics"])
     ]
     model._outputs = [_is(str, key) for key in _is(list, state["outputs"])]
@@ -168,7 +164,7 @@ def _read_coefficient(value: Any) -> Any:
 
 
 def _elements(name: str, data: list) -> bytes:
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     wanted = as_dtype(_ABSTRACT.get(name, name)).numpy()
     if not all(type(x) in (int, float, bool) for x in data):

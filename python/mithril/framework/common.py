@@ -1,9 +1,9 @@
 """What the original's `mithril.framework.common` offers its users."""
 
-from mithril._conns import KeyType
-from mithril.connection import NOT_GIVEN, TBD, Tensor
-from mithril.connection import Edge as IOHyperEdge
-from mithril.constraints import Constraint, Updates, UpdateType
+from mithril.logical.connection import NOT_GIVEN, TBD, Tensor
+from mithril.logical.connection import Edge as IOHyperEdge
+from mithril.logical.conns import KeyType
+from mithril.logical.constraints import Constraint, Updates, UpdateType
 from mithril.types import Constant, NullConnection, ToBeDetermined
 
 __all__ = [

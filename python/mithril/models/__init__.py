@@ -5,28 +5,29 @@ A family is imported when one of its classes is first used.
 
 import importlib
 
-from mithril import _peer_names, errors
+from mithril import errors
+from mithril.base import peer_names as _peer_names
 
 # What is written by hand: name -> module.
 _BY_HAND = {
-    "BaseModel": ("mithril.model", "Model"),
-    "LogicalModel": ("mithril.model", "Model"),
-    "TrainModel": ("mithril.train_model", "TrainModel"),
+    "BaseModel": ("mithril.logical.model", "Model"),
+    "LogicalModel": ("mithril.logical.model", "Model"),
+    "TrainModel": ("mithril.training.training_model", "TrainModel"),
     "PhysicalModel": ("mithril.physical", "PhysicalModel"),
-    "Operator": ("mithril.operator_model", "OperatorModel"),
-    "BaseKey": ("mithril.connection", "Connection"),
-    "IOHyperEdge": ("mithril.connection", "Edge"),
-    "PrimitiveModel": ("mithril.primitive", "PrimitiveModel"),
-    "CustomPrimitiveModel": ("mithril.primitive", "CustomPrimitiveModel"),
-    "Activation": ("mithril.primitive", "Activation"),
-    "Lambda": ("mithril.tracing", "Lambda"),
-    "define_unique_names": ("mithril.model", "define_unique_names"),
-    "OperatorModel": ("mithril.operator_model", "OperatorModel"),
-    "functional": ("mithril._functional", "functional"),
+    "Operator": ("mithril.models.operator_model", "OperatorModel"),
+    "BaseKey": ("mithril.logical.connection", "Connection"),
+    "IOHyperEdge": ("mithril.logical.connection", "Edge"),
+    "PrimitiveModel": ("mithril.models.primitive", "PrimitiveModel"),
+    "CustomPrimitiveModel": ("mithril.models.primitive", "CustomPrimitiveModel"),
+    "Activation": ("mithril.models.primitive", "Activation"),
+    "Lambda": ("mithril.models.tracing", "Lambda"),
+    "define_unique_names": ("mithril.logical.model", "define_unique_names"),
+    "OperatorModel": ("mithril.models.operator_model", "OperatorModel"),
+    "functional": ("mithril.models.functional_models", "functional"),
     "Constant": ("mithril.types", "Constant"),
     "NOT_GIVEN": ("mithril.types", "NOT_GIVEN"),
 } | {
-    name: ("mithril.model", name)
+    name: ("mithril.logical.model", name)
     for name in (
         "Connection",
         "ConnectionType",

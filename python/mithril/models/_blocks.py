@@ -7,10 +7,10 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril._checks import whole
-from mithril.connection import Connection
+from mithril.base.checks import whole
 from mithril.errors import ArgumentError, shown
-from mithril.model import Model
+from mithril.logical.connection import Connection
+from mithril.logical.model import Model
 
 
 def divides(what: str, part: Any, of: str, total: Any) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mithril._annotation import ANY_TENSOR
-from mithril._arguments import pairs_of
-from mithril._public import public
-from mithril._values import Uses, key_spec
-from mithril.connection import TBD, Connection
+from mithril.base.public import public
 from mithril.errors import SignatureError, shown
-from mithril.model import Model
+from mithril.logical.annotation import ANY_TENSOR
+from mithril.logical.arguments import pairs_of
+from mithril.logical.connection import TBD, Connection
+from mithril.logical.model import Model
+from mithril.logical.values import Uses, key_spec
 
 if TYPE_CHECKING:
-    from mithril._typing import ByKey
+    from mithril.logical.typing import ByKey
 
 
 class Composite(Model):

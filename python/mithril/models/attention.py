@@ -6,12 +6,12 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril._checks import instance, truth, whole
-from mithril._public import public
-from mithril._typing import Output, Wire, as_connected
-from mithril.connection import Connection
+from mithril.base.checks import instance, truth, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
-from mithril.model import ExtendInfo
+from mithril.logical.connection import Connection
+from mithril.logical.model import ExtendInfo
+from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._public import public
-from mithril._typing import Output, Wire, as_connected
-from mithril.model import ExtendInfo, Model
+from mithril.base.public import public
+from mithril.logical.model import ExtendInfo, Model
+from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from mithril import models
-from mithril._checks import items, whole
-from mithril._public import public
+from mithril.base.checks import items, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError
-from mithril.model import IOKey, Model
+from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import append, attend, chain, divides, finish, residual
 from mithril.models.vision_transformer import packed_attention
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril import _core, models
-from mithril._checks import items, mapping, text, truth, whole
-from mithril._public import public
-from mithril.connection import Connection
+from mithril.base.checks import items, mapping, text, truth, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, OptionError, SignatureError, suggestion
+from mithril.logical.connection import Connection
 from mithril.models._composite import Composite, require_model
-from mithril.operator_model import OperatorModel
+from mithril.models.operator_model import OperatorModel
 from mithril.types import TBD
 
 MOST_AXES = 64  # as many as a tensor may have

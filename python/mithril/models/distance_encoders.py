@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import truth, whole
-from mithril._public import public
-from mithril._typing import Output, Wire, as_connected
-from mithril.connection import Connection
+from mithril.base.checks import truth, whole
+from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, shown
-from mithril.model import ExtendInfo, Model
+from mithril.logical.connection import Connection
+from mithril.logical.model import ExtendInfo, Model
+from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite, require_model
 from mithril.types import NOT_GIVEN, TBD, Constant
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import truth
-from mithril._public import public
+from mithril.base.checks import truth
+from mithril.base.public import public
 from mithril.errors import ArgumentError
-from mithril.model import IOKey, Model
+from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import chain, divides, finish, positive
 
 

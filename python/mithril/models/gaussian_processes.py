@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mithril import constraints, models
-from mithril._checks import truth
-from mithril._public import public
-from mithril._typing import Output, Wire, as_connected
-from mithril.model import ExtendInfo
+from mithril import models
+from mithril.base.checks import truth
+from mithril.base.public import public
+from mithril.logical import constraints
+from mithril.logical.model import ExtendInfo
+from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from mithril._checks import instance, items, mapping, text, whole
-from mithril._public import public
+from mithril.base.checks import instance, items, mapping, text, whole
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,

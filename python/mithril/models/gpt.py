@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import truth, whole
-from mithril._public import public
-from mithril.model import Model
+from mithril.base.checks import truth, whole
+from mithril.base.public import public
+from mithril.logical.model import Model
 from mithril.models._blocks import attend, chain, count_places, divides, finish, residual, wires_of
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril import constraints, models
-from mithril._checks import truth
-from mithril._public import public
-from mithril._typing import Output, Wire, as_connected
-from mithril.connection import Connection
+from mithril import models
+from mithril.base.checks import truth
+from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, suggestion
-from mithril.model import ExtendInfo, Model
+from mithril.logical import constraints
+from mithril.logical.connection import Connection
+from mithril.logical.model import ExtendInfo, Model
+from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite, require_model
 from mithril.types import NOT_GIVEN, TBD
 

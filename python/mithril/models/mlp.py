@@ -7,12 +7,12 @@ from numbers import Integral
 from typing import Any
 
 from mithril import models
-from mithril._checks import items, mapping, text, whole
-from mithril._public import public
-from mithril._typing import Output, Wire, as_connected
-from mithril.connection import Connection
+from mithril.base.checks import items, mapping, text, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, SignatureError, suggestion
-from mithril.model import ExtendInfo, Model
+from mithril.logical.connection import Connection
+from mithril.logical.model import ExtendInfo, Model
+from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite, require_model
 from mithril.types import NOT_GIVEN, TBD
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mithril.operator_model import OperatorModel
-from mithril.primitive import CustomPrimitiveModel, PrimitiveModel
+from mithril.models.operator_model import OperatorModel
+from mithril.models.primitive import CustomPrimitiveModel, PrimitiveModel
 
 __all__ = ["CustomPrimitiveModel", "OperatorModel", "PrimitiveModel"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import truth, whole
-from mithril._public import public
-from mithril._typing import Wire, as_connected
-from mithril.connection import Connection
+from mithril.base.checks import truth, whole
+from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, shown, suggestion
-from mithril.model import ExtendInfo
+from mithril.logical.connection import Connection
+from mithril.logical.model import ExtendInfo
+from mithril.logical.typing import Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.models.recurrent_cells import Cell
 from mithril.types import NOT_GIVEN, TBD

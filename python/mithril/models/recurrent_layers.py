@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import truth, whole
-from mithril._public import public
-from mithril.connection import Connection, IOKey
+from mithril.base.checks import truth, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
-from mithril.model import Model
+from mithril.logical.connection import Connection, IOKey
+from mithril.logical.model import Model
 from mithril.models._composite import Composite
 from mithril.models.attention import _probability
 from mithril.types import TBD

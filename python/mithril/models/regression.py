@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril._checks import whole
-from mithril._public import public
-from mithril._typing import Output, Wire, as_connected
-from mithril.connection import Connection
-from mithril.model import ExtendInfo
+from mithril.base.checks import whole
+from mithril.base.public import public
+from mithril.logical.connection import Connection
+from mithril.logical.model import ExtendInfo
+from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 

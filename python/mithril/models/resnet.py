@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mithril import models
-from mithril._checks import items, truth, whole
-from mithril._public import public
+from mithril.base.checks import items, truth, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError
-from mithril.model import Model
+from mithril.logical.model import Model
 from mithril.models._blocks import chain, finish
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril import models
-from mithril._checks import items, whole
-from mithril._public import public
+from mithril.base.checks import items, whole
+from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, shown
-from mithril.model import IOKey, Model
+from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import append, attend, chain, divides, finish, residual
 
 _WHAT = "segformer_semantic_segmentation"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mithril import models
-from mithril._checks import whole
-from mithril._public import public
+from mithril.base.checks import whole
+from mithril.base.public import public
 from mithril.errors import KeyNotFound, OptionError, shown
-from mithril.model import IOKey, Model
+from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import attend, chain, count_places, finish, residual, wires_of
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """The original's import path for `TrainModel`."""
 
-from mithril.train_model import TrainModel
+from mithril.training.training_model import TrainModel
 
 __all__ = ["TrainModel"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mithril import models
-from mithril._checks import whole
-from mithril._public import public
-from mithril.connection import IOKey
-from mithril.model import Model
+from mithril.base.checks import whole
+from mithril.base.public import public
+from mithril.logical.connection import IOKey
+from mithril.logical.model import Model
 from mithril.models._blocks import attend, chain, divides, finish, residual
 
 _EPS = 1e-6

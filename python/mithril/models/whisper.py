@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril import models
-from mithril._checks import whole
-from mithril._public import public
-from mithril.model import IOKey, Model
+from mithril.base.checks import whole
+from mithril.base.public import public
+from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import (
     attend,
     chain,

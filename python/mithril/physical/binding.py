@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril._checks import mapping
-from mithril._public import public
-from mithril._tensor import array_literal
+from mithril.base.checks import mapping
+from mithril.base.public import public
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
+from mithril.logical.tensor import array_literal
 from mithril.physical.compilation import Call, Compilation
 from mithril.physical.conversion import as_numpy
 from mithril.physical.face import Face

@@ -9,11 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mithril import _core, errors
-from mithril._annotation import type_of
-from mithril._explanations import report
-from mithril._files import path_of
-from mithril._loss_scale import loss_scale_of
-from mithril._public import public
+from mithril.base.explanations import report
+from mithril.base.files import path_of
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     FrozenModelError,
@@ -21,8 +19,10 @@ from mithril.errors import (
     SignatureError,
     warn,
 )
-from mithril.model import Model
+from mithril.logical.annotation import type_of
+from mithril.logical.model import Model
 from mithril.optim import Optimizer
+from mithril.optim.loss_scale import loss_scale_of
 from mithril.physical.compilation import compilation_of
 from mithril.physical.model import PhysicalModel
 from mithril.physical.option_checks import (
@@ -58,8 +58,8 @@ from mithril.types import as_dtype
 if TYPE_CHECKING:
     import os
 
-    from mithril._typing import ByKey
     from mithril.backends.backend import Backend
+    from mithril.logical.typing import ByKey
 
 
 @public

@@ -9,9 +9,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mithril._numpy import np
+from mithril.base.numpy import np
 from mithril.physical.program import Program
-from mithril.physical.quick_call import Arrays, Signature, Ways, bounded
+from mithril.physical.quick_call import Arrays, Missed, Signature, Ways, bounded
 
 if TYPE_CHECKING:
     from mithril.physical.options import CompileOptions
@@ -152,8 +152,8 @@ def quick(param, opt_state, data, state):
             return step._looked_up(param, opt_state, data, state)
         results = run({call}{numbers})
         return {parting}
-    except Exception:  # the long way says what is wrong
-        return None
+    except Exception as error:  # the long way says what is wrong
+        return missed(error)
 """
 
 
@@ -176,6 +176,7 @@ def _quick_function(step: CompiledStep, parting: str) -> Any:
         parting=parting,
     )
     scope = {"step": step, "ways": step._ways, "optimizer": optimizer, "numbers": step._numbers}
+    scope["missed"] = Missed("step")
     exec(compile(text, "mithril_quick_step.py", "exec"), scope)
     return scope["quick"]
 

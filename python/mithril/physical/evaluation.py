@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
-from mithril._checks import items, mapping, truth
-from mithril._public import public, public_with_shortcut, refusal, refuses_misfits
+from mithril.base.checks import items, mapping, truth
+from mithril.base.public import public, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import (
     EmptyModelWarning,
     ShapeError,
@@ -40,8 +40,8 @@ from mithril.physical.results import (
 from mithril.physical.single_numbers import as_given, as_numbers, single_numbers
 
 if TYPE_CHECKING:
-    from mithril._typing import Arrays, Gradients
-    from mithril.connection import Connection
+    from mithril.logical.connection import Connection
+    from mithril.logical.typing import Arrays, Gradients
 
 
 class Request(NamedTuple):

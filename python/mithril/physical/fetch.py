@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mithril._checks import items, text
-from mithril.connection import Connection
+from mithril.base.checks import items, text
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
+from mithril.logical.connection import Connection
 
 if TYPE_CHECKING:
     from mithril.physical.compilation import Compilation

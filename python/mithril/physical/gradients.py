@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mithril._checks import items, text
+from mithril.base.checks import items, text
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,

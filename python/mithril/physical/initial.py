@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril import _core
-from mithril._checks import items
-from mithril._public import public
+from mithril.base.checks import items
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     DTypeError,
@@ -116,7 +116,7 @@ def draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
 
 
 def _draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     dtype = key.dtype or Dtype.float32
     if key.initial:
@@ -141,7 +141,7 @@ def _draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
 
 def _made(init: Any, key: Key, shape: list[int]) -> Any:
     """What a number, an array or a function of the user's gives."""
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     what = f"init of '{key.name}'"
     value = as_numpy(init(tuple(shape)) if callable(init) else init, what)
@@ -199,7 +199,7 @@ def left_out_names(excluded: Any, names: Sequence[str]) -> set[str]:
 
 
 def _given(value: Any, key: Key, shape: list[int], seed: int) -> Any:
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     # Where ranks are open no dtype has been assigned yet.
     is_int = isinstance(value, int) and not isinstance(value, bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril._explanations import data_error
+from mithril.base.explanations import data_error
 from mithril.errors import (
     ArgumentError,
     ShapeError,

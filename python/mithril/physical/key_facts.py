@@ -8,11 +8,11 @@ import itertools
 from typing import Any
 
 from mithril import _core
-from mithril._annotation import type_of
-from mithril._shapes import Shapes
 from mithril.backends._trees import leaves
-from mithril.connection import Tensor
 from mithril.errors import ArgumentError, MithrilError, SignatureError, shown
+from mithril.logical.annotation import type_of
+from mithril.logical.connection import Tensor
+from mithril.logical.shapes import Shapes
 from mithril.physical.compilation import Compilation
 from mithril.physical.program import target_of
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril._checks import mapping, text, truth, whole
-from mithril._public import public
-from mithril._shapes import Shapes, model_names, shapes_by_name
-from mithril.connection import Connection
+from mithril.base.checks import mapping, text, truth, whole
+from mithril.base.public import public
 from mithril.errors import KeyNotFound, UnsupportedError, shown, suggestion
+from mithril.logical.connection import Connection
+from mithril.logical.shapes import Shapes, model_names, shapes_by_name
 from mithril.physical.face import Face
 from mithril.physical.fetch import fetching
 from mithril.physical.gradients import FINAL_COST
 from mithril.physical.key_facts import key_facts_of
 
 if TYPE_CHECKING:
-    from mithril.model import Model
+    from mithril.logical.model import Model
 
 
 class Keys(Face):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mithril._explanations import at_line, near_miss
+from mithril.base.explanations import at_line, near_miss
 from mithril.errors import KeyNotFound, suggestion
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import inspect
 import keyword
 from typing import TYPE_CHECKING, Any
 
-from mithril._peer_names import compiled_member_here
+from mithril.base.peer_names import compiled_member_here
 from mithril.errors import UnknownNameError, suggestion
 from mithril.physical.binding import Binding
 from mithril.physical.compilation import Compilation

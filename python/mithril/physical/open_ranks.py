@@ -8,8 +8,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mithril._values import as_value
 from mithril.errors import ShapeError, ShapeNotKnown
+from mithril.logical.values import as_value
 from mithril.physical.conversion import as_numpy
 from mithril.physical.initial import Uninitialized
 from mithril.physical.missing import missing_keys

@@ -7,26 +7,26 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mithril import _core, errors
-from mithril._checks import items, mapping, text
-from mithril._tensor import array_literal, narrowed
-from mithril._values import as_value
 from mithril.backends.memory import parse_size
-from mithril.connection import Connection, Tensor
+from mithril.base.checks import items, mapping, text
 from mithril.errors import (
     ArgumentError,
     SignatureError,
     UnsupportedError,
     shown,
 )
-from mithril.optim import refuse_foreign
+from mithril.logical.connection import Connection, Tensor
+from mithril.logical.tensor import array_literal, narrowed
+from mithril.logical.values import as_value
+from mithril.optim.optimizers import refuse_foreign
 from mithril.physical.conversion import as_numpy
 from mithril.physical.options import CompileOptions
 from mithril.physical.weights import check_weights
 from mithril.types import Constant, Dtype
 
 if TYPE_CHECKING:
-    from mithril._typing import ByKey
-    from mithril.model import Model
+    from mithril.logical.model import Model
+    from mithril.logical.typing import ByKey
 
 Keys: TypeAlias = Iterable[str | Connection] | None
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from mithril import _core
-from mithril._checks import instance, mapping
-from mithril._public import public
+from mithril.base.checks import instance, mapping
+from mithril.base.public import public
 from mithril.errors import InitialParamsWarning, SignatureError, shown
 from mithril.physical.compilation import Call, Compilation
 from mithril.physical.conversion import as_numpy

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
+from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.options import CompileOptions
 
@@ -33,8 +34,6 @@ def _name(key: Any) -> Any:
 
 def physical_of(cls: type[PhysicalModel], text: str, said: dict[str, Any]) -> PhysicalModel:
     """The compiled model of what a pickle has."""
-    from mithril.model import Model
-
     return cls(_core.Snapshot(Model.from_json(text)._node), CompileOptions(**said))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril._checks import items, mapping, text
+from mithril.base.checks import items, mapping, text
 from mithril.errors import ArgumentError, KeyNotFound, suggestion
 from mithril.physical.results import WithState
 

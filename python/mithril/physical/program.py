@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from mithril import _core
 from mithril.backends import _own_ops
 from mithril.errors import DataOverflowError, OutOfMemoryError, ShapeError
+from mithril.models.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.physical.step_layout import StepLayout
-from mithril.primitive import Kept, has_primitives, is_primitive, op_names
 from mithril.types import Dtype
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def literal_array(
     have the defaults'. Integers fit what the backend computes in, or that is an error."""
     if isinstance(literal, str | Kept):
         return literal
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     # Abstract types ("int", "float") are stored in 64 bits.
     names = {"int": Dtype.int64, "float": Dtype.float64}
@@ -158,7 +158,7 @@ def literal_array(
 
 
 def _check_fit(values: Any, dtype: Dtype) -> None:
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     bounds = np.iinfo(dtype.numpy())
     outside = values[(values < bounds.min) | (values > bounds.max)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril import _core
-from mithril._numpy import np
+from mithril.base.numpy import np
 
 _BITS = {"bfloat16": 16.0, "int4": 4.5, "int8": 8.5, "int16": 16.5}
 

@@ -9,16 +9,32 @@ those run which pass.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mithril.backends.emitted import EmittedExecutable
 from mithril.physical.program import Program
 
+_logger = logging.getLogger("mithril")
+
 MOST_SIGNATURES = 64
 MOST_WAYS = 8  # which are tried one after another
 Signature = tuple[tuple, ...]
 Function = Callable[..., Any]
+
+
+class Missed:
+    """Logs the first exception that a fast path met, and swallowed: such calls take longer."""
+
+    def __init__(self, call: str) -> None:
+        self._call = call
+        self._is_told = False
+
+    def __call__(self, error: Exception) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _logger.debug("%s: a call takes the long way: %r", self._call, error)
 
 
 class Ways:
@@ -75,12 +91,12 @@ def quick(param, data):
                 return None
         {targets} = run(*arrays)
         return {{{entries}}}
-    except Exception:  # the long way says what is wrong
-        return None
+    except Exception as error:  # the long way says what is wrong
+        return missed(error)
 """
 
 
-def _quick_function(program: Program, ways: Ways) -> Function | None:
+def _quick_function(program: Program, ways: Ways, missed: Missed) -> Function | None:
     """Params and data -> outputs, or None; written out for the program, as loops take longer."""
     if program.state_names or any(key.role == "state" for key in program.inputs):
         return None
@@ -92,7 +108,7 @@ def _quick_function(program: Program, ways: Ways) -> Function | None:
         targets=f"[{', '.join(results)}]",
         entries=", ".join(f"{name!r}: {result}" for name, result in pairs),
     )
-    scope: dict[str, Any] = {"ways": ways}
+    scope: dict[str, Any] = {"ways": ways, "missed": missed}
     exec(compile(text, "mithril_quick_call.py", "exec"), scope)
     return scope["quick"]
 
@@ -135,8 +151,9 @@ class QuickCall:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.arrays = Arrays(program)
+        self._missed = Missed("evaluate")
         self._ways = Ways(program, program.forward._forward)
-        self.forward = _quick_function(program, self._ways)
+        self.forward = _quick_function(program, self._ways, self._missed)
         self._met: set[Signature] = set()
         # Signature -> (cotangents, names of the gradients, their positions).
         self._gradients: dict[Signature, tuple[list, list[str], list[int]]] = {}
@@ -161,7 +178,8 @@ class QuickCall:
             cotangents, names, places = self._gradients[signature]
             results, found = forward.run_vjp(values, cotangents, places)
             return self._parted(results, dict(zip(names, found, strict=True)))
-        except Exception:  # the long way says what is wrong
+        except Exception as error:  # the long way says what is wrong
+            self._missed(error)
             return None
 
     def _parted(self, results: Sequence[Any], gradients: dict | None) -> tuple:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from mithril._checks import text
-from mithril._public import public
+from mithril.base.checks import text
+from mithril.base.public import public
 from mithril.physical.face import Face
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Shortcuts(Face):
         >>> [(step.kernel, step.nodes) for step in pm.explain().steps][-1]
         ('gemm', 'net.first: matmul; net.first: add; net.act: relu')
         """
-        from mithril._explain import explain, explain_all
+        from mithril.inspection.explain import explain, explain_all
 
         if name is None:
             return explain_all(self, shapes, text("explain: program", program))
@@ -151,7 +151,7 @@ class Shortcuts(Face):
         >>> plan.inputs, plan.parameters, plan.outputs
         (6400, 4612, 400)
         """
-        from mithril._memory_plan import memory_plan
+        from mithril.inspection.memory_plan import memory_plan
 
         return memory_plan(self, shapes)
 
@@ -180,7 +180,7 @@ class Shortcuts(Face):
         >>> [(row.kernel, row.count, row.bytes) for row in profile.rows]
         [('relu', 1, 64)]
         """
-        from mithril._profiling import Profile
+        from mithril.inspection.profiling import Profile
 
         return Profile(self, path)
 
@@ -210,7 +210,7 @@ class Shortcuts(Face):
         print_info : print backend, precision, device, keys by role, number of parameters
         name : title of the table of submodels
         """
-        from mithril._summary import physical_summary, summary_flags
+        from mithril.inspection.summary import physical_summary, summary_flags
 
         columns = summary_flags(
             shapes=shapes, types=types, symbolic=symbolic, alternative_shapes=alternative_shapes
@@ -219,14 +219,14 @@ class Shortcuts(Face):
         print(physical_summary(self, model, depth, name, columns, **parts))
 
     def _repr_html_(self) -> str:
-        from mithril._summary import physical_html
+        from mithril.inspection.summary import physical_html
 
         return physical_html(self)
 
 
 def report_keys(physical: Any) -> None:
     """Tells keys, shapes and passes of a model that was compiled with ``verbose=True``."""
-    from mithril._report import tell
+    from mithril.inspection.report import tell
 
     tell(physical)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from mithril._checks import mapping, text
+from mithril.base.checks import mapping, text
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import mithril.physical.step_layout as layouts
-from mithril._checks import mapping
-from mithril._public import REQUIRED, public_with_shortcut, refusal, refuses_misfits
+from mithril.base.checks import mapping
+from mithril.base.public import REQUIRED, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, suggestion
-from mithril.optim import check_state
+from mithril.optim.optimizers import check_state
 from mithril.physical.compilation import Call
 from mithril.physical.compiled_step import CompiledStep
 from mithril.physical.evaluation import Evaluation
@@ -21,7 +21,7 @@ from mithril.physical.open_kinds import model_for_kinds
 from mithril.physical.results import Step, WithGradientsAndState
 
 if TYPE_CHECKING:
-    from mithril._typing import Arrays
+    from mithril.logical.typing import Arrays
 
 
 class Training(Evaluation):

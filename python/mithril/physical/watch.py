@@ -111,7 +111,7 @@ def check_gradients(
     program: Any, gradients: dict[str, Any], inputs: list[Any], cotangents: dict[str, Any]
 ) -> None:
     """Of a framework's own differentiation: the engine's program finds the op that is to blame."""
-    from mithril._numpy import np
+    from mithril.base.numpy import np
 
     backend, kind = program.options.backend, program.options.check_nan
     is_bad = np.isnan if kind == "nan" else lambda x: ~np.isfinite(x)

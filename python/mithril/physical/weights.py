@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril._checks import text
+from mithril.base.checks import text
 from mithril.errors import ArgumentError, UnsupportedError, shown, suggestion
 from mithril.types import Dtype
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril._public import public
+from mithril.base.public import public
 from mithril.errors import UnsupportedError
 from mithril.testing import op_matrix
 from mithril.testing.verification import Verification, prepared, verify

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from mithril import _core
-from mithril._checks import instance, items, truth
-from mithril._public import public
+from mithril.base.checks import instance, items, truth
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,

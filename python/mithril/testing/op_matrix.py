@@ -20,7 +20,7 @@ import numpy as np
 
 import mithril as ml
 from mithril import _core
-from mithril.operator_model import OperatorModel
+from mithril.models.operator_model import OperatorModel
 from mithril.physical.compilation import compilation_of
 from mithril.testing import oracle, oracle_ops
 from mithril.testing._support import FALLBACK

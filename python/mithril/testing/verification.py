@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mithril._checks import instance, items, mapping, text
-from mithril._public import public
+from mithril.base.checks import instance, items, mapping, text
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -112,7 +112,7 @@ def _backends(given: Any) -> list[Any]:
 
 def _refuse_derivatives(model: Any) -> None:
     """The reference computes what a file says, and has no derivatives (testing/oracle.py)."""
-    from mithril.model import Model
+    from mithril.logical.model import Model
 
     rest = [model._node] if isinstance(model, Model) else []
     while rest:
@@ -157,7 +157,7 @@ class Task:
         self.run = NodeRun(self, self.reference)
 
     def _shapes(self, stated: dict[str, Any]) -> dict[str, Any]:
-        from mithril.model import Model
+        from mithril.logical.model import Model
 
         for key, shape in stated.items():
             items(f"verify: shapes: {shown(key)}", shape, "a list of sizes")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mithril._checks import instance
-from mithril._public import public
-from mithril.model import Model
+from mithril.base.checks import instance
+from mithril.base.public import public
+from mithril.logical.model import Model
 
 
 @public

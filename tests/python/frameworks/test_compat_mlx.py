@@ -1,5 +1,7 @@
 """The additions to MLX, and its optimizers adopted. Expected values are PyTorch's and MLX's own."""
 
+# Covers: mithril/optim/adopted.py
+
 import subprocess
 import sys
 

@@ -1,3 +1,3 @@
 """Backends of frameworks that differentiate by themselves."""
 
-import mithril._numpy  # noqa: F401  whole, before what is in here asks for it
+import mithril.base.numpy  # noqa: F401  whole, before what is in here asks for it

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mithril import _core
-from mithril._files import replacing
+from mithril.base.files import replacing
 from mithril.errors import CompilerError, MithrilError
 
 __all__ = ["ObjectCache", "key_of"]

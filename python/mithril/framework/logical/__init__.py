@@ -1,11 +1,11 @@
 """The original's import path for models and connections."""
 
-from mithril.connection import Connection, ConnectionType, IOKey
-from mithril.model import ExtendInfo, Model
-from mithril.model import Model as BaseModel
-from mithril.operator_model import OperatorModel
-from mithril.operator_model import OperatorModel as Operator
-from mithril.primitive import PrimitiveModel
+from mithril.logical.connection import Connection, ConnectionType, IOKey
+from mithril.logical.model import ExtendInfo, Model
+from mithril.logical.model import Model as BaseModel
+from mithril.models.operator_model import OperatorModel
+from mithril.models.operator_model import OperatorModel as Operator
+from mithril.models.primitive import PrimitiveModel
 
 __all__ = [
     "BaseModel",

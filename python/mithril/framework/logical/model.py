@@ -1,6 +1,6 @@
 """The original's import path for connections and requests to extend."""
 
-from mithril.connection import Connection, ConnectionType, IOKey
-from mithril.model import ExtendInfo, Model
+from mithril.logical.connection import Connection, ConnectionType, IOKey
+from mithril.logical.model import ExtendInfo, Model
 
 __all__ = ["Connection", "ConnectionType", "ExtendInfo", "IOKey", "Model"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mithril._public import public
 from mithril.backends.memory import memory_report
 from mithril.backends.with_autograd.backend import (
     AutogradBackend,
@@ -22,6 +21,7 @@ from mithril.backends.with_autograd.backend import (
     unsupported,
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
+from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     DataOverflowError,

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mithril._public import public
 from mithril.backends._trees import filled, leaves, ordered
 from mithril.backends.memory import memory_report, parse_size, process_memory
 from mithril.backends.with_autograd.backend import (
@@ -22,6 +21,7 @@ from mithril.backends.with_autograd.backend import (
     warn_of_absent,
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
+from mithril.base.public import public
 from mithril.errors import DeviceNotAvailable, UnsupportedError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from mithril import _core
-from mithril._checks import truth
-from mithril._public import public
 from mithril.backends.with_manualgrad.c_backend.utils import Compiler
 from mithril.backends.with_manualgrad.object_cache import ObjectCache
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
+from mithril.base.checks import truth
+from mithril.base.public import public
 from mithril.errors import UnsupportedError
 from mithril.types import Dtype, DTypeLike
 

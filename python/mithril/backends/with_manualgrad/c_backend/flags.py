@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any
 
-from mithril._checks import items, text
+from mithril.base.checks import items, text
 from mithril.errors import ArgumentError, shown
 
 __all__ = ["FIXED_FLAGS", "checked_flags"]

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril._files import path_of
 from mithril.backends.with_manualgrad.c_backend import probe
 from mithril.backends.with_manualgrad.c_backend.flags import FIXED_FLAGS, checked_flags
 from mithril.backends.with_manualgrad.object_cache import key_of
+from mithril.base.files import path_of
 from mithril.errors import (
     CompilerError,
     CompilerWarning,

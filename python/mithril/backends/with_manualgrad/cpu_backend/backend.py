@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import _core
-from mithril._public import public
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
+from mithril.base.public import public
 from mithril.types import Dtype, DTypeLike
 
 __all__ = ["CpuBackend"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mithril._public import public
 from mithril.backends.backend import Backend
+from mithril.base.public import public
 from mithril.errors import DeviceNotAvailable, DTypeError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
 

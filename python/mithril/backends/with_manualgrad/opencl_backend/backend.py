@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril import _core
-from mithril._public import public
 from mithril.backends.with_manualgrad.device_backend import DeviceBackend
+from mithril.base.public import public
 from mithril.errors import SignatureError, shown
 from mithril.types import Dtype, DTypeLike
 

@@ -1,0 +1,39 @@
+"""What models take from Python: names, keys, configurations. Each refusal is a typed error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mithril.base.checks import mapping, text
+from mithril.errors import KeyNotFound, SignatureError, shown
+from mithril.logical.connection import Connection
+from mithril.types import Dtype
+
+
+def model_name(name: Any) -> str:
+    return "" if name is None else text("model: name", name)
+
+
+def key_of(what: str, key: Any) -> Any:
+    """What the engine takes for a key of a model: a name, or a wire."""
+    if isinstance(key, Connection):
+        if key._request is not None and key._request.made_wires is None:
+            raise KeyNotFound(
+                f"{what}: {key!r} is in no model yet", hint="extend a model with it first"
+            )
+        return key._wire
+    if not isinstance(key, str) or isinstance(key, Dtype):
+        raise SignatureError(f"{what}: requires a name or a connection, got {shown(key)}")
+    return text(what, key)
+
+
+def pairs_of(what: str, config: Any, kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """(key, what is said of it) of both ways to say it."""
+    said = {**mapping(f"{what}: config", config), **kwargs}
+    return [(key_of(what, key), value) for key, value in said.items()]
+
+
+def shape_item(item: Any, symbolic: bool) -> Any:
+    if isinstance(item, tuple):
+        return f"({item[0]}, ...)" if symbolic else "..."
+    return item if symbolic or isinstance(item, int) else None

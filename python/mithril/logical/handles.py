@@ -1,0 +1,40 @@
+"""Python objects of the engine's nodes: a node knows the tag of its object, if it has one."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mithril.logical.model import Model
+
+_handles: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
+_next_tag = itertools.count(1).__next__
+_makers: list[Callable[[Any], Model]] = []
+
+
+def keep(model: Model, node: Any) -> None:
+    """Makes a model the object of a node."""
+    node.tag = tag = _next_tag()
+    _handles[tag] = model
+
+
+def makes_handles(make: Callable[[Any], Model]) -> None:
+    """Says what makes the object of a node that has none; the class of models does, once."""
+    _makers[:] = [make]
+
+
+def handle(node: Any) -> Model:
+    """The Python object of a node: the one that made it, or a new one."""
+    known = _handles.get(node.tag)
+    return _makers[0](node) if known is None else known
+
+
+def known_handle(node: Any) -> Model | None:
+    """The Python object of a node if there is one."""
+    return _handles.get(node.tag)
+
+
+__all__ = ["handle", "keep", "known_handle", "makes_handles"]

@@ -1,0 +1,140 @@
+"""Facts that users state of a model's keys: shapes, types, values, constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from mithril.base.checks import items, text, truth
+from mithril.base.public import public
+from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.logical import constraints
+from mithril.logical.annotation import type_of
+from mithril.logical.arguments import key_of, pairs_of
+from mithril.logical.connection import NOT_GIVEN, Connection
+from mithril.logical.constraints import Constraint
+from mithril.logical.values import Uses, as_value, lacks_value, value_spec
+from mithril.types import MISSING, Constant
+
+if TYPE_CHECKING:
+    from mithril.logical.typing import ByKey
+
+
+class Stating:
+    """The part of `Model` that takes facts."""
+
+    _node: Any
+
+    @public
+    def set_shapes(self, config: ByKey = None, /, **kwargs: Any) -> None:
+        """States shapes: sizes, names (shared within the call), None and one (name, ...)."""
+        self._node.set_shapes(pairs_of("set_shapes", config, kwargs))
+
+    @public
+    def set_types(self, config: ByKey = None, /, **kwargs: Any) -> None:
+        given = pairs_of("set_types", config, kwargs)
+        pairs = [(key, type_of(value)) for key, value in given]
+        self._node.set_types(pairs)
+
+    @public
+    def set_values(self, config: ByKey = None, /, initial: bool = False, **kwargs: Any) -> None:
+        """Gives inputs a value; `initial`: only where training starts.
+
+        A `Tensor` without a value says its type, shape and differentiability, and a list or tuple
+        of such those of its items: `evaluate` then takes a list of arrays.
+        """
+        with Uses() as used:
+            given = pairs_of("set_values", config, kwargs)
+            if any(lacks_value(value) for _, value in given):
+                if initial is not False:
+                    raise ArgumentError("set_values: initial=True requires values")
+                specs = [(key, value_spec(value, used, "set_values")) for key, value in given]
+                self._node.set_specs(specs)
+                return
+            pairs = [(key, as_value(used.take(value), "set_values")) for key, value in given]
+            self._node.set_values(pairs, truth("set_values: initial", initial))
+
+    @public
+    def set_differentiability(self, config: ByKey = None, /, **kwargs: bool) -> None:
+        given = pairs_of("set_differentiability", config, kwargs)
+        pairs = [(key, truth("set_differentiability", value)) for key, value in given]
+        self._node.set_differentiability(pairs)
+
+    @public
+    def set_cin(self, *keys: str | Connection, safe: bool = True) -> None:
+        self._node.set_cin([key_of("set_cin", k) for k in keys], truth("set_cin: safe", safe))
+
+    @public
+    def set_cout(self, *keys: str | Connection, safe: bool = True) -> None:
+        self._node.set_cout([key_of("set_cout", k) for k in keys], truth("set_cout: safe", safe))
+
+    @public
+    def expose_keys(self, *keys: str | Connection, **renamed: str | Connection) -> None:
+        """Makes wires outputs (or inputs) of the model; a keyword gives the new name."""
+        named = {text("expose_keys", n): key_of("expose_keys", k) for n, k in renamed.items()}
+        self._node.expose_keys([key_of("expose_keys", k) for k in keys], named)
+
+    @public
+    def rename_key(self, connection: str | Connection, key: str) -> None:
+        self._node.rename_key(key_of("rename_key", connection), text("rename_key: key", key))
+
+    @public
+    def merge_connections(self, *connections: str | Connection, name: str | None = None) -> None:
+        """Makes several wires one."""
+        merged = "" if name is None else text("merge_connections: name", name)
+        self._node.merge_connections([key_of("merge_connections", c) for c in connections], merged)
+
+    @public
+    def bind_state_keys(
+        self, input: str | Connection, output: str | Connection, initial_value: Any = NOT_GIVEN
+    ) -> None:
+        """The output of one evaluation is the input of the next."""
+        initial = MISSING if initial_value is NOT_GIVEN else initial_value
+        if isinstance(initial, Constant):
+            initial = float(initial is Constant.ONES)
+        self._node.bind_state(
+            key_of("bind_state_keys: input", input),
+            key_of("bind_state_keys: output", output),
+            as_value(initial, "bind_state_keys: initial_value"),
+        )
+
+    @public
+    def add_constraint(
+        self,
+        fn: Callable[..., Any],
+        keys: str | Connection | Iterable[str | Connection],
+        type: Any = None,
+        dependencies: Iterable[Constraint] | None = None,
+    ) -> Constraint:
+        """Relates keys by a function, which runs whenever something about one of them is learnt.
+
+        Parameters
+        ----------
+        fn : takes an `EdgeView` for each key; returns True once it has nothing more to say (or a
+            pair that begins with it), False or None to be asked again
+        keys : of this model, in the order in which `fn` takes them
+        type : of `UpdateType`; accepted for the original's sake, `fn` runs after any change
+        dependencies : constraints of this model that must have said True before `fn` runs
+
+        Raises whatever `fn` raises; the call that made it run is then taken back. `fn` must not
+        change models.
+        """
+        if not callable(fn):
+            raise SignatureError(f"add_constraint: requires a function, got {shown(fn)}")
+        constraints.update_types(type)
+        is_one = isinstance(keys, str | Connection)
+        given = [keys] if is_one else items("add_constraint: keys", keys, "keys of this model")
+        after = items("add_constraint: dependencies", dependencies, "constraints", optional=True)
+        bad = [d for d in after if not isinstance(d, Constraint) or d._model is not self]
+        if bad:
+            raise ArgumentError(
+                f"add_constraint: a dependency is no constraint of this model, got {shown(bad[0])}"
+            )
+        gone = [d for d in after if not d.keys]
+        if gone:
+            raise ArgumentError("add_constraint: a dependency is no more: an edit removed its keys")
+        wires = [key_of("add_constraint: keys", key) for key in given]
+        return constraints.add(self, fn, wires, after)
+
+
+__all__ = ["Stating"]

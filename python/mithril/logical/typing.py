@@ -1,0 +1,60 @@
+"""What keys, arguments and data may be, for type checkers; the stubs of layers are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol
+
+from mithril.logical.model import Model
+
+P = ParamSpec("P")
+
+
+class Array(Protocol):
+    """What becomes a NumPy array: arrays of NumPy, PyTorch, JAX and MLX."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+
+
+if TYPE_CHECKING:
+    from types import EllipsisType
+    from typing import TypeAlias
+
+    from mithril.logical.calls import Call, Calls, ExtendInfo
+    from mithril.logical.connection import Connection, Tensor
+    from mithril.types import Constant, Dtype, NullConnection, ToBeDetermined
+
+    _Numbers: TypeAlias = Array | complex | tuple[Any, ...] | list[Any] | range | Constant | None
+    # A value for a key, where it is constructed.
+    Value: TypeAlias = Connection | Tensor[Any] | Calls | _Numbers | ToBeDetermined
+    # What a key is wired to: a name, a connection or a value.
+    _Others: TypeAlias = slice | Dtype | type | EllipsisType | NullConnection
+    Wire: TypeAlias = str | Connection | Tensor[Any] | Calls | _Numbers | _Others
+    # The same of a key that the model makes.
+    Output: TypeAlias = str | Connection | NullConnection
+    # What stands for an argument whose value comes by a wire.
+    Wired: TypeAlias = Connection | Tensor[Any] | ToBeDetermined
+    # What a model is extended with.
+    Extension: TypeAlias = Model | ExtendInfo | Call | Calls
+    # One size for all axes, or a size for each.
+    Sizes: TypeAlias = int | tuple[int, ...] | list[int]
+    Padding: TypeAlias = int | tuple[Any, ...] | list[Any]
+    # Facts by key. The first type of a mapping is invariant, so each is named.
+    ByKey: TypeAlias = (
+        Mapping[str, Any] | Mapping[Connection, Any] | Mapping[str | Connection, Any] | None
+    )
+    Arrays: TypeAlias = Mapping[str, Any]
+    Gradients: TypeAlias = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
+else:
+    Output = Wire = Any
+
+
+def as_connected(
+    connect: Callable[Concatenate[Any, P], ExtendInfo],
+) -> Callable[[Callable[..., Any]], Callable[Concatenate[Any, P], Call]]:
+    """Makes a `__call__` that is `Model.__call__`, typed with the keys that `connect` names."""
+    call: Any = Model.__call__
+    return lambda _: call

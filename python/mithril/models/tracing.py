@@ -1,0 +1,126 @@
+"""`Lambda`: a Python function as a model, recorded as ops (or, on request, called as it is)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from mithril.base.checks import truth
+from mithril.base.public import public, signature_of
+from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
+from mithril.logical.connection import Connection
+from mithril.logical.model import Model, create_node
+from mithril.models.functional_models import results_of
+from mithril.models.primitive import Kept, PrimitiveModel
+
+_HINT = "write it with operators and methods of connections or of the backend, or give opaque=True"
+
+
+class Lambda(Model):
+    """A function of tensors as a model.
+
+    The function is called once, with connections, and what it does with them is recorded: the
+    model runs on every backend, is differentiated and saved like any other. Methods of a backend
+    record too. A function with one parameter has the key `input`, else the keys are the
+    parameters; results are `output`, or `output_0`, `output_1` … where it returns several.
+
+    With ``opaque=True`` the function is called with the backend's own arrays at each run; the
+    keywords declare its keys as `PrimitiveModel` takes them. A string is a function that was
+    registered on the backend (`register_function`), and is opaque.
+
+    >>> import mithril as ml
+    >>> model = ml.Model()
+    >>> model |= ml.Lambda(lambda x: 0.01 * x + abs(x))(input="input", output="output")
+    >>> [child.default_name for child in model.dag]
+    ['Lambda']
+
+    Raises
+    ------
+    TraceError
+        where the function needs a tensor's content, or hands it to another library
+    """
+
+    def __new__(cls, function: Any = None, /, *args: Any, opaque: bool = False, **kwargs: Any):
+        if cls is Lambda and (truth("Lambda: opaque", opaque) or isinstance(function, str)):
+            return super().__new__(OpaqueLambda)
+        return super().__new__(cls)
+
+    @public
+    def __init__(
+        self,
+        function: Callable[..., Any] | str,
+        *,
+        name: str | None = None,
+        opaque: bool = False,
+        backward: Callable[..., Any] | None = None,
+        **keys: Connection,
+    ):
+        if backward is not None or keys:
+            raise ArgumentError("Lambda: keys and backward are declared with opaque=True only")
+        parameters = _parameters(function)
+        inner = ["input"] if len(parameters) == 1 else parameters
+        outputs = _trace(function, [Connection(key) for key in inner])
+        self._attach(create_node([], outputs, name, "Lambda"))
+        known = set(self._node.input_keys)
+        self._parameters = [key for key in inner if key in known]
+
+    def _argument_order(self, count: int) -> list[str]:
+        if count > len(self._parameters):
+            raise SignatureError(
+                f"{self!r}: takes at most {len(self._parameters)} positional arguments"
+                f" ({', '.join(self._parameters)}), got {count}"
+            )
+        return self._parameters[:count]
+
+
+class OpaqueLambda(PrimitiveModel, Lambda):
+    """A `Lambda` that is called and not recorded."""
+
+    @public
+    def __init__(
+        self,
+        function: Callable[..., Any] | str,
+        *,
+        name: str | None = None,
+        opaque: bool = True,
+        backward: Callable[..., Any] | None = None,
+        **keys: Connection,
+    ):
+        if isinstance(function, str):
+            super().__init__(function, name=name, **keys)
+            return
+        if not callable(function) or (backward is not None and not callable(backward)):
+            raise SignatureError(f"Lambda: requires a function, got {shown(function)}")
+        kept = Kept(function, backward)
+        self._declare(kept.formula, kept, name, keys)
+
+    def _argument_order(self, count: int) -> list[str]:
+        return Model._argument_order(self, count)
+
+
+def _parameters(function: Any) -> list[str]:
+    given = signature_of("Lambda", function).parameters.values()
+    fixed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    wanted = [p.name for p in given if p.kind in fixed and p.default is inspect.Parameter.empty]
+    if not wanted:
+        raise SignatureError("Lambda: requires a function with parameters")
+    return wanted
+
+
+def _trace(function: Any, inputs: list[Connection]) -> dict[str, Connection]:
+    """What the function does with connections, by the names of its results."""
+    try:
+        results = results_of("Lambda's function", function(*inputs))
+    except MithrilError as error:
+        raise TraceError(f"Lambda: cannot be recorded: {error.message}", hint=_HINT) from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise TraceError(f"Lambda: cannot be recorded: {error}", hint=_HINT) from error
+    if any(result is given for result in results for given in inputs):
+        raise TraceError("Lambda: an argument is returned as it is; give it through Buffer()")
+    if len(results) == 1:
+        return {"output": results[0]}
+    return {f"output_{i}": result for i, result in enumerate(results)}
+
+
+__all__ = ["Lambda", "OpaqueLambda"]

@@ -1,0 +1,400 @@
+"""Optimizers over plain dictionaries of arrays, on any backend.
+
+>>> import numpy as np, mithril as ml
+>>> opt = ml.optim.SGD(lr=0.5)
+>>> params = {"w": np.array([1.0, 2.0])}
+>>> params, state = opt.update(params, {"w": np.array([2.0, 2.0])}, opt.init(params))
+>>> params["w"]
+array([0., 1.])
+
+Nothing is changed in place. Only the keys of the gradients are updated; arrays keep their dtype
+(float64 on JAX, too). Steps of float16 and bfloat16 are computed in float32, and what is kept of
+them is float32.
+The formulas are PyTorch's; Adam: Kingma and Ba 2015, AdamW: Loshchilov and Hutter 2019.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mithril.base.checks import mapping, truth
+from mithril.base.public import public
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    SignatureError,
+    UnsupportedError,
+    shown,
+    suggestion,
+)
+
+Arrays = dict[str, Any]
+
+
+def _like(value: Any, array: Any) -> Any:
+    """`value` in the dtype of `array`, which a wider learning rate may have left."""
+    dtype = getattr(array, "dtype", None)
+    if getattr(value, "dtype", None) == dtype:
+        return value
+    if hasattr(value, "astype"):
+        return value.astype(dtype)
+    return value.to(dtype) if hasattr(value, "to") else value
+
+
+def _is_wide_jax(array: Any) -> bool:
+    return type(array).__module__.startswith("jax") and str(array.dtype)[-2:] == "64"
+
+
+def _at_full_width(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of dictionaries of arrays during whose calls JAX, too, computes in 64 bits where one
+    of them has as many: else it would give 32."""
+
+    @functools.wraps(method)
+    def call(self: Any, *dictionaries: Any, **named: Any) -> Any:
+        given = [d for d in (*dictionaries, *named.values()) if isinstance(d, Mapping)]
+        if not any(_is_wide_jax(x) for d in given for x in d.values() if hasattr(x, "dtype")):
+            return method(self, *dictionaries, **named)
+        with sys.modules["jax"].enable_x64(True):
+            return method(self, *dictionaries, **named)
+
+    return call
+
+
+@functools.cache
+def _wider(dtype: Any) -> Any:
+    """float32 as the library of `dtype` names it, of halves; else None."""
+    if not str(dtype).endswith("float16"):
+        return None
+    return getattr(sys.modules.get(type(dtype).__module__), "float32", "float32")
+
+
+def _in_float32(array: Any) -> Any:
+    """The array, of halves in float32."""
+    wider = _wider(array.dtype)
+    if wider is None:
+        return array
+    return array.astype(wider) if hasattr(array, "astype") else array.to(wider)
+
+
+@functools.cache
+def _scales(kind: type) -> bool:
+    """Whether arrays of a class have PyTorch's `sub`."""
+    return hasattr(kind, "addcmul")
+
+
+def _clamped(x: Any, low: Any, high: Any) -> Any:
+    clamp = getattr(x, "clamp", None) or getattr(x, "clip", None)
+    if clamp is not None:
+        return clamp(low, high)
+    return sys.modules[type(x).__module__].clip(x, low, high)  # MLX's is no method
+
+
+def _norm(arrays: Iterable[Any]) -> Any:
+    """The Euclidean norm of all elements of all arrays; of halves in float32."""
+    wide = [_in_float32(x) for x in arrays]
+    return sum((x * x).sum() for x in wide) ** 0.5
+
+
+def _minus(p: Any, rate: Any, direction: Any) -> Any:
+    """p − rate · direction, by PyTorch's one function of them where it can."""
+    if isinstance(rate, (int, float)) and _scales(p.__class__):
+        return p.sub(direction, alpha=rate)
+    return p - rate * direction
+
+
+class Optimizer:
+    """What all optimizers share; `slots` are the arrays that they keep for each parameter.
+
+    Parameters
+    ----------
+    lr : the rate, above 0
+    weight_decay : at least 0
+    clip_value : gradients are cut off to [-clip_value, clip_value] first, as by
+        ``torch.nn.utils.clip_grad_value_``; None: they are not
+    clip_norm : then all of them are scaled by clip_norm / (norm + 1e-6) where that is below 1, as
+        by ``torch.nn.utils.clip_grad_norm_``; norm is that of all gradients together (Pascanu et
+        al. 2013); None: they are not
+
+    >>> import numpy as np, mithril as ml
+    >>> opt = ml.optim.SGD(lr=1.0, clip_norm=1.0)
+    >>> params, gradients = {"w": np.zeros(2)}, {"w": np.array([30.0, -40.0])}
+    >>> opt.update(params, gradients, opt.init(params))[0]["w"].round(4)
+    array([-0.6,  0.8])
+    """
+
+    slots: tuple[str, ...] = ()
+    op = ""  # the engine's op that computes the same
+
+    @public
+    def __init__(
+        self,
+        lr: Any,
+        weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ):
+        self.lr = _positive("lr", lr)
+        self.weight_decay = _not_negative("weight_decay", weight_decay)
+        self.clip_norm = None if clip_norm is None else _positive("clip_norm", clip_norm)
+        self.clip_value = None if clip_value is None else _positive("clip_value", clip_value)
+
+    def _numbers(self) -> dict[str, Any]:
+        """Everything but the rate, which may change from step to step."""
+        return {name: value for name, value in vars(self).items() if name != "lr"}
+
+    def _attributes(self) -> dict[str, Any]:
+        """Those of `op`, which does not clip."""
+        return {n: v for n, v in self._numbers().items() if n not in ("clip_norm", "clip_value")}
+
+    @property
+    def _clips(self) -> bool:
+        numbers = vars(self)
+        return numbers.get("clip_norm") is not None or numbers.get("clip_value") is not None
+
+    def _clipped(self, gradients: Iterable[Any]) -> list[Any]:
+        """The gradients of one step, cut off and scaled as the optimizer was told."""
+        out = list(gradients)
+        if not self._clips or not out:
+            return out
+        if self.clip_value is not None:
+            out = [_clamped(g, -self.clip_value, self.clip_value) for g in out]
+        if self.clip_norm is None:
+            return out
+        scale = _clamped(self.clip_norm / (_norm(out) + 1e-6), None, 1.0)
+        wide = [_in_float32(g) for g in out]
+        return [_like(g * scale, g) for g in wide]
+
+    @_at_full_width
+    @public
+    def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The first state: counters, and zeros shaped like the parameters and in their dtype; in
+        float32 of float16 and bfloat16."""
+        arrays = {n: _in_float32(p) for n, p in _arrays("init: params", params).items()}
+        state: dict[str, Any] = {"step": 0}
+        return state | {slot: {n: p * 0 for n, p in arrays.items()} for slot in self.slots}
+
+    @_at_full_width
+    @public
+    def update(
+        self, params: Mapping[str, Any], gradients: Mapping[str, Any], state: Mapping[str, Any]
+    ) -> tuple[Arrays, dict[str, Any]]:
+        """(new parameters, new state); parameters without a gradient stay as they are."""
+        params = _arrays("update: params", params)
+        gradients = _arrays("update: gradients", gradients)
+        unknown = [name for name in gradients if name not in params]
+        if unknown:
+            near = suggestion(unknown[0], params)
+            raise KeyNotFound(f"update: no parameter named '{unknown[0]}'{near}")
+        check_state("update: state", state, self, gradients)
+        step = state["step"] + 1
+        new_params = dict(params)
+        new_slots = {slot: dict(state[slot]) for slot in self.slots}
+        clipped = self._clipped(gradients.values())
+        for name, gradient in zip(gradients, clipped, strict=True):
+            kept: Any = tuple(new_slots[slot][name] for slot in self.slots)
+            factors = self._factors(step)
+            new_params[name], kept = self._stepped(params[name], gradient, kept, factors)
+            for slot, value in zip(self.slots, kept, strict=True):
+                new_slots[slot][name] = value
+        return new_params, {"step": step, **new_slots}
+
+    def _stepped(self, p: Any, g: Any, kept: Iterable[Any], factors: tuple) -> tuple[Any, list]:
+        """The new parameter in its dtype and what is kept; of halves computed in float32."""
+        wide = _in_float32(p)
+        if wide is not p:
+            g, kept = _in_float32(g), [_in_float32(x) for x in kept]
+        updated, now = self._apply(wide, g, tuple(kept), factors)
+        return _like(updated, p), [_like(x, wide) for x in now]
+
+    def _factors(self, step: Any) -> tuple:
+        """What in a step depends on its number alone."""
+        return ()
+
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        raise NotImplementedError
+
+    def _decayed(self, p: Any, g: Any) -> Any:
+        return g + self.weight_decay * p if self.weight_decay else g
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({fields})"
+
+
+class SGD(Optimizer):
+    """p ← p − lr · (g + weight_decay · p)."""
+
+    op = "sgd"
+
+    @public
+    def __init__(
+        self,
+        lr: Any = 1e-2,
+        weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ):
+        super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
+
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        return _minus(p, self.lr, self._decayed(p, g)), ()
+
+
+class Momentum(Optimizer):
+    """v ← momentum · v + g;  p ← p − lr · v  (nesterov: p ← p − lr · (g + momentum · v))."""
+
+    slots = ("v",)
+    op = "momentum"
+
+    @public
+    def __init__(
+        self,
+        lr: Any = 1e-2,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ):
+        super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
+        self.momentum = _fraction("momentum", momentum)
+        self.nesterov = truth("nesterov", nesterov)
+
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        g = self._decayed(p, g)
+        velocity = self.momentum * kept[0] + g
+        direction = g + self.momentum * velocity if self.nesterov else velocity
+        return _minus(p, self.lr, direction), (velocity,)
+
+
+class Adam(Optimizer):
+    """m ← β₁m + (1−β₁)g;  v ← β₂v + (1−β₂)g²;  p ← p − lr · m̂ / (√v̂ + eps)."""
+
+    slots = ("m", "v")
+    op = "adam"
+
+    @public
+    def __init__(
+        self,
+        lr: Any = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ):
+        super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
+        self.beta1 = _fraction("beta1", beta1)
+        self.beta2 = _fraction("beta2", beta2)
+        self.eps = _not_negative("eps", eps)
+
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        return self._moved(p, self._decayed(p, g), kept, factors)
+
+    def _factors(self, step: Any) -> tuple:
+        return 1 - self.beta1**step, (1 - self.beta2**step) ** 0.5
+
+    def _moved(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        m = self.beta1 * kept[0] + (1 - self.beta1) * g
+        v = self.beta2 * kept[1] + (1 - self.beta2) * (g * g)
+        of_m, root_of_v = factors
+        return _minus(p, self.lr / of_m, m / (v**0.5 / root_of_v + self.eps)), (m, v)
+
+
+class AdamW(Adam):
+    """Adam with decoupled decay: p ← p · (1 − lr · weight_decay), then as Adam."""
+
+    op = "adamw"
+
+    @public
+    def __init__(
+        self,
+        lr: Any = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        *,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ):
+        super().__init__(
+            lr, beta1, beta2, eps, weight_decay, clip_norm=clip_norm, clip_value=clip_value
+        )
+
+    def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
+        return self._moved(p * (1 - self.lr * self.weight_decay), g, kept, factors)
+
+
+def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:
+    """A dictionary of arrays of any library."""
+    given = mapping(what, arrays)
+    for name, value in given.items():
+        if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            raise SignatureError(f"{what}: {shown(name)} requires an array, got {shown(value)}")
+    return given
+
+
+def refuse_foreign(what: str, optimizer: Any) -> None:
+    """Raises unless it is an optimizer of this module, or of a class derived from its own."""
+    if isinstance(optimizer, Optimizer):
+        return
+    kind = type(optimizer)
+    if not callable(getattr(optimizer, "update", getattr(optimizer, "step", None))):
+        raise SignatureError(f"{what}: requires one of ml.optim, got {shown(optimizer)}")
+    raise UnsupportedError(
+        f"{what}: steps are those of ml.optim, got {kind.__module__}.{kind.__qualname__}",
+        hint="use ml.optim.Adam() or its like, or give the gradients of evaluate to yours",
+    )
+
+
+def check_state(what: str, state: Any, optimizer: Optimizer, names: Iterable[str]) -> None:
+    """Refuses what is no state of the optimizer for these parameters."""
+    step = state.get("step") if isinstance(state, Mapping) else None
+    if not isinstance(step, int) and not hasattr(step, "dtype"):
+        raise ArgumentError(f"{what} must be what optimizer.init(params) returns")
+    for slot in optimizer.slots:
+        kept = state.get(slot)
+        missing = [n for n in names if not isinstance(kept, Mapping) or n not in kept]
+        if missing:
+            raise KeyNotFound(
+                f"{what} has no '{slot}' of {shown(missing[0])}",
+                code="MTH402",
+                hint="optimizer.init(params) is the first one",
+            )
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except Exception:  # of somebody's __float__
+        raise ArgumentError(f"{name}: requires a number, got {shown(value)}") from None
+
+
+def _positive(name: str, value: Any) -> Any:
+    if not _number(name, value) > 0:
+        raise ArgumentError(f"{name}: requires a number above 0, got {shown(value)}")
+    return value
+
+
+def _not_negative(name: str, value: Any) -> Any:
+    if not _number(name, value) >= 0:
+        raise ArgumentError(f"{name}: requires a number of at least 0, got {shown(value)}")
+    return value
+
+
+def _fraction(name: str, value: Any) -> Any:
+    if not 0 <= _number(name, value) < 1:
+        raise ArgumentError(f"{name}: requires a number in [0, 1), got {shown(value)}")
+    return value
+
+
+__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "check_state", "refuse_foreign"]
