@@ -299,6 +299,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
   struct Signature {
     std::vector<std::string> names;
     std::string parameters, arguments;
+    std::string aliases;  // declarations of operands that are another one's memory
   };
 
   static Signature signature(const Place& place, const PlannedStep& planned) {
@@ -306,9 +307,13 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     std::vector<bool> is_own;
     out.names = names(planned, is_own);
     for (size_t i = 0; i < planned.operands.size(); ++i) {
-      if (!is_own[i]) continue;
       const plan::Use& use = planned.step.operands[i];
       const plan::Buffer& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
+      if (!is_own[i]) {
+        out.aliases += fmt::format("  const m_{}* const a{} = {};\n", short_name(buffer.dtype), i,
+                                   out.names[i]);
+        continue;
+      }
       const char* const comma = out.parameters.empty() ? "" : ", ";
       out.parameters += fmt::format("{}{}m_{}* restrict {}", comma, use.write ? "" : "const ",
                                     short_name(buffer.dtype), out.names[i]);
@@ -358,7 +363,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
       own.arguments += fmt::format(", arena + {}", place.behind);
     }
     const bool is_checked = call.check != FunctionCall::Check::kNone;
-    const std::string body = function_body(place.plan, step, call);
+    const std::string body = own.aliases + function_body(place.plan, step, call);
     const std::string name = named(call.name, is_checked ? "m_i64" : "void", own.parameters, body);
     if (!is_checked) return fmt::format("  {}({});\n", name, own.arguments);
     std::string value = "0";

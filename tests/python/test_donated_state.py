@@ -1,13 +1,17 @@
-"""A state that is given away: the CPU engine updates it where it lies, if nobody else needs it."""
+"""A state that is given away: the CPU engine and C update it where it lies, if nobody else needs
+it."""
+
+import shutil
 
 import mithril as ml
 import numpy as np
 import pytest
 
 
-def decoder_and_places():
+def decoder_and_places(backend="cpu"):
     layer = ml.MultiHeadAttention(2, 8, is_causal=True, cache_size=6)
-    pm = ml.compile(layer, ml.CpuBackend(), data_keys={"query"}, shapes={"query": [1, None, 8]})
+    on = ml.get_backend(backend)
+    pm = ml.compile(layer, on, data_keys={"query"}, shapes={"query": [1, None, 8]})
     x = np.random.default_rng(0).standard_normal((1, 6, 8)).astype(np.float32)
     return pm, pm.randomize_params(seed=0), x
 
@@ -26,8 +30,11 @@ def test_a_state_that_is_kept_does_not_change():
         assert not np.shares_memory(after[name], state[name])
 
 
-def test_caches_of_a_donated_state_grow_where_they_are():
-    pm, params, x = decoder_and_places()
+@pytest.mark.parametrize("backend", ["cpu", "c"])
+def test_caches_of_a_donated_state_grow_where_they_are(backend):
+    if backend == "c" and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    pm, params, x = decoder_and_places(backend)
     kept = given = pm.evaluate(params, {"query": x[:, :2]}, state=pm.initial_state()).state
     given = copied(given)
     for at in range(2, 6):

@@ -134,8 +134,31 @@ def cached(room):
 def test_a_cache_without_room_is_refused_before_anything_is_computed():
     pm, params = cached(8)
     assert ml.models.generate(pm, params, [[1, 2, 3]], 6).shape == (1, 9)
-    with pytest.raises(ml.errors.ArgumentError, match="3 tokens and 7 more need 9 places, got a c"):
+    with pytest.raises(ml.errors.ArgumentError, match="and 7 more need 9 places, got a c"):
         ml.models.generate_stream(pm, params, [[1, 2, 3]], 7)
+
+
+@pytest.mark.parametrize("cache_size", [None, 12])
+def test_more_places_than_a_table_has(cache_size):
+    """They are refused before anything is computed, also where the last row would be read again."""
+    gpt = ml.models.create_gpt(True, 8, 4, 1, 1, vocab_size=5, cache_size=cache_size)
+    for backend in (ml.NumpyBackend(), ml.JaxBackend()):
+        pm = ml.compile(gpt, backend, data_keys={"input"}, shapes={"input": [1, None]}, jit=False)
+        params = pm.randomize_params(seed=0)
+        assert ml.generate(pm, params, [[1, 2, 3]], 6).shape == (1, 9)
+        with pytest.raises(ml.errors.ArgumentError) as raised:
+            ml.generate_stream(pm, params, [[1, 2, 3]], 7)
+        assert raised.value.message == (
+            "generate: a prompt of 3 tokens in 'input' and 7 more need 9 places,"
+            " got embeddings of 8"
+        )
+        assert raised.value.hint == (
+            "give max_new_tokens=6 at most,"
+            " or make the model with a larger block_size, of 9 at least"
+        )
+        with pytest.raises(ml.errors.ArgumentError) as raised:
+            ml.generate_stream(pm, params, [[1] * 9], 1)
+        assert raised.value.hint == "make the model with a larger block_size, of 9 at least"
 
 
 def test_logits_that_are_nan_are_an_error():

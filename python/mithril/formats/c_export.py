@@ -325,16 +325,24 @@ def _check_trainable(physical: Any, optimizer: Any) -> None:
     check_gradients_allowed(compilation_of(physical))
 
 
+def _open_sizes(program: Any, shapes: Sequence[Any]) -> UnsupportedError:
+    """Names the data with open sizes, and a call that says them."""
+    pairs = zip(program.inputs, shapes, strict=True)
+    found = [(key, shape) for key, shape in pairs if None in shape and key.role == "data"]
+    sizes = ", ".join(f"'{key.name}' is {key.shape_text}" for key, _ in found)
+    example = {key.name: [1 if n is None else n for n in shape] for key, shape in found}
+    return UnsupportedError(
+        f"export_c: C has no open sizes, but {sizes}",
+        hint=f"say them, for example: pm.export_c(folder, shapes={shown(example)})",
+    )
+
+
 def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mapping[str, Any]:
     """The text of a program for the sizes that are known, which must be all."""
     shapes = input_shapes(program, given)
     symbols = program.forward.symbols(shapes)
-    open_sizes = [name for name, size in symbols.items() if size is None]
-    if open_sizes:
-        raise UnsupportedError(
-            f"export_c: C has no open sizes: {', '.join(open_sizes)}",
-            hint="give shapes={…} of the data",
-        )
+    if None in symbols.values():
+        raise _open_sizes(program, shapes)
     sizes = shapes if executable is program.forward else executable.sizes(symbols)
     return executable.source(sizes, wanted.name, wanted.threads, wanted.freestanding)
 

@@ -228,13 +228,27 @@ class _Loop:
 
     def _check_room(self) -> None:
         caches = [v.shape[-2] for key, v in self._state.items() if key.endswith("k_cache")]
-        places = self.tokens.shape[1] + self._count - 1  # nothing is computed of the last one
-        if caches and places > min(caches):
-            raise ArgumentError(
-                f"generate: a prompt of {self.tokens.shape[1]} tokens and {self._count} more need"
-                f" {places} places, got a cache of {min(caches)}",
-                hint="make the model with a larger cache_size",
-            )
+        self._check_places("a cache of", caches, "cache_size")
+        self._check_places("embeddings of", self._embedded_places(), "block_size")
+
+    def _check_places(self, what: str, sizes: list[int], option: str) -> None:
+        prompt = self.tokens.shape[1]
+        places = prompt + self._count - 1  # nothing is computed of the last one
+        if not sizes or places <= min(sizes):
+            return
+        most = min(sizes) - prompt + 1
+        fewer = f"give max_new_tokens={most} at most, or " if most > 0 else ""
+        raise ArgumentError(
+            f"generate: a prompt of {prompt} tokens in '{self._input}' and {self._count} more need"
+            f" {places} places, got {what} {min(sizes)}",
+            hint=f"{fewer}make the model with a larger {option}, of {places} at least",
+        )
+
+    def _embedded_places(self) -> list[int]:
+        """Of models with a table of places, which is called wpe as in GPT-2."""
+        keys = [key for key in self._pm._keys if f".{key.path}".endswith(".wpe.weight")]
+        shapes = self._pm.get_shapes() if keys else {}
+        return [size for key in keys for size in shapes[key.name][:1] if isinstance(size, int)]
 
     def run(self) -> Iterator[np.ndarray]:
         import numpy as np

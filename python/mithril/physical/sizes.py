@@ -52,7 +52,10 @@ def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) 
     missing = [n for n in unknown if n not in given and n in physical.data_keys]
     if missing:
         keys = ", ".join(missing)
-        raise UnsupportedError(f"{what}: the shapes of {keys} are open", hint="give shapes=")
+        raise UnsupportedError(
+            f"{what}: the shapes of {keys} are open",
+            hint=f"say them, for example: shapes={shown({name: [1, 16] for name in missing})}",
+        )
     data = {name: SimpleNamespace(shape=shape) for name, shape in given.items()}
     return compilation.program_for(Call(data=data))
 

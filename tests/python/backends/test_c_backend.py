@@ -22,7 +22,7 @@ from backends.plan_cases import (
     every_model,
     same,
 )
-from formats.c_cases import MODELS, drawn, training
+from formats.c_cases import MODELS, built, drawn, training
 from mithril.errors import CompilerError, OutOfMemoryError
 from mithril.testing import run_backend_tests
 from test_random_models import CHUNKS, RandomModels, Trial, seeds
@@ -225,6 +225,42 @@ def test_forked_children_have_threads_of_their_own():
 def test_threads_that_evaluate_at_once():
     """The first call of each compiles; the others wait for it or compile, too."""
     check_threads_at_once(on_c(cache=False), 20, 60)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("places", ["int32", "int64", None])
+def test_caches(tmp_path, dtype, places):
+    """Two appends behind each other, the first one where the cache lies, of values in any order;
+    without room all is NaN. The exported text builds without a warning."""
+    model, first, second = ml.Model(), "o", "p"
+    if places is None:
+        first = second = 1
+    model |= ml.Multiply()(left="cache", right="cache", output="squares")
+    model |= ml.SwapAxes(-1, -2)(input="x", output="turned")
+    model |= ml.UpdateCache()(cache="squares", input="turned", offset=first, output="once")
+    model |= ml.UpdateCache()(cache="once", input="z", offset=second, output="y")
+    model.expose_keys("y")
+    sizes = {"cache": (2, 6, 3), "x": (2, 3, 2), "z": (2, 1, 3)}
+    data = {name: drawn(size, i).astype(dtype) for i, (name, size) in enumerate(sizes.items())}
+    offsets = {} if places is None else {"o": 0, "p": 0}
+    shapes = {name: list(size) for name, size in sizes.items()} | {name: [] for name in offsets}
+    keys = {"data_keys": set(shapes), "types": dict.fromkeys(offsets, places)}
+    pm = ml.compile(model, on_c(dtype), shapes=shapes, **keys)
+    for o, p in ((0, 5), (4, 3), (2, 2), (5, 0), (1, 6), (-1, 0), (2**31 - 1, 1)):
+        given = {} if places is None else {"o": np.array(o, places), "p": np.array(p, places)}
+        o, p = (o, p) if given else (1, 1)
+        want = data["cache"] * data["cache"]
+        if 0 <= o <= 4 and 0 <= p <= 5:
+            want[:, o : o + 2] = data["x"].swapaxes(1, 2)
+            want[:, p : p + 1] = data["z"]
+        else:
+            want[:] = np.nan
+            if 0 <= p <= 5:
+                want[:, p : p + 1] = data["z"]
+        np.testing.assert_array_equal(pm.evaluate({}, data | given)["y"], want)
+    pm.export_c(tmp_path)
+    for compiler in filter(shutil.which, ("gcc", "clang")):
+        built(tmp_path, compiler)
 
 
 def test_arenas_above_memory(tmp_path):

@@ -589,8 +589,15 @@ def test_a_folder_that_is_a_file(tmp_path):
 
 def test_open_sizes_are_named(tmp_path):
     pm = compiled("mlp", shapes={"x": ["batch", 16]})
-    with pytest.raises(UnsupportedError, match="C has no open sizes: batch"):
+    with pytest.raises(UnsupportedError) as raised:
         pm.export_c(tmp_path)
+    assert raised.value.message == "export_c: C has no open sizes, but 'x' is [batch, 16]"
+    assert raised.value.hint == (
+        "say them, for example: pm.export_c(folder, shapes={'x': [1, 16]})"
+    )
+    with pytest.raises(UnsupportedError, match="the shapes of input are open") as raised:
+        ml.compile(ml.Linear(4), ml.CpuBackend()).export_c(tmp_path)
+    assert raised.value.hint == "say them, for example: shapes={'input': [1, 16]}"
     assert pm.export_c(tmp_path, shapes={"x": [3, 16]})["inputs"][0]["shape"] == [3, 16]
 
 
