@@ -1,5 +1,5 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
-#include "backends/cpu/cpuid.h"
+#include "backends/cpu/machine/cpuid.h"
 #include "backends/cpu/kernels.h"
 #include "bindings/native_program.h"
 #include "bindings/output_array.h"

@@ -4,7 +4,7 @@
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "ir/registry.h"
-#include "model/naming.h"
+#include "model/tree/naming.h"
 #include "model/snapshot.h"
 #include "model/summary.h"
 

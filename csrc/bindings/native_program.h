@@ -12,7 +12,7 @@
 #include "bindings/native_call.h"
 #include "bindings/python.h"
 #include "core/packed_matrix.h"
-#include "program.h"
+#include "specialize/program.h"
 #include "runtime/recording.h"
 #include "runtime/thread_pool.h"
 

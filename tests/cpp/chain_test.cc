@@ -12,7 +12,7 @@
 #include "backends/cpu/target.h"
 #include "compile.h"
 #include "model/build.h"
-#include "program.h"
+#include "specialize/program.h"
 
 namespace mithril {
 namespace {

@@ -1,6 +1,6 @@
 #include "backends/cpu/select.h"
 
-#include "backends/cpu/interpreter.h"
+#include "backends/cpu/loops/interpreter.h"
 #include "backends/cpu/kernels.h"
 #include "runtime/thread_pool.h"
 

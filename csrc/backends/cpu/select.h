@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "backends/cpu/cpuid.h"
+#include "backends/cpu/machine/cpuid.h"
 #include "ir/target.h"
 #include "select/backend.h"
 

@@ -1,4 +1,4 @@
-// Covers: model/connection.cc model/extend.cc model/keys.cc model/leaf.cc model/naming.cc
+// Covers: model/connection.cc model/edit/extend.cc model/keys.cc model/tree/leaf.cc model/tree/naming.cc
 // Covers: model/query.cc
 #include "model/model.h"
 

@@ -5,7 +5,7 @@
 #include "backends/cpu/target.h"
 #include "core/tensor_data.h"
 #include "passes/pipeline.h"
-#include "program.h"
+#include "specialize/program.h"
 
 namespace mithril::ir::test {
 

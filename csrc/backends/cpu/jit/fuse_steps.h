@@ -1,7 +1,7 @@
 // Joins the steps of a schedule that can be compiled.
 #pragma once
-#include "backends/cpu/cpuid.h"
-#include "backends/cpu/schedule.h"
+#include "backends/cpu/machine/cpuid.h"
+#include "backends/cpu/schedule/schedule.h"
 
 namespace mithril::cpu::jit {
 

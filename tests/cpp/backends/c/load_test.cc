@@ -19,7 +19,7 @@
 #include "ops/built.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
-#include "program.h"
+#include "specialize/program.h"
 
 namespace mithril::c {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "backends/cpu/jit/code_memory.h"
 #include "backends/cpu/random_program.h"
-#include "backends/cpu/tile_code.h"
+#include "backends/cpu/loops/tile_code.h"
 #include "tile/evaluate.h"
 
 namespace mithril::cpu::jit {
