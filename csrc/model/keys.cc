@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "model/tree/cycles.h"
 #include "model/explain/explain.h"
+#include "model/tree/cycles.h"
 #include "model/tree/tree.h"
 
 namespace mithril::model {

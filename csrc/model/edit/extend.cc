@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "ir/registry.h"
-#include "model/tree/cycles.h"
 #include "model/explain/explain.h"
+#include "model/tree/cycles.h"
 
 namespace mithril::model {
 

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/files/serialize.h"
 #include "model/files/record.h"
+#include "model/files/serialize.h"
 #include "model/tree/tree.h"
 
 namespace mithril::model {

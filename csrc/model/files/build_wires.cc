@@ -1,9 +1,9 @@
 // Who writes and who reads the wires of a model file, and the kinds of keys that follow.
 #include <algorithm>
 
-#include "model/tree/cycles.h"
 #include "model/files/build.h"
 #include "model/files/usual.h"
+#include "model/tree/cycles.h"
 
 namespace mithril::model {
 

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "ir/registry.h"
-#include "model/files/serialize.h"
 #include "model/files/record.h"
+#include "model/files/serialize.h"
 #include "model/files/type.h"
 #include "model/files/value.h"
 

@@ -9,8 +9,8 @@
 #include "backends/cpu/attention/attention_few.h"
 #include "backends/cpu/attention/attention_gradient.h"
 #include "backends/cpu/attention/attention_many.h"
-#include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/machine/rounding.h"
+#include "backends/cpu/reference/kernel_families.h"
 
 namespace mithril::cpu {
 namespace {

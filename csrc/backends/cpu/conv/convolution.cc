@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/conv/image_epilogue.h"
-#include "backends/cpu/reference/kernel_families.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/conv/taps.h"
+#include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/machine/rounding.h"
+#include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
 #include "runtime/buffer.h"
 

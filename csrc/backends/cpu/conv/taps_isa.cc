@@ -1,7 +1,6 @@
 // What a tap sees of planes, copied by one instruction set.
-#include "backends/cpu/conv/taps.h"
-
 #include "backends/cpu/conv/copy_row.h"
+#include "backends/cpu/conv/taps.h"
 
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {

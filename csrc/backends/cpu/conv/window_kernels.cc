@@ -3,11 +3,11 @@
 #include <limits>
 
 #include "backends/cpu/conv/convolution.h"
-#include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/conv/pooling.h"
-#include "backends/cpu/reference/reference.h"
 #include "backends/cpu/conv/winograd.h"
 #include "backends/cpu/conv/winograd_gradient.h"
+#include "backends/cpu/reference/kernel_families.h"
+#include "backends/cpu/reference/reference.h"
 #include "select/kernel_dims.h"
 
 namespace mithril::cpu {

@@ -4,12 +4,12 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/conv/image_epilogue.h"
-#include "backends/cpu/reference/kernel_families.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/conv/winograd_parts.h"
 #include "backends/cpu/conv/winograd_patches.h"
+#include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/machine/rounding.h"
+#include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
 #include "runtime/buffer.h"
 

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/gemm/gemm.h"
-#include "backends/cpu/reference/kernel_families.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/conv/winograd_patches.h"
+#include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/machine/rounding.h"
+#include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
 
 namespace mithril::cpu {

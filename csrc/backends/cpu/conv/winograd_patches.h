@@ -3,8 +3,8 @@
 #pragma once
 #include <cstdint>
 
-#include "backends/cpu/gemm/gemm_tile.h"
 #include "backends/cpu/conv/winograd_parts.h"
+#include "backends/cpu/gemm/gemm_tile.h"
 
 namespace mithril::cpu {
 

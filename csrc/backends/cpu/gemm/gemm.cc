@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backends/cpu/gemm/gemm_cache.h"
-#include "backends/cpu/reference/reference.h"
 #include "backends/cpu/machine/rounding.h"
+#include "backends/cpu/reference/reference.h"
 #include "core/interrupt.h"
 
 namespace mithril::cpu {

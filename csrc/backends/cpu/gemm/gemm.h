@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cpu/machine/cpuid.h"
 #include "backends/cpu/gemm/gemm_tile.h"
+#include "backends/cpu/machine/cpuid.h"
 
 namespace mithril::cpu {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/machine/rounding.h"
+#include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
 
 namespace mithril::cpu {

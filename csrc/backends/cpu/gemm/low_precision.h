@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/machine/cpuid.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "backends/cpu/gemm/low_precision_parts.h"
+#include "backends/cpu/machine/cpuid.h"
 #include "core/packed_matrix.h"
 
 namespace mithril::cpu {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/cpu/machine/lanes.h"
 #include "backends/cpu/gemm/low_precision_parts.h"
+#include "backends/cpu/machine/lanes.h"
 #include "core/packed_matrix.h"
 
 namespace mithril::cpu::MITHRIL_ISA {

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "backends/cpu/gemm/gemm.h"
-#include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/gemm/product_epilogue.h"
+#include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/reference/reference.h"
 #include "plan/cost.h"
 #include "runtime/buffer.h"

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "backends/cpu/loops/block_loop.h"
 #include "backends/cpu/gemm/gemm.h"
+#include "backends/cpu/loops/block_loop.h"
 #include "select/kernel_def.h"
 
 namespace mithril::cpu {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "backends/cpu/jit/compile.h"
+#include "backends/cpu/loops/tile_code.h"
 #include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/schedule/schedule.h"
-#include "backends/cpu/loops/tile_code.h"
 
 namespace mithril::cpu {
 

@@ -1,8 +1,8 @@
 // The elementary functions as single instructions of the interpreter: tile/math.h on vector lanes.
 #include <utility>
 
-#include "backends/cpu/machine/lanes.h"
 #include "backends/cpu/loops/isa_parts.h"
+#include "backends/cpu/machine/lanes.h"
 
 namespace mithril::cpu::MITHRIL_ISA {
 namespace {

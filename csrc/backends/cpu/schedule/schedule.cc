@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 
-#include "backends/cpu/jit/fuse_steps.h"
 #include "tile/reduction.h"
 
 namespace mithril::cpu {
@@ -31,7 +30,10 @@ class Scheduler {
         expanded_(program.code.size(), -1) {}
 
   /// With compiled steps.
-  void fuse_for(const CodeTarget& target) { target_ = target; }
+  void fuse_for(const CodeTarget& target, FuseSteps fuse) {
+    target_ = target;
+    fuse_ = fuse;
+  }
 
   Schedule run() {
     const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
@@ -47,7 +49,7 @@ class Scheduler {
       lanes_.clear();
       reductions.push_back({first, static_cast<int32_t>(out_.reductions.size())});
     }
-    if (target_) jit::fuse_steps(program_, *target_, {setup_, rows, lanes}, out_);
+    if (target_) fuse_(program_, *target_, {setup_, rows, lanes}, out_);
     share_slots(lanes);
     find_hazards(lanes);
     out_.setup = append(setup_);
@@ -485,6 +487,7 @@ class Scheduler {
   const IsaTable& isa_;
   bool recompute_;
   std::optional<CodeTarget> target_;
+  FuseSteps fuse_ = nullptr;
   std::vector<int32_t> section_;
   std::vector<int32_t> slot_, filled_, filled_row_, expanded_;  // of each register
   std::vector<Step> setup_, rows_, lanes_, stores_, binds_;
@@ -515,9 +518,9 @@ bool is_in_place(const Schedule& schedule) {
 }
 
 Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
-                             const CodeTarget& target) {
+                             const CodeTarget& target, FuseSteps fuse) {
   Scheduler scheduler(expanded, isa, target.recompute);
-  scheduler.fuse_for(target);
+  scheduler.fuse_for(target, fuse);
   return scheduler.run();
 }
 

@@ -130,10 +130,21 @@ struct CodeTarget {
   bool operator==(const CodeTarget&) const = default;
 };
 
-/// The same with compiled steps for that target, without their code; see jit/compile.h. `expanded`
-/// has no macros but those that are called.
+/// Steps of a schedule that is being built: every slot is written by one step of a section only.
+struct Unfused {
+  std::vector<Step>& setup;
+  std::vector<std::vector<Step>>& rows;   // by section
+  std::vector<std::vector<Step>>& lanes;  // by section
+};
+
+/// Joins steps into compiled ones; see jit/fuse_steps.h.
+using FuseSteps = void (*)(const tile::Program& program, const CodeTarget& target,
+                           const Unfused& steps, Schedule& schedule);
+
+/// The same with the compiled steps that `fuse` makes for that target, without their code; see
+/// jit/compile.h. `expanded` has no macros but those that are called.
 Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
-                             const CodeTarget& target);
+                             const CodeTarget& target, FuseSteps fuse);
 
 /// Whether a schedule for Layout::kBlock reads and writes operands where they lie, by one compiled
 /// step.

@@ -3,10 +3,10 @@
 #include <optional>
 #include <type_traits>
 
-#include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/gemm/product_epilogue.h"
-#include "backends/cpu/reference/reference.h"
 #include "backends/cpu/machine/rounding.h"
+#include "backends/cpu/reference/kernel_families.h"
+#include "backends/cpu/reference/reference.h"
 #include "select/kernel_dims.h"
 
 namespace mithril::cpu {

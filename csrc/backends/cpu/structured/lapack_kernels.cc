@@ -3,9 +3,9 @@
 #include <climits>
 
 #include "backends/cpu/reference/kernel_families.h"
+#include "backends/cpu/reference/reference.h"
 #include "backends/cpu/structured/lapack.h"
 #include "backends/cpu/structured/openblas_slot.h"
-#include "backends/cpu/reference/reference.h"
 #include "core/checked.h"
 #include "core/interrupt.h"
 #include "runtime/detached_call.h"

@@ -1,6 +1,5 @@
-// Covers: model/files/index.cc model/files/log.cc model/files/read.cc
-// Covers: model/files/build.cc model/files/build_wires.cc model/files/build_facts.cc
-// Covers: model/files/build_merges.cc
+// Covers: model/files/index.cc model/files/log.cc model/files/read.cc model/files/build.cc
+// Covers: model/files/build_wires.cc model/files/build_facts.cc model/files/build_merges.cc
 // Covers: model/files/write.cc model/files/write_facts.cc model/files/write_history.cc
 // Covers: model/files/type.cc model/files/value.cc
 // Models to text and back; texts that no model has. Python tests every op and every setter.

@@ -1,4 +1,5 @@
-// Covers: model/outline/outline_parts.cc model/outline/outline_loop.cc model/outline/outline_branches.cc
+// Covers: model/outline/outline_parts.cc model/outline/outline_loop.cc
+// Covers: model/outline/outline_branches.cc
 #include "model/outline/outline.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,4 @@
-// Covers: backends/cpu/conv/pooling_isa.cc
-// Covers: backends/cpu/conv/pooling.h
+// Covers: backends/cpu/conv/pooling_isa.cc backends/cpu/conv/pooling.h
 #include "backends/cpu/conv/pooling.h"
 
 #include <limits>

@@ -1,7 +1,7 @@
 #include "backends/cpu/conv/winograd_gradient.h"
 
-#include "backends/cpu/reference/reference.h"
 #include "backends/cpu/conv/winograd_case.h"
+#include "backends/cpu/reference/reference.h"
 
 namespace mithril::testing_support {
 namespace {

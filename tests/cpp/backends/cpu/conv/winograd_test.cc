@@ -1,14 +1,13 @@
-// Covers: backends/cpu/conv/winograd_isa.cc
-// Covers: backends/cpu/conv/window_kernels.cc
+// Covers: backends/cpu/conv/winograd_isa.cc backends/cpu/conv/window_kernels.cc
 // Covers: backends/cpu/conv/winograd_patches.cc
 #include "backends/cpu/conv/winograd.h"
 
 #include <cmath>
 #include <random>
 
-#include "backends/cpu/reference/reference.h"
 #include "backends/cpu/conv/winograd_case.h"
 #include "backends/cpu/conv/winograd_parts.h"
+#include "backends/cpu/reference/reference.h"
 
 namespace mithril::testing_support {
 namespace {

@@ -1,5 +1,5 @@
 // Covers: backends/cpu/gemm/low_precision_isa.cc backends/cpu/gemm/matrix_tiles_isa.cc
-// backends/cpu/gemm/bfloat_pairs_isa.cc
+// Covers: backends/cpu/gemm/bfloat_pairs_isa.cc
 #include "backends/cpu/gemm/low_precision.h"
 
 #include <algorithm>

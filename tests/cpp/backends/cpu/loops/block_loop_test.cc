@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/cpu/loops/tile_code.h"
 #include "backends/cpu/random_program.h"
 #include "backends/cpu/run_program.h"
-#include "backends/cpu/loops/tile_code.h"
 
 namespace mithril::cpu::testing {
 namespace {

@@ -1,5 +1,4 @@
-// Covers: backends/cpu/*/*_isa.cc
-// Covers: backends/cpu/schedule/schedule.cc
+// Covers: backends/cpu/*/*_isa.cc backends/cpu/schedule/schedule.cc
 #include "backends/cpu/loops/interpreter.h"
 
 #include <bit>

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu/machine/cpuid.h"
-#include "backends/cpu/schedule/isa_table.h"
 #include "backends/cpu/run_program.h"
+#include "backends/cpu/schedule/isa_table.h"
 #include "tile/accuracy.h"
 #include "tile/builder.h"
 

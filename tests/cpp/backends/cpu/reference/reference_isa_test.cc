@@ -1,5 +1,4 @@
 #include "backends/cpu/reference/reference.h"
-
 #include "reference/support.h"
 
 namespace mithril::testing_support {

@@ -1,7 +1,6 @@
-// Covers: passes/pipeline.cc select/tile_lowering.cc backends/cpu/kernels.cc backends/cpu/gemm/matmul.cc
-// Covers: backends/cpu/schedule/schedule.cc backends/cpu/select.cc execution.cc
-#include "specialize/program.h"
-
+// Covers: passes/pipeline.cc select/tile_lowering.cc backends/cpu/kernels.cc
+// Covers: backends/cpu/gemm/matmul.cc backends/cpu/schedule/schedule.cc backends/cpu/select.cc
+// Covers: specialize/execution.cc
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -15,6 +14,7 @@
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
 #include "plan/memory.h"
+#include "specialize/on_cpu.h"
 
 namespace mithril {
 namespace {
@@ -29,10 +29,11 @@ passes::PipelineOptions verified() {
   return options;
 }
 
-Program program(const ir::Graph& graph) {
-  ProgramOptions options;
+SpecializationCache program(const ir::Graph& graph) {
+  SpecializationOptions options = on_cpu();
   options.passes = verified();
-  return Program(std::move(passes::optimize(graph, cpu::target(), verified())).or_throw(), options);
+  return SpecializationCache(
+      std::move(passes::optimize(graph, cpu::target(), verified())).or_throw(), options);
 }
 
 int64_t count(const std::vector<int64_t>& shape) {
@@ -42,7 +43,7 @@ int64_t count(const std::vector<int64_t>& shape) {
 }
 
 // Float inputs in, float outputs out.
-std::vector<std::vector<float>> run(Program& program, const Sizes& sizes,
+std::vector<std::vector<float>> run(SpecializationCache& program, const Sizes& sizes,
                                     const std::vector<std::vector<float>>& inputs) {
   const auto made = std::move(program.specialize(sizes)).or_throw();
   std::vector<const void*> in;
@@ -66,7 +67,7 @@ std::vector<float> random_floats(size_t count, unsigned seed) {
 }
 
 // Labels of the steps that a program runs for these sizes.
-std::vector<std::string> labels(Program& program, const Sizes& sizes) {
+std::vector<std::string> labels(SpecializationCache& program, const Sizes& sizes) {
   std::vector<std::string> out;
   const auto made = std::move(program.specialize(sizes)).or_throw();
   for (const auto& step : made->executable->plan().steps) out.push_back(step.step.label);
@@ -78,9 +79,9 @@ constexpr const char* kAttention = R"(graph a<f32, i64>(%q: f32[h, l, 8], %k: f3
   return y=%0
 })";
 
-TEST(Program, KeepsACompositeWholeWhereAKernelTakesIt) {
+TEST(SpecializationCache, KeepsACompositeWholeWhereAKernelTakesIt) {
   if (cpu::default_isa() == cpu::Isa::kGeneric) GTEST_SKIP() << "no kernel for attention";
-  Program attention = program(parsed(kAttention));
+  SpecializationCache attention = program(parsed(kAttention));
   EXPECT_EQ(attention.graph().nodes.size(), 1U);  // sizes decide, later
   EXPECT_EQ(labels(attention, {{2, 20, 8}, {2, 20, 8}}), std::vector<std::string>{"attention"});
   for (const int64_t queries : {3, 0}) {
@@ -90,24 +91,24 @@ TEST(Program, KeepsACompositeWholeWhereAKernelTakesIt) {
   }
 }
 
-TEST(Program, DecomposesACompositeForATargetThatMust) {
+TEST(SpecializationCache, DecomposesACompositeForATargetThatMust) {
   ir::Target target = cpu::target();
   target.decompose_all = true;
   const ir::Graph graph =
       std::move(passes::optimize(parsed(kAttention), target, verified())).or_throw();
-  Program attention(graph, {});
+  SpecializationCache attention(graph, on_cpu());
   const auto found = labels(attention, {{2, 20, 8}, {2, 20, 8}});
   EXPECT_EQ(std::count(found.begin(), found.end(), "attention"), 0);
 }
 
-TEST(Program, KeepsTheSpecialisationsThatWereUsedLast) {
-  ProgramOptions options;
+TEST(SpecializationCache, KeepsTheSpecialisationsThatWereUsedLast) {
+  SpecializationOptions options = on_cpu();
   options.most_specializations = 2;
-  Program relu(parsed(R"(graph g<f32, i64>(%x: f32[n]) {
+  SpecializationCache relu(parsed(R"(graph g<f32, i64>(%x: f32[n]) {
   %0 = relu(%x) : f32[n]
   return y=%0
 })"),
-               options);
+                           options);
   const auto made = [&](int64_t n) { return std::move(relu.specialize(Sizes{{n}})).or_throw(); };
   const auto one = made(1), two = made(2);
   EXPECT_EQ(made(1), one);
@@ -118,19 +119,19 @@ TEST(Program, KeepsTheSpecialisationsThatWereUsedLast) {
 }
 
 // The same numbers in other places are other sizes, also behind those that are known.
-TEST(Program, ShapesOfOtherRanksAreOthers) {
-  Program both(parsed(R"(graph g<f32, i64>(%x: f32[a, b], %y: f32[c]) {
+TEST(SpecializationCache, ShapesOfOtherRanksAreOthers) {
+  SpecializationCache both(parsed(R"(graph g<f32, i64>(%x: f32[a, b], %y: f32[c]) {
   %0 = relu(%x) : f32[a, b]
   %1 = relu(%y) : f32[c]
   return v=%0, w=%1
 })"),
-               {});
+                           on_cpu());
   EXPECT_TRUE(both.specialize(Sizes{{2, 3}, {4}}).ok());
   EXPECT_FALSE(both.specialize(Sizes{{2}, {3, 4}}).ok());
 }
 
-TEST(Program, RunsAFusedSoftmax) {
-  Program softmax = program(parsed(R"(graph g<f32, i64>(%x: f32[b, n]) {
+TEST(SpecializationCache, RunsAFusedSoftmax) {
+  SpecializationCache softmax = program(parsed(R"(graph g<f32, i64>(%x: f32[b, n]) {
   %0 = softmax(%x) : f32[b, n]
   return y=%0
 })"));
@@ -149,7 +150,7 @@ TEST(Program, RunsAFusedSoftmax) {
 }
 
 // y = tanh(x Wᵀ + b), loss = mean(y²): value and gradients against plain loops in double.
-TEST(Program, DifferentiatesALayer) {
+TEST(SpecializationCache, DifferentiatesALayer) {
   const ir::Graph forward =
       parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %w: f32[2, 3] param, %c: f32[2] param) {
   %0 = linear(%w, %x, %c) : f32[b, 2]
@@ -161,7 +162,8 @@ TEST(Program, DifferentiatesALayer) {
   passes::DifferentiateOptions options;
   options.unit = {"loss"};
   options.wrt = {"w", "c", "x"};
-  Program layer = program(std::move(passes::differentiate(forward, options)).or_throw());
+  SpecializationCache layer =
+      program(std::move(passes::differentiate(forward, options)).or_throw());
   for (const size_t batch : {1U, 5U}) {
     const auto x = random_floats(batch * 3, 2);
     const auto w = random_floats(6, 3);
@@ -193,8 +195,8 @@ TEST(Program, DifferentiatesALayer) {
   }
 }
 
-TEST(Program, RefusesSizesThatDoNotFit) {
-  Program layer = program(parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %y: f32[b]) {
+TEST(SpecializationCache, RefusesSizesThatDoNotFit) {
+  SpecializationCache layer = program(parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %y: f32[b]) {
   %0 = sum(%x, axis=(1,)) : f32[b]
   %1 = add(%0, %y) : f32[b]
   return z=%1
@@ -207,8 +209,8 @@ TEST(Program, RefusesSizesThatDoNotFit) {
   EXPECT_FALSE(layer.specialize(Sizes{{4}, {4}}).ok());
 }
 
-TEST(Program, CopiesOutputsThatAreInputsOrViews) {
-  Program views = program(parsed(R"(graph g<f32, i64>(%x: f32[2, 3]) {
+TEST(SpecializationCache, CopiesOutputsThatAreInputsOrViews) {
+  SpecializationCache views = program(parsed(R"(graph g<f32, i64>(%x: f32[2, 3]) {
   %0 = transpose(%x) : f32[3, 2]
   return a=%x, b=%0, c=%0
 })"));
@@ -219,8 +221,8 @@ TEST(Program, CopiesOutputsThatAreInputsOrViews) {
   EXPECT_EQ(out[2], out[1]);
 }
 
-TEST(Program, WritesEveryOutputOfOneValue) {
-  Program twice = program(parsed(R"(graph g<f32, i64>(%x: f32[3]) {
+TEST(SpecializationCache, WritesEveryOutputOfOneValue) {
+  SpecializationCache twice = program(parsed(R"(graph g<f32, i64>(%x: f32[3]) {
   %0 = negate(%x) : f32[3]
   return a=%0, b=%0
 })"));
@@ -230,13 +232,13 @@ TEST(Program, WritesEveryOutputOfOneValue) {
 }
 
 // The loop of an addition could overwrite e, if it did not read it in another order as well.
-TEST(Program, KeepsOperandsThatAreReadInAnotherOrder) {
+TEST(SpecializationCache, KeepsOperandsThatAreReadInAnotherOrder) {
   constexpr size_t kSize = 40;
   std::vector<float> x(kSize * kSize), z(kSize * kSize), ones(kSize, 1.0F);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
   for (size_t i = 0; i < x.size(); ++i) z[i] = static_cast<float>(i % 7);
   const auto sums = [&](const char* addition) {
-    Program adds = program(
+    SpecializationCache adds = program(
         parsed(fmt::format(R"(graph g<f32, i64>(%x: f32[40, 40], %z: f32[40, 40], %w: f32[40, 1]) {{
   %0 = cumsum(%x) : f32[40, 40]
   %1 = transpose(%0) : f32[40, 40]
@@ -263,7 +265,7 @@ TEST(Program, KeepsOperandsThatAreReadInAnotherOrder) {
 }
 
 // Kernel and notes of each group.
-std::string told(const Program& program, const Sizes& sizes) {
+std::string told(const SpecializationCache& program, const Sizes& sizes) {
   std::vector<select::Story> story;
   const plan::Plan plan = std::move(program.preview(sizes, &story)).or_throw();
   std::string out;
@@ -274,7 +276,7 @@ std::string told(const Program& program, const Sizes& sizes) {
   return out;
 }
 
-TEST(Program, TellsWhichKernelsWereChosen) {
+TEST(SpecializationCache, TellsWhichKernelsWereChosen) {
   const std::string product =
       told(program(parsed(R"(graph g<f32, i64>(%x: f32[b, 3], %w: f32[3, 2]) {
   %0 = matmul(%x, %w) : f32[b, 2]
@@ -303,7 +305,7 @@ TEST(Program, TellsWhichKernelsWereChosen) {
       "  kernel conv2d_dx.reference would do, but conv2d_dx comes first\n");
 }
 
-TEST(Program, TellsOfCopiesViewsAndBodies) {
+TEST(SpecializationCache, TellsOfCopiesViewsAndBodies) {
   const std::string copied = told(program(parsed(R"(graph g<f32, i64>(%x: f32[3, 4]) {
   %0 = transpose(%x) : f32[4, 3]
   %1 = argsort(%0, axis=0, descending=false) : i64[4, 3]
@@ -314,13 +316,13 @@ TEST(Program, TellsOfCopiesViewsAndBodies) {
   EXPECT_NE(copied.find("copies an operand f32[4, 3] first"), std::string::npos) << copied;
 }
 
-TEST(Program, APreviewIsNotRefused) {
+TEST(SpecializationCache, APreviewIsNotRefused) {
   const ir::Graph graph = parsed(R"(graph g<f32, i64>(%x: f32[n, 1], %z: f32[1, n], %w: f32[n, 1]) {
   %0 = matmul(%x, %z) : f32[n, n]
   %1 = matmul(%0, %w) : f32[n, 1]
   return y=%1
 })");
-  Program outer = program(graph);
+  SpecializationCache outer = program(graph);
   constexpr int64_t kSize = 10'000'000;  // 400 TB
   const Sizes sizes = {{kSize, 1}, {1, kSize}, {kSize, 1}};
   const plan::Plan plan = std::move(outer.preview(sizes)).or_throw();
@@ -336,7 +338,7 @@ TEST(Program, APreviewIsNotRefused) {
 
 // An update of a table by the gradient of some of its rows, which never is a matrix. Without the
 // gather nobody has looked at the indices, and what is refused may have changed nothing.
-TEST(Program, UpdatesRowsAsTheyAreSummed) {
+TEST(SpecializationCache, UpdatesRowsAsTheyAreSummed) {
   constexpr size_t kCount = 2000 * 7;  // several blocks of rows
   const auto update = [](std::string_view first) {
     return program(parsed(fmt::format(R"(graph u<f32, i64>(%t: f32[2000, 7], %m: f32[2000, 7],
@@ -353,8 +355,8 @@ TEST(Program, UpdatesRowsAsTheyAreSummed) {
                                       first)));
   };
   const Sizes sizes = {{2000, 7}, {2000, 7}, {9, 7}, {9}, {7}, {2000, 7}};
-  Program checked = update("%0 = gather(%t, %i) : f32[9, 7]");
-  Program unchecked = update("%0 = exp(%v) : f32[9, 7]");
+  SpecializationCache checked = update("%0 = gather(%t, %i) : f32[9, 7]");
+  SpecializationCache unchecked = update("%0 = exp(%v) : f32[9, 7]");
   EXPECT_EQ(labels(checked, sizes).back(), "scatter_add+add+multiply+add+subtract");
   EXPECT_EQ(labels(unchecked, sizes).back(), "add+multiply+add+subtract");
   const auto t = random_floats(kCount, 1), m = random_floats(kCount, 2), v = random_floats(63, 3);
@@ -380,9 +382,9 @@ TEST(Program, UpdatesRowsAsTheyAreSummed) {
 }
 
 // The sums may not lie where the rows that they are made of do.
-TEST(Program, KeepsRowsThatAreSummedWhileOthersFinish) {
+TEST(SpecializationCache, KeepsRowsThatAreSummedWhileOthersFinish) {
   constexpr size_t kCount = 2000 * 7;  // several blocks of rows
-  Program sums =
+  SpecializationCache sums =
       program(parsed(R"(graph u<f32, i64>(%t: f32[2000, 7], %v: f32[2000, 7], %i: i64[2000],
   %w: f32[7, 7]) {
   %0 = gather(%t, %i) : f32[2000, 7]
@@ -425,34 +427,36 @@ constexpr std::string_view kIdle = R"(graph m<f32, i64>(%x: f32[100, 100]) {
 }
 )";
 
-Program limited(std::optional<int64_t> limit, bool shrinks) {
-  ProgramOptions options;
+SpecializationCache limited(std::optional<int64_t> limit, bool shrinks) {
+  SpecializationOptions options = on_cpu();
   options.passes = verified();
   options.recompute = {limit, shrinks};
-  return Program(std::move(passes::optimize(parsed(kIdle), cpu::target())).or_throw(), options);
+  return SpecializationCache(std::move(passes::optimize(parsed(kIdle), cpu::target())).or_throw(),
+                             options);
 }
 
-TEST(Program, ComputesAgainWhatDoesNotFit) {
+TEST(SpecializationCache, ComputesAgainWhatDoesNotFit) {
   const Sizes sizes = {{100, 100}};
   const std::vector<std::vector<float>> x = {random_floats(10'000, 1)};
-  Program plain = program(parsed(kIdle));
+  SpecializationCache plain = program(parsed(kIdle));
   const plan::Plan once = std::move(plain.preview(sizes)).or_throw();
   const int64_t usual = plan::memory_use(once).allocated();
-  Program less = limited(usual - 40'000, false);
+  SpecializationCache less = limited(usual - 40'000, false);
   const plan::Plan twice = std::move(less.preview(sizes)).or_throw();
   EXPECT_EQ(once.steps.size(), 5U);
   EXPECT_EQ(twice.steps.size(), 6U);
   EXPECT_LE(plan::memory_use(twice).allocated(), usual - 40'000);
   EXPECT_EQ(run(less, sizes, x), run(plain, sizes, x));
-  Program shrunk = limited(std::nullopt, true);
+  SpecializationCache shrunk = limited(std::nullopt, true);
   EXPECT_EQ(std::move(shrunk.preview(sizes)).or_throw().steps.size(), 6U);
 }
 
-TEST(Program, ComputesAgainWhatIsNextToFree) {
-  ProgramOptions options;
+TEST(SpecializationCache, ComputesAgainWhatIsNextToFree) {
+  SpecializationOptions options = on_cpu();
   options.passes = verified();
   options.recompute.spares = true;
-  const Program sparing(std::move(passes::optimize(parsed(R"(graph m<f32, i64>(%x: f32[n, n]) {
+  const SpecializationCache sparing(
+      std::move(passes::optimize(parsed(R"(graph m<f32, i64>(%x: f32[n, n]) {
   %0 = exp(%x) : f32[n, n]
   %1 = matmul(%0, %x) : f32[n, n]
   %2 = matmul(%1, %1) : f32[n, n]
@@ -461,15 +465,15 @@ TEST(Program, ComputesAgainWhatIsNextToFree) {
   return y=%4
 }
 )"),
-                                                   cpu::target()))
-                            .or_throw(),
-                        options);
+                                 cpu::target()))
+          .or_throw(),
+      options);
   EXPECT_EQ(std::move(sparing.preview(Sizes{{3000, 3000}})).or_throw().steps.size(), 6U);
   EXPECT_EQ(std::move(sparing.preview(Sizes{{1000, 1000}})).or_throw().steps.size(), 5U);
 }
 
-TEST(Program, SaysWhatDoesNotFit) {
-  Program program = limited(100'000, false);
+TEST(SpecializationCache, SaysWhatDoesNotFit) {
+  SpecializationCache program = limited(100'000, false);
   const core::Status status = program.specialize(Sizes{{100, 100}}).status();
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().kind, core::ErrorKind::kMemory);

@@ -1,27 +1,24 @@
-#include "specialize/program.h"
+#include "specialize/specialization_cache.h"
 
 #include <fmt/ranges.h>
 
-#include "backends/cpu/jit/compile.h"
-#include "backends/cpu/select.h"
 #include "core/checked.h"
 #include "core/interrupt.h"
-#include "specialize/execution.h"
 #include "ir/text.h"
 #include "passes/bind_sizes.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
 #include "runtime/memory_limit.h"
+#include "specialize/execution.h"
 
 namespace mithril {
 
-Program::Program(ir::Graph graph, ProgramOptions options)
+SpecializationCache::SpecializationCache(ir::Graph graph, SpecializationOptions options)
     : graph_(std::move(graph)), options_(std::move(options)) {
-  if (options_.backend == nullptr) options_.backend = std::make_shared<const cpu::Backend>();
   options_.passes = Trace::observed(std::move(options_.passes), options_.trace);
 }
 
-core::Result<std::shared_ptr<const Specialization>> Program::specialize(
+core::Result<std::shared_ptr<const Specialization>> SpecializationCache::specialize(
     std::span<const std::vector<int64_t>> sizes) {
   Key key;
   for (const auto& shape : sizes) {
@@ -42,7 +39,7 @@ core::Result<std::shared_ptr<const Specialization>> Program::specialize(
   return made;
 }
 
-std::shared_ptr<const Specialization> Program::find(const Key& key) {
+std::shared_ptr<const Specialization> SpecializationCache::find(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto at = cache_.find(key);
   if (at == cache_.end()) return nullptr;
@@ -54,9 +51,9 @@ namespace {
 
 // Runs a graph without inputs: the constants of a specialisation.
 core::Result<std::vector<std::shared_ptr<const core::TensorData>>> evaluate_constants(
-    const ir::Graph& graph, select::SelectOptions options) {
+    const ir::Graph& graph, const select::Backend& host, select::SelectOptions options) {
   options.overwrites.clear();
-  MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, cpu::Backend(), options));
+  MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, host, options));
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   std::vector<std::shared_ptr<core::TensorData>> made;
   std::vector<void*> pointers;
@@ -91,7 +88,7 @@ std::string print_sizes(const ir::Graph& graph, std::span<const std::vector<int6
 
 }  // namespace
 
-core::Result<std::shared_ptr<const Specialization>> Program::make(
+core::Result<std::shared_ptr<const Specialization>> SpecializationCache::make(
     std::span<const std::vector<int64_t>> sizes) const {
   options_.trace->recompile([&] { return "specialize for " + print_sizes(graph_, sizes); });
   const Stopwatch watch;
@@ -114,18 +111,18 @@ core::Result<std::shared_ptr<const Specialization>> Program::make(
       Specialization{std::move(executable), std::move(shapes)});
 }
 
-core::Result<std::shared_ptr<const runtime::Executable>> Program::make_executable(
+core::Result<std::shared_ptr<const runtime::Executable>> SpecializationCache::make_executable(
     plan::Plan plan) const {
   if (options_.make_executable) return options_.make_executable(std::move(plan));
   return std::shared_ptr<const runtime::Executable>(
       std::make_shared<const runtime::HostExecutable>(std::move(plan)));
 }
 
-core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t>> sizes,
-                                             const passes::PipelineOptions& options) const {
+core::Result<ir::Graph> SpecializationCache::make_static(
+    std::span<const std::vector<int64_t>> sizes, const passes::PipelineOptions& options) const {
   MITHRIL_ASSIGN(const auto symbols, passes::solve_symbols(graph_, sizes));
   const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
-    return evaluate_constants(constants, options_.select);
+    return evaluate_constants(constants, *options_.host, options_.select);
   };
   return passes::specialize(graph_, symbols, evaluate, options,
                             [&](const ir::Graph& within, const ir::Node& node) {
@@ -133,8 +130,9 @@ core::Result<ir::Graph> Program::make_static(std::span<const std::vector<int64_t
                             });
 }
 
-core::Result<std::optional<ir::Graph>> Program::fitted(const ir::Graph& graph,
-                                                       const plan::Plan& plan, Trace* trace) const {
+core::Result<std::optional<ir::Graph>> SpecializationCache::fitted(const ir::Graph& graph,
+                                                                   const plan::Plan& plan,
+                                                                   Trace* trace) const {
   const Stopwatch watch;
   const passes::RecomputeOptions& wanted = options_.recompute;
   const bool was_asked = wanted.limit || wanted.shrinks;
@@ -153,7 +151,7 @@ core::Result<std::optional<ir::Graph>> Program::fitted(const ir::Graph& graph,
   return std::optional<ir::Graph>(std::move(made.graph));
 }
 
-core::Status Program::check_memory(const plan::Plan& plan) const {
+core::Status SpecializationCache::check_memory(const plan::Plan& plan) const {
   if (const auto limit = options_.recompute.limit) {
     MITHRIL_RETURN_IF_ERROR(plan::check_memory(
         plan, {*limit, "the least that was found by computing values again, and memory_limit is",
@@ -162,8 +160,8 @@ core::Status Program::check_memory(const plan::Plan& plan) const {
   return plan::check_memory(plan, {runtime::memory_limit()});
 }
 
-core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> sizes,
-                                          std::vector<select::Story>* story) const {
+core::Result<plan::Plan> SpecializationCache::preview(std::span<const std::vector<int64_t>> sizes,
+                                                      std::vector<select::Story>* story) const {
   passes::PipelineOptions quiet = options_.passes;
   quiet.on_pass = nullptr;
   quiet.on_rewrite = nullptr;
@@ -180,7 +178,7 @@ core::Result<plan::Plan> Program::preview(std::span<const std::vector<int64_t>> 
   return smaller ? planned(*smaller) : std::move(plan);
 }
 
-core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {
+core::Result<plan::Plan> SpecializationCache::make_plan(const ir::Graph& graph) const {
   const Stopwatch watch;
   select::SelectOptions select = options_.select;
   if (options_.trace->wants_source()) {
@@ -189,14 +187,13 @@ core::Result<plan::Plan> Program::make_plan(const ir::Graph& graph) const {
     };
   }
   MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, *options_.backend, select));
-  if (cpu::jit::take_refusal()) {
-    options_.trace->refusal(
-        "the system refuses memory for machine code: loops are interpreted, to the same bits");
+  if (const auto denied = options_.backend->take_denial(); !denied.empty()) {
+    options_.trace->refusal(denied);
   }
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   options_.trace->stage(
       "select and plan", watch.seconds(),
-      fmt::format("{} steps, {}", plan.steps.size(), cpu::name(cpu::default_isa())));
+      fmt::format("{} steps, {}", plan.steps.size(), options_.backend->machine()));
   options_.trace->plan(plan);
   return plan;
 }

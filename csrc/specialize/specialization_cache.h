@@ -18,8 +18,9 @@
 
 namespace mithril {
 
-struct ProgramOptions {
-  std::shared_ptr<const select::Backend> backend;  // null: the CPU
+struct SpecializationOptions {
+  std::shared_ptr<const select::Backend> backend;  // never null
+  std::shared_ptr<const select::Backend> host;  // never null: computes constants, in this process
   /// Makes what runs a plan of the backend; null: its steps are kernels of the host.
   std::function<core::Result<std::shared_ptr<const runtime::Executable>>(plan::Plan)>
       make_executable;
@@ -37,11 +38,11 @@ struct Specialization {
 };
 
 /// `graph` is what passes::optimize gives for the target of the backend. Thread-safe.
-class Program {
+class SpecializationCache {
  public:
-  explicit Program(ir::Graph graph, ProgramOptions options = {});
+  SpecializationCache(ir::Graph graph, SpecializationOptions options);
   const ir::Graph& graph() const { return graph_; }
-  const ProgramOptions& options() const { return options_; }
+  const SpecializationOptions& options() const { return options_; }
 
   /// `sizes[i]`: the shape of input i (empty for host inputs). Compiles at the first call for
   /// these sizes; later calls look up. Errors name the input, its shape and the compiled one.
@@ -72,7 +73,7 @@ class Program {
   std::shared_ptr<const Specialization> find(const Key& key);
 
   const ir::Graph graph_;
-  ProgramOptions options_;
+  SpecializationOptions options_;
   std::mutex mutex_;
   std::map<Key, Entry> cache_;
   std::list<Key> ages_;  // most recent first
