@@ -1,6 +1,6 @@
 # The engine: one object library per folder of csrc/ (those that exist), and the archive
 # `mithril_engine` of all of them.
-set(MITHRIL_FOLDERS core tile infer ir ops model passes reference select plan emit runtime backends)
+set(MITHRIL_FOLDERS core tile infer ir ops model passes reference select plan emit runtime backends specialize)
 set(MITHRIL_OBJECTS "")
 
 # The presets compile several sources as one (CMAKE_UNITY_BUILD), which takes a third of the time.
@@ -44,7 +44,7 @@ configure_file(${CMAKE_SOURCE_DIR}/csrc/emit/kernel_files.cc.in
 foreach(folder ${MITHRIL_FOLDERS})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.cc
        ${CMAKE_SOURCE_DIR}/csrc/${folder}/*.c)
-  list(FILTER sources EXCLUDE REGEX "/backends/cpu/isa/")
+  list(FILTER sources EXCLUDE REGEX "_isa[.]cc$")
   if(folder STREQUAL emit)
     list(APPEND sources ${CMAKE_BINARY_DIR}/generated/extern_lanes.cc
          ${CMAKE_BINARY_DIR}/generated/kernel_files.cc)

@@ -1,4 +1,4 @@
-# One source, several instruction sets: csrc/backends/cpu/isa/*.cc is compiled once per set, with
+# One source, several instruction sets: csrc/backends/cpu/*/*_isa.cc are compiled once per set, with
 # MITHRIL_ISA naming the namespace that the file opens (generic, avx2, avx512).
 #
 # Inline functions and templates that such a file shares with the rest of the engine exist once in
@@ -22,7 +22,7 @@ function(mithril_isa_objects isa)
   set(MITHRIL_ISA_OBJECTS ${MITHRIL_ISA_OBJECTS} mithril_isa_${isa} PARENT_SCOPE)
 endfunction()
 
-file(GLOB isa_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/backends/cpu/isa/*.cc)
+file(GLOB isa_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/csrc/backends/cpu/*/*_isa.cc)
 mithril_isa_objects(generic)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   mithril_isa_objects(avx2 -mavx2 -mfma -mf16c)

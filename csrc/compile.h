@@ -7,11 +7,11 @@
 #include "core/status.h"
 #include "ir/graph.h"
 #include "ir/target.h"
-#include "model/flatten.h"
+#include "model/flatten/flatten.h"
 #include "passes/append_optimizer.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
-#include "trace.h"
+#include "specialize/trace.h"
 
 namespace mithril {
 

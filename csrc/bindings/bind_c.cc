@@ -21,10 +21,11 @@ core::Result<plan::Plan> built(const plan::Plan& plan, const py::function& build
   return c::load(path, options, std::move(printed), plan);
 }
 
-ProgramOptions c_options(const py::function& build, std::shared_ptr<Trace> trace,
-                         std::vector<std::string> off, const passes::RecomputeOptions& recompute,
-                         bool exact_conv, int threads) {
-  ProgramOptions out =
+SpecializationOptions c_options(const py::function& build, std::shared_ptr<Trace> trace,
+                                std::vector<std::string> off,
+                                const passes::RecomputeOptions& recompute, bool exact_conv,
+                                int threads) {
+  SpecializationOptions out =
       program_options(std::move(trace), std::move(off), recompute, {exact_conv, true});
   out.backend = std::make_shared<const c::Backend>(threads);
   out.select.threads = threads;

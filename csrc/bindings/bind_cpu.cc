@@ -1,6 +1,6 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
-#include "backends/cpu/cpuid.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/machine/cpuid.h"
 #include "bindings/native_program.h"
 #include "bindings/output_array.h"
 #include "passes/pack_weights.h"
@@ -20,10 +20,10 @@ py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>&
   return out;
 }
 
-ProgramOptions cpu_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
-                           std::vector<std::string> off, Exact exact,
-                           const passes::RecomputeOptions& recompute) {
-  ProgramOptions out = program_options(std::move(trace), std::move(off), recompute, exact);
+SpecializationOptions cpu_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
+                                  std::vector<std::string> off, Exact exact,
+                                  const passes::RecomputeOptions& recompute) {
+  SpecializationOptions out = program_options(std::move(trace), std::move(off), recompute, exact);
   out.select.threads = pool == nullptr ? 0 : pool->thread_count();
   return out;
 }

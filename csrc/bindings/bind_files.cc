@@ -3,7 +3,7 @@
 #include "bindings/python.h"
 #include "core/safetensors.h"
 #include "core/status.h"
-#include "model/serialize.h"
+#include "model/files/serialize.h"
 
 namespace mithril::bindings {
 namespace {

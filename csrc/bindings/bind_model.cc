@@ -4,9 +4,9 @@
 #include "bindings/model_arguments.h"
 #include "bindings/python.h"
 #include "ir/registry.h"
-#include "model/naming.h"
 #include "model/snapshot.h"
 #include "model/summary.h"
+#include "model/tree/naming.h"
 
 namespace mithril::bindings {
 namespace {

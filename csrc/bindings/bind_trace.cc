@@ -3,7 +3,7 @@
 #include "bindings/python.h"
 #include "core/env.h"
 #include "runtime/profile.h"
-#include "trace.h"
+#include "specialize/trace.h"
 
 namespace mithril::bindings {
 namespace {

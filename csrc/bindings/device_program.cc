@@ -5,9 +5,10 @@
 namespace mithril::bindings {
 namespace {
 
-ProgramOptions on_device(ProgramOptions options, const std::shared_ptr<device::Driver>& driver,
-                         std::shared_ptr<const select::Backend> backend,
-                         device::Executable::Build build) {
+SpecializationOptions on_device(SpecializationOptions options,
+                                const std::shared_ptr<device::Driver>& driver,
+                                std::shared_ptr<const select::Backend> backend,
+                                device::Executable::Build build) {
   options.backend = std::move(backend);
   options.make_executable =
       [driver, build = std::move(build)](
@@ -23,7 +24,7 @@ ProgramOptions on_device(ProgramOptions options, const std::shared_ptr<device::D
 DeviceProgram::DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> driver,
                              std::span<const select::KernelFamily> families,
                              std::shared_ptr<const select::Backend> backend,
-                             device::Executable::Build build, ProgramOptions options,
+                             device::Executable::Build build, SpecializationOptions options,
                              const Overwrites& overwrites,
                              std::shared_ptr<runtime::Recorder> recorder)
     : NativeProgram(std::move(graph),

@@ -18,7 +18,7 @@ class DeviceProgram : public NativeProgram {
   DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> driver,
                 std::span<const select::KernelFamily> families,
                 std::shared_ptr<const select::Backend> backend, device::Executable::Build build,
-                ProgramOptions options, const Overwrites& overwrites,
+                SpecializationOptions options, const Overwrites& overwrites,
                 std::shared_ptr<runtime::Recorder> recorder);
 
   /// As NativeProgram's; says of each step that falls back to the engine that it does.

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "backends/cpu/peak.h"
+#include "backends/cpu/machine/peak.h"
 #include "bindings/gil.h"
 #include "plan/memory.h"
 #include "runtime/memory_limit.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/select.h"
 #include "bindings/inspection.h"
 #include "bindings/interrupt.h"
 #include "bindings/output_array.h"
@@ -47,11 +48,12 @@ std::vector<select::Overwrite> overwrites_of(const ir::Graph& graph, const Overw
   return out;
 }
 
-Program made(ir::Graph graph, ProgramOptions options, const Overwrites& overwrites,
-             const std::string& weights, std::vector<size_t>& states) {
+SpecializationCache made(ir::Graph graph, SpecializationOptions options,
+                         const Overwrites& overwrites, const std::string& weights,
+                         std::vector<size_t>& states) {
   graph = with_weights(with_states_as_outputs(std::move(graph), states), weights);
   options.select.overwrites = overwrites_of(graph, overwrites);
-  return Program(std::move(graph), std::move(options));
+  return SpecializationCache(std::move(graph), std::move(options));
 }
 
 }  // namespace
@@ -66,9 +68,10 @@ py::dtype numpy_dtype(core::DType dtype) {
   return py::reinterpret_borrow<py::dtype>(from_dtype(dtype).attr("numpy")());
 }
 
-ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                               const passes::RecomputeOptions& recompute, Exact exact) {
-  ProgramOptions out;
+SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
+                                      const passes::RecomputeOptions& recompute, Exact exact) {
+  SpecializationOptions out;
+  out.backend = out.host = std::make_shared<const cpu::Backend>();
   out.select.exact_conv = exact.conv;
   out.select.exact_linalg = exact.linalg;
   out.recompute = recompute;
@@ -80,7 +83,8 @@ ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::st
   return out;
 }
 
-NativeProgram::NativeProgram(ir::Graph graph, ProgramOptions options, const Overwrites& overwrites,
+NativeProgram::NativeProgram(ir::Graph graph, SpecializationOptions options,
+                             const Overwrites& overwrites,
                              std::shared_ptr<runtime::ThreadPool> pool,
                              std::shared_ptr<runtime::Recorder> recorder,
                              const std::string& weights)

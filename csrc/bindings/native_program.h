@@ -12,9 +12,9 @@
 #include "bindings/native_call.h"
 #include "bindings/python.h"
 #include "core/packed_matrix.h"
-#include "program.h"
 #include "runtime/recording.h"
 #include "runtime/thread_pool.h"
+#include "specialize/specialization_cache.h"
 
 namespace mithril::bindings {
 
@@ -32,14 +32,14 @@ struct Exact {
 };
 
 /// With what environment variables say of passes, and those in `off` switched off.
-ProgramOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                               const passes::RecomputeOptions& recompute, Exact exact);
+SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
+                                      const passes::RecomputeOptions& recompute, Exact exact);
 
 /// A graph that the engine runs, over NumPy arrays.
 class NativeProgram : public ArrayProgram {
  public:
   /// `pool`: null, the process's. `weights`: the format of those of products; "": as they are.
-  NativeProgram(ir::Graph graph, ProgramOptions options, const Overwrites& overwrites,
+  NativeProgram(ir::Graph graph, SpecializationOptions options, const Overwrites& overwrites,
                 std::shared_ptr<runtime::ThreadPool> pool,
                 std::shared_ptr<runtime::Recorder> recorder, const std::string& weights = "");
 
@@ -67,7 +67,7 @@ class NativeProgram : public ArrayProgram {
   py::list sizes(const std::map<std::string, int64_t>& symbols) const;
 
  protected:
-  const Program& program() const { return program_; }
+  const SpecializationCache& program() const { return program_; }
   plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const;
 
  private:
@@ -122,7 +122,7 @@ class NativeProgram : public ArrayProgram {
   core::HostValue numbers(const core::HostValue& value, const std::vector<int64_t>& symbols) const;
 
   std::vector<size_t> states_;  // the inputs of the states, which come out last; before program_
-  Program program_;
+  SpecializationCache program_;
   std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
   std::shared_ptr<runtime::Recorder> recorder_;
   const py::detail::npy_api& numpy_ = py::detail::npy_api::get();

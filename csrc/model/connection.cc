@@ -1,7 +1,7 @@
 // Handles to wires and to places in trees: what they stand for now, and what arguments are made of.
 #include <algorithm>
 
-#include "model/tree.h"
+#include "model/tree/tree.h"
 
 namespace mithril::model {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "model/cycles.h"
-#include "model/explain.h"
-#include "model/tree.h"
+#include "model/explain/explain.h"
+#include "model/tree/cycles.h"
+#include "model/tree/tree.h"
 
 namespace mithril::model {
 

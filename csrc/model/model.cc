@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "model/extend.h"
-#include "model/tree.h"
+#include "model/edit/extend.h"
+#include "model/tree/tree.h"
 
 namespace mithril::model {
 

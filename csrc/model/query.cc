@@ -1,10 +1,10 @@
 // What is known of a wire, and generated names: the reading half of Model that needs inference.
 #include <unordered_set>
 
-#include "model/explain.h"
+#include "model/explain/explain.h"
 #include "model/model.h"
-#include "model/naming.h"
-#include "model/tree.h"
+#include "model/tree/naming.h"
+#include "model/tree/tree.h"
 
 namespace mithril::model {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "model/tree.h"
+#include "model/tree/tree.h"
 
 namespace mithril::model {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "model/naming.h"
-#include "model/tree.h"
+#include "model/tree/naming.h"
+#include "model/tree/tree.h"
 
 namespace mithril::model {
 

@@ -34,6 +34,10 @@ class Backend {
   virtual ~Backend() = default;
   /// For people: "the cpu backend has no kernel for …".
   virtual std::string_view name() const = 0;
+  /// For people: what its code is made for, such as an instruction set.
+  virtual std::string_view machine() const { return name(); }
+  /// What the machine denied since the last call, and what happens instead; mostly nothing.
+  virtual std::string_view take_denial() const { return {}; }
   virtual const KernelTable& kernels() const = 0;
   /// Threads of a run, where nobody says how many.
   virtual int threads() const { return 1; }

@@ -2,7 +2,7 @@
 // (add, sub, mul, div, sqrt, fma), compare and select, and integer add, sub, and, or, xor, shift on
 // the bits, in places an element of a table. No libm, no conversion between floats and integers:
 // integers enter and leave through 1.5 * 2^mantissa. One text gives the same bits on every lane
-// type: scalars (tile/scalar_lane.h), vectors (backends/cpu/isa/lanes.h), and symbols
+// type: scalars (tile/scalar_lane.h), vectors (backends/cpu/machine/lanes.h), and symbols
 // (tile/expand.cc), which write basic instructions instead of computing. Needs -ffp-contract=off,
 // round to nearest.
 //

@@ -12,7 +12,7 @@
 #include "backends/cpu/target.h"
 #include "compile.h"
 #include "model/build.h"
-#include "program.h"
+#include "specialize/on_cpu.h"
 
 namespace mithril {
 namespace {
@@ -110,7 +110,7 @@ TEST(Chain, CompilesDifferentiatesAndRuns) {
     request.unit = {compiled->interface.outputs.at(0)};
     ir::Graph graph;
     stage("differentiate", [&] { graph = compiled->gradient(request).or_throw(); });
-    Program program(std::move(graph));
+    SpecializationCache program(std::move(graph), on_cpu());
     const std::vector<int64_t> sizes[] = {{3}};
     std::shared_ptr<const Specialization> made;
     stage("specialize", [&] { made = program.specialize(sizes).or_throw(); });
@@ -163,7 +163,7 @@ TEST(Chain, ANestOfTenThousandComposesCompilesAndDies) {
     options.flatten.shapes = {{m.cin(), model::test::sizes({2})}};
     options.flatten.safe_names = false;
     const auto compiled = compile(m, options).or_throw();
-    Program program(compiled->forward);
+    SpecializationCache program(compiled->forward, on_cpu());
     const std::vector<int64_t> sizes[] = {{2}};
     const auto made = program.specialize(sizes).or_throw();
     const float x[] = {-1.0F, 2.0F};

@@ -1,6 +1,6 @@
 // A model file is refused by a typed error, or it loads and what is written of it reads back equal.
 #include "core/error.h"
-#include "model/serialize.h"
+#include "model/files/serialize.h"
 #include "support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

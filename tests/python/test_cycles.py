@@ -1,6 +1,6 @@
 """Submodels may feed each other's disjoint parts: only ops must not read what they make."""
 
-# Covers: model/cycles.cc
+# Covers: model/tree/cycles.cc
 
 import mithril as ml
 import numpy as np

@@ -1,4 +1,4 @@
-# Covers: backends/cpu/fourier.cc ops/fourier.cc
+# Covers: backends/cpu/structured/fourier.cc ops/fourier.cc
 """Fourier transforms beyond the op matrix: sizes of every kind against NumPy, what defines them,
 gradients of spectra, open sizes, and what has no transform.
 """

@@ -1,4 +1,4 @@
-# Covers: reference/linalg.c reference/factors.c backends/cpu/linalg.cc ops/linalg.cc
+# Covers: reference/linalg.c reference/factors.c backends/cpu/structured/linalg.cc ops/linalg.cc
 """Linear algebra beyond the op matrix, on every backend: larger matrices against NumPy, what
 defines each result, and matrices without one.
 """

@@ -1,7 +1,7 @@
 """A loaded model is the model that was saved, on the models of the tests: outputs, gradients and
 states bit for bit, summary and `why` letter by letter.
 """
-# Covers: model/serialize_read.cc model/serialize_build.cc
+# Covers: model/files/read.cc model/files/build.cc
 
 import collections
 import contextlib

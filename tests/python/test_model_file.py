@@ -1,5 +1,5 @@
 """Model files: what `to_json` writes, `from_json` reads again, whole, in every case."""
-# Covers: model/serialize_read.cc model/serialize_build.cc model/serialize_value.cc
+# Covers: model/files/read.cc model/files/build.cc model/files/value.cc
 
 import contextlib
 import inspect

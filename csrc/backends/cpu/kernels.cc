@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "backends/cpu/kernel_families.h"
+#include "backends/cpu/reference/kernel_families.h"
 
 namespace mithril::cpu {
 namespace {

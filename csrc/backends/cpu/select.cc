@@ -1,7 +1,8 @@
 #include "backends/cpu/select.h"
 
-#include "backends/cpu/interpreter.h"
+#include "backends/cpu/jit/compile.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/loops/interpreter.h"
 #include "runtime/thread_pool.h"
 
 namespace mithril::cpu {
@@ -36,6 +37,11 @@ class LoopKernel final : public select::LoopKernel {
 };
 
 }  // namespace
+
+std::string_view Backend::take_denial() const {
+  if (!jit::take_refusal()) return {};
+  return "the system refuses memory for machine code: loops are interpreted, to the same bits";
+}
 
 const select::KernelTable& Backend::kernels() const { return kernel_table(); }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "backends/cpu/cpuid.h"
+#include "backends/cpu/machine/cpuid.h"
 #include "ir/target.h"
 #include "select/backend.h"
 
@@ -13,6 +13,8 @@ class Backend final : public select::Backend {
  public:
   explicit Backend(Isa isa = default_isa()) : isa_(isa) {}
   std::string_view name() const override { return "cpu"; }
+  std::string_view machine() const override { return cpu::name(isa_); }
+  std::string_view take_denial() const override;
   const select::KernelTable& kernels() const override;
   int threads() const override;
   core::Result<std::unique_ptr<const select::LoopKernel>> loop(

@@ -1,5 +1,5 @@
-// Covers: model/connection.cc model/extend.cc model/keys.cc model/leaf.cc model/naming.cc
-// Covers: model/query.cc
+// Covers: model/connection.cc model/edit/extend.cc model/keys.cc model/tree/leaf.cc
+// Covers: model/tree/naming.cc model/query.cc
 #include "model/model.h"
 
 #include <gmock/gmock.h>

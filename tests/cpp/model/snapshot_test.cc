@@ -4,7 +4,7 @@
 
 #include "build.h"
 #include "ir/text.h"
-#include "model/flatten.h"
+#include "model/flatten/flatten.h"
 
 namespace mithril::model {
 namespace {

@@ -5,7 +5,7 @@
 #include "backends/cpu/target.h"
 #include "core/tensor_data.h"
 #include "passes/pipeline.h"
-#include "program.h"
+#include "specialize/on_cpu.h"
 
 namespace mithril::ir::test {
 
@@ -67,10 +67,10 @@ std::string describe(const OpDef& op, size_t sample) {
 
 core::Result<std::vector<Numbers>> evaluate(const Graph& graph,
                                             const std::vector<Numbers>& inputs) {
-  ProgramOptions options;
+  SpecializationOptions options = on_cpu();
   options.passes.verify = true;
   MITHRIL_ASSIGN(Graph optimized, passes::optimize(graph, cpu::target(), options.passes));
-  Program program(std::move(optimized), options);
+  SpecializationCache program(std::move(optimized), options);
   std::vector<std::vector<int64_t>> sizes;
   std::vector<core::TensorData> data;
   for (size_t i = 0; i < graph.inputs.size(); ++i) {

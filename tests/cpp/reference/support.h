@@ -14,8 +14,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "backends/cpu/cpuid.h"
-#include "backends/cpu/reference.h"
+#include "backends/cpu/machine/cpuid.h"
+#include "backends/cpu/reference/reference.h"
 #include "reference/reference.h"
 
 namespace mithril::testing_support {

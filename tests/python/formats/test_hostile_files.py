@@ -3,7 +3,7 @@
 They are loaded by another process (`loading.py`), so that a crash is a failure like others.
 `pytest --hypothesis-profile=thorough` runs thirty times as many.
 """
-# Covers: model/serialize_read.cc model/serialize_build.cc model/serialize_value.cc
+# Covers: model/files/read.cc model/files/build.cc model/files/value.cc
 
 import functools
 import hashlib

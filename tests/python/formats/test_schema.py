@@ -449,8 +449,8 @@ def properties(*path):
 
 
 def test_the_reader_and_the_schema_know_the_same_keys():
-    reader = functions("model/serialize_read.cc", "RecordReader")
-    values = functions("model/serialize_value.cc", "ValueReader")
+    reader = functions("model/files/read.cc", "RecordReader")
+    values = functions("model/files/value.cc", "ValueReader")
     of_op = keys_in(reader["op_field"])
     definitions = SCHEMA["$defs"]
     tags = {tag for kind in definitions["value"]["anyOf"] for tag in kind.get("properties", {})}

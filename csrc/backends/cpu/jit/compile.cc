@@ -6,6 +6,7 @@
 
 #include "backends/cpu/jit/code_memory.h"
 #include "backends/cpu/jit/function.h"
+#include "backends/cpu/jit/fuse_steps.h"
 #include "backends/cpu/jit/schedule_cache.h"
 #include "core/env.h"
 #include "tile/expand.h"
@@ -120,7 +121,7 @@ std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
     const tile::Expansion expansion{
         .trigonometric = false, .scale = target.isa == Isa::kAvx512, .extern_far = true};
     auto schedule = std::make_shared<Schedule>(
-        make_fused_schedule(tile::expand(widened, expansion), table, target));
+        make_fused_schedule(tile::expand(widened, expansion), table, target, fuse_steps));
     if (!compile(*schedule, target.isa, table)) return nullptr;
     return schedule;
   });

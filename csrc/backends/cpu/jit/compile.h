@@ -2,8 +2,8 @@
 #pragma once
 #include <memory>
 
-#include "backends/cpu/cpuid.h"
-#include "backends/cpu/schedule.h"
+#include "backends/cpu/machine/cpuid.h"
+#include "backends/cpu/schedule/schedule.h"
 
 namespace mithril::cpu::jit {
 

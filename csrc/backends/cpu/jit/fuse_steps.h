@@ -1,16 +1,9 @@
 // Joins the steps of a schedule that can be compiled.
 #pragma once
-#include "backends/cpu/cpuid.h"
-#include "backends/cpu/schedule.h"
+#include "backends/cpu/machine/cpuid.h"
+#include "backends/cpu/schedule/schedule.h"
 
 namespace mithril::cpu::jit {
-
-/// Steps of a schedule that is being built: every slot is written by one step of a section only.
-struct Unfused {
-  std::vector<Step>& setup;
-  std::vector<std::vector<Step>>& rows;   // by section
-  std::vector<std::vector<Step>>& lanes;  // by section
-};
 
 /// Runs of instructions and reductions over lanes become kCompiled steps, entries of
 /// schedule.compiled without code, and steps that only they needed go. Instructions of `program`

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "backends/cpu/cpuid.h"
-#include "backends/cpu/isa/isa_table.h"
-#include "backends/cpu/jit/lane_program.h"
+#include "backends/cpu/machine/cpuid.h"
+#include "backends/cpu/schedule/isa_table.h"
+#include "backends/cpu/schedule/lane_program.h"
 
 namespace mithril::cpu::jit {
 

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "backends/cpu/cpuid.h"
-#include "backends/cpu/schedule.h"
+#include "backends/cpu/machine/cpuid.h"
+#include "backends/cpu/schedule/schedule.h"
 
 namespace mithril::cpu::jit {
 

@@ -19,7 +19,7 @@
 #include "ops/built.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
-#include "program.h"
+#include "specialize/on_cpu.h"
 
 namespace mithril::c {
 namespace {
@@ -63,7 +63,7 @@ class Compiler {
 core::Result<std::shared_ptr<const Specialization>> specialized(const ir::Graph& graph,
                                                                 const Sizes& sizes,
                                                                 Compiler* compiler) {
-  ProgramOptions options;
+  SpecializationOptions options = on_cpu();
   options.select.exact_conv = true;
   if (compiler != nullptr) {
     options.backend = std::make_shared<const Backend>();
@@ -76,7 +76,7 @@ core::Result<std::shared_ptr<const Specialization>> specialized(const ir::Graph&
     };
   }
   MITHRIL_ASSIGN(ir::Graph optimized, passes::optimize(graph, c::target(), options.passes));
-  return Program(std::move(optimized), std::move(options)).specialize(sizes);
+  return SpecializationCache(std::move(optimized), std::move(options)).specialize(sizes);
 }
 
 size_t bytes_of(const ir::Type& type, const std::vector<int64_t>& shape) {

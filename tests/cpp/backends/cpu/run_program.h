@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/float_env.h"
-#include "backends/cpu/interpreter.h"
+#include "backends/cpu/loops/interpreter.h"
+#include "backends/cpu/machine/float_env.h"
 #include "tile/program.h"
 
 namespace mithril::cpu::testing {

@@ -1,9 +1,5 @@
-// Covers: backends/cpu/jit/assembler.cc
-// Covers: backends/cpu/jit/body.cc
-// Covers: backends/cpu/jit/can_lower.cc
-// Covers: backends/cpu/jit/function.cc
-// Covers: backends/cpu/jit/fuse_steps.cc
-// Covers: backends/cpu/jit/lower.cc
+// Covers: backends/cpu/jit/assembler.cc backends/cpu/jit/body.cc backends/cpu/jit/can_lower.cc
+// Covers: backends/cpu/jit/function.cc backends/cpu/jit/fuse_steps.cc backends/cpu/jit/lower.cc
 // Covers: backends/cpu/jit/memory.cc
 #include "backends/cpu/jit/compile.h"
 
@@ -16,8 +12,9 @@
 #include <sys/prctl.h>
 
 #include "backends/cpu/jit/code_memory.h"
+#include "backends/cpu/jit/fuse_steps.h"
+#include "backends/cpu/loops/tile_code.h"
 #include "backends/cpu/random_program.h"
-#include "backends/cpu/tile_code.h"
 #include "tile/evaluate.h"
 
 namespace mithril::cpu::jit {
@@ -389,7 +386,8 @@ TEST(Jit, InterpretsOnRequestAndWithoutVectors) {
 /// Of each compiled step: values for which the next tile is asked for.
 std::vector<int64_t> fetched_ahead(const tile::Program& program, const CodeTarget& target) {
   const auto kernel = TileKernel::make(program, target.isa).or_throw();
-  const Schedule schedule = make_fused_schedule(program, *kernel->code().table, target);
+  const Schedule schedule =
+      make_fused_schedule(program, *kernel->code().table, target, jit::fuse_steps);
   std::vector<int64_t> out;
   for (const CompiledStep& step : schedule.compiled) {
     const auto& values = step.program.values;
