@@ -24,15 +24,15 @@ struct CompileOptions {
   bool report = false;        // keep what the passes did
 };
 
-/// What one pass did.
+/// Records what one pass did.
 struct PassTime {
   std::string name;
   double seconds = 0.0;
   bool changed = false;
 };
 
-/// What the once-per-compile phase gives. Immutable. When `interface.deferred()` (a rank is not
-/// known yet) the graphs are empty: compile again with `flatten.shapes` of the data.
+/// Holds what the once-per-compile phase gives. Immutable. When `interface.deferred()` (a rank is
+/// not known yet) the graphs are empty: compile again with `flatten.shapes` of the data.
 struct Compiled {
   model::FlatGraph interface;  // keys, outputs, warnings; graph as flattened
   ir::Graph typed;             // concrete dtypes, not optimised: what is differentiated

@@ -15,7 +15,7 @@ using infer::KindSet;
 using infer::ShapeTemplate;
 using ir::OpDef;
 
-/// What is said of one key.
+/// Holds what is said of one key.
 struct KeyFacts {
   std::string name;
   KindSet kinds;

@@ -133,7 +133,7 @@ class SizeSolver {
     }
   }
 
-  /// What the nodes of the model make of these sizes.
+  /// Checks what the nodes of the model make of these sizes.
   void check_nodes() const { passes::check_sizes(interface_.graph, symbols_).or_throw(); }
 
   py::object size(infer::Dim dim) const {

@@ -194,7 +194,7 @@ class EvaluateCall final : public NativeCall {
   Entries outputs_;
 };
 
-/// What a training step is told when it is made.
+/// Tells a training step where its arrays stand.
 struct StepLayout {
   Sources::List inputs;  // 0: params, 1: data, 2: state, then slots, the step's number and the rate
   Pairs params, states, outputs;

@@ -48,7 +48,7 @@ class PackedMatrix {
 
   static Result<std::shared_ptr<const PackedMatrix>> pack(WeightFormat format,
                                                           const MatrixView& from);
-  /// Of a matrix of that size; nullopt where they do not fit an address space.
+  /// Counts the bytes of a matrix of that size; nullopt where they do not fit an address space.
   static std::optional<int64_t> bytes(WeightFormat format, int64_t rows, int64_t columns);
 
   WeightFormat format() const { return format_; }
@@ -63,7 +63,7 @@ class PackedMatrix {
   int64_t panel_bytes() const { return scale_bytes() + blocks() * block_bytes(); }
   const std::byte* panel(int64_t index) const { return data_.get() + index * panel_bytes(); }
 
-  /// What stands for an element.
+  /// Gives the number that stands for an element.
   float at(int64_t row, int64_t column) const;
   /// The integer of an element, and the bits of the scale of its block; not of bfloat16.
   int32_t integer(int64_t row, int64_t column) const;

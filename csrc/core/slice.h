@@ -6,15 +6,17 @@
 
 namespace mithril::core {
 
-/// What slice.indices of Python gives, and how many positions that takes: start, start + step, …
+/// Holds what slice.indices of Python gives, and how many positions that takes: start, start +
+/// step, …
 struct SliceIndices {
   int64_t start, stop, step, length;
 };
 
-/// Of [start:stop:step] on `size` items, nullopt where nothing is written; step must not be 0.
+/// Resolves [start:stop:step] on `size` items, nullopt where nothing is written; step must not be
+/// 0.
 SliceIndices slice_indices(std::optional<int64_t> start, std::optional<int64_t> stop, int64_t step,
                            int64_t size);
-/// Of a slice without symbols.
+/// Resolves a slice without symbols.
 SliceIndices slice_indices(const Slice& slice, int64_t size);
 
 /// How many of 0, step, 2 * step, … lie before `distance`; step must not be 0 and counts as |step|.

@@ -16,7 +16,7 @@ struct TileOperand {
   bool is_number = false;
 };
 
-/// What the expression needs to know of its node.
+/// Tells an expression what it needs to know of its node.
 struct TileContext {
   std::span<const TileOperand> operands;  // by number of the load
   std::string axis = "None";              // of reductions and scans

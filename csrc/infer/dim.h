@@ -44,7 +44,7 @@ struct LinearForm {
   int64_t b = 0;
 };
 
-/// What an integer may be at least and at most; the extremes of int64_t stand for no bound.
+/// Bounds an integer at least and at most; the extremes of int64_t stand for no bound.
 struct Bounds {
   int64_t low = INT64_MIN, high = INT64_MAX;
   bool operator==(const Bounds&) const = default;

@@ -263,7 +263,7 @@ bool Store::narrow_bounds(uint32_t dim, Bounds given) {
   return settle_domain(dim);
 }
 
-/// What bounds, possible values and being a size say together: few values are listed, one is it.
+/// Joins what bounds, possible values and being a size say: few values are listed, one is it.
 bool Store::settle_domain(uint32_t dim) {
   const uint32_t root = dim_root(dim);
   const DimRecord& record = dims_[root];

@@ -86,7 +86,7 @@ struct Window {
   DimTerm kernel, stride, padding_low, padding_high, dilation;
 };
 
-/// What a custom relation sees when it runs (infer/relation.h): kinds, sizes and values as known
+/// Shows a custom relation what it may see (infer/relation.h): kinds, sizes and values as known
 /// now. It may only narrow, must be idempotent, and must not keep state.
 class Relation;
 using RelationFn = core::Status (*)(Relation&);
@@ -265,7 +265,7 @@ class RuleBuilder {
   RuleId rule_;
 };
 
-/// What is known of one operand or attribute of a graph node.
+/// Holds what is known of one operand or attribute of a graph node.
 struct Port {
   std::string_view name;
   KindSet kinds = kAny;
@@ -276,7 +276,7 @@ struct Port {
   bool is_list = false;
 };
 
-/// What a rule gives for one result.
+/// Holds what a rule gives for one result.
 struct Inferred {
   KindSet kinds = kAny;
   bool is_tensor = false;

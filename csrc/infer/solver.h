@@ -38,10 +38,10 @@ struct TemplateItem {
   }
   bool operator==(const TemplateItem&) const = default;
 };
-/// What users write in set_shapes, IOKey(shape=…), Tensor types: at most one variadic.
+/// Represents what users write in set_shapes, IOKey(shape=…), Tensor types: at most one variadic.
 using ShapeTemplate = std::vector<TemplateItem>;
 
-/// What is known of a shape: prefix · (any number of dims) · suffix.
+/// Shows what is known of a shape: prefix · (any number of dims) · suffix.
 struct ShapeView {
   std::vector<Dim> prefix;  // all dims when !variadic
   bool variadic = false;
@@ -77,7 +77,7 @@ class ShapeNames {
   std::vector<uint32_t> dims_, variadics_;
 };
 
-/// What clashed, by ids: the model layer says it with the user's names and places.
+/// Records what clashed, by ids: the model layer says it with the user's names and places.
 struct Conflict {
   struct Side {
     CellId cell;
@@ -209,9 +209,9 @@ class Solver {
   std::string print_value(CellId cell) const;
 
   // --- explanations -----------------------------------------------------------------------
-  /// Of the last failed status; until the next one or an undo.
+  /// Gives the conflict of the last failed status; until the next one or an undo.
   const Conflict& conflict() const;
-  /// What new_fact was given.
+  /// Gives what new_fact was given.
   Reason fact(FactId fact) const;
   std::vector<FactId> facts_behind(CellId cell) const;
   /// The facts that what is known of a cell rests on, nearest first.

@@ -131,7 +131,7 @@ struct Propagator {
   uint32_t stamp = 0;
 };
 
-/// What changed of a cell, for those who wait for it.
+/// Says what changed of a cell, for those who wait for it.
 using EventMask = uint8_t;
 inline constexpr EventMask kKindEvents = 1, kFactEvents = 2;  // facts: shapes and values
 inline constexpr EventMask kAllEvents = kKindEvents | kFactEvents;
@@ -224,7 +224,7 @@ class Store {
   bool narrow(uint32_t cell, KindSet kinds);
   bool is_tensor(uint32_t cell) const { return kinds(cell).is_tensor(); }
   bool unify_cells(uint32_t a, uint32_t b);
-  /// What is stated of a cell beyond its kinds; null where nothing is.
+  /// Gives what is stated of a cell beyond its kinds; null where nothing is.
   const Type* type(uint32_t cell) const;
   bool narrow_type(uint32_t cell, const Type& type);
   bool narrow_interval(uint32_t cell, const Interval& interval);
@@ -243,7 +243,7 @@ class Store {
   const Possible* possible(uint32_t dim) const;
   bool narrow_bounds(uint32_t dim, Bounds bounds);
   Bounds bounds(uint32_t dim) const;
-  /// Of an expression, from what is known of its symbols.
+  /// Bounds an expression by what is known of its symbols.
   Bounds bounds_of(Dim expression) const;
   bool may_be(uint32_t dim, int64_t value) const;
   /// The dim as an expression; the solver makes a symbol for an unknown one, forward has none.

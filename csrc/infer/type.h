@@ -42,7 +42,7 @@ struct Interval {
   core::HostValue low, high;
 };
 
-/// What fits both. Beyond 16 alternatives those of `a` are kept (sound, incomplete).
+/// Gives the type that fits both. Beyond 16 alternatives those of `a` are kept (sound, incomplete).
 Type intersect(const Type& a, const Type& b);
 
 /// "int tensor or tuple[int, ...] or none".

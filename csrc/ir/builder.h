@@ -94,7 +94,7 @@ class Builder {
   const OpDef* op_ = nullptr;
 };
 
-/// What a gradient rule sees. `g.d("input") = expression` states the cotangent of an input; a
+/// Shows a gradient rule its node. `g.d("input") = expression` states the cotangent of an input; a
 /// broadcast operand's cotangent is summed to its shape by the driver, never by the rule.
 class GradBuilder {
  public:
@@ -108,7 +108,7 @@ class GradBuilder {
   /// Cotangent of a result; zeros of its shape when nothing flows there.
   Value dout(std::string_view name = "output");
   bool has_dout(std::string_view name) const;  // whether anything flows there
-  /// Of the result at a place; none when nothing flows there.
+  /// Gives the cotangent of the result at a place; none when nothing flows there.
   Value cotangent(size_t result) const { return result_cotangents_[result]; }
   const HostValue& attr(std::string_view name) const { return builder_->attr(name); }
   /// Attributes of the node, to hand on to another op.

@@ -48,12 +48,12 @@ struct Node {
   std::vector<ValueId> results;
   Attrs attrs;
   int32_t location = 0;  // index in Graph::locations
-  /// What the op runs by itself (scan: the body of the loop). Shared, never changed. A region has
-  /// sizes of its own: symbols of one name are one size.
+  /// Holds what the op runs by itself (scan: the body of the loop). Shared, never changed. A region
+  /// has sizes of its own: symbols of one name are one size.
   std::vector<std::shared_ptr<const Graph>> regions;
 };
 
-/// What an input of a graph is to the caller.
+/// Says what an input of a graph is to the caller.
 enum class Role : uint8_t { kData, kParam, kState, kCotangent };
 
 struct ValueInfo {

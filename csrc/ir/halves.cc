@@ -72,7 +72,7 @@ bool is_rounded_constant(const tile::Instruction& i) {
   return !(std::fabs(number) <= 64.0F && std::nearbyint(number) == number);
 }
 
-/// What of a tile program is of halves, and rounds or is compared.
+/// Counts what of a tile program is of halves, and rounds or is compared.
 struct Inside {
   int roundings = 0;
   int constants = 0;  // that may have been rounded

@@ -139,7 +139,7 @@ enum class BodyKind : uint8_t {
   kHost,       // host values only
 };
 
-/// What `.host` functions see: operands and attributes as values, sizes as expressions.
+/// Shows `.host` functions their call: operands and attributes as values, sizes as expressions.
 struct HostCall {
   std::span<const HostValue> operands;  // none where absent
   const Attrs& attrs;
@@ -153,7 +153,7 @@ struct HostCall {
 enum class Precision : uint8_t { kFollows, kHalf, kWide };
 
 using ComposeFn = std::function<std::vector<Value>(Builder&)>;
-/// What a tile body sees: the operands of one lane, attributes, the type of the result.
+/// Shows a tile body its call: the operands of one lane, attributes, the type of the result.
 struct PointwiseCall {
   std::span<const tile::Reg> in;
   const Attrs& attrs;

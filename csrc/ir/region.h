@@ -30,7 +30,7 @@ struct RegionParts {
 
 bool is_cond(const Node& node);
 bool is_while(const Node& node);
-/// Of a node that owns graphs and whose counts have been checked.
+/// Takes apart a node that owns graphs and whose counts have been checked.
 RegionParts region_parts(const Node& node);
 /// Whether the outputs of a region are the node's results: of all but the condition of a while.
 bool gives_results(const Node& node, size_t region);

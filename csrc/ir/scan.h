@@ -19,7 +19,7 @@ struct ScanParts : RegionParts {
 };
 
 bool is_scan(const Node& node);
-/// Of a node that is one, whose counts have been checked.
+/// Takes apart a node that is a scan, whose counts have been checked.
 ScanParts scan_parts(const Node& node);
 /// Appends a scan; `y_types` with their leading axis. Results have the carries' types.
 std::vector<Value> call_scan(Builder& builder, const ScanParts& parts,

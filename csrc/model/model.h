@@ -32,7 +32,7 @@ class Model;
 struct Home;       // where a model tree lives; internal
 struct WireState;  // what a Connection shares; internal
 
-/// What a wire is to one model (reference 2.4).
+/// Tells what a wire is to one model (reference 2.4).
 enum class KeyKind : uint8_t { kInput, kLatentInput, kOutput, kLatentOutput, kInternal };
 
 /// Facts about a key that a user states when he makes it (IOKey, Tensor, constructor arguments).
@@ -82,7 +82,7 @@ class Connection {
   std::shared_ptr<WireState> state_;
 };
 
-/// What a user gives for one key of a child.
+/// Holds what a user gives for one key of a child.
 struct Argument {
   enum class Kind : uint8_t {
     kOmitted,  // not given: a new `$n`
@@ -142,7 +142,7 @@ struct Constraint {
 };
 inline constexpr size_t kMostConstraintKeys = 1024;  // and as many that it waits for
 
-/// What can be said of a wire, as bits: what `clear` takes back.
+/// Names what can be said of a wire, as bits: `clear` takes it back.
 using Facets = uint8_t;
 inline constexpr Facets kValueFacet = 1, kShapeFacet = 2, kTypeFacet = 4,
                         kDifferentiabilityFacet = 8, kAllFacets = 15;
@@ -345,7 +345,7 @@ class Model {
   /// Unique names in the order of submodels(): as given; the class name when it is the only one
   /// of its class; else `Class_0`, `Class_1` …
   std::vector<std::string> submodel_names() const;
-  /// What a submodel's keys are wired to in this model, in the order of its keys.
+  /// Lists what a submodel's keys are wired to in this model, in the order of its keys.
   std::vector<std::pair<std::string, Connection>> wiring(const Model& submodel) const;
   struct StateBinding {
     std::string input, output;

@@ -16,10 +16,10 @@ class Snapshot {
 
   /// The model as it was. Not to be changed.
   const Model& model() const { return model_; }
-  /// What a wire of the tree was then. Throws kForeign for one that it did not have, and for one
-  /// that an edit removed since. Wires of no tree are themselves.
+  /// Finds what a wire of the tree was then. Throws kForeign for one that it did not have, and for
+  /// one that an edit removed since. Wires of no tree are themselves.
   Connection wire(const Connection& now) const;
-  /// What a model of the tree was then; none for a model that it did not have.
+  /// Finds what a model of the tree was then; none for a model that it did not have.
   std::optional<Model> part(const Model& now) const;
 
  private:

@@ -195,7 +195,7 @@ Complex fft(Complex x, int64_t axis, const std::string& norm, bool inverse) {
   return {scaled(y.re, n, norm, inverse), scaled(y.im, n, norm, inverse)};
 }
 
-/// Of real x: the other half of the places repeats this one, conjugate.
+/// Transforms real x: the other half of the places repeats this one, conjugate.
 Complex rfft(Value x, int64_t axis, const std::string& norm) {
   if (!x) return {};
   Builder& b = *x.builder;

@@ -6,7 +6,7 @@
 
 namespace mithril::ops {
 
-/// What a loss says of its single values, one for each element or sample.
+/// Declares how a loss computes its single values, one for each element or sample.
 struct Loss {
   /// Relates `each`, the single values, with the operands; empty: input and target broadcast.
   std::function<void(RuleBuilder&, Term each)> shapes = {};

@@ -50,7 +50,7 @@ std::optional<Windows> windows_of_layer(Builder& b, const Shape& window, bool ne
 /// The sizes of x but for its last axes, then the sizes given.
 Value with_last_axes(Value x, size_t replaced, std::initializer_list<infer::Dim> sizes);
 
-/// What a pooling layer takes of each window.
+/// Says what a pooling layer takes of each window.
 enum class Pool : uint8_t { kMax, kMin, kMean };
 /// Pools the last axes, one to three; integers too, but for their mean. Padding never wins.
 Value pooled(Pool pool, Value x, const Windows& windows);

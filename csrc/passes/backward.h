@@ -26,7 +26,7 @@ class Backward {
 
  private:
   bool depends(ir::ValueId id) const;
-  /// What flows to a value, in its type; none where nothing does.
+  /// Gives what flows to a value, in its type; none where nothing does.
   ir::Value cotangent_of(ir::ValueId id);
   core::Status pull_back(size_t at);
   core::Status no_gradient(const ir::Node& node) const;

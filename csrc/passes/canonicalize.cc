@@ -17,7 +17,7 @@ using ir::Value;
 
 namespace {
 
-/// What a rewrite sees: the node with operands in the new graph, and the type of its result.
+/// Shows a rewrite its node, with operands in the new graph, and the type of its result.
 struct Site {
   ir::Builder& builder;
   const Node& node;

@@ -6,9 +6,9 @@
 
 namespace mithril::passes {
 
-/// Of a graph with known sizes: each node is a step, and its results live until they are read last.
-/// Results of movements of one tensor (reshape, transpose, slices) lie in its memory. A typed error
-/// where a size is not known.
+/// Estimates a graph with known sizes: each node is a step, and its results live until the last
+/// read. Results of movements of one tensor (reshape, transpose, slices) lie in its memory. A typed
+/// error where a size is not known.
 core::Result<Execution> liveness(const ir::Graph& graph);
 
 }  // namespace mithril::passes

@@ -91,8 +91,8 @@ struct Site {
   }
 };
 
-/// What a node reads of each operand for a box of its result. First the box grows to what the op
-/// can compute by itself. None where it computes the whole only.
+/// Finds what a node reads of each operand for a box of its result. First the box grows to what the
+/// op can compute by itself. None where it computes the whole only.
 using Needs = std::optional<Reads> (*)(const Site&, Box& box);
 
 // An operand that is broadcast to the result, its axes being the last ones.
@@ -284,7 +284,7 @@ Needs needs_of(const OpDef& op) {
 
 // ---------------------------------------------------------------- the pass
 
-/// What is computed of a value, apart from its other parts.
+/// Describes what is computed of a value, apart from its other parts.
 struct Part {
   Box box;
   ValueId value = kNoValue;  // in the new graph
@@ -338,7 +338,7 @@ class Narrowing {
                         [&](ValueId id) { return live_[static_cast<size_t>(id)]; });
   }
   bool is_tensor(ValueId id) const { return id != kNoValue && from_.type(id).is_tensor; }
-  /// Of a value: what is read of it and, once its node was seen, what is computed.
+  /// Lists what is read of a value and, once its node was seen, what is computed.
   Parts& parts(ValueId id) { return parts_[static_cast<size_t>(id)]; }
 
   // ------------------------------------------------------------------------------- what is read

@@ -79,7 +79,7 @@ class Weights {
     for (const ir::StateBinding& state : graph.states) read_otherwise(state.output);
   }
 
-  /// Of the right operand of a product.
+  /// Finds the origin of the right operand of a product.
   std::optional<Origin> right(const Node& node) const {
     const auto right = right_of(node);
     if (!right) return std::nullopt;

@@ -21,7 +21,7 @@ inline constexpr std::string_view kOptimizingPasses[] = {
     "canonicalize", "layout", "reduce_losses", "merge_common", "fold_constants",
     "narrow",       "fuse",   "epilogues",     "recompute"};
 
-/// What one pass did: for MITHRIL_DEBUG, inspect and tests.
+/// Records what one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {
   std::string_view name;
   double seconds;
@@ -30,7 +30,7 @@ struct PassRecord {
 };
 
 struct PipelineOptions {
-  /// What MITHRIL_PASSES and MITHRIL_VERIFY ask for; `off`: passes that do not run besides.
+  /// Reads what MITHRIL_PASSES and MITHRIL_VERIFY ask for; `off`: passes that do not run besides.
   static PipelineOptions from_env(std::vector<std::string> off = {});
   bool is_off(std::string_view pass) const;
 

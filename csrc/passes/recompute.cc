@@ -112,7 +112,7 @@ struct Candidate {
   double gain() const { return static_cast<double>(freed) / (flops + 1); }
 };
 
-/// What may be computed again after a peak, the most bytes for a FLOP first.
+/// Orders what may be computed again after a peak, the most bytes for a FLOP first.
 class Candidates {
  public:
   Candidates(const Lives& lives, int32_t peak) : lives_(lives), peak_(peak) {}
@@ -283,7 +283,7 @@ class Writer {
     return made(id);
   }
 
-  /// What a node of the step under way reads.
+  /// Gives what a node of the step under way reads.
   ValueId operand(ValueId id) {
     room_ = 0;
     if (id != kNoValue && lives_.base(id) != kNoValue) {
@@ -346,7 +346,7 @@ class Writer {
     }
   }
 
-  /// What copies for a step wait for: the last that it reads, if that is made at the peak or later;
+  /// Finds what copies for a step wait for: the last that it reads, if made at the peak or later;
   /// else what the step before has made.
   ValueId anchor_of(const std::vector<NodeId>& nodes) {
     int32_t latest = peak_ - 1;
@@ -404,7 +404,7 @@ class Search {
   }
 
  private:
-  /// What the next try takes: a part of the peak's bytes, then ever fewer candidates.
+  /// Says what the next try takes: a part of the peak's bytes, then ever fewer candidates.
   struct Aim {
     size_t part = 0;  // of kParts
     size_t most = std::numeric_limits<size_t>::max();

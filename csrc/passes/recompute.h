@@ -35,7 +35,7 @@ bool allocates_much(const Execution& execution);
 using Measure = std::function<core::Result<Execution>(const ir::Graph& graph)>;
 
 struct RecomputeOptions {
-  /// What a run may allocate: beyond it values are computed again at any price.
+  /// Limits what a run may allocate: beyond it values are computed again at any price.
   std::optional<int64_t> limit;
   /// As little memory as can be while what is computed again stays below a third of the graph's
   /// FLOPs: so much is the forward part of a gradient program, whose backward part takes twice it.

@@ -19,7 +19,7 @@ using Flags = std::vector<bool>;
 
 bool is_set(const Flags& flags, ValueId id) { return flags[static_cast<size_t>(id)]; }
 
-/// What stays of a node that owns graphs.
+/// Flags what stays of a node that owns graphs.
 struct Kept {
   Flags operands, results;
 };

@@ -12,7 +12,7 @@ namespace mithril::passes {
 
 /// A float value of the program that is looked at.
 struct Watch {
-  /// What it is of: given ones are made by nothing that could be blamed.
+  /// Says where it comes from: given ones are made by nothing that could be blamed.
   enum class Source : uint8_t { kInput, kConstant, kForward, kGradient };
   Source source = Source::kForward;
   std::string name;            // of the input, or of the op that makes it

@@ -7,7 +7,7 @@
 
 namespace mithril::plan {
 
-/// What is wrong with data that a kernel was given.
+/// Says what is wrong with data that a kernel was given.
 enum class BadData : int8_t { kIndex, kSingular, kNotPositiveDefinite };
 
 /// Where the first bad element of a run is noted; the executable turns it into a typed error.

@@ -27,13 +27,13 @@ struct MemoryUse {
   int64_t live = 0;        // in use at that step, with what it takes for plans of its own
   std::vector<Contributor> contributors;  // of `live`, the largest first
 
-  /// What a run allocates, its caller's scratch included.
+  /// Counts the bytes that a run allocates, its caller's scratch included.
   int64_t allocated() const;
 };
 
 MemoryUse memory_use(const Plan& plan);
 
-/// What is in use at a step, as MemoryUse::live is at the peak.
+/// Counts the bytes in use at each step, as MemoryUse::live does at the peak.
 std::vector<int64_t> live_bytes(const Plan& plan);
 
 /// Whose limit it is and how it may be met, for errors.

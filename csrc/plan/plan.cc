@@ -95,8 +95,8 @@ class Arena {
   int64_t end_ = 0;
 };
 
-/// What lies in the arena from one step to another: a temporary, and those that take its bytes
-/// over.
+/// Describes what lies in the arena from one step to another: a temporary, and those that take its
+/// bytes over.
 struct Block {
   Lifetime life;
   int64_t bytes = 0;

@@ -9,8 +9,8 @@
 namespace mithril::plan {
 namespace {
 
-/// What a step may take beyond what it frees and still run as soon as it can: the counter of an
-/// optimizer must not hold up updates that free megabytes.
+/// Bounds what a step may take beyond what it frees and still run as soon as it can: the counter of
+/// an optimizer must not hold up updates that free megabytes.
 constexpr int64_t kLittle = 4096;
 
 /// Steps that move to their readers: each move must take such a part of the peak away.

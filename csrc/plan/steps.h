@@ -63,7 +63,7 @@ struct Branch {
   int32_t inputs = 0;
 };
 
-/// What a step computes, for rates; an amount of 0 is not known.
+/// Counts what a step computes, for rates; an amount of 0 is not known.
 struct Work {
   enum class Unit : uint8_t {
     kFlops,  // additions and multiplications as the textbook counts them, a fused pair as two

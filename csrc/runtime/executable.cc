@@ -215,7 +215,8 @@ class Carries {
     return {};
   }
 
-  /// What step `number` of the loop reads and writes. The last of `length` steps writes results.
+  /// Give what step `number` of the loop reads and writes. The last of `length` steps writes
+  /// results.
   const void* read(size_t i, int64_t number) const {
     return number == 0 ? before_[i] : write(i, number - 1);
   }

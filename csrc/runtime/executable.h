@@ -14,7 +14,7 @@
 
 namespace mithril::runtime {
 
-/// What a run may be told.
+/// Tells a run when to stop.
 struct RunControl {
   const std::atomic<bool>* cancel = nullptr;
   void (*poll)(void*) = nullptr;  // called by the calling thread at least every 50 ms
@@ -64,11 +64,11 @@ class HostExecutable final : public Executable {
     double nanoseconds;
     bool is_shared;  // by threads
   };
-  /// What a step runs by itself: the body of a loop and its condition, or two branches.
+  /// Holds what a step runs by itself: the body of a loop and its condition, or two branches.
   struct Inner {
     std::shared_ptr<const HostExecutable> first, second;
   };
-  /// What a counter of the profile is told of one step.
+  /// Holds what a counter of the profile is told of one step.
   struct Counted {
     Profile::Counter* counter;
     int64_t bytes;

@@ -15,7 +15,7 @@ namespace mithril::runtime {
 
 using plan::KernelStatus;
 
-/// What one thread has while it runs a chunk.
+/// Holds what one thread has while it runs a chunk.
 struct WorkerContext {
   int32_t worker = 0;       // 0: the thread that called parallel_for
   void* scratch = nullptr;  // RunOptions::scratch_bytes of its own, 64-byte aligned

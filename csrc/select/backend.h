@@ -36,7 +36,7 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// For people: what its code is made for, such as an instruction set.
   virtual std::string_view machine() const { return name(); }
-  /// What the machine denied since the last call, and what happens instead; mostly nothing.
+  /// Tells what the machine denied since the last call, and what happens instead; mostly nothing.
   virtual std::string_view take_denial() const { return {}; }
   virtual const KernelTable& kernels() const = 0;
   /// Threads of a run, where nobody says how many.

@@ -55,7 +55,7 @@ struct KernelRequest {
   }
 };
 
-/// What a row of the table requires, and how people are told of it.
+/// States what a row of the table requires, and how people are told of it.
 struct Condition {
   using Holds = bool (*)(const KernelRequest&);
   constexpr Condition(Holds predicate = nullptr, const char* requirement = "")  // NOLINT: rows

@@ -13,7 +13,7 @@ namespace {
 
 using passes::Execution;
 
-/// Of an element of a loop at the end of a product, and of a byte that a kernel of unknown work
+/// Count an element of a loop at the end of a product, and a byte that a kernel of unknown work
 /// moves.
 constexpr double kElement = 4, kByte = 2;
 

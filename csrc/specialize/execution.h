@@ -8,10 +8,10 @@
 
 namespace mithril {
 
-/// Of a specialised graph and its plan.
+/// Estimates how a specialised graph runs by its plan.
 passes::Execution execution_of(const ir::Graph& graph, const plan::Plan& plan);
 
-/// Of a specialised graph, with the steps and the memory that it would get. Nobody is told.
+/// Plans a specialised graph to see the steps and the memory that it would get. Nobody is told.
 core::Result<passes::Execution> plan_execution(const ir::Graph& graph,
                                                const select::Backend& backend,
                                                const select::SelectOptions& options);

@@ -49,8 +49,8 @@ class SpecializationCache {
   core::Result<std::shared_ptr<const Specialization>> specialize(
       std::span<const std::vector<int64_t>> sizes);
 
-  /// What `specialize` would plan for these sizes, even if memory is too small for it; nothing is
-  /// kept, traced or refused. `story` gets what became of each node; null: nobody asks.
+  /// Makes the plan that `specialize` would for these sizes, even if memory is too small; nothing
+  /// is kept, traced or refused. `story` gets what became of each node; null: nobody asks.
   core::Result<plan::Plan> preview(std::span<const std::vector<int64_t>> sizes,
                                    std::vector<select::Story>* story = nullptr) const;
 

@@ -9,7 +9,7 @@ namespace mithril::tile {
 /// float32 reductions of cast values, rounded once at the end.
 Program widen_halves(const Program& program);
 
-/// What expand may write.
+/// Limits what expand may write.
 struct Expansion {
   bool trigonometric = true;  // sin and cos, which need extern lanes; else they stay
   bool scale = true;          // the instruction; else two products of equal bits

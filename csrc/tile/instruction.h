@@ -8,7 +8,7 @@
 
 namespace mithril::tile {
 
-/// What an instruction does to the domain.
+/// Says what an instruction does to the domain.
 enum class Family : uint8_t {
   kLeaf,       // no operands: a load, a constant, a position
   kStore,      // defines no register

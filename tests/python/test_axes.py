@@ -1,4 +1,5 @@
-# Covers: reference/scan.c reference/sort.c backends/cpu/structured/scan_sort.cc ops/rearrange.cc ops/diagonal.cc
+# Covers: reference/scan.c reference/sort.c backends/cpu/structured/scan_sort.cc ops/rearrange.cc
+# Covers: ops/diagonal.cc
 # Covers: ops/places.cc ops/order.cc ops/scan.cc
 """What moves, orders, picks and puts elements beyond the op matrix: long axes against NumPy and
 PyTorch, ties and NaN, zeros in products, places that are out of bounds, open sizes.

@@ -1,4 +1,5 @@
-# Covers: backends/cpu/structured/lapack.cc backends/cpu/structured/lapack_kernels.cc backends/cpu/structured/openblas_slot.cc
+# Covers: backends/cpu/structured/lapack.cc backends/cpu/structured/lapack_kernels.cc
+# Covers: backends/cpu/structured/openblas_slot.cc
 """Linear algebra of large matrices, which is LAPACK's: values against NumPy's in float64, the
 canonical kernels beside it, matrices without a result, interrupts, the end of the process.
 """

@@ -272,6 +272,17 @@ def test_the_environment_has_one_reader():
     assert not broken, "\n".join(str(p.relative_to(ROOT)) for p in broken)
 
 
+def test_doc_comments_are_sentences():
+    """They say with a verb what a thing does: no "What …", no "Of …"."""
+    broken = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in cpp_files(CSRC)
+        for line in path.read_text().splitlines()
+        if re.match(r"\s*/// (What|Of)\b", line)
+    ]
+    assert not broken, "\n".join(broken)
+
+
 def test_long_files_are_reported():
     """Sizes are to feel, not to obey: a long file is shown, not refused."""
     roots = [CSRC, ROOT / "tests" / "cpp"]

@@ -1,4 +1,5 @@
-# Covers: backends/cpu/structured/movement.cc backends/cpu/structured/gather.cc backends/cpu/conv/window_kernels.cc
+# Covers: backends/cpu/structured/movement.cc backends/cpu/structured/gather.cc
+# Covers: backends/cpu/conv/window_kernels.cc
 # Covers: backends/cpu/target.cc
 """The op matrix: every op of the registry, on every backend, against the oracle.
 

@@ -129,7 +129,7 @@ int shown_places(Store& s, uint32_t out, std::span<const uint32_t> in) {
   return places;
 }
 
-/// What the operands show at one place from the right.
+/// Holds what the operands show at one place from the right.
 struct PlaceView {
   DimList shown;
   size_t unknown = 0;

@@ -10,7 +10,7 @@
 
 namespace mithril::model {
 
-/// What an edit takes out.
+/// Lists what an edit takes out.
 struct Deletion {
   std::vector<NodeId> nodes;    // submodels, with all that is in them
   std::vector<ConnId> waiting;  // wires that stay although theirs go: something else will come

@@ -65,7 +65,7 @@ void explain(core::Error& error, const Arena& arena, infer::Solver& solver, cons
 /// Runs inference; throws what it finds, explained.
 void check_inference(Arena& arena, const FailedCall& call);
 
-/// What to change, or "" where nothing is known. `sides` are the wires of the clash; what the
+/// Says what to change, or "" where nothing is known. `sides` are the wires of the clash; what the
 /// solver tells of it may name keys of the child instead.
 std::string hint_for(const core::Error& error, const Arena& arena, infer::Solver& solver,
                      const FailedCall& call, const std::vector<infer::Conflict::Side>& sides);

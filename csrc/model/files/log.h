@@ -10,7 +10,7 @@ namespace mithril::model {
 struct FileLog {
   explicit FileLog(const FileIndex& index);
 
-  /// What the user said in one call: entries of the log that rest on one fact.
+  /// Holds what the user said in one call: entries of the log that rest on one fact.
   struct Call {
     uint32_t fact = kNone;
     std::vector<const Entry*> entries;  // a constraint is alone
@@ -34,7 +34,7 @@ struct FileLog {
   std::vector<Merge> merges;
   std::unordered_map<NodeId, std::vector<const Entry*>> said_of_op;
   std::unordered_map<NodeId, uint32_t> fact_of_op;
-  /// Of nodes: numbers of constraints in the order of the file.
+  /// Maps nodes to numbers of constraints in the order of the file.
   std::unordered_map<NodeId, std::vector<uint32_t>> constraints;
   std::unordered_map<uint32_t, size_t> scopes;  // those that need a number
 

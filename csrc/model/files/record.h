@@ -68,7 +68,7 @@ struct ModelRecord {
   std::vector<PartRecord> parts;
 };
 
-/// Of add_constraint.
+/// Records one add_constraint.
 struct ConstraintRecord {
   Name name, model;             // model "": the outermost one
   std::optional<int64_t> part;  // an op of the model, if the keys are its own

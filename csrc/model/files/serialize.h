@@ -9,7 +9,7 @@
 
 namespace mithril::model {
 
-/// Of the format. A file of another major version is refused; files of a later minor version
+/// Number the format. A file of another major version is refused; files of a later minor version
 /// load, and what they have more is ignored with a note.
 inline constexpr int kFileMajor = 1, kFileMinor = 1;
 

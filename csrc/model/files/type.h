@@ -14,7 +14,7 @@ void write_type(core::JsonWriter& out, const infer::Type& type, std::string_view
 /// Readers of version 1.0 take the type.
 void write_interval(core::JsonWriter& out, const infer::Interval& interval);
 
-/// What a wire that has an interval may be.
+/// Names the kinds that a wire with an interval may have.
 inline constexpr infer::KindSet kMeasured =
     infer::kTensor | infer::kScalarInt | infer::kScalarFloat;
 

@@ -33,7 +33,7 @@ inline std::string usual_origin(const Arena& arena, const Conn& conn, ConnId rea
   return key == kNone ? conn.name : arena.conn(key).origin;
 }
 
-/// What errors call a wire that nobody gave another name on a lower level.
+/// Names a wire in errors, where nobody gave it another name on a lower level.
 inline const std::string& usual_label(const Conn& top) {
   return top.name.empty() ? top.origin : top.name;
 }

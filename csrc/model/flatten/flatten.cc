@@ -15,7 +15,7 @@ using core::ErrorKind;
 
 namespace {
 
-/// What a wire is in the graph. Lists of tensors exist here only: graphs have operands.
+/// Represents a wire in the graph. Lists of tensors exist here only: graphs have operands.
 struct Flat {
   enum class Type : uint8_t { kNone, kValue, kHost, kList };
   Type type = Type::kNone;

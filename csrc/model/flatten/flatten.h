@@ -24,8 +24,8 @@ struct FlattenOptions {
   std::vector<std::tuple<KeyRef, size_t, ShapeTemplate>> item_shapes;
   Config<infer::Type> types;
   Config<core::DType> dtypes;  // of inputs; the target's default elsewhere
-  /// What the arrays of a call hold, by key and place in a list (0 of other keys). It counts where
-  /// nothing in the model decides it; a wire that is tied to wider ones has their kind.
+  /// Says what the arrays of a call hold, by key and place in a list (0 of other keys). It counts
+  /// where nothing in the model decides it; a wire that is tied to wider ones has their kind.
   std::vector<std::tuple<KeyRef, size_t, core::Kind>> element_kinds;
   /// Further outputs: names with wires of any level.
   std::vector<std::pair<std::string, Connection>> fetch;

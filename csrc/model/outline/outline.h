@@ -21,8 +21,8 @@ struct Owners {
 /// Before: %0 = scan_enter(%h0)   %1 = scan_slice(%seq, length='T')   %2 = add(%0, %1)
 ///         %3 = scan_exit(%2, %h0, %2, length='T')
 /// After:  %0 = scan(%h0, %seq, carries=1, xs=1, length='T') { %0 = add(%c0, %x0)  return c0=%0 }
-/// What a step reads and no step makes is a constant of the loop; what does not depend on the
-/// step is computed once, before it. Likewise while_exit becomes a while_loop.
+/// Values that a step reads and no step makes are constants of the loop; what does not depend on
+/// the step is computed once, before it. Likewise while_exit becomes a while_loop.
 ///
 /// Before: %0 = exp(%x)   %1 = negative(%x)   %2 = cond_join(%0, %1, %p)
 /// After:  %0 = cond(%x, %p) { %0 = exp(%k0)  return y0=%0 } { %0 = negative(%k0)  return y0=%0 }

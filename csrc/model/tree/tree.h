@@ -160,8 +160,8 @@ inline bool is_of_node(Entry::Type type) {
   return type == Entry::Type::kRule || type == Entry::Type::kConstraint;
 }
 
-/// What was said of a wire and is no fact for inference: that it is differentiable, or where its
-/// training starts.
+/// States something of a wire that is no fact for inference: that it is differentiable, or where
+/// its training starts.
 struct Statement {
   ConnId conn = kNone;
   uint32_t fact = kNone;
@@ -259,7 +259,8 @@ class Arena {
   /// `constraint` has its keys, name and those it waits for. Returns its number in the node.
   uint32_t state_constraint(NodeId node, UserConstraint constraint, infer::RelationFunction relate,
                             uint32_t fact);
-  /// Of state: what `output` has is what `input` gets next, so they are alike but for the value.
+  /// Joins a state's wires: `input` gets next what `output` has, so they are alike but for the
+  /// value.
   void state_next(ConnId input, ConnId output, uint32_t fact);
 
   /// Throws while a call on this tree is under way: a constraint wants to change what it is asked

@@ -26,7 +26,7 @@ class QueryColumns : protected AttentionUnit<T> {
     }
   };
 
-  /// What a block of keys has of a worker's memory.
+  /// Divides what a block of keys has of a worker's memory.
   struct Block {
     T *keys, *values;  // copies, where the products do not read them as they lie
     T* scores;

@@ -12,7 +12,7 @@ class FewQueries : AttentionUnit<T> {
   static constexpr int64_t kMostRows = 8;
   static constexpr int64_t kBlockKeys = 512;
 
-  /// What a unit has of a worker's memory.
+  /// Divides what a unit has of a worker's memory.
   struct Scratch {
     T *queries, *scores, *part, *largest, *sum;
     int64_t* visible;

@@ -30,7 +30,7 @@ class GradientUnits : QueryColumns<T> {
   static constexpr int64_t kUnitRows = Columns::kMostBlocks * kAttentionRows;
   static constexpr int64_t kUnitKeys = 4 * Columns::kBlockKeys;
 
-  /// What a unit has of a worker's memory.
+  /// Divides what a unit has of a worker's memory.
   struct Scratch {
     struct Rows : Columns::Rows {
       T* query_rows;        // scaled, as they lie
@@ -112,7 +112,7 @@ class GradientUnits : QueryColumns<T> {
   using Columns::s_;
   using Columns::width_;
 
-  /// What of a batch a unit looks at, and whose gradients it finds.
+  /// Says what of a batch a unit looks at, and whose gradients it finds.
   struct Part {
     int64_t first_row, end_row, first_key, end_key;
     bool gives_rows, gives_keys;

@@ -11,7 +11,7 @@ class ManyQueries : QueryColumns<T> {
  public:
   using Columns::kMostBlocks;
 
-  /// What a unit has of a worker's memory.
+  /// Divides what a unit has of a worker's memory.
   struct Scratch {
     struct Rows : Columns::Rows {
       T *largest, *sum;

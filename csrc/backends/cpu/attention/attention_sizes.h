@@ -28,7 +28,7 @@ struct AttentionSteps {
   int64_t head = 0, row = 0, col = 0;
 };
 
-/// What a node asks for. Queries of all heads that share keys are rows, head after head.
+/// Holds the sizes of a node. Queries of all heads that share keys are rows, head after head.
 struct AttentionSizes {
   std::vector<int64_t> batch;
   int64_t heads = 1;  // of queries to a head of keys

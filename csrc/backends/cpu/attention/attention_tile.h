@@ -28,7 +28,7 @@ struct SlopeColumns {
   const T *logsumexp, *mean;  // by query
 };
 
-/// Of ScoreColumns for one query, whose scores lie side by side.
+/// Does the work of ScoreColumns for one query, whose scores lie side by side.
 template <class T>
 struct ScoreRow {
   T* scores;

@@ -24,7 +24,7 @@ struct AttentionProducts {
   Gemm<T> scores, values;
 };
 
-/// What is made for each size of a block: of kAttentionRows or the last rows, by one step of keys,
+/// Keeps one for each size of a block: of kAttentionRows or the last rows, by one step of keys,
 /// two … a block, and what is left at the end.
 template <class Made>
 class BlockTable {
@@ -132,7 +132,7 @@ class AttentionUnit {
     rows_ = std::min(kAttentionRows, s_.rows() - first_);
   }
 
-  /// What these rows have of an output with `width` numbers for each.
+  /// Points at what these rows have of an output with `width` numbers for each.
   T* output(int64_t buffer, int64_t width) const {
     return static_cast<T*>(args_.buffers[buffer]) + (batch_ * s_.rows() + first_) * width;
   }

@@ -19,7 +19,7 @@ class ImageEpilogue {
   static core::Result<ImageEpilogue> make(const select::Epilogue& epilogue, size_t result,
                                           Isa isa = default_isa());
 
-  /// Of what functions here want as scratch, 64-byte aligned; not cleared.
+  /// Counts the bytes that functions here want as scratch, 64-byte aligned; not cleared.
   size_t scratch_bytes() const { return product_.scratch_bytes(); }
 
   /// Rows follow one another in all operands, so that any positions of an image may be a block.

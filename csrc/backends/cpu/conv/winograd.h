@@ -21,7 +21,8 @@ struct WinogradDims {
   bool turned;  // filter f of channel c is w[c][f], read backwards; else w[f][c]
 };
 
-/// Of a convolution, or of the gradient of its input; steps, dilations and groups must be 1.
+/// Give the sizes of a convolution, or of its input's gradient; steps, dilations and groups must
+/// be 1.
 WinogradDims forward_dims(const ref_conv2d_dims& d);
 WinogradDims input_gradient_dims(const ref_conv2d_dims& d);
 

@@ -10,7 +10,7 @@
 
 namespace mithril::cpu {
 
-/// What an epilogue and its maker agree on; opaque here.
+/// Carries what an epilogue and its maker agree on; opaque here.
 struct EpiArgs;
 
 /// Called for blocks of finished results while they are in the first cache, once for each element
@@ -74,7 +74,7 @@ class Gemm {
 
   /// Parts of C that may be computed at the same time, in any order.
   int64_t units() const { return tiling_.units(); }
-  /// What `run` wants of each thread, 64-byte aligned; not cleared.
+  /// Counts the bytes that `run` wants of each thread, 64-byte aligned; not cleared.
   size_t scratch_bytes() const { return a_bytes_ + b_bytes_ + c_bytes_; }
   bool is_emitted() const { return emitted_; }
   /// Elements of the packed constant; 0 where there is none, or it is read as given nonetheless,

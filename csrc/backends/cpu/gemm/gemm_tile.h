@@ -75,7 +75,7 @@ struct GemmPack {
   int64_t ahead = 0, to_ahead = 0;
 };
 
-/// What gemm_isa.cc has for one type: packing, and micro-kernels of at most two vectors that
+/// Lists what gemm_isa.cc has for one type: packing, and micro-kernels of at most two vectors that
 /// neither pack nor mask B.
 template <class T>
 struct GemmParts {

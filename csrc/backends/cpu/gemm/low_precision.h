@@ -36,7 +36,7 @@ class PackedProduct {
   /// handing out.
   int64_t units() const { return row_groups_ * strips(); }
   int64_t grain() const { return grain_; }
-  /// What `run` wants of each thread, 64-byte aligned; not cleared.
+  /// Counts the bytes that `run` wants of each thread, 64-byte aligned; not cleared.
   size_t scratch_bytes() const { return scratch_bytes_; }
   /// False where `cancel` was set meanwhile; it may be null.
   bool run(int64_t begin, int64_t end, const float* x, float* y, void* scratch,

@@ -20,9 +20,9 @@ class ProductEpilogue {
 
   size_t scratch_bytes() const;
 
-  /// What run() wants for the matrix of that index in the batch, whose rows and columns it counts
-  /// from `row` and `col`; its part of C may lie elsewhere, at `part`. Lives in `scratch`, which is
-  /// 64-byte aligned.
+  /// Prepares what run() wants for the matrix of that index in the batch, whose rows and columns it
+  /// counts from `row` and `col`; its part of C may lie elsewhere, at `part`. Lives in `scratch`,
+  /// which is 64-byte aligned.
   const EpiArgs* prepare(void* const* buffers, const int64_t* index, void* scratch, int64_t row = 0,
                          int64_t col = 0, void* part = nullptr) const;
 

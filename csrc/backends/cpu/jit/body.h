@@ -32,7 +32,7 @@ class Body {
   /// Accumulator `a` of reduction k from or to `at`.
   void move_accumulator(size_t k, int a, const Xbyak::RegExp& at, bool out, bool masked);
   void emit(const Copy& copy);
-  /// What copies jump to where a lane is a rare case; behind the function's return.
+  /// Emits what copies jump to where a lane is a rare case; behind the function's return.
   void emit_rare();
 
   /// Free between copies.

@@ -109,7 +109,7 @@ class Lowering {
     op.args = {a, b, c};
     return push(op);
   }
-  /// Of the form of a number of `size` bytes.
+  /// Emits the form of a number of `size` bytes.
   int32_t number(Code code, int size, int32_t a, int32_t b = -1, int32_t c = -1, uint8_t imm = 0) {
     return emit(code, form_of_size(size), size, a, b, c, imm);
   }

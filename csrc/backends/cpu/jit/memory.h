@@ -4,7 +4,7 @@
 
 namespace mithril::cpu::jit {
 
-/// What lies on the stack of a compiled function, by offset from rsp. Homes of values follow.
+/// Lays out the stack of a compiled function, by offset from rsp. Homes of values follow.
 namespace frame {
 inline constexpr int kCaller = 0;  // the caller's stack pointer
 inline constexpr int kBegin = 8;   // kAcross: the first point's outer part

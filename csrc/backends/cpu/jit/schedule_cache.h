@@ -11,7 +11,7 @@
 
 namespace mithril::cpu::jit {
 
-/// What a compiled schedule depends on.
+/// Holds all that a compiled schedule depends on.
 struct ScheduleKey {
   tile::Program program;  // widened
   CodeTarget target;

@@ -23,7 +23,7 @@ class BlockLoop {
   /// `operands`: inputs, then outputs. The program has no reductions and reads no positions.
   BlockLoop(std::shared_ptr<const TileKernel> kernel, std::span<const BlockStrides> operands);
 
-  /// What `run` wants, 64-byte aligned; not cleared.
+  /// Counts the bytes that `run` wants, 64-byte aligned; not cleared.
   size_t scratch_bytes() const { return scratch_bytes_; }
   /// Machine code reads and writes operands in place; else blocks are gathered and scattered.
   bool is_in_place() const { return in_place_; }

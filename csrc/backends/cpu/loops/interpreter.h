@@ -49,10 +49,11 @@ struct OperandStrides {
   std::span<const int64_t> reduced;
 };
 
-/// What a call needs beside buffers: KernelArgs::params, the number of units, scratch per worker.
-/// Buffers are the program's inputs, then its outputs; each points at the element of index 0.
-/// An output may lie exactly on an input of the same type and strides where can_alias says so; no
-/// other overlap is allowed. Units may run in any order on any worker: results never depend on it.
+/// Holds what a call needs beside buffers: KernelArgs::params, the number of units, scratch per
+/// worker. Buffers are the program's inputs, then its outputs; each points at the element of index
+/// 0. An output may lie exactly on an input of the same type and strides where can_alias says so;
+/// no other overlap is allowed. Units may run in any order on any worker: results never depend on
+/// it.
 struct Loop {
   std::vector<int64_t> params;
   int64_t units = 0;

@@ -155,8 +155,8 @@ void fill_bytes(void* to, const void* value, int64_t n, int32_t size) {
   }
 }
 
-/// What a tile covers: rows of the kept domain, and positions of the reduced one (pointwise: one
-/// "row", and positions of the kept domain).
+/// Says what a tile covers: rows of the kept domain, and positions of the reduced one (pointwise:
+/// one "row", and positions of the kept domain).
 struct Tile {
   int64_t row0, rows, r0, count;
   int64_t points() const { return rows * count; }

@@ -20,17 +20,18 @@ std::optional<Isa> parse_isa(std::string_view text);
 
 /// The best that this machine runs (CPUID and XGETBV); computed once, thread-safe.
 Isa detect_isa();
-/// What the engine uses: MITHRIL_CPU_ISA where this machine supports it, else the best.
+/// Picks what the engine uses: MITHRIL_CPU_ISA where this machine supports it, else the best.
 Isa default_isa();
 inline bool supports(Isa isa) { return isa <= detect_isa(); }
 
-/// What multiplies bfloat16: AVX512-BF16, or AMX where there is that, too. Ordered: a machine with
-/// one has those before it.
+/// Names what multiplies bfloat16: AVX512-BF16, or AMX where there is that, too. Ordered: a machine
+/// with one has those before it.
 enum class BFloatUnit : uint8_t { kNone, kPairs, kTiles };
 /// The best that this machine runs; the operating system is asked for the state of tiles at the
 /// first call.
 BFloatUnit detect_bfloat_unit();
-/// What the engine uses: none where MITHRIL_CPU_ISA names a set, which is then all that is used.
+/// Picks what the engine uses: none where MITHRIL_CPU_ISA names a set, which is then all that is
+/// used.
 BFloatUnit default_bfloat_unit();
 
 }  // namespace mithril::cpu

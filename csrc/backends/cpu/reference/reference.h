@@ -40,7 +40,7 @@ struct GatherGradKernels {
                              int64_t);
 };
 
-/// What moves or orders whole elements along an axis, of type T.
+/// Lists the kernels that move or order whole elements along an axis, of type T.
 template <class T>
 struct AxisKernels {
   void (*linear_scan)(const ref_axis_dims*, const T*, const T*, T*, int64_t, int64_t);

@@ -27,7 +27,7 @@ enum class Layout : int64_t {
 };
 inline constexpr int kLayouts = 4;
 
-/// What runs a schedule's steps over lanes.
+/// Says what runs a schedule's steps over lanes.
 enum class Mode : int64_t {
   kInterpreted,
   kCompiled,
@@ -121,7 +121,7 @@ struct Schedule {
 /// per section); else they do (whole rows fit the tile).
 Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute);
 
-/// What compiled steps are for.
+/// Says what compiled steps are for.
 struct CodeTarget {
   Isa isa;
   Layout layout = Layout::kPointwise;
