@@ -174,7 +174,12 @@ def export_c(
 
 def _checked_name(name: Any) -> str:
     found = text("export_c: name", name)
-    if not _NAME.fullmatch(found) or found.lower() in _TAKEN:
+    if found.lower() in _TAKEN:
+        raise ArgumentError(
+            f"export_c: name: the folder has a use for {shown(found)} itself",
+            hint=f"any name but {', '.join(sorted(_TAKEN))}",
+        )
+    if not _NAME.fullmatch(found):
         raise ArgumentError(
             f"export_c: name requires a name of C, got {shown(found)}",
             hint="letters, digits and _, a letter first, at most 63 of them",

@@ -175,6 +175,16 @@ def test_what_is_not_finite(name, backend, ops):
     np.testing.assert_allclose(got, want, 1e-6, 1e-40)
 
 
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (2, 3, 4, 5), (2, 1, 3, 2, 4)])
+def test_softmax_along_every_axis(backend, ops, shape):
+    x = floats(*shape)
+    for axis in (None, *range(-len(shape), len(shape))):
+        (got,), ways = run(backend, lambda x, axis=axis: (ops.softmax(x, axis=axis),), x)
+        np.testing.assert_allclose(got, special.softmax(x.astype("f8"), axis), 1e-5, 1e-7)
+        if axis is not None and len(shape) < 5:
+            assert set(ways) == {("softmax", "native")}
+
+
 def test_softmax_of_rows_that_are_not_finite(backend, ops):
     x = np.array([[1, 2, -np.inf], [-np.inf] * 3, [np.nan, 0, 1]], "float32")
     (got,), ways = run(backend, lambda x: (ops.softmax(x),), x)

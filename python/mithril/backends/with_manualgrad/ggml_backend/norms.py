@@ -9,14 +9,18 @@ import numpy as np
 
 from ..numpy_backend.utils import as_compute
 from .graph import Node
+from .movement import swapaxes
 from .operands import are_floats, is_float, is_number, native, reshape
 from .pointwise import add, multiply
 
 
 @native
 def softmax(input, axis=-1):
-    if not is_float(input) or not input.ndim or axis not in (-1, input.ndim - 1):
+    if not is_float(input) or not input.ndim or not isinstance(axis, int):
         return NotImplemented
+    if axis not in (-1, input.ndim - 1):  # ggml has the last axis alone
+        turned = swapaxes(input, axis, -1)
+        return turned if turned is NotImplemented else swapaxes(softmax(turned), axis, -1)
     trace = input.trace
     tensor = trace.lib.soft_max_ext(trace.context, input.tensor, None, 1.0, 0.0)
     return trace.made(tensor, input.shape)
