@@ -21,6 +21,7 @@ core::Result<std::string> print_c_loop(const plan::LoopCall& loop,
 struct CLoopUnits {
   std::string body;   // of a function that does the units [begin, end), indented by two
   int64_t units = 0;  // 0: there is nothing to do
+  int threads = 0;    // that do a unit together; 0: one does it alone
 };
 
 /// Says how a loop is cut into units.
@@ -28,6 +29,8 @@ struct CLoopCut {
   int64_t piece = 4096;       // elements along the last dim, where there are no rows
   bool takes_columns = true;  // whether rows that lie side by side are done 64 at a time
   int64_t chunk = 512;        // elements between a loop and a reduction
+  bool is_vectored = false;   // whether it is printed for vectors of 16 (c_vector_loop.h)
+  int threads = 0;            // that may do a long row together (c_block_loop.h), or none
 };
 
 /// The same loop for devices that run many functions at once. A unit is a row, 64 columns of rows

@@ -55,6 +55,20 @@ M_FN int m_bad(m_context* context, int step, int what, m_i64 position, m_i64 val
       if (s->taken == block) NAME##_fold(s, width); \
     } \
   }
+/* Reductions whose lanes are taken side by side: of `n` elements lane by lane, then all are counted.
+   A block is done with before the next one begins. */
+#define M_TAKE_LANES(NAME, T, COMBINE) \
+  M_FN void NAME##_take_lane(NAME##_state* s, const T* x, int n, int l) { \
+    T value; \
+    if (l >= n) return; \
+    value = s->taken > 0 ? COMBINE(s->lane[l], x[l]) : x[l]; \
+    for (l += 16; l < n; l += 16) value = COMBINE(value, x[l]); \
+    s->lane[l % 16] = value; \
+  } \
+  M_FN void NAME##_take_block(NAME##_state* s, int n, m_i64 block) { \
+    s->taken += n; \
+    if (s->taken == block) NAME##_fold(s, 16); \
+  }
 #define M_TAKE_PLACES(NAME, T) \
   M_FN void NAME##_take_all(NAME##_state* s, const T* x, int n) { \
     int i; \

@@ -260,14 +260,16 @@ const device::Dialect kDialect = {
     .may_exceed = true,
 };
 
-// A thread takes one element or one row; those of neighbours lie side by side.
+// A thread takes one element or one short row; those of neighbours lie side by side. A block takes
+// a long row.
 device::PrintOptions Device::print_options() const {
   return {.dialect = kDialect,
           .is_cpu = false,
           .units = info_.multiprocessors,
           .most_items = int64_t{1} << 36,
           .takes_columns = false,
-          .chunk = 16};
+          .chunk = 16,
+          .threads_of_rows = kThreads};
 }
 
 core::Result<std::string> Device::compile(const std::string& text) const {

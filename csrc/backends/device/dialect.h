@@ -28,6 +28,8 @@ struct PrintOptions {
   int64_t most_items = 1 << 20;  // of a kernel
   bool takes_columns = true;     // whether a unit of a loop may be 64 columns side by side
   int64_t chunk = 512;           // elements between a loop and its reductions
+  bool is_vectored = false;      // whether loops are printed for vectors of 16
+  int threads_of_rows = 0;       // that do a long row together; 0: a row is one thread's
 };
 
 }  // namespace mithril::device

@@ -12,6 +12,7 @@
 #include "emit/c_loop.h"
 #include "emit/c_plan_text.h"
 #include "emit/c_prune.h"
+#include "emit/c_vector_text.h"
 #include "plan/cost.h"
 
 namespace mithril::device {
@@ -191,11 +192,15 @@ class Printer {
     const Signature own = signature(plan, planned);
     MITHRIL_ASSIGN(
         const emit::CLoopUnits made,
-        emit::print_c_loop_units(
-            call, own.names, {options_.is_cpu ? kPiece : 1, options_.takes_columns, options_.chunk},
-            definitions_));
+        emit::print_c_loop_units(call, own.names,
+                                 {options_.is_cpu ? kPiece : 1, options_.takes_columns,
+                                  options_.chunk, options_.is_vectored, options_.threads_of_rows},
+                                 definitions_));
     if (made.units > 0) {
-      launch(out, own, made.body, made.units, items_of(plan, planned.step, made.units));
+      launch(out, own, made.body, made.units,
+             made.threads > 0 ? std::min(made.units, kMostBlocks)
+                              : items_of(plan, planned.step, made.units),
+             made.threads);
     }
     return out;
   }
@@ -223,6 +228,7 @@ class Printer {
     all += emit::kExternLanes;
     all += "M_TRIG(f32)\nM_TRIG(f64)\n";
     all += emit::kPlanHead;
+    if (options_.is_vectored) all += emit::kVectorHead;
     return emit::prune_c(all, definitions + functions_) + definitions + "\n";
   }
 

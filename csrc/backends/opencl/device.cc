@@ -358,7 +358,10 @@ const device::Dialect kDialect = {
 };
 
 device::PrintOptions Device::print_options() const {
-  return {.dialect = kDialect, .is_cpu = info_.is_cpu, .units = info_.compute_units};
+  return {.dialect = kDialect,
+          .is_cpu = info_.is_cpu,
+          .units = info_.compute_units,
+          .is_vectored = info_.is_cpu};
 }
 
 std::string Device::options() const {

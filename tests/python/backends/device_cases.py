@@ -47,6 +47,44 @@ def check_products(both, shape, transposed):
         same(device.evaluate({}, cast), engine.evaluate({}, cast))
 
 
+ROWS = {
+    "softmax": (lambda: ml.Softmax(), [7, 1237]),
+    "softmax of several blocks": (lambda: ml.Softmax(), [3, 9001]),
+    "softmax of a row that nothing keeps": (lambda: ml.Softmax(), [2, 20_000]),
+    "layer norm": (lambda: ml.LayerNorm(), [5, 1024]),
+    "extremes": (lambda: ml.Max(axis=-1), [6, 500]),
+    "smallest": (lambda: ml.Min(axis=-1), [6, 4100]),
+    "product": (lambda: ml.Prod(axis=-1), [4, 300]),
+    "two axes": (lambda: ml.Sum(axis=(1, 2)), [4, 37, 41]),
+    "place": (lambda: ml.ArgMax(axis=-1), [4, 777]),
+    "running sum": (lambda: ml.CumSum(axis=-1), [4, 700]),
+    "columns": (lambda: ml.Sum(axis=0), [700, 90]),
+}
+
+
+def alone(part):
+    model = ml.Model()
+    model |= part(input="x", output="y")
+    return model
+
+
+def check_rows(both, title, dtype):
+    """Values and gradients of one op along long rows, with numbers that are not finite."""
+    make, shape = ROWS[title]
+    pair = both(alone(make()), dtype, trainable_keys={"x"}, shapes={"x": shape})
+    params = dict(pair[0].get_parameters())
+    x = drawn(shape)
+    x.flat[3], x.flat[-2:] = -0.0, (np.inf, np.nan)
+    params["x"] = x.astype(params["x"].dtype)
+    values = [pm.evaluate(params, {})["y"] for pm in pair]
+    runs = [{"y": value} for value in values]
+    if dtype in str(values[0].dtype):
+        cotangents = {"y": drawn(values[0].shape, 1)}
+        for run, pm in zip(runs, pair, strict=True):
+            run.update(pm.evaluate(params, {}, output_gradients=cotangents).gradients)
+    same(*({key: np.asarray(value, np.float64) for key, value in run.items()} for run in runs))
+
+
 def check_what_it_says_of_itself(backend):
     pm = mlp(backend)
     assert pm.memory_plan()["evaluate"].inputs == 8 * 16 * 4

@@ -1,4 +1,4 @@
-# Covers: backends/cuda/*.cc
+# Covers: backends/cuda/*.cc emit/c_block_loop.cc
 """`CudaBackend`: the bits of the engine on a device, and typed errors where a driver fails.
 
 Without a GPU the device is the emulator's (emulated_cuda.py), a test double.
@@ -13,11 +13,13 @@ import mithril as ml
 import numpy as np
 import pytest
 from backends.device_cases import (
+    ROWS,
     assert_relu_runs,
     check_a_fork_is_told,
     check_nothing_leaks,
     check_pickles,
     check_products,
+    check_rows,
     check_what_falls_back_is_told,
     check_what_it_says_of_itself,
     forks,
@@ -107,6 +109,13 @@ def test_long_rows_and_columns():
     shape = [203, 4999]
     engine, device = both(model, data_keys={"x"}, shapes={"x": shape})
     same(device.evaluate({}, {"x": drawn(shape)}), engine.evaluate({}, {"x": drawn(shape)}))
+
+
+@pytest.mark.parametrize("title", ROWS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_rows(title, dtype):
+    """Long ones are a block's each."""
+    check_rows(both, title, dtype)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -1,4 +1,5 @@
 # Covers: backends/opencl/*.cc backends/device/*.cc select/printed_loop.cc
+# Covers: emit/c_vector_loop.cc emit/c_vector_text.cc
 """`OpenCLBackend`: the bits of the engine on a device, and typed errors where a driver fails."""
 
 import signal
@@ -9,10 +10,12 @@ import mithril as ml
 import numpy as np
 import pytest
 from backends.device_cases import (
+    ROWS,
     check_a_fork_is_told,
     check_nothing_leaks,
     check_pickles,
     check_products,
+    check_rows,
     check_what_falls_back_is_told,
     check_what_it_says_of_itself,
     forks,
@@ -120,6 +123,42 @@ def test_long_loops_are_cut():
     shape = [203, 4999]
     engine, device = both(model, data_keys={"x"}, shapes={"x": shape})
     same(device.evaluate({}, {"x": drawn(shape)}), engine.evaluate({}, {"x": drawn(shape)}))
+
+
+@pytest.mark.parametrize("title", ROWS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_rows(title, dtype):
+    check_rows(both, title, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shape", [[5, 300], [1024], [3, 63]])
+@pytest.mark.parametrize("parts", ["Gelu", "GeluTanh", "Gelu Gelu", "Gelu Gelu Gelu Relu"])
+def test_elements_that_are_rare(parts, shape, dtype):
+    """Lookups, stages of them, and numbers far out, for which GELU has a formula of its own."""
+    model = ml.Model()
+    for number, part in enumerate(parts.split()):
+        op = ml.Gelu(approximate=True) if part == "GeluTanh" else getattr(ml, part)()
+        model |= op(input=f"x{number}", output=f"x{number + 1}")
+    model.expose_keys(*(f"x{number + 1}" for number in range(len(parts.split()))))
+    x = 3 * drawn(shape).astype(dtype)
+    x.flat[:9] = 0.0, -0.0, np.inf, -np.inf, np.nan, -5.0, -5.5, -40.0, 80.0
+    engine, device = both(model, dtype, data_keys={"x0"}, shapes={"x0": shape})
+    same(device.evaluate({}, {"x0": x}), engine.evaluate({}, {"x0": x}))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_outputs_that_no_cache_holds(dtype):
+    """They go past the caches, from wherever they begin, rests included."""
+    model = ml.Model()
+    model |= ml.Gelu()(input="x", output="y")
+    model |= ml.Greater()(left="y", right=0.5, output="p")
+    model |= ml.Softmax()(input="x", output="s")
+    model.expose_keys("y", "p", "s")
+    shape = [3, 1_234_567 * 4 // np.dtype(dtype).itemsize]
+    x = drawn(shape).astype(dtype)
+    engine, device = both(model, dtype, data_keys={"x"}, shapes={"x": shape})
+    same(device.evaluate({}, {"x": x}), engine.evaluate({}, {"x": x}))
 
 
 @pytest.mark.parametrize("transposed", [False, True])
