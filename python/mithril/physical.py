@@ -135,6 +135,7 @@ class PhysicalModel(PhysicalKeys):
         # The engine's; `step` has one after its first call.
         goes_long = self._static or self._lists
         self._native_evaluate = None if goes_long else evaluate_call(self._program)
+        self._shortcuts = self._native_evaluate, self._fast
         self._native_step: Any = None
         self._predictor: PhysicalModel | None = None
         self._by_name = {key.name: key for key in self._keys}
@@ -356,7 +357,7 @@ class PhysicalModel(PhysicalKeys):
             wrt = _names_of_inputs(wrt)  # which are read twice
         other = self._of_kinds(data, wrt)
         if other is not None:
-            return other.evaluate(
+            found = other.evaluate(
                 params,
                 data,
                 output_gradients=output_gradients,
@@ -364,6 +365,10 @@ class PhysicalModel(PhysicalKeys):
                 wrt=wrt,
                 donate_state=donates,
             )
+            self._take_shortcuts(other._native_evaluate, other._fast)
+            return found
+        if self._last_of_kinds is not None:
+            self._take_shortcuts(*self._shortcuts)
         try:
             result = self._evaluate(params, data, state, request, wrt, donates)
         except ShapeError:
@@ -652,9 +657,14 @@ class PhysicalModel(PhysicalKeys):
         self._fast = self._quick.forward if self._quick else None
         if self._static is None:
             self._native_evaluate = evaluate_call(program)
+        self._shortcuts = self._native_evaluate, self._fast
         return self._quick
 
     # --- what goes in -------------------------------------------------------------------------
+    def _take_shortcuts(self, native: Any, fast: Any) -> None:
+        """Those of the last call's kinds. Each looks at the arrays and leaves others alone."""
+        self._native_evaluate, self._fast = native, fast
+
     def _of_kinds(self, data: Mapping[str, Any], floats: Any = None) -> PhysicalModel | None:
         """The model for what the data hold, where it is another one than this."""
         if self._kinds is None:
