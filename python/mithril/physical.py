@@ -698,15 +698,16 @@ class PhysicalModel(PhysicalKeys):
         sources = {"param": params, "data": data, "state": state}
         values, missing = [], []
         for key in program.inputs:
+            source: Any = sources[key.role]
             try:
-                value = sources[key.role][key.name]
+                value = source[key.name]
             except KeyError:
                 missing.append(key)
                 continue
             if isinstance(value, Uninitialized):
                 value = self._placed(key, value, params, data)
-                if isinstance(sources[key.role], dict):
-                    sources[key.role][key.name] = value
+                if isinstance(source, dict):
+                    source[key.name] = value
             values.append(self._convert(key, value))
         if missing:
             raise self._missing(missing, params, data, state)
