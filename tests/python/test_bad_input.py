@@ -92,7 +92,7 @@ TAKEN = {
     "float64": np.float64,
     "float16": np.float16,
     "integers": lambda x: (x * 9).astype(np.int8),
-    "unsigned": lambda x: (x * 9).astype(np.int64).astype(np.uint32),
+    "unsigned": lambda x: np.abs(x * 9).astype(np.uint32),  # JAX's integers have 32 bits
     "uint64": lambda x: np.full(x.shape, 7, np.uint64),
     "bool": lambda x: x > 0,
     "fortran": np.asfortranarray,

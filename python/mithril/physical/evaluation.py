@@ -162,7 +162,7 @@ class Evaluation(Face):
         wrt = None if wrt is None else names_of_inputs(wrt)  # which are read twice
         model = model_for_kinds(self, mapping("data", data), wrt or ())
         if model is not self:
-            return model.evaluate(
+            result = model.evaluate(
                 params,
                 data,
                 output_gradients=output_gradients,
@@ -170,6 +170,9 @@ class Evaluation(Face):
                 wrt=wrt,
                 donate_state=donate_state,
             )
+            # It looks at the arrays, and leaves those of other kinds alone.
+            self._native_evaluate = model._native_evaluate
+            return result
         call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
         request = Request(output_gradients, wrt, truth("evaluate: donate_state", donate_state))
         result = _with_lists(self._compilation, self._fast_path, call, request)
