@@ -53,7 +53,7 @@ void CBlockLoop::statement(RegId r) {
   CLoopPrinter::statement(r);
 }
 
-/// What the threads share of a reduction.
+/// Declares what the threads share of a reduction.
 void CBlockLoop::declare(RegId r) {
   const std::string_view type = short_name(at(r).dtype);
   line(fmt::format("__shared__ {}_state s{};", state(r), r));

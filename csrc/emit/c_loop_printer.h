@@ -46,7 +46,7 @@ class CLoopPrinter : protected IndentedText {
   const tile::Instruction& at(tile::RegId r) const;
   size_t operand_of(const tile::Instruction& i) const;
 
-  /// What must stand before the loop of a reduction.
+  /// Prints what must stand before the loop of a reduction.
   virtual void define(const tile::Instruction& i, std::set<std::string>& definitions) const;
 
   std::string index(size_t operand) const;

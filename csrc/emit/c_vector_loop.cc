@@ -119,7 +119,7 @@ void CVectorLoop::declare(const char* prefix, size_t number, DType dtype, int64_
   line(fmt::format("m_{} {}{}[{}] M_ALIGNED;", short_name(dtype), prefix, number, count));
 }
 
-/// What roots need, and they.
+/// Collects the roots and what they need.
 CVectorLoop::Lanes CVectorLoop::roots_and_needed(const Wanted& is_root) const {
   Lanes out = needed_lanes(is_root);
   for (RegId r = 0; r < program_.code.size(); ++r) out[r] = out[r] || is_root(r);

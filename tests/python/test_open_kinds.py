@@ -120,7 +120,7 @@ def test_steps_of_training_take_integers(backend):
     model |= m.Sum()(input="h", output="y")
     pm = ml.compile(model, backend(), trainable_keys={"w"}, optimizer=ml.optim.SGD(lr=1.0))
     w = np.zeros((2, 3), np.float32)
-    done = pm.step({"w": w}, pm._settings.optimizer.init({"w": w}), {"x": INTS})
+    done = pm.step({"w": w}, pm._compilation.options.optimizer.init({"w": w}), {"x": INTS})
     np.testing.assert_array_equal(done.params["w"], -INTS)
 
 
