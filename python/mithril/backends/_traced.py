@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from mithril.base.trees import filled, leaves, ordered
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.types import Dtype
 
 from ._op_programs import twin
-from ._trees import filled, leaves, ordered
 
 _HINT = "write it with operators and methods of arrays, or with methods of the backend"
 
