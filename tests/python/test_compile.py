@@ -1,8 +1,7 @@
 # Covers: compile.cc
-"""`
 # Covers: mithril/physical/compilation.py mithril/physical/program.py
-
-ml.compile`: its keywords, and what it refuses."""
+# Covers: mithril/physical/program_keys.py mithril/physical/targets.py mithril/physical/literals.py
+"""`ml.compile`: its keywords, and what it refuses."""
 
 import importlib
 import inspect

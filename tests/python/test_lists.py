@@ -1,6 +1,8 @@
 """Inputs and outputs that are lists or tuples of tensors: of `evaluate`, its gradients and its
 cotangents."""
 
+# Covers: mithril/base/trees.py
+
 import mithril as ml
 import numpy as np
 import pytest

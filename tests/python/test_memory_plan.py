@@ -1,5 +1,6 @@
 """What a compiled model says of the memory it takes, against sums made by hand."""
 
+# Covers: mithril/execution/memory.py
 # Covers: mithril/inspection/formula.py
 # Covers: mithril/physical/sizes.py
 
@@ -8,7 +9,6 @@ import re
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.backends.memory import parse_size
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -17,6 +17,7 @@ from mithril.errors import (
     SignatureError,
     UnsupportedError,
 )
+from mithril.execution.memory import parse_size
 from mithril.inspection.formula import fit
 
 device = pytest.mark.device

@@ -1,5 +1,7 @@
 """Ops that a backend's class brings: what it defines is what compiled models run."""
 
+# Covers: mithril/execution/executed.py
+
 import mithril as ml
 import numpy as np
 import pytest

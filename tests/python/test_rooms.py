@@ -35,8 +35,10 @@ FLAT = {
 ROOM_OF |= {module: room for room, modules in FLAT.items() for module in modules.split()}
 SHORTCUTS = "shortcuts"  # modules of this name hold methods of convenience, and may look up
 
+LOADS_NUMPY = "mithril.base.numpy"  # imported late on purpose: `import mithril` loads no NumPy
+
 # What is left to do. Each number is what the tree has; it may only fall.
-MOST = {"flat": 3, "upward": 81, "late": 113, "circular": 43, "private": 4, "reached": 55}
+MOST = {"flat": 3, "upward": 23, "late": 106, "circular": 43, "private": 0, "reached": 55}
 
 
 class Import(NamedTuple):
@@ -80,7 +82,7 @@ class Reader(ast.NodeVisitor):
                 self.add(module, alias.name)
 
     def add(self, target: str, name: str) -> None:
-        if target in self.modules:
+        if target in self.modules and (target, name) != ("mithril", "_core"):  # imports nothing
             self.found.append(Import(self.module, target, name, self.depth > 0))
 
 
@@ -123,6 +125,7 @@ def late() -> list[str]:
         f"{i.source} -> {i.target}"
         for i in imports()
         if i.is_late and i.source.rpartition(".")[2] != SHORTCUTS
+        if i.target != LOADS_NUMPY
     ]
 
 

@@ -17,7 +17,7 @@ _paused = threading.local()
 
 @contextlib.contextmanager
 def paused(op: str) -> Iterator[None]:
-    """What a backend's class brings for the op (`_own_ops`) is not called meanwhile, so that it can
+    """What a backend's class brings for the op (`own_ops`) is not called meanwhile, so that it can
     call what the op is without it."""
     before = paused_ops()
     _paused.ops = before | {op}

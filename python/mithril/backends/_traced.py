@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from mithril.base.numpy import np
+from mithril.base.trees import filled, leaves, ordered
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.types import Dtype
 
 from ._op_programs import twin
-from ._trees import filled, leaves, ordered
 
 _HINT = "write it with operators and methods of arrays, or with methods of the backend"
 

@@ -19,13 +19,13 @@ from mithril.errors import (
     UnsupportedError,
     suggestion,
 )
+from mithril.execution.memory import memory_report, process_memory
 from mithril.types import Dtype, DTypeLike, as_dtype, dtype_of
 
 from . import methods
 from ._recording import is_symbolic, record
 from .array_methods import ArrayMethods
 from .facts import BackendFacts
-from .memory import memory_report, process_memory
 from .pickling import backend_parts
 from .random import Stream, integers
 
@@ -181,9 +181,9 @@ class Backend(ArrayMethods, BackendFacts, ABC):
             if callable(method) and not getattr(method, "_takes_both_styles", False):
                 setattr(cls, name, _takes_both_styles(method))
         if not cls.__module__.startswith("mithril."):
-            from . import _own_ops
+            from . import own_ops
 
-            _own_ops.offer_to_super(Backend, cls)
+            own_ops.offer_to_super(Backend, cls)
 
     @staticmethod
     def _float_dtype(dtype: DTypeLike) -> Dtype:

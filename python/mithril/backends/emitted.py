@@ -42,13 +42,14 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril.backends.profile import profiled
 from mithril.base.files import write_text
 from mithril.base.numpy import np
 from mithril.errors import DataIndexError, DataOverflowError, MithrilError, OutOfMemoryError
+from mithril.execution import host
+from mithril.execution.profile import profiled
 from mithril.models.primitive import Kept, OpTable, uses_primitives
 
-from . import _own_ops, host
+from . import own_ops
 
 __all__ = ["EmittedExecutable", "load_source"]
 
@@ -93,7 +94,7 @@ def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any
     values = tuple(_constant(backend, c) for c in constants)
     table = profiled(backend) if _core.is_profiling() else backend.ops
     return {
-        "ops": OpTable(backend) if uses_primitives(text) or _own_ops.names(backend)[0] else table,
+        "ops": OpTable(backend) if uses_primitives(text) or own_ops.names(backend)[0] else table,
         "host": host,
         "C": backend._constants(values),
         "inf": math.inf,
@@ -106,7 +107,7 @@ def _constant(backend: Any, value: Any) -> Any:
     """A constant as emitted text takes it: made by the class's own `tensor`, where it has one."""
     if isinstance(value, Kept):
         return value
-    if isinstance(value, str) or not backend.is_manualgrad or not _own_ops.makes_arrays(backend):
+    if isinstance(value, str) or not backend.is_manualgrad or not own_ops.makes_arrays(backend):
         return backend._constant(value)
     return np.asarray(backend.to_numpy(backend._from_host(value)), value.dtype)
 

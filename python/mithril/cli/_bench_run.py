@@ -103,7 +103,7 @@ def _rates(seconds: list[float], done: int) -> dict[str, float]:
 
 
 def _peak_gigabytes() -> float:
-    from mithril.backends.memory import process_memory
+    from mithril.execution.memory import process_memory
 
     return process_memory()[1] / 1e9
 

@@ -21,9 +21,9 @@ from mithril.physical.gradients import check_gradients_allowed, cost_of
 from mithril.physical.initial import Uninitialized
 from mithril.physical.open_ranks import Shaped
 from mithril.physical.parameters import drawn, placed
-from mithril.physical.program import runs_natively
 from mithril.physical.sizes import checked_shapes, input_shapes, program_for
 from mithril.physical.step_layout import COUNT, RATE, new_key, slot_key, state_key
+from mithril.physical.targets import runs_natively
 from mithril.types import Dtype
 
 __all__ = ["ALIGNMENT", "Array", "Export", "export_c"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril import _core
-from mithril.backends.memory import parse_size
 from mithril.base.checks import text
 from mithril.errors import (
     ArgumentError,
@@ -19,6 +18,7 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.execution.memory import parse_size
 from mithril.inspection.formula import Polynomial, fit
 from mithril.physical.program import Program
 from mithril.physical.sizes import Shapes, Way, checked_shapes, input_shapes, program_for, ways

@@ -18,7 +18,7 @@ from mithril.errors import ArgumentError, MithrilError, shown
 from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
-from mithril.physical.program import choices
+from mithril.physical.targets import choices
 from mithril.types import DTypeLike
 
 if TYPE_CHECKING:

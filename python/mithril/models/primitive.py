@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril import _core, models
-from mithril.backends import _own_ops
+from mithril.backends import own_ops
 from mithril.base.checks import truth
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, suggestion
@@ -323,7 +323,7 @@ class OpTable:
     def __getattr__(self, name: str) -> Any:
         match = _USER_OP.fullmatch(name)
         if match is None:
-            own = _own_ops.function(self._backend, name)
+            own = own_ops.function(self._backend, name)
             return getattr(self._backend.ops, name) if own is None else own
         formula, place = match.groups()
         if name.removesuffix(f"_vjp{place}") in _opaque_ops:
@@ -341,7 +341,7 @@ def _vjp(backward: Any, place: int) -> Callable[..., Any]:
             return found[place]
         # An array alone is the gradient of one operand; its rows are no gradients.
         what = getattr(backward, "__name__", "backward")
-        return _own_ops.share(what, found, place, len(values))
+        return own_ops.share(what, found, place, len(values))
 
     return cotangent
 

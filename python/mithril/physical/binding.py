@@ -17,8 +17,8 @@ from mithril.physical.face import Face
 from mithril.physical.initial import Uninitialized
 from mithril.physical.inputs import inputs_of
 from mithril.physical.options import CompileOptions
-from mithril.physical.program import runs_natively
 from mithril.physical.quantized import QuantizationReport, Quantized
+from mithril.physical.targets import runs_natively
 from mithril.physical.weights import check_weights
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mithril import _core
-from mithril.backends import _own_ops
+from mithril.backends import own_ops
 from mithril.errors import (
     InitialParamsWarning,
     KeyNotFound,
@@ -27,8 +27,10 @@ from mithril.physical.lists import Lists
 from mithril.physical.open_kinds import OpenKinds
 from mithril.physical.open_ranks import OpenRanks, Shaped
 from mithril.physical.options import CompileOptions
-from mithril.physical.program import Key, Program, keys_of, runs_natively, target_of
+from mithril.physical.program import Program
+from mithril.physical.program_keys import Key, keys_of
 from mithril.physical.static_shapes import StaticShapes
+from mithril.physical.targets import runs_natively, target_of
 
 _REFUSED_IF_STRICT = (UnusedKeyWarning, UnusedParamsWarning, InitialParamsWarning)
 _logger = logging.getLogger("mithril")
@@ -139,7 +141,7 @@ class Compilation:
 
     def _compile_for_backend(self, said: dict[str, Any]) -> Any:
         # Whether a backend's own function is called shows when composites are taken apart.
-        tried = not _own_ops.are_brought(self.backend)
+        tried = not own_ops.are_brought(self.backend)
         compiled = _core.compile(self.node, said, target_of(self.backend, tried))
         if not self.backend.runs_plans:
             return compiled

@@ -51,8 +51,8 @@ from mithril.physical.option_checks import (
 )
 from mithril.physical.options import CompileOptions, Pairs
 from mithril.physical.predicting import frozen_names, frozen_patterns
-from mithril.physical.program import target_of
 from mithril.physical.shortcuts import report_keys
+from mithril.physical.targets import target_of
 from mithril.types import as_dtype
 
 if TYPE_CHECKING:

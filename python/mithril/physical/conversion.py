@@ -14,7 +14,7 @@ from mithril.types import Dtype, as_dtype
 
 if TYPE_CHECKING:
     from mithril.physical.options import CompileOptions
-    from mithril.physical.program import Key
+    from mithril.physical.program_keys import Key
 
 _logger = logging.getLogger("mithril")
 

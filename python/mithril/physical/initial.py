@@ -22,7 +22,8 @@ from mithril.errors import (
     suggestion,
 )
 from mithril.physical.conversion import as_numpy
-from mithril.physical.program import Key, literal_array
+from mithril.physical.literals import literal_array
+from mithril.physical.program_keys import Key
 from mithril.types import Dtype
 
 _MOST_ELEMENTS = 2**58  # of which no machine has the bytes, and NumPy counts them in 64 bits

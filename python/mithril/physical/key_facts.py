@@ -8,13 +8,13 @@ import itertools
 from typing import Any
 
 from mithril import _core
-from mithril.backends._trees import leaves
+from mithril.base.trees import leaves
 from mithril.errors import ArgumentError, MithrilError, SignatureError, shown
 from mithril.logical.annotation import type_of
 from mithril.logical.connection import Tensor
 from mithril.logical.shapes import Shapes
 from mithril.physical.compilation import Compilation
-from mithril.physical.program import target_of
+from mithril.physical.targets import target_of
 
 
 class KeyFacts:

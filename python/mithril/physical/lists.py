@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mithril.backends._trees import filled, leaves
+from mithril.base.trees import filled, leaves
 from mithril.errors import ArgumentError, shown
 
 # The names of tensors: a name, or a list or tuple of nests.

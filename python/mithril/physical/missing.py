@@ -9,7 +9,7 @@ from mithril.errors import KeyNotFound, suggestion
 
 if TYPE_CHECKING:
     from mithril.physical.compilation import Call, Compilation
-    from mithril.physical.program import Key
+    from mithril.physical.program_keys import Key
 
 
 def missing_keys(compilation: Compilation, missing: list[Key], call: Call) -> KeyNotFound:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mithril.errors import DTypeError
-from mithril.physical.program import Key
+from mithril.physical.program_keys import Key
 from mithril.types import Dtype, as_dtype
 
 if TYPE_CHECKING:

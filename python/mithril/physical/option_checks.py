@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mithril import _core, errors
-from mithril.backends.memory import parse_size
 from mithril.base.checks import items, mapping, text
 from mithril.errors import (
     ArgumentError,
@@ -15,6 +14,7 @@ from mithril.errors import (
     UnsupportedError,
     shown,
 )
+from mithril.execution.memory import parse_size
 from mithril.logical.connection import Connection, Tensor
 from mithril.logical.tensor import array_literal, narrowed
 from mithril.logical.values import as_value

@@ -17,7 +17,7 @@ from mithril.physical.face import Face
 from mithril.physical.initial import Uninitialized, draw, initializers, left_out_names
 from mithril.physical.open_kinds import called_for_kinds, model_for_kinds
 from mithril.physical.open_ranks import shape_of
-from mithril.physical.program import Key, keys_of
+from mithril.physical.program_keys import Key, keys_of
 from mithril.physical.results import Params
 
 

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.backends import _own_ops
-from mithril.errors import DataOverflowError, OutOfMemoryError, ShapeError
-from mithril.models.primitive import Kept, has_primitives, is_primitive, op_names
+from mithril.backends import own_ops
+from mithril.errors import OutOfMemoryError, ShapeError
+from mithril.physical.literals import literal_array
+from mithril.physical.program_keys import Key, keys_of
 from mithril.physical.step_layout import StepLayout
-from mithril.types import Dtype
+from mithril.physical.targets import (
+    brings_gradient,
+    calls_python,
+    choices,
+    runs_natively,
+    target_of,
+)
 
 if TYPE_CHECKING:
     from mithril.physical.options import CompileOptions
@@ -30,66 +35,6 @@ MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
 MOST_SHAPES = 256
 _MOST_ELEMENTS = 2**60
 _TAKES_OUT = re.compile(r"\bops\.(item|tensor_to_list)\(")  # in emitted text: values of tensors
-
-
-@dataclass
-class Key:
-    """An input of a compiled model."""
-
-    name: str
-    role: str  # "data", "param", "state"
-    trainable: bool
-    is_tensor: bool
-    dtype: Dtype | None
-    type: str
-    init: str
-    initial: tuple
-    shape_text: str
-    path: str
-    key: str  # of the model: "w", "$3"
-    list: str = ""  # "xs" of "xs.0", a tensor of a list
-    least_rank: int = 0  # where the rank is open
-    open_kinds: tuple[str, ...] = ()  # "bool", "int", "float": what data decide
-
-    @property
-    def kept(self) -> Key:
-        """What an optimizer keeps of it: of halves in float32."""
-        is_half = self.dtype in (Dtype.float16, Dtype.bfloat16)
-        return dataclasses.replace(self, dtype=Dtype.float32) if is_half else self
-
-
-def keys_of(compiled: Any, options: CompileOptions) -> list[Key]:
-    """The inputs of a compiled model; what is frozen stays a parameter."""
-    keys = [Key(**entry) for entry in compiled.keys]
-    for key in keys:
-        key.trainable = key.trainable and key.name not in options.frozen
-    return keys
-
-
-def calls_python(graph: Any) -> bool:
-    """Whether a graph has ops of the user's, which are Python functions."""
-    return any(is_primitive(op) or _own_ops.is_own(op) for op, *_ in graph.nodes())
-
-
-def runs_natively(compiled: Any, backend: Any) -> bool:
-    """Whether plans can run it: no op is a Python function."""
-    graphs = [compiled.graph] if has_primitives() else []
-    if _own_ops.are_brought(backend):
-        graphs += [compiled.typed, compiled.forward]
-    return not any(map(calls_python, graphs))
-
-
-def brings_gradient(compiled: Any, backend: Any) -> bool:
-    """Whether the backend's class has the gradient of an op of the model."""
-    return _own_ops.are_brought(backend) and any(
-        _own_ops.is_gradient(op) for op, *_ in compiled.typed.nodes()
-    )
-
-
-def choices(graph: Any) -> set[str]:
-    """What data choose: which nodes run, how many elements there are."""
-    found = {"branches"} if graph.has_op("cond") or graph.has_op("while_loop") else set()
-    return found | {"masks"} if graph.has_masks() else found
 
 
 def _compiles(options: CompileOptions, graph: Any, text: str) -> bool:
@@ -107,65 +52,6 @@ def _compiles(options: CompileOptions, graph: Any, text: str) -> bool:
     return False
 
 
-def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
-    """What the engine needs to know of a backend (ir::Target)."""
-    native = native and backend.runs_plans
-    functions, gradients = ({}, {}) if native else _own_ops.names(backend)
-    whole = backend.op_names - _composites() if functions else backend.op_names
-    return {
-        "native": native,
-        "name": backend.backend_type,
-        "default_float": str(backend.default_dtype),
-        "default_int": str(backend.default_int),
-        "compute_float": backend.compute_dtype and str(backend.compute_dtype),
-        "keeps_whole": []
-        if native
-        else [*sorted(whole), *op_names(backend), *_own_ops.emitted_names(backend)],
-        "own_functions": functions,
-        "own_gradients": gradients,
-    }
-
-
-@functools.cache
-def _composites() -> frozenset[str]:
-    """Ops that are made of others, which a backend's class may bring."""
-    compose = 1
-    return frozenset(op["name"] for op in _core.ops() if op["body"] == compose)
-
-
-def literal_array(
-    literal: Any,
-    default_float: Dtype = Dtype.float64,
-    default_int: Dtype = Dtype.int64,
-    widest_int: Dtype = Dtype.int64,
-) -> Any:
-    """A constant of the engine as a NumPy array; strings stay. Numbers of no width of their own
-    have the defaults'. Integers fit what the backend computes in, or that is an error."""
-    if isinstance(literal, str | Kept):
-        return literal
-    from mithril.base.numpy import np
-
-    # Abstract types ("int", "float") are stored in 64 bits.
-    names = {"int": Dtype.int64, "float": Dtype.float64}
-    dtype = literal.dtype if isinstance(literal.dtype, Dtype) else names[literal.dtype]
-    values = np.frombuffer(literal.bytes, dtype.numpy()).reshape(literal.shape)
-    if values.dtype == np.int64:
-        _check_fit(values, widest_int if isinstance(literal.dtype, Dtype) else default_int)
-    if isinstance(literal.dtype, Dtype):
-        return values
-    with np.errstate(over="ignore"):
-        return values.astype({"int": default_int, "float": default_float}[literal.dtype].numpy())
-
-
-def _check_fit(values: Any, dtype: Dtype) -> None:
-    from mithril.base.numpy import np
-
-    bounds = np.iinfo(dtype.numpy())
-    outside = values[(values < bounds.min) | (values > bounds.max)]
-    if outside.size:
-        raise DataOverflowError(f"a constant of the model: {outside[0]} does not fit {dtype}")
-
-
 class Program:
     """The executables of one compiled model."""
 
@@ -178,7 +64,7 @@ class Program:
             or compiled.forward.has_empty()
             and not options.backend.differentiates_empty
             or brings_gradient(compiled, options.backend)
-            or _own_ops.runs_graphs(options.backend)
+            or own_ops.runs_graphs(options.backend)
         ):
             options = dataclasses.replace(options, autodiff="engine")
         self.options = options
@@ -224,9 +110,9 @@ class Program:
     def _plain(self, graph: Any, *arguments: Any, **named: Any) -> Any:
         """The executable, run by the backend's own `execute` where its class has one."""
         made = self._made(graph, *arguments, **named)
-        if not _own_ops.runs_graphs(self.options.backend):
+        if not own_ops.runs_graphs(self.options.backend):
             return made
-        from mithril.backends.executed import Executed
+        from mithril.execution.executed import Executed
 
         return Executed(self.options.backend, graph, made)
 

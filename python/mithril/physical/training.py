@@ -166,7 +166,7 @@ class Training(Evaluation):
 
     def _optimizer_inputs(self, program: Any, optimizer: Any, opt_state: Any) -> dict[str, Any]:
         """What the program takes beside its own inputs, by name."""
-        import numpy as np
+        from mithril.base.numpy import np
 
         rate_type = np.float64 if self.backend.default_dtype == "float64" else np.float32
         extra = {

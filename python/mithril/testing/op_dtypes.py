@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mithril import _core
-from mithril.backends import _own_ops
+from mithril.backends import own_ops
 from mithril.errors import ArgumentError, DTypeError, UnsupportedError
 from mithril.physical.compilation import compilation_of
 from mithril.testing import op_matrix
@@ -193,7 +193,7 @@ def quick_compile(backend_type: str) -> dict[str, Any]:
 def quickly_compiled(case: Case, backend: Any, **options: Any) -> Any:
     """The case as one program, where a compiler runs each; line by line elsewhere, and where the
     backend's class has functions that no compiler may know."""
-    quick = {} if _own_ops.are_brought(backend) else quick_compile(backend.backend_type)
+    quick = {} if own_ops.are_brought(backend) else quick_compile(backend.backend_type)
     model = op_matrix.compiled(case, backend, **quick, **options)
     if quick and _has_hosts(model):  # values that a compiler has not
         return op_matrix.compiled(case, backend, **options)

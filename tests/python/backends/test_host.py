@@ -6,7 +6,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril import _core
-from mithril.backends import host
+from mithril.execution import host
 
 OPS = {op["name"]: [i["name"] for i in op["inputs"]] for op in _core.ops()}
 NUMBERS = {"input": 6, "left": 5, "right": 3, "numerator": 7, "denominator": 2, "base": 2}

@@ -247,7 +247,7 @@ def test_O15():
     finally:
         backend.reset()
     assert mx.set_memory_limit(before) == before
-    from mithril.backends.memory import parse_size
+    from mithril.execution.memory import parse_size
 
     assert parse_size("512MiB", "x") == 512 * 2**20 and parse_size(7, "x") == 7
 

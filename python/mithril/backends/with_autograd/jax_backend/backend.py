@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mithril.backends.memory import memory_report
 from mithril.backends.with_autograd.backend import (
     AutogradBackend,
     mesh_of_one,
@@ -30,6 +29,7 @@ from mithril.errors import (
     shown,
     warn,
 )
+from mithril.execution.memory import memory_report
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 from .utils import ArrayJit

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mithril.backends._trees import filled, leaves, ordered
-from mithril.backends.memory import memory_report, parse_size, process_memory
 from mithril.backends.with_autograd.backend import (
     AutogradBackend,
     mesh_of_one,
@@ -22,7 +20,9 @@ from mithril.backends.with_autograd.backend import (
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
 from mithril.base.public import public
+from mithril.base.trees import filled, leaves, ordered
 from mithril.errors import DeviceNotAvailable, UnsupportedError, shown
+from mithril.execution.memory import memory_report, parse_size, process_memory
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 from . import utils

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mithril.backends.memory import memory_report
 from mithril.backends.with_autograd.backend import (
     AutogradBackend,
     mesh_of_one,
@@ -21,6 +20,7 @@ from mithril.backends.with_autograd.backend import (
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DeviceNotAvailable, SignatureError, shown
+from mithril.execution.memory import memory_report
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 __all__ = ["TorchBackend"]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril.backends.memory import parse_size
 from mithril.backends.with_manualgrad.cuda_backend.nvrtc import nvrtc_libraries
 from mithril.backends.with_manualgrad.device_backend import DeviceBackend
 from mithril.backends.with_manualgrad.object_cache import ObjectCache, key_of
 from mithril.base.public import public
 from mithril.errors import DeviceNotAvailable, SignatureError, shown
+from mithril.execution.memory import parse_size
 from mithril.types import Dtype, DTypeLike
 
 __all__ = ["CudaBackend"]

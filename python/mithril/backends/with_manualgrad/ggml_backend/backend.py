@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from mithril.backends.memory import parse_size
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend, own_memory
 from mithril.base.checks import truth
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
+from mithril.execution.memory import parse_size
 from mithril.models.primitive import OpTable
 from mithril.physical.compilation import compilation_of
 from mithril.types import Dtype, DTypeLike

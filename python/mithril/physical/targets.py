@@ -1,0 +1,71 @@
+"""What the engine needs to know of a backend, and what a backend needs to know of a graph."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from mithril import _core
+from mithril.backends import own_ops
+from mithril.models.primitive import has_primitives, is_primitive, op_names
+
+
+def calls_python(graph: Any) -> bool:
+    """Whether a graph has ops of the user's, which are Python functions."""
+    return any(is_primitive(op) or own_ops.is_own(op) for op, *_ in graph.nodes())
+
+
+def runs_natively(compiled: Any, backend: Any) -> bool:
+    """Whether plans can run it: no op is a Python function."""
+    graphs = [compiled.graph] if has_primitives() else []
+    if own_ops.are_brought(backend):
+        graphs += [compiled.typed, compiled.forward]
+    return not any(map(calls_python, graphs))
+
+
+def brings_gradient(compiled: Any, backend: Any) -> bool:
+    """Whether the backend's class has the gradient of an op of the model."""
+    return own_ops.are_brought(backend) and any(
+        own_ops.is_gradient(op) for op, *_ in compiled.typed.nodes()
+    )
+
+
+def choices(graph: Any) -> set[str]:
+    """What data choose: which nodes run, how many elements there are."""
+    found = {"branches"} if graph.has_op("cond") or graph.has_op("while_loop") else set()
+    return found | {"masks"} if graph.has_masks() else found
+
+
+def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
+    """What the engine needs to know of a backend (ir::Target)."""
+    native = native and backend.runs_plans
+    functions, gradients = ({}, {}) if native else own_ops.names(backend)
+    whole = backend.op_names - _composites() if functions else backend.op_names
+    return {
+        "native": native,
+        "name": backend.backend_type,
+        "default_float": str(backend.default_dtype),
+        "default_int": str(backend.default_int),
+        "compute_float": backend.compute_dtype and str(backend.compute_dtype),
+        "keeps_whole": []
+        if native
+        else [*sorted(whole), *op_names(backend), *own_ops.emitted_names(backend)],
+        "own_functions": functions,
+        "own_gradients": gradients,
+    }
+
+
+@functools.cache
+def _composites() -> frozenset[str]:
+    """Ops that are made of others, which a backend's class may bring."""
+    compose = 1
+    return frozenset(op["name"] for op in _core.ops() if op["body"] == compose)
+
+
+__all__ = [
+    "brings_gradient",
+    "calls_python",
+    "choices",
+    "runs_natively",
+    "target_of",
+]
