@@ -1,5 +1,5 @@
 """Every public name from every import path that the documents, the reference and the package itself
-have promised: `tests/data/public_paths.json` has the names of each path, and only grows."""
+have promised: `tests/data/public/paths.json` has the names of each path, and only grows."""
 
 import importlib
 import json
@@ -12,8 +12,8 @@ import mithril as ml
 import numpy as np
 import pytest
 
-DATA = Path(__file__).resolve().parent.parent / "data"
-PATHS = json.loads((DATA / "public_paths.json").read_text())
+DATA = Path(__file__).resolve().parent.parent / "data" / "public"
+PATHS = json.loads((DATA / "paths.json").read_text())
 FRAMEWORKS = ("torch", "jax", "mlx", "tpu")
 
 

@@ -177,7 +177,7 @@ class Task:
         random = np.random.default_rng(self.seed)
         first = {**reference.randomize_params(self.seed), **reference.initial_state(self.seed)}
         # Data first: what parameters lack follows from them.
-        keys = sorted(reference._keys, key=lambda key: key.role != "data")
+        keys = sorted(compilation_of(reference).keys, key=lambda key: key.role != "data")
         unknown = self.given.keys() - {key.name for key in keys}
         if unknown:
             name = min(unknown)
@@ -254,7 +254,7 @@ class Task:
         """All float inputs but state."""
         return [
             key.name
-            for key in self.reference._keys
+            for key in compilation_of(self.reference).keys
             if key.role != "state" and key.is_tensor and key.dtype and key.dtype.is_float
         ]
 
@@ -271,8 +271,9 @@ class Task:
         except MithrilError:  # a model of Python functions has no file
             return Verified(**row)
         # A key that compile makes, of random numbers, is none of the model's.
-        values = {key.key or key.name: self.inputs[key.name] for key in self.reference._keys}
-        mode = "train" if self.reference._options["train"] else "eval"
+        compilation = compilation_of(self.reference)
+        values = {key.key or key.name: self.inputs[key.name] for key in compilation.keys}
+        mode = "train" if compilation.options.train else "eval"
         wanted = oracle.evaluate(written, values, mode=mode).outputs
         found = {
             name: distance(self.outputs[name], value, TOLERANCE["float64"])
