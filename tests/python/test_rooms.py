@@ -38,7 +38,7 @@ SHORTCUTS = "shortcuts"  # modules of this name hold methods of convenience, and
 LOADS_NUMPY = "mithril.base.numpy"  # imported late on purpose: `import mithril` loads no NumPy
 
 # What is left to do. Each number is what the tree has; it may only fall.
-MOST = {"flat": 3, "upward": 23, "late": 106, "circular": 43, "private": 0, "reached": 55}
+MOST = {"flat": 3, "upward": 23, "late": 106, "circular": 43, "private": 0, "reached": 54}
 
 
 class Import(NamedTuple):

@@ -246,7 +246,7 @@ class _Loop:
 
     def _embedded_places(self) -> list[int]:
         """Of models with a table of places, which is called wpe as in GPT-2."""
-        keys = [key for key in self._pm._keys if f".{key.path}".endswith(".wpe.weight")]
+        keys = [key for key in self._pm._compilation.keys if f".{key.path}".endswith(".wpe.weight")]
         shapes = self._pm.get_shapes() if keys else {}
         return [size for key in keys for size in shapes[key.name][:1] if isinstance(size, int)]
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "build.h"
+#include "model/build.h"
 
 namespace mithril::model {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "build.h"
+#include "model/build.h"
 #include "ir/text.h"
 #include "model/flatten/flatten.h"
 

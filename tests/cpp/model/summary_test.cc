@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "build.h"
+#include "model/build.h"
 
 namespace mithril::model {
 namespace {

@@ -9,7 +9,7 @@ import mithril as ml
 import ml_dtypes
 import numpy as np
 import pytest
-from mithril.errors import ArgumentError, DTypeError, MithrilError, ParseError, ShapeError
+from mithril.errors import ArgumentError, DTypeError, MithrilError, ParseError, ShapeError, shown
 
 gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
 
@@ -237,7 +237,7 @@ def test_what_is_no_file(read, tmp_path):
     (tmp_path / "folder" / "w.gguf").touch()
     with pytest.raises(ArgumentError) as raised:
         read(tmp_path / "folder")
-    assert raised.value.hint == f"it holds '{tmp_path / 'folder' / 'w.gguf'}'"
+    assert raised.value.hint == f"it holds {shown(str(tmp_path / 'folder' / 'w.gguf'))}"
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "none")
 

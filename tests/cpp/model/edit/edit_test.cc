@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "build.h"
+#include "model/build.h"
 
 namespace mithril::model {
 namespace {

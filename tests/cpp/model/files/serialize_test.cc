@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "build.h"
+#include "model/build.h"
 #include "core/tensor_data.h"
 #include "infer/relation.h"
 #include "model/files/type.h"

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "build.h"
+#include "model/build.h"
 #include "ir/text.h"
 
 namespace mithril::model {

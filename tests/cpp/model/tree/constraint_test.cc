@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "build.h"
+#include "model/build.h"
 #include "infer/relation.h"
 
 namespace mithril::model {
