@@ -64,3 +64,14 @@ def test_links_lead_somewhere(page):
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
     local = [link for link in links if "://" not in link]
     assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+EXCERPT = re.compile(r"^```(?:cpp|py)\n(?://|#) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_excerpts_stand_in_their_files():
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    excerpts = EXCERPT.findall(page)
+    assert len(excerpts) == page.count("```cpp") + page.count("```py\n") >= 10
+    for path, text in excerpts:
+        assert text in (ROOT / path).read_text(encoding="utf-8"), f"{path}:\n{text}"
