@@ -36,7 +36,7 @@ ROOM_OF |= {module: room for room, modules in FLAT.items() for module in modules
 SHORTCUTS = "shortcuts"  # modules of this name hold methods of convenience, and may look up
 
 # What is left to do. Each number is what the tree has; it may only fall.
-MOST = {"flat": 3, "upward": 79, "late": 113, "circular": 45, "private": 0, "reached": 55}
+MOST = {"flat": 3, "upward": 79, "late": 113, "circular": 45, "private": 0, "reached": 53}
 
 
 class Import(NamedTuple):

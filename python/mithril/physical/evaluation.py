@@ -281,8 +281,8 @@ def run(compilation: Compilation, program: Program, inputs: list[Any], request: 
 def _with_numbers(
     compilation: Compilation, fast: FastPath, call: Call, request: Request, error: ShapeError
 ) -> Any:
-    """The results of a call that failed, with its arrays of one element where the model has numbers;
-    where there are none, the error stays."""
+    """The results of a call that failed, with its arrays of one element as the numbers that the
+    model has; where there are none, the error stays."""
     shapes = single_numbers(compilation, call.params)
     if not shapes:
         raise error
