@@ -175,9 +175,18 @@ class Evaluation(Face):
             return result
         call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
         request = Request(output_gradients, wrt, truth("evaluate: donate_state", donate_state))
-        result = _with_lists(self._compilation, self._fast_path, call, request)
-        self._native_evaluate = self._fast_path.native_evaluate
-        return result
+        compilation, fast = self._compilation, self._fast_path
+        lists = compilation.lists  # are taken apart before, and put together behind
+        if lists is not None:
+            split = lists.split("params", call.params), lists.split("data", call.data)
+            call = Call(*split, call.state)
+            request = request._replace(gradients=lists.cotangents(request.gradients))
+        try:
+            result = evaluated(compilation, fast, call, request)
+        except ShapeError as error:
+            result = _with_numbers(compilation, fast, call, request, error)
+        self._native_evaluate = fast.native_evaluate
+        return result if lists is None else lists.joined(result)
 
     @public
     def predict(
@@ -285,26 +294,16 @@ def run(compilation: Compilation, program: Program, inputs: list[Any], request: 
     return Results(outputs, dict(zip(wanted, gradients, strict=True)), states)
 
 
-def _with_lists(compilation: Compilation, fast: FastPath, call: Call, request: Request) -> Any:
-    """Lists of tensors are taken apart before, and put together behind."""
-    lists = compilation.lists
-    if lists is None:
-        return _with_numbers(compilation, fast, call, request)
-    params, data = lists.split("params", call.params), lists.split("data", call.data)
-    request = request._replace(gradients=lists.cotangents(request.gradients))
-    return lists.joined(_with_numbers(compilation, fast, Call(params, data, call.state), request))
-
-
-def _with_numbers(compilation: Compilation, fast: FastPath, call: Call, request: Request) -> Any:
-    """Arrays of one element are taken where the model has a number, unless they fit as they are."""
-    try:
-        return evaluated(compilation, fast, call, request)
-    except ShapeError:
-        shapes = single_numbers(compilation, call.params)
-        if not shapes:
-            raise
-        call = call._replace(params=as_numbers(compilation, call.params, shapes))
-        return as_given(compilation, evaluated(compilation, fast, call, request), shapes)
+def _with_numbers(
+    compilation: Compilation, fast: FastPath, call: Call, request: Request, error: ShapeError
+) -> Any:
+    """The results of a call that failed, with its arrays of one element as the numbers that the
+    model has; where there are none, the error stays."""
+    shapes = single_numbers(compilation, call.params)
+    if not shapes:
+        raise error
+    call = call._replace(params=as_numbers(compilation, call.params, shapes))
+    return as_given(compilation, evaluated(compilation, fast, call, request), shapes)
 
 
 __all__ = ["Evaluation", "Request", "evaluated", "run"]

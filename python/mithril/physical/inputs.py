@@ -31,18 +31,20 @@ def gather(compilation: Compilation, program: Program, call: Call) -> list[Any]:
     """The values of the program's inputs as they are given, initial parameters where none are."""
     if not call.params and compilation.param_keys:
         call = call._replace(params=initial_parameters(compilation, call.data))
+    sources = {"param": call.params, "data": call.data, "state": call.state}
     values, missing = [], []
     for key in program.inputs:
         try:
-            values.append(call.of(key.role)[key.name])
+            value = sources[key.role][key.name]
         except KeyError:
             missing.append(key)
+            continue
+        if isinstance(value, Uninitialized):
+            value = placed(compilation, key, value, call)
+        values.append(value)
     if missing:
         raise missing_keys(compilation, missing, call)
-    return [
-        placed(compilation, key, value, call) if isinstance(value, Uninitialized) else value
-        for key, value in zip(program.inputs, values, strict=True)
-    ]
+    return values
 
 
 def convert(compilation: Compilation, program: Program, values: list[Any]) -> list[Any]:
