@@ -264,9 +264,9 @@ def test_no_rows_and_no_columns_of_x():
 def test_the_model_and_its_files_know_nothing_of_it(tmp_path):
     pm = language_model()
     params = pm.get_parameters()
-    text = _core.model_to_json(pm._node, False, "")
+    text = _core.model_to_json(pm._compilation.node, False, "")
     small = pm.bind(params, weights="int4")
-    assert _core.model_to_json(small._node, False, "") == text
+    assert _core.model_to_json(small._compilation.node, False, "") == text
     again = pm.bind(params)
     tokens = np.zeros((1, 16), np.int64)
     np.testing.assert_array_equal(

@@ -160,7 +160,8 @@ class Evaluation(Face):
         if found is not None:
             return found
         wrt = None if wrt is None else names_of_inputs(wrt)  # which are read twice
-        model = model_for_kinds(self, mapping("data", data), wrt or ())
+        floats = {name for name in wrt or () if isinstance(name, str)}
+        model = model_for_kinds(self, mapping("data", data), floats)
         if model is not self:
             result = model.evaluate(
                 params,
