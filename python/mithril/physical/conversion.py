@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from mithril.base.numpy import np
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning, warn
 from mithril.types import Dtype, as_dtype
 
@@ -22,7 +23,6 @@ _logger = logging.getLogger("mithril")
 def as_numpy(value: Any, what: str) -> Any:
     """A NumPy array of numbers, lists, or an array of anybody; typed errors name `what`."""
     from mithril.backends.with_manualgrad.numpy_backend.backend import mlx_values
-    from mithril.base.numpy import np
 
     try:
         if hasattr(value, "detach"):  # torch: a leaf with requires_grad has no __array__
@@ -45,8 +45,6 @@ def as_numpy(value: Any, what: str) -> Any:
 
 def _without_subclass(key: Key, value: Any) -> Any:
     """Subclasses of `numpy.ndarray` mean other things by `*`, or hide elements."""
-    from mithril.base.numpy import np
-
     if type(value) is np.ndarray or not isinstance(value, np.ndarray):
         return value
     if isinstance(value, np.ma.MaskedArray):
@@ -149,8 +147,6 @@ class Converter:
         """Contiguous, aligned and of the machine's byte order, where plans read memory."""
         if not self._is_plan:
             return value
-        from mithril.base.numpy import np
-
         assert key.dtype is not None
         value = np.asarray(value)  # NumPy's scalars are no arrays
         wanted, flags = key.dtype.numpy(), value.flags
@@ -189,8 +185,6 @@ class Converter:
         self._check_range(key, target, values())
 
     def _check_range(self, key: Key, target: Dtype, array: Any) -> None:
-        from mithril.base.numpy import np
-
         if array.size == 0:
             return
         info = np.iinfo(target.numpy())

@@ -160,8 +160,9 @@ class Evaluation(Face):
         if found is not None:
             return found
         wrt = None if wrt is None else names_of_inputs(wrt)  # which are read twice
-        floats = {name for name in wrt or () if isinstance(name, str)}
-        model = model_for_kinds(self, mapping("data", data), floats)
+        call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
+        floats = [name for name in wrt or () if isinstance(name, str)]
+        model = model_for_kinds(self, call.data, floats)
         if model is not self:
             result = model.evaluate(
                 params,
@@ -174,7 +175,6 @@ class Evaluation(Face):
             # It looks at the arrays, and leaves those of other kinds alone.
             self._native_evaluate = model._native_evaluate
             return result
-        call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
         request = Request(output_gradients, wrt, truth("evaluate: donate_state", donate_state))
         compilation, fast = self._compilation, self._fast_path
         lists = compilation.lists  # are taken apart before, and put together behind

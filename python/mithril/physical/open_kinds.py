@@ -39,12 +39,12 @@ class OpenKinds:
 
     def model(self, physical: Any, data: Mapping[str, Any], floats: Collection[str]) -> Any:
         """The model for the kinds of these data, by the names of keys."""
-        kinds = {
-            name: _kind_of_array(value)
-            for name, value in data.items()
-            if name in self._usual and name not in floats
-        }
-        if not any(self._differs(name, kind) for name, kind in kinds.items()):
+        kinds, is_usual = {}, True
+        for name in self._usual:
+            if name in data and name not in floats:
+                kind = kinds[name] = _kind_of_array(data[name])
+                is_usual = is_usual and not self._differs(name, kind)
+        if is_usual:
             return physical
         key = tuple((name, kind) for name, kind in sorted(kinds.items()) if kind)
         lock = physical._compilation.lock

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import mithril.physical.step_layout as layouts
 from mithril.base.checks import mapping
+from mithril.base.numpy import np
 from mithril.base.public import REQUIRED, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, suggestion
 from mithril.optim.optimizers import check_state
@@ -166,8 +167,6 @@ class Training(Evaluation):
 
     def _optimizer_inputs(self, program: Any, optimizer: Any, opt_state: Any) -> dict[str, Any]:
         """What the program takes beside its own inputs, by name."""
-        from mithril.base.numpy import np
-
         rate_type = np.float64 if self.backend.default_dtype == "float64" else np.float32
         extra = {
             layouts.COUNT: np.asarray(opt_state["step"], np.int64),

@@ -678,7 +678,7 @@ def _index(items, index):
 def _check_places(entries, shape):
     """Refuses places that an axis has not, where they are known: XLA takes the nearest ones."""
     for axis, (entry, size) in enumerate(zip(entries, shape, strict=False)):
-        is_mask = getattr(entry, "dtype", None) == bool
+        is_mask = getattr(entry, "dtype", None) == _np.dtype("bool")
         if entry is None or entry is Ellipsis or is_mask:  # what follows is of other axes
             return
         if not hasattr(entry, "dtype") or isinstance(entry, _jax.core.Tracer) or not entry.size:
