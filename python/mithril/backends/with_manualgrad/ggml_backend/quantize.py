@@ -56,13 +56,13 @@ def check_type(lib: Library, name: str) -> int:
     return number
 
 
-def _to_float(lib: Library, kind: int) -> int | None:
-    """The address of ggml's function that makes floats of blocks."""
+def _to_float(lib: Library, kind: int) -> int:
+    """The address of ggml's function that makes floats of blocks; 0: there is none."""
     traits = TypeTraits.from_address(lib.get_type_traits(kind))
     facts = traits.name, traits.block, traits.size
     if facts != (lib.type_name(kind), lib.blck_size(kind), lib.type_size(kind)):
-        return None  # the struct is another one
-    return traits.to_float
+        return 0  # the struct is another one
+    return traits.to_float or 0
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Weight:
         self.factor[0] = 1.0
         if largest and not _LEAST <= largest <= _MOST:
             self.factor[0] = 2.0 ** math.frexp(largest)[1]
-            values = np.float32(values / self.factor)
+            values = (values / self.factor).astype(np.float32)
         rows, columns = self.shape
         target = struct(self.tensor).data
         self.lib.quantize_chunk(self.kind, values.ctypes.data, target, 0, rows, columns, None)
@@ -115,7 +115,7 @@ class Weight:
         from .rows import all_rows
 
         found = all_rows(self.lib, struct(self.tensor).data, self.kind, self.shape)
-        return np.float32(found * self.factor)
+        return (found * self.factor).astype(np.float32)
 
     def guarded(self, trace: Trace, rows: int, count: int) -> int:
         """The tensor of the product with rows; what blocks cannot hold of these is seen to."""
