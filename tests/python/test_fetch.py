@@ -1,3 +1,4 @@
+# Covers: mithril/physical/derived.py
 """`evaluate(fetch=[...])`: any wire of a model by its path, on every backend."""
 
 import mithril as ml

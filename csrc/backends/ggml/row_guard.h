@@ -7,7 +7,7 @@
 
 namespace mithril::ggml {
 
-/// Where the parts of a product lie; pointers to pointers, for memory moves between calls.
+/// Tells where the parts of a product lie; pointers to pointers, for memory moves between calls.
 struct Product {
   const float* const* rows;        // [count, width]
   float* const* scaled;            // the same, as ggml gets to see them

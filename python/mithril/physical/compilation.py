@@ -5,7 +5,6 @@ Where the graph depends on what calls bring, it is compiled again for what they 
 
 from __future__ import annotations
 
-import collections
 import logging
 import threading
 from collections.abc import Iterable, Mapping
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mithril import _core
 from mithril.backends import own_ops
+from mithril.base.recently_used import RecentlyUsed
 from mithril.errors import (
     InitialParamsWarning,
     KeyNotFound,
@@ -23,6 +23,7 @@ from mithril.errors import (
     warn,
 )
 from mithril.physical.conversion import Converter
+from mithril.physical.fetch import MOST_FETCHES
 from mithril.physical.lists import Lists
 from mithril.physical.open_kinds import OpenKinds
 from mithril.physical.open_ranks import OpenRanks, Shaped
@@ -76,7 +77,7 @@ class Compilation:
         self.open_kinds = None if options.element_kinds else OpenKinds.of(self.keys)
         self.first_inputs: dict[str, Shaped] = {}  # of the first call
         # Further outputs -> the model that has them, too.
-        self.fetches: collections.OrderedDict[tuple, Any] = collections.OrderedDict()
+        self.fetches: RecentlyUsed[Any] = RecentlyUsed(MOST_FETCHES)
         self.predictor: Any = None  # the same model for inference, once it was asked for
         self.told: set[str] = set()
         self.is_mode_checked = False

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mithril.base.checks import items, text
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 from mithril.logical.connection import Connection
+from mithril.physical.derived import compiled_with
 
 if TYPE_CHECKING:
     from mithril.physical.compilation import Compilation
 
-MOST_FETCHES = 16  # programs that one model keeps; the one used longest ago goes
+MOST_FETCHES = 16  # models with further outputs that one keeps
 
 
 def fetching(physical: Any, fetch: Any) -> Any:
@@ -23,20 +23,10 @@ def fetching(physical: Any, fetch: Any) -> Any:
     wires = _wires(compilation, given)
     if not wires:
         return physical
-    key, fetches = tuple(sorted(wires)), compilation.fetches
-    with compilation.lock:
-        found = fetches.get(key)
-        if found is not None:
-            fetches.move_to_end(key)
-            return found
-    options = replace(compilation.options, fetch=[(name, wires[name]) for name in key])
-    made = type(physical)(compilation.snapshot, options)
-    made._compilation.told = compilation.told
-    with compilation.lock:
-        made = fetches.setdefault(key, made)
-        while len(fetches) > MOST_FETCHES:
-            fetches.popitem(last=False)
-    return made
+    key = tuple(sorted(wires))
+    return compilation.fetches.get_or_make(
+        key, lambda: compiled_with(physical, fetch=[(name, wires[name]) for name in key])
+    )
 
 
 def _wires(compilation: Compilation, names: Iterable[Any]) -> dict[str, Any]:

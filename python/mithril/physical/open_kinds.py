@@ -4,19 +4,19 @@ call with it."""
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mithril.base.recently_used import RecentlyUsed
 from mithril.errors import DTypeError
+from mithril.physical.derived import compiled_with
 from mithril.physical.program_keys import Key
 from mithril.types import Dtype, as_dtype
 
 if TYPE_CHECKING:
     from mithril.physical.compilation import Compilation
 
-MOST_MODELS = 16  # the one used longest ago goes
+MOST_MODELS = 16
 MOST_AXES = 64  # of NumPy's arrays
 _DTYPES = {"bool": Dtype.bool, "int": Dtype.int64, "float": Dtype.float32}
 Kinds = tuple[tuple[str, str], ...]  # (key, kind)
@@ -28,7 +28,7 @@ class OpenKinds:
     def __init__(self, keys: list[Key]) -> None:
         self._usual = {key.name: key.type.split()[0] for key in keys}  # what the model was made for
         self._open = {key.name: key.open_kinds for key in keys}
-        self._models: collections.OrderedDict[Kinds, Any] = collections.OrderedDict()
+        self._models: RecentlyUsed[Any] = RecentlyUsed(MOST_MODELS)
         self.last: Any = None  # the model of the last call that needed another one
 
     @staticmethod
@@ -47,19 +47,8 @@ class OpenKinds:
         if is_usual:
             return physical
         key = tuple((name, kind) for name, kind in sorted(kinds.items()) if kind)
-        lock = physical._compilation.lock
-        with lock:
-            found = self._models.get(key)
-            if found is not None:
-                self._models.move_to_end(key)
-        if found is None:
-            made = _made(physical, key)
-            with lock:
-                found = self._models.setdefault(key, made)
-                if len(self._models) > MOST_MODELS:
-                    self._models.popitem(last=False)
-        self.last = found
-        return found
+        self.last = self._models.get_or_make(key, lambda: _made(physical, key))
+        return self.last
 
     def _differs(self, name: str, kind: str) -> bool:
         usual = self._usual[name]
@@ -91,10 +80,7 @@ def _made(physical: Any, kinds: Kinds) -> Any:
         key = compilation.by_name[name]
         place = lists.inputs[key.list].index(name) if lists and key.list else 0
         entries.append((compilation.node.find_connection(key.key), place, _DTYPES[kind]))
-    options = dataclasses.replace(compilation.options, file_path=None, element_kinds=entries)
-    made = type(physical)(compilation.snapshot, options)
-    made._compilation.told = compilation.told
-    return made
+    return compiled_with(physical, file_path=None, element_kinds=entries)
 
 
 def _kind_of_array(value: Any) -> str:

@@ -3,11 +3,10 @@ its ops are made: one for each set of them that a call gives, parameters as well
 
 from __future__ import annotations
 
-import collections
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mithril.base.recently_used import RecentlyUsed
 from mithril.errors import ShapeError, ShapeNotKnown
 from mithril.logical.values import as_value
 from mithril.physical.conversion import as_numpy
@@ -18,7 +17,7 @@ from mithril.physical.program import Program
 if TYPE_CHECKING:
     from mithril.physical.compilation import Call, Compilation
 
-MOST_PROGRAMS = 64  # the one used longest ago goes
+MOST_PROGRAMS = 64
 
 
 class Shaped(NamedTuple):
@@ -53,8 +52,7 @@ class OpenRanks:
 
     def __init__(self, compilation: Compilation) -> None:
         self._compilation = compilation
-        self._lock = threading.Lock()
-        self._programs: collections.OrderedDict[tuple, Program] = collections.OrderedDict()
+        self._programs: RecentlyUsed[Program] = RecentlyUsed(MOST_PROGRAMS)
         compiled = compilation.compiled
         self._sizes = set(compiled.unknown_sizes)  # inputs of which every size counts
         self._names = list(dict.fromkeys([*compiled.unknown_ranks, *compiled.unknown_sizes]))
@@ -62,8 +60,7 @@ class OpenRanks:
 
     def programs(self) -> list[Program]:
         """Those that calls have made so far."""
-        with self._lock:
-            return list(self._programs.values())
+        return self._programs.values()
 
     def program(self, call: Call) -> Program:
         """The program of the shapes of these arrays. What is not given follows from the others."""
@@ -73,17 +70,7 @@ class OpenRanks:
         }
         values = self._values(call.data)
         key = (*shapes.items(), *((name, _hashable(value)) for name, value in values.items()))
-        with self._lock:
-            found = self._programs.get(key)
-            if found is not None:
-                self._programs.move_to_end(key)
-                return found
-        made = self._make(shapes, values, call)
-        with self._lock:
-            self._programs[key] = made
-            if len(self._programs) > MOST_PROGRAMS:
-                self._programs.popitem(last=False)
-        return made
+        return self._programs.get_or_make(key, lambda: self._make(shapes, values, call))
 
     def _shapes(self, call: Call) -> dict[str, tuple[int, ...]]:
         keys = self._compilation.by_name
@@ -118,6 +105,11 @@ class OpenRanks:
         by_name = self._compilation.by_name
         return [name for name in data if name in by_name and by_name[name].is_tensor]
 
+    def _count_sizes(self, names: Sequence[str]) -> None:
+        """From now on every size of these inputs counts."""
+        self._sizes.update(names)
+        self._names = list(dict.fromkeys([*self._names, *names]))
+
     def _make(
         self,
         shapes: Mapping[str, tuple[int | None, ...]],
@@ -143,13 +135,12 @@ class OpenRanks:
         unknown = compiled.unknown_values or compiled.unknown_ranks or compiled.unknown_sizes
         is_size = not (compiled.unknown_ranks or compiled.unknown_values)
         if is_size and not self._sizes.issuperset(unknown):
-            self._sizes.update(unknown)  # the ranks said which sizes count: from now on they do
-            self._names = list(dict.fromkeys([*self._names, *unknown]))
+            self._count_sizes(unknown)  # as the ranks said
             return self.program(call)
         states = self._filled_states(compiled, shapes)
-        if states and not self._sizes.issuperset(self._tensors(call.data)):
-            self._sizes.update(self._tensors(call.data))
-            self._names = list(dict.fromkeys([*self._names, *self._tensors(call.data)]))
+        tensors = self._tensors(call.data) if states else []
+        if not self._sizes.issuperset(tensors):
+            self._count_sizes(tensors)
             return self.program(call)
         if states:
             return self._make({**shapes, **states}, values, call)

@@ -72,12 +72,13 @@ class Training(Evaluation):
         found = self._fast_path.step(params, opt_state, data, state)
         if found is not None:
             return found
-        model = model_for_kinds(self, mapping("data", data))
+        given_data = mapping("data", data)
+        model = model_for_kinds(self, given_data)
         if model is not self:
             return model.step(params, opt_state, data, state)
         take = self._way_of_step()
         given = self._checked_params(params)
-        return take(Call(given, mapping("data", data), mapping("state", state)), opt_state)
+        return take(Call(given, given_data, mapping("state", state)), opt_state)
 
     def _way_of_step(self) -> Any:
         """How this model takes steps: by one program of the engine or of a framework, or by
