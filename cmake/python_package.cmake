@@ -37,12 +37,12 @@ if(NOT MITHRIL_PYTHON_DIR STREQUAL "${CMAKE_SOURCE_DIR}/python")
   add_dependencies(_core mithril_python_sources)
 endif()
 
-# Python made from the op registry: `_generate.py` writes it under mithril/models/_generated/, and
-# stubs of what is imported when it is first used.
-set(generator_sources _generate.py _argument_types.py _package_stubs.py __init__.py errors.py
-    models/__init__.py backends/__init__.py)
+# Python made from the op registry: `codegen/generate.py` writes it under
+# mithril/models/_generated/, and stubs of what is imported when it is first used.
+set(generator_sources codegen/generate.py codegen/argument_types.py codegen/package_stubs.py
+    __init__.py errors.py models/__init__.py backends/__init__.py)
 list(TRANSFORM generator_sources PREPEND ${CMAKE_SOURCE_DIR}/python/mithril/)
-file(GLOB generator CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/mithril/_generate.py)
+file(GLOB generator CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/python/mithril/codegen/generate.py)
 if(generator)
   set(stamp ${CMAKE_BINARY_DIR}/generated_python.stamp)
   set(sanitizer_run_time "")
@@ -59,7 +59,7 @@ if(generator)
   add_custom_command(
     OUTPUT ${stamp} DEPENDS _core ${generator_sources} ${staged}
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${MITHRIL_PYTHON_DIR} ${sanitizer_run_time}
-            ${Python_EXECUTABLE} ${MITHRIL_PACKAGE_DIR}/_generate.py
+            ${Python_EXECUTABLE} -m mithril.codegen.generate
     COMMAND ${CMAKE_COMMAND} -E touch ${stamp})
   add_custom_target(mithril_generated_python ALL DEPENDS ${stamp})
 endif()

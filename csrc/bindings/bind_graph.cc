@@ -1,4 +1,4 @@
-// Graphs as text, and the registry of ops as plain Python values (for `_generate.py`, backends
+// Graphs as text, and the registry of ops as plain Python values (for `codegen/generate.py`, backends
 // and docs).
 #include <algorithm>
 

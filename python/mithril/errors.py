@@ -304,7 +304,7 @@ def _name_in_line(facts: list) -> str:
         return general
     import linecache
 
-    from mithril.base.explanations import corrected
+    from mithril.base.corrected_line import corrected
 
     text, (file, line, _), _by = facts[0]
     fixed = corrected(linecache.getline(file, line).strip(), text.partition(" : ")[0])

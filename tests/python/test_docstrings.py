@@ -14,7 +14,7 @@ OPTIONAL = ("torch", "jax", "mlx", *(() if importlib.util.find_spec("ggml") else
 def modules() -> list[str]:
     found = pkgutil.walk_packages(mithril.__path__, "mithril.")
     names = ["mithril", *(info.name for info in found)]
-    skipped = ("__main__", "_generate", "_core")
+    skipped = ("__main__", "generate", "_core")
     return [n for n in names if not n.endswith(skipped) and not any(o in n for o in OPTIONAL)]
 
 

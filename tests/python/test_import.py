@@ -58,7 +58,7 @@ def test_another_interpreter_is_refused_at_once():
         "import mithril.training; mithril.training.train_model",
         "import mithril.formats.c_export",
         "from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend",
-        "import mithril.backends.random",
+        "import mithril.execution.random",
     ],
 )
 def test_an_interrupt_waits_until_numpy_is_loaded(use):

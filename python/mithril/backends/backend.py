@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import operator
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from mithril.backends.registry import get_backend
+from mithril.base.arrays import host_values
 from mithril.base.numpy import np
 from mithril.base.public import public
+from mithril.eager import methods, traced
+from mithril.eager.array_methods import ArrayMethods
+from mithril.eager.recording import is_symbolic, record
 from mithril.errors import (
     DTypeError,
     MithrilError,
@@ -19,15 +23,15 @@ from mithril.errors import (
     UnsupportedError,
     suggestion,
 )
+from mithril.execution import own_ops
+from mithril.execution.interface import CompileTarget
 from mithril.execution.memory import memory_report, process_memory
+from mithril.execution.primitives import checked_kernel
+from mithril.execution.random import Stream, integers
 from mithril.types import Dtype, DTypeLike, as_dtype, dtype_of
 
-from . import methods
-from ._recording import is_symbolic, record
-from .array_methods import ArrayMethods
 from .facts import BackendFacts
 from .pickling import backend_parts
-from .random import Stream, integers
 
 __all__ = ["Backend"]
 
@@ -96,7 +100,7 @@ class _GradientsByInput:
         return self._fn_grad(grad_output, {}, idx, *inputs)
 
 
-class Backend(ArrayMethods, BackendFacts, ABC):
+class Backend(ArrayMethods, BackendFacts, CompileTarget):
     """Makes arrays and runs graphs. A subclass defines `tensor`, `zeros` and `ones`.
 
     `tensor` and `array` are one method under two names: overriding either replaces both.
@@ -122,38 +126,11 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     ([0.0, 6.0], [0.0, 2.0])
     """
 
-    backend_type = ""  # the name in the registry
-    is_manualgrad = True  # gradients are graphs of the engine, not the framework's
-    differentiates_empty = True  # whether the framework does, of tensors without elements
-    runs_plans = False  # whether graphs are run by the engine instead of by emitted source
-    packs_weights = False  # whether it has kernels for products with weights in few bits
     _methods_run_on = ""  # name of the backend that compiles what methods compute; "": itself
-    _compiles_each_program = False  # takes a compiler's time for each model and its sizes
-    jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
-    _jit_options: frozenset[str] | None = None  # that its compiler takes; None: it says so itself
-    # What its compiler cannot follow of what data choose (`_program.choices`).
-    _not_compiled: frozenset[str] = frozenset()
-    # Whether functions of `ops` take arrays of the backend; else they take those of NumPy.
-    _runs_own_arrays = False
-    _merges_copies = False  # whether its compiler computes once what text computes twice
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
-    _folds_constants = False  # whether what depends on constants only is computed once
-    _keeps_order = True  # whether what text says first is computed first
     is_installed = True
-    default_dtype: Dtype = Dtype.float32
-    compute_dtype: Dtype | None = None  # of mixed precision: docs/low_precision.md
-    # What two arrays must have in common for a compiled model to treat them alike.
-    _signature: Callable[[Any], tuple] = operator.attrgetter("__class__", "dtype", "shape")
     # Where a class has no functions of its own NumPy's run on its arrays' values.
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
-
-    def _checkpointed(self, text: str, function: Any) -> Any:
-        """A function of emitted text of which the framework keeps less for its gradients."""
-        return function
-
-    def _keeping_copies(self, jit_options: dict[str, Any]) -> dict[str, Any]:
-        """Options with which its compiler does not merge what text computes twice."""
-        return jit_options
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         backend = super().__new__(cls)
@@ -181,8 +158,6 @@ class Backend(ArrayMethods, BackendFacts, ABC):
             if callable(method) and not getattr(method, "_takes_both_styles", False):
                 setattr(cls, name, _takes_both_styles(method))
         if not cls.__module__.startswith("mithril."):
-            from . import own_ops
-
             own_ops.offer_to_super(Backend, cls)
 
     @staticmethod
@@ -364,8 +339,6 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         return self._imported(array)
 
     def _imported(self, array: Any) -> Any:
-        from .with_manualgrad.numpy_backend.backend import host_values
-
         return self.from_numpy(host_values(array))
 
     # On the CPU arrays of NumPy, PyTorch and JAX share their memory with what they are converted
@@ -393,9 +366,18 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         return own(array)
 
     def _other(self, name: str) -> Any:
-        from .registry import get_backend
-
         return self if self.backend_type == name else get_backend(name)
+
+    def _twin(self, name: str = "") -> Any:
+        """A backend with the same arrays, by name; without one that which this backend's methods
+        run on, mostly itself."""
+        name = name or self._methods_run_on
+        if not name:
+            return self
+        twins = self.__dict__.setdefault("_twins", {})
+        if name not in twins:
+            twins[name] = get_backend(name, dtype=self.default_dtype)
+        return twins[name]
 
     def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
         """`value` in another dtype; None: the backend's own."""
@@ -413,10 +395,6 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     def default_int(self) -> Dtype:
         """The type of integers that nobody gave a type."""
         return Dtype.int64
-
-    def _constants(self, values: tuple[Any, ...]) -> Any:
-        """Makes what emitted text calls `C`."""
-        return values
 
     def _compute_in(self, option: str, dtype: Any) -> None:
         """Sets what programs compute in; the type that values are stored in is no change."""
@@ -494,9 +472,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         """A function that gives the value and the gradient for the first argument."""
 
         def value_and_gradient(*arguments: Any) -> tuple[Any, Any]:
-            from . import _traced
-
-            return _traced.value_and_grad(self, fn, arguments)
+            return traced.value_and_grad(self, fn, arguments)
 
         return value_and_gradient
 
@@ -536,9 +512,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         """The function over the first axis of all arrays, results stacked along a new first one."""
 
         def mapped(*arguments: Any) -> Any:
-            from . import _traced
-
-            return _traced.vmap(self, fn, arguments)
+            return traced.vmap(self, fn, arguments)
 
         return mapped
 
@@ -546,9 +520,7 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         """The Jacobian of a function of one array: shape of the result, then of the argument."""
 
         def jacobian(x: Any) -> Any:
-            from . import _traced
-
-            return _traced.jacobian(self, fn, x)
+            return traced.jacobian(self, fn, x)
 
         return jacobian
 
@@ -561,16 +533,12 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         return self.jacrev(fn)
 
     def _pull_back(self, fn: Callable[..., Any], arguments: tuple[Any, ...], has_aux: bool) -> Any:
-        from . import _traced
-
-        return _traced.pull_back(self, fn, arguments, has_aux)
+        return traced.pull_back(self, fn, arguments, has_aux)
 
     def _push_forward(
         self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
     ) -> tuple[Any, Any]:
-        from . import _traced
-
-        return _traced.push_forward(self, fn, primals, tangents)
+        return traced.push_forward(self, fn, primals, tangents)
 
     def accumulate_grads(self, gradient: Any, input: Any, *_: Any) -> Any:
         """A gradient summed over the axes along which `input` was repeated to its shape."""
@@ -596,19 +564,6 @@ class Backend(ArrayMethods, BackendFacts, ABC):
                 raise
             return input
 
-    def _way(
-        self, function: Callable[..., Any], arrays: Sequence[Any]
-    ) -> Callable[..., bool] | None:
-        """A quick check whether arrays are like these, in all that calls of `function` depend on;
-        None where there is none that is quicker than their signature."""
-        return None
-
-    def _first_of_way(
-        self, function: Callable[..., Any], arrays: Sequence[Any]
-    ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
-        """The results as `_call` gives them, and what gives them for arrays that pass the check."""
-        raise NotImplementedError
-
     def jit(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         raise UnsupportedError(f"{type(self).__name__} has no compiler for Python functions")
 
@@ -617,27 +572,6 @@ class Backend(ArrayMethods, BackendFacts, ABC):
     def _runs_on_host(self, op: str) -> bool:
         """Tells whether a device leaves the op to the engine's kernels."""
         return False
-
-    def execute(self, graph: Any, buffers: list[Any]) -> list[Any]:
-        """Runs a graph of a compiled model on the arrays of its inputs; gives those of its outputs.
-
-        A subclass may have its own: it is called for every evaluation, gradients (which then are
-        the engine's programs) and training steps included. ``graph(buffers)`` runs the graph as
-        the backend does without it; `graph.ops`, `graph.inputs`, `graph.outputs` and `graph.text`
-        say what it is.
-
-        >>> import mithril as ml
-        >>> __name__ = "example"  # what this package defines itself is not a user's
-        >>> class Telling(ml.NumpyBackend):
-        ...     def execute(self, graph, buffers):
-        ...         print(graph.ops, graph.outputs)
-        ...         return graph(buffers)
-        >>> pm = ml.compile(ml.Relu(), Telling(), data_keys={"input"}, shapes={"input": [2]})
-        >>> pm.evaluate({}, {"input": [-1.0, 2.0]})
-        ('relu',) ('output',)
-        {'output': array([0., 2.], dtype=float32)}
-        """
-        return graph(buffers)
 
     # ---------------------------------------------------------------- own functions by name
 
@@ -681,8 +615,6 @@ class Backend(ArrayMethods, BackendFacts, ABC):
         >>> pm.evaluate({"x": [1.0, 2.0]}, output_gradients={"y": [1.0, 1.0]}).gradients
         {'x': array([ 3., 12.], dtype=float32)}
         """
-        from mithril.models.primitive import checked_kernel
-
         name = checked_kernel(fn, fn_grad)
         table: dict[str, Any] | None = vars(cls).get("_primitives")
         if table is None:
@@ -774,45 +706,3 @@ class Backend(ArrayMethods, BackendFacts, ABC):
 
     def _as_array(self, result: Any) -> Any:
         return result
-
-    # ------------------------------------------------ what EmittedExecutable needs of a backend
-
-    def _scope(self) -> Any:
-        """A context in which the framework computes as this backend is configured."""
-        return np.errstate(all="ignore")
-
-    def _scope_of_dtypes(self, dtypes: Iterable[Dtype]) -> Any:
-        """The same for operands of these dtypes."""
-        return self._scope()
-
-    def _table_dtype(self, dtype: Dtype) -> Any:
-        """As functions of `ops` take it."""
-        return getattr(self.ops, "bool_" if dtype is Dtype.bool else dtype.value)
-
-    def _tracing_scope(self) -> Any:
-        """The same for functions that a framework transforms."""
-        return contextlib.nullcontext()
-
-    def _constant(self, value: Any) -> Any:
-        """A NumPy array or a string as the functions of `ops` take it."""
-        return value
-
-    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
-        values = [self.to_numpy(x) if hasattr(x, "shape") else x for x in inputs]
-        with self._scope():
-            outputs = function(*values)
-        is_array = (np.ndarray, np.generic)
-        return [self._from_host(np.asarray(x)) if isinstance(x, is_array) else x for x in outputs]
-
-    def _note_parameters(  # noqa: B027
-        self, function: Callable[..., Any], positions: Sequence[int]
-    ) -> None:
-        """Hears which inputs of a program without gradients are parameters."""
-
-    def _make_vjp(self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]):
-        raise UnsupportedError(
-            f"{type(self).__name__} does not differentiate; compile with autodiff='engine'"
-        )
-
-    def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return function

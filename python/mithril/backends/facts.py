@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from mithril.eager import methods
+from mithril.eager.array_methods import ArrayMethods
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
 from mithril.physical.weights import WEIGHT_FORMATS
 from mithril.types import Dtype
-
-from . import methods
-from .array_methods import ArrayMethods
 
 __all__ = ["BackendFacts", "Capabilities"]
 
@@ -65,13 +64,7 @@ class BackendFacts:
 
     hardware: tuple[str, ...] = ("cpu",)
     weight_formats: tuple[str, ...] = WEIGHT_FORMATS
-    # Whether it keeps weights in types of its own: it is asked for a backend that does, and reports
-    # what that costs (`_quantizing`, `_quantization_report`).
-    quantizes_itself = False
     _mixes_precision = True
-
-    # Programs compute integers in at most that.
-    _widest_int: Dtype = Dtype.int64
 
     backend_type: str
     is_manualgrad: bool

@@ -6,9 +6,11 @@ import importlib
 from importlib import metadata
 from typing import Any
 
+from mithril import _core
 from mithril.base.checks import text
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, SignatureError, shown, suggestion
+from mithril.execution.interface import CompileTarget
 
 __all__ = ["available_backends", "get_backend", "register_backend"]
 
@@ -30,9 +32,7 @@ _registered: dict[str, type] = {}
 @public
 def register_backend(name: str, backend_class: type) -> None:
     """Makes `get_backend(name)` construct `backend_class`."""
-    from .backend import Backend
-
-    if not (isinstance(backend_class, type) and issubclass(backend_class, Backend)):
+    if not (isinstance(backend_class, type) and issubclass(backend_class, CompileTarget)):
         raise SignatureError(
             f"register_backend: a subclass of Backend is required, got {shown(backend_class)}"
         )
@@ -74,8 +74,6 @@ def available_backends() -> list[str]:
 
 
 def _plugins() -> dict[str, metadata.EntryPoint]:
-    from mithril import _core
-
     if _core.plugins_disabled():
         return {}
     return {point.name: point for point in metadata.entry_points(group=_GROUP)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import math
 import os
@@ -39,37 +38,6 @@ def why(node: Any, key: Any) -> str:
         origin = at_line(by, file, line)
         lines.append(f"  {text:<{width}}    <- {origin}" if origin else f"  {text}")
     return "\n".join(lines)
-
-
-# --- the corrected line -------------------------------------------------------------------------
-
-
-def corrected(source: str, key: str) -> str:
-    """The line of code with a name for `key`, or "" where it is no single call.
-
-    >>> corrected('model |= ml.Add()(output="y")', "left")
-    'model |= ml.Add()(output="y", left="left")'
-    """
-    try:
-        statement = ast.parse(source).body[0]
-    except (SyntaxError, ValueError, IndexError):
-        return ""
-    value = getattr(statement, "value", None)
-    if value is None or not source.isascii():
-        return ""
-    end = value.end_col_offset
-    if not isinstance(value, ast.Call) or not _is_model_call(value):
-        return f'{source[:end]}({key}="{key}"){source[end:]}'
-    comma = ", " if value.args or value.keywords else ""
-    return f'{source[: end - 1]}{comma}{key}="{key}"){source[end:]}'
-
-
-def _is_model_call(call: ast.Call) -> bool:
-    """Whether keys are given here: `layer(...)`, `ml.Relu()(...)`, `x.connect(...)`."""
-    if isinstance(call.func, ast.Call):
-        return True
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return name == "connect" or not name[:1].isupper()
 
 
 # --- layers that were called in vain ------------------------------------------------------------

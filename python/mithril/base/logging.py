@@ -33,6 +33,13 @@ def log(topic: str, level: str, text: str) -> bool:
     return True
 
 
+def note_option(backend: str, option: str, text: str) -> None:
+    """Tells that an option of a backend has less effect here than it may elsewhere."""
+    import logging
+
+    logging.getLogger("mithril").info("%s(%s): %s", backend, option, text)
+
+
 _configured = False
 
 

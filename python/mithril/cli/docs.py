@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril._generate import literal, parameters, signature
+from mithril.codegen.generate import literal, parameters, signature
 from mithril.physical.key_facts import key_facts_of
 from mithril.types import MISSING, Dtype
 

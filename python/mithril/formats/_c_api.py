@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril.base.numpy import np
-
-if TYPE_CHECKING:
-    from mithril.formats.c_export import Array, Export
+from mithril.formats._c_layout import ALIGNMENT, Array, Export, end_of
 
 _C_TYPES = {
     "float32": "float",
@@ -54,8 +52,6 @@ def described(array: Array) -> str:
 
 def header(export: Export) -> str:
     """The declarations that a user's C includes."""
-    from mithril.formats.c_export import ALIGNMENT, end_of
-
     name, guard = export.name, f"{export.name.upper()}_API_H"
     sizes = [("ALIGNMENT", ALIGNMENT), ("WEIGHT_BYTES", end_of(export.constants))]
     sizes += [("STATE_BYTES", end_of(export.kept))] if export.training else []

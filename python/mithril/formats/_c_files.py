@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mithril.backends.with_manualgrad.c_backend.utils import FIXED_FLAGS
 from mithril.base.numpy import np
 from mithril.formats._c_api import c_type, described
-
-if TYPE_CHECKING:
-    from mithril.formats.c_export import Array, Export
+from mithril.formats._c_layout import ALIGNMENT, Array, Export, end_of
 
 
 def block(arrays: Sequence[Array], values: Sequence[np.ndarray], alignment: int) -> Iterator[bytes]:
@@ -290,8 +287,6 @@ block `state`. Write it to a file to go on later. `@_rate` is where the rate is.
 
 def readme(export: Export) -> str:
     """What the files are, and how arrays lie in memory."""
-    from mithril.formats.c_export import ALIGNMENT, end_of
-
     is_binary = export.weights == "binary"
     weights = "weights in their order, 64 bytes aligned" if is_binary else "the weights as arrays"
     end = "bin" if is_binary else "c"

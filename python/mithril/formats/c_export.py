@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from mithril.base.files import path_of, replacing
 from mithril.base.numpy import np
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.formats import _c_api, _c_files
+from mithril.formats._c_layout import ALIGNMENT, Array, Export, Wanted, placed_arrays
 from mithril.physical.compilation import Call, compilation_of
 from mithril.physical.gradients import check_gradients_allowed, cost_of
 from mithril.physical.initial import Uninitialized
@@ -28,115 +29,12 @@ from mithril.types import Dtype
 
 __all__ = ["ALIGNMENT", "Array", "Export", "export_c"]
 
-ALIGNMENT = 64  # bytes: of the arena, of files in memory and of every array in them
 MOST_THREADS = 1024
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _TAKEN = ("main", "makefile", "m")  # by the example, by what builds it, by the text's own names
 _WEIGHTS = ("binary", "array")
 _TARGETS = ("hosted", "freestanding")
 Entries = list[tuple[int, Any]]  # arrays of `_core.CProgram.source` by place
-
-
-@dataclass(frozen=True)
-class Array:
-    """An array of the program: its place among the program's, and what C calls it."""
-
-    place: int
-    kind: str  # "input", "output", "weight"; of what training keeps: "parameter", "optimizer.m" …
-    field: str  # of a struct: "input_0"; of arrays in a block: ""
-    name: str  # of the model; of constants: ""
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int = 0  # in the block that it belongs to
-
-    @property
-    def bytes(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * Dtype(self.dtype).itemsize
-
-    def entry(self) -> dict[str, Any]:
-        """What the description of the layout says of it."""
-        names = {"kind": self.kind, "field": self.field, "name": self.name}
-        facts = {"dtype": self.dtype, "shape": list(self.shape), "bytes": self.bytes}
-        where = {} if self.field else {"offset": self.offset}
-        return {key: value for key, value in names.items() if value} | facts | where
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    name: str
-    training: bool
-    weights: str  # "binary", "array"
-    freestanding: bool
-    threads: int
-
-
-@dataclass(frozen=True)
-class Export:
-    """A program with its arrays, ready to be written."""
-
-    wanted: _Wanted
-    source: Mapping[str, Any]  # of `_core.CProgram.source`
-    inputs: list[Array]  # that a caller gives
-    outputs: list[Array]
-    constants: list[Array]
-    kept: list[Array] = field(default_factory=list)  # what steps of training update where it is
-    values: dict[int, np.ndarray] = field(default_factory=dict)  # of `kept` at first, by place
-    aliases: dict[int, int] = field(default_factory=dict)  # output -> input with its memory
-
-    @property
-    def name(self) -> str:
-        return self.wanted.name
-
-    @property
-    def training(self) -> bool:
-        return self.wanted.training
-
-    @property
-    def weights(self) -> str:
-        return self.wanted.weights
-
-    @property
-    def freestanding(self) -> bool:
-        return self.wanted.freestanding
-
-    @property
-    def threads(self) -> int:
-        return self.wanted.threads
-
-    @property
-    def arena_bytes(self) -> int:
-        return int(self.source["arena_bytes"])
-
-    @property
-    def constant_arrays(self) -> list[np.ndarray]:
-        return [constant["array"] for constant in self.source["constants"]]
-
-    @property
-    def kept_arrays(self) -> list[np.ndarray]:
-        return [self.values[one.place] for one in self.kept]
-
-    def layout(self) -> dict[str, Any]:
-        """What a reader of the files has to know, for programs."""
-        found: dict[str, Any] = {
-            "format": "mithril-c/1",
-            "name": self.name,
-            "training": self.training,
-            "weights": self.weights,
-            "threads": self.threads,
-            "alignment": ALIGNMENT,
-            "arena_bytes": self.arena_bytes,
-            "weight_bytes": end_of(self.constants),
-            "needs_libm": bool(self.source["needs_libm"]),
-            "inputs": [one.entry() for one in self.inputs],
-            "outputs": [one.entry() for one in self.outputs],
-            "constants": [one.entry() for one in self.constants],
-        }
-        if self.training:
-            found |= {
-                "state_bytes": end_of(self.kept),
-                "state": [one.entry() for one in self.kept],
-            }
-        return found
 
 
 def export_c(
@@ -153,7 +51,7 @@ def export_c(
 ) -> dict[str, Any]:
     """See `PhysicalModel.export_c`."""
     to = path_of("export_c: folder", folder)
-    wanted = _Wanted(
+    wanted = Wanted(
         name=_checked_name(name),
         training=truth("export_c: training", training),
         weights=_one_of("weights", weights, _WEIGHTS),
@@ -239,7 +137,7 @@ def _recompiled(physical: Any) -> Any:
 # --- programs -------------------------------------------------------------------------------------
 
 
-def _evaluation(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
+def _evaluation(physical: Any, wanted: Wanted, given: Any, params: Any) -> Export:
     """The forward pass, its parameters among the constants."""
     values = _parameters(physical, given, params)
     bound = physical.bind(values) if physical.param_keys else physical
@@ -254,7 +152,7 @@ def _evaluation(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Expo
     return _export(wanted, source, inputs, outputs)
 
 
-def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
+def _step(physical: Any, wanted: Wanted, given: Any, params: Any) -> Export:
     """A step of training: gradients and the optimizer's update, in the arrays that are there."""
     compilation = compilation_of(physical)
     optimizer = compilation.options.optimizer
@@ -276,7 +174,7 @@ def _step(physical: Any, wanted: _Wanted, given: Any, params: Any) -> Export:
     source = _source(program, executable, given, wanted)
     arrays = _read(source, [name for name, *_ in graph.inputs], program)
     places = {one["name"]: place for place, one in arrays}
-    kept = _placed(
+    kept = placed_arrays(
         Array(place, *roles[one["name"]], **_facts(one))
         for place, one in arrays
         if one["name"] in roles
@@ -342,7 +240,7 @@ def _open_sizes(program: Any, shapes: Sequence[Any]) -> UnsupportedError:
     )
 
 
-def _source(program: Any, executable: Any, given: Any, wanted: _Wanted) -> Mapping[str, Any]:
+def _source(program: Any, executable: Any, given: Any, wanted: Wanted) -> Mapping[str, Any]:
     """The text of a program for the sizes that are known, which must be all."""
     shapes = input_shapes(program, given)
     symbols = program.forward.symbols(shapes)
@@ -389,24 +287,8 @@ def _numbered(entries: Entries, kind: str, kinds: Mapping[str, str] | None = Non
     return out
 
 
-def _placed(arrays: Iterable[Array]) -> list[Array]:
-    """Arrays one after another in a block, each at a multiple of the alignment."""
-    out: list[Array] = []
-    for one in arrays:
-        out.append(replace(one, offset=end_of(out)))
-    return out
-
-
-def end_of(arrays: Sequence[Array]) -> int:
-    """The bytes of a block with these arrays."""
-    if not arrays:
-        return 0
-    end = arrays[-1].offset + arrays[-1].bytes
-    return -(-end // ALIGNMENT) * ALIGNMENT
-
-
-def _export(wanted: _Wanted, source: Any, inputs: list[Array], outputs: list[Array]) -> Export:
-    constants = _placed(
+def _export(wanted: Wanted, source: Any, inputs: list[Array], outputs: list[Array]) -> Export:
+    constants = placed_arrays(
         Array(place, "weight", "", "", **_facts(one))
         for place, one in enumerate(source["constants"])
     )

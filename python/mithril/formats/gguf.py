@@ -25,6 +25,7 @@ from mithril.errors import (
 )
 from mithril.formats._files import damaged
 from mithril.formats.safetensors import arrays_of
+from mithril.types import as_dtype
 
 ALIGNMENT = 32
 MOST_AXES = 4  # that ggml has
@@ -342,8 +343,6 @@ def _entry(reader: _Reader) -> _Entry:
 def _block(reader: _Reader, name: str, kind: int) -> tuple[int, int]:
     """How many numbers a block of that type has, and how many bytes."""
     if kind in _PLAIN:
-        from mithril.types import as_dtype
-
         return 1, as_dtype(_PLAIN[kind]).numpy().itemsize
     package = _gguf(reader.what)
     try:
@@ -391,7 +390,6 @@ def _check_places(reader: _Reader, table: list[_Entry], start: int) -> None:
 
 def _array(reader: _Reader, entry: _Entry, data: bytes) -> Any:
     from mithril.base.numpy import np
-    from mithril.types import as_dtype
 
     if len(data) != entry.size:
         raise reader.fail("the file ends too early")

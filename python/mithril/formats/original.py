@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mithril import models
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -25,6 +26,7 @@ from mithril.errors import (
 )
 from mithril.logical.connection import IOKey, Tensor
 from mithril.logical.model import Connection, Model
+from mithril.training.training_model import TrainModel
 from mithril.types import Constant, Dtype, PaddingType
 
 _MOST_NESTED = 200
@@ -131,8 +133,6 @@ def _called(call: Callable[..., Any], *args: Any, named: Mapping[str, Any]) -> A
 
 
 def _class(name: str) -> type[Model]:
-    from mithril import models
-
     lowered: dict[str, type[Model]] = {}
     for known in dir(models):  # modules are there, too: mlp
         cls = getattr(models, known, None)
@@ -394,8 +394,6 @@ def _union(members: Any) -> Any:
 
 
 def _train_model(form: Mapping, depth: int) -> Model:
-    from mithril.training.training_model import TrainModel
-
     train = TrainModel(_model(form.get("model"), depth + 1))
     for loss in _entries(form, "losses"):
         steps = [_model(step, depth + 1) for step in _section(loss, "reduce_steps", list)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mithril.base.checks import instance, items, mapping, text, truth
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, ShapeError, suggestion
+from mithril.physical import PhysicalModel
 from mithril.physical.conversion import as_numpy
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def load_state_dict(
     >>> pm.evaluate(params, {"x": np.ones((1, 3))})["y"]
     array([[3., 3.]], dtype=float32)
     """
-    from mithril.physical import PhysicalModel
-
     instance("load_state_dict: pm", pm, PhysicalModel, "a compiled model")
     arrays = mapping("load_state_dict: state_dict", state_dict)
     turned = _fitting(items("load_state_dict: transposed", transposed, "patterns"), arrays)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable
 from typing import Any
 
 from mithril import _core, models
-from mithril.backends import own_ops
 from mithril.base.checks import truth
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, suggestion
+from mithril.execution.primitives import NAME, Kept, define_op, formula_key_of
 from mithril.logical.annotation import ANY_TENSOR
-from mithril.logical.arguments import model_name, text
+from mithril.logical.arguments import model_name
 from mithril.logical.connection import NOT_GIVEN, TBD, Connection, IOKey, Tensor
 from mithril.logical.model import ExtendInfo
 from mithril.models import _generated
@@ -21,12 +18,6 @@ from mithril.models.operator_model import OperatorModel
 from mithril.types import MISSING
 
 _OUTPUT = "output"
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_USER_OP = re.compile(r"user_[0-9a-f]{16}_(.+?)(?:_vjp(\d+))?")
-# (formula key, what is said of its keys, of the output, whether it is opaque) -> op.
-_ops: dict[tuple, str] = {}
-_opaque_ops: set[str] = set()  # of Lambdas: what they call is an attribute of each node
-_WITHOUT_BACKWARD, _WITH_BACKWARD = "opaque", "opaque_with_backward"
 
 
 class PrimitiveModel(OperatorModel):
@@ -54,7 +45,7 @@ class PrimitiveModel(OperatorModel):
 
     @public
     def __init__(self, formula_key: str, *, name: str | None = None, **keys: Connection):
-        self._declare(_formula(formula_key), None, name, keys)
+        self._declare(formula_key_of(formula_key), None, name, keys)
 
     def _declare(
         self, formula: str, kept: Kept | None, name: str | None, keys: dict[str, Connection]
@@ -67,7 +58,7 @@ class PrimitiveModel(OperatorModel):
                 f"{type(self).__name__}: key {bad[0]!r} requires an IOKey that is in no model,"
                 f" got {shown(keys[bad[0]])}"
             )
-        odd = [k for k in keys if not _KEY.fullmatch(k)]
+        odd = [k for k in keys if not NAME.fullmatch(k)]
         if odd:
             raise SignatureError(f"{type(self).__name__}: {shown(odd[0])} cannot name a key")
         facts = {key: connection._fields or () for key, connection in keys.items()}
@@ -151,7 +142,7 @@ class Activation(PrimitiveModel):
         name: str | None = None,
         **kwargs: Any,
     ):
-        formula = _formula(formula_key)
+        formula = formula_key_of(formula_key)
         is_same = truth("Activation: polymorphic_constraint", polymorphic_constraint)
         cls = _class_of(formula)
         if cls is not None:
@@ -193,13 +184,6 @@ def _attributes(op: str) -> list[tuple[str, Any]]:
     return [pair for pair in _core.find_op(op)["attrs"] if pair[1] is not MISSING]
 
 
-def _formula(key: Any) -> str:
-    name = text("primitive: formula_key", key)
-    if not _KEY.fullmatch(name) or len(name) > 200:
-        raise SignatureError(f"primitive: formula_key must be a Python name, got {shown(key)}")
-    return name
-
-
 def _fields(fields: tuple) -> tuple:
     return ("", *fields[1:3], None, None, *fields[5:])  # shape and kinds are the op's
 
@@ -230,127 +214,7 @@ def _declared(formula: str, facts: dict[str, tuple], opaque: bool = False) -> st
     ]
     output = facts[_OUTPUT]
     result = (_OUTPUT, _kinds(output), None if output[3] is None else tuple(output[3]))
-    signature = (formula, tuple(rows), result, opaque)
-    found = _ops.get(signature)
-    if found is None:
-        said = signature if opaque else signature[:3]
-        digest = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
-        found = f"user_{digest}_{formula}"
-        _core.define_primitive(found, rows, result, opaque)
-        _ops[signature] = found
-        if opaque:
-            _opaque_ops.add(found)
-    return found
+    return define_op(formula, tuple(rows), result, opaque)
 
-
-def checked_kernel(fn: Any, fn_grad: Any) -> str:
-    """The formula key that a kernel is registered under: its name."""
-    for what, function in (("fn", fn), ("fn_grad", fn_grad)):
-        if not callable(function) and not (what == "fn_grad" and function is None):
-            raise SignatureError(
-                f"register_primitive: {what} requires a function, got {shown(function)}"
-            )
-    return _formula(getattr(fn, "__name__", ""))
-
-
-# --- functions of backends -----------------------------------------------------------------------
-
-
-class Kept:
-    """What an opaque Lambda calls. Nodes have it as an attribute, and keep it."""
-
-    def __init__(self, function: Callable[..., Any], backward: Callable[..., Any] | None):
-        self.function = function
-        self.backward: Any = backward
-
-    @property
-    def formula(self) -> str:
-        return _WITHOUT_BACKWARD if self.backward is None else _WITH_BACKWARD
-
-
-def _call_kept(*inputs: Any, __function__: Kept, **named: Any) -> Any:
-    return __function__.function(*inputs, **named)
-
-
-def _vjp_of_kept(place: int) -> Callable[..., Any]:
-    def cotangent(*given: Any, __function__: Kept, **named: Any) -> Any:
-        return _vjp(__function__.backward, place)(*given, **named)
-
-    return cotangent
-
-
-def _function(backend: Any, key: str) -> Callable[..., Any] | None:
-    found = backend._kernel(key)
-    if found is None and key.startswith("backward_"):
-        found = getattr(type(backend), key, None)
-        return None if found is None else getattr(backend, key)
-    if found is None and key in backend.op_names:
-        return getattr(backend.ops, key)
-    return found
-
-
-def op_names(backend: Any) -> list[str]:
-    """The user's ops that a backend has functions for."""
-    out = []
-    for (formula, rows, _, opaque), op in _ops.items():
-        if not opaque and _function(backend, formula) is None:
-            continue
-        out.append(op)
-        if opaque:
-            has_backward = formula == _WITH_BACKWARD
-        else:
-            has_backward = _function(backend, f"backward_{formula}") is not None
-        if has_backward:
-            out += [f"{op}_vjp{i}" for i in range(len(rows))]
-    return out
-
-
-def has_primitives() -> bool:
-    """Whether this process has declared any."""
-    return bool(_ops)
-
-
-def is_primitive(op: str) -> bool:
-    return op.startswith("user_") and _USER_OP.fullmatch(op) is not None
-
-
-class OpTable:
-    """The functions that emitted text calls: the backend's own, and those of the user's ops."""
-
-    def __init__(self, backend: Any):
-        self._backend = backend
-
-    def __getattr__(self, name: str) -> Any:
-        match = _USER_OP.fullmatch(name)
-        if match is None:
-            own = own_ops.function(self._backend, name)
-            return getattr(self._backend.ops, name) if own is None else own
-        formula, place = match.groups()
-        if name.removesuffix(f"_vjp{place}") in _opaque_ops:
-            return _call_kept if place is None else _vjp_of_kept(int(place))
-        if place is None:
-            return _function(self._backend, formula)
-        return _vjp(_function(self._backend, f"backward_{formula}"), int(place))
-
-
-def _vjp(backward: Any, place: int) -> Callable[..., Any]:
-    def cotangent(grad_output: Any, output: Any, *inputs: Any, **named: Any) -> Any:
-        values = (*inputs, *named.values())
-        found = backward(grad_output, values, (output,))
-        if not hasattr(found, "shape"):
-            return found[place]
-        # An array alone is the gradient of one operand; its rows are no gradients.
-        what = getattr(backward, "__name__", "backward")
-        return own_ops.share(what, found, place, len(values))
-
-    return cotangent
-
-
-def uses_primitives(source: str) -> bool:
-    """Whether emitted text calls a user's op."""
-    return _ops_called.search(source) is not None
-
-
-_ops_called = re.compile(r"\bops\.(?:user|own)_")
 
 __all__ = ["Activation", "CustomPrimitiveModel", "PrimitiveModel"]

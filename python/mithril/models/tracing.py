@@ -9,10 +9,11 @@ from typing import Any
 from mithril.base.checks import truth
 from mithril.base.public import public, signature_of
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
+from mithril.execution.primitives import Kept
 from mithril.logical.connection import Connection
 from mithril.logical.model import Model, create_node
 from mithril.models.functional_models import results_of
-from mithril.models.primitive import Kept, PrimitiveModel
+from mithril.models.primitive import PrimitiveModel
 
 _HINT = "write it with operators and methods of connections or of the backend, or give opaque=True"
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mithril import _core
-from mithril.backends import own_ops
 from mithril.base.recently_used import RecentlyUsed
 from mithril.errors import (
     InitialParamsWarning,
@@ -22,6 +21,7 @@ from mithril.errors import (
     UnusedParamsWarning,
     warn,
 )
+from mithril.execution import own_ops
 from mithril.physical.conversion import Converter
 from mithril.physical.fetch import MOST_FETCHES
 from mithril.physical.lists import Lists

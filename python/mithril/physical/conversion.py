@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from mithril.base.arrays import is_mlx, mlx_values
 from mithril.base.numpy import np
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning, warn
 from mithril.types import Dtype, as_dtype
@@ -22,8 +23,6 @@ _logger = logging.getLogger("mithril")
 
 def as_numpy(value: Any, what: str) -> Any:
     """A NumPy array of numbers, lists, or an array of anybody; typed errors name `what`."""
-    from mithril.backends.with_manualgrad.numpy_backend.backend import mlx_values
-
     try:
         if hasattr(value, "detach"):  # torch: a leaf with requires_grad has no __array__
             value = value.detach()
@@ -31,7 +30,7 @@ def as_numpy(value: Any, what: str) -> Any:
                 value = value.resolve_conj().resolve_neg()
             if str(value.dtype) == "torch.bfloat16":  # nor has bfloat16
                 return value.float().numpy().astype(Dtype.bfloat16.numpy())
-        if type(value).__module__ == "mlx.core":
+        if is_mlx(value):
             return mlx_values(value)
         array = np.asarray(value)
     except Exception as error:  # of anybody's __array__

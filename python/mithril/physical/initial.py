@@ -21,6 +21,7 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.execution.random import normal
 from mithril.physical.conversion import as_numpy
 from mithril.physical.literals import literal_array
 from mithril.physical.program_keys import Key
@@ -133,8 +134,6 @@ def _draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
         bound = 1.0 / math.sqrt(max(fan_in or 1, 1))
         drawn = _core.random_uniform(seed, key.path, -bound, bound, shape)
     else:
-        from mithril.backends.random import normal
-
         words = np.array(_core.derive_key(seed, key.path), np.uint32)
         drawn = normal(words, tuple(shape), np.float64)
     return np.asarray(drawn).astype(dtype.numpy())

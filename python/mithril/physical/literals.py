@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril.errors import DataOverflowError
-from mithril.models.primitive import Kept
+from mithril.execution.primitives import Kept
 from mithril.types import Dtype
 
 

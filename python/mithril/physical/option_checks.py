@@ -14,6 +14,7 @@ from mithril.errors import (
     UnsupportedError,
     shown,
 )
+from mithril.execution.interface import CompileTarget
 from mithril.execution.memory import parse_size
 from mithril.logical.connection import Connection, Tensor
 from mithril.logical.tensor import array_literal, narrowed
@@ -133,9 +134,7 @@ def is_width(annotation: Any) -> bool:
 
 
 def checked_backend(backend: Any) -> Any:
-    from mithril.backends.backend import Backend
-
-    if not isinstance(backend, Backend):
+    if not isinstance(backend, CompileTarget):
         what = backend.__name__ + " itself" if isinstance(backend, type) else shown(backend)
         raise SignatureError(f"compile: requires an instance of a backend, got {what}")
     return backend

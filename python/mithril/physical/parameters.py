@@ -11,6 +11,7 @@ from mithril import _core
 from mithril.base.checks import instance, mapping
 from mithril.base.public import public
 from mithril.errors import InitialParamsWarning, SignatureError, shown
+from mithril.execution.interface import CompileTarget
 from mithril.physical.compilation import Call, Compilation
 from mithril.physical.conversion import as_numpy
 from mithril.physical.face import Face
@@ -194,9 +195,7 @@ def _seed(what: str, seed: Any) -> int:
 @public
 def transfer(params: Mapping[str, Any], to: Any) -> Params:
     """The same parameters as arrays of another backend, dtypes kept."""
-    from mithril.backends.backend import Backend
-
-    instance("transfer: to", to, Backend, "a backend")
+    instance("transfer: to", to, CompileTarget, "a backend")
     out = {}
     for name, value in mapping("transfer: params", params).items():
         if isinstance(value, Uninitialized):

@@ -15,10 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.backends import own_ops
+from mithril.base.logging import note_option
 from mithril.errors import OutOfMemoryError, ShapeError
+from mithril.execution import own_ops
+from mithril.execution.emitted import EmittedExecutable
+from mithril.execution.executed import Executed
 from mithril.physical.literals import literal_array
 from mithril.physical.program_keys import Key, keys_of
+from mithril.physical.quantized import Quantized
 from mithril.physical.step_layout import StepLayout
 from mithril.physical.targets import (
     brings_gradient,
@@ -45,10 +49,8 @@ def _compiles(options: CompileOptions, graph: Any, text: str) -> bool:
     hard &= options.backend._not_compiled
     if not hard:
         return True
-    from mithril.backends.with_autograd.backend import note
-
     reason = f"its compiler cannot follow {' and '.join(sorted(hard))} that depend on data"
-    note(type(options.backend).__name__, "jit=True", f"runs line by line: {reason}")
+    note_option(type(options.backend).__name__, "jit=True", f"runs line by line: {reason}")
     return False
 
 
@@ -86,7 +88,6 @@ class Program:
         kind = self.options.quantize
         if not kind:
             return self._executable(graph, self.options.file_path)
-        from mithril.physical.quantized import Quantized
 
         def made(one: Any) -> Any:
             return self._executable(one, self.options.file_path)
@@ -112,8 +113,6 @@ class Program:
         made = self._made(graph, *arguments, **named)
         if not own_ops.runs_graphs(self.options.backend):
             return made
-        from mithril.execution.executed import Executed
-
         return Executed(self.options.backend, graph, made)
 
     def _made(
@@ -137,8 +136,6 @@ class Program:
                 options.memory_limit,
                 differentiates and options.gradient_checkpointing,
             )
-        from mithril.backends.emitted import EmittedExecutable
-
         jit_options = options.jit_options
         if differentiates and options.gradient_checkpointing:
             graph = _core.recompute(graph, self.compiled.trace)

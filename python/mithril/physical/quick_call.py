@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mithril.backends.emitted import EmittedExecutable
+from mithril.execution.emitted import EmittedExecutable
 from mithril.physical.program import Program
 
 _logger = logging.getLogger("mithril")

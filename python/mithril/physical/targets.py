@@ -6,8 +6,8 @@ import functools
 from typing import Any
 
 from mithril import _core
-from mithril.backends import own_ops
-from mithril.models.primitive import has_primitives, is_primitive, op_names
+from mithril.execution import own_ops
+from mithril.execution.primitives import has_primitives, is_primitive, op_names
 
 
 def calls_python(graph: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from mithril import _core
+from mithril.backends.backend import Backend
 from mithril.base.checks import instance, items, truth
 from mithril.base.public import public
 from mithril.errors import (
@@ -149,8 +150,6 @@ def check(
 
 
 def _checked_backend(backend: Any) -> Any:
-    from mithril.backends.backend import Backend
-
     found = instance("run_backend_tests: backend", backend, Backend, "an instance of a backend")
     if str(found.default_dtype) not in op_matrix.VALUE_BOUND:
         raise UnsupportedError(

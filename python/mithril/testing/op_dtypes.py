@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from mithril import _core
-from mithril.backends import own_ops
 from mithril.errors import ArgumentError, DTypeError, UnsupportedError
+from mithril.execution import own_ops
 from mithril.physical.compilation import compilation_of
 from mithril.testing import op_matrix
 from mithril.testing._support import DTYPES, UNSUPPORTED, WRONG
 from mithril.testing.assertions import SLOPE_TOLERANCE, along
 from mithril.testing.distances import distance
 from mithril.testing.op_matrix import Case
+from mithril.testing.oracle_ops import tensor
 from mithril.types import Dtype
 
 # Largest difference, relative to the largest element of the result (or 1): four units of a half.
@@ -278,8 +279,6 @@ def has_slopes(case: Case) -> bool:
 
 def weights_of(outputs: Mapping[str, Any], dtype: str) -> dict[str, np.ndarray]:
     """Random cotangents, exact in the type, for the float outputs."""
-    from mithril.testing.oracle_ops import tensor
-
     random = np.random.default_rng(1)
     return {
         name: tensor(random.standard_normal(value.shape), dtype)

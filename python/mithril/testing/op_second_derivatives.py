@@ -15,6 +15,7 @@ import mithril as ml
 from mithril.testing import op_dtypes, op_matrix
 from mithril.testing.distances import TOLERANCE, distance
 from mithril.testing.op_matrix import Case
+from mithril.testing.oracle_ops import tensor
 from mithril.types import Dtype
 
 TYPES = ("float16", "bfloat16", "float32", "float64")
@@ -52,8 +53,6 @@ class Task:
 
 def tasks(op: dict[str, Any], dtypes: Collection[str] = TYPES) -> Iterator[Task]:
     """The op in each type that it has second derivatives in; none of ops without gradients."""
-    from mithril.testing.oracle_ops import tensor
-
     for dtype, case in op_dtypes.cases(op, dtypes):
         if case.kind != "float" or not op_dtypes.has_slopes(case):
             continue

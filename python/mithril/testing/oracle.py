@@ -25,10 +25,10 @@ import numpy as np
 
 from mithril.testing import oracle_loops
 from mithril.testing.oracle_loops import Folding, Loop, OracleError
+from mithril.testing.oracle_ops import DTYPES, ops_for
 
 Wire = tuple[str, str]  # id of a model ("": the outermost one), name
 Ops = Mapping[str, Callable[..., Any]]
-DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
 RESULTS = {  # of ops with several
     "eigh": ("values", "vectors"),
     "scaled_det": ("fraction", "exponent"),
@@ -207,8 +207,6 @@ def evaluate(
     random numbers (`rng_key`); `float_dtype` decides what these and thresholds are, `mode` what
     layers do that are not told.
     """
-    from mithril.testing.oracle_ops import ops_for
-
     with np.errstate(all="ignore"):
         return run(parse(text), inputs, ops_for(float_dtype), mode, held)
 

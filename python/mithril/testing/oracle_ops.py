@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from mithril.testing import oracle_attention, oracle_windows
-from mithril.testing.oracle import DTYPES
 from mithril.testing.oracle_arrays import ARRAYS, eigvalsh
 from mithril.testing.oracle_fourier import FOURIER
 from mithril.testing.oracle_functions import FUNCTIONS, functions_for
 from mithril.testing.oracle_losses import LOSSES, kl_divergence, reducible
+
+DTYPES = {"int": "int64", "float": "float64"}  # names that are none of NumPy's
 
 SMALLEST_NORMAL = {
     "float64": 2.2250738585072014e-308, "float32": 1.1754943508222875e-38, "float16": 6.104e-05,

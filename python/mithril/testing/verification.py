@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from mithril.backends.backend import Backend
+from mithril.backends.registry import get_backend
+from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend
 from mithril.base.checks import instance, items, mapping, text
 from mithril.base.public import public
 from mithril.errors import (
@@ -25,7 +28,9 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
+from mithril.physical.compile import compile as compile_model
 from mithril.physical.key_facts import key_facts_of
 from mithril.testing import oracle
 from mithril.testing._node_run import NodeRun, emitted_line
@@ -100,9 +105,6 @@ def prepared(
 
 
 def _backends(given: Any) -> list[Any]:
-    from mithril.backends.backend import Backend
-    from mithril.backends.registry import get_backend
-
     chosen = items("verify: backends", DEFAULT if given is None else given, "backends or names")
     made = [get_backend(each) if type(each) is str else each for each in chosen]
     for backend in made:
@@ -112,8 +114,6 @@ def _backends(given: Any) -> list[Any]:
 
 def _refuse_derivatives(model: Any) -> None:
     """The reference computes what a file says, and has no derivatives (testing/oracle.py)."""
-    from mithril.logical.model import Model
-
     rest = [model._node] if isinstance(model, Model) else []
     while rest:
         node = rest.pop()
@@ -132,8 +132,6 @@ class Task:
         self, model: Any, backends: list, inputs: Any, shapes: Any, seed: Any, tolerance: Any,
         options: dict[str, Any],
     ):  # fmt: skip
-        from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend
-
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise SignatureError(f"verify: seed requires an integer from 0 on, got {shown(seed)}")
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
@@ -157,8 +155,6 @@ class Task:
         self.run = NodeRun(self, self.reference)
 
     def _shapes(self, stated: dict[str, Any]) -> dict[str, Any]:
-        from mithril.logical.model import Model
-
         for key, shape in stated.items():
             items(f"verify: shapes: {shown(key)}", shape, "a list of sizes")
         keys = set(self.model.input_keys) if isinstance(self.model, Model) else set()
@@ -166,8 +162,6 @@ class Task:
         return {**found, **stated}
 
     def _compiled(self, backend: Any, **changed: Any) -> Any:
-        from mithril.physical.compile import compile as compile_model
-
         return compile_model(self.model, backend, **{**self.options, **changed})
 
     # --- values -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import functools
 import operator
 from typing import Any, NamedTuple
 
+from mithril import models
 from mithril.errors import ArgumentError
 from mithril.logical.connection import Connection, Tensor
 from mithril.logical.model import Model
@@ -122,6 +123,4 @@ def _value(coef: Any) -> Any:
 
 
 def new(name: str, **arguments: Any) -> Model:
-    from mithril import models
-
     return getattr(models, name)(**arguments)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mithril.backends.backend import Backend
 from mithril.base.checks import items, mapping
 from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
+from mithril.execution.interface import CompileTarget
 from mithril.logical.model import Model
 from mithril.models import CrossEntropy, SquaredError
 from mithril.optim import Adam, Optimizer
@@ -50,7 +50,7 @@ class Epoch:
 @public
 def train_model(
     model: PhysicalModel,
-    backend: Backend,
+    backend: CompileTarget,
     training_data: Iterable[Batch],
     *,
     optimizer: Optimizer | None = None,

@@ -425,7 +425,7 @@ def test_process_state_is_left_alone():
     import jax
     import sympy  # noqa: F401 - PyTorch imports it late, and it has filters of warnings
     import torch
-    from mithril.backends.emitted import EmittedExecutable
+    from mithril.execution.emitted import EmittedExecutable
 
     def state():
         return {

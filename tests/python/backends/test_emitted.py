@@ -10,8 +10,8 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.backends import Backend, get_backend
-from mithril.backends.emitted import MOST_VJPS, EmittedExecutable, load_source
 from mithril.errors import OutOfMemoryError
+from mithril.execution.emitted import MOST_VJPS, EmittedExecutable, load_source
 
 FRAMEWORKS = ("torch", "jax", "mlx")
 

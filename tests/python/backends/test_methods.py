@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from conftest import FRAMEWORKS, backend_param
 from mithril.backends import get_backend
-from mithril.backends._op_programs import twin
-from mithril.backends.methods import MOST_PROGRAMS
+from mithril.eager.methods import MOST_PROGRAMS
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_too_many_operands(backend):
 def test_programs_are_kept_and_bounded(backend):
     for _ in range(3):
         backend.square(backend.ones(2))
-    assert len(twin(backend)._op_programs) == 1
+    assert len(backend._twin()._op_programs) == 1
     if backend.backend_type == "numpy":
         for size in range(MOST_PROGRAMS + 5):
             backend.square(backend.ones(size))

@@ -14,7 +14,7 @@ import threading
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.backends.emitted import EmittedExecutable
+from mithril.execution.emitted import EmittedExecutable
 
 mx = pytest.importorskip("mlx.core")
 pytestmark = pytest.mark.frameworks

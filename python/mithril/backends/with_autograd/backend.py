@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +20,6 @@ from mithril.errors import (
 )
 
 __all__ = ["AutogradBackend"]
-
-_log = logging.getLogger("mithril")
 
 
 class AutogradBackend(Backend):
@@ -117,8 +114,3 @@ def _is_count(size: Any) -> bool:
 def warn_of_absent(backend: str, option: str, reason: str) -> None:
     """Warns that hardware or a library lacks what an option asks for."""
     warn(f"{backend}: {option} has no effect: {reason}", MithrilWarning)
-
-
-def note(backend: str, option: str, text: str) -> None:
-    """Tells, once a construction, that an option has less effect here than it may elsewhere."""
-    _log.info("%s(%s): %s", backend, option, text)

@@ -13,13 +13,13 @@ from mithril.backends.with_autograd.backend import (
     AutogradBackend,
     mesh_of_one,
     mesh_sizes,
-    note,
     one_of,
     require,
     switch,
     unsupported,
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
+from mithril.base.logging import note_option
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -117,7 +117,7 @@ class JaxBackend(AutogradBackend):
         self.jit_default = switch(type(self).__name__, jit_compile=jit_compile) is not False
         self.mesh = None if device_mesh is None else self._make_mesh(device_mesh)
         if self._is_wide:
-            note(
+            note_option(
                 type(self).__name__, "dtype=float64", "arithmetic outside the backend: enable_x64()"
             )
 

@@ -16,9 +16,10 @@ import jax as _jax
 import jax.numpy as _jnp
 import numpy as _np
 
+from mithril.execution.random import threefry_block as _threefry_block
+
 from ...indexing import plan_index as _plan_index
 from ...indexing import whole_shape as _whole_shape
-from ...random import threefry_block as _threefry_block
 from . import fourier as _fourier
 from . import linalg as _linalg
 from . import scans as _scans

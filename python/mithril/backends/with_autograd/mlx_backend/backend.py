@@ -12,13 +12,14 @@ import numpy as np
 from mithril.backends.with_autograd.backend import (
     AutogradBackend,
     mesh_of_one,
-    note,
     one_of,
     require,
     switch,
     warn_of_absent,
 )
-from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy, mlx_values
+from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
+from mithril.base.arrays import mlx_values
+from mithril.base.logging import note_option
 from mithril.base.public import public
 from mithril.base.trees import filled, leaves, ordered
 from mithril.errors import DeviceNotAvailable, UnsupportedError, shown
@@ -333,7 +334,7 @@ class MlxBackend(AutogradBackend):
         with self._scope():
             reason = utils.missing_compiler()
         if reason is not None:
-            note(type(self).__name__, "jit=True", f"runs line by line: {reason}")
+            note_option(type(self).__name__, "jit=True", f"runs line by line: {reason}")
         return reason is None
 
     def _has_compiler(self) -> bool:

@@ -16,10 +16,11 @@ import math as _math
 import mlx.core as _mx
 import numpy as _np
 
+from mithril.execution.random import threefry_block as _threefry_block
+
 from ...indexing import is_mask as _is_list_mask
 from ...indexing import plan_index as _plan_index
 from ...indexing import whole_shape as _whole_shape
-from ...random import threefry_block as _threefry_block
 from . import attention as _attention
 from . import fourier as _fourier
 from . import linalg as _linalg

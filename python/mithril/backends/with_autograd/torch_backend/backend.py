@@ -12,12 +12,12 @@ import numpy as np
 from mithril.backends.with_autograd.backend import (
     AutogradBackend,
     mesh_of_one,
-    note,
     require,
     switch,
     unsupported,
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
+from mithril.base.logging import note_option
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DeviceNotAvailable, SignatureError, shown
 from mithril.execution.memory import memory_report
@@ -325,7 +325,7 @@ class TorchBackend(AutogradBackend):
         found = segmented(text, function)
         if found is None:
             reason = "it keeps all that is read, for the program has loops or branches"
-            note(type(self).__name__, "gradient_checkpointing=True", reason)
+            note_option(type(self).__name__, "gradient_checkpointing=True", reason)
         return found or function
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

@@ -14,9 +14,10 @@ import operator as _operator
 
 import torch as _torch
 
+from mithril.execution.random import threefry_block as _threefry_block
+
 from ...indexing import plan_index as _plan_index
 from ...indexing import whole_shape as _whole_shape
-from ...random import threefry_block as _threefry_block
 from . import attention as _attention
 from . import fourier as _fourier
 from . import linalg as _linalg

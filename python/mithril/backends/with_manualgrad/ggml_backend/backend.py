@@ -15,7 +15,7 @@ from mithril.base.checks import truth
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
 from mithril.execution.memory import parse_size
-from mithril.models.primitive import OpTable
+from mithril.execution.primitives import OpTable
 from mithril.physical.compilation import compilation_of
 from mithril.types import Dtype, DTypeLike
 

@@ -68,11 +68,12 @@ class IsolatedGGML:
 
     def _asked(self, *message: Any) -> Any:
         assert self._process is not None and self._process.stdin and self._process.stdout
-        _write(self._process.stdin, message)
-        return _read(self._process.stdout)
+        write(self._process.stdin, message)
+        return read(self._process.stdout)
 
     def _start(self) -> None:
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
+        worker = f"{__package__}.worker"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from {worker} import serve; serve()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
@@ -109,57 +110,15 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
             pipe.close()
 
 
-def _write(pipe: IO[bytes], message: Any) -> None:
+def write(pipe: IO[bytes], message: Any) -> None:
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     pipe.write(len(data).to_bytes(_LENGTH, "little") + data)
     pipe.flush()
 
 
-def _read(pipe: IO[bytes]) -> Any:
+def read(pipe: IO[bytes]) -> Any:
     length = pipe.read(_LENGTH)
     data = pipe.read(int.from_bytes(length, "little"))
     if len(length) < _LENGTH or not data:
         raise EOFError
     return pickle.loads(data)
-
-
-# --- the other process ---------------------------------------------------------------------------
-
-
-def serve() -> None:
-    """Answers messages from standard input until it is closed."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed is no answer
-    server = _Server()
-    while True:
-        try:
-            kind, *message = _read(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            answer = True, getattr(server, kind)(*message)
-        except Exception as error:
-            answer = False, error
-        try:
-            _write(answers, answer)
-        except (pickle.PicklingError, TypeError):
-            _write(answers, (False, InternalError(f"{type(answer[1]).__name__}: {answer[1]}")))
-
-
-class _Server:
-    def options(self, options: dict[str, Any]) -> None:
-        from .backend import GGMLBackend
-
-        self._backend = GGMLBackend(**options)
-        self._programs: list[Callable[..., Any]] = []
-
-    def program(self, text: str, constants: Sequence[Any], parameters: list[int]) -> int:
-        from mithril.backends.emitted import load_source
-
-        function = load_source(self._backend, text, constants)
-        self._backend._note_parameters(function, parameters)
-        self._programs.append(function)
-        return len(self._programs) - 1
-
-    def call(self, number: int, inputs: list[Any]) -> list[Any]:
-        return self._backend._call(self._programs[number], inputs)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mithril.backends.backend import Backend
+from mithril.base.arrays import host_values
 from mithril.base.public import public
 from mithril.errors import DeviceNotAvailable, DTypeError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
@@ -27,28 +28,6 @@ def as_numpy(data: Any, dtype: DTypeLike | None, default_float: Dtype, default_i
     made = np.array(values, as_dtype(dtype).numpy(), order="C")
     # Buffers of others may hold other bytes than 0 and 1.
     return np.asarray(made.view(np.uint8) != 0) if made.dtype == bool else made
-
-
-def host_values(data: Any) -> np.ndarray:
-    """`data` as a NumPy array: anything with a buffer, DLPack or `__array__`, lists, numbers."""
-    if hasattr(data, "detach"):  # PyTorch: on any device, with or without a graph
-        data = data.detach().cpu()
-        if str(data.dtype) == "torch.bfloat16":
-            return data.float().numpy().astype(Dtype.bfloat16.numpy())
-    return mlx_values(data) if is_mlx(data) else np.asarray(data)
-
-
-def is_mlx(data: Any) -> bool:
-    return type(data).__module__ == "mlx.core"
-
-
-def mlx_values(data: Any) -> np.ndarray:
-    """An MLX array over its own memory; its bfloat16 NumPy reads as bits only."""
-    if str(data.dtype) != "mlx.core.bfloat16":
-        return np.asarray(data)
-    import mlx.core as mx
-
-    return np.asarray(data.view(mx.uint16)).view(Dtype.bfloat16.numpy())
 
 
 def _own_dtype(data: Any, values: np.ndarray, default_float: Dtype, default_int: Dtype) -> Dtype:

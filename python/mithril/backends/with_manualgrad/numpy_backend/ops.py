@@ -15,8 +15,9 @@ import math as _math
 import ml_dtypes as _ml_dtypes
 import numpy as _np
 
+from mithril.execution.random import threefry_block as _threefry_block
+
 from ...indexing import whole_shape as _whole_shape
-from ...random import threefry_block as _threefry_block
 from . import fourier as _fourier
 from . import linalg as _linalg
 from . import scans as _scans

@@ -7,21 +7,17 @@ resolved when they are first used get stubs, too: `mithril/__init__.pyi` and its
 
 from __future__ import annotations
 
+import functools
+import importlib
+import keyword
 import sys
+import textwrap
+from pathlib import Path
 
-# This folder holds a `types.py`, which the standard library must not find.
-if __name__ == "__main__":
-    sys.path[0] = sys.path[0] + "/.."
-
-import functools  # noqa: E402
-import importlib  # noqa: E402
-import keyword  # noqa: E402
-import textwrap  # noqa: E402
-from pathlib import Path  # noqa: E402
-
-from mithril import _argument_types as types  # noqa: E402
-from mithril import _core, _package_stubs  # noqa: E402
-from mithril.types import MISSING, Constant, Dtype  # noqa: E402
+from mithril import _core
+from mithril.codegen import argument_types as types
+from mithril.codegen import package_stubs
+from mithril.types import MISSING, Constant, Dtype
 
 # Second spellings of arguments, keyword only (K14 of the documents).
 SYNONYMS = {"out_channels": "filters"}
@@ -34,7 +30,10 @@ OPTIONS = (
     *("mode", "dtype"),
 )
 TENSORS = sum(bit for name, bit in _core.kinds().items() if name.startswith("tensor_"))
-HEAD = '"""Made by mithril/_generate.py from csrc/ops/{family}.cc; changes are overwritten."""\n\n'
+HEAD = (
+    '"""Made by mithril/codegen/generate.py from csrc/ops/{family}.cc;'
+    ' changes are overwritten."""\n\n'
+)
 IMPORTS = """\
 from mithril.base.public import public
 from mithril.logical.model import ExtendInfo
@@ -328,7 +327,7 @@ def generate() -> dict[str, str]:
         f'    "{op["name"]}": "{op["python_name"]}",\n' for ops in families.values() for op in ops
     )
     files["__init__.py"] = (
-        '"""Made by mithril/_generate.py: which module holds a class."""\n\n'
+        '"""Made by mithril/codegen/generate.py: which module holds a class."""\n\n'
         f"FAMILIES = {{\n{rows}}}\n\n# op -> class\nCLASSES = {{\n{classes}}}\n"
     )
     files["__init__.pyi"] = "FAMILIES: dict[str, str]\nCLASSES: dict[str, str]\n" + "".join(
@@ -353,12 +352,12 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     made = generate()
     write(package / "models" / "_generated", made)
     importlib.invalidate_caches()
     for name in [name for name in sys.modules if name.startswith("mithril.models._generated")]:
         del sys.modules[name]  # of an earlier build
     vars(importlib.import_module("mithril.models")).pop("_generated", None)
-    for name, text in _package_stubs.generate().items():
+    for name, text in package_stubs.generate().items():
         write_text(package / name, text)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mithril import models
 from mithril.base.numpy import np
 from mithril.errors import ArgumentError, ShapeError, SignatureError, shown
 from mithril.types import Dtype, DTypeLike
 
-from . import _op_programs, methods
-from ._recording import is_symbolic, rank_of, record
+from . import methods, op_programs
+from .recording import is_symbolic, rank_of, record
 
 __all__ = ["ArrayMethods"]
 
@@ -166,8 +167,6 @@ class ArrayMethods:
         ([1, 3], [1, 2])
         """
         if is_symbolic(input):
-            from mithril import models
-
             return models.Unique()(input=input)
         array = self._given(input)
         dtype = self.dtype(array)
@@ -196,7 +195,6 @@ class ArrayMethods:
         ------
         ArgumentError : an equation that is none
         """
-        from mithril import models
 
         many = len(operands) == 1 and isinstance(operands[0], tuple)
         operands = operands[0] if many else operands
@@ -209,7 +207,7 @@ class ArrayMethods:
         if any(map(is_symbolic, operands)):
             return model(**dict(zip(keys, operands, strict=True)))
         arrays = {key: self._given(x) for key, x in zip(keys, operands, strict=True)}
-        return _op_programs.run(self, ("einsum", equation), lambda: model, arrays)
+        return op_programs.run(self, ("einsum", equation), lambda: model, arrays)
 
     def primitive_accuracy(self, input1: Any, input2: Any) -> Any:
         """The share of rows whose largest element, along axis 1, is at the place in `input2`."""

@@ -46,8 +46,8 @@ from mithril.base.files import write_text
 from mithril.base.numpy import np
 from mithril.errors import DataIndexError, DataOverflowError, MithrilError, OutOfMemoryError
 from mithril.execution import host
+from mithril.execution.primitives import Kept, OpTable, uses_primitives
 from mithril.execution.profile import profiled
-from mithril.models.primitive import Kept, OpTable, uses_primitives
 
 from . import own_ops
 

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mithril import _core, models
 from mithril.base.numpy import np
 from mithril.errors import (
     ArgumentError,
@@ -24,14 +25,15 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.execution.own_ops import SYNONYMS
 from mithril.types import MISSING, TBD, Dtype
 
-from . import _op_programs
-from ._dtypes import compute_type
-from ._op_programs import MOST_PROGRAMS
-from ._recording import is_symbolic, op_of, record
+from . import op_programs
+from .dtypes import compute_type
+from .op_programs import MOST_PROGRAMS
+from .recording import is_symbolic, op_of, record
 
-__all__ = ["LAYERS", "MODELS", "MOST_PROGRAMS", "SYNONYMS", "find", "names", "typed"]
+__all__ = ["LAYERS", "MODELS", "MOST_PROGRAMS", "find", "names", "typed"]
 
 _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation")
 _ENTROPY = ("input", "target", "weights", "threshold")
@@ -70,12 +72,6 @@ MODELS = {
     "tsne_p_joint": ("TsnePJoint", ("squared_distances", "target_perplexity", "threshold")),
 }
 
-# Other names of arguments, where the op has none of that name.
-SYNONYMS = {
-    "filters": "weight", "strides": "stride", "dim": "axis", "keepdims": "keepdim",
-    "min": "min_val", "max": "max_val", "inputs": "input",
-}  # fmt: skip
-
 # Functions of tables that are called otherwise than the ops.
 _FUNCTIONS = {"mod": "remainder", "logical_and": "bitwise_and", "logical_or": "bitwise_or",
               "logical_xor": "bitwise_xor", "logical_not": "bitwise_not"}  # fmt: skip
@@ -101,22 +97,14 @@ def find(backend: Any, name: str) -> Callable[..., Any] | None:
 @functools.cache
 def names() -> frozenset[str]:
     """Every name that `find` knows."""
-    listed = {n for op in _ops() if op["python_name"] for n in (op["name"], *op["aliases"])}
+    listed = {n for op in _core.ops() if op["python_name"] for n in (op["name"], *op["aliases"])}
     return frozenset({*listed, *LAYERS, *MODELS})
-
-
-def _ops() -> list[dict[str, Any]]:
-    try:
-        from mithril import _core
-    except ImportError:  # a source tree that was not built
-        return []
-    return _core.ops()
 
 
 @functools.cache
 def _method(name: str) -> _Method | None:
     op, fixed, order = LAYERS.get(name, (op_of(name), {}, ()))
-    entry = next((e for e in _ops() if op in (e["name"], *e["aliases"])), None)
+    entry = next((e for e in _core.ops() if op in (e["name"], *e["aliases"])), None)
     if entry is None or not entry["python_name"]:
         return None
     return _Method(entry, fixed, order)
@@ -309,13 +297,12 @@ class _Method:
         opened = [name for name in arrays if self._inputs[name]["default"] is not MISSING]
 
         def make() -> Any:
-            from mithril import models
 
             # Given as arrays: no default holds.
             return getattr(models, self._class)(**attributes, **dict.fromkeys(opened, TBD))
 
         key = (self.op, repr(sorted(attributes.items())))
-        return _op_programs.run(backend, key, make, arrays)
+        return op_programs.run(backend, key, make, arrays)
 
     def _table_function(
         self,
@@ -352,7 +339,6 @@ class _Method:
 
 
 def _call_model(backend: Any, name: str, *operands: Any, **named: Any) -> Any:
-    from mithril import models
 
     class_name, keys = MODELS[name]
     if len(operands) > len(keys) or named.keys() - set(keys[len(operands) :]):
@@ -364,7 +350,7 @@ def _call_model(backend: Any, name: str, *operands: Any, **named: Any) -> Any:
     if any(map(is_symbolic, values.values())):
         return getattr(models, class_name)()(**values)
     arrays = {key: _array(backend, value) for key, value in values.items()}
-    return _op_programs.run(
+    return op_programs.run(
         backend, (name,), getattr(models, class_name), arrays, data_chooses=name == "auc_core"
     )
 
@@ -413,7 +399,6 @@ def _parameters(function: Any) -> frozenset[str]:
 
 @functools.cache
 def _kinds() -> dict[str, int]:
-    from mithril import _core
 
     return {kind: _core.kinds()[f"tensor_{kind}"] for kind in ("bool", "int", "float")}
 
@@ -461,7 +446,7 @@ def _met(backend: Any, value: Any, dtype: Dtype) -> Any:
     if isinstance(value, list):
         return [_met(backend, item, dtype) for item in value]
     if backend._is_native(value):
-        return _op_programs.cast(backend, value, dtype)
+        return op_programs.cast(backend, value, dtype)
     # Numbers beside narrow types could widen them, or not fit.
     return _number(backend, value, dtype) if dtype.itemsize < 4 else value
 
@@ -473,7 +458,7 @@ def _number(backend: Any, value: Any, dtype: Dtype) -> Any:
 def _in_dtype(backend: Any, result: Any, dtype: Dtype | None) -> Any:
     if dtype is None or not backend._is_native(result):
         return result
-    return _op_programs.cast(backend, result, dtype)
+    return op_programs.cast(backend, result, dtype)
 
 
 def typed(op: str, error: Exception, operands: Sequence[Any]) -> MithrilError:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from mithril.errors import TraceError
+from mithril import _core
+from mithril.errors import KeyNotFound, TraceError
+from mithril.logical.connection import apply_op
 
 
 def is_symbolic(value: Any) -> bool:
@@ -19,9 +21,6 @@ def is_symbolic(value: Any) -> bool:
 
 def record(op: str, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """The op on connections."""
-    from mithril import _core
-    from mithril.errors import KeyNotFound
-    from mithril.logical.connection import apply_op
 
     try:
         known = _core.find_op(op_of(op))

@@ -11,9 +11,11 @@ from typing import Any, cast
 from mithril.base.numpy import np
 from mithril.base.trees import filled, leaves, ordered
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
+from mithril.logical.connection import Connection, IOKey, Tensor
+from mithril.logical.model import Model
+from mithril.models import Buffer, Gradient
+from mithril.physical.compile import compile as compile_model
 from mithril.types import Dtype
-
-from ._op_programs import twin
 
 _HINT = "write it with operators and methods of arrays, or with methods of the backend"
 
@@ -26,7 +28,6 @@ class Recording:
     """
 
     def __init__(self, backend: Any, fn: Callable[..., Any], arguments: Sequence[Any], aux: bool):
-        from mithril.logical.connection import Connection
 
         self._backend = backend
         self.arrays: list[Any] = []  # the leaves that are inputs
@@ -52,7 +53,6 @@ class Recording:
         return filled(argument, iter([self._key(number, leaf) for leaf in leaves(argument)]))
 
     def _key(self, number: int, leaf: Any) -> Any:
-        from mithril.logical.connection import IOKey, Tensor
 
         backend = self._backend
         if not self._is_input(leaf):
@@ -80,8 +80,6 @@ class Recording:
             raise TraceError(f"{_name(fn)}: cannot be recorded: {error}", hint=_HINT) from error
 
     def _model(self, wires: Sequence[Any]) -> Any:
-        from mithril.logical.model import Model
-        from mithril.models import Buffer
 
         if not wires:
             return None
@@ -94,7 +92,6 @@ class Recording:
         return [f"x{i}" for i, of in enumerate(self._of) if of == argument]
 
     def compiled(self, model: Any) -> Any:
-        from mithril.physical.compile import compile as compile_model
 
         known = [f"x{i}" for i in range(len(self.arrays))]
         present = [name for name in known if name in model.input_keys]
@@ -102,7 +99,7 @@ class Recording:
             name: self._backend.dtype(self.arrays[int(name[1:])]) for name in present
         }
         data = [key for key in model.input_keys if not key.startswith("$")]
-        return compile_model(model, twin(self._backend), data_keys=data, types=types, jit=False)
+        return compile_model(model, self._backend._twin(), data_keys=data, types=types, jit=False)
 
     def by_name(self, values: Sequence[Any]) -> dict[str, Any]:
         """Of values for all leaves of the arguments: those of float inputs that are read."""
@@ -274,9 +271,6 @@ def _matching(given: Any, like: Any, requirement: str) -> list[Any]:
 def _slope_model(
     backend: Any, recording: Recording, moving: dict[str, Any], tangent_of: dict[str, Any]
 ) -> Any:
-    from mithril.logical.connection import IOKey, Tensor
-    from mithril.logical.model import Model
-    from mithril.models import Gradient
 
     def key(name: str, like: Any) -> IOKey:
         return IOKey(name, shape=list(backend.shape(like)), type=cast(Any, Tensor)[float])

@@ -8,20 +8,19 @@ function of its own, ``own_g_tanh`` with a gradient of its own, ``own_fg_tanh`` 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import re
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from mithril import _core
 from mithril.base.numpy import np
 from mithril.errors import KeyNotFound, ShapeError, SignatureError, UnsupportedError
 from mithril.types import MISSING
-
-from . import methods
-from ._op_programs import paused, paused_ops
 
 __all__ = [
     "are_brought",
@@ -38,6 +37,32 @@ __all__ = [
 
 _BACKWARD = "backward_"
 _LISTS = ("split", "chunk", "tensor_to_list")  # ops whose one result is a list
+
+# Other names of arguments of methods, where the op has none of that name.
+SYNONYMS = {
+    "filters": "weight", "strides": "stride", "dim": "axis", "keepdims": "keepdim",
+    "min": "min_val", "max": "max_val", "inputs": "input",
+}  # fmt: skip
+
+_paused = threading.local()
+
+
+@contextlib.contextmanager
+def paused(op: str) -> Iterator[None]:
+    """What a backend's class brings for the op is not called meanwhile, so that it can call what
+    the op is without it."""
+    before = paused_ops()
+    _paused.ops = before | {op}
+    try:
+        yield
+    finally:
+        _paused.ops = before
+
+
+def paused_ops() -> frozenset[str]:
+    return getattr(_paused, "ops", frozenset())
+
+
 _OWN = re.compile(r"own_(f?)(g?)_(.+?)(?:_vjp(\d+))?")
 
 
@@ -331,8 +356,7 @@ class _Call:
         known = {*self._defaults, *self._inputs}
         # Parameter of the method -> key of the op.
         self._key_of = {
-            name: name if name in known else methods.SYNONYMS.get(name, name)
-            for name in self._taken.names
+            name: name if name in known else SYNONYMS.get(name, name) for name in self._taken.names
         }
 
     def arguments(

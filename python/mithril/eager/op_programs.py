@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mithril.errors import UnsupportedError
+from mithril.execution.own_ops import paused
+from mithril.logical.connection import IOKey
+from mithril.logical.model import Model
+from mithril.physical.compilation import compilation_of
+from mithril.physical.compile import compile as compile_model
 from mithril.types import Dtype
 
 MOST_PROGRAMS = 256  # that one backend keeps; the oldest one goes
-
-_paused = threading.local()
-
-
-@contextlib.contextmanager
-def paused(op: str) -> Iterator[None]:
-    """What a backend's class brings for the op (`own_ops`) is not called meanwhile, so that it can
-    call what the op is without it."""
-    before = paused_ops()
-    _paused.ops = before | {op}
-    try:
-        yield
-    finally:
-        _paused.ops = before
-
-
-def paused_ops() -> frozenset[str]:
-    return getattr(_paused, "ops", frozenset())
 
 
 def run(
@@ -47,7 +32,7 @@ def run(
         if isinstance(value, list):
             flat |= {f"{name}_{i}": item for i, item in enumerate(value)}
     types = {name: (backend.shape(x), backend.dtype(x)) for name, x in flat.items()}
-    runs_on = twin(backend, "numpy" if data_chooses and backend.runs_plans else "")
+    runs_on = backend._twin("numpy" if data_chooses and backend.runs_plans else "")
     program = _program(runs_on, (*kind, tuple(types.items())), make, arrays, types)
     values = [cast(backend, flat[key.name], key.dtype) for key in program.inputs]
     function = getattr(program.forward, "function", None)
@@ -67,20 +52,6 @@ def cast(backend: Any, array: Any, dtype: Dtype) -> Any:
         return array
     with backend._scope_of_dtypes((backend.dtype(array), dtype)):
         return backend._as_array(backend.ops.astype(array, backend._table_dtype(dtype)))
-
-
-def twin(backend: Any, name: str = "") -> Any:
-    """A backend with the same arrays, by name; without one that which the backend's methods run on,
-    mostly itself."""
-    name = name or backend._methods_run_on
-    if not name:
-        return backend
-    from .registry import get_backend
-
-    twins = backend.__dict__.setdefault("_twins", {})
-    if name not in twins:
-        twins[name] = get_backend(name, dtype=backend.default_dtype)
-    return twins[name]
 
 
 def _program(
@@ -105,10 +76,6 @@ def _compile(
     arrays: Mapping[str, Any],
     types: Mapping[str, tuple[tuple[int, ...], Dtype]],
 ) -> Any:
-    from mithril import IOKey, Model
-    from mithril.physical.compilation import compilation_of
-    from mithril.physical.compile import compile as compile_model
-
     wires: dict[str, Any] = {}
     for name, value in arrays.items():
         if isinstance(value, list):

@@ -7,7 +7,7 @@ from typing import Any
 import mithril
 from mithril import backends, errors, models
 
-HEAD = "# Made by mithril/_generate.py; changes are overwritten.\n"
+HEAD = "# Made by mithril/codegen/generate.py; changes are overwritten.\n"
 
 
 def generate() -> dict[str, str]:

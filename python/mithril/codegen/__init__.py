@@ -1,0 +1,1 @@
+"""The Python that is made from the op registry when the package is built."""
