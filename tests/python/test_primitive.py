@@ -1,3 +1,4 @@
+# Covers: mithril/execution/primitives.py
 """Primitives of users: their keys, their shapes, and the functions that backends have for them."""
 
 import mithril as ml

@@ -1,3 +1,5 @@
+# Covers: mithril/codegen/generate.py mithril/codegen/argument_types.py
+# Covers: mithril/codegen/package_stubs.py
 """The types of the package: wrong programs that mypy and pyright refuse, and stubs that agree with
 what is there. That right ones are taken is checked on README, docs and examples by `make lint`."""
 

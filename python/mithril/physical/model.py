@@ -16,6 +16,7 @@ from mithril.physical.keys import Keys
 from mithril.physical.options import CompileOptions
 from mithril.physical.parameters import Parameters
 from mithril.physical.pickling import physical_parts
+from mithril.physical.program import Program
 from mithril.physical.shortcuts import Shortcuts
 from mithril.physical.training import Training
 
@@ -46,9 +47,14 @@ class PhysicalModel(Training, Parameters, Binding, Keys, Shortcuts):
         self.__signature__ = _signature(self.data_keys)
 
     @property
+    def _program(self) -> Program | None:
+        """The program, where one serves all calls: None where each call fixes ranks."""
+        return self._compilation.program
+
+    @property
     def source(self) -> str:
         """The emitted source, or the text of the graph where plans are run."""
-        program = self._compilation.program
+        program = self._program
         if program is None:
             return ""
         return getattr(program.forward, "source", None) or str(program.compiled.forward)

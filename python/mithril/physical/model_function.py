@@ -19,7 +19,7 @@ class ModelFunction:
     __name__ = "model"
 
     def __init__(self, physical: Any, outputs: list[str]) -> None:
-        program = physical._compilation.program
+        program = physical._program
         self._physical = physical
         self._outputs = outputs
         self._order = [(key.role, key.name) for key in program.inputs]

@@ -1,3 +1,4 @@
+# Covers: mithril/base/arrays.py
 """Backends as objects: creation, conversion, options, and the process that they leave alone."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# Covers: mithril/base/corrected_line.py
 """Names, types, values and structure: what goes wrong while a model is composed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Covers: mithril/execution/interface.py
 """Emitted text as programs: running, differentiating, compiling, stepping through it."""
 
 import gc

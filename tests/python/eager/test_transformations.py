@@ -1,3 +1,4 @@
+# Covers: mithril/eager/traced.py mithril/eager/recording.py
 """Derivatives and maps of Python functions, and compiled models as functions, on every backend.
 
 What is right is computed by hand, in float64.

@@ -1,3 +1,4 @@
+# Covers: mithril/eager/dtypes.py
 """Dtypes of what methods give: one rule (`docs/numerics.md`) on every backend, NumPy's values."""
 
 import functools

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mithril.backends import random
+from mithril.execution import random
 
 # Random123, kat_vectors: threefry2x32, 20 rounds: counter, key, result.
 KNOWN = [

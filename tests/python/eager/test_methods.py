@@ -1,3 +1,4 @@
+# Covers: mithril/eager/array_methods.py mithril/eager/op_programs.py
 """Ops as methods of backends, where they are compiled as models of one op."""
 
 import numpy as np
