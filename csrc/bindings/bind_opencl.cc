@@ -31,17 +31,19 @@ py::dict described(const opencl::DeviceInfo& info) {
 class OpenClProgram final : public DeviceProgram {
  public:
   OpenClProgram(ir::Graph graph, const std::shared_ptr<Device>& device,
-                std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
-                bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
-                const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks)
+                std::shared_ptr<runtime::ThreadPool> pool, std::shared_ptr<Trace> trace,
+                std::vector<std::string> off, bool exact_conv, bool exact_linalg,
+                std::shared_ptr<runtime::Recorder> recorder, const Overwrites& overwrites,
+                std::optional<int64_t> memory_limit, bool shrinks)
       : DeviceProgram(
             std::move(graph), device, opencl::kernel_families(),
-            std::make_shared<const device::Backend>("opencl", opencl_kernels(),
-                                                    runtime::ThreadPool::shared().thread_count()),
+            std::make_shared<const device::Backend>(
+                "opencl", opencl_kernels(),
+                (pool ? *pool : runtime::ThreadPool::shared()).thread_count()),
             [device](const std::string& text) { return device->build(text); },
             program_options(std::move(trace), std::move(off), {memory_limit, shrinks},
                             {exact_conv, exact_linalg}),
-            overwrites, std::move(recorder)) {}
+            overwrites, std::move(recorder), pool) {}
 };
 
 }  // namespace
@@ -66,10 +68,10 @@ void bind_opencl(py::module_& module) {
   module.def("opencl_functions", &opencl::injectable_symbols);
   module.def("device_live_objects", &device::live_objects);
   py::class_<Device, std::shared_ptr<Device>>(module, "OpenClDevice", "A device of OpenCL.")
-      .def(py::init([](const std::string& wanted, bool as_gpu) {
-             return Device::open(wanted, as_gpu).or_throw();
+      .def(py::init([](const std::string& wanted, bool as_gpu, int64_t threads) {
+             return Device::open(wanted, as_gpu, threads).or_throw();
            }),
-           py::arg("wanted") = "", py::arg("as_gpu") = false)
+           py::arg("wanted") = "", py::arg("as_gpu") = false, py::arg("threads") = 0)
       .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
       .def_property_readonly("has_exact_bits", [](Device& device) {
         const GilRelease release;
@@ -77,12 +79,13 @@ void bind_opencl(py::module_& module) {
       });
   py::class_<OpenClProgram, ArrayProgram, std::shared_ptr<OpenClProgram>> bound(
       module, "OpenClProgram", "A graph that runs on a device of OpenCL.");
-  bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<Trace>,
-                     std::vector<std::string>, bool, bool, std::shared_ptr<runtime::Recorder>,
-                     const Overwrites&, std::optional<int64_t>, bool>(),
-            py::arg("graph"), py::arg("device"), py::arg("trace") = nullptr,
-            py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
-            py::arg("exact_linalg") = false,
+  bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<runtime::ThreadPool>,
+                     std::shared_ptr<Trace>, std::vector<std::string>, bool, bool,
+                     std::shared_ptr<runtime::Recorder>, const Overwrites&, std::optional<int64_t>,
+                     bool>(),
+            py::arg("graph"), py::arg("device"), py::arg("pool") = nullptr,
+            py::arg("trace") = nullptr, py::arg("passes_off") = std::vector<std::string>(),
+            py::arg("exact_conv") = false, py::arg("exact_linalg") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
             py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
             py::arg("shrinks") = false);

@@ -26,10 +26,11 @@ DeviceProgram::DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> dr
                              std::shared_ptr<const select::Backend> backend,
                              device::Executable::Build build, SpecializationOptions options,
                              const Overwrites& overwrites,
-                             std::shared_ptr<runtime::Recorder> recorder)
+                             std::shared_ptr<runtime::Recorder> recorder,
+                             std::shared_ptr<runtime::ThreadPool> pool)
     : NativeProgram(std::move(graph),
                     on_device(std::move(options), driver, std::move(backend), std::move(build)),
-                    overwrites, nullptr, std::move(recorder)),
+                    overwrites, std::move(pool), std::move(recorder)),
       driver_(std::move(driver)),
       families_(families) {}
 

@@ -14,12 +14,14 @@ namespace mithril::bindings {
 
 class DeviceProgram : public NativeProgram {
  public:
-  /// `families`: the kernels that the device has; `backend` chooses among them and the host's.
+  /// `families`: the kernels that the device has; `backend` chooses among them and the host's,
+  /// which run on `pool` (null: the process's).
   DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> driver,
                 std::span<const select::KernelFamily> families,
                 std::shared_ptr<const select::Backend> backend, device::Executable::Build build,
                 SpecializationOptions options, const Overwrites& overwrites,
-                std::shared_ptr<runtime::Recorder> recorder);
+                std::shared_ptr<runtime::Recorder> recorder,
+                std::shared_ptr<runtime::ThreadPool> pool = nullptr);
 
   /// As NativeProgram's; says of each step that falls back to the engine that it does.
   py::list story(const Sizes& sizes) const;

@@ -278,7 +278,7 @@ def device_inject_failure(symbol: str, nth: int, status: int) -> None: ...
 def device_live_objects() -> int: ...
 
 class OpenClDevice:
-    def __init__(self, wanted: str = "", as_gpu: bool = False) -> None: ...
+    def __init__(self, wanted: str = "", as_gpu: bool = False, threads: int = 0) -> None: ...
     @property
     def info(self) -> dict[str, Any]: ...
     @property
@@ -289,6 +289,7 @@ class OpenClProgram(_NativeProgram):
         self,
         graph: Graph,
         device: OpenClDevice,
+        pool: ThreadPool | None = None,
         trace: Trace | None = None,
         passes_off: list[str] = ...,
         exact_conv: bool = False,

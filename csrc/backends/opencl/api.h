@@ -43,6 +43,7 @@ inline constexpr cl_uint kDeviceSingleFpConfig = 0x101B, kDeviceGlobalMemory = 0
 inline constexpr cl_uint kDeviceName = 0x102B, kDeviceVendor = 0x102C, kDriverVersion = 0x102D;
 inline constexpr cl_uint kDeviceVersion = 0x102F, kDeviceDoubleFpConfig = 0x1032;
 inline constexpr cl_uint kProgramBuildLog = 0x1183;
+inline constexpr intptr_t kPartitionByCounts = 0x1087, kPartitionByCountsListEnd = 0;
 
 // Every function: name here, name in the loader, result, parameters.
 #define MITHRIL_OPENCL_STATUS_FUNCTIONS(X)                                                         \
@@ -50,6 +51,8 @@ inline constexpr cl_uint kProgramBuildLog = 0x1183;
   X(get_platform_info, clGetPlatformInfo, (cl_platform, cl_uint, size_t, void*, size_t*))          \
   X(get_devices, clGetDeviceIDs, (cl_platform, cl_bits, cl_uint, cl_device*, cl_uint*))            \
   X(get_device_info, clGetDeviceInfo, (cl_device, cl_uint, size_t, void*, size_t*))                \
+  X(create_sub_devices, clCreateSubDevices,                                                        \
+    (cl_device, const intptr_t*, cl_uint, cl_device*, cl_uint*))                                   \
   X(build_program, clBuildProgram,                                                                 \
     (cl_program, cl_uint, const cl_device*, const char*, void*, void*))                            \
   X(get_build_info, clGetProgramBuildInfo,                                                         \

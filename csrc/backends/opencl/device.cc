@@ -165,6 +165,29 @@ core::Result<Found> find(const Functions& f, const std::string& wanted) {
       fmt::format("OpenCL: no device is '{}'; there is {}", wanted, fmt::join(known, ", ")));
 }
 
+core::Status check_threads(const DeviceInfo& info, int64_t threads) {
+  if (!info.is_cpu) {
+    return core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                      "OpenCLBackend: threads={} is for CPUs, and {} is none", threads, info.name);
+  }
+  if (threads > info.compute_units) {
+    return core::fail(ErrorKind::kValue, Code::kValueArgument,
+                      "OpenCLBackend: threads={}: {} has {} compute units", threads, info.name,
+                      info.compute_units);
+  }
+  return {};
+}
+
+/// Replaces the device by a part of it with that many compute units, which is never given back.
+core::Status take_part(const Functions& f, int64_t threads, Found& found) {
+  const intptr_t how[] = {kPartitionByCounts, static_cast<intptr_t>(threads),
+                          kPartitionByCountsListEnd, 0};
+  MITHRIL_RETURN_IF_ERROR(call(f.create_sub_devices, "clCreateSubDevices", found.id, how,
+                               cl_uint{1}, &found.id, nullptr));
+  found.info.compute_units = threads;
+  return {};
+}
+
 }  // namespace
 
 core::Result<std::vector<DeviceInfo>> list_devices() {
@@ -183,18 +206,23 @@ core::Result<DeviceInfo> find_device(const std::string& wanted) {
 
 // ---------------------------------------------------------------- the device
 
-core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bool as_gpu) {
+core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bool as_gpu,
+                                                   int64_t threads) {
   // Never destroyed: drivers may be gone by the time that a process ends.
-  static auto& opened = *new std::map<std::tuple<int, int, bool>, std::shared_ptr<Device>>();
+  static auto& opened =
+      *new std::map<std::tuple<int, int, bool, int64_t>, std::shared_ptr<Device>>();
   static auto& mutex = *new std::mutex();
   MITHRIL_ASSIGN(const Functions* f, open_loader());
   const std::lock_guard lock(mutex);
   if (!opened.empty()) MITHRIL_RETURN_IF_ERROR(opened.begin()->second->check_process());
   MITHRIL_ASSIGN(Found found, find(*f, wanted));
+  if (threads == found.info.compute_units) threads = 0;
+  if (threads != 0) MITHRIL_RETURN_IF_ERROR(check_threads(found.info, threads));
   if (as_gpu) found.info.is_cpu = false;
-  const std::tuple key(found.info.platform, found.info.device, as_gpu);
+  const std::tuple key(found.info.platform, found.info.device, as_gpu, threads);
   const auto known = opened.find(key);
   if (known != opened.end()) return known->second;
+  if (threads != 0) MITHRIL_RETURN_IF_ERROR(take_part(*f, threads, found));
   std::shared_ptr<Device> device(new Device(*f, found.info, found.id));
   MITHRIL_RETURN_IF_ERROR(device->start());
   return opened[key] = device;

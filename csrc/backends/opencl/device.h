@@ -63,7 +63,9 @@ class Device final : public device::Driver {
  public:
   /// The device that `wanted` names; every call for one device gives the same object.
   /// `as_gpu`: it is treated as if its memory were not the host's, whatever it is, for tests.
-  static core::Result<std::shared_ptr<Device>> open(const std::string& wanted, bool as_gpu = false);
+  /// `threads`: how many compute units of a CPU are used; 0: all of them.
+  static core::Result<std::shared_ptr<Device>> open(const std::string& wanted, bool as_gpu = false,
+                                                    int64_t threads = 0);
 
   const DeviceInfo& info() const { return info_; }
 

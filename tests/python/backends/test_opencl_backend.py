@@ -38,6 +38,7 @@ from backends.plan_cases import (
 from formats.c_cases import MODELS, drawn, training
 from mithril import _core
 from mithril.errors import (
+    ArgumentError,
     DeviceNotAvailable,
     DTypeError,
     OutOfMemoryError,
@@ -231,6 +232,24 @@ def test_devices_that_are_not_there(device):
         ml.OpenCLBackend(device)
 
 
+def test_threads_are_compute_units_of_a_cpu():
+    backend = ml.OpenCLBackend("cpu", threads=1)
+    assert backend.device_info["compute_units"] == 1 and backend._pool.thread_count == 1
+    every = _core.opencl_devices()[0]["compute_units"]
+    assert ml.OpenCLBackend("cpu", threads=every).device_info["compute_units"] == every
+    model, x = linear_softmax(), drawn([3, 5])
+    one, all_ = (
+        ml.compile(model, b, data_keys={"x"}, shapes={"x": [3, 5]})
+        for b in (backend, ml.OpenCLBackend("cpu"))
+    )
+    params = one.get_parameters()
+    same(one.evaluate(params, {"x": x}), all_.evaluate(params, {"x": x}))
+    with pytest.raises(ArgumentError, match=f"threads={every + 1}: .* {every} compute units"):
+        ml.OpenCLBackend("cpu", threads=every + 1)
+    with pytest.raises(ArgumentError, match="threads requires 1 to 1024, got 0"):
+        ml.OpenCLBackend("cpu", threads=0)
+
+
 def test_bad_arguments():
     for device in (True, 1.5, ["cpu"]):
         with pytest.raises(SignatureError, match="device requires None, a number, or a text"):
@@ -304,7 +323,9 @@ def test_a_loader_that_fails(symbol, inject):
     ml.OpenCLBackend()
 
 
-@pytest.mark.parametrize("symbol", ["clCreateContext", "clCreateCommandQueue"])
+@pytest.mark.parametrize(
+    "symbol", ["clCreateContext", "clCreateCommandQueue", "clCreateSubDevices"]
+)
 def test_a_start_that_fails(symbol):
     """Nothing stays of it, and the next start is right."""
     code = f"""
@@ -312,7 +333,7 @@ import mithril as ml
 from mithril import _core
 _core.device_inject_failure({symbol!r}, 1, -6)
 try:
-    ml.OpenCLBackend()
+    ml.OpenCLBackend({"threads=1" if "Sub" in symbol else ""})
 except ml.errors.OutOfMemoryError as error:
     print(error, _core.device_live_objects(), ml.OpenCLBackend())
 """

@@ -24,6 +24,8 @@ class OpenCLBackend(DeviceBackend):
         by numbers or parts of names.
     dtype : float16, bfloat16, float32 (default) or float64; what floats are stored in. Halves are
         computed in float32.
+    threads : how many compute units of a CPU kernels use, and threads what runs on the host; None:
+        all of them.
     seed : of the backend's random numbers.
     compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
@@ -37,7 +39,8 @@ class OpenCLBackend(DeviceBackend):
     ------
     DeviceNotAvailable : there is no loader, no platform or no such device; a call raises it where
         the driver fails
-    UnsupportedError : the device has no float64
+    UnsupportedError : the device has no float64; threads= for a device that is no CPU
+    ArgumentError : more threads than the device has compute units
     OutOfMemoryError : of a call for which the device's memory is too small
 
     >>> import mithril as ml
@@ -55,11 +58,13 @@ class OpenCLBackend(DeviceBackend):
         device: str | int | None = None,
         dtype: DTypeLike = Dtype.float32,
         *,
+        threads: int | None = None,
         seed: int = 0,
         compute_precision: DTypeLike | None = None,
     ) -> None:
-        super().__init__("cpu", dtype, None, seed, compute_precision)
-        self._device = _core.OpenClDevice(_wanted(device))
+        super().__init__("cpu", dtype, threads, seed, compute_precision)
+        self._device = _core.OpenClDevice(_wanted(device), threads=threads or 0)
+        self._pool = None if threads is None else _core.ThreadPool(threads)
 
     @property
     def device_info(self) -> Mapping[str, Any]:
@@ -80,7 +85,12 @@ class OpenCLBackend(DeviceBackend):
     ) -> Any:
         """No weights are packed."""
         return _core.OpenClProgram(
-            graph, self._device, exact_conv=exact_conv, exact_linalg=exact_linalg, **options
+            graph,
+            self._device,
+            self._pool,
+            exact_conv=exact_conv,
+            exact_linalg=exact_linalg,
+            **options,
         )
 
 
