@@ -23,10 +23,10 @@ core::Result<plan::Plan> built(const plan::Plan& plan, const py::function& build
 
 SpecializationOptions c_options(const py::function& build, std::shared_ptr<Trace> trace,
                                 std::vector<std::string> off,
-                                const passes::RecomputeOptions& recompute, bool exact_conv,
+                                const passes::RematerializeOptions& rematerialize, bool exact_conv,
                                 int threads) {
   SpecializationOptions out =
-      program_options(std::move(trace), std::move(off), recompute, {exact_conv, true});
+      program_options(std::move(trace), std::move(off), rematerialize, {exact_conv, true});
   out.backend = std::make_shared<const c::Backend>(threads);
   out.select.threads = threads;
   out.make_executable =
@@ -70,11 +70,11 @@ class CProgram final : public NativeProgram {
  public:
   CProgram(ir::Graph graph, const py::function& build, std::shared_ptr<Trace> trace,
            std::vector<std::string> off, bool exact_conv,
-           std::shared_ptr<runtime::Recorder> recorder, const Overwrites& overwrites,
-           std::optional<int64_t> memory_limit, bool shrinks, int threads)
+           std::shared_ptr<runtime::Recorder> recorder, const Donations& overwrites,
+           std::optional<int64_t> memory_limit, bool rematerializes, int threads)
       : NativeProgram(std::move(graph),
-                      c_options(build, std::move(trace), std::move(off), {memory_limit, shrinks},
-                                exact_conv, std::max(threads, 1)),
+                      c_options(build, std::move(trace), std::move(off),
+                                {memory_limit, rematerializes}, exact_conv, std::max(threads, 1)),
                       overwrites, nullptr, std::move(recorder)) {}
 
   /// The C source for these sizes, and what callers must know of it.
@@ -98,7 +98,7 @@ class CProgram final : public NativeProgram {
     for (const plan::Update& update : plan.updates) {
       updates.append(py::make_tuple(update.input, update.output));
     }
-    for (const select::Overwrite& one : program().options().select.overwrites) {
+    for (const select::Donation& one : program().options().select.overwrites) {
       overwritten.append(py::make_tuple(one.input, one.output));
     }
     out["updates"] = updates;
@@ -124,7 +124,7 @@ class CProgram final : public NativeProgram {
     for (size_t i = 0; i < graph.outputs.size(); ++i) {
       const auto index = static_cast<int32_t>(i);
       py::object one = described(plan, plan::Buffer::Kind::kOutput, index, graph.outputs[i].name);
-      for (const select::Overwrite& overwrite : program().options().select.overwrites) {
+      for (const select::Donation& overwrite : program().options().select.overwrites) {
         if (overwrite.output != index) continue;
         py::dict made;
         made["name"] = graph.outputs[i].name;
@@ -147,12 +147,12 @@ void bind_c(py::module_& module) {
       module, "CProgram", "A graph that runs as compiled C.");
   bound.def(py::init<ir::Graph, const py::function&, std::shared_ptr<Trace>,
                      std::vector<std::string>, bool, std::shared_ptr<runtime::Recorder>,
-                     const Overwrites&, std::optional<int64_t>, bool, int>(),
+                     const Donations&, std::optional<int64_t>, bool, int>(),
             py::arg("graph"), py::arg("build"), py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
-            py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
-            py::arg("shrinks") = false, py::arg("threads") = 1);
+            py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
+            py::arg("rematerializes") = false, py::arg("threads") = 1);
   def_native_program(bound);
   bound.def("source", &CProgram::source, py::arg("sizes"), py::arg("name") = "mithril",
             py::arg("threads") = 1, py::arg("freestanding") = false);

@@ -22,8 +22,9 @@ py::list pack_literals(const ir::Graph& graph, const std::vector<TensorLiteral>&
 
 SpecializationOptions cpu_options(const runtime::ThreadPool* pool, std::shared_ptr<Trace> trace,
                                   std::vector<std::string> off, Exact exact,
-                                  const passes::RecomputeOptions& recompute) {
-  SpecializationOptions out = program_options(std::move(trace), std::move(off), recompute, exact);
+                                  const passes::RematerializeOptions& rematerialize) {
+  SpecializationOptions out =
+      program_options(std::move(trace), std::move(off), rematerialize, exact);
   out.select.threads = pool == nullptr ? 0 : pool->thread_count();
   return out;
 }
@@ -33,11 +34,11 @@ class CpuProgram final : public NativeProgram {
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
              bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
-             const std::string& weights, const Overwrites& overwrites,
-             std::optional<int64_t> memory_limit, bool shrinks)
+             const std::string& weights, const Donations& overwrites,
+             std::optional<int64_t> memory_limit, bool rematerializes)
       : NativeProgram(std::move(graph),
                       cpu_options(pool.get(), std::move(trace), std::move(off),
-                                  {exact_conv, exact_linalg}, {memory_limit, shrinks}),
+                                  {exact_conv, exact_linalg}, {memory_limit, rematerializes}),
                       overwrites, pool, std::move(recorder), weights) {}
 };
 
@@ -62,13 +63,13 @@ void bind_cpu(py::module_& module) {
       module, "CpuProgram", "A graph that the CPU runs.");
   bound.def(py::init<ir::Graph, std::shared_ptr<runtime::ThreadPool>, std::shared_ptr<Trace>,
                      std::vector<std::string>, bool, bool, std::shared_ptr<runtime::Recorder>,
-                     std::string, const Overwrites&, std::optional<int64_t>, bool>(),
+                     std::string, const Donations&, std::optional<int64_t>, bool>(),
             py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
             py::arg("exact_linalg") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",
-            py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
-            py::arg("shrinks") = false);
+            py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
+            py::arg("rematerializes") = false);
   def_native_program(bound);
 }
 

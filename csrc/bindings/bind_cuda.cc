@@ -45,13 +45,13 @@ class CudaProgram final : public DeviceProgram {
   CudaProgram(ir::Graph graph, const std::shared_ptr<Device>& device, const py::function& build,
               std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
               bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
-              const Overwrites& overwrites, std::optional<int64_t> memory_limit, bool shrinks)
+              const Donations& overwrites, std::optional<int64_t> memory_limit, bool rematerializes)
       : DeviceProgram(std::move(graph), device, cuda::kernel_families(),
                       std::make_shared<const device::Backend>(
                           "cuda", cuda_kernels(), runtime::ThreadPool::shared().thread_count()),
                       by_python(device, build),
-                      program_options(std::move(trace), std::move(off), {memory_limit, shrinks},
-                                      {exact_conv, exact_linalg}),
+                      program_options(std::move(trace), std::move(off),
+                                      {memory_limit, rematerializes}, {exact_conv, exact_linalg}),
                       overwrites, std::move(recorder)) {}
 };
 
@@ -117,13 +117,13 @@ void bind_cuda(py::module_& module) {
       module, "CudaProgram", "A graph that runs on a device of CUDA.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, py::function, std::shared_ptr<Trace>,
                      std::vector<std::string>, bool, bool, std::shared_ptr<runtime::Recorder>,
-                     const Overwrites&, std::optional<int64_t>, bool>(),
+                     const Donations&, std::optional<int64_t>, bool>(),
             py::arg("graph"), py::arg("device"), py::arg("build"), py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
             py::arg("exact_linalg") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
-            py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
-            py::arg("shrinks") = false);
+            py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
+            py::arg("rematerializes") = false);
   def_device_program(bound);
 }
 

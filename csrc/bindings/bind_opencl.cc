@@ -33,15 +33,15 @@ class OpenClProgram final : public DeviceProgram {
   OpenClProgram(ir::Graph graph, const std::shared_ptr<Device>& device,
                 std::shared_ptr<runtime::ThreadPool> pool, std::shared_ptr<Trace> trace,
                 std::vector<std::string> off, bool exact_conv, bool exact_linalg,
-                std::shared_ptr<runtime::Recorder> recorder, const Overwrites& overwrites,
-                std::optional<int64_t> memory_limit, bool shrinks)
+                std::shared_ptr<runtime::Recorder> recorder, const Donations& overwrites,
+                std::optional<int64_t> memory_limit, bool rematerializes)
       : DeviceProgram(
             std::move(graph), device, opencl::kernel_families(),
             std::make_shared<const device::Backend>(
                 "opencl", opencl_kernels(),
                 (pool ? *pool : runtime::ThreadPool::shared()).thread_count()),
             [device](const std::string& text) { return device->build(text); },
-            program_options(std::move(trace), std::move(off), {memory_limit, shrinks},
+            program_options(std::move(trace), std::move(off), {memory_limit, rematerializes},
                             {exact_conv, exact_linalg}),
             overwrites, std::move(recorder), pool) {}
 };
@@ -81,14 +81,14 @@ void bind_opencl(py::module_& module) {
       module, "OpenClProgram", "A graph that runs on a device of OpenCL.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<runtime::ThreadPool>,
                      std::shared_ptr<Trace>, std::vector<std::string>, bool, bool,
-                     std::shared_ptr<runtime::Recorder>, const Overwrites&, std::optional<int64_t>,
+                     std::shared_ptr<runtime::Recorder>, const Donations&, std::optional<int64_t>,
                      bool>(),
             py::arg("graph"), py::arg("device"), py::arg("pool") = nullptr,
             py::arg("trace") = nullptr, py::arg("passes_off") = std::vector<std::string>(),
             py::arg("exact_conv") = false, py::arg("exact_linalg") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
-            py::arg("overwrites") = Overwrites(), py::arg("memory_limit") = std::nullopt,
-            py::arg("shrinks") = false);
+            py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
+            py::arg("rematerializes") = false);
   def_device_program(bound);
 }
 

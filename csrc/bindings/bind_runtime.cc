@@ -16,7 +16,7 @@
 #include "passes/liveness.h"
 #include "passes/own_ops.h"
 #include "passes/pack_weights.h"
-#include "passes/recompute.h"
+#include "passes/rematerialize.h"
 #include "runtime/random.h"
 #include "select/kernel_table.h"
 
@@ -456,10 +456,10 @@ py::array_t<float> rounded_weights(const py::array_t<float, py::array::c_style>&
   return out;
 }
 
-ir::Graph recompute(const ir::Graph& graph, const std::shared_ptr<Trace>& trace) {
+ir::Graph rematerialize(const ir::Graph& graph, const std::shared_ptr<Trace>& trace) {
   const Stopwatch watch;
   passes::Recomputed made = interruptible([&] {
-    return passes::recompute(graph, passes::liveness, {std::nullopt, true}).or_throw();
+    return passes::rematerialize(graph, passes::liveness, {std::nullopt, true}).or_throw();
   });
   if (trace) trace->recomputed(made, watch.seconds());
   return std::move(made.graph);
@@ -510,8 +510,8 @@ void bind_runtime(py::module_& module) {
              "The graph with weights of products as inputs of their own (passes/pack_weights.h).");
   module.def("rounded_weights", &rounded_weights, py::arg("matrix"), py::arg("transposed"),
              py::arg("format"));
-  module.def("recompute", &recompute, py::arg("graph"), py::arg("trace") = nullptr,
-             "A graph of known sizes whose text takes less memory (passes/recompute.h).");
+  module.def("rematerialize", &rematerialize, py::arg("graph"), py::arg("trace") = nullptr,
+             "A graph of known sizes whose text takes less memory (passes/rematerialize.h).");
   module.def("derive_key", &derive_key, py::arg("seed"), py::arg("path"));
   module.def("random_uniform", &random_uniform, py::arg("seed"), py::arg("path"), py::arg("low"),
              py::arg("high"), py::arg("shape"));

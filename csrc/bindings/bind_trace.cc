@@ -79,7 +79,7 @@ void print_profile() { call("write", runtime::print(runtime::Profile::process()-
 }  // namespace
 
 void bind_trace(py::module_& module) {
-  py::class_<Trace, std::shared_ptr<Trace>>(module, "Trace", "The story of one compile.");
+  py::class_<Trace, std::shared_ptr<Trace>>(module, "Trace", "The report of one compile.");
   set_trace_sinks(python_sinks());
   module.def("env_table", &env_table, "(name, values, meaning) of every variable.");
   module.def("log_levels", &log_levels, "(topic, level) as MITHRIL_LOG has them.");

@@ -25,7 +25,7 @@ DeviceProgram::DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> dr
                              std::span<const select::KernelFamily> families,
                              std::shared_ptr<const select::Backend> backend,
                              device::Executable::Build build, SpecializationOptions options,
-                             const Overwrites& overwrites,
+                             const Donations& overwrites,
                              std::shared_ptr<runtime::Recorder> recorder,
                              std::shared_ptr<runtime::ThreadPool> pool)
     : NativeProgram(std::move(graph),
@@ -44,21 +44,21 @@ bool DeviceProgram::is_of_device(std::string_view kernel) const {
   return false;
 }
 
-void DeviceProgram::note_fallbacks(std::vector<select::Story>& stories) const {
-  for (select::Story& story : stories) {
-    if (story.inner.empty() && !is_of_device(story.kernel)) {
-      story.notes.push_back(
+void DeviceProgram::note_fallbacks(std::vector<select::SelectionReport>& reports) const {
+  for (select::SelectionReport& report : reports) {
+    if (report.inner.empty() && !is_of_device(report.kernel)) {
+      report.notes.push_back(
           fmt::format("It runs on the host: {} has no kernel of its own for it.", driver_->kind()));
     }
-    for (auto& inner : story.inner) note_fallbacks(inner);
+    for (auto& inner : report.inner) note_fallbacks(inner);
   }
 }
 
-py::list DeviceProgram::story(const Sizes& sizes) const {
-  std::vector<select::Story> out;
+py::list DeviceProgram::report(const Sizes& sizes) const {
+  std::vector<select::SelectionReport> out;
   preview(sizes, &out);
   note_fallbacks(out);
-  return story_of(out);
+  return report_of(out);
 }
 
 py::dict DeviceProgram::source(const Sizes& sizes) const {

@@ -19,19 +19,19 @@ class DeviceProgram : public NativeProgram {
   DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> driver,
                 std::span<const select::KernelFamily> families,
                 std::shared_ptr<const select::Backend> backend, device::Executable::Build build,
-                SpecializationOptions options, const Overwrites& overwrites,
+                SpecializationOptions options, const Donations& overwrites,
                 std::shared_ptr<runtime::Recorder> recorder,
                 std::shared_ptr<runtime::ThreadPool> pool = nullptr);
 
   /// As NativeProgram's; says of each step that falls back to the engine that it does.
-  py::list story(const Sizes& sizes) const;
+  py::list report(const Sizes& sizes) const;
 
   /// The source for these sizes, how many steps there are, and how many run on the host.
   py::dict source(const Sizes& sizes) const;
 
  private:
   bool is_of_device(std::string_view kernel) const;
-  void note_fallbacks(std::vector<select::Story>& stories) const;
+  void note_fallbacks(std::vector<select::SelectionReport>& reports) const;
 
   std::shared_ptr<device::Driver> driver_;
   std::span<const select::KernelFamily> families_;

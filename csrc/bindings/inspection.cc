@@ -44,7 +44,7 @@ py::dict bytes_by_index(const plan::Plan& plan, plan::Buffer::Kind kind) {
 /// it runs plans of its own).
 py::tuple step_row(const plan::Plan& plan, const plan::Step& step) {
   py::object dtype = py::none(), shape = py::none();
-  for (const plan::Use& use : step.operands) {
+  for (const plan::OperandRef& use : step.operands) {
     if (!use.write) continue;
     const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
     dtype = from_dtype(buffer.dtype);
@@ -102,14 +102,15 @@ py::dict memory_of(const plan::Plan& plan, int32_t step) {
   return out;
 }
 
-py::list story_of(const std::vector<select::Story>& story) {
+py::list report_of(const std::vector<select::SelectionReport>& report) {
   py::list out;
-  for (const select::Story& one : story) {
+  for (const select::SelectionReport& one : report) {
     py::list members, inner;
-    for (const select::Story::Member& member : one.members) {
+    for (const select::SelectionReport::Member& member : one.members) {
       members.append(py::make_tuple(member.op, member.path));
     }
-    for (const std::vector<select::Story>& region : one.inner) inner.append(story_of(region));
+    for (const std::vector<select::SelectionReport>& region : one.inner)
+      inner.append(report_of(region));
     out.append(py::make_tuple(one.kernel, members, one.shape, one.notes, inner));
   }
   return out;

@@ -1,10 +1,10 @@
-// What plans, stories and recordings look like in Python.
+// What plans, reports and recordings look like in Python.
 #pragma once
 #include <vector>
 
 #include "bindings/python.h"
 #include "plan/plan.h"
-#include "select/story.h"
+#include "select/selection_report.h"
 
 namespace mithril::bindings {
 
@@ -12,6 +12,6 @@ namespace mithril::bindings {
 py::dict memory_of(const plan::Plan& plan, int32_t step);
 
 /// [(kernel, [(op, path)], shape, notes, [inner])] in order of execution.
-py::list story_of(const std::vector<select::Story>& story);
+py::list report_of(const std::vector<select::SelectionReport>& report);
 
 }  // namespace mithril::bindings

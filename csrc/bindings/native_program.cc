@@ -34,8 +34,8 @@ ir::Graph with_weights(ir::Graph graph, const std::string& format) {
   return passes::pack_weights(graph, weight_format(format)).or_throw();
 }
 
-std::vector<select::Overwrite> overwrites_of(const ir::Graph& graph, const Overwrites& names) {
-  std::vector<select::Overwrite> out;
+std::vector<select::Donation> overwrites_of(const ir::Graph& graph, const Donations& names) {
+  std::vector<select::Donation> out;
   for (const auto& [output, input] : names) {
     const auto writes = std::find_if(graph.outputs.begin(), graph.outputs.end(),
                                      [&](const ir::Output& one) { return one.name == output; });
@@ -49,7 +49,7 @@ std::vector<select::Overwrite> overwrites_of(const ir::Graph& graph, const Overw
 }
 
 SpecializationCache made(ir::Graph graph, SpecializationOptions options,
-                         const Overwrites& overwrites, const std::string& weights,
+                         const Donations& overwrites, const std::string& weights,
                          std::vector<size_t>& states) {
   graph = with_weights(with_states_as_outputs(std::move(graph), states), weights);
   options.select.overwrites = overwrites_of(graph, overwrites);
@@ -69,23 +69,23 @@ py::dtype numpy_dtype(core::DType dtype) {
 }
 
 SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                                      const passes::RecomputeOptions& recompute, Exact exact) {
+                                      const passes::RematerializeOptions& rematerialize,
+                                      Exact exact) {
   SpecializationOptions out;
   out.backend = out.host = std::make_shared<const cpu::Backend>();
   out.select.exact_conv = exact.conv;
   out.select.exact_linalg = exact.linalg;
-  out.recompute = recompute;
+  out.rematerialize = rematerialize;
   if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env(std::move(off));
-  out.recompute.spares = !out.passes.is_off("recompute");
+  out.rematerialize.unasked = !out.passes.is_off("rematerialize");
   out.select.fuse = !out.passes.is_off("fuse");
   out.select.epilogues = !out.passes.is_off("epilogues");
   return out;
 }
 
 NativeProgram::NativeProgram(ir::Graph graph, SpecializationOptions options,
-                             const Overwrites& overwrites,
-                             std::shared_ptr<runtime::ThreadPool> pool,
+                             const Donations& overwrites, std::shared_ptr<runtime::ThreadPool> pool,
                              std::shared_ptr<runtime::Recorder> recorder,
                              const std::string& weights)
     : program_(made(std::move(graph), std::move(options), overwrites, weights, states_)),
@@ -99,7 +99,7 @@ NativeProgram::NativeProgram(ir::Graph graph, SpecializationOptions options,
     output_dtypes_.push_back(dtype_of(made.type(output.value)));
   }
   overwritten_.assign(made.outputs.size(), -1);
-  for (const select::Overwrite& one : program_.options().select.overwrites) {
+  for (const select::Donation& one : program_.options().select.overwrites) {
     overwritten_[static_cast<size_t>(one.output)] = one.input;
   }
 }
@@ -124,10 +124,10 @@ py::list NativeProgram::run(const py::list& arrays, bool donates_state) {
   return out;
 }
 
-py::list NativeProgram::story(const Sizes& sizes) const {
-  std::vector<select::Story> out;
+py::list NativeProgram::report(const Sizes& sizes) const {
+  std::vector<select::SelectionReport> out;
   preview(sizes, &out);
-  return story_of(out);
+  return report_of(out);
 }
 
 py::dict NativeProgram::memory(const Sizes& sizes, int32_t step) const {
@@ -265,8 +265,9 @@ py::object NativeProgram::dtype_of(const ir::Type& type) {
   return type.is_tensor ? py::object(numpy_dtype(type.dtype)) : py::object(py::none());
 }
 
-plan::Plan NativeProgram::preview(const Sizes& sizes, std::vector<select::Story>* story) const {
-  return interruptible([&] { return program_.preview(sizes, story).or_throw(); });
+plan::Plan NativeProgram::preview(const Sizes& sizes,
+                                  std::vector<select::SelectionReport>* report) const {
+  return interruptible([&] { return program_.preview(sizes, report).or_throw(); });
 }
 
 bool NativeProgram::has_sizes(std::span<const Input> inputs, const Sizes& sizes) {

@@ -20,7 +20,7 @@ namespace mithril::bindings {
 
 using Sizes = std::vector<std::vector<int64_t>>;
 /// (output, input) by name.
-using Overwrites = std::vector<std::pair<std::string, std::string>>;
+using Donations = std::vector<std::pair<std::string, std::string>>;
 
 core::WeightFormat weight_format(const std::string& name);
 
@@ -33,13 +33,14 @@ struct Exact {
 
 /// With what environment variables say of passes, and those in `off` switched off.
 SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
-                                      const passes::RecomputeOptions& recompute, Exact exact);
+                                      const passes::RematerializeOptions& rematerialize,
+                                      Exact exact);
 
 /// A graph that the engine runs, over NumPy arrays.
 class NativeProgram : public ArrayProgram {
  public:
   /// `pool`: null, the process's. `weights`: the format of those of products; "": as they are.
-  NativeProgram(ir::Graph graph, SpecializationOptions options, const Overwrites& overwrites,
+  NativeProgram(ir::Graph graph, SpecializationOptions options, const Donations& overwrites,
                 std::shared_ptr<runtime::ThreadPool> pool,
                 std::shared_ptr<runtime::Recorder> recorder, const std::string& weights = "");
 
@@ -54,7 +55,7 @@ class NativeProgram : public ArrayProgram {
   py::list run(const py::list& arrays, bool donates_state);
 
   /// Tells what becomes of the nodes for these sizes (bindings/inspection.h).
-  py::list story(const Sizes& sizes) const;
+  py::list report(const Sizes& sizes) const;
 
   /// Tells what memory a run for these sizes takes, and allocates nothing.
   py::dict memory(const Sizes& sizes, int32_t step) const;
@@ -68,7 +69,7 @@ class NativeProgram : public ArrayProgram {
 
  protected:
   const SpecializationCache& program() const { return program_; }
-  plan::Plan preview(const Sizes& sizes, std::vector<select::Story>* story) const;
+  plan::Plan preview(const Sizes& sizes, std::vector<select::SelectionReport>* report) const;
 
  private:
   /// Keeps the sizes of the last call, and what runs for them.
@@ -135,7 +136,7 @@ class NativeProgram : public ArrayProgram {
 template <class Class>
 void def_native_program(Class& bound) {
   using Program = typename Class::type;
-  bound.def("story", &Program::story, py::arg("sizes"))
+  bound.def("selection_report", &Program::report, py::arg("sizes"))
       .def("memory", &Program::memory, py::arg("sizes"), py::arg("step") = -1)
       .def("symbols", &Program::symbols, py::arg("shapes"))
       .def("sizes", &Program::sizes, py::arg("symbols"))

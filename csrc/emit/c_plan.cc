@@ -227,7 +227,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
   static std::string comment(const Plan& plan, const PlannedStep& planned, size_t part) {
     std::string types;
     bool writes = false;
-    for (const plan::Use& use : planned.step.operands) {
+    for (const plan::OperandRef& use : planned.step.operands) {
       const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
       if (use.write && !writes) types += " ->";
       writes = writes || use.write;
@@ -267,7 +267,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
   // Pointer to an operand as its elements, or as bytes.
   static std::string pointer(const Place& place, const PlannedStep& planned, size_t operand) {
     const Address& at = planned.operands[operand];
-    const plan::Use& use = planned.step.operands[operand];
+    const plan::OperandRef& use = planned.step.operands[operand];
     const plan::Buffer& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
     const std::string type =
         fmt::format("({}m_{}*)", use.write ? "" : "const ", short_name(buffer.dtype));
@@ -307,7 +307,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     std::vector<bool> is_own;
     out.names = names(planned, is_own);
     for (size_t i = 0; i < planned.operands.size(); ++i) {
-      const plan::Use& use = planned.step.operands[i];
+      const plan::OperandRef& use = planned.step.operands[i];
       const plan::Buffer& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
       if (!is_own[i]) {
         out.aliases += fmt::format("  const m_{}* const a{} = {};\n", short_name(buffer.dtype), i,

@@ -13,7 +13,7 @@ struct OpDef;
 
 /// How a target runs a node that is no loop: by no kernel, by one that takes its operands in
 /// core::widened types, or as it is.
-enum class Runs : uint8_t { kNot, kWidened, kAsIs };
+enum class Support : uint8_t { kNone, kWidened, kAsIs };
 
 struct Target {
   std::string name;                                   // "cpu", "numpy", "torch" …

@@ -57,7 +57,8 @@ void define_branches(OpFamily& ops) {
 void define_after(OpFamily& ops) {
   ops.def("after")
       .doc(
-          "The operand itself, not before another value is there. What passes::recompute copies "
+          "The operand itself, not before another value is there. What passes::rematerialize "
+          "copies "
           "waits by it.")
       .input("input", kTensor)
       .input("token", kTensor)

@@ -2,7 +2,7 @@
 #pragma once
 #include "core/status.h"
 #include "ir/graph.h"
-#include "passes/recompute.h"
+#include "passes/rematerialize.h"
 
 namespace mithril::passes {
 

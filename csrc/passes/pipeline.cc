@@ -13,8 +13,8 @@
 #include "passes/fold_hosts.h"
 #include "passes/layout.h"
 #include "passes/merge_common.h"
-#include "passes/narrow.h"
 #include "passes/own_ops.h"
+#include "passes/push_down_slices.h"
 #include "passes/reduce_losses.h"
 #include "passes/regions.h"
 #include "passes/remove_dead.h"
@@ -123,10 +123,10 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
 
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
                                    const Evaluate& evaluate, const PipelineOptions& options,
-                                   const HowItRuns& how_it_runs) {
+                                   const SupportQuery& supports) {
   const ExpandsNode expands = [&](const ir::Graph& g, const ir::Node& node, const ir::OpDef& op) {
-    if (op.checks_sizes || !how_it_runs) return op.checks_sizes;
-    return op.body != ir::BodyKind::kCompose || how_it_runs(g, node) == ir::Runs::kNot;
+    if (op.checks_sizes || !supports) return op.checks_sizes;
+    return op.body != ir::BodyKind::kCompose || supports(g, node) == ir::Support::kNone;
   };
   const GraphPass rewrite =
       everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
@@ -135,14 +135,16 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
   Pipeline pipeline(graph, options);
   pipeline.run("bind_sizes", [&](const ir::Graph& g) { return bind_sizes(g, symbols); })
       .run("fold_hosts", everywhere(fold_hosts))
-      .optimize("narrow", everywhere(narrow))  // before kernels are asked whether sizes suit them
+      .optimize("push_down_slices",
+                everywhere(push_down_slices))  // before kernels are asked whether sizes suit them
       .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
              MITHRIL_ASSIGN(const ir::Graph expanded, decompose_nodes(g, expands));
              return fold_hosts(expanded);  // sizes that bodies speak of
            }))
       .run("resolve", rewrite);
-  if (how_it_runs && anywhere(pipeline.graph(), has_narrow)) {
-    pipeline.run("widen", everywhere([&](const ir::Graph& g) { return widen(g, how_it_runs); }));
+  if (supports && anywhere(pipeline.graph(), has_narrow)) {
+    pipeline.run("legalize_dtypes",
+                 everywhere([&](const ir::Graph& g) { return legalize_dtypes(g, supports); }));
   }
   return pipeline
       .optimize("fold_constants", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {

@@ -11,15 +11,15 @@
 #include "ir/target.h"
 #include "passes/canonicalize.h"
 #include "passes/fold_constants.h"
-#include "passes/widen.h"
+#include "passes/legalize_dtypes.h"
 
 namespace mithril::passes {
 
 /// Passes that may be switched off; "fuse" groups the loops of native backends, "epilogues" runs
 /// some of them on blocks of matrix products.
 inline constexpr std::string_view kOptimizingPasses[] = {
-    "canonicalize", "layout", "reduce_losses", "merge_common", "fold_constants",
-    "narrow",       "fuse",   "epilogues",     "recompute"};
+    "canonicalize",     "layout", "reduce_losses", "merge_common", "fold_constants",
+    "push_down_slices", "fuse",   "epilogues",     "rematerialize"};
 
 /// Records what one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {
@@ -47,11 +47,11 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
 
 /// Per concrete sizes: all symbols get their values, sum_to and broadcasts are resolved, and with
 /// `evaluate` what depends on constants only is computed. Composites that the target kept but,
-/// asked by `how_it_runs`, does not run in these sizes become their bodies; kernels that take wider
+/// asked by `supports`, does not run in these sizes become their bodies; kernels that take wider
 /// types get casts around them.
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
                                    const Evaluate& evaluate = nullptr,
                                    const PipelineOptions& options = {},
-                                   const HowItRuns& how_it_runs = nullptr);
+                                   const SupportQuery& supports = nullptr);
 
 }  // namespace mithril::passes

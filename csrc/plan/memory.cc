@@ -87,7 +87,7 @@ class Timeline {
   void note(int32_t at) {
     const PlannedStep& planned = plan_.steps[static_cast<size_t>(at)];
     for (size_t i = 0; i < planned.operands.size(); ++i) {
-      const Use& use = planned.step.operands[i];
+      const OperandRef& use = planned.step.operands[i];
       if (plan_.buffers[static_cast<size_t>(use.buffer)].kind != Buffer::Kind::kTemporary) continue;
       Life& life = lives_[static_cast<size_t>(use.buffer)];
       life.last = at;
@@ -106,7 +106,7 @@ class Timeline {
   bool is_taken_over(BufferId id, int32_t step) const {
     const Life& life = lives_[static_cast<size_t>(id)];
     if (life.last != step || life.first == step) return false;
-    const std::vector<Use>& uses = plan_.steps[static_cast<size_t>(step)].step.operands;
+    const std::vector<OperandRef>& uses = plan_.steps[static_cast<size_t>(step)].step.operands;
     for (auto use = uses.rbegin(); use != uses.rend() && use->write; ++use) {  // outputs come last
       const Life& other = lives_[static_cast<size_t>(use->buffer)];
       if (other.first == step && other.offset == life.offset) return true;
@@ -184,7 +184,7 @@ std::string describe(const Plan& plan, const Buffer& buffer, int32_t writer) {
 // The step that writes an output first.
 int32_t writer_of(const Plan& plan, BufferId id) {
   for (size_t at = 0; at < plan.steps.size(); ++at) {
-    for (const Use& use : plan.steps[at].step.operands) {
+    for (const OperandRef& use : plan.steps[at].step.operands) {
       if (use.write && use.buffer == id) return static_cast<int32_t>(at);
     }
   }

@@ -25,7 +25,7 @@ struct Lifetime {
 std::vector<Lifetime> lifetimes(const Steps& steps) {
   std::vector<Lifetime> out(steps.buffers.size());
   for (size_t at = 0; at < steps.steps.size(); ++at) {
-    for (const Use& use : steps.steps[at].operands) {
+    for (const OperandRef& use : steps.steps[at].operands) {
       Lifetime& life = out[static_cast<size_t>(use.buffer)];
       if (life.first < 0) life.first = static_cast<int32_t>(at);
       life.last = static_cast<int32_t>(at);
@@ -173,7 +173,7 @@ class Planner {
   core::Status place_outputs(int32_t at) {
     const Step& step = steps_.steps[static_cast<size_t>(at)];
     int32_t output = -1;
-    for (const Use& use : step.operands) {
+    for (const OperandRef& use : step.operands) {
       if (!use.write) continue;
       ++output;
       if (!is_temporary(use.buffer) || offset(use.buffer) >= 0) continue;
@@ -204,7 +204,7 @@ class Planner {
   bool take_over(const Step& step, int32_t at, int32_t number, BufferId output) {
     for (const InPlace& candidate : step.inplace) {
       if (candidate.output != number) continue;
-      const Use& victim = step.operands[static_cast<size_t>(candidate.operand)];
+      const OperandRef& victim = step.operands[static_cast<size_t>(candidate.operand)];
       const bool dies = is_temporary(victim.buffer) && life(victim.buffer).last == at;
       const bool fits = victim.offset == 0 && buffer(victim.buffer).bytes == buffer(output).bytes;
       if (!dies || !fits || is_taken(victim.buffer) || offset(victim.buffer) < 0) continue;
@@ -220,11 +220,11 @@ class Planner {
   void find_update(int32_t at) {
     const Step& step = steps_.steps[static_cast<size_t>(at)];
     if (!step.updates) return;
-    const Use& from = step.operands[static_cast<size_t>(step.inplace[0].operand)];
-    const auto is_output = [](const Use& use) { return use.write; };
-    const Use& to = *std::find_if(step.operands.begin(), step.operands.end(), is_output);
+    const OperandRef& from = step.operands[static_cast<size_t>(step.inplace[0].operand)];
+    const auto is_output = [](const OperandRef& use) { return use.write; };
+    const OperandRef& to = *std::find_if(step.operands.begin(), step.operands.end(), is_output);
     const Buffer &input = buffer(from.buffer), &output = buffer(to.buffer);
-    const auto again = [&](const Use& use) { return use.buffer == from.buffer; };
+    const auto again = [&](const OperandRef& use) { return use.buffer == from.buffer; };
     const bool reads_once = std::count_if(step.operands.begin(), step.operands.end(), again) == 1;
     const bool same_kind =
         input.kind == Buffer::Kind::kInput && output.kind == Buffer::Kind::kOutput;
@@ -239,7 +239,7 @@ class Planner {
 
   void release_dying(int32_t at) {
     std::vector<BufferId> dying;
-    for (const Use& use : steps_.steps[static_cast<size_t>(at)].operands) {
+    for (const OperandRef& use : steps_.steps[static_cast<size_t>(at)].operands) {
       const bool again = std::find(dying.begin(), dying.end(), use.buffer) != dying.end();
       if (is_temporary(use.buffer) && life(use.buffer).last == at && !again) {
         dying.push_back(use.buffer);
@@ -253,7 +253,7 @@ class Planner {
 
   PlannedStep address(Step step) {
     PlannedStep out;
-    for (const Use& use : step.operands) {
+    for (const OperandRef& use : step.operands) {
       const Buffer& target = buffer(use.buffer);
       switch (target.kind) {
         case Buffer::Kind::kInput:

@@ -7,7 +7,7 @@ namespace mithril::plan {
 int64_t bytes_of(const Plan& plan, const Step& step) {
   std::vector<BufferId> seen;
   int64_t bytes = 0;
-  for (const Use& use : step.operands) {
+  for (const OperandRef& use : step.operands) {
     if (std::find(seen.begin(), seen.end(), use.buffer) != seen.end()) continue;
     seen.push_back(use.buffer);
     bytes += plan.buffers[static_cast<size_t>(use.buffer)].bytes;
@@ -27,7 +27,7 @@ std::string base_name(const Plan& plan, int32_t base) {
 std::string operands(const Plan& plan, const PlannedStep& planned, bool written) {
   std::string out;
   for (size_t i = 0; i < planned.operands.size(); ++i) {
-    const Use& use = planned.step.operands[i];
+    const OperandRef& use = planned.step.operands[i];
     if (use.write != written) continue;
     const Address& at = planned.operands[i];
     out += fmt::format("{}{}+{}[{}]", out.empty() ? "" : ", ", base_name(plan, at.base), at.offset,

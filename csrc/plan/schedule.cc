@@ -23,7 +23,7 @@ struct Users {
   explicit Users(const Steps& steps)
       : readers(steps.buffers.size()), writers(steps.buffers.size()) {
     for (size_t at = 0; at < steps.steps.size(); ++at) {
-      for (const Use& use : steps.steps[at].operands) {
+      for (const OperandRef& use : steps.steps[at].operands) {
         auto& users = (use.write ? writers : readers)[static_cast<size_t>(use.buffer)];
         const auto step = static_cast<int32_t>(at);
         if (users.empty() || users.back() != step) users.push_back(step);
@@ -36,7 +36,7 @@ struct Users {
 /// By step: a place in an order of execution in which those of `late` whose results nobody reads
 /// come last. What is read before it is overwritten in this order can be so in others.
 std::vector<int64_t> places(const Steps& steps, const Users& users, const std::vector<bool>& late) {
-  const auto is_read = [&](const Use& use) {
+  const auto is_read = [&](const OperandRef& use) {
     const auto id = static_cast<size_t>(use.buffer);
     return use.write && steps.buffers[id].kind != Buffer::Kind::kInput &&
            !users.readers[id].empty();
@@ -44,7 +44,7 @@ std::vector<int64_t> places(const Steps& steps, const Users& users, const std::v
   const size_t count = steps.steps.size();
   std::vector<int64_t> out;
   for (size_t at = 0; at < count; ++at) {
-    const std::vector<Use>& uses = steps.steps[at].operands;
+    const std::vector<OperandRef>& uses = steps.steps[at].operands;
     const bool waits = late[at] && std::none_of(uses.begin(), uses.end(), is_read);
     out.push_back(static_cast<int64_t>(at + (waits ? count : 0)));
   }
@@ -75,7 +75,7 @@ class Overwriter {
       return reader == writers[0] || place(reader) < place(writers[0]);
     });
     if (!is_last) return false;
-    for (Use& use : writer.operands) {
+    for (OperandRef& use : writer.operands) {
       if (use.buffer == output) use.buffer = input;
     }
     return true;
@@ -88,7 +88,7 @@ class Overwriter {
   // Whether the step reads the input, if at all, element by element as it writes the output.
   static bool may_overwrite(const Step& step, BufferId output, BufferId input) {
     int32_t number = -1, count = 0;
-    for (const Use& use : step.operands) {
+    for (const OperandRef& use : step.operands) {
       if (use.write && use.buffer == output) number = count;
       if (use.write) ++count;
     }
@@ -164,7 +164,7 @@ class Order {
     overwriting_.erase(std::unique(overwriting_.begin(), overwriting_.end()), overwriting_.end());
     std::vector<int32_t> refusing;
     for (size_t at = 0; at < steps_.steps.size(); ++at) {
-      if (steps_.steps[at].refuses) refusing.push_back(static_cast<int32_t>(at));
+      if (steps_.steps[at].may_fail_on_data) refusing.push_back(static_cast<int32_t>(at));
     }
     std::vector<bool> late(steps_.steps.size(), false);
     for (const int32_t writer : overwriting_) late[static_cast<size_t>(writer)] = true;
@@ -195,7 +195,7 @@ class Usage {
   /// Temporaries that a step uses, each once.
   std::vector<BufferId> temporaries(const Step& step) const {
     std::vector<BufferId> out;
-    for (const Use& use : step.operands) {
+    for (const OperandRef& use : step.operands) {
       const bool is_temporary = buffer(use.buffer).kind == Buffer::Kind::kTemporary;
       if (is_temporary && std::find(out.begin(), out.end(), use.buffer) == out.end()) {
         out.push_back(use.buffer);

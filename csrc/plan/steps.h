@@ -29,7 +29,7 @@ struct Buffer {
 
 /// An operand of a step: a place inside a buffer. Views of a value differ in the offset only;
 /// their strides are among the step's params.
-struct Use {
+struct OperandRef {
   BufferId buffer = -1;
   int64_t offset = 0;  // bytes
   bool write = false;
@@ -83,7 +83,7 @@ struct Part {
 struct Step {
   KernelFn kernel = nullptr;
   std::shared_ptr<const Call> call;  // for targets that print plans: instead of a kernel
-  std::vector<Use> operands;         // inputs, then outputs, in the kernel's order
+  std::vector<OperandRef> operands;  // inputs, then outputs, in the kernel's order
   std::vector<int64_t> params;
   std::vector<double> scalars;
   std::shared_ptr<const void> data;
@@ -99,9 +99,9 @@ struct Step {
   bool updates = false;
   /// Buffers that are written before it runs although it reads none of them.
   std::vector<BufferId> waits;
-  std::vector<int32_t> nodes;  // of the graph, for who asks what runs here
-  bool refuses = false;        // it may fail for what the data are: an index out of bounds
-  std::string label;           // kernel and ops, for people
+  std::vector<int32_t> nodes;     // of the graph, for who asks what runs here
+  bool may_fail_on_data = false;  // it may fail for what the data are: an index out of bounds
+  std::string label;              // kernel and ops, for people
   core::Location location;
   Work work;
   double nanoseconds = 0;  // of computing on one thread, roughly; 0: not known (see plan/cost.h)

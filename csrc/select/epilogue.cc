@@ -21,8 +21,11 @@ constexpr int64_t kCachedBytes = 1 << 20;
 
 class Attacher {
  public:
-  Attacher(const ir::Graph& graph, Fusion& fusion, const FinishingOf& finishing)
-      : graph_(graph), fusion_(fusion), finishing_(finishing), readers_(graph.values.size()) {
+  Attacher(const ir::Graph& graph, Fusion& fusion, const EpilogueSupportOf& epilogue_support)
+      : graph_(graph),
+        fusion_(fusion),
+        epilogue_support_(epilogue_support),
+        readers_(graph.values.size()) {
     for (size_t at = 0; at < graph.nodes.size(); ++at) {
       for (const ValueId id : graph.nodes[at].operands) {
         if (id != kNoValue) readers_[static_cast<size_t>(id)].push_back(static_cast<NodeId>(at));
@@ -61,25 +64,26 @@ class Attacher {
 
   void try_loop(int32_t loop) {
     for (const int32_t kernel : kernels_before(loop)) {
-      const Finishing finishing = finishing_(maker_in(kernel));
-      const Refusal why = refusal(kernel, loop, finishing);
-      if (why == Refusal::kNone) return attach(kernel, loop, finishing);
-      if (group(loop).before == kernel) group(loop).refusal = why;
+      const EpilogueSupport epilogue_support = epilogue_support_(maker_in(kernel));
+      const FusionBlocker why = blocker(kernel, loop, epilogue_support);
+      if (why == FusionBlocker::kNone) return attach(kernel, loop, epilogue_support);
+      if (group(loop).before == kernel) group(loop).blocker = why;
     }
   }
 
-  Refusal refusal(int32_t kernel, int32_t at, Finishing finishing) {
+  FusionBlocker blocker(int32_t kernel, int32_t at, EpilogueSupport epilogue_support) {
     const Group& loop = group(at);
-    if (finishing == Finishing::kNothing) return Refusal::kNoEpilogues;
-    if (!loop.reduced.empty()) return Refusal::kNotPointwise;
+    if (epilogue_support == EpilogueSupport::kNothing) return FusionBlocker::kNoEpilogues;
+    if (!loop.reduced.empty()) return FusionBlocker::kNotPointwise;
     const ValueId result = maker_in(kernel).results[0];
-    if (ir::static_dims(graph_.type(result).shape) != loop.shape) return Refusal::kRearranged;
-    if (loop.shape.empty() || counts_positions(graph_, loop)) return Refusal::kNotAtOnce;
-    if (is_read_before(result, at)) return Refusal::kReadEarlier;
-    if (finishing == Finishing::kRows) {
-      return is_read_elsewhere(result, at) ? Refusal::kNoEpilogues : Refusal::kNone;
+    if (ir::static_dims(graph_.type(result).shape) != loop.shape) return FusionBlocker::kRearranged;
+    if (loop.shape.empty() || counts_positions(graph_, loop)) return FusionBlocker::kNotAtOnce;
+    if (is_read_before(result, at)) return FusionBlocker::kReadEarlier;
+    if (epilogue_support == EpilogueSupport::kRows) {
+      return is_read_elsewhere(result, at) ? FusionBlocker::kNoEpilogues : FusionBlocker::kNone;
     }
-    return sweeps_memory(loop, graph_.type(result).dtype) ? Refusal::kManyMatrices : Refusal::kNone;
+    return sweeps_memory(loop, graph_.type(result).dtype) ? FusionBlocker::kManyMatrices
+                                                          : FusionBlocker::kNone;
   }
 
   bool is_read_before(ValueId id, int32_t loop) const {
@@ -118,11 +122,11 @@ class Attacher {
     return maker != kNoNode && std::binary_search(loop.nodes.begin(), loop.nodes.end(), maker);
   }
 
-  void attach(int32_t kernel, int32_t at, Finishing finishing) {
+  void attach(int32_t kernel, int32_t at, EpilogueSupport epilogue_support) {
     Group& loop = group(at);
     loop.product = group(kernel).nodes[0];
     loop.keeps_product = is_read_elsewhere(maker_in(kernel).results[0], at);
-    loop.by_rows = finishing == Finishing::kRows;
+    loop.by_rows = epilogue_support == EpilogueSupport::kRows;
     loop.nodes.insert(std::lower_bound(loop.nodes.begin(), loop.nodes.end(), loop.product),
                       loop.product);
     fusion_.group_of[static_cast<size_t>(loop.product)] = at;
@@ -131,15 +135,16 @@ class Attacher {
 
   const ir::Graph& graph_;
   Fusion& fusion_;
-  const FinishingOf& finishing_;
+  const EpilogueSupportOf& epilogue_support_;
   std::vector<std::vector<NodeId>> readers_;  // by value
   std::vector<ValueId> results_;              // of the graph
 };
 
 }  // namespace
 
-void attach_epilogues(const ir::Graph& graph, Fusion& fusion, const FinishingOf& finishing) {
-  Attacher(graph, fusion, finishing).run();
+void attach_epilogues(const ir::Graph& graph, Fusion& fusion,
+                      const EpilogueSupportOf& epilogue_support) {
+  Attacher(graph, fusion, epilogue_support).run();
 }
 
 }  // namespace mithril::select

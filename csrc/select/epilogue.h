@@ -8,15 +8,16 @@
 namespace mithril::select {
 
 /// Where the node's kernel can run a tile program on its result as it finishes it.
-using FinishingOf = std::function<Finishing(const ir::Node&)>;
+using EpilogueSupportOf = std::function<EpilogueSupport(const ir::Node&)>;
 
 /// Makes each pointwise loop that reads such a result element by element its epilogue. The kernel
 /// then runs where the loop did, so nothing in between may read its result; of several kernels that
 /// a loop reads from, the last one takes it; one that finishes rows does if nobody else reads them.
-/// Loops that are none keep the reason as their refusal.
+/// Loops that are none keep the reason as their blocker.
 ///
 /// Before:  [%0 = matmul(%x, %w)] [%1 = add(%0, %b) %2 = relu(%1)]
 /// After:   [%0 = matmul(%x, %w) %1 = add(%0, %b) %2 = relu(%1)], product = %0
-void attach_epilogues(const ir::Graph& graph, Fusion& fusion, const FinishingOf& finishing);
+void attach_epilogues(const ir::Graph& graph, Fusion& fusion,
+                      const EpilogueSupportOf& epilogue_support);
 
 }  // namespace mithril::select

@@ -14,32 +14,34 @@ using ir::NodeId;
 using ir::OpDef;
 using ir::ValueId;
 
-std::string_view text(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::kNone: return "";
-    case Refusal::kOff: return "fusion is switched off";
-    case Refusal::kOwnKernel: return "it is no pointwise op and no reduction";
-    case Refusal::kAfterKernel: return "that is no loop, and only loops are joined";
-    case Refusal::kFull: return "that loop has as many nodes as a loop may have";
-    case Refusal::kOtherShape: return "its elements are not those of that loop";
-    case Refusal::kReducedTwice: return "it reduces what that loop has reduced already";
-    case Refusal::kOtherAxes: return "it reduces other axes than that loop";
-    case Refusal::kNoAxes: return "it reduces no axis";
-    case Refusal::kLongRow:
+std::string_view text(FusionBlocker blocker) {
+  switch (blocker) {
+    case FusionBlocker::kNone: return "";
+    case FusionBlocker::kOff: return "fusion is switched off";
+    case FusionBlocker::kOwnKernel: return "it is no pointwise op and no reduction";
+    case FusionBlocker::kAfterKernel: return "that is no loop, and only loops are joined";
+    case FusionBlocker::kFull: return "that loop has as many nodes as a loop may have";
+    case FusionBlocker::kOtherShape: return "its elements are not those of that loop";
+    case FusionBlocker::kReducedTwice: return "it reduces what that loop has reduced already";
+    case FusionBlocker::kOtherAxes: return "it reduces other axes than that loop";
+    case FusionBlocker::kNoAxes: return "it reduces no axis";
+    case FusionBlocker::kLongRow:
       return "rows are so long that a loop of its own, shared by threads, reads them faster";
-    case Refusal::kLostAxes: return "it reads reduced values that have lost their axes (keepdim)";
-    case Refusal::kPositions:
+    case FusionBlocker::kLostAxes:
+      return "it reads reduced values that have lost their axes (keepdim)";
+    case FusionBlocker::kPositions:
       return "places are counted in row-major order, in which that loop does not run";
-    case Refusal::kSingleRows: return "it reduces rows of one element";
-    case Refusal::kReduces:
+    case FusionBlocker::kSingleRows: return "it reduces rows of one element";
+    case FusionBlocker::kReduces:
       return "that loop reduces, and only pointwise loops move to a later one";
-    case Refusal::kReadBetween: return "what that loop makes is read before";
-    case Refusal::kNoEpilogues: return "that kernel gives its results as a whole";
-    case Refusal::kNotPointwise: return "it reduces, and that kernel finishes a block at a time";
-    case Refusal::kRearranged: return "it does not read those results element by element";
-    case Refusal::kNotAtOnce: return "it depends on places, or is a single number";
-    case Refusal::kReadEarlier: return "those results are read before";
-    case Refusal::kManyMatrices:
+    case FusionBlocker::kReadBetween: return "what that loop makes is read before";
+    case FusionBlocker::kNoEpilogues: return "that kernel gives its results as a whole";
+    case FusionBlocker::kNotPointwise:
+      return "it reduces, and that kernel finishes a block at a time";
+    case FusionBlocker::kRearranged: return "it does not read those results element by element";
+    case FusionBlocker::kNotAtOnce: return "it depends on places, or is a single number";
+    case FusionBlocker::kReadEarlier: return "those results are read before";
+    case FusionBlocker::kManyMatrices:
       return "it reads and writes so many large arrays that it is faster in one sweep";
   }
   return "";
@@ -75,11 +77,11 @@ constexpr size_t kMostNodes = 256;
 
 /// Whether a node may join a loop: as what, or why not.
 struct Fit {
-  Fit(Spread as) : spread(as) {}      // NOLINT: a value or a reason
-  Fit(Refusal why) : refusal(why) {}  // NOLINT: a value or a reason
-  explicit operator bool() const { return refusal == Refusal::kNone; }
+  Fit(Spread as) : spread(as) {}            // NOLINT: a value or a reason
+  Fit(FusionBlocker why) : blocker(why) {}  // NOLINT: a value or a reason
+  explicit operator bool() const { return blocker == FusionBlocker::kNone; }
   Spread spread = Spread::kOutside;
-  Refusal refusal = Refusal::kNone;
+  FusionBlocker blocker = FusionBlocker::kNone;
 };
 
 std::vector<int64_t> dims(const ir::Graph& graph, ValueId id) {
@@ -106,17 +108,17 @@ std::vector<int64_t> kept_shape(const Group& group) {
 }
 
 // Why the nodes of an earlier group cannot run with those of a later one, whatever reads them.
-Refusal refusal_to_move(const ir::Graph& graph, const Group& from, const Group& to) {
-  if (!to.is_loop) return Refusal::kOwnKernel;
-  if (!from.is_loop || from.product != ir::kNoNode) return Refusal::kAfterKernel;
-  if (!from.reduced.empty()) return Refusal::kReduces;
-  if (from.shape != to.shape) return Refusal::kOtherShape;
-  if (from.nodes.size() + to.nodes.size() > kMostNodes) return Refusal::kFull;
+FusionBlocker blocker_to_move(const ir::Graph& graph, const Group& from, const Group& to) {
+  if (!to.is_loop) return FusionBlocker::kOwnKernel;
+  if (!from.is_loop || from.product != ir::kNoNode) return FusionBlocker::kAfterKernel;
+  if (!from.reduced.empty()) return FusionBlocker::kReduces;
+  if (from.shape != to.shape) return FusionBlocker::kOtherShape;
+  if (from.nodes.size() + to.nodes.size() > kMostNodes) return FusionBlocker::kFull;
   if (counts_positions(graph, from) && !is_trailing(to.reduced, to.shape.size())) {
-    return Refusal::kPositions;
+    return FusionBlocker::kPositions;
   }
   const bool rows_are_single = !to.reduced.empty() && kept_shape(to) == to.shape;
-  return rows_are_single ? Refusal::kSingleRows : Refusal::kNone;
+  return rows_are_single ? FusionBlocker::kSingleRows : FusionBlocker::kNone;
 }
 
 class Fuser {
@@ -171,14 +173,14 @@ class Fuser {
     const bool loop = (op.body == BodyKind::kPointwise || op.body == BodyKind::kRow) &&
                       graph_.type(node.results[0]).is_tensor;
     const int32_t last = last_group(node);
-    const Refusal refusal = last < 0    ? Refusal::kNone
-                            : !loop     ? Refusal::kOwnKernel
-                            : !enabled_ ? Refusal::kOff
-                                        : join(last, id, node, op);
-    if (last < 0 || refusal != Refusal::kNone) {
+    const FusionBlocker blocker = last < 0    ? FusionBlocker::kNone
+                                  : !loop     ? FusionBlocker::kOwnKernel
+                                  : !enabled_ ? FusionBlocker::kOff
+                                              : join(last, id, node, op);
+    if (last < 0 || blocker != FusionBlocker::kNone) {
       start(id, node, op, loop);
       out_.groups.back().began = id;
-      out_.groups.back().refusal = refusal;
+      out_.groups.back().blocker = blocker;
       out_.groups.back().before = last;
     }
     if (!loop || !enabled_) return;
@@ -195,7 +197,7 @@ class Fuser {
   bool can_move(int32_t earlier, int32_t at) const {
     const Group& from = out_.groups[static_cast<size_t>(earlier)];
     const Group& to = out_.groups[static_cast<size_t>(at)];
-    if (refusal_to_move(graph_, from, to) != Refusal::kNone) return false;
+    if (blocker_to_move(graph_, from, to) != FusionBlocker::kNone) return false;
     return std::all_of(from.nodes.begin(), from.nodes.end(), [&](NodeId node) {
       const auto& results = graph_.node(node).results;
       return std::all_of(results.begin(), results.end(),
@@ -240,20 +242,20 @@ class Fuser {
     for (const ValueId id : node.results) out_.spread[static_cast<size_t>(id)] = spread;
   }
 
-  Refusal join(int32_t at, NodeId id, const Node& node, const OpDef& op) {
+  FusionBlocker join(int32_t at, NodeId id, const Node& node, const OpDef& op) {
     Group& group = out_.groups[static_cast<size_t>(at)];
-    if (!group.is_loop) return Refusal::kAfterKernel;
-    if (group.nodes.size() >= kMostNodes) return Refusal::kFull;
+    if (!group.is_loop) return FusionBlocker::kAfterKernel;
+    if (group.nodes.size() >= kMostNodes) return FusionBlocker::kFull;
     const Fit fit =
         op.body == BodyKind::kRow ? fit_reduction(group, at, node) : fit_pointwise(group, at, id);
-    if (!fit) return fit.refusal;
+    if (!fit) return fit.blocker;
     if (op.body == BodyKind::kRow && group.reduced.empty()) {
       group.reduced = reduced_axes(node, group.shape.size());
     }
     group.nodes.push_back(id);
     out_.group_of[static_cast<size_t>(id)] = at;
     set_spread(node, fit.spread);
-    return Refusal::kNone;
+    return FusionBlocker::kNone;
   }
 
   // A reduction over the whole domain of the group, or over its reduced axes.
@@ -261,26 +263,28 @@ class Fuser {
     const ValueId operand = node.operands[0];
     const bool reduced = group_of(operand) == at && spread(operand) != Spread::kLane;
     if (dims(operand) != group.shape) {
-      return reduced ? Refusal::kReducedTwice : Refusal::kOtherShape;
+      return reduced ? FusionBlocker::kReducedTwice : FusionBlocker::kOtherShape;
     }
-    if (reduced) return Refusal::kReducedTwice;
+    if (reduced) return FusionBlocker::kReducedTwice;
     const auto axes = reduced_axes(node, group.shape.size());
     if (counts_positions(graph_, group) && !is_trailing(axes, group.shape.size())) {
-      return Refusal::kPositions;
+      return FusionBlocker::kPositions;
     }
     // What a group without reductions computed so far must stay lane values: all of it is.
-    if (group.reduced.empty()) return axes.empty() ? Fit(Refusal::kNoAxes) : Fit(Spread::kRow);
-    if (axes != group.reduced) return Refusal::kOtherAxes;
-    return rereads_too_much(group) ? Fit(Refusal::kLongRow) : Fit(Spread::kRow);
+    if (group.reduced.empty())
+      return axes.empty() ? Fit(FusionBlocker::kNoAxes) : Fit(Spread::kRow);
+    if (axes != group.reduced) return FusionBlocker::kOtherAxes;
+    return rereads_too_much(group) ? Fit(FusionBlocker::kLongRow) : Fit(Spread::kRow);
   }
 
   Fit fit_pointwise(const Group& group, int32_t at, NodeId id) const {
     const Node& node = graph_.node(id);
     const auto shape = dims(node.results[0]);
     if (!is_trailing(group.reduced, group.shape.size()) && counts_positions(graph_, id)) {
-      return Refusal::kPositions;
+      return FusionBlocker::kPositions;
     }
-    const Fit lane = shape == group.shape ? fit_lane(group, at, node) : Fit(Refusal::kOtherShape);
+    const Fit lane =
+        shape == group.shape ? fit_lane(group, at, node) : Fit(FusionBlocker::kOtherShape);
     if (lane) return lane;
     if (!group.reduced.empty() && shape == kept_shape(group) && is_row(group, at, node)) {
       return Spread::kRow;
@@ -294,13 +298,13 @@ class Fuser {
     for (const ValueId id : node.operands) {
       if (id == kNoValue || group_of(id) != at) continue;
       if (spread(id) == Spread::kRow) {
-        if (dims(id) != kept_shape(group)) return Refusal::kLostAxes;
+        if (dims(id) != kept_shape(group)) return FusionBlocker::kLostAxes;
         reads_row = true;
       } else if (dims(id) != group.shape) {
-        return Refusal::kOtherShape;
+        return FusionBlocker::kOtherShape;
       }
     }
-    return reads_row && rereads_too_much(group) ? Fit(Refusal::kLongRow) : Fit(Spread::kLane);
+    return reads_row && rereads_too_much(group) ? Fit(FusionBlocker::kLongRow) : Fit(Spread::kLane);
   }
 
   bool is_row(const Group& group, int32_t at, const Node& node) const {
@@ -380,10 +384,12 @@ std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, i
       if (from == at || std::find(seen.begin(), seen.end(), from) != seen.end()) continue;
       seen.push_back(from);
       const bool is_refused = reader == group.began && from == group.before;
-      const Refusal apart = refusal_to_move(graph, fusion.groups[static_cast<size_t>(from)], group);
-      const Refusal own = is_refused ? group.refusal : apart;
-      const Refusal why = reader == group.product ? Refusal::kOwnKernel : own;
-      out.push_back({from, reader, why == Refusal::kNone ? Refusal::kReadBetween : why});
+      const FusionBlocker apart =
+          blocker_to_move(graph, fusion.groups[static_cast<size_t>(from)], group);
+      const FusionBlocker own = is_refused ? group.blocker : apart;
+      const FusionBlocker why = reader == group.product ? FusionBlocker::kOwnKernel : own;
+      out.push_back(
+          {from, reader, why == FusionBlocker::kNone ? FusionBlocker::kReadBetween : why});
     }
   }
   return out;

@@ -10,7 +10,7 @@ namespace mithril::select {
 
 /// Why a node did not join the group that makes its last operand, why an earlier loop did not move
 /// to it, or why a loop is not an epilogue.
-enum class Refusal : uint8_t {
+enum class FusionBlocker : uint8_t {
   kNone,          // it did, or the graph makes none of its operands
   kOff,           // fusion is switched off
   kOwnKernel,     // the node is no pointwise op and no reduction
@@ -34,7 +34,7 @@ enum class Refusal : uint8_t {
   kManyMatrices,  // it reads and writes so much that memory wants it in one sweep
 };
 /// For people: "it reduces other axes than that loop".
-std::string_view text(Refusal refusal);
+std::string_view text(FusionBlocker blocker);
 
 /// Nodes that run together, in graph order. A loop group has a domain: `shape`, of which the axes
 /// in `reduced` are summed over (or maximised …). Its values are lane values (one element per
@@ -49,10 +49,10 @@ struct Group {
   std::vector<ir::ValueId> outputs;  // values that others read, in order of definition
   ir::NodeId product = ir::kNoNode;  // an epilogue: the node whose result it finishes
   bool keeps_product = false;        // others read that, too; it is not among the outputs
-  bool by_rows = false;              // the product has no memory: Finishing::kRows
+  bool by_rows = false;              // the product has no memory: EpilogueSupport::kRows
   // The node that began it may have been refused by the last group to make an operand of it.
   ir::NodeId began = ir::kNoNode;
-  Refusal refusal = Refusal::kNone;
+  FusionBlocker blocker = FusionBlocker::kNone;
   int32_t before = -1;  // that group
 };
 
@@ -82,7 +82,7 @@ void drop_empty(Fusion& fusion);
 struct Boundary {
   int32_t from = -1;
   ir::NodeId reader = ir::kNoNode;
-  Refusal refusal = Refusal::kNone;
+  FusionBlocker blocker = FusionBlocker::kNone;
 };
 /// Those of a group, one for each group that it reads from.
 std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, int32_t group);

@@ -21,7 +21,7 @@ enum class OrderClass : uint8_t { kCanonical, kOther };
 
 /// An operand in memory: strides in elements of `dtype`; use.buffer -1 = absent.
 struct Operand {
-  plan::Use use;
+  plan::OperandRef use;
   core::DType dtype = core::DType::kFloat32;
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
@@ -67,7 +67,7 @@ struct Condition {
 };
 
 /// Where a kernel runs an epilogue.
-enum class Finishing : uint8_t {
+enum class EpilogueSupport : uint8_t {
   kNothing,  // nowhere: it takes none
   kBlocks,   // on blocks of its result
   kRows,     // on whole rows of a matrix, one after another, which it keeps nowhere else
@@ -82,7 +82,7 @@ struct KernelDef {
   /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
   /// outputs, if any, then those of the epilogue but for the result).
   core::Result<plan::Step> (*make)(const KernelRequest&) = nullptr;
-  Finishing finishing = Finishing::kNothing;
+  EpilogueSupport epilogue_support = EpilogueSupport::kNothing;
   bool packed = false;  // for requests with packed operands, and for no others
 };
 

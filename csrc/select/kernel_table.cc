@@ -9,7 +9,8 @@ namespace mithril::select {
 const KernelDef* KernelTable::find(const KernelRequest& request) const {
   for (const KernelDef* kernel : rows_of(request.op.name)) {
     if (kernel->packed != request.has_packed()) continue;
-    if (request.epilogue != nullptr && kernel->finishing == Finishing::kNothing) continue;
+    if (request.epilogue != nullptr && kernel->epilogue_support == EpilogueSupport::kNothing)
+      continue;
     if (kernel->matches(request)) return kernel;
   }
   return nullptr;

@@ -79,19 +79,20 @@ bool are_checked(const ir::Graph& graph, const Node& node) {
   });
 }
 
-Finishing finishing_of(const KernelTable& kernels, const ir::Graph& graph, const Node& node) {
-  if (!graph.type(node.results[0]).is_tensor) return Finishing::kNothing;
+EpilogueSupport epilogue_support_of(const KernelTable& kernels, const ir::Graph& graph,
+                                    const Node& node) {
+  if (!graph.type(node.results[0]).is_tensor) return EpilogueSupport::kNothing;
   // Kernels for packed operands are others, which the plain ones do not tell.
   if (std::any_of(node.operands.begin(), node.operands.end(),
                   [&](ValueId id) { return is_packed(graph, id); })) {
-    return Finishing::kNothing;
+    return EpilogueSupport::kNothing;
   }
   const KernelDef* kernel = kernel_for(kernels, graph, node);
-  if (kernel == nullptr) return Finishing::kNothing;
-  if (kernel->finishing != Finishing::kRows) return kernel->finishing;
+  if (kernel == nullptr) return EpilogueSupport::kNothing;
+  if (kernel->epilogue_support != EpilogueSupport::kRows) return kernel->epilogue_support;
   // An update in place would be half done where an index is refused.
   const bool is_matrix = graph.type(node.results[0]).shape.size() == 2;
-  return is_matrix && are_checked(graph, node) ? Finishing::kRows : Finishing::kNothing;
+  return is_matrix && are_checked(graph, node) ? EpilogueSupport::kRows : EpilogueSupport::kNothing;
 }
 
 class Selector {
@@ -107,7 +108,7 @@ class Selector {
         waits_(graph.values.size()) {
     if (options.fuse && options.epilogues) {
       attach_epilogues(graph, fusion_, [&](const Node& node) {
-        return finishing_of(backend.kernels(), graph, node);
+        return epilogue_support_of(backend.kernels(), graph, node);
       });
     }
   }
@@ -119,7 +120,7 @@ class Selector {
       told_at_.push_back(steps_.steps.size());
       MITHRIL_RETURN_IF_ERROR(emit(fusion_.groups[at]));
       note_nodes(fusion_.groups[at], told_at_.back());
-      if (options_.story != nullptr) tell(static_cast<int32_t>(at));
+      if (options_.report != nullptr) tell(static_cast<int32_t>(at));
     }
     MITHRIL_RETURN_IF_ERROR(copy_outputs());
     MITHRIL_RETURN_IF_ERROR(overwrite_inputs());
@@ -192,15 +193,15 @@ class Selector {
                        : give_buffer(id, Buffer::Kind::kTemporary, 0);
   }
 
-  plan::Use read(ValueId id) {
+  plan::OperandRef read(ValueId id) {
     unpack(view(id).base);
     return place(id);
   }
-  plan::Use place(ValueId id) {
+  plan::OperandRef place(ValueId id) {
     const View& at = view(id);
     return {buffer_of(at.base), at.offset * static_cast<int64_t>(core::size_of(dtype(id))), false};
   }
-  plan::Use write(ValueId id) { return {buffer_of(id), 0, true}; }
+  plan::OperandRef write(ValueId id) { return {buffer_of(id), 0, true}; }
 
   // ---------------------------------------------------------------- order
 
@@ -226,40 +227,40 @@ class Selector {
     waits_[static_cast<size_t>(node.results[0])] = std::move(waits);
   }
 
-  // ---------------------------------------------------------------- story
+  // ---------------------------------------------------------------- report
 
-  struct Told {
+  struct GroupReport {
     std::string kernel;
     std::vector<std::string> notes;
-    std::vector<std::vector<Story>> inner;
+    std::vector<std::vector<SelectionReport>> inner;
   };
 
   // What emit() noted of this group, under what fuse() says of it.
   void tell(int32_t group) {
-    const bool is_step = told_.kernel != "view" && told_.kernel != "constant";
-    is_step_.push_back(is_step && !told_.kernel.empty());
-    Story story = story_of(graph_, fusion_, group, is_step_);
-    if (!is_step_.back()) story.notes.clear();
-    story.kernel = std::exchange(told_.kernel, "");
-    story.inner = std::exchange(told_.inner, {});
-    for (std::string& note : told_.notes) story.notes.push_back(std::move(note));
-    told_.notes.clear();
-    options_.story->push_back(std::move(story));
+    const bool is_step = group_report_.kernel != "view" && group_report_.kernel != "constant";
+    is_step_.push_back(is_step && !group_report_.kernel.empty());
+    SelectionReport report = report_of(graph_, fusion_, group, is_step_);
+    if (!is_step_.back()) report.notes.clear();
+    report.kernel = std::exchange(group_report_.kernel, "");
+    report.inner = std::exchange(group_report_.inner, {});
+    for (std::string& note : group_report_.notes) report.notes.push_back(std::move(note));
+    group_report_.notes.clear();
+    options_.report->push_back(std::move(report));
   }
 
   void note_kernels(const KernelRequest& request, const KernelDef* chosen) {
-    if (options_.story == nullptr) return;
+    if (options_.report == nullptr) return;
     for (const KernelDef* kernel : backend_.kernels().rows_of(request.op.name)) {
       if (kernel->packed != chosen->packed) continue;
       if (kernel == chosen) {
         if (*kernel->matches.text == 0) continue;
-        told_.notes.push_back(
+        group_report_.notes.push_back(
             fmt::format("kernel {}: it takes {}", kernel->name, kernel->matches.text));
       } else if (kernel->matches(request)) {
-        told_.notes.push_back(
+        group_report_.notes.push_back(
             fmt::format("kernel {} would do, but {} comes first", kernel->name, chosen->name));
       } else {
-        told_.notes.push_back(
+        group_report_.notes.push_back(
             fmt::format("kernel {} is not taken: it wants {}", kernel->name, kernel->matches.text));
       }
     }
@@ -274,14 +275,14 @@ class Selector {
     const ir::OpDef& op = ir::Registry::global().get(node.op);
     if (!graph_.type(node.results[0]).is_tensor) return {};  // host values are attributes by now
     if (op.name == "constant") {
-      told_.kernel = "constant";
+      group_report_.kernel = "constant";
       return emit_constant(node);
     }
     if (!node.operands.empty() && is_tensor(node.operands[0])) {
       auto window = view_of(graph_, node, view(node.operands[0]));
       if (window) {
         view(node.results[0]) = std::move(*window);
-        told_.kernel = "view";
+        group_report_.kernel = "view";
         return {};
       }
       if (is_reshape(op.name)) return emit_reshape_copy(node);
@@ -331,7 +332,7 @@ class Selector {
     auto lowered = lower_group(graph_, fusion_, group);
     if (!lowered.ok()) return std::move(lowered).status();
     for (const ValueId id : group.outputs) MITHRIL_RETURN_IF_ERROR(materialize(id));
-    std::vector<plan::Use> uses;
+    std::vector<plan::OperandRef> uses;
     std::vector<std::vector<int64_t>> strides;  // along the domain's axes
     for (const auto& load : lowered->loads) {
       uses.push_back(read(load.value));
@@ -362,7 +363,8 @@ class Selector {
     return out;
   }
 
-  Status add_loop(const Group& group, const LoopProgram& lowered, std::vector<plan::Use> uses,
+  Status add_loop(const Group& group, const LoopProgram& lowered,
+                  std::vector<plan::OperandRef> uses,
                   const std::vector<std::vector<int64_t>>& strides) {
     MITHRIL_ASSIGN(const auto kernel, backend_.loop(lowered.program));
     std::vector<std::vector<int64_t>> kept(strides.size()), reduced(strides.size());
@@ -377,8 +379,8 @@ class Selector {
     step.location = graph_.location_of(graph_.node(group.nodes[0]));
     step.work.amount = operations(lowered);
     step.nanoseconds = nanoseconds(lowered);
-    told_.kernel = "loop";
-    if (!note.empty() && options_.story != nullptr) told_.notes.push_back(std::move(note));
+    group_report_.kernel = "loop";
+    if (!note.empty() && options_.report != nullptr) group_report_.notes.push_back(std::move(note));
     if (options_.on_loop) options_.on_loop(step.label, lowered.program);
     steps_.steps.push_back(std::move(step));
     return {};
@@ -414,12 +416,14 @@ class Selector {
   // Operands that lie exactly like an output and are read there only.
   std::vector<plan::InPlace> overwritable(const LoopKernel& kernel, const Group& group,
                                           const LoopProgram& lowered,
-                                          const std::vector<plan::Use>& uses,
+                                          const std::vector<plan::OperandRef>& uses,
                                           const std::vector<std::vector<int64_t>>& strides) const {
     std::vector<plan::InPlace> out;
     for (size_t i = 0; i < lowered.loads.size(); ++i) {
       const ValueId id = lowered.loads[i].value;
-      const auto same_buffer = [&](const plan::Use& use) { return use.buffer == uses[i].buffer; };
+      const auto same_buffer = [&](const plan::OperandRef& use) {
+        return use.buffer == uses[i].buffer;
+      };
       const bool once = std::count_if(uses.begin(), uses.end(), same_buffer) == 1;
       if (!once || uses[i].offset != 0) continue;
       for (size_t k = 0; k < group.outputs.size(); ++k) {
@@ -437,12 +441,12 @@ class Selector {
   // ---------------------------------------------------------------- copies
 
   // A contiguous copy of what `source` shows, into the buffer of `uses`.
-  Status add_copy(ValueId source, plan::Use target, const char* label) {
+  Status add_copy(ValueId source, plan::OperandRef target, const char* label) {
     return add_copy(read(source), dims(source), view(source).strides, target, label);
   }
 
-  Status add_copy(plan::Use source, const std::vector<int64_t>& shape,
-                  const std::vector<int64_t>& from, plan::Use target, const char* label) {
+  Status add_copy(plan::OperandRef source, const std::vector<int64_t>& shape,
+                  const std::vector<int64_t>& from, plan::OperandRef target, const char* label) {
     tile::Builder tile;
     tile.store(tile.load(steps_.buffers[static_cast<size_t>(target.buffer)].dtype));
     MITHRIL_ASSIGN(const auto kernel, backend_.loop(tile.finish()));
@@ -461,9 +465,10 @@ class Selector {
 
   Status emit_reshape_copy(const Node& node) {
     MITHRIL_RETURN_IF_ERROR(materialize(node.results[0]));
-    told_.kernel = "copy";
-    if (options_.story != nullptr) {
-      told_.notes.emplace_back("no view: the elements do not lie in the order of the new shape");
+    group_report_.kernel = "copy";
+    if (options_.report != nullptr) {
+      group_report_.notes.emplace_back(
+          "no view: the elements do not lie in the order of the new shape");
     }
     return add_copy(node.operands[0], write(node.results[0]), "copy");
   }
@@ -481,13 +486,13 @@ class Selector {
       auto target = add_buffer(Buffer::Kind::kOutput, static_cast<int32_t>(i), id);
       if (!target.ok()) return std::move(target).status();
       MITHRIL_RETURN_IF_ERROR(add_copy(id, {*target, 0, true}, "output"));
-      if (options_.story == nullptr) continue;
+      if (options_.report == nullptr) continue;
       told_at_.push_back(steps_.steps.size() - 1);
-      options_.story->push_back({"copy",
-                                 {{"output", graph_.outputs[i].name}},
-                                 dims(id),
-                                 {"the value is a view, an input, a constant or another output"},
-                                 {}});
+      options_.report->push_back({"copy",
+                                  {{"output", graph_.outputs[i].name}},
+                                  dims(id),
+                                  {"the value is a view, an input, a constant or another output"},
+                                  {}});
     }
     return {};
   }
@@ -501,7 +506,7 @@ class Selector {
       outputs[static_cast<size_t>(buffer.index)] = static_cast<BufferId>(i);
     }
     std::vector<std::pair<BufferId, BufferId>> pairs;
-    for (const Overwrite& one : options_.overwrites) {
+    for (const Donation& one : options_.overwrites) {
       pairs.emplace_back(outputs[static_cast<size_t>(one.output)],
                          buffer_of(graph_.inputs[static_cast<size_t>(one.input)]));
     }
@@ -529,15 +534,15 @@ class Selector {
       steps.push_back(std::move(steps_.steps[static_cast<size_t>(order[i])]));
     }
     steps_.steps = std::move(steps);
-    if (options_.story == nullptr) return;
+    if (options_.report == nullptr) return;
     // Views and constants stand before the step that followed them.
-    std::vector<size_t> items(options_.story->size());
+    std::vector<size_t> items(options_.report->size());
     for (size_t i = 0; i < items.size(); ++i) items[i] = i;
     std::stable_sort(items.begin(), items.end(),
                      [&](size_t a, size_t b) { return place[told_at_[a]] < place[told_at_[b]]; });
-    std::vector<Story> told;
-    for (const size_t item : items) told.push_back(std::move((*options_.story)[item]));
-    *options_.story = std::move(told);
+    std::vector<SelectionReport> told;
+    for (const size_t item : items) told.push_back(std::move((*options_.report)[item]));
+    *options_.report = std::move(told);
   }
 
   // ---------------------------------------------------------------- kernels
@@ -570,9 +575,10 @@ class Selector {
     auto copy = add_buffer(Buffer::Kind::kTemporary, 0, id);
     if (!copy.ok()) return std::move(copy).status();
     MITHRIL_RETURN_IF_ERROR(add_copy(id, {*copy, 0, true}, "copy"));
-    if (options_.story != nullptr) {
-      told_.notes.push_back(fmt::format("copies an operand {} first: the kernel takes no strides",
-                                        to_string(graph_.type(id), graph_.dims)));
+    if (options_.report != nullptr) {
+      group_report_.notes.push_back(
+          fmt::format("copies an operand {} first: the kernel takes no strides",
+                      to_string(graph_.type(id), graph_.dims)));
     }
     operand.use = {*copy, 0, false};
     operand.constant = nullptr;
@@ -623,7 +629,7 @@ class Selector {
     auto step = made_by(*kernel, request, inputs);
     if (!step.ok()) return std::move(step).status();
     for (const Operand& output : outputs) step->operands.push_back(output.use);
-    step->label = told_.kernel = std::string(kernel->name);
+    step->label = group_report_.kernel = std::string(kernel->name);
     step->location = graph_.location_of(node);
     steps_.steps.push_back(std::move(*step));
     return {};
@@ -640,7 +646,7 @@ class Selector {
     std::vector<Operand> inputs;
     for (const ValueId id : node.operands) inputs.push_back(operand(id));
     Operand result = plain_operands(graph_, node.results, itself)[0];
-    result.use = group.by_rows ? plan::Use() : write(node.results[0]);
+    result.use = group.by_rows ? plan::OperandRef() : write(node.results[0]);
     const auto operands = epilogue_operands(group, *lowered);
     const Epilogue epilogue{lowered->program, operands, load_of(*lowered, node.results[0])};
     const KernelRequest request = request_for(node, op, inputs, {&result, 1}, &epilogue);
@@ -659,7 +665,7 @@ class Selector {
     step->label = fmt::format("{}+{}", kernel->name, label_of(group));
     step->location = graph_.location_of(node);
     note_kernels(request, kernel);
-    told_.kernel = kernel->name;
+    group_report_.kernel = kernel->name;
     if (options_.on_loop) options_.on_loop(step->label, lowered->program);
     steps_.steps.push_back(std::move(*step));
     return {};
@@ -670,7 +676,7 @@ class Selector {
   Status overwrite_rows(const Group& group, const LoopProgram& lowered,
                         const std::vector<Operand>& operands, int32_t first, Step& step) const {
     MITHRIL_ASSIGN(const auto kernel, backend_.loop(lowered.program));
-    std::vector<plan::Use> uses;
+    std::vector<plan::OperandRef> uses;
     std::vector<std::vector<int64_t>> strides;
     for (const Operand& operand : operands) {
       uses.push_back(operand.use);
@@ -681,8 +687,9 @@ class Selector {
     for (plan::InPlace in : overwritable(*kernel, group, lowered, uses, strides)) {
       const plan::BufferId buffer = uses[static_cast<size_t>(in.operand)].buffer;
       const auto own = step.operands.begin() + first;
-      const bool is_read = std::any_of(step.operands.begin(), own,
-                                       [&](const plan::Use& use) { return use.buffer == buffer; });
+      const bool is_read =
+          std::any_of(step.operands.begin(), own,
+                      [&](const plan::OperandRef& use) { return use.buffer == buffer; });
       if (in.operand == result || is_read) continue;
       in.operand += first - (in.operand > result ? 1 : 0);
       step.inplace.push_back(in);
@@ -742,7 +749,7 @@ class Selector {
   core::Result<std::shared_ptr<const plan::Plan>> planned(const ir::Graph& region) {
     SelectOptions options = options_;
     options.overwrites.clear();
-    if (options.story != nullptr) options.story = &told_.inner.emplace_back();
+    if (options.report != nullptr) options.report = &group_report_.inner.emplace_back();
     MITHRIL_ASSIGN(plan::Steps steps, select_steps(region, backend_, options));
     MITHRIL_ASSIGN(plan::Plan made, plan::make_plan(std::move(steps)));
     return std::make_shared<const plan::Plan>(std::move(made));
@@ -761,7 +768,7 @@ class Selector {
       MITHRIL_RETURN_IF_ERROR(materialize(id));
       step.operands.push_back(write(id));
     }
-    step.label = told_.kernel = op.name;
+    step.label = group_report_.kernel = op.name;
     step.location = graph_.location_of(node);
     return step;
   }
@@ -826,9 +833,9 @@ class Selector {
   std::vector<View> views_;                   // by value
   std::vector<std::vector<BufferId>> waits_;  // by value: of views
   std::vector<int32_t> output_of_;            // by value: the output that it may be written to
-  Told told_;                                 // of the group under way
-  std::vector<size_t> told_at_;               // by story: the step that followed
-  std::vector<bool> is_step_;                 // by group; with a story only
+  GroupReport group_report_;                  // of the group under way
+  std::vector<size_t> told_at_;               // by report: the step that followed
+  std::vector<bool> is_step_;                 // by group; with a report only
 };
 
 // Host values are attributes by now, but for those that only data tell.
@@ -854,11 +861,11 @@ Status check_hosts(const ir::Graph& graph, std::string_view backend) {
 
 }  // namespace
 
-ir::Runs how_it_runs(const KernelTable& kernels, const ir::Graph& graph, const Node& node) {
-  if (!kernels.has(ir::Registry::global().get(node.op).name)) return ir::Runs::kNot;
-  if (kernel_for(kernels, graph, node) != nullptr) return ir::Runs::kAsIs;
-  return kernel_for(kernels, graph, node, core::widened) == nullptr ? ir::Runs::kNot
-                                                                    : ir::Runs::kWidened;
+ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const Node& node) {
+  if (!kernels.has(ir::Registry::global().get(node.op).name)) return ir::Support::kNone;
+  if (kernel_for(kernels, graph, node) != nullptr) return ir::Support::kAsIs;
+  return kernel_for(kernels, graph, node, core::widened) == nullptr ? ir::Support::kNone
+                                                                    : ir::Support::kWidened;
 }
 
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const Backend& backend,

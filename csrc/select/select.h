@@ -9,13 +9,13 @@
 #include "ir/target.h"
 #include "plan/steps.h"
 #include "select/backend.h"
-#include "select/story.h"
+#include "select/selection_report.h"
 #include "tile/program.h"
 
 namespace mithril::select {
 
 /// An output of the graph that takes the place of an input, as it is when all else has read it.
-struct Overwrite {
+struct Donation {
   int32_t output = 0, input = 0;
 };
 
@@ -25,16 +25,16 @@ struct SelectOptions {
   bool exact_conv = false;    // convolutions in the reference's order only
   bool exact_linalg = false;  // and linear algebra
   int threads = 0;            // of a run, for which kernels are cut; 0: the backend's
-  std::vector<Overwrite> overwrites;
+  std::vector<Donation> overwrites;
   /// Told of every fused loop: the step's label and its program. Null: nobody looks.
   std::function<void(std::string_view label, const tile::Program&)> on_loop;
   /// Gets what became of each group, in order of execution. Null: nobody asks.
-  std::vector<Story>* story = nullptr;
+  std::vector<SelectionReport>* report = nullptr;
 };
 
 /// Tells whether a kernel takes the node, its sizes known, and in what types. A composite that none
 /// takes is decomposed.
-ir::Runs how_it_runs(const KernelTable& kernels, const ir::Graph& graph, const ir::Node& node);
+ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const ir::Node& node);
 
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in
 /// row-major order, one buffer per tensor input (host inputs have none but keep their index);

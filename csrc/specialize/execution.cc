@@ -74,7 +74,7 @@ core::Result<Execution> plan_execution(const ir::Graph& graph, const select::Bac
                                        const select::SelectOptions& options) {
   select::SelectOptions quiet = options;
   quiet.on_loop = nullptr;
-  quiet.story = nullptr;
+  quiet.report = nullptr;
   MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, backend, quiet));
   MITHRIL_ASSIGN(const plan::Plan plan, plan::make_plan(std::move(steps)));
   return execution_of(graph, plan);

@@ -1,8 +1,8 @@
-// How a backend would run a graph: what passes::recompute measures.
+// How a backend would run a graph: what passes::rematerialize measures.
 #pragma once
 #include "core/status.h"
 #include "ir/graph.h"
-#include "passes/recompute.h"
+#include "passes/rematerialize.h"
 #include "plan/plan.h"
 #include "select/select.h"
 

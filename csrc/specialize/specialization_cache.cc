@@ -126,7 +126,7 @@ core::Result<ir::Graph> SpecializationCache::make_static(
   };
   return passes::specialize(graph_, symbols, evaluate, options,
                             [&](const ir::Graph& within, const ir::Node& node) {
-                              return select::how_it_runs(options_.backend->kernels(), within, node);
+                              return select::supports(options_.backend->kernels(), within, node);
                             });
 }
 
@@ -134,17 +134,17 @@ core::Result<std::optional<ir::Graph>> SpecializationCache::fitted(const ir::Gra
                                                                    const plan::Plan& plan,
                                                                    Trace* trace) const {
   const Stopwatch watch;
-  const passes::RecomputeOptions& wanted = options_.recompute;
-  const bool was_asked = wanted.limit || wanted.shrinks;
+  const passes::RematerializeOptions& wanted = options_.rematerialize;
+  const bool was_asked = wanted.limit || wanted.rematerializes;
   passes::Execution execution = execution_of(graph, plan);
-  if (!was_asked && !(wanted.spares && passes::allocates_much(execution))) {
+  if (!was_asked && !(wanted.unasked && passes::allocates_much(execution))) {
     return std::optional<ir::Graph>();
   }
   const passes::Measure measure = [&](const ir::Graph& g) {
     return plan_execution(g, *options_.backend, options_.select);
   };
   MITHRIL_ASSIGN(passes::Recomputed made,
-                 passes::recompute(graph, std::move(execution), measure, wanted));
+                 passes::rematerialize(graph, std::move(execution), measure, wanted));
   if (!was_asked && made.nodes == 0) return std::optional<ir::Graph>();
   if (options_.passes.verify) MITHRIL_RETURN_IF_ERROR(ir::verify(made.graph));
   if (trace != nullptr) trace->recomputed(made, watch.seconds());
@@ -152,7 +152,7 @@ core::Result<std::optional<ir::Graph>> SpecializationCache::fitted(const ir::Gra
 }
 
 core::Status SpecializationCache::check_memory(const plan::Plan& plan) const {
-  if (const auto limit = options_.recompute.limit) {
+  if (const auto limit = options_.rematerialize.limit) {
     MITHRIL_RETURN_IF_ERROR(plan::check_memory(
         plan, {*limit, "the least that was found by computing values again, and memory_limit is",
                "raise memory_limit, or take smaller sizes"}));
@@ -160,16 +160,17 @@ core::Status SpecializationCache::check_memory(const plan::Plan& plan) const {
   return plan::check_memory(plan, {runtime::memory_limit()});
 }
 
-core::Result<plan::Plan> SpecializationCache::preview(std::span<const std::vector<int64_t>> sizes,
-                                                      std::vector<select::Story>* story) const {
+core::Result<plan::Plan> SpecializationCache::preview(
+    std::span<const std::vector<int64_t>> sizes,
+    std::vector<select::SelectionReport>* report) const {
   passes::PipelineOptions quiet = options_.passes;
   quiet.on_pass = nullptr;
   quiet.on_rewrite = nullptr;
   MITHRIL_ASSIGN(const ir::Graph graph, make_static(sizes, quiet));
   const auto planned = [&](const ir::Graph& g) -> core::Result<plan::Plan> {
     select::SelectOptions select = options_.select;
-    select.story = story;
-    if (story != nullptr) story->clear();
+    select.report = report;
+    if (report != nullptr) report->clear();
     MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(g, *options_.backend, select));
     return plan::make_plan(std::move(steps));
   };
@@ -188,7 +189,7 @@ core::Result<plan::Plan> SpecializationCache::make_plan(const ir::Graph& graph) 
   }
   MITHRIL_ASSIGN(plan::Steps steps, select::select_steps(graph, *options_.backend, select));
   if (const auto denied = options_.backend->take_denial(); !denied.empty()) {
-    options_.trace->refusal(denied);
+    options_.trace->jit_denied(denied);
   }
   MITHRIL_ASSIGN(plan::Plan plan, plan::make_plan(std::move(steps)));
   options_.trace->stage(

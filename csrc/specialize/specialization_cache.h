@@ -11,7 +11,7 @@
 #include "core/status.h"
 #include "ir/graph.h"
 #include "passes/pipeline.h"
-#include "passes/recompute.h"
+#include "passes/rematerialize.h"
 #include "runtime/executable.h"
 #include "select/select.h"
 #include "specialize/trace.h"
@@ -27,8 +27,9 @@ struct SpecializationOptions {
   select::SelectOptions select;
   passes::PipelineOptions passes;
   std::shared_ptr<Trace> trace = std::make_shared<Trace>();
-  passes::RecomputeOptions recompute;  // a limit that cannot be met is an error of `specialize`
-  size_t most_specializations = 64;    // the least recently used one goes
+  passes::RematerializeOptions
+      rematerialize;                 // a limit that cannot be met is an error of `specialize`
+  size_t most_specializations = 64;  // the least recently used one goes
 };
 
 /// Holds what is executed for one set of input sizes.
@@ -50,9 +51,9 @@ class SpecializationCache {
       std::span<const std::vector<int64_t>> sizes);
 
   /// Makes the plan that `specialize` would for these sizes, even if memory is too small; nothing
-  /// is kept, traced or refused. `story` gets what became of each node; null: nobody asks.
+  /// is kept, traced or refused. `report` gets what became of each node; null: nobody asks.
   core::Result<plan::Plan> preview(std::span<const std::vector<int64_t>> sizes,
-                                   std::vector<select::Story>* story = nullptr) const;
+                                   std::vector<select::SelectionReport>* report = nullptr) const;
 
  private:
   using Key = std::vector<int64_t>;

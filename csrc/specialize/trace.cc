@@ -93,10 +93,10 @@ void Trace::pass(const passes::PassRecord& record) {
 }
 
 void Trace::recomputed(const passes::Recomputed& made, double seconds) {
-  stage("recompute", seconds,
+  stage("rematerialize", seconds,
         fmt::format("{} values again, {} to {}", made.nodes, plan::print_bytes(made.before),
                     plan::print_bytes(made.after)));
-  pass({"recompute", seconds, made.nodes > 0, made.graph});
+  pass({"rematerialize", seconds, made.nodes > 0, made.graph});
 }
 
 void Trace::rewrite(std::string_view op, const core::Location& where) {
@@ -145,7 +145,7 @@ void Trace::recompile(const std::function<std::string()>& what) {
   }
 }
 
-void Trace::refusal(std::string_view text) { say(1, Topic::kCodegen, LogLevel::kInfo, text); }
+void Trace::jit_denied(std::string_view text) { say(1, Topic::kCodegen, LogLevel::kInfo, text); }
 
 // --- where it goes ------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 #include "passes/pipeline.h"
-#include "passes/recompute.h"
+#include "passes/rematerialize.h"
 #include "plan/plan.h"
 #include "tile/program.h"
 
@@ -40,7 +40,7 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// The story of one compile and of what is made of it later. Every event costs a look at who
+/// The report of one compile and of what is made of it later. Every event costs a look at who
 /// listens; texts are made only if somebody does.
 class Trace {
  public:
@@ -60,7 +60,7 @@ class Trace {
   void plan(const plan::Plan& plan);
   void recompile(const std::function<std::string()>& what);
   /// Something that the machine denies, and what happens instead.
-  void refusal(std::string_view text);
+  void jit_denied(std::string_view text);
 
  private:
   bool wants(int debug, Topic topic, LogLevel level) const;

@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 class Pick:
-    """Draws by index, so that one example is a list of numbers and shrinks well."""
+    """Draws by index, so that one example is a list of numbers and rematerializes well."""
 
     def __init__(self, data):
         self._data = data

@@ -21,7 +21,14 @@ STARTS = [f"{name}0" for name in INPUTS if name not in KINDS]
 UNARY = [ml.Tanh, ml.Sigmoid, ml.Relu, ml.Absolute, ml.Softplus, ml.Gelu, ml.Negate, ml.Sine,
          ml.SiLU, ml.LeakyRelu]  # fmt: skip
 BINARY = [ml.Add, ml.Subtract, ml.Multiply, ml.Maximum, ml.Minimum, ml.SquaredError]
-PASSES = ["-canonicalize", "-merge_common", "-fold_constants", "-narrow", "-fuse", "-epilogues"]
+PASSES = [
+    "-canonicalize",
+    "-merge_common",
+    "-fold_constants",
+    "-push_down_slices",
+    "-fuse",
+    "-epilogues",
+]
 REDUCTIONS = [ml.Sum, ml.Mean, ml.Max, ml.Min]
 INT_BINARY = [ml.Add, ml.Subtract, ml.Maximum, ml.Minimum]
 COMPARISONS = [ml.Less, ml.GreaterEqual, ml.NotEqual]

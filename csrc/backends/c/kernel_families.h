@@ -38,7 +38,7 @@ inline plan::Step step_of(plan::FunctionCall call, int64_t units, int64_t grain 
   plan::Step step;
   step.units = units;
   step.grain = grain;
-  step.refuses = call.check != plan::FunctionCall::Check::kNone;
+  step.may_fail_on_data = call.check != plan::FunctionCall::Check::kNone;
   step.call = std::make_shared<const plan::Call>(std::move(call));
   return step;
 }

@@ -39,7 +39,7 @@ class LoopKernel final : public select::LoopKernel {
 }  // namespace
 
 std::string_view Backend::take_denial() const {
-  if (!jit::take_refusal()) return {};
+  if (!jit::take_jit_denied()) return {};
   return "the system refuses memory for machine code: loops are interpreted, to the same bits";
 }
 

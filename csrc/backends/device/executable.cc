@@ -27,7 +27,7 @@ std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count
   return out;
 }
 
-int64_t bytes_of(const Plan& plan, const plan::Use& use) {
+int64_t bytes_of(const Plan& plan, const plan::OperandRef& use) {
   return plan.buffers[static_cast<size_t>(use.buffer)].bytes - use.offset;
 }
 
@@ -35,14 +35,14 @@ int64_t bytes_of(const Plan& plan, const plan::Use& use) {
 Plan alone(const Plan& plan, const PlannedStep& planned) {
   Plan out;
   out.scratch_bytes = planned.step.scratch_bytes;
-  for (const plan::Use& use : planned.step.operands) {
+  for (const plan::OperandRef& use : planned.step.operands) {
     ++(use.write ? out.output_count : out.input_count);
   }
   out.steps.push_back({planned.step, {}});
   plan::Step& step = out.steps.back().step;
   int32_t input = 0, output = 0;
   for (size_t i = 0; i < step.operands.size(); ++i) {
-    plan::Use& use = step.operands[i];
+    plan::OperandRef& use = step.operands[i];
     Buffer buffer = plan.buffers[static_cast<size_t>(use.buffer)];
     buffer.kind = use.write ? Buffer::Kind::kOutput : Buffer::Kind::kInput;
     buffer.index = use.write ? output : input;
@@ -261,7 +261,7 @@ class Executable::Run {
   std::vector<Mapped> wanted(const Plan& plan, const PlannedStep& planned, const Bases& bases) {
     std::vector<Mapped> all, out;
     for (size_t i = 0; i < planned.operands.size(); ++i) {
-      const plan::Use& use = planned.step.operands[i];
+      const plan::OperandRef& use = planned.step.operands[i];
       const Ref ref = operand(planned, i, bases);
       const int64_t bytes = bytes_of(plan, use);
       if (ref.memory != nullptr && bytes > 0) all.push_back({ref, bytes, use.write});

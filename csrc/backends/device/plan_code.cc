@@ -116,7 +116,7 @@ class Printer {
       const size_t same = first_of(planned, i);
       out.names.push_back(fmt::format("a{}", same));
       if (same != i) continue;
-      const plan::Use& use = planned.step.operands[i];
+      const plan::OperandRef& use = planned.step.operands[i];
       const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
       const char* const constness = use.write ? "" : "const ";
       const std::string_view type = short_name(buffer.dtype);

@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import text
+from mithril.base.checks import checked_str
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, SignatureError, shown, suggestion
 from mithril.execution.interface import CompileTarget
@@ -36,13 +36,13 @@ def register_backend(name: str, backend_class: type) -> None:
         raise SignatureError(
             f"register_backend: a subclass of Backend is required, got {shown(backend_class)}"
         )
-    _registered[text("register_backend: name", name)] = backend_class
+    _registered[checked_str("register_backend: name", name)] = backend_class
 
 
 @public
 def get_backend(name: str, **options: Any) -> Any:
     """An instance of the backend of that name."""
-    return backend_class(text("get_backend: name", name))(**options)
+    return backend_class(checked_str("get_backend: name", name))(**options)
 
 
 def backend_class(name: str) -> type:

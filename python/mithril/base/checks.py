@@ -18,7 +18,7 @@ _MOST_ITEMS = 1_000_000
 _SINGLE: list[type] = []  # classes whose objects could be gone through, and are one thing each
 
 
-def truth(what: str, value: Any) -> bool:
+def checked_bool(what: str, value: Any) -> bool:
     """The bool that a number or bool is."""
     try:
         return bool(operator.index(value))
@@ -26,7 +26,7 @@ def truth(what: str, value: Any) -> bool:
         raise SignatureError(f"{what}: requires True or False, got {shown(value)}") from None
 
 
-def text(what: str, text: Any) -> str:
+def checked_str(what: str, text: Any) -> str:
     if not isinstance(text, str) or isinstance(text, Dtype):
         raise SignatureError(f"{what}: requires a string, got {shown(text)}")
     if not text.isascii():
@@ -43,7 +43,7 @@ def single(cls: type[T]) -> type[T]:
     return cls
 
 
-def items(what: str, value: Any, of: str, optional: bool = False) -> list[Any]:
+def checked_list(what: str, value: Any, of: str, optional: bool = False) -> list[Any]:
     """The items of anything that can be gone through but text, dictionaries and connections."""
     if optional and value is None:
         return []
@@ -57,7 +57,7 @@ def items(what: str, value: Any, of: str, optional: bool = False) -> list[Any]:
     return found
 
 
-def mapping(what: str, value: Any) -> Mapping[Any, Any]:
+def checked_mapping(what: str, value: Any) -> Mapping[Any, Any]:
     """A dictionary; None is an empty one."""
     if value is None:
         return {}
@@ -66,18 +66,26 @@ def mapping(what: str, value: Any) -> Mapping[Any, Any]:
     return value
 
 
-def instance(what: str, value: Any, cls: type | tuple[type, ...], a: str) -> Any:
+def checked_instance(what: str, value: Any, cls: type | tuple[type, ...], a: str) -> Any:
     """The value, which must be an object of a class; `a` says so in words."""
     if not isinstance(value, cls):
         raise SignatureError(f"{what}: requires {a}, got {shown(value)}")
     return value
 
 
-def whole(what: str, value: Any, least: int = 1) -> int:
+def checked_size(what: str, value: Any, least: int = 1) -> int:
     """An integer that a size can be."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
         raise ArgumentError(f"{what}: requires an integer of at least {least}, got {shown(value)}")
     return value
 
 
-__all__ = ["instance", "items", "mapping", "single", "text", "truth", "whole"]
+__all__ = [
+    "checked_instance",
+    "checked_list",
+    "checked_mapping",
+    "single",
+    "checked_str",
+    "checked_bool",
+    "checked_size",
+]

@@ -19,7 +19,7 @@ import types
 from typing import Any
 
 from mithril.backends.with_autograd.backend import require
-from mithril.base.checks import truth
+from mithril.base.checks import checked_bool
 from mithril.base.public import public
 
 _DEVICES, _UPDATE = "devices", "optimizer_update"
@@ -62,8 +62,8 @@ def install(devices: bool = True, optimizer_update: bool = True) -> Installed:
     DeviceNotAvailable : MLX is not installed
     """
     wanted = {
-        _DEVICES: truth("install: devices", devices),
-        _UPDATE: truth("install: optimizer_update", optimizer_update),
+        _DEVICES: checked_bool("install: devices", devices),
+        _UPDATE: checked_bool("install: optimizer_update", optimizer_update),
     }
     require("mlx.core", "MLX", "'mlx[cpu]'")
     with _lock:

@@ -10,7 +10,7 @@ import contextlib
 from typing import Any
 
 from mithril.backends.with_autograd.jax_backend.backend import JaxBackend
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.base.public import public
 from mithril.errors import DeviceNotAvailable
 from mithril.types import Dtype, DTypeLike
@@ -55,7 +55,7 @@ class TPUBackend(JaxBackend):
     ) -> None:
         _look_for_tpus()
         super().__init__(
-            f"tpu:{whole('TPUBackend: index', index, least=0)}",
+            f"tpu:{checked_size('TPUBackend: index', index, least=0)}",
             dtype,
             pre_allocate,
             device_mesh,

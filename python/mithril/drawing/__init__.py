@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.base.files import path_of, write_text
 from mithril.errors import ArgumentError, shown
 
@@ -35,7 +35,7 @@ def plot(
         file_path = path_of("plot: file_path", file_path)
     chosen = _format(format, file_path)
     if depth is not None:
-        whole("plot: depth", depth, 0)
+        checked_size("plot: depth", depth, 0)
     picture = Picture(_render(diagram_of(model, depth), chosen))
     picture.format_name = chosen
     if file_path is not None:

@@ -145,10 +145,10 @@ class _Method:
         arrays, attributes = self._sorted(backend, values)
         given = {name: _dtype_of(backend, value) for name, value in arrays.items()}
         as_given = dict(arrays)
-        compute = self._meet(backend, arrays, given)
+        compute = self._promote(backend, arrays, given)
         function = self._table_function(backend, arrays, attributes, compute)
         result = self._run(backend, arrays, attributes, given, function)
-        settled = self._settled(backend, result, given, compute)
+        settled = self._cast_result(backend, result, given, compute)
         same = settled is result and all(arrays[n] is x for n, x in as_given.items())
         if key is not None and function is not None and same:
             if len(known) >= MOST_QUICK:
@@ -235,7 +235,7 @@ class _Method:
 
     # --- dtypes -----------------------------------------------------------------------------------
 
-    def _meet(self, backend: Any, arrays: dict[str, Any], given: dict[str, Any]) -> Dtype | None:
+    def _promote(self, backend: Any, arrays: dict[str, Any], given: dict[str, Any]) -> Dtype | None:
         """Casts the operands that the computation promotes, in place; gives their dtype."""
         promoted = [name for name in self._promoted if name in arrays]
         dtypes = [d for name in promoted for d in _listed(given[name]) if d is not None]
@@ -255,12 +255,12 @@ class _Method:
                     code="MTH202",
                 )
 
-    def _settled(
+    def _cast_result(
         self, backend: Any, result: Any, given: dict[str, Any], compute: Dtype | None
     ) -> Any:
         if isinstance(result, tuple):
             if self.op in _FIRST_RESULT_ONLY:
-                return self._settled(backend, result[0], given, compute)
+                return self._cast_result(backend, result[0], given, compute)
             return tuple(
                 _in_dtype(backend, x, self._dtype_of_result(backend, i, given, compute))
                 for i, x in enumerate(result)
@@ -351,7 +351,7 @@ def _call_model(backend: Any, name: str, *operands: Any, **named: Any) -> Any:
         return getattr(models, class_name)()(**values)
     arrays = {key: _array(backend, value) for key, value in values.items()}
     return op_programs.run(
-        backend, (name,), getattr(models, class_name), arrays, data_chooses=name == "auc_core"
+        backend, (name,), getattr(models, class_name), arrays, is_data_dependent=name == "auc_core"
     )
 
 

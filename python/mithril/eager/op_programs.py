@@ -21,18 +21,18 @@ def run(
     kind: tuple[Any, ...],
     make: Callable[[], Any],
     arrays: Mapping[str, Any],
-    data_chooses: bool = False,
+    is_data_dependent: bool = False,
 ) -> Any:
     """What the model that `make` gives makes of arrays by name: its output, or a tuple of several.
 
-    Equal kinds are equal models. `data_chooses`: the data say how many elements there are.
+    Equal kinds are equal models. `is_data_dependent`: the data say how many elements there are.
     """
     flat = {name: value for name, value in arrays.items() if not isinstance(value, list)}
     for name, value in arrays.items():
         if isinstance(value, list):
             flat |= {f"{name}_{i}": item for i, item in enumerate(value)}
     types = {name: (backend.shape(x), backend.dtype(x)) for name, x in flat.items()}
-    runs_on = backend._twin("numpy" if data_chooses and backend.runs_plans else "")
+    runs_on = backend._twin("numpy" if is_data_dependent and backend.runs_plans else "")
     program = _program(runs_on, (*kind, tuple(types.items())), make, arrays, types)
     values = [cast(backend, flat[key.name], key.dtype) for key in program.inputs]
     function = getattr(program.forward, "function", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mithril import models
-from mithril.base.checks import items, whole
+from mithril.base.checks import checked_list, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError
 from mithril.logical.model import Model
@@ -38,7 +38,10 @@ def mlp(sizes: Iterable[int], *, name: str | None = None) -> Model:
     >>> model.shapes["output"]
     ['n', 3]
     """
-    widths = [whole("mlp: sizes", size) for size in items("mlp: sizes", sizes, "a list of sizes")]
+    widths = [
+        checked_size("mlp: sizes", size)
+        for size in checked_list("mlp: sizes", sizes, "a list of sizes")
+    ]
     if not widths:
         raise ArgumentError("mlp: sizes requires at least one, got none")
     parts: list[Model] = []
@@ -74,8 +77,8 @@ def small_cnn(num_classes: int, width: int = 16, *, name: str | None = None) -> 
     >>> model.shapes["output"]
     ['n', 10]
     """
-    whole("small_cnn: num_classes", num_classes)
-    whole("small_cnn: width", width)
+    checked_size("small_cnn: num_classes", num_classes)
+    checked_size("small_cnn: width", width)
     parts: list[Model] = []
     for i in (1, 2):
         convolution = models.Convolution2D(
@@ -113,8 +116,8 @@ def lstm_classifier(hidden_size: int, num_classes: int, *, name: str | None = No
     >>> model.shapes["output"][-1]
     3
     """
-    whole("lstm_classifier: hidden_size", hidden_size)
-    whole("lstm_classifier: num_classes", num_classes)
+    checked_size("lstm_classifier: hidden_size", hidden_size)
+    checked_size("lstm_classifier: num_classes", num_classes)
     model = Model(name=name)
     model |= models.LSTM(hidden_size, name="lstm")(input="input", output="places")
     model |= models.Linear(num_classes, name="fc")(input=model.places[:, -1], output="output")

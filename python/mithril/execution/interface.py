@@ -37,7 +37,7 @@ class CompileTarget(ABC):
     _compiles_each_program = False  # takes a compiler's time for each model and its sizes
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
     _jit_options: frozenset[str] | None = None  # that its compiler takes; None: it says so itself
-    # What its compiler cannot follow of what data choose (`physical.targets.choices`).
+    # What its compiler cannot follow of what data choose (`physical.targets.dynamic_features`).
     _not_compiled: frozenset[str] = frozenset()
     # Whether functions of `ops` take arrays of the backend; else they take those of NumPy.
     _runs_own_arrays = False
@@ -134,14 +134,14 @@ class CompileTarget(ABC):
         """Makes what emitted text calls `C`."""
         return values
 
-    def _way(
+    def _guard(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> Callable[..., bool] | None:
         """A quick check whether arrays are like these, in all that calls of `function` depend on;
         None where there is none that is quicker than their signature."""
         return None
 
-    def _first_of_way(
+    def _guarded_call(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
         """The results as `_call` gives them, and what gives them for arrays that pass the check."""

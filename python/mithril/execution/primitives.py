@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import text
+from mithril.base.checks import checked_str
 from mithril.errors import SignatureError, shown
 from mithril.execution import own_ops
 
@@ -35,7 +35,7 @@ _WITHOUT_BACKWARD, _WITH_BACKWARD = "opaque", "opaque_with_backward"
 
 
 def formula_key_of(key: Any) -> str:
-    name = text("primitive: formula_key", key)
+    name = checked_str("primitive: formula_key", key)
     if not NAME.fullmatch(name) or len(name) > 200:
         raise SignatureError(f"primitive: formula_key must be a Python name, got {shown(key)}")
     return name

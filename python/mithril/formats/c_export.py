@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import mapping, text, truth, whole
+from mithril.base.checks import checked_bool, checked_mapping, checked_size, checked_str
 from mithril.base.files import path_of, replacing
 from mithril.base.numpy import np
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
@@ -53,7 +53,7 @@ def export_c(
     to = path_of("export_c: folder", folder)
     wanted = Wanted(
         name=_checked_name(name),
-        training=truth("export_c: training", training),
+        training=checked_bool("export_c: training", training),
         weights=_one_of("weights", weights, _WEIGHTS),
         freestanding=_one_of("target", target, _TARGETS) == "freestanding",
         threads=_checked_threads(threads),
@@ -71,7 +71,7 @@ def export_c(
 
 
 def _checked_name(name: Any) -> str:
-    found = text("export_c: name", name)
+    found = checked_str("export_c: name", name)
     if found.lower() in _TAKEN:
         raise ArgumentError(
             f"export_c: name: the folder has a use for {shown(found)} itself",
@@ -86,7 +86,7 @@ def _checked_name(name: Any) -> str:
 
 
 def _one_of(option: str, value: Any, known: Sequence[str]) -> str:
-    if text(f"export_c: {option}", value) not in known:
+    if checked_str(f"export_c: {option}", value) not in known:
         choices = " or ".join(f"'{one}'" for one in known)
         near = suggestion(value, known)
         raise ArgumentError(f"export_c: {option} requires {choices}, got {shown(value)}{near}")
@@ -94,14 +94,14 @@ def _one_of(option: str, value: Any, known: Sequence[str]) -> str:
 
 
 def _checked_threads(threads: Any) -> int:
-    found = whole("export_c: threads", threads)
+    found = checked_size("export_c: threads", threads)
     if found > MOST_THREADS:
         raise ArgumentError(f"export_c: threads must be at most {MOST_THREADS}, got {found}")
     return found
 
 
 def _checked_params(physical: Any, params: Any) -> Mapping[str, Any]:
-    found = mapping("export_c: params", params)
+    found = checked_mapping("export_c: params", params)
     unknown = [name for name in found if name not in physical.param_keys]
     if unknown:
         near = suggestion(unknown[0], physical.param_keys)

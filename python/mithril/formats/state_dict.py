@@ -6,7 +6,13 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril.base.checks import instance, items, mapping, text, truth
+from mithril.base.checks import (
+    checked_bool,
+    checked_instance,
+    checked_list,
+    checked_mapping,
+    checked_str,
+)
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, ShapeError, suggestion
 from mithril.physical import PhysicalModel
@@ -59,11 +65,11 @@ def load_state_dict(
     >>> pm.evaluate(params, {"x": np.ones((1, 3))})["y"]
     array([[3., 3.]], dtype=float32)
     """
-    instance("load_state_dict: pm", pm, PhysicalModel, "a compiled model")
-    arrays = mapping("load_state_dict: state_dict", state_dict)
-    turned = _fitting(items("load_state_dict: transposed", transposed, "patterns"), arrays)
+    checked_instance("load_state_dict: pm", pm, PhysicalModel, "a compiled model")
+    arrays = checked_mapping("load_state_dict: state_dict", state_dict)
+    turned = _fitting(checked_list("load_state_dict: transposed", transposed, "patterns"), arrays)
     _refuse_missing(pm, arrays)
-    if truth("load_state_dict: strict", strict):
+    if checked_bool("load_state_dict: strict", strict):
         _refuse_unknown(pm, arrays)
     shapes = pm.shapes
     return {
@@ -75,7 +81,7 @@ def load_state_dict(
 def _fitting(patterns: list[Any], names: Mapping[str, Any]) -> set[str]:
     out: set[str] = set()
     for pattern in patterns:
-        fits = fnmatch.filter(names, text("load_state_dict: transposed", pattern))
+        fits = fnmatch.filter(names, checked_str("load_state_dict: transposed", pattern))
         if not fits:
             near = suggestion(pattern, names)
             raise KeyNotFound(f"load_state_dict: transposed: no name fits '{pattern}'{near}")

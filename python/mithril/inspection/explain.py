@@ -67,10 +67,10 @@ def explain_all(physical: Any, shapes: Any, way: str = "evaluate") -> Explanatio
     if way not in by_name:
         near = suggestion(way, by_name)
         raise KeyNotFound(f"explain: the model has no program '{way}'{near}")
-    story = _story(program, given, by_name[way])
-    if isinstance(story, str):
-        raise UnsupportedError(f"explain: {story}")
-    return Explanation([step for step in _flat(story, 0) if step.kernel != "constant"], "")
+    report = _report(program, given, by_name[way])
+    if isinstance(report, str):
+        raise UnsupportedError(f"explain: {report}")
+    return Explanation([step for step in _flat(report, 0) if step.kernel != "constant"], "")
 
 
 def explain(physical: Any, name: str, shapes: Any) -> list[str]:
@@ -83,8 +83,8 @@ def explain(physical: Any, name: str, shapes: Any) -> list[str]:
         known = [part for _, path, *_ in flat for part in (path, path.rpartition(".")[2])]
         near = suggestion(name, list(dict.fromkeys(known)))
         raise KeyNotFound(f"explain: no submodel named {name!r} is in the graph{near}")
-    story = _story(program, given, native(program.forward)) if program.is_native else None
-    steps = list(_flat(story, 0)) if isinstance(story, list) else story
+    report = _report(program, given, native(program.forward)) if program.is_native else None
+    steps = list(_flat(report, 0)) if isinstance(report, list) else report
     lines = []
     for path in paths:
         whole = [op for op, at, *_ in flat if at == path]
@@ -142,10 +142,10 @@ def _sentence(step: ExplainedStep) -> str:
     return f"{op} is a step of its own: {step.kernel}"
 
 
-# --- the engine's story ---------------------------------------------------------------------------
+# --- the engine's report --------------------------------------------------------------------------
 
 
-def _story(program: Any, given: Any, executable: Any) -> list | str:
+def _report(program: Any, given: Any, executable: Any) -> list | str:
     """Of a planned program; a text if it cannot be told."""
     forward = native(program.forward)
     shapes = input_shapes(program, given)
@@ -155,14 +155,14 @@ def _story(program: Any, given: Any, executable: Any) -> list | str:
     if any(None in shape for shape in shapes):
         return _OPEN
     try:
-        return executable.story(shapes)
+        return executable.selection_report(shapes)
     except UnsupportedError as error:
         return f"unsupported: {error}"
 
 
-def _flat(story: list, depth: int) -> Iterator[ExplainedStep]:
+def _flat(report: list, depth: int) -> Iterator[ExplainedStep]:
     """Steps in order, those that a step runs by itself after it."""
-    for kernel, members, shape, notes, inner in story:
+    for kernel, members, shape, notes, inner in report:
         yield ExplainedStep(kernel or "host", tuple(members), tuple(shape), tuple(notes), depth)
         for region in inner:
             yield from _flat(region, depth + 1)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import instance
-from mithril.base.checks import text as checked_text
+from mithril.base.checks import checked_instance
+from mithril.base.checks import checked_str as checked_text
 from mithril.base.files import write_text
 from mithril.base.public import public
 from mithril.inspection.explain import explain as explain_model
@@ -95,12 +95,12 @@ def _is_model(thing: Any) -> bool:
 
 def _graph(what: str, thing: Any) -> Any:
     wanted = (_core.Graph, PhysicalModel)
-    found = instance(what, thing, wanted, "a model, a physical model or a graph")
+    found = checked_instance(what, thing, wanted, "a model, a physical model or a graph")
     return found if isinstance(found, _core.Graph) else found.graph
 
 
 def _compiled(what: str, physical: Any) -> Any:
-    return instance(what, physical, PhysicalModel, "a physical model")
+    return checked_instance(what, physical, PhysicalModel, "a physical model")
 
 
 @public

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import text
+from mithril.base.checks import checked_str
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -260,7 +260,7 @@ class MemoryPlan:
         >>> pm.memory_plan().largest("batch", "8MB", multiple_of=500)
         3500
         """
-        if text("largest: size", size) not in self.sizes:
+        if checked_str("largest: size", size) not in self.sizes:
             near = suggestion(size, self.sizes)
             raise KeyNotFound(f"largest: no open size named '{size}'{near}")
         if type(multiple_of) is not int or multiple_of < 1:
@@ -281,7 +281,7 @@ class MemoryPlan:
         return found * multiple_of
 
     def _checked(self, name: Any) -> str:
-        if text("memory_plan: program", name) not in self.programs:
+        if checked_str("memory_plan: program", name) not in self.programs:
             near = suggestion(name, self.programs)
             raise KeyNotFound(f"memory_plan: no program named '{name}'{near}")
         return name

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from mithril.backends import registry
 from mithril.backends.registry import get_backend
-from mithril.base.checks import instance, items, mapping, text
+from mithril.base.checks import checked_instance, checked_list, checked_mapping, checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, MithrilError, shown
 from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
-from mithril.physical.targets import choices
+from mithril.physical.targets import dynamic_features
 from mithril.types import DTypeLike
 
 if TYPE_CHECKING:
@@ -107,15 +107,15 @@ def recommend_backend(
     >>> found.make()
     CpuBackend(device='cpu', dtype='float32')
     """
-    instance("recommend_backend: model", model, Model, "a model")
+    checked_instance("recommend_backend: model", model, Model, "a model")
     if training is not None and not isinstance(training, bool):
         raise ArgumentError(
             f"recommend_backend: training: requires True, False or None, got {shown(training)}"
         )
     for key, shape in (
-        {} if shapes is None else mapping("recommend_backend: shapes", shapes)
+        {} if shapes is None else checked_mapping("recommend_backend: shapes", shapes)
     ).items():
-        items(f"recommend_backend: shapes of {shown(key)}", shape, "a list of sizes")
+        checked_list(f"recommend_backend: shapes of {shown(key)}", shape, "a list of sizes")
     options = {"shapes": shapes, "data_keys": data_keys, "inference": training is False}
     found = [_candidate(name, model, dtype, options) for name in _names(backends)]
     usable = sorted((c for c in found if c.error is None), key=_rank)
@@ -174,7 +174,7 @@ def _names(given: Any) -> list[str]:
     if given is None:
         return sorted(registry._BUILT_IN, key=_place)
     what = "recommend_backend: backends"
-    names = [text(what, name) for name in items(what, given, "a list of names")]
+    names = [checked_str(what, name) for name in checked_list(what, given, "a list of names")]
     if not names:
         raise ArgumentError(f"{what}: requires a name at least, got {shown(given)}")
     for name in names:
@@ -200,7 +200,7 @@ def _candidate(name: str, model: Model, dtype: Any, options: dict[str, Any]) -> 
 def _rank(candidate: _Candidate) -> tuple[int, int, int]:
     if candidate.accelerators:
         # A compiler pays where it compiles once, and can follow what it compiles.
-        favoured = "torch" if candidate.open_keys or choices(candidate.graph) else "jax"
+        favoured = "torch" if candidate.open_keys or dynamic_features(candidate.graph) else "jax"
         return 0, int(candidate.name != favoured), _place(candidate.name)
     unplanned = candidate.backend.runs_plans and not candidate.runs_plans
     return 1, int(unplanned), _place(candidate.name)
@@ -243,7 +243,7 @@ def _of_operations(candidate: _Candidate) -> str:
 def _compiling(candidate: _Candidate) -> str:
     if not candidate.physical.jit:
         return ", line by line unless jit=True"
-    hard = choices(candidate.graph) & candidate.backend._not_compiled
+    hard = dynamic_features(candidate.graph) & candidate.backend._not_compiled
     if hard:
         return f", line by line: its compiler cannot follow {' and '.join(sorted(hard))} of data"
     return ", compiled"

@@ -8,7 +8,7 @@ from html import escape
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
-from mithril.base.checks import text, truth, whole
+from mithril.base.checks import checked_bool, checked_size, checked_str
 from mithril.drawing import plot
 from mithril.drawing.diagram import clean
 from mithril.errors import ArgumentError, SignatureError, shown
@@ -24,7 +24,7 @@ _CELL = ' style="text-align:left"'
 
 def summary_flags(**flags: Any) -> dict[str, bool]:
     """Which columns and rows a table has."""
-    return {name: truth(f"summary: {name}", flag) for name, flag in flags.items()}
+    return {name: checked_bool(f"summary: {name}", flag) for name, flag in flags.items()}
 
 
 # --- models --------------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ def physical_summary(
     *, verbose: bool, print_info: bool,
 ) -> str:  # fmt: skip
     """The text that `PhysicalModel.summary` prints."""
-    whole("summary: depth", depth, 0)
-    title = "" if name is None else text("summary: name", name)
+    checked_size("summary: depth", depth, 0)
+    title = "" if name is None else checked_str("summary: name", name)
     if depth and model is None:
         raise ArgumentError("summary: depth requires model=", hint="give the model, or a part")
     node = _part_of(physical, model)

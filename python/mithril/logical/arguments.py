@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril.base.checks import mapping, text
+from mithril.base.checks import checked_mapping, checked_str
 from mithril.errors import KeyNotFound, SignatureError, shown
 from mithril.logical.connection import Connection
 from mithril.types import Dtype
 
 
 def model_name(name: Any) -> str:
-    return "" if name is None else text("model: name", name)
+    return "" if name is None else checked_str("model: name", name)
 
 
 def key_of(what: str, key: Any) -> Any:
@@ -24,12 +24,12 @@ def key_of(what: str, key: Any) -> Any:
         return key._wire
     if not isinstance(key, str) or isinstance(key, Dtype):
         raise SignatureError(f"{what}: requires a name or a connection, got {shown(key)}")
-    return text(what, key)
+    return checked_str(what, key)
 
 
 def pairs_of(what: str, config: Any, kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
     """(key, what is said of it) of both ways to say it."""
-    said = {**mapping(f"{what}: config", config), **kwargs}
+    said = {**checked_mapping(f"{what}: config", config), **kwargs}
     return [(key_of(what, key), value) for key, value in said.items()]
 
 

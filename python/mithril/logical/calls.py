@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.base.checks import mapping, text
+from mithril.base.checks import checked_mapping, checked_str
 from mithril.base.explanations import note_dropped
 from mithril.base.public import public
 from mithril.errors import ArgumentError, FrozenModelError, NotAModelError, Place
@@ -43,8 +43,8 @@ class ExtendInfo:
         if not isinstance(model, Editing):
             raise NotAModelError(f"extend: requires a model, got {type(model).__name__}")
         refuse_as_child(model)
-        given = mapping("ExtendInfo: connections", connections)
-        given = {text("connect: key", k): v for k, v in given.items() if v is not NOT_GIVEN}
+        given = checked_mapping("ExtendInfo: connections", connections)
+        given = {checked_str("connect: key", k): v for k, v in given.items() if v is not NOT_GIVEN}
         _core.ModelNode.check_connections(model._node, dict.fromkeys(given, NOT_GIVEN))
         self.model = model
         self.connections = given

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mithril import _core
-from mithril.base.checks import single, text, truth
+from mithril.base.checks import checked_bool, checked_str, single
 from mithril.base.peer_names import member_here
 from mithril.base.public import public
 from mithril.errors import (
@@ -73,7 +73,7 @@ class Connection:
         interval: Any = None,
     ):
         if name is not None:
-            name = text("IOKey: name", name)
+            name = checked_str("IOKey: name", name)
         self.interval = interval
         self._fields: tuple | None
         with Uses() as used:
@@ -140,7 +140,7 @@ class Connection:
     @public
     def set_key(self, name: str) -> None:
         """Gives the wire a name."""
-        self._state(0, text("set_key", name), lambda model: model.rename_key(self, name))
+        self._state(0, checked_str("set_key", name), lambda model: model.rename_key(self, name))
 
     @public
     def set_value(self, value: Any) -> None:
@@ -160,7 +160,7 @@ class Connection:
 
     @public
     def set_differentiability(self, differentiable: bool = True) -> None:
-        flag = truth("set_differentiability", differentiable)
+        flag = checked_bool("set_differentiability", differentiable)
         self._state(5, flag, lambda model: model.set_differentiability({self: flag}))
 
     def _state(self, field: int, fact: Any, state_in_model) -> None:
@@ -489,7 +489,7 @@ def as_argument(value: Any, used: Uses, what: str = "connection", depth: int = 0
     if value is NOT_GIVEN or value is None:
         return value
     if isinstance(value, str) and not isinstance(value, Dtype):
-        return text(what, value)
+        return checked_str(what, value)
     if value is TBD:
         raise NotAConnectionError(
             f"{what}: TBD states nothing", hint="leave the key out, or name a wire"

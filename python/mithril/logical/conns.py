@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mithril.base.checks import text
+from mithril.base.checks import checked_str
 from mithril.base.public import public
 from mithril.errors import SignatureError, shown
 from mithril.logical.arguments import key_of
@@ -95,7 +95,7 @@ class Connections:
 
     @public
     def get_connection(self, key: str) -> Connection | None:
-        wire = self._node.find_connection(text("get_connection: key", key))
+        wire = self._node.find_connection(checked_str("get_connection: key", key))
         return None if wire is None else Connection._of(wire)
 
     @public
@@ -122,7 +122,7 @@ class Connections:
 
     @public
     def get_key_origin(self, key: str) -> str:
-        return self._node.key_origin(text("get_key_origin: key", key))
+        return self._node.key_origin(checked_str("get_key_origin: key", key))
 
     @public
     def get_key_type(self, key: str | Connection) -> KeyType:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from mithril.base.checks import instance, items, text
+from mithril.base.checks import checked_instance, checked_list, checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, ParseError, SignatureError, shown
 from mithril.logical.annotation import ANY_TENSOR, kinds_of
@@ -122,7 +122,9 @@ def register(function: Callable[..., Any], name: str | None = None) -> Callable[
     """
     if not callable(function):
         raise SignatureError(f"register: requires a function, got {shown(function)}")
-    key = text("register: name", getattr(function, "__name__", None) if name is None else name)
+    key = checked_str(
+        "register: name", getattr(function, "__name__", None) if name is None else name
+    )
     if not key:
         raise ArgumentError("register: requires a name, got ''")
     known = _registered.get(key)
@@ -140,7 +142,7 @@ def _written_as(function: Callable[..., Any]) -> Any:
 @public
 def find(name: str) -> Callable[..., Any] | None:
     """The registered constraint of that name."""
-    return _registered.get(text("find: name", name))
+    return _registered.get(checked_str("find: name", name))
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -188,8 +190,8 @@ def _on_views(function: Callable[..., Any]) -> Callable[..., Any]:
 def update_types(given: Any) -> list[UpdateType]:
     """Checks what `type=` was given."""
     what, of = "add_constraint: type", "members of UpdateType"
-    types = [given] if isinstance(given, UpdateType) else items(what, given, of, True)
-    return [instance(what, entry, UpdateType, of) for entry in types]
+    types = [given] if isinstance(given, UpdateType) else checked_list(what, given, of, True)
+    return [checked_instance(what, entry, UpdateType, of) for entry in types]
 
 
 @register

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from mithril.base.checks import items, mapping, text, truth
+from mithril.base.checks import checked_bool, checked_list, checked_mapping, checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.logical.arguments import key_of, model_name
@@ -60,7 +60,7 @@ class Editing:
         >>> model.input_keys
         ['$1', 'x', '$2']
         """
-        share = truth("clone: share", share)
+        share = checked_bool("clone: share", share)
         if share and self._outermost_only:
             raise ArgumentError(
                 f"clone: {self!r} is no submodel of other models", hint="leave share out"
@@ -154,8 +154,11 @@ class Editing:
             raise SignatureError(f"replace: requires a model, got {type(new).__name__}")
         new = unused(new)
         pairs = [
-            (text("replace: keys", old), "" if to is None else text("replace: keys", to))
-            for old, to in mapping("replace: keys", keys).items()
+            (
+                checked_str("replace: keys", old),
+                "" if to is None else checked_str("replace: keys", to),
+            )
+            for old, to in checked_mapping("replace: keys", keys).items()
         ]
         above = [(part.parent, part.tag)]
         self._node.replace(part, new._node, pairs)
@@ -233,7 +236,9 @@ class Editing:
             "type": type,
             "differentiability": differentiability,
         }
-        facets = sum(bit for what, bit in _FACETS.items() if truth(f"clear: {what}", chosen[what]))
+        facets = sum(
+            bit for what, bit in _FACETS.items() if checked_bool(f"clear: {what}", chosen[what])
+        )
         self._node.clear(
             [self._wire_at("clear", key) for key in keys], facets or sum(_FACETS.values())
         )
@@ -270,7 +275,7 @@ class Editing:
                 what="change: value",
             )
         )
-        spec[2] = truth("change: initial", initial)
+        spec[2] = checked_bool("change: initial", initial)
         self._node.change(self._wire_at("change: key", key), tuple(spec))
 
     # --- look-up --------------------------------------------------------------------------------
@@ -292,7 +297,7 @@ class Editing:
         Unnamed submodels go by their names in `submodels` ("Linear_0"), in lower case, too, as
         errors print them. Raises `KeyNotFound` with a suggestion.
         """
-        found = handle(self._node.submodel(text("get_submodel", path)))
+        found = handle(self._node.submodel(checked_str("get_submodel", path)))
         self._adopt_chain(found)
         return found
 
@@ -303,7 +308,7 @@ class Editing:
             return submodel._node
         if not isinstance(submodel, str):
             raise SignatureError(f"{what}: requires a submodel or its path, got {shown(submodel)}")
-        return self._node.submodel(text(what, submodel))
+        return self._node.submodel(checked_str(what, submodel))
 
     def _wire_at(self, what: str, key: Any) -> Any:
         found = key_of(what, key)
@@ -311,8 +316,10 @@ class Editing:
 
     def _boundary(self, what: str, side: Any) -> list[tuple[str, Any]]:
         if isinstance(side, Mapping):
-            return [(text(what, name), self._wire_at(what, key)) for name, key in side.items()]
-        keys = [side] if isinstance(side, (str, Connection)) else items(what, side, "wires")
+            return [
+                (checked_str(what, name), self._wire_at(what, key)) for name, key in side.items()
+            ]
+        keys = [side] if isinstance(side, (str, Connection)) else checked_list(what, side, "wires")
         return [("", self._wire_at(what, key)) for key in keys]
 
     def _forget(self, removed: list[tuple[Any, int]]) -> None:

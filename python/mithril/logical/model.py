@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from mithril import _core
-from mithril.base.checks import instance, items, text, truth, whole
+from mithril.base.checks import (
+    checked_bool,
+    checked_instance,
+    checked_list,
+    checked_size,
+    checked_str,
+)
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -51,7 +57,9 @@ def create_node(outputs: Iterable, named: dict, name: str | None, class_name: st
     if bad:
         raise SignatureError(f"create: requires connections, got {type(bad[0]).__name__}")
     with Uses() as used:
-        wires = {text("create", key): as_argument(output, used) for key, output in named.items()}
+        wires = {
+            checked_str("create", key): as_argument(output, used) for key, output in named.items()
+        }
         given = [as_argument(output, used) for output in outputs]
         return _core.ModelNode.create(given, wires, model_name(name), class_name)
 
@@ -59,9 +67,9 @@ def create_node(outputs: Iterable, named: dict, name: str | None, class_name: st
 @public
 def define_unique_names(models: Iterable[Model]) -> dict[Model, str]:
     """Names of models that stand side by side: as given, else after their classes."""
-    models = items("define_unique_names", models, "models")
+    models = checked_list("define_unique_names", models, "models")
     for model in models:
-        instance("define_unique_names", model, Model, "models")
+        checked_instance("define_unique_names", model, Model, "models")
     taken = {model.name for model in models}
     classes = [model.default_name for model in models if model.name is None]
     count = {cls: itertools.count() for cls in classes}
@@ -98,7 +106,9 @@ class Model(Editing, Stating, Shortcuts):
 
     @public
     def __init__(self, name: str | None = None, formula_key: str | None = None) -> None:
-        self._formula_key = None if formula_key is None else text("model: formula_key", formula_key)
+        self._formula_key = (
+            None if formula_key is None else checked_str("model: formula_key", formula_key)
+        )
         self._attach(_core.ModelNode(model_name(name), type(self).__name__))
 
     def _attach(self, node) -> None:
@@ -244,7 +254,7 @@ class Model(Editing, Stating, Shortcuts):
         """The wire of that name ("h", "$3"), or at that path ("encoder.linear_1.weight")."""
         if not isinstance(key, str):
             raise SignatureError(f"model[...]: requires the name of a wire, got {shown(key)}")
-        return self._wire_object(key, self._node.connection_at(text("model[...]", key)))
+        return self._wire_object(key, self._node.connection_at(checked_str("model[...]", key)))
 
     def _wire_object(self, key: str, wire: Any) -> Connection:
         """The object that earlier look-ups of the wire returned."""
@@ -319,8 +329,8 @@ class Model(Editing, Stating, Shortcuts):
         >>> model.get_shapes()
         {'$weight': [8, 'u1'], 'x': ['(V1, ...)', 'u1'], '$bias': [8], 'y': ['(V1, ...)', 8]}
         """
-        symbolic = truth("get_shapes: symbolic", symbolic)
-        verbose = truth("get_shapes: verbose", verbose)
+        symbolic = checked_bool("get_shapes: symbolic", symbolic)
+        verbose = checked_bool("get_shapes: verbose", verbose)
         names = model_names(self._node)
         return shapes_by_name(self._node, names, symbolic, verbose, uni_keys, var_keys)
 
@@ -351,7 +361,7 @@ class Model(Editing, Stating, Shortcuts):
         >>> model.solve("x", at_most=6)
         {'N': [2, 4, 6]}
         """
-        bounds = [whole("solve: at_most", at_most), whole("solve: steps", steps)]
+        bounds = [checked_size("solve: at_most", at_most), checked_size("solve: steps", steps)]
         return dict(self._node.legal_sizes([key_of("solve", key) for key in keys], *bounds))
 
     # --- the tree -------------------------------------------------------------------------------
@@ -441,10 +451,10 @@ class Model(Editing, Stating, Shortcuts):
         self, symbolic: bool = True, include_internals: bool = True, include_outputs: bool = False
     ) -> dict[str, str]:
         """Unnamed keys -> the names that they are shown with."""
-        symbolic = truth("generate_keys: symbolic", symbolic)
+        symbolic = checked_bool("generate_keys: symbolic", symbolic)
         pairs = self._node.generate_keys(
-            truth("generate_keys: include_internals", include_internals),
-            truth("generate_keys: include_outputs", include_outputs),
+            checked_bool("generate_keys: include_internals", include_internals),
+            checked_bool("generate_keys: include_outputs", include_outputs),
         )
         return {key: name if symbolic else name.removeprefix("$") for key, name in pairs}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mithril.base.checks import instance
+from mithril.base.checks import checked_instance
 from mithril.errors import SignatureError, shown
 
 Shapes = dict[str, list | None]
@@ -42,7 +42,7 @@ def model_names(node: Any) -> dict[str, str]:
 
 def _renames(what: str, given: Any) -> dict[str, str] | None:
     if given is not None:
-        instance(f"get_shapes: {what}", given, dict, "a dictionary of names")
+        checked_instance(f"get_shapes: {what}", given, dict, "a dictionary of names")
     return given
 
 

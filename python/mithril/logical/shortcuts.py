@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.base.checks import text, truth, whole
+from mithril.base.checks import checked_bool, checked_size, checked_str
 from mithril.base.explanations import why
 from mithril.base.public import public
 from mithril.errors import MithrilWarning, SignatureError, warn
@@ -110,8 +110,8 @@ class Shortcuts:
         flags = summary_flags(
             shapes=shapes, types=types, symbolic=symbolic, alternative_shapes=alternative_shapes
         )
-        title = "" if name is None else text("summary: name", name)
-        print(model_summary(self._node, whole("summary: depth", depth, 0), title, **flags))
+        title = "" if name is None else checked_str("summary: name", name)
+        print(model_summary(self._node, checked_size("summary: depth", depth, 0), title, **flags))
 
     @public
     def plot(
@@ -167,7 +167,7 @@ class Shortcuts:
         from mithril.formats import training
 
         state = training.text_of(self._whole)
-        return _core.model_to_json(self._node, truth("to_json: history", history), state)
+        return _core.model_to_json(self._node, checked_bool("to_json: history", history), state)
 
     @classmethod
     @public

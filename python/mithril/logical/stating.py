@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from mithril.base.checks import items, text, truth
+from mithril.base.checks import checked_bool, checked_list, checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.logical import constraints
@@ -52,36 +52,42 @@ class Stating:
                 self._node.set_specs(specs)
                 return
             pairs = [(key, as_value(used.take(value), "set_values")) for key, value in given]
-            self._node.set_values(pairs, truth("set_values: initial", initial))
+            self._node.set_values(pairs, checked_bool("set_values: initial", initial))
 
     @public
     def set_differentiability(self, config: ByKey = None, /, **kwargs: bool) -> None:
         given = pairs_of("set_differentiability", config, kwargs)
-        pairs = [(key, truth("set_differentiability", value)) for key, value in given]
+        pairs = [(key, checked_bool("set_differentiability", value)) for key, value in given]
         self._node.set_differentiability(pairs)
 
     @public
     def set_cin(self, *keys: str | Connection, safe: bool = True) -> None:
-        self._node.set_cin([key_of("set_cin", k) for k in keys], truth("set_cin: safe", safe))
+        self._node.set_cin(
+            [key_of("set_cin", k) for k in keys], checked_bool("set_cin: safe", safe)
+        )
 
     @public
     def set_cout(self, *keys: str | Connection, safe: bool = True) -> None:
-        self._node.set_cout([key_of("set_cout", k) for k in keys], truth("set_cout: safe", safe))
+        self._node.set_cout(
+            [key_of("set_cout", k) for k in keys], checked_bool("set_cout: safe", safe)
+        )
 
     @public
     def expose_keys(self, *keys: str | Connection, **renamed: str | Connection) -> None:
         """Makes wires outputs (or inputs) of the model; a keyword gives the new name."""
-        named = {text("expose_keys", n): key_of("expose_keys", k) for n, k in renamed.items()}
+        named = {
+            checked_str("expose_keys", n): key_of("expose_keys", k) for n, k in renamed.items()
+        }
         self._node.expose_keys([key_of("expose_keys", k) for k in keys], named)
 
     @public
     def rename_key(self, connection: str | Connection, key: str) -> None:
-        self._node.rename_key(key_of("rename_key", connection), text("rename_key: key", key))
+        self._node.rename_key(key_of("rename_key", connection), checked_str("rename_key: key", key))
 
     @public
     def merge_connections(self, *connections: str | Connection, name: str | None = None) -> None:
         """Makes several wires one."""
-        merged = "" if name is None else text("merge_connections: name", name)
+        merged = "" if name is None else checked_str("merge_connections: name", name)
         self._node.merge_connections([key_of("merge_connections", c) for c in connections], merged)
 
     @public
@@ -123,8 +129,12 @@ class Stating:
             raise SignatureError(f"add_constraint: requires a function, got {shown(fn)}")
         constraints.update_types(type)
         is_one = isinstance(keys, str | Connection)
-        given = [keys] if is_one else items("add_constraint: keys", keys, "keys of this model")
-        after = items("add_constraint: dependencies", dependencies, "constraints", optional=True)
+        given = (
+            [keys] if is_one else checked_list("add_constraint: keys", keys, "keys of this model")
+        )
+        after = checked_list(
+            "add_constraint: dependencies", dependencies, "constraints", optional=True
+        )
         bad = [d for d in after if not isinstance(d, Constraint) or d._model is not self]
         if bad:
             raise ArgumentError(

@@ -8,7 +8,7 @@ import typing
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.base.checks import truth
+from mithril.base.checks import checked_bool
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, shown
 from mithril.logical.annotation import ANY_TENSOR, element_kinds, tensor_class
@@ -46,7 +46,9 @@ class Tensor(typing.Generic[Elements]):
         self._kinds = None if type is None else _tensor_kinds(type)
         self._shape = shape
         self._differentiable = (
-            None if differentiable is None else truth("Tensor: differentiable", differentiable)
+            None
+            if differentiable is None
+            else checked_bool("Tensor: differentiable", differentiable)
         )
         self._used = False
         if self._literal is None:

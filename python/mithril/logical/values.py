@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import text, truth
+from mithril.base.checks import checked_bool, checked_str
 from mithril.errors import ArgumentError, DataOverflowError, MithrilError, shown
 from mithril.logical.annotation import ANY_TENSOR, kinds_of, type_of
 from mithril.logical.tensor import (
@@ -51,7 +51,7 @@ def key_spec(
     if _is_number(given) and isinstance(shape, (list, tuple)) and not shape:
         shape = None  # a number has the shape [] already
     if differentiable is not None:
-        differentiable = truth("differentiable", differentiable)
+        differentiable = checked_bool("differentiable", differentiable)
     return (name or "", given, False, shape, kinds, differentiable, ends)
 
 
@@ -176,7 +176,7 @@ def as_value(value: Any, what: str = "value", depth: int = 0) -> Any:
     if isinstance(value, int) and not isinstance(value, Constant):
         return _integer(value, what)
     if isinstance(value, str):
-        return text(what, value)
+        return checked_str(what, value)
     if isinstance(value, (tuple, list)):
         items = [as_value(item, what, deeper(what, depth)) for item in value]
         return items if isinstance(value, list) else tuple(items)

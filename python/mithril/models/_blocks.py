@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.errors import ArgumentError, shown
 from mithril.logical.connection import Connection
 from mithril.logical.model import Model
@@ -15,8 +15,8 @@ from mithril.logical.model import Model
 
 def divides(what: str, part: Any, of: str, total: Any) -> int:
     """Returns a size that divides another; `what` and `of` are "call: argument"."""
-    whole(what, part)
-    if whole(of, total) % part:
+    checked_size(what, part)
+    if checked_size(of, total) % part:
         key = of.rpartition(": ")[2]
         raise ArgumentError(f"{what} must divide {key} = {total}, got {part}")
     return int(part)

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import instance, truth, whole
+from mithril.base.checks import checked_bool, checked_instance, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.logical.connection import Connection
@@ -259,7 +259,9 @@ class _Plan:
         self.rotary = arguments["rotary"]
         self.missing = self._missing()
         if self.rotary is not None:
-            instance(f"{_WHAT}: rotary", self.rotary, models.RotaryEmbedding, "a RotaryEmbedding()")
+            checked_instance(
+                f"{_WHAT}: rotary", self.rotary, models.RotaryEmbedding, "a RotaryEmbedding()"
+            )
         if self.heads % self.kv_heads:
             raise ArgumentError(
                 f"{_WHAT}: num_kv_heads must divide num_heads = {self.heads}, got {self.kv_heads}"
@@ -268,13 +270,13 @@ class _Plan:
         self._refuse_clashes()
 
     def _size(self, key: str) -> int:
-        return whole(f"{_WHAT}: {key}", self._given[key])
+        return checked_size(f"{_WHAT}: {key}", self._given[key])
 
     def _optional(self, key: str) -> int | None:
         return None if self._given[key] is None else self._size(key)
 
     def _flag(self, key: str) -> bool:
-        return truth(f"{_WHAT}: {key}", self._given[key])
+        return checked_bool(f"{_WHAT}: {key}", self._given[key])
 
     def _missing(self) -> dict[str, str]:
         """Keys that do not exist -> the argument that says so."""

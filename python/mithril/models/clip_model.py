@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import items, whole
+from mithril.base.checks import checked_list, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError
 from mithril.logical.model import IOKey, Model
@@ -68,7 +68,7 @@ def clip(
     sizes = {"embed_dim": embed_dim, "context_length": context_length, "vocab_size": vocab_size,
              "transformer_layers": transformer_layers}  # fmt: skip
     for key, value in sizes.items():
-        whole(f"{_WHAT}: {key}", value)
+        checked_size(f"{_WHAT}: {key}", value)
     divides(f"{_WHAT}: transformer_heads", transformer_heads, f"{_WHAT}: transformer_width",
             transformer_width)  # fmt: skip
     if isinstance(vision_layers, int):
@@ -92,7 +92,7 @@ def clip(
 
 
 def _multiple(key: str, value: Any, of: int) -> int:
-    if whole(f"{_WHAT}: {key}", value) % of:
+    if checked_size(f"{_WHAT}: {key}", value) % of:
         raise ArgumentError(f"{_WHAT}: {key} must be a multiple of {of}, got {value}")
     return int(value)
 
@@ -158,7 +158,7 @@ def _quick_gelu() -> Model:
 def _vision_transformer(
     resolution: int, patch_size: int | None, width: int, layers: int, embed_dim: int
 ) -> Model:
-    whole(f"{_WHAT}: vision_layers", layers)
+    checked_size(f"{_WHAT}: vision_layers", layers)
     patch = divides(
         f"{_WHAT}: vision_patch_size", patch_size, f"{_WHAT}: image_resolution", resolution
     )
@@ -191,8 +191,8 @@ def _vision_transformer(
 def _residual_network(resolution: int, layers: Iterable[int], width: int, embed_dim: int) -> Model:
     """A residual network with three convolutions at its beginning, averages where it strides, and
     attention instead of a mean at its end."""
-    counts = items(f"{_WHAT}: vision_layers", layers, "a number or four numbers")
-    counts = [whole(f"{_WHAT}: vision_layers", count) for count in counts]
+    counts = checked_list(f"{_WHAT}: vision_layers", layers, "a number or four numbers")
+    counts = [checked_size(f"{_WHAT}: vision_layers", count) for count in counts]
     if len(counts) != 4:
         raise ArgumentError(f"{_WHAT}: vision_layers requires four numbers, got {len(counts)}")
     _multiple("image_resolution", resolution, 32)

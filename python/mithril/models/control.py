@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril import _core, models
-from mithril.base.checks import items, mapping, text, truth, whole
+from mithril.base.checks import (
+    checked_bool,
+    checked_list,
+    checked_mapping,
+    checked_size,
+    checked_str,
+)
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, OptionError, SignatureError, suggestion
 from mithril.logical.connection import Connection
@@ -98,10 +104,10 @@ class Scan(Composite):
     ):
         body = require_model("Scan: body", body, "Scan(step, ...)")
         parts = _Parts("Scan", body, carry, xs, ys)
-        if whole("Scan: axis", axis, least=0) >= MOST_AXES:
+        if checked_size("Scan: axis", axis, least=0) >= MOST_AXES:
             raise ArgumentError(f"Scan: axis requires an integer below {MOST_AXES}, got {axis}")
         if length is not None:
-            whole("Scan: length", length, least=0)
+            checked_size("Scan: length", length, least=0)
         elif not parts.xs:
             raise SignatureError("Scan: requires length where there are no xs")
         arguments = {
@@ -110,7 +116,7 @@ class Scan(Composite):
             "xs": parts.xs,
             "ys": parts.ys,
             "axis": axis,
-            "reverse": truth("Scan: reverse", reverse),
+            "reverse": checked_bool("Scan: reverse", reverse),
             "length": length,
         }
         given = dict.fromkeys(parts.inputs, TBD)
@@ -147,11 +153,17 @@ class _Parts:
 
     def _names(self, argument: str, given: Any) -> list[str]:
         what = f"{self._what}: {argument}"
-        return [text(what, key) for key in items(what, given, "a list of keys of the body")]
+        return [
+            checked_str(what, key)
+            for key in checked_list(what, given, "a list of keys of the body")
+        ]
 
     def _pairs(self, argument: str, given: Any) -> dict[str, str]:
         what = f"{self._what}: {argument}"
-        return {text(what, k): text(what, v) for k, v in mapping(what, given).items()}
+        return {
+            checked_str(what, k): checked_str(what, v)
+            for k, v in checked_mapping(what, given).items()
+        }
 
     def _check(self, kind: str, key: str, known: list[str]) -> None:
         if key not in known:
@@ -363,7 +375,10 @@ class Cond(Composite):
             require_model("Cond: other", other, "Cond(ml.Relu(), ml.Tanh())"),
         ]
         what = "Cond: shared"
-        shared = [text(what, key) for key in items(what, shared, "a list of keys of the branches")]
+        shared = [
+            checked_str(what, key)
+            for key in checked_list(what, shared, "a list of keys of the branches")
+        ]
         inputs = [open_inputs(model) for model in models_]
         both = [key for key in inputs[0] if key in inputs[1]]
         for key in shared:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from mithril import models
-from mithril.base.checks import instance, items, text, truth
+from mithril.base.checks import checked_bool, checked_instance, checked_list, checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown
 from mithril.logical.calls import refuse_as_child
@@ -58,7 +58,7 @@ def grad(
     """
     parts = _Parts("grad", model, wrt, output, name)
     made = [parts.derivative(parts.of, wire) for _, wire in parts.wrt]
-    return parts.finished("grad", made, truth("grad: keep_outputs", keep_outputs))
+    return parts.finished("grad", made, checked_bool("grad: keep_outputs", keep_outputs))
 
 
 @public
@@ -90,14 +90,14 @@ def hvp(
     ]
     slope = functools.reduce(operator.add, products)
     made = [parts.derivative(slope, wire) for _, wire in parts.wrt]
-    return parts.finished("hvp", made, truth("hvp: keep_outputs", keep_outputs))
+    return parts.finished("hvp", made, checked_bool("hvp: keep_outputs", keep_outputs))
 
 
 class _Parts:
     """A model under construction around a copy of the one that is differentiated."""
 
     def __init__(self, what: str, model: Any, wrt: Any, output: Any, name: str | None):
-        instance(what, model, Model, "a model")
+        checked_instance(what, model, Model, "a model")
         refuse_as_child(model)
         self._what = what
         self._original = model
@@ -134,7 +134,7 @@ class _Parts:
 
     def _wrt_keys(self, wrt: Any) -> list[tuple[str, str]]:
         is_one = isinstance(wrt, str | Connection)
-        given = [wrt] if is_one else items(f"{self._what}: wrt", wrt, "names or connections")
+        given = [wrt] if is_one else checked_list(f"{self._what}: wrt", wrt, "names or connections")
         if not given:
             raise ArgumentError(f"{self._what}: wrt requires one wire at least")
         return [self._key(key, "wrt") for key in given]
@@ -153,7 +153,7 @@ class _Parts:
         node = self._inner._node
         named = {name.removeprefix("$"): key for key, name in node.generate_keys(False, False)}
         named |= {name: key for key, name in node.compiled_names}
-        path = text(what, given)
+        path = checked_str(what, given)
         try:
             wire = node.find_connection(node.connection_at(named.get(path, path)))
         except KeyNotFound as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import truth, whole
+from mithril.base.checks import checked_bool, checked_size
 from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, shown
 from mithril.logical.connection import Connection
@@ -57,8 +57,8 @@ class EncoderDistanceMatrix(Composite):
         name: str | None = None,
     ):
         what = "EncoderDistanceMatrix"
-        final = truth(f"{what}: get_final_distance", get_final_distance)
-        robust = truth(f"{what}: robust", robust)
+        final = checked_bool(f"{what}: get_final_distance", get_final_distance)
+        robust = checked_bool(f"{what}: robust", robust)
         options = {"get_final_distance": final, "robust": robust}
         given = {"input1": input1, "input2": input2, "norm": norm}
         with self._compose(name, options, **given) as keys:
@@ -131,8 +131,8 @@ class MDSCore(Composite):
         *,
         name: str | None = None,
     ):
-        exact = truth("MDSCore: exact_distances", exact_distances)
-        robust = truth("MDSCore: robust", robust)
+        exact = checked_bool("MDSCore: exact_distances", exact_distances)
+        robust = checked_bool("MDSCore: robust", robust)
         given = {"norm": norm, "distances": distances, "pred_distances": pred_distances}
         options = {"exact_distances": exact, "robust": robust}
         with self._compose(name, options, **given) as keys:
@@ -303,8 +303,8 @@ class TSNECore(Composite):
         *,
         name: str | None = None,
     ):
-        exact = truth("TSNECore: exact_distances", exact_distances)
-        calculated = truth("TSNECore: calculate_p_joint", calculate_p_joint)
+        exact = checked_bool("TSNECore: exact_distances", exact_distances)
+        calculated = checked_bool("TSNECore: calculate_p_joint", calculate_p_joint)
         options = {
             "exact_distances": exact,
             "calculate_p_joint": calculated,
@@ -503,7 +503,7 @@ class MDS(DistanceEncoder):
         *,
         name: str | None = None,
     ):
-        whole("MDS: prediction_dim", prediction_dim, 1)
+        checked_size("MDS: prediction_dim", prediction_dim, 1)
         _check_input_type("MDS", input_type)
         core = MDSCore(exact_distances=input_type == "distances")
         arguments = {"prediction_dim": prediction_dim, "input_type": input_type}
@@ -561,7 +561,7 @@ class TSNE(DistanceEncoder):
         perplexity: float | None = None,
         name: str | None = None,
     ):
-        whole("TSNE: prediction_dim", prediction_dim, 1)
+        checked_size("TSNE: prediction_dim", prediction_dim, 1)
         _check_input_type("TSNE", input_type)
         wanted = _number("TSNE: perplexity", preplexity if perplexity is None else perplexity)
         core = TSNECore(input_type == "distances", calculate_p_joint, wanted)

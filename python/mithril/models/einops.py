@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import text, whole
+from mithril.base.checks import checked_size, checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, SignatureError, suggestion
 from mithril.logical.connection import Connection
@@ -37,9 +37,9 @@ class _Pattern(Composite):
 
     def _build(self, pattern: str, sizes: dict[str, Any], input: Any, name: str | None) -> None:
         what = type(self).__name__
-        left, right = _sides(what, text(f"{what}: pattern", pattern))
+        left, right = _sides(what, checked_str(f"{what}: pattern", pattern))
         self._check(left, right)
-        known = {axis: whole(f"{what}: {axis}", size, 1) for axis, size in sizes.items()}
+        known = {axis: checked_size(f"{what}: {axis}", size, 1) for axis, size in sizes.items()}
         _check_sizes(what, left, right, known)
         with self._compose(
             name, {"pattern": pattern, **self._options(), **sizes}, input=input
@@ -144,7 +144,7 @@ class Reduce(_Pattern):
         name: str | None = None,
         **sizes: int,
     ):
-        if text("Reduce: reduction", reduction) not in _REDUCTIONS:
+        if checked_str("Reduce: reduction", reduction) not in _REDUCTIONS:
             raise ArgumentError(
                 f"Reduce: has no reduction {reduction!r}{suggestion(reduction, list(_REDUCTIONS))}"
             )
@@ -238,7 +238,7 @@ class Einsum(Composite):
 
     @public
     def __init__(self, equation: str, *, name: str | None = None, **inputs: Any):
-        operands, result = _operands(text("Einsum: equation", equation))
+        operands, result = _operands(checked_str("Einsum: equation", equation))
         names = [f"input{i}" for i in range(len(operands))]
         unknown = [key for key in inputs if key not in names]
         if unknown:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from mithril.base.checks import instance, items, mapping, text, whole
+from mithril.base.checks import (
+    checked_instance,
+    checked_list,
+    checked_mapping,
+    checked_size,
+    checked_str,
+)
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -147,11 +153,11 @@ class _Draw:
         if self.temperature is not None:
             _number("temperature", self.temperature, float("inf"))
         if self.top_k is not None:
-            whole("generate: top_k", self.top_k)
+            checked_size("generate: top_k", self.top_k)
         if self.top_p is not None:
             _number("top_p", self.top_p, 1.0)
         if self.seed is not None:
-            whole("generate: seed", self.seed, 0)
+            checked_size("generate: seed", self.seed, 0)
         self._rng = np.random.default_rng(self.seed)
 
     def __call__(self, logits: np.ndarray) -> np.ndarray:
@@ -209,12 +215,12 @@ class _Loop:
 
         from mithril.physical import PhysicalModel
 
-        self._pm = instance("generate: pm", pm, PhysicalModel, "a compiled model")
-        self._params = mapping("generate: params", params)
-        self._data = mapping("generate: data", data)
+        self._pm = checked_instance("generate: pm", pm, PhysicalModel, "a compiled model")
+        self._params = checked_mapping("generate: params", params)
+        self._data = checked_mapping("generate: data", data)
         self._input = _known("input_key", input_key, pm.data_keys)
         self._output = _known("output_key", output_key, pm.output_keys)
-        self._count = whole("generate: max_new_tokens", max_new_tokens, 0)
+        self._count = checked_size("generate: max_new_tokens", max_new_tokens, 0)
         self._draw = draw
         self._stops = _integers("stop_tokens", stop_tokens)
         self.tokens = _prompt(tokens)
@@ -289,7 +295,7 @@ class _Loop:
 
 
 def _known(what: str, key: Any, keys: Iterable[str]) -> str:
-    if text(f"generate: {what}", key) not in keys:
+    if checked_str(f"generate: {what}", key) not in keys:
         kind = "data key" if what == "input_key" else "output"
         raise KeyNotFound(
             f"generate: the model has no {kind} '{key}'{suggestion(key, keys)}",
@@ -315,7 +321,7 @@ def _integers(what: str, values: Any) -> np.ndarray:
     from mithril.physical.conversion import as_numpy
 
     if not hasattr(values, "shape"):  # a range may promise more than any memory has
-        values = items(f"generate: {what}", values, "tokens")
+        values = checked_list(f"generate: {what}", values, "tokens")
     array = as_numpy(values, what)
     if array.dtype.kind not in "iu" and array.size:
         raise ArgumentError(f"generate: {what} require integers, got {array.dtype}")

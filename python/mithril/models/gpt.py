@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import truth, whole
+from mithril.base.checks import checked_bool, checked_size
 from mithril.base.public import public
 from mithril.logical.model import Model
 from mithril.models._blocks import attend, chain, count_places, divides, finish, residual, wires_of
@@ -59,10 +59,10 @@ def create_gpt(
     sizes = {"block_size": block_size, "dims": dims, "num_heads": num_heads,
              "num_layers": num_layers, "vocab_size": vocab_size}  # fmt: skip
     for key, value in sizes.items():
-        whole(f"create_gpt: {key}", value)
+        checked_size(f"create_gpt: {key}", value)
     if cache_size is not None:
-        whole("create_gpt: cache_size", cache_size)
-    bias = truth("create_gpt: bias", bias)
+        checked_size("create_gpt: cache_size", cache_size)
+    bias = checked_bool("create_gpt: bias", bias)
     divides("create_gpt: num_heads", num_heads, "create_gpt: dims", dims)
     blocks = [_block(str(i), dims, num_heads, bias, cache_size) for i in range(num_layers)]
     body = _body(blocks, block_size, dims, vocab_size, bias, cache_size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.base.public import public
 from mithril.logical.model import Model
 from mithril.models._blocks import attend, chain, count_places, divides, finish, positive, residual
@@ -66,7 +66,7 @@ def create_llama(
     optional = {"head_dim": head_dim, "cache_size": cache_size}
     sizes |= {key: value for key, value in optional.items() if value is not None}
     for key, value in sizes.items():
-        whole(f"create_llama: {key}", value)
+        checked_size(f"create_llama: {key}", value)
     theta, eps = positive("create_llama: theta", theta), positive("create_llama: eps", eps)
     if head_dim is None:
         divides("create_llama: num_heads", num_heads, "create_llama: dims", dims)

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import items, mapping, text, whole
+from mithril.base.checks import checked_list, checked_mapping, checked_size, checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, SignatureError, suggestion
 from mithril.logical.connection import Connection
@@ -60,7 +60,7 @@ class Layer(Composite):
     ):
         require_model("Layer: activation", activation, "Relu()")
         if isinstance(dimension, Integral):
-            whole("Layer: dimension", int(dimension), 0)
+            checked_size("Layer: dimension", int(dimension), 0)
         arguments = {"activation": activation, "dimension": dimension}
         with self._compose(name, arguments, input=input, weight=weight, bias=bias) as keys:
             self |= models.Linear(dimension).connect(**keys)
@@ -123,8 +123,8 @@ class MLP(Composite):
         name: str | None = None,
         **weights_biases: Any,
     ):
-        activations = items("MLP: activations", activations, "a list of models")
-        dimensions = items("MLP: dimensions", dimensions, "a list of sizes")
+        activations = checked_list("MLP: activations", activations, "a list of models")
+        dimensions = checked_list("MLP: dimensions", dimensions, "a list of sizes")
         stems = _stems(input_name_templates)
         parameters = _check_layers(activations, dimensions, stems, weights_biases)
         arguments = {
@@ -159,13 +159,13 @@ class MLP(Composite):
 def _stems(templates: Any) -> dict[str, str]:
     """How the parameters of layers are called, without their numbers."""
     stems = {"weight": "weight", "bias": "bias"}
-    given = mapping("MLP: input_name_templates", templates)
+    given = checked_mapping("MLP: input_name_templates", templates)
     unknown = [key for key in given if key not in stems]
     if unknown:
         raise ArgumentError(
             f"MLP: input_name_templates has the keys 'weight' and 'bias', got {unknown[0]!r}"
         )
-    stems |= {k: text("MLP: input_name_templates", stem) for k, stem in given.items()}
+    stems |= {k: checked_str("MLP: input_name_templates", stem) for k, stem in given.items()}
     if stems["weight"] == stems["bias"]:
         raise ArgumentError(
             f"MLP: input_name_templates must differ, got {stems['weight']!r} for both"

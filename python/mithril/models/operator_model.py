@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import _core, models
-from mithril.base.checks import truth
+from mithril.base.checks import checked_bool
 from mithril.errors import NearMissWarning, SignatureError, warn
 from mithril.logical.arguments import model_name
 from mithril.logical.connection import TBD, Connection
@@ -61,7 +61,7 @@ class OperatorModel(Model):
     ) -> None:
         """As the op, or as its robust form: a class derived from this one, with further keys."""
         cls = getattr(models, form)
-        if truth(f"{type(self).__name__}: robust", robust):
+        if checked_bool(f"{type(self).__name__}: robust", robust):
             self.__class__ = cls
             values |= further
         for key, value in further.items():
@@ -81,7 +81,7 @@ class OperatorModel(Model):
         """`mode`, which `inference` says by True ("eval") and False ("train")."""
         if inference is None:
             return mode
-        said = "eval" if truth(self._what("inference"), inference) else "train"
+        said = "eval" if checked_bool(self._what("inference"), inference) else "train"
         if mode not in (None, said):
             raise SignatureError(
                 f"{type(self).__name__}: inference={inference} is mode={said!r}, got mode={mode!r}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import _core, models
-from mithril.base.checks import truth
+from mithril.base.checks import checked_bool
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, suggestion
 from mithril.execution.primitives import NAME, Kept, define_op, formula_key_of
@@ -143,7 +143,7 @@ class Activation(PrimitiveModel):
         **kwargs: Any,
     ):
         formula = formula_key_of(formula_key)
-        is_same = truth("Activation: polymorphic_constraint", polymorphic_constraint)
+        is_same = checked_bool("Activation: polymorphic_constraint", polymorphic_constraint)
         cls = _class_of(formula)
         if cls is not None:
             self._be(cls, formula, name, {"input": input, **kwargs})

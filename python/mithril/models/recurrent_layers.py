@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import truth, whole
+from mithril.base.checks import checked_bool, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.logical.connection import Connection, IOKey
@@ -39,11 +39,11 @@ class _Recurrent(Composite):
 
     def _check(self, arguments: dict[str, Any]) -> None:
         what = type(self).__name__
-        self.hidden_size = whole(f"{what}: hidden_size", arguments["hidden_size"])
-        self._layers = whole(f"{what}: num_layers", arguments["num_layers"])
+        self.hidden_size = checked_size(f"{what}: hidden_size", arguments["hidden_size"])
+        self._layers = checked_size(f"{what}: num_layers", arguments["num_layers"])
         for option in ("return_sequences", "bidirectional", "use_bias", "use_mask", "use_lengths",
                        "use_initial_state"):  # fmt: skip
-            truth(f"{what}: {option}", arguments[option])
+            checked_bool(f"{what}: {option}", arguments[option])
         self._options = arguments
         self._sides = ("", "_reverse") if arguments["bidirectional"] else ("",)
         try:

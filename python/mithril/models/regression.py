@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.base.public import public
 from mithril.logical.connection import Connection
 from mithril.logical.model import ExtendInfo
@@ -50,9 +50,9 @@ class PolynomialRegression(Composite):
         *,
         name: str | None = None,
     ):
-        whole("PolynomialRegression: degree", degree, 1)
+        checked_size("PolynomialRegression: degree", degree, 1)
         if dimension is not None:
-            whole("PolynomialRegression: dimension", dimension, 1)
+            checked_size("PolynomialRegression: dimension", dimension, 1)
         arguments = {"degree": degree, "dimension": dimension}
         given = {"input": input, "weight": weight, "bias": bias}
         with self._compose(name, arguments, **given) as keys:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import items, truth, whole
+from mithril.base.checks import checked_bool, checked_list, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError
 from mithril.logical.model import Model
@@ -52,12 +52,17 @@ def resnet(
     >>> model.shapes["output"]
     ['n', 10]
     """
-    counts = [whole("resnet: layers", n) for n in items("resnet: layers", layers, "four numbers")]
+    counts = [
+        checked_size("resnet: layers", n)
+        for n in checked_list("resnet: layers", layers, "four numbers")
+    ]
     if len(counts) != 4:
         raise ArgumentError(f"resnet: layers requires four numbers, got {len(counts)}")
-    whole("resnet: width", width)
-    whole("resnet: num_classes", num_classes)
-    return _network(counts, num_classes, truth("resnet: bottleneck", bottleneck), width, name)
+    checked_size("resnet: width", width)
+    checked_size("resnet: num_classes", num_classes)
+    return _network(
+        counts, num_classes, checked_bool("resnet: bottleneck", bottleneck), width, name
+    )
 
 
 def _network(
@@ -140,13 +145,13 @@ def _of_depth(
     name: str | None,
 ) -> Model:
     if n_classes is not None:
-        whole(f"{what}: n_classes", n_classes)
+        checked_size(f"{what}: n_classes", n_classes)
         if num_classes not in (1000, n_classes):
             raise OptionError(
                 f"{what}: num_classes and n_classes are the same, got {num_classes} and {n_classes}"
             )
         num_classes = n_classes
-    whole(f"{what}: num_classes", num_classes)
+    checked_size(f"{what}: num_classes", num_classes)
     return _network(counts, num_classes, bottleneck, 64, name)
 
 

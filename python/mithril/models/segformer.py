@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import items, whole
+from mithril.base.checks import checked_list, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, shown
 from mithril.logical.model import IOKey, Model
@@ -117,7 +117,10 @@ def _read(config: Any) -> _Sizes:
         raise KeyNotFound(f"{_WHAT}: config has no entry 'num_labels', got {shown(config)}")
     per_stage = list(_DEFAULTS)[:7]
     lists = [
-        [whole(f"{_WHAT}: {key}", n) for n in items(f"{_WHAT}: {key}", entries[key], "a list")]
+        [
+            checked_size(f"{_WHAT}: {key}", n)
+            for n in checked_list(f"{_WHAT}: {key}", entries[key], "a list")
+        ]
         for key in per_stage
     ]
     if len({len(numbers) for numbers in lists}) != 1 or not lists[0]:
@@ -128,17 +131,19 @@ def _read(config: Any) -> _Sizes:
         divides(f"{_WHAT}: num_attention_heads", stage.num_heads, f"{_WHAT}: hidden_sizes",
                 stage.hidden_size)  # fmt: skip
     rest = ("num_labels", "decoder_hidden_size", "num_channels")
-    return _Sizes(stages, *(whole(f"{_WHAT}: {key}", entries[key]) for key in rest))
+    return _Sizes(stages, *(checked_size(f"{_WHAT}: {key}", entries[key]) for key in rest))
 
 
 def _sides(image_size: Any) -> tuple[int, ...]:
     what = f"{_WHAT}: image_size"
     sides = (
-        [image_size] * 2 if isinstance(image_size, int) else items(what, image_size, "two sizes")
+        [image_size] * 2
+        if isinstance(image_size, int)
+        else checked_list(what, image_size, "two sizes")
     )
     if len(sides) != 2:
         raise ArgumentError(f"{what}: requires height and width, got {len(sides)} numbers")
-    return tuple(whole(what, side) for side in sides)
+    return tuple(checked_size(what, side) for side in sides)
 
 
 # --- parts ----------------------------------------------------------------------------------------

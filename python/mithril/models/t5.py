@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mithril import models
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, OptionError, shown
 from mithril.logical.model import IOKey, Model
@@ -92,7 +92,7 @@ def t5_decode(config: Any, *, cache_size: int | None = None, name: str | None = 
     """
     sizes = _read("t5_decode", config)
     if cache_size is not None:
-        whole("t5_decode: cache_size", cache_size)
+        checked_size("t5_decode: cache_size", cache_size)
     parts = [_embedding(sizes), _stack(sizes, cache_size, is_decoder=True)]
     if sizes.scales:
         parts.append(_scaled(sizes.d_model**-0.5))
@@ -135,7 +135,7 @@ def _read(what: str, config: Any) -> _Sizes:
     for field in fields(_Sizes):
         value = getattr(sizes, field.name)
         if field.type == "int" or (field.type == "int | None" and value is not None):
-            whole(f"{what}: {field.name}", value)
+            checked_size(f"{what}: {field.name}", value)
     if sizes.feed_forward_proj not in ("relu", "gated-gelu"):
         raise OptionError(
             f'{what}: feed_forward_proj requires "relu" or "gated-gelu", got'

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from mithril.base.checks import truth
+from mithril.base.checks import checked_bool
 from mithril.base.public import public, signature_of
 from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
 from mithril.execution.primitives import Kept
@@ -43,7 +43,7 @@ class Lambda(Model):
     """
 
     def __new__(cls, function: Any = None, /, *args: Any, opaque: bool = False, **kwargs: Any):
-        if cls is Lambda and (truth("Lambda: opaque", opaque) or isinstance(function, str)):
+        if cls is Lambda and (checked_bool("Lambda: opaque", opaque) or isinstance(function, str)):
             return super().__new__(OpaqueLambda)
         return super().__new__(cls)
 

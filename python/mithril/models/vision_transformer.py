@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mithril import models
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.base.public import public
 from mithril.logical.connection import IOKey
 from mithril.logical.model import Model
@@ -63,9 +63,9 @@ def _network(
     what: str, name: str | None, *, image_size: int, patch_size: int, num_layers: int,
     num_heads: int, hidden_dim: int, mlp_dim: int, num_classes: int,
 ) -> Model:  # fmt: skip
-    whole(f"{what}: num_layers", num_layers)
-    whole(f"{what}: mlp_dim", mlp_dim)
-    whole(f"{what}: num_classes", num_classes)
+    checked_size(f"{what}: num_layers", num_layers)
+    checked_size(f"{what}: mlp_dim", mlp_dim)
+    checked_size(f"{what}: num_classes", num_classes)
     divides(f"{what}: patch_size", patch_size, f"{what}: image_size", image_size)
     divides(f"{what}: num_heads", num_heads, f"{what}: hidden_dim", hidden_dim)
     patches = (image_size // patch_size) ** 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import whole
+from mithril.base.checks import checked_size
 from mithril.base.public import public
 from mithril.logical.model import IOKey, Model
 from mithril.models._blocks import (
@@ -153,7 +153,7 @@ def whisper_decoder(
     sizes = _Sizes("whisper_decoder", num_layers, input_dim, num_heads, ffn_dim, eps, vocab_size,
                    max_target_positions=max_target_positions)  # fmt: skip
     if cache_size is not None:
-        whole("whisper_decoder: cache_size", cache_size)
+        checked_size("whisper_decoder: cache_size", cache_size)
     body = chain([_decoder(sizes, cache_size)], "model", _SHARED)
     model = chain([body, _head(sizes)], name, _SHARED)
     if cache_size:
@@ -177,7 +177,7 @@ class _Sizes:
     def __post_init__(self) -> None:
         for key in ("num_layers", "ffn_dim", "vocab_size", "num_mel_bins", "max_source_positions",
                     "max_target_positions"):  # fmt: skip
-            whole(f"{self.what}: {key}", getattr(self, key))
+            checked_size(f"{self.what}: {key}", getattr(self, key))
         divides(
             f"{self.what}: num_heads", self.num_heads, f"{self.what}: input_dim", self.input_dim
         )

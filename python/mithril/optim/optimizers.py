@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mithril.base.checks import mapping, truth
+from mithril.base.checks import checked_bool, checked_mapping
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -264,7 +264,7 @@ class Momentum(Optimizer):
     ):
         super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
         self.momentum = _fraction("momentum", momentum)
-        self.nesterov = truth("nesterov", nesterov)
+        self.nesterov = checked_bool("nesterov", nesterov)
 
     def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         g = self._decayed(p, g)
@@ -336,7 +336,7 @@ class AdamW(Adam):
 
 def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:
     """A dictionary of arrays of any library."""
-    given = mapping(what, arrays)
+    given = checked_mapping(what, arrays)
     for name, value in given.items():
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             raise SignatureError(f"{what}: {shown(name)} requires an array, got {shown(value)}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.base.checks import mapping
+from mithril.base.checks import checked_mapping
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
 from mithril.logical.tensor import array_literal
@@ -53,7 +53,7 @@ class Binding(Face):
         >>> [step.kernel for step in small.explain().steps]
         ['matmul.int8_weights', 'loop']
         """
-        compilation, params = self._compilation, mapping("params", params)
+        compilation, params = self._compilation, checked_mapping("params", params)
         if compilation.lists is not None:
             raise UnsupportedError("bind: a parameter is a list of tensors, which stay parameters")
         weights = compilation.options.quantize or None if weights is None else weights
@@ -103,7 +103,11 @@ class Binding(Face):
                 f"quantization_report: {self.backend!r} keeps weights as they are",
                 hint='compile the model with quantize="int8", and ask before bind',
             )
-        call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
+        call = Call(
+            checked_mapping("params", params),
+            checked_mapping("data", data),
+            checked_mapping("state", state),
+        )
         program = self._compilation.program_for(call)
         inputs = inputs_of(self._compilation, program, call)
         if by_itself:

@@ -37,7 +37,7 @@ class CompiledStep:
         self._function = program.forward._compiled(step) if self._is_whole else step
         self._ways = Ways(program, self._function)
         parting = _parting(program, self._trained, optimizer.slots)
-        self._parted = eval(f"lambda results, param, opt_state: {parting}", {})
+        self._split_results = eval(f"lambda results, param, opt_state: {parting}", {})
         # (params, opt_state, data, state) -> as `run`, or None where arrays have to be looked at.
         self.try_run = _quick_function(self, parting)
         # Of the rate and its like, which halves would spoil.
@@ -100,11 +100,11 @@ class CompiledStep:
             signature = self._arrays.signature(arrays)
             if signature not in self._met:
                 return None
-            run, one = self._long, self._met[signature]
+            run, one = self._slow_path, self._met[signature]
         results = run(*values, one, *kept, self._numbers_of(opt_state))
-        return self._parted(results, params, opt_state)
+        return self._split_results(results, params, opt_state)
 
-    def _long(self, *arrays: Any) -> Any:
+    def _slow_path(self, *arrays: Any) -> Any:
         return self._backend._call(self._function, arrays)
 
     def run(self, given: Sequence[Any], inputs: list, opt_state: Mapping) -> tuple:
@@ -113,14 +113,14 @@ class CompiledStep:
         one = next(c for c in cotangents if c is not None)
         kept = self._kept(opt_state)
         native = [x if self._backend._is_native(x) else self._backend.tensor(x) for x in kept]
-        results = self._long(*inputs, one, *native, self._numbers_of(opt_state))
+        results = self._slow_path(*inputs, one, *native, self._numbers_of(opt_state))
         signature = self._arrays.as_given(given, inputs)
         if signature is not None and all(a is b for a, b in zip(kept, native, strict=True)):
             bounded(self._met)[signature + self._arrays.signature(kept)] = one
             if one.shape == ():
                 self._one = one if self._backend.compiles_steps else None  # PyTorch makes one
                 self._ways.learn([*inputs, *kept])
-        return self._parted(results, given[0], opt_state)
+        return self._split_results(results, given[0], opt_state)
 
     def _kept(self, opt_state: Mapping) -> list[Any]:
         slots = [opt_state[slot] for slot in self._optimizer.slots]

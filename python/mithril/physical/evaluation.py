@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
-from mithril.base.checks import items, mapping, truth
+from mithril.base.checks import checked_bool, checked_list, checked_mapping
 from mithril.base.public import public, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import (
     EmptyModelWarning,
@@ -160,7 +160,11 @@ class Evaluation(Face):
         if found is not None:
             return found
         wrt = None if wrt is None else names_of_inputs(wrt)  # which are read twice
-        call = Call(mapping("params", params), mapping("data", data), mapping("state", state))
+        call = Call(
+            checked_mapping("params", params),
+            checked_mapping("data", data),
+            checked_mapping("state", state),
+        )
         floats = [name for name in wrt or () if isinstance(name, str)]
         model = model_for_kinds(self, call.data, floats)
         if model is not self:
@@ -175,7 +179,9 @@ class Evaluation(Face):
             # It looks at the arrays, and leaves those of other kinds alone.
             self._native_evaluate = model._native_evaluate
             return result
-        request = Request(output_gradients, wrt, truth("evaluate: donate_state", donate_state))
+        request = Request(
+            output_gradients, wrt, checked_bool("evaluate: donate_state", donate_state)
+        )
         compilation, fast = self._compilation, self._fast_path
         lists = compilation.lists  # are taken apart before, and put together behind
         if lists is not None:
@@ -266,7 +272,7 @@ class Evaluation(Face):
             )
         if isinstance(outputs, str):
             outputs = [outputs]
-        wanted = items("as_function: outputs", outputs, "names of outputs", optional=True)
+        wanted = checked_list("as_function: outputs", outputs, "names of outputs", optional=True)
         names = wanted if outputs is not None else list(self.output_keys)
         check_outputs(self._compilation, "as_function: outputs", names)
         return ModelFunction(self, names)

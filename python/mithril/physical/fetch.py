@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from mithril.base.checks import items, text
+from mithril.base.checks import checked_list, checked_str
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 from mithril.logical.connection import Connection
 from mithril.physical.derived import compiled_with
@@ -19,7 +19,9 @@ MOST_FETCHES = 16  # models with further outputs that one keeps
 def fetching(physical: Any, fetch: Any) -> Any:
     """The physical model whose outputs are these wires, too; compiled once for equal sets."""
     compilation: Compilation = physical._compilation
-    given = [fetch] if isinstance(fetch, str | Connection) else items("fetch", fetch, "names")
+    given = (
+        [fetch] if isinstance(fetch, str | Connection) else checked_list("fetch", fetch, "names")
+    )
     wires = _wires(compilation, given)
     if not wires:
         return physical
@@ -48,7 +50,7 @@ def _wire(compilation: Compilation, given: Any) -> tuple[str, Any]:
         return wire.key_name, wire
     if not isinstance(given, str):
         raise SignatureError(f"fetch: requires names, paths or connections, got {shown(given)}")
-    path = text("fetch", given)
+    path = checked_str("fetch", given)
     if path in compilation.output_keys:
         return path, None
     node, by_name = compilation.node, compilation.by_name

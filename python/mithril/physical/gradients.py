@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mithril.base.checks import items, text
+from mithril.base.checks import checked_list, checked_str
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -80,7 +80,7 @@ def wanted_gradients(
 def names_of_inputs(wrt: Iterable[str] | str | None) -> list[Any]:
     """What `wrt` names, as a list."""
     names = [wrt] if isinstance(wrt, str) else wrt
-    return list(items("evaluate: wrt", names, "names of inputs", optional=True))
+    return list(checked_list("evaluate: wrt", names, "names of inputs", optional=True))
 
 
 def cotangents_of(
@@ -148,7 +148,7 @@ def cost_of(compilation: Compilation, program: Program) -> str:
 def check_outputs(compilation: Compilation, what: str, names: Iterable[str]) -> None:
     """Raises unless these are names of outputs."""
     for name in names:
-        if text(what, name) not in compilation.compiled.outputs:
+        if checked_str(what, name) not in compilation.compiled.outputs:
             near = suggestion(name, compilation.output_keys)
             raise KeyNotFound(f"{what}: no output named '{name}'{near}", code="MTH401")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import items
+from mithril.base.checks import checked_list
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -190,7 +190,7 @@ def _check_initializer(initializer: Any) -> None:
 
 
 def left_out_names(excluded: Any, names: Sequence[str]) -> set[str]:
-    wanted = items("excluded_keys", excluded, "names", optional=True)
+    wanted = checked_list("excluded_keys", excluded, "names", optional=True)
     for name in wanted:
         if not isinstance(name, str) or name not in names:
             near = suggestion(name, names) if isinstance(name, str) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mithril.base.checks import mapping, text, truth, whole
+from mithril.base.checks import checked_bool, checked_mapping, checked_size, checked_str
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.logical.connection import Connection
@@ -39,7 +39,7 @@ class Keys(Face):
         (False, True, True)
         """
         if not isinstance(key, Connection):
-            name = text("has_grad: key", key)
+            name = checked_str("has_grad: key", key)
             by_name, lists = self._compilation.by_name, self._compilation.lists
             parts = lists.inputs.get(name, []) if lists else []
             if name in by_name or parts:
@@ -116,8 +116,8 @@ class Keys(Face):
         >>> pm.get_shapes()["y"], pm.get_shapes(symbolic=True)["y"]
         ([None, 2], ['u1', 2])
         """
-        symbolic = truth("get_shapes: symbolic", symbolic)
-        verbose = truth("get_shapes: verbose", verbose)
+        symbolic = checked_bool("get_shapes: symbolic", symbolic)
+        verbose = checked_bool("get_shapes: verbose", verbose)
         if model is None:
             names = {key: name for name, key in self._key_facts.of_wires.items()}
             node = self._key_facts.informed
@@ -146,7 +146,7 @@ class Keys(Face):
         ------
         UnsupportedError : the backend has no mesh of devices
         """
-        given = mapping("propose_shardings: given_shards", given_shards)
+        given = checked_mapping("propose_shardings: given_shards", given_shards)
         for name in given:
             if name not in self.input_keys:
                 near = suggestion(str(name), self.input_keys)
@@ -167,7 +167,7 @@ def _mesh_sizes(backend: Any) -> list[int]:
             hint="make the backend with device_mesh=",
         )
     sizes = getattr(mesh, "axis_sizes", mesh)
-    return [whole("propose_shardings: device_mesh", size, 1) for size in sizes]
+    return [checked_size("propose_shardings: device_mesh", size, 1) for size in sizes]
 
 
 def proposed(shape: Iterable | None, mesh: Iterable[int]) -> tuple[int, ...] | None:

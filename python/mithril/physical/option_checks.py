@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mithril import _core, errors
-from mithril.base.checks import items, mapping, text
+from mithril.base.checks import checked_list, checked_mapping, checked_str
 from mithril.errors import (
     ArgumentError,
     SignatureError,
@@ -72,7 +72,7 @@ def quantizing(quantize: Any, backend: Any, optimizer: Any) -> Any:
             "compile: with quantize= there are no gradients that optimizer= could take",
             hint="train without quantize=, and compile once more with it",
         )
-    text("compile: quantize", quantize)
+    checked_str("compile: quantize", quantize)
     if backend.quantizes_itself:
         return backend._quantizing(quantize)
     check_weights("compile: quantize", quantize, backend)
@@ -115,7 +115,7 @@ def jit_options_of(given: Any, jit: bool, backend: Any) -> dict[str, Any]:
 def passes_off_of(passes: Any) -> tuple[str, ...]:
     known = _core.optimizing_passes()
     off = []
-    for entry in items("passes", passes, "a list such as ['-fuse']"):
+    for entry in checked_list("passes", passes, "a list such as ['-fuse']"):
         if not isinstance(entry, str):
             raise SignatureError(f"passes: requires names, got {shown(entry)}")
         if entry.removeprefix("-") not in known or not entry.startswith("-"):
@@ -256,7 +256,7 @@ def _key(name: str, key: Any) -> Any:
         return key._wire
     if not isinstance(key, str):
         raise SignatureError(f"{name}: requires names or connections, got {shown(key)}")
-    return text(name, key)
+    return checked_str(name, key)
 
 
 def keys(name: str, named: Keys) -> list[Any]:
@@ -264,13 +264,13 @@ def keys(name: str, named: Keys) -> list[Any]:
     if named is None:
         return []
     given = named if not isinstance(named, (str, Connection)) else [named]
-    found = [_key(name, key) for key in items(name, given, "names or connections")]
+    found = [_key(name, key) for key in checked_list(name, given, "names or connections")]
     # The order of a set is nobody's intention.
     return sorted(found, key=str) if isinstance(named, (set, frozenset)) else found
 
 
 def pairs(name: str, given: Any) -> list[tuple[Any, Any]]:
-    return [(_key(name, key), value) for key, value in mapping(name, given).items()]
+    return [(_key(name, key), value) for key, value in checked_mapping(name, given).items()]
 
 
 def constants_of(given: ByKey, dtypes: list[tuple[Any, Dtype]], default: Dtype) -> list:

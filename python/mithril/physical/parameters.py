@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import instance, mapping
+from mithril.base.checks import checked_instance, checked_mapping
 from mithril.base.public import public
 from mithril.errors import InitialParamsWarning, SignatureError, shown
 from mithril.execution.interface import CompileTarget
@@ -69,7 +69,7 @@ class Parameters(Face):
     @public
     def init(self, sample: Mapping[str, Any] | None = None, seed: int = 0) -> Params:
         """Initial parameters with shapes as `sample` (data of one call) implies them."""
-        sample = mapping("init: sample", sample)
+        sample = checked_mapping("init: sample", sample)
         made_for = model_for_kinds(self, sample)._compilation
         params = drawn(made_for, _seed("init", seed), sample)
         return _with_lists(self._compilation, _initialized(params))
@@ -77,7 +77,7 @@ class Parameters(Face):
     @public
     def initial_state(self, seed: int = 0, sample: Mapping[str, Any] | None = None) -> dict:
         """The first state: what `state=` of the first call is."""
-        seed, data = _seed("initial_state", seed), mapping("initial_state: sample", sample)
+        seed, data = _seed("initial_state", seed), checked_mapping("initial_state: sample", sample)
         return drawn(model_for_kinds(self, data)._compilation, seed, data, role="state")
 
     @property
@@ -195,9 +195,9 @@ def _seed(what: str, seed: Any) -> int:
 @public
 def transfer(params: Mapping[str, Any], to: Any) -> Params:
     """The same parameters as arrays of another backend, dtypes kept."""
-    instance("transfer: to", to, CompileTarget, "a backend")
+    checked_instance("transfer: to", to, CompileTarget, "a backend")
     out = {}
-    for name, value in mapping("transfer: params", params).items():
+    for name, value in checked_mapping("transfer: params", params).items():
         if isinstance(value, Uninitialized):
             out[name] = value
             continue

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.base.checks import items, mapping, text
+from mithril.base.checks import checked_list, checked_mapping, checked_str
 from mithril.errors import ArgumentError, KeyNotFound, suggestion
 from mithril.physical.results import WithState
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 def predict(physical: Any, params: Any, data: Any, state: Any) -> dict[str, Any]:
-    params, data = mapping("predict: params", params), mapping("predict: data", data)
-    state = mapping("predict: state", state)
+    params, data = (
+        checked_mapping("predict: params", params),
+        checked_mapping("predict: data", data),
+    )
+    state = checked_mapping("predict: state", state)
     model = _predictor(physical)
     known = model.input_keys
     data = {key: x for key, x in data.items() if key in known or key not in physical.input_keys}
@@ -79,9 +82,9 @@ def frozen_names(
 
 def frozen_patterns(given: Any) -> list[str]:
     given = [given] if isinstance(given, str) else given
-    found = items("frozen_keys", given, "names or patterns", optional=True)
+    found = checked_list("frozen_keys", given, "names or patterns", optional=True)
     for pattern in found:
-        if not text("frozen_keys", pattern):
+        if not checked_str("frozen_keys", pattern):
             raise ArgumentError("frozen_keys: requires names or patterns, got ''")
     return list(found)
 

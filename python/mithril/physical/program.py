@@ -27,7 +27,7 @@ from mithril.physical.step_layout import StepLayout
 from mithril.physical.targets import (
     brings_gradient,
     calls_python,
-    choices,
+    dynamic_features,
     runs_natively,
     target_of,
 )
@@ -45,7 +45,7 @@ def _compiles(options: CompileOptions, graph: Any, text: str) -> bool:
     """Whether the framework's compiler gets the graph; a note says why not."""
     if not options.jit or (not options.jit_is_asked and calls_python(graph)):
         return False
-    hard = choices(graph) | ({"values"} if _TAKES_OUT.search(text) else set())
+    hard = dynamic_features(graph) | ({"values"} if _TAKES_OUT.search(text) else set())
     hard &= options.backend._not_compiled
     if not hard:
         return True
@@ -59,7 +59,7 @@ class Program:
 
     def __init__(self, compiled: Any, options: CompileOptions):
         self.compiled = compiled
-        self.asks_data = bool(choices(compiled.forward))
+        self.is_data_dependent = bool(dynamic_features(compiled.forward))
         if options.autodiff == "framework" and (
             # Some frameworks would differentiate it: what has no gradient is told by the engine.
             compiled.forward.has_op("while_loop")
@@ -138,7 +138,7 @@ class Program:
             )
         jit_options = options.jit_options
         if differentiates and options.gradient_checkpointing:
-            graph = _core.recompute(graph, self.compiled.trace)
+            graph = _core.rematerialize(graph, self.compiled.trace)
             jit_options = options.backend._keeping_copies(jit_options)
         if options.weights:
             graph = _core.dequantize_weights(graph, options.weights)

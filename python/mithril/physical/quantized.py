@@ -130,8 +130,8 @@ class Quantized:
         own = [list(shape) for shape in sizes]
         return own + [own[at][::-1] if turned else own[at] for at, turned in self.weights]
 
-    def story(self, sizes: Sequence[Sequence[int]]) -> Any:
-        return self.executable.story(self._every(sizes))
+    def selection_report(self, sizes: Sequence[Sequence[int]]) -> Any:
+        return self.executable.selection_report(self._every(sizes))
 
     def memory(self, sizes: Sequence[Sequence[int]], step: int) -> Any:
         told = self.executable.memory(self._every(sizes), step)

@@ -43,7 +43,7 @@ class Ways:
     def __init__(self, program: Program, function: Function) -> None:
         self._backend = program.options.backend
         # What data choose may share memory with inputs in one call and not in the next one.
-        self._varies = program.asks_data
+        self._varies = program.is_data_dependent
         self._function = function
         self._checks: list[Function] = []
         self._runs: dict[int, Function] = {}  # of those that were called
@@ -61,7 +61,7 @@ class Ways:
         return None
 
     def _first(self, i: int, arrays: Sequence[Any]) -> Any:
-        results, run = self._backend._first_of_way(self._function, arrays)
+        results, run = self._backend._guarded_call(self._function, arrays)
         self._runs[i] = run
         self.last = self._checks[i], run
         return results
@@ -69,7 +69,7 @@ class Ways:
     def learn(self, arrays: Sequence[Any]) -> None:
         """Takes note of arrays that have passed all checks as they are."""
         if not self._varies and len(self._checks) < MOST_WAYS and self.of(arrays) is None:
-            check = self._backend._way(self._function, arrays)
+            check = self._backend._guard(self._function, arrays)
             if check is not None:
                 self._checks.append(check)
 
@@ -172,17 +172,17 @@ class QuickCall:
         try:
             values, signature = self.arrays.read(params, data, state)
             if gradients is None and signature in self._met:
-                return self._parted(forward.run(values), None)
+                return self._split_results(forward.run(values), None)
             if gradients is not True or signature not in self._gradients:
                 return None
             cotangents, names, places = self._gradients[signature]
             results, found = forward.run_vjp(values, cotangents, places)
-            return self._parted(results, dict(zip(names, found, strict=True)))
+            return self._split_results(results, dict(zip(names, found, strict=True)))
         except Exception as error:  # the long way says what is wrong
             self._missed(error)
             return None
 
-    def _parted(self, results: Sequence[Any], gradients: dict | None) -> tuple:
+    def _split_results(self, results: Sequence[Any], gradients: dict | None) -> tuple:
         count = len(self.program.outputs)
         return results[:count], gradients, results[count:]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from mithril.base.checks import text
+from mithril.base.checks import checked_str
 from mithril.base.public import public
 from mithril.physical.face import Face
 
@@ -120,8 +120,8 @@ class Shortcuts(Face):
         from mithril.inspection.explain import explain, explain_all
 
         if name is None:
-            return explain_all(self, shapes, text("explain: program", program))
-        return explain(self, text("explain: name", name), shapes)
+            return explain_all(self, shapes, checked_str("explain: program", program))
+        return explain(self, checked_str("explain: name", name), shapes)
 
     @public
     def memory_plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from mithril.base.checks import mapping, text
+from mithril.base.checks import checked_mapping, checked_str
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
@@ -25,8 +25,8 @@ Shapes = list[list[int | None]]
 def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
     """`shapes` of inputs by name, every size a number."""
     found, by_name = {}, compilation_of(physical).by_name
-    for name, shape in mapping(f"{what}: shapes", shapes).items():
-        if text(f"{what}: shapes", name) not in by_name:
+    for name, shape in checked_mapping(f"{what}: shapes", shapes).items():
+        if checked_str(f"{what}: shapes", name) not in by_name:
             near = suggestion(name, by_name)
             raise KeyNotFound(f"{what}: shapes: no input named '{name}'{near}")
         is_list = isinstance(shape, Sequence) and not isinstance(shape, str)

@@ -30,7 +30,7 @@ def brings_gradient(compiled: Any, backend: Any) -> bool:
     )
 
 
-def choices(graph: Any) -> set[str]:
+def dynamic_features(graph: Any) -> set[str]:
     """What data choose: which nodes run, how many elements there are."""
     found = {"branches"} if graph.has_op("cond") or graph.has_op("while_loop") else set()
     return found | {"masks"} if graph.has_masks() else found
@@ -65,7 +65,7 @@ def _composites() -> frozenset[str]:
 __all__ = [
     "brings_gradient",
     "calls_python",
-    "choices",
+    "dynamic_features",
     "runs_natively",
     "target_of",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import mithril.physical.step_layout as layouts
-from mithril.base.checks import mapping
+from mithril.base.checks import checked_mapping
 from mithril.base.numpy import np
 from mithril.base.public import REQUIRED, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, suggestion
@@ -72,13 +72,13 @@ class Training(Evaluation):
         found = self._fast_path.step(params, opt_state, data, state)
         if found is not None:
             return found
-        given_data = mapping("data", data)
+        given_data = checked_mapping("data", data)
         model = model_for_kinds(self, given_data)
         if model is not self:
             return model.step(params, opt_state, data, state)
         take = self._way_of_step()
         given = self._checked_params(params)
-        return take(Call(given, given_data, mapping("state", state)), opt_state)
+        return take(Call(given, given_data, checked_mapping("state", state)), opt_state)
 
     def _way_of_step(self) -> Any:
         """How this model takes steps: by one program of the engine or of a framework, or by
@@ -99,7 +99,7 @@ class Training(Evaluation):
         return self._step_of_framework if CompiledStep.suits(options) else self._plain_step
 
     def _checked_params(self, params: Any) -> Mapping[str, Any]:
-        given = mapping("step: params", params)
+        given = checked_mapping("step: params", params)
         missing = [name for name in self.trainable_keys if name not in given]
         if missing:
             near = suggestion(missing[0], given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril.base.checks import text
+from mithril.base.checks import checked_str
 from mithril.errors import ArgumentError, UnsupportedError, shown, suggestion
 from mithril.types import Dtype
 
@@ -19,7 +19,7 @@ def check_weights(option: str, kind: Any, backend: Any, runs_python: bool = Fals
     option : what the user calls it
     runs_python : whether plans cannot run the model, for it has ops that are Python functions
     """
-    if text(option, kind) not in WEIGHT_FORMATS:
+    if checked_str(option, kind) not in WEIGHT_FORMATS:
         formats = ", ".join(f"'{name}'" for name in WEIGHT_FORMATS)
         near = suggestion(kind, WEIGHT_FORMATS)
         raise ArgumentError(f"{option} requires one of {formats}, got {shown(kind)}{near}")

@@ -16,7 +16,7 @@ import numpy as np
 
 from mithril import _core
 from mithril.backends.backend import Backend
-from mithril.base.checks import instance, items, truth
+from mithril.base.checks import checked_bool, checked_instance, checked_list
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -98,7 +98,7 @@ def run_backend_tests(
         raise ArgumentError(f"run_backend_tests: samples: requires a positive int, got {samples!r}")
     names = [*CREATION, *op_names()] if ops is None else _chosen(ops)
     types = DTYPES if dtypes is None else _element_types(dtypes)
-    few = None if truth("run_backend_tests: thorough", thorough) else _few_samples(checked)
+    few = None if checked_bool("run_backend_tests: thorough", thorough) else _few_samples(checked)
     if few is not None:
         samples = few if samples is None else samples
         types = _FEW_TYPES if dtypes is None else types
@@ -150,7 +150,9 @@ def check(
 
 
 def _checked_backend(backend: Any) -> Any:
-    found = instance("run_backend_tests: backend", backend, Backend, "an instance of a backend")
+    found = checked_instance(
+        "run_backend_tests: backend", backend, Backend, "an instance of a backend"
+    )
     if str(found.default_dtype) not in op_matrix.VALUE_BOUND:
         raise UnsupportedError(
             f"run_backend_tests: requires a backend of float32 or float64, got {found!r}"
@@ -159,12 +161,14 @@ def _checked_backend(backend: Any) -> Any:
 
 
 def _element_types(dtypes: Iterable[DTypeLike]) -> list[str]:
-    return [str(as_dtype(d)) for d in items("run_backend_tests: dtypes", dtypes, "element types")]
+    return [
+        str(as_dtype(d)) for d in checked_list("run_backend_tests: dtypes", dtypes, "element types")
+    ]
 
 
 def _chosen(ops: Iterable[str]) -> list[str]:
     known = [*CREATION, *op_names()]
-    chosen = items("run_backend_tests: ops", ops, "names of ops")
+    chosen = checked_list("run_backend_tests: ops", ops, "names of ops")
     for name in chosen:
         if name not in known:
             near = suggestion(name, known) if isinstance(name, str) else ""

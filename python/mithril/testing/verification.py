@@ -15,7 +15,7 @@ import numpy as np
 from mithril.backends.backend import Backend
 from mithril.backends.registry import get_backend
 from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend
-from mithril.base.checks import instance, items, mapping, text
+from mithril.base.checks import checked_instance, checked_list, checked_mapping, checked_str
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -105,10 +105,14 @@ def prepared(
 
 
 def _backends(given: Any) -> list[Any]:
-    chosen = items("verify: backends", DEFAULT if given is None else given, "backends or names")
+    chosen = checked_list(
+        "verify: backends", DEFAULT if given is None else given, "backends or names"
+    )
     made = [get_backend(each) if type(each) is str else each for each in chosen]
     for backend in made:
-        instance("verify: backends", backend, Backend, "instances of backends, or their names")
+        checked_instance(
+            "verify: backends", backend, Backend, "instances of backends, or their names"
+        )
     return made
 
 
@@ -139,11 +143,11 @@ class Task:
             raise ArgumentError(f"verify: tolerance requires a number from 0 on, got {tolerance!r}")
         _refuse_derivatives(model)
         self.model, self.backends, self.tolerance = model, backends, tolerance
-        self.given = dict(mapping("verify: inputs", inputs))
+        self.given = dict(checked_mapping("verify: inputs", inputs))
         for name in self.given:
-            text("verify: inputs", name)
+            checked_str("verify: inputs", name)
         self.options = dict(options)
-        self.options["shapes"] = self._shapes(dict(mapping("verify: shapes", shapes)))
+        self.options["shapes"] = self._shapes(dict(checked_mapping("verify: shapes", shapes)))
         self.seed = seed
         self._narrow = {str(b.default_dtype) for b in backends} | {"float32"}
         self.reference = self._compiled(NumpyBackend(dtype="float64"), autodiff=None, jit=False)
@@ -156,7 +160,7 @@ class Task:
 
     def _shapes(self, stated: dict[str, Any]) -> dict[str, Any]:
         for key, shape in stated.items():
-            items(f"verify: shapes: {shown(key)}", shape, "a list of sizes")
+            checked_list(f"verify: shapes: {shown(key)}", shape, "a list of sizes")
         keys = set(self.model.input_keys) if isinstance(self.model, Model) else set()
         found = {k: np.shape(v) for k, v in self.given.items() if hasattr(v, "shape") and k in keys}
         return {**found, **stated}

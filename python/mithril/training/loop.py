@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mithril.base.checks import items, mapping
+from mithril.base.checks import checked_list, checked_mapping
 from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
@@ -99,8 +99,8 @@ def train_model(
     array([[ 2., -1.]], dtype=float32)
     """
     _check(model, backend, training_data, optimizer, epochs)
-    loop = _Loop(model, optimizer, loss, target, dict(mapping("metrics", metrics)))
-    calls = items("train_model: callbacks", callbacks, "functions")
+    loop = _Loop(model, optimizer, loss, target, dict(checked_mapping("metrics", metrics)))
+    calls = checked_list("train_model: callbacks", callbacks, "functions")
     loop.begin(next(iter(_batches(model, training_data, target)), None), params, seed)
     for number in range(1, epochs + 1):
         epoch = loop.run(number, _batches(model, training_data, target))
@@ -175,7 +175,7 @@ class _Loop:
         if first is None:
             raise ArgumentError("train_model: training_data has no batches")
         model = self._model
-        given = {k: self._own(v) for k, v in mapping("params", params).items()}
+        given = {k: self._own(v) for k, v in checked_mapping("params", params).items()}
         self._params = given or dict(model.init(self._data(first), seed))
         trained = {name: self._params[name] for name in model.trainable_keys}
         self._opt_state = self._optimizer.init(trained)

@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any, NamedTuple, Self
 
 from mithril import _core
-from mithril.base.checks import instance, items, text
+from mithril.base.checks import checked_instance, checked_list, checked_str
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -175,10 +175,10 @@ class TrainModel(Model):
 
     def _steps(self, where: str, first: Any, steps: Any, default: str) -> list[Model]:
         """The models that follow `first`, all of them checked."""
-        instance(where, first, Model, "a model")
-        found = items(f"{where}: reduce_steps", steps, "a list of models", optional=True)
+        checked_instance(where, first, Model, "a model")
+        found = checked_list(f"{where}: reduce_steps", steps, "a list of models", optional=True)
         for step in found:
-            _cin(instance(f"{where}: reduce_steps", step, Model, "models"))
+            _cin(checked_instance(f"{where}: reduce_steps", step, Model, "models"))
         _check_distinct(where, [self, first, *found])
         for model in (first, *found):
             _output(model)
@@ -187,7 +187,7 @@ class TrainModel(Model):
     def _free_name(self, where: str, name: Any) -> str | None:
         if name is None:
             return None
-        text(f"{where}: key_name", name)
+        checked_str(f"{where}: key_name", name)
         if name in (FINAL_COST, LOSS):
             raise WireNameError(f"{where}: the key '{name}' is reserved")
         if self._is_wire(name):
@@ -199,7 +199,7 @@ class TrainModel(Model):
         """What makes one number of several losses: a model of ``input``, a vector that holds all
         elements of all losses, and ``output``. Default: the sum."""
         self._check_open()
-        instance("set_loss_combiner", loss_combiner, Model, "a model")
+        checked_instance("set_loss_combiner", loss_combiner, Model, "a model")
         node = loss_combiner._node
         outputs = node.output_keys or [wire.key_name for wire in node.couts]
         if "input" not in node.input_keys or "output" not in outputs:

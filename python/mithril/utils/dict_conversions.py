@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mithril.base.checks import instance
+from mithril.base.checks import checked_instance
 from mithril.base.public import public
 from mithril.logical.model import Model
 
@@ -22,7 +22,9 @@ def model_to_dict(model: Model) -> dict[str, Any]:
     >>> dict_to_model(model_to_dict(model)).input_keys
     ['x']
     """
-    found: dict[str, Any] = json.loads(instance("model_to_dict", model, Model, "a model").to_json())
+    found: dict[str, Any] = json.loads(
+        checked_instance("model_to_dict", model, Model, "a model").to_json()
+    )
     return found
 
 

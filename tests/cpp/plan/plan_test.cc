@@ -128,18 +128,18 @@ TEST(Plan, AnInputThatIsReadAgainIsNotUpdated) {
 bool may_share(const Steps& steps, size_t at, BufferId written, BufferId read) {
   const Step& step = steps.steps[at];
   for (const Step* later = &step + 1; later < steps.steps.data() + steps.steps.size(); ++later) {
-    for (const Use& use : later->operands) {
+    for (const OperandRef& use : later->operands) {
       if (use.buffer == read) return false;
     }
   }
   std::vector<BufferId> outputs;
-  for (const Use& use : step.operands) {
+  for (const OperandRef& use : step.operands) {
     if (use.write) outputs.push_back(use.buffer);
   }
   const auto bytes = [&](BufferId id) { return steps.buffers[static_cast<size_t>(id)].bytes; };
   return bytes(written) == bytes(read) &&
          std::any_of(step.inplace.begin(), step.inplace.end(), [&](const InPlace& k) {
-           const Use& use = step.operands[static_cast<size_t>(k.operand)];
+           const OperandRef& use = step.operands[static_cast<size_t>(k.operand)];
            return outputs[static_cast<size_t>(k.output)] == written && use.buffer == read &&
                   use.offset == 0;
          });
@@ -155,7 +155,7 @@ std::vector<Placed> placed(const Steps& steps, const Plan& plan, size_t temporar
   std::vector<Placed> out(temporaries);
   for (size_t at = 0; at < steps.steps.size(); ++at) {
     for (size_t k = 0; k < steps.steps[at].operands.size(); ++k) {
-      const Use& use = steps.steps[at].operands[k];
+      const OperandRef& use = steps.steps[at].operands[k];
       if (static_cast<size_t>(use.buffer) >= temporaries) continue;
       Placed& place = out[static_cast<size_t>(use.buffer)];
       const int64_t offset = plan.steps[at].operands[k].offset - use.offset;

@@ -96,7 +96,7 @@ TEST(Schedule, WhatTakesLittleDoesNotHoldItUp) {
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{3, 0, 4, 1, 2, 5}));
 }
 
-TEST(Overwrite, AnUpdateLiesWhereItsOperandDoes) {
+TEST(Donation, AnUpdateLiesWhereItsOperandDoes) {
   Steps steps = with_temporaries(1, 100);
   steps.steps = {uses({0, 1}, {4}), uses({0, 4}, {2}), uses({4, 0}, {3})};
   steps.steps[1].inplace = {{0, 0}};
@@ -106,7 +106,7 @@ TEST(Overwrite, AnUpdateLiesWhereItsOperandDoes) {
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 2, 1}));
 }
 
-TEST(Overwrite, RefusesAStepThatReadsInAnotherOrder) {
+TEST(Donation, RefusesAStepThatReadsInAnotherOrder) {
   Steps steps = with_temporaries(0, 100);
   steps.steps = {uses({0}, {2})};
   EXPECT_EQ(overwrite_inputs(steps, {{2, 0}}), (Pairs{{2, 0}}));
@@ -117,7 +117,7 @@ TEST(Overwrite, RefusesAStepThatReadsInAnotherOrder) {
   EXPECT_TRUE(overwrite_inputs(steps, {{2, 0}}).empty());
 }
 
-TEST(Overwrite, RefusesWhatIsReadWithTheResult) {
+TEST(Donation, RefusesWhatIsReadWithTheResult) {
   Steps steps = with_temporaries(1, 100);
   // The first step makes something that the reader of the old value needs.
   steps.steps = {uses({1}, {2, 4}), uses({0, 4}, {3})};
@@ -127,7 +127,7 @@ TEST(Overwrite, RefusesWhatIsReadWithTheResult) {
   EXPECT_EQ(overwrite_inputs(steps, {{2, 0}}), (Pairs{{2, 0}}));
 }
 
-TEST(Overwrite, OfTwoThatReadEachOtherOneIsRefused) {
+TEST(Donation, OfTwoThatReadEachOtherOneIsRefused) {
   Steps steps = with_temporaries(0, 100);
   steps.steps = {uses({0, 1}, {2}), uses({0, 1}, {3})};
   steps.steps[0].inplace = {{0, 0}};
@@ -136,7 +136,7 @@ TEST(Overwrite, OfTwoThatReadEachOtherOneIsRefused) {
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1}));
 }
 
-TEST(Overwrite, WhatMayRefuseTheDataRunsBefore) {
+TEST(Donation, WhatMayRefuseTheDataRunsBefore) {
   Steps steps = with_temporaries(0, 100);
   steps.steps = {uses({1}, {3}), uses({0}, {2})};
   steps.steps[1].inplace = {{0, 0}};
@@ -144,7 +144,7 @@ TEST(Overwrite, WhatMayRefuseTheDataRunsBefore) {
   std::swap(steps.steps[0], steps.steps[1]);
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1}));
   std::swap(steps.steps[0], steps.steps[1]);
-  steps.steps[0].refuses = true;
+  steps.steps[0].may_fail_on_data = true;
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1}));
 }
 
@@ -166,7 +166,7 @@ TEST(Schedule, RandomProgramsStayPrograms) {
                             : 4 + static_cast<BufferId>(random() % static_cast<uint32_t>(i)));
       }
       steps.steps.push_back(uses(reads, {4 + i}));
-      steps.steps.back().refuses = random() % 5 == 0;
+      steps.steps.back().may_fail_on_data = random() % 5 == 0;
     }
     const auto at = static_cast<std::ptrdiff_t>(random() % steps.steps.size());
     Step update = uses({0, 4}, {2});
@@ -181,12 +181,12 @@ TEST(Schedule, RandomProgramsStayPrograms) {
     bool is_overwritten = false;
     for (const int32_t one : order) {
       const Step& now = steps.steps[static_cast<size_t>(one)];
-      EXPECT_FALSE(is_overwritten && now.refuses);
-      for (const Use& use : now.operands) {
+      EXPECT_FALSE(is_overwritten && now.may_fail_on_data);
+      for (const OperandRef& use : now.operands) {
         if (use.write || use.buffer < 4) continue;
         EXPECT_TRUE(written[static_cast<size_t>(use.buffer)]);
       }
-      for (const Use& use : now.operands) {
+      for (const OperandRef& use : now.operands) {
         EXPECT_FALSE(!use.write && use.buffer == 0 && is_overwritten);
         if (use.write) written[static_cast<size_t>(use.buffer)] = true;
       }

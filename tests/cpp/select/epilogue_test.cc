@@ -2,7 +2,7 @@
 
 #include "ir/registry.h"
 #include "passes/text_pass.h"
-#include "select/story.h"
+#include "select/selection_report.h"
 
 namespace mithril::select {
 namespace {
@@ -11,9 +11,9 @@ Fusion attached(const ir::Graph& graph) {
   Fusion fusion = fuse(graph);
   attach_epilogues(graph, fusion, [](const ir::Node& node) {
     const std::string& op = ir::Registry::global().get(node.op).name;
-    return op == "matmul"           ? Finishing::kBlocks
-           : op == "embedding_grad" ? Finishing::kRows
-                                    : Finishing::kNothing;
+    return op == "matmul"           ? EpilogueSupport::kBlocks
+           : op == "embedding_grad" ? EpilogueSupport::kRows
+                                    : EpilogueSupport::kNothing;
   });
   return fusion;
 }
@@ -36,7 +36,7 @@ std::vector<std::string> last_attached_notes(std::string_view text) {
   const ir::Graph graph = passes::parsed(text);
   const Fusion fusion = attached(graph);
   const std::vector<bool> steps(fusion.groups.size(), true);
-  return story_of(graph, fusion, static_cast<int32_t>(fusion.groups.size()) - 1, steps).notes;
+  return report_of(graph, fusion, static_cast<int32_t>(fusion.groups.size()) - 1, steps).notes;
 }
 
 using AttachedNotes = std::vector<std::string>;

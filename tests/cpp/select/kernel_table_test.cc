@@ -12,12 +12,12 @@ namespace {
 bool never(const KernelRequest&) { return false; }
 bool always(const KernelRequest&) { return true; }
 
-const KernelDef kFirst[] = {
-    {"exp", "never", OrderClass::kCanonical, true, never},
-    {"exp", "packed", OrderClass::kCanonical, true, always, nullptr, Finishing::kNothing, true}};
+const KernelDef kFirst[] = {{"exp", "never", OrderClass::kCanonical, true, never},
+                            {"exp", "packed", OrderClass::kCanonical, true, always, nullptr,
+                             EpilogueSupport::kNothing, true}};
 const KernelDef kSecond[] = {
     {"exp", "second", OrderClass::kCanonical, true, always},
-    {"exp", "blocks", OrderClass::kCanonical, true, always, nullptr, Finishing::kBlocks}};
+    {"exp", "blocks", OrderClass::kCanonical, true, always, nullptr, EpilogueSupport::kBlocks}};
 constexpr std::array<KernelFamily, 2> kFamilies = {
     [] { return std::span<const KernelDef>(kFirst); },
     [] { return std::span<const KernelDef>(kSecond); }};

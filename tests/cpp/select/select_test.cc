@@ -54,15 +54,15 @@ TEST(Select, MakesLoopsKernelsAndCopiesOfTheBackend) {
   return y=%2
 }
 )");
-  std::vector<Story> story;
+  std::vector<SelectionReport> report;
   SelectOptions options;
-  options.story = &story;
+  options.report = &report;
   const plan::Steps steps = std::move(select_steps(graph, FakeBackend(), options)).or_throw();
   EXPECT_EQ(labels(steps), (std::vector<std::string>{"copy", "product", "exp"}));
   EXPECT_EQ(steps.steps[1].units, 3);
   EXPECT_EQ(steps.steps[2].params, (std::vector<int64_t>{3, 3}));
   EXPECT_EQ(steps.steps[2].inplace.size(), 1u);
-  EXPECT_EQ(story.back().notes.back(), "fake");
+  EXPECT_EQ(report.back().notes.back(), "fake");
 }
 
 TEST(Select, NamesTheBackendThatHasNoKernel) {
@@ -74,7 +74,7 @@ TEST(Select, NamesTheBackendThatHasNoKernel) {
   const auto made = select_steps(graph, FakeBackend());
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().message, "the fake backend has no kernel for gather(f32[4, 3], i64[2])");
-  EXPECT_EQ(how_it_runs(kProductTable, graph, graph.nodes[0]), ir::Runs::kNot);
+  EXPECT_EQ(supports(kProductTable, graph, graph.nodes[0]), ir::Support::kNone);
 }
 
 }  // namespace

@@ -266,10 +266,10 @@ TEST(SpecializationCache, KeepsOperandsThatAreReadInAnotherOrder) {
 
 // Kernel and notes of each group.
 std::string told(const SpecializationCache& program, const Sizes& sizes) {
-  std::vector<select::Story> story;
-  const plan::Plan plan = std::move(program.preview(sizes, &story)).or_throw();
+  std::vector<select::SelectionReport> report;
+  const plan::Plan plan = std::move(program.preview(sizes, &report)).or_throw();
   std::string out;
-  for (const select::Story& one : story) {
+  for (const select::SelectionReport& one : report) {
     out += one.kernel + "\n";
     for (const std::string& note : one.notes) out += "  " + note + "\n";
   }
@@ -427,10 +427,10 @@ constexpr std::string_view kIdle = R"(graph m<f32, i64>(%x: f32[100, 100]) {
 }
 )";
 
-SpecializationCache limited(std::optional<int64_t> limit, bool shrinks) {
+SpecializationCache limited(std::optional<int64_t> limit, bool rematerializes) {
   SpecializationOptions options = on_cpu();
   options.passes = verified();
-  options.recompute = {limit, shrinks};
+  options.rematerialize = {limit, rematerializes};
   return SpecializationCache(std::move(passes::optimize(parsed(kIdle), cpu::target())).or_throw(),
                              options);
 }
@@ -454,7 +454,7 @@ TEST(SpecializationCache, ComputesAgainWhatDoesNotFit) {
 TEST(SpecializationCache, ComputesAgainWhatIsNextToFree) {
   SpecializationOptions options = on_cpu();
   options.passes = verified();
-  options.recompute.spares = true;
+  options.rematerialize.unasked = true;
   const SpecializationCache sparing(
       std::move(passes::optimize(parsed(R"(graph m<f32, i64>(%x: f32[n, n]) {
   %0 = exp(%x) : f32[n, n]

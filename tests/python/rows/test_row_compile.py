@@ -128,7 +128,7 @@ def test_C8_memory():
 @pytest.mark.parametrize("name", ["jax", "torch"])
 def test_C8_compiled(name):
     """With jit, too: gradients are equal, and the bytes that wait for them fall by a third."""
-    from test_recompute import torch_program, twelve_blocks, xla_program
+    from test_rematerialize import torch_program, twelve_blocks, xla_program
 
     needs(name)
     if name == "jax":

@@ -277,10 +277,12 @@ constexpr select::Condition kTilesDx(prefers_tiles<tiles_of_input_gradient>, kWi
 constexpr select::Condition kTilesDw(prefers_tiles_dw, kWindows);
 constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
-    {"conv2d", "conv2d.winograd", kOther, true, kTiles, make_tiles, select::Finishing::kBlocks},
+    {"conv2d", "conv2d.winograd", kOther, true, kTiles, make_tiles,
+     select::EpilogueSupport::kBlocks},
     {"conv2d_dx", "conv2d_dx.winograd", kOther, true, kTilesDx, make_tiles_dx,
-     select::Finishing::kBlocks},
-    {"conv2d", "conv2d", kCanonical, true, kBlocked, make_blocked, select::Finishing::kBlocks},
+     select::EpilogueSupport::kBlocks},
+    {"conv2d", "conv2d", kCanonical, true, kBlocked, make_blocked,
+     select::EpilogueSupport::kBlocks},
     {"conv2d", "conv2d.reference", kCanonical, true, kRealType, make_conv2d},
     {"conv2d_dx", "conv2d_dx", kCanonical, true, kBlockedDx, make_blocked_dx},
     {"conv2d_dx", "conv2d_dx.reference", kCanonical, true, kRealType, make_conv2d_dx},

@@ -274,7 +274,7 @@ void Gemm<T>::choose_passes() {
 // The tiles of a group ask for the next block of B together, evenly: whoever asks for much at once
 // keeps its own reads waiting.
 template <class T>
-int Gemm<T>::asks(const Rows& rows, int64_t height, int vectors) const {
+int Gemm<T>::prefetches(const Rows& rows, int64_t height, int vectors) const {
   constexpr int64_t kMostVectors = 8;
   const int64_t tiles = rows.group - (right_ == Right::kPackedByTile ? 1 : 0);
   const int64_t wanted =
@@ -286,7 +286,7 @@ template <class T>
 GemmTileSpec Gemm<T>::spec(const Rows& rows, int64_t height, bool packs, bool last_panel) const {
   GemmTileSpec spec{isa_, sizeof(T) == sizeof(double), static_cast<int>(height)};
   spec.vectors = last_panel ? last_vectors_ : vectors_;
-  spec.asks = asks(rows, height, spec.vectors);
+  spec.prefetches = prefetches(rows, height, spec.vectors);
   spec.by_rows = !packs_a_ && dims_.a_col == 1;
   spec.packs = packs;
   spec.masked = last_panel && last_columns_ % lanes_ != 0;
@@ -392,7 +392,7 @@ class Gemm<T>::Run {
  private:
   // What of B is read next, to ask for it early: each tile asks for some rows of it or, where they
   // lie along k, for a line or two of all.
-  struct Ahead {
+  struct Prefetch {
     const char* at = nullptr;
     int64_t step = 0;           // from what a turn asks for to what the next one does
     int64_t each = 0, all = 0;  // from one row or line to the next; how many there are
@@ -437,7 +437,7 @@ class Gemm<T>::Run {
     const bool tiles_ask = d_.b_row == 1 && wide * (last_ - first_) >= bytes<T>(kBlock);
     const bool packs_before = how == Right::kPackedBefore && !panel.packed;
     if (packs_before) {
-      const int64_t next = tiles_ask ? 0 : way_to_next(k, depth);
+      const int64_t next = tiles_ask ? 0 : prefetch_distance(k, depth);
       g_.parts_->pack({raw, d_.b_col, d_.b_row, panel.cols, depth, kept, width, width, next});
     }
     bool packs = how == Right::kPackedByTile && !panel.packed;
@@ -454,12 +454,12 @@ class Gemm<T>::Run {
     tile.sum_step = bytes<T>(g_.turns_c_ || (g_.keeps_sums_ && !begins) ? g_.width_ : d_.c_row);
     tile.last_columns = panel.cols - int64_t{vectors_of(panel) - 1} * g_.lanes_;
     tile.packed = kept;
-    Ahead ahead;
+    Prefetch prefetch;
     if (!packs_before) {
-      ahead = ahead_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
+      prefetch = prefetch_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
     } else if (tiles_ask) {
-      const auto* const at = reinterpret_cast<const char*>(raw + way_to_next(k, depth));
-      ahead = {at, bytes<T>(d_.b_col), wide, ceil_div(bytes<T>(depth), wide), true};
+      const auto* const at = reinterpret_cast<const char*>(raw + prefetch_distance(k, depth));
+      prefetch = {at, bytes<T>(d_.b_col), wide, ceil_div(bytes<T>(depth), wide), true};
     }
     int64_t asked = 0, waiting = 0;  // of B; rows that are finished
     for (int64_t t = first_; t < last_; ++t) {
@@ -467,19 +467,19 @@ class Gemm<T>::Run {
       set_left(tile, k, depth, row, height);
       tile.c = place_of(row, panel.col, !ends);
       tile.sum = pass_ + k == 0 && !adds_ ? nullptr : place_of(row, panel.col, !begins);
-      const bool asks = asked < ahead.all;
+      const bool prefetches = asked < prefetch.all;
       // The last bytes of lines: where rows begin within a line, the panel before asked for it.
-      tile.next = asks ? ahead.at + asked * ahead.each + kLine - 1 : tile.b;
-      tile.next_step = asks ? ahead.step : 0;
+      tile.next = prefetches ? prefetch.at + asked * prefetch.each + kLine - 1 : tile.b;
+      tile.next_step = prefetches ? prefetch.step : 0;
       rows_.tile[packs][panel.last][height - rows_.low](&tile);
       if (packs) {
         packs = false;
         tile.b = kept;
         tile.b_step = bytes<T>(width);
-      } else if (asks) {
-        asked += ahead.along_k ? 1
-                               : depth * g_.asks(rows_, height, vectors_of(panel)) /
-                                     gemm_unroll(static_cast<int>(height), vectors_of(panel));
+      } else if (prefetches) {
+        asked += prefetch.along_k ? 1
+                                  : depth * g_.prefetches(rows_, height, vectors_of(panel)) /
+                                        gemm_unroll(static_cast<int>(height), vectors_of(panel));
       }
       if (!finished) continue;
       if (g_.turns_c_) turn(static_cast<T*>(tile.c), row, height, panel.col, panel.cols);
@@ -524,9 +524,10 @@ class Gemm<T>::Run {
   int64_t packed_width(const Panel& panel) const { return int64_t{g_.lanes_} * vectors_of(panel); }
 
   // The next block of k of this panel, or the first one of the next panel.
-  Ahead ahead_of(const Panel& panel, int64_t k, int64_t depth, const T* now, int64_t step) const {
+  Prefetch prefetch_of(const Panel& panel, int64_t k, int64_t depth, const T* now,
+                       int64_t step) const {
     const auto rows = [&](const T* from, int64_t count) {
-      return Ahead{reinterpret_cast<const char*>(from), step, step, count};
+      return Prefetch{reinterpret_cast<const char*>(from), step, step, count};
     };
     const int64_t left = pass_depth_ - k - depth;
     if (left > 0) {
@@ -543,7 +544,7 @@ class Gemm<T>::Run {
   }
 
   // In B as given, from this block to the next one of k, or to the first one of the next panel.
-  int64_t way_to_next(int64_t k, int64_t depth) const {
+  int64_t prefetch_distance(int64_t k, int64_t depth) const {
     const bool last = pass_depth_ - k == depth;
     return last ? g_.width_ * d_.b_col - k * d_.b_row : depth * d_.b_row;
   }

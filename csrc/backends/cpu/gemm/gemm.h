@@ -126,7 +126,7 @@ class Gemm {
   void choose_packing();
   bool find_tiles();
   int vectors_of_tile() const;
-  int asks(const Rows& rows, int64_t height, int vectors) const;
+  int prefetches(const Rows& rows, int64_t height, int vectors) const;
   GemmTileSpec spec(const Rows& rows, int64_t height, bool packs, bool last_panel) const;
   void choose_passes();
 

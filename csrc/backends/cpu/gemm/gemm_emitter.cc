@@ -183,7 +183,7 @@ class Emitter : public Xbyak::CodeGenerator {
     align(kLine);
     L(turn);
     for (int u = 0; u < together; ++u) emit_step(u, 0, s_.rows);
-    for (int row = 0; row < s_.asks; ++row) {
+    for (int row = 0; row < s_.prefetches; ++row) {
       for (int at = 0; at < s_.vectors * vector_; at += static_cast<int>(kLine)) {
         prefetcht1(ptr[next_ + at]);
       }

@@ -39,7 +39,7 @@ struct GemmTileSpec {
   bool by_rows = false;  // A lies in rows, k is contiguous; else a column of the tile is contiguous
   bool packs = false;    // B is stored to `packed` as it is read
   bool masked = false;   // neither B nor C has all columns of the last vector
-  int asks = 1;          // for how many rows of the next block of B, in each turn
+  int prefetches = 1;    // for how many rows of the next block of B, in each turn
 
   auto operator<=>(const GemmTileSpec&) const = default;
 };

@@ -205,13 +205,13 @@ constexpr select::Condition kInt16(has_weights<WeightFormat::kInt16>,
 constexpr auto kOther = select::OrderClass::kOther;
 const select::KernelDef kKernels[] = {
     {"matmul", "matmul.bfloat16_weights", kOther, true, kBFloat16, make_step,
-     select::Finishing::kNothing, true},
-    {"matmul", "matmul.int8_weights", kOther, true, kInt8, make_step, select::Finishing::kNothing,
-     true},
-    {"matmul", "matmul.int4_weights", kOther, true, kInt4, make_step, select::Finishing::kNothing,
-     true},
-    {"matmul", "matmul.int16_weights", kOther, true, kInt16, make_step, select::Finishing::kNothing,
-     true},
+     select::EpilogueSupport::kNothing, true},
+    {"matmul", "matmul.int8_weights", kOther, true, kInt8, make_step,
+     select::EpilogueSupport::kNothing, true},
+    {"matmul", "matmul.int4_weights", kOther, true, kInt4, make_step,
+     select::EpilogueSupport::kNothing, true},
+    {"matmul", "matmul.int16_weights", kOther, true, kInt16, make_step,
+     select::EpilogueSupport::kNothing, true},
 };
 
 }  // namespace

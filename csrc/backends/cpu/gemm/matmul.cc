@@ -188,7 +188,7 @@ constexpr select::Condition kInteger(has_integer, "elements of int32 or int64, a
 static_assert(REF_MAX_RANK == 16);
 const select::KernelDef kKernels[] = {
     {"matmul", "gemm", select::OrderClass::kCanonical, false, kGemm, make_gemm,
-     select::Finishing::kBlocks},
+     select::EpilogueSupport::kBlocks},
     {"matmul", "matmul.integer", select::OrderClass::kCanonical, false, kInteger, make_integer},
 };
 

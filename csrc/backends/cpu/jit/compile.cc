@@ -53,7 +53,7 @@ Emitted emit(Schedule& schedule, Isa isa, const IsaTable& table, uint8_t* buffer
 
 bool is_refused() { return refused.load(std::memory_order_relaxed); }
 
-bool take_refusal() { return is_refused() && !told.exchange(true); }
+bool take_jit_denied() { return is_refused() && !told.exchange(true); }
 
 bool is_on(Isa isa) { return isa != Isa::kGeneric && core::env().jit && !is_refused(); }
 

@@ -16,7 +16,7 @@ bool is_on(Isa isa);
 /// Whether the system has refused memory for code in this process.
 bool is_refused();
 /// True once after that, for whoever tells people.
-bool take_refusal();
+bool take_jit_denied();
 
 /// False for programs of fewer than `fewest` steps over lanes, and for the few that only the
 /// interpreter runs. With a single call in each tile it runs loops as well.

@@ -111,7 +111,7 @@ core::Result<plan::Step> make_gather(const KernelRequest& request) {
       request.inputs[1].dtype == DType::kInt32 ? run_gather<int32_t> : run_gather<int64_t>;
   step.units = rows->dims.count;
   step.grain = grain_of(rows->dims.inner);
-  step.refuses = true;
+  step.may_fail_on_data = true;
   step.data = std::move(rows);
   return step;
 }
@@ -161,7 +161,7 @@ core::Result<plan::Step> make_scatter(const KernelRequest& request) {
 const select::KernelDef kKernels[] = {
     {"gather", "gather", select::OrderClass::kCanonical, true, select::kIndices<1>, make_gather},
     {"embedding_grad", "scatter_add", select::OrderClass::kCanonical, true, select::kScatterTypes,
-     make_scatter, select::Finishing::kRows},
+     make_scatter, select::EpilogueSupport::kRows},
 };
 
 }  // namespace

@@ -183,7 +183,7 @@ core::Result<plan::Step> step_of(const KernelRequest& request, const Operation<T
   step.kernel = run<T>;
   step.units = batch;
   step.grain = grain_of(static_cast<int64_t>(flops));
-  step.refuses = request.op.name == "cholesky" || request.op.name == "solve";
+  step.may_fail_on_data = request.op.name == "cholesky" || request.op.name == "solve";
   if (!m->is_long) step.scratch_bytes = static_cast<size_t>(m->work) * sizeof(T);
   step.data = std::move(m);
   return step;

@@ -107,7 +107,7 @@ core::Result<plan::Step> make(const KernelRequest& request) {
   step.kernel = matrix.dtype == DType::kFloat32 ? kFloat : kDouble;
   step.units = dims.batch;
   step.grain = grain_of(dims.n * dims.n * std::max(dims.n, dims.k));
-  step.refuses = request.op.name == "cholesky" || request.op.name == "solve";
+  step.may_fail_on_data = request.op.name == "cholesky" || request.op.name == "solve";
   if (kHasScratch) step.scratch_bytes = dims.n * dims.n * element;
   step.data = std::move(matrices);
   return step;

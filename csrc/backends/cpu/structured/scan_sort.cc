@@ -118,7 +118,7 @@ core::Result<plan::Step> make_writers(const KernelRequest& request) {
   step.kernel = indices.dtype == DType::kInt32 ? run_writers<int32_t> : run_writers<int64_t>;
   step.units = bound;
   step.grain = std::max<int64_t>(bound, 1);  // each chunk would read all indices
-  step.refuses = true;
+  step.may_fail_on_data = true;
   step.data = std::move(writers);
   return step;
 }

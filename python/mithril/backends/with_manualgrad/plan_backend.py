@@ -54,10 +54,10 @@ class PlanBackend(NumpyBackend):
         weights: str = "",
         overwrites: Sequence[tuple[str, str]] = (),
         memory_limit: int | None = None,
-        shrinks: bool = False,
+        rematerializes: bool = False,
     ) -> Any:
         """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
-        input whose array it overwrites; `shrinks`: less memory for a third more FLOPs."""
+        input whose array it overwrites; `rematerializes`: less memory for a third more FLOPs."""
         if weights and not self.packs_weights:
             graph, weights = _core.dequantize_weights(graph, weights), ""
         return self._native_program(
@@ -70,7 +70,7 @@ class PlanBackend(NumpyBackend):
             recorder=recorder or _core.Recorder(),
             overwrites=list(overwrites),
             memory_limit=memory_limit,
-            shrinks=shrinks,
+            rematerializes=rematerializes,
         )
 
     def _native_program(

@@ -381,7 +381,7 @@ class JaxBackend(AutogradBackend):
         _wait_for_large(results)
         return results
 
-    def _way(
+    def _guard(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> Callable[..., bool] | None:
         needs_scope = self._is_wide or self._device is not None
@@ -389,7 +389,7 @@ class JaxBackend(AutogradBackend):
             return None
         return function.takes_quickly if function.takes_quickly(*arrays) else None
 
-    def _first_of_way(
+    def _guarded_call(
         self, function: Any, arrays: Sequence[Any]
     ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
         return function.quick(*arrays), function.quick

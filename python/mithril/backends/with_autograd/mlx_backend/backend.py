@@ -366,7 +366,7 @@ class MlxBackend(AutogradBackend):
         utils.evaluated(self._mx, arrays)
         return result
 
-    def _way(
+    def _guard(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> Callable[..., bool] | None:
         if self._device is not None:  # calls need a scope
@@ -375,7 +375,7 @@ class MlxBackend(AutogradBackend):
         expected = tuple(map(signature, arrays))
         return lambda *given: tuple(map(signature, given)) == expected
 
-    def _first_of_way(
+    def _guarded_call(
         self, function: Any, arrays: Sequence[Any]
     ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
         """For equal signatures results are inputs, or are not, each time."""

@@ -385,7 +385,7 @@ class TorchBackend(AutogradBackend):
             result.append(output)
         return result
 
-    def _way(
+    def _guard(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> Callable[..., bool] | None:
         """PyTorch's own check of what its compiler has specialised for; it is no public one."""
@@ -403,7 +403,7 @@ class TorchBackend(AutogradBackend):
         except Exception:  # another version, or tensors that it does not take
             return None
 
-    def _first_of_way(
+    def _guarded_call(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
         """For equal shapes and strides results share memory, or do not, each time."""

@@ -10,7 +10,7 @@ from mithril import _core
 from mithril.backends.with_manualgrad.c_backend.utils import Compiler
 from mithril.backends.with_manualgrad.object_cache import ObjectCache
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
-from mithril.base.checks import truth
+from mithril.base.checks import checked_bool
 from mithril.base.public import public
 from mithril.errors import UnsupportedError
 from mithril.types import Dtype, DTypeLike
@@ -75,7 +75,7 @@ class CBackend(PlanBackend):
         compute_precision: DTypeLike | None = None,
     ) -> None:
         super().__init__(device, dtype, threads, seed, compute_precision)
-        self.cache = truth("CBackend: cache", cache)
+        self.cache = checked_bool("CBackend: cache", cache)
         self._compiler = Compiler.found(compiler, flags, threads)
         self._objects = ObjectCache.of_user("c") if self.cache else ObjectCache.of_process()
 

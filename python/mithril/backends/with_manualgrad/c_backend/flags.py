@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any
 
-from mithril.base.checks import items, text
+from mithril.base.checks import checked_list, checked_str
 from mithril.errors import ArgumentError, shown
 
 __all__ = ["FIXED_FLAGS", "checked_flags"]
@@ -82,11 +82,11 @@ def checked_flags(flags: Any) -> tuple[str, ...] | None:
         return None
     what = "CBackend: flags"
     try:
-        words = shlex.split(flags) if isinstance(flags, str) else items(what, flags, "flags")
+        words = shlex.split(flags) if isinstance(flags, str) else checked_list(what, flags, "flags")
     except ValueError as error:  # quotes that are left open
         raise ArgumentError(f"{what}: {error}, got {shown(flags)}") from None
     for flag in words:
-        if "\0" in text(what, flag):
+        if "\0" in checked_str(what, flag):
             raise ArgumentError(f"{what}: no flag is {shown(flag)}")
         if not any(re.fullmatch(pattern, flag) for pattern in _KINDS.values()):
             raise ArgumentError(f"{what}: {shown(flag)} {_problem(flag)}", hint=_hint())

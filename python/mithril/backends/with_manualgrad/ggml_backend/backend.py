@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mithril.backends.with_manualgrad.numpy_backend.backend import NumpyBackend, own_memory
-from mithril.base.checks import truth
+from mithril.base.checks import checked_bool
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DTypeError, SignatureError, UnsupportedError, shown
 from mithril.execution.memory import parse_size
@@ -83,7 +83,7 @@ class GGMLBackend(NumpyBackend):
         self.quantize = _quantize_type(quantize)
         self.threads = _checked_threads(threads)
         path = probe.tested(library.find())
-        self._isolated = self._in_its_own_process() if truth("isolate", isolate) else None
+        self._isolated = self._in_its_own_process() if checked_bool("isolate", isolate) else None
         self._library: Any = None if self._isolated else library.opened(path)
         if self.quantize is not None and self._library is not None:
             _check_type(self._library, self.quantize)
@@ -196,7 +196,7 @@ class GGMLBackend(NumpyBackend):
                 graphs.popitem(last=False)
         return graph
 
-    def _way(
+    def _guard(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> Callable[..., bool] | None:
         """Arrays of the same dtypes and shapes, laid out as ggml reads memory."""
@@ -215,7 +215,7 @@ class GGMLBackend(NumpyBackend):
         }
         return eval(f"lambda {', '.join(names)}: {' and '.join(facts) or True}", scope)
 
-    def _first_of_way(
+    def _guarded_call(
         self, function: Callable[..., Any], arrays: Sequence[Any]
     ) -> tuple[Sequence[Any], Callable[..., Sequence[Any]]]:
         graph = self._graph(function, arrays)

@@ -1,4 +1,4 @@
-#include "passes/recompute.h"
+#include "passes/rematerialize.h"
 
 #include <algorithm>
 #include <limits>
@@ -389,12 +389,12 @@ class Search {
     best_.before = best_.after = execution_.bytes;
   }
 
-  core::Result<Recomputed> run(const RecomputeOptions& options) {
+  core::Result<Recomputed> run(const RematerializeOptions& options) {
     double flops = 0;
     for (const double each : execution_.flops) flops += each;
-    if (options.shrinks) {
+    if (options.rematerializes) {
       MITHRIL_RETURN_IF_ERROR(lower({.flops = flops * kForwardShare}));
-    } else if (options.spares && allocates_much(execution_)) {
+    } else if (options.unasked && allocates_much(execution_)) {
       const int64_t least = execution_.bytes / kLeastPart;
       MITHRIL_RETURN_IF_ERROR(
           lower({.flops = flops * kSparingShare, .least = least, .tries = kSparingTries}));
@@ -501,14 +501,15 @@ class Search {
 
 bool allocates_much(const Execution& execution) { return execution.bytes > kMuch; }
 
-core::Result<Recomputed> recompute(const ir::Graph& graph, const Measure& measure,
-                                   const RecomputeOptions& options) {
+core::Result<Recomputed> rematerialize(const ir::Graph& graph, const Measure& measure,
+                                       const RematerializeOptions& options) {
   MITHRIL_ASSIGN(Execution execution, measure(graph));
-  return recompute(graph, std::move(execution), measure, options);
+  return rematerialize(graph, std::move(execution), measure, options);
 }
 
-core::Result<Recomputed> recompute(const ir::Graph& graph, Execution execution,
-                                   const Measure& measure, const RecomputeOptions& options) {
+core::Result<Recomputed> rematerialize(const ir::Graph& graph, Execution execution,
+                                       const Measure& measure,
+                                       const RematerializeOptions& options) {
   return Search(graph, std::move(execution), measure).run(options);
 }
 

@@ -91,7 +91,7 @@ def test_the_last_layer_computes_one_token(x):
     model = classifier()
     pm, whole = (
         compiled(model, ml.CpuBackend(dtype=ml.float64), passes=passes)
-        for passes in ([], ["-narrow"])
+        for passes in ([], ["-push_down_slices"])
     )
     weights = drawn(pm)
     for each in (pm, whole):

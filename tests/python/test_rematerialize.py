@@ -203,8 +203,8 @@ def test_the_trace_tells_how_much_is_computed_again(caplog):
         pm, data = compiled(*mlp(), gradient_checkpointing=True)
         pm.evaluate(pm.randomize_params(3), data, output_gradients=True)
     told = [record.getMessage() for record in caplog.records]
-    assert any(t.startswith("recompute ") and " values again, " in t for t in told)
-    assert any(t.startswith("  recompute ") and t.endswith(" changed") for t in told)
+    assert any(t.startswith("rematerialize ") and " values again, " in t for t in told)
+    assert any(t.startswith("  rematerialize ") and t.endswith(" changed") for t in told)
 
 
 def random_gradients(trial, **options):

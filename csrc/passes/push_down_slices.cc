@@ -1,4 +1,4 @@
-#include "passes/narrow.h"
+#include "passes/push_down_slices.h"
 
 #include <algorithm>
 #include <optional>
@@ -470,7 +470,7 @@ class Narrowing {
 
 }  // namespace
 
-core::Result<ir::Graph> narrow(const ir::Graph& graph) {
+core::Result<ir::Graph> push_down_slices(const ir::Graph& graph) {
   const OpDef* slices = ir::Registry::global().find("index");
   if (slices == nullptr || !has_op(graph, slices->id)) return graph;
   return Narrowing(graph).run();

@@ -1,4 +1,4 @@
-#include "passes/narrow.h"
+#include "passes/push_down_slices.h"
 
 #include "passes/text_pass.h"
 
@@ -26,7 +26,7 @@ TEST(Narrow, RowsThatNobodyReadsAreNotMultiplied) {
   return y=%5
 }
 )",
-              narrow);
+              push_down_slices);
 }
 
 // Keys and values of all places, the query of one: two products instead of one.
@@ -57,7 +57,7 @@ TEST(Narrow, PartsThatLieApartAreComputedApart) {
   return y=%11
 }
 )",
-              narrow);
+              push_down_slices);
 }
 
 TEST(Narrow, SlicesPassAxesThatMove) {
@@ -80,7 +80,7 @@ TEST(Narrow, SlicesPassAxesThatMove) {
   return y=%5
 }
 )",
-              narrow);
+              push_down_slices);
 }
 
 TEST(Narrow, AxesThatAReshapeCutsAreComputedWhole) {
@@ -101,7 +101,7 @@ TEST(Narrow, AxesThatAReshapeCutsAreComputedWhole) {
   return y=%4
 }
 )",
-              narrow);
+              push_down_slices);
 }
 
 // Axes in front of the rows come from the right operand.
@@ -119,7 +119,7 @@ TEST(Narrow, RowsOfOneMatrixBesideManyAreFoundFromTheEnd) {
   return y=%2
 }
 )",
-              narrow);
+              push_down_slices);
 }
 
 // Two readers of neighbouring rows: the rows of both.
@@ -140,7 +140,7 @@ TEST(Narrow, ReadersTogetherSayWhatIsComputed) {
   return a=%3, b=%4
 }
 )",
-              narrow);
+              push_down_slices);
 }
 
 TEST(Narrow, LeavesWhatIsReadWhole) {
@@ -151,7 +151,7 @@ TEST(Narrow, LeavesWhatIsReadWhole) {
   return a=%1, b=%2
 }
 )",
-                   narrow);
+                   push_down_slices);
 }
 
 // A causal query knows its place by its number; steps are read as a whole, and axes that a
@@ -163,14 +163,14 @@ TEST(Narrow, LeavesWhatCannotBeComputedInParts) {
   return y=%1
 }
 )",
-                   narrow);
+                   push_down_slices);
   expect_unchanged(R"(graph g<f32, i64>(%x: f32[9, 4], %w: f32[4, 4]) {
   %0 = matmul(%x, %w) : f32[9, 4]
   %1 = index(%0, index=(::2,)) : f32[5, 4]
   return y=%1
 }
 )",
-                   narrow);
+                   push_down_slices);
   expect_unchanged(R"(graph g<f32, i64>(%x: f32[6, 4], %w: f32[4, 4]) {
   %0 = matmul(%x, %w) : f32[6, 4]
   %1 = reshape(%0, shape=(2, 3, 4)) : f32[2, 3, 4]
@@ -178,7 +178,7 @@ TEST(Narrow, LeavesWhatCannotBeComputedInParts) {
   return y=%2
 }
 )",
-                   narrow);
+                   push_down_slices);
   expect_unchanged(R"(graph g<f32, i64>(%x: f32[9, 4], %w: f32[4, 4]) {
   %0 = matmul(%x, %w) : f32[9, 4]
   %1 = cumsum(%0, axis=0) : f32[9, 4]
@@ -186,7 +186,7 @@ TEST(Narrow, LeavesWhatCannotBeComputedInParts) {
   return y=%2
 }
 )",
-                   narrow);
+                   push_down_slices);
 }
 
 TEST(Narrow, SparesNoLessThanAHundredthOfTheProducts) {
@@ -196,14 +196,14 @@ TEST(Narrow, SparesNoLessThanAHundredthOfTheProducts) {
   return y=%1
 }
 )",
-                   narrow);
+                   push_down_slices);
   expect_unchanged(R"(graph g<f32, i64>(%x: f32[9, 4]) {
   %0 = exp(%x) : f32[9, 4]
   %1 = index(%0, index=0) : f32[4]
   return y=%1
 }
 )",
-                   narrow);
+                   push_down_slices);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "passes/widen.h"
+#include "passes/legalize_dtypes.h"
 
 #include <algorithm>
 
@@ -41,10 +41,10 @@ bool has_narrow(const ir::Graph& graph) {
                      [](const ir::ValueInfo& value) { return is_narrow(value.type); });
 }
 
-core::Result<ir::Graph> widen(const ir::Graph& graph, const HowItRuns& how) {
+core::Result<ir::Graph> legalize_dtypes(const ir::Graph& graph, const SupportQuery& how) {
   Rewriter rewriter(graph);
   for (const ir::Node& node : graph.nodes) {
-    if (node.regions.empty() && how(graph, node) == ir::Runs::kWidened) {
+    if (node.regions.empty() && how(graph, node) == ir::Support::kWidened) {
       emit_widened(rewriter, node);
     } else {
       rewriter.copy(node);

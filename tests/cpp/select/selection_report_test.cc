@@ -1,4 +1,4 @@
-#include "select/story.h"
+#include "select/selection_report.h"
 
 #include "passes/text_pass.h"
 
@@ -10,12 +10,12 @@ std::vector<std::string> last_notes(std::string_view text, bool enabled = true) 
   const ir::Graph graph = passes::parsed(text);
   const Fusion fusion = fuse(graph, enabled);
   const std::vector<bool> steps(fusion.groups.size(), true);
-  return story_of(graph, fusion, static_cast<int32_t>(fusion.groups.size()) - 1, steps).notes;
+  return report_of(graph, fusion, static_cast<int32_t>(fusion.groups.size()) - 1, steps).notes;
 }
 
 using Notes = std::vector<std::string>;
 
-TEST(Story, HasTheNodesOfALoopAndItsDomain) {
+TEST(SelectionReport, HasTheNodesOfALoopAndItsDomain) {
   const ir::Graph graph = passes::parsed(R"(graph m<f32, i64>(%x: f32[2, 8]) {
   %0 = exp(%x) : f32[2, 8]
   %1 = sum(%0, axis=(1,)) : f32[2]
@@ -23,15 +23,15 @@ TEST(Story, HasTheNodesOfALoopAndItsDomain) {
 }
 )");
   const Fusion fusion = fuse(graph);
-  const Story story = story_of(graph, fusion, 0, {true});
-  ASSERT_EQ(story.members.size(), 2u);
-  EXPECT_EQ(story.members[0].op, "exp");
-  EXPECT_EQ(story.members[1].op, "sum");
-  EXPECT_EQ(story.shape, (std::vector<int64_t>{2, 8}));
-  EXPECT_TRUE(story.notes.empty());
+  const SelectionReport report = report_of(graph, fusion, 0, {true});
+  ASSERT_EQ(report.members.size(), 2u);
+  EXPECT_EQ(report.members[0].op, "exp");
+  EXPECT_EQ(report.members[1].op, "sum");
+  EXPECT_EQ(report.shape, (std::vector<int64_t>{2, 8}));
+  EXPECT_TRUE(report.notes.empty());
 }
 
-TEST(Story, TellsOfKernelsThatNothingJoins) {
+TEST(SelectionReport, TellsOfKernelsThatNothingJoins) {
   const char* text = R"(graph m<f32, i64>(%x: f32[4, 4]) {
   %0 = exp(%x) : f32[4, 4]
   %1 = matmul(%0, %x) : f32[4, 4]
@@ -42,14 +42,14 @@ TEST(Story, TellsOfKernelsThatNothingJoins) {
   EXPECT_EQ(last_notes(text),
             Notes{"tanh is not fused with matmul: that is no loop, and only loops are joined"});
   const ir::Graph graph = passes::parsed(text);
-  EXPECT_EQ(story_of(graph, fuse(graph), 1, {true, true, true}).notes,
+  EXPECT_EQ(report_of(graph, fuse(graph), 1, {true, true, true}).notes,
             Notes{"matmul is not fused: it is no pointwise op and no reduction"});
-  EXPECT_TRUE(story_of(graph, fuse(graph), 2, {true, false, true}).notes.empty());
+  EXPECT_TRUE(report_of(graph, fuse(graph), 2, {true, false, true}).notes.empty());
   EXPECT_EQ(last_notes(text, false),
             Notes{"tanh is not fused with matmul: fusion is switched off"});
 }
 
-TEST(Story, TellsOfOtherShapesAxesAndRows) {
+TEST(SelectionReport, TellsOfOtherShapesAxesAndRows) {
   EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4], %y: f32[3, 4]) {
   %0 = exp(%x) : f32[4]
   %1 = add(%0, %y) : f32[3, 4]
@@ -90,7 +90,7 @@ TEST(Story, TellsOfOtherShapesAxesAndRows) {
             Notes{"sum is not fused with sum: it reduces what that loop has reduced already"});
 }
 
-TEST(Story, TellsWhyAnEarlierLoopDoesNotMove) {
+TEST(SelectionReport, TellsWhyAnEarlierLoopDoesNotMove) {
   EXPECT_EQ(
       last_notes(R"(graph m<f32, i64>(%x: f32[4], %y: f32[3]) {
   %0 = exp(%x) : f32[4]
@@ -104,7 +104,7 @@ TEST(Story, TellsWhyAnEarlierLoopDoesNotMove) {
             "later one"});
 }
 
-TEST(Story, TellsOfPlacesAndOfRowsOfOneElement) {
+TEST(SelectionReport, TellsOfPlacesAndOfRowsOfOneElement) {
   EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%key: i64[], %x: f32[4, 3]) {
   %0 = threefry_uniform(%key, %key, shape=(4, 3)) : f32[4, 3]
   %1 = sum(%x, axis=(0,), keepdim=true) : f32[1, 3]
@@ -124,7 +124,7 @@ TEST(Story, TellsOfPlacesAndOfRowsOfOneElement) {
             Notes{"multiply is not fused with exp: it reduces rows of one element"});
 }
 
-TEST(Story, EachNeighbourHasItsOwnReason) {
+TEST(SelectionReport, EachNeighbourHasItsOwnReason) {
   EXPECT_EQ(last_notes(R"(graph m<f32, i64>(%x: f32[4, 4]) {
   %0 = sum(%x, axis=(1,)) : f32[4]
   %1 = sum(%x, axis=(0,)) : f32[4]

@@ -9,6 +9,6 @@ namespace mithril::passes {
 /// reads the first token of a sequence, what lies beside it is not computed: slices move towards
 /// the inputs. Sizes are known. The graph as it is where that spares less than a hundredth of the
 /// products. Each element that stays is computed as before.
-core::Result<ir::Graph> narrow(const ir::Graph& graph);
+core::Result<ir::Graph> push_down_slices(const ir::Graph& graph);
 
 }  // namespace mithril::passes

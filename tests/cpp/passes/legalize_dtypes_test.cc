@@ -1,4 +1,4 @@
-#include "passes/widen.h"
+#include "passes/legalize_dtypes.h"
 
 #include "ir/registry.h"
 #include "passes/text_pass.h"
@@ -7,12 +7,14 @@ namespace mithril::passes {
 namespace {
 
 // Products run in wide types only, all else as it is.
-ir::Runs wide_products(const ir::Graph&, const ir::Node& node) {
+ir::Support wide_products(const ir::Graph&, const ir::Node& node) {
   const bool product = ir::Registry::global().get(node.op).name == "matmul";
-  return product ? ir::Runs::kWidened : ir::Runs::kAsIs;
+  return product ? ir::Support::kWidened : ir::Support::kAsIs;
 }
 
-core::Result<ir::Graph> widened(const ir::Graph& graph) { return widen(graph, wide_products); }
+core::Result<ir::Graph> widened(const ir::Graph& graph) {
+  return legalize_dtypes(graph, wide_products);
+}
 
 TEST(Widen, CastsAroundKernelsOfWiderTypes) {
   expect_pass(R"(graph m<f32, i64>(%x: f16[2, 3], %y: i8[3, 3], %z: f16[3, 3]) {

@@ -1,4 +1,4 @@
-#include "passes/recompute.h"
+#include "passes/rematerialize.h"
 
 #include <fmt/format.h>
 
@@ -9,13 +9,13 @@
 namespace mithril::passes {
 namespace {
 
-Recomputed recomputed(std::string_view text, const RecomputeOptions& options) {
-  return std::move(recompute(parsed(text), liveness, options)).or_throw();
+Recomputed recomputed(std::string_view text, const RematerializeOptions& options) {
+  return std::move(rematerialize(parsed(text), liveness, options)).or_throw();
 }
 
 TextPass within(int64_t limit) {
   return [=](const ir::Graph& graph) -> core::Result<ir::Graph> {
-    MITHRIL_ASSIGN(Recomputed made, recompute(graph, liveness, {limit, false}));
+    MITHRIL_ASSIGN(Recomputed made, rematerialize(graph, liveness, {limit, false}));
     return std::move(made.graph);
   };
 }
@@ -43,9 +43,9 @@ constexpr std::string_view kAgain = R"(graph m<f32, i64>(%x: f32[100]) {
 }
 )";
 
-TEST(Recompute, CopiesWhatLiesIdleAtThePeak) { expect_pass(kIdle, kAgain, within(1600)); }
+TEST(Rematerialize, CopiesWhatLiesIdleAtThePeak) { expect_pass(kIdle, kAgain, within(1600)); }
 
-TEST(Recompute, SaysWhatItDid) {
+TEST(Rematerialize, SaysWhatItDid) {
   const Recomputed made = recomputed(kIdle, {1600, false});
   EXPECT_EQ(made.nodes, 1);
   EXPECT_EQ(made.flops, 100);
@@ -53,14 +53,14 @@ TEST(Recompute, SaysWhatItDid) {
   EXPECT_EQ(made.after, 1600);
 }
 
-TEST(Recompute, LeavesWhatFitsAsItIs) { expect_unchanged(kIdle, within(2000)); }
+TEST(Rematerialize, LeavesWhatFitsAsItIs) { expect_unchanged(kIdle, within(2000)); }
 
-TEST(Recompute, KeepsTheBestWhereNothingFits) { expect_pass(kIdle, kAgain, within(1)); }
+TEST(Rematerialize, KeepsTheBestWhereNothingFits) { expect_pass(kIdle, kAgain, within(1)); }
 
-TEST(Recompute, CopiesAreNotMerged) { expect_unchanged(kAgain, merge_common); }
+TEST(Rematerialize, CopiesAreNotMerged) { expect_unchanged(kAgain, merge_common); }
 
 // The product is most of the FLOPs: only a limit is worth it.
-TEST(Recompute, ShrinksWithinAThirdOfTheFlops) {
+TEST(Rematerialize, ShrinksWithinAThirdOfTheFlops) {
   constexpr std::string_view kText = R"(graph m<f32, i64>(%x: f32[10, 10]) {
   %0 = matmul(%x, %x) : f32[10, 10]
   %1 = sin(%x) : f32[10, 10]
@@ -78,7 +78,7 @@ TEST(Recompute, ShrinksWithinAThirdOfTheFlops) {
 }
 
 // An exponential beside products, idle while two of their results are there, too.
-TEST(Recompute, SparesMuchMemoryForNextToNothing) {
+TEST(Rematerialize, SparesMuchMemoryForNextToNothing) {
   const auto nodes = [](std::string_view size, std::string_view op) {
     std::string text = R"(graph m<f32, i64>(%x: f32[N, N]) {
   %0 = exp(%x) : f32[N, N]
@@ -91,8 +91,8 @@ TEST(Recompute, SparesMuchMemoryForNextToNothing) {
 )";
     for (size_t at; (at = text.find("OP")) != std::string::npos;) text.replace(at, 2, op);
     for (size_t at; (at = text.find('N')) != std::string::npos;) text.replace(at, 1, size);
-    RecomputeOptions options;
-    options.spares = true;
+    RematerializeOptions options;
+    options.unasked = true;
     return recomputed(text, options).nodes;
   };
   EXPECT_EQ(nodes("2500", "matmul"), 1);
@@ -100,7 +100,7 @@ TEST(Recompute, SparesMuchMemoryForNextToNothing) {
   EXPECT_EQ(nodes("2500", "add"), 0);    // a fifth of the FLOPs
 }
 
-TEST(Recompute, CopiesAllThatAChainNeeds) {
+TEST(Rematerialize, CopiesAllThatAChainNeeds) {
   expect_pass(R"(graph m<f32, i64>(%x: f32[100]) {
   %0 = exp(%x) : f32[100]
   %1 = sin(%0) : f32[100]
@@ -127,7 +127,7 @@ TEST(Recompute, CopiesAllThatAChainNeeds) {
               within(1600));
 }
 
-TEST(Recompute, KeepsWhatIsSmallInsteadOfItsChain) {
+TEST(Rematerialize, KeepsWhatIsSmallInsteadOfItsChain) {
   expect_pass(R"(graph m<f32, i64>(%x: f32[100]) {
   %0 = sum(%x, axis=0, keepdim=true) : f32[1]
   %1 = exp(%0) : f32[1]
@@ -155,7 +155,7 @@ TEST(Recompute, KeepsWhatIsSmallInsteadOfItsChain) {
               within(1700));
 }
 
-TEST(Recompute, LaterReadersShareACopyAndViewsFollowIt) {
+TEST(Rematerialize, LaterReadersShareACopyAndViewsFollowIt) {
   expect_pass(R"(graph m<f32, i64>(%x: f32[4, 25]) {
   %0 = exp(%x) : f32[4, 25]
   %1 = transpose(%0, axes=(1, 0)) : f32[25, 4]
@@ -185,7 +185,7 @@ TEST(Recompute, LaterReadersShareACopyAndViewsFollowIt) {
 }
 
 // Of two values that free as much: the second one needs no product.
-TEST(Recompute, TakesTheMostBytesForAFlop) {
+TEST(Rematerialize, TakesTheMostBytesForAFlop) {
   const Recomputed made = recomputed(R"(graph m<f32, i64>(%x: f32[10, 10]) {
   %0 = matmul(%x, %x) : f32[10, 10]
   %1 = exp(%0) : f32[10, 10]
@@ -204,7 +204,7 @@ TEST(Recompute, TakesTheMostBytesForAFlop) {
 }
 
 // Both sums are as high: one of them alone is no gain.
-TEST(Recompute, LeavesWhatGetsNoLower) {
+TEST(Rematerialize, LeavesWhatGetsNoLower) {
   expect_unchanged(R"(graph m<f32, i64>(%x: f32[100], %z: f32[2, 100]) {
   %0 = exp(%x) : f32[100]
   %1 = sin(%0) : f32[100]
@@ -220,7 +220,7 @@ TEST(Recompute, LeavesWhatGetsNoLower) {
                    within(1));
 }
 
-TEST(Recompute, LeavesLoopsOutputsAndWhatIsReadAtThePeak) {
+TEST(Rematerialize, LeavesLoopsOutputsAndWhatIsReadAtThePeak) {
   expect_unchanged(R"(graph m<f32, i64>(%x: f32[100]) {
   %0 = exp(%x) : f32[100]
   %1 = sin(%0) : f32[100]
@@ -246,13 +246,13 @@ TEST(Recompute, LeavesLoopsOutputsAndWhatIsReadAtThePeak) {
                    within(1));
 }
 
-TEST(Recompute, WantsSizes) {
+TEST(Rematerialize, WantsSizes) {
   const ir::Graph graph = parsed(R"(graph m<f32, i64>(%x: f32[n]) {
   %0 = exp(%x) : f32[n]
   return y=%0
 }
 )");
-  const core::Status status = recompute(graph, liveness, {std::nullopt, true}).status();
+  const core::Status status = rematerialize(graph, liveness, {std::nullopt, true}).status();
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().message,
             "gradient_checkpointing: the sizes of f32[n] are not known when its program is made");

@@ -9,7 +9,7 @@
 namespace mithril::select {
 
 /// One group of a graph, and the steps that it became.
-struct Story {
+struct SelectionReport {
   struct Member {
     std::string op, path;
   };
@@ -18,12 +18,12 @@ struct Story {
   std::vector<int64_t> shape;      // a loop's domain; else that of the first result
   std::vector<std::string> notes;  // why it is so, a sentence each
   /// The graphs that it runs by itself: a loop's condition and body, two branches.
-  std::vector<std::vector<Story>> inner;
+  std::vector<std::vector<SelectionReport>> inner;
 };
 
 /// Members, shape, and why the groups before that are steps (by group: `steps`) are not fused with
 /// it; kernel and the rest are for who made the step.
-Story story_of(const ir::Graph& graph, const Fusion& fusion, int32_t group,
-               const std::vector<bool>& steps);
+SelectionReport report_of(const ir::Graph& graph, const Fusion& fusion, int32_t group,
+                          const std::vector<bool>& steps);
 
 }  // namespace mithril::select

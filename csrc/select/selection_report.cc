@@ -1,4 +1,4 @@
-#include "select/story.h"
+#include "select/selection_report.h"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,12 @@
 namespace mithril::select {
 namespace {
 
-Story::Member member(const ir::Graph& graph, ir::NodeId id) {
+SelectionReport::Member member(const ir::Graph& graph, ir::NodeId id) {
   const ir::Node& node = graph.node(id);
   return {ir::Registry::global().get(node.op).name, graph.location_of(node).path};
 }
 
-std::string name_of(const Story::Member& member) {
+std::string name_of(const SelectionReport::Member& member) {
   return member.path.empty() ? member.op : fmt::format("{} ({})", member.path, member.op);
 }
 
@@ -24,15 +24,15 @@ std::string name_of(const ir::Graph& graph, const Group& group) {
 std::string sentence(const ir::Graph& graph, const Fusion& fusion, const Boundary& boundary) {
   const std::string from = name_of(graph, fusion.groups[static_cast<size_t>(boundary.from)]);
   const std::string reader = name_of(member(graph, boundary.reader));
-  return fmt::format("{} is not fused with {}: {}", reader, from, text(boundary.refusal));
+  return fmt::format("{} is not fused with {}: {}", reader, from, text(boundary.blocker));
 }
 
 }  // namespace
 
-Story story_of(const ir::Graph& graph, const Fusion& fusion, int32_t at,
-               const std::vector<bool>& steps) {
+SelectionReport report_of(const ir::Graph& graph, const Fusion& fusion, int32_t at,
+                          const std::vector<bool>& steps) {
   const Group& group = fusion.groups[static_cast<size_t>(at)];
-  Story out;
+  SelectionReport out;
   for (const ir::NodeId id : group.nodes) out.members.push_back(member(graph, id));
   const ir::Type& type = graph.type(graph.node(group.nodes[0]).results[0]);
   if (group.is_loop) {
@@ -41,8 +41,8 @@ Story story_of(const ir::Graph& graph, const Fusion& fusion, int32_t at,
     out.shape = ir::static_dims(type.shape);
   }
   if (!group.is_loop) {
-    out.notes.push_back(
-        fmt::format("{} is not fused: {}", name_of(out.members[0]), text(Refusal::kOwnKernel)));
+    out.notes.push_back(fmt::format("{} is not fused: {}", name_of(out.members[0]),
+                                    text(FusionBlocker::kOwnKernel)));
     return out;
   }
   if (group.product != ir::kNoNode) {

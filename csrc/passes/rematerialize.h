@@ -28,20 +28,21 @@ struct Execution {
   std::vector<double> flops;     // by node, roughly
 };
 
-/// Whether memory is worth a search that nobody asked for: RecomputeOptions::spares.
+/// Whether memory is worth a search that nobody asked for: RematerializeOptions::unasked.
 bool allocates_much(const Execution& execution);
 
 /// Steps must run in the order of their numbers where the graph is the same; `after` must hold.
 using Measure = std::function<core::Result<Execution>(const ir::Graph& graph)>;
 
-struct RecomputeOptions {
+struct RematerializeOptions {
   /// Limits what a run may allocate: beyond it values are computed again at any price.
   std::optional<int64_t> limit;
   /// As little memory as can be while what is computed again stays below a third of the graph's
   /// FLOPs: so much is the forward part of a gradient program, whose backward part takes twice it.
-  bool shrinks = false;
-  /// Without `shrinks`: what costs next to nothing is computed again where a run allocates much.
-  bool spares = false;
+  bool rematerializes = false;
+  /// Without `rematerializes`: what costs next to nothing is computed again where a run allocates
+  /// much.
+  bool unasked = false;
 };
 
 struct Recomputed {
@@ -60,10 +61,10 @@ struct Recomputed {
 ///
 /// Before:  %0 = exp(%x) … the peak … %8 = multiply(%7, %0)
 /// After:   %0 = exp(%x) … the peak … %8 = after(%x, %7) %9 = exp(%8) %10 = multiply(%7, %9)
-core::Result<Recomputed> recompute(const ir::Graph& graph, const Measure& measure,
-                                   const RecomputeOptions& options);
+core::Result<Recomputed> rematerialize(const ir::Graph& graph, const Measure& measure,
+                                       const RematerializeOptions& options);
 /// Where `execution` is what `measure` would tell of the graph.
-core::Result<Recomputed> recompute(const ir::Graph& graph, Execution execution,
-                                   const Measure& measure, const RecomputeOptions& options);
+core::Result<Recomputed> rematerialize(const ir::Graph& graph, Execution execution,
+                                       const Measure& measure, const RematerializeOptions& options);
 
 }  // namespace mithril::passes
