@@ -30,7 +30,7 @@ help:
 	@echo "make accuracy  the elementary functions on every float32 input (about an hour)"
 	@echo "make bench     benchmarks against other frameworks"
 	@echo "make test-cuda the tests of CudaBackend on a GPU; make bench-cuda its benchmarks"
-	@echo "make docs      docs/ops.md and docs/env_vars.md from the engine's tables"
+	@echo "make docs      the generated pages and tables; all links, anchors and blocks of the pages checked"
 	@echo "make lint      formatting, naming, types (make format: formats)"
 
 setup: setup-test setup-check extension $(STAMPS)/system-lint $(STAMPS)/python-dev $(STAMPS)/python-demo
@@ -70,8 +70,9 @@ test-cuda: setup-test extension
 bench-cuda: extension $(STAMPS)/python-test $(STAMPS)/python-bench
 	$(PY) -m benchmarks --only cuda
 
-docs: extension
-	$(PY) -m mithril docs
+docs: extension $(STAMPS)/python-test
+	$(PY) -W error -m mithril docs
+	$(PY) -m pytest -q -W ignore tests/python/test_pages.py tests/python/cli/test_docs.py tests/python/cli/test_links.py tests/python/test_readme.py
 
 lint: extension $(STAMPS)/system-lint $(STAMPS)/python-dev build/lint/build.ninja
 	@scripts/lint.sh

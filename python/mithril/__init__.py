@@ -6,10 +6,11 @@ Importing this package loads no array library: names are resolved when they are 
 import importlib
 
 from mithril.base import process as _process
+from mithril.base import version as _version
 
 _process.refuse_subinterpreters()
 
-__version__ = "0.1.0"
+__version__ = _version.PACKAGE_VERSION
 
 # Pickles of earlier versions name modules that have other places now.
 __path__.append(f"{__path__[0]}/_former")

@@ -1,14 +1,16 @@
 """Keywords of `compile` (surface C6-C8, C11, C12; physical reference 1), `bind`, initialisers."""
 
-# Covers: mithril/inspection/report.py
+# Covers: mithril/inspection/report.py mithril/execution/constant_lines.py
 # Covers: mithril/physical/options.py mithril/physical/option_checks.py
 
 import logging
 import re
+from types import SimpleNamespace
 
 import mithril as ml
 import numpy as np
 import pytest
+from mithril.execution.constant_lines import folded
 
 X = np.linspace(-1, 1, 12).reshape(4, 3)
 
@@ -100,10 +102,65 @@ def test_static_shapes_hold_for_steps():
         pm.step(params, optimizer.init(params), {"x": X[:2], "t": X[:2, :2]})
 
 
-def test_what_cannot_be_done_yet_says_so():
-    with pytest.raises(ml.errors.UnsupportedError, match="static_inference: constants are not"):
-        compiled(static_inference=True)
-    compiled(backend=ml.CpuBackend(), static_inference=True)
+CONSTANT_LINES = """\
+def evaluate(v0):
+    v1 = C[0]  # a
+    v2 = C[1]; v3 = 2
+    v4, v5 = ops.both(v1, v1); del v1  # both
+    v6 = ops.add(v4, v5); del v4, v5  # sum
+    v7 = ops.add(v0, v6); del v0  # x
+    v9 = C[0]
+    if v3:
+        v9 = ops.add(v7, v6)
+    v8 = ops.add(v9, v6); del v6  # last
+    return (v7, v8,)
+"""
+
+
+def test_lines_of_constants_are_taken_out():
+    """Those of several statements and in branches stay; what later lines read is a constant."""
+    ops = SimpleNamespace(add=lambda a, b: a + b, both=lambda a, b: (a, 2 * b))
+    scope = {"ops": ops, "C": (np.float32(5), np.float32(7))}
+    text, values = folded(ml.NumpyBackend(), CONSTANT_LINES, dict(scope))
+    assert values == [15.0]  # 5 + 2 * 5
+    assert (
+        text
+        == """\
+def evaluate(v0):
+    v2 = C[1]; v3 = 2
+    v6 = C[2]  # sum
+    v7 = ops.add(v0, v6); del v0  # x
+    v9 = C[0]
+    if v3:
+        v9 = ops.add(v7, v6)
+    v8 = ops.add(v9, v6); del v6  # last
+    return (v7, v8,)
+"""
+    )
+    exec(text, scope | {"C": (*scope["C"], *values)}, found := {})
+    assert found["evaluate"].__code__.co_argcount == 1
+
+
+def test_static_inference_keeps_what_the_source_computes():
+    """Sizes of constants, gradients and steps: equal with and without."""
+    model = ml.Model()
+    model |= ml.Sine()(input=ml.Tensor([[0.0, 1.0, 2.0]]), output="s")
+    model |= ml.Add()(left="x", right="s", output="t")
+    model |= ml.Linear(2)(input="t", weight="w", bias="b", output="y")
+    model.expose_keys("y", "s")
+    slopes = {"y": np.ones((4, 2)), "s": np.ones((1, 3))}
+    w, b = np.arange(6.0).reshape(2, 3), np.array([0.5, -0.25])
+    options = {"data_keys": {"x"}, "shapes": {"x": [None, 3]}}
+    found = []
+    for folds in (True, False):
+        backend = ml.NumpyBackend(dtype="float64")
+        pm = ml.compile(model, backend, static_inference=folds, **options)
+        found.append(pm.evaluate({"w": w, "b": b}, {"x": X}, output_gradients=slopes))
+    want = (X + np.sin([[0.0, 1.0, 2.0]])) @ w.T + b
+    np.testing.assert_allclose(found[0].outputs["y"], want)
+    np.testing.assert_allclose(found[0].outputs["s"], np.sin([[0.0, 1.0, 2.0]]))
+    for key, gradient in found[1].gradients.items():
+        np.testing.assert_array_equal(found[0].gradients[key], gradient)
 
 
 KEYWORDS = ("verbose", "safe_shapes", "auto_scalar_promotion", "static_shapes", "safe_names")

@@ -1,9 +1,11 @@
 """What importing the package does to a process, and what its top level offers."""
 
-# Covers: mithril/base/process.py mithril/base/numpy.py
+# Covers: mithril/base/process.py mithril/base/numpy.py mithril/base/version.py
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import mithril as ml
 import pytest
@@ -123,3 +125,9 @@ def test_star_of_the_package_loads_no_framework():
         "print(*sorted({'torch', 'jax', 'mlx', 'sklearn'} & set(sys.modules)))"
     )
     assert not loaded.split()
+
+
+def test_the_version_is_that_of_the_package():
+    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    told = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
+    assert ml.__version__ == told

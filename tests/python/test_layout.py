@@ -268,7 +268,8 @@ def test_the_environment_has_one_reader():
     python = re.compile(
         r"\bos\.(environ|getenv)\b(?!\[[^]]+\] = )|\bfrom os import .*\b(environ|getenv)\b"
     )
-    broken += [p for p in python_files(PACKAGE) if python.search(p.read_text())]
+    tells = PACKAGE / "cli" / "_doctor_machine.py"  # what is set, and acts on none of it
+    broken += [p for p in python_files(PACKAGE) if p != tells and python.search(p.read_text())]
     assert not broken, "\n".join(str(p.relative_to(ROOT)) for p in broken)
 
 

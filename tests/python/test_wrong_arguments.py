@@ -114,13 +114,13 @@ MISFITS = {
         lambda: wrong_arguments.physical().evaluate({}, {}, {}, wrth=["x"]),
         "PhysicalModel.evaluate: has no argument 'wrth', did you mean 'wrt'?\n"
         "  help: its arguments are (params, data, output_gradients=, state=, wrt=, fetch=, "
-        "donate_state=)",
+        "donate_state=, lazy=)",
     ),
     "of evaluate by position": (
         lambda: wrong_arguments.physical().evaluate({}, {}, {}),
         "PhysicalModel.evaluate: takes at most 2 arguments by position, got 3\n"
         "  help: its arguments are (params, data, output_gradients=, state=, wrt=, fetch=, "
-        "donate_state=)",
+        "donate_state=, lazy=)",
     ),
     "of a function": (
         lambda: ml.load(),

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 COMMANDS = {
     "backends": "list the backends of this machine, and how one runs each op",
     "bench": "measure models on the backends of this machine",
-    "docs": "write docs/ops.md and docs/env_vars.md, or check that they are up to date",
+    "docs": "write the pages that are made from tables, or check these pages and all links",
+    "doctor": "say what is installed, which backends work here, and what the others lack",
     "explain": "print the page of an error code, such as MTH101",
     "new-backend": "write a package with a backend of your own, and its tests",
 }

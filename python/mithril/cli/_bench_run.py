@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from mithril.backends.registry import get_backend
+from mithril.errors import DeviceNotAvailable
+
 _IMAGE_NETS = ("resnet18", "resnet34", "resnet50", "vit_b_16", "vit_b_32")
 # Name -> shape of one input.
 MODELS: dict[str, tuple[int, ...]] = {"mlp": (784,), **dict.fromkeys(_IMAGE_NETS, (3, 224, 224))}
@@ -24,12 +27,21 @@ def made(name: str) -> Any:
 
 
 def main(text: str) -> None:
+    task = json.loads(text)
     try:
-        found = measured(json.loads(text))
+        found = measured(task) if "model" in task else _made_backend(task["backend"])
     except Exception as error:  # of a backend or its framework: a line of the report
         first = (str(error).splitlines() or [""])[0]
         found = {"error": f"{type(error).__name__}: {first}"}
     print(json.dumps(found))
+
+
+def _made_backend(name: str) -> dict[str, Any]:
+    """The device that a backend computes on, or why it is not here."""
+    try:
+        return {"device": get_backend(name).get_device()}
+    except (ImportError, DeviceNotAvailable) as error:
+        return {"error": (str(error).splitlines() or [""])[0], "absent": True}
 
 
 def measured(task: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mithril.cli import _bench_plot
 from mithril.cli._bench_run import MODELS
+from mithril.cli._names import backends_of
 from mithril.errors import UnsupportedError
 
 # Of the guide that the tables follow: model -> backend -> images/s, iterations/s, GB.
@@ -40,25 +41,40 @@ _SECONDS = 3600.0  # for one process, at most
 def run(arguments: Sequence[str]) -> int:
     """Prints the tables, or JSON; 1 where a backend failed, 2 for arguments that do not fit."""
     options = _parser().parse_args(list(arguments))
-    backends = _backends(options.backends)
+    backends = backends_of(options.backends)
     problem = backends if isinstance(backends, str) else _cannot_plot(options.plot)
     if problem:
         print(f"mithril bench: {problem}", file=sys.stderr)
         return 2
-    results = [_in_its_own_process(_task(name, model, options))
-               for model in options.models for name in backends]  # fmt: skip
-    devices = {r["device"].partition(":")[0] for r in results if "device" in r}
-    if len(devices) > 1 and not options.mixed_devices:
-        told = ", ".join(f"{r['backend']} on {r['device']}" for r in results if "device" in r)
-        print(f"mithril bench: backends compute on several devices: {told}", file=sys.stderr)
-        print("  help: --mixed-devices compares them all the same", file=sys.stderr)
+    found = [_in_its_own_process({"backend": name}) for name in backends]
+    absent = [r for r in found if r.get("absent") and options.backends == "all"]
+    if not options.mixed_devices and _on_several_devices(found):
         return 2
-    print(json.dumps(results, indent=1) if options.json else _text(results, options))
+    here = [r["backend"] for r in found if r not in absent]
+    results = [_measured(_task(name, model, options)) for model in options.models for name in here]
+    print(json.dumps(results, indent=1) if options.json else _text(results, absent, options))
     if options.plot is not None:
         _bench_plot.draw(
             results, {kind: _TABLES[kind][0] for kind in _asked(options)}, options.plot
         )
     return int(any("error" in result for result in results))
+
+
+def _on_several_devices(found: Sequence[dict[str, Any]]) -> bool:
+    """Whether kinds of devices would be compared; says so."""
+    made = [result for result in found if "device" in result]
+    if len({result["device"].partition(":")[0] for result in made}) < 2:
+        return False
+    told = ", ".join(f"{result['backend']} on {result['device']}" for result in made)
+    print(f"mithril bench: backends compute on several devices: {told}", file=sys.stderr)
+    print("  help: --mixed-devices compares them all the same", file=sys.stderr)
+    return True
+
+
+def _measured(task: dict[str, Any]) -> dict[str, Any]:
+    """What a process finds; tells who waits what it waits for."""
+    print(f"measuring {task['model']} on {task['backend']} …", file=sys.stderr, flush=True)
+    return _in_its_own_process(task)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,22 +99,6 @@ def _count(text: str) -> int:
     if value < 1:
         raise ValueError(text)
     return value
-
-
-def _backends(names: str) -> list[str] | str:
-    """Names of backends, or what is wrong with them."""
-    from mithril.backends.registry import available_backends
-    from mithril.errors import suggestion
-
-    known = available_backends()
-    if names == "all":
-        return known
-    chosen = [name for name in names.split(",") if name]
-    unknown = next((name for name in chosen if name not in known), None)
-    if unknown is not None:
-        near = suggestion(unknown, known)
-        return f"no backend named {unknown!r}{near}; known: {', '.join(known)}"
-    return chosen or "--backends: requires names"
 
 
 def _cannot_plot(path: Path | None) -> str:
@@ -129,7 +129,7 @@ def _task(backend: str, model: str, options: Any) -> dict[str, Any]:
 
 def _in_its_own_process(task: dict[str, Any]) -> dict[str, Any]:
     command = [sys.executable, "-m", "mithril.cli._bench_run", json.dumps(task)]
-    named = {key: task[key] for key in ("backend", "model", "batch")}
+    named: dict[str, Any] = {key: task[key] for key in ("backend", "model", "batch") if key in task}
     try:
         out = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
@@ -144,12 +144,21 @@ def _in_its_own_process(task: dict[str, Any]) -> dict[str, Any]:
 # --- text ----------------------------------------------------------------------------------------
 
 
-def _text(results: list[dict[str, Any]], options: Any) -> str:
+def _text(results: list[dict[str, Any]], absent: list[dict[str, Any]], options: Any) -> str:
     parts = [_table(kind, results) for kind in _asked(options)]
-    devices = sorted({f"{r['backend']}: {r['device']}" for r in results if "device" in r})
-    parts.append("devices: " + ", ".join(devices))
+    parts.append(_footnote(options))
     parts += [f"{r['backend']} {r['model']}: {r['error']}" for r in results if "error" in r]
+    parts += [f"{r['backend']} is not here: {r['error']}" for r in absent]
     return "\n\n".join(parts)
+
+
+def _footnote(options: Any) -> str:
+    """How the numbers came about."""
+    images = "1 image" if options.batch == 1 else f"{options.batch} images"
+    return (
+        f"{images} at once, a process for each row; medians of {options.repeats} calls after"
+        f" {options.warm_up}, and the slowest and quickest of them"
+    )
 
 
 def _asked(options: Any) -> list[str]:
@@ -159,13 +168,13 @@ def _asked(options: Any) -> list[str]:
 
 def _table(kind: str, results: list[dict[str, Any]]) -> str:
     title, place = _TABLES[kind]
-    rows = [("model", "backend", "here", "spread", "original guide, on its machines")]
+    rows = [("model", "backend", "device", "here", "spread", "original guide, on its machines")]
     for result in results:
         found = result.get(kind)
         guide = _GUIDE.get(result["model"], {}).get(result["backend"], (None,) * 3)[place]
         here = "-" if found is None else f"{found['median']:.3g}"
         spread = "-" if found is None else f"{found['low']:.3g} to {found['high']:.3g}"
-        rows.append((result["model"], result["backend"], here, spread,
+        rows.append((result["model"], result["backend"], result.get("device", "-"), here, spread,
                      "-" if guide is None else f"{guide:g}"))  # fmt: skip
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [

@@ -1,4 +1,4 @@
-"""`mithril docs`: the reference pages that are made from the engine's own tables."""
+"""`mithril docs`: makes the reference pages from the engine's own tables, and checks all links."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
+from mithril.cli._links import problems
 from mithril.codegen.generate import literal, parameters, signature
 from mithril.physical.key_facts import key_facts_of
 from mithril.types import MISSING, Dtype
@@ -18,7 +19,7 @@ _MADE = "<!-- made by `mithril docs`; changes are overwritten -->\n"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Writes the pages; with ``--check`` only says which differ."""
+    """Writes the pages; 1 where a link leads nowhere. With ``--check`` says which pages differ."""
     parser = argparse.ArgumentParser("mithril docs", description=__doc__)
     parser.add_argument("folder", nargs="?", default="docs", type=Path)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
@@ -32,7 +33,10 @@ def run(arguments: Sequence[str]) -> int:
         if not options.check:
             (options.folder / name).write_text(made[name], encoding="utf-8")
         print(f"{'out of date' if options.check else 'wrote'}: {options.folder / name}")
-    return 1 if options.check and stale else 0
+    wrong = problems(options.folder)
+    for problem in wrong:
+        print(problem, file=sys.stderr)
+    return 1 if wrong or (options.check and stale) else 0
 
 
 def _read(path: Path) -> str | None:

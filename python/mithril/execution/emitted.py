@@ -50,6 +50,7 @@ from mithril.execution.primitives import Kept, OpTable, uses_primitives
 from mithril.execution.profile import profiled
 
 from . import own_ops
+from .constant_lines import folded
 
 __all__ = ["EmittedExecutable", "load_source"]
 
@@ -164,11 +165,17 @@ class EmittedExecutable:
         jit_options: dict[str, Any] | None = None,
         file_path: str | None = None,
         checkpoints: bool = False,
+        folds: bool = False,
     ) -> None:
         self.backend = backend
+        values: list[Any] = []  # of lines that depend on constants only
+        if folds:
+            source, values = folded(backend, source, _globals(backend, source, constants))
         self.source = source
         self.jit = jit
         self.function = load_source(backend, source, constants, file_path)
+        scope = self.function.__globals__
+        scope["C"] = (*scope["C"], *values)
         self._jit_options = jit_options or {}
         self._forward = self._compiled(self.function)
         # What gradients of the framework are taken of.

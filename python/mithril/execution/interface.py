@@ -42,7 +42,6 @@ class CompileTarget(ABC):
     # Whether functions of `ops` take arrays of the backend; else they take those of NumPy.
     _runs_own_arrays = False
     _merges_copies = False  # whether its compiler computes once what text computes twice
-    _folds_constants = False  # whether what depends on constants only is computed once
     _keeps_order = True  # whether what text says first is computed first
     default_dtype: Dtype = Dtype.float32
     compute_dtype: Dtype | None = None  # of mixed precision: docs/low_precision.md

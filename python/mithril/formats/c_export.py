@@ -24,7 +24,7 @@ from mithril.physical.open_ranks import Shaped
 from mithril.physical.parameters import drawn, placed
 from mithril.physical.sizes import checked_shapes, input_shapes, program_for
 from mithril.physical.step_layout import COUNT, RATE, new_key, slot_key, state_key
-from mithril.physical.targets import runs_natively
+from mithril.physical.targets import python_ops, runs_natively
 from mithril.types import Dtype
 
 __all__ = ["ALIGNMENT", "Array", "Export", "export_c"]
@@ -128,8 +128,11 @@ def _recompiled(physical: Any) -> Any:
     )
     made = type(physical)(compilation.snapshot, options)
     if not runs_natively(compilation_of(made).compiled, made.backend):
+        nodes = python_ops(compilation_of(made).compiled)
+        names = [f"{path!r} ({os.path.basename(file)}:{line})" for _, path, file, line in nodes]
         raise UnsupportedError(
-            "export_c: the model has ops that are Python functions, which C cannot call"
+            "export_c: the model has ops that are Python functions, which C cannot call: "
+            + ", ".join(names)
         )
     return made
 

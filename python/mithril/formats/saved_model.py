@@ -13,9 +13,9 @@ import zipfile
 import zlib
 from typing import IO, Any, NamedTuple
 
-import mithril
 from mithril.base.files import opened, replacing
 from mithril.base.public import public
+from mithril.base.version import PACKAGE_VERSION
 from mithril.errors import MithrilError, MithrilWarning, ParseError, SignatureError, shown, warn
 from mithril.formats._files import Hashed, damaged
 from mithril.formats.safetensors import arrays_of, read_tensors, write_tensors
@@ -82,7 +82,7 @@ def save(model: Model, path: Any, params: dict[str, Any] | None = None) -> None:
         metadata = {
             "format": FORMAT,
             "version": VERSION,
-            "made_by": f"mithril {mithril.__version__}",
+            "made_by": f"mithril {PACKAGE_VERSION}",
             "members": sums,
         }
         with _new_member(archive, METADATA, _MOST_METADATA) as stream:

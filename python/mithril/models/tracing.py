@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from mithril.base.checks import checked_bool
 from mithril.base.public import public, signature_of
-from mithril.errors import ArgumentError, MithrilError, SignatureError, TraceError, shown
+from mithril.errors import ArgumentError, MithrilError, Place, SignatureError, TraceError, shown
 from mithril.execution.primitives import Kept
 from mithril.logical.connection import Connection
 from mithril.logical.model import Model, create_node
@@ -109,14 +110,23 @@ def _parameters(function: Any) -> list[str]:
     return wanted
 
 
+def _not_recorded(function: Any, error: Exception, message: str) -> TraceError:
+    """The error with the line of the function that could not be recorded."""
+    own = getattr(function, "__code__", None)
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)
+              if frame.f_code is own]  # fmt: skip
+    place = Place(own.co_filename, frames[-1][1], "") if own and frames else None
+    return TraceError(f"Lambda: cannot be recorded: {message}", hint=_HINT, place=place)
+
+
 def _trace(function: Any, inputs: list[Connection]) -> dict[str, Connection]:
     """What the function does with connections, by the names of its results."""
     try:
         results = results_of("Lambda's function", function(*inputs))
     except MithrilError as error:
-        raise TraceError(f"Lambda: cannot be recorded: {error.message}", hint=_HINT) from error
+        raise _not_recorded(function, error, error.message) from error
     except (TypeError, ValueError, AttributeError) as error:
-        raise TraceError(f"Lambda: cannot be recorded: {error}", hint=_HINT) from error
+        raise _not_recorded(function, error, str(error)) from error
     if any(result is given for result in results for given in inputs):
         raise TraceError("Lambda: an argument is returned as it is; give it through Buffer()")
     if len(results) == 1:

@@ -151,8 +151,8 @@ def compile(  # noqa: A001
     safe_shapes : losses take input and target of one shape; False: they may broadcast
     auto_scalar_promotion : operands of several dtypes are cast to one; False: they are errors
     static_shapes : shapes that are not known here are those of the first call from then on
-    static_inference : what depends on constants only is computed once; native backends always do
-        so, and JAX where it compiles
+    static_inference : what depends on constants only is computed once, when a program is compiled;
+        native backends always do so
     exact_conv : True: every convolution is summed in the order of the reference, to the bit;
         False: float32 ones of 3x3 windows may run by tiles (Winograd), which is quicker and within
         2^-20 of the largest sum of magnitudes (docs/numerics.md). Only on backends
@@ -214,12 +214,7 @@ def compile(  # noqa: A001
     checkpoints = gradient_checkpointing_of(gradient_checkpointing, backend, autodiff, jit)
     compiles = jit_of(jit, backend, checkpoints)
     by_text = checkpoints and not (compiles and backend._merges_copies)
-    refuse_unsupported(
-        backend,
-        jit=compiles,
-        static_inference=flag("static_inference", static_inference),
-        exact_conv=flag("exact_conv", exact_conv),
-    )
+    refuse_unsupported(backend, exact_conv=flag("exact_conv", exact_conv))
     is_portable = is_portable_of(deterministic, backend)
     backend = quantizing(quantize, backend, optimizer)
     inference = flag("inference", inference) or quantize is not None
@@ -263,6 +258,7 @@ def compile(  # noqa: A001
         stream_gradients=stream_gradients_of(stream_gradients, backend, optimizer, check_nan),
         memory_limit=memory_limit_of(memory_limit, backend),
         gradient_checkpointing=checkpoints,
+        static_inference=flag("static_inference", static_inference),
         predicted=getattr(model, "_outputs", None) if model._outermost_only else None,
     )
     check_disjoint(options)

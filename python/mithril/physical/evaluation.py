@@ -68,6 +68,7 @@ class Evaluation(Face):
         wrt: Iterable[str] | None = None,
         fetch: Iterable[str | Connection] | None = None,
         donate_state: bool = False,
+        lazy: bool = False,
     ) -> dict[str, Any]: ...
     @overload
     def evaluate(
@@ -80,6 +81,7 @@ class Evaluation(Face):
         wrt: Iterable[str] | None = None,
         fetch: Iterable[str | Connection] | None = None,
         donate_state: bool = False,
+        lazy: bool = False,
     ) -> WithGradients: ...
     @overload
     def evaluate(
@@ -92,6 +94,7 @@ class Evaluation(Face):
         wrt: Iterable[str] | None = None,
         fetch: Iterable[str | Connection] | None = None,
         donate_state: bool = False,
+        lazy: bool = False,
     ) -> WithState: ...
     @overload
     def evaluate(
@@ -104,6 +107,7 @@ class Evaluation(Face):
         wrt: Iterable[str] | None = None,
         fetch: Iterable[str | Connection] | None = None,
         donate_state: bool = False,
+        lazy: bool = False,
     ) -> WithGradientsAndState: ...
 
     @public_with_shortcut("_native_evaluate")
@@ -118,6 +122,7 @@ class Evaluation(Face):
         wrt: Iterable[str] | None = None,
         fetch: Iterable[str | Connection] | None = None,
         donate_state: bool = False,
+        lazy: bool = False,
         **unknown: Any,
     ) -> Any:
         """The outputs, and on request gradients and the next state.
@@ -136,6 +141,8 @@ class Evaluation(Face):
         donate_state : whether the arrays in `state` may be overwritten. The CPU engine then appends
             to caches where they are, and the new state has the very arrays that were given; other
             backends copy as ever.
+        lazy : True: on MLX results are not waited for; they are computed when they are read. Other
+            backends return what they return in any case.
 
         Returns
         -------
@@ -145,6 +152,18 @@ class Evaluation(Face):
         """
         if others or unknown:
             raise refusal(Evaluation.evaluate, (self, params, data, *others), unknown)
+        if checked_bool("evaluate: lazy", lazy):
+            again: Any = self.evaluate  # whose overloads are for callers
+            with self.backend.without_waiting():
+                return again(
+                    params,
+                    data,
+                    output_gradients=output_gradients,
+                    state=state,
+                    wrt=wrt,
+                    fetch=fetch,
+                    donate_state=donate_state,
+                )
         if self._compilation.static is not None:
             self._compilation.static.check(data)
         if fetch is not None:

@@ -47,19 +47,11 @@ def is_portable_of(deterministic: Any, backend: Any) -> bool:
     return True
 
 
-def refuse_unsupported(
-    backend: Any, *, jit: bool, static_inference: bool, exact_conv: bool
-) -> None:
+def refuse_unsupported(backend: Any, *, exact_conv: bool) -> None:
     if exact_conv and not backend.runs_plans:
         raise UnsupportedError(
             f"exact_conv: {type(backend).__name__} sums convolutions in an order of its own",
             hint="use ml.CpuBackend(), or leave it out",
-        )
-    compiles = backend.backend_type == "jax" and jit
-    if static_inference and not (backend.runs_plans or backend._folds_constants or compiles):
-        raise UnsupportedError(
-            f"static_inference: constants are not folded in programs for {type(backend).__name__}",
-            hint="use ml.CpuBackend(), or ml.JaxBackend() with jit=True",
         )
 
 

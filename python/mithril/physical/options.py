@@ -55,6 +55,7 @@ class CompileOptions:
     stream_gradients: bool = False
     memory_limit: int | None = None  # bytes
     gradient_checkpointing: bool = False
+    static_inference: bool = False  # of emitted source; plans fold constants in any case
     predicted: tuple[str, ...] | None = None  # outputs that are none of training alone; None: all
     frozen: tuple[str, ...] = ()  # parameters without a gradient
     recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them

@@ -159,6 +159,7 @@ class Program:
             jit_options=jit_options,
             file_path=file_path,
             checkpoints=options.gradient_checkpointing and options.autodiff == "framework",
+            folds=options.static_inference,
         )
         if not differentiates:
             names = {key.name for key in self.keys if key.role == "param"}

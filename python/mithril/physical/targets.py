@@ -15,6 +15,11 @@ def calls_python(graph: Any) -> bool:
     return any(is_primitive(op) or own_ops.is_own(op) for op, *_ in graph.nodes())
 
 
+def python_ops(compiled: Any) -> list[tuple[str, str, str, int]]:
+    """The Python functions of a model's graph: op, path, file and line."""
+    return [node for node in compiled.graph.nodes() if is_primitive(node[0])]
+
+
 def runs_natively(compiled: Any, backend: Any) -> bool:
     """Whether plans can run it: no op is a Python function."""
     graphs = [compiled.graph] if has_primitives() else []

@@ -8,6 +8,8 @@ import pytest
 from mithril.cli import _bench_run, bench
 from mithril.cli.__main__ import main
 
+RATES = {"median": 2.0, "low": 1.0, "high": 3.0}
+
 
 def test_json_of_two_backends(capsys):
     words = ["bench", "mlp", "--backends=numpy,cpu", "--train", "--repeats=3", "--warm-up=1"]
@@ -31,20 +33,24 @@ def test_tables(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "Inference speed (images/second)\n" in out and "original guide" in out
     line = next(line for line in out.splitlines() if line.startswith("resnet18  numpy"))
-    assert line.split() == ["resnet18", "numpy", "12", "10", "to", "14", "20"]
-    assert "devices: numpy: cpu" in out and "Training" not in out
+    assert line.split() == ["resnet18", "numpy", "cpu", "12", "10", "to", "14", "20"]
+    assert "1 image at once, a process for each row; medians of 10 calls after 2" in out
+    assert "Training" not in out
 
 
 def test_several_devices_are_refused_unless_asked_for(monkeypatch, capsys):
     rates = {"median": 1.0, "low": 1.0, "high": 1.0}
-    devices = {"numpy": "cpu", "torch": "cuda:0"}
+    devices, asked = {"numpy": "cpu", "torch": "cuda:0"}, []
     monkeypatch.setattr(
         bench,
         "_in_its_own_process",
-        lambda task: {**task, "device": devices[task["backend"]], "inference": rates},
+        lambda task: (
+            asked.append(task) or {**task, "device": devices[task["backend"]], "inference": rates}
+        ),
     )
     words = ["bench", "mlp", "--backends=numpy,torch"]
     assert main(words) == 2
+    assert asked == [{"backend": "numpy"}, {"backend": "torch"}]  # nothing was measured
     assert "numpy on cpu, torch on cuda:0" in capsys.readouterr().err
     assert main([*words, "--mixed-devices"]) == 0
 
@@ -53,6 +59,28 @@ def test_a_failure_is_a_line_and_a_status(monkeypatch, capsys):
     monkeypatch.setattr(bench, "_in_its_own_process", lambda task: {**task, "error": "gone"})
     assert main(["bench", "mlp", "--backends=numpy"]) == 1
     assert "numpy mlp: gone" in capsys.readouterr().out
+
+
+def test_all_are_those_that_are_here(monkeypatch, capsys):
+    """A backend that lacks its device is told; it is a failure only where it was named."""
+
+    def found(task):
+        if task["backend"] == "cuda":
+            return {**task, "error": "no driver", "absent": True}
+        return {**task, "device": "cpu", "inference": RATES}
+
+    monkeypatch.setattr(bench, "_in_its_own_process", found)
+    assert main(["bench", "mlp"]) == 0
+    out, told = capsys.readouterr()
+    assert "cuda is not here: no driver" in out and "mlp    cuda" not in out
+    assert "measuring mlp on numpy" in told and "measuring mlp on cuda" not in told
+    assert main(["bench", "mlp", "--backends=numpy,cuda"]) == 1
+    assert "cuda mlp: no driver" in capsys.readouterr().out
+
+
+def test_devices_of_backends(capsys):
+    _bench_run.main(json.dumps({"backend": "numpy"}))
+    assert json.loads(capsys.readouterr().out) == {"device": "cpu"}
 
 
 def test_what_a_backend_raises_is_told(capsys):
@@ -77,9 +105,6 @@ def test_rates_are_of_the_seconds():
     rates = _bench_run._rates(seconds, 8)
     assert rates["median"] == 8 / statistics.median(seconds)
     assert (rates["low"], rates["high"], rates["repeats"]) == (8.0, 32.0, 4)
-
-
-RATES = {"median": 2.0, "low": 1.0, "high": 3.0}
 
 
 def test_a_plot(monkeypatch, tmp_path, capsys):

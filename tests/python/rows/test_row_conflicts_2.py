@@ -1,6 +1,6 @@
 """Rows K37–K64: the second half of the conflicts."""
 
-import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -9,7 +9,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.backends.backend import Backend
-from mithril.errors import DTypeWarning, EmptyModelWarning, ModeWarning, UnsupportedError
+from mithril.errors import DTypeWarning, EmptyModelWarning, ModeWarning
 
 from tests.python.rows.common import (
     PARAMS,
@@ -141,7 +141,7 @@ def test_K48():
         "m = ml.Model(); m |= ml.Linear(2)(input='x', weight='w', output='y')\n"
         "ml.compile(m, ml.NumpyBackend(), data_keys={'x'}, shapes={'x': [4, 3]}, verbose=True)"
     )
-    assert "[2, 3]" in run(code + "\n", MITHRIL_LOG="") or "[2, 3]" in run(code)
+    assert "[2, 3]" in run(code)
     quiet = code.replace(", verbose=True", "")
     assert run(quiet) == ""
 
@@ -190,7 +190,7 @@ def test_K52(capsys):
     out = capsys.readouterr().out
     for title in ("(images/second)", "(iterations/second)", "(GB)"):
         assert title in out
-    assert "numpy: cpu" in out and "original guide" in out
+    assert re.search(r"^mlp +numpy +cpu +\d", out, re.MULTILINE) and "original guide" in out
 
 
 @every
@@ -337,4 +337,3 @@ def test_K64():
     p, q = ml.IOKey("p"), ml.IOKey("q")
     outer = ml.compile(ml.Model.create(y=plain(p, q)), ml.NumpyBackend(), data_keys={"p", "q"})
     close(outer.evaluate({}, {"p": [5.0], "q": [2.0]})["y"], [3.0])
-    assert pickle.loads(pickle.dumps(W)).tolist() == W.tolist() and UnsupportedError

@@ -363,8 +363,12 @@ class MlxBackend(AutogradBackend):
             result.append(output)
         arrays = [x for x in result if isinstance(x, self._mx.array)]
         utils.check_memory(arrays)
-        utils.evaluated(self._mx, arrays)
+        if utils.waits.get():
+            utils.evaluated(self._mx, arrays)
         return result
+
+    def without_waiting(self) -> Any:
+        return utils.without_waiting()
 
     def _guard(
         self, function: Callable[..., Any], arrays: Sequence[Any]
@@ -388,11 +392,12 @@ class MlxBackend(AutogradBackend):
             return owned, lambda *given: self._finished(function(*given), given)
         if isinstance(function, utils.CompiledArrays):
             function = function.program(arrays).of_arrays()
-        evaluate = self._mx.eval
+        evaluate, waits = self._mx.eval, utils.waits.get
 
         def run(*given: Any) -> Sequence[Any]:
             results = function(*given)
-            evaluate(results)
+            if waits():
+                evaluate(results)
             return results
 
         return owned, run

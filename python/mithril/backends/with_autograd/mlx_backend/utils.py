@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import contextvars
 import functools
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mithril.errors import OutOfMemoryError
 
+# Whether models compute their results before they return them, in this thread or task.
+waits: contextvars.ContextVar[bool] = contextvars.ContextVar("waits", default=True)
 MOST_SIGNATURES = 64  # of one compiled function; the one used longest ago goes
 _TRACING = "[eval] Attempting to eval an array during function transformations"
 
@@ -24,6 +28,16 @@ def evaluated(mx: Any, arrays: Any) -> bool:
             raise
         return False
     return True
+
+
+@contextlib.contextmanager
+def without_waiting() -> Iterator[None]:
+    """Models return lazy arrays inside."""
+    before = waits.set(False)
+    try:
+        yield
+    finally:
+        waits.reset(before)
 
 
 @functools.cache

@@ -62,7 +62,6 @@ class GGMLBackend(NumpyBackend):
     weight_formats = tuple(quantize.SHORT)
     quantizes_itself = True
     _mixes_precision = False
-    _folds_constants = True
 
     @public
     def __init__(
