@@ -35,7 +35,7 @@ DeviceProgram::DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> dr
       families_(families) {}
 
 bool DeviceProgram::is_of_device(std::string_view kernel) const {
-  if (kernel == "loop" || kernel == "view" || kernel == "constant") return true;
+  if (kernel == "loop" || kernel == "view" || kernel == "constant" || kernel == "copy") return true;
   for (const select::KernelFamily family : families_) {
     for (const select::KernelDef& row : family()) {
       if (kernel == row.name) return true;

@@ -136,4 +136,9 @@ const Env& env() {
   return parsed;
 }
 
+bool is_set_to_nothing(const char* name) {
+  const char* const text = std::getenv(name);
+  return text != nullptr && *text == '\0';
+}
+
 }  // namespace mithril::core

@@ -51,4 +51,7 @@ Env parse_env(const std::function<const char*(const char*)>& lookup);
 /// The process's variables, read at the first call and never again.
 const Env& env();
 
+/// Tells whether a variable of another library is set to an empty text now.
+bool is_set_to_nothing(const char* name);
+
 }  // namespace mithril::core

@@ -63,6 +63,8 @@ typedef ulong m_w64;
 typedef float m_f32;
 typedef double m_f64;
 #define M_FN static
+#define M_GLOBAL __global
+#define M_ELECTED(flag) (atomic_cmpxchg((volatile __global int*)(flag), 0, 1) == 0)
 #define M_TABLE __constant
 #define M_NAN NAN
 #define M_INFINITY INFINITY
@@ -73,6 +75,10 @@ typedef double m_f64;
 #define m_of_bits_f64(u) as_double((m_w64)(u))
 #define m_c_fma_f32 fma
 #define m_c_fma_f64 fma
+#define m_c_exp_f32 exp
+#define m_c_exp_f64 exp
+#define m_c_log_f32 log
+#define m_c_log_f64 log
 #define m_sqrt_f32 sqrt
 #define m_sqrt_f64 sqrt
 #define m_floor_f32 floor
@@ -102,6 +108,8 @@ typedef unsigned long long m_w64;
 typedef float m_f32;
 typedef double m_f64;
 #define M_FN static __device__ inline
+#define M_GLOBAL
+#define M_ELECTED(flag) (atomicCAS((int*)(flag), 0, 1) == 0)
 #define M_TABLE static __device__ const
 #define M_NAN __uint_as_float(0x7fc00000u)
 #define M_INFINITY __uint_as_float(0x7f800000u)
@@ -112,6 +120,10 @@ typedef double m_f64;
 #define m_of_bits_f64(u) __longlong_as_double((m_i64)(m_w64)(u))
 #define m_c_fma_f32 __fmaf_rn
 #define m_c_fma_f64 __fma_rn
+#define m_c_exp_f32 expf
+#define m_c_exp_f64 exp
+#define m_c_log_f32 logf
+#define m_c_log_f64 log
 #define m_sqrt_f32 __fsqrt_rn
 #define m_sqrt_f64 __dsqrt_rn
 #define m_floor_f32 floorf

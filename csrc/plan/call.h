@@ -2,6 +2,7 @@
 // by step bind steps to functions of their own instead (plan/kernel.h).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -35,6 +36,14 @@ struct FunctionCall {
   int32_t index = 0;  // of kIndex: which operand holds the indices
   int64_t bound = 0;  // of kIndex: what they must be below
   int threads = 0;    // of a device that do a unit together; 0: one function does units alone
+
+  /// The same for devices that run few long items, such as CPUs, where that is another text.
+  struct Long {
+    std::string call;
+    int64_t units = 0;
+    size_t scratch_bytes = 0;  // of an item
+  };
+  std::optional<Long> in_long_items;
 };
 
 using Call = std::variant<LoopCall, FunctionCall>;

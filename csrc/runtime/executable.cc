@@ -15,6 +15,13 @@ using plan::KernelArgs;
 using plan::Plan;
 using plan::PlannedStep;
 
+core::Error index_error(int64_t value, int64_t bound, const core::Location& location) {
+  core::Error error = core::fail(ErrorKind::kIndex, Code::kIndexBounds,
+                                 "index {} is out of bounds for an axis of size {}", value, bound);
+  error.location = location;
+  return error;
+}
+
 namespace {
 
 // Handing work to other threads and waiting for them takes some microseconds.
@@ -319,8 +326,7 @@ Status HostExecutable::failure(plan::KernelStatus status, size_t at,
         core::fail(ErrorKind::kValue, Code::kValueArgument, "{}: a matrix is {}", op,
                    slot.what == plan::BadData::kSingular ? "singular" : "not positive definite");
   } else if (slot.set.load() != 0) {
-    error = core::fail(ErrorKind::kIndex, Code::kIndexBounds,
-                       "index {} is out of bounds for an axis of size {}", slot.value, slot.bound);
+    error = index_error(slot.value, slot.bound, part.location);
   } else if (status == plan::KernelStatus::kCancelled) {
     error = core::fail(ErrorKind::kInterrupted, Code::kInterrupted, "interrupted");
   } else if (status == plan::KernelStatus::kNoMemory) {

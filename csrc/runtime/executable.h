@@ -23,6 +23,9 @@ struct RunControl {
   Recording* recording = nullptr;  // null: nobody looks
 };
 
+/// The error of an index in data, by the step at `location`, for an axis of `bound` places.
+core::Error index_error(int64_t value, int64_t bound, const core::Location& location);
+
 /// A plan made ready for a device. Immutable; any number of threads may run it at once.
 class Executable {
  public:

@@ -231,7 +231,7 @@ template <size_t N>
 void call_n(void* code, const uint64_t* p) {
   call_with(code, p, std::make_index_sequence<N>());
 }
-constexpr size_t kMostParameters = 96;
+constexpr size_t kMostParameters = 128;
 template <size_t... N>
 constexpr auto table_of(std::index_sequence<N...>) {
   return std::array<void (*)(void*, const uint64_t*), sizeof...(N)>{call_n<N>...};

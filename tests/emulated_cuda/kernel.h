@@ -25,6 +25,13 @@ __attribute__((visibility("default"))) emulated_launch* emulated_cuda = nullptr;
 #define gridDim (emulated_cuda->grid)
 #define __syncthreads() emulated_cuda->meet()
 
+// Threads take turns, and none is interrupted.
+static inline int atomicCAS(int* at, int compare, int value) {
+  const int before = *at;
+  if (before == compare) *at = value;
+  return before;
+}
+
 #define floorf __builtin_floorf
 #define floor __builtin_floor
 #define ceilf __builtin_ceilf
@@ -33,6 +40,10 @@ __attribute__((visibility("default"))) emulated_launch* emulated_cuda = nullptr;
 #define rint __builtin_rint
 #define truncf __builtin_truncf
 #define trunc __builtin_trunc
+#define expf __builtin_expf
+#define exp __builtin_exp
+#define logf __builtin_logf
+#define log __builtin_log
 #define fmodf __builtin_fmodf
 #define fmod __builtin_fmod
 #define __fmaf_rn __builtin_fmaf

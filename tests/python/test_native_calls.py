@@ -343,6 +343,6 @@ def test_what_a_method_looks_like_stays():
     import inspect
 
     parameters = list(inspect.signature(relu().evaluate).parameters)
-    assert parameters[:2] == ["params", "data"] and parameters[-1] == "donate_state"
+    assert parameters[:2] == ["params", "data"] and parameters[-2:] == ["donate_state", "lazy"]
     assert "outputs" in PhysicalModel.evaluate.__doc__
     assert list(inspect.signature(PhysicalModel.step).parameters)[1:3] == ["params", "opt_state"]

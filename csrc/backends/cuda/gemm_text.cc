@@ -6,10 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "backends/device/template_text.h"
+
 namespace mithril::cuda {
 namespace {
 
 using device::Product;
+using device::put;
 using device::Taps;
 
 constexpr int64_t kTile = 64;
@@ -26,8 +29,8 @@ constexpr const char* kSums = R"(
   }
 )";
 
+constexpr const char* kMemory = "  __shared__ REAL tile_a[16][65], tile_b[16][65];\n";
 constexpr const char* kText = R"(
-  __shared__ REAL tile_a[16][65], tile_b[16][65];
   const int thread = (int)threadIdx.x, top = thread / 16 * 4, side = thread % 16;
   for (m_i64 unit = begin; unit < end; ++unit) {
     const m_i64 i0 = unit % ROWS * 64, j0 = unit / ROWS % COLUMNS * 64, batch = unit / (ROWS * COLUMNS);
@@ -64,26 +67,11 @@ RIGHT
     for (int a = 0; a < 4; ++a)
       for (int b = 0; b < 4; ++b) {
         const m_i64 i = i0 + top + a, j = j0 + side + 16 * b;
-        if (i < HEIGHT && j < WIDTH) a2[at_c + i * C_ROW + j] = total[a][b];
+        const m_i64 column = j;
+        if (i < HEIGHT && j < WIDTH) a2[at_c + i * C_ROW + C_COLUMN] = total[a][b];
       }
   }
 )";
-
-// Names in capitals as what they stand for.
-void put(std::string& text, std::string_view name, const std::string& value) {
-  const auto is_word = [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;) {
-    const size_t end = at + name.size();
-    if ((at > 0 && is_word(text[at - 1])) || (end < text.size() && is_word(text[end]))) {
-      at = end;
-      continue;
-    }
-    text.replace(at, name.size(), value);
-    at += value.size();
-  }
-}
 
 std::string matrix(const Product& product) {
   return fmt::format(
@@ -150,9 +138,13 @@ device::ProductText print_gemm(const Product& product) {
   put(text, "HEIGHT", std::to_string(product.m));
   put(text, "WIDTH", std::to_string(product.n));
   put(text, "C_ROW", std::to_string(product.c_row));
-  put(text, "REAL", is_double ? "double" : "float");
+  put(text, "C_COLUMN", product.c_column.empty() ? "column" : product.c_column);
+  const char* const real = is_double ? "double" : "float";
+  put(text, "REAL", real);
   put(text, "FMA", is_double ? "__fma_rn" : "__fmaf_rn");
-  return {std::move(text), product.batches * rows * columns, kThreads};
+  std::string memory = kMemory;
+  put(memory, "REAL", real);
+  return {std::move(memory), std::move(text), product.batches * rows * columns, kThreads};
 }
 
 }  // namespace mithril::cuda

@@ -1,6 +1,7 @@
 // Matrix products and convolutions in tiles of blocks; convolutions gather their taps.
 #include "backends/cuda/gemm_text.h"
 #include "backends/cuda/kernel_families.h"
+#include "backends/device/kernel_families.h"
 
 namespace mithril::cuda {
 namespace {
@@ -14,7 +15,10 @@ constexpr select::KernelDef kKernels[] = {
 };
 
 std::span<const select::KernelDef> product_kernels() { return kKernels; }
-constexpr select::KernelFamily kFamilies[] = {product_kernels};
+// In order of preference within an op.
+constexpr select::KernelFamily kFamilies[] = {product_kernels,          device::row_kernels,
+                                              device::movement_kernels, device::pool_kernels,
+                                              device::axis_kernels,     device::attention_kernels};
 
 }  // namespace
 

@@ -72,6 +72,7 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
     MITHRIL_ASSIGN(out->program_, build(out->source_.text));
   }
   MITHRIL_RETURN_IF_ERROR(out->prepare(*out->source_.code));
+  MITHRIL_RETURN_IF_ERROR(out->prepare_report());
   return std::shared_ptr<const Executable>(std::move(out));
 }
 
@@ -111,6 +112,12 @@ core::Status Executable::prepare_constants(const Plan& plan, Prepared& prepared)
   return {};
 }
 
+core::Status Executable::prepare_report() {
+  if (source_.checked.empty()) return {};
+  MITHRIL_ASSIGN(report_, driver_->allocate(sizeof(Report)));
+  return {};
+}
+
 // ---------------------------------------------------------------- a run
 
 class Executable::Run {
@@ -127,11 +134,15 @@ class Executable::Run {
     MITHRIL_ASSIGN(arena_, driver_.take_arena(code.bytes));
     bases[Plan::kArena] = {arena_.memory.get(), 0};
     Status status = bring_in(inputs, outputs, bases);
+    if (status.ok()) status = clear_report();
     if (status.ok()) status = steps(code, bases);
+    if (status.ok() && !given_.empty()) status = refuse();
     if (status.ok()) status = take_out(outputs, bases);
+    if (status.ok() && is_unsure_) status = ask_for_report();
     Status end = driver_.finish();  // whatever happened: operands must live until then
     if (!status.ok()) return status;
     MITHRIL_RETURN_IF_ERROR(std::move(end));
+    MITHRIL_RETURN_IF_ERROR(reported());
     return is_cancelled() ? interrupted() : Status();
   }
 
@@ -156,6 +167,7 @@ class Executable::Run {
       const bool is_given = same != written.end();  // the output overwrites it
       Ref& ref = bases[input_base(i)];
       if (is_given) {
+        given_.push_back(output_base(same->second));
         ref = bases[output_base(same->second)];
       } else {
         MITHRIL_ASSIGN(ref, memory_of(inputs[i], in[i], false));
@@ -188,6 +200,49 @@ class Executable::Run {
     return static_cast<size_t>(executable_.plan_.output_base(static_cast<int32_t>(i)));
   }
 
+  // ---- indices that are out of bounds
+
+  Status clear_report() {
+    static constexpr Report kNone;
+    if (executable_.report_ == nullptr) return {};
+    return driver_.write({executable_.report_.get(), 0}, &kNone, sizeof kNone);
+  }
+
+  Status ask_for_report() {
+    is_unsure_ = false;
+    return driver_.read({executable_.report_.get(), 0}, &found_, sizeof found_);
+  }
+
+  // What was asked for, once it is there.
+  Status reported() const {
+    if (found_.is_there == 0) return {};
+    const CheckedStep& checked = executable_.source_.checked.at(static_cast<size_t>(found_.step));
+    return runtime::index_error(found_.value, checked.bound,
+                                checked.plan->steps[checked.step].step.location);
+  }
+
+  // Waits for what steps so far report: what comes next cannot be taken back.
+  Status refuse() {
+    if (!is_unsure_) return {};
+    MITHRIL_RETURN_IF_ERROR(ask_for_report());
+    MITHRIL_RETURN_IF_ERROR(driver_.finish());
+    unwaited_ = 0;
+    return reported();
+  }
+
+  // Whether a step of the outermost plan writes where an input of the caller is.
+  bool overwrites(const PlanCode& code, const PlannedStep& planned) const {
+    if (&code != executable_.source_.code.get()) return false;
+    for (size_t i = 0; i < planned.operands.size(); ++i) {
+      if (!planned.step.operands[i].write) continue;
+      const auto base = static_cast<size_t>(planned.operands[i].base);
+      const bool is_input =
+          base >= input_base(0) && base < input_base(executable_.input_bytes_.size());
+      if (is_input || std::find(given_.begin(), given_.end(), base) != given_.end()) return true;
+    }
+    return false;
+  }
+
   // ---- steps
 
   const Prepared& prepared(const PlanCode& code) const { return executable_.prepared_.at(&code); }
@@ -214,6 +269,7 @@ class Executable::Run {
     for (size_t at = 0; at < code.steps.size(); ++at) {
       MITHRIL_RETURN_IF_ERROR(poll(plan::nanoseconds_of(*code.plan, code.plan->steps[at].step)));
       const int64_t start = is_timed ? runtime::now() : 0;
+      if (is_unsure_ && overwrites(code, code.plan->steps[at])) MITHRIL_RETURN_IF_ERROR(refuse());
       MITHRIL_RETURN_IF_ERROR(step(code, made, at, bases, behind));
       if (!is_timed) continue;
       MITHRIL_RETURN_IF_ERROR(driver_.finish());
@@ -228,7 +284,7 @@ class Executable::Run {
     const PlannedStep& planned = code.plan->steps[at];
     switch (step.kind) {
       case StepCode::Kind::kNothing: return {};
-      case StepCode::Kind::kLaunch: return launch(step, planned, *made.kernels[at], bases);
+      case StepCode::Kind::kLaunch: return launch(step, planned, *made.kernels[at], bases, behind);
       case StepCode::Kind::kHost: return on_host(*code.plan, planned, *made.host[at], bases);
       case StepCode::Kind::kLoop: return loop(step, planned, bases, behind);
       case StepCode::Kind::kBranch: return branch(step, planned, bases, behind);
@@ -237,9 +293,12 @@ class Executable::Run {
   }
 
   Status launch(const StepCode& step, const PlannedStep& planned, const Kernel& kernel,
-                const Bases& bases) {
+                const Bases& bases, Ref behind) {
     std::vector<Ref> operands;
     for (const size_t i : step.operands) operands.push_back(operand(planned, i, bases));
+    if (step.has_scratch) operands.push_back(behind);
+    if (step.is_checked) operands.push_back({executable_.report_.get(), 0});
+    is_unsure_ = is_unsure_ || step.is_checked;
     return driver_.launch(kernel, operands, step.launch);
   }
 
@@ -327,6 +386,7 @@ class Executable::Run {
   // ---- plans in plans
 
   core::Result<bool> read_bool(Ref ref) {
+    MITHRIL_RETURN_IF_ERROR(refuse());
     MITHRIL_ASSIGN(const uint8_t value, driver_.read_byte(ref));
     unwaited_ = 0;
     return value != 0;
@@ -461,6 +521,9 @@ class Executable::Run {
   const RunControl& control_;
   Arena arena_;
   std::vector<MemoryPtr> operands_;
+  std::vector<size_t> given_;  // bases of outputs that are inputs, too
+  bool is_unsure_ = false;     // whether steps may have reported what nobody has asked for
+  Report found_;
   double unwaited_ = 0;
 };
 

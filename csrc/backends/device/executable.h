@@ -37,6 +37,7 @@ class Executable final : public runtime::Executable {
       : driver_(std::move(driver)), plan_(std::move(plan)) {}
   core::Status prepare(const PlanCode& code);
   core::Status prepare_constants(const plan::Plan& plan, Prepared& prepared) const;
+  core::Status prepare_report();
   core::Result<const Kernel*> kernel_of(const std::string& name);
 
   std::shared_ptr<Driver> driver_;
@@ -46,6 +47,7 @@ class Executable final : public runtime::Executable {
   std::shared_ptr<const Program> program_;  // null: no step is a kernel of the device
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;  // by name
   std::unordered_map<const PlanCode*, Prepared> prepared_;
+  MemoryPtr report_;  // of a Report; null: no step reports
 };
 
 }  // namespace mithril::device

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/device/attention_text.h"
 #include "emit/c_like_text.h"
 #include "emit/c_loop.h"
 #include "emit/c_plan_text.h"
@@ -28,6 +29,16 @@ constexpr double kWorthItem = 10'000;     // nanoseconds of work that are worth 
 constexpr int64_t kItemsOfUnit = 4;       // items of a CPU for each compute unit, at most
 constexpr int64_t kMostBlocks = 1 << 30;  // of threads that do an item together
 
+// Writes a Report, if it is the first one.
+constexpr const char* kReportHead = R"(
+M_FN void m_report_index(M_GLOBAL m_i64* report, m_i64 step, m_i64 position, m_i64 value) {
+  if (!M_ELECTED(report)) return;
+  report[1] = step;
+  report[2] = position;
+  report[3] = value;
+}
+)";
+
 class Printer {
  public:
   explicit Printer(const PrintOptions& options) : options_(options) {}
@@ -36,6 +47,7 @@ class Printer {
     MITHRIL_ASSIGN(auto code, print(plan));
     Source out;
     out.code = std::move(code);
+    out.checked = std::move(checked_);
     out.host_steps = host_steps_;
     if (!kernels_.empty()) out.text = head() + functions_ + kernels_;
     return out;
@@ -72,7 +84,7 @@ class Printer {
     if (const auto* call = std::get_if<plan::LoopCall>(step.call.get())) {
       return tile_loop(plan, planned, *call);
     }
-    return function(plan, planned, std::get<FunctionCall>(*step.call));
+    return function(plan, planned, std::get<FunctionCall>(*step.call), own);
   }
 
   core::Result<StepCode> loop(const plan::Loop& loop, int64_t& own) {
@@ -106,6 +118,7 @@ class Printer {
     std::string parameters;          // of the function
     std::string entry_parameters;    // of the entry: memory and offset of each
     std::string arguments;           // what the entry passes to the function
+    std::string aliases;             // of operands that are not passed, in the function
   };
 
   const Dialect& dialect() const { return options_.dialect; }
@@ -115,11 +128,15 @@ class Printer {
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       const size_t same = first_of(planned, i);
       out.names.push_back(fmt::format("a{}", same));
-      if (same != i) continue;
       const plan::OperandRef& use = planned.step.operands[i];
       const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
       const char* const constness = use.write ? "" : "const ";
       const std::string_view type = short_name(buffer.dtype);
+      if (same != i) {
+        out.aliases += fmt::format("  {0}{1}m_{2}* const a{3} = ({0}{1}m_{2}*)a{4};\n",
+                                   dialect().global, constness, type, i, same);
+        continue;
+      }
       out.own.push_back(i);
       out.parameters += fmt::format("{}{}m_{}* {} a{}, ", dialect().global, constness, type,
                                     dialect().restricts, i);
@@ -206,17 +223,49 @@ class Printer {
   }
 
   core::Result<StepCode> function(const Plan& plan, const PlannedStep& planned,
-                                  const FunctionCall& call) {
+                                  const FunctionCall& call, int64_t& own_bytes) {
     StepCode out;
     const plan::Step& step = planned.step;
-    MITHRIL_CHECK(call.check == FunctionCall::Check::kNone, "{} is checked", call.name);
-    if (step.units > 0) {
-      launch(
-          out, signature(plan, planned), "  " + call.call + "\n", step.units,
-          call.threads > 0 ? std::min(step.units, kMostBlocks) : items_of(plan, step, step.units),
-          call.threads);
+    const bool is_long = options_.is_cpu && call.in_long_items.has_value();
+    const int64_t units = is_long ? call.in_long_items->units : step.units;
+    const size_t scratch = is_long ? call.in_long_items->scratch_bytes : step.scratch_bytes;
+    if (units == 0) return out;
+    Signature own = signature(plan, planned);
+    const int64_t items =
+        call.threads > 0 ? std::min(units, kMostBlocks) : items_of(plan, step, units);
+    if (scratch > 0) own_bytes = add_scratch(own, out, static_cast<int64_t>(scratch), units, items);
+    if (call.check != FunctionCall::Check::kNone) {
+      MITHRIL_CHECK(call.check == FunctionCall::Check::kIndex, "{} looks for more", call.name);
+      add_report(own, out);
+      checked_.push_back({&plan, static_cast<size_t>(&planned - plan.steps.data()), call.bound});
     }
+    const std::string is_same = fmt::format("  enum {{ is_updated_in_place = {} }};\n",
+                                            step.updates && !own.aliases.empty() ? 1 : 0);
+    const std::string body = own.aliases + (step.updates ? is_same : "") + "  " +
+                             (is_long ? call.in_long_items->call : call.call) + "\n";
+    launch(out, own, body, units, items, call.threads);
     return out;
+  }
+
+  // Memory of each item's own; returns the bytes of all.
+  int64_t add_scratch(Signature& own, StepCode& code, int64_t bytes, int64_t units,
+                      int64_t items) const {
+    const int64_t each = (units + items - 1) / items, room = rounded_up(bytes);
+    const std::string type = fmt::format("{}{}*", dialect().global, dialect().byte);
+    code.has_scratch = true;
+    own.parameters += type + " scratch, ";
+    own.entry_parameters += type + " m_scratch, const m_i64 o_scratch, ";
+    own.arguments += fmt::format("m_scratch + o_scratch + begin / {} * {}, ", each, room);
+    return (units + each - 1) / each * room;
+  }
+
+  void add_report(Signature& own, StepCode& code) const {
+    const std::string_view global = dialect().global;
+    code.is_checked = true;
+    own.parameters += fmt::format("{}m_i64* report, const m_i64 step, ", global);
+    own.entry_parameters +=
+        fmt::format("{}{}* m_report, const m_i64 o_report, ", global, dialect().byte);
+    own.arguments += fmt::format("({}m_i64*)(m_report + o_report), {}, ", global, checked_.size());
   }
 
   // Prints the definitions that functions stand on, and no more.
@@ -228,7 +277,8 @@ class Printer {
     all += emit::kExternLanes;
     all += "M_TRIG(f32)\nM_TRIG(f64)\n";
     all += emit::kPlanHead;
-    if (options_.is_vectored) all += emit::kVectorHead;
+    all += kReportHead;
+    if (options_.is_vectored) all += std::string(emit::kVectorHead) + kVectorProducts;
     return emit::prune_c(all, definitions + functions_) + definitions + "\n";
   }
 
@@ -236,6 +286,7 @@ class Printer {
   std::set<std::string> definitions_;
   std::map<std::string, std::string> function_names_, kernel_names_;  // by text
   std::string functions_, kernels_;
+  std::vector<CheckedStep> checked_;
   int64_t host_steps_ = 0;
 };
 

@@ -30,9 +30,13 @@ struct StepCode {
     kBranch,
   };
   Kind kind = Kind::kNothing;
-  std::string kernel;            // kLaunch
-  Launch launch;                 // kLaunch
-  std::vector<size_t> operands;  // kLaunch: those that are passed, each as memory and offset
+  std::string kernel;  // kLaunch
+  Launch launch;       // kLaunch
+  /// kLaunch: those that are passed, each as memory and offset; behind them, where the step has
+  /// them, its scratch and where it reports what is wrong with data.
+  std::vector<size_t> operands;
+  bool has_scratch = false;  // behind the plan's arena
+  bool is_checked = false;   // it may find an index that is out of bounds
   /// kLoop: body and condition (may be null); kBranch: where the bool is true, and where not.
   std::shared_ptr<const PlanCode> first, second;
 };
@@ -47,10 +51,25 @@ struct PlanCode {
   int64_t bytes = 0;
 };
 
+/// Where a kernel reports the first bad index that it finds, once in a run, as it lies in memory.
+struct Report {
+  int64_t is_there = 0;
+  int64_t step = 0;  // its place in Source::checked
+  int64_t position = 0, value = 0;
+};
+
+/// A step that reports; the plan lives as long as the source's.
+struct CheckedStep {
+  const plan::Plan* plan = nullptr;
+  size_t step = 0;
+  int64_t bound = 0;  // that indices must be below
+};
+
 /// A whole plan, with those in it.
 struct Source {
   std::string text;  // empty: no step is a kernel of the device
   std::shared_ptr<const PlanCode> code;
+  std::vector<CheckedStep> checked;
   int64_t host_steps = 0;  // steps that fall back to the engine, those of inner plans included
 };
 

@@ -1,6 +1,7 @@
 #include "backends/device/products.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -89,26 +90,71 @@ Product conv2d_product(const KernelRequest& request) {
   return out;
 }
 
-// Strides of 1 only: then every input position meets all taps.
-Product conv2d_dx_product(const KernelRequest& request) {
+namespace {
+
+/// Along one axis: the taps that meet the positions phase, phase + stride …, and where they do.
+struct Phase {
+  int64_t positions = 0;                   // of the input
+  int64_t first = 0, step = 1, count = 0;  // taps
+  int64_t origin = 0, tap_step = 0;  // position y and tap number i meet y + i * tap_step + origin
+};
+
+Phase phase_of(int64_t phase, int64_t size, int64_t stride, int64_t pad, int64_t dilation,
+               int64_t taps) {
+  Phase out;
+  out.positions = (size - phase + stride - 1) / stride;
+  while (out.first < taps && (phase + pad - out.first * dilation) % stride != 0) ++out.first;
+  out.step = stride / std::gcd(stride, dilation);
+  out.count = out.first < taps ? (taps - 1 - out.first) / out.step + 1 : 0;
+  if (out.count == 0) return out;
+  out.origin = (phase + pad - out.first * dilation) / stride;
+  out.tap_step = -(out.step * dilation / stride);
+  return out;
+}
+
+Product phase_product(const KernelRequest& request, int64_t row, int64_t column) {
   const ref_conv2d_dims d = select::conv2d_dx_dims(request);
-  const int64_t taps = d.kh * d.kw;
+  const int64_t all = d.kh * d.kw;
+  const Phase h = phase_of(row, d.h_in, d.stride_h, d.pad_top, d.dilation_h, d.kh);
+  const Phase w = phase_of(column, d.w_in, d.stride_w, d.pad_left, d.dilation_w, d.kw);
+  const int64_t taps = std::max<int64_t>(h.count * w.count, 1),
+                across = std::max<int64_t>(w.count, 1);
   Product out;
   out.dtype = request.outputs[0].dtype;
   out.batches = d.batch * d.groups;
   out.m = d.c_in;
-  out.k = d.c_out * taps;
-  out.n = out.c_row = d.h_in * d.w_in;
+  out.k = d.c_out * h.count * w.count;
+  out.n = h.positions * w.positions;
+  out.c_row = d.h_in * d.w_in;
+  if (d.stride_h != 1 || d.stride_w != 1) {
+    out.c_column = fmt::format("({} + column / {} * {}) * {} + {} + column % {} * {}", row,
+                               w.positions, d.stride_h, d.w_in, column, w.positions, d.stride_w);
+  }
   out.left = "a1";
-  out.left_row = fmt::format("i * {}", taps);
-  out.left_place = fmt::format("p / {0} * {1} + p % {0}", taps, d.c_in * taps);
-  out.begins = begins(fmt::format("batch % {} * {}", d.groups, d.c_out * d.c_in * taps),
+  out.left_row = fmt::format("i * {}", all);
+  out.left_place =
+      fmt::format("p / {} * {} + ({} + p % {} / {} * {}) * {} + {} + p % {} * {}", taps,
+                  d.c_in * all, h.first, taps, across, h.step, d.kw, w.first, across, w.step);
+  out.begins = begins(fmt::format("batch % {} * {}", d.groups, d.c_out * d.c_in * all),
                       fmt::format("batch * {}", d.c_out * d.h_out * d.w_out),
-                      fmt::format("batch * {}", out.m * out.n));
-  const Taps from{"a0", d.h_out, d.w_out,       d.kh,          d.kw,      d.w_in,
-                  1,    1,       -d.dilation_h, -d.dilation_w, d.pad_top, d.pad_left};
+                      fmt::format("batch * {}", out.m * out.c_row));
   out.right = Product::Right::kTaps;
-  out.taps = from;
+  out.taps = {"a0",       d.h_out,     d.w_out,  std::max<int64_t>(h.count, 1),
+              across,     w.positions, 1,        1,
+              h.tap_step, w.tap_step,  h.origin, w.origin};
+  return out;
+}
+
+}  // namespace
+
+std::vector<Product> conv2d_dx_products(const KernelRequest& request) {
+  const ref_conv2d_dims d = select::conv2d_dx_dims(request);
+  std::vector<Product> out;
+  for (int64_t row = 0; row < std::min(d.stride_h, d.h_in); ++row) {
+    for (int64_t column = 0; column < std::min(d.stride_w, d.w_in); ++column) {
+      out.push_back(phase_product(request, row, column));
+    }
+  }
   return out;
 }
 
@@ -137,6 +183,7 @@ Product conv2d_dw_product(const KernelRequest& request) {
 
 // Places of A may be kept as ints.
 constexpr int64_t kFarthest = INT32_MAX;
+constexpr int64_t kLargestStride = 4;  // each phase has a text of its own
 
 bool fits_conv2d(const KernelRequest& request) {
   return select::has_real_type(request) && has_elements(select::conv2d_dims(request));
@@ -144,7 +191,7 @@ bool fits_conv2d(const KernelRequest& request) {
 bool fits_conv2d_dx(const KernelRequest& request) {
   if (!select::has_real_type(request)) return false;
   const ref_conv2d_dims d = select::conv2d_dx_dims(request);
-  return has_elements(d) && d.stride_h == 1 && d.stride_w == 1 &&
+  return has_elements(d) && d.stride_h <= kLargestStride && d.stride_w <= kLargestStride &&
          d.c_out * d.c_in * d.kh * d.kw < kFarthest;
 }
 bool fits_conv2d_dw(const KernelRequest& request) {
@@ -153,17 +200,35 @@ bool fits_conv2d_dw(const KernelRequest& request) {
   return has_elements(d) && d.batch * d.groups * d.c_out * d.h_out * d.w_out < kFarthest;
 }
 
-plan::Step product_step(const KernelRequest& request, const Product& product, ProductText text) {
+double flops_of(const Product& product) {
+  return 2.0 * static_cast<double>(product.batches) * static_cast<double>(product.m) *
+         static_cast<double>(product.n) * static_cast<double>(product.k);
+}
+
+ProductText joined(std::vector<ProductText> texts) {
+  if (texts.size() == 1) return std::move(texts[0]);
+  ProductText out{texts[0].memory, "", 0, texts[0].threads};
+  for (const ProductText& one : texts) {
+    out.text += fmt::format(
+        "  {{\n  const m_i64 part_begin = begin > {0} ? begin - {0} : 0;\n"
+        "  const m_i64 part_end = end < {1} ? end - {0} : {2};\n"
+        "  if (part_begin < part_end) {{\n  const m_i64 begin = part_begin, end = part_end;\n"
+        "{3}  }}\n  }}\n",
+        out.units, out.units + one.units, one.units, one.text);
+    out.units += one.units;
+  }
+  return out;
+}
+
+plan::Step product_step(const KernelRequest& request, double flops, ProductText text) {
   plan::FunctionCall call;
   call.name = request.op.name;
-  call.call = std::move(text.text);
+  call.call = text.memory + text.text;
   call.threads = text.threads;
   plan::Step step;
   step.units = text.units;
   step.grain = 1;
   step.call = std::make_shared<const plan::Call>(std::move(call));
-  const double flops = 2.0 * static_cast<double>(product.batches) * static_cast<double>(product.m) *
-                       static_cast<double>(product.n) * static_cast<double>(product.k);
   step.work = {flops, plan::Work::Unit::kFlops};
   step.nanoseconds = flops / plan::kFlopsPerNanosecond;
   return step;

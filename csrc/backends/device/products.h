@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "plan/steps.h"
@@ -40,13 +41,15 @@ struct Product {
   int64_t b_row = 0, b_col = 0;
   Taps taps;
   int64_t image = 0, height = 0;  // of kPositions: from image to image; rows of the result
-  int64_t c_row = 0;              // of C: between rows; columns lie side by side
+  int64_t c_row = 0;              // of C: between rows
+  std::string c_column;           // of C: offset of `column`; empty: they lie side by side
 };
 
 Product matmul_product(const KernelRequest& request);
 Product conv2d_product(const KernelRequest& request);
-/// Strides of 1 only: then every input position meets all taps.
-Product conv2d_dx_product(const KernelRequest& request);
+/// Positions of the input that are a stride apart meet the same taps: a product for each such
+/// phase, one of all where strides are 1.
+std::vector<Product> conv2d_dx_products(const KernelRequest& request);
 Product conv2d_dw_product(const KernelRequest& request);
 
 bool fits_matmul(const KernelRequest& request);
@@ -58,13 +61,17 @@ bool fits_conv2d_dw(const KernelRequest& request);
 /// units [begin, end) in canonical order: blocks of 256 places, fma after fma from +0; the first
 /// block's sums are stored, the others are added.
 struct ProductText {
+  std::string memory;  // declarations before the text, which stand there once for several texts
   std::string text;
   int64_t units = 0;
   int threads = 0;  // that do a unit together (Launch)
 };
 using PrintProduct = ProductText (*)(const Product&);
 
-plan::Step product_step(const KernelRequest& request, const Product& product, ProductText text);
+double flops_of(const Product& product);
+plan::Step product_step(const KernelRequest& request, double flops, ProductText text);
+/// One text of several, whose units follow each other.
+ProductText joined(std::vector<ProductText> texts);
 
 /// The rows of a language. `name`: by op, as people see it.
 template <PrintProduct kPrint>
@@ -72,7 +79,16 @@ struct ProductRows {
   template <Product (*kDescribe)(const KernelRequest&)>
   static core::Result<plan::Step> make(const KernelRequest& request) {
     const Product product = kDescribe(request);
-    return product_step(request, product, kPrint(product));
+    return product_step(request, flops_of(product), kPrint(product));
+  }
+  static core::Result<plan::Step> make_dx(const KernelRequest& request) {
+    std::vector<ProductText> texts;
+    double flops = 0;
+    for (const Product& product : conv2d_dx_products(request)) {
+      texts.push_back(kPrint(product));
+      flops += flops_of(product);
+    }
+    return product_step(request, flops, joined(std::move(texts)));
   }
   static constexpr auto kCanonical = select::OrderClass::kCanonical;
   static constexpr select::KernelDef matmul(const char* name) {
@@ -96,8 +112,8 @@ struct ProductRows {
             name,
             kCanonical,
             true,
-            {fits_conv2d_dx, "elements of float32 or float64, and strides of 1"},
-            make<conv2d_dx_product>};
+            {fits_conv2d_dx, "elements of float32 or float64, some, and strides of at most 4"},
+            make_dx};
   }
   static constexpr select::KernelDef conv2d_dw(const char* name) {
     return {"conv2d_dw",

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <mutex>
 
+#include "core/env.h"
+
 namespace mithril::opencl {
 namespace {
 
@@ -78,7 +80,18 @@ void* open_library(std::string& why) {
 }
 
 // The library stays open: drivers do not bear being closed.
+// PoCL, which the loader may open, ends the process then.
+core::Status check_environment() {
+  if (!core::is_set_to_nothing("POCL_CACHE_DIR")) return {};
+  core::Error error = core::fail(ErrorKind::kDevice, Code::kDevice,
+                                 "OpenCL: POCL_CACHE_DIR is set to nothing, with which PoCL ends "
+                                 "the process");
+  error.hint = "let it name a folder, or unset it";
+  return error;
+}
+
 core::Result<const Functions*> open() {
+  MITHRIL_RETURN_IF_ERROR(check_environment());
   std::string why;
   void* const library = open_library(why);
   if (library == nullptr) {

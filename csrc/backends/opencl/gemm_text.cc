@@ -22,11 +22,17 @@ class Printer {
         real_(gemm.dtype == core::DType::kFloat64 ? "double" : "float"),
         vector_(fmt::format("{}{}", real_, lanes_)) {}
 
+  /// Declares what the text stands on.
+  std::string memory() const {
+    std::string out =
+        fmt::format("  {} panel[{}];\n", real_, kBlock * gemm_panel_columns(gemm_.dtype));
+    if (!gemm_.left_is_affine) out += fmt::format("  int places[{}];\n", kBlock);
+    return out;
+  }
+
   std::string run() {
     const int64_t columns = gemm_panel_columns(gemm_.dtype);
     const int64_t panels = (gemm_.n + columns - 1) / columns;
-    line("{} panel[{}];", real_, kBlock * columns);
-    if (!gemm_.left_is_affine) line("int places[{}];", kBlock);
     line("for (m_i64 unit = begin; unit < end; ++unit) {{");
     line("const m_i64 chunk = unit % {0}, batch = unit / {1};", chunks(), chunks() * panels);
     line("const m_i64 j = unit / {} % {} * {};", chunks(), panels, columns);
@@ -82,6 +88,16 @@ class Printer {
       line("}}");
     }
     line("}}");
+    if (gemm_.c_column.empty()) {
+      store(rows);
+    } else {
+      store_apart(rows);
+    }
+    line("}}");
+  }
+
+  // Columns that lie side by side.
+  void store(int64_t rows) {
     line("__global {}* const to = a2 + at_c + r * {} + j;", real_, gemm_.c_row);
     line("if (columns == {}) {{", lanes_ * kVectors);
     for (int64_t i = 0; i < rows; ++i) {
@@ -100,7 +116,19 @@ class Printer {
           i * gemm_.c_row);
     }
     line("}}");
-    line("}}");
+  }
+
+  void store_apart(int64_t rows) {
+    line("{} edge[{}];", real_, lanes_ * kVectors);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t v = 0; v < kVectors; ++v) line("vstore{0}(s{1}_{2}, {2}, edge);", lanes_, i, v);
+      line("for (int l = 0; l < columns; ++l) {{");
+      line("const m_i64 column = j + l;");
+      line("__global {}* const to = a2 + at_c + (r + {}) * {} + {};", real_, i, gemm_.c_row,
+           gemm_.c_column);
+      line("*to = p == 0 ? edge[l] : *to + edge[l];");
+      line("}}");
+    }
   }
 
   // Place p + q of A in the loop over q.
@@ -124,7 +152,9 @@ int64_t gemm_panel_columns(core::DType dtype) {
 device::ProductText print_gemm(const Product& product) {
   const int64_t columns = gemm_panel_columns(product.dtype);
   const int64_t chunks = (product.m + kGemmRows - 1) / kGemmRows;
-  return {Printer(product).run(), product.batches * chunks * ((product.n + columns - 1) / columns)};
+  Printer printer(product);
+  return {printer.memory(), printer.run(),
+          product.batches * chunks * ((product.n + columns - 1) / columns)};
 }
 
 }  // namespace mithril::opencl

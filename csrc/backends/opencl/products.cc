@@ -1,4 +1,5 @@
 // Matrix products and convolutions in register tiles; convolutions gather their taps as panels.
+#include "backends/device/kernel_families.h"
 #include "backends/opencl/gemm_text.h"
 #include "backends/opencl/kernel_families.h"
 
@@ -14,7 +15,10 @@ constexpr select::KernelDef kKernels[] = {
 };
 
 std::span<const select::KernelDef> product_kernels() { return kKernels; }
-constexpr select::KernelFamily kFamilies[] = {product_kernels};
+// In order of preference within an op.
+constexpr select::KernelFamily kFamilies[] = {product_kernels,          device::row_kernels,
+                                              device::movement_kernels, device::pool_kernels,
+                                              device::axis_kernels,     device::attention_kernels};
 
 }  // namespace
 

@@ -349,6 +349,22 @@ def test_no_platform(inject):
     assert "apt-get install pocl-opencl-icd" in str(raised.value)
 
 
+def test_a_cache_of_pocl_that_is_nowhere(monkeypatch):
+    """PoCL would end the process."""
+    monkeypatch.setenv("POCL_CACHE_DIR", "")
+    code = """
+import mithril as ml
+try:
+    ml.OpenCLBackend()
+except ml.errors.DeviceNotAvailable as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "POCL_CACHE_DIR is set to nothing" in done.stdout
+    assert "unset it" in done.stdout
+
+
 def test_nothing_leaks():
     check_nothing_leaks(ml.OpenCLBackend)
 

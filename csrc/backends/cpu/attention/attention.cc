@@ -92,7 +92,7 @@ std::shared_ptr<Of> described(const KernelRequest& request, Isa isa) {
   auto out = std::make_shared<Of>();
   out->isa = isa;
   find_parts(*out);
-  out->sizes = attention_sizes(request);
+  out->sizes = select::attention_sizes(request);
   for (const Operand& input : request.inputs) out->output += input.present() ? 1 : 0;
   return out;
 }
@@ -162,7 +162,7 @@ bool fits_attention(const KernelRequest& request, Isa isa) {
     if (!input.present()) continue;
     if (!has_elements(input) || !is_readable(request, i)) return false;
   }
-  const AttentionSizes sizes = attention_sizes(request);
+  const AttentionSizes sizes = select::attention_sizes(request);
   if (sizes.rows() * sizes.keys < kFewestScores) return false;
   if (sizes.rows() <= FewQueries<float>::kMostRows) return sizes.keys >= kFewestKeys;
   const bool is_wide = sizes.depth + sizes.width >= kWideHeads && sizes.keys < kKeysOfWide;
@@ -171,7 +171,7 @@ bool fits_attention(const KernelRequest& request, Isa isa) {
 
 bool fits_trained_attention(const KernelRequest& request, Isa isa) {
   return fits_attention(request, isa) &&
-         attention_sizes(request).rows() > FewQueries<float>::kMostRows;
+         select::attention_sizes(request).rows() > FewQueries<float>::kMostRows;
 }
 
 plan::Step make_attention(const KernelRequest& request, Isa isa) {

@@ -5,13 +5,18 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cpu/attention/attention_sizes.h"
 #include "backends/cpu/attention/attention_tile.h"
 #include "backends/cpu/gemm/gemm.h"
 #include "core/interrupt.h"
 #include "plan/kernel.h"
+#include "select/attention_sizes.h"
 
 namespace mithril::cpu {
+
+using select::AttentionSizes;
+using select::AttentionSteps;
+using enum select::AttentionInput;
+using select::AttentionInput;
 
 /// Rows that are computed at once.
 inline constexpr int64_t kAttentionRows = 64;

@@ -1,4 +1,4 @@
-// Covers: backends/cpu/attention/attention_sizes.cc
+// Covers: select/attention_sizes.cc
 #include "backends/cpu/attention/attention.h"
 
 #include "backends/cpu/attention/attention_cases.h"

@@ -5,7 +5,7 @@
 
 #include "select/kernel_def.h"
 
-namespace mithril::cpu {
+namespace mithril::select {
 
 /// Operands of the kernels, in their order; the last three are those of the gradients.
 enum AttentionInput : size_t {
@@ -51,6 +51,6 @@ struct AttentionSizes {
   int64_t rows() const { return heads * queries; }
 };
 
-AttentionSizes attention_sizes(const select::KernelRequest& request);
+AttentionSizes attention_sizes(const KernelRequest& request);
 
-}  // namespace mithril::cpu
+}  // namespace mithril::select

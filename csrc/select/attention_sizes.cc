@@ -1,15 +1,13 @@
-#include "backends/cpu/attention/attention_sizes.h"
+#include "select/attention_sizes.h"
 
 #include <cmath>
 #include <utility>
 
 #include "select/views.h"
 
-namespace mithril::cpu {
+namespace mithril::select {
 
 using core::DType;
-using select::KernelRequest;
-using select::Operand;
 
 namespace {
 
@@ -32,7 +30,7 @@ int64_t shared_heads(const KernelRequest& request) {
 // `of_queries`: the last axis of the batch is that of the query heads.
 AttentionSteps steps_of(const Operand& operand, const std::vector<int64_t>& domain, bool of_queries,
                         int64_t heads) {
-  std::vector<int64_t> all = select::broadcast_strides(operand.shape, operand.strides, domain);
+  std::vector<int64_t> all = broadcast_strides(operand.shape, operand.strides, domain);
   AttentionSteps out;
   out.col = all.back();
   all.pop_back();
@@ -104,4 +102,4 @@ AttentionSizes attention_sizes(const KernelRequest& request) {
   return out;
 }
 
-}  // namespace mithril::cpu
+}  // namespace mithril::select

@@ -1,0 +1,29 @@
+#include "backends/device/template_text.h"
+
+namespace mithril::device {
+namespace {
+
+bool is_word(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+}  // namespace
+
+void put(std::string& text, std::string_view name, const std::string& value) {
+  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;) {
+    const size_t end = at + name.size();
+    if ((at > 0 && is_word(text[at - 1])) || (end < text.size() && is_word(text[end]))) {
+      at = end;
+      continue;
+    }
+    text.replace(at, name.size(), value);
+    at += value.size();
+  }
+}
+
+std::string filled(std::string text, const Names& names) {
+  for (const auto& [name, value] : names) put(text, name, value);
+  return text;
+}
+
+}  // namespace mithril::device

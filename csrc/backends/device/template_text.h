@@ -1,0 +1,17 @@
+// Texts of kernels with names in capitals, and what these stand for.
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace mithril::device {
+
+/// Replaces a name, where it stands as a whole word.
+void put(std::string& text, std::string_view name, const std::string& value);
+
+using Names = std::vector<std::pair<std::string_view, std::string>>;
+/// A text with all of these replaced, one after the other.
+std::string filled(std::string text, const Names& names);
+
+}  // namespace mithril::device
