@@ -164,7 +164,7 @@ class PythonPrinter {
   // The number that a rank-0 `constant` node stands for, if it is one.
   const HostValue* number_of(ValueId id) const {
     const Node* node = graph_.producer(id);
-    if (node == nullptr || op_of(*node).name != "constant") return nullptr;
+    if (node == nullptr || !op_of(*node).has(ir::Trait::kLiteral)) return nullptr;
     const HostValue* value = node->attrs.find("value");
     const bool number = value != nullptr && (value->is_bool() || value->is_int() ||
                                              value->is_double() || value->is_symbolic());
@@ -343,7 +343,7 @@ class PythonPrinter {
       return id != kNoValue && graph_.type(id).is_tensor;
     });
     if (on_host && !graph_.type(node.results[0]).is_tensor) return print_call("host", op, node);
-    if (op.name == "constant") return literal(*node.attrs.find("value"));
+    if (op.has(ir::Trait::kLiteral)) return literal(*node.attrs.find("value"));
     const bool has_tile = op.body == BodyKind::kPointwise || op.body == BodyKind::kRow;
     const bool has_function = target_.keeps_whole.contains(op.name);
     // A function with an instruction's name is that instruction: the op may be more (an addition

@@ -237,7 +237,7 @@ int Roundings::roundings_of(const Graph& graph, const Node& node) {
                                   [&](ValueId id) { return is_half(graph.type(id)); });
   const OpDef& op = Registry::global().get(node.op);
   if (!rounds || op.moves) return 0;
-  if (op.name == "constant") return is_rounded_constant(graph, node) ? 1 : 0;
+  if (op.has(Trait::kLiteral)) return is_rounded_constant(graph, node) ? 1 : 0;
   if (op.name == "cast") return graph.type(node.operands[0]).dtype == DType::kBool ? 0 : 1;
   if (op.body == BodyKind::kCompose) return roundings_of_body(graph, op, node);
   const bool has_tile = op.body == BodyKind::kPointwise || op.body == BodyKind::kRow;

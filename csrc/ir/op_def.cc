@@ -385,6 +385,11 @@ OpDefBuilder& OpDefBuilder::commutative() {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::trait(Trait trait) {
+  def_.traits |= 1U << static_cast<unsigned>(trait);
+  return *this;
+}
+
 OpDefBuilder& OpDefBuilder::moves() {
   def_.moves = true;
   return *this;

@@ -152,6 +152,17 @@ struct HostCall {
 /// its results need the range and the digits of the wide type, or it follows its operands.
 enum class Precision : uint8_t { kFollows, kHalf, kWide };
 
+/// Facts about what an op does, which passes and selection ask for in place of its name.
+enum class Trait : uint8_t {
+  kLiteral,    // its value is an attribute
+  kReduction,  // over the axes of the key `axis`, in any order of the elements; `keepdim` keeps
+               // them
+  kReshape,    // the elements, in row-major order, in another shape
+  kTranspose,  // the axes in another order
+  kBroadcast,  // repeated along axes of size 1 and new leading axes
+  kForward,    // the first operand itself, once the others are there
+};
+
 using ComposeFn = std::function<std::vector<Value>(Builder&)>;
 /// Shows a tile body its call: the operands of one lane, attributes, the type of the result.
 struct PointwiseCall {
@@ -198,7 +209,8 @@ struct OpDef {
   bool checks_sizes = false;  // native targets keep it until sizes are bound
   std::vector<std::pair<std::string, size_t>> awaited;  // inputs and axes: see needs_size
   bool commutative = false;
-  bool moves = false;  // results are elements of operands: none is rounded
+  bool moves = false;   // results are elements of operands: none is rounded
+  uint32_t traits = 0;  // a bit for each Trait
   Precision precision = Precision::kFollows;
   bool random = false;                           // never merged, never folded
   int regions = 0;                               // graphs that each node owns
@@ -212,6 +224,7 @@ struct OpDef {
   bool has_attr(std::string_view name) const;  // attribute or key
   const InputDef* find_input(std::string_view name) const;
   bool is_elementwise() const { return body == BodyKind::kPointwise; }
+  bool has(Trait trait) const { return (traits >> static_cast<unsigned>(trait) & 1U) != 0; }
 };
 
 /// Fluent declaration; see architecture section 4. Registered by the destructor of the full
@@ -286,6 +299,7 @@ class OpDefBuilder {
   OpDefBuilder& kink(double input, double gradient);
   OpDefBuilder& commutative();
   OpDefBuilder& moves();  // results are elements of the operands, or constants
+  OpDefBuilder& trait(Trait trait);
   OpDefBuilder& random();
   OpDefBuilder& precision(Precision precision);  // instead of the family's
   /// Each node owns that many graphs; its results are theirs (ir/scan.h), as no rule can say.

@@ -52,6 +52,7 @@ using ir::Sample;
 using ir::Shape;
 using ir::shape_value;
 using ir::size_value;
+using ir::Trait;
 using ir::Value;
 using ResultType = DTypeRule::Result;
 

@@ -66,6 +66,7 @@ void define_after(OpFamily& ops) {
       .rule([](RuleBuilder& r) { r.same_shape(r.out(), r.in("input")); })
       .builtin()
       .moves()
+      .trait(Trait::kForward)
       .not_differentiable()
       .with(at({{"input", {2, 3}}, {"token", {4}}}));
 }

@@ -25,6 +25,7 @@ void define_constant(OpFamily& ops) {
         r.shape(r.out(), std::span<const infer::DimTerm>(dims));
       })
       .builtin()
+      .trait(Trait::kLiteral)
       .not_differentiable()
       .with(at({}, {{"value", 1.5}}))
       .with(at({}, {{"value", 3}, {"dtype", HostValue(DType::kInt64)}}));

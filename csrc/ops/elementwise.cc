@@ -510,6 +510,7 @@ void define_signs(OpFamily& ops) {
                   .input("input", kTensor)
                   .output("output", same_as("input")))
       .pointwise([](tile::Builder&, Reg x) { return x; })
+      .trait(Trait::kForward)
       .not_differentiable();
 }
 

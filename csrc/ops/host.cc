@@ -226,6 +226,7 @@ void define_host_conversions(OpFamily& ops) {
       .rule([](RuleBuilder& r) { r.identical(r.out(), r.in("input")); })
       .builtin()
       .moves()
+      .trait(Trait::kForward)
       .gradient([](GradBuilder& g) { g.d("input") = g.dout(); })
       .with(at({{"input", {2, 3}}}));
 

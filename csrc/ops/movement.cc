@@ -22,6 +22,7 @@ void define_axes(OpFamily& ops) {
            .doc("Axes in another order; none reverses them.")
            .input("input", kTensor)
            .key("axes", HostValue()))
+      .trait(Trait::kTranspose)
       .rule([](RuleBuilder& r) { r.permute(r.out(), r.in("input"), r.in("axes")); })
       .gradient([](GradBuilder& g) {
         if (g.has("axes")) {
@@ -51,6 +52,7 @@ void define_axes(OpFamily& ops) {
            .input("input", kTensor)
            .key("axis1")
            .key("axis2"))
+      .trait(Trait::kTranspose)
       .rule(
           [](RuleBuilder& r) { r.swap_axes(r.out(), r.in("input"), r.in("axis1"), r.in("axis2")); })
       .gradient([](GradBuilder& g) {
@@ -69,6 +71,7 @@ void define_shapes(OpFamily& ops) {
            .doc("The elements, in row-major order, in another shape; one size may be -1.")
            .input("input", kTensor)
            .key("shape"))
+      .trait(Trait::kReshape)
       .rule([](RuleBuilder& r) { r.reshape(r.out(), r.in("input"), r.in("shape")); })
       .gradient(reshape_back)
       .with(at({{"input", {2, 6}}}, {{"shape", HostValue::ints({3, 4})}}))
@@ -83,6 +86,7 @@ void define_shapes(OpFamily& ops) {
            .input("input", kTensor)
            .key("start_dim", 1)
            .key("end_dim", -1))
+      .trait(Trait::kReshape)
       .rule([](RuleBuilder& r) {
         r.flatten(r.out(), r.in("input"), r.in("start_dim"), r.in("end_dim"));
       })
@@ -98,6 +102,7 @@ void define_shapes(OpFamily& ops) {
            .doc("Axes of size 1 dropped: all of them, or those that axis names.")
            .input("input", kTensor)
            .attr("axis", HostValue(), kWidth | infer::kSequence))
+      .trait(Trait::kReshape)
       .rule([](RuleBuilder& r) { r.squeeze(r.out(), r.in("input"), r.attr("axis")); })
       .gradient(reshape_back)
       .with(at({{"input", {2, 1, 3, 1}}}))
@@ -110,6 +115,7 @@ void define_shapes(OpFamily& ops) {
            .doc("Axes of size 1 put in at the positions that axis names in the result.")
            .input("input", kTensor)
            .key("axis"))
+      .trait(Trait::kReshape)
       .rule([](RuleBuilder& r) { r.expand_dims(r.out(), r.in("input"), r.in("axis")); })
       .gradient(reshape_back)
       .with(at({{"input", {2, 3}}}, {{"axis", 0}}))
@@ -185,6 +191,7 @@ void define_broadcasts(OpFamily& ops) {
            .doc("The operand repeated along axes of size 1 and new leading axes.")
            .input("input", kTensor)
            .key("shape"))
+      .trait(Trait::kBroadcast)
       .rule([](RuleBuilder& r) {
         r.kind(r.in("input"), kTensor);
         r.shape_from_value(r.out(), r.in("shape"));
@@ -200,6 +207,7 @@ void define_broadcasts(OpFamily& ops) {
            .doc("The operand repeated to the shape of another one.")
            .input("input", kTensor)
            .input("like", kTensor))
+      .trait(Trait::kBroadcast)
       .rule([](RuleBuilder& r) {
         r.same_shape(r.out(), r.in("like"));
         state_broadcasts_to(r, r.in("input"), r.in("like"));

@@ -25,6 +25,8 @@ OpDefBuilder& over_axes(OpDefBuilder& block) {
       .rejects(at({{"input", {2, 3}}}, {{"axis", 2}}), "axis");
 }
 
+OpDefBuilder& reduction(OpDefBuilder& block) { return over_axes(block).trait(Trait::kReduction); }
+
 // Terms: input, axis. Of nothing there is no largest element, so no place of it.
 core::Status refuse_nothing(infer::Relation& relation) {
   const auto rank = relation.rank(0);
@@ -87,7 +89,7 @@ Value degrees_of_freedom(Builder& b, Value x) {
 }
 
 void define_sums(OpFamily& ops) {
-  with_identity(over_axes(ops.def("sum")
+  with_identity(reduction(ops.def("sum")
                               .python("Sum")
                               .alias({"reduce_sum"})
                               .doc("Sum over the axes (none: all); no elements give 0.")
@@ -99,7 +101,7 @@ void define_sums(OpFamily& ops) {
                       g.d("input") = broadcast_like(with_reduced_axes(g, g.dout()), g.in("input"));
                     }));
 
-  over_axes(ops.def("mean")
+  reduction(ops.def("mean")
                 .python("Mean")
                 .alias({"reduce_mean"})
                 .doc("Arithmetic mean over the axes (none: all); no elements give NaN.")
@@ -122,7 +124,7 @@ void define_sums(OpFamily& ops) {
         g.d("input") = broadcast_like(share, x);
       });
 
-  with_identity(over_axes(ops.def("prod")
+  with_identity(reduction(ops.def("prod")
                               .python("Prod")
                               .alias({"reduce_prod"})
                               .doc("Product over the axes (none: all); no elements give 1.")
@@ -151,7 +153,7 @@ void define_sums(OpFamily& ops) {
                     })
                     .points({0.0}));
 
-  over_axes(ops.def("variance")
+  reduction(ops.def("variance")
                 .python("Variance")
                 .alias({"var"})
                 .doc("Mean squared distance from the mean over the axes (none: all), divided by "
@@ -187,7 +189,7 @@ void shared_by_ties(GradBuilder& g) {
 }
 
 void define_extreme_reductions(OpFamily& ops) {
-  of_something(over_axes(ops.def("max")
+  of_something(reduction(ops.def("max")
                              .python("Max")
                              .alias({"reduce_max"})
                              .doc("Largest element over the axes (none: all); NaN wins, ties share "
@@ -203,7 +205,7 @@ void define_extreme_reductions(OpFamily& ops) {
       .kinks();
 
   of_something(
-      over_axes(ops.def("min")
+      reduction(ops.def("min")
                     .python("Min")
                     .alias({"reduce_min"})
                     .doc("Smallest element over the axes (none: all); NaN wins, ties share "
@@ -256,14 +258,14 @@ void define_logical(OpFamily& ops) {
       return t.reduce(opcode, t.cast(c.in[0], DType::kBool));
     };
   };
-  with_identity(over_axes(ops.def("any")
+  with_identity(reduction(ops.def("any")
                               .python("Any")
                               .alias({"reduce_any"})
                               .doc("Whether any element over the axes is not zero."))
                     .output("output", boolean())
                     .row(truth(Opcode::kReduceAny))
                     .not_differentiable());
-  with_identity(over_axes(ops.def("all")
+  with_identity(reduction(ops.def("all")
                               .python("All")
                               .alias({"reduce_all"})
                               .doc("Whether every element over the axes is not zero."))

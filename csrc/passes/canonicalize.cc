@@ -30,8 +30,11 @@ struct Site {
     return node_of != nullptr && ir::Registry::global().get(node_of->op).name == op;
   }
   std::optional<double> constant(size_t i) const {
-    if (!made_by(i, "constant")) return std::nullopt;
-    const HostValue* value = producer(i)->attrs.find("value");
+    const Node* literal = producer(i);
+    const bool is_literal =
+        literal != nullptr && ir::Registry::global().get(literal->op).has(ir::Trait::kLiteral);
+    if (!is_literal) return std::nullopt;
+    const HostValue* value = literal->attrs.find("value");
     if (value == nullptr || value->is_tensor() || value->is_symbolic()) return std::nullopt;
     return value->as_number();
   }

@@ -36,7 +36,7 @@ class Folder {
  private:
   bool is_constant(ValueId id) const { return constant_[static_cast<size_t>(id)]; }
   const OpDef& op_of(const Node& node) const { return ir::Registry::global().get(node.op); }
-  bool is_literal(const Node& node) const { return op_of(node).name == "constant"; }
+  bool is_literal(const Node& node) const { return op_of(node).has(ir::Trait::kLiteral); }
 
   // A loop reads the smaller constant as quickly, and there is no larger one beside it.
   bool widens_integers(const Node& node) const {
@@ -86,12 +86,12 @@ class Folder {
     }
     for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
       const ValueId id = node->results[0];
-      const std::string_view name = op_of(*node).name;
-      const bool is_transpose = name == "transpose" || name == "swapaxes";
+      const OpDef& op = op_of(*node);
+      const bool is_transpose = op.has(ir::Trait::kTranspose);
       if (is_transpose && readers[static_cast<size_t>(id)] == kProducts) {
         constant_[static_cast<size_t>(id)] = false;
       }
-      const bool is_product = name == "matmul" && !is_constant(id);
+      const bool is_product = op.name == "matmul" && !is_constant(id);
       const bool passes_on = is_transpose && !is_constant(id);
       for (const ValueId operand : node->operands) {
         if (operand == kNoValue) continue;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <span>
 
 #include "ir/registry.h"
@@ -111,9 +110,7 @@ class Layout {
     if (node.results.size() != 1 || !type(node.results[0]).is_tensor) return false;
     if (target_.keeps_whole.contains(op.name + "_channels_last")) return slide(op, node);
     if (op.is_elementwise()) return compute(op, node);
-    static const std::set<std::string_view> kReductions = {"sum",  "mean", "max", "min",
-                                                           "prod", "any",  "all", "variance"};
-    if (kReductions.contains(op.name)) return reduce(op, node);
+    if (op.has(ir::Trait::kReduction)) return reduce(op, node);
     if (op.name == "pad") return pad(op, node);
     return op.name == "concat" && join(op, node);
   }

@@ -43,7 +43,7 @@ bool is_movement(const ir::Graph& graph, const Node& node) {
   if (op.body != ir::BodyKind::kNone || !node.regions.empty() || node.operands.empty())
     return false;
   const auto tensors = std::count_if(node.operands.begin(), node.operands.end(), is_tensor);
-  return is_tensor(node.operands[0]) && (tensors == 1 || op.name == "after");
+  return is_tensor(node.operands[0]) && (tensors == 1 || op.has(ir::Trait::kForward));
 }
 
 class Walk {

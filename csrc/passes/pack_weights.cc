@@ -29,9 +29,9 @@ std::string_view name_of(const Node& node) { return ir::Registry::global().get(n
 bool is_transpose(const Node& node) {
   const auto is_wired = [](ValueId id) { return id != kNoValue; };
   if (std::count_if(node.operands.begin(), node.operands.end(), is_wired) != 1) return false;
+  if (!ir::Registry::global().get(node.op).has(ir::Trait::kTranspose)) return false;
   const auto axis_of = [&](const char* name) { return node.attrs.find(name)->as_int() & 1; };
-  if (name_of(node) == "swapaxes") return axis_of("axis1") != axis_of("axis2");
-  if (name_of(node) != "transpose") return false;
+  if (node.attrs.find("axis1") != nullptr) return axis_of("axis1") != axis_of("axis2");
   const HostValue* axes = node.attrs.find("axes");
   return axes == nullptr || !axes->is_sequence() || (axes->items()[0].as_int() & 1) != 0;
 }
@@ -122,7 +122,7 @@ class Weights {
   }
 
   Literal packable(const Node& node) const {
-    if (name_of(node) != "constant") return nullptr;
+    if (!ir::Registry::global().get(node.op).has(ir::Trait::kLiteral)) return nullptr;
     const HostValue* value = node.attrs.find("value");
     if (value == nullptr || !value->is_tensor()) return nullptr;
     const Literal& literal = value->as_tensor();

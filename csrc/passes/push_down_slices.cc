@@ -270,13 +270,11 @@ std::optional<Reads> indexing(const Site& site, Box& box) {
 
 Needs needs_of(const OpDef& op) {
   static const std::unordered_map<std::string_view, Needs> kTable = {
-      {"sum", reduction},           {"mean", reduction},
-      {"max", reduction},           {"min", reduction},
-      {"matmul", product},          {"plain_attention", attention},
-      {"transpose", transposition}, {"swapaxes", exchange},
-      {"reshape", reshaping},       {"broadcast_to", broadcasting},
+      {"matmul", product},    {"plain_attention", attention}, {"transpose", transposition},
+      {"swapaxes", exchange}, {"reshape", reshaping},         {"broadcast_to", broadcasting},
       {"index", indexing},
   };
+  if (op.has(ir::Trait::kReduction)) return reduction;
   const auto found = kTable.find(op.name);
   if (found != kTable.end()) return found->second;
   return op.is_elementwise() && !op.random ? elementwise : nullptr;

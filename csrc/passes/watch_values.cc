@@ -64,7 +64,7 @@ class Watcher {
   Watch watch_of(const Node& node, ValueId result) const {
     const ir::OpDef& op = ir::Registry::global().get(node.op);
     Watch out;
-    out.source = op.name == "constant"                   ? Watch::Source::kConstant
+    out.source = op.has(ir::Trait::kLiteral)             ? Watch::Source::kConstant
                  : forward_[static_cast<size_t>(result)] ? Watch::Source::kForward
                                                          : Watch::Source::kGradient;
     out.name = op.name;

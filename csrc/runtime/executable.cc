@@ -64,6 +64,8 @@ HostExecutable::HostExecutable(plan::Plan plan) : plan_(std::move(plan)) {
 
 void HostExecutable::add_dispatch(const PlannedStep& planned) {
   const plan::Step& step = planned.step;
+  const bool runs = step.kernel != nullptr || step.loop != nullptr || step.branch != nullptr;
+  MITHRIL_CHECK(runs, "{}: its backend gave no kernel for the host", step.label);
   const double nanoseconds = plan::nanoseconds_of(plan_, step);
   dispatch_.push_back({step.kernel, step.params.data(), step.scalars.data(), step.data.get(),
                        step.units, step.grain, step.scratch_bytes, addresses_.size(), nanoseconds,

@@ -151,7 +151,7 @@ class Fuser {
   Spread spread(ValueId id) const { return out_.spread[static_cast<size_t>(id)]; }
 
   static bool is_constant(const Node& node) {
-    return ir::Registry::global().get(node.op).name == "constant";
+    return ir::Registry::global().get(node.op).has(ir::Trait::kLiteral);
   }
 
   int32_t group_of(ValueId id) const {

@@ -20,7 +20,7 @@ using ir::ValueId;
 const HostValue* scalar_constant(const ir::Graph& graph, ValueId value) {
   const Node* node = graph.producer(value);
   if (node == nullptr || graph.type(value).rank() != 0) return nullptr;
-  if (ir::Registry::global().get(node->op).name != "constant") return nullptr;
+  if (!ir::Registry::global().get(node->op).has(ir::Trait::kLiteral)) return nullptr;
   const HostValue* number = node->attrs.find("value");
   return number != nullptr && !number->is_tensor() ? number : nullptr;
 }

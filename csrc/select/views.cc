@@ -41,10 +41,6 @@ std::vector<int64_t> broadcast_strides(const std::vector<int64_t>& shape,
   return out;
 }
 
-bool is_reshape(std::string_view op) {
-  return op == "reshape" || op == "flatten" || op == "squeeze" || op == "expand_dims";
-}
-
 namespace {
 
 std::optional<View> transposed(const Node& node, const View& operand) {
@@ -155,17 +151,19 @@ std::optional<View> indexed(const Node& node, const std::vector<int64_t>& shape,
 }  // namespace
 
 std::optional<View> view_of(const ir::Graph& graph, const Node& node, const View& operand) {
-  const std::string& op = ir::Registry::global().get(node.op).name;
+  using ir::Trait;
+  const ir::OpDef& op = ir::Registry::global().get(node.op);
   const auto from = ir::static_dims(graph.type(node.operands[0]).shape);
   const auto to = ir::static_dims(graph.type(node.results[0]).shape);
-  if (op == "transpose") return transposed(node, operand);
-  if (op == "swapaxes") return swapped(node, operand);
-  if (op == "broadcast_to" || op == "broadcast_like") {
+  if (op.has(Trait::kTranspose)) {
+    return node.attrs.find("axis1") == nullptr ? transposed(node, operand) : swapped(node, operand);
+  }
+  if (op.has(Trait::kBroadcast)) {
     return View{operand.base, operand.offset, broadcast_strides(from, operand.strides, to)};
   }
-  if (op == "index") return indexed(node, from, operand);
-  if (is_reshape(op)) return reshaped(from, operand, to);
-  if (op == "buffer" || op == "stop_gradient" || op == "after") return operand;
+  if (op.name == "index") return indexed(node, from, operand);
+  if (op.has(Trait::kReshape)) return reshaped(from, operand, to);
+  if (op.has(Trait::kForward)) return operand;
   return std::nullopt;
 }
 

@@ -24,10 +24,6 @@ bool is_contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>
 /// `graph` has static shapes.
 std::optional<View> view_of(const ir::Graph& graph, const ir::Node& node, const View& operand);
 
-/// Whether the op only moves elements, so that copying the operand in the view's order (or, for a
-/// reshape, in its own order) gives the result.
-bool is_reshape(std::string_view op);
-
 /// Strides of an operand along the axes of a domain that it broadcasts to.
 std::vector<int64_t> broadcast_strides(const std::vector<int64_t>& shape,
                                        const std::vector<int64_t>& strides,

@@ -102,6 +102,8 @@ core::Result<std::shared_ptr<const Specialization>> SpecializationCache::make(
   }
   MITHRIL_RETURN_IF_ERROR(check_memory(plan));
   MITHRIL_ASSIGN(auto executable, make_executable(std::move(plan)));
+  MITHRIL_CHECK(executable != nullptr, "the {} backend made nothing of a plan",
+                options_.backend->name());
   std::vector<std::vector<int64_t>> shapes;
   for (const ir::Output& output : graph.outputs) {
     const ir::Type& type = graph.type(output.value);

@@ -90,27 +90,10 @@ class Builder {
   Reg name(double x, Reg y) { return emit(Opcode::opcode, {constant(dtype(y), x), y}); }
 #define MITHRIL_TILE_METHOD3(name, opcode) \
   Reg name(Reg x, Reg y, Reg z) { return emit(Opcode::opcode, {x, y, z}); }
-// Lists of calls without separators:
-// clang-format off
-#define MITHRIL_TILE_UNARY(F)                                                               \
-  F(neg, kNeg) F(abs, kAbs) F(sign, kSign) F(sqrt, kSqrt) F(floor, kFloor) F(ceil, kCeil)   \
-  F(round, kRound) F(trunc, kTrunc) F(isnan, kIsNan) F(bit_not, kNot) F(exp, kExp)          \
-  F(expm1, kExpm1) F(exp2, kExp2) F(log, kLog) F(log1p, kLog1p) F(log2, kLog2) F(sin, kSin) \
-  F(cos, kCos) F(tanh, kTanh) F(sigmoid, kSigmoid) F(erf, kErf) F(erfc, kErfc)              \
-  F(gelu, kGelu) F(gelu_tanh, kGeluTanh) F(silu, kSilu) F(softplus, kSoftplus)              \
-  F(rsqrt, kRsqrt)
-#define MITHRIL_TILE_BINARY(F)                                                            \
-  F(add, kAdd) F(sub, kSub) F(mul, kMul) F(div, kDiv) F(floordiv, kFloorDiv) F(mod, kMod) \
-  F(min, kMin) F(max, kMax) F(at_least, kAtLeast) F(at_most, kAtMost) F(scale, kScale)    \
-  F(equal, kEqual) F(not_equal, kNotEqual) F(less, kLess) F(less_equal, kLessEqual)       \
-  F(greater, kGreater) F(greater_equal, kGreaterEqual) F(bit_and, kAnd) F(bit_or, kOr)    \
-  F(bit_xor, kXor) F(shift_left, kShiftLeft) F(shift_right, kShiftRight)                  \
-  F(shift_right_logical, kShiftRightLogical) F(pow, kPow) F(ipow, kIntegerPow)
-// clang-format on
-#define MITHRIL_TILE_TERNARY(F) F(fma, kFma) F(fms, kFms) F(fnma, kFnma) F(select, kSelect)
-  MITHRIL_TILE_UNARY(MITHRIL_TILE_METHOD1)
-  MITHRIL_TILE_BINARY(MITHRIL_TILE_METHOD2)
-  MITHRIL_TILE_TERNARY(MITHRIL_TILE_METHOD3)
+#define X(opcode, text, arity, family, rule, domain, python, name) \
+  MITHRIL_TILE_METHOD##arity(name, opcode)
+  MITHRIL_TILE_NAMED(X)
+#undef X
 #undef MITHRIL_TILE_METHOD1
 #undef MITHRIL_TILE_METHOD2
 #undef MITHRIL_TILE_METHOD3
@@ -159,9 +142,10 @@ inline Reg constant_like(Reg like, double number) {
 #define MITHRIL_TILE_FREE2(name, opcode) MITHRIL_TILE_FREE2_(name, opcode)
 #define MITHRIL_TILE_FREE3(name, opcode) \
   inline Reg name(Reg x, Reg y, Reg z) { return x.builder().emit(Opcode::opcode, {x, y, z}); }
-MITHRIL_TILE_UNARY(MITHRIL_TILE_FREE1)
-MITHRIL_TILE_BINARY(MITHRIL_TILE_FREE2)
-MITHRIL_TILE_TERNARY(MITHRIL_TILE_FREE3)
+#define X(opcode, text, arity, family, rule, domain, python, name) \
+  MITHRIL_TILE_FREE##arity(name, opcode)
+MITHRIL_TILE_NAMED(X)
+#undef X
 MITHRIL_TILE_FREE2_(operator+, kAdd)
 MITHRIL_TILE_FREE2_(operator-, kSub)
 MITHRIL_TILE_FREE2_(operator*, kMul)

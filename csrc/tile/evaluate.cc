@@ -219,23 +219,12 @@ T float_operation(Opcode opcode, T a, T b, T c) {
     case Opcode::kCeil: return std::ceil(a);
     case Opcode::kRound: return std::nearbyint(a);
     case Opcode::kTrunc: return std::trunc(a);
-    case Opcode::kExp: return math::exp(V(a)).v;
-    case Opcode::kExpm1: return math::expm1(V(a)).v;
-    case Opcode::kExp2: return math::exp2(V(a)).v;
-    case Opcode::kLog: return math::log(V(a)).v;
-    case Opcode::kLog1p: return math::log1p(V(a)).v;
-    case Opcode::kLog2: return math::log2(V(a)).v;
-    case Opcode::kSin: return math::sin(V(a)).v;
-    case Opcode::kCos: return math::cos(V(a)).v;
-    case Opcode::kTanh: return math::tanh(V(a)).v;
-    case Opcode::kSigmoid: return math::sigmoid(V(a)).v;
-    case Opcode::kErf: return math::erf(V(a)).v;
-    case Opcode::kErfc: return math::erfc(V(a)).v;
+#define X(opcode, text, arity, family, rule, domain, python, name) \
+  case Opcode::opcode: return math::name(V(a)).v;
+      MITHRIL_TILE_FORMULAS(X)
+#undef X
     case Opcode::kGelu: return math::gelu(V(a)).v;
     case Opcode::kGeluTanh: return math::gelu_tanh(V(a)).v;
-    case Opcode::kSilu: return math::silu(V(a)).v;
-    case Opcode::kSoftplus: return math::softplus(V(a)).v;
-    case Opcode::kRsqrt: return math::rsqrt(V(a)).v;
     case Opcode::kPow: return power(a, b);
     case Opcode::kPowLane: return static_cast<T>(pow_lane(a, b));
     case Opcode::kGeluFar: return math::gelu_far(V(a), V(b)).v;

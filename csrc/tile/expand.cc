@@ -205,23 +205,12 @@ struct SymbolicLane {
 template <class V>
 V macro(Opcode opcode, const V& x) {
   switch (opcode) {
-    case Opcode::kExp: return math::exp(x);
-    case Opcode::kExpm1: return math::expm1(x);
-    case Opcode::kExp2: return math::exp2(x);
-    case Opcode::kLog: return math::log(x);
-    case Opcode::kLog1p: return math::log1p(x);
-    case Opcode::kLog2: return math::log2(x);
-    case Opcode::kSin: return math::sin(x);
-    case Opcode::kCos: return math::cos(x);
-    case Opcode::kTanh: return math::tanh(x);
-    case Opcode::kSigmoid: return math::sigmoid(x);
-    case Opcode::kErf: return math::erf(x);
-    case Opcode::kErfc: return math::erfc(x);
+#define X(opcode, text, arity, family, rule, domain, python, name) \
+  case Opcode::opcode: return math::name(x);
+    MITHRIL_TILE_FORMULAS(X)
+#undef X
     case Opcode::kGelu: return math::gelu(x);
     case Opcode::kGeluTanh: return math::gelu_tanh(x);
-    case Opcode::kSilu: return math::silu(x);
-    case Opcode::kSoftplus: return math::softplus(x);
-    case Opcode::kRsqrt: return math::rsqrt(x);
     default: MITHRIL_CHECK(false, "tile expand: no formula for {}", info(opcode).text);
   }
 }

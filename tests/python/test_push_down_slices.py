@@ -105,6 +105,26 @@ def test_the_last_layer_computes_one_token(x):
     assert {("qkv_1", f"[2, 1, {WIDTH}]"), keys_and_values} <= part
 
 
+REDUCTIONS = [ml.Sum, ml.Mean, ml.Prod, ml.Variance, ml.Max, ml.Min, ml.Any, ml.All]
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS, ids=lambda reduction: reduction.__name__)
+def test_slices_pass_reductions(reduction, x):
+    """A token that is read behind a reduction of each is the only one that is computed."""
+    model = ml.Model(name="encoder")
+    model |= ml.Linear(WIDTH, name="up_0")(input="x", output="a")
+    model |= reduction(axis=-1, keepdim=True)(input="a", output="r")
+    model |= ml.Buffer()(input=model.r[:, 3], output="y")
+    pm, oracle = (
+        compiled(model, ml.CpuBackend(dtype=ml.float64)),
+        compiled(model, ml.NumpyBackend(dtype=ml.float64)),
+    )
+    weights = drawn(pm)
+    wanted = oracle.evaluate(weights, {"x": x})["y"]
+    np.testing.assert_allclose(pm.evaluate(weights, {"x": x})["y"], wanted, rtol=1e-12)
+    assert shapes_of_products(pm) == {("up_0", f"[2, 1, {WIDTH}]")}
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_slices_of_layers(seed, x):
     """Slices, axes that move, and several readers of what one product computes."""

@@ -27,6 +27,19 @@ std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count
   return out;
 }
 
+// Tells of each input whether a step writes over it (select::Donation).
+std::vector<bool> overwritten_inputs(const Plan& plan) {
+  std::vector<bool> out(static_cast<size_t>(plan.input_count), false);
+  for (const PlannedStep& planned : plan.steps) {
+    for (const plan::OperandRef& use : planned.step.operands) {
+      const Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+      if (!use.write || buffer.kind != Buffer::Kind::kInput) continue;
+      out[static_cast<size_t>(buffer.index)] = true;
+    }
+  }
+  return out;
+}
+
 int64_t bytes_of(const Plan& plan, const plan::OperandRef& use) {
   return plan.buffers[static_cast<size_t>(use.buffer)].bytes - use.offset;
 }
@@ -65,6 +78,7 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
   std::shared_ptr<Executable> out(new Executable(std::move(driver), std::move(plan)));
   out->input_bytes_ = bytes_of(out->plan_, Buffer::Kind::kInput, out->plan_.input_count);
   out->output_bytes_ = bytes_of(out->plan_, Buffer::Kind::kOutput, out->plan_.output_count);
+  out->is_overwritten_ = overwritten_inputs(out->plan_);
   MITHRIL_RETURN_IF_ERROR(
       plan::check_memory(out->plan_, {out->driver_->memory(), "and the device has"}));
   MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, out->driver_->print_options()));
@@ -137,7 +151,7 @@ class Executable::Run {
     if (status.ok()) status = clear_report();
     if (status.ok()) status = steps(code, bases);
     if (status.ok() && !given_.empty()) status = refuse();
-    if (status.ok()) status = take_out(outputs, bases);
+    if (status.ok()) status = take_out(inputs, outputs, bases);
     if (status.ok() && is_unsure_) status = ask_for_report();
     Status end = driver_.finish();  // whatever happened: operands must live until then
     if (!status.ok()) return status;
@@ -170,7 +184,7 @@ class Executable::Run {
         given_.push_back(output_base(same->second));
         ref = bases[output_base(same->second)];
       } else {
-        MITHRIL_ASSIGN(ref, memory_of(inputs[i], in[i], false));
+        MITHRIL_ASSIGN(ref, memory_of(inputs[i], in[i], executable_.is_overwritten_[i]));
       }
       MITHRIL_RETURN_IF_ERROR(driver_.write(ref, inputs[i], in[i]));
     }
@@ -183,8 +197,14 @@ class Executable::Run {
     return Ref{operands_.back().get(), 0};
   }
 
-  Status take_out(std::span<void* const> outputs, const Bases& bases) {
-    const std::vector<int64_t>& out = executable_.output_bytes_;
+  Status take_out(std::span<const void* const> inputs, std::span<void* const> outputs,
+                  const Bases& bases) {
+    const std::vector<int64_t>&in = executable_.input_bytes_, &out = executable_.output_bytes_;
+    for (size_t i = 0; i < in.size() && i < inputs.size(); ++i) {
+      const Ref& ref = bases[input_base(i)];
+      if (!executable_.is_overwritten_[i] || ref.memory == nullptr) continue;
+      MITHRIL_RETURN_IF_ERROR(driver_.read(ref, const_cast<void*>(inputs[i]), in[i]));
+    }
     for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
       const Ref& ref = bases[output_base(i)];
       if (ref.memory == nullptr) continue;

@@ -43,6 +43,7 @@ class Executable final : public runtime::Executable {
   std::shared_ptr<Driver> driver_;
   plan::Plan plan_;
   std::vector<int64_t> input_bytes_, output_bytes_;
+  std::vector<bool> is_overwritten_;  // by input: a step writes there, and the caller gets it back
   Source source_;
   std::shared_ptr<const Program> program_;  // null: no step is a kernel of the device
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;  // by name

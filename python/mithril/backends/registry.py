@@ -9,7 +9,7 @@ from typing import Any
 from mithril import _core
 from mithril.base.checks import checked_str
 from mithril.base.public import public
-from mithril.errors import KeyNotFound, SignatureError, shown, suggestion
+from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 from mithril.execution.interface import CompileTarget
 
 __all__ = ["available_backends", "get_backend", "register_backend"]
@@ -31,12 +31,31 @@ _registered: dict[str, type] = {}
 
 @public
 def register_backend(name: str, backend_class: type) -> None:
-    """Makes `get_backend(name)` construct `backend_class`."""
+    """Makes `get_backend(name)` construct `backend_class`.
+
+    A class that is defined again, as by a cell of a notebook that runs a second time, takes the
+    place of its predecessor. ArgumentError where the name is another backend's, or mithril's own.
+    """
     if not (isinstance(backend_class, type) and issubclass(backend_class, CompileTarget)):
         raise SignatureError(
             f"register_backend: a subclass of Backend is required, got {shown(backend_class)}"
         )
-    _registered[checked_str("register_backend: name", name)] = backend_class
+    owner = _owner(checked_str("register_backend: name", name))
+    if owner is not None and owner != _path(backend_class):
+        raise ArgumentError(
+            f"register_backend: the name {shown(name)} is taken by {owner}",
+            hint="register the class under another name",
+        )
+    _registered[name] = backend_class
+
+
+def _path(backend_class: type) -> str:
+    return f"{backend_class.__module__}:{backend_class.__qualname__}"
+
+
+def _owner(name: str) -> str | None:
+    """The class that has a name, as `module:class`."""
+    return _path(_registered[name]) if name in _registered else _BUILT_IN.get(name)
 
 
 @public

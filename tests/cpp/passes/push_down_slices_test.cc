@@ -1,5 +1,11 @@
 #include "passes/push_down_slices.h"
 
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
 #include "passes/text_pass.h"
 
 namespace mithril::passes {
@@ -27,6 +33,36 @@ TEST(Narrow, RowsThatNobodyReadsAreNotMultiplied) {
 }
 )",
               push_down_slices);
+}
+
+// Of the axes that stay, a reduction computes what is read.
+TEST(Narrow, EveryReductionPassesSlices) {
+  const std::pair<const char*, const char*> kReductions[] = {
+      {"sum", "f32"}, {"mean", "f32"}, {"prod", "f32"}, {"variance", "f32"},
+      {"max", "f32"}, {"min", "f32"},  {"any", "bool"}, {"all", "bool"}};
+  for (const auto& [op, type] : kReductions) {
+    const bool is_variance = std::string_view(op) == "variance";
+    const std::string attrs =
+        fmt::format("axis=-1, keepdim=true{}", is_variance ? ", correction=1.0" : "");
+    expect_pass(fmt::format(R"(graph g<f32, i64>(%x: f32[2, 9, 4], %w: f32[4, 6]) {{
+  %0 = matmul(%x, %w) : f32[2, 9, 6]
+  %1 = {0}(%0, {2}) : {1}[2, 9, 1]
+  %2 = index(%1, index=(:, -2)) : {1}[2, 1]
+  return y=%2
+}}
+)",
+                            op, type, attrs),
+                fmt::format(R"(graph g<f32, i64>(%x: f32[2, 9, 4], %w: f32[4, 6]) {{
+  %0 = index(%x, index=(0:2, 7:8, 0:4)) : f32[2, 1, 4]
+  %1 = matmul(%0, %w) : f32[2, 1, 6]
+  %2 = {0}(%1, {2}) : {1}[2, 1, 1]
+  %3 = reshape(%2, shape=(2, 1)) : {1}[2, 1]
+  return y=%3
+}}
+)",
+                            op, type, attrs),
+                push_down_slices);
+  }
 }
 
 // Keys and values of all places, the query of one: two products instead of one.

@@ -1,3 +1,5 @@
+// Covers: select/lower.cc select/lower_kernels.cc select/copies.cc
+// Covers: select/regions.cc select/report.cc
 // Selection for a backend that is none: what it asks, and what becomes of a graph.
 #include "select/select.h"
 

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 from mithril.backends import Backend, NumpyBackend, get_backend, register_backend
 from mithril.backends.registry import available_backends
-from mithril.errors import DeviceNotAvailable, DTypeError, KeyNotFound, SignatureError
+from mithril.errors import (
+    ArgumentError,
+    DeviceNotAvailable,
+    DTypeError,
+    KeyNotFound,
+    SignatureError,
+)
 from mithril.types import Dtype
 
 FRAMEWORKS = ("torch", "jax", "mlx")
@@ -415,6 +421,26 @@ def test_registry():
         get_backend("numpi")
     with pytest.raises(SignatureError):
         register_backend("bad", object)
+
+
+def test_a_name_has_one_backend():
+    """Another class gets no name that is taken; one that is defined again gets its own."""
+
+    def defined():
+        class Again(NumpyBackend):
+            pass
+
+        return Again
+
+    register_backend("again", defined())
+    register_backend("again", newer := defined())
+    assert type(get_backend("again")) is newer
+    with pytest.raises(ArgumentError, match="the name 'again' is taken by .*:.*Again"):
+        register_backend("again", TensorOnly)
+    with pytest.raises(ArgumentError, match="the name 'cpu' is taken by mithril.*:CpuBackend"):
+        register_backend("cpu", TensorOnly)
+    assert type(get_backend("again")) is newer
+    assert type(get_backend("cpu")) is not TensorOnly
 
 
 # --------------------------------------------------------------------- the process is left alone

@@ -83,6 +83,11 @@ def test_steps(title):
     check_steps(both, title, 3)
 
 
+def test_steps_that_overwrite_their_arrays():
+    """The updates that a step makes in place come back to the caller's arrays."""
+    check_steps(both, "mlp", 3, stream_gradients=True)
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_branches(sign):
     check_branches(both, sign)

@@ -79,6 +79,11 @@ def test_steps(title):
     check_steps(both, title, 3)
 
 
+def test_steps_that_overwrite_their_arrays():
+    """The updates that a step makes in place come back to the caller's arrays."""
+    check_steps(both, "mlp", 3, stream_gradients=True)
+
+
 @pytest.mark.parametrize("title", ["mlp", "cnn", "lstm"])
 def test_memory_that_is_not_the_hosts(title):
     """Operands are copied, and items of loops are short, as on a GPU."""

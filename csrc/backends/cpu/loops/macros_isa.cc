@@ -52,21 +52,14 @@ struct Twin {
   }
 };
 
-// A list of calls without separators:
-// clang-format off
-#define MITHRIL_MACROS(F)                                                                   \
-  F(kExp, exp) F(kExpm1, expm1) F(kExp2, exp2) F(kLog, log) F(kLog1p, log1p) F(kLog2, log2) \
-  F(kSin, sin) F(kCos, cos) F(kTanh, tanh) F(kSigmoid, sigmoid) F(kErf, erf) F(kErfc, erfc) \
-  F(kSilu, silu) F(kSoftplus, softplus) F(kRsqrt, rsqrt)
-// clang-format on
-
-#define MITHRIL_MACRO_FUNCTION(opcode, function)                                          \
-  template <class V>                                                                      \
-  void run_##function(void* out, const void* a, const void*, const void*, int64_t n) {    \
-    map<V>(                                                                               \
-        out, a, n, [](V x) __attribute__((always_inline)) { return math::function(x); }); \
+#define X(opcode, text, arity, family, rule, domain, python, name)                    \
+  template <class V>                                                                  \
+  void run_##name(void* out, const void* a, const void*, const void*, int64_t n) {    \
+    map<V>(                                                                           \
+        out, a, n, [](V x) __attribute__((always_inline)) { return math::name(x); }); \
   }
-MITHRIL_MACROS(MITHRIL_MACRO_FUNCTION)
+MITHRIL_TILE_FORMULAS(X)
+#undef X
 
 template <bool tanh, class V>
 MITHRIL_TILE_INLINE V gelu_far(V x, V near) {
@@ -178,9 +171,10 @@ LaneFn find_pow(core::DType dtype, Shape shape) {
 LaneFn find_macro(Opcode opcode, core::DType dtype, Shape shape) {
   const bool f32 = dtype == core::DType::kFloat32;
   switch (opcode) {
-#define MITHRIL_MACRO_CASE(code, function) \
-  case Opcode::code: return f32 ? run_##function<FloatLane> : run_##function<DoubleLane>;
-    MITHRIL_MACROS(MITHRIL_MACRO_CASE)
+#define X(opcode, text, arity, family, rule, domain, python, name) \
+  case Opcode::opcode: return f32 ? run_##name<FloatLane> : run_##name<DoubleLane>;
+    MITHRIL_TILE_FORMULAS(X)
+#undef X
     case Opcode::kGelu: return f32 ? run_gelu<FloatLane, false> : run_gelu<DoubleLane, false>;
     case Opcode::kGeluTanh: return f32 ? run_gelu<FloatLane, true> : run_gelu<DoubleLane, true>;
     case Opcode::kPow: return find_pow(dtype, shape);

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,14 +18,15 @@
 #include "ops/built.h"
 #include "passes/autodiff.h"
 #include "passes/pipeline.h"
+#include "specialize/bytes.h"
 #include "specialize/on_cpu.h"
 
 namespace mithril::c {
 namespace {
 
 using core::DType;
-using Bytes = std::vector<std::byte>;
-using Sizes = std::vector<std::vector<int64_t>>;
+using test::Bytes;
+using test::Sizes;
 
 /// A folder for sources and objects.
 class Compiler {
@@ -79,60 +79,10 @@ core::Result<std::shared_ptr<const Specialization>> specialized(const ir::Graph&
   return SpecializationCache(std::move(optimized), std::move(options)).specialize(sizes);
 }
 
-size_t bytes_of(const ir::Type& type, const std::vector<int64_t>& shape) {
-  size_t out = core::size_of(type.dtype);
-  for (const int64_t size : shape) out *= static_cast<size_t>(size);
-  return out;
-}
-
-Bytes random_bytes(const ir::Type& type, const std::vector<int64_t>& shape, unsigned seed) {
-  core::TensorData data;
-  data.dtype = type.dtype;
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> uniform(core::is_float(type.dtype) ? -2.0 : 0.0, 2.0);
-  const size_t count = bytes_of(type, shape) / core::size_of(type.dtype);
-  for (size_t i = 0; i < count; ++i) {
-    const double number = uniform(generator);
-    core::append_element(data, core::is_float(type.dtype)
-                                   ? core::HostValue(number)
-                                   : core::HostValue(static_cast<int64_t>(number)));
-  }
-  return data.bytes;
-}
-
 core::Result<std::vector<Bytes>> run(const ir::Graph& graph, const Sizes& sizes,
                                      Compiler* compiler) {
   MITHRIL_ASSIGN(const auto made, specialized(graph, sizes, compiler));
-  std::vector<Bytes> in, out;
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    in.push_back(random_bytes(graph.type(graph.inputs[i]), sizes[i], static_cast<unsigned>(i)));
-  }
-  for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    out.emplace_back(bytes_of(graph.type(graph.outputs[i].value), made->output_shapes[i]));
-  }
-  std::vector<const void*> inputs;
-  std::vector<void*> outputs;
-  for (const Bytes& bytes : in) inputs.push_back(bytes.data());
-  for (Bytes& bytes : out) outputs.push_back(bytes.data());
-  MITHRIL_RETURN_IF_ERROR(made->executable->run(inputs, outputs));
-  return out;
-}
-
-// Which NaN it is, is not defined.
-template <class T>
-bool is_same(const Bytes& a, const Bytes& b) {
-  for (size_t at = 0; at + sizeof(T) <= a.size(); at += sizeof(T)) {
-    T x, y;
-    std::memcpy(&x, a.data() + at, sizeof(T));
-    std::memcpy(&y, b.data() + at, sizeof(T));
-    if (std::memcmp(&x, &y, sizeof(T)) != 0 && (x == x || y == y)) return false;
-  }
-  return true;
-}
-
-bool is_same(DType dtype, const Bytes& a, const Bytes& b) {
-  if (dtype == DType::kFloat32) return is_same<float>(a, b);
-  return dtype == DType::kFloat64 ? is_same<double>(a, b) : a == b;
+  return test::run(graph, *made, test::random_inputs(graph, sizes));
 }
 
 void expect_equal(const ir::Graph& graph, const Sizes& sizes, const std::string& where) {
@@ -142,7 +92,7 @@ void expect_equal(const ir::Graph& graph, const Sizes& sizes, const std::string&
   ASSERT_TRUE(wanted.ok()) << where << ": " << wanted.error().text();
   ASSERT_TRUE(got.ok()) << where << ": " << got.error().text();
   for (size_t i = 0; i < wanted->size(); ++i) {
-    EXPECT_TRUE(is_same(graph.type(graph.outputs[i].value).dtype, (*wanted)[i], (*got)[i]))
+    EXPECT_TRUE(test::is_same(graph.type(graph.outputs[i].value).dtype, (*wanted)[i], (*got)[i]))
         << where << ", output " << i;
   }
 }
@@ -159,11 +109,7 @@ TEST_P(Sampled, HasTheBitsOfTheEngine) {
   for (size_t at = 0; at < op->samples.size(); ++at) {
     ir::test::Built built = ir::test::build(*op, op->samples[at]);
     ASSERT_TRUE(built.status.ok());
-    Sizes sizes;
-    for (const ir::ValueId input : built.graph.inputs) {
-      sizes.push_back(ir::static_dims(built.graph.type(input).shape));
-    }
-    expect_equal(built.graph, sizes, ir::test::describe(*op, at));
+    expect_equal(built.graph, test::sizes_of(built.graph), ir::test::describe(*op, at));
   }
 }
 

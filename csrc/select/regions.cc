@@ -1,0 +1,75 @@
+// Loops and branches: steps that run plans of their own.
+#include <utility>
+
+#include "ir/scan.h"
+#include "plan/plan.h"
+#include "select/selector.h"
+
+namespace mithril::select {
+
+// Regions are selected and planned like graphs of their own.
+core::Result<std::shared_ptr<const plan::Plan>> Selector::planned(const ir::Graph& region) {
+  SelectOptions options = options_;
+  options.overwrites.clear();
+  if (options.report != nullptr) options.report = &group_report_.inner.emplace_back();
+  MITHRIL_ASSIGN(plan::Steps steps, select_steps(region, backend_, options));
+  MITHRIL_ASSIGN(plan::Plan made, plan::make_plan(std::move(steps)));
+  return std::make_shared<const plan::Plan>(std::move(made));
+}
+
+// A step without its kernel, of contiguous operands and results in memory of their own.
+core::Result<Step> Selector::step_of(const Node& node, const ir::OpDef& op) {
+  Step step;
+  for (const ValueId id : node.operands) {
+    Operand input = operand(id);
+    if (input.packed != nullptr) give_elements(input, id);
+    MITHRIL_RETURN_IF_ERROR(make_contiguous(input, id));
+    step.operands.push_back(input.use);
+  }
+  for (const ValueId id : node.results) {
+    MITHRIL_RETURN_IF_ERROR(materialize(id));
+    step.operands.push_back(write(id));
+  }
+  step.label = group_report_.kernel = op.name;
+  step.location = graph_.location_of(node);
+  return step;
+}
+
+Status Selector::emit_loop_of(const Node& node) {
+  const ir::RegionParts parts = ir::region_parts(node);
+  auto loop = std::make_shared<plan::Loop>();
+  const ir::Graph& body = ir::body_of(node);
+  MITHRIL_ASSIGN(loop->body, planned(body));
+  loop->constants = static_cast<int32_t>(parts.constants);
+  if (ir::is_scan(node)) {
+    loop->length = ir::length_of(ir::scan_parts(node)).value();
+    loop->reverse = ir::scan_parts(node).reverse;
+  } else {
+    MITHRIL_ASSIGN(loop->condition, planned(*node.regions[0]));
+  }
+  for (size_t i = 0; i < parts.constant(0); ++i) {
+    MITHRIL_ASSIGN(const int64_t bytes, byte_size(body, body.inputs[i]));
+    (parts.is_x(i) ? loop->x_bytes : loop->carry_bytes).push_back(bytes);
+  }
+  for (size_t i = parts.carries; i < node.results.size(); ++i) {
+    MITHRIL_ASSIGN(const int64_t bytes, byte_size(body, body.outputs[i].value));
+    loop->y_bytes.push_back(bytes);
+  }
+  MITHRIL_ASSIGN(Step step, step_of(node, ir::Registry::global().get(node.op)));
+  step.loop = std::move(loop);
+  steps_.steps.push_back(std::move(step));
+  return {};
+}
+
+Status Selector::emit_branch(const Node& node) {
+  auto branch = std::make_shared<plan::Branch>();
+  MITHRIL_ASSIGN(branch->taken, planned(*node.regions[0]));
+  MITHRIL_ASSIGN(branch->other, planned(*node.regions[1]));
+  branch->inputs = static_cast<int32_t>(ir::region_parts(node).inputs());
+  MITHRIL_ASSIGN(Step step, step_of(node, ir::Registry::global().get(node.op)));
+  step.branch = std::move(branch);
+  steps_.steps.push_back(std::move(step));
+  return {};
+}
+
+}  // namespace mithril::select
