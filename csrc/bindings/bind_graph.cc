@@ -202,13 +202,15 @@ py::tuple watch_values(const Graph& graph, const std::vector<std::string>& forwa
   return py::make_tuple(std::move(watched.graph), rows, watched.ends);
 }
 
-bool has_masks(const Graph& graph) {
+bool has_data_sizes(const Graph& graph) {
   const auto is_mask = [](const Graph& one, ir::ValueId id) {
     return id != ir::kNoValue && one.type(id).is_tensor && one.type(id).dtype == core::DType::kBool;
   };
   return passes::anywhere(graph, [&](const Graph& one) {
     return std::any_of(one.nodes.begin(), one.nodes.end(), [&](const ir::Node& node) {
-      const int index = ir::Registry::global().get(node.op).input_index("index");
+      const OpDef& op = ir::Registry::global().get(node.op);
+      if (op.sized_by_data) return true;
+      const int index = op.input_index("index");
       return index >= 0 && std::any_of(node.operands.begin() + index, node.operands.end(),
                                        [&](ir::ValueId id) { return is_mask(one, id); });
     });
@@ -255,7 +257,8 @@ void bind_graph(py::module_& module) {
       .def(
           "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
       .def("has_op", &has_op, "Whether a node is of the op, or a node that another one runs.")
-      .def("has_masks", &has_masks, "Whether bools of a call choose elements: sizes follow then.")
+      .def("has_data_sizes", &has_data_sizes,
+           "Whether sizes follow from data: bools of a call choose elements, or ops count them.")
       .def("has_empty", &has_empty, "Whether a tensor is known to have no elements.")
       .def("__len__", [](const Graph& graph) { return graph.nodes.size(); });
   module.def("watch_values", &watch_values, py::arg("graph"), py::arg("forward"),

@@ -24,7 +24,7 @@ class DeviceProgram : public NativeProgram {
                 std::shared_ptr<runtime::ThreadPool> pool = nullptr);
 
   /// As NativeProgram's; says of each step that falls back to the engine that it does.
-  py::list report(const Sizes& sizes) const;
+  py::list report(const Sizes& sizes) const override;
 
   /// The source for these sizes, how many steps there are, and how many run on the host.
   py::dict source(const Sizes& sizes) const;

@@ -96,6 +96,7 @@ py::dict memory_of(const plan::Plan& plan, int32_t step) {
   out["outputs"] = use.outputs;
   out["constants"] = use.constants;
   out["peak_step"] = use.peak_step;
+  out["steps"] = plan.steps.size();
   out["live"] = is_there ? live[static_cast<size_t>(asked)] : 0;
   out["contributors"] = contributors;
   out["structure"] = structure_of(plan);

@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_inspection(module);
   mithril::bindings::bind_cpu(module);
   mithril::bindings::bind_c(module);
+  mithril::bindings::bind_segments(module);
   mithril::bindings::bind_ggml(module);
   mithril::bindings::bind_opencl(module);
   mithril::bindings::bind_cuda(module);

@@ -58,6 +58,39 @@ SpecializationCache made(ir::Graph graph, SpecializationOptions options,
 
 }  // namespace
 
+py::dict symbols_of(const ir::Graph& graph, const OpenSizes& shapes) {
+  py::dict out;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const ir::Shape& shape = graph.type(graph.inputs[i]).shape;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      for (const infer::Dim symbol : graph.dims.symbols_of(shape[axis])) {
+        const py::str name(graph.dims.name_of(symbol));
+        if (!out.contains(name)) out[name] = py::none();
+      }
+      const bool given = i < shapes.size() && axis < shapes[i].size() && shapes[i][axis];
+      const auto found = given ? graph.dims.solve(shape[axis], *shapes[i][axis]) : std::nullopt;
+      if (found && found->exact) out[py::str(graph.dims.name_of(found->symbol))] = found->value;
+    }
+  }
+  return out;
+}
+
+py::list sizes_of(const ir::Graph& graph, const std::map<std::string, int64_t>& symbols) {
+  const auto value_of = [&](uint32_t index) -> std::optional<int64_t> {
+    const auto at = symbols.find(graph.dims.name_of(graph.dims.symbol_at(index)));
+    return at == symbols.end() ? std::nullopt : std::optional(at->second);
+  };
+  py::list out;
+  for (const ir::ValueId input : graph.inputs) {
+    py::list shape;
+    for (const infer::Dim dim : graph.type(input).shape) {
+      shape.append(py::cast(graph.dims.evaluate(dim, value_of)));
+    }
+    out.append(shape);
+  }
+  return out;
+}
+
 core::WeightFormat weight_format(const std::string& name) {
   const auto format = core::parse_weight_format(name);
   MITHRIL_CHECK(format, "no weight format '{}'", name);
@@ -134,38 +167,23 @@ py::dict NativeProgram::memory(const Sizes& sizes, int32_t step) const {
   return memory_of(preview(sizes, nullptr), step);
 }
 
-py::dict NativeProgram::symbols(
-    const std::vector<std::vector<std::optional<int64_t>>>& shapes) const {
-  const ir::Graph& graph = program_.graph();
-  py::dict out;
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const ir::Shape& shape = graph.type(graph.inputs[i]).shape;
-    for (size_t axis = 0; axis < shape.size(); ++axis) {
-      for (const infer::Dim symbol : graph.dims.symbols_of(shape[axis])) {
-        const py::str name(graph.dims.name_of(symbol));
-        if (!out.contains(name)) out[name] = py::none();
-      }
-      const bool given = i < shapes.size() && axis < shapes[i].size() && shapes[i][axis];
-      const auto found = given ? graph.dims.solve(shape[axis], *shapes[i][axis]) : std::nullopt;
-      if (found && found->exact) out[py::str(graph.dims.name_of(found->symbol))] = found->value;
-    }
-  }
-  return out;
+py::dict NativeProgram::symbols(const OpenSizes& shapes) const {
+  return symbols_of(program_.graph(), shapes);
 }
 
 py::list NativeProgram::sizes(const std::map<std::string, int64_t>& symbols) const {
+  return sizes_of(program_.graph(), symbols);
+}
+
+Sizes NativeProgram::output_sizes(const Sizes& sizes) const {
   const ir::Graph& graph = program_.graph();
-  const auto value_of = [&](uint32_t index) -> std::optional<int64_t> {
-    const auto at = symbols.find(graph.dims.name_of(graph.dims.symbol_at(index)));
-    return at == symbols.end() ? std::nullopt : std::optional(at->second);
-  };
-  py::list out;
-  for (const ir::ValueId input : graph.inputs) {
-    py::list shape;
-    for (const infer::Dim dim : graph.type(input).shape) {
-      shape.append(py::cast(graph.dims.evaluate(dim, value_of)));
+  const auto symbols = passes::solve_symbols(graph, sizes).or_throw();
+  Sizes out;
+  for (const ir::Output& output : graph.outputs) {
+    std::vector<int64_t>& shape = out.emplace_back();
+    for (const infer::Dim dim : graph.type(output.value).shape) {
+      shape.push_back(dim.known() ? dim.value() : graph.dims.evaluate(dim, symbols).value_or(0));
     }
-    out.append(shape);
   }
   return out;
 }

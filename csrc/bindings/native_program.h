@@ -19,6 +19,7 @@
 namespace mithril::bindings {
 
 using Sizes = std::vector<std::vector<int64_t>>;
+using OpenSizes = std::vector<std::vector<std::optional<int64_t>>>;
 /// (output, input) by name.
 using Donations = std::vector<std::pair<std::string, std::string>>;
 
@@ -30,6 +31,13 @@ py::dtype numpy_dtype(core::DType dtype);
 struct Exact {
   bool conv = false, linalg = false;
 };
+
+/// The open sizes of a graph's inputs by name, in order of appearance: what shapes of which some
+/// sizes are None make them, or None. No entry for inputs of unknown shape.
+py::dict symbols_of(const ir::Graph& graph, const OpenSizes& shapes);
+
+/// Shapes of a graph's inputs for values of their open sizes; None for one that stays open.
+py::list sizes_of(const ir::Graph& graph, const std::map<std::string, int64_t>& symbols);
 
 /// With what environment variables say of passes, and those in `off` switched off.
 SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<std::string> off,
@@ -47,6 +55,7 @@ class NativeProgram : public ArrayProgram {
   size_t output_count() const override { return output_dtypes_.size(); }
 
   bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs) override;
+  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs, bool donates_state);
 
   /// Arrays in the order of the graph's inputs in; out come fresh arrays, or those that the program
   /// overwrites. The caller made them ready.
@@ -55,17 +64,19 @@ class NativeProgram : public ArrayProgram {
   py::list run(const py::list& arrays, bool donates_state);
 
   /// Tells what becomes of the nodes for these sizes (bindings/inspection.h).
-  py::list report(const Sizes& sizes) const;
+  virtual py::list report(const Sizes& sizes) const;
 
   /// Tells what memory a run for these sizes takes, and allocates nothing.
   py::dict memory(const Sizes& sizes, int32_t step) const;
 
-  /// The open sizes of the inputs by name, in order of appearance: what shapes of which some sizes
-  /// are None make them, or None. No entry for inputs of unknown shape.
-  py::dict symbols(const std::vector<std::vector<std::optional<int64_t>>>& shapes) const;
+  py::dict symbols(const OpenSizes& shapes) const;  // as symbols_of
 
-  /// Shapes of the inputs for values of their open sizes; None for one that stays open.
-  py::list sizes(const std::map<std::string, int64_t>& symbols) const;
+  /// Shapes of the outputs for those of the inputs; empty for host values.
+  Sizes output_sizes(const Sizes& sizes) const;
+
+  const ir::Graph& graph() const { return program_.graph(); }
+
+  py::list sizes(const std::map<std::string, int64_t>& symbols) const;  // as sizes_of
 
  protected:
   const SpecializationCache& program() const { return program_; }
@@ -80,8 +91,6 @@ class NativeProgram : public ArrayProgram {
   };
 
   static const py::detail::PyArray_Proxy* proxy(PyObject* array);
-
-  bool try_run(std::span<const Input> inputs, std::span<PyObject*> outputs, bool donates_state);
 
   /// States that were given, where the new ones may lie there.
   void give_updated(const Latest& latest, std::span<const Input> inputs,

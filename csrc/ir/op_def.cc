@@ -410,6 +410,16 @@ OpDefBuilder& OpDefBuilder::random() {
   return *this;
 }
 
+OpDefBuilder& OpDefBuilder::sized_by_data() {
+  def_.sized_by_data = true;
+  return *this;
+}
+
+OpDefBuilder& OpDefBuilder::bounded(std::string op) {
+  def_.bounded = std::move(op);
+  return sized_by_data();
+}
+
 OpDefBuilder& OpDefBuilder::sample(std::string_view input, double low, double high) {
   InputDef& def = def_.inputs[static_cast<size_t>(def_.input_index(input))];
   def.low = low;

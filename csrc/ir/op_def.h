@@ -212,7 +212,12 @@ struct OpDef {
   bool moves = false;   // results are elements of operands: none is rounded
   uint32_t traits = 0;  // a bit for each Trait
   Precision precision = Precision::kFollows;
-  bool random = false;                           // never merged, never folded
+  bool random = false;  // never merged, never folded
+  /// How large the first axis of its results is follows from elements, not from sizes.
+  bool sized_by_data = false;
+  /// The op that computes one of these in the front part of results that are as large as they can
+  /// be, and how long that part is: what plans run. Operands and attributes are the same.
+  std::string bounded;
   int regions = 0;                               // graphs that each node owns
   std::vector<std::pair<double, double>> kinks;  // unary: (input, gradient there)
   std::vector<double> points;                    // unary samples that are always included
@@ -301,6 +306,8 @@ class OpDefBuilder {
   OpDefBuilder& moves();  // results are elements of the operands, or constants
   OpDefBuilder& trait(Trait trait);
   OpDefBuilder& random();
+  OpDefBuilder& sized_by_data();
+  OpDefBuilder& bounded(std::string op);         // implies `sized_by_data`
   OpDefBuilder& precision(Precision precision);  // instead of the family's
   /// Each node owns that many graphs; its results are theirs (ir/scan.h), as no rule can say.
   OpDefBuilder& regions(int count);

@@ -65,7 +65,12 @@ HostValue slice(HostValue start, HostValue stop, HostValue step = HostValue()) {
 }
 
 bool is_zeros(const Value& x) {
-  const ir::Node* node = x.builder->graph().producer(x.id);
+  const ir::Graph& graph = x.builder->graph();
+  const auto is_reshape = [](const ir::Node* node) {
+    return node != nullptr && ir::Registry::global().get(node->op).name == "reshape";
+  };
+  const ir::Node* node = graph.producer(x.id);
+  while (is_reshape(node)) node = graph.producer(node->operands[0]);
   if (node == nullptr || ir::Registry::global().get(node->op).name != "full") return false;
   const HostValue* value = node->attrs.find("value");
   return value != nullptr && (value->is_int() || value->is_double()) && value->as_number() == 0.0;

@@ -1,5 +1,5 @@
 // Elements picked and put by integer arrays: along an axis, by mask, by class, in bags. All are
-// compositions of rows by index, but for `last_writers`.
+// compositions of rows by index, but for `last_writers` and the places where a mask is true.
 #include "infer/relation.h"
 #include "ops/block.h"
 
@@ -336,12 +336,124 @@ void define_classes(OpFamily& ops) {
       .sample("input", 0.0, 4.0);
 }
 
+// Row-major places taken apart, a column for each axis: [n, rank].
+Value places_by_axis(Value places, const Shape& shape) {
+  const Value rows = expand_dims(places, HostValue(1));
+  if (!rows) return {};
+  if (shape.size() == 1) return rows;
+  if (shape.empty()) return part(rows, 1, 0, 0);
+  Builder& b = *rows.builder;
+  std::vector<Operand> columns(shape.size() + 1);
+  columns[0] = HostValue(1);
+  Value rest = rows;
+  for (size_t axis = shape.size() - 1; axis > 0; --axis) {
+    const Value size = size_constant(b, shape[axis], rows.dtype());
+    const Value above = ir::apply("floor_divide", {rest, size});
+    columns[axis + 1] = rest - above * size;
+    rest = above;
+  }
+  columns[1] = rest;
+  return b.call("concat", std::move(columns));
+}
+
+// Terms: a mask, the sizes of the axes that it takes.
+core::Status check_mask(infer::Relation& relation) {
+  const auto sizes = relation.value(1);
+  const auto rank = relation.rank(0);
+  if (!sizes || !sizes->is_sequence() || !rank) return {};
+  const HostValue::Tuple& axes = sizes->items();
+  for (size_t i = 0; i < axes.size() && i < static_cast<size_t>(*rank); ++i) {
+    const auto own = relation.size(0, static_cast<int>(i));
+    if (!own || !axes[i].is_int() || *own == axes[i].as_int()) continue;
+    return core::fail(core::ErrorKind::kShape, core::Code::kShapeConflict,
+                      "a mask must have the sizes of the axes that it takes, got {} for an axis "
+                      "of {}",
+                      *own, axes[i].as_int());
+  }
+  return {};
+}
+
+// Without sizes the mask stands alone.
+OpDefBuilder& of_mask(OpDefBuilder& block) {
+  return block.input("input", infer::kTensorBool)
+      .key("sizes", HostValue())
+      .output("output", default_int())
+      .not_differentiable();
+}
+
+void define_true_places(OpFamily& ops) {
+  ops.def("nonzero")
+      .python("NonZero")
+      .alias({"argwhere"})
+      .doc(
+          "The places of the elements that are not 0 (of bools: that are true), in row-major "
+          "order: "
+          "[how many there are, rank of the operand]. NaN is not 0.")
+      .formula("\\{i : x_i \\neq 0\\}")
+      .input("input", kTensor)
+      .output("output", default_int())
+      .cin({"input"})
+      .rule([](RuleBuilder& r) {
+        r.kind(r.out(), kTensorInt);
+        r.when_rank_known(r.in("input"), [](RuleBuilder& known, int rank) {
+          known.shape(known.out(), "n _");
+          known.equal(known.dim(known.out(), 1), rank);
+        });
+      })
+      .compose([](Builder& b) {
+        const Value x = b.in("input");
+        if (!x) return Value();
+        const Value mask = x.dtype() == DType::kBool ? x : not_equal(x, 0.0);
+        return places_by_axis(ir::apply("true_places", {mask}), x.shape());
+      })
+      .sized_by_data()
+      .not_differentiable()
+      .with(at({{"input", {5}}}))
+      .with(at({{"input", {3, 4}}}))
+      .with(at({{"input", {2, 3, 2}}}))
+      .with(at({{"input", {}}}))
+      .with(at({{"input", {0, 3}}}))
+      .sample("input", 0.0, 2.0)
+      .points({0.0});
+
+  of_mask(ops.def("true_places")
+              .doc("The row-major places of the elements that are true, in rising order.")
+              .formula("\\{i : m_i\\}"))
+      .rule([](RuleBuilder& r) {
+        r.shape(r.out(), "n");
+        r.custom({r.in("input"), r.in("sizes")}, check_mask);
+      })
+      .kernel("true_places")
+      .bounded("bounded_places")
+      .with(at({{"input", {5}}}))
+      .with(at({{"input", {3, 4}}}))
+      .with(at({{"input", {}}}))
+      .with(at({{"input", {0, 3}}}));
+
+  of_mask(ops.def("bounded_places")
+              .doc("The first `count` are the row-major places of the elements that are true; what "
+                   "stands behind them means nothing.")
+              .formula("(\\{i : m_i\\}, \\lvert \\{i : m_i\\} \\rvert)"))
+      .output("count", default_int())
+      .rule([](RuleBuilder& r) {
+        r.custom({r.in("input"), r.in("sizes")}, check_mask);
+        r.shape(r.out("count"), "");
+        r.when_rank_known(r.in("input"), [](RuleBuilder& known, int rank) {
+          infer::DimTerm size = known.dim(1);
+          for (int axis = 0; axis < rank; ++axis) size = size * known.dim(known.in("input"), axis);
+          known.shape(known.out(), {size});
+        });
+      })
+      .kernel("bounded_places");
+}
+
 }  // namespace
 
 void define_places(OpFamily& ops) {
   define_axis_places(ops);
   define_scatters(ops);
   define_classes(ops);
+  define_true_places(ops);
 }
 
 }  // namespace mithril::ops

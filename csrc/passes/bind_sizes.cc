@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "ir/builder.h"
 #include "ir/infer_types.h"
 #include "ir/region.h"
 #include "ir/registry.h"
@@ -90,6 +91,7 @@ class Binder {
 
   core::Result<ir::Graph> run() {
     ir::Graph out = from_;
+    table_ = &out.dims;
     for (ir::ValueInfo& info : out.values) {
       for (Dim& dim : info.type.shape) MITHRIL_RETURN_IF_ERROR(bind(dim, info));
       if (info.host) info.host = bind(*info.host, 0);
@@ -113,10 +115,21 @@ class Binder {
   Status bind(Dim& dim, const ir::ValueInfo& info) {
     if (dim.known()) return {};
     const auto size = from_.dims.evaluate(dim, symbols_);
-    if (!size && !all_) return {};
+    if (!size && !all_) {
+      dim = partly(dim);
+      return {};
+    }
     if (!size || *size < 0) return unknown(dim, info.name);
     dim = Dim(*size);
     return {};
+  }
+
+  // With what is known: broadcast(2, k) is 2.
+  Dim partly(Dim dim) const {
+    return table_->substitute(dim, [&](Dim symbol) {
+      const uint32_t index = from_.dims.symbol_index(symbol);
+      return index < symbols_.size() && symbols_[index] >= 0 ? Dim(symbols_[index]) : symbol;
+    });
   }
 
   // Sizes of a region are those that its operands show, then those of the same name out here.
@@ -158,19 +171,27 @@ class Binder {
   }
 
   Status unknown(Dim dim, const std::string& where) const {
-    if (const ir::Node* node = maker_of(dim)) {
-      core::Error error = core::fail(
-          ErrorKind::kUnsupported, Code::kUnsupported,
-          "{}: the size of its result depends on the data, and this backend needs every size "
-          "before it runs",
-          ir::Registry::global().get(node->op).name);
-      error.location = from_.location_of(*node);
-      error.hint = "put ml.where in the place of a mask, or run it on the NumPy backend";
-      return error;
-    }
+    if (const ir::Node* node = maker_of(dim)) return sized_by_data(*node);
     return core::fail(ErrorKind::kShape, Code::kShapeUnknown,
                       "the size '{}'{} has no valid value for these inputs", from_.dims.print(dim),
                       where.empty() ? "" : " of '" + where + "'");
+  }
+
+  // Segments of the graph itself have such sizes for inputs (cut_at_sizes).
+  Status sized_by_data(const ir::Node& node) const {
+    const ir::OpDef& op = ir::Registry::global().get(node.op);
+    core::Error error =
+        op.bounded.empty()
+            ? core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                         "{}: the size of its result depends on the data, and this backend needs "
+                         "every size before it runs",
+                         op.name)
+            : core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
+                         "the size of a result depends on the data, in a loop or a branch, which "
+                         "needs every size before it runs");
+    error.location = from_.location_of(node);
+    error.hint = "put ml.where in the place of a mask, or run it on the NumPy backend";
+    return error;
   }
 
   bool mentions(ir::ValueId id, Dim symbol) const {
@@ -199,7 +220,8 @@ class Binder {
       const Dim dim = Dim::expression(value.as_symbolic().expr);
       const auto size = from_.dims.evaluate(dim, symbols_);
       if (size) return HostValue(*size);
-      if (status_.ok() && all_) status_ = unknown(dim, "");
+      if (!all_) return ir::size_value(partly(dim));
+      if (status_.ok()) status_ = unknown(dim, "");
       return value;
     }
     if (value.is_slice()) {
@@ -216,6 +238,7 @@ class Binder {
   const ir::Graph& from_;
   std::span<const int64_t> symbols_;
   bool all_;
+  infer::DimTable* table_ = nullptr;  // of the graph that is made
   Status status_;
 };
 

@@ -24,6 +24,7 @@ void expand_node(Rewriter& rewriter, const OpDef& op, const Node& node) {
   const Node mapped = rewriter.mapped(node);  // the body reads it: a copy that stays
   ir::Builder& builder = rewriter.builder();
   builder.set_location(node.location);
+  const uint32_t symbols = rewriter.graph().dims.symbol_count();
   std::vector<ir::Type> types;
   for (const ir::ValueId id : node.results) types.push_back(rewriter.from().type(id));
   const std::vector<ir::Value> results = ir::compose(builder, op, mapped, types);
@@ -33,6 +34,7 @@ void expand_node(Rewriter& rewriter, const OpDef& op, const Node& node) {
   for (size_t i = 0; i < results.size(); ++i) {
     MITHRIL_CHECK(static_cast<bool>(results[i]), "the body of {} gives no '{}'", op.name,
                   op.outputs[i].name);
+    rewriter.keep_symbols(types[i], results[i], symbols);
     rewriter.map(node.results[i], results[i]);
   }
 }

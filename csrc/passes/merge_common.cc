@@ -18,6 +18,7 @@ struct Key {
   std::vector<ValueId> operands;
   ir::Attrs attrs;
   std::vector<std::shared_ptr<const ir::Graph>> regions;  // the same, not alike
+  std::vector<ir::Type> types;  // where these bring in sizes that other nodes speak of
   bool operator==(const Key&) const = default;
 };
 
@@ -44,8 +45,11 @@ core::Result<ir::Graph> merge_common(const ir::Graph& graph) {
     }
     Node mapped = rewriter.mapped(node);
     if (op.commutative) std::sort(mapped.operands.begin(), mapped.operands.end());
-    const auto [at, inserted] =
-        seen.emplace(Key{node.op, std::move(mapped.operands), node.attrs, node.regions}, &node);
+    Key key{node.op, std::move(mapped.operands), node.attrs, node.regions, {}};
+    if (op.sized_by_data) {
+      for (const ValueId id : node.results) key.types.push_back(graph.type(id));
+    }
+    const auto [at, inserted] = seen.emplace(std::move(key), &node);
     if (inserted) {
       rewriter.copy(node);
       continue;

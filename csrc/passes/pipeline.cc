@@ -14,6 +14,7 @@
 #include "passes/layout.h"
 #include "passes/merge_common.h"
 #include "passes/own_ops.h"
+#include "passes/places_of_masks.h"
 #include "passes/push_down_slices.h"
 #include "passes/reduce_losses.h"
 #include "passes/regions.h"
@@ -100,6 +101,7 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
   const GraphPass rewrite =
       everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
   Pipeline pipeline(graph, options);
+  if (target.is_native) pipeline.run("places_of_masks", everywhere(places_of_masks));
   pipeline
       .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
              if (target.own_functions.empty()) return decompose(g, target);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "ir/region.h"
+#include "ir/registry.h"
+#include "passes/mentions.h"
 #include "passes/rewriter.h"
 
 namespace mithril::passes {
@@ -62,6 +64,34 @@ Kept kept_of(const Node& node, const Flags& live) {
   return out;
 }
 
+bool is_sized_by_data(const Node& node) {
+  return ir::Registry::global().get(node.op).sized_by_data;
+}
+
+/// A node whose size follows from data stays for its size alone, where another one speaks of that.
+class SizesInUse {
+ public:
+  explicit SizesInUse(const Graph& graph)
+      : graph_(graph),
+        mentions_(graph),
+        any_(std::any_of(graph.nodes.begin(), graph.nodes.end(), is_sized_by_data)) {}
+
+  template <class Mentioning>
+  void add(const Mentioning& mentioning) {
+    if (any_) mentions_.add(mentioning);
+  }
+  bool need(const Node& node) const {
+    if (!any_ || !is_sized_by_data(node)) return false;
+    const ir::Shape& shape = graph_.type(node.results[0]).shape;
+    return !shape.empty() && !shape[0].known() && mentions_.has(shape[0]);
+  }
+
+ private:
+  const Graph& graph_;
+  Mentions mentions_;
+  bool any_;
+};
+
 template <class T>
 void erase_unset(std::vector<T>& items, const Flags& flags) {
   size_t next = 0;
@@ -108,15 +138,20 @@ core::Status copy_regions(Rewriter& rewriter, const Node& node, const Flags& liv
 
 core::Result<Graph> remove_dead(const Graph& graph) {
   Flags live(graph.values.size(), false);
-  for (const ir::Output& output : graph.outputs) live[static_cast<size_t>(output.value)] = true;
-  for (const ir::StateBinding& state : graph.states) {
-    live[static_cast<size_t>(state.output)] = true;
-  }
+  SizesInUse sizes(graph);
+  const auto use = [&](ValueId id) {
+    live[static_cast<size_t>(id)] = true;
+    sizes.add(id);
+  };
+  for (const ir::Output& output : graph.outputs) use(output.value);
+  for (const ir::StateBinding& state : graph.states) use(state.output);
   // Backwards: what a loop does not read is dead to the nodes before it.
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (sizes.need(*node)) live[static_cast<size_t>(node->results[0])] = true;
     const bool is_live = std::any_of(node->results.begin(), node->results.end(),
                                      [&](ValueId id) { return is_set(live, id); });
     if (!is_live) continue;
+    sizes.add(*node);
     const Flags read =
         node->regions.empty() ? Flags(node->operands.size(), true) : kept_of(*node, live).operands;
     for (size_t i = 0; i < read.size(); ++i) {

@@ -67,8 +67,6 @@ void Rewriter::emit_again(const Node& node, std::vector<ir::Operand> operands) {
   }
 }
 
-// A size that the node brings in (`x[1:]` while x is open) has the symbol that it had: regions and
-// attributes of other nodes speak of it.
 void Rewriter::keep_symbols(const ir::Type& old, ir::Value made, uint32_t first_new) {
   if (!made || !old.is_tensor || !made.type().is_tensor || made.rank() != old.rank()) return;
   for (size_t axis = 0; axis < old.rank(); ++axis) {

@@ -28,12 +28,13 @@ class Rewriter {
   void emit_again(const ir::Node& node);
   /// The same on other operands; the node has no regions.
   void emit_again(const ir::Node& node, std::vector<ir::Operand> operands);
+  /// A size that `made` brings in (`x[1:]` while x is open), a symbol from number `first_new` on,
+  /// becomes that of the old type: regions and attributes of other nodes speak of it.
+  void keep_symbols(const ir::Type& old, ir::Value made, uint32_t first_new);
   /// Maps outputs and states; the first failure of the builder, if any.
   core::Result<ir::Graph> finish();
 
  private:
-  void keep_symbols(const ir::Type& old, ir::Value made, uint32_t first_new);
-
   const ir::Graph& from_;
   ir::Graph to_;
   ir::Builder builder_;

@@ -151,6 +151,13 @@ int64_t ref_last_writers_i32(const ref_gather_dims* d, int64_t size, const int32
 int64_t ref_last_writers_i64(const ref_gather_dims* d, int64_t size, const int64_t* index, void* y,
                              int64_t begin, int64_t end);
 
+/* places[0 .. count) = the i with mask[i] not 0, rising; n places are there to be written, and what
+ * is in those behind means nothing. Units: 1. */
+void ref_true_places_i32(int64_t n, const unsigned char* mask, int32_t* places, int32_t* count,
+                         int64_t begin, int64_t end);
+void ref_true_places_i64(int64_t n, const unsigned char* mask, int64_t* places, int64_t* count,
+                         int64_t begin, int64_t end);
+
 /* Strided copy of elements of `size` bytes: slices, transposes, broadcasts, parts of a concat.
  * `from` and `to` do not overlap. Units: ref_copy_units(d), rows along the last axis. */
 void ref_copy(const ref_copy_dims* d, int64_t size, const void* from, void* to, int64_t begin,

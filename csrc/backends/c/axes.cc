@@ -1,4 +1,5 @@
-// What runs along one axis: recurrences, orders, transforms; and who wrote a place last.
+// What runs along one axis: recurrences, orders, transforms; who wrote a place last, and where
+// masks are true.
 #include "backends/c/kernel_families.h"
 #include "reference/reference.h"
 #include "select/kernel_dims.h"
@@ -55,6 +56,16 @@ core::Result<plan::Step> make_writers(const KernelRequest& request) {
   return step_of(std::move(call), bound, std::max<int64_t>(bound, 1));
 }
 
+core::Result<plan::Step> make_places(const KernelRequest& request) {
+  const select::Operand& places = request.outputs[0];
+  FunctionCall call;
+  call.name = "bounded_places";
+  call.texts = {"true_places"};
+  call.call = fmt::format("ref_true_places_{}({}, a0, a1, a2, begin, end)", suffix_of(places),
+                          places.shape[0]);
+  return step_of(std::move(call), 1);
+}
+
 // The roots of unity are made anew for each call, behind the scratch of the transform.
 core::Result<plan::Step> make_transform(const KernelRequest& request) {
   const ref_axis_dims d = select::axis_dims(request, "inverse");
@@ -82,6 +93,7 @@ const select::KernelDef kKernels[] = {
     {"linear_scan", "linear_scan", kCanonical, true, select::kNumberType, make_scan},
     {"argsort", "argsort", kCanonical, true, select::kNumberType, make_argsort},
     {"last_writers", "last_writers", kCanonical, true, select::kIndices<0>, make_writers},
+    {"bounded_places", "bounded_places", kCanonical, true, nullptr, make_places},
     {"dft", "dft", kCanonical, true, kRealType, make_transform},
     {"rdft", "rdft", kCanonical, true, kRealType, make_transform},
 };

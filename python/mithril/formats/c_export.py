@@ -245,6 +245,11 @@ def _open_sizes(program: Any, shapes: Sequence[Any]) -> UnsupportedError:
 
 def _source(program: Any, executable: Any, given: Any, wanted: Wanted) -> Mapping[str, Any]:
     """The text of a program for the sizes that are known, which must be all."""
+    if not hasattr(executable, "source"):
+        raise UnsupportedError(
+            "export_c: sizes follow from data, as those of x[mask] do, but C has no open sizes",
+            hint="put ml.where in the place of a mask",
+        )
     shapes = input_shapes(program, given)
     symbols = program.forward.symbols(shapes)
     if None in symbols.values():

@@ -38,7 +38,7 @@ def brings_gradient(compiled: Any, backend: Any) -> bool:
 def dynamic_features(graph: Any) -> set[str]:
     """What data choose: which nodes run, how many elements there are."""
     found = {"branches"} if graph.has_op("cond") or graph.has_op("while_loop") else set()
-    return found | {"masks"} if graph.has_masks() else found
+    return found | {"masks"} if graph.has_data_sizes() else found
 
 
 def target_of(backend: Any, native: bool = True) -> dict[str, Any]:

@@ -114,6 +114,14 @@ def last_writers(indices, size):
     return out
 
 
+def nonzero(input):
+    return np.argwhere(input)
+
+
+def true_places(input, sizes=None):
+    return np.flatnonzero(input)
+
+
 def masked_fill(input, mask, value):
     return np.where(mask, value, input)
 
@@ -172,6 +180,8 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "scatter": scatter,
     "scatter_add": scatter_add,
     "last_writers": last_writers,
+    "nonzero": nonzero,
+    "true_places": true_places,
     "masked_fill": masked_fill,
     "embedding_bag": embedding_bag,
 }

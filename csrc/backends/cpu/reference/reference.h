@@ -88,6 +88,8 @@ struct ReferenceKernels {
                               int64_t);
   int64_t (*last_writers_i64)(const ref_gather_dims*, int64_t, const int64_t*, void*, int64_t,
                               int64_t);
+  void (*true_places_i32)(int64_t, const unsigned char*, int32_t*, int32_t*, int64_t, int64_t);
+  void (*true_places_i64)(int64_t, const unsigned char*, int64_t*, int64_t*, int64_t, int64_t);
   DftKernels dft;
 };
 

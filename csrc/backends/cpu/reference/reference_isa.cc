@@ -65,6 +65,7 @@ namespace bytes {
 #include "reference/matmul_integer.c"
 #include "reference/scan.c"
 #include "reference/sort.c"
+#include "reference/true_places.c"
 }  // namespace bytes
 
 #define MITHRIL_REAL_KERNELS(space)                                                                \
@@ -95,6 +96,8 @@ const ReferenceKernels kReference = {
     {bytes::ref_linear_scan_i64, bytes::ref_argsort_i64},
     bytes::ref_last_writers_i32,
     bytes::ref_last_writers_i64,
+    bytes::ref_true_places_i32,
+    bytes::ref_true_places_i64,
     {bytes::ref_dft_table, bytes::ref_dft_scratch, bytes::ref_dft_width, bytes::ref_dft_prepare,
      bytes::ref_dft_f32, bytes::ref_dft_f64, bytes::ref_rdft_f32, bytes::ref_rdft_f64},
 };

@@ -1,4 +1,4 @@
-// What runs along one axis: recurrences, orders; and who wrote a place last.
+// What runs along one axis: recurrences, orders; who wrote a place last, and where masks are true.
 #include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/reference/reference.h"
 #include "select/kernel_dims.h"
@@ -65,6 +65,24 @@ KernelStatus run_writers(const KernelArgs& args, int64_t begin, int64_t end) {
   return KernelStatus::kBadData;
 }
 
+struct Mask {
+  int64_t count;
+  Isa isa;
+};
+
+template <class Place>
+KernelStatus run_places(const KernelArgs& args, int64_t begin, int64_t end) {
+  const auto& mask = *static_cast<const Mask*>(args.data);
+  const ReferenceKernels& kernels = reference_kernels(mask.isa);
+  const auto run = [&] {
+    if constexpr (sizeof(Place) == 4) return kernels.true_places_i32;
+    if constexpr (sizeof(Place) == 8) return kernels.true_places_i64;
+  }();
+  run(mask.count, static_cast<const unsigned char*>(args.buffers[0]),
+      static_cast<Place*>(args.buffers[1]), static_cast<Place*>(args.buffers[2]), begin, end);
+  return KernelStatus::kOk;
+}
+
 std::shared_ptr<Axis> axis_of(const KernelRequest& request, const char* falling) {
   auto out = std::make_shared<Axis>();
   out->dims = select::axis_dims(request, falling);
@@ -123,12 +141,22 @@ core::Result<plan::Step> make_writers(const KernelRequest& request) {
   return step;
 }
 
+core::Result<plan::Step> make_places(const KernelRequest& request) {
+  const Operand& places = request.outputs[0];
+  plan::Step step;
+  step.kernel = places.dtype == DType::kInt32 ? run_places<int32_t> : run_places<int64_t>;
+  step.units = step.grain = 1;
+  step.data = std::make_shared<Mask>(Mask{places.shape[0], default_isa()});
+  return step;
+}
+
 constexpr auto kCanonical = select::OrderClass::kCanonical;
 
 const select::KernelDef kKernels[] = {
     {"linear_scan", "linear_scan", kCanonical, true, select::kNumberType, make_scan},
     {"argsort", "argsort", kCanonical, true, select::kNumberType, make_argsort},
     {"last_writers", "last_writers", kCanonical, true, select::kIndices<0>, make_writers},
+    {"bounded_places", "bounded_places", kCanonical, true, nullptr, make_places},
 };
 
 }  // namespace

@@ -60,18 +60,27 @@ class PlanBackend(NumpyBackend):
         input whose array it overwrites; `rematerializes`: less memory for a third more FLOPs."""
         if weights and not self.packs_weights:
             graph, weights = _core.dequantize_weights(graph, weights), ""
-        return self._native_program(
-            graph,
-            exact_conv,
-            exact_linalg,
-            weights,
-            trace=trace,
-            passes_off=list(passes_off),
-            recorder=recorder or _core.Recorder(),
-            overwrites=list(overwrites),
-            memory_limit=memory_limit,
-            rematerializes=rematerializes,
-        )
+        options = {
+            "trace": trace,
+            "passes_off": list(passes_off),
+            "recorder": recorder or _core.Recorder(),
+            "memory_limit": memory_limit,
+            "rematerializes": rematerializes,
+        }
+
+        def program(part: Any, overwritten: Sequence[tuple[str, str]]) -> Any:
+            return self._native_program(
+                part, exact_conv, exact_linalg, weights, overwrites=list(overwritten), **options
+            )
+
+        segments = _core.cut_at_sizes(graph)
+        if not segments:
+            return program(graph, overwrites)
+        programs = [program(segment.graph, ()) for segment in segments[:-1]]
+        last = segments[-1]
+        there = [(output, name) for output, name in overwrites if last.has_input(name)]
+        programs.append(program(last.graph, there))
+        return _core.SegmentedProgram(graph, segments, programs)
 
     def _native_program(
         self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any

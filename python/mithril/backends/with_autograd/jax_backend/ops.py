@@ -372,6 +372,7 @@ def cumsum(input, axis=0):
 linear_scan, cumprod = _scans.linear_scan, _scans.cumprod
 scan, cond, while_loop = _scans.scan, _scans.cond, _scans.while_loop
 argsort, last_writers = _scans.argsort, _scans.last_writers
+true_places, nonzero = _scans.true_places, _scans.nonzero
 
 
 # ------------------------------------------------------------------- ops: activations, softmax

@@ -47,6 +47,16 @@ def last_writers(indices, size):
     return jnp.full(size, -1, _INT).at[flat].max(jnp.arange(flat.size, dtype=_INT))
 
 
+def true_places(input, sizes=None):
+    """The row-major places where a mask is true."""
+    return jnp.flatnonzero(input).astype(_INT)
+
+
+def nonzero(input):
+    """[count, rank]: the places of what is not 0."""
+    return jnp.argwhere(input).astype(_INT)
+
+
 def scan(step, carries, xs, constants, ys, length, reverse):
     """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones."""
     count = len(carries)

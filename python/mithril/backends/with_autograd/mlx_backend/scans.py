@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import mlx.core as mx
+import numpy as np
 
 from .special import in_wide
 
@@ -96,6 +97,17 @@ def last_writers(indices, size):
         return places
     flat = mx.clip(indices.reshape(-1).astype(mx.int64), -size, size - 1)
     return places.at[flat].maximum(mx.arange(flat.size, dtype=mx.int64))
+
+
+def true_places(input, sizes=None):
+    """The row-major places where a mask is true."""
+    return nonzero(input.reshape(-1))[:, 0]
+
+
+def nonzero(input):
+    """[count, rank]: the places of what is not 0."""
+    wide = input.astype(mx.float32) if input.dtype == mx.bfloat16 else input
+    return mx.array(np.argwhere(np.array(wide)), mx.int64)
 
 
 def scan(step, carries, xs, constants, ys, length, reverse):

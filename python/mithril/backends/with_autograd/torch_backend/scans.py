@@ -41,6 +41,16 @@ def last_writers(indices, size):
     return places.scatter_reduce(0, flat, numbers, "amax")
 
 
+def true_places(input, sizes=None):
+    """The row-major places where a mask is true."""
+    return input.reshape(-1).nonzero().reshape(-1)
+
+
+def nonzero(input):
+    """[count, rank]: the places of what is not 0."""
+    return input.nonzero()
+
+
 def scan(step, carries, xs, constants, ys, length, reverse):
     """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
 

@@ -280,6 +280,7 @@ def reduce_all(x, axis, keepdim):
 linear_scan, cumsum, cumprod = _scans.linear_scan, _scans.cumsum, _scans.cumprod
 scan, cond, while_loop = _scans.scan, _scans.cond, _scans.while_loop
 argsort, last_writers = _scans.argsort, _scans.last_writers
+true_places, nonzero = _scans.true_places, _scans.nonzero
 
 
 # ------------------------------------------------------------------- ops: activations, softmax

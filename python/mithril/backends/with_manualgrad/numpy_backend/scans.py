@@ -52,6 +52,16 @@ def last_writers(indices, size):
     return places
 
 
+def true_places(input, sizes=None):
+    """The row-major places where a mask is true."""
+    return np.flatnonzero(input)
+
+
+def nonzero(input):
+    """[count, rank]: the places of what is not 0."""
+    return np.argwhere(input)
+
+
 def scan(step, carries, xs, constants, ys, length, reverse):
     """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
 
