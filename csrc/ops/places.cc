@@ -403,8 +403,9 @@ void define_true_places(OpFamily& ops) {
       .compose([](Builder& b) {
         const Value x = b.in("input");
         if (!x) return Value();
+        const Shape shape = x.shape();  // a copy: the types of a graph move while it grows
         const Value mask = x.dtype() == DType::kBool ? x : not_equal(x, 0.0);
-        return places_by_axis(ir::apply("true_places", {mask}), x.shape());
+        return places_by_axis(ir::apply("true_places", {mask}), shape);
       })
       .sized_by_data()
       .not_differentiable()

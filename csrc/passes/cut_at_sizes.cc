@@ -47,7 +47,9 @@ class Cutter {
   struct Fact {
     bool is_sized = false;  // by data
     bool is_free = false;   // runs nowhere, or costs nothing: it is wherever it is read
-    std::vector<ValueId> uses;
+    std::vector<ValueId> operands;
+    std::vector<Dim> symbols;   // that it speaks of and others tell
+    std::vector<ValueId> uses;  // operands, and what tells the symbols
     int32_t segment = 0;
   };
   struct Content {
@@ -91,10 +93,15 @@ class Cutter {
     }
   }
 
-  void add_sources(const Mentions& mentions, std::vector<ValueId>& uses) const {
-    for (const Dim symbol : mentions.symbols()) {
-      for (const ValueId id : sources_[graph_.dims.symbol_index(symbol)]) uses.push_back(id);
-    }
+  const std::vector<ValueId>& sources_of(Dim symbol) const {
+    return sources_[graph_.dims.symbol_index(symbol)];
+  }
+  bool tells(ValueId id, Dim symbol) const {
+    const ir::Shape& shape = graph_.type(id).shape;
+    return std::any_of(shape.begin(), shape.end(), [&](Dim dim) {
+      const auto form = dim.known() ? std::nullopt : graph_.dims.linear(dim);
+      return form && form->x == symbol;
+    });
   }
 
   Fact fact_of(const Node& node) const {
@@ -102,18 +109,23 @@ class Cutter {
     out.is_sized = !bounded_op(node).empty();
     const auto is_host = [&](ValueId id) { return !graph_.type(id).is_tensor; };
     for (const ValueId id : node.operands) {
-      if (id != kNoValue) out.uses.push_back(id);
+      if (id != kNoValue) out.operands.push_back(id);
     }
     const bool is_constant =
-        out.uses.empty() && node.regions.empty() && !ir::Registry::global().get(node.op).random;
+        out.operands.empty() && node.regions.empty() && !ir::Registry::global().get(node.op).random;
     out.is_free = is_constant || std::any_of(node.results.begin(), node.results.end(), is_host);
     Mentions mentions(graph_);
     mentions.add(node);
-    add_sources(mentions, out.uses);
+    out.uses = out.operands;
     const auto is_own = [&](ValueId id) {
       return std::find(node.results.begin(), node.results.end(), id) != node.results.end();
     };
-    out.uses.erase(std::remove_if(out.uses.begin(), out.uses.end(), is_own), out.uses.end());
+    for (const Dim symbol : mentions.symbols()) {
+      const std::vector<ValueId>& sources = sources_of(symbol);
+      if (std::any_of(sources.begin(), sources.end(), is_own)) continue;
+      out.symbols.push_back(symbol);
+      out.uses.insert(out.uses.end(), sources.begin(), sources.end());
+    }
     return out;
   }
 
@@ -169,6 +181,10 @@ class Cutter {
     Content& content = contents_[static_cast<size_t>(segment)];
     content.nodes.assign(graph_.nodes.size(), false);
     std::vector<bool> read = roots(segment);
+    Mentions mentions(graph_);
+    for (size_t id = 0; id < read.size(); ++id) {
+      if (read[id]) mentions.add(static_cast<ValueId>(id));
+    }
     for (size_t i = facts_.size(); i-- > 0;) {
       const std::vector<ValueId>& results = graph_.nodes[i].results;
       const bool is_here =
@@ -177,27 +193,32 @@ class Cutter {
                             : facts_[i].segment == segment;
       if (!is_here) continue;
       content.nodes[i] = true;
-      for (const ValueId id : facts_[i].uses) read[static_cast<size_t>(id)] = true;
+      for (const ValueId id : facts_[i].operands) read[static_cast<size_t>(id)] = true;
+      for (const Dim symbol : facts_[i].symbols) mentions.add_dim(symbol);
     }
     for (size_t id = 0; id < read.size(); ++id) {
       if (read[id] && !is_made_in(content, static_cast<ValueId>(id))) {
         content.inputs.push_back(static_cast<ValueId>(id));
       }
     }
-    add_sources_of_inputs(content);
+    for (const ValueId id : content.inputs) mentions.add(id);
+    add_sources(content, mentions);
     order_inputs(content);
   }
 
-  void add_sources_of_inputs(Content& content) const {
-    for (size_t i = 0; i < content.inputs.size(); ++i) {
-      Mentions mentions(graph_);
-      mentions.add(content.inputs[i]);
-      std::vector<ValueId> sources;
-      add_sources(mentions, sources);
-      for (const ValueId id : sources) {
-        const bool is_there =
-            std::find(content.inputs.begin(), content.inputs.end(), id) != content.inputs.end();
-        if (!is_there && !is_made_in(content, id)) content.inputs.push_back(id);
+  // Inputs that are there may tell a symbol as well; what is added speaks of symbols, too.
+  void add_sources(Content& content, Mentions& mentions) const {
+    for (size_t i = 0; i < mentions.symbols().size(); ++i) {
+      const Dim symbol = mentions.symbols()[i];
+      std::vector<ValueId>& inputs = content.inputs;
+      const bool is_told =
+          std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return tells(id, symbol); });
+      if (is_told) continue;
+      for (const ValueId id : sources_of(symbol)) {
+        const bool is_there = std::find(inputs.begin(), inputs.end(), id) != inputs.end();
+        if (is_there || is_made_in(content, id)) continue;
+        inputs.push_back(id);
+        mentions.add(id);
       }
     }
   }

@@ -16,12 +16,14 @@ class Mentions {
   /// Those of a value's shape, or of its host value.
   void add(ir::ValueId value);
 
+  /// Those of an expression.
+  void add_dim(infer::Dim dim);
+
   const std::vector<infer::Dim>& symbols() const { return symbols_; }
   bool has(infer::Dim symbol) const;
 
  private:
   void add_host(const core::HostValue& value);
-  void add_dim(infer::Dim dim);
   void add_region(const ir::Graph& region);
   void add_symbol(infer::Dim symbol);
 

@@ -10,7 +10,7 @@ from mithril.errors import DataIndexError, ShapeError, UnsupportedError
 from mithril.models import IOKey
 
 PLANNED = ["cpu", "c", "opencl", "cuda"]
-CLASSES = {"cpu": "CpuBackend", "c": "CBackend", "opencl": "OpenClBackend", "cuda": "CudaBackend"}
+CLASSES = {"cpu": "CpuBackend", "c": "CBackend", "opencl": "OpenCLBackend", "cuda": "CudaBackend"}
 on_plans = pytest.mark.parametrize("planned", PLANNED)
 
 

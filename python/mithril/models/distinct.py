@@ -1,7 +1,6 @@
 """Models whose results are as many as there are distinct elements: their sizes follow from data.
 
-They run where such sizes do: on NumPy, PyTorch, JAX and MLX, not in plans of the CPU engine, which
-need every size before they run. Nothing here has a gradient.
+They run where such sizes do (docs/symbolic_shapes.md). Nothing here has a gradient.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Unique(Composite):
 
     Raises
     ------
-    UnsupportedError : from evaluate, on backends that need every size before they run.
+    UnsupportedError : from evaluate, in a loop or a branch of a backend that runs plans.
 
     >>> import mithril as ml
     >>> model = ml.Model()
@@ -81,7 +80,7 @@ class AUCCore(Composite):
 
     Raises
     ------
-    UnsupportedError : from evaluate, on backends that need every size before they run.
+    UnsupportedError : from evaluate, in a loop or a branch of a backend that runs plans.
 
     >>> import mithril as ml
     >>> model = ml.Model()

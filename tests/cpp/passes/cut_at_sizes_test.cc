@@ -33,7 +33,7 @@ TEST(CutAtSizes, ASegmentEndsWhereASizeMustBeKnown) {
   // The first segment has what the mask needs and no more; exp is in the second one, once.
   EXPECT_EQ(cut(R"(graph m<f32, i64>(%x: f32[N], %w: f32[N]) {
   %0 = exp(%w) : f32[N]
-  %1 = greater(%x, right=0.0) : bool[N]
+  %1 = isnan(%x) : bool[N]
   %2 = true_places(%1) : i64[k]
   %3 = gather(%0, %2) : f32[k]
   %4 = full(shape=('k',), value=1.0) : f32[k]
@@ -42,7 +42,7 @@ TEST(CutAtSizes, ASegmentEndsWhereASizeMustBeKnown) {
 }
 )"),
             R"(graph m<f32, i64>(%x: f32[N]) {
-  %0 = greater(%x, right=0.0) : bool[N]
+  %0 = isnan(%x) : bool[N]
   %1, %2 = bounded_places(%0) : i64[N], i64[]
   return $0=%1, $1=%2
 }
@@ -61,10 +61,10 @@ graph m<f32, i64>(%$4: i64[k], %w: f32[N]) {
 TEST(CutAtSizes, WhatSeveralSegmentsReadIsHandedOn) {
   EXPECT_EQ(cut(R"(graph m<f32, i64>(%x: f32[N]) {
   %0 = exp(%x) : f32[N]
-  %1 = greater(%0, right=1.0) : bool[N]
+  %1 = isnan(%0) : bool[N]
   %2 = true_places(%1) : i64[k]
   %3 = gather(%0, %2) : f32[k]
-  %4 = greater(%3, right=2.0) : bool[k]
+  %4 = isnan(%3) : bool[k]
   %5 = true_places(%4) : i64[l]
   %6 = gather(%3, %5) : f32[l]
   return y=%6
@@ -72,14 +72,14 @@ TEST(CutAtSizes, WhatSeveralSegmentsReadIsHandedOn) {
 )"),
             R"(graph m<f32, i64>(%x: f32[N]) {
   %0 = exp(%x) : f32[N]
-  %1 = greater(%0, right=1.0) : bool[N]
+  %1 = isnan(%0) : bool[N]
   %2, %3 = bounded_places(%1) : i64[N], i64[]
   return $0=%2, $1=%3, $2=%0
 }
 (-1 0) 1 -1 -1
 graph m<f32, i64>(%$3: i64[k], %$1: f32[N]) {
   %0 = gather(%$1, %$3) : f32[k]
-  %1 = greater(%0, right=2.0) : bool[k]
+  %1 = isnan(%0) : bool[k]
   %2, %3 = bounded_places(%1) : i64[k], i64[]
   return $0=%2, $1=%3, $2=%0
 }

@@ -57,16 +57,18 @@ pm.evaluate({}, {"a": np.ones((4, 3)), "b": np.ones((5, 3))})  #2
         (("np.ones((5, 3))", "np.ones((4, 3))"),),
     ),
     Case(
-        "a_mask_on_a_planned_backend",
+        "a_mask_in_a_branch_of_a_plan",
         """
-x = IOKey("x", shape=["N", 3])
-model = ml.Model.create(y=x[x > 0])  #1
-pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"})
-pm.evaluate({}, {"x": np.ones((2, 3), "float32")})
+v = IOKey("v", shape=[3])
+taken = ml.Model.create(s=v[v > 0].sum())  #1
+model = ml.Model()
+model |= ml.Cond(taken, ml.Model.create(s=IOKey("v").sum()))(predicate="p", v="x", s="y")
+pm = ml.compile(model, ml.CpuBackend(), data_keys={"x", "p"})
+pm.evaluate({}, {"x": np.ones(3, "float32"), "p": np.array(True)})
 """,
         "UnsupportedError",
         "MTH801",
-        ("index: the size of its result depends on the data", "NumPy backend"),
+        ("the size of a result depends on the data, in a loop or a branch", "NumPy backend"),
         (("CpuBackend", "NumpyBackend"),),
     ),
     Case(

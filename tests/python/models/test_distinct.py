@@ -1,15 +1,15 @@
-"""Results as large as data say: elements by a mask, distinct elements, points of a ROC curve;
-against NumPy and scikit-learn."""
+"""Results as large as data say: elements by a mask, distinct elements, places of what is not zero,
+points of a ROC curve; against NumPy and scikit-learn."""
 
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import UnsupportedError
+from mithril.models import IOKey
 from models.composite_cases import BACKENDS, far
 
 NAN = float("nan")
 SIZED_BY_DATA = [
-    pytest.param("numpy", marks=pytest.mark.device),
+    *(pytest.param(name, marks=pytest.mark.device) for name in ("numpy", "cpu")),
     *(pytest.param(name, marks=pytest.mark.frameworks) for name in ("torch", "jax", "mlx")),
 ]
 by_backend = pytest.mark.parametrize("name", SIZED_BY_DATA)
@@ -29,8 +29,8 @@ def picked():
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("autodiff", ["engine", "framework"])
 def test_elements_by_a_mask(name, jit, autodiff):
-    if name == "numpy" and autodiff == "framework":
-        pytest.skip("NumPy has no gradients of its own")
+    if name in ("numpy", "cpu") and (autodiff == "framework" or jit):
+        pytest.skip("neither gradients nor a compiler of its own")
     pm = compiled(picked(), name, {"x", "k"}, jit=jit, autodiff=autodiff)
     rng = np.random.default_rng(2)
     for n in (2, 4):  # two masks, two sizes of results
@@ -100,9 +100,39 @@ def test_a_curve_of_one_kind_of_samples_is_nan():
     assert found[0].tolist() == [0.5, 1.0] and np.isnan(found[1]).all()
 
 
-@pytest.mark.parametrize("model", [ml.Unique, ml.AUCCore])
-def test_plans_need_every_size(model):
-    pm = compiled(model(), "cpu", set(model().input_keys), inference=True, shapes={"input": [4]})
-    data = {"input": np.ones(4, "f4"), "label": np.ones(4, bool)}
-    with pytest.raises(UnsupportedError, match="the size of its result depends on the data"):
-        pm.evaluate({}, {key: data[key] for key in model().input_keys})
+PLACES = {
+    "floats": np.array([[0.0, NAN, -1.0], [0.0, -0.0, 2.0]], "f4"),
+    "ints": np.array([[[3], [0]], [[0], [5]]]),
+    "bools": np.array([False, True, True]),
+    "one": np.array(5.0, "f4"),
+    "zero": np.array(0.0, "f4"),
+    "none": np.zeros((0, 2), "f4"),
+    "all zero": np.zeros((2, 2), "f4"),
+}
+
+
+@by_backend
+@pytest.mark.parametrize("case", PLACES)
+def test_places_of_what_is_not_zero(name, case):
+    x = PLACES[case]
+    model = ml.Model()
+    model |= ml.NonZero()(input="x", output="y")
+    model.set_types(x=ml.Tensor[KINDS[x.dtype.kind]])
+    pm = compiled(model, name, {"x"}, inference=True)
+    found = pm.backend.to_numpy(pm.evaluate({}, {"x": x})["y"])
+    np.testing.assert_array_equal(found, np.argwhere(x))
+    assert found.shape == np.argwhere(x).shape
+
+
+@by_backend
+def test_elements_at_places(name):
+    x = IOKey("x", shape=["n", 3])
+    model = ml.Model()
+    model |= ml.NonZero()(input=x, output="places")
+    model |= ml.Buffer()(input=x[model.places[:, 0], model.places[:, 1]], output="y")
+    model.expose_keys("y")
+    pm = compiled(model, name, {"x"})
+    x = np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]], "f4")
+    found = pm.evaluate({}, {"x": x}, output_gradients={"y": np.array([1, 2, 3], "f4")}, wrt=["x"])
+    assert pm.backend.to_numpy(found[0]["y"]).tolist() == [1, 2, 3]
+    assert pm.backend.to_numpy(found[1]["x"]).tolist() == [[0, 1, 2], [3, 0, 0]]
