@@ -1,3 +1,4 @@
+# Covers: reference/true_places.c
 # Covers: passes/places_of_masks.cc passes/cut_at_sizes.cc bindings/segmented_program.cc
 """Sizes that data decide, on the engine's plans: values against NumPy, gradients against PyTorch in
 float64; what calls take part in (steps, `fetch`, states, profiles), and what is refused."""
