@@ -115,6 +115,7 @@ py::dict describe(const OpDef& op) {
   out["differentiable"] = op.differentiable;
   out["has_kinks"] = op.has_kinks;
   out["random"] = op.random;
+  out["bounded"] = op.bounded;
   out["kinks"] = op.kinks;
   out["points"] = op.points;
   out["samples"] = samples;

@@ -13,6 +13,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril import _core
+from mithril.cli._tables import built_in_ops
 from mithril.errors import MithrilError, UnsupportedError
 from mithril.testing import op_matrix
 from mithril.testing.op_matrix import GRADIENT_BOUND, Case, cases, difference
@@ -604,7 +605,7 @@ def test_error_samples(name, check_counts):
 def test_every_op_has_samples():
     """But for those that make containers of host values, which stand in no graph, loops, which no
     operands alone make (tests/python/models/test_control.py), and what other tests define."""
-    own = {op["name"] for op in _core.ops() if op["family"] not in ("user", "opaque", "own")}
+    own = {op["name"] for op in built_in_ops()}
     loops = {"scan", "scan_enter", "scan_slice", "scan_stack", "scan_exit"}
     loops |= {"cond", "cond_join", "while_loop", "while_exit"}
     assert own - set(OPS) == {"to_tuple", "to_list", "union"} | loops

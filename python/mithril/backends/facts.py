@@ -127,7 +127,7 @@ class BackendFacts:
         return Capabilities(
             autodiff="engine" if cls.is_manualgrad else "framework",
             jit=not cls.is_manualgrad,
-            open_sizes=not cls.runs_plans,
+            open_sizes=True,
             dtypes=cls.supported_dtypes,
             devices=(),
             hardware=cls.hardware,

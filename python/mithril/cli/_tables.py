@@ -35,10 +35,14 @@ def filled(text: str, supports: Callable[[], dict[str, Callable[[dict[str, Any]]
 
 
 def built_in_ops() -> list[dict[str, Any]]:
-    """The ops of the registry but for those that a program declared."""
+    """The ops of the registry but for those that a program declared, and those that only plans
+    have: they stand for others."""
     from mithril import _core
 
-    return [op for op in _core.ops() if op["family"] not in ("user", "opaque", "own")]
+    every = _core.ops()
+    bounded = {op["bounded"] for op in every}
+    declared = ("user", "opaque", "own")
+    return [op for op in every if op["family"] not in declared and op["name"] not in bounded]
 
 
 def has_tables(text: str) -> bool:

@@ -220,7 +220,7 @@ def _supports() -> dict[str, Callable[[dict[str, Any]], str]]:
 
 
 def _cpu_support(op: dict[str, Any]) -> str:
-    if _core.cpu_has_kernel(op["name"]):
+    if _core.cpu_has_kernel(op["bounded"] or op["name"]):
         return "native"
     body = _BODIES[op["body"]]
     return {"expression": "loop", "kernel": "unsupported"}.get(body, body)
