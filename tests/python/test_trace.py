@@ -227,5 +227,7 @@ def test_a_sink_that_fails_stops_nothing():
 
 
 def test_the_package_reads_its_variables_in_one_place():
-    assert not [p for p in Path(ml.__file__).parent.rglob("*.py") if "MITHRIL_" in p.read_text()
-                and "environ" in p.read_text()]  # fmt: skip
+    """But for the doctor, which says what is set and acts on nothing of it."""
+    readers = [p.name for p in Path(ml.__file__).parent.rglob("*.py")
+               if "MITHRIL_" in p.read_text() and "environ" in p.read_text()]  # fmt: skip
+    assert readers == ["_doctor_machine.py"]

@@ -174,8 +174,9 @@ class EmittedExecutable:
         self.source = source
         self.jit = jit
         self.function = load_source(backend, source, constants, file_path)
-        scope = self.function.__globals__
-        scope["C"] = (*scope["C"], *values)
+        if values:
+            scope = self.function.__globals__
+            scope["C"] = backend._constants((*scope["C"], *values))
         self._jit_options = jit_options or {}
         self._forward = self._compiled(self.function)
         # What gradients of the framework are taken of.

@@ -5,6 +5,7 @@ The table of registers and spills is printed: `pytest -rP`, or `make test-cuda`.
 """
 
 import glob
+import itertools
 import os
 import re
 import shutil
@@ -54,7 +55,10 @@ def texts(dtype, make):
 
     backend._native_program = noted
     make(backend)
-    sources = [program.source(program.sizes({})) for program in programs]
+    sizes = [(program, program.sizes({})) for program in programs]
+    # Behind a size that data decide there is no plan before the data.
+    known = [(program, of) for program, of in sizes if None not in itertools.chain(*of)]
+    sources = [program.source(of) for program, of in known]
     return [source["text"] for source in sources], sum(source["host_steps"] for source in sources)
 
 

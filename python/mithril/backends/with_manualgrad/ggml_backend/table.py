@@ -13,7 +13,7 @@ from .graph import Untraceable, nodes_of
 from .operands import native_ops
 
 _OF_SHAPES = frozenset(("shape", "size", "length", "zeros_like", "ones_like"))
-_OF_VALUES = frozenset(("item", "tensor_to_list", "index", "index_add"))
+_OF_VALUES = frozenset(("item", "tensor_to_list", "index", "index_add", "true_places", "nonzero"))
 
 
 def operation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
