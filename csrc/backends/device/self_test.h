@@ -4,8 +4,8 @@
 
 namespace mithril::device {
 
-/// Tells whether float32 keeps subnormals, and rounds products, quotients, square roots and fma as it
-/// should, and no product with the sum behind it. The caller holds the driver's mutex.
+/// Tells whether float32 keeps subnormals, and rounds products, quotients, square roots and fma as
+/// it should, and no product with the sum behind it. The caller holds the driver's mutex.
 core::Result<bool> has_exact_bits(Driver& driver);
 
 }  // namespace mithril::device
