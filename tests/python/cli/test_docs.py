@@ -16,9 +16,9 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 PAGES_AND_OPS = """
-import json, mithril as ml
-from mithril.cli import docs
-print(json.dumps([docs.pages(), [op["name"] for op in ml.inspect.ops()]]))
+import json
+from mithril.cli import _tables, docs
+print(json.dumps([docs.pages(), [op["name"] for op in _tables.built_in_ops()]]))
 """
 
 
