@@ -213,7 +213,7 @@ struct OpDef {
   uint32_t traits = 0;  // a bit for each Trait
   Precision precision = Precision::kFollows;
   bool random = false;  // never merged, never folded
-  /// How large the first axis of its results is follows from elements, not from sizes.
+  /// Says that the first axis of its results has a size that follows from elements, not from sizes.
   bool sized_by_data = false;
   /// The op that computes one of these in the front part of results that are as large as they can
   /// be, and how long that part is: what plans run. Operands and attributes are the same.

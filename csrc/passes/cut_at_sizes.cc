@@ -133,7 +133,7 @@ class Cutter {
 
   NodeId producer(ValueId id) const { return graph_.value(id).node; }
 
-  /// How many sizes must be known one after another.
+  /// Counts the sizes that must be known one after another.
   void find_last() {
     std::vector<int32_t> levels(graph_.values.size(), 0);
     for (size_t i = 0; i < facts_.size(); ++i) {

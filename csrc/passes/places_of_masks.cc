@@ -18,7 +18,7 @@ bool is_mask(const ir::Graph& graph, ValueId id) {
   return id != ir::kNoValue && graph.type(id).is_tensor && graph.type(id).dtype == ir::DType::kBool;
 }
 
-/// Where the index of a node begins among its operands; -1: it has none.
+/// Finds where the index of a node begins among its operands; -1: it has none.
 int first_item(const Node& node) {
   return ir::Registry::global().get(node.op).input_index("index");
 }
@@ -29,7 +29,7 @@ bool has_mask(const ir::Graph& graph, const Node& node) {
                                    [&](ValueId id) { return is_mask(graph, id); });
 }
 
-/// How many axes a nested list of bools takes; one of integers takes one.
+/// Counts the axes that a nested list of bools takes; one of integers takes one.
 size_t axes_of_list(const HostValue& list) {
   size_t depth = 0;
   const HostValue* at = &list;
@@ -40,7 +40,7 @@ size_t axes_of_list(const HostValue& list) {
   return at->is_bool() ? depth : 1;
 }
 
-/// How many axes of the operand an item takes; nothing where it is a host value of which too
+/// Counts the axes of the operand that an item takes; nothing where it is a host value of which too
 /// little is known.
 std::optional<size_t> axes_of(const ir::ValueInfo& item) {
   using Tag = ir::HostType::Tag;
@@ -147,7 +147,7 @@ class Replacer {
  private:
   ir::Graph& graph() { return rewriter_.graph(); }
 
-  // What is added at an index has the sizes of the selection.
+  // Summands at an index have the sizes of the selection.
   std::optional<ir::Dim> size_of_mask(const Node& node) const {
     const ir::Graph& from = rewriter_.from();
     const auto first = static_cast<size_t>(first_item(node));

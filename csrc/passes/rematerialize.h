@@ -28,7 +28,7 @@ struct Execution {
   std::vector<double> flops;     // by node, roughly
 };
 
-/// Whether memory is worth a search that nobody asked for: RematerializeOptions::unasked.
+/// Tells whether memory is worth a search that nobody asked for: RematerializeOptions::unasked.
 bool allocates_much(const Execution& execution);
 
 /// Steps must run in the order of their numbers where the graph is the same; `after` must hold.

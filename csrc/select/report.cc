@@ -1,4 +1,4 @@
-// What selection tells of its choices, and the error where there is none.
+// Selection's report of its choices, and the error where there is none.
 #include <utility>
 
 #include "select/selector.h"

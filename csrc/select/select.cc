@@ -219,7 +219,7 @@ void Selector::note_nodes(const Group& group, size_t first_step) {
   waits_[static_cast<size_t>(node.results[0])] = std::move(waits);
 }
 
-// What a value is the constant of, or null.
+// Finds the data of a value that is a constant; null where it is none.
 std::shared_ptr<const core::TensorData>* Selector::constant_of(ValueId id) {
   Buffer& buffer = steps_.buffers[static_cast<size_t>(buffer_of(id))];
   if (buffer.kind != Buffer::Kind::kConstant) return nullptr;

@@ -1,4 +1,4 @@
-// How a backend would run a graph: what passes::rematerialize measures.
+// Estimates how a backend would run a graph: what passes::rematerialize measures.
 #pragma once
 #include "core/status.h"
 #include "ir/graph.h"

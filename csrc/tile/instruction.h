@@ -60,7 +60,7 @@ enum class Domain : uint8_t { kAny, kNumber, kFloat, kBits, kBool };
   X(kReducedPosition, "reduced_position", 0, kLeaf,  kLeaf, kAny, "reduced_position") \
   X(kStore,           "store",            1, kStore, kSame, kAny, "")
 
-// What a builder has a method for: the last column is its name.
+// Builders have a method for each of these: the last column is its name.
 #define MITHRIL_TILE_BASIC(X)                                                                                                \
   X(kAdd,               "add",                 2, kPointwise, kSame,    kNumber, "add",                 add)                 \
   X(kSub,               "sub",                 2, kPointwise, kSame,    kNumber, "subtract",            sub)                 \

@@ -1,4 +1,4 @@
-// What runs along one axis: recurrences, orders, transforms; who wrote a place last, and where
+// Kernels along one axis: recurrences, orders, transforms; who wrote a place last, and where
 // masks are true.
 #include "backends/c/kernel_families.h"
 #include "reference/reference.h"

@@ -55,7 +55,7 @@ std::string offset_of(const AttentionSizes& s) {
              : text_of(s.offset);
 }
 
-// What is beside the products of queries and keys, of the score `s` of row i and key k.
+// Adds to the products of queries and keys what else is part of the score `s` of row i and key k.
 std::string beside(const AttentionSizes& s) {
   std::string out;
   if (s.has(AttentionInput::kBias)) out += "s += (AT_BIAS)[i * BIAS_ROW + k * BIAS_COL];\n";
@@ -192,7 +192,7 @@ bool fits_attention(const KernelRequest& request) {
   return s.rows() > kFewQueries || s.keys >= kFewestKeys;
 }
 
-// Of what is differentiated all or nothing, whichever device it is.
+// Decides for the gradient as a whole, whichever device it is.
 bool fits_trained(const KernelRequest& request) {
   return fits_attention(request) && select::attention_sizes(request).rows() > kFewQueries;
 }

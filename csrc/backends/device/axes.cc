@@ -1,4 +1,4 @@
-// What runs along one axis, recurrences and orders; and products of integers.
+// Kernels along one axis: recurrences and orders; and products of integers.
 #include <algorithm>
 
 #include "backends/device/kernel_families.h"
@@ -68,7 +68,7 @@ constexpr const char* kSort = R"(for (m_i64 unit = begin; unit < end; ++unit) {
     for (m_i64 i = 0; i < N; ++i) a1[base + i * INNER] = sorted[i];
   })";
 
-// Where items are many and short: an element counts those that come before it.
+// For many short items: an element counts those that come before it.
 constexpr const char* kRank = R"(for (m_i64 e = begin; e < end; ++e) {
     const m_i64 line = e / (N * INNER), own = e / INNER % N;
     const m_i64 base = line * N * INNER + e % INNER;

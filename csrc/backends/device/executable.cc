@@ -233,7 +233,7 @@ class Executable::Run {
     return driver_.read({executable_.report_.get(), 0}, &found_, sizeof found_);
   }
 
-  // What was asked for, once it is there.
+  // Turns the report that was asked for, once it is there, into an error.
   Status reported() const {
     if (found_.is_there == 0) return {};
     const CheckedStep& checked = executable_.source_.checked.at(static_cast<size_t>(found_.step));
@@ -250,7 +250,7 @@ class Executable::Run {
     return reported();
   }
 
-  // Whether a step of the outermost plan writes where an input of the caller is.
+  // Tells whether a step of the outermost plan writes where an input of the caller is.
   bool overwrites(const PlanCode& code, const PlannedStep& planned) const {
     if (&code != executable_.source_.code.get()) return false;
     for (size_t i = 0; i < planned.operands.size(); ++i) {

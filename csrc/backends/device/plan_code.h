@@ -51,7 +51,7 @@ struct PlanCode {
   int64_t bytes = 0;
 };
 
-/// Where a kernel reports the first bad index that it finds, once in a run, as it lies in memory.
+/// Holds the first bad index that a kernel finds, once in a run, as it lies in memory.
 struct Report {
   int64_t is_there = 0;
   int64_t step = 0;  // its place in Source::checked

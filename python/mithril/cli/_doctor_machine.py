@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import stat
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril.backends.with_manualgrad.object_cache import MOST_BYTES, ObjectCache
+from mithril.backends.with_manualgrad.object_cache import MOST_BYTES, ObjectCache, not_ours
 from mithril.base.numpy import np
 from mithril.base.version import PACKAGE_VERSION
 from mithril.errors import suggestion
@@ -145,15 +144,9 @@ def _folder(folder: Path) -> dict[str, Any]:
         return {"files": 0, "bytes": 0, "problem": ""}
     except OSError as error:
         return {"files": 0, "bytes": 0, "problem": f"is not used: {error.strerror}"}
-    return {"files": len(sizes), "bytes": sum(sizes), "problem": _not_ours(folder)}
-
-
-def _not_ours(folder: Path) -> str:
-    facts = folder.stat()
-    if facts.st_uid != os.getuid():
-        return "is not used: it belongs to another user"
-    others = stat.S_IWGRP | stat.S_IWOTH
-    return "is not used: other users may write to it" if facts.st_mode & others else ""
+    problem = not_ours(folder)
+    told = f"is not used: {problem}" if problem else ""
+    return {"files": len(sizes), "bytes": sum(sizes), "problem": told}
 
 
 __all__ = ["caches", "compilers", "machine", "variables"]

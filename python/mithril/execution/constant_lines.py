@@ -61,8 +61,9 @@ def _values(
 ) -> list[Any]:
     body = [*(ast.unparse(line) for line in lines), f"return ({''.join(f'{n}, ' for n in names)})"]
     text = "def constants():\n" + "\n".join(f"    {line}" for line in body)
-    exec(compile(text, "mithril_constants.py", "exec"), scope)
-    return list(backend._call(scope["constants"], ()))
+    bound = dict(scope)  # which keeps no function of ours
+    exec(compile(text, "mithril_constants.py", "exec"), bound)
+    return list(backend._call(bound["constants"], ()))
 
 
 def _is_stored(name: ast.Name) -> bool:

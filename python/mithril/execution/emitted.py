@@ -121,7 +121,10 @@ def load_source(
     With `file_path` (a name that ends in ``.py``) the text is written there first and runs as that
     file, so that debuggers can step through it.
     """
-    bound = _globals(backend, text, constants)
+    return _loaded(text, _globals(backend, text, constants), file_path)
+
+
+def _loaded(text: str, bound: dict[str, Any], file_path: str | None) -> Callable[..., Any]:
     if file_path is None:
         name = _take_name()
         exec(compile(text, name, "exec"), bound)
@@ -168,15 +171,13 @@ class EmittedExecutable:
         folds: bool = False,
     ) -> None:
         self.backend = backend
-        values: list[Any] = []  # of lines that depend on constants only
+        scope = _globals(backend, source, constants)
         if folds:
-            source, values = folded(backend, source, _globals(backend, source, constants))
+            source, values = folded(backend, source, scope)
+            scope["C"] = backend._constants((*scope["C"], *values))
         self.source = source
         self.jit = jit
-        self.function = load_source(backend, source, constants, file_path)
-        if values:
-            scope = self.function.__globals__
-            scope["C"] = backend._constants((*scope["C"], *values))
+        self.function = _loaded(source, scope, file_path)
         self._jit_options = jit_options or {}
         self._forward = self._compiled(self.function)
         # What gradients of the framework are taken of.

@@ -1,4 +1,4 @@
-// What runs along one axis: recurrences, orders; who wrote a place last, and where masks are true.
+// Kernels along one axis: recurrences, orders; who wrote a place last, and where masks are true.
 #include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/reference/reference.h"
 #include "select/kernel_dims.h"

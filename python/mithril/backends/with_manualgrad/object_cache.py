@@ -24,7 +24,7 @@ from mithril import _core
 from mithril.base.files import replacing
 from mithril.errors import CompilerError, MithrilError
 
-__all__ = ["ObjectCache", "key_of"]
+__all__ = ["ObjectCache", "key_of", "not_ours"]
 
 MOST_BYTES = 256 << 20
 _LEFT_AFTER = 3600.0  # seconds: what a process that was killed left beside the objects
@@ -81,7 +81,7 @@ class ObjectCache:
         if file is None:
             return None
         try:
-            if not _is_ours(file.parent):
+            if not_ours(file.parent):
                 return None
             data = file.read_bytes()
             if hashlib.sha256(data[:-_DIGEST]).digest() != data[-_DIGEST:]:
@@ -100,7 +100,7 @@ class ObjectCache:
             return None
         try:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not _is_ours(file.parent):
+            if not_ours(file.parent):
                 raise PermissionError(f"{file.parent} may be written by other users")
             with replacing("cache of objects", file) as to:
                 to.write(made + hashlib.sha256(made).digest())
@@ -122,10 +122,12 @@ class ObjectCache:
         return path
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether nobody else can put objects there, which are code."""
+def not_ours(folder: Path) -> str:
+    """Says why others could put objects there, which are code; "" where nobody else can."""
     found = os.stat(folder)
-    return found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
+    if found.st_uid != os.getuid():
+        return "it belongs to another user"
+    return "other users may write to it" if found.st_mode & _OTHERS_WRITE else ""
 
 
 def _trim(folder: Path, suffix: str) -> None:

@@ -56,7 +56,7 @@ class PlanBackend(NumpyBackend):
         memory_limit: int | None = None,
         rematerializes: bool = False,
     ) -> Any:
-        """An executable of a graph (mithril/_program.py); `overwrites`: outputs, each with the
+        """An executable of a graph (physical/program.py); `overwrites`: outputs, each with the
         input whose array it overwrites; `rematerializes`: less memory for a third more FLOPs."""
         if weights and not self.packs_weights:
             graph, weights = _core.dequantize_weights(graph, weights), ""

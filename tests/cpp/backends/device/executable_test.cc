@@ -113,7 +113,7 @@ Counts counted(const FakeDriver& driver) {
   return out;
 }
 
-/// What a first run does, and what the ones after it do.
+/// Expects these calls of a first run, and those of the runs after it.
 void expect_counts(const Pair& pair, Counts first, const Counts& later = {}) {
   const auto made = std::move(pair.fake->specialize(pair.sizes)).or_throw();
   pair.driver->clear();

@@ -229,7 +229,7 @@ const select::KernelTable& table_with() {
   return table;
 }
 
-/// What a program ends with, whether it is made or run; the device has nothing of it then.
+/// Gives the error that a program ends with, made or run; the device has nothing of it then.
 core::Error error_with(const select::KernelTable& kernels) {
   const Case at(kSorted, kernels);
   const int64_t before = at.alive();

@@ -89,7 +89,7 @@ class FakeDriver::Block final : public Memory {
 
 // ---------------------------------------------------------------- kernels
 
-/// What a kernel computes; `passed`: which of its operands each one of the call is.
+/// Computes what a kernel does; `passed`: which of its operands each one of the call is.
 class FakeDriver::FakeKernel final : public Kernel {
  public:
   FakeKernel(plan::Call call, std::vector<size_t> passed)

@@ -20,23 +20,23 @@ inline constexpr const char* kSymbols[] = {
     "fake.allocate", "fake.constant", "fake.operand", "fake.write", "fake.read",
     "fake.byte",     "fake.copy",     "fake.map",     "fake.unmap", "fake.build",
     "fake.kernel",   "fake.launch",   "fake.finish"};
-/// What they fail with: an error, too little memory, or one after which the device is gone.
+/// The failures of calls: an error, too little memory, or one after which the device is gone.
 enum Failure : int { kFails = 1, kNoMemory = 2, kLost = 3 };
 
-/// What it is given waits until somebody waits for it; memory is full of NaN at first.
+/// Calls wait until somebody waits for them; memory is full of NaN at first.
 class FakeDriver final : public Driver {
  public:
   explicit FakeDriver(int64_t memory = int64_t{1} << 30) : Driver("Fake", "fake:0", memory) {}
   ~FakeDriver() override { give_back({}); }
 
-  /// How often a function was called since clear(), and all of them in their order.
+  /// Counts the calls of a function since clear(), and lists all of them in their order.
   int64_t count(const std::string& symbol) const;
   const std::vector<std::string>& log() const { return log_; }
   void clear() { log_.clear(); }
   /// Lets a lost device work again.
   void revive() { is_lost_ = false; }
 
-  /// What a text computes is known by the plan that it was printed of.
+  /// Looks up what a text computes by the plan that it was printed of.
   core::Result<std::shared_ptr<const Program>> load(const std::string& text,
                                                     const plan::Plan& plan);
 
