@@ -1,5 +1,5 @@
-// Graphs as text, and the registry of ops as plain Python values (for `codegen/generate.py`, backends
-// and docs).
+// Graphs as text, and the registry of ops as plain Python values (for `codegen/generate.py`,
+// backends and docs).
 #include <algorithm>
 
 #include "bindings/python.h"
