@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/build.h"
 #include "ir/text.h"
+#include "model/build.h"
 #include "model/flatten/flatten.h"
 
 namespace mithril::model {

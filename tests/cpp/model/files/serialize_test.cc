@@ -11,9 +11,9 @@
 
 #include <gtest/gtest.h>
 
-#include "model/build.h"
 #include "core/tensor_data.h"
 #include "infer/relation.h"
+#include "model/build.h"
 #include "model/files/type.h"
 #include "model/files/value.h"
 

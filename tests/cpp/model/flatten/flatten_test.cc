@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/build.h"
 #include "ir/text.h"
+#include "model/build.h"
 
 namespace mithril::model {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/build.h"
 #include "infer/relation.h"
+#include "model/build.h"
 
 namespace mithril::model {
 namespace {
