@@ -93,7 +93,7 @@ void bind_cuda(py::module_& module) {
       .def_property_readonly("path", &Compiler::path)
       .def("compile", &compiled, py::arg("text"), py::arg("architecture"),
            py::arg("to_ptx") = false);
-  py::class_<Device, std::shared_ptr<Device>>(module, "CudaDevice", "A device of CUDA.")
+  py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "CudaDevice", "A device of CUDA.")
       .def(py::init([](int index, const std::vector<std::string>& libraries) {
              return Device::open(index, libraries).or_throw();
            }),
@@ -108,11 +108,7 @@ void bind_cuda(py::module_& module) {
                code = device.compile(text).or_throw();
              }
              return py::bytes(code);
-           })
-      .def_property_readonly("has_exact_bits", [](Device& device) {
-        const GilRelease release;
-        return device.has_exact_bits().or_throw();
-      });
+           });
   py::class_<CudaProgram, ArrayProgram, std::shared_ptr<CudaProgram>> bound(
       module, "CudaProgram", "A graph that runs on a device of CUDA.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, py::function, std::shared_ptr<Trace>,

@@ -6,7 +6,6 @@
 #include "backends/opencl/kernel_families.h"
 #include "bindings/device_kernels.h"
 #include "bindings/device_program.h"
-#include "bindings/gil.h"
 
 namespace mithril::bindings {
 namespace {
@@ -67,16 +66,12 @@ void bind_opencl(py::module_& module) {
              py::arg("status"));
   module.def("opencl_functions", &opencl::injectable_symbols);
   module.def("device_live_objects", &device::live_objects);
-  py::class_<Device, std::shared_ptr<Device>>(module, "OpenClDevice", "A device of OpenCL.")
+  py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "OpenClDevice", "A device of OpenCL.")
       .def(py::init([](const std::string& wanted, bool as_gpu, int64_t threads) {
              return Device::open(wanted, as_gpu, threads).or_throw();
            }),
            py::arg("wanted") = "", py::arg("as_gpu") = false, py::arg("threads") = 0)
-      .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
-      .def_property_readonly("has_exact_bits", [](Device& device) {
-        const GilRelease release;
-        return device.has_exact_bits().or_throw();
-      });
+      .def_property_readonly("info", [](const Device& device) { return described(device.info()); });
   py::class_<OpenClProgram, ArrayProgram, std::shared_ptr<OpenClProgram>> bound(
       module, "OpenClProgram", "A graph that runs on a device of OpenCL.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<runtime::ThreadPool>,

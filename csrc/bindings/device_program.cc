@@ -30,7 +30,7 @@ DeviceProgram::DeviceProgram(ir::Graph graph, std::shared_ptr<device::Driver> dr
                              std::shared_ptr<runtime::ThreadPool> pool)
     : NativeProgram(std::move(graph),
                     on_device(std::move(options), driver, std::move(backend), std::move(build)),
-                    overwrites, std::move(pool), std::move(recorder)),
+                    overwrites, std::move(pool), std::move(recorder), "", driver.get()),
       driver_(std::move(driver)),
       families_(families) {}
 

@@ -18,6 +18,7 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_c(module);
   mithril::bindings::bind_segments(module);
   mithril::bindings::bind_ggml(module);
+  mithril::bindings::bind_device_arrays(module);
   mithril::bindings::bind_opencl(module);
   mithril::bindings::bind_cuda(module);
 }

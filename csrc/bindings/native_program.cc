@@ -120,10 +120,11 @@ SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<
 NativeProgram::NativeProgram(ir::Graph graph, SpecializationOptions options,
                              const Donations& overwrites, std::shared_ptr<runtime::ThreadPool> pool,
                              std::shared_ptr<runtime::Recorder> recorder,
-                             const std::string& weights)
+                             const std::string& weights, const device::Driver* driver)
     : program_(made(std::move(graph), std::move(options), overwrites, weights, states_)),
       pool_(std::move(pool)),
-      recorder_(std::move(recorder)) {
+      recorder_(std::move(recorder)),
+      driver_(driver) {
   const ir::Graph& made = program_.graph();
   for (const ir::ValueId input : made.inputs) {
     input_dtypes_.push_back(dtype_of(made.type(input)));
@@ -188,8 +189,21 @@ Sizes NativeProgram::output_sizes(const Sizes& sizes) const {
   return out;
 }
 
-const py::detail::PyArray_Proxy* NativeProgram::proxy(PyObject* array) {
-  return py::detail::array_proxy(array);
+NativeProgram::View NativeProgram::view_of(PyObject* array) {
+  if (const DeviceArray* const there = device_array(array)) return {there->data(), there->shape};
+  static_assert(sizeof(py::ssize_t) == sizeof(int64_t));
+  const py::detail::PyArray_Proxy* const proxy = py::detail::array_proxy(array);
+  return {reinterpret_cast<const std::byte*>(proxy->data),
+          {reinterpret_cast<const int64_t*>(proxy->dimensions), static_cast<size_t>(proxy->nd)}};
+}
+
+const DeviceArray* NativeProgram::first_on_device(std::span<const Input> inputs) const {
+  if (driver_ == nullptr) return nullptr;
+  for (const Input& input : inputs) {
+    if (input.array == nullptr) continue;
+    if (const DeviceArray* const array = device_array(input.array)) return array;
+  }
+  return nullptr;
 }
 
 bool NativeProgram::try_run(std::span<const Input> inputs, std::span<PyObject*> outputs,
@@ -201,14 +215,16 @@ bool NativeProgram::try_run(std::span<const Input> inputs, std::span<PyObject*> 
   Row<const void*> pointers(inputs.size(), nullptr);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const void* number = inputs[i].number;
-    pointers[i] = inputs[i].array == nullptr ? number : proxy(inputs[i].array)->data;
+    pointers[i] = inputs[i].array == nullptr ? number : view_of(inputs[i].array).data;
   }
+  const DeviceArray* const like = first_on_device(inputs);
   const std::shared_ptr<const Latest> latest = specialize(inputs);
   if (donates_state) give_updated(*latest, inputs, outputs);
   if (overwrites()) give_overwritten(*latest, inputs, outputs, pointers.get());
   Row<void*> results(outputs.size(), nullptr);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    results[i] = outputs[i] == nullptr ? allocate(*latest, i, outputs[i]) : proxy(outputs[i])->data;
+    results[i] = outputs[i] == nullptr ? allocate(*latest, i, like, outputs[i])
+                                       : const_cast<std::byte*>(view_of(outputs[i]).data);
   }
   run(latest->specialization, pointers.get(), results.get());
   return true;
@@ -239,25 +255,39 @@ void NativeProgram::give_overwritten(const Latest& latest, std::span<const Input
       outputs[output] = py::handle(given).inc_ref().ptr();
       continue;
     }
-    pointers[input] = std::memcpy(allocate(latest, output, outputs[output]), proxy(given)->data,
-                                  latest.bytes[output]);
+    pointers[input] = copy_to(latest, output, given, outputs[output]);
   }
 }
 
+const void* NativeProgram::copy_to(const Latest& latest, size_t output, PyObject* array,
+                                   PyObject*& to) const {
+  const DeviceArray* const there = device_array(array);
+  void* const place = allocate(latest, output, there, to);
+  if (there == nullptr) return std::memcpy(place, view_of(array).data, latest.bytes[output]);
+  const auto bytes = static_cast<int64_t>(latest.bytes[output]);
+  device_array(to)->storage->copy(*there->storage, there->offset, bytes).or_throw();
+  return place;
+}
+
 bool NativeProgram::is_writable(PyObject* array) {
-  return (proxy(array)->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
+  return device_array(array) != nullptr || (py::detail::array_proxy(array)->flags &
+                                            py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
 }
 
 std::vector<bool> NativeProgram::shares_memory(std::span<const Input> inputs) {
   struct Range {
-    const char *begin, *end;
+    const std::byte *begin, *end;
     size_t input;
   };
   std::vector<Range> ranges;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].array == nullptr) continue;
-    const auto bytes = py::reinterpret_borrow<py::array>(inputs[i].array).nbytes();
-    const char* const begin = proxy(inputs[i].array)->data;
+    const DeviceArray* const there = device_array(inputs[i].array);
+    const size_t bytes =
+        there != nullptr ? there->bytes()
+                         : static_cast<size_t>(
+                               py::reinterpret_borrow<py::array>(inputs[i].array).nbytes());
+    const std::byte* const begin = view_of(inputs[i].array).data;
     if (bytes > 0) ranges.push_back({begin, begin + bytes, i});
   }
   std::sort(ranges.begin(), ranges.end(),
@@ -274,9 +304,13 @@ std::vector<bool> NativeProgram::shares_memory(std::span<const Input> inputs) {
 }
 
 bool NativeProgram::is_ready(PyObject* object, const py::object& dtype) const {
-  if (Py_TYPE(object) != numpy_.PyArray_Type_) return false;
+  if (Py_TYPE(object) != numpy_.PyArray_Type_) {
+    const DeviceArray* const there = driver_ == nullptr ? nullptr : device_array(object);
+    return there != nullptr && &there->storage->driver() == driver_ && there->dtype.is(dtype);
+  }
   constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
-  return proxy(object)->descr == dtype.ptr() && (proxy(object)->flags & kWanted) == kWanted;
+  const py::detail::PyArray_Proxy* const proxy = py::detail::array_proxy(object);
+  return proxy->descr == dtype.ptr() && (proxy->flags & kWanted) == kWanted;
 }
 
 py::object NativeProgram::dtype_of(const ir::Type& type) {
@@ -296,9 +330,8 @@ bool NativeProgram::has_sizes(std::span<const Input> inputs, const Sizes& sizes)
   return true;
 }
 
-std::span<const py::ssize_t> NativeProgram::shape_of(const Input& input) {
-  if (input.array == nullptr) return {};
-  return {proxy(input.array)->dimensions, static_cast<size_t>(proxy(input.array)->nd)};
+std::span<const int64_t> NativeProgram::shape_of(const Input& input) {
+  return input.array == nullptr ? std::span<const int64_t>() : view_of(input.array).shape;
 }
 
 std::shared_ptr<const NativeProgram::Latest> NativeProgram::specialize(
@@ -327,14 +360,20 @@ size_t NativeProgram::bytes_of(const Latest& latest, size_t output) const {
   return static_cast<size_t>(*bytes);
 }
 
-void* NativeProgram::allocate(const Latest& latest, size_t output, PyObject*& to) const {
+void* NativeProgram::allocate(const Latest& latest, size_t output, const DeviceArray* like,
+                              PyObject*& to) const {
   if (output_dtypes_[output].is_none()) {
     to = host_output(output, latest.sizes).release().ptr();
     return nullptr;
   }
   const std::vector<int64_t>& shape = latest.specialization->output_shapes[output];
-  to = make_output_array(output_dtypes_[output].ptr(), shape, latest.bytes[output]).release().ptr();
-  return proxy(to)->data;
+  const py::object& dtype = output_dtypes_[output];
+  const size_t bytes = latest.bytes[output];
+  to = (like == nullptr ? make_output_array(dtype.ptr(), shape, bytes)
+                        : make_device_array(*like, dtype, shape, bytes))
+           .release()
+           .ptr();
+  return const_cast<std::byte*>(view_of(to).data);
 }
 
 void NativeProgram::run(const std::shared_ptr<const Specialization>& specialization,

@@ -9,6 +9,7 @@
 
 #include <pybind11/numpy.h>
 
+#include "bindings/device_array.h"
 #include "bindings/native_call.h"
 #include "bindings/python.h"
 #include "core/packed_matrix.h"
@@ -44,13 +45,16 @@ SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<
                                       const passes::RematerializeOptions& rematerialize,
                                       Exact exact);
 
-/// A graph that the engine runs, over NumPy arrays.
+/// A graph that the engine runs, over arrays of NumPy and of a device. Results are on the device
+/// where an input is.
 class NativeProgram : public ArrayProgram {
  public:
   /// `pool`: null, the process's. `weights`: the format of those of products; "": as they are.
+  /// `driver`: of the device whose arrays it takes; null: only NumPy's.
   NativeProgram(ir::Graph graph, SpecializationOptions options, const Donations& overwrites,
                 std::shared_ptr<runtime::ThreadPool> pool,
-                std::shared_ptr<runtime::Recorder> recorder, const std::string& weights = "");
+                std::shared_ptr<runtime::Recorder> recorder, const std::string& weights = "",
+                const device::Driver* driver = nullptr);
 
   size_t output_count() const override { return output_dtypes_.size(); }
 
@@ -90,7 +94,15 @@ class NativeProgram : public ArrayProgram {
     std::vector<size_t> bytes;  // of each output
   };
 
-  static const py::detail::PyArray_Proxy* proxy(PyObject* array);
+  /// What a run takes of an array that is ready.
+  struct View {
+    const std::byte* data;
+    std::span<const int64_t> shape;
+  };
+  static View view_of(PyObject* array);
+
+  /// The first input that is on the device; null: there is none.
+  const DeviceArray* first_on_device(std::span<const Input> inputs) const;
 
   /// States that were given, where the new ones may lie there.
   void give_updated(const Latest& latest, std::span<const Input> inputs,
@@ -103,26 +115,31 @@ class NativeProgram : public ArrayProgram {
   void give_overwritten(const Latest& latest, std::span<const Input> inputs,
                         std::span<PyObject*> outputs, std::span<const void*> pointers) const;
 
+  /// A copy of an array as the output that overwrites it; gives the place of its elements.
+  const void* copy_to(const Latest& latest, size_t output, PyObject* array, PyObject*& to) const;
+
   static bool is_writable(PyObject* array);
 
   /// By input: whether its memory is in part that of another one.
   static std::vector<bool> shares_memory(std::span<const Input> inputs);
 
-  /// Contiguous, aligned, and of the machine's byte order with this very dtype object.
+  /// On the device, or contiguous, aligned, and of the machine's byte order; with this very dtype
+  /// object.
   bool is_ready(PyObject* object, const py::object& dtype) const;
 
   static py::object dtype_of(const ir::Type& type);
 
   static bool has_sizes(std::span<const Input> inputs, const Sizes& sizes);
 
-  static std::span<const py::ssize_t> shape_of(const Input& input);
+  static std::span<const int64_t> shape_of(const Input& input);
 
   std::shared_ptr<const Latest> specialize(std::span<const Input> inputs);
 
   size_t bytes_of(const Latest& latest, size_t output) const;
 
-  /// The place of a new array's elements; null for a host value.
-  void* allocate(const Latest& latest, size_t output, PyObject*& to) const;
+  /// The place of a new array's elements; null for a host value. `like`: the array is where that
+  /// one is; null: NumPy's.
+  void* allocate(const Latest& latest, size_t output, const DeviceArray* like, PyObject*& to) const;
 
   void run(const std::shared_ptr<const Specialization>& specialization,
            std::span<const void* const> inputs, std::span<void* const> outputs) const;
@@ -135,6 +152,7 @@ class NativeProgram : public ArrayProgram {
   SpecializationCache program_;
   std::shared_ptr<runtime::ThreadPool> pool_;  // null: the process's
   std::shared_ptr<runtime::Recorder> recorder_;
+  const device::Driver* driver_;  // null: no device
   const py::detail::npy_api& numpy_ = py::detail::npy_api::get();
   std::vector<py::object> input_dtypes_, output_dtypes_;  // None for host values
   std::vector<int32_t> overwritten_;      // by output: the input whose array it is; -1: a fresh one

@@ -56,6 +56,8 @@ void bind_cpu(py::module_& module);
 void bind_segments(py::module_& module);
 void bind_c(py::module_& module);
 void bind_ggml(py::module_& module);
+/// Arrays of devices, and the base of devices. Before the devices.
+void bind_device_arrays(py::module_& module);
 void bind_opencl(py::module_& module);
 void bind_cuda(py::module_& module);
 

@@ -13,6 +13,9 @@ using passes::Segment;
 
 /// The number in an array of one integer.
 int64_t number_in(const py::object& array) {
+  if (const DeviceArray* const there = device_array(array.ptr())) {
+    return number_in(host_array(*there));
+  }
   const py::detail::PyArray_Proxy* const proxy = py::detail::array_proxy(array.ptr());
   const bool is_wide = py::reinterpret_borrow<py::array>(array).itemsize() == sizeof(int64_t);
   return is_wide ? *reinterpret_cast<const int64_t*>(proxy->data)
@@ -20,6 +23,9 @@ int64_t number_in(const py::object& array) {
 }
 
 py::object first_rows(const py::object& array, int64_t count) {
+  if (const DeviceArray* const there = device_array(array.ptr())) {
+    return rows_of(*there, 0, count);
+  }
   auto out = py::reinterpret_steal<py::object>(PySequence_GetSlice(array.ptr(), 0, count));
   if (!out) throw py::error_already_set();
   return out;

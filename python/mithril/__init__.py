@@ -23,6 +23,7 @@ _LAZY: dict[str, str] = {
         ("Connection", "IOKey", "Tensor", "Model", "ExtendInfo"), "mithril.logical.model"
     ),
     **dict.fromkeys(("get_backend", "register_backend"), "mithril.backends.registry"),
+    "Array": "mithril._core",
     "TrainModel": "mithril.training.training_model",
     "Lambda": "mithril.models.tracing",
     **dict.fromkeys(("grad", "hvp"), "mithril.models.derivatives"),

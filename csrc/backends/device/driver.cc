@@ -1,11 +1,19 @@
 #include "backends/device/driver.h"
 
+#include <atomic>
 #include <unistd.h>
 #include <utility>
 
 #include "backends/device/self_test.h"
 
 namespace mithril::device {
+namespace {
+
+// No process has memory there: addresses of x86-64 and AArch64 have at most 57 bits.
+constexpr uintptr_t kFirstAddress = uintptr_t{1} << 62;
+constexpr uintptr_t kAddressAlignment = 256;
+
+}  // namespace
 
 Driver::Driver(std::string kind, std::string name, int64_t memory)
     : kind_(std::move(kind)), name_(std::move(name)), memory_(memory), process_(getpid()) {}
@@ -51,6 +59,36 @@ core::Result<Arena> Driver::take_arena(int64_t bytes) {
   MITHRIL_ASSIGN(out.memory, allocate(bytes));
   out.bytes = bytes;
   return out;
+}
+
+// Addresses are never given twice: there are enough of them.
+const std::byte* Driver::give_address(const Memory& memory, int64_t bytes) {
+  static std::atomic<uintptr_t> next{kFirstAddress};
+  const auto blocks = static_cast<uintptr_t>(bytes) / kAddressAlignment + 1;
+  const uintptr_t address = next.fetch_add(blocks * kAddressAlignment);
+  const std::lock_guard lock(addresses_mutex_);
+  addresses_.emplace(address, Given{&memory, bytes});
+  return reinterpret_cast<const std::byte*>(address);
+}
+
+void Driver::take_address(const std::byte* address) {
+  const std::lock_guard lock(addresses_mutex_);
+  addresses_.erase(reinterpret_cast<uintptr_t>(address));
+}
+
+bool Driver::is_given(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) >= kFirstAddress;
+}
+
+Ref Driver::stored(const void* address) const {
+  const auto wanted = reinterpret_cast<uintptr_t>(address);
+  const std::lock_guard lock(addresses_mutex_);
+  auto at = addresses_.upper_bound(wanted);
+  MITHRIL_CHECK(at != addresses_.begin(), "an address of another device");
+  --at;
+  const auto offset = static_cast<int64_t>(wanted - at->first);
+  MITHRIL_CHECK(offset <= at->second.bytes, "an address of another device");
+  return {at->second.memory, offset};
 }
 
 }  // namespace mithril::device

@@ -88,6 +88,18 @@ class Driver {
   core::Result<Arena> take_arena(int64_t bytes);
   void give_back(Arena arena) { arena_ = std::move(arena); }
 
+  /// An address at which nothing of the host lies, which stands for memory that outlives runs until
+  /// take_address() is called. Any thread may ask.
+  const std::byte* give_address(const Memory& memory, int64_t bytes);
+  void take_address(const std::byte* address);
+  /// Whether it is an address that some driver gave.
+  static bool is_given(const void* address);
+  /// The place that an address of this driver stands for.
+  Ref stored(const void* address) const;
+
+  /// Nanoseconds, estimated, of what was enqueued since somebody waited. Under the mutex.
+  double& unwaited() { return unwaited_; }
+
   /// Says how plans are printed for the device.
   virtual PrintOptions print_options() const = 0;
 
@@ -131,6 +143,13 @@ class Driver {
   int64_t process_;
   std::recursive_mutex mutex_;
   Arena arena_;  // of the last run; empty while it is taken
+  double unwaited_ = 0;
+  struct Given {
+    const Memory* memory;
+    int64_t bytes;
+  };
+  mutable std::mutex addresses_mutex_;
+  std::map<uintptr_t, Given> addresses_;
   std::mutex programs_mutex_;
   std::map<std::string, std::weak_ptr<const Program>> programs_;  // by text
   std::optional<bool> is_exact_;

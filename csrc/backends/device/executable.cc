@@ -17,7 +17,8 @@ using plan::Plan;
 using plan::PlannedStep;
 using runtime::RunControl;
 
-constexpr double kBetweenWaits = 2'000'000;  // nanoseconds, estimated
+// Nanoseconds between waits, as they are estimated for a core of a CPU.
+constexpr double kBetweenWaits = 2'000'000, kBetweenWaitsOfGpu = 100'000'000;
 
 std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count) {
   std::vector<int64_t> out(static_cast<size_t>(count), 0);
@@ -90,6 +91,11 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
   return std::shared_ptr<const Executable>(std::move(out));
 }
 
+// What the queue still runs needs the kernels and the constants. Others may enqueue meanwhile.
+Executable::~Executable() {
+  if (driver_->check_process().ok()) static_cast<void>(driver_->finish());
+}
+
 core::Result<const Kernel*> Executable::kernel_of(const std::string& name) {
   const auto at = kernels_.find(name);
   if (at != kernels_.end()) return at->second.get();
@@ -137,7 +143,11 @@ core::Status Executable::prepare_report() {
 class Executable::Run {
  public:
   Run(const Executable& executable, const RunControl& control)
-      : executable_(executable), driver_(*executable.driver_), control_(control) {}
+      : executable_(executable),
+        driver_(*executable.driver_),
+        control_(control),
+        unwaited_(driver_.unwaited()),
+        between_waits_(driver_.print_options().is_cpu ? kBetweenWaits : kBetweenWaitsOfGpu) {}
   ~Run() { driver_.give_back(std::move(arena_)); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -153,7 +163,8 @@ class Executable::Run {
     if (status.ok() && !given_.empty()) status = refuse();
     if (status.ok()) status = take_out(inputs, outputs, bases);
     if (status.ok() && is_unsure_) status = ask_for_report();
-    Status end = driver_.finish();  // whatever happened: operands must live until then
+    if (status.ok() && !has_host_memory_) return is_cancelled() ? interrupted() : Status();
+    Status end = finish();  // whatever happened: memory of the host must live until then
     if (!status.ok()) return status;
     MITHRIL_RETURN_IF_ERROR(std::move(end));
     MITHRIL_RETURN_IF_ERROR(reported());
@@ -186,13 +197,16 @@ class Executable::Run {
       } else {
         MITHRIL_ASSIGN(ref, memory_of(inputs[i], in[i], executable_.is_overwritten_[i]));
       }
+      if (Driver::is_given(inputs[i])) continue;
       MITHRIL_RETURN_IF_ERROR(driver_.write(ref, inputs[i], in[i]));
     }
     return {};
   }
 
-  core::Result<Ref> memory_of(const void* host, int64_t bytes, bool is_written) {
-    MITHRIL_ASSIGN(auto memory, driver_.operand(host, bytes, is_written));
+  core::Result<Ref> memory_of(const void* at, int64_t bytes, bool is_written) {
+    if (Driver::is_given(at)) return driver_.stored(at);
+    has_host_memory_ = true;
+    MITHRIL_ASSIGN(auto memory, driver_.operand(at, bytes, is_written));
     operands_.push_back(std::move(memory));
     return Ref{operands_.back().get(), 0};
   }
@@ -203,11 +217,12 @@ class Executable::Run {
     for (size_t i = 0; i < in.size() && i < inputs.size(); ++i) {
       const Ref& ref = bases[input_base(i)];
       if (!executable_.is_overwritten_[i] || ref.memory == nullptr) continue;
+      if (Driver::is_given(inputs[i])) continue;
       MITHRIL_RETURN_IF_ERROR(driver_.read(ref, const_cast<void*>(inputs[i]), in[i]));
     }
     for (size_t i = 0; i < out.size() && i < outputs.size(); ++i) {
       const Ref& ref = bases[output_base(i)];
-      if (ref.memory == nullptr) continue;
+      if (ref.memory == nullptr || Driver::is_given(outputs[i])) continue;
       MITHRIL_RETURN_IF_ERROR(driver_.read(ref, outputs[i], out[i]));
     }
     return {};
@@ -230,6 +245,7 @@ class Executable::Run {
 
   Status ask_for_report() {
     is_unsure_ = false;
+    has_host_memory_ = true;
     return driver_.read({executable_.report_.get(), 0}, &found_, sizeof found_);
   }
 
@@ -245,8 +261,7 @@ class Executable::Run {
   Status refuse() {
     if (!is_unsure_) return {};
     MITHRIL_RETURN_IF_ERROR(ask_for_report());
-    MITHRIL_RETURN_IF_ERROR(driver_.finish());
-    unwaited_ = 0;
+    MITHRIL_RETURN_IF_ERROR(finish());
     return reported();
   }
 
@@ -292,7 +307,7 @@ class Executable::Run {
       if (is_unsure_ && overwrites(code, code.plan->steps[at])) MITHRIL_RETURN_IF_ERROR(refuse());
       MITHRIL_RETURN_IF_ERROR(step(code, made, at, bases, behind));
       if (!is_timed) continue;
-      MITHRIL_RETURN_IF_ERROR(driver_.finish());
+      MITHRIL_RETURN_IF_ERROR(finish());
       note(*code.plan, at, runtime::now() - start, start);
     }
     return {};
@@ -510,6 +525,11 @@ class Executable::Run {
 
   // ---- interrupts and times
 
+  Status finish() {
+    unwaited_ = 0;
+    return driver_.finish();
+  }
+
   bool is_cancelled() const { return control_.cancel != nullptr && control_.cancel->load(); }
   static Status interrupted() {
     return core::fail(core::ErrorKind::kInterrupted, core::Code::kInterrupted, "interrupted");
@@ -517,10 +537,9 @@ class Executable::Run {
 
   // The queue is never far ahead of who waits for it: an interrupt ends the run between steps.
   Status poll(double nanoseconds) {
-    if (control_.poll != nullptr && unwaited_ > 0 && unwaited_ + nanoseconds > kBetweenWaits) {
-      MITHRIL_RETURN_IF_ERROR(driver_.finish());
-      control_.poll(control_.poll_context);
-      unwaited_ = 0;
+    if (unwaited_ > 0 && unwaited_ + nanoseconds > between_waits_) {
+      MITHRIL_RETURN_IF_ERROR(finish());
+      if (control_.poll != nullptr) control_.poll(control_.poll_context);
     }
     unwaited_ += nanoseconds;
     return is_cancelled() ? interrupted() : Status();
@@ -543,8 +562,10 @@ class Executable::Run {
   std::vector<MemoryPtr> operands_;
   std::vector<size_t> given_;  // bases of outputs that are inputs, too
   bool is_unsure_ = false;     // whether steps may have reported what nobody has asked for
+  bool has_host_memory_ = false;  // whether the queue reads or writes some
   Report found_;
-  double unwaited_ = 0;
+  double& unwaited_;
+  double between_waits_;
 };
 
 core::Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,

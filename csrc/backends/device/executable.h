@@ -20,6 +20,8 @@ class Executable final : public runtime::Executable {
   static core::Result<std::shared_ptr<const Executable>> make(std::shared_ptr<Driver> driver,
                                                               plan::Plan plan, const Build& build);
 
+  ~Executable() override;
+
   const plan::Plan& plan() const override { return plan_; }
   core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
                    const runtime::RunControl& control = {}) const override;

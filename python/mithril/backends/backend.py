@@ -384,6 +384,10 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
             twins[name] = get_backend(name, dtype=self.default_dtype)
         return twins[name]
 
+    def _runs_ops(self, operands: Iterable[Any]) -> Any:
+        """The backend that compiles what methods compute of these operands."""
+        return self._twin()
+
     def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
         """`value` in another dtype; None: the backend's own."""
         return self.tensor(value, dtype)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mithril._core import Array
 from mithril.base.numpy import np
 from mithril.types import Dtype
 
-__all__ = ["host_values", "is_mlx", "mlx_values"]
+__all__ = ["host_values", "is_device_array", "is_mlx", "mlx_values"]
 
 
 def host_values(data: Any) -> np.ndarray:
@@ -17,6 +18,11 @@ def host_values(data: Any) -> np.ndarray:
         if str(data.dtype) == "torch.bfloat16":
             return data.float().numpy().astype(Dtype.bfloat16.numpy())
     return mlx_values(data) if is_mlx(data) else np.asarray(data)
+
+
+def is_device_array(value: Any) -> bool:
+    """Whether it is an `ml.Array`: values in the memory of a device of the engine."""
+    return type(value) is Array
 
 
 def is_mlx(data: Any) -> bool:

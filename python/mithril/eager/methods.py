@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mithril import _core, models
+from mithril.base.arrays import is_device_array
 from mithril.base.numpy import np
+from mithril.base.trees import leaves
 from mithril.errors import (
     ArgumentError,
     DataIndexError,
@@ -132,7 +134,10 @@ class _Method:
 
     def call(self, backend: Any, *operands: Any, **named: Any) -> Any:
         known = backend.__dict__.setdefault("_quick_methods", {})
-        key = self._key(backend, operands, named)
+        is_on_device = backend._has_own_memory and any(
+            map(is_device_array, leaves([*operands, *named.values()]))
+        )
+        key = None if is_on_device else self._key(backend, operands, named)
         if key is not None and key in known:
             function, names, dtypes = known[key]
             given = dict(zip(self._order, operands, strict=False))
@@ -146,7 +151,9 @@ class _Method:
         given = {name: _dtype_of(backend, value) for name, value in arrays.items()}
         as_given = dict(arrays)
         compute = self._promote(backend, arrays, given)
-        function = self._table_function(backend, arrays, attributes, compute)
+        function = (
+            None if is_on_device else self._table_function(backend, arrays, attributes, compute)
+        )
         result = self._run(backend, arrays, attributes, given, function)
         settled = self._cast_result(backend, result, given, compute)
         same = settled is result and all(arrays[n] is x for n, x in as_given.items())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mithril import models
+from mithril.base.arrays import is_device_array
 from mithril.errors import UnsupportedError
 from mithril.execution.own_ops import paused
 from mithril.logical.connection import IOKey
@@ -32,7 +34,9 @@ def run(
         if isinstance(value, list):
             flat |= {f"{name}_{i}": item for i, item in enumerate(value)}
     types = {name: (backend.shape(x), backend.dtype(x)) for name, x in flat.items()}
-    runs_on = backend._twin("numpy" if is_data_dependent and backend.runs_plans else "")
+    runs_on = backend._runs_ops(flat.values())
+    if is_data_dependent and runs_on.runs_plans and runs_on is not backend:
+        runs_on = backend._twin("numpy")
     program = _program(runs_on, (*kind, tuple(types.items())), make, arrays, types)
     values = [cast(backend, flat[key.name], key.dtype) for key in program.inputs]
     function = getattr(program.forward, "function", None)
@@ -50,6 +54,8 @@ def cast(backend: Any, array: Any, dtype: Dtype) -> Any:
     """The array in that dtype, as part of what the framework traces."""
     if backend.dtype(array) is dtype:
         return array
+    if is_device_array(array):
+        return run(backend, ("cast", dtype), lambda: models.Cast(dtype), {"input": array})
     with backend._scope_of_dtypes((backend.dtype(array), dtype)):
         return backend._as_array(backend.ops.astype(array, backend._table_dtype(dtype)))
 

@@ -41,6 +41,7 @@ class CompileTarget(ABC):
     _not_compiled: frozenset[str] = frozenset()
     # Whether functions of `ops` take arrays of the backend; else they take those of NumPy.
     _runs_own_arrays = False
+    _has_own_memory = False  # whether it has `ml.Array`s, beside the arrays of NumPy
     _merges_copies = False  # whether its compiler computes once what text computes twice
     _keeps_order = True  # whether what text says first is computed first
     default_dtype: Dtype = Dtype.float32

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from mithril.base.arrays import is_mlx, mlx_values
+from mithril.base.arrays import is_device_array, is_mlx, mlx_values
 from mithril.base.numpy import np
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning, warn
 from mithril.types import Dtype, as_dtype
@@ -98,6 +98,8 @@ class Converter:
         met = self._fitting.get(key.dtype, {})
         if not self._is_plan:
             return (value.__class__, dtype) in met and _is_readable(value)
+        if is_device_array(value):
+            return (value.__class__, dtype) in met and self._backend._is_native(value)
         # The engine knows a dtype by its object: equal ones are viewed as that one.
         same = dtype is not None and met.get((value.__class__, dtype)) is dtype
         return same and value.flags.c_contiguous and value.flags.aligned
@@ -144,7 +146,7 @@ class Converter:
 
     def _laid_out(self, key: Key, value: Any) -> Any:
         """Contiguous, aligned and of the machine's byte order, where plans read memory."""
-        if not self._is_plan:
+        if not self._is_plan or is_device_array(value):
             return value
         assert key.dtype is not None
         value = np.asarray(value)  # NumPy's scalars are no arrays

@@ -2,25 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
+from mithril.base.arrays import host_values, is_device_array
+from mithril.base.numpy import np
+from mithril.base.trees import filled, leaves
+from mithril.eager import op_programs
+from mithril.errors import DeviceNotAvailable, shown
+from mithril.types import DTypeLike
 
 __all__ = ["DeviceBackend"]
 
 
 class DeviceBackend(PlanBackend):
-    """Plans run on a device, with NumPy arrays in and out; methods run on NumPy and the engine."""
+    """Plans run on a device.
+
+    NumPy's arrays go in and come out, and methods run on NumPy and the engine; where an array in
+    the memory of the device is among the operands (`to_device`), the results are there, too.
+    """
 
     _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
     _compiles_each_program = True
+    _has_own_memory = True
     _device: Any  # of the engine
 
     @property
     def device_info(self) -> Mapping[str, Any]:
         """The device in its own words."""
         return self._device.info
+
+    def to_device(
+        self, data: Any, device: str | None = None, asynchronous: bool = False
+    ) -> Any:
+        """Arrays in the memory of the device: `ml.Array`.
+
+        Models and methods that take one leave their results there, too, and do not wait for them;
+        `to_numpy` and ``np.asarray`` do, and copy the values to the host.
+
+        Parameters
+        ----------
+        data : anything that `array` takes, or dictionaries, lists and tuples of arrays such as
+            parameters; integers and bools keep their dtypes, floats of arrays, too
+        device : this backend's, by name (`get_device`), or None; "cpu" copies to NumPy's arrays
+        asynchronous : is of no effect: what is copied may be changed afterwards
+
+        Raises
+        ------
+        DeviceNotAvailable : another device; that is another backend's
+        OutOfMemoryError : the device has no memory left
+
+        >>> import mithril as ml
+        >>> backend = ml.OpenCLBackend(device="cpu")  # doctest: +SKIP
+        >>> params = backend.to_device({"w": [1.0, 2.0]})  # doctest: +SKIP
+        >>> params["w"] + 1  # doctest: +SKIP
+        Array([2., 3.], dtype=float32, device='cpu:0')
+        """
+        if isinstance(data, dict) or _is_nest(data):
+            return filled(data, iter([self.to_device(x, device) for x in leaves(data)]))
+        if device not in (None, self.get_device()):
+            if device == "cpu":
+                return self.to_numpy(data)
+            raise DeviceNotAvailable(
+                f"{type(self).__name__}: to_device requires {self.get_device()!r} or 'cpu', got"
+                f" {shown(device)}"
+            )
+        if self._is_here(data):
+            return data
+        keeps = hasattr(data, "dtype")
+        values = host_values(data) if keeps else self.tensor(data)
+        wanted = self.dtype(values).numpy()
+        return self._device.array(np.array(values, wanted, order="C", copy=None), self)
+
+    def _is_here(self, value: Any) -> bool:
+        return is_device_array(value) and value.is_on(self._device)
+
+    def _is_native(self, value: Any) -> bool:
+        return self._is_here(value) or super()._is_native(value)
+
+    def block_until_ready(self, data: Any = None) -> Any:
+        self._device.finish()
+        return data
+
+    def _runs_ops(self, operands: Iterable[Any]) -> Any:
+        return self if any(map(self._is_here, operands)) else super()._runs_ops(operands)
+
+    def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
+        if not self._is_here(value):
+            return super().cast(value, dtype)
+        return op_programs.cast(self, value, self._or_default(dtype))
+
+    def index(self, input: Any, index: Any) -> Any:
+        if not any(self._is_here(x) for x in (input, *_entries(index))):
+            return super().index(input, index)
+        entries = tuple(x.to_numpy() if is_device_array(x) else x for x in _entries(index))
+        found = super().index(self.to_numpy(input), entries)
+        return self.to_device(found)
 
     @property
     def has_exact_bits(self) -> bool:
@@ -39,3 +117,14 @@ class DeviceBackend(PlanBackend):
             f"{type(self).__name__}(device={self.get_device()!r},"
             f" dtype={str(self.default_dtype)!r})  # {name}{bits}"
         )
+
+
+def _is_nest(data: Any) -> bool:
+    """Whether arrays are in a list or a tuple, which else is one of numbers."""
+    return isinstance(data, list | tuple) and any(
+        isinstance(item, dict) or hasattr(item, "shape") or _is_nest(item) for item in data
+    )
+
+
+def _entries(index: Any) -> tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)

@@ -1,0 +1,233 @@
+#include "bindings/device_array.h"
+
+#include "bindings/interrupt.h"
+#include "bindings/output_array.h"
+#include "core/checked.h"
+
+namespace mithril::bindings {
+namespace {
+
+using device::Storage;
+
+PyTypeObject* array_type = nullptr;
+
+size_t itemsize_of(const py::object& dtype) {
+  return static_cast<size_t>(py::reinterpret_borrow<py::dtype>(dtype).itemsize());
+}
+
+int64_t count_of(std::span<const int64_t> shape) {
+  int64_t out = 1;
+  for (const int64_t size : shape) out *= size;
+  return out;
+}
+
+// A transfer lets others have the interpreter.
+template <class Work>
+void transfer(const Work& work) {
+  core::Status status;
+  {
+    const GilRelease release;
+    status = work();
+  }
+  std::move(status).or_throw();
+}
+
+py::object from_host_array(const std::shared_ptr<device::Driver>& driver, const py::array& values,
+                           const py::object& backend) {
+  MITHRIL_CHECK((values.flags() & py::array::c_style) != 0, "values must be row-major");
+  const auto bytes = static_cast<int64_t>(values.nbytes());
+  auto storage = Storage::make(driver, bytes).or_throw();
+  transfer([&] { return storage->write(0, values.data(), bytes); });
+  const std::vector<int64_t> shape(values.shape(), values.shape() + values.ndim());
+  return py::cast(DeviceArray{std::move(storage), 0, shape, values.dtype(), backend});
+}
+
+// ---------------------------------------------------------------- methods
+
+py::tuple sizes_tuple(const DeviceArray& array) { return py::tuple(py::cast(array.shape)); }
+
+py::object as_array(const DeviceArray& array, const py::object& dtype, const py::object& copy) {
+  if (copy.ptr() == Py_False) {
+    PyErr_SetString(PyExc_ValueError,
+                    "the values are on a device: without a copy there is no NumPy array of them");
+    throw py::error_already_set();
+  }
+  const py::object values = host_array(array);
+  return dtype.is_none() ? values : values.attr("astype")(dtype, py::arg("copy") = false);
+}
+
+py::object item_of(const DeviceArray& array) { return host_array(array).attr("item")(); }
+
+py::object of_item(const DeviceArray& array, const char* method) {
+  return host_array(array).attr(method)();
+}
+
+int64_t length_of(const DeviceArray& array) {
+  if (array.shape.empty()) throw py::type_error("an array without axes has no length");
+  return array.shape[0];
+}
+
+// The rows that an integer or a slice without gaps names; nothing for any other index.
+py::object rows_at(const DeviceArray& array, const py::object& index) {
+  if (array.shape.empty()) return {};
+  const int64_t length = array.shape[0];
+  if (PyLong_CheckExact(index.ptr())) {
+    int overflow = 0;
+    int64_t at = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
+    if (at < 0) at += length;
+    if (overflow != 0 || at < 0 || at >= length) {
+      throw py::index_error(fmt::format("index {} is out of bounds for axis 0 with size {}",
+                                        py::str(index).cast<std::string>(), length));
+    }
+    const py::object row = rows_of(array, at, 1);
+    std::vector<int64_t>& shape = row.cast<DeviceArray&>().shape;
+    shape.erase(shape.begin());
+    return row;
+  }
+  if (!PySlice_Check(index.ptr())) return {};
+  Py_ssize_t start = 0, stop = 0, step = 0;
+  if (PySlice_Unpack(index.ptr(), &start, &stop, &step) != 0) throw py::error_already_set();
+  const Py_ssize_t count = PySlice_AdjustIndices(length, &start, &stop, step);
+  return step == 1 ? rows_of(array, start, count) : py::object();
+}
+
+py::object index_of(const DeviceArray& array, const py::object& index) {
+  if (py::object rows = rows_at(array, index)) return rows;
+  return array.backend.attr("index")(array, index);
+}
+
+std::string text_of(const DeviceArray& array) {
+  const std::string device = array.backend.attr("get_device")().cast<std::string>();
+  const std::string values = py::module_::import("numpy")
+                                 .attr("array2string")(host_array(array), py::arg("separator") = ", ",
+                                                       py::arg("prefix") = "Array(")
+                                 .cast<std::string>();
+  return fmt::format("Array({}, dtype={}, device='{}')", values,
+                     py::str(array.dtype).cast<std::string>(), device);
+}
+
+template <class Class>
+void def_operators(Class& bound) {
+  // By name and method of the backend; reflected ones turn their operands round.
+  static constexpr std::pair<const char*, const char*> kBinary[] = {
+      {"add", "add"},           {"sub", "subtract"},      {"mul", "multiply"},
+      {"truediv", "divide"},    {"floordiv", "floor_divide"}, {"mod", "remainder"},
+      {"pow", "power"},         {"matmul", "matmul"},     {"and", "bitwise_and"},
+      {"or", "bitwise_or"},     {"xor", "bitwise_xor"},
+  };
+  for (const auto& [name, method] : kBinary) {
+    bound.def(fmt::format("__{}__", name).c_str(),
+              [method = method](const py::object& self, const py::object& other) {
+                return self.attr("backend").attr(method)(self, other);
+              });
+    bound.def(fmt::format("__r{}__", name).c_str(),
+              [method = method](const py::object& self, const py::object& other) {
+                return self.attr("backend").attr(method)(other, self);
+              });
+  }
+  static constexpr std::pair<const char*, const char*> kComparisons[] = {
+      {"__eq__", "equal"}, {"__ne__", "not_equal"},  {"__lt__", "less"},
+      {"__le__", "less_equal"}, {"__gt__", "greater"}, {"__ge__", "greater_equal"},
+  };
+  for (const auto& [name, method] : kComparisons) {
+    bound.def(name, [method = method](const py::object& self, const py::object& other) {
+      return self.attr("backend").attr(method)(self, other);
+    });
+  }
+  static constexpr std::pair<const char*, const char*> kUnary[] = {
+      {"__neg__", "negate"}, {"__abs__", "absolute"}, {"__invert__", "logical_not"}};
+  for (const auto& [name, method] : kUnary) {
+    bound.def(name, [method = method](const py::object& self) {
+      return self.attr("backend").attr(method)(self);
+    });
+  }
+  bound.attr("__hash__") = py::none();
+}
+
+}  // namespace
+
+size_t DeviceArray::bytes() const {
+  return static_cast<size_t>(count_of(shape)) * itemsize_of(dtype);
+}
+
+DeviceArray* device_array(PyObject* object) {
+  return Py_TYPE(object) == array_type ? py::handle(object).cast<DeviceArray*>() : nullptr;
+}
+
+py::object make_device_array(const DeviceArray& like, py::object dtype,
+                             std::span<const int64_t> shape, size_t bytes) {
+  auto storage =
+      Storage::make(like.storage->shared_driver(), static_cast<int64_t>(bytes)).or_throw();
+  return py::cast(DeviceArray{
+      std::move(storage), 0, {shape.begin(), shape.end()}, std::move(dtype), like.backend});
+}
+
+py::object rows_of(const DeviceArray& array, int64_t first, int64_t count) {
+  DeviceArray out = array;
+  const int64_t rows = array.shape.at(0);
+  if (rows > 0) out.offset += static_cast<int64_t>(array.bytes()) / rows * first;
+  out.shape[0] = count;
+  return py::cast(std::move(out));
+}
+
+py::object host_array(const DeviceArray& array) {
+  const size_t bytes = array.bytes();
+  py::object out = make_output_array(array.dtype.ptr(), array.shape, bytes);
+  void* const to = py::reinterpret_borrow<py::array>(out).mutable_data();
+  transfer([&] { return array.storage->read(array.offset, to, static_cast<int64_t>(bytes)); });
+  return out;
+}
+
+void bind_device_arrays(py::module_& module) {
+  py::class_<device::Driver, std::shared_ptr<device::Driver>>(module, "DeviceDriver",
+                                                              "The queue of a device.")
+      .def("array", &from_host_array, py::arg("values"), py::arg("backend"),
+           "An array with the values of a row-major one of NumPy.")
+      .def("finish",
+           [](device::Driver& driver) {
+             driver.check_process().or_throw();
+             transfer([&] {
+               const std::lock_guard lock(driver.mutex());
+               return driver.finish();
+             });
+           })
+      .def_property_readonly("has_exact_bits", [](device::Driver& driver) {
+        const GilRelease release;
+        return driver.has_exact_bits().or_throw();
+      });
+  py::class_<DeviceArray> bound(module, "Array", "An array in the memory of a device.");
+  bound.def_property_readonly("shape", &sizes_tuple)
+      .def_property_readonly("ndim", [](const DeviceArray& array) { return array.shape.size(); })
+      .def_property_readonly("size", [](const DeviceArray& array) { return count_of(array.shape); })
+      .def_property_readonly("nbytes", &DeviceArray::bytes)
+      .def_property_readonly("itemsize",
+                             [](const DeviceArray& array) { return itemsize_of(array.dtype); })
+      .def_readonly("dtype", &DeviceArray::dtype)
+      .def_readonly("backend", &DeviceArray::backend)
+      .def_property_readonly(
+          "device",
+          [](const DeviceArray& array) { return array.backend.attr("get_device")(); })
+      .def("to_numpy", &host_array)
+      .def("item", &item_of)
+      .def("tolist", [](const DeviceArray& array) { return of_item(array, "tolist"); })
+      .def("is_on", [](const DeviceArray& array,
+                       const device::Driver& driver) { return &array.storage->driver() == &driver; })
+      .def("__array__", &as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
+      .def("__reduce__",
+           [](const DeviceArray& array) {
+             return py::make_tuple(array.backend.attr("to_device"),
+                                   py::make_tuple(host_array(array)));
+           })
+      .def("__len__", &length_of)
+      .def("__getitem__", &index_of)
+      .def("__repr__", &text_of);
+  for (const char* name : {"__float__", "__int__", "__bool__", "__index__", "__complex__"}) {
+    bound.def(name, [name](const DeviceArray& array) { return of_item(array, name); });
+  }
+  bound.attr("__module__") = "mithril";
+  bound.attr("__array_priority__") = 1000;  // NumPy's operators leave it to ours
+  def_operators(bound);
+  array_type = reinterpret_cast<PyTypeObject*>(bound.ptr());
+}
+
+}  // namespace mithril::bindings

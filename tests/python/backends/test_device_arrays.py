@@ -1,0 +1,447 @@
+# Covers: backends/device/storage.cc bindings/device_array.cc
+"""`ml.Array`: values that stay in the memory of a device from call to call, and the bits of the
+engine in them. `device` makes a backend; memory "as a GPU's" is none that the host reads."""
+
+import copy
+import pickle
+
+import mithril as ml
+import numpy as np
+import pytest
+from backends.device_cases import forks, injecting, live_objects
+from backends.plan_cases import branch, every_model, same
+from backends.test_cuda_backend import NO_CUDA
+from backends.test_opencl_backend import WHY as NO_OPENCL
+from formats.c_cases import MODELS, drawn, training
+from mithril import _core
+from mithril.backends.with_manualgrad import object_cache
+from mithril.errors import (
+    DataIndexError,
+    DeviceNotAvailable,
+    DTypeError,
+    OutOfMemoryError,
+    ShapeError,
+)
+
+pytestmark = pytest.mark.device
+
+
+def opencl(**options):
+    return ml.OpenCLBackend("cpu", **options)
+
+
+def as_a_gpu(**options):
+    backend = ml.OpenCLBackend(**options)
+    backend._device = _core.OpenClDevice(as_gpu=True)
+    return backend
+
+
+def without(reason):
+    return pytest.mark.skipif(bool(reason), reason=reason or "")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(opencl, id="opencl", marks=without(NO_OPENCL)),
+        pytest.param(as_a_gpu, id="as a gpu", marks=without(NO_OPENCL)),
+        pytest.param(ml.CudaBackend, id="cuda", marks=without(NO_CUDA)),
+    ]
+)
+def device(request, tmp_path, monkeypatch):
+    monkeypatch.setattr(object_cache._core, "cache_dir", lambda: str(tmp_path / "cache"))
+    return request.param
+
+
+def both(device, model, dtype="float32", **options):
+    """The model on the engine and on the device."""
+    backends = ml.CpuBackend(dtype=dtype), device(dtype=dtype)
+    return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
+
+
+def all_arrays(nest):
+    """Asserts that everything in it is on a device."""
+    for value in nest.values():
+        assert type(value) is ml.Array
+    return nest
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+@every_model
+def test_values_and_gradients(device, title):
+    make, shape = MODELS[title]
+    engine, other = both(device, make(), data_keys={"x"}, shapes={"x": shape}, mode="eval")
+    place = other.backend.to_device
+    params, data = engine.get_parameters(), {"x": drawn(shape)}
+    want = engine.evaluate(params, data)
+    same(all_arrays(other.evaluate(place(params), place(data))), want)
+    cotangents = {"y": drawn(want["y"].shape, 1)}
+    want = engine.evaluate(params, data, output_gradients=cotangents)
+    got = other.evaluate(place(params), data, output_gradients=cotangents)
+    same(all_arrays(got.outputs), want.outputs)
+    same(all_arrays(got.gradients), want.gradients)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("title", ["mlp", "cnn", "lstm"])
+def test_steps(device, title, streams):
+    """Everything that a step returns goes into the next one where it is."""
+    make, shape = MODELS[title]
+    optimizer = ml.optim.AdamW(lr=1e-2)
+    runs = []
+    for pm in both(
+        device, training(make()), data_keys={"x", "target"}, shapes={"x": shape},
+        optimizer=optimizer, stream_gradients=streams,
+    ):  # fmt: skip
+        place = getattr(pm.backend, "to_device", dict) if runs else dict
+        data = place({"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)})
+        params, state = place(pm.get_parameters()), place(pm.initial_state())
+        opt_state = optimizer.init(params)
+        for _ in range(3):
+            params, opt_state, state, outputs = pm.step(params, opt_state, data, state)
+        runs.append((params, opt_state["m"], state, outputs))
+    for want, got in zip(*runs, strict=True):
+        same(all_arrays(got), want)
+
+
+def test_arrays_that_are_not_given_away_stay_as_they_are(device):
+    """A step that may overwrite copies what another array shares."""
+    make, shape = MODELS["mlp"]
+    optimizer = ml.optim.SGD(lr=0.1)
+    pm = ml.compile(
+        training(make()), device(), data_keys={"x", "target"}, shapes={"x": shape},
+        optimizer=optimizer, stream_gradients=True,
+    )  # fmt: skip
+    place = pm.backend.to_device
+    params = place(pm.get_parameters())
+    data = place({"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)})
+    view = {name: value[:1] for name, value in params.items()}
+    before = {name: np.asarray(value) for name, value in view.items()}
+    pm.step(params, optimizer.init(params), data)
+    changed = {name for name in view if not np.array_equal(view[name], before[name])}
+    assert changed == set(params)  # they were given away, and a view sees that
+
+
+def test_states_that_are_donated(device):
+    make, shape = MODELS["cnn"]
+    pm = ml.compile(make(), device(), data_keys={"x"}, shapes={"x": shape}, mode="train")
+    place = pm.backend.to_device
+    params, data = place(pm.get_parameters()), place({"x": drawn(shape)})
+    kept = pm.evaluate(params, data, state=place(pm.initial_state()))
+    given = pm.evaluate(params, data, state=place(pm.initial_state()), donate_state=True)
+    same(all_arrays(given.outputs), kept.outputs)
+    same(all_arrays(given.state), kept.state)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_branches(device, sign):
+    engine, other = both(device, branch(), data_keys={"x"}, shapes={"x": [5]})
+    data = {"x": sign * np.abs(drawn([5]))}
+    same(all_arrays(other.evaluate({}, other.backend.to_device(data))), engine.evaluate({}, data))
+
+
+def test_sizes_that_data_decide(device):
+    """What one part of the program hands to the next stays where it is."""
+    model = ml.Model()
+    model |= ml.NonZero()(input="x", output="places")
+    model |= ml.Unique()(input="x", output="values")
+    model.expose_keys("places", "values")
+    engine, other = both(device, model, data_keys={"x"}, shapes={"x": [7]})
+    data = {"x": np.array([0, 3, 0, 1, 3, 0, 2], "f4")}
+    got = all_arrays(other.evaluate({}, other.backend.to_device(data)))
+    same(got, engine.evaluate({}, data))
+
+
+def test_open_sizes_and_other_dtypes(device):
+    engine, other = both(device, MODELS["mlp"][0](), data_keys={"x"}, shapes={"x": ["batch", 16]})
+    params = engine.get_parameters()
+    placed = other.backend.to_device(params)
+    for batch in (1, 3, 0, 3):
+        data = {"x": drawn([batch, 16]).astype("f8")}
+        want = engine.evaluate(params, data)
+        same(all_arrays(other.evaluate(placed, other.backend.to_device(data))), want)
+
+
+def test_what_does_not_fit_is_told_as_of_numpys_arrays(device):
+    pm = ml.compile(MODELS["mlp"][0](), device(), data_keys={"x"}, shapes={"x": [8, 16]})
+    params, place = pm.get_parameters(), pm.backend.to_device
+    with pytest.raises(ShapeError, match="8, 16"):
+        pm.evaluate(params, {"x": place(drawn([8, 17]))})
+    index = ml.Model()
+    index |= ml.Embedding(num_embeddings=4, dim=2)(input="i", output="y")
+    pm = ml.compile(index, device(), data_keys={"i"}, shapes={"i": [3]})
+    params = place(pm.get_parameters())
+    with pytest.raises(DTypeError, match="requires integers, got float32"):
+        pm.evaluate(params, {"i": place([0.0, 1.0, 2.0])})
+    with pytest.raises(DataIndexError, match="4"):
+        pm.evaluate(params, {"i": place([0, 4, 1])})
+    assert np.asarray(pm.evaluate(params, {"i": place([0, 3, 1])})["y"]).shape == (3, 2)
+
+
+def test_results_outlive_what_they_were_computed_by(device):
+    """Nothing waits for a result but who reads it; the queue may still need the program."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(300, 300)).astype("f4")
+    backend = device()
+    x = backend.to_device(data)
+    for _ in range(5):
+        pm = ml.compile(ml.Sigmoid(), backend, data_keys={"input"}, shapes={"input": [300, 300]})
+        x = pm.evaluate({}, {"input": x})["output"]
+        del pm
+    want = data.astype("f8")
+    for _ in range(5):
+        want = 1 / (1 + np.exp(-want))
+    np.testing.assert_allclose(x, want, rtol=1e-6)
+    backend.block_until_ready(x)
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def test_what_is_placed_keeps_its_dtype(device):
+    backend = device()
+    for dtype in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"):
+        x = np.arange(6).reshape(2, 3).astype(dtype)
+        placed = backend.to_device(x)
+        assert placed.dtype == x.dtype and placed.shape == (2, 3) and placed.size == 6
+        assert (placed.ndim, placed.nbytes, placed.itemsize) == (2, x.nbytes, x.itemsize)
+        np.testing.assert_array_equal(placed, x)
+    half = ml.NumpyBackend(dtype="bfloat16").array([1.5, -2.0])
+    assert backend.to_device(half).to_numpy().dtype == half.dtype
+    assert backend.to_device([1, 2]).dtype == np.int64
+    assert backend.to_device([1.0]).dtype == np.float32
+    assert backend.to_device(3.0).shape == ()
+    assert backend.to_device(np.ones((0, 3))).tolist() == []
+    assert backend.to_device(np.arange(6.0).reshape(2, 3).T).tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert backend.to_device(np.arange(6.0)[::-2]).tolist() == [5, 3, 1]
+    assert backend.to_device(np.array([1, 2], ">i4")).tolist() == [1, 2]
+
+
+def test_what_is_placed_is_a_copy(device):
+    x = np.ones(3, "f4")
+    placed = device().to_device(x)
+    x[0] = 5
+    assert placed.tolist() == [1, 1, 1]
+    read = placed.to_numpy()
+    read[1] = 7
+    assert placed.tolist() == [1, 1, 1]
+
+
+def test_nests_keep_their_form(device):
+    backend = device()
+    nest = {"a": np.ones(2), "b": [np.zeros(1), (np.ones(1), None)], "c": [1.0, 2.0]}
+    placed = backend.to_device(nest)
+    assert type(placed["a"]) is type(placed["b"][0]) is type(placed["b"][1][0]) is ml.Array
+    assert placed["b"][1][1] is None
+    back = backend.to_device(placed, "cpu")
+    assert type(back["a"]) is np.ndarray and back["a"].tolist() == [1, 1]
+    assert backend.to_device(placed["a"]) is placed["a"]
+    assert backend.to_device(placed["a"], backend.get_device()) is placed["a"]
+
+
+def test_places_that_are_not_there(device):
+    with pytest.raises(DeviceNotAvailable, match="to_device requires .* or 'cpu', got 'tpu:3'"):
+        device().to_device([1.0], "tpu:3")
+
+
+BINARY = ["x + y", "x - y", "x * y", "x / y", "x // y", "x % y", "x ** y",
+          "x < y", "x <= y", "x > y", "x >= y", "x == y", "x != y"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BINARY)
+def test_operators(device, text):
+    backend = device()
+    x, y = drawn([2, 3]), np.abs(drawn([3], 1)) + 0.5
+    if "**" in text:
+        x = np.abs(x)
+    put = backend.to_device
+    want = eval(text, {"x": x.astype("f8"), "y": y.astype("f8")})
+    for a, b in ((put(x), put(y)), (put(x), y), (x, put(y))):
+        got = eval(text, {"x": a, "y": b})
+        assert type(got) is ml.Array
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    number = eval(text, {"x": put(x), "y": 2.5})
+    np.testing.assert_allclose(number, eval(text, {"x": x.astype("f8"), "y": 2.5}), rtol=1e-5)
+    assert str(number.dtype) in ("float32", "bool")
+
+
+def test_operators_of_one_operand_and_of_bools(device):
+    backend = device()
+    x = drawn([4])
+    placed = backend.to_device(x)
+    np.testing.assert_array_equal(-placed, -x)
+    np.testing.assert_array_equal(abs(placed), abs(x))
+    np.testing.assert_array_equal(~(placed > 0), ~(x > 0))
+    np.testing.assert_array_equal((placed > 0) | (placed < -1), (x > 0) | (x < -1))
+    np.testing.assert_array_equal((placed > 0) & (placed < 1), (x > 0) & (x < 1))
+    np.testing.assert_allclose(backend.to_device(np.eye(4, dtype="f4")) @ placed, x)
+    np.testing.assert_allclose(2 - placed, 2 - x)
+    placed += 1
+    np.testing.assert_allclose(placed, x + 1)
+
+
+def test_methods_of_the_backend(device):
+    backend = device()
+    x = drawn([3, 4])
+    placed = backend.to_device(x)
+    wide = x.astype("f8")
+    for got, want in (
+        (backend.exp(placed), np.exp(wide)),
+        (backend.sum(placed, axis=1), wide.sum(1)),
+        (backend.concat([placed, placed], axis=0), np.concatenate([wide, wide])),
+        (backend.transpose(placed), wide.T),
+        (backend.reshape(placed, (4, 3)), wide.reshape(4, 3)),
+        (backend.where(placed > 0, placed, 0.0), np.where(wide > 0, wide, 0)),
+        (backend.cast(placed, "float64"), wide),
+        (backend.softmax(placed), np.exp(wide) / np.exp(wide).sum(1, keepdims=True)),
+    ):
+        assert type(got) is ml.Array
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert backend.shape(placed) == (3, 4) and backend.dtype(placed) == "float32"
+    assert type(backend.to_numpy(placed)) is np.ndarray
+
+
+INDICES = [0, -1, slice(1, 3), slice(None), slice(5, 2), slice(None, None, 2), slice(None, None, -1),
+           (0, 1), (slice(None), 2), (..., None), None, [0, 2], np.array([True, False, True])]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_indices(device, index):
+    x = drawn([3, 4])
+    got = device().to_device(x)[index]
+    assert type(got) is ml.Array
+    np.testing.assert_array_equal(got, x[index])
+
+
+def test_indices_out_of_bounds(device):
+    placed = device().to_device(drawn([3]))
+    for index in (3, -4, 2**70):
+        with pytest.raises(IndexError, match="out of bounds"):
+            placed[index]
+    assert [float(x) for x in placed] == drawn([3]).tolist()
+    with pytest.raises(TypeError):
+        placed[0] = 1
+    with pytest.raises(TypeError, match="no length"):
+        len(placed[0])
+
+
+def test_views_go_into_models(device):
+    backend = device()
+    rows = drawn([6, 16])
+    placed = backend.to_device(rows)
+    engine, other = both(device, MODELS["mlp"][0](), data_keys={"x"}, shapes={"x": [3, 16]})
+    params = engine.get_parameters()
+    for part in (slice(0, 3), slice(2, 5), slice(3, 6)):
+        want = engine.evaluate(params, {"x": rows[part]})
+        same(all_arrays(other.evaluate(params, {"x": placed[part]})), want)
+
+
+def test_numbers(device):
+    placed = device().to_device(np.float32(2.5))
+    assert float(placed) == placed.item() == 2.5 and int(placed) == 2 and bool(placed)
+    assert complex(placed) == 2.5
+    assert range(5)[device().to_device(3)] == 3
+    with pytest.raises(TypeError):
+        float(device().to_device([1.0, 2.0]))
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(device().to_device([1.0, 2.0]))
+    with pytest.raises(TypeError):
+        hash(placed)
+
+
+def test_numpy_reads_them(device):
+    x = drawn([2, 2])
+    placed = device().to_device(x)
+    np.testing.assert_array_equal(np.asarray(placed), x)
+    assert np.asarray(placed, "f8").dtype == np.float64
+    assert np.argmax(placed) == np.argmax(x)
+    np.testing.assert_allclose(np.exp(placed), np.exp(x))
+    with pytest.raises(ValueError, match="without a copy"):
+        np.array(placed, copy=False)
+
+
+def test_text(device):
+    placed = device().to_device([[1.0, 2.0], [3.0, 4.0]])
+    lines = repr(placed).splitlines()
+    assert lines[0] == "Array([[1., 2.],"
+    assert lines[1].startswith("       [3., 4.]], dtype=float32, device='")
+
+
+def test_copies(device):
+    placed = device().to_device(drawn([2, 3]))
+    for made in (pickle.loads(pickle.dumps(placed)), copy.deepcopy(placed), copy.copy(placed)):
+        assert type(made) is ml.Array
+        np.testing.assert_array_equal(made, placed)
+
+
+def test_other_backends_take_copies(device):
+    placed = device().to_device(drawn([8, 16]))
+    pm = ml.compile(MODELS["mlp"][0](), ml.CpuBackend(), data_keys={"x"}, shapes={"x": [8, 16]})
+    params = pm.get_parameters()
+    got = pm.evaluate(params, {"x": placed})
+    same(got, pm.evaluate(params, {"x": drawn([8, 16])}))
+    assert type(got["y"]) is np.ndarray
+    np.testing.assert_array_equal(ml.CpuBackend().array(placed), drawn([8, 16]))
+
+
+# --- memory and failures --------------------------------------------------------------------------
+
+
+def test_memory_goes_back(device):
+    backend = device()
+    backend.block_until_ready()
+    before = live_objects()
+    arrays = [backend.to_device(np.ones(4, "f4")) for _ in range(10)]
+    views = [x[1:] for x in arrays]
+    assert live_objects() == before + 10
+    del arrays
+    assert live_objects() == before + 10
+    del views
+    assert live_objects() == before
+
+
+@pytest.fixture
+def inject():
+    yield from injecting([*_core.opencl_functions(), *_core.cuda_functions()])
+
+
+FAILURES = {
+    "opencl": [("clCreateBuffer", -4), ("clEnqueueWriteBuffer", -5), ("clFinish", -36)],
+    "cuda": [("cuMemAllocFromPoolAsync", 2), ("cuMemcpyHtoDAsync_v2", 2), ("cuStreamSynchronize", 700)],
+}  # fmt: skip
+
+
+def test_calls_that_fail(device, inject):
+    backend = device()
+    kept = backend.to_device([1.0, 2.0])
+    before = live_objects()
+    for symbol, status in FAILURES["cuda" if isinstance(backend, ml.CudaBackend) else "opencl"]:
+        inject(symbol, 1, status)
+        with pytest.raises((OutOfMemoryError, DeviceNotAvailable), match=symbol):
+            backend.to_device([3.0, 4.0])
+        assert live_objects() == before
+        assert (kept + backend.to_device([3.0, 4.0])).tolist() == [4, 6]
+        before = live_objects()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@forks
+def test_a_fork_is_told(device):
+    import multiprocessing
+
+    placed = device().to_device([1.0, 2.0])
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+
+    def work():
+        try:
+            placed.to_numpy()
+        except DeviceNotAvailable as error:
+            there.send(str(error))
+
+    child = context.Process(target=work)
+    child.start()
+    assert here.poll(60) and "forked" in here.recv()
+    child.join(60)
+    assert child.exitcode == 0
