@@ -1,5 +1,6 @@
 #include "bindings/device_array.h"
 
+#include "bindings/dlpack.h"
 #include "bindings/interrupt.h"
 #include "bindings/output_array.h"
 #include "core/checked.h"
@@ -183,6 +184,7 @@ void bind_device_arrays(py::module_& module) {
                                                               "The queue of a device.")
       .def("array", &from_host_array, py::arg("values"), py::arg("backend"),
            "An array with the values of a row-major one of NumPy.")
+      .def("from_dlpack", &from_dlpack, py::arg("source"), py::arg("backend"))
       .def("finish",
            [](device::Driver& driver) {
              driver.check_process().or_throw();
@@ -213,6 +215,14 @@ void bind_device_arrays(py::module_& module) {
       .def("is_on", [](const DeviceArray& array,
                        const device::Driver& driver) { return &array.storage->driver() == &driver; })
       .def("__array__", &as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
+      .def("__dlpack_device__", &dlpack_device)
+      .def(
+          "__dlpack__",
+          [](const py::object& array, const py::object& /*stream*/, const py::object& max_version,
+             const py::object& dl_device,
+             const py::object& copy) { return to_dlpack(array, max_version, dl_device, copy); },
+          py::kw_only(), py::arg("stream") = py::none(), py::arg("max_version") = py::none(),
+          py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
       .def("__reduce__",
            [](const DeviceArray& array) {
              return py::make_tuple(array.backend.attr("to_device"),

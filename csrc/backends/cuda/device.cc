@@ -129,10 +129,17 @@ Device::~Device() {
 
 class Device::Buffer final : public device::Memory {
  public:
-  Buffer(const Device& device, cu_pointer pointer) : device_(device), pointer_(pointer) {
+  /// `owner`: of another library's memory; null: the memory is given back.
+  Buffer(const Device& device, cu_pointer pointer, std::shared_ptr<const void> owner = nullptr)
+      : device_(device), pointer_(pointer), owner_(std::move(owner)) {
     device::count_object(1);
   }
   ~Buffer() override {
+    if (owner_ != nullptr) {
+      static_cast<void>(device_.wait());  // the queue may still read it
+      device::count_object(-1);
+      return;
+    }
     const Functions& f = device_.functions_;
     if (device_.pool_ != nullptr) {
       device_.release(f.free_async, pointer_, device_.stream_);
@@ -148,7 +155,19 @@ class Device::Buffer final : public device::Memory {
  private:
   const Device& device_;
   cu_pointer pointer_;
+  std::shared_ptr<const void> owner_;
 };
+
+std::optional<device::Driver::Place> Device::place(const device::Ref& ref) const {
+  constexpr int32_t kOfDlpack = 2;
+  return Place{kOfDlpack, info_.index, reinterpret_cast<void*>(Buffer::at(ref)),
+               reinterpret_cast<uintptr_t>(stream_)};
+}
+
+core::Result<device::MemoryPtr> Device::borrow(void* pointer, std::shared_ptr<const void> owner) {
+  return device::MemoryPtr(std::make_unique<const Buffer>(
+      *this, reinterpret_cast<cu_pointer>(pointer), std::move(owner)));
+}
 
 core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {
   const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
@@ -212,7 +231,8 @@ core::Status Device::unmap(device::Ref at, int64_t bytes, bool is_written, std::
   return finish();  // before the host's memory goes
 }
 
-core::Status Device::finish() { return within(functions_.wait, "cuStreamSynchronize", stream_); }
+core::Status Device::wait() const { return within(functions_.wait, "cuStreamSynchronize", stream_); }
+core::Status Device::finish() { return wait(); }
 
 // ---------------------------------------------------------------- programs
 

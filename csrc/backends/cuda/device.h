@@ -48,6 +48,8 @@ class Device final : public device::Driver {
   core::Result<device::MemoryPtr> constant(std::span<const std::byte> bytes) override;
   core::Result<device::MemoryPtr> operand(const void* host, int64_t bytes,
                                           bool is_written) override;
+  std::optional<Place> place(const device::Ref& ref) const override;
+  core::Result<device::MemoryPtr> borrow(void* pointer, std::shared_ptr<const void> owner) override;
   core::Status write(device::Ref to, const void* host, int64_t bytes) override;
   core::Status read(device::Ref from, void* host, int64_t bytes) override;
   core::Result<uint8_t> read_byte(device::Ref from) override;
@@ -65,6 +67,7 @@ class Device final : public device::Driver {
   Device(const Functions& functions, Compiler compiler, DeviceInfo info);
   core::Status start();
   core::Status start_pool();
+  core::Status wait() const;
 
   /// Calls a function with the device's context as the current one.
   template <class... Parameters, class... Arguments>

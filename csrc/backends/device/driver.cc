@@ -52,6 +52,11 @@ std::shared_ptr<const Program> Driver::remember(const std::string& text,
   return program;
 }
 
+core::Result<MemoryPtr> Driver::borrow(void* /*pointer*/, std::shared_ptr<const void> /*owner*/) {
+  return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                    "{}: no other library shares memory with {}", kind_, name_);
+}
+
 core::Result<Arena> Driver::take_arena(int64_t bytes) {
   Arena out = std::exchange(arena_, {});
   if (out.memory != nullptr && out.bytes >= bytes) return out;

@@ -1,6 +1,7 @@
 // What the executor of plans asks of a device: memory, programs, and a queue in which everything
 // happens in order. opencl/ and cuda/ implement it.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -97,8 +98,9 @@ class Driver {
   /// The place that an address of this driver stands for.
   Ref stored(const void* address) const;
 
-  /// Nanoseconds, estimated, of what was enqueued since somebody waited. Under the mutex.
-  double& unwaited() { return unwaited_; }
+  /// Nanoseconds, estimated, of what was enqueued since somebody waited. Whoever has the mutex sets
+  /// it.
+  std::atomic<double>& unwaited() { return unwaited_; }
 
   /// Says how plans are printed for the device.
   virtual PrintOptions print_options() const = 0;
@@ -109,6 +111,18 @@ class Driver {
   virtual core::Result<MemoryPtr> constant(std::span<const std::byte> bytes) = 0;
   /// Memory for an operand of the caller; that of the caller itself where the device can use it.
   virtual core::Result<MemoryPtr> operand(const void* host, int64_t bytes, bool is_written) = 0;
+
+  /// A place as other libraries know it: DLPack's kind and number of the device, a pointer, and the
+  /// queue that they may wait in for what they do there.
+  struct Place {
+    int32_t kind = 0, index = 0;
+    void* pointer = nullptr;
+    uintptr_t queue = 0;
+  };
+  /// Nothing where no other library could read memory of the device.
+  virtual std::optional<Place> place(const Ref& /*ref*/) const { return {}; }
+  /// Memory of another library's at a pointer, which `owner` keeps; only where there are places.
+  virtual core::Result<MemoryPtr> borrow(void* pointer, std::shared_ptr<const void> owner);
 
   /// Enqueues a copy from the host, or to it. Nothing moves where memory is the caller's itself.
   virtual core::Status write(Ref to, const void* host, int64_t bytes) = 0;
@@ -143,7 +157,7 @@ class Driver {
   int64_t process_;
   std::recursive_mutex mutex_;
   Arena arena_;  // of the last run; empty while it is taken
-  double unwaited_ = 0;
+  std::atomic<double> unwaited_ = 0;
   struct Given {
     const Memory* memory;
     int64_t bytes;

@@ -93,7 +93,8 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
 
 // What the queue still runs needs the kernels and the constants. Others may enqueue meanwhile.
 Executable::~Executable() {
-  if (driver_->check_process().ok()) static_cast<void>(driver_->finish());
+  if (driver_->unwaited() == 0 || !driver_->check_process().ok()) return;
+  static_cast<void>(driver_->finish());
 }
 
 core::Result<const Kernel*> Executable::kernel_of(const std::string& name) {
@@ -564,7 +565,7 @@ class Executable::Run {
   bool is_unsure_ = false;     // whether steps may have reported what nobody has asked for
   bool has_host_memory_ = false;  // whether the queue reads or writes some
   Report found_;
-  double& unwaited_;
+  std::atomic<double>& unwaited_;
   double between_waits_;
 };
 

@@ -1,6 +1,5 @@
 #include "backends/device/storage.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace mithril::device {
@@ -9,6 +8,14 @@ core::Result<std::shared_ptr<const Storage>> Storage::make(std::shared_ptr<Drive
                                                            int64_t bytes) {
   MITHRIL_RETURN_IF_ERROR(driver->check_process());
   MITHRIL_ASSIGN(MemoryPtr memory, driver->allocate(bytes));
+  return std::shared_ptr<const Storage>(new Storage(std::move(driver), std::move(memory), bytes));
+}
+
+core::Result<std::shared_ptr<const Storage>> Storage::borrow(std::shared_ptr<Driver> driver,
+                                                             void* pointer, int64_t bytes,
+                                                             std::shared_ptr<const void> owner) {
+  MITHRIL_RETURN_IF_ERROR(driver->check_process());
+  MITHRIL_ASSIGN(MemoryPtr memory, driver->borrow(pointer, std::move(owner)));
   return std::shared_ptr<const Storage>(new Storage(std::move(driver), std::move(memory), bytes));
 }
 

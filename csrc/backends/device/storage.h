@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "backends/device/driver.h"
 #include "core/status.h"
@@ -16,6 +17,10 @@ class Storage {
   /// Fails with MemoryError, or with what the driver says.
   static core::Result<std::shared_ptr<const Storage>> make(std::shared_ptr<Driver> driver,
                                                            int64_t bytes);
+  /// Memory of another library's (Driver::borrow).
+  static core::Result<std::shared_ptr<const Storage>> borrow(std::shared_ptr<Driver> driver,
+                                                             void* pointer, int64_t bytes,
+                                                             std::shared_ptr<const void> owner);
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   ~Storage();
@@ -24,6 +29,10 @@ class Storage {
   const std::shared_ptr<Driver>& shared_driver() const { return driver_; }
   int64_t bytes() const { return bytes_; }
   const std::byte* address() const { return address_; }
+
+  std::optional<Driver::Place> place(int64_t offset) const {
+    return driver_->place({memory_.get(), offset});
+  }
 
   /// Copies some bytes from the host or to it, and waits for that and all before it. They lie
   /// within the memory.

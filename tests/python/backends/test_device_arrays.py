@@ -16,6 +16,7 @@ from formats.c_cases import MODELS, drawn, training
 from mithril import _core
 from mithril.backends.with_manualgrad import object_cache
 from mithril.errors import (
+    ArgumentError,
     DataIndexError,
     DeviceNotAvailable,
     DTypeError,
@@ -201,7 +202,17 @@ def test_results_outlive_what_they_were_computed_by(device):
 
 def test_what_is_placed_keeps_its_dtype(device):
     backend = device()
-    for dtype in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"):
+    for dtype in (
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+    ):
         x = np.arange(6).reshape(2, 3).astype(dtype)
         placed = backend.to_device(x)
         assert placed.dtype == x.dtype and placed.shape == (2, 3) and placed.size == 6
@@ -302,8 +313,9 @@ def test_methods_of_the_backend(device):
     assert type(backend.to_numpy(placed)) is np.ndarray
 
 
-INDICES = [0, -1, slice(1, 3), slice(None), slice(5, 2), slice(None, None, 2), slice(None, None, -1),
-           (0, 1), (slice(None), 2), (..., None), None, [0, 2], np.array([True, False, True])]  # fmt: skip
+INDICES = [0, -1, slice(1, 3), slice(None), slice(5, 2), slice(None, None, 2), (0, 1), (..., None),
+           slice(None, None, -1), (slice(None), 2), None, [0, 2],
+           np.array([True, False, True])]  # fmt: skip
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
@@ -408,7 +420,8 @@ def inject():
 
 FAILURES = {
     "opencl": [("clCreateBuffer", -4), ("clEnqueueWriteBuffer", -5), ("clFinish", -36)],
-    "cuda": [("cuMemAllocFromPoolAsync", 2), ("cuMemcpyHtoDAsync_v2", 2), ("cuStreamSynchronize", 700)],
+    "cuda": [("cuMemAllocFromPoolAsync", 2), ("cuMemcpyHtoDAsync_v2", 2),
+             ("cuStreamSynchronize", 700)],
 }  # fmt: skip
 
 
@@ -445,3 +458,67 @@ def test_a_fork_is_told(device):
     assert here.poll(60) and "forked" in here.recv()
     child.join(60)
     assert child.exitcode == 0
+
+
+# --- DLPack ---------------------------------------------------------------------------------------
+
+
+def test_other_libraries_read_copies_of_what_they_cannot_reach(device):
+    x = drawn([2, 3])
+    placed = device().to_device(x)
+    if placed.__dlpack_device__() == (1, 0):
+        np.testing.assert_array_equal(np.from_dlpack(placed), x)
+    np.testing.assert_array_equal(np.from_dlpack(placed, device="cpu"), x)
+    with pytest.raises(BufferError, match="as a copy"):
+        placed.__dlpack__(dl_device=(8, 0))
+    with pytest.raises(BufferError):
+        placed.__dlpack__(dl_device=(1, 0), copy=False)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "int8", "int64", "uint8", "bool"]
+)
+def test_what_other_libraries_lend(device, dtype):
+    """What the device cannot reach is copied; so are elements with gaps between them."""
+    backend = device()
+    x = np.arange(12).reshape(3, 4).astype(dtype)
+    for given in (x, x[:, 1:3], x.T):
+        taken = backend.from_dlpack(given)
+        assert type(taken) is ml.Array and taken.dtype == x.dtype
+        np.testing.assert_array_equal(taken, given)
+
+
+def test_memory_of_a_gpu_is_shared():
+    if NO_CUDA:
+        pytest.skip(NO_CUDA)
+    backend = ml.CudaBackend()
+    first = backend.to_device(np.arange(6, dtype="f4").reshape(2, 3))
+    first[:1] + 1  # what computes it stays
+    before = live_objects()
+    assert first.__dlpack_device__() == (2, 0)
+    second = backend.from_dlpack(first[1:])
+    assert live_objects() == before + 1  # the share, not a copy
+    del first
+    np.testing.assert_array_equal(second, [[3, 4, 5]])
+    np.testing.assert_array_equal(second + 1, [[4, 5, 6]])
+    with pytest.raises(BufferError, match="as a copy"):
+        second.__dlpack__(copy=True)
+    del second
+    assert live_objects() <= before
+
+
+def test_capsules_that_nobody_takes(device):
+    placed = device().to_device([1.0, 2.0])
+    before = live_objects()
+    for _ in range(3):
+        placed.__dlpack__()
+    assert live_objects() == before
+    np.testing.assert_array_equal(placed, [1, 2])
+
+
+def test_what_has_no_dlpack(device):
+    with pytest.raises(ArgumentError, match="from_dlpack requires an array with __dlpack__"):
+        device().from_dlpack([1.0])
+    half = device().to_device(ml.NumpyBackend(dtype="bfloat16").array([1.0]))
+    if half.__dlpack_device__() != (1, 0):
+        assert device().from_dlpack(half).dtype == half.dtype

@@ -10,7 +10,7 @@ from mithril.base.arrays import host_values, is_device_array
 from mithril.base.numpy import np
 from mithril.base.trees import filled, leaves
 from mithril.eager import op_programs
-from mithril.errors import DeviceNotAvailable, shown
+from mithril.errors import ArgumentError, DeviceNotAvailable, shown
 from mithril.types import DTypeLike
 
 __all__ = ["DeviceBackend"]
@@ -33,9 +33,7 @@ class DeviceBackend(PlanBackend):
         """The device in its own words."""
         return self._device.info
 
-    def to_device(
-        self, data: Any, device: str | None = None, asynchronous: bool = False
-    ) -> Any:
+    def to_device(self, data: Any, device: str | None = None, asynchronous: bool = False) -> Any:
         """Arrays in the memory of the device: `ml.Array`.
 
         Models and methods that take one leave their results there, too, and do not wait for them;
@@ -74,6 +72,31 @@ class DeviceBackend(PlanBackend):
         values = host_values(data) if keeps else self.tensor(data)
         wanted = self.dtype(values).numpy()
         return self._device.array(np.array(values, wanted, order="C", copy=None), self)
+
+    def from_dlpack(self, source: Any) -> Any:
+        """An `ml.Array` over the memory of another library's array, without a copy.
+
+        What that library writes there later is seen, and what a model compiled with
+        ``stream_gradients=True`` overwrites it sees. Values on another device, and those that are
+        not row-major, are copied.
+
+        Parameters
+        ----------
+        source : an array with ``__dlpack__`` and ``__dlpack_device__``, as PyTorch, JAX and CuPy
+            have it
+
+        Raises
+        ------
+        BufferError : elements of a type that no dtype is
+        ArgumentError : no array with DLPack
+        """
+        if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+            raise ArgumentError(
+                f"{type(self).__name__}: from_dlpack requires an array with __dlpack__, got"
+                f" {shown(source)}"
+            )
+        shared = self._device.from_dlpack(source, self)
+        return self.to_device(source) if shared is None else shared
 
     def _is_here(self, value: Any) -> bool:
         return is_device_array(value) and value.is_on(self._device)
