@@ -93,22 +93,22 @@ void bind_cuda(py::module_& module) {
       .def_property_readonly("path", &Compiler::path)
       .def("compile", &compiled, py::arg("text"), py::arg("architecture"),
            py::arg("to_ptx") = false);
-  py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "CudaDevice", "A device of CUDA.")
+  py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "CudaDevice",
+                                                              "A device of CUDA.")
       .def(py::init([](int index, const std::vector<std::string>& libraries) {
              return Device::open(index, libraries).or_throw();
            }),
            py::arg("index"), py::arg("libraries"))
       .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
       .def_property_readonly("compiler_identity", &Device::compiler_identity)
-      .def("compile",
-           [](const Device& device, const std::string& text) {
-             std::string code;
-             {
-               const GilRelease release;
-               code = device.compile(text).or_throw();
-             }
-             return py::bytes(code);
-           });
+      .def("compile", [](const Device& device, const std::string& text) {
+        std::string code;
+        {
+          const GilRelease release;
+          code = device.compile(text).or_throw();
+        }
+        return py::bytes(code);
+      });
   py::class_<CudaProgram, ArrayProgram, std::shared_ptr<CudaProgram>> bound(
       module, "CudaProgram", "A graph that runs on a device of CUDA.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, py::function, std::shared_ptr<Trace>,

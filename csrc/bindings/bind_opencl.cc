@@ -66,7 +66,8 @@ void bind_opencl(py::module_& module) {
              py::arg("status"));
   module.def("opencl_functions", &opencl::injectable_symbols);
   module.def("device_live_objects", &device::live_objects);
-  py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "OpenClDevice", "A device of OpenCL.")
+  py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "OpenClDevice",
+                                                              "A device of OpenCL.")
       .def(py::init([](const std::string& wanted, bool as_gpu, int64_t threads) {
              return Device::open(wanted, as_gpu, threads).or_throw();
            }),

@@ -99,22 +99,57 @@ py::object index_of(const DeviceArray& array, const py::object& index) {
 
 std::string text_of(const DeviceArray& array) {
   const std::string device = array.backend.attr("get_device")().cast<std::string>();
-  const std::string values = py::module_::import("numpy")
-                                 .attr("array2string")(host_array(array), py::arg("separator") = ", ",
-                                                       py::arg("prefix") = "Array(")
-                                 .cast<std::string>();
+  const std::string values =
+      py::module_::import("numpy")
+          .attr("array2string")(host_array(array), py::arg("separator") = ", ",
+                                py::arg("prefix") = "Array(")
+          .cast<std::string>();
   return fmt::format("Array({}, dtype={}, device='{}')", values,
                      py::str(array.dtype).cast<std::string>(), device);
+}
+
+// As NumPy's functions and users call methods of arrays: `x.sum(axis=0, dtype=None, out=None)`,
+// `x.reshape(2, 3)`.
+py::object call_method(const char* method, const py::object& self, const py::args& args,
+                       const py::kwargs& given) {
+  py::dict named;
+  for (const auto& [name, value] : given) {
+    const std::string key = name.cast<std::string>();
+    if (value.is_none() && (key == "dtype" || key == "out")) continue;
+    named[py::str(key == "keepdims" ? "keepdim" : key)] = value;
+  }
+  const bool has_sizes = args.size() > 1 && py::isinstance<py::int_>(args[0]);
+  const py::object own = self.attr("backend").attr(method);
+  return has_sizes ? own(self, args, **named) : own(self, *args, **named);
+}
+
+template <class Class>
+void def_methods(Class& bound) {
+  static constexpr std::pair<const char*, const char*> kMethods[] = {
+      {"sum", "sum"},         {"mean", "mean"},       {"max", "max"},
+      {"min", "min"},         {"prod", "prod"},       {"any", "any"},
+      {"all", "all"},         {"argmax", "argmax"},   {"argmin", "argmin"},
+      {"astype", "cast"},     {"reshape", "reshape"}, {"transpose", "transpose"},
+      {"squeeze", "squeeze"}, {"flatten", "flatten"}, {"clip", "clamp"},
+  };
+  for (const auto& [name, method] : kMethods) {
+    bound.def(name, [method = method](const py::object& self, const py::args& args,
+                                      const py::kwargs& named) {
+      return call_method(method, self, args, named);
+    });
+  }
+  bound.def_property_readonly(
+      "T", [](const py::object& self) { return self.attr("backend").attr("transpose")(self); });
 }
 
 template <class Class>
 void def_operators(Class& bound) {
   // By name and method of the backend; reflected ones turn their operands round.
   static constexpr std::pair<const char*, const char*> kBinary[] = {
-      {"add", "add"},           {"sub", "subtract"},      {"mul", "multiply"},
-      {"truediv", "divide"},    {"floordiv", "floor_divide"}, {"mod", "remainder"},
-      {"pow", "power"},         {"matmul", "matmul"},     {"and", "bitwise_and"},
-      {"or", "bitwise_or"},     {"xor", "bitwise_xor"},
+      {"add", "add"},        {"sub", "subtract"},          {"mul", "multiply"},
+      {"truediv", "divide"}, {"floordiv", "floor_divide"}, {"mod", "remainder"},
+      {"pow", "power"},      {"matmul", "matmul"},         {"and", "bitwise_and"},
+      {"or", "bitwise_or"},  {"xor", "bitwise_xor"},
   };
   for (const auto& [name, method] : kBinary) {
     bound.def(fmt::format("__{}__", name).c_str(),
@@ -127,8 +162,8 @@ void def_operators(Class& bound) {
               });
   }
   static constexpr std::pair<const char*, const char*> kComparisons[] = {
-      {"__eq__", "equal"}, {"__ne__", "not_equal"},  {"__lt__", "less"},
-      {"__le__", "less_equal"}, {"__gt__", "greater"}, {"__ge__", "greater_equal"},
+      {"__eq__", "equal"},      {"__ne__", "not_equal"}, {"__lt__", "less"},
+      {"__le__", "less_equal"}, {"__gt__", "greater"},   {"__ge__", "greater_equal"},
   };
   for (const auto& [name, method] : kComparisons) {
     bound.def(name, [method = method](const py::object& self, const py::object& other) {
@@ -207,13 +242,14 @@ void bind_device_arrays(py::module_& module) {
       .def_readonly("dtype", &DeviceArray::dtype)
       .def_readonly("backend", &DeviceArray::backend)
       .def_property_readonly(
-          "device",
-          [](const DeviceArray& array) { return array.backend.attr("get_device")(); })
+          "device", [](const DeviceArray& array) { return array.backend.attr("get_device")(); })
       .def("to_numpy", &host_array)
       .def("item", &item_of)
       .def("tolist", [](const DeviceArray& array) { return of_item(array, "tolist"); })
-      .def("is_on", [](const DeviceArray& array,
-                       const device::Driver& driver) { return &array.storage->driver() == &driver; })
+      .def("is_on",
+           [](const DeviceArray& array, const device::Driver& driver) {
+             return &array.storage->driver() == &driver;
+           })
       .def("__array__", &as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       .def("__dlpack_device__", &dlpack_device)
       .def(
@@ -236,6 +272,7 @@ void bind_device_arrays(py::module_& module) {
   }
   bound.attr("__module__") = "mithril";
   bound.attr("__array_priority__") = 1000;  // NumPy's operators leave it to ours
+  def_methods(bound);
   def_operators(bound);
   array_type = reinterpret_cast<PyTypeObject*>(bound.ptr());
 }

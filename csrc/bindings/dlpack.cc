@@ -48,11 +48,11 @@ struct NamedType {
 };
 constexpr uint8_t kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4, kBool = 6;
 constexpr NamedType kTypes[] = {
-    {core::DType::kBool, {kBool, 8, 1}},       {core::DType::kUInt8, {kUint, 8, 1}},
-    {core::DType::kInt8, {kInt, 8, 1}},        {core::DType::kInt16, {kInt, 16, 1}},
-    {core::DType::kInt32, {kInt, 32, 1}},      {core::DType::kInt64, {kInt, 64, 1}},
-    {core::DType::kFloat16, {kFloat, 16, 1}},  {core::DType::kBFloat16, {kBfloat, 16, 1}},
-    {core::DType::kFloat32, {kFloat, 32, 1}},  {core::DType::kFloat64, {kFloat, 64, 1}},
+    {core::DType::kBool, {kBool, 8, 1}},      {core::DType::kUInt8, {kUint, 8, 1}},
+    {core::DType::kInt8, {kInt, 8, 1}},       {core::DType::kInt16, {kInt, 16, 1}},
+    {core::DType::kInt32, {kInt, 32, 1}},     {core::DType::kInt64, {kInt, 64, 1}},
+    {core::DType::kFloat16, {kFloat, 16, 1}}, {core::DType::kBFloat16, {kBfloat, 16, 1}},
+    {core::DType::kFloat32, {kFloat, 32, 1}}, {core::DType::kFloat64, {kFloat, 64, 1}},
 };
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -79,7 +79,7 @@ py::object dtype_of(const DlType& type) {
 
 // ---------------------------------------------------------------- to others
 
-/// What a consumer holds: the array, and its sizes where DLPack wants them.
+/// Keeps an array, and its sizes where DLPack wants them, for as long as a consumer does.
 struct Lent {
   DeviceArray array;
   Managed managed;
@@ -126,7 +126,7 @@ py::object own_capsule(const DeviceArray& array, const device::Driver::Place& pl
 
 // ---------------------------------------------------------------- from others
 
-/// What a producer lent; given back when the last one has let it go.
+/// Keeps what a producer lent, and gives it back in the end.
 class Borrowed {
  public:
   explicit Borrowed(const py::object& capsule) {
@@ -148,7 +148,9 @@ class Borrowed {
     if (versioned_ != nullptr && versioned_->deleter != nullptr) versioned_->deleter(versioned_);
     if (managed_ != nullptr && managed_->deleter != nullptr) managed_->deleter(managed_);
   }
-  const DlTensor& tensor() const { return versioned_ != nullptr ? versioned_->tensor : managed_->tensor; }
+  const DlTensor& tensor() const {
+    return versioned_ != nullptr ? versioned_->tensor : managed_->tensor;
+  }
 
  private:
   Managed* managed_ = nullptr;
@@ -193,9 +195,8 @@ py::object to_dlpack(const py::object& array, const py::object& max_version,
     refuse("the values can be had where they are, or as a copy of the host's");
   }
   const py::object values = host_array(own);
-  return max_version.is_none()
-             ? values.attr("__dlpack__")()
-             : values.attr("__dlpack__")(py::arg("max_version") = max_version);
+  return max_version.is_none() ? values.attr("__dlpack__")()
+                               : values.attr("__dlpack__")(py::arg("max_version") = max_version);
 }
 
 py::object from_dlpack(const std::shared_ptr<device::Driver>& driver, const py::object& source,

@@ -270,8 +270,8 @@ const void* NativeProgram::copy_to(const Latest& latest, size_t output, PyObject
 }
 
 bool NativeProgram::is_writable(PyObject* array) {
-  return device_array(array) != nullptr || (py::detail::array_proxy(array)->flags &
-                                            py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
+  return device_array(array) != nullptr ||
+         (py::detail::array_proxy(array)->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
 }
 
 std::vector<bool> NativeProgram::shares_memory(std::span<const Input> inputs) {
@@ -284,9 +284,9 @@ std::vector<bool> NativeProgram::shares_memory(std::span<const Input> inputs) {
     if (inputs[i].array == nullptr) continue;
     const DeviceArray* const there = device_array(inputs[i].array);
     const size_t bytes =
-        there != nullptr ? there->bytes()
-                         : static_cast<size_t>(
-                               py::reinterpret_borrow<py::array>(inputs[i].array).nbytes());
+        there != nullptr
+            ? there->bytes()
+            : static_cast<size_t>(py::reinterpret_borrow<py::array>(inputs[i].array).nbytes());
     const std::byte* const begin = view_of(inputs[i].array).data;
     if (bytes > 0) ranges.push_back({begin, begin + bytes, i});
   }

@@ -94,7 +94,7 @@ class NativeProgram : public ArrayProgram {
     std::vector<size_t> bytes;  // of each output
   };
 
-  /// What a run takes of an array that is ready.
+  /// Shows an array that is ready as a run takes it.
   struct View {
     const std::byte* data;
     std::span<const int64_t> shape;

@@ -231,7 +231,9 @@ core::Status Device::unmap(device::Ref at, int64_t bytes, bool is_written, std::
   return finish();  // before the host's memory goes
 }
 
-core::Status Device::wait() const { return within(functions_.wait, "cuStreamSynchronize", stream_); }
+core::Status Device::wait() const {
+  return within(functions_.wait, "cuStreamSynchronize", stream_);
+}
 core::Status Device::finish() { return wait(); }
 
 // ---------------------------------------------------------------- programs

@@ -154,6 +154,7 @@ class Executable::Run {
   Run& operator=(const Run&) = delete;
 
   Status run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+    if (unwaited_ > between_waits_) MITHRIL_RETURN_IF_ERROR(finish());  // of runs before
     const PlanCode& code = *executable_.source_.code;
     Bases bases = bases_of(code);
     MITHRIL_ASSIGN(arena_, driver_.take_arena(code.bytes));
@@ -538,9 +539,9 @@ class Executable::Run {
 
   // The queue is never far ahead of who waits for it: an interrupt ends the run between steps.
   Status poll(double nanoseconds) {
-    if (unwaited_ > 0 && unwaited_ + nanoseconds > between_waits_) {
+    if (control_.poll != nullptr && unwaited_ > 0 && unwaited_ + nanoseconds > between_waits_) {
       MITHRIL_RETURN_IF_ERROR(finish());
-      if (control_.poll != nullptr) control_.poll(control_.poll_context);
+      control_.poll(control_.poll_context);
     }
     unwaited_ += nanoseconds;
     return is_cancelled() ? interrupted() : Status();
@@ -561,8 +562,8 @@ class Executable::Run {
   const RunControl& control_;
   Arena arena_;
   std::vector<MemoryPtr> operands_;
-  std::vector<size_t> given_;  // bases of outputs that are inputs, too
-  bool is_unsure_ = false;     // whether steps may have reported what nobody has asked for
+  std::vector<size_t> given_;     // bases of outputs that are inputs, too
+  bool is_unsure_ = false;        // whether steps may have reported what nobody has asked for
   bool has_host_memory_ = false;  // whether the queue reads or writes some
   Report found_;
   std::atomic<double>& unwaited_;

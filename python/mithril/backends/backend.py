@@ -384,9 +384,13 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
             twins[name] = get_backend(name, dtype=self.default_dtype)
         return twins[name]
 
-    def _runs_ops(self, operands: Iterable[Any]) -> Any:
+    def _beside(self, input: Any, made: Any) -> Any:
+        """An array of the host that was made of `input`, where that is."""
+        return made
+
+    def _runs_ops(self, operands: Iterable[Any] = (), is_data_dependent: bool = False) -> Any:
         """The backend that compiles what methods compute of these operands."""
-        return self._twin()
+        return self._twin("numpy" if is_data_dependent and self.runs_plans else "")
 
     def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
         """`value` in another dtype; None: the backend's own."""

@@ -34,9 +34,7 @@ def run(
         if isinstance(value, list):
             flat |= {f"{name}_{i}": item for i, item in enumerate(value)}
     types = {name: (backend.shape(x), backend.dtype(x)) for name, x in flat.items()}
-    runs_on = backend._runs_ops(flat.values())
-    if is_data_dependent and runs_on.runs_plans and runs_on is not backend:
-        runs_on = backend._twin("numpy")
+    runs_on = backend._runs_ops(flat.values(), is_data_dependent)
     program = _program(runs_on, (*kind, tuple(types.items())), make, arrays, types)
     values = [cast(backend, flat[key.name], key.dtype) for key in program.inputs]
     function = getattr(program.forward, "function", None)

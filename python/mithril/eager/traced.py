@@ -99,7 +99,9 @@ class Recording:
             name: self._backend.dtype(self.arrays[int(name[1:])]) for name in present
         }
         data = [key for key in model.input_keys if not key.startswith("$")]
-        return compile_model(model, self._backend._twin(), data_keys=data, types=types, jit=False)
+        return compile_model(
+            model, self._backend._runs_ops(self.arrays), data_keys=data, types=types, jit=False
+        )
 
     def by_name(self, values: Sequence[Any]) -> dict[str, Any]:
         """Of values for all leaves of the arguments: those of float inputs that are read."""
@@ -312,7 +314,11 @@ def vmap(backend: Any, fn: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     if not rows:
         raise ArgumentError("vmap: arrays without rows tell nothing of the result")
     columns = zip(*(leaves(result) for result in rows), strict=True)
-    return filled(rows[0], iter([backend._from_host(np.stack(column)) for column in columns]))
+    return filled(rows[0], iter([_stacked(backend, column) for column in columns]))
+
+
+def _stacked(backend: Any, arrays: Sequence[Any]) -> Any:
+    return backend._beside(arrays[0], backend._from_host(np.stack(arrays)))
 
 
 def jacobian(backend: Any, fn: Callable[..., Any], x: Any) -> Any:
@@ -322,4 +328,4 @@ def jacobian(backend: Any, fn: Callable[..., Any], x: Any) -> Any:
     basis = np.eye(size, dtype=np.asarray(output).dtype).reshape(size, *np.shape(output))
     rows = [np.asarray(pull(backend._from_host(row))[0]) for row in basis]
     shape = (*np.shape(output), *np.shape(x))
-    return backend._from_host(np.reshape(rows, shape).astype(basis.dtype))
+    return backend._beside(x, backend._from_host(np.reshape(rows, shape).astype(basis.dtype)))

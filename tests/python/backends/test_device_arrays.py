@@ -313,6 +313,54 @@ def test_methods_of_the_backend(device):
     assert type(backend.to_numpy(placed)) is np.ndarray
 
 
+METHODS = ["x.sum()", "x.sum(axis=1)", "x.mean(axis=0, keepdims=True)", "x.max(0)", "x.min()",
+           "x.prod(axis=1)", "(x > 0).any()", "(x > -9).all(axis=0)", "x.argmax(axis=1)",
+           "x.argmin(axis=0)", "x.astype('float64')", "x.reshape(4, 3)", "x.reshape((2, -1))",
+           "x.T", "x.transpose()", "x.clip(-0.5, 0.5)", "x.clip(None, 0.5)", "x[:1].squeeze()",
+           "x.flatten()", "np.sum(x, axis=1)", "np.mean(x)", "np.max(x)", "np.any(x > 0)",
+           "np.argmax(x, axis=1)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_methods_of_arrays(device, text):
+    x = drawn([3, 4])
+    got = eval(text, {"x": device().to_device(x), "np": np})
+    assert type(got) is ml.Array
+    np.testing.assert_allclose(got, eval(text, {"x": x.astype("f8"), "np": np}), rtol=1e-5)
+
+
+def test_derivatives_of_functions_stay_there(device):
+    backend = device()
+    x = backend.to_device([1.0, 2.0])
+    slope = backend.grad(lambda p: backend.sum(p["x"] ** 2 * p["y"]))({"x": x, "y": 3 * x})
+    assert type(slope["x"]) is type(slope["y"]) is ml.Array
+    assert slope["x"].tolist() == [6, 24] and slope["y"].tolist() == [1, 4]
+    y, pulled, _ = backend.vjp(lambda a: a * a, x, cotangents=x)
+    assert type(y) is type(pulled) is ml.Array and pulled.tolist() == [2, 8]
+    rows = backend.vmap(lambda row: backend.sum(row))(backend.to_device(np.ones((2, 3), "f4")))
+    assert type(rows) is ml.Array and rows.tolist() == [3, 3]
+    assert type(backend.zeros_like(x)) is type(backend.ones_like(x)) is ml.Array
+    assert type(backend.unique(x)) is ml.Array
+
+
+def test_steps_that_clip_and_steps_by_hand(device):
+    """`clip_norm`, and an optimizer's `update`, compute with arrays as they are."""
+    make, shape = MODELS["mlp"]
+    options = {"data_keys": {"x", "target"}, "shapes": {"x": shape}}
+    for optimizer in (ml.optim.SGD(lr=0.1), ml.optim.Adam(lr=0.1, clip_norm=0.01)):
+        runs = []
+        for pm in both(device, training(make()), optimizer=optimizer, **options):
+            place = getattr(pm.backend, "to_device", dict) if runs else dict
+            data = place({"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)})
+            params = place(pm.get_parameters())
+            stepped = pm.step(params, optimizer.init(params), data).params
+            gradients = pm.evaluate(params, data, output_gradients=True).gradients
+            runs.append((stepped, optimizer.update(params, gradients, optimizer.init(params))[0]))
+        for got, want in zip(runs[1], runs[0], strict=True):
+            for name, value in all_arrays(got).items():
+                np.testing.assert_allclose(value, want[name], rtol=1e-5, atol=1e-6)
+
+
 INDICES = [0, -1, slice(1, 3), slice(None), slice(5, 2), slice(None, None, 2), (0, 1), (..., None),
            slice(None, None, -1), (slice(None), 2), None, [0, 2],
            np.array([True, False, True])]  # fmt: skip

@@ -108,8 +108,22 @@ class DeviceBackend(PlanBackend):
         self._device.finish()
         return data
 
-    def _runs_ops(self, operands: Iterable[Any]) -> Any:
-        return self if any(map(self._is_here, operands)) else super()._runs_ops(operands)
+    def unique(self, input: Any, *arguments: Any, **options: Any) -> Any:
+        return self._beside(input, super().unique(input, *arguments, **options))
+
+    def zeros_like(self, input: Any, *, dtype: DTypeLike | None = None) -> Any:
+        return self._beside(input, super().zeros_like(input, dtype=dtype))
+
+    def ones_like(self, input: Any, *, dtype: DTypeLike | None = None) -> Any:
+        return self._beside(input, super().ones_like(input, dtype=dtype))
+
+    def _beside(self, input: Any, made: Any) -> Any:
+        return self.to_device(made) if self._is_here(input) else made
+
+    def _runs_ops(self, operands: Iterable[Any] = (), is_data_dependent: bool = False) -> Any:
+        if any(map(self._is_here, operands)):
+            return self
+        return super()._runs_ops(operands, is_data_dependent)
 
     def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
         if not self._is_here(value):

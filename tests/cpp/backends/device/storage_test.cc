@@ -62,9 +62,9 @@ struct Placed {
     const auto sizes = mithril::test::sizes_of(graph);
     values = mithril::test::random_inputs(graph, sizes);
     SpecializationCache cpu(std::move(passes::optimize(graph, cpu::target())).or_throw(), on_cpu());
-    wanted = std::move(mithril::test::run(graph, *std::move(cpu.specialize(sizes)).or_throw(),
-                                          values))
-                 .or_throw();
+    wanted =
+        std::move(mithril::test::run(graph, *std::move(cpu.specialize(sizes)).or_throw(), values))
+            .or_throw();
     cache = std::make_unique<SpecializationCache>(std::move(optimized(graph)).or_throw(),
                                                   on_fake(driver));
     made = std::move(cache->specialize(sizes)).or_throw();
@@ -178,7 +178,9 @@ TEST(DeviceStorage, SurvivesCallsThatFail) {
       inject_failure(symbol, 1, kFails);
       const core::Status failed = placed.run();
       inject_failure(symbol, 1, 0);
-      if (!failed.ok()) EXPECT_EQ(failed.error().kind, ErrorKind::kDevice) << symbol;
+      if (!failed.ok()) {
+        EXPECT_EQ(failed.error().kind, ErrorKind::kDevice) << symbol;
+      }
       ASSERT_TRUE(placed.run().ok()) << symbol;
       placed.expect_outputs();
     }
