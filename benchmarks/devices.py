@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import nets
 from benchmarks.harness import (
     OURS,
     Contender,
@@ -32,6 +33,17 @@ def backend(name: str) -> Any:
         return ml.get_backend(name)
     except ml.errors.DeviceNotAvailable as error:
         raise LeftOut(str(error).splitlines()[0]) from None
+
+
+def placed(pm: Any, arrays: dict) -> dict:
+    """The arrays where the model runs: a device's own memory."""
+    import mithril as ml
+
+    return arrays if isinstance(pm.backend, ml.CpuBackend) else pm.backend.to_device(arrays)
+
+
+def ready(pm: Any, arrays: dict) -> dict:
+    return pm.backend.block_until_ready(arrays)
 
 
 def forward(make: Callable[[], Any], shapes: dict, name: str, settings: Settings) -> Contender:
@@ -64,14 +76,36 @@ def digits_step(name: str, settings: Settings) -> Contender:
         "x": random.standard_normal((64, 64), dtype=np.float32),
         "target": random.integers(0, 10, 64),
     }
-    given = pm.get_parameters()
+    data, given = placed(pm, data), placed(pm, pm.get_parameters())
     kept = {"params": given, "state": optimizer.init(given)}
 
     def step() -> Any:
         kept["params"], kept["state"], _, outputs = pm.step(kept["params"], kept["state"], data)
-        return outputs
+        return ready(pm, outputs)
 
     return Contender(step, step)
+
+
+def kernel_call(name: str, settings: Settings) -> Contender:
+    """A call with one kernel, on an array that is where it runs."""
+    import mithril as ml
+
+    pm = ml.compile(ml.Relu(), backend(name), data_keys={"input"}, shapes={"input": [16]})
+    data = placed(pm, {"input": np.linspace(-1, 1, 16, dtype=np.float32)})
+    return Contender(lambda: ready(pm, pm.evaluate({}, data)), lambda: pm.evaluate({}, data))
+
+
+def net(make: Callable[[], Any], name: str, settings: Settings) -> Contender:
+    """A whole network on its parameters; both stay where it runs."""
+    import mithril as ml
+
+    of = make()
+    shapes = of.shapes
+    pm = ml.compile(of.model(), backend(name), data_keys=set(shapes), shapes=shapes, inference=True)
+    params, data = placed(pm, of.params), placed(pm, of.data)
+    return Contender(
+        lambda: ready(pm, pm.evaluate(params, data)), lambda: pm.evaluate(params, data)
+    )
 
 
 def product() -> Any:
@@ -118,7 +152,7 @@ def of_model(make: Callable[[], Any], shapes: dict) -> Callable:
 
 
 # Title, contender, and the target on PoCL, which runs on the engine's own processor.
-_WORK: dict[str, tuple[str, Callable, float]] = {
+_WORK: dict[str, tuple[str, Callable, float | None]] = {
     "gemm": (
         "Product 1024 x 1024 x 1024",
         of_model(product, {"a": [1024, 1024], "b": [1024, 1024]}),
@@ -135,7 +169,10 @@ _WORK: dict[str, tuple[str, Callable, float]] = {
         of_model(partial(alone, "LayerNorm"), {"x": [*ROWS_AND_COLUMNS]}),
         0.8,
     ),
+    "call": ("A call with one kernel, 16 elements, and the wait for it", kernel_call, None),
     "digits-step": ("Step of a digits network, AdamW", digits_step, 0.4),
+    "resnet18": ("ResNet-18, [1, 3, 224, 224]", partial(net, partial(nets.Resnet, 18)), 0.4),
+    "gpt2": (nets.Gpt2.title, partial(net, nets.Gpt2), 0.4),
 }
 ROWS = {
     f"{device}-{name}": partial(

@@ -384,10 +384,6 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
             twins[name] = get_backend(name, dtype=self.default_dtype)
         return twins[name]
 
-    def _beside(self, input: Any, made: Any) -> Any:
-        """An array of the host that was made of `input`, where that is."""
-        return made
-
     def _runs_ops(self, operands: Iterable[Any] = (), is_data_dependent: bool = False) -> Any:
         """The backend that compiles what methods compute of these operands."""
         return self._twin("numpy" if is_data_dependent and self.runs_plans else "")

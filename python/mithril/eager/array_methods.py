@@ -226,6 +226,10 @@ class ArrayMethods:
     def to_list(self, *values: Any) -> list[Any]:
         return list(values)
 
+    def _beside(self, input: Any, made: Any) -> Any:
+        """What the host made of an array, where that array is."""
+        return made
+
     def _given(self, value: Any) -> Any:
         return value if self._is_native(value) else self.tensor(value)
 
