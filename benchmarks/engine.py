@@ -21,7 +21,7 @@ from benchmarks.harness import (
     print_target,
 )
 
-TORCH, JAX, ORT = "PyTorch eager", "JAX jit", "ONNX Runtime"
+TORCH, JAX, ORT, OPENVINO = "PyTorch eager", "JAX jit", "ONNX Runtime", "OpenVINO"
 FREEZING = "torch.compile, freezing"
 TUNED = "PyTorch, malloc tuned"
 ALONE = "PyTorch, its own process"
@@ -39,6 +39,7 @@ def inference(net: nets.Net, target: float, settings: Settings, **more: Factory)
         {
             TORCH: net.torch,
             ORT: net.ort,
+            OPENVINO: net.openvino,
             **more,
             OURS: net.ours,
             UNBOUND: partial(net.ours, bind=False),
@@ -48,7 +49,7 @@ def inference(net: nets.Net, target: float, settings: Settings, **more: Factory)
     )
     print_comparison(f"{net.title}: inference", comparison)
     nets.print_shares(comparison, net.torch, settings)
-    print_ratio_targets(comparison, {ORT: target})
+    print_ratio_targets(comparison, {ORT: target, OPENVINO: 1.0})
 
 
 def resnet(depth: int, settings: Settings) -> None:

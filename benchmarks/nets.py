@@ -13,7 +13,7 @@ from benchmarks.harness import Comparison, Contender, Factory, Settings
 from benchmarks.machine import peak_rate
 from benchmarks.models import adam, gpt2, vit
 from benchmarks.models import generated as models
-from benchmarks.ort import session_of
+from benchmarks.ort import request_of, session_of
 
 TOKENS = 128
 PROMPT, DECODED = 16, 48
@@ -110,6 +110,13 @@ class Net:
         session, name = session_of(self.module, self.input, settings)
         feed = {name: self.input}
         return Contender(lambda: session.run(None, feed), lambda: {"y": session.run(None, feed)[0]})
+
+    def openvino(self, settings: Settings) -> Contender:
+        request, feed = request_of(self.module, self.input, settings), [self.input]
+        return Contender(
+            lambda: request.infer(feed, share_inputs=True, share_outputs=True),
+            lambda: {"y": np.array(request.infer(feed)[0])},
+        )
 
 
 # --- what is measured -----------------------------------------------------------------------------
