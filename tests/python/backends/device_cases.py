@@ -15,7 +15,7 @@ import pytest
 from backends.plan_cases import same
 from formats.c_cases import MODELS, drawn
 from mithril import _core
-from mithril.errors import MithrilError
+from mithril.errors import ArgumentError, MithrilError, OutOfMemoryError
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -109,6 +109,26 @@ def check_what_falls_back_is_told(backend, told):
     pm = ml.compile(model, backend(), data_keys={"x"}, shapes={"x": [4, 4]})
     assert told in str(pm.explain())
     assert "It runs on the host" not in str(relu(backend).explain())
+
+
+def check_a_memory_limit(backend):
+    model = ml.Model()
+    model |= ml.MatrixMultiply()(left="a", right="b", output="h")
+    model |= ml.MatrixMultiply()(left="h", right="b", output="y")
+    model.expose_keys("y")
+    shapes = {"a": [64, 64], "b": [64, 64]}
+    data = {key: drawn(shape) for key, shape in shapes.items()}
+    for limited, options in (
+        (backend(memory_limit=1000), {}),
+        (backend(memory_limit="1GB"), {"memory_limit": 1000}),
+    ):
+        pm = ml.compile(model, limited, data_keys={"a", "b"}, shapes=shapes, **options)
+        with pytest.raises(OutOfMemoryError, match="memory_limit"):
+            pm.evaluate({}, data)
+    with pytest.raises(ArgumentError, match=f"{backend.__name__}: memory_limit"):
+        backend(memory_limit="much")
+    pm = ml.compile(model, backend(memory_limit="1GB"), data_keys={"a", "b"}, shapes=shapes)
+    pm.evaluate({}, data)
 
 
 def check_pickles(backend):

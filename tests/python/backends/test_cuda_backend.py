@@ -16,6 +16,7 @@ from backends.device_cases import (
     ROWS,
     assert_relu_runs,
     check_a_fork_is_told,
+    check_a_memory_limit,
     check_nothing_leaks,
     check_pickles,
     check_products,
@@ -273,21 +274,7 @@ def test_what_was_compiled_is_kept_on_disk(folder, monkeypatch):
 
 
 def test_a_memory_limit_of_the_backend():
-    model = ml.Model()
-    model |= ml.MatrixMultiply()(left="a", right="b", output="h")
-    model |= ml.MatrixMultiply()(left="h", right="b", output="y")
-    model.expose_keys("y")
-    shapes = {"a": [64, 64], "b": [64, 64]}
-    data = {key: drawn(shape) for key, shape in shapes.items()}
-    for backend, options in (
-        (ml.CudaBackend(memory_limit=1000), {}),
-        (ml.CudaBackend(memory_limit="1GB"), {"memory_limit": 1000}),
-    ):
-        pm = ml.compile(model, backend, data_keys={"a", "b"}, shapes=shapes, **options)
-        with pytest.raises(OutOfMemoryError, match="memory_limit"):
-            pm.evaluate({}, data)
-    pm = ml.compile(model, ml.CudaBackend(memory_limit="1GB"), data_keys={"a", "b"}, shapes=shapes)
-    pm.evaluate({}, data)
+    check_a_memory_limit(ml.CudaBackend)
 
 
 # --- failures -------------------------------------------------------------------------------------

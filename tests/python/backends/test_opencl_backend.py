@@ -12,6 +12,7 @@ import pytest
 from backends.device_cases import (
     ROWS,
     check_a_fork_is_told,
+    check_a_memory_limit,
     check_nothing_leaks,
     check_pickles,
     check_products,
@@ -368,6 +369,10 @@ except ml.errors.DeviceNotAvailable as error:
     assert done.returncode == 0, done.stderr
     assert "POCL_CACHE_DIR is set to nothing" in done.stdout
     assert "unset it" in done.stdout
+
+
+def test_a_memory_limit_of_the_backend():
+    check_a_memory_limit(ml.OpenCLBackend)
 
 
 def test_nothing_leaks():

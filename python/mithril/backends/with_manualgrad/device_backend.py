@@ -11,6 +11,7 @@ from mithril.base.numpy import np
 from mithril.base.trees import filled, leaves
 from mithril.eager import op_programs
 from mithril.errors import ArgumentError, DeviceNotAvailable, shown
+from mithril.execution.memory import parse_size
 from mithril.types import DTypeLike
 
 __all__ = ["DeviceBackend"]
@@ -27,6 +28,24 @@ class DeviceBackend(PlanBackend):
     _compiles_each_program = True
     _has_own_memory = True
     _device: Any  # of the engine
+
+    def __init__(
+        self,
+        dtype: DTypeLike,
+        threads: int | None,
+        seed: int,
+        compute_precision: DTypeLike | None,
+        memory_limit: int | str | None,
+    ) -> None:
+        super().__init__("cpu", dtype, threads, seed, compute_precision)
+        option = f"{type(self).__name__}: memory_limit"
+        self._memory_limit = None if memory_limit is None else parse_size(memory_limit, option)
+
+    def _limited(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Options of a program, with the smaller limit of the backend's and of compile."""
+        given = (self._memory_limit, options["memory_limit"])
+        limits = [limit for limit in given if limit is not None]
+        return {**options, "memory_limit": min(limits, default=None)}
 
     @property
     def device_info(self) -> Mapping[str, Any]:

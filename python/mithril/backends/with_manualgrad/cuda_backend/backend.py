@@ -13,7 +13,6 @@ from mithril.backends.with_manualgrad.device_backend import DeviceBackend
 from mithril.backends.with_manualgrad.object_cache import ObjectCache, key_of
 from mithril.base.public import public
 from mithril.errors import DeviceNotAvailable, SignatureError, shown
-from mithril.execution.memory import parse_size
 from mithril.types import Dtype, DTypeLike
 
 __all__ = ["CudaBackend"]
@@ -67,10 +66,7 @@ class CudaBackend(DeviceBackend):
         seed: int = 0,
         compute_precision: DTypeLike | None = None,
     ) -> None:
-        super().__init__("cpu", dtype, None, seed, compute_precision)
-        self._memory_limit = (
-            None if memory_limit is None else parse_size(memory_limit, "CudaBackend: memory_limit")
-        )
+        super().__init__(dtype, None, seed, compute_precision, memory_limit)
         self._device = _core.CudaDevice(_index(device), nvrtc_libraries())
         self._objects = ObjectCache.of_user("cuda", ".cubin")
 
@@ -98,17 +94,13 @@ class CudaBackend(DeviceBackend):
         self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
     ) -> Any:
         """No weights are packed."""
-        limits = [
-            limit for limit in (self._memory_limit, options["memory_limit"]) if limit is not None
-        ]
-        options["memory_limit"] = min(limits, default=None)
         return _core.CudaProgram(
             graph,
             self._device,
             self._build,
             exact_conv=exact_conv,
             exact_linalg=exact_linalg,
-            **options,
+            **self._limited(options),
         )
 
 

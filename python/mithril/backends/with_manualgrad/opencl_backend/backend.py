@@ -26,6 +26,9 @@ class OpenCLBackend(DeviceBackend):
         computed in float32.
     threads : how many compute units of a CPU kernels use, and threads what runs on the host; None:
         all of them.
+    memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
+        outputs; None: what the device has. The smaller of this and `compile(memory_limit=)`
+        applies.
     seed : of the backend's random numbers.
     compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
@@ -41,7 +44,7 @@ class OpenCLBackend(DeviceBackend):
         the driver fails
     UnsupportedError : the device has no float64; threads= for a device that is no CPU
     ArgumentError : more threads than the device has compute units
-    OutOfMemoryError : of a call for which the device's memory is too small
+    OutOfMemoryError : of a call for which memory is too small
 
     >>> import mithril as ml
     >>> ml.OpenCLBackend.backend_type
@@ -59,10 +62,11 @@ class OpenCLBackend(DeviceBackend):
         dtype: DTypeLike = Dtype.float32,
         *,
         threads: int | None = None,
+        memory_limit: int | str | None = None,
         seed: int = 0,
         compute_precision: DTypeLike | None = None,
     ) -> None:
-        super().__init__("cpu", dtype, threads, seed, compute_precision)
+        super().__init__(dtype, threads, seed, compute_precision, memory_limit)
         self._device = _core.OpenClDevice(_wanted(device), threads=threads or 0)
         self._pool = None if threads is None else _core.ThreadPool(threads)
 
@@ -90,7 +94,7 @@ class OpenCLBackend(DeviceBackend):
             self._pool,
             exact_conv=exact_conv,
             exact_linalg=exact_linalg,
-            **options,
+            **self._limited(options),
         )
 
 
