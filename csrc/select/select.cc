@@ -144,6 +144,20 @@ core::Result<int64_t> Selector::byte_size(const ir::Graph& graph, ValueId id) {
   return *bytes;
 }
 
+Status Selector::check_sizes(const ir::Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    for (const ValueId id : node.results) {
+      if (id == kNoValue || !graph.type(id).is_tensor) continue;
+      const auto size = byte_size(graph, id);
+      if (size.ok()) continue;
+      core::Error error = size.error();
+      error.location = graph.location_of(node);
+      return error;
+    }
+  }
+  return {};
+}
+
 core::Result<BufferId> Selector::add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
   MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph_, id));
   const ir::Node* maker = graph_.producer(id);
@@ -289,6 +303,7 @@ ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const N
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const Backend& backend,
                                        const SelectOptions& options) {
   MITHRIL_RETURN_IF_ERROR(check_hosts(graph, backend.name()));
+  MITHRIL_RETURN_IF_ERROR(Selector::check_sizes(graph));
   return Selector(graph, backend, options).run();
 }
 

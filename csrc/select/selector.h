@@ -36,6 +36,8 @@ std::vector<Operand> plain_operands(const ir::Graph& graph, const std::vector<Va
 class Selector {
  public:
   Selector(const ir::Graph& graph, const Backend& backend, const SelectOptions& options);
+  /// Fails where a result has more bytes than there are addresses: what follows multiplies sizes.
+  static core::Status check_sizes(const ir::Graph& graph);
   core::Result<plan::Steps> run();
 
  private:

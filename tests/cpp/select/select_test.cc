@@ -79,5 +79,23 @@ TEST(Select, NamesTheBackendThatHasNoKernel) {
   EXPECT_EQ(supports(kProductTable, graph, graph.nodes[0]), ir::Support::kNone);
 }
 
+// An empty one too, as NumPy has it: sizes are multiplied before anybody asks for elements.
+TEST(Select, RefusesWhatNoAddressReaches) {
+  for (const char* shape : {"4294967302, 4294967302", "0, 4294967302, 4294967302"}) {
+    const ir::Graph graph = passes::parsed(fmt::format(R"(graph m<f32, i64>(%x: f32[1]) {{
+  %0 = broadcast_to(%x, shape=({0})) : f32[{0}]
+  %1 = exp(%0) : f32[{0}]
+  return y=%1
+}}
+)",
+                                                       shape));
+    const auto made = select_steps(graph, FakeBackend());
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().kind, core::ErrorKind::kMemory);
+    EXPECT_EQ(made.error().message,
+              fmt::format("a value of type f32[{}] does not fit an address space", shape));
+  }
+}
+
 }  // namespace
 }  // namespace mithril::select
