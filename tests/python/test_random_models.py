@@ -278,6 +278,27 @@ def test_models_that_were_wrong_once(seed):
     Trial(seed, "CpuBackend", "float64", joins=False).check_values()
 
 
+@pytest.mark.device
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_that_is_read_after_another_one_was_written(engine):
+    """y·min(y + z) of a row y: a fused loop wrote the gradient's first term over the second."""
+    model = ml.Model()
+    model |= ml.Max(axis=0, keepdim=True)(input="w", output="y")
+    model |= ml.Add()(left="y", right="z", output="x")
+    model |= ml.Min(axis=0, keepdim=True)(input="x", output="least")
+    model |= ml.Multiply()(left="y", right="least", output="o")
+    model.expose_keys("o")
+    backend = getattr(ml, ENGINES[engine])(dtype="float64")
+    shapes = {"w": [3, 3], "z": [4, 1]}
+    pm = ml.compile(model, backend, data_keys={"z"}, shapes=shapes, trainable_keys={"w"})
+    w = np.array([[1.0, -2.0, 0.5], [3.0, -1.0, 0.25], [2.0, -3.0, 4.0]])
+    z = np.array([[0.5], [-7.0], [2.0], [1.0]])
+    run = pm.evaluate({"w": w}, {"z": z}, output_gradients={"o": np.ones((1, 3))})
+    y = w.max(0)
+    np.testing.assert_allclose(run.outputs["o"], [y * (y - 7)])
+    np.testing.assert_allclose(run.gradients["w"], np.where(w == y, 2 * y - 7, 0))
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -358,7 +379,11 @@ class Trial:
             outputs = self.expected(at)
             return sum(float((w * outputs[n]).sum()) for n, w in self.weights.items())
 
-        slope = central_difference(total, self.inputs, direction, 1e-6)
         got = sum(float((gradients[n] * d).sum()) for n, d in direction.items())
         scale = max(1.0, sum(float(np.abs(g).sum()) for g in gradients.values()))
-        assert abs(got - slope) <= BOUNDS[self.dtype][2] * scale, f"{self.told}: {got}, not {slope}"
+        slopes = []
+        for step in (1e-6, 1e-7, 1e-8):  # one in ten thousand models has a kink that near
+            slopes.append(central_difference(total, self.inputs, direction, step))
+            if abs(got - slopes[-1]) <= BOUNDS[self.dtype][2] * scale:
+                return
+        pytest.fail(f"{self.told}: {got}, not {slopes}")

@@ -421,41 +421,32 @@ const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute, Mode m
   return *(entry = schedule.get());
 }
 
-// Whether it may read the input behind the stores of its section: row outputs are written before
-// the lanes, and what is stored as it was loaded is copied at the end.
-bool TileKernel::reads_late(const tile::Instruction& i, uint32_t input) const {
-  const tile::Family family = tile::info(i.opcode).family;
-  const bool stores = family == tile::Family::kStore;
-  const bool among_lanes = i.level == Level::kLane || family == tile::Family::kReduce;
-  return std::any_of(i.operands.begin(), i.operands.end(), [&](tile::RegId r) {
-    while (r != tile::kNoReg && program_.code[r].opcode == tile::Opcode::kBitcast) {
-      r = program_.code[r].operands[0];
-    }
-    if (r == tile::kNoReg) return false;
-    const tile::Instruction& source = program_.code[r];
-    return source.opcode == tile::Opcode::kLoad && source.index == input &&
-           (stores || (among_lanes && source.level == Level::kRow));
-  });
-}
-
 bool TileKernel::can_alias(uint32_t input, uint32_t output) const {
-  if (input_level(program_, input) != output_level(program_, output)) return false;
+  const Level level = input_level(program_, input);
+  if (level != output_level(program_, output)) return false;
+  // What was loaded is read where it lies, in any section; a section that reads a lane of one
+  // before it may have to load its inputs again.
+  std::vector<bool> reads(program_.code.size(), false), lies_there(program_.code.size(), false);
   int32_t stored = 0, read = 0;
   for (size_t at = 0; at < program_.code.size(); ++at) {
     const tile::Instruction& i = program_.code[at];
-    if (i.opcode == tile::Opcode::kStore && i.index == output) stored = code_->section[at];
-  }
-  // A later section that reads a value may have to load its inputs again.
-  std::vector<bool> reads(program_.code.size(), false);
-  for (size_t at = 0; at < program_.code.size(); ++at) {
-    const tile::Instruction& i = program_.code[at];
-    reads[at] = i.opcode == tile::Opcode::kLoad && i.index == input;
+    const tile::Family family = tile::info(i.opcode).family;
+    reads[at] = lies_there[at] = i.opcode == tile::Opcode::kLoad && i.index == input;
+    bool stores_it = false;
     for (const tile::RegId r : i.operands) {
-      if (r != tile::kNoReg && reads[r] && program_.code[r].level == Level::kLane) reads[at] = true;
+      if (r == tile::kNoReg) continue;
+      if (lies_there[r] || (reads[r] && program_.code[r].level == Level::kLane)) reads[at] = true;
+      if (lies_there[r] && i.opcode == tile::Opcode::kBitcast) lies_there[at] = true;
+      if (lies_there[r] && family == tile::Family::kStore) stores_it = true;
     }
-    if (reads[at]) read = std::max(read, code_->section[at]);
-    const bool own = i.opcode == tile::Opcode::kStore && i.index == output;
-    if (!own && reads_late(i, input)) read = std::max(read, code_->section[at] + 1);
+    const bool is_own = i.opcode == tile::Opcode::kStore && i.index == output;
+    if (is_own) stored = code_->section[at];
+    if (!reads[at]) continue;
+    // Row outputs are written before the lanes of their section, and what is stored as it was
+    // loaded is copied at the end.
+    const bool among_lanes = i.level == Level::kLane || family == tile::Family::kReduce;
+    const bool is_late = !is_own && (stores_it || (level == Level::kRow && among_lanes));
+    read = std::max(read, code_->section[at] + (is_late ? 1 : 0));
   }
   return stored >= read;
 }

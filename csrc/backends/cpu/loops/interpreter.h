@@ -34,7 +34,6 @@ class TileKernel {
   const Code& code() const { return *code_; }
 
  private:
-  bool reads_late(const tile::Instruction& i, uint32_t input) const;
   TileKernel();
   tile::Program program_;
   Isa isa_ = Isa::kGeneric;

@@ -141,52 +141,94 @@ Strides dense(const Domain& domain, tile::Level level) {
   return out;
 }
 
-std::vector<Bytes> run(const tile::Program& program, Engine engine, const Domain& domain,
-                       const std::vector<Bytes>& inputs, const std::vector<double>& scalars) {
-  std::vector<Strides> strides;
+namespace {
+
+std::vector<Strides> dense_inputs(const tile::Program& program, const Domain& domain) {
+  std::vector<Strides> out;
   for (uint32_t k = 0; k < program.inputs.size(); ++k) {
-    strides.push_back(dense(domain, input_level(program, k)));
+    out.push_back(dense(domain, input_level(program, k)));
   }
-  return run_strided(program, engine, domain, inputs, strides,
-                     std::vector<int64_t>(inputs.size(), 0), scalars);
+  return out;
 }
 
-std::vector<Bytes> run_strided(const tile::Program& program, Engine engine, const Domain& domain,
-                               const std::vector<Bytes>& inputs,
-                               const std::vector<Strides>& input_strides,
-                               const std::vector<int64_t>& base,
-                               const std::vector<double>& scalars) {
-  const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
-  std::vector<Strides> strides = input_strides;
+/// Operands of a program in memory that faults beyond its ends.
+struct Operands {
+  std::vector<Strides> strides;
   std::vector<std::unique_ptr<Guarded>> arrays;
   std::vector<void*> buffers;
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    arrays.push_back(std::make_unique<Guarded>(inputs[k]));
-    const auto size = static_cast<int64_t>(core::size_of(program.inputs[k]));
-    buffers.push_back(arrays.back()->data() + base[k] * size);
+  std::vector<const Guarded*> outputs;
+
+  Operands(const tile::Program& program, const Domain& domain, const std::vector<Bytes>& inputs,
+           std::vector<Strides> input_strides, const std::vector<int64_t>& base,
+           const std::vector<int>& on)
+      : strides(std::move(input_strides)) {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      arrays.push_back(std::make_unique<Guarded>(inputs[k]));
+      const auto size = static_cast<int64_t>(core::size_of(program.inputs[k]));
+      buffers.push_back(arrays.back()->data() + base[k] * size);
+    }
+    for (uint32_t k = 0; k < program.outputs.size(); ++k) {
+      const tile::Level level = output_level(program, k);
+      strides.push_back(dense(domain, level));
+      if (on[k] < 0) {
+        const size_t size = elements(domain, level) * core::size_of(program.outputs[k]);
+        arrays.push_back(std::make_unique<Guarded>(Bytes(size, std::byte{0xee})));
+      }
+      outputs.push_back(on[k] < 0 ? arrays.back().get() : arrays[static_cast<size_t>(on[k])].get());
+      buffers.push_back(outputs.back()->data());
+    }
   }
-  for (uint32_t k = 0; k < program.outputs.size(); ++k) {
-    const tile::Level level = output_level(program, k);
-    strides.push_back(dense(domain, level));
-    const size_t size = elements(domain, level) * core::size_of(program.outputs[k]);
-    arrays.push_back(std::make_unique<Guarded>(Bytes(size, std::byte{0xee})));
-    buffers.push_back(arrays.back()->data());
-  }
-  std::vector<OperandStrides> operands;
-  for (const Strides& s : strides) operands.push_back({s.kept, s.reduced});
-  const Loop loop = make_loop(*kernel, domain.kept, domain.reduced, operands);
+};
+
+std::vector<Bytes> run_on(const tile::Program& program, Engine engine, const Domain& domain,
+                          const Operands& operands, const std::vector<double>& scalars) {
+  const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
+  std::vector<OperandStrides> strides;
+  for (const Strides& s : operands.strides) strides.push_back({s.kept, s.reduced});
+  const Loop loop = make_loop(*kernel, domain.kept, domain.reduced, strides);
   const size_t scratch_bytes = (loop.scratch_bytes + 63) / 64 * 64;
   const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, scratch_bytes + 64));
   std::memset(scratch.get(), 0xee, scratch_bytes);
   plan::ErrorSlot error;
-  plan::KernelArgs args{
-      buffers.data(), loop.params.data(), scalars.data(), kernel.get(), scratch.get(), 0, &error,
-      nullptr};
+  plan::KernelArgs args{operands.buffers.data(),
+                        loop.params.data(),
+                        scalars.data(),
+                        kernel.get(),
+                        scratch.get(),
+                        0,
+                        &error,
+                        nullptr};
   const FloatEnvironment environment;
   for (int64_t unit = loop.units; unit-- > 0;) kernel->function()(args, unit, unit + 1);
   std::vector<Bytes> out;
-  for (size_t k = inputs.size(); k < arrays.size(); ++k) out.push_back(arrays[k]->bytes());
+  for (const Guarded* array : operands.outputs) out.push_back(array->bytes());
   return out;
+}
+
+}  // namespace
+
+std::vector<Bytes> run(const tile::Program& program, Engine engine, const Domain& domain,
+                       const std::vector<Bytes>& inputs, const std::vector<double>& scalars) {
+  return run_in_place(program, engine, domain, inputs, std::vector<int>(program.outputs.size(), -1),
+                      scalars);
+}
+
+std::vector<Bytes> run_in_place(const tile::Program& program, Engine engine, const Domain& domain,
+                                const std::vector<Bytes>& inputs, const std::vector<int>& on,
+                                const std::vector<double>& scalars) {
+  const std::vector<int64_t> base(inputs.size(), 0);
+  const Operands operands(program, domain, inputs, dense_inputs(program, domain), base, on);
+  return run_on(program, engine, domain, operands, scalars);
+}
+
+std::vector<Bytes> run_strided(const tile::Program& program, Engine engine, const Domain& domain,
+                               const std::vector<Bytes>& inputs,
+                               const std::vector<Strides>& strides,
+                               const std::vector<int64_t>& base,
+                               const std::vector<double>& scalars) {
+  const std::vector<int> on(program.outputs.size(), -1);
+  return run_on(program, engine, domain, Operands(program, domain, inputs, strides, base, on),
+                scalars);
 }
 
 int64_t first_difference(core::DType dtype, const Bytes& a, const Bytes& b) {

@@ -67,7 +67,12 @@ size_t elements(const Domain& domain, tile::Level level);
 std::vector<Bytes> run(const tile::Program& program, Engine engine, const Domain& domain,
                        const std::vector<Bytes>& inputs, const std::vector<double>& scalars = {});
 
-/// The same with inputs at given strides; `base[k]` is the index of element 0 in inputs[k].
+/// The same with output k in the memory of input `on[k]`; -1: in its own.
+std::vector<Bytes> run_in_place(const tile::Program& program, Engine engine, const Domain& domain,
+                                const std::vector<Bytes>& inputs, const std::vector<int>& on,
+                                const std::vector<double>& scalars = {});
+
+/// As run() with inputs at given strides; `base[k]` is the index of element 0 in inputs[k].
 std::vector<Bytes> run_strided(const tile::Program& program, Engine engine, const Domain& domain,
                                const std::vector<Bytes>& inputs,
                                const std::vector<Strides>& strides,

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "backends/cpu/run_program.h"
@@ -672,13 +673,47 @@ TEST(Interpreter, KeepsRowsThatLanesRead) {
   EXPECT_TRUE(kernel->can_alias(0, 2));
 }
 
+// A row that was loaded is read where it lies, in later sections, too.
+TEST(Interpreter, KeepsRowsThatLaterSectionsRead) {
+  Builder t;
+  const Reg x = t.load(DType::kFloat32);
+  const Reg a = t.load_row(DType::kFloat32), b = t.load_row(DType::kFloat32);
+  const Reg largest = reduce_max(x);
+  t.store(a * largest);                  // section 1
+  t.store(b / reduce_sum(x - largest));  // section 2
+  const auto program = t.finish();
+  const auto kernel = TileKernel::make(program, Isa::kGeneric).or_throw();
+  EXPECT_TRUE(kernel->can_alias(1, 0));
+  EXPECT_FALSE(kernel->can_alias(2, 0));
+  EXPECT_TRUE(kernel->can_alias(2, 1));
+}
+
 // ---- random programs
+
+/// Runs with each output on each input that it may overwrite.
+void check_in_place(const tile::Program& program, const Domain& domain,
+                    const std::vector<Bytes>& inputs, const std::vector<double>& scalars) {
+  const auto wanted =
+      tile::evaluate(program, domain.kept_points(), domain.reduced_points(), inputs, scalars);
+  for (const testing::Engine engine : testing::engines()) {
+    const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
+    for (uint32_t input = 0; input < program.inputs.size(); ++input) {
+      for (uint32_t output = 0; output < program.outputs.size(); ++output) {
+        if (!kernel->can_alias(input, output)) continue;
+        std::vector<int> on(program.outputs.size(), -1);
+        on[output] = static_cast<int>(input);
+        expect_equal(program, testing::run_in_place(program, engine, domain, inputs, on, scalars),
+                     wanted, fmt::format("{}, {} on {}", name(engine), output, input));
+      }
+    }
+  }
+}
 
 tile::Program random_program(std::mt19937& rng, bool reducing) {
   Builder t;
   std::vector<Reg> values{t.load(DType::kFloat32), t.load(DType::kFloat32),
                           t.constant(DType::kFloat32, 0.7), t.scalar(DType::kFloat32, 0)};
-  if (reducing) values.push_back(t.load_row(DType::kFloat32));
+  for (int k = 0; reducing && k < 3; ++k) values.push_back(t.load_row(DType::kFloat32));
   const auto pick = [&] { return values[rng() % values.size()]; };
   const tile::Opcode two[] = {tile::Opcode::kAdd, tile::Opcode::kSub, tile::Opcode::kMul,
                               tile::Opcode::kMax, tile::Opcode::kMin, tile::Opcode::kDiv};
@@ -719,8 +754,9 @@ TEST(Interpreter, RandomProgramsEqualTheEvaluator) {
           bytes_of(random_floats(static_cast<size_t>(row ? kept : kept * reduced), rng())));
     }
     SCOPED_TRACE(round);
-    check(program, {{kept}, reducing ? std::vector<int64_t>{reduced} : std::vector<int64_t>{}},
-          inputs, {1.25});
+    const Domain domain{{kept}, reducing ? std::vector<int64_t>{reduced} : std::vector<int64_t>{}};
+    check(program, domain, inputs, {1.25});
+    check_in_place(program, domain, inputs, {1.25});
   }
 }
 
