@@ -73,8 +73,8 @@ def check_groups():
         Group("set-up", make("setup-check"), needed=True),
         Group("build asan", make("cpp-asan"), needed=True),
         Group("c++ asan", ["scripts/cpp_tests.sh", "build/asan"]),
-        Group("python pure asan", pytest("pure", *seen), asan),
-        Group("python device asan", pytest("device", *seen, "--backends=cpu"), asan),
+        Group("python pure asan", pytest("pure", *seen, *at_once()), asan),
+        Group("python device asan", pytest("device", *seen, *at_once(), "--backends=cpu"), asan),
         Group("build tsan", make("cpp-tsan")),
         Group("c++ tsan", ["scripts/cpp_tests.sh", "build/tsan"]),
     ]
