@@ -128,9 +128,16 @@ def test_T6():
     text = pages()["mlx-backend.md"]
     for word in ("lazy", "Metal", "compile"):
         assert word.lower() in text.lower()
-    needs("mlx.core")
+    mx = needs("mlx.core")
     with pytest.warns(ml.errors.MithrilWarning, match="Neural Engine"):
-        ml.MlxBackend(use_ane=True)
+        backend = ml.MlxBackend(use_ane=True)
+    assert backend.capabilities.autodiff == "framework" and backend.capabilities.jit
+    pm = compiled(backend=backend, jit=True)
+    assert pm.jit is True
+    params = {key: backend.array(value) for key, value in PARAMS.items()}
+    y = pm.evaluate(params, {"x": backend.array(X)}, lazy=True)["y"]
+    assert isinstance(y, mx.array)
+    close(values(backend, y + 1), X @ W.T + B + 1)  # goes on from what is not computed yet
 
 
 def test_T7():
@@ -145,10 +152,18 @@ def test_T7():
 
 
 def test_T8():
-    text = pages()["mlx-backend.md"]
-    rows = ("Apple Silicon Support", "Automatic Differentiation", "Lazy Evaluation",
-            "JIT Compilation", "Multi-GPU", "ANE Support")  # fmt: skip
-    assert all(row.lower() in text.lower() for row in rows)
+    lines = [line.strip("| ").split(" | ") for line in pages()["mlx-backend.md"].splitlines()]
+    table = {cells[0].lower(): cells[1:] for cells in lines if len(cells) == 4}
+    backends = [backend_of(name) for name in ("mlx", "torch", "jax")]
+    assert table["apple silicon support"][0] == "native"
+    for backend, told in zip(backends, table["automatic differentiation"], strict=True):
+        assert (backend.capabilities.autodiff == "framework") is (told == "yes")
+    for backend, told in zip(backends, table["jit compilation"], strict=True):
+        assert backend.capabilities.jit and told in ("`mx.compile`", "`torch.compile`", "XLA")
+    for backend, told in zip(backends, table["multi-gpu"], strict=True):
+        assert not backend.capabilities.parallel and told == "not through this package"
+    assert table["lazy evaluation"] == ["yes", "no", "under `jit`"]
+    assert table["ane support"] == ["no"] * 3
 
 
 def test_T9():
@@ -277,10 +292,24 @@ def test_T17():
     text = pages()["jax-backend.md"].lower()
     for limit in ("first", "shape", "debug"):
         assert limit in text
-    needs("jax")
+    jax = needs("jax")
     backend = backend_of("jax")
     with pytest.raises(TypeError):
         backend.ones(2)[0] = 3.0  # arrays do not change
+    seen = []
+    backend.register_function("noted", lambda x: seen.append(type(x)) or x + 1)
+    model = ml.Model()
+    anything = ml.IOKey(shape=[("V", ...)], type=ml.Tensor[float])
+    model |= ml.Lambda("noted", input=anything, output=anything)(input="x", output="y")
+    compiles = ml.compile(model, backend, data_keys={"x"}, jit=True)
+    for size in (2, 2, 3, 3):
+        compiles.evaluate({}, {"x": np.ones(size)})
+    assert len(seen) == 2 and all(issubclass(kind, jax.core.Tracer) for kind in seen)
+    seen.clear()
+    by_line = ml.compile(model, backend, data_keys={"x"}, jit=False)
+    for size in (2, 2, 3):
+        by_line.evaluate({}, {"x": np.ones(size)})
+    assert len(seen) == 3 and not any(issubclass(kind, jax.core.Tracer) for kind in seen)
 
 
 def test_T18(tmp_path):

@@ -132,7 +132,13 @@ def test_K47():
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert "3.11" in project["requires-python"] and sys.version_info >= (3, 11)
+    assert project["requires-python"] == ">=3.11" and sys.version_info >= (3, 11)
+    supported = {c.rpartition(" ")[2] for c in project["classifiers"] if ":: 3." in c}
+    assert supported >= {"3.11"}
+    page = (ROOT / "docs" / "mlx-backend.md").read_text()
+    assert "asks for Python 3.8, macOS 12 and MLX 0.0.3, which is history" in " ".join(page.split())
+    extras = project["optional-dependencies"]
+    assert not any("==" in line for name in ("jax", "torch", "mlx") for line in extras[name])
 
 
 def test_K48():
