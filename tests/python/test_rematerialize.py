@@ -1,5 +1,7 @@
 """Values that are computed again for memory: the bits of what is computed once, in less of it."""
 
+# Covers: mithril/execution/checkpoints.py
+
 import subprocess
 import sys
 import tracemalloc
@@ -444,10 +446,43 @@ def test_pytorch_keeps_less_under_its_compiler():
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize("jit", [False, True])
+def test_mlx_keeps_less(jit):
+    """`mx.checkpoint`: equal gradients, and the peak of MLX's memory falls by a third."""
+    mx = pytest.importorskip("mlx.core")
+    backend, blocks = ml.MlxBackend(), 12
+    model = ml.Model()
+    for _ in range(blocks):
+        model += ml.Linear(256)
+        for part in (ml.Sine(), ml.Tanh(), ml.Sigmoid(), ml.Exponential(), ml.Tanh()):
+            model += part
+    model += ml.Sum()
+
+    def measured(**options):
+        pm = ml.compile(model, backend, shapes={"input": [512, 256]}, data_keys={"input"}, jit=jit,
+                        **options)  # fmt: skip
+        params = {key: backend.array(value) for key, value in pm.get_parameters().items()}
+        data = {"input": backend.array(np.ones((512, 256), "f4"))}
+        cotangents = {pm.output_keys[0]: backend.ones()}
+        mx.eval(params, data)
+        mx.reset_peak_memory()
+        before = mx.get_active_memory()
+        gradients = pm.evaluate(params, data, output_gradients=cotangents).gradients
+        mx.eval(gradients)
+        return gradients, mx.get_peak_memory() - before
+
+    plain, usual = measured()
+    shrunk, most = measured(gradient_checkpointing=True)
+    assert most < 0.67 * usual
+    for key, gradient in plain.items():
+        np.testing.assert_allclose(np.array(shrunk[key]), np.array(gradient), rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.frameworks
 @pytest.mark.parametrize("package, backend, error, options, message", [
     ("torch", "TorchBackend", ArgumentError, {"autodiff": "framework"}, "only the engine's"),
     ("torch", "TorchBackend", ArgumentError, {"jit": True, "autodiff": "engine"}, "under its comp"),
-    ("mlx.core", "MlxBackend", UnsupportedError, {}, "MlxBackend computes in an order of its own"),
+    ("mlx.core", "MlxBackend", ArgumentError, {"autodiff": "engine"}, "only the gradients of Mlx"),
     ("jax", "JaxBackend", UnsupportedError, {"memory_limit": "1GB"}, "memory_limit: JaxBackend"),
 ])  # fmt: skip
 def test_what_frameworks_cannot_do(package, backend, error, options, message):

@@ -180,10 +180,9 @@ class EmittedExecutable:
         self.function = _loaded(source, scope, file_path)
         self._jit_options = jit_options or {}
         self._forward = self._compiled(self.function)
-        # What gradients of the framework are taken of.
-        self._differentiated = self._forward
-        if checkpoints:
-            self._differentiated = self._compiled(backend._checkpointed(source, self.function))
+        # What gradients of the framework are taken of, and the same compiled.
+        self.primal = backend._checkpointed(source, self.function) if checkpoints else self.function
+        self._differentiated = self._compiled(self.primal) if checkpoints else self._forward
         self._vjps: dict[tuple[tuple[int, ...], tuple[bool, ...]], Callable[..., Any]] = {}
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:

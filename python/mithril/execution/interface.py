@@ -14,8 +14,10 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from mithril.base.logging import note_option
 from mithril.base.numpy import np
 from mithril.errors import UnsupportedError
+from mithril.execution.checkpoints import segmented
 from mithril.types import Dtype
 
 __all__ = ["CompileTarget"]
@@ -122,9 +124,22 @@ class CompileTarget(ABC):
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return function
 
+    def _checkpoints_itself(self, compiles: bool) -> bool:
+        """Whether less memory for gradients is the framework's business: what text computes again
+        would be merged by its compiler, or be kept all the same."""
+        return not self._keeps_order or (compiles and self._merges_copies)
+
     def _checkpointed(self, text: str, function: Any) -> Any:
         """A function of emitted text of which the framework keeps less for its gradients."""
         return function
+
+    def _segmented(self, text: str, function: Any, checkpoint: Any) -> Any:
+        """The function in segments that `checkpoint` computes again, if it is a straight line."""
+        found = segmented(text, function, checkpoint)
+        if found is None:
+            reason = "it keeps all that is read, for the program has loops or branches"
+            note_option(type(self).__name__, "gradient_checkpointing=True", reason)
+        return found or function
 
     def _keeping_copies(self, jit_options: dict[str, Any]) -> dict[str, Any]:
         """Options with which its compiler does not merge what text computes twice."""

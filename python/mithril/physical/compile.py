@@ -167,8 +167,8 @@ def compile(  # noqa: A001
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
         to the same bits where each line runs by itself. On `ml.CpuBackend` and, for sizes that are
-        known here, on NumPy, JAX and PyTorch. Under ``jit=True`` PyTorch computes segments of the
-        program again (`torch.utils.checkpoint`), and gradients are its own.
+        known here, on NumPy, JAX and PyTorch. MLX, and PyTorch under ``jit=True``, compute segments
+        of the program again (`mx.checkpoint`, `torch.utils.checkpoint`), and differentiate.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
         outputs, beside the inputs, parameters and states that the caller holds (`memory_plan` tells
         both). Of programs that take more, values are computed again, those first that free the most
@@ -213,7 +213,7 @@ def compile(  # noqa: A001
     backend = checked_backend(backend)
     checkpoints = gradient_checkpointing_of(gradient_checkpointing, backend, autodiff, jit)
     compiles = jit_of(jit, backend, checkpoints)
-    by_text = checkpoints and not (compiles and backend._merges_copies)
+    by_text = checkpoints and not backend._checkpoints_itself(compiles)
     refuse_unsupported(backend, exact_conv=flag("exact_conv", exact_conv))
     is_portable = is_portable_of(deterministic, backend)
     backend = quantizing(quantize, backend, optimizer)

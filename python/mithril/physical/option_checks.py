@@ -203,20 +203,14 @@ def memory_limit_of(value: Any, backend: Any) -> int | None:
 def gradient_checkpointing_of(value: Any, backend: Any, autodiff: Any, jit: Any) -> bool:
     if not flag("gradient_checkpointing", value):
         return False
-    merges = jit is True and backend._merges_copies
+    merges = backend._checkpoints_itself(jit is True)
     if autodiff == ("engine" if merges else "framework"):
         raise ArgumentError(
-            "gradient_checkpointing: under its compiler only the gradients of"
-            f" {type(backend).__name__} compute again"
+            f"gradient_checkpointing: only the gradients of {type(backend).__name__}'s framework"
+            " compute again" + (" under its compiler" if backend._keeps_order else "")
             if merges
             else "gradient_checkpointing: only the engine's gradient programs compute again",
             hint="leave autodiff out",
-        )
-    if not backend._keeps_order:
-        raise UnsupportedError(
-            f"gradient_checkpointing: {type(backend).__name__} computes in an order of its own, in"
-            " which values that are computed again take no less memory",
-            hint="leave it out",
         )
     return True
 

@@ -92,7 +92,7 @@ def test_C7():
         pm.evaluate(PARAMS, {"x": X[:2]})
 
 
-@pytest.mark.parametrize("name", ["cpu", "numpy", "jax", "torch"])
+@pytest.mark.parametrize("name", ["cpu", "numpy", "jax", "torch", "mlx"])
 def test_C8(name):
     """Gradients stay; on the engine memory falls by a third or more."""
     backend = backend_of(name)

@@ -341,6 +341,12 @@ class MlxBackend(AutogradBackend):
         with self._scope():
             return utils.missing_compiler() is None
 
+    def _checkpointed(self, text: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self._segmented(text, function, self._computed_again)
+
+    def _computed_again(self, segment: Callable[..., Any], *arrays: Any) -> Any:
+        return self._mx.checkpoint(segment)(*arrays)
+
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         if not self._compiles():
             return function
@@ -406,7 +412,7 @@ class MlxBackend(AutogradBackend):
         self, executable: Any, wrt: tuple[int, ...], has_cotangent: tuple[bool, ...]
     ) -> Callable[..., tuple[Any, Any]]:
         """Inputs and cotangents -> outputs and gradients, for compilers to see."""
-        mx, forward = self._mx, executable.function
+        mx, forward = self._mx, executable.primal
         asked = [i for i, has in enumerate(has_cotangent) if has]
 
         def forward_and_backward(*arguments: Any) -> tuple[Any, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +19,6 @@ from mithril.backends.with_autograd.backend import (
     unsupported,
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
-from mithril.base.logging import note_option
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DeviceNotAvailable, SignatureError, shown
 from mithril.execution.memory import memory_report
@@ -320,13 +321,12 @@ class TorchBackend(AutogradBackend):
         return self._torch.compile(fn, **options)
 
     def _checkpointed(self, text: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        from .checkpoints import segmented
-
-        found = segmented(text, function)
-        if found is None:
-            reason = "it keeps all that is read, for the program has loops or branches"
-            note_option(type(self).__name__, "gradient_checkpointing=True", reason)
-        return found or function
+        checkpoint = functools.partial(
+            importlib.import_module("torch.utils.checkpoint").checkpoint,
+            use_reentrant=False,
+            preserve_rng_state=False,
+        )
+        return self._segmented(text, function, checkpoint)
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         if options.get("backend") != "torchscript":

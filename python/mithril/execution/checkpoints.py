@@ -1,29 +1,29 @@
-"""Emitted functions whose backward pass computes most values again: `torch.utils.checkpoint`.
+"""Emitted functions whose backward pass computes most values again, by a framework's checkpoints.
 
 The lines of a function become about as many segments as each has lines. What one segment hands to
-later ones is kept for the backward pass; the rest is computed again there, also by `torch.compile`,
-which honours the segments of `checkpoint` and would merge what text computes twice.
+later ones is kept for the backward pass; the rest is computed again there: by `mx.checkpoint`, and
+by `torch.utils.checkpoint`, also under `torch.compile`, which would merge what text computes twice.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.utils.checkpoint import checkpoint
-
-_checkpoint = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+__all__ = ["segmented"]
 
 
-def segmented(text: str, function: Callable[..., Any]) -> Callable[..., Any] | None:
+def segmented(
+    text: str, function: Callable[..., Any], checkpoint: Callable[..., Any]
+) -> Callable[..., Any] | None:
     """The emitted function `evaluate` of `text` in segments; None where it is no straight line.
 
     Parameters
     ----------
     function : the same as it was loaded, whose scope serves the segments
+    checkpoint : called as ``checkpoint(segment, *arrays)``; gives what the segment does
     """
     (whole,) = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     lines = [line for line in whole.body if not isinstance(line, ast.Delete)]
@@ -32,7 +32,7 @@ def segmented(text: str, function: Callable[..., Any]) -> Callable[..., Any] | N
         return None
     length = max(math.isqrt(len(assigned)), 1)
     parts = [assigned[at : at + length] for at in range(0, len(assigned), length)]
-    scope = {**function.__globals__, "checkpoint": _checkpoint}
+    scope = {**function.__globals__, "checkpoint": checkpoint}
     exec(compile(_text(whole, parts, last), "mithril_segments.py", "exec"), scope)
     made: Callable[..., Any] = scope["evaluate"]
     return made
