@@ -123,6 +123,19 @@ py::object call_method(const char* method, const py::object& self, const py::arg
   return has_sizes ? own(self, args, **named) : own(self, *args, **named);
 }
 
+constexpr const char* kClassDoc =
+    R"(An array in the memory of a device of OpenCL or CUDA; `backend.to_device` makes it.
+
+Models, operators and methods of the backend that get one leave their results on the device and do
+not wait for them; `to_numpy`, `np.asarray`, `float` and printing do, and copy the values. `dtype`
+is NumPy's. Values do not change; rows (`x[2]`, `x[1:3]`) are of the same memory.
+
+Raises
+------
+DeviceNotAvailable : where the driver fails, also of what nobody has waited for; in a fork
+OutOfMemoryError : the device has no memory left
+)";
+
 template <class Class>
 void def_methods(Class& bound) {
   static constexpr std::pair<const char*, const char*> kMethods[] = {
@@ -232,7 +245,7 @@ void bind_device_arrays(py::module_& module) {
         const GilRelease release;
         return driver.has_exact_bits().or_throw();
       });
-  py::class_<DeviceArray> bound(module, "Array", "An array in the memory of a device.");
+  py::class_<DeviceArray> bound(module, "Array", kClassDoc);
   bound.def_property_readonly("shape", &sizes_tuple)
       .def_property_readonly("ndim", [](const DeviceArray& array) { return array.shape.size(); })
       .def_property_readonly("size", [](const DeviceArray& array) { return count_of(array.shape); })
@@ -266,6 +279,13 @@ void bind_device_arrays(py::module_& module) {
            })
       .def("__len__", &length_of)
       .def("__getitem__", &index_of)
+      .def("__iter__",
+           [](const py::object& self) {
+             if (self.cast<const DeviceArray&>().shape.empty()) {
+               throw py::type_error("an array without axes has nothing to iterate over");
+             }
+             return py::reinterpret_steal<py::object>(PySeqIter_New(self.ptr()));
+           })
       .def("__repr__", &text_of);
   for (const char* name : {"__float__", "__int__", "__bool__", "__index__", "__complex__"}) {
     bound.def(name, [name](const DeviceArray& array) { return of_item(array, name); });

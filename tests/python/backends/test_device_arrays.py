@@ -384,6 +384,8 @@ def test_indices_out_of_bounds(device):
         placed[0] = 1
     with pytest.raises(TypeError, match="no length"):
         len(placed[0])
+    with pytest.raises(TypeError, match="nothing to iterate over"):
+        list(placed[0])
 
 
 def test_views_go_into_models(device):
