@@ -1,4 +1,4 @@
-"""Runs models on a GPU of NVIDIA; arrays are NumPy's."""
+"""Runs models on a GPU of NVIDIA."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_INDEX = 2**31 - 1
 
 
 class CudaBackend(DeviceBackend):
-    """Plans of the engine as CUDA C on a GPU of NVIDIA, with NumPy arrays in and out.
+    """Plans of the engine as CUDA C on a GPU of NVIDIA, with arrays of NumPy or on the device.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ class CudaBackend(DeviceBackend):
     The driver (``libcuda.so.1``) and NVRTC are opened by the first backend, not by the import.
     Kernels are compiled at the first call with their sizes, and kept on disk for the next process.
     What has no kernel of CUDA runs on the engine's kernels, on copies; ``pm.explain()`` says where.
-    Methods such as ``backend.add`` run on NumPy and the engine.
+    Methods such as ``backend.add`` run on NumPy and the engine. `to_device` puts arrays into the
+    device's memory (`ml.Array`); where one is an operand, all of that happens there.
 
     Raises
     ------

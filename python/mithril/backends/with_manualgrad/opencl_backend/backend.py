@@ -1,4 +1,4 @@
-"""Runs models on a device of OpenCL; arrays are NumPy's."""
+"""Runs models on a device of OpenCL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["OpenCLBackend"]
 
 
 class OpenCLBackend(DeviceBackend):
-    """Plans of the engine as OpenCL C on a GPU or a CPU, with NumPy arrays in and out.
+    """Plans of the engine as OpenCL C on a GPU or a CPU, with arrays of NumPy or on the device.
 
     Parameters
     ----------
@@ -36,7 +36,8 @@ class OpenCLBackend(DeviceBackend):
     The loader (``libOpenCL.so.1``) is opened by the first backend, not by the import. Programs are
     compiled at the first call with their sizes. What has no kernel of OpenCL runs on the engine's
     kernels, on memory of the device that is mapped; ``pm.explain()`` says where. Methods such as
-    ``backend.add`` run on NumPy and the engine.
+    ``backend.add`` run on NumPy and the engine. `to_device` puts arrays into the device's memory
+    (`ml.Array`); where one is an operand, all of that happens there.
 
     Raises
     ------
