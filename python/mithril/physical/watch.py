@@ -86,11 +86,16 @@ class WatchedExecutable:
                 raise _given(watch, count, kind)
 
 
+_CURES = (
+    "keep its operands where it is finite (Clamp, robust=True of losses); in training a smaller"
+    " rate, or clip_norm= of the optimizer"
+)
+
+
 def _made(watch: Watch, count: int, kind: str) -> NotFiniteError:
     where = " in the gradient program" if watch.source == "gradient" else ""
-    return _error(
-        f"{watch.name}: made {count} {_KINDS[kind]}{where} of operands that have none", watch
-    )
+    message = f"{watch.name}: made {count} {_KINDS[kind]}{where} of operands that have none"
+    return _error(message, watch, _CURES)
 
 
 def _given(watch: Watch, count: int, kind: str) -> NotFiniteError:
@@ -98,13 +103,13 @@ def _given(watch: Watch, count: int, kind: str) -> NotFiniteError:
     return _error(f"{what} holds {count} {_KINDS[kind]}, which reach the results", watch)
 
 
-def _error(message: str, watch: Watch) -> NotFiniteError:
+def _error(message: str, watch: Watch, hint: str = "") -> NotFiniteError:
     place = f"{os.path.basename(watch.file)}:{watch.line}" if watch.line else ""
     if watch.path:
         message += f"\n  in model {watch.path}" + (f" ({place})" if place else "")
     elif place:
         message += f"\n  in {place}"
-    return NotFiniteError(message, place=Place(watch.file, watch.line, watch.path))
+    return NotFiniteError(message, hint=hint, place=Place(watch.file, watch.line, watch.path))
 
 
 def check_gradients(

@@ -85,7 +85,10 @@ def test_T3():
         assert pm.backend is backend
         close(pm.evaluate(PARAMS, {"x": X})["y"], X @ W.T + B)
     assert model.to_json() == before
-    assert "physical" in pages()["architecture.md"].lower() or "compiled model" in str(pages())
+    rooms = re.findall(r"^\| `(\w+)` \| (.+) \|$", pages()["architecture.md"], re.MULTILINE)
+    layers = dict(rooms)
+    assert "before they are compiled" in layers["logical"] and "`compile`" in layers["physical"]
+    assert "backends" in layers
 
 
 def test_T4():
@@ -229,10 +232,11 @@ def test_T13(name):
     backend = backend_of(name)
     devices = backend.capabilities.devices
     assert devices and any(device.startswith("cpu") for device in devices)
-    if name in ("torch", "jax"):
-        torch = needs("torch")
-        on_gpu = any(not device.startswith("cpu") for device in devices)
-        assert on_gpu or not torch.cuda.is_available()
+    runs_on = {"torch": {"CPU", "GPU (CUDA)", "GPU (Apple)"}, "jax": {"CPU", "GPU", "TPU"},
+               "mlx": {"CPU", "GPU"}}  # fmt: skip
+    rows = [line.strip("| ").split(" | ") for line in pages()["backends.md"].splitlines()]
+    (told,) = [row[6] for row in rows if len(row) == 8 and row[1] == f'"{name}"']
+    assert set(told.split(", ")) == runs_on.get(name, {"CPU"})
 
 
 @pytest.mark.limited("parallelism is a later feature")
@@ -380,7 +384,13 @@ def test_T23():
 
 def test_T24():
     found = ml.recommend_backend(linear(), shapes={"x": [4, 3]}, backends=["numpy", "cpu"])
-    assert found.make().backend_type in ("numpy", "cpu")
+    assert found.make().backend_type == "cpu"  # kernels of its own before line by line
+    assert "with gradients" in str(found)
+    inferring = ml.recommend_backend(
+        linear(), training=False, dtype="float64", shapes={"x": [4, 3]}, backends=["numpy", "cpu"]
+    )
+    assert "with gradients" not in str(inferring)
+    assert inferring.make().default_dtype == "float64"
     called = ml.Model()
     tensor = ml.IOKey(shape=[("V", ...)], type=ml.Tensor[float])
     called |= ml.Lambda(np.sin, opaque=True, input=tensor, output=tensor)(input="x", output="y")
