@@ -43,6 +43,14 @@ py::object from_host_array(const std::shared_ptr<device::Driver>& driver, const 
   return py::cast(DeviceArray{std::move(storage), 0, shape, values.dtype(), backend});
 }
 
+DeviceArray refuse_to_make(const py::args&, const py::kwargs&) {
+  const py::object type = py::module_::import("mithril.errors").attr("SignatureError");
+  const py::object error = type("Array: a backend of a device makes it of values",
+                                py::arg("hint") = "backend.to_device(values)");
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw py::error_already_set();
+}
+
 // ---------------------------------------------------------------- methods
 
 py::tuple sizes_tuple(const DeviceArray& array) { return py::tuple(py::cast(array.shape)); }
@@ -246,7 +254,8 @@ void bind_device_arrays(py::module_& module) {
         return driver.has_exact_bits().or_throw();
       });
   py::class_<DeviceArray> bound(module, "Array", kClassDoc);
-  bound.def_property_readonly("shape", &sizes_tuple)
+  bound.def(py::init(&refuse_to_make))
+      .def_property_readonly("shape", &sizes_tuple)
       .def_property_readonly("ndim", [](const DeviceArray& array) { return array.shape.size(); })
       .def_property_readonly("size", [](const DeviceArray& array) { return count_of(array.shape); })
       .def_property_readonly("nbytes", &DeviceArray::bytes)

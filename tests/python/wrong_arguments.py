@@ -583,7 +583,7 @@ def is_plain(cls: type) -> bool:
 
 # Abstract ones, and what only mithril itself makes.
 NOT_MADE = {"Backend", "AutogradBackend", "PhysicalModel", "EdgeView", "Constraint", "Edge"}
-NOT_MADE |= {"OperatorModel", "Uninitialized", "Cell", "RNN", "Pool1D", "Pool2D"}
+NOT_MADE |= {"Array", "OperatorModel", "Uninitialized", "Cell", "RNN", "Pool1D", "Pool2D"}
 
 
 def is_backend(cls: Any) -> bool:

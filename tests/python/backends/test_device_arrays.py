@@ -251,6 +251,11 @@ def test_nests_keep_their_form(device):
     assert backend.to_device(placed["a"], backend.get_device()) is placed["a"]
 
 
+def test_nobody_else_makes_them():
+    with pytest.raises(TypeError, match=r"backend\.to_device\(values\)"):
+        ml.Array([1.0])
+
+
 def test_places_that_are_not_there(device):
     with pytest.raises(DeviceNotAvailable, match="to_device requires .* or 'cpu', got 'tpu:3'"):
         device().to_device([1.0], "tpu:3")
