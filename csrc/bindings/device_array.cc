@@ -16,12 +16,6 @@ size_t itemsize_of(const py::object& dtype) {
   return static_cast<size_t>(py::reinterpret_borrow<py::dtype>(dtype).itemsize());
 }
 
-int64_t count_of(std::span<const int64_t> shape) {
-  int64_t out = 1;
-  for (const int64_t size : shape) out *= size;
-  return out;
-}
-
 // A transfer lets others have the interpreter.
 template <class Work>
 void transfer(const Work& work) {
@@ -64,8 +58,6 @@ py::object as_array(const DeviceArray& array, const py::object& dtype, const py:
   const py::object values = host_array(array);
   return dtype.is_none() ? values : values.attr("astype")(dtype, py::arg("copy") = false);
 }
-
-py::object item_of(const DeviceArray& array) { return host_array(array).attr("item")(); }
 
 py::object of_item(const DeviceArray& array, const char* method) {
   return host_array(array).attr(method)();
@@ -172,11 +164,13 @@ void def_operators(Class& bound) {
       {"pow", "power"},      {"matmul", "matmul"},         {"and", "bitwise_and"},
       {"or", "bitwise_or"},  {"xor", "bitwise_xor"},
   };
+  const auto forward = [&](const std::string& name, const char* method) {
+    bound.def(name.c_str(), [method](const py::object& self, const py::object& other) {
+      return self.attr("backend").attr(method)(self, other);
+    });
+  };
   for (const auto& [name, method] : kBinary) {
-    bound.def(fmt::format("__{}__", name).c_str(),
-              [method = method](const py::object& self, const py::object& other) {
-                return self.attr("backend").attr(method)(self, other);
-              });
+    forward(fmt::format("__{}__", name), method);
     bound.def(fmt::format("__r{}__", name).c_str(),
               [method = method](const py::object& self, const py::object& other) {
                 return self.attr("backend").attr(method)(other, self);
@@ -186,11 +180,7 @@ void def_operators(Class& bound) {
       {"__eq__", "equal"},      {"__ne__", "not_equal"}, {"__lt__", "less"},
       {"__le__", "less_equal"}, {"__gt__", "greater"},   {"__ge__", "greater_equal"},
   };
-  for (const auto& [name, method] : kComparisons) {
-    bound.def(name, [method = method](const py::object& self, const py::object& other) {
-      return self.attr("backend").attr(method)(self, other);
-    });
-  }
+  for (const auto& [name, method] : kComparisons) forward(name, method);
   static constexpr std::pair<const char*, const char*> kUnary[] = {
       {"__neg__", "negate"}, {"__abs__", "absolute"}, {"__invert__", "logical_not"}};
   for (const auto& [name, method] : kUnary) {
@@ -204,7 +194,7 @@ void def_operators(Class& bound) {
 }  // namespace
 
 size_t DeviceArray::bytes() const {
-  return static_cast<size_t>(count_of(shape)) * itemsize_of(dtype);
+  return static_cast<size_t>(core::product(shape)) * itemsize_of(dtype);
 }
 
 DeviceArray* device_array(PyObject* object) {
@@ -242,13 +232,7 @@ void bind_device_arrays(py::module_& module) {
            "An array with the values of a row-major one of NumPy.")
       .def("from_dlpack", &from_dlpack, py::arg("source"), py::arg("backend"))
       .def("finish",
-           [](device::Driver& driver) {
-             driver.check_process().or_throw();
-             transfer([&] {
-               const std::lock_guard lock(driver.mutex());
-               return driver.finish();
-             });
-           })
+           [](device::Driver& driver) { transfer([&] { return driver.wait_for_all(); }); })
       .def_property_readonly("has_exact_bits", [](device::Driver& driver) {
         const GilRelease release;
         return driver.has_exact_bits().or_throw();
@@ -257,7 +241,8 @@ void bind_device_arrays(py::module_& module) {
   bound.def(py::init(&refuse_to_make))
       .def_property_readonly("shape", &sizes_tuple)
       .def_property_readonly("ndim", [](const DeviceArray& array) { return array.shape.size(); })
-      .def_property_readonly("size", [](const DeviceArray& array) { return count_of(array.shape); })
+      .def_property_readonly("size",
+                             [](const DeviceArray& array) { return core::product(array.shape); })
       .def_property_readonly("nbytes", &DeviceArray::bytes)
       .def_property_readonly("itemsize",
                              [](const DeviceArray& array) { return itemsize_of(array.dtype); })
@@ -266,7 +251,7 @@ void bind_device_arrays(py::module_& module) {
       .def_property_readonly(
           "device", [](const DeviceArray& array) { return array.backend.attr("get_device")(); })
       .def("to_numpy", &host_array)
-      .def("item", &item_of)
+      .def("item", [](const DeviceArray& array) { return of_item(array, "item"); })
       .def("tolist", [](const DeviceArray& array) { return of_item(array, "tolist"); })
       .def("is_on",
            [](const DeviceArray& array, const device::Driver& driver) {

@@ -104,8 +104,7 @@ py::object own_capsule(const DeviceArray& array, const device::Driver::Place& pl
   const DlType type = type_of(array.dtype);
   {
     const GilRelease release;  // whatever queue reads it: it is there
-    const std::lock_guard lock(array.storage->driver().mutex());
-    array.storage->driver().finish().or_throw();
+    array.storage->driver().wait_for_all().or_throw();
   }
   auto lent = std::make_unique<Lent>(Lent{array, {}});
   lent->managed = {{place.pointer,

@@ -15,8 +15,8 @@ py::tuple dlpack_device(const DeviceArray& array);
 py::object to_dlpack(const py::object& array, const py::object& max_version,
                      const py::object& dl_device, const py::object& copy);
 
-/// An array over the memory of another library's, for a backend; null where the values lie on
-/// another device. The other library waits for its own queue first.
+/// An array over the memory of another library's, for a backend; None where the values lie on
+/// another device, or with gaps. The other library waits for its own queue first.
 py::object from_dlpack(const std::shared_ptr<device::Driver>& driver, const py::object& source,
                        const py::object& backend);
 

@@ -66,6 +66,17 @@ core::Result<Arena> Driver::take_arena(int64_t bytes) {
   return out;
 }
 
+core::Status Driver::settle() {
+  unwaited_ = 0;
+  return finish();
+}
+
+core::Status Driver::wait_for_all() {
+  MITHRIL_RETURN_IF_ERROR(check_process());
+  const std::lock_guard lock(mutex_);
+  return settle();
+}
+
 // Addresses are never given twice: there are enough of them.
 const std::byte* Driver::give_address(const Memory& memory, int64_t bytes) {
   static std::atomic<uintptr_t> next{kFirstAddress};

@@ -93,7 +93,7 @@ class Driver {
   /// take_address() is called. Any thread may ask.
   const std::byte* give_address(const Memory& memory, int64_t bytes);
   void take_address(const std::byte* address);
-  /// Whether it is an address that some driver gave.
+  /// Tells whether some driver gave the address.
   static bool is_given(const void* address);
   /// The place that an address of this driver stands for.
   Ref stored(const void* address) const;
@@ -101,6 +101,9 @@ class Driver {
   /// Nanoseconds, estimated, of what was enqueued since somebody waited. Whoever has the mutex sets
   /// it.
   std::atomic<double>& unwaited() { return unwaited_; }
+  /// Waits until all that was enqueued is done. Under the mutex; wait_for_all() takes it.
+  core::Status settle();
+  core::Status wait_for_all();
 
   /// Says how plans are printed for the device.
   virtual PrintOptions print_options() const = 0;
@@ -141,7 +144,7 @@ class Driver {
   /// Enqueues a kernel; each operand is passed as its memory and its offset.
   virtual core::Status launch(const Kernel& kernel, std::span<const Ref> operands,
                               const Launch& launch) = 0;
-  /// Waits until all that was enqueued is done.
+  /// Waits as settle() does, which also notes it.
   virtual core::Status finish() = 0;
 
  protected:

@@ -82,7 +82,9 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
   out->is_overwritten_ = overwritten_inputs(out->plan_);
   MITHRIL_RETURN_IF_ERROR(
       plan::check_memory(out->plan_, {out->driver_->memory(), "and the device has"}));
-  MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, out->driver_->print_options()));
+  const PrintOptions options = out->driver_->print_options();
+  out->between_waits_ = options.is_cpu ? kBetweenWaits : kBetweenWaitsOfGpu;
+  MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, options));
   if (!out->source_.text.empty()) {
     MITHRIL_ASSIGN(out->program_, build(out->source_.text));
   }
@@ -147,14 +149,14 @@ class Executable::Run {
       : executable_(executable),
         driver_(*executable.driver_),
         control_(control),
-        unwaited_(driver_.unwaited()),
-        between_waits_(driver_.print_options().is_cpu ? kBetweenWaits : kBetweenWaitsOfGpu) {}
+        unwaited_(driver_.unwaited()) {}
   ~Run() { driver_.give_back(std::move(arena_)); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
   Status run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-    if (unwaited_ > between_waits_) MITHRIL_RETURN_IF_ERROR(finish());  // of runs before
+    if (unwaited_ > executable_.between_waits_)
+      MITHRIL_RETURN_IF_ERROR(driver_.settle());  // of runs before
     const PlanCode& code = *executable_.source_.code;
     Bases bases = bases_of(code);
     MITHRIL_ASSIGN(arena_, driver_.take_arena(code.bytes));
@@ -166,7 +168,7 @@ class Executable::Run {
     if (status.ok()) status = take_out(inputs, outputs, bases);
     if (status.ok() && is_unsure_) status = ask_for_report();
     if (status.ok() && !has_host_memory_) return is_cancelled() ? interrupted() : Status();
-    Status end = finish();  // whatever happened: memory of the host must live until then
+    Status end = driver_.settle();  // whatever happened: memory of the host must live until then
     if (!status.ok()) return status;
     MITHRIL_RETURN_IF_ERROR(std::move(end));
     MITHRIL_RETURN_IF_ERROR(reported());
@@ -263,7 +265,7 @@ class Executable::Run {
   Status refuse() {
     if (!is_unsure_) return {};
     MITHRIL_RETURN_IF_ERROR(ask_for_report());
-    MITHRIL_RETURN_IF_ERROR(finish());
+    MITHRIL_RETURN_IF_ERROR(driver_.settle());
     return reported();
   }
 
@@ -309,7 +311,7 @@ class Executable::Run {
       if (is_unsure_ && overwrites(code, code.plan->steps[at])) MITHRIL_RETURN_IF_ERROR(refuse());
       MITHRIL_RETURN_IF_ERROR(step(code, made, at, bases, behind));
       if (!is_timed) continue;
-      MITHRIL_RETURN_IF_ERROR(finish());
+      MITHRIL_RETURN_IF_ERROR(driver_.settle());
       note(*code.plan, at, runtime::now() - start, start);
     }
     return {};
@@ -527,11 +529,6 @@ class Executable::Run {
 
   // ---- interrupts and times
 
-  Status finish() {
-    unwaited_ = 0;
-    return driver_.finish();
-  }
-
   bool is_cancelled() const { return control_.cancel != nullptr && control_.cancel->load(); }
   static Status interrupted() {
     return core::fail(core::ErrorKind::kInterrupted, core::Code::kInterrupted, "interrupted");
@@ -539,8 +536,9 @@ class Executable::Run {
 
   // The queue is never far ahead of who waits for it: an interrupt ends the run between steps.
   Status poll(double nanoseconds) {
-    if (control_.poll != nullptr && unwaited_ > 0 && unwaited_ + nanoseconds > between_waits_) {
-      MITHRIL_RETURN_IF_ERROR(finish());
+    if (control_.poll != nullptr && unwaited_ > 0 &&
+        unwaited_ + nanoseconds > executable_.between_waits_) {
+      MITHRIL_RETURN_IF_ERROR(driver_.settle());
       control_.poll(control_.poll_context);
     }
     unwaited_ += nanoseconds;
@@ -567,7 +565,6 @@ class Executable::Run {
   bool has_host_memory_ = false;  // whether the queue reads or writes some
   Report found_;
   std::atomic<double>& unwaited_;
-  double between_waits_;
 };
 
 core::Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,

@@ -50,7 +50,8 @@ class Executable final : public runtime::Executable {
   std::shared_ptr<const Program> program_;  // null: no step is a kernel of the device
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;  // by name
   std::unordered_map<const PlanCode*, Prepared> prepared_;
-  MemoryPtr report_;  // of a Report; null: no step reports
+  MemoryPtr report_;          // of a Report; null: no step reports
+  double between_waits_ = 0;  // nanoseconds, estimated
 };
 
 }  // namespace mithril::device

@@ -32,8 +32,7 @@ Storage::~Storage() {
 
 // Waits, whatever became of the copy: the host's memory must live until then.
 core::Status Storage::finished(core::Status copied) const {
-  driver_->unwaited() = 0;
-  core::Status end = driver_->finish();
+  core::Status end = driver_->settle();
   return copied.ok() ? std::move(end) : std::move(copied);
 }
 

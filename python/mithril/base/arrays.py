@@ -21,7 +21,7 @@ def host_values(data: Any) -> np.ndarray:
 
 
 def is_device_array(value: Any) -> bool:
-    """Whether it is an `ml.Array`: values in the memory of a device of the engine."""
+    """Tells whether it is an `ml.Array`: values in the memory of a device of the engine."""
     return type(value) is Array
 
 

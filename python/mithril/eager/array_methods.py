@@ -227,7 +227,7 @@ class ArrayMethods:
         return list(values)
 
     def _beside(self, input: Any, made: Any) -> Any:
-        """What the host made of an array, where that array is."""
+        """Puts what the host made of an array where that array is."""
         return made
 
     def _given(self, value: Any) -> Any:

@@ -125,8 +125,8 @@ class CompileTarget(ABC):
         return function
 
     def _checkpoints_itself(self, compiles: bool) -> bool:
-        """Whether less memory for gradients is the framework's business: what text computes again
-        would be merged by its compiler, or be kept all the same."""
+        """Tells whether less memory for gradients is the framework's business: what text computes
+        again would be merged by its compiler, or be kept all the same."""
         return not self._keeps_order or (compiles and self._merges_copies)
 
     def _checkpointed(self, text: str, function: Any) -> Any:

@@ -3,6 +3,7 @@
 engine in them. `device` makes a backend; memory "as a GPU's" is none that the host reads."""
 
 import copy
+import multiprocessing
 import pickle
 
 import mithril as ml
@@ -496,8 +497,6 @@ def test_calls_that_fail(device, inject):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @forks
 def test_a_fork_is_told(device):
-    import multiprocessing
-
     placed = device().to_device([1.0, 2.0])
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()

@@ -176,7 +176,7 @@ class DeviceBackend(PlanBackend):
 
 
 def _is_nest(data: Any) -> bool:
-    """Whether arrays are in a list or a tuple, which else is one of numbers."""
+    """Tells whether arrays are in a list or a tuple, which else is one of numbers."""
     return isinstance(data, list | tuple) and any(
         isinstance(item, dict) or hasattr(item, "shape") or _is_nest(item) for item in data
     )
